@@ -1,0 +1,33 @@
+"""segmeter: trains U-Nets with focal loss and tells the truth about segmentations.
+
+Public names are loaded on first use, so that ``import segmeter`` imports no torch.
+"""
+
+from importlib import import_module
+
+__version__ = "0.1.0"
+
+_PUBLIC = {
+    "SegmeterError": "segmeter.errors",
+    "confusion_matrix": "segmeter.metrics.counts",
+    "overlap_scores": "segmeter.metrics.overlap",
+    "focal_loss": "segmeter.losses.focal",
+    "FocalLoss": "segmeter.losses.focal",
+    "to_torch": "segmeter.bridge.to_torch",
+    "to_numpy": "segmeter.bridge.to_numpy",
+    "labels_to_numpy": "segmeter.bridge.decode",
+    "probs_to_numpy": "segmeter.bridge.decode",
+    "Exporter": "segmeter.bridge.exporter",
+}
+
+__all__ = ["__version__", *_PUBLIC]
+
+
+def __getattr__(name: str) -> object:
+    if name not in _PUBLIC:
+        raise AttributeError(f"module 'segmeter' has no attribute {name!r}")
+    return getattr(import_module(_PUBLIC[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

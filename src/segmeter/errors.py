@@ -1,0 +1,47 @@
+"""Every error that segmeter raises on purpose, and the exit code that each one leads to."""
+
+from collections.abc import Sequence
+
+EXIT_OK = 0
+EXIT_BAD_INPUT = 2
+EXIT_FAULT = 3
+EXIT_INTERRUPTED = 130
+EXIT_TERMINATED = 143
+
+
+class SegmeterError(Exception):
+    """A fault that the user can act on; its message stands alone, without a traceback.
+
+    Parameters
+    ----------
+    problems
+        One message, or several of them: each is one line and says what was given, what is allowed and what to do.
+    """
+
+    exit_code = EXIT_FAULT
+
+    def __init__(self, problems: str | Sequence[str]) -> None:
+        self.problems = (problems,) if isinstance(problems, str) else tuple(problems)
+        super().__init__("\n".join(self.problems))
+
+
+class RunError(SegmeterError):
+    """A fault while running (a non-finite loss, a full disk); what was published before stays, and the run resumes."""
+
+
+class InputError(SegmeterError, ValueError):
+    """An argument or file that is not what the function takes."""
+
+    exit_code = EXIT_BAD_INPUT
+
+
+class ConfigError(InputError):
+    """A key, value or option that the configuration does not have or allow."""
+
+
+class DataError(InputError):
+    """An image, mask or data set that can't be read exactly as the configuration says."""
+
+
+class CheckpointError(InputError):
+    """A checkpoint that is damaged, foreign, or does not fit the model."""

@@ -1,0 +1,1 @@
+"""The drivers: a model on data, files on files, runs on runs -> a run folder."""

@@ -1,0 +1,1 @@
+"""arrays -> files: label maps and probabilities, whole or absent."""

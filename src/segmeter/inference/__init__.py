@@ -1,0 +1,1 @@
+"""image -> logits -> labels: tiling, flips and decoding on the device."""

@@ -1,0 +1,1 @@
+"""logits, target -> scalar."""

@@ -1,0 +1,1 @@
+"""labels, target -> numbers: counts first, scores second. NumPy only."""

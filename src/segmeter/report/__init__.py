@@ -1,0 +1,1 @@
+"""numbers -> tables, pictures and one HTML file."""
