@@ -98,7 +98,7 @@ def safe_id(name: str) -> str:
     >>> safe_id("0001TP_009570")
     '0001TP_009570'
     >>> safe_id("../x")
-    'x-95a8a4a1'
+    'x-d6b96a97'
     """
     if _SAFE_ID.fullmatch(name) and not name.startswith("."):
         return name

@@ -1,0 +1,15 @@
+"""Fixtures that every room shares."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture(scope="session")
+def shared_data() -> Path:
+    """Real data beside the repository (or under $SEGMETER_DATA)."""
+    folder = Path(os.environ.get("SEGMETER_DATA", Path(__file__).parents[2] / "shared" / "data"))
+    if not folder.is_dir():
+        pytest.skip(f"no real data at {folder}; set SEGMETER_DATA to its folder")
+    return folder
