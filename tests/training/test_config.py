@@ -1,0 +1,92 @@
+import pytest
+
+from segmeter.errors import ConfigError
+from segmeter.training.config import (
+    OPTIMIZERS,
+    SCHEDULES,
+    AdamWConfig,
+    ConstantConfig,
+    CosineConfig,
+    OneCycleConfig,
+    PolyConfig,
+    SgdConfig,
+    TrainingConfig,
+    parse_duration,
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("12m", 720.0), ("1h30m", 5400.0), ("1.5h", 5400.0), ("2h5s", 7205.0), ("90", 90.0), (90, 90.0), ("0.5m", 30.0)],
+)
+def test_duration_in_hours_minutes_and_seconds(text, seconds):
+    assert parse_duration(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "12x", "-3", "0", "m", "inf", "nan", "30m1h"])
+def test_duration_refuses_what_is_no_length_of_time(text):
+    with pytest.raises(ConfigError, match="training: expected `time_budget` to be like 12m"):
+        parse_duration(text)
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"batch_size": 0}, "expected `batch_size` >= 1 and <= 65536, got 0"),
+        ({"accumulate": 0}, "expected `accumulate` >= 1"),
+        ({"epochs": 0}, "expected `epochs` >= 1"),
+        ({"epochs": None}, "expected `epochs` or steps or time_budget to be given"),
+        ({"clip_norm": 0.0}, "expected `clip_norm` > 0"),
+        ({"clip_norm": float("nan")}, "expected `clip_norm` > 0 and finite, got nan"),
+        ({"ema": 1.0}, "expected `ema` > 0"),
+        ({"time_budget": "soon"}, "expected `time_budget` to be like 12m, 1h30m or 90"),
+        ({"precision": "bf16"}, "expected `precision` to be one of auto, float32"),
+        ({"monitor": "mean_iuo"}, r"expected `monitor` to be one of .*Did you mean 'mean_iou'\?"),
+        ({"validate_unit": "epoch"}, r"Did you mean 'epochs'\?"),
+        ({"compile": "yes"}, "expected `compile` to be auto, true or false"),
+        ({"keep": 0}, "expected `keep` >= 1"),
+        ({"workers": -1}, "expected `workers` >= 0"),
+        ({"seed": -1}, "expected `seed` >= 0"),
+    ],
+)
+def test_training_refuses(values, message):
+    with pytest.raises(ConfigError, match=f"training: .*{message}"):
+        TrainingConfig(**values)
+
+
+def test_training_says_all_problems_at_once():
+    with pytest.raises(ConfigError) as caught:
+        TrainingConfig(batch_size=0, log_every=0, time_budget="x")
+    assert len(caught.value.problems) == 3
+
+
+def test_training_takes_the_monitor_of_a_class():
+    assert TrainingConfig(monitor="iou/car").monitor == "iou/car"
+
+
+@pytest.mark.parametrize("lr", [0.0, -1e-3, float("inf"), float("nan"), 1e30])
+@pytest.mark.parametrize("schema", [AdamWConfig, SgdConfig])
+def test_learning_rate_is_above_0_and_at_most_10(schema, lr):
+    with pytest.raises(ConfigError, match="optimizer: expected `lr` > 0 and <= 10, got"):
+        schema(lr=lr)
+
+
+def test_nesterov_needs_momentum():
+    with pytest.raises(ConfigError, match="expected `nesterov` to be false where momentum is 0"):
+        SgdConfig(momentum=0.0)
+
+
+@pytest.mark.parametrize("schema", [CosineConfig, PolyConfig, ConstantConfig])
+def test_warmup_leaves_a_part_of_the_run(schema):
+    with pytest.raises(ConfigError, match=r"expected `warmup` >= 0 and <= 0\.9, got 1\.0"):
+        schema(warmup=1.0)
+
+
+def test_one_cycle_refuses_a_run_that_only_rises():
+    with pytest.raises(ConfigError, match=r"schedule: expected `rise` > 0 and <= 0\.9"):
+        OneCycleConfig(rise=1.0)
+
+
+def test_every_choice_is_registered_under_its_own_name():
+    for registry in (OPTIMIZERS, SCHEDULES):
+        assert [registry.schema(name)().name for name in registry.names()] == registry.names()
