@@ -1,0 +1,116 @@
+"""One command: its arguments -> checked configuration -> Hydra, which runs the job, or each job of a sweep."""
+
+import argparse
+import os
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import hydra
+from hydra._internal.utils import get_args_parser
+from hydra.core.hydra_config import HydraConfig
+from hydra.types import RunMode
+from omegaconf import DictConfig
+
+from segmeter.cli.compose import CONFIGS, Request, compose_jobs, plain, store_schemas
+from segmeter.cli.convert import convert
+from segmeter.cli.groups import load_plugins
+from segmeter.cli.schema import ROOTS
+from segmeter.errors import ConfigError
+
+# Hydra only composes and sweeps here: run folders, logs and records are ours.
+_SETTINGS = ("hydra.output_subdir=null", "hydra.run.dir=.", "hydra/job_logging=none", "hydra/hydra_logging=none")
+
+
+@dataclass(frozen=True)
+class Job:
+    """How a job was asked for.
+
+    Parameters
+    ----------
+    command
+        "train", "eval" and so on.
+    overrides
+        As they were written on the command line.
+    folder
+        Where Hydra wants this job of a sweep; None for a single job.
+    """
+
+    command: str
+    overrides: tuple[str, ...]
+    folder: Path | None
+
+
+def run_command(command: str, argv: Sequence[str]) -> None:
+    """Run one command with Hydra's command line: overrides, ``--cfg``, ``--info``, ``--multirun``, completion.
+
+    Raises
+    ------
+    ConfigError
+        With every problem of the configuration, before any work starts.
+    """
+    args = _arguments(command, argv)
+    load_plugins(_plugins(args.overrides))
+    store_schemas(ROOTS)
+    if not (args.shell_completion or args.hydra_help):
+        request = Request(args.config_name or command, args.overrides, args.config_dir, args.multirun)
+        _check(request, ROOTS[command], shown_only=bool(args.cfg or args.info))
+    _hand_over(command, argv)
+
+
+def _arguments(command: str, argv: Sequence[str]) -> argparse.Namespace:
+    parser = get_args_parser()
+    parser.prog = f"segmeter {command}"
+    args = parser.parse_args(list(argv))
+    if args.experimental_rerun:
+        raise ConfigError("config: --experimental-rerun is not allowed: it would run whatever a pickle file holds.")
+    if args.config_path:
+        raise ConfigError("config: --config-path is not allowed. Add your own folder of YAML files with --config-dir.")
+    return args
+
+
+def _plugins(overrides: Sequence[str]) -> list[str]:
+    """Plugins are imported before anything is composed, so they are read from the command line itself."""
+    given = [line.partition("=")[2] for line in overrides if line.lstrip("+").startswith("plugins=")]
+    return [name.strip() for value in given for name in value.strip("[]").split(",") if name.strip()]
+
+
+def _check(request: Request, root: type, *, shown_only: bool) -> None:
+    problems: list[str] = []
+    for values in compose_jobs(request):
+        try:
+            if not shown_only:
+                convert(root, values)
+        except ConfigError as error:
+            problems.extend(error.problems)
+    if problems:
+        raise ConfigError(list(dict.fromkeys(problems)))
+
+
+def _hand_over(command: str, argv: Sequence[str]) -> None:
+    sweep = f"${{run.root}}/multirun/{time.strftime('%Y-%m-%d_%H%M%S')}_{os.getpid()}"
+    sys.argv = [sys.argv[0], *argv]
+    if not {"-sc", "--shell-completion", "--hydra-help"} & set(argv):
+        given = " ".join(argv)
+        sys.argv += [*_SETTINGS, *([] if "hydra.sweep.dir=" in given else [f"hydra.sweep.dir={sweep}"])]
+    os.environ["HYDRA_FULL_ERROR"] = "1"  # let errors reach our own exit codes instead of Hydra's traceback
+    hydra.main(config_path=str(CONFIGS), config_name=command, version_base="1.3")(_task(command))()
+
+
+def _task(command: str) -> Any:
+    def task(config: DictConfig) -> Any:
+        problems: list[str] = []
+        values = plain(config, problems)
+        if problems:
+            raise ConfigError(problems)
+        settings = HydraConfig.get()
+        swept = settings.mode == RunMode.MULTIRUN
+        overrides = tuple(settings.overrides.task)
+        job = Job(command, overrides, Path(settings.runtime.output_dir) if swept else None)
+        return import_module(f"segmeter.cli.{command}").run(convert(ROOTS[command], values), job)
+
+    return task

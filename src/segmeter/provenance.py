@@ -1,0 +1,65 @@
+"""What a result was made with: versions, source, machine."""
+
+import os
+import platform
+import subprocess
+import sys
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import segmeter
+
+PACKAGES = (
+    "torch torchvision segmentation-models-pytorch timm numpy scipy scikit-image hydra-core omegaconf pillow tifffile "
+    "imagecodecs zarr safetensors pyarrow rich jinja2 matplotlib numba"
+).split()
+
+
+def versions() -> dict[str, str | None]:
+    """Version of segmeter, of Python and of every package it stands on; None where one is missing."""
+    found: dict[str, str | None] = {"segmeter": segmeter.__version__, "python": platform.python_version()}
+    for package in PACKAGES:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            found[package] = None
+    return found
+
+
+def hardware() -> dict[str, Any]:
+    """The processor, its cores that this process may use, memory, and the CUDA devices if torch is loaded."""
+    facts: dict[str, Any] = {
+        "os": platform.platform(),
+        "cpu": _processor(),
+        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "memory_gb": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1),
+    }
+    torch = sys.modules.get("torch")  # asking about GPUs must not cost a torch import
+    if torch is not None:
+        facts["threads"] = torch.get_num_threads()
+        facts["cuda"] = torch.version.cuda
+        facts["gpus"] = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
+    return facts
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor()
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.machine())
+
+
+def source() -> dict[str, str | bool | None]:
+    """Commit of the working folder's repository and whether it has changes; None outside a repository."""
+    commit = _git("rev-parse", "HEAD")
+    return {"commit": commit, "dirty": bool(_git("status", "--porcelain", "--untracked-files=no")) if commit else None}
+
+
+def _git(*arguments: str) -> str | None:
+    try:
+        done = subprocess.run(["git", *arguments], capture_output=True, text=True, timeout=10, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.strip() if done.returncode == 0 else None
