@@ -1,0 +1,86 @@
+"""The compiled counting loops; imported on the first count, as numba takes a moment to load."""
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+Map = NDArray[Any]
+
+BLOCK = 4096  # pixels encoded at a time: the pairs (8 KiB) stay in the first-level cache
+WAYS = 8  # sub-histograms: neighbours are mostly equal, and one counter would wait for itself
+MOST_CLASSES = 254  # (K + 2) * (K + 1) must fit uint16 for the fast loop
+
+_LOW = np.uint64(0xFFFF)
+_REPEAT = np.uint64(0x0001_0001_0001_0001)
+
+
+def compiled(function: Function) -> Function:
+    """Compile on first call, releasing the GIL; the result is kept on disk where any cache folder can be written."""
+    try:
+        return numba.njit(function, cache=True, nogil=True)  # type: ignore[no-any-return]
+    except RuntimeError:  # numba finds no writable cache folder: read-only install and home
+        return numba.njit(function, nogil=True)  # type: ignore[no-any-return]
+
+
+@compiled
+def _encode(target: Map, labels: Map, pairs: Map, num_classes: int, ignore: int) -> None:
+    """Write row * (K + 1) + column per pixel; row K is ignored, row K + 1 and column K are outside the classes."""
+    classes, void, width = np.uint16(num_classes), np.uint16(ignore), np.uint16(num_classes + 1)
+    for i in range(pairs.size):
+        row, column = np.uint16(target[i]), np.uint16(labels[i])
+        if row >= classes:
+            row = classes if row == void else width
+        pairs[i] = row * width + min(column, classes)
+
+
+@compiled
+def _tally(words: Map, table: Map, size: np.uint64) -> None:
+    """Count eight pairs a turn; eight equal ones, the rule inside an object, cost one addition."""
+    for i in range(words.size // 2):
+        first, second = words[2 * i], words[2 * i + 1]
+        pair = first & _LOW
+        if first == second and first == pair * _REPEAT:
+            table[pair] += np.uint32(8)
+        else:
+            for j in range(4):
+                table[((first >> np.uint64(16 * j)) & _LOW) + np.uint64(j) * size] += np.uint32(1)
+            for j in range(4):
+                table[((second >> np.uint64(16 * j)) & _LOW) + np.uint64(j + 4) * size] += np.uint32(1)
+
+
+@compiled
+def count_pairs(target: Map, labels: Map, num_classes: int, ignore: int) -> Map:
+    """Count (target, labels) pairs of fewer than 2**32 pixels and at most `MOST_CLASSES` classes.
+
+    Flat arrays, both uint8 or both uint16. Returns uint32 (WAYS * (K + 2) * (K + 1),): WAYS partial tables.
+    """
+    size = (num_classes + 2) * (num_classes + 1)
+    table = np.zeros(WAYS * size, np.uint32)
+    words = np.empty(BLOCK // 4, np.uint64)
+    pairs = words.view(np.uint16)
+    whole = target.size - target.size % BLOCK
+    for start in range(0, whole, BLOCK):
+        stop = start + BLOCK
+        _encode(target[start:stop], labels[start:stop], pairs, num_classes, ignore)
+        _tally(words, table, np.uint64(size))
+    rest = pairs[: target.size - whole]
+    _encode(target[whole:], labels[whole:], rest, num_classes, ignore)
+    for pair in rest:
+        table[pair] += np.uint32(1)
+    return table
+
+
+@compiled
+def count_many(target: Map, labels: Map, num_classes: Any, ignore: Any) -> Map:
+    """Count pairs of any number of classes into one int64 (K + 2, K + 1) table."""
+    table = np.zeros((num_classes + 2, num_classes + 1), np.int64)
+    for i in range(target.size):
+        row, column = np.int64(target[i]), np.int64(labels[i])
+        if row >= num_classes:
+            row = num_classes if row == ignore else num_classes + 1
+        table[row, min(column, num_classes)] += 1
+    return table
