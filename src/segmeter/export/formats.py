@@ -1,0 +1,66 @@
+"""One array -> one file in the format of its suffix, complete or absent."""
+
+import io
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tifffile
+from numpy.typing import NDArray
+from PIL import Image
+
+from segmeter.files import TEMPORARY, atomic_write, publish_folder, write_bytes
+
+TILE = 256  # edge of TIFF tiles and Zarr chunks, pixels
+COMPRESSION = "zlib"  # every TIFF reader has it
+
+
+def write_npy(path: Path, array: NDArray[Any]) -> None:
+    with atomic_write(path) as file:
+        np.save(file, array, allow_pickle=False)
+
+
+def write_npz(path: Path, array: NDArray[Any]) -> None:
+    """Write a compressed NPZ with the array under "probs"."""
+    with atomic_write(path) as file:
+        np.savez_compressed(file, allow_pickle=False, probs=array)
+
+
+def write_tiff(path: Path, array: NDArray[Any]) -> None:
+    """Write (H, W) as one page, or (C, H, W) as one page per plane; tiled and compressed without loss."""
+    with atomic_write(path) as file:
+        tifffile.imwrite(
+            file,
+            array,
+            photometric="minisblack",
+            tile=(TILE, TILE),
+            compression=COMPRESSION,
+            predictor=True,
+            metadata=None,
+        )
+
+
+def write_png16(path: Path, array: NDArray[np.uint16]) -> None:
+    """Write (H, W) uint16 as greyscale PNG."""
+    content = io.BytesIO()
+    Image.fromarray(array).save(content, "PNG", compress_level=1)
+    write_bytes(path, content.getvalue())
+
+
+def write_zarr(path: Path, array: NDArray[Any]) -> None:
+    """Write a Zarr 3 folder with one chunk per plane and tile; an older one is moved aside before, not emptied."""
+    import zarr  # starts slowly, and few ask for it
+
+    def fill(folder: Path) -> None:
+        chunks = (1,) * (array.ndim - 2) + tuple(min(TILE, side) for side in array.shape[-2:])
+        stored = zarr.create_array(str(folder), shape=array.shape, dtype=array.dtype, chunks=chunks, overwrite=True)
+        stored[...] = array
+
+    if not path.exists():
+        return publish_folder(path, fill)
+    aside = Path(tempfile.mkdtemp(dir=path.parent, prefix=TEMPORARY))
+    path.rename(aside / path.name)
+    publish_folder(path, fill)
+    return shutil.rmtree(aside)
