@@ -1,0 +1,250 @@
+"""logits -> labels or probs, decoded where the logits are, so that one byte per pixel crosses."""
+
+import math
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from segmeter.bridge.channels import winners
+from segmeter.bridge.dtypes import SIGNED, TORCH, LabelDtype, label_dtype
+from segmeter.bridge.parcel import Parcel, fetch
+from segmeter.bridge.record import Rule, judge, measure
+from segmeter.bridge.refuse import check_tensor
+from segmeter.checks import expected, nearest
+from segmeter.errors import InputError
+from segmeter.vocabulary import TASKS, Task
+
+ProbsDtype = Literal["float32", "float16", "uint8"]
+_FINITE = "Non-finite logits have no winner: look for an overflow (float16?) or a diverged model."
+
+
+def decode_labels(logits: Tensor, *, task: Task, threshold: float = 0.5) -> Tensor:
+    """Decode logits on their own device, and wait for the check.
+
+    `Exporter.submit_labels` does the same without waiting.
+
+    Parameters
+    ----------
+    logits
+        (B, K, H, W), floating; binary (B, 1, H, W).
+    task
+        multiclass: the largest channel wins, the first among equals. binary and multilabel: 1 where
+        sigmoid(logit) > threshold, decided exactly, on the logit.
+    threshold
+        0 to 1; not used by multiclass.
+
+    Returns
+    -------
+    (B, H, W), multilabel (B, K, H, W): uint8, or uint16 for more than 256 classes; on the device of `logits`.
+
+    Raises
+    ------
+    InputError
+        A logit is NaN or infinite (with the first position), or the shape or dtype does not fit the task.
+    """
+    num_classes = logits.shape[1] if task == "multiclass" and logits.ndim > 1 else 2
+    wanted = label_dtype("decode_labels", num_classes=num_classes, ignore_index=None, dtype="auto")
+    parcel = _pack_logits("decode_labels", logits, task=task, threshold=threshold, dtype=TORCH[wanted])
+    if parcel.record is not None:
+        judge(parcel.record.cpu().numpy(), parcel.rule, None)
+    return parcel.payload
+
+
+def labels_to_numpy(
+    logits_or_labels: Tensor,
+    *,
+    task: Task,
+    num_classes: int,
+    ignore_index: int | None = None,
+    threshold: float = 0.5,
+    dtype: LabelDtype = "auto",
+) -> np.ndarray:
+    """Bring logits or labels to the host as label maps, one or two bytes per pixel.
+
+    Parameters
+    ----------
+    logits_or_labels
+        Floating: logits (B, K, H, W), binary (B, 1, H, W), decoded on their device as `decode_labels` does.
+        Integer or bool: labels of any shape, which are only checked.
+    task, threshold
+        As for `decode_labels`.
+    num_classes
+        K, background included; binary 2.
+    ignore_index
+        A label value that is no class but allowed in labels, 0 to 65535, or None.
+    dtype
+        "auto": uint8 if all classes and `ignore_index` fit, else uint16. It does not depend on the values, so that
+        all maps of a run are alike.
+
+    Returns
+    -------
+    (B, H, W), multilabel (B, K, H, W), uint8 or uint16, fresh and owned by the caller.
+
+    Raises
+    ------
+    InputError
+        A logit is NaN or infinite, or a label is neither a class nor `ignore_index` (with min, max and the first bad
+        index); the shape does not fit the task; `dtype` is too small.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from segmeter import labels_to_numpy
+    >>> logits = torch.tensor([[[[0.5, -1.0]], [[0.25, 2.0]]]])
+    >>> labels_to_numpy(logits, task="multiclass", num_classes=2)
+    array([[[0, 1]]], dtype=uint8)
+    """
+    parcel = pack_labels(
+        "labels_to_numpy",
+        logits_or_labels,
+        task=task,
+        num_classes=num_classes,
+        ignore_index=ignore_index,
+        threshold=threshold,
+        dtype=dtype,
+    )
+    array: np.ndarray = fetch(parcel).numpy()
+    return array if parcel.private else array.copy()
+
+
+def probs_to_numpy(logits: Tensor, *, task: Task, dtype: ProbsDtype = "float32") -> np.ndarray:
+    """Bring the probabilities of all channels to the host.
+
+    Parameters
+    ----------
+    logits
+        (B, K, H, W), floating; binary (B, 1, H, W).
+    task
+        multiclass: softmax over the channels; binary and multilabel: sigmoid. Computed in float32.
+    dtype
+        "float32"; "float16" rounds to nearest (error up to 2.4e-4); "uint8" is round-half-even of 255 p, saturating
+        (error up to 0.00196).
+
+    Returns
+    -------
+    The shape of `logits`, fresh and owned by the caller.
+
+    Raises
+    ------
+    InputError
+        A logit is NaN or infinite, or the shape or dtype does not fit the task.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from segmeter import probs_to_numpy
+    >>> probs_to_numpy(torch.zeros(1, 1, 1, 2), task="binary")
+    array([[[[0.5, 0.5]]]], dtype=float32)
+    """
+    array: np.ndarray = fetch(pack_probs("probs_to_numpy", logits, task=task, dtype=dtype)).numpy()
+    return array
+
+
+def pack_labels(
+    where: str,
+    logits_or_labels: Tensor,
+    *,
+    task: Task,
+    num_classes: int,
+    ignore_index: int | None,
+    threshold: float,
+    dtype: LabelDtype,
+) -> Parcel:
+    """Pack label maps on the device; see `labels_to_numpy`."""
+    tensor = check_tensor(where, "logits_or_labels", logits_or_labels)
+    _check_task(where, task)
+    wanted = TORCH[label_dtype(where, num_classes=num_classes, ignore_index=ignore_index, dtype=dtype)]
+    if not tensor.is_floating_point():
+        values = 2 if task == "multilabel" else num_classes
+        return _pack_given(where, tensor, num_classes=values, ignore_index=ignore_index, dtype=wanted)
+    channels = 1 if task == "binary" else num_classes
+    if tensor.ndim < 2 or tensor.shape[1] != channels:
+        rule = f"to be logits (B, {channels}, H, W) for {task} with {num_classes} classes"
+        raise InputError(expected(where, "logits_or_labels", rule, f"shape {tuple(tensor.shape)}"))
+    return _pack_logits(where, tensor, task=task, threshold=threshold, dtype=wanted)
+
+
+def pack_probs(where: str, logits: Tensor, *, task: Task, dtype: ProbsDtype) -> Parcel:
+    """Pack probabilities on the device; see `probs_to_numpy`."""
+    _check_task(where, task)
+    if dtype not in ("float32", "float16", "uint8"):
+        raise InputError(expected(where, "dtype", "to be one of float32, float16, uint8", repr(dtype)))
+    tensor = _check_logits(where, logits, task).float()
+    probs = tensor.softmax(dim=1) if task == "multiclass" else tensor.sigmoid()
+    if dtype == "uint8":
+        probs = (probs * 255).round_().clamp_(0, 255)
+    wanted = TORCH[np.dtype(dtype)]
+    lows, highs = torch.aminmax(tensor.contiguous(), dim=1) if tensor.numel() else (tensor[:, :0], tensor[:, :0])
+    return _parcel(where, probs.to(wanted).contiguous(), lows=lows, highs=highs)
+
+
+def _pack_logits(where: str, logits: Tensor, *, task: Task, threshold: float, dtype: torch.dtype) -> Parcel:
+    """Decode logits into a payload of 1 or 2 bytes per pixel, with the record of the check for finite logits."""
+    _check_task(where, task)
+    tensor = _check_logits(where, logits, task)
+    if task == "multiclass":
+        shape = tuple(tensor.shape[:1] + tensor.shape[2:])
+        found, lows, highs = winners(tensor.flatten(2), dtype)
+        return _parcel(where, found.view(shape), lows=lows.view(shape), highs=highs.view(shape))
+    if not 0 <= threshold <= 1:
+        raise InputError(expected(where, "threshold", ">= 0 and <= 1", threshold))
+    if task == "binary":
+        tensor = tensor.squeeze(1)
+    above = tensor.float() > _logit(threshold) if tensor.dtype != torch.float64 else tensor > _logit(threshold)
+    return _parcel(where, above.to(dtype).contiguous(), lows=tensor, highs=tensor)
+
+
+def _pack_given(
+    where: str, tensor: Tensor, *, num_classes: int, ignore_index: int | None, dtype: torch.dtype
+) -> Parcel:
+    """Labels that were decoded before: each value must be a class or the ignore value."""
+    if tensor.dtype == torch.uint64 or tensor.is_complex():
+        raise InputError(expected(where, "logits_or_labels", "to be integer, bool or floating", tensor.dtype))
+    values = tensor.to(SIGNED.get(tensor.dtype, tensor.dtype))
+    values = values.to(torch.int16) if values.dtype in (torch.bool, torch.uint8, torch.int8) else values
+    bad = (values < 0) | (values >= num_classes)
+    text = f"to hold classes 0 to {num_classes - 1}"
+    if ignore_index is not None:
+        bad &= values != ignore_index
+        text += f" or ignore_index {ignore_index}"
+    packed = tensor.to(dtype).contiguous()
+    record = measure(bad, values, values) if values.numel() else None
+    shape = tuple(tensor.shape)
+    rule = Rule(where=where, argument="labels", text=text, remedy="", shape=shape, values=values.dtype)
+    private = packed.numel() > 0 and packed.data_ptr() != tensor.data_ptr()
+    return Parcel(payload=packed, arrives=dtype, record=record, rule=rule, private=private)
+
+
+def _parcel(where: str, payload: Tensor, *, lows: Tensor, highs: Tensor) -> Parcel:
+    """A payload computed from logits, and the record of whether those were finite."""
+    bad = ~(lows.isfinite() & highs.isfinite())
+    record = measure(bad, lows, highs) if bad.numel() else None
+    shape, text = tuple(bad.shape), "to be finite"
+    rule = Rule(where=where, argument="logits", text=text, remedy=_FINITE, shape=shape, values=lows.dtype)
+    return Parcel(payload=payload, arrives=payload.dtype, record=record, rule=rule, private=True)
+
+
+def _check_task(where: str, task: str) -> None:
+    if task not in TASKS:
+        raise InputError(expected(where, "task", f"to be one of {', '.join(TASKS)}", repr(task), nearest(task, TASKS)))
+
+
+def _check_logits(where: str, logits: Tensor, task: Task) -> Tensor:
+    tensor = check_tensor(where, "logits", logits).resolve_neg()
+    fits = tensor.is_floating_point() and tensor.ndim >= 2 and tensor.shape[1] > 0
+    if not fits or (task == "binary" and tensor.shape[1] != 1):
+        channels = 1 if task == "binary" else "K"
+        given = f"{tensor.dtype} of shape {tuple(tensor.shape)}"
+        raise InputError(expected(where, "logits", f"to be floating (B, {channels}, H, W) for {task}", given))
+    return tensor
+
+
+def _logit(threshold: float) -> float:
+    """The largest float32 c such that, for float32 x, x > c exactly where sigmoid(x) > threshold."""
+    if threshold in (0.0, 1.0):
+        return math.inf if threshold else -math.inf
+    exact = math.log(threshold / (1 - threshold))
+    rounded = np.float32(exact)
+    return float(rounded if rounded <= exact else np.nextafter(rounded, np.float32(-math.inf)))

@@ -1,0 +1,79 @@
+"""Which dtype crosses, which one arrives, and which values a dtype holds."""
+
+import math
+from typing import Literal
+
+import numpy as np
+import torch
+from numpy.typing import DTypeLike
+
+from segmeter.checks import expected
+from segmeter.errors import InputError
+
+LabelDtype = Literal["auto", "uint8", "uint16"]
+
+# torch dtypes that NumPy has under the same name, and the arrays that carry them without a change
+NUMPY: dict[torch.dtype, np.dtype] = {
+    getattr(torch, name): np.dtype(name)
+    for name in (
+        *("bool", "uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64"),
+        *("float16", "float32", "float64", "complex64", "complex128"),
+    )
+}
+TORCH: dict[np.dtype, torch.dtype] = {numpy: ours for ours, numpy in NUMPY.items()}
+
+# torch dtypes that NumPy lacks: they cross as they are and are widened on the host, where every value is exact
+_FLOAT8 = ("float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu")
+WIDENED: dict[torch.dtype, torch.dtype] = {
+    torch.bfloat16: torch.float32,
+    torch.complex32: torch.complex64,
+    **{getattr(torch, name): torch.float32 for name in _FLOAT8 if hasattr(torch, name)},
+}
+
+# torch has these, but almost no arithmetic on them
+SIGNED: dict[torch.dtype, torch.dtype] = {torch.uint16: torch.int32, torch.uint32: torch.int64}
+
+
+def wanted_dtype(where: str, dtype: DTypeLike) -> np.dtype:
+    """Read `dtype` as a native NumPy dtype that torch has too; InputError otherwise."""
+    try:
+        wanted = np.dtype(dtype)
+    except TypeError as error:
+        raise InputError(expected(where, "dtype", "to name a NumPy dtype", repr(dtype))) from error
+    if wanted not in TORCH or not wanted.isnative:
+        names = ", ".join(numpy.name for numpy in TORCH)
+        raise InputError(expected(where, "dtype", f"to be one of {names}", repr(dtype)))
+    return wanted
+
+
+def label_dtype(where: str, *, num_classes: int, ignore_index: int | None, dtype: LabelDtype) -> np.dtype:
+    """uint8 where every class and the ignore value fit, else uint16; InputError where `dtype` is too small."""
+    largest = max(num_classes - 1, -1 if ignore_index is None else ignore_index)
+    if dtype == "auto":
+        dtype = "uint8" if largest <= 255 else "uint16"
+    if dtype not in ("uint8", "uint16"):
+        raise InputError(expected(where, "dtype", "to be one of auto, uint8, uint16", repr(dtype)))
+    wanted = np.dtype(dtype)
+    if largest > np.iinfo(wanted).max:
+        rule = f"to hold the label values 0 to {largest}"
+        raise InputError(expected(where, "dtype", rule, dtype, 'Pass dtype="auto".' if largest <= 65535 else ""))
+    return wanted
+
+
+def holds_every_value(source: torch.dtype, target: torch.dtype) -> bool:
+    """Whether `target` holds each value of `source` exactly, so that nothing needs to be looked at."""
+    if source == target or source == torch.bool:
+        return True
+    if target == torch.bool or (source.is_complex and not target.is_complex):
+        return False
+    if source.is_complex or source.is_floating_point:
+        inexact = target.is_floating_point or target.is_complex
+        return inexact and _digits(source) <= _digits(target) and torch.finfo(source).max <= torch.finfo(target).max
+    low, high = torch.iinfo(source).min, torch.iinfo(source).max
+    if target.is_floating_point or target.is_complex:
+        return max(high, -low).bit_length() <= _digits(target) + (low < 0)
+    return torch.iinfo(target).min <= low and high <= torch.iinfo(target).max
+
+
+def _digits(dtype: torch.dtype) -> int:
+    return 1 - round(math.log2(torch.finfo(dtype).eps))

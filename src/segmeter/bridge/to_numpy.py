@@ -1,0 +1,156 @@
+"""Tensor -> ndarray: complete on return, exact, and clear about who owns the memory."""
+
+from typing import Literal
+
+import numpy as np
+import torch
+from numpy.typing import DTypeLike
+from torch import Tensor
+
+from segmeter.bridge.cast import cast, comparable
+from segmeter.bridge.dtypes import NUMPY, TORCH, WIDENED, wanted_dtype
+from segmeter.bridge.parcel import Parcel, fetch, read_only
+from segmeter.bridge.record import Rule, measure
+from segmeter.bridge.refuse import check_tensor
+from segmeter.checks import expected
+from segmeter.errors import InputError
+
+Check = Literal["raise", "finite"]
+_WHERE = "to_numpy"
+_ORDINARY = (Tensor, torch.nn.Parameter)
+
+
+def to_numpy(
+    tensor: Tensor,
+    *,
+    dtype: DTypeLike | None = None,
+    copy: bool | None = None,
+    check: Check = "raise",
+    out: np.ndarray | None = None,
+) -> np.ndarray:
+    """Give the values of a tensor as a C-contiguous array, finished when this returns.
+
+    Parameters
+    ----------
+    tensor
+        Any shape, on any device; gradients are left behind. Slice before calling: only what is passed crosses.
+    dtype
+        NumPy dtype of the result. None keeps the tensor's; bfloat16 and float8, which NumPy lacks, widen to float32
+        and complex32 to complex64, exactly. Integers must arrive exactly; floats are rounded to nearest in a
+        narrower float, but never to infinity.
+    copy
+        None: a read-only view of a CPU tensor where one is possible, else a fresh writeable array.
+        True: always a fresh writeable array, owned by the caller. False: the view, or an error.
+    check
+        "raise" refuses values that `dtype` can't hold; "finite" also refuses NaN and infinity.
+    out
+        Filled and returned instead of a fresh array: writeable, C-contiguous, native, of the tensor's shape and of
+        `dtype`. On an error from a check its content is unspecified.
+
+    Returns
+    -------
+    ndarray of the tensor's shape, C-contiguous. Device input: the caller owns it.
+
+    Raises
+    ------
+    InputError
+        The tensor has no dense values (sparse, nested, quantised, meta, fake); a value breaks `dtype` or `check`
+        (with min, max and the first bad index); a copy is needed but `copy=False`; `out` does not fit.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from segmeter import to_numpy
+    >>> to_numpy(torch.tensor([1.5, 2.0], requires_grad=True))
+    array([1.5, 2. ], dtype=float32)
+    >>> to_numpy(torch.tensor([0, 256]), dtype="uint8")
+    Traceback (most recent call last):
+    ...
+    segmeter.errors.InputError: to_numpy: expected `tensor` to fit uint8, got min 0 and max 256, 1 bad value(s), \
+the first at index (1,). Pass a wider dtype.
+    """
+    if dtype is None and out is None and copy is not True and check == "raise":
+        view = _view(tensor)
+        if view is not None:
+            return view
+    if check not in ("raise", "finite"):
+        raise InputError(expected(_WHERE, "check", "to be one of raise, finite", repr(check)))
+    source = check_tensor(_WHERE, "tensor", tensor)
+    wanted = None if dtype is None else wanted_dtype(_WHERE, dtype)
+    if out is not None:
+        wanted = _check_out(out, source, wanted, copy)
+    parcel = pack(_WHERE, source, wanted, check)
+    fresh = parcel.private or source.device.type != "cpu" or parcel.payload.dtype not in NUMPY
+    if copy is False and fresh:
+        raise InputError(_needs_copy(source, wanted))
+    host = fetch(parcel)
+    if out is not None:
+        torch.from_numpy(out).copy_(host)
+        return out
+    array: np.ndarray = host.numpy()
+    if fresh:
+        return array
+    return array.copy() if copy else read_only(array)
+
+
+def pack(where: str, tensor: Tensor, dtype: np.dtype | None, check: Check) -> Parcel:
+    """Pack a checked tensor on its device, in the dtype that crosses, with the record of its checks."""
+    arrives = WIDENED.get(tensor.dtype, tensor.dtype) if dtype is None else TORCH[dtype]
+    plain = tensor.resolve_conj().resolve_neg()
+    packed, bad = plain, None
+    if WIDENED.get(tensor.dtype) != arrives:
+        packed, bad = cast(where, plain, arrives)
+    text, remedy = f"to fit {NUMPY[arrives]}", "Pass a wider dtype."
+    if check == "finite" and (tensor.is_floating_point() or tensor.is_complex()):
+        infinite = ~comparable(plain).isfinite()
+        bad = infinite if bad is None else bad | infinite
+        text, remedy = f"to be finite and {text}", 'Pass check="raise" to let NaN and infinity through.'
+    record, values = None, torch.int64
+    if bad is not None and bad.numel():
+        numbers = comparable(plain)
+        record, values = measure(bad, numbers, numbers), numbers.dtype
+    packed = packed.contiguous()
+    shape = tuple(tensor.shape)
+    rule = Rule(where=where, argument="tensor", text=text, remedy=remedy, shape=shape, values=values)
+    private = packed.numel() > 0 and packed.data_ptr() != tensor.data_ptr()
+    return Parcel(payload=packed, arrives=arrives, record=record, rule=rule, private=private)
+
+
+def _view(tensor: Tensor) -> np.ndarray | None:
+    """The read-only view of an ordinary contiguous CPU tensor; None sends all others the long way."""
+    if type(tensor) not in _ORDINARY or not tensor.is_cpu or tensor.dtype not in NUMPY:
+        return None
+    if tensor.layout is not torch.strided or tensor.is_nested or not tensor.is_contiguous():
+        return None
+    if tensor.is_neg() or tensor.is_conj():
+        return None
+    try:
+        return read_only(tensor.detach().numpy())
+    except RuntimeError:  # inside torch.func transforms; check_tensor says what to do
+        return None
+
+
+def _check_out(out: np.ndarray, source: Tensor, wanted: np.dtype | None, copy: bool | None) -> np.dtype:
+    """Return the dtype of `out`, or refuse it."""
+    fits = isinstance(out, np.ndarray) and out.flags.writeable and out.flags.c_contiguous
+    if not fits or out.shape != tuple(source.shape) or (wanted is not None and out.dtype != wanted):
+        given = f"{out.dtype} of shape {out.shape}" if isinstance(out, np.ndarray) else type(out).__name__
+        rule = f"to be a writeable C-contiguous array of shape {tuple(source.shape)}"
+        raise InputError(expected(_WHERE, "out", rule + (f" and dtype {wanted}" if wanted else ""), given))
+    if copy is False:
+        raise InputError(expected(_WHERE, "copy", "not to be False together with `out`", copy))
+    if source.device.type == "cpu" and np.may_share_memory(out, _span(source)):
+        raise InputError(expected(_WHERE, "out", "to share no memory with `tensor`", "an overlapping array"))
+    return wanted_dtype(_WHERE, out.dtype)
+
+
+def _span(tensor: Tensor) -> np.ndarray:
+    """The bytes of the tensor's whole storage, for a comparison of addresses only."""
+    return torch.empty(0, dtype=torch.uint8).set_(tensor.untyped_storage()).numpy()
+
+
+def _needs_copy(source: Tensor, wanted: np.dtype | None) -> str:
+    given = f"{source.dtype} on {source.device}, strides {source.stride()}"
+    given += "" if wanted is None else f", for {wanted}"
+    remedy = "Pass copy=None or copy=True."
+    return expected(_WHERE, "tensor", "to be a contiguous CPU tensor of the same dtype for copy=False", given, remedy)
