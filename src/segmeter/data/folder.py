@@ -1,0 +1,164 @@
+"""folders of images and masks -> Dataset."""
+
+from pathlib import Path
+
+from segmeter.checks import expected
+from segmeter.data.config import FolderConfig
+from segmeter.data.dataset import Dataset, check_headers
+from segmeter.data.formats import show
+from segmeter.data.header import MAX_PIXELS
+from segmeter.data.listing import read_list, split_of
+from segmeter.data.pairing import Files, check_inside, list_files, missing_problem, twice_problems
+from segmeter.data.read import Orientation
+from segmeter.data.sample import Pair
+from segmeter.errors import DataError
+from segmeter.files import safe_id
+from segmeter.vocabulary import ClassSpec
+
+
+def build_folder(config: FolderConfig, *, split: str) -> Dataset:
+    """Open one split of a folder of images and masks.
+
+    Raises
+    ------
+    DataError
+        The layout is another one, files have no partner or two, or a header does not fit.
+    """
+    root = Path(config.root).expanduser()
+    if not root.is_dir():
+        tried = f"no folder {show(root.absolute())} (working folder {show(Path.cwd())})"
+        raise DataError(expected("data", "root", "to be a folder", tried, "Set data.root=/path/to/the/data."))
+    images = list_files(root / config.images, role="images", remedy=_layout(config))
+    masks = _mask_files(config, root)
+    stems = _stems(config, root, split, images)
+    pairs = _pair(config, root, stems, images, masks)
+    dataset = Dataset(
+        spec=config.spec(),
+        in_channels=config.in_channels,
+        split=split,
+        pairs=pairs,
+        label_map=config.labels_of(),
+        max_pixels=config.max_pixels,
+        orientation=config.orientation,
+    )
+    check_headers(dataset)
+    return dataset
+
+
+def open_images(
+    path: Path,
+    *,
+    spec: ClassSpec,
+    in_channels: int,
+    max_pixels: int = MAX_PIXELS,
+    orientation: Orientation = "refuse",
+) -> Dataset:
+    """Open a folder of images, or one image, without references.
+
+    Parameters
+    ----------
+    path
+        A folder or a file.
+    spec, in_channels
+        What the model that will see them says.
+    max_pixels, orientation
+        As in `segmeter.data.read.read_image`.
+
+    Raises
+    ------
+    DataError
+        Nothing is there, or a header does not fit.
+    """
+    if not path.exists():
+        tried = f"nothing at {show(path.absolute())} (working folder {show(Path.cwd())})"
+        raise DataError(expected("predict", "input", "to be a folder or an image", tried))
+    files = list_files(path, role="images") if path.is_dir() else {path.stem: [path]}
+    problems = twice_problems(files, "images")
+    if problems:
+        raise DataError(problems)
+    pairs = [Pair(case_id=safe_id(stem), image=paths[0]) for stem, paths in files.items()]
+    dataset = Dataset(
+        spec=spec,
+        in_channels=in_channels,
+        split="all",
+        pairs=_ordered(pairs),
+        max_pixels=max_pixels,
+        orientation=orientation,
+    )
+    check_headers(dataset)
+    return dataset
+
+
+def _ordered(pairs: list[Pair]) -> tuple[Pair, ...]:
+    return tuple(sorted(pairs, key=lambda pair: pair.case_id))
+
+
+def _layout(config: FolderConfig) -> str:
+    """The expected tree, in words."""
+    mask = f"<name>{config.mask_suffix}.png"
+    inner = f"{config.masks}/<class>/{mask}" if config.task == "multilabel" else f"{config.masks}/{mask}"
+    lists = f", {Path(config.lists) / 'train.txt'}, val.txt and test.txt" if config.lists else ""
+    return (
+        f"The expected layout under {show(Path(config.root).absolute())} is "
+        f"{config.images}/<name>.png and {inner}{lists}; data.images and data.masks name other folders."
+    )
+
+
+def _mask_files(config: FolderConfig, root: Path) -> list[Files]:
+    """The files of the mask folder, or of each class's folder for multilabel."""
+    folder = root / config.masks
+    if config.task != "multilabel":
+        return [list_files(folder, role="masks", remedy=_layout(config))]
+    unsafe = [name for name in config.classes if Path(name).name != name or name in (".", "..")]
+    if unsafe:
+        raise DataError(expected("data", "classes", "to be usable as folder names", unsafe, "Rename these classes."))
+    return [list_files(folder / name, role=f"masks of {name}", remedy=_layout(config)) for name in config.classes]
+
+
+def _stems(config: FolderConfig, root: Path, split: str, images: Files) -> list[str]:
+    """The names of one split, from its list or by fractions."""
+    if split == "all":
+        return sorted(images)
+    if split in config.list_files:
+        return read_list(root / config.list_files[split])
+    if config.lists is not None:
+        return read_list(root / config.lists / f"{split}.txt")
+    fractions = {"val_fraction": config.val_fraction, "test_fraction": config.test_fraction}
+    falls = {
+        stem: split_of(stem, seed=config.split_seed, group_until=config.group_until, **fractions) for stem in images
+    }
+    stems = [stem for stem in sorted(images) if falls[stem] == split]
+    if not stems:
+        remedy = f"Raise data.{split}_fraction, give lists, or set data.split=all."
+        if split == "train":
+            remedy = "Lower data.val_fraction and data.test_fraction, or give lists."
+        raise DataError(expected("data", "split", f"{split!r} to hold a case", f"none of {len(images)} images", remedy))
+    return stems
+
+
+def _pair(config: FolderConfig, root: Path, stems: list[str], images: Files, masks: list[Files]) -> tuple[Pair, ...]:
+    """Pair by name; everything that is wrong with the names is said at once."""
+    problems = missing_problem(stems, images, what="an image", remedy="Correct the list, or data.images.")
+    chosen = {stem: images[stem] for stem in stems if stem in images}
+    problems += twice_problems(chosen, "images")
+    wanted = [stem + config.mask_suffix for stem in chosen]
+    for files in masks:
+        problems += missing_problem(wanted, files, what="a mask", remedy=_layout(config))
+        problems += twice_problems({name: files[name] for name in wanted if name in files}, "masks")
+        strays = dict.fromkeys(stem + config.mask_suffix for stem in images)
+        problems += missing_problem(files, strays, what="an image", remedy="Remove these masks, or add their images.")
+    if not problems and not config.allow_links:
+        found = [*chosen.values(), *(files[name] for files in masks for name in wanted)]
+        problems += check_inside(root, (paths[0] for paths in found))
+    if problems:
+        raise DataError(problems)
+    return _ordered(
+        [
+            Pair(
+                case_id=safe_id(stem),
+                image=paths[0],
+                masks=tuple(files[stem + config.mask_suffix][0] for files in masks),
+            )
+            for stem, paths in chosen.items()
+        ]
+    )

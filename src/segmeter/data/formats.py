@@ -1,0 +1,101 @@
+"""Which files are read: formats told by their content, never by their name alone."""
+
+import stat
+from pathlib import Path
+
+from segmeter.checks import expected
+from segmeter.errors import DataError
+
+SUFFIXES = {
+    ".png": "png",
+    ".jpg": "jpeg",
+    ".jpeg": "jpeg",
+    ".bmp": "bmp",
+    ".tif": "tiff",
+    ".tiff": "tiff",
+    ".npy": "npy",
+}
+SUFFIX_NAMES = ", ".join(sorted(SUFFIXES))
+
+_MAGIC = (
+    (b"\x89PNG\r\n\x1a\n", "png"),
+    (b"\xff\xd8\xff", "jpeg"),
+    (b"BM", "bmp"),
+    (b"II*\0", "tiff"),
+    (b"MM\0*", "tiff"),
+    (b"II+\0", "tiff"),
+    (b"MM\0+", "tiff"),
+    (b"\x93NUMPY", "npy"),
+)
+_FOREIGN = (
+    (b"GIF8", "a GIF", "Save the one frame that counts as PNG."),
+    (b"PK\x03\x04", "a ZIP or NPZ archive", "Save each array as its own .npy file."),
+    (b"version https://git-lfs", "a git-lfs pointer", "Run `git lfs pull`."),
+    (b"%PDF", "a PDF", "Export the picture as PNG."),
+    (b"\x89HDF", "an HDF5 file", "Save each image as .npy or TIFF."),
+)
+_SIDECARS = {".txt", ".json", ".csv", ".tsv", ".md", ".xml", ".yaml", ".yml", ".html", ".log", ".ini", ".db"}
+_HEAD_BYTES = 64
+
+
+def show(path: Path) -> str:
+    """Write a path so that it stays one harmless line, whatever its name holds."""
+    text = str(path)
+    return text if text.isprintable() else ascii(text)
+
+
+def is_junk(path: Path) -> bool:
+    """Tell whether a file beside images is none of ours: hidden, a system's, or a note about them."""
+    return path.name.startswith((".", "__MACOSX")) or path.suffix.lower() in _SIDECARS
+
+
+def file_format(path: Path) -> str:
+    """Name the format of a regular file by its first bytes, and check that its suffix agrees.
+
+    Raises
+    ------
+    DataError
+        There is no such regular file, or it is empty, foreign or misnamed.
+    """
+    head = _read_head(path)
+    found = next((name for magic, name in _MAGIC if head.startswith(magic)), None)
+    if found is None:
+        what, remedy = _describe(head)
+        raise DataError(expected(show(path), "content", "to be PNG, JPEG, BMP, TIFF or NPY", what, remedy))
+    said = SUFFIXES.get(path.suffix.lower())
+    if said != found:
+        suffix = next(suffix for suffix, name in SUFFIXES.items() if name == found)
+        raise DataError(
+            expected(show(path), "suffix", f"to fit the content, {found.upper()}", repr(path.suffix), _rename(suffix))
+        )
+    return found
+
+
+def _rename(suffix: str) -> str:
+    return f"Rename the file to {suffix}."
+
+
+def _read_head(path: Path) -> bytes:
+    """Look at the file's kind before opening it: opening a FIFO would wait forever."""
+    try:
+        if not stat.S_ISREG(path.stat().st_mode):
+            raise DataError(expected(show(path), "file", "to be a regular file", "a folder, FIFO, socket or device"))
+        with path.open("rb") as file:
+            head = file.read(_HEAD_BYTES)
+    except OSError as error:
+        raise DataError(expected(show(path), "file", "to be readable", error.strerror or error)) from error
+    if not head:
+        raise DataError(expected(show(path), "file", "to hold an image", "an empty file (0 bytes)"))
+    return head
+
+
+def _describe(head: bytes) -> tuple[str, str]:
+    """What foreign bytes look like, and what to do about it."""
+    for magic, what, remedy in _FOREIGN:
+        if head.startswith(magic):
+            return what, remedy
+    if head.lstrip().lower().startswith((b"<!doctype html", b"<html")):
+        return "an HTML page", "Download the file itself."
+    if b"\0" not in head and head.isascii():
+        return "text", "Replace it by the image."
+    return "unknown bytes", "Save the picture as PNG, or as TIFF for 16 bits and floats."

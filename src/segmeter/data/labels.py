@@ -1,0 +1,138 @@
+"""stored mask values -> labels: by the label map, with every value that is no label refused."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from segmeter.checks import expected
+from segmeter.data.formats import show
+from segmeter.errors import DataError
+from segmeter.vocabulary import ClassSpec
+
+_SHOWN = 10  # values named in one message
+_BLURRED = 8  # so many different wrong values speak for anti-aliasing
+
+
+def allowed_labels(spec: ClassSpec) -> list[int]:
+    """The values that a target may hold, `ignore_index` included."""
+    classes = list(range(2 if spec.task == "multilabel" else spec.num_classes))
+    return classes if spec.ignore_index is None else [*classes, spec.ignore_index]
+
+
+def label_dtype(spec: ClassSpec) -> np.dtype:
+    """uint8 where every label fits, else uint16."""
+    return np.dtype(np.uint8 if max(allowed_labels(spec)) <= 255 else np.uint16)
+
+
+def to_labels(path: Path, values: np.ndarray, *, spec: ClassSpec, label_map: Mapping[str, int]) -> np.ndarray:
+    """Turn the stored values of one mask into labels.
+
+    Parameters
+    ----------
+    path
+        Only named in messages.
+    values : (H, W) integers, or (H, W, 3) uint8 colours
+    spec
+        Which labels there are.
+    label_map
+        From "value" or "red,green,blue" to a label; empty takes values as labels.
+
+    Returns
+    -------
+    (H, W) of `label_dtype(spec)`.
+
+    Raises
+    ------
+    DataError
+        A value that is no label or, with a label map, not in it.
+    """
+    codes = _colour_codes(values) if values.ndim == 3 else values
+    if codes.dtype not in (np.uint8, np.uint16):
+        return _by_search(path, codes, spec, label_map, colours=values.ndim == 3)
+    counts = np.bincount(codes.ravel(), minlength=1)
+    found = np.flatnonzero(counts)
+    table = _targets(found, spec, label_map, colours=False)
+    _refuse_unknown(path, found, counts[found], table, spec, label_map, colours=False)
+    if not label_map:
+        return codes.astype(label_dtype(spec), copy=False)
+    lookup = np.zeros(len(counts), label_dtype(spec))
+    lookup[found] = table
+    return np.asarray(lookup[codes])
+
+
+def _by_search(
+    path: Path, codes: np.ndarray, spec: ClassSpec, label_map: Mapping[str, int], *, colours: bool
+) -> np.ndarray:
+    """The general route, for colours and for wide or signed integers."""
+    found, inverse, counts = np.unique(codes, return_inverse=True, return_counts=True)
+    table = _targets(found, spec, label_map, colours=colours)
+    _refuse_unknown(path, found, counts, table, spec, label_map, colours=colours)
+    lookup = np.asarray(table, label_dtype(spec))
+    return np.asarray(lookup[inverse].reshape(codes.shape))
+
+
+def _colour_codes(colours: np.ndarray) -> np.ndarray:
+    wide = colours.astype(np.int32)
+    return (wide[..., 0] << 16) | (wide[..., 1] << 8) | wide[..., 2]
+
+
+def _write(value: int, *, colours: bool) -> str:
+    """A stored value as the label map writes it."""
+    return f"{value >> 16},{value >> 8 & 255},{value & 255}" if colours else str(value)
+
+
+def _targets(found: np.ndarray, spec: ClassSpec, label_map: Mapping[str, int], *, colours: bool) -> list[int]:
+    """The label of each value found, -1 where it has none."""
+    if label_map:
+        return [label_map.get(_write(int(value), colours=colours), -1) for value in found]
+    allowed = set(allowed_labels(spec))
+    return [int(value) if int(value) in allowed else -1 for value in found]
+
+
+def _refuse_unknown(
+    path: Path,
+    found: np.ndarray,
+    counts: np.ndarray,
+    table: list[int],
+    spec: ClassSpec,
+    label_map: Mapping[str, int],
+    *,
+    colours: bool,
+) -> None:
+    unknown = [(int(v), int(n)) for v, n, label in zip(found, counts, table, strict=True) if label < 0]
+    if not unknown:
+        return
+    named = ", ".join(f"{_write(value, colours=colours)} ({count} pixels)" for value, count in unknown[:_SHOWN])
+    more = f" and {len(unknown) - _SHOWN} more values" if len(unknown) > _SHOWN else ""
+    rule = f"to hold only {_allowed_text(spec, label_map)}"
+    remedy = _remedy([int(value) for value in found], len(unknown), spec, label_map)
+    raise DataError(expected(show(path), "mask", rule, named + more, remedy))
+
+
+def _allowed_text(spec: ClassSpec, label_map: Mapping[str, int]) -> str:
+    if label_map:
+        keys = list(label_map)
+        more = f" and {len(keys) - _SHOWN} more" if len(keys) > _SHOWN else ""
+        return f"what data.label_map names: {'; '.join(keys[:_SHOWN])}{more}"
+    top = (2 if spec.task == "multilabel" else spec.num_classes) - 1
+    ignored = "" if spec.ignore_index is None else f" and {spec.ignore_index} (ignored)"
+    return f"0 to {top}{ignored}"
+
+
+def _remedy(found: list[int], wrong: int, spec: ClassSpec, label_map: Mapping[str, int]) -> str:
+    """The likeliest cause of these values."""
+    if label_map:
+        return "Add the missing values to data.label_map." if wrong < _BLURRED else _BLUR_TEXT
+    if wrong >= _BLURRED:
+        return _BLUR_TEXT
+    if found[0] < 0:
+        return "Labels are never negative: name these values in data.label_map."
+    if set(found) <= {0, 255}:
+        return "If 255 is the object, set data.label_map={0:0,255:1}; if it is to be ignored, data.ignore_index=255."
+    if found == list(range(1, spec.num_classes + 1)):
+        return "Labels start at 0: if these start at 1, map them with data.label_map={1:0,2:1,...}."
+    return "Name more classes in data.classes, set data.ignore_index, or map the values with data.label_map."
+
+
+_BLUR_TEXT = "So many values speak for anti-aliased or resampled edges: save the labels again, resized by nearest only."

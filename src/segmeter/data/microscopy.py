@@ -1,0 +1,188 @@
+"""seed -> picture: synthetic fluorescence microscopy whose labels are exact by construction.
+
+Three kinds of cells lie on a dim, unevenly lit field and touch each other: round ones with a bright nucleus, long
+spindle-shaped ones with fibres, and rare mitotic ones, small and dark around a plate of condensed chromosomes.
+The picture is light per pixel, then blurred by the optics, then counted by a noisy camera.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.ndimage import gaussian_filter, maximum_filter, minimum_filter
+
+ROUND, SPINDLE, MITOTIC = 1, 2, 3
+_TRIES = 40  # places tried for one cell
+_OVERLAP = 0.08  # share of a cell that may lie over earlier ones: cells touch and lap, but none is buried
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scene:
+    """One case: `image` (H, W) uint8, `labels` (H, W) uint8, `instances` (H, W) uint16 with 0 as background."""
+
+    image: np.ndarray
+    labels: np.ndarray
+    instances: np.ndarray
+
+
+@dataclass(frozen=True)
+class _Patch:
+    """A cell in its window: which pixels it covers, and its light there."""
+
+    window: tuple[slice, slice]
+    mask: np.ndarray
+    light: np.ndarray
+
+
+@dataclass(frozen=True)
+class _Field:
+    """Noise of three grains over the whole picture, unit variance each; cells take their texture from it."""
+
+    fine: np.ndarray
+    middle: np.ndarray
+    coarse: np.ndarray
+
+
+_Draw = Callable[
+    [np.random.Generator, np.ndarray, np.ndarray, _Field, tuple[slice, slice]], tuple[np.ndarray, np.ndarray]
+]
+
+
+def draw_scene(rng: np.random.Generator, size: int) -> Scene:
+    """Draw one picture of `size` x `size` pixels; the same generator state gives the same bytes."""
+    field = _Field(*(_noise(rng, size, sigma) for sigma in (0.7, 1.8, 7.0)))
+    light = _backdrop(rng, size, field)
+    instances = np.zeros((size, size), np.uint16)
+    labels = np.zeros((size, size), np.uint8)
+    for number, kind in enumerate(_census(rng, size), 1):
+        patch = _place(rng, kind, instances, field)
+        if patch is not None:
+            light[patch.window][patch.mask] += patch.light[patch.mask] - 0.6 * light[patch.window][patch.mask]
+            instances[patch.window][patch.mask] = number
+            labels[patch.window][patch.mask] = kind
+    return Scene(image=_camera(rng, light), labels=labels, instances=instances)
+
+
+def touching(instances: np.ndarray, width: int) -> np.ndarray:
+    """The pixels of cells within `width` of another cell, as a mask (H, W)."""
+    reach = 2 * width + 1
+    high = maximum_filter(instances, reach)
+    low = minimum_filter(np.where(instances == 0, np.iinfo(np.uint16).max, instances), reach)
+    return np.asarray((instances > 0) & (high != low))
+
+
+def _noise(rng: np.random.Generator, size: int, sigma: float) -> np.ndarray:
+    field = gaussian_filter(rng.standard_normal((size, size)), sigma, mode="wrap")
+    return np.asarray(field / field.std())
+
+
+def _census(rng: np.random.Generator, size: int) -> list[int]:
+    """Which cells to place, the long ones first, in numbers that grow with the area."""
+    area = (size / 192) ** 2
+    spindles, rounds = rng.poisson((5.5 * area, 11 * area)) + 1
+    mitotic = rng.binomial(3, 0.55, max(1, round(area))).sum()
+    return [SPINDLE] * int(spindles) + [ROUND] * int(rounds) + [MITOTIC] * int(mitotic)
+
+
+def _backdrop(rng: np.random.Generator, size: int, field: _Field) -> np.ndarray:
+    """Medium haze, and cells that lie out of focus."""
+    blobs = np.zeros((size, size))
+    count = rng.poisson(5 * (size / 192) ** 2)
+    blobs[tuple(rng.integers(0, size, (2, count)))] = rng.uniform(60, 220, count)
+    haze = gaussian_filter(blobs, rng.uniform(9, 14), mode="constant")
+    return np.asarray(0.085 + 0.010 * field.coarse + 0.006 * field.middle + 0.9 * haze)
+
+
+def _place(rng: np.random.Generator, kind: int, instances: np.ndarray, field: _Field) -> _Patch | None:
+    """Find a place where the cell is visible and buries no other; None where the field is full."""
+    size = len(instances)
+    draw, reach = _KINDS[kind]
+    for _ in range(_TRIES):
+        centre = rng.uniform(-2, size + 2, 2)
+        window = tuple(slice(max(0, int(c) - reach), min(size, int(c) + reach + 1)) for c in centre)
+        rows, columns = np.mgrid[window]
+        angle = rng.uniform(0, 2 * np.pi)
+        dy, dx = rows - centre[0], columns - centre[1]
+        along, across = dy * np.sin(angle) + dx * np.cos(angle), dy * np.cos(angle) - dx * np.sin(angle)
+        mask, light = draw(rng, along, across, field, (window[0], window[1]))
+        if mask.sum() >= 30 and (instances[window][mask] > 0).mean() <= _OVERLAP:
+            return _Patch((window[0], window[1]), mask, light)
+    return None
+
+
+def _outline(rng: np.random.Generator, along: np.ndarray, across: np.ndarray, wobble: float) -> np.ndarray:
+    """The radius of a wobbly circle in each pixel's direction, around 1."""
+    turn = np.arctan2(across, along)
+    shape = np.ones_like(turn)
+    for order in (2, 3, 4, 5):
+        shape += wobble / order * rng.standard_normal() * np.cos(order * turn + rng.uniform(0, 2 * np.pi))
+    return np.asarray(shape)
+
+
+def _draw_round(
+    rng: np.random.Generator, along: np.ndarray, across: np.ndarray, field: _Field, window: tuple[slice, slice]
+) -> tuple[np.ndarray, np.ndarray]:
+    """A dome of cytoplasm with a bright, mottled nucleus and dark nucleoli."""
+    radius = rng.uniform(9.5, 14.5)
+    depth = np.hypot(along, across) / (radius * _outline(rng, along, across, 0.16))
+    dome = np.sqrt(np.clip(1 - depth**2, 0, 1))
+    body = rng.uniform(0.20, 0.34) * (0.55 + 0.45 * dome) * (1 + 0.10 * field.middle[window])
+    shift = rng.uniform(-0.22, 0.22, 2) * radius
+    nucleus = np.hypot((along - shift[0]) / rng.uniform(0.50, 0.60), (across - shift[1]) / rng.uniform(0.42, 0.52))
+    inside = _soft(1 - nucleus / radius, 0.10)
+    chromatin = rng.uniform(0.26, 0.42) * (1 + 0.22 * field.middle[window]) - 0.16 * (field.middle[window] < -1.3)
+    return depth < 1, body + inside * chromatin
+
+
+def _draw_spindle(
+    rng: np.random.Generator, along: np.ndarray, across: np.ndarray, field: _Field, window: tuple[slice, slice]
+) -> tuple[np.ndarray, np.ndarray]:
+    """A bent, tapering body with fibres along it, granules, and a faint oval nucleus."""
+    half, width = rng.uniform(24, 38), rng.uniform(5.0, 7.5)
+    place = along / half
+    across = across - rng.uniform(-7, 7) * place**2 - 0.8 * field.coarse[window]
+    taper = np.clip(1 - place**2, 0, 1) ** rng.uniform(0.8, 1.3) + 0.12 * (np.abs(place) < 1)
+    depth = np.abs(across) / np.maximum(width * taper, 1e-6)
+    fibres = np.sin(across * rng.uniform(1.5, 2.1) + 1.2 * field.coarse[window] + rng.uniform(0, 6))
+    body = rng.uniform(0.17, 0.30) * (0.65 + 0.35 * np.sqrt(np.clip(1 - depth**2, 0, 1)))
+    body = body * (1 + 0.16 * fibres + 0.16 * field.fine[window]) + 0.10 * (field.middle[window] > 1.6)
+    nucleus = np.hypot(along / (0.26 * half), across / (0.62 * width))
+    return (depth < 1) & (np.abs(place) < 1), body + 0.09 * _soft(1 - nucleus, 0.15)
+
+
+def _draw_mitotic(
+    rng: np.random.Generator, along: np.ndarray, across: np.ndarray, field: _Field, window: tuple[slice, slice]
+) -> tuple[np.ndarray, np.ndarray]:
+    """A rounded-up cell, cleared of stain but for one bright plate, or two that part."""
+    radius = rng.uniform(7.0, 9.0)
+    depth = np.hypot(along, across) / (radius * _outline(rng, along, across, 0.05))
+    apart = rng.choice((0.0, 0.30)) * radius
+    bars = [np.maximum(np.abs(along) / 0.62, np.abs(across - side * apart) / 0.20) / radius for side in (-1, 1)]
+    plate = _soft(1.15 - np.minimum(*bars) + 0.06 * field.middle[window], 0.15)
+    rim = 0.12 * np.exp(-(((depth - 0.92) / 0.12) ** 2))
+    return depth < 1, 0.13 + rim + rng.uniform(0.65, 0.85) * plate
+
+
+def _soft(inside: np.ndarray, width: float) -> np.ndarray:
+    """0 outside, 1 inside, and a smooth step of `width` between."""
+    step = np.clip(inside / width, 0, 1)
+    return np.asarray(step * step * (3 - 2 * step))
+
+
+_KINDS: dict[int, tuple[_Draw, int]] = {
+    ROUND: (_draw_round, 22),
+    SPINDLE: (_draw_spindle, 42),
+    MITOTIC: (_draw_mitotic, 12),
+}
+
+
+def _camera(rng: np.random.Generator, light: np.ndarray) -> np.ndarray:
+    """Optics, uneven lamp, photons (shot noise), and electronics (read noise), to 8 bits."""
+    size = len(light)
+    seen = gaussian_filter(light, rng.uniform(0.85, 1.25), mode="reflect")
+    rows, columns = np.mgrid[:size, :size] / size - rng.uniform(0.3, 0.7, 2)[:, None, None]
+    slope = rng.uniform(-0.25, 0.25, 2)
+    lamp = (1 - rng.uniform(0.25, 0.6) * (rows**2 + columns**2)) * (1 + slope[0] * rows + slope[1] * columns)
+    photons = rng.poisson(np.clip(seen * lamp, 0.01, None) * rng.uniform(160, 320))
+    grey = photons * (rng.uniform(200, 250) / np.percentile(photons, 99.7)) + rng.normal(0, 2.5, light.shape) + 6
+    return np.asarray(np.clip(np.rint(grey), 0, 255).astype(np.uint8))

@@ -1,0 +1,37 @@
+"""One case of a data set: its files, and its arrays."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pair:
+    """The files of one case.
+
+    `masks` is empty without a reference, one file for binary and multiclass, and one per class for multilabel.
+    `case_id` is safe as a file name.
+    """
+
+    case_id: str
+    image: Path
+    masks: tuple[Path, ...] = ()
+
+    @property
+    def mask(self) -> Path | None:
+        """The first mask, None without a reference."""
+        return self.masks[0] if self.masks else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sample:
+    """The arrays of one case.
+
+    `image` is (H, W, C) uint8, uint16 or float32. `target` is (H, W) uint8 or uint16, for multilabel (K, H, W) with
+    0, 1 and the ignore index, and None without a reference.
+    """
+
+    case_id: str
+    image: np.ndarray
+    target: np.ndarray | None
