@@ -1,0 +1,1 @@
+"""One meaning of focal loss, several implementations: logits, target -> sum, normaliser, bad labels."""

@@ -1,0 +1,59 @@
+"""Focal loss as its definition reads, in log space, differentiated by autograd: slow, and what the others are held to.
+
+Letters: B batch, K channels, N... the spatial axes.
+"""
+
+import torch
+from torch.nn.functional import logsigmoid
+
+from segmeter.losses.backends.terms import Sums, Terms, read_labels, summed_weight, widened
+
+
+def reference_sums(logits: torch.Tensor, target: torch.Tensor, weights: torch.Tensor | None, terms: Terms) -> Sums:
+    """Sum of ``-t_k w_k (1 - p_k)^gamma log p_k`` over classes k and counted elements.
+
+    Parameters
+    ----------
+    logits : (B, K, N...), floating
+    target
+        Labels (B, N...) for softmax and (B, K, N...) for sigmoid, or floating probabilities of the logits' shape.
+    weights : (K,) or None
+        Class weights (softmax).
+    """
+    soft = target.is_floating_point()
+    labels = read_labels(logits, target, terms)
+    counted = labels.counted.unsqueeze(1) if terms.softmax else labels.counted
+    x = widened(torch.where(counted, logits, 0))
+    num_values = x.shape[1] if terms.softmax else 2
+    losses = torch.zeros_like(labels.counted, dtype=x.dtype)
+    for k in range(num_values):
+        log_p, log_q = _log_probs(x, k, terms)
+        hot = _soft_class(target, k, terms) if soft else labels.classes == k
+        mixed = (1 - terms.smoothing) * hot + terms.smoothing / num_values
+        losses = losses - mixed * _weight(weights, k, terms) * torch.exp(terms.gamma * log_q) * log_p
+    losses = torch.where(labels.counted, losses, 0)
+    total = losses if terms.elementwise else losses.sum()
+    return Sums(total, summed_weight(labels, weights, soft=soft, dtype=x.dtype), labels.bad.sum())
+
+
+def _log_probs(x: torch.Tensor, k: int, terms: Terms) -> tuple[torch.Tensor, torch.Tensor]:
+    """Give log p_k and log(1 - p_k); the second from the other classes, as 1 - p_k would round to 0."""
+    if not terms.softmax:
+        return (logsigmoid(x), logsigmoid(-x)) if k == 1 else (logsigmoid(-x), logsigmoid(x))
+    total = x.logsumexp(1)
+    others = torch.cat([x[:, :k], x[:, k + 1 :]], dim=1).logsumexp(1)
+    # Differences of logits near the largest float32 would be -inf, and 0 * inf is NaN at gamma 0.
+    least = torch.finfo(x.dtype).min
+    return (x[:, k] - total).clamp(min=least), (others - total).clamp(min=least)
+
+
+def _soft_class(target: torch.Tensor, k: int, terms: Terms) -> torch.Tensor:
+    if terms.softmax:
+        return target[:, k]
+    return target if k == 1 else 1 - target
+
+
+def _weight(weights: torch.Tensor | None, k: int, terms: Terms) -> torch.Tensor | float:
+    if not terms.softmax:
+        return terms.positive if k == 1 else terms.negative
+    return 1.0 if weights is None else weights[k]

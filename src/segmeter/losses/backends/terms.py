@@ -1,0 +1,86 @@
+"""What every backend is given and what it gives back."""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+
+
+@dataclass(frozen=True, kw_only=True)
+class Terms:
+    """The options of one call, checked already.
+
+    Parameters
+    ----------
+    softmax
+        True for multiclass; False for one sigmoid per channel.
+    gamma
+        Focusing, >= 0.
+    negative, positive
+        Weights of target 0 and target 1 (sigmoid).
+    smoothing
+        Share of the target spread over the classes, 0 to 1.
+    ignore_index
+        Label that counts nowhere, or None; the target's dtype can hold it.
+    elementwise
+        Keep one loss per element instead of their sum.
+    """
+
+    softmax: bool
+    gamma: float
+    negative: float = 1.0
+    positive: float = 1.0
+    smoothing: float = 0.0
+    ignore_index: int | None = None
+    elementwise: bool = False
+
+
+class Sums(NamedTuple):
+    """What a backend gives back; a tuple, as torch.autograd.Function can return nothing else.
+
+    ``total`` is the 0-d sum, or one loss per element of the target with ``elementwise``; ``weight`` is the summed class
+    weight (softmax) or the number (sigmoid) of the valid elements, 0-d; ``bad`` counts, 0-d int64, the labels that are
+    neither a class nor ignore_index. All floats are float32, or float64 for float64 logits.
+    """
+
+    total: torch.Tensor
+    weight: torch.Tensor
+    bad: torch.Tensor
+
+
+class Labels(NamedTuple):
+    """The target with what may not be read taken out: a class everywhere, where it counts, and where it is bad."""
+
+    classes: torch.Tensor
+    counted: torch.Tensor
+    bad: torch.Tensor
+
+
+def read_labels(logits: torch.Tensor, target: torch.Tensor, terms: Terms) -> Labels:
+    """Give int64 classes that are safe to index with, and the masks; of soft targets every element counts."""
+    if target.is_floating_point():
+        shape = logits[:, 0].shape if terms.softmax else logits.shape
+        classes = torch.zeros(shape, dtype=torch.int64, device=logits.device)
+        return Labels(classes, torch.ones_like(classes, dtype=torch.bool), torch.zeros_like(classes, dtype=torch.bool))
+    known = (target >= 0) & (target < (logits.shape[1] if terms.softmax else 2))
+    valid = torch.ones_like(known) if _never_in(target.dtype, terms.ignore_index) else target != terms.ignore_index
+    counted = known & valid
+    return Labels(torch.where(counted, target, 0).long(), counted, valid & ~known)
+
+
+def _never_in(dtype: torch.dtype, ignore_index: int | None) -> bool:
+    """Say whether the dtype can't hold the label: a comparison would wrap it round to one that it can."""
+    limits = torch.iinfo(dtype)
+    return ignore_index is None or not limits.min <= ignore_index <= limits.max
+
+
+def summed_weight(labels: Labels, weights: torch.Tensor | None, *, soft: bool, dtype: torch.dtype) -> torch.Tensor:
+    """Sum the class weights of the counted elements, or count them where there are none (as soft targets do)."""
+    if weights is None or soft:
+        return labels.counted.sum().to(dtype)
+    return torch.where(labels.counted, weights.to(dtype)[labels.classes], 0).sum()
+
+
+def widened(logits: torch.Tensor) -> torch.Tensor:
+    """Float32, or float64 as it is: half precision loses the loss of every confident pixel."""
+    return logits if logits.dtype == torch.float64 else logits.float()
