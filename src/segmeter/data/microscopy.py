@@ -13,6 +13,7 @@ from scipy.ndimage import gaussian_filter, maximum_filter, minimum_filter
 
 ROUND, SPINDLE, MITOTIC = 1, 2, 3
 _TRIES = 40  # places tried for one cell
+_CLUMPING = 0.35  # share of the cells that are placed beside another one, so that cells touch
 _OVERLAP = 0.08  # share of a cell that may lie over earlier ones: cells touch and lap, but none is buried
 
 
@@ -79,26 +80,31 @@ def _noise(rng: np.random.Generator, size: int, sigma: float) -> np.ndarray:
 def _census(rng: np.random.Generator, size: int) -> list[int]:
     """Which cells to place, the long ones first, in numbers that grow with the area."""
     area = (size / 192) ** 2
-    spindles, rounds = rng.poisson((5.5 * area, 11 * area)) + 1
+    spindles, rounds = rng.poisson((5.5 * area, 12 * area)) + 1
     mitotic = rng.binomial(3, 0.55, max(1, round(area))).sum()
     return [SPINDLE] * int(spindles) + [ROUND] * int(rounds) + [MITOTIC] * int(mitotic)
 
 
 def _backdrop(rng: np.random.Generator, size: int, field: _Field) -> np.ndarray:
-    """Medium haze, and cells that lie out of focus."""
+    """Medium haze, cells that lie out of focus, and specks of dust, which are no cells."""
     blobs = np.zeros((size, size))
     count = rng.poisson(5 * (size / 192) ** 2)
     blobs[tuple(rng.integers(0, size, (2, count)))] = rng.uniform(60, 220, count)
     haze = gaussian_filter(blobs, rng.uniform(9, 14), mode="constant")
-    return np.asarray(0.085 + 0.010 * field.coarse + 0.006 * field.middle + 0.9 * haze)
+    specks = np.zeros((size, size))
+    dust = rng.poisson(6 * (size / 192) ** 2)
+    specks[tuple(rng.integers(0, size, (2, dust)))] = rng.uniform(0.3, 2.5, dust)
+    specks = gaussian_filter(specks, 0.9, mode="constant")
+    return np.asarray(0.085 + 0.010 * field.coarse + 0.006 * field.middle + 0.9 * haze + specks)
 
 
 def _place(rng: np.random.Generator, kind: int, instances: np.ndarray, field: _Field) -> _Patch | None:
     """Find a place where the cell is visible and buries no other; None where the field is full."""
     size = len(instances)
     draw, reach = _KINDS[kind]
+    clumps = rng.random() < _CLUMPING and instances.any()
     for _ in range(_TRIES):
-        centre = rng.uniform(-2, size + 2, 2)
+        centre = _beside(rng, instances, reach) if clumps else rng.uniform(-2, size + 2, 2)
         window = tuple(slice(max(0, int(c) - reach), min(size, int(c) + reach + 1)) for c in centre)
         rows, columns = np.mgrid[window]
         angle = rng.uniform(0, 2 * np.pi)
@@ -110,12 +116,20 @@ def _place(rng: np.random.Generator, kind: int, instances: np.ndarray, field: _F
     return None
 
 
+def _beside(rng: np.random.Generator, instances: np.ndarray, reach: int) -> np.ndarray:
+    """A centre close to a cell that is there."""
+    pixels = np.argwhere(instances)
+    start = pixels[rng.integers(len(pixels))]
+    turn, distance = rng.uniform(0, 2 * np.pi), rng.uniform(0.4, 1.6) * min(reach, 22)
+    return np.asarray(np.clip(start + distance * np.array([np.sin(turn), np.cos(turn)]), 0, len(instances) - 1))
+
+
 def _outline(rng: np.random.Generator, along: np.ndarray, across: np.ndarray, wobble: float) -> np.ndarray:
     """The radius of a wobbly circle in each pixel's direction, around 1."""
     turn = np.arctan2(across, along)
     shape = np.ones_like(turn)
     for order in (2, 3, 4, 5):
-        shape += wobble / order * rng.standard_normal() * np.cos(order * turn + rng.uniform(0, 2 * np.pi))
+        shape += wobble * (2 / order) ** 1.7 * rng.standard_normal() * np.cos(order * turn + rng.uniform(0, 2 * np.pi))
     return np.asarray(shape)
 
 
@@ -124,7 +138,7 @@ def _draw_round(
 ) -> tuple[np.ndarray, np.ndarray]:
     """A dome of cytoplasm with a bright, mottled nucleus and dark nucleoli."""
     radius = rng.uniform(9.5, 14.5)
-    depth = np.hypot(along, across) / (radius * _outline(rng, along, across, 0.16))
+    depth = np.hypot(along, across) / (radius * _outline(rng, along, across, 0.075))
     dome = np.sqrt(np.clip(1 - depth**2, 0, 1))
     body = rng.uniform(0.20, 0.34) * (0.55 + 0.45 * dome) * (1 + 0.10 * field.middle[window])
     shift = rng.uniform(-0.22, 0.22, 2) * radius
@@ -140,8 +154,9 @@ def _draw_spindle(
     """A bent, tapering body with fibres along it, granules, and a faint oval nucleus."""
     half, width = rng.uniform(24, 38), rng.uniform(5.0, 7.5)
     place = along / half
+    lean = 1 + rng.uniform(-0.45, 0.45) * place
     across = across - rng.uniform(-7, 7) * place**2 - 0.8 * field.coarse[window]
-    taper = np.clip(1 - place**2, 0, 1) ** rng.uniform(0.8, 1.3) + 0.12 * (np.abs(place) < 1)
+    taper = np.clip(1 - place**2, 0, 1) ** rng.uniform(0.8, 1.4) * lean + 0.14
     depth = np.abs(across) / np.maximum(width * taper, 1e-6)
     fibres = np.sin(across * rng.uniform(1.5, 2.1) + 1.2 * field.coarse[window] + rng.uniform(0, 6))
     body = rng.uniform(0.17, 0.30) * (0.65 + 0.35 * np.sqrt(np.clip(1 - depth**2, 0, 1)))
@@ -155,12 +170,15 @@ def _draw_mitotic(
 ) -> tuple[np.ndarray, np.ndarray]:
     """A rounded-up cell, cleared of stain but for one bright plate, or two that part."""
     radius = rng.uniform(7.0, 9.0)
-    depth = np.hypot(along, across) / (radius * _outline(rng, along, across, 0.05))
-    apart = rng.choice((0.0, 0.30)) * radius
-    bars = [np.maximum(np.abs(along) / 0.62, np.abs(across - side * apart) / 0.20) / radius for side in (-1, 1)]
-    plate = _soft(1.15 - np.minimum(*bars) + 0.06 * field.middle[window], 0.15)
-    rim = 0.12 * np.exp(-(((depth - 0.92) / 0.12) ** 2))
-    return depth < 1, 0.13 + rim + rng.uniform(0.65, 0.85) * plate
+    depth = np.hypot(along, across) / (radius * _outline(rng, along, across, 0.03))
+    apart, bend = rng.choice((0.0, 0.34)), rng.uniform(-0.35, 0.35)
+    v, u = along / radius, across / radius - bend * (along / radius) ** 2
+    bars = [(v / 0.62) ** 4 + ((u - side * apart) / 0.17) ** 2 for side in (-1, 1)]
+    plate = _soft(1.3 - np.minimum(*bars) + 0.25 * field.middle[window], 0.8)
+    body = (
+        rng.uniform(0.17, 0.24) * (0.7 + 0.3 * np.sqrt(np.clip(1 - depth**2, 0, 1))) * (1 + 0.08 * field.fine[window])
+    )
+    return depth < 1, body + rng.uniform(0.45, 0.75) * plate
 
 
 def _soft(inside: np.ndarray, width: float) -> np.ndarray:
