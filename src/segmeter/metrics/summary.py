@@ -1,0 +1,220 @@
+"""rows -> the summary that metrics.json holds (schema 1)."""
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from segmeter.checks import expected
+from segmeter.errors import InputError
+from segmeter.metrics.bootstrap import FEW_CASES, Resampled, bootstrap, mean_columns, mean_of_columns
+from segmeter.metrics.config import MetricsConfig, check_metrics
+from segmeter.metrics.overlap import (
+    AGGREGATES,
+    FloatArray,
+    Margins,
+    OverlapScores,
+    overlap_scores,
+    score_margins,
+)
+from segmeter.metrics.rows import CaseRow, order_rows, stack_margins, sum_counts
+from segmeter.vocabulary import ClassSpec
+
+SCHEMA = 1
+PER_CASE = ("mean_iou", "mean_dice", "pixel_accuracy")
+PER_CLASS = (
+    "iou",
+    "dice",
+    "precision",
+    "recall",
+    "specificity",
+    "volumetric_similarity",
+    "relative_volume_difference",
+)
+RESAMPLED_PER_CLASS = ("iou", "dice")
+
+DEFAULT = MetricsConfig()
+
+
+def summarise(rows: Sequence[CaseRow], spec: ClassSpec, config: MetricsConfig = DEFAULT) -> dict[str, Any]:
+    """Summarise the rows of a run; every value is plain, and undefined is None, never 0.
+
+    Means over classes run over all classes, background included, unless ``config.background`` is false; a binary task
+    has two classes too, and its object is the second of ``per_class``. ``mean_classes`` names them in the result.
+    ``dataset`` sums the counts of all cases, then scores, then takes the mean over classes; ``per_case`` scores each
+    case, takes its mean over the classes defined in it, then the mean over cases. ``std`` is the sample's (n - 1),
+    ``std_population`` divides by n. Every ``ci95`` comes from the same resamples of the cases.
+
+    Parameters
+    ----------
+    rows
+        One per case, in any order: the result does not depend on it.
+    spec
+        The classes.
+    config
+        Background, groups of classes, intervals.
+
+    Returns
+    -------
+    dict
+        metrics.json, schema 1.
+
+    Raises
+    ------
+    InputError
+        No rows, a case twice, counts that do not fit `spec`, or a case id that ``config.cluster`` does not match.
+    ConfigError
+        ``config.groups`` names a class that `spec` does not have.
+    """
+    check_metrics(config, spec)
+    rows = order_rows("summarise", rows, spec)
+    if not rows:
+        raise InputError(expected("summarise", "rows", "to hold a case", "none"))
+    counts, margins, classes = sum_counts(rows, spec), stack_margins(rows, spec), mean_classes(config, spec)
+    total = overlap_scores(counts, task=spec.task, classes=classes)
+    cases = score_margins(margins, task=spec.task, classes=classes)
+    intervals = _intervals(margins, cases, spec, config, clusters=cluster_labels(rows, config.cluster))
+    multilabel = spec.task == "multilabel"
+    return {
+        "schema": SCHEMA,
+        "convention": config.convention,
+        "task": spec.task,
+        "n_cases": len(rows),
+        "classes": list(spec.names),
+        "mean_classes": [spec.names[k] for k in classes],
+        "ignore_index": spec.ignore_index,
+        "confusion_matrix": None if multilabel else counts.tolist(),
+        **({"confusion_matrices": counts.tolist()} if multilabel else {}),
+        "dataset": {name: plain(getattr(total, name)) for name in AGGREGATES}
+        | {"n_classes_undefined": int(total.n_undefined)},
+        "dataset_ci95": {name: intervals.get(f"dataset/{name}") for name in AGGREGATES},
+        "per_class": {name: _class_entry(total, cases, k, intervals) for k, name in enumerate(spec.names)},
+        "per_group": _groups(counts, spec, config),
+        "per_case": {
+            name: describe(getattr(cases, name)) | {"ci95": intervals.get(f"per_case/{name}")} for name in PER_CASE
+        },
+        "loss": _loss(rows),
+        "bootstrap": _note(rows, config),
+    }
+
+
+def mean_classes(config: MetricsConfig, spec: ClassSpec) -> list[int]:
+    """Indices of the classes that means run over."""
+    first = 0 if config.background or spec.task == "multilabel" else 1
+    return list(range(first, spec.num_classes))
+
+
+def cluster_labels(rows: Sequence[CaseRow], pattern: str | None) -> list[str] | None:
+    """What `pattern` captures in each case id; None without a pattern."""
+    if pattern is None:
+        return None
+    found = [re.search(pattern, row.case_id) for row in rows]
+    missed = [row.case_id for row, match in zip(rows, found, strict=True) if match is None]
+    if missed:
+        rule = f"to match every case id ({pattern!r})"
+        raise InputError(expected("summarise", "metrics.cluster", rule, f"{len(missed)} without: {missed[0]!r} ..."))
+    return ["\x1f".join(part or "" for part in match.groups()) for match in found if match]
+
+
+def describe(values: FloatArray) -> dict[str, Any]:
+    """Mean and both standard deviations of the defined values, and how many those are.
+
+    Examples
+    --------
+    >>> describe(np.array([0.5, 1.0, np.nan]))["mean"], describe(np.array([np.nan]))["mean"]
+    (0.75, None)
+    """
+    used = values[~np.isnan(values)]
+    return {
+        "mean": plain(used.mean()) if used.size else None,
+        "std": plain(used.std(ddof=1)) if used.size > 1 else None,
+        "std_population": plain(used.std()) if used.size else None,
+        "n_used": int(used.size),
+        "n_undefined": int(values.size - used.size),
+    }
+
+
+def plain(value: Any) -> float | None:
+    """A float for JSON: NaN is None."""
+    return None if np.isnan(value) else float(value)
+
+
+def _class_entry(total: OverlapScores, cases: OverlapScores, k: int, intervals: dict[str, Any]) -> dict[str, Any]:
+    scores = {name: plain(getattr(total, name)[k]) for name in PER_CLASS}
+    ci95 = {name: intervals.get(f"per_class/{name}/{k}") for name in RESAMPLED_PER_CLASS}
+    per_case = {name: describe(getattr(cases, name)[:, k]) for name in RESAMPLED_PER_CLASS}
+    return scores | {"support": int(total.support[k]), "ci95": ci95, "per_case": per_case}
+
+
+def _groups(counts: NDArray[np.int64], spec: ClassSpec, config: MetricsConfig) -> dict[str, Any]:
+    """Score the classes of each group as one region; exact, as a region's counts are sums of the matrix's cells."""
+    groups: dict[str, Any] = {}
+    for name, members in config.groups.items():
+        inside = np.isin(np.arange(spec.num_classes), [spec.names.index(member) for member in members])
+        sides = (~inside, inside)
+        region = np.array([[counts[np.ix_(rows, columns)].sum() for columns in sides] for rows in sides])
+        scores = overlap_scores(region)
+        entry: dict[str, Any] = {"classes": list(members), "support": int(scores.support[1])}
+        groups[name] = entry | {score: plain(getattr(scores, score)[1]) for score in PER_CLASS}
+    return groups
+
+
+def _intervals(
+    margins: Margins, cases: OverlapScores, spec: ClassSpec, config: MetricsConfig, *, clusters: list[str] | None
+) -> dict[str, list[float | None]]:
+    """95 % intervals by name, all from one set of resamples; empty without a bootstrap."""
+    if not config.bootstrap:
+        return {}
+    values = np.stack([getattr(cases, name) for name in PER_CASE], axis=1)
+    columns = np.concatenate([margins.columns(), mean_columns(values)], axis=1)
+    names = [f"dataset/{name}" for name in AGGREGATES]
+    names += [f"per_class/{name}/{k}" for name in RESAMPLED_PER_CLASS for k in range(spec.num_classes)]
+    names += [f"per_case/{name}" for name in PER_CASE]
+    resampled: Resampled = bootstrap(
+        columns,
+        _statistic(spec, mean_classes(config, spec)),
+        resamples=config.bootstrap,
+        seed=config.seed,
+        interval=config.interval,
+        clusters=clusters,
+    )
+    ends = zip(resampled.low, resampled.high, strict=True)
+    return {name: [plain(low), plain(high)] for name, (low, high) in zip(names, ends, strict=True)}
+
+
+def _statistic(spec: ClassSpec, classes: list[int]) -> Callable[[FloatArray], FloatArray]:
+    """Column sums (R, 4 K + 9) -> aggregates, scores per class, means over cases."""
+    width = 4 * spec.num_classes
+
+    def statistic(sums: FloatArray) -> FloatArray:
+        scores = score_margins(Margins.from_columns(sums[:, :width]), task=spec.task, classes=classes)
+        parts = [np.stack([getattr(scores, name) for name in AGGREGATES], axis=1)]
+        parts += [getattr(scores, name) for name in RESAMPLED_PER_CLASS]
+        return np.concatenate([*parts, mean_of_columns(sums[:, width:])], axis=1)
+
+    return statistic
+
+
+def _loss(rows: Sequence[CaseRow]) -> dict[str, Any]:
+    """Describe the losses; one that is not finite leaves no mean, as no number can stand for it."""
+    values = np.array([np.nan if row.loss is None else row.loss for row in rows])
+    infinite = int(np.isinf(values).sum())
+    if infinite:
+        values = np.full_like(values, np.nan)
+    return describe(values) | {"n_infinite": infinite}
+
+
+def _note(rows: Sequence[CaseRow], config: MetricsConfig) -> dict[str, Any]:
+    labels = cluster_labels(rows, config.cluster)
+    units = len(rows) if labels is None else len(set(labels))
+    few = f"Only {units} independent units: intervals from resampling are too narrow." if units < FEW_CASES else None
+    return {
+        "resamples": config.bootstrap,
+        "interval": config.interval,
+        "seed": config.seed,
+        "cluster": config.cluster,
+        "n_units": units,
+        "warning": few if config.bootstrap else None,
+    }
