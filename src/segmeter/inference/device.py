@@ -1,0 +1,50 @@
+"""A device's name -> the device, or what this machine has instead."""
+
+import re
+
+import torch
+
+from segmeter.checks import expected
+from segmeter.errors import ConfigError
+
+_NAME = re.compile(r"cpu|cuda(:\d+)?")
+
+
+def pick_device(name: str = "auto") -> torch.device:
+    """Choose where a model runs.
+
+    Parameters
+    ----------
+    name
+        "cpu", "cuda", "cuda:1", or "auto": the first GPU, else the CPU.
+
+    Raises
+    ------
+    ConfigError
+        The name is another one, there is no CUDA here, or fewer GPUs.
+    """
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    if not _NAME.fullmatch(name):
+        raise ConfigError(expected("config", "device", 'to be "auto", "cpu", "cuda" or "cuda:N"', repr(name)))
+    device = torch.device(name)
+    if device.type == "cuda":
+        _check_cuda(name, device.index or 0)
+    return device
+
+
+def _check_cuda(name: str, index: int) -> None:
+    found = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if index < found:
+        return
+    given = f"{name!r}, with {found} GPUs found"
+    if found:
+        remedy = f"Use cuda:0 to cuda:{found - 1}."
+    elif torch.version.cuda is None:
+        remedy = f"This torch ({torch.__version__}) is built without CUDA: install a CUDA build, or set device=cpu."
+    else:
+        remedy = (
+            f"This torch ({torch.__version__}) is built for CUDA {torch.version.cuda} but sees no GPU: "
+            "check the driver with nvidia-smi and CUDA_VISIBLE_DEVICES, or set device=cpu."
+        )
+    raise ConfigError(expected("config", "device", "to be here", given, remedy))

@@ -1,0 +1,51 @@
+"""device, precision -> the context in which a model computes."""
+
+from contextlib import AbstractContextManager, nullcontext
+
+import torch
+
+from segmeter.checks import expected
+from segmeter.errors import ConfigError
+from segmeter.inference.config import Precision
+
+_CPU_BFLOAT16 = ("avx512_bf16", "amx_bf16")
+
+
+def pick_dtype(device: torch.device, precision: Precision) -> torch.dtype:
+    """The dtype that `precision` means on `device`.
+
+    "auto" is bfloat16 where the device computes in it (a CPU with avx512_bf16 or amx_bf16, a GPU since Ampere),
+    float16 on older GPUs, else float32.
+
+    Raises
+    ------
+    ConfigError
+        float16 without CUDA.
+    """
+    if precision == "auto":
+        return _fastest(device)
+    if precision == "float16" and device.type != "cuda":
+        remedy = "Use bfloat16 or float32."
+        raise ConfigError(expected("inference", "precision", f"that {device.type} computes in", "'float16'", remedy))
+    dtype: torch.dtype = getattr(torch, precision)
+    return dtype
+
+
+def autocast(device: torch.device, precision: Precision) -> AbstractContextManager[object]:
+    """The context for forward passes (and losses) on `device`; float32 leaves everything as it is.
+
+    Raises
+    ------
+    ConfigError
+        float16 without CUDA.
+    """
+    dtype = pick_dtype(device, precision)
+    return nullcontext() if dtype is torch.float32 else torch.autocast(device.type, dtype=dtype)
+
+
+def _fastest(device: torch.device) -> torch.dtype:
+    if device.type == "cuda":
+        native = torch.cuda.is_bf16_supported(including_emulation=False)
+        return torch.bfloat16 if native else torch.float16
+    capable = torch.cpu.get_capabilities() if device.type == "cpu" else {}
+    return torch.bfloat16 if any(capable.get(name) for name in _CPU_BFLOAT16) else torch.float32

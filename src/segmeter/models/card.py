@@ -1,0 +1,87 @@
+"""What a checkpoint must say to be used again: network, classes, channels, normalisation."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from segmeter.checks import collecting
+from segmeter.vocabulary import ClassSpec
+
+IMAGENET_MEAN = (0.485, 0.456, 0.406)
+IMAGENET_STD = (0.229, 0.224, 0.225)
+
+
+def default_normalisation(in_channels: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Mean and deviation per channel for images in 0 .. 1: ImageNet's for three channels, else 0.5 and 0.25."""
+    if in_channels == 3:
+        return IMAGENET_MEAN, IMAGENET_STD
+    return (0.5,) * in_channels, (0.25,) * in_channels
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelCard:
+    """All that is needed to build a segmenter and to read what it says.
+
+    Parameters
+    ----------
+    model
+        The network's registered name under "name", and its fields: ``dataclasses.asdict`` of its configuration.
+    spec
+        Task, class names, colours, ignore_index.
+    in_channels
+        Channels of the image.
+    mean, std
+        Per channel, for images scaled to 0 .. 1 (uint8 / 255, uint16 / 65535, float as it is). std > 0.
+
+    Raises
+    ------
+    ConfigError
+        A length does not fit `in_channels`, or a value is not usable.
+    """
+
+    model: Mapping[str, Any]
+    spec: ClassSpec
+    in_channels: int
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "model", {key: _as_tuple(value) for key, value in self.model.items()})
+        with collecting("model card") as problems:
+            problems.in_range("in_channels", self.in_channels, 1)
+            for name, values in (("mean", self.mean), ("std", self.std)):
+                rule = f"to be {self.in_channels} values, one per channel"
+                problems.expect(len(values) == self.in_channels, name, rule, list(values))
+                for value in values:
+                    problems.in_range(name, value, 0 if name == "std" else -1e6, 1e6, above=name == "std")
+
+    def to_dict(self) -> dict[str, Any]:
+        """The card in values that JSON has."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> "ModelCard":
+        """The card from what `to_dict` gave, after a way through JSON.
+
+        Raises
+        ------
+        KeyError, TypeError, ConfigError
+            A key is missing or its value is not what it should be.
+        """
+        spec = values["spec"]
+        return cls(
+            model=values["model"],
+            spec=ClassSpec(
+                task=spec["task"],
+                names=tuple(spec["names"]),
+                colours=tuple((int(red), int(green), int(blue)) for red, green, blue in spec["colours"]),
+                ignore_index=spec["ignore_index"],
+            ),
+            in_channels=values["in_channels"],
+            mean=tuple(values["mean"]),
+            std=tuple(values["std"]),
+        )
+
+
+def _as_tuple(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value

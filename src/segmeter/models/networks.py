@@ -1,0 +1,139 @@
+"""configuration -> raw network of segmentation-models-pytorch, at every depth with logits as large as the image."""
+
+from dataclasses import asdict
+from typing import Any
+
+import segmentation_models_pytorch as smp
+import timm
+import torch
+from torch import nn
+
+from segmeter.checks import expected, nearest
+from segmeter.errors import ConfigError
+from segmeter.models.config import EncoderConfig
+from segmeter.models.initial import start_from
+from segmeter.models.pretrained import pretrained_encoder
+from segmeter.vocabulary import ClassSpec
+
+_NETWORKS: dict[str, type[nn.Module]] = {
+    "unet": smp.Unet,
+    "unetplusplus": smp.UnetPlusPlus,
+    "manet": smp.MAnet,
+    "linknet": smp.Linknet,
+    "fpn": smp.FPN,
+    "pspnet": smp.PSPNet,
+    "deeplabv3": smp.DeepLabV3,
+    "deeplabv3plus": smp.DeepLabV3Plus,
+    "pan": smp.PAN,
+    "upernet": smp.UPerNet,
+    "segformer": smp.Segformer,
+    "dpt": smp.DPT,
+}
+_SHARED = ("name", "encoder", "depth", "weights")
+_PAN_LEAST = 8  # its attention pools the deepest map three times by two
+
+
+def build_network(config: Any, *, spec: ClassSpec, in_channels: int) -> nn.Module:
+    """Build the network that the configuration names.
+
+    Parameters
+    ----------
+    config
+        One of the configurations of `segmeter.models.config`.
+    spec
+        Gives the number of channels of the logits.
+    in_channels
+        Channels of the image, >= 1.
+
+    Returns
+    -------
+    A network from (B, in_channels, H, W) float to (B, num_channels, H, W), for heights and widths that are multiples
+    of its `size_multiple` and at least its `size_least`.
+
+    Raises
+    ------
+    ConfigError
+        The encoder is not known, does not go with this network or depth, or its pretrained weights can't be had.
+    CheckpointError
+        The file in ``model.weights`` can't be read or does not fit.
+    """
+    _check_encoder(config.encoder)
+    wanted = config.weights == "imagenet"
+    with pretrained_encoder(config.encoder, wanted=wanted):
+        network = _construct(config, spec.num_channels, in_channels, pretrained=wanted)
+    stride = int(network.encoder.output_stride)  # type: ignore[union-attr, arg-type]
+    network.size_multiple = stride  # type: ignore[assignment]
+    network.size_least = _PAN_LEAST * stride if config.name == "pan" else 1  # type: ignore[assignment]
+    _check_size(network, config, in_channels)
+    if config.weights is not None and not wanted:
+        start_from(network, config.weights)
+    return network
+
+
+def _construct(config: Any, num_channels: int, in_channels: int, *, pretrained: bool) -> nn.Module:
+    weights: Any = ("imagenet" if not config.encoder.startswith("tu-") else True) if pretrained else None
+    try:
+        return _NETWORKS[config.name](
+            encoder_name=config.encoder,
+            encoder_depth=config.depth,
+            encoder_weights=weights,
+            in_channels=in_channels,
+            classes=num_channels,
+            **_options(config),
+        )
+    except (KeyError, ValueError, TypeError, AttributeError, RuntimeError, NotImplementedError) as error:
+        raise ConfigError(
+            f"{_what(config)} can't be built: {_line(error)}. Choose another encoder or depth."
+        ) from error
+
+
+def _options(config: EncoderConfig) -> dict[str, Any]:
+    """The fields that one network has of its own carry the library's names; a few follow from the depth."""
+    options = {key: value for key, value in asdict(config).items() if key not in _SHARED}
+    name = getattr(config, "name", "")
+    if options.get("decoder_channels", 0) is None:
+        options["decoder_channels"] = tuple(16 * 2**level for level in reversed(range(config.depth)))
+    if name == "fpn":
+        options["upsampling"] = 2 ** (config.depth - 3)  # the pyramid ends at the third map from the deepest
+    if name == "pspnet":
+        options["upsampling"] = 2**config.depth
+    if name == "dpt":
+        options["dynamic_img_size"] = True
+    return options
+
+
+def _check_encoder(encoder: str) -> None:
+    name = encoder.removeprefix("tu-").split(".")[0]
+    if encoder.startswith("tu-") and not timm.is_model(name):
+        names = [f"tu-{each}" for each in timm.list_models()]
+        near = nearest(f"tu-{name}", names)
+        remedy = (
+            near if near.startswith("Did") else f"timm {timm.__version__} has {len(names)}, such as tu-convnext_tiny."
+        )
+        raise ConfigError(expected("model", "encoder", "to be known to timm", repr(encoder), remedy))
+
+
+@torch.inference_mode()
+def _check_size(network: nn.Module, config: Any, in_channels: int) -> None:
+    """Run the smallest image once: a combination whose logits have another size must not get further."""
+    size = max(2 * int(network.size_multiple), int(network.size_least))  # type: ignore[arg-type]
+    training = network.training
+    try:
+        logits = network.eval()(torch.zeros(1, in_channels, size, size))
+    except (ValueError, TypeError, RuntimeError, AssertionError, IndexError) as error:
+        raise ConfigError(f"{_what(config)} does not run: {_line(error)}. Choose another encoder or depth.") from error
+    finally:
+        network.train(training)
+    if tuple(logits.shape[-2:]) != (size, size):
+        given = tuple(logits.shape[-2:])
+        raise ConfigError(
+            f"{_what(config)} gives logits of {given} for an image of {(size, size)}. Choose model.depth=5."
+        )
+
+
+def _what(config: Any) -> str:
+    return f"model: {config.name} with encoder {config.encoder!r} at depth {config.depth}"
+
+
+def _line(error: Exception) -> str:
+    return " ".join(str(error).split())[:200].rstrip(".")

@@ -1,0 +1,98 @@
+"""image -> logits at any size: scale, normalise, pad to the stride, network, crop.
+
+Axes: B batch, C channels of the image, H height, W width.
+"""
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from segmeter.checks import expected
+from segmeter.errors import InputError
+from segmeter.models.card import ModelCard
+
+SIZE_MULTIPLE = 32  # of a network that does not say which sizes it takes
+_FULL_SCALE = {torch.uint8: 255.0, torch.uint16: 65535.0}
+
+
+class Segmenter(nn.Module):
+    """A network with everything that its images need, so that it takes them as they are read.
+
+    Parameters
+    ----------
+    network
+        Takes (B, C, H, W) float and gives (B, num_channels, H, W). Its attributes `size_multiple` (default 32) and
+        `size_least` (default 1), where it has them, say which heights and widths it takes.
+    card
+        Normalisation, channels and classes.
+    """
+
+    def __init__(self, network: nn.Module, card: ModelCard) -> None:
+        super().__init__()
+        self.network = network
+        self.card = card
+        self.size_multiple = int(getattr(network, "size_multiple", SIZE_MULTIPLE))
+        self.size_least = int(getattr(network, "size_least", 1))
+        mean, std = torch.tensor(card.mean, dtype=torch.float64), torch.tensor(card.std, dtype=torch.float64)
+        self.gain: Tensor
+        self.shift: Tensor
+        # not persistent: the card carries them, and a state dict then holds learned weights alone
+        self.register_buffer("gain", (1 / std).float().view(1, -1, 1, 1), persistent=False)
+        self.register_buffer("shift", (-mean / std).float().view(1, -1, 1, 1), persistent=False)
+
+    def forward(self, image: Tensor) -> Tensor:
+        """Logits of a batch of images.
+
+        Parameters
+        ----------
+        image : (B, C, H, W)
+            uint8 (divided by 255), uint16 (by 65535), or floating (taken as it is). Any H, W >= 1. A channels_last
+            image stays channels_last.
+
+        Returns
+        -------
+        (B, num_channels, H, W), floating. Gradients flow to the weights and to a floating image.
+
+        Raises
+        ------
+        InputError
+            Other axes, channels or dtype.
+        """
+        self._check(image)
+        height, width = image.shape[-2:]
+        padded = pad_to_multiple(self.normalise(image), multiple=self.size_multiple, least=self.size_least)
+        logits: Tensor = self.network(padded)
+        return logits[..., :height, :width]
+
+    def normalise(self, image: Tensor) -> Tensor:
+        """(image / full scale - mean) / std, in the dtype of the weights' buffers."""
+        gain = self.gain / _FULL_SCALE.get(image.dtype, 1.0)
+        return torch.addcmul(self.shift, image.to(gain.dtype), gain)
+
+    def _check(self, image: Tensor) -> None:
+        channels = self.card.in_channels
+        if image.dim() != 4 or image.shape[1] != channels or 0 in image.shape[-2:]:
+            rule = f"to be (B, {channels}, H, W) with H, W >= 1"
+            raise InputError(expected("segmenter", "image", rule, f"{image.dtype} {tuple(image.shape)}"))
+        if image.dtype not in _FULL_SCALE and not image.is_floating_point():
+            rule = "to be uint8, uint16 or floating"
+            remedy = "The scale of other integers is not known: divide them into 0 .. 1 first."
+            raise InputError(expected("segmenter", "image", rule, str(image.dtype), remedy))
+
+
+def pad_to_multiple(image: Tensor, *, multiple: int, least: int = 1) -> Tensor:
+    """Extend the bottom and the right until height and width are multiples, and no smaller than `least`.
+
+    The picture is mirrored there; where it is too small for that, its last row and column are repeated.
+    The top left stays in place, so that the network's grid lies on the image as without padding.
+    """
+    height, width = image.shape[-2:]
+    down, right = _missing(height, multiple, least), _missing(width, multiple, least)
+    if down == 0 and right == 0:
+        return image
+    mode = "reflect" if down < height and right < width else "replicate"
+    return functional.pad(image, (0, right, 0, down), mode=mode)
+
+
+def _missing(size: int, multiple: int, least: int) -> int:
+    return -(-max(size, least) // multiple) * multiple - size
