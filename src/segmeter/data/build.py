@@ -1,7 +1,9 @@
 """configuration -> Dataset."""
 
-from segmeter.data.config import DATA, DataConfig
+from segmeter.checks import expected
+from segmeter.data.config import DATA, SPLITS, DataConfig
 from segmeter.data.dataset import Dataset
+from segmeter.errors import ConfigError
 
 
 def build_dataset(config: DataConfig, *, split: str | None = None) -> Dataset:
@@ -18,8 +20,13 @@ def build_dataset(config: DataConfig, *, split: str | None = None) -> Dataset:
 
     Raises
     ------
+    ConfigError
+        There is no such split.
     DataError
         Files are missing, unpaired, unreadable or of two sizes.
     """
-    dataset: Dataset = DATA.build(config, split=split or config.split)
+    split = split or config.split
+    if split not in SPLITS:
+        raise ConfigError(expected("data", "split", f"to be one of {', '.join(SPLITS)}", repr(split)))
+    dataset: Dataset = DATA.build(config, split=split)
     return dataset

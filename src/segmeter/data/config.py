@@ -138,7 +138,9 @@ class FolderConfig(DataConfig):
     images: str = "images"
     """Folder of the images, under the root."""
     masks: str = "masks"
-    """Folder of the masks, under the root; for multilabel it holds one folder per class name."""
+    """Folder of the masks, under the root; for multilabel it holds one folder per class name.
+
+    With `mask_suffix` it may be that of the images."""
     mask_suffix: str = ""
     """What a mask's name has after its image's, for example "_mask"."""
     lists: str | None = None
@@ -158,6 +160,9 @@ class FolderConfig(DataConfig):
             problems.in_range(name, getattr(self, name), 0, 1)
         total = self.val_fraction + self.test_fraction
         problems.expect(total < 1, "val_fraction + test_fraction", "< 1, as the rest is for training", total)
+        remedy = "Two names or a suffix tell a mask from its image."
+        together = self.images == self.masks and not self.mask_suffix
+        problems.expect(not together, "masks", "to be another folder, or to have data.mask_suffix", self.masks, remedy)
         for split in self.list_files:
             problems.one_of("list_files", split, SPLITS[:3])
 

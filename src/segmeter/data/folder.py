@@ -30,6 +30,9 @@ def build_folder(config: FolderConfig, *, split: str) -> Dataset:
         raise DataError(expected("data", "root", "to be a folder", tried, "Set data.root=/path/to/the/data."))
     images = list_files(root / config.images, role="images", remedy=_layout(config))
     masks = _mask_files(config, root)
+    if config.images == config.masks:
+        images = {stem: paths for stem, paths in images.items() if not stem.endswith(config.mask_suffix)}
+        masks = [{stem: paths for stem, paths in files.items() if stem not in images} for files in masks]
     stems = _stems(config, root, split, images)
     pairs = _pair(config, root, stems, images, masks)
     dataset = Dataset(

@@ -8,7 +8,7 @@ from typing import IO, Any, Literal
 
 import numpy as np
 import tifffile
-from PIL import BmpImagePlugin, JpegImagePlugin, PngImagePlugin
+from PIL import BmpImagePlugin, Image, JpegImagePlugin, PngImagePlugin
 
 from segmeter.checks import expected
 from segmeter.data.formats import file_format, show
@@ -95,6 +95,11 @@ def open_picture(form: str, file: IO[bytes]) -> Any:
     return _PLUGINS[form](file)
 
 
+def exif_orientation(picture: Any) -> int:
+    """The EXIF orientation as far as `picture` was read; a PNG's own getexif would decode all of it."""
+    return int(Image.Image.getexif(picture).get(_ORIENTATION, 1))
+
+
 def damaged(path: Path, error: Exception) -> DataError:
     """The refusal of a file whose bytes can't be decoded."""
     reason = " ".join(str(error).split())[:120] or type(error).__name__
@@ -136,7 +141,7 @@ def _pillow_header(path: Path, file: IO[bytes], form: str) -> Header:
             bits=bits,
             dtype=np.dtype(np.uint16 if bits == 16 else np.uint8),
             lossy=form == "jpeg",
-            orientation=int(picture.getexif().get(_ORIENTATION, 1)),
+            orientation=exif_orientation(picture),
         )
 
 

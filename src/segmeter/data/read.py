@@ -13,7 +13,7 @@ from PIL import ImageOps
 
 from segmeter.checks import expected
 from segmeter.data.formats import file_format, show
-from segmeter.data.header import MAX_PIXELS, Header, damaged, open_picture, parse_header
+from segmeter.data.header import MAX_PIXELS, Header, damaged, exif_orientation, open_picture, parse_header
 from segmeter.data.labels import to_labels
 from segmeter.errors import DataError
 from segmeter.vocabulary import ClassSpec
@@ -141,6 +141,9 @@ def check_mask_header(path: Path, header: Header, *, label_map: Mapping[str, int
     if header.dtype.kind not in "uib":
         found = f"dtype {header.dtype.name}"
         raise DataError(expected(name, "mask", "to hold integers", found, f"Decide on labels first. {_MASK_FORMATS}"))
+    if header.orientation != 1:
+        remedy = "Turn the pixels themselves and clear the tag."
+        raise DataError(expected(name, "EXIF orientation", "to be 1 (upright)", header.orientation, remedy))
     has_colours = any("," in key for key in label_map)
     if header.channels == 1 or (header.kind == "rgb" and header.bits == 8 and has_colours):
         return
@@ -225,6 +228,11 @@ def _decode_picture(
     if header.format == "png":
         _check_chunks(content)
     with open_picture(header.format, io.BytesIO(content)) as picture:
+        picture.load()
+        if exif_orientation(picture) != header.orientation:
+            found = f"{exif_orientation(picture)}, after the pixels"
+            remedy = "Turn the pixels themselves and clear the tag."
+            raise DataError(expected(show(path), "EXIF orientation", "to stand before the pixels", found, remedy))
         if not raw:
             picture = _without_alpha(path, picture, header, channels)
         if turn:

@@ -1,0 +1,58 @@
+"""Files that are wrong in one way each, and the small folders to put them in."""
+
+import io
+import struct
+import zlib
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+from segmeter.data.config import FolderConfig
+from segmeter.vocabulary import ClassSpec
+
+BINARY = ClassSpec(task="binary", names=("background", "cell"), colours=((0, 0, 0), (255, 0, 0)))
+THREE = ClassSpec(
+    task="multiclass", names=("a", "b", "c"), colours=((0, 0, 0), (255, 0, 0), (0, 255, 0)), ignore_index=255
+)
+
+
+def png_bytes(rows: bytes, *, height: int, width: int, bits: int = 8, colour: int = 0, extra: bytes = b"") -> bytes:
+    """A PNG from its raw rows (each with its filter byte), for depths that Pillow doesn't write."""
+    head = chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, bits, colour, 0, 0, 0))
+    return b"\x89PNG\r\n\x1a\n" + head + extra + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b"")
+
+
+def chunk(name: bytes, content: bytes) -> bytes:
+    return struct.pack(">I", len(content)) + name + content + struct.pack(">I", zlib.crc32(name + content))
+
+
+def noise(height: int = 12, width: int = 10, channels: int | None = 3, *, seed: int = 0) -> np.ndarray:
+    shape = (height, width) if channels is None else (height, width, channels)
+    return np.random.default_rng(seed).integers(0, 256, shape, dtype=np.uint8)
+
+
+def encoded(array: np.ndarray, form: str = "PNG", **options: object) -> bytes:
+    buffer = io.BytesIO()
+    Image.fromarray(array).save(buffer, form, **options)
+    return buffer.getvalue()
+
+
+def put(path: Path, content: bytes | np.ndarray) -> Path:
+    """Write bytes, or an array as PNG, with the folders above."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content if isinstance(content, bytes) else encoded(content))
+    return path
+
+
+def make_folder(root: Path, names: tuple[str, ...] = ("a", "b", "c"), *, height: int = 12, width: int = 10) -> Path:
+    """A good data set: RGB images, and masks with the labels 0 and 1."""
+    for seed, name in enumerate(names):
+        put(root / "images" / f"{name}.png", noise(height, width, seed=seed))
+        put(root / "masks" / f"{name}.png", noise(height, width, None, seed=seed + 100) % 2)
+    return root
+
+
+def folder(root: Path, **fields: object) -> FolderConfig:
+    options: dict[str, object] = {"task": "binary", "classes": ("background", "cell"), "split": "all"}
+    return FolderConfig(root=str(root), **(options | fields))  # type: ignore[arg-type]
