@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 import tifffile
 from numpy.typing import NDArray
-from PIL import Image
 
-from segmeter.files import TEMPORARY, atomic_write, publish_folder, write_bytes
+from segmeter.files import TEMPORARY, atomic_write, publish_folder
 
 TILE = 256  # edge of TIFF tiles and Zarr chunks, pixels
 COMPRESSION = "zlib"  # every TIFF reader has it
@@ -30,23 +29,11 @@ def write_npz(path: Path, array: NDArray[Any]) -> None:
 
 def write_tiff(path: Path, array: NDArray[Any]) -> None:
     """Write (H, W) as one page, or (C, H, W) as one page per plane; tiled and compressed without loss."""
+    content = io.BytesIO()  # the library can't name a file that has only a descriptor
+    layout: dict[str, Any] = {"photometric": "minisblack", "tile": (TILE, TILE), "metadata": None}
+    tifffile.imwrite(content, array, compression=COMPRESSION, predictor=True, **layout)
     with atomic_write(path) as file:
-        tifffile.imwrite(
-            file,
-            array,
-            photometric="minisblack",
-            tile=(TILE, TILE),
-            compression=COMPRESSION,
-            predictor=True,
-            metadata=None,
-        )
-
-
-def write_png16(path: Path, array: NDArray[np.uint16]) -> None:
-    """Write (H, W) uint16 as greyscale PNG."""
-    content = io.BytesIO()
-    Image.fromarray(array).save(content, "PNG", compress_level=1)
-    write_bytes(path, content.getvalue())
+        file.write(content.getbuffer())
 
 
 def write_zarr(path: Path, array: NDArray[Any]) -> None:

@@ -1,9 +1,6 @@
-"""Arrays -> files beside the running evaluation: bounded in bytes, atomic per file, first error said at once."""
+"""One case's arrays -> its files under predictions/, checked before they are queued."""
 
-import threading
-from collections import deque
-from collections.abc import Callable
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -12,28 +9,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from segmeter.checks import expected
-from segmeter.errors import ConfigError, InputError, RunError
+from segmeter.errors import ConfigError, InputError
 from segmeter.export import formats
 from segmeter.export.config import ExportConfig
 from segmeter.export.labels import encode_labels_png
+from segmeter.export.queue import Write, WriteQueue
 from segmeter.files import safe_id, write_bytes
-from segmeter.vocabulary import ClassSpec
+from segmeter.vocabulary import ClassSpec, Colour
 
 MIB = 2**20
-_PROBS: dict[str, tuple[str, Callable[[Path, NDArray[Any]], None]]] = {
+BLACK: Colour = (0, 0, 0)
+_MOST_INSTANCES = 2**31 - 1  # what int32 holds
+_PROBS: dict[str, tuple[str, Write]] = {
     "npy": (".npy", formats.write_npy),
     "npz": (".npz", formats.write_npz),
     "tiff": (".tif", formats.write_tiff),
     "zarr": (".zarr", formats.write_zarr),
 }
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Task:
-    case_id: str
-    path: Path
-    array: NDArray[Any]
-    write: Callable[[Path, NDArray[Any]], None]
 
 
 class Writer:
@@ -63,30 +55,19 @@ class Writer:
         self.config = config
         self.spec = spec
         self.dtype = labels_dtype(config, spec)
-        self._limit = config.queue_mb * MIB
-        self._waiting: deque[_Task] = deque()
         self._taken: set[Path] = set()
-        self._bytes = 0
-        self._finished = 0
-        self._closing = False
-        self._fault: RunError | None = None
-        self._changed = threading.Condition()
-        self._threads = [threading.Thread(target=self._work, daemon=True) for _ in range(config.workers)]
-        for thread in self._threads:
-            thread.start()
+        self._queue = WriteQueue(workers=config.workers, limit=config.queue_mb * MIB)
 
     @property
     def finished(self) -> int:
         """How many files are complete."""
-        with self._changed:
-            return self._finished
+        return self._queue.finished
 
-    def write_labels(self, case_id: str, labels: NDArray[Any]) -> Path:
-        """Queue a label map, (H, W) or for multilabel (K, H, W), of any integer dtype.
+    def write_labels(self, case_id: str, labels: NDArray[Any]) -> None:
+        """Queue a label map of any integer dtype.
 
-        Returns
-        -------
-        The path it gets: labels/<case>.png or .tif; multilabel is always TIFF, one page per class.
+        (H, W) becomes labels/<case>.png or .tif. For multilabel, (K, H, W) becomes one file per class,
+        labels/<class>/<case>.png or .tif, which is how multilabel masks are read.
 
         Raises
         ------
@@ -95,14 +76,16 @@ class Writer:
         RunError
             An earlier file could not be written.
         """
-        self._check_labels(case_id, labels)
+        _check_labels(case_id, labels, self.spec)
         content = labels.astype(self.dtype, order="C")
-        if self.config.labels_format == "tiff" or content.ndim == 3:
-            return self._put(case_id, "labels", ".tif", content, formats.write_tiff)
-        return self._put(case_id, "labels", ".png", content, self._write_png)
+        if self.spec.task != "multilabel":
+            return self._put_labels(case_id, "labels", content, self.spec.colours)
+        for name, colour, plane in zip(self.spec.names, self.spec.colours, content, strict=True):
+            self._put_labels(case_id, f"labels/{_folder_name(name)}", plane, (BLACK, colour))
+        return None
 
-    def write_probs(self, case_id: str, probs: NDArray[np.float32]) -> Path:
-        """Queue probabilities, (C, H, W) float32, finite and in [0, 1]; raises as `write_labels` does."""
+    def write_probs(self, case_id: str, probs: NDArray[np.float32]) -> None:
+        """Queue probabilities, (C, H, W) float32 in [0, 1], as probs/<case>; raises as `write_labels` does."""
         if probs.dtype != np.float32 or probs.ndim != 3 or not probs.size:
             given = f"{probs.dtype} {probs.shape} for case {case_id!r}"
             raise InputError(expected("write_probs", "probs", "(C, H, W) float32", given))
@@ -110,34 +93,22 @@ class Writer:
             given = f"{probs.min()} to {probs.max()} for case {case_id!r}"
             raise InputError(expected("write_probs", "probs", "to be in [0, 1]", given, "Logits are no probabilities."))
         suffix, write = _PROBS[self.config.probs_format]
-        return self._put(case_id, "probs", suffix, probs.astype(np.float32, order="C"), write)
+        self._put(case_id, f"probs/{safe_id(case_id)}{suffix}", probs.astype(np.float32, order="C"), write)
 
-    def write_instances(self, case_id: str, instances: NDArray[Any]) -> Path:
-        """Queue an instance map of any integer dtype, 0 = background; raises as `write_labels` does.
+    def write_instances(self, case_id: str, instances: NDArray[Any]) -> None:
+        """Queue an instance map of any integer dtype, 0 = background, as instances/<case>; raises as `write_labels`.
 
         (H, W) up to 65535 objects is a uint16 PNG; more, or (K, H, W), an int32 TIFF.
         """
-        if instances.dtype.kind not in "iu" or instances.ndim not in (2, 3) or not instances.size:
-            given = f"{instances.dtype} {instances.shape} for case {case_id!r}"
-            raise InputError(expected("write_instances", "instances", "(H, W) or (K, H, W), integer", given))
-        low, high = int(instances.min()), int(instances.max())
-        if low < 0 or high > np.iinfo(np.int32).max:
-            given = f"{low} to {high} for case {case_id!r}"
-            raise InputError(expected("write_instances", "instances", "to be in 0 .. 2**31 - 1", given))
-        if instances.ndim == 2 and high <= np.iinfo(np.uint16).max:
-            return self._put(case_id, "instances", ".png", instances.astype(np.uint16, order="C"), formats.write_png16)
-        return self._put(case_id, "instances", ".tif", instances.astype(np.int32, order="C"), formats.write_tiff)
+        highest = _check_instances(case_id, instances)
+        name = f"instances/{safe_id(case_id)}"
+        if instances.ndim == 2 and highest <= np.iinfo(np.uint16).max:
+            return self._put(case_id, f"{name}.png", instances.astype(np.uint16, order="C"), _write_grey_png)
+        return self._put(case_id, f"{name}.tif", instances.astype(np.int32, order="C"), formats.write_tiff)
 
     def close(self) -> int:
         """Wait for every queued file; returns how many were written in all, or raises the first fault (RunError)."""
-        try:
-            self._join(drop=False)
-        except BaseException:
-            self._join(drop=True)
-            raise
-        if self._fault is not None:
-            raise self._fault
-        return self._finished
+        return self._queue.close()
 
     def __enter__(self) -> Self:
         return self
@@ -148,96 +119,20 @@ class Writer:
         if kind is None:
             self.close()
         else:
-            self._join(drop=True)
+            self._queue.abandon()
 
-    def _check_labels(self, case_id: str, labels: NDArray[Any]) -> None:
-        multilabel = self.spec.task == "multilabel"
-        axes = f"({self.spec.num_classes}, H, W)" if multilabel else "(H, W)"
-        shaped = labels.ndim == 3 and len(labels) == self.spec.num_classes if multilabel else labels.ndim == 2
-        if labels.dtype.kind not in "iu" or not shaped or not labels.size:
-            given = f"{labels.dtype} {labels.shape} for case {case_id!r}"
-            raise InputError(expected("write_labels", "labels", f"{axes}, integer", given))
-        highest = 1 if multilabel else self.spec.num_classes - 1
-        low, high = int(labels.min()), int(labels.max())
-        if low >= 0 and high <= highest:
-            return
-        ignored = self.spec.ignore_index
-        strange = np.setdiff1d(np.unique(labels), [*range(highest + 1), *([] if ignored is None else [ignored])])
-        if strange.size:
-            given = f"{strange[:5].tolist()} in case {case_id!r}"
-            raise InputError(expected("write_labels", "labels", f"to be in 0 .. {highest}", given))
+    def _put_labels(self, case_id: str, folder: str, labels: NDArray[Any], colours: tuple[Colour, ...]) -> None:
+        if self.config.labels_format == "tiff":
+            return self._put(case_id, f"{folder}/{safe_id(case_id)}.tif", labels, formats.write_tiff)
+        write = partial(_write_labels_png, colours=colours, ignore_index=self.spec.ignore_index)
+        return self._put(case_id, f"{folder}/{safe_id(case_id)}.png", labels, write)
 
-    def _write_png(self, path: Path, labels: NDArray[Any]) -> None:
-        write_bytes(path, encode_labels_png(labels, self.spec.colours, ignore_index=self.spec.ignore_index))
-
-    def _put(
-        self,
-        case_id: str,
-        kind: str,
-        suffix: str,
-        array: NDArray[Any],
-        write: Callable[[Path, NDArray[Any]], None],
-    ) -> Path:
-        path = self.folder / kind / f"{safe_id(case_id)}{suffix}"
-        with self._changed:
-            if path in self._taken:
-                raise InputError(expected("Writer", "case_id", f"to be new among {kind}", repr(case_id)))
-            self._changed.wait_for(lambda: self._fault or self._closing or self._fits(array.nbytes))
-            if self._fault is not None:
-                raise self._fault
-            if self._closing:
-                raise RunError(f"Writer: expected to be open, but it was closed before case {case_id!r}.")
-            self._taken.add(path)
-            self._bytes += array.nbytes
-            self._waiting.append(_Task(case_id=case_id, path=path, array=array, write=write))
-            self._changed.notify_all()
-        return path
-
-    def _fits(self, size: int) -> bool:
-        return self._bytes == 0 or self._bytes + size <= self._limit
-
-    def _work(self) -> None:
-        while (task := self._next()) is not None:
-            try:
-                task.path.parent.mkdir(parents=True, exist_ok=True)
-                task.write(task.path, task.array)
-            except Exception as error:  # any fault of a thread must reach the caller
-                self._fail(task, error)
-            else:
-                with self._changed:
-                    self._finished += 1
-            with self._changed:
-                self._bytes -= task.array.nbytes
-                self._changed.notify_all()
-
-    def _next(self) -> _Task | None:
-        with self._changed:
-            self._changed.wait_for(lambda: self._waiting or self._closing)
-            return self._waiting.popleft() if self._waiting else None
-
-    def _fail(self, task: _Task, error: Exception) -> None:
-        with self._changed:
-            self._drop()
-            if self._fault is None:
-                cause = f"{type(error).__name__}: {error}"
-                self._fault = RunError(
-                    f"Writer: case {task.case_id!r} could not be written to {task.path} ({cause}). "
-                    f"{self._finished} files are complete; nothing half-written stays. Resume once the cause is gone."
-                )
-                self._fault.__cause__ = error
-
-    def _drop(self) -> None:
-        self._bytes -= sum(task.array.nbytes for task in self._waiting)
-        self._waiting.clear()
-
-    def _join(self, *, drop: bool) -> None:
-        with self._changed:
-            self._closing = True
-            if drop:
-                self._drop()
-            self._changed.notify_all()
-        for thread in self._threads:
-            thread.join()
+    def _put(self, case_id: str, name: str, array: NDArray[Any], write: Write) -> None:
+        path = self.folder / name
+        if path in self._taken:
+            raise InputError(expected("Writer", "case_id", f"to be new under {path.parent.name}", repr(case_id)))
+        self._taken.add(path)
+        self._queue.put(case_id, path, array, write)
 
 
 def labels_dtype(config: ExportConfig, spec: ClassSpec) -> np.dtype[Any]:
@@ -246,15 +141,59 @@ def labels_dtype(config: ExportConfig, spec: ClassSpec) -> np.dtype[Any]:
     Raises
     ------
     ConfigError
-        ``export.dtype`` is "uint8" and can't hold them.
+        ``export.dtype`` can't hold them.
     """
-    highest = max(1 if spec.task == "multilabel" else spec.num_classes - 1, spec.ignore_index or 0)
-    needed = np.dtype(np.uint8 if highest <= np.iinfo(np.uint8).max else np.uint16)
-    if highest > np.iinfo(np.uint16).max:
-        raise ConfigError(expected("export", "dtype", "to hold every label", f"labels up to {highest}"))
-    if config.dtype == "auto":
-        return needed
-    if np.dtype(config.dtype).itemsize < needed.itemsize:
-        given, remedy = f"{config.dtype!r} for labels up to {highest}", "Set export.dtype=uint16."
+    highest = max(_highest(spec), spec.ignore_index or 0)
+    least = np.min_scalar_type(highest)
+    wanted = least if config.dtype == "auto" else np.dtype(config.dtype)
+    if max(least.itemsize, wanted.itemsize) > 2 or wanted.itemsize < least.itemsize:
+        given, remedy = f"{config.dtype!r} for labels up to {highest}", "uint16 holds up to 65535."
         raise ConfigError(expected("export", "dtype", "to hold every label", given, remedy))
-    return np.dtype(config.dtype)
+    return wanted
+
+
+def _highest(spec: ClassSpec) -> int:
+    return 1 if spec.task == "multilabel" else spec.num_classes - 1
+
+
+def _check_labels(case_id: str, labels: NDArray[Any], spec: ClassSpec) -> None:
+    multilabel = spec.task == "multilabel"
+    axes = f"({spec.num_classes}, H, W)" if multilabel else "(H, W)"
+    shaped = labels.ndim == 3 and len(labels) == spec.num_classes if multilabel else labels.ndim == 2
+    if labels.dtype.kind not in "iu" or not shaped or not labels.size:
+        given = f"{labels.dtype} {labels.shape} for case {case_id!r}"
+        raise InputError(expected("write_labels", "labels", f"{axes}, integer", given))
+    if labels.min() >= 0 and labels.max() <= _highest(spec):
+        return
+    found = np.unique(labels)
+    strange = found[(found < 0) | (found > _highest(spec))].tolist()
+    if strange != [spec.ignore_index]:
+        given = f"{strange[:5]} in case {case_id!r}"
+        raise InputError(expected("write_labels", "labels", f"to be in 0 .. {_highest(spec)}", given))
+
+
+def _check_instances(case_id: str, instances: NDArray[Any]) -> int:
+    """Check, and say the highest number."""
+    if instances.dtype.kind not in "iu" or instances.ndim not in (2, 3) or not instances.size:
+        given = f"{instances.dtype} {instances.shape} for case {case_id!r}"
+        raise InputError(expected("write_instances", "instances", "(H, W) or (K, H, W), integer", given))
+    low, high = int(instances.min()), int(instances.max())
+    if low < 0 or high > _MOST_INSTANCES:
+        given = f"{low} to {high} for case {case_id!r}"
+        raise InputError(expected("write_instances", "instances", f"to be in 0 .. {_MOST_INSTANCES}", given))
+    return high
+
+
+def _folder_name(name: str) -> str:
+    """A class's folder: its name where that is one, as the data sets read it."""
+    return name if Path(name).name == name and not name.startswith(".") and name.isprintable() else safe_id(name)
+
+
+def _write_labels_png(
+    path: Path, labels: NDArray[Any], *, colours: tuple[Colour, ...], ignore_index: int | None
+) -> None:
+    write_bytes(path, encode_labels_png(labels, colours, ignore_index=ignore_index))
+
+
+def _write_grey_png(path: Path, array: NDArray[Any]) -> None:
+    write_bytes(path, encode_labels_png(array, ()))

@@ -1,0 +1,138 @@
+"""Threads that write files beside the caller: bounded in bytes, stopping at the first fault and saying it."""
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from numpy.typing import NDArray
+
+from segmeter.errors import RunError
+
+Write = Callable[[Path, NDArray[Any]], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Task:
+    case_id: str
+    path: Path
+    array: NDArray[Any]
+    write: Write
+
+
+class WriteQueue:
+    """Hands arrays to writer threads; encoders and the disk release the interpreter, so they run beside it.
+
+    Parameters
+    ----------
+    workers
+        Threads, >= 1.
+    limit
+        Bytes of arrays that wait or are being written; an array above the limit goes alone.
+    """
+
+    def __init__(self, *, workers: int, limit: int) -> None:
+        self._limit = limit
+        self._waiting: deque[_Task] = deque()
+        self._bytes = 0
+        self._finished = 0
+        self._closing = False
+        self._fault: RunError | None = None
+        self._changed = threading.Condition()
+        self._threads = [threading.Thread(target=self._work, daemon=True) for _ in range(workers)]
+        for thread in self._threads:
+            thread.start()
+
+    @property
+    def finished(self) -> int:
+        """How many files are complete."""
+        with self._changed:
+            return self._finished
+
+    def put(self, case_id: str, path: Path, array: NDArray[Any], write: Write) -> None:
+        """Queue one file, waiting for room; the array now belongs to the queue.
+
+        Raises
+        ------
+        RunError
+            An earlier file could not be written, or the queue is closed.
+        """
+        with self._changed:
+            self._changed.wait_for(lambda: self._fault or self._closing or self._fits(array.nbytes))
+            if self._fault is not None:
+                raise self._fault
+            if self._closing:
+                raise RunError(f"Writer: expected to be open, but it was closed before case {case_id!r}.")
+            self._bytes += array.nbytes
+            self._waiting.append(_Task(case_id=case_id, path=path, array=array, write=write))
+            self._changed.notify_all()
+
+    def close(self) -> int:
+        """Wait for every queued file; returns how many were written, or raises the first fault (RunError)."""
+        try:
+            self._join()
+        except BaseException:  # Ctrl-C while waiting: what is being written is finished, the rest dropped
+            self.abandon()
+            raise
+        if self._fault is not None:
+            raise self._fault
+        return self._finished
+
+    def abandon(self) -> None:
+        """Finish the files that are being written and drop those that wait."""
+        with self._changed:
+            self._drop()
+        self._join()
+
+    def _join(self) -> None:
+        with self._changed:
+            self._closing = True
+            self._changed.notify_all()
+        for thread in self._threads:
+            thread.join()
+
+    def _fits(self, size: int) -> bool:
+        return self._bytes == 0 or self._bytes + size <= self._limit
+
+    def _drop(self) -> None:
+        self._bytes -= sum(task.array.nbytes for task in self._waiting)
+        self._waiting.clear()
+
+    def _work(self) -> None:
+        while (task := self._next()) is not None:
+            fault = _write(task)
+            with self._changed:
+                self._bytes -= task.array.nbytes
+                if fault is None:
+                    self._finished += 1
+                else:
+                    self._stop(task, fault)
+                self._changed.notify_all()
+
+    def _next(self) -> _Task | None:
+        with self._changed:
+            self._changed.wait_for(lambda: self._waiting or self._closing)
+            return self._waiting.popleft() if self._waiting else None
+
+    def _stop(self, task: _Task, fault: Exception) -> None:
+        self._drop()
+        if self._fault is not None:
+            return
+        self._fault = RunError(
+            f"Writer: case {task.case_id!r} could not be written to {str(task.path)!r} "
+            f"({type(fault).__name__}: {fault}). {self._finished} files are complete and nothing half-written stays. "
+            "Remove the cause and resume."
+        )
+        self._fault.__cause__ = fault
+
+
+def _write(task: _Task) -> Exception | None:
+    """Write one file; any fault of a thread must reach the caller, so it is handed back."""
+    try:
+        task.path.parent.mkdir(parents=True, exist_ok=True)
+        task.write(task.path, task.array)
+    except Exception as fault:
+        return fault
+    return None

@@ -1,0 +1,92 @@
+"""metrics.json -> the texts that tables and pages show: undefined is "n/a", never 0."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+AGGREGATES = {"mean_iou": "mean IoU", "mean_dice": "mean Dice", "pixel_accuracy": "pixel accuracy"}
+SCORES = {"iou": "IoU", "dice": "Dice", "precision": "precision", "recall": "recall"}
+UNDEFINED = "n/a"
+
+
+def number(value: float | None, digits: int = 4) -> str:
+    """A score with fixed digits.
+
+    Examples
+    --------
+    >>> number(0.5), number(None), number(float("inf"))
+    ('0.5000', 'n/a', 'inf')
+    """
+    return UNDEFINED if value is None or value != value else f"{value:.{digits}f}"
+
+
+def interval(ends: Sequence[float | None] | None, digits: int = 4) -> str:
+    """A 95 % interval, or nothing where there is none.
+
+    Examples
+    --------
+    >>> interval([0.25, 0.5]), interval(None), interval([None, None])
+    ('[0.2500, 0.5000]', '', '')
+    """
+    if not ends or None in ends:
+        return ""
+    return f"[{number(ends[0], digits)}, {number(ends[1], digits)}]"
+
+
+def aggregates(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """One row per aggregate: over the data set, and as mean over cases, each with its interval."""
+    dataset, per_case = summary.get("dataset", {}), summary.get("per_case", {})
+    names = [name for name in AGGREGATES if name in dataset or name in per_case]
+    return [
+        {
+            "name": AGGREGATES[name],
+            "dataset": dataset.get(name),
+            "dataset_ci95": (summary.get("dataset_ci95") or {}).get(name),
+            "mean": per_case.get(name, {}).get("mean"),
+            "mean_ci95": per_case.get(name, {}).get("ci95"),
+            "std": per_case.get(name, {}).get("std"),
+            "n_used": per_case.get(name, {}).get("n_used"),
+            "n_undefined": per_case.get(name, {}).get("n_undefined"),
+        }
+        for name in names
+    ]
+
+
+def classes(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """One row per class, in class order, with its share of the target's pixels (of its own plane for multilabel)."""
+    entries = summary.get("per_class", {})
+    support = {name: entry.get("support") or 0 for name, entry in entries.items()}
+    planes = summary.get("confusion_matrices")
+    if planes:
+        totals = {name: sum(map(sum, plane)) for name, plane in zip(summary["classes"], planes, strict=True)}
+    else:
+        totals = dict.fromkeys(support, sum(support.values()))
+    return [
+        {
+            "name": name,
+            **{score: entry.get(score) for score in SCORES},
+            "ci95": (entry.get("ci95") or {}).get("iou"),
+            "support": entry.get("support"),
+            "share": support[name] / totals[name] if totals[name] else None,
+        }
+        for name, entry in entries.items()
+    ]
+
+
+def notes(summary: Mapping[str, Any]) -> list[str]:
+    """What must stand beside the figures: convention, cases, classes left out, and how sure the intervals are."""
+    lines = [f"convention {summary['convention']}", f"{summary['n_cases']} cases"]
+    if summary.get("ignore_index") is not None:
+        lines.append(f"label {summary['ignore_index']} ignored")
+    undefined = summary.get("dataset", {}).get("n_classes_undefined")
+    if undefined:
+        lines.append(f"{undefined} of {len(summary['classes'])} classes undefined, left out of the means")
+    left_out = [name for name in summary["classes"] if name not in summary.get("mean_classes", summary["classes"])]
+    if left_out:
+        lines.append(f"means without {', '.join(left_out)}")
+    resampling = summary.get("bootstrap") or {}
+    if resampling.get("resamples"):
+        units = "clusters" if resampling.get("cluster") else "cases"
+        lines.append(f"95 % intervals: {resampling['interval']} bootstrap, {resampling['resamples']} draws of {units}")
+    if resampling.get("warning"):
+        lines.append(resampling["warning"])
+    return lines

@@ -1,0 +1,63 @@
+"""metrics.json -> tables on the terminal; plain text where it is none. Names are never read as markup."""
+
+from collections.abc import Mapping
+from typing import IO, Any
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from segmeter.report.canvas import printable
+from segmeter.report.figures import SCORES, aggregates, classes, interval, notes, number
+
+WIDTH = 110  # of plain output, columns
+
+
+def print_summary(summary: Mapping[str, Any], *, file: IO[str] | None = None) -> None:
+    """Print the aggregates, then the classes, then what the figures rest on.
+
+    Parameters
+    ----------
+    summary
+        The content of metrics.json, schema 1.
+    file
+        Where to; None is the standard output.
+    """
+    console = Console(file=file, markup=False, highlight=False, emoji=False)
+    if not console.is_terminal:
+        console = Console(file=file, markup=False, highlight=False, emoji=False, width=WIDTH, no_color=True)
+    lines = box.SIMPLE_HEAD if console.is_terminal else box.ASCII2
+    console.print(_aggregate_table(summary, lines))
+    console.print(_class_table(summary, lines))
+    console.print(Text(printable("; ".join(notes(summary)) + "."), style="dim"))
+
+
+def _table(lines: box.Box, first: str, *others: str) -> Table:
+    table = Table(box=lines, pad_edge=False)
+    table.add_column(first, overflow="fold")
+    for name in others:
+        table.add_column(name, justify="right", no_wrap=True)
+    return table
+
+
+def _aggregate_table(summary: Mapping[str, Any], lines: box.Box) -> Table:
+    table = _table(lines, "score", "data set", "95 % interval", "mean of cases", "95 % interval", "cases used")
+    for row in aggregates(summary):
+        used = "" if row["n_used"] is None else f"{row['n_used']} of {row['n_used'] + row['n_undefined']}"
+        dataset, mean = number(row["dataset"]), number(row["mean"])
+        table.add_row(
+            row["name"], Text(dataset, "bold"), interval(row["dataset_ci95"]), mean, interval(row["mean_ci95"]), used
+        )
+    return table
+
+
+def _class_table(summary: Mapping[str, Any], lines: box.Box) -> Table:
+    table = _table(lines, "class", *SCORES.values(), "IoU 95 %", "pixels", "share")
+    for row in classes(summary):
+        scores = [number(row[score]) for score in SCORES]
+        share = number(None if row["share"] is None else 100 * row["share"], 1)
+        pixels = "" if row["support"] is None else f"{row['support']:,}"
+        unit = "" if row["share"] is None else " %"
+        table.add_row(Text(printable(row["name"])), *scores, interval(row["ci95"], 3), pixels, share + unit)
+    return table
