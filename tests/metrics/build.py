@@ -1,0 +1,28 @@
+"""Rows to test with."""
+
+import numpy as np
+
+from segmeter.metrics.rows import CaseRow
+from segmeter.vocabulary import ClassSpec
+
+NAMES = ("sky", "road", "car", "tree", "pole")
+
+
+def class_spec(num_classes=3, task="multiclass", ignore_index=255):
+    colours = tuple((k, k, k) for k in range(num_classes))
+    return ClassSpec(task=task, names=NAMES[:num_classes], colours=colours, ignore_index=ignore_index)
+
+
+def case_row(case_id, counts, **fields):
+    return CaseRow(case_id=case_id, height=4, width=5, counts=np.asarray(counts, np.int64), **fields)
+
+
+def random_rows(n_cases, num_classes=3, *, seed=0, task="multiclass", **fields):
+    """Rows of cases in which classes are sometimes absent."""
+    rng = np.random.default_rng(seed)
+    shape = (num_classes, 2, 2) if task == "multilabel" else (num_classes, num_classes)
+    rows = []
+    for i in range(n_cases):
+        counts = rng.integers(0, 40, shape) * (rng.random(shape) < 0.6)
+        rows.append(case_row(f"case-{i:03d}", counts, **fields))
+    return rows
