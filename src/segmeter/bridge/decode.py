@@ -47,7 +47,7 @@ def decode_labels(logits: Tensor, *, task: Task, threshold: float = 0.5) -> Tens
     num_classes = logits.shape[1] if task == "multiclass" and logits.ndim > 1 else 2
     wanted = label_dtype("decode_labels", num_classes=num_classes, ignore_index=None, dtype="auto")
     parcel = _pack_logits("decode_labels", logits, task=task, threshold=threshold, dtype=TORCH[wanted])
-    if parcel.record is not None:
+    if parcel.record is not None and parcel.rule is not None:
         judge(parcel.record.cpu().numpy(), parcel.rule, None)
     return parcel.payload
 
@@ -156,6 +156,8 @@ def pack_labels(
     tensor = check_tensor(where, "logits_or_labels", logits_or_labels)
     _check_task(where, task)
     wanted = TORCH[label_dtype(where, num_classes=num_classes, ignore_index=ignore_index, dtype=dtype)]
+    if task == "binary" and num_classes != 2:
+        raise InputError(expected(where, "num_classes", "to be 2 for binary (background, object)", num_classes))
     if not tensor.is_floating_point():
         values = 2 if task == "multilabel" else num_classes
         return _pack_given(where, tensor, num_classes=values, ignore_index=ignore_index, dtype=wanted)
@@ -186,13 +188,16 @@ def _pack_logits(where: str, logits: Tensor, *, task: Task, threshold: float, dt
     tensor = _check_logits(where, logits, task)
     if task == "multiclass":
         shape = tuple(tensor.shape[:1] + tensor.shape[2:])
-        found, lows, highs = winners(tensor.flatten(2), dtype)
-        return _parcel(where, found.view(shape), lows=lows.view(shape), highs=highs.view(shape))
+        found, extremes = winners(tensor.flatten(2) if tensor.ndim > 2 else tensor[..., None], dtype)
+        if extremes is None:
+            return _parcel(where, found.view(shape))
+        return _parcel(where, found.view(shape), lows=extremes[0].view(shape), highs=extremes[1].view(shape))
     if not 0 <= threshold <= 1:
         raise InputError(expected(where, "threshold", ">= 0 and <= 1", threshold))
     if task == "binary":
         tensor = tensor.squeeze(1)
-    above = tensor.float() > _logit(threshold) if tensor.dtype != torch.float64 else tensor > _logit(threshold)
+    wide = tensor if tensor.dtype == torch.float64 else tensor.float()
+    above = wide > _logit(threshold, exact=tensor.dtype == torch.float64)
     return _parcel(where, above.to(dtype).contiguous(), lows=tensor, highs=tensor)
 
 
@@ -203,7 +208,7 @@ def _pack_given(
     if tensor.dtype == torch.uint64 or tensor.is_complex():
         raise InputError(expected(where, "logits_or_labels", "to be integer, bool or floating", tensor.dtype))
     values = tensor.to(SIGNED.get(tensor.dtype, tensor.dtype))
-    values = values.to(torch.int16) if values.dtype in (torch.bool, torch.uint8, torch.int8) else values
+    values = values if values.dtype == torch.int64 else values.to(torch.int32)
     bad = (values < 0) | (values >= num_classes)
     text = f"to hold classes 0 to {num_classes - 1}"
     if ignore_index is not None:
@@ -217,12 +222,13 @@ def _pack_given(
     return Parcel(payload=packed, arrives=dtype, record=record, rule=rule, private=private)
 
 
-def _parcel(where: str, payload: Tensor, *, lows: Tensor, highs: Tensor) -> Parcel:
-    """A payload computed from logits, and the record of whether those were finite."""
+def _parcel(where: str, payload: Tensor, *, lows: Tensor | None = None, highs: Tensor | None = None) -> Parcel:
+    """A payload computed from logits, and the record of whether those were finite where that is not known."""
+    if lows is None or highs is None or not lows.numel():
+        return Parcel(payload=payload, arrives=payload.dtype, record=None, rule=None, private=True)
     bad = ~(lows.isfinite() & highs.isfinite())
-    record = measure(bad, lows, highs) if bad.numel() else None
-    shape, text = tuple(bad.shape), "to be finite"
-    rule = Rule(where=where, argument="logits", text=text, remedy=_FINITE, shape=shape, values=lows.dtype)
+    record, shape = measure(bad, lows, highs), tuple(bad.shape)
+    rule = Rule(where=where, argument="logits", text="to be finite", remedy=_FINITE, shape=shape, values=lows.dtype)
     return Parcel(payload=payload, arrives=payload.dtype, record=record, rule=rule, private=True)
 
 
@@ -241,10 +247,12 @@ def _check_logits(where: str, logits: Tensor, task: Task) -> Tensor:
     return tensor
 
 
-def _logit(threshold: float) -> float:
-    """The largest float32 c such that, for float32 x, x > c exactly where sigmoid(x) > threshold."""
+def _logit(threshold: float, *, exact: bool) -> float:
+    """The c for which x > c decides sigmoid(x) > threshold: ln(t / (1 - t)), rounded down for float32 x."""
     if threshold in (0.0, 1.0):
         return math.inf if threshold else -math.inf
-    exact = math.log(threshold / (1 - threshold))
-    rounded = np.float32(exact)
-    return float(rounded if rounded <= exact else np.nextafter(rounded, np.float32(-math.inf)))
+    level = math.log(threshold / (1 - threshold))
+    rounded = np.float32(level)
+    if exact:
+        return level
+    return float(rounded if rounded <= level else np.nextafter(rounded, np.float32(-math.inf)))

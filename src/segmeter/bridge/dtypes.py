@@ -48,6 +48,10 @@ def wanted_dtype(where: str, dtype: DTypeLike) -> np.dtype:
 
 def label_dtype(where: str, *, num_classes: int, ignore_index: int | None, dtype: LabelDtype) -> np.dtype:
     """uint8 where every class and the ignore value fit, else uint16; InputError where `dtype` is too small."""
+    for argument, value, least in (("num_classes", num_classes, 1), ("ignore_index", ignore_index, 0)):
+        if value is not None and not least <= value <= 65535 + least:
+            remedy = "Labels are unsigned: map the value first." if value < least else "A uint16 holds 65536 values."
+            raise InputError(expected(where, argument, f">= {least} and <= {65535 + least}", value, remedy))
     largest = max(num_classes - 1, -1 if ignore_index is None else ignore_index)
     if dtype == "auto":
         dtype = "uint8" if largest <= 255 else "uint16"
@@ -56,7 +60,7 @@ def label_dtype(where: str, *, num_classes: int, ignore_index: int | None, dtype
     wanted = np.dtype(dtype)
     if largest > np.iinfo(wanted).max:
         rule = f"to hold the label values 0 to {largest}"
-        raise InputError(expected(where, "dtype", rule, dtype, 'Pass dtype="auto".' if largest <= 65535 else ""))
+        raise InputError(expected(where, "dtype", rule, dtype, 'Pass dtype="auto".'))
     return wanted
 
 

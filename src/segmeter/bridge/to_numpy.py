@@ -69,10 +69,10 @@ def to_numpy(
     segmeter.errors.InputError: to_numpy: expected `tensor` to fit uint8, got min 0 and max 256, 1 bad value(s), \
 the first at index (1,). Pass a wider dtype.
     """
-    if dtype is None and out is None and copy is not True and check == "raise":
+    if dtype is None and out is None and check == "raise":
         view = _view(tensor)
         if view is not None:
-            return view
+            return view.copy() if copy else view
     if check not in ("raise", "finite"):
         raise InputError(expected(_WHERE, "check", "to be one of raise, finite", repr(check)))
     source = check_tensor(_WHERE, "tensor", tensor)
