@@ -29,6 +29,14 @@ class RunError(SegmeterError):
     """A fault while running (a non-finite loss, a full disk); what was published before stays, and the run resumes."""
 
 
+class Interrupted(SegmeterError):
+    """A signal asked the run to stop; it was saved first, and `exit_code` is what the signal stands for."""
+
+    def __init__(self, problems: str | Sequence[str], *, exit_code: int) -> None:
+        super().__init__(problems)
+        self.exit_code = exit_code
+
+
 class InputError(SegmeterError, ValueError):
     """An argument or file that is not what the function takes."""
 

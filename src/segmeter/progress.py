@@ -2,7 +2,8 @@
 
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sized
+from collections.abc import Callable, Iterable, Iterator, Sized
+from contextlib import contextmanager
 from typing import TypeVar
 
 Item = TypeVar("Item")
@@ -26,6 +27,56 @@ def track(items: Iterable[Item], what: str, total: int | None = None) -> Iterato
     if total is None and isinstance(items, Sized):
         total = len(items)
     return _bar(items, what, total) if sys.stderr.isatty() else _lines(items, what, total)
+
+
+@contextmanager
+def gauge(what: str) -> Iterator[Callable[[float, str], None]]:
+    """Show how far a work is whose size is no number of items, with figures beside it.
+
+    Yields
+    ------
+    Called as ``show(fraction, figures)``, as often as is convenient: what is drawn is limited by the clock.
+    """
+    with _gauge_bar(what) if sys.stderr.isatty() else _gauge_lines(what) as show:
+        yield show
+
+
+@contextmanager
+def _gauge_bar(what: str) -> Iterator[Callable[[float, str], None]]:
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        TaskProgressColumn(),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[figures]}", markup=False),
+    )
+    with Progress(*columns, console=Console(stderr=True)) as progress:
+        task = progress.add_task(what, total=1.0, figures="")
+        yield lambda fraction, figures: progress.update(task, completed=fraction, figures=figures)
+
+
+@contextmanager
+def _gauge_lines(what: str) -> Iterator[Callable[[float, str], None]]:
+    start = said = time.monotonic()
+    first = None
+
+    def show(fraction: float, figures: str) -> None:
+        nonlocal said, first
+        now = time.monotonic()
+        first = (now, fraction) if first is None else first
+        if now - said < LINE_SECONDS:
+            return
+        said = now
+        gained = fraction - first[1]  # a resumed run does not start at zero
+        left = f", {(1.0 - fraction) * (now - first[0]) / gained:.0f} s left" if gained > 0 else ""
+        sys.stderr.write(f"{what}: {100 * fraction:.0f} %{left}, {figures}\n")
+
+    yield show
+    if said > start:
+        sys.stderr.write(f"{what}: finished in {time.monotonic() - start:.0f} s\n")
 
 
 def _bar(items: Iterable[Item], what: str, total: int | None) -> Iterator[Item]:

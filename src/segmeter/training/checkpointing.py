@@ -1,0 +1,216 @@
+"""State of a run <-> its folder `checkpoints/`: which ones stay, which one is best, which one to go on from.
+
+step-00001234/                 complete from its first moment
+step-00001234-unvalidated/     stopped in its validation, which is done again on resuming
+last -> step-...               links, swung by one rename
+best -> step-...
+"""
+
+import logging
+import math
+import re
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from segmeter.errors import CheckpointError, InputError, RunError, SegmeterError
+from segmeter.files import TEMPORARY, point
+from segmeter.models.card import ModelCard
+from segmeter.models.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
+
+LAST, BEST = "last", "best"
+RECENT = 2  # of the newest stay: if the newest is damaged, there is one before it
+_NAME = re.compile(r"step-(\d{8,})(-unvalidated)?")
+_LOG = logging.getLogger(__name__)
+
+Table = list[tuple[float, str]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Resumed:
+    """A checkpoint to go on from, verified, with its state read."""
+
+    checkpoint: Checkpoint
+    state: dict[str, Any]
+
+
+class Checkpoints:
+    """The folder `checkpoints/` of one run.
+
+    Parameters
+    ----------
+    folder
+        Made where it is missing.
+    keep
+        How many of the best stay.
+    highest
+        Whether a higher score is better.
+    """
+
+    def __init__(self, folder: Path, *, keep: int, highest: bool) -> None:
+        self.folder = folder
+        self.keep = keep
+        self.highest = highest
+        self.table: Table = []  # (score, name) of the best, best first; no score is NaN
+        self.saved: str | None = None
+        self._tabled_before: set[str] = set()  # the checkpoint before the newest one still names these as best
+
+    def prepare(self) -> None:
+        """Make the folder, try to write there, and clear what a killed process left half-written.
+
+        Raises
+        ------
+        InputError
+            Nothing can be written there.
+        """
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            for stale in self.folder.glob(f"{TEMPORARY}*"):
+                _remove(stale)
+            probe = self.folder / f"{TEMPORARY}probe"
+            probe.write_bytes(b"x")
+            probe.unlink()
+        except OSError as error:
+            raise InputError(
+                f"{self.folder}: can't be written ({error.strerror}). Give another run.root or make room there."
+            ) from error
+
+    def rank(self, score: float | None, step: int) -> bool:
+        """Enter a score in the table; tell whether it is the best. NaN never enters, and a tie stays with the older."""
+        if score is None or math.isnan(score):
+            return False
+        sign = -1.0 if self.highest else 1.0
+        entries = [*self.table, (score, step_name(step))]
+        self.table = sorted(entries, key=lambda entry: sign * entry[0])[: self.keep]
+        return self.table[0][1] == step_name(step)
+
+    @property
+    def best(self) -> tuple[float, Path] | None:
+        """Score and folder of the best checkpoint."""
+        return (self.table[0][0], self.folder / self.table[0][1]) if self.table else None
+
+    def save(
+        self,
+        step: int,
+        *,
+        segmenter_state: Mapping[str, Tensor],
+        card: ModelCard,
+        state: Mapping[str, Any],
+        progress: Mapping[str, Any],
+        unvalidated: bool = False,
+    ) -> None:
+        """Publish a checkpoint, swing the links to it, then remove the ones that nothing needs.
+
+        Raises
+        ------
+        RunError
+            It can't be written; the message names the one that stays.
+        """
+        name = step_name(step, unvalidated=unvalidated)
+        if name == self.saved:
+            return
+        content = {**state, "table": [list(entry) for entry in self.table]}
+        try:
+            write_checkpoint(
+                self.folder / name, segmenter_state=segmenter_state, card=card, state=content, progress=progress
+            )
+            self.saved = name
+            self._link()
+            self._prune()
+        except (OSError, RunError) as error:
+            names = self._names()
+            stays = f"{names[-1]} stays and can be resumed" if names else "there is no earlier one"
+            cause = error.problems[0] if isinstance(error, SegmeterError) else f"{type(error).__name__}: {error}"
+            raise RunError(f"training: the checkpoint of step {step} could not be saved; {stays}. {cause}") from error
+
+    def newest(self) -> Resumed:
+        """Read the newest checkpoint that is whole; each damaged one on the way is said, and set aside.
+
+        Raises
+        ------
+        CheckpointError
+            There is none.
+        """
+        names = self._names()
+        damaged: list[str] = []
+        for name in reversed(names):
+            try:
+                checkpoint = read_checkpoint(self.folder / name)
+                resumed = Resumed(checkpoint=checkpoint, state=checkpoint.load_state())
+            except CheckpointError as error:
+                _LOG.warning("resume: %s is damaged, going back to the one before: %s", name, error)
+                damaged.append(str(error))
+                continue
+            self._adopt(resumed, names)
+            _LOG.info("resume: going on from %s", self.folder / name)
+            return resumed
+        found = f"none of its {len(names)} checkpoints is whole" if names else "there is no checkpoint"
+        raise CheckpointError([f"{self.folder}: {found} to resume from. Start a new run (resume=null).", *damaged])
+
+    def _adopt(self, resumed: Resumed, names: list[str]) -> None:
+        """Take over the table; newer checkpoints would be in the way of those that come, so they are renamed."""
+        self.saved = resumed.checkpoint.folder.name
+        self.table = [(score, name) for score, name in resumed.state["table"]]
+        for name in names[names.index(self.saved) + 1 :]:
+            damaged = self.folder / f"damaged-{name}"
+            _remove(damaged)
+            (self.folder / name).rename(damaged)
+        self.table = [entry for entry in self.table if (self.folder / entry[1]).is_dir()]
+        self._tabled_before = {name for _, name in self.table}
+        self._link()
+
+    def _link(self) -> None:
+        if self.saved:
+            point(self.folder / LAST, self.saved)
+        if self.table:
+            point(self.folder / BEST, self.table[0][1])
+        else:
+            (self.folder / BEST).unlink(missing_ok=True)
+
+    def _names(self) -> list[str]:
+        """Of all checkpoints, oldest first; one that is validated is newer than itself unvalidated."""
+        found = [match for path in self.folder.iterdir() if (match := _NAME.fullmatch(path.name)) and path.is_dir()]
+        return [match[0] for match in sorted(found, key=lambda match: (int(match[1]), match[2] is None))]
+
+    def _prune(self) -> None:
+        names = self._names()
+        tabled = {name for _, name in self.table}
+        for name in names:
+            if name not in {*names[-RECENT:], *tabled, *self._tabled_before}:
+                _remove(self.folder / name)
+        self._tabled_before = tabled
+
+
+def step_name(step: int, *, unvalidated: bool = False) -> str:
+    """Name of the checkpoint after `step` steps.
+
+    Examples
+    --------
+    >>> step_name(1234)
+    'step-00001234'
+    """
+    return f"step-{step:08d}{'-unvalidated' if unvalidated else ''}"
+
+
+def _remove(path: Path) -> None:
+    """Remove a file or folder; a folder first goes under a temporary name, so that no half of it looks whole."""
+    if path.is_dir() and not path.is_symlink():
+        hidden = path if path.name.startswith(TEMPORARY) else path.with_name(f"{TEMPORARY}{path.name}")
+        if hidden != path:
+            path.rename(hidden)
+        shutil.rmtree(hidden)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def load_weights(model: torch.nn.Module, tensors: Mapping[str, Tensor]) -> None:
+    """Copy a checkpoint's weights into a model of the same network; CheckpointError where they do not fit."""
+    try:
+        model.load_state_dict(tensors)
+    except RuntimeError as error:
+        raise CheckpointError(f"resume: the checkpoint does not fit the model: {error}") from error

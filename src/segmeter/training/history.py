@@ -1,0 +1,50 @@
+"""Figures of a run -> history.jsonl, one line each, flushed; a resumed run cuts it back to its checkpoint."""
+
+import json
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+
+class History:
+    """Appends rows to a file.
+
+    Parameters
+    ----------
+    path
+        Created where it is missing.
+    position
+        Bytes that stay; what was written after the checkpoint that is resumed will be written again.
+    """
+
+    def __init__(self, path: Path, *, position: int = 0) -> None:
+        self._file = path.open("ab")
+        self._file.truncate(min(position, self._file.tell()))
+
+    @property
+    def position(self) -> int:
+        """Bytes written so far."""
+        return self._file.seek(0, 2)
+
+    def write(self, row: Mapping[str, Any]) -> None:
+        """Append one line of JSON; NaN and infinity, which JSON lacks, become null."""
+        self._file.write((json.dumps(_plain(row), allow_nan=False) + "\n").encode())
+        self._file.flush()
+
+    def close(self) -> None:
+        self._file.close()
+
+
+def read_history(path: Path) -> list[dict[str, Any]]:
+    """Read every complete line; a last one that a crash cut short is left out."""
+    rows = []
+    for line in path.read_bytes().split(b"\n")[:-1]:
+        rows.append(json.loads(line))
+    return rows
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _plain(item) for key, item in value.items()}
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,0 +1,176 @@
+"""What a training is given and what it gives back."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from segmeter.checks import collecting
+from segmeter.errors import ConfigError
+from segmeter.inference.config import InferenceConfig
+from segmeter.inference.device import pick_device
+from segmeter.models.segmenter import Segmenter
+from segmeter.training.batches import BatchSource
+from segmeter.training.cache import Cases
+from segmeter.training.config import LoggerConfig, NoLoggerConfig, OptimizerConfig, ScheduleConfig, TrainingConfig
+from segmeter.training.step import Augmentation
+from segmeter.training.validation import check_monitor
+
+# Values that change how fast or how often, never what is learned; everything else must be the same on resuming
+FREE = (
+    *("training.workers", "training.cache_gb", "training.keep", "training.save_minutes", "training.log_every"),
+    *("logger", "run", "resume"),
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainJob:
+    """One training run.
+
+    Parameters
+    ----------
+    folder
+        Of the run; `checkpoints/` and `history.jsonl` go there. The caller makes sure that no other run has it.
+    segmenter
+        On any device; it is trained in place.
+    loss
+        Logits (B, num_channels, H, W) and target -> 0-d float32.
+    source
+        Gives the batches of the training cases.
+    train_cases, val_cases
+        For names, fingerprints and validation. `val_cases` may be None: then no checkpoint is best.
+    augment
+        Changes each batch on the device, or None.
+    device
+        "auto", "cpu", "cuda" or "cuda:<number>".
+    identity
+        More of the configuration that must be the same on resuming (loss, augment, data), as plain values.
+    resume
+        Go on from the newest whole checkpoint in `folder`; an error where there is none.
+    allow_changes
+        Keys of the configuration that may differ on resuming, such as "training.epochs"; a group's name stands for
+        all of its keys.
+    """
+
+    folder: Path
+    segmenter: Segmenter
+    loss: torch.nn.Module
+    source: BatchSource
+    train_cases: Cases
+    val_cases: Cases | None = None
+    augment: Augmentation | None = None
+    training: TrainingConfig = field(default_factory=TrainingConfig)
+    optimizer: OptimizerConfig
+    schedule: ScheduleConfig
+    inference: InferenceConfig = field(default_factory=InferenceConfig)
+    logger: LoggerConfig = field(default_factory=NoLoggerConfig)
+    device: str = "auto"
+    identity: Mapping[str, Any] = field(default_factory=dict)
+    resume: bool = False
+    allow_changes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainResult:
+    """How a run ended.
+
+    Parameters
+    ----------
+    steps, epochs
+        Done, those before a resume included.
+    reason
+        "finished", "patience" or "time".
+    score, best
+        Of the best checkpoint by `training.monitor`, and its folder; None where nothing was validated.
+    last
+        Folder of the last checkpoint.
+    seconds
+        Spent on the run, those before a resume included.
+    images_per_second, data_wait
+        Of the training steps of this process, and the part of their time spent waiting for batches.
+    """
+
+    steps: int
+    epochs: float
+    reason: str
+    score: float | None
+    best: Path | None
+    last: Path
+    seconds: float
+    images_per_second: float
+    data_wait: float
+
+
+def check_job(job: TrainJob) -> torch.device:
+    """Refuse a job whose parts do not go together, before any work; return its device.
+
+    Raises
+    ------
+    ConfigError
+        With every rule that is broken.
+    """
+    device = pick_device(job.device)
+    if job.val_cases is not None:
+        check_monitor(job.training.monitor, job.segmenter.card.spec)
+    with collecting("training") as problems:
+        validated = job.val_cases is not None and job.training.validate_every is not None
+        possible = job.training.patience is None or validated
+        problems.expect(possible, "patience", "to be null where nothing is validated", job.training.patience)
+        problems.expect(len(job.source) > 0, "batch_size", "to leave at least one batch per epoch", len(job.source))
+        same = job.val_cases is None or job.val_cases.spec == job.train_cases.spec
+        problems.expect(same, "data", "to have the same classes for training and validation", "two kinds")
+    return device
+
+
+def identify(job: TrainJob) -> dict[str, Any]:
+    """All that decides what is learned, as "group.key" -> plain value; compared on resuming."""
+    groups = {
+        "training": asdict(job.training),
+        "optimizer": asdict(job.optimizer),
+        "schedule": asdict(job.schedule),
+        "inference": asdict(job.inference),
+        "model": job.segmenter.card.to_dict(),
+        "data": {"train": _describe(job.train_cases), "val": _describe(job.val_cases)},
+    }
+    flat = {**_flat(job.identity), **_flat(groups)}
+    plain: dict[str, Any] = json.loads(json.dumps(flat, default=str))
+    return {key: value for key, value in plain.items() if not _covered(key, FREE)}
+
+
+def check_same(job: TrainJob, before: Mapping[str, Any]) -> None:
+    """Refuse to resume what was begun otherwise, with every difference.
+
+    Raises
+    ------
+    ConfigError
+        One line per key that differs and is not among ``job.allow_changes``.
+    """
+    now = identify(job)
+    changed = [
+        key
+        for key in sorted({*before, *now})
+        if before.get(key) != now.get(key) and not _covered(key, (*FREE, *job.allow_changes))
+    ]
+    if changed:
+        lines = [f"resume: `{key}` was {before.get(key)!r} and is {now.get(key)!r} now." for key in changed]
+        remedy = "Start a new run (resume=null), put the values back, or allow these keys to change: "
+        raise ConfigError([*lines, f"resume: this is another training. {remedy}{', '.join(changed)}."])
+
+
+def _describe(cases: Cases | None) -> str | None:
+    return None if cases is None else f"{len(cases)} cases, sha256 {cases.fingerprint()[:16]}"
+
+
+def _covered(key: str, allowed: tuple[str, ...]) -> bool:
+    return any(key == name or key.startswith(f"{name}.") for name in allowed)
+
+
+def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, value in values.items():
+        path = f"{prefix}{key}"
+        flat.update(_flat(value, f"{path}.") if isinstance(value, Mapping) else {path: value})
+    return flat

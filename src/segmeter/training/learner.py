@@ -1,0 +1,84 @@
+"""Everything that changes while learning, put together from a job: weights, their average, optimizer, scaler."""
+
+import copy
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from segmeter.inference.predictor import Predictor
+from segmeter.models.checkpoint import Checkpoint
+from segmeter.models.manifest import WEIGHTS
+from segmeter.models.weights import load_tensors
+from segmeter.training.batches import Batch
+from segmeter.training.checkpointing import load_weights
+from segmeter.training.config import OPTIMIZERS, SCHEDULES
+from segmeter.training.ema import Ema
+from segmeter.training.job import TrainJob
+from segmeter.training.limits import Limits
+from segmeter.training.optimizer import set_lr
+from segmeter.training.rng import capture_rng, restore_rng
+from segmeter.training.step import Stepper, build_scaler, compiled
+
+
+class Learner:
+    """The parts of a job on their device.
+
+    `published` is the segmenter that is validated and saved: the average where there is one.
+    """
+
+    def __init__(self, job: TrainJob, device: torch.device, limits: Limits) -> None:
+        config = job.training
+        self.device = device
+        self.segmenter = job.segmenter.to(device).train()
+        self.published = copy.deepcopy(self.segmenter).requires_grad_(False) if config.ema else self.segmenter
+        # the predictor settles the layout of what it runs, so everything that points at weights comes after it
+        self.predictor = Predictor(self.published, job.inference, device)
+        layout = torch.channels_last if config.channels_last else torch.contiguous_format
+        self.segmenter.to(memory_format=layout)
+        self.ema = Ema(self.published, self.segmenter, config.ema) if config.ema else None
+        self.lr = job.optimizer.lr
+        self.schedule = SCHEDULES.build(job.schedule)
+        self.optimizer: torch.optim.Optimizer = OPTIMIZERS.build(job.optimizer, model=self.segmenter)
+        self.scaler = build_scaler(device, config.precision)
+        self._step = Stepper(
+            forward=compiled(self.segmenter, config, device=device, steps=limits.last_step),
+            loss=job.loss.to(device),
+            optimizer=self.optimizer,
+            scaler=self.scaler,
+            augment=job.augment,
+            config=config,
+            device=device,
+            ignore_index=job.segmenter.card.spec.ignore_index,
+        )
+
+    def update(self, batches: Sequence[Batch], progress: float) -> tuple[Tensor, Tensor, float]:
+        """One step at a point of the schedule: loss and gradient norm, left on the device, and the learning rate."""
+        lr = self.lr * self.schedule(progress)
+        set_lr(self.optimizer, lr)
+        loss, grad_norm = self._step(batches)
+        if self.ema:
+            self.ema.update()
+        return loss, grad_norm, lr
+
+    def state(self) -> dict[str, Any]:
+        """All that `load` needs beside the published weights."""
+        return {
+            "optimizer": self.optimizer.state_dict(),
+            "scaler": self.scaler.state_dict() if self.scaler else None,
+            "weights": self.segmenter.state_dict() if self.ema else None,
+            "ema_updates": self.ema.updates if self.ema else 0,
+            "rng": capture_rng(self.device),
+        }
+
+    def load(self, checkpoint: Checkpoint, state: Mapping[str, Any]) -> None:
+        """Put back what `state` and the checkpoint's weights hold."""
+        load_weights(self.published, load_tensors(checkpoint.folder / WEIGHTS))
+        if self.ema:
+            load_weights(self.segmenter, state["weights"])
+            self.ema.updates = state["ema_updates"]
+        self.optimizer.load_state_dict(state["optimizer"])
+        if self.scaler:
+            self.scaler.load_state_dict(state["scaler"])
+        restore_rng(state["rng"])

@@ -1,0 +1,268 @@
+"""Model, batches and limits -> checkpoints and a history. Counted in steps: one step is one update of the weights."""
+
+import logging
+import math
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import Any
+
+from segmeter.errors import Interrupted
+from segmeter.progress import gauge
+from segmeter.training.batches import Batches
+from segmeter.training.checkpointing import Checkpoints
+from segmeter.training.config import LOGGERS
+from segmeter.training.history import History
+from segmeter.training.job import TrainJob, TrainResult, check_job, check_same, identify
+from segmeter.training.learner import Learner
+from segmeter.training.limits import Limits
+from segmeter.training.loggers import Logger
+from segmeter.training.rng import kernels, seed_everything
+from segmeter.training.signals import StopSignals
+from segmeter.training.throughput import Throughput
+from segmeter.training.validation import improves, validate
+from segmeter.training.watch import Taken, Watch
+
+_LOG = logging.getLogger(__name__)
+
+
+def train(job: TrainJob) -> TrainResult:
+    """Train until the first limit is reached, or go on with a run that was stopped.
+
+    On the CPU a run that is stopped and resumed, anywhere and any number of times, ends with the same bits as one
+    that is not. With a time budget, which follows the clock, it does not.
+
+    Parameters
+    ----------
+    job
+        See `TrainJob`.
+
+    Returns
+    -------
+    How it ended. The checkpoints are in ``job.folder / "checkpoints"``, the figures in ``history.jsonl``.
+
+    Raises
+    ------
+    ConfigError
+        Parts that do not go together, or a resume with another configuration or other data.
+    CheckpointError
+        Nothing to resume from.
+    RunError
+        A loss or gradient that is not finite, or a checkpoint that can't be saved; earlier ones stay.
+    Interrupted
+        SIGTERM, SIGINT or SIGUSR1 came; the run was saved first.
+    """
+    device = check_job(job)
+    checkpoints = Checkpoints(
+        job.folder / "checkpoints", keep=job.training.keep, highest=improves(job.training.monitor) == "higher"
+    )
+    checkpoints.prepare()
+    limits = Limits(config=job.training, batches_per_epoch=len(job.source))
+    with ExitStack() as stack:
+        stop = stack.enter_context(StopSignals())
+        stack.enter_context(kernels(job.training.deterministic))
+        seed_everything(job.training.seed)
+        run = Run(job, learner=Learner(job, device, limits), checkpoints=checkpoints, limits=limits, stop=stop)
+        stack.callback(run.close)
+        first, workers = run.step * job.training.accumulate, job.training.workers
+        batches = stack.enter_context(Batches(job.source, first=first, workers=workers, pin=device.type == "cuda"))
+        return run.go(batches, stack.enter_context(gauge("training")))
+
+
+class Run:
+    """A run in progress: how far it is, and what is due."""
+
+    def __init__(
+        self, job: TrainJob, *, learner: Learner, checkpoints: Checkpoints, limits: Limits, stop: StopSignals
+    ) -> None:
+        self.job = job
+        self.config = job.training
+        self.learner = learner
+        self.checkpoints = checkpoints
+        self.limits = limits
+        self.stop = stop
+        self.watch = Watch(case_id=lambda index: job.train_cases.case_ids[index], scaled=learner.scaler is not None)
+        self.throughput = Throughput()
+        self.step = 0
+        self.lr = 0.0
+        self.stale = 0  # validations since the best one
+        self.due = False  # a validation that a signal cut short
+        self.reserve = 0.0  # seconds that the last validation took, kept free at the end of a time budget
+        self.figures = ""
+        self._before = 0.0  # seconds spent by earlier processes
+        self._start = self._saved_at = time.monotonic()
+        position = self._resume() if job.resume else 0
+        self.history = History(job.folder / "history.jsonl", position=position)
+        self.logger: Logger | None = LOGGERS.build(job.logger, folder=job.folder, step=self.step)
+
+    def go(self, batches: Batches, show: Callable[[float, str], None]) -> TrainResult:
+        """Step until the end; what is due after a step is done before the next one."""
+        if self.due:
+            self._validate()
+        reason = self._reason()
+        while not reason:
+            self._step(batches)
+            reason = self._reason()
+            if reason or self.limits.validation_due(self.step):
+                self._validate()
+                reason = reason or self._reason()
+            elif self._save_due():
+                self._save()
+            if self.stop and not reason:
+                self._leave()
+            show(self._progress(), f"step {self.step}, epoch {self.limits.epochs(self.step):.1f}{self.figures}")
+        return self._result(reason)
+
+    def close(self) -> None:
+        self.history.close()
+        if self.logger:
+            self.logger.close()
+
+    @property
+    def seconds(self) -> float:
+        """Spent on the run, by earlier processes too."""
+        return self._before + time.monotonic() - self._start
+
+    def _progress(self) -> float:
+        return self.limits.progress(self.step, self.seconds + self.reserve)
+
+    def _reason(self) -> str:
+        """Why the run is over, or nothing."""
+        if self.step >= self.limits.last_step:
+            return "finished"
+        if self.step > 0 and self._progress() >= 1.0:
+            return "time"
+        patience = self.config.patience
+        return "patience" if patience is not None and self.stale >= patience else ""
+
+    def _step(self, source: Batches) -> None:
+        self.throughput.run()
+        waited = source.waited
+        batches = [source.take() for _ in range(self.config.accumulate)]
+        loss, grad_norm, self.lr = self.learner.update(batches, self._progress())
+        self.step += 1
+        indices = [batch.indices for batch in batches]
+        self.watch.note(Taken(step=self.step, lr=self.lr, indices=indices, loss=loss, grad_norm=grad_norm))
+        self.throughput.add(sum(len(each) for each in indices), source.waited - waited)
+        if self.step % self.config.log_every == 0:
+            self._log()
+
+    def _log(self) -> None:
+        """Write the figures since the last line, if there are any; reading them waits for the device."""
+        self.watch.read()
+        losses, norms = self.watch.take()
+        if not losses:
+            return
+        rates = self.throughput.read()
+        loss = math.fsum(losses) / len(losses)
+        self._write(
+            {
+                "loss": loss,
+                "lr": self.lr,
+                "grad_norm": math.fsum(norms) / len(norms),
+                "images_per_second": rates.images_per_second,
+                "data_wait": rates.data_wait,
+            }
+        )
+        self.figures = f", loss {loss:.4f}, {rates.images_per_second:.1f} images/s"
+
+    def _write(self, figures: dict[str, Any]) -> None:
+        place = {"step": self.step, "epoch": round(self.limits.epochs(self.step), 4)}
+        row = {**place, **figures, "seconds": round(self.seconds, 3)}
+        self.history.write(row)
+        if self.logger:
+            self.logger.write(row)
+
+    def _validate(self) -> None:
+        """Score the model, rank it and save it; without validation data, save it."""
+        self.throughput.hold()
+        if not self.due:
+            self._log()
+        if self.job.val_cases is None or self.config.validate_every is None:
+            self._save()
+            return
+        start = time.monotonic()
+        values = validate(self.learner.predictor, self.job.val_cases, self.job.loss, stopped=self.stop.__bool__)
+        self.due = values is None
+        if values is None:
+            self._leave()
+            return
+        score = values[self.config.monitor]
+        best = self.checkpoints.rank(score, self.step)
+        self.stale = 0 if best else self.stale + 1
+        if math.isnan(score):
+            _LOG.warning("training: %s is undefined at step %d, so it is not ranked", self.config.monitor, self.step)
+        self._write({"val": values, "best": best})
+        self._save(score)
+        self.reserve = time.monotonic() - start
+
+    def _save_due(self) -> bool:
+        minutes = self.config.save_minutes
+        return minutes is not None and time.monotonic() - self._saved_at >= 60 * minutes
+
+    def _save(self, score: float | None = None) -> None:
+        self.throughput.hold()
+        self.watch.read()  # a loss that is not finite ends the run before anything is published
+        progress = {
+            "step": self.step,
+            "epoch": round(self.limits.epochs(self.step), 4),
+            "monitor": self.config.monitor,
+            "metric": None if score is None or math.isnan(score) else score,
+        }
+        self.checkpoints.save(
+            self.step,
+            segmenter_state=self.learner.published.state_dict(),
+            card=self.job.segmenter.card,
+            state={**self.learner.state(), **self._state()},
+            progress=progress,
+            unvalidated=self.due,
+        )
+        self._saved_at = time.monotonic()
+
+    def _state(self) -> dict[str, Any]:
+        return {
+            "step": self.step,
+            "seconds": self.seconds,
+            "reserve": self.reserve,
+            "stale": self.stale,
+            "due": self.due,
+            "losses": self.watch.losses,
+            "norms": self.watch.norms,
+            "history": self.history.position,
+            "identity": identify(self.job),
+        }
+
+    def _resume(self) -> int:
+        """Take over the newest checkpoint; return the position in the history."""
+        resumed = self.checkpoints.newest()
+        state = resumed.state
+        check_same(self.job, state["identity"])
+        self.learner.load(resumed.checkpoint, state)
+        self.step, self.stale, self.due = state["step"], state["stale"], state["due"]
+        self._before, self.reserve = state["seconds"], state["reserve"]
+        self.watch.losses, self.watch.norms = state["losses"], state["norms"]
+        return int(state["history"])
+
+    def _leave(self) -> None:
+        """Save, then say goodbye as the signal wants it."""
+        self._save()
+        name = self.stop.received.name if self.stop.received else "nothing"
+        message = (
+            f"training: stopped by {name} after step {self.step}; {self.checkpoints.saved} was saved to resume from."
+        )
+        raise Interrupted(message, exit_code=self.stop.exit_code)
+
+    def _result(self, reason: str) -> TrainResult:
+        rates = self.throughput.overall()
+        best = self.checkpoints.best
+        return TrainResult(
+            steps=self.step,
+            epochs=self.limits.epochs(self.step),
+            reason=reason,
+            score=best[0] if best else None,
+            best=best[1] if best else None,
+            last=self.checkpoints.folder / "last",
+            seconds=self.seconds,
+            images_per_second=rates.images_per_second,
+            data_wait=rates.data_wait,
+        )

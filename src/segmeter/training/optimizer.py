@@ -1,0 +1,86 @@
+"""model -> optimizer; gradients -> clipped gradients, without asking the device for a number."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.optim import SGD, AdamW, Optimizer
+
+from segmeter.training.config import AdamWConfig, SgdConfig
+
+# One fused kernel per group: on two CPU cores, for the 14 million weights of a U-Net ResNet-18, AdamW takes 33 ms on
+# one thread, against 70 ms with foreach and 82 ms with a loop.
+
+
+def build_adamw(config: AdamWConfig, *, model: nn.Module) -> AdamW:
+    groups = parameter_groups(model, config.weight_decay)
+    return AdamW(groups, lr=config.lr, betas=(config.beta1, config.beta2), eps=config.eps, fused=True)
+
+
+def build_sgd(config: SgdConfig, *, model: nn.Module) -> SGD:
+    groups = parameter_groups(model, config.weight_decay)
+    return SGD(groups, lr=config.lr, momentum=config.momentum, nesterov=config.nesterov, fused=True)
+
+
+def parameter_groups(model: nn.Module, weight_decay: float) -> list[dict[str, Any]]:
+    """Split the trainable parameters: kernels decay, norms and biases (fewer than two axes) do not."""
+    trainable = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    groups = [
+        {"params": [parameter for parameter in trainable if parameter.ndim > 1], "weight_decay": weight_decay},
+        {"params": [parameter for parameter in trainable if parameter.ndim <= 1], "weight_decay": 0.0},
+    ]
+    return [group for group in groups if group["params"]]
+
+
+def set_lr(optimizer: Optimizer, lr: float) -> None:
+    for group in optimizer.param_groups:
+        group["lr"] = lr
+
+
+def update_weights(optimizer: Optimizer, *, clip_norm: float | None, share: Tensor | None = None) -> Tensor:
+    """Divide the gradients by `share`, clip them and take one step.
+
+    A fused optimizer divides while it reads the gradients, and leaves the weights as they are where the gradient is
+    not finite; both are decided on the device.
+
+    Parameters
+    ----------
+    clip_norm
+        Largest 2-norm over all gradients, or None.
+    share
+        0-d, what the gradients are too small by; None is 1.
+
+    Returns
+    -------
+    0-d float32 on the device: the norm before clipping.
+    """
+    gradients = [p.grad for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
+    norm = torch.nn.utils.get_total_norm(gradients)
+    if share is not None:
+        norm = norm / share
+    divisor = None if clip_norm is None else (norm / clip_norm).clamp(min=1.0)
+    if share is not None:
+        divisor = share if divisor is None else divisor * share
+    if getattr(optimizer, "_step_supports_amp_scaling", False):
+        _fused_step(optimizer, norm, divisor)
+    else:
+        _scale(gradients, divisor)
+        optimizer.step()
+    optimizer.zero_grad(set_to_none=True)
+    return norm
+
+
+def _fused_step(optimizer: Any, norm: Tensor, divisor: Tensor | None) -> None:
+    """Use the way by which torch's own GradScaler hands a divisor and a "do not step" to fused optimizers."""
+    optimizer.grad_scale = divisor
+    optimizer.found_inf = (~norm.isfinite()).to(torch.float32)
+    try:
+        optimizer.step()
+    finally:
+        optimizer.grad_scale = optimizer.found_inf = None
+
+
+def _scale(gradients: Iterable[Tensor], divisor: Tensor | None) -> None:
+    if divisor is not None:
+        torch._foreach_div_(list(gradients), divisor)

@@ -1,0 +1,105 @@
+"""Model and cases -> scores, through the same inference and counting as every evaluation."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from segmeter.bridge.scalars import read_scalars
+from segmeter.bridge.to_torch import to_torch
+from segmeter.checks import expected, nearest
+from segmeter.errors import ConfigError, DataError
+from segmeter.inference.predictor import Predictor
+from segmeter.metrics.counts import confusion_matrix, multilabel_counts
+from segmeter.metrics.overlap import overlap_scores
+from segmeter.training.cache import Cases
+from segmeter.training.config import CLASS_MONITORS, MONITORS
+from segmeter.training.step import Loss
+from segmeter.vocabulary import ClassSpec
+
+
+def monitors(spec: ClassSpec) -> list[str]:
+    """Every name that a validation computes, and that `training.monitor` may say."""
+    return [*MONITORS, *(f"{kind}/{name}" for kind in CLASS_MONITORS for name in spec.names)]
+
+
+def check_monitor(monitor: str, spec: ClassSpec) -> None:
+    """Raise ConfigError with the nearest name unless a validation computes `monitor`."""
+    known = monitors(spec)
+    if monitor not in known:
+        rule = "to be a figure that validation computes"
+        raise ConfigError(expected("training", "monitor", rule, repr(monitor), nearest(monitor, known)))
+
+
+def validate(predictor: Predictor, cases: Cases, loss: Loss, *, stopped: Callable[[], bool]) -> dict[str, float] | None:
+    """Score the model on every case; the counts of all cases are summed first.
+
+    Parameters
+    ----------
+    predictor
+        Of the model, with its way of tiling.
+    cases
+        Each with a target.
+    loss
+        Logits and target -> 0-d; its mean over the cases is reported.
+    stopped
+        Asked after each case; once it says yes, the validation is given up.
+
+    Returns
+    -------
+    One float per name in `monitors`, NaN where undefined; None where it was given up.
+    """
+    counts: NDArray[np.int64] | None = None
+    losses: list[Tensor] = []
+    for prediction in predictor.predict(cases):
+        if stopped():
+            return None
+        target = prediction.sample.target
+        if target is None:
+            raise DataError(f"{prediction.sample.case_id}: has no mask, and validation needs one for every case.")
+        case_counts = count(target, prediction.labels, cases.spec)
+        counts = case_counts if counts is None else counts + case_counts
+        losses.append(_case_loss(loss, prediction.logits, target))
+    if counts is None:
+        raise DataError("validation: there is no case to validate on.")
+    values = read_scalars(losses)
+    return {**scores(counts, cases.spec), "loss": sum(values) / len(values)}
+
+
+def count(target: NDArray[Any], labels: NDArray[Any], spec: ClassSpec) -> NDArray[np.int64]:
+    """Sufficient statistics of one case: (K, K) or, for multilabel, (K, 2, 2)."""
+    if spec.task == "multilabel":
+        return multilabel_counts(target, labels, ignore_index=spec.ignore_index)
+    return confusion_matrix(target, labels, num_classes=spec.num_classes, ignore_index=spec.ignore_index)
+
+
+def scores(counts: NDArray[np.int64], spec: ClassSpec) -> dict[str, float]:
+    """The overlap scores that a run is followed by."""
+    overlap = overlap_scores(counts, task=spec.task)
+    named = {
+        "mean_iou": float(overlap.mean_iou),
+        "mean_dice": float(overlap.mean_dice),
+        "pixel_accuracy": float(overlap.pixel_accuracy),
+    }
+    for kind, values in (("iou", overlap.iou), ("dice", overlap.dice)):
+        named.update({f"{kind}/{name}": float(value) for name, value in zip(spec.names, values, strict=True)})
+    return named
+
+
+@torch.no_grad()
+def _case_loss(loss: Loss, logits: Tensor, target: NDArray[Any]) -> Tensor:
+    wide = to_torch(target, device=logits.device, dtype="int32" if target.dtype == np.uint16 else None)
+    return loss(logits.unsqueeze(0) if logits.ndim == 3 else logits, wide.unsqueeze(0))
+
+
+def improves(monitor: str) -> str:
+    """Whether "higher" or "lower" values of a figure are better."""
+    return "lower" if monitor == "loss" else "higher"
+
+
+def summary(values: Mapping[str, float], monitor: str) -> str:
+    """The figure that decides, for the progress line."""
+    return f"{monitor} {values[monitor]:.4f}"

@@ -1,0 +1,113 @@
+"""Train N is train k, stop, resume to N: weights, average, optimizer, generators and history, bit for bit."""
+
+import os
+import signal
+
+import pytest
+import torch
+
+from segmeter.errors import Interrupted
+from segmeter.models.checkpoint import read_checkpoint
+from segmeter.training.history import read_history
+from segmeter.training.loop import train
+from tests.training.tiny import TinyCases, TinySource, tiny_job, tiny_segmenter
+
+TIMES = ("seconds", "images_per_second", "data_wait")
+
+
+class StoppingSource(TinySource):
+    """Sends this process a signal when batch number `at` is taken in hand."""
+
+    at: int = 0
+
+    def batch(self, epoch, index):
+        if epoch * len(self) + index == self.at:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return super().batch(epoch, index)
+
+
+class StoppingCases(TinyCases):
+    """Sends this process a signal when case `at` is read for the second time: within the second validation."""
+
+    at: int = 0
+
+    def __getitem__(self, index):
+        if index == self.at and self.read.count(index) == 1:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return super().__getitem__(index)
+
+
+def content(folder):
+    """All that a run leaves, without what the clock decides."""
+    checkpoint = read_checkpoint(folder / "checkpoints" / "last")
+    state = checkpoint.load_state()
+    for key in ("seconds", "reserve", "history"):
+        state.pop(key)
+    rows = [{k: v for k, v in row.items() if k not in TIMES} for row in read_history(folder / "history.jsonl")]
+    best = (folder / "checkpoints" / "best").resolve().name
+    return {"state": state, "rows": rows, "sha256": checkpoint.sha256, "best": best}
+
+
+def assert_same(one, other, where=""):
+    """Equal to the last bit, dtypes and containers included."""
+    assert type(one) is type(other), where
+    if isinstance(one, dict):
+        assert one.keys() == other.keys(), where
+        for key in one:
+            assert_same(one[key], other[key], f"{where}/{key}")
+    elif isinstance(one, list | tuple):
+        assert len(one) == len(other), where
+        for index, (a, b) in enumerate(zip(one, other, strict=True)):
+            assert_same(a, b, f"{where}[{index}]")
+    elif isinstance(one, torch.Tensor):
+        assert one.dtype == other.dtype, where
+        assert torch.equal(one, other), where
+    else:
+        assert one == other, where
+
+
+SETTINGS = {"epochs": 4, "ema": 0.9, "accumulate": 2, "keep": 2}
+
+
+@pytest.fixture(scope="module")
+def straight(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("straight")
+    cases = TinyCases(count=26)
+    train(tiny_job(folder, cases=cases, **SETTINGS))
+    return content(folder)
+
+
+# 6 batches per epoch, 3 steps per epoch: batch 6 lies in step 4, the first of the second epoch
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("stops", [(0,), (4,), (5,), (8, 16), (9, 10, 21)], ids=str)
+def test_a_run_that_is_stopped_and_resumed_ends_with_the_same_bits(tmp_path, straight, stops, workers):
+    cases = TinyCases(count=26)
+    for number, at in enumerate(stops):
+        source = StoppingSource(cases)
+        source.at = at
+        job = tiny_job(tmp_path, cases=cases, source=source, workers=workers, resume=number > 0, **SETTINGS)
+        with pytest.raises(Interrupted):
+            train(job)
+    torch.manual_seed(99)  # a resumed process starts with other generators and other weights
+    rest = tiny_job(tmp_path, cases=cases, segmenter=tiny_segmenter(7), workers=workers, resume=True, **SETTINGS)
+    result = train(rest)
+    assert result.steps == 12
+    assert_same(content(tmp_path), straight)
+
+
+def test_a_run_that_is_stopped_while_it_validates_ends_with_the_same_bits(tmp_path, straight):
+    cases = TinyCases(count=26)
+    val_cases = StoppingCases(count=3, salt=9)
+    val_cases.at = 2
+    with pytest.raises(Interrupted, match="stopped by SIGTERM after step 6; step-00000006-unvalidated was saved"):
+        train(tiny_job(tmp_path, cases=cases, val_cases=val_cases, **SETTINGS))
+    train(tiny_job(tmp_path, cases=cases, segmenter=tiny_segmenter(7), resume=True, **SETTINGS))
+    assert_same(content(tmp_path), straight)
+
+
+def test_resuming_a_finished_run_changes_nothing(tmp_path):
+    first = train(tiny_job(tmp_path))
+    before = content(tmp_path)
+    again = train(tiny_job(tmp_path, segmenter=tiny_segmenter(7), resume=True))
+    assert (again.steps, again.score, again.best) == (first.steps, first.score, first.best)
+    assert_same(content(tmp_path), before)

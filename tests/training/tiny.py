@@ -1,0 +1,154 @@
+"""A small job whose every part is known: two classes told apart by colour, a network of two layers."""
+
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import torch
+from torch import nn
+
+from segmeter.data.sample import Sample
+from segmeter.errors import DataError
+from segmeter.models.card import ModelCard
+from segmeter.models.segmenter import Segmenter
+from segmeter.training.config import AdamWConfig, CosineConfig, TrainingConfig
+from segmeter.training.job import TrainJob
+from segmeter.vocabulary import ClassSpec
+
+SPEC = ClassSpec(
+    task="multiclass", names=("ground", "cell", "edge"), colours=((0, 0, 0), (255, 0, 0), (0, 255, 0)), ignore_index=255
+)
+
+
+@dataclass
+class TinyCases:
+    """Cases made from their index; `broken` ones can't be read, `poisoned` ones are not finite."""
+
+    count: int = 10
+    size: int = 16
+    spec: ClassSpec = SPEC
+    broken: tuple[int, ...] = ()
+    poisoned: tuple[int, ...] = ()
+    salt: int = 0
+    read: list[int] = field(default_factory=list)
+
+    def __len__(self):
+        return self.count
+
+    def __getitem__(self, index):
+        self.read.append(index)
+        if index in self.broken:
+            raise DataError(f"images/{self.case_ids[index]}.png: is truncated.")
+        rng = np.random.default_rng([index, self.salt])
+        target = rng.integers(0, 3, (self.size, self.size)).astype(np.uint8)
+        image = rng.normal(0.5, 0.1, (self.size, self.size, 3)).astype(np.float32)
+        image[..., 0] += 0.3 * target
+        target[0, : index + 1] = 255
+        if index in self.poisoned:
+            image[3, 3] = np.nan
+        return Sample(case_id=self.case_ids[index], image=image, target=target)
+
+    @property
+    def case_ids(self):
+        return tuple(f"case{index:02d}" for index in range(self.count))
+
+    def fingerprint(self):
+        return f"{self.count}-{self.salt}-" + "0" * 40
+
+
+@dataclass
+class TinySource:
+    """Batches in a new order each epoch."""
+
+    cases: TinyCases
+    batch_size: int = 4
+    seed: int = 0
+
+    def __len__(self):
+        return len(self.cases) // self.batch_size
+
+    def batch(self, epoch, index):
+        order = np.random.default_rng([self.seed, epoch]).permutation(len(self.cases))
+        indices = order[index * self.batch_size : (index + 1) * self.batch_size]
+        samples = [self.cases[int(i)] for i in indices]
+        return np.stack([s.image for s in samples]), np.stack([s.target for s in samples]), indices
+
+
+class TinyNetwork(nn.Module):
+    """Two convolutions, a norm with running statistics, and dropout, which draws from the global generator."""
+
+    size_multiple = 1
+
+    def __init__(self, channels=8, classes=3):
+        super().__init__()
+        self.layers = nn.Sequential(
+            nn.Conv2d(3, channels, 3, padding=1),
+            nn.BatchNorm2d(channels),
+            nn.ReLU(),
+            nn.Dropout2d(0.1),
+            nn.Conv2d(channels, classes, 1),
+        )
+
+    def forward(self, image):
+        return self.layers(image)
+
+
+class TinyAugment:
+    """Adds noise that depends on the seed, the epoch and the case alone."""
+
+    def __call__(self, image, target, *, seed, epoch, indices):
+        noise = [
+            torch.randn(image.shape[1:], generator=torch.Generator().manual_seed(seed * 10007 + epoch * 101 + int(i)))
+            for i in indices
+        ]
+        return image + 0.05 * torch.stack(noise), target
+
+
+def cross_entropy():
+    return nn.CrossEntropyLoss(ignore_index=255)
+
+
+class LongTarget(nn.Module):
+    """torch's cross-entropy takes int64 targets only."""
+
+    def __init__(self, loss):
+        super().__init__()
+        self.loss = loss
+
+    def forward(self, logits, target):
+        return self.loss(logits.float(), target.long())
+
+
+def tiny_segmenter(seed=1):
+    torch.manual_seed(seed)
+    card = ModelCard(model={"name": "tiny"}, spec=SPEC, in_channels=3, mean=(0.5,) * 3, std=(0.25,) * 3)
+    return Segmenter(TinyNetwork(), card)
+
+
+def tiny_job(folder, *, cases=None, val_cases="tiny", source=None, segmenter=None, **changes):
+    """A job; `changes` that are fields of TrainingConfig go there, others to TrainJob."""
+    cases = cases or TinyCases()
+    fields = TrainingConfig.__dataclass_fields__
+    training = TrainingConfig(
+        **{
+            "epochs": 4,
+            "batch_size": 4,
+            "log_every": 3,
+            "workers": 0,
+            "precision": "float32",
+            **{key: value for key, value in changes.items() if key in fields},
+        }
+    )
+    job = TrainJob(
+        folder=folder,
+        segmenter=segmenter or tiny_segmenter(),
+        loss=LongTarget(cross_entropy()),
+        source=source or TinySource(cases),
+        train_cases=cases,
+        val_cases=TinyCases(count=3, salt=9) if val_cases == "tiny" else val_cases,
+        augment=TinyAugment(),
+        training=training,
+        optimizer=AdamWConfig(lr=0.01),
+        schedule=CosineConfig(),
+        device="cpu",
+    )
+    return replace(job, **{key: value for key, value in changes.items() if key not in fields})
