@@ -14,11 +14,11 @@ class ReportConfig:
     html
         Write report.html.
     overlays
-        How many cases get a picture in overlays/, >= 0: the first ones in case order; -1 for all.
+        How many cases get a picture in overlays/, >= 0: the worst ones, and a fair sample of the rest; -1 for all.
     panel
         Longest side of one panel of a picture, pixels, 128 to 4096.
     worst, others
-        How many pictures of the worst cases the report shows, and of others spread evenly over the rest; each 0 to 100.
+        How many pictures of the worst cases, and how many of other ones, report.html shows; each 0 to 100.
     max_mb
         The most that pictures add to report.html, MiB, > 0.
 

@@ -82,10 +82,15 @@ def write_overlay(folder: Path, case_id: str, picture: RGB) -> Path:
     """Write a picture as <case>.jpg, complete or not at all; returns its path."""
     content = io.BytesIO()
     Image.fromarray(picture).save(content, "JPEG", quality=QUALITY, subsampling=0)
-    path = folder / f"{safe_id(case_id)}.jpg"
+    path = picture_path(folder, case_id)
     folder.mkdir(parents=True, exist_ok=True)
     write_bytes(path, content.getvalue())
     return path
+
+
+def picture_path(folder: Path, case_id: str) -> Path:
+    """Where the picture of a case is."""
+    return folder / f"{safe_id(case_id)}.jpg"
 
 
 def _check(image: NDArray[Any], target: NDArray[Any] | None, labels: NDArray[Any]) -> None:

@@ -1,0 +1,185 @@
+"""A run's folder -> report.html: one file, nothing fetched, every name escaped."""
+
+import base64
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from segmeter.checks import expected
+from segmeter.errors import InputError
+from segmeter.files import write_bytes
+from segmeter.metrics.overlap import score_margins
+from segmeter.metrics.rows import CaseRow, read_cases, read_spec, stack_margins
+from segmeter.report import figures
+from segmeter.report.charts import curves, heat_map, histogram
+from segmeter.report.config import ReportConfig
+from segmeter.report.gallery import worst_first
+from segmeter.report.pictures import load_pictures
+from segmeter.vocabulary import ClassSpec
+
+MOST_ROWS = 1000  # of the table of cases; cases.csv has them all
+_PAGE = Path(__file__).parent / "page"
+_LONGEST_CONFIG = 200_000  # characters shown
+
+
+def write_report(run_folder: Path, config: ReportConfig | None = None) -> Path:
+    """Write report.html from what the run's folder holds; an older report stays until the new one is complete.
+
+    An evaluation's folder has metrics.json, cases.parquet and overlays/, a training's folder history.jsonl; run.json
+    and config.yaml are shown where they are. The page loads nothing, and its content policy forbids all but its own
+    style and script.
+
+    Parameters
+    ----------
+    run_folder
+        A folder under runs/.
+    config
+        How many pictures it shows; None is the default.
+
+    Returns
+    -------
+    The path of report.html.
+
+    Raises
+    ------
+    InputError
+        The folder has neither metrics.json nor history.jsonl, or one of its files can't be read.
+    """
+    summary, history = _load(run_folder / "metrics.json"), _load_lines(run_folder / "history.jsonl")
+    if summary is None and history is None:
+        rule = "to hold metrics.json or history.jsonl"
+        raise InputError(expected("write_report", "run_folder", rule, str(run_folder), "Give a run's folder."))
+    style, script = (_PAGE / "style.css").read_text(), (_PAGE / "report.js").read_text()
+    page = (
+        _environment()
+        .get_template("report.html")
+        .render(
+            title=run_folder.resolve().name,
+            policy=_policy(style, script),
+            style=Markup(style),  # our own files, not data
+            script=Markup(script),
+            run=_load(run_folder / "run.json") or {},
+            config_text=_config_text(run_folder / "config.yaml"),
+            charts=curves(history or []),
+            evaluation=_evaluation(run_folder, summary, config or ReportConfig()) if summary else None,
+        )
+    )
+    path = run_folder / "report.html"
+    write_bytes(path, page.encode("utf-8", "replace"))
+    return path
+
+
+def _environment() -> Environment:
+    environment = Environment(
+        loader=FileSystemLoader(_PAGE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    environment.filters.update(number=figures.number, interval=figures.interval, facts=_facts)
+    return environment
+
+
+def _policy(style: str, script: str) -> str:
+    """The content policy: data URIs for pictures, one style and one script by their hashes, nothing else."""
+    hashes = (base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in (style, script))
+    style_hash, script_hash = hashes
+    return (
+        f"default-src 'none'; img-src data:; style-src 'sha256-{style_hash}'; script-src 'sha256-{script_hash}'; "
+        "base-uri 'none'; form-action 'none'"
+    )
+
+
+def _evaluation(folder: Path, summary: Mapping[str, Any], config: ReportConfig) -> dict[str, Any]:
+    rows, spec = read_cases(folder), read_spec(folder)
+    cases = _cases(rows, spec, summary)
+    scores = {case["id"]: case["mean_iou"] for case in cases}
+    worst, others = load_pictures(folder / "overlays", scores, config)
+    matrix = summary.get("confusion_matrix")
+    return {
+        "notes": figures.notes(summary),
+        "aggregates": figures.aggregates(summary),
+        "classes": figures.classes(summary),
+        "colours": dict(zip(spec.names, spec.colours, strict=True)),
+        "loss": summary.get("loss") or {},
+        "heat": heat_map(matrix, summary["classes"]) if matrix else None,
+        "histogram": histogram([score for score in scores.values() if score is not None]),
+        "cases": cases[:MOST_ROWS],
+        "n_cases": len(cases),
+        "worst": worst,
+        "others": others,
+    }
+
+
+def _cases(rows: list[CaseRow], spec: ClassSpec, summary: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """One entry per case, worst first; means run over the classes that the summary's means run over."""
+    counted = [spec.names.index(name) for name in summary.get("mean_classes", spec.names)]
+    scores = score_margins(stack_margins(rows, spec), task=spec.task, classes=counted)
+    cases: dict[str, dict[str, Any]] = {
+        row.case_id: {
+            "id": row.case_id,
+            "size": (row.width, row.height),
+            "mean_iou": _plain(scores.mean_iou[i]),
+            "mean_dice": _plain(scores.mean_dice[i]),
+            "pixel_accuracy": _plain(scores.pixel_accuracy[i]),
+            "loss": row.loss,
+            "weakest": _weakest(scores.iou[i], spec, counted),
+            "changed": sum(row.changed_pixels.values()) if row.changed_pixels else None,
+        }
+        for i, row in enumerate(rows)
+    }
+    return [cases[case_id] for case_id in worst_first({name: case["mean_iou"] for name, case in cases.items()})]
+
+
+def _weakest(iou: Any, spec: ClassSpec, counted: list[int]) -> tuple[str, float] | None:
+    """Name and IoU of the class with the lowest defined IoU."""
+    defined = [k for k in counted if not np.isnan(iou[k])]
+    if not defined:
+        return None
+    lowest = min(defined, key=lambda k: float(iou[k]))
+    return spec.names[lowest], float(iou[lowest])
+
+
+def _plain(value: Any) -> float | None:
+    return None if np.isnan(value) else float(value)
+
+
+def _facts(record: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
+    """Names and texts of a nested record, in order; lists on one line."""
+    found: list[tuple[str, str]] = []
+    for name, value in record.items():
+        if isinstance(value, Mapping):
+            found += _facts(value, f"{prefix}{name}.")
+        elif isinstance(value, list):
+            found.append((f"{prefix}{name}", ", ".join(map(str, value))))
+        else:
+            found.append((f"{prefix}{name}", "" if value is None else str(value)))
+    return found
+
+
+def _load(path: Path) -> Any:
+    if not path.is_file():
+        return None
+    try:
+        return json.loads(path.read_bytes())
+    except ValueError as error:
+        raise InputError(expected("write_report", path.name, "to be JSON", f"{str(path)!r} ({error})")) from error
+
+
+def _load_lines(path: Path) -> list[dict[str, Any]] | None:
+    """The complete lines; a last one that a crash cut short is left out."""
+    if not path.is_file():
+        return None
+    try:
+        return [json.loads(line) for line in path.read_bytes().split(b"\n")[:-1]]
+    except ValueError as error:
+        raise InputError(
+            expected("write_report", path.name, "to be lines of JSON", f"{str(path)!r} ({error})")
+        ) from error
+
+
+def _config_text(path: Path) -> str:
+    return path.read_text(errors="replace")[:_LONGEST_CONFIG] if path.is_file() else ""
