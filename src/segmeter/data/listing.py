@@ -63,7 +63,7 @@ def split_of(stem: str, *, seed: int, val_fraction: float, test_fraction: float,
     Examples
     --------
     >>> split_of("p07_s1", seed=0, val_fraction=0.5, test_fraction=0, group_until="_")
-    'val'
+    'train'
     """
     group = stem.split(group_until, 1)[0] if group_until else stem
     digest = hashlib.sha256(f"{seed}:{group}".encode("utf-8", "surrogateescape")).digest()

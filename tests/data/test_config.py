@@ -1,0 +1,106 @@
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from segmeter.checks import collecting
+from segmeter.data.config import DATA, CamvidConfig, CellsConfig, FolderConfig, default_colours, folder_config
+from segmeter.errors import ConfigError
+
+CONFIGS = Path(__file__).parents[2] / "configs" / "data"
+
+
+def test_registry_holds_the_three_kinds_under_their_names():
+    assert DATA.names() == ["camvid", "cells", "folder"]
+    for name in DATA.names():
+        schema = DATA.schema(name)
+        assert next(field.default for field in dataclasses.fields(schema) if field.name == "name") == name
+
+
+@pytest.mark.parametrize("name", ["camvid", "cells", "folder"])
+def test_yaml_names_only_fields_of_its_schema_and_fits_25_lines(name):
+    lines = (CONFIGS / f"{name}.yaml").read_text().splitlines()
+    keys = {line.split(":")[0] for line in lines if line[0].isalpha()} - {"defaults"}
+    assert len(lines) <= 25
+    assert keys <= {field.name for field in dataclasses.fields(DATA.schema(name))}
+    assert f"schema_{name}" in lines[1]
+
+
+def test_every_broken_rule_is_said_at_once():
+    with pytest.raises(ConfigError) as refusal:
+        FolderConfig(
+            root="",
+            split="tests",
+            task="binari",  # type: ignore[arg-type]
+            in_channels=0,
+            std=(0.0,),
+            val_fraction=0.6,
+            test_fraction=0.5,
+            list_files={"dev": "x"},
+            label_map={"1,2": 0},
+            colours=((0, 0, 256),),
+            mask_suffix="",
+            masks="images",
+        )
+    text = str(refusal.value)
+    for key in (
+        "root",
+        "split",
+        "task",
+        "in_channels",
+        "std",
+        "list_files",
+        "label_map",
+        "colours",
+        "classes",
+        "masks",
+    ):
+        assert f"`{key}`" in text
+    assert "`val_fraction + test_fraction` < 1, as the rest is for training, got 1.1." in text
+    assert "Did you mean 'test'?" in text
+
+
+def test_label_map_takes_numbers_as_keys_and_colours_with_spaces():
+    config = FolderConfig(root="x", classes=("a", "b"), label_map={0: 0, 255: 1, "1, 2, 3": 1, "-1": 0})  # type: ignore[dict-item]
+    assert config.labels_of() == {"0": 0, "255": 1, "1,2,3": 1, "-1": 0}
+
+
+@pytest.mark.parametrize("key", ["x", "1,2", "1,2,3,4", "1,2,256", "", "--"])
+def test_label_map_refuses_keys_that_are_no_value(key):
+    with pytest.raises(ConfigError, match=r"label_map` from a value or 'red,green,blue', got"):
+        FolderConfig(root="x", classes=("a", "b"), label_map={key: 0})
+
+
+def test_label_map_may_lead_to_ignore_index():
+    assert FolderConfig(root="x", classes=("a", "b"), ignore_index=9, label_map={"7": 9}).labels_of() == {"7": 9}
+
+
+def test_camvid_is_eleven_classes_and_void():
+    spec = CamvidConfig(root="x").spec()
+    assert spec.num_classes == 11
+    assert spec.names[3] == "Road"
+    assert spec.colours[3] == (128, 64, 128)
+    assert spec.ignore_index == 11
+
+
+def test_default_colours_are_distinct_and_start_with_black():
+    colours = default_colours(40)
+    assert colours[0] == (0, 0, 0)
+    assert len(set(colours)) == 40
+
+
+def test_folder_config_keeps_what_both_kinds_share():
+    config = folder_config(CellsConfig(root="x", mean=(0.5,), std=(0.25,), split="val"))
+    assert (config.name, config.lists, config.mean, config.split) == ("folder", ".", (0.5,), "val")
+    assert config.spec() == CellsConfig().spec()
+
+
+def test_mean_must_have_one_value_per_channel():
+    with pytest.raises(ConfigError, match=r"mean` to be 1 values, got \(0.1, 0.2\)"):
+        CellsConfig(mean=(0.1, 0.2))
+
+
+def test_nothing_is_collected_from_a_good_configuration():
+    with collecting("data") as problems:
+        CellsConfig()._check(problems)
+        assert problems.lines == []

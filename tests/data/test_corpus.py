@@ -1,0 +1,337 @@
+"""The bad-input corpus: one refusal (or stated reading) per number, each with the message that a user sees."""
+
+import io
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tifffile
+from PIL import Image
+
+from segmeter.data.build import build_dataset
+from segmeter.data.check import check_dataset, check_splits
+from segmeter.data.config import CamvidConfig, FolderConfig
+from segmeter.data.read import read_image, read_mask
+from segmeter.errors import ConfigError, DataError
+from tests.data.crafted import BINARY, THREE, encoded, folder, make_folder, noise, png_bytes, put
+
+
+def _exif(pixels: np.ndarray, tag: int) -> bytes:
+    exif = Image.Exif()
+    exif[0x0112] = tag
+    return encoded(pixels, "JPEG", exif=exif.tobytes())
+
+
+def _animated(form: str) -> bytes:
+    buffer = io.BytesIO()
+    frames = [Image.fromarray(noise(seed=seed)) for seed in range(3)]
+    frames[0].save(buffer, form, save_all=True, append_images=frames[1:])
+    return buffer.getvalue()
+
+
+def _tiff(array: np.ndarray, **options: object) -> bytes:
+    buffer = io.BytesIO()
+    tifffile.imwrite(buffer, array, **options)
+    return buffer.getvalue()
+
+
+def _cmyk() -> bytes:
+    buffer = io.BytesIO()
+    Image.fromarray(noise()).convert("CMYK").save(buffer, "JPEG")
+    return buffer.getvalue()
+
+
+def _rgba(alpha: int) -> np.ndarray:
+    return np.dstack([noise(), np.full((12, 10), alpha, np.uint8)])
+
+
+PNG = encoded(noise())
+PAGES = _tiff(np.stack([noise(channels=None, seed=s) for s in range(4)]), photometric="minisblack")
+IMAGES = [
+    ("55-empty", "x.png", b"", r"x.png: expected `file` to hold an image, got an empty file \(0 bytes\)"),
+    ("56-truncated", "x.png", PNG[: len(PNG) // 2], "truncated or damaged data .* Copy it again"),
+    ("57-bomb", "x.png", png_bytes(b"\0", height=50000, width=50000), "at most 200000000 pixels, got 50000 x 50000"),
+    ("58-text-as-png", "x.png", b"hello world", "to be PNG, JPEG, BMP, TIFF or NPY, got text. Replace it"),
+    ("58-html-as-png", "x.png", b"<!DOCTYPE html><html>", "got an HTML page. Download the file itself"),
+    ("58-git-lfs", "x.png", b"version https://git-lfs.github.com/spec/v1", "git-lfs pointer. Run `git lfs pull`"),
+    ("59-png-as-jpg", "x.jpg", PNG, "suffix` to fit the content, PNG, got '.jpg'. Rename the file to .png"),
+    ("60-cmyk", "x.jpg", _cmyk(), r"to be gray or RGB, got CMYK \(4 inks\). Convert it to RGB"),
+    ("61-rgba", "x.png", encoded(_rgba(254)), "to be opaque, got transparent pixels. Flatten it"),
+    ("64-nan", "x.tif", _tiff(np.float32([[np.nan, 1, np.inf]])), "to be finite, got 2 NaN or infinite values"),
+    ("65-pages", "x.tif", PAGES, "to hold one page, got 4 pages. Save each page as its own file"),
+    ("66-apng", "x.png", _animated("PNG"), "to hold one picture, got 3 frames. Save one frame"),
+    ("66-gif", "x.png", _animated("GIF"), "got a GIF. Save the one frame that counts as PNG"),
+    ("67-no-width", "x.npy", None, r"at least 1 x 1 pixels, got 4 x 0 \(height x width\)"),
+    (
+        "68-exif",
+        "x.jpg",
+        _exif(noise(), 6),
+        r"to be 1 \(upright\), got 6. The mask isn't turned .*data.orientation=apply",
+    ),
+    ("103-objects", "x.npy", np.array([["a", None]]), "to be numbers, got Python objects"),
+    ("103-npz", "x.npy", b"PK\x03\x04" + bytes(60), "got a ZIP or NPZ archive. Save each array as its own .npy"),
+]
+
+
+@pytest.mark.parametrize(("name", "content", "message"), [i[1:] for i in IMAGES], ids=[i[0] for i in IMAGES])
+def test_read_image_refuses(tmp_path, name, content, message):
+    if isinstance(content, bytes):
+        path = put(tmp_path / name, content)
+    else:
+        np.save(path := tmp_path / name, np.zeros((4, 0), np.uint8) if content is None else content)
+    with pytest.raises(DataError, match=message) as refusal:
+        read_image(path)
+    assert len(refusal.value.problems) == 1
+    assert "\n" not in str(refusal.value)
+    assert str(path) in str(refusal.value)
+
+
+TAKEN = [
+    ("61-rgba-opaque", "x.png", encoded(_rgba(255)), noise()),
+    ("62-16-bit", "x.png", encoded(np.uint16([[0, 700], [65535, 4]])), np.uint16([[[0], [700]], [[65535], [4]]])),
+    ("63-1-bit", "x.png", encoded(np.array([[True, False]])), np.uint8([[[255], [0]]])),
+    ("64-float", "x.tif", _tiff(np.float32([[0.25, -1]])), np.float32([[[0.25], [-1]]])),
+    ("67-1-by-n", "x.png", encoded(noise(1, 9)), noise(1, 9)),
+    ("71-corrupt-icc", "x.png", encoded(noise(), icc_profile=b"rubbish"), noise()),
+]
+
+
+@pytest.mark.parametrize(("name", "content", "pixels"), [i[1:] for i in TAKEN], ids=[i[0] for i in TAKEN])
+def test_read_image_takes(tmp_path, name, content, pixels):
+    image = read_image(put(tmp_path / name, content))
+    assert image.dtype == pixels.dtype
+    np.testing.assert_array_equal(image, pixels)
+
+
+def test_70_three_channels_for_a_one_channel_model(tmp_path):
+    with pytest.raises(DataError, match=r"to have 1 channels, got rgb with 3 channels. Set data.in_channels=3"):
+        read_image(put(tmp_path / "x.png", noise()), channels=1)
+
+
+@pytest.mark.parametrize(
+    "name", ["a\nb", "<img onerror>", "=HYPERLINK(", "[red]", "x" * 200, "e\u0301", "\x1b[31m"], ids=ascii
+)
+def test_72_any_file_name_gets_a_safe_case_id_and_a_one_line_message(tmp_path, name):
+    make_folder(tmp_path, (name,))
+    (case_id,) = build_dataset(folder(tmp_path)).case_ids
+    assert case_id.isascii()
+    assert case_id.replace("-", "").replace("_", "").isalnum()
+    put(tmp_path / "images" / f"{name}.png", b"")
+    with pytest.raises(DataError) as refusal:
+        build_dataset(folder(tmp_path))
+    assert str(refusal.value).isprintable()
+
+
+def test_73_fifo_is_refused_without_waiting(tmp_path):
+    os.mkfifo(tmp_path / "x.png")
+    with pytest.raises(DataError, match=r"to be a regular file, got a folder, FIFO, socket or device"):
+        read_image(tmp_path / "x.png")
+    with pytest.raises(DataError, match=r"to be a regular file"):
+        read_image(Path("/dev/null"))
+
+
+VALUES = noise(channels=None) % 2
+GRAY = np.uint8([[0, 17, 60, 120, 180, 200, 230, 250, 254, 255]])
+MASKS = [
+    (
+        "75-jpeg",
+        "x.jpg",
+        encoded(VALUES, "JPEG"),
+        "to be stored exactly, got a lossy JPEG file. Its values are blurred",
+    ),
+    ("75-jpeg-tiff", "x.tif", _tiff(noise(16, 16, None), compression="jpeg"), "to be stored exactly, got a lossy TIFF"),
+    ("76-rgb", "x.png", encoded(noise()), 'got rgb with 3 channels. Name the colours: data.label_map={"0,0,0": 0'),
+    ("78-0-255", "x.png", encoded(VALUES * 255), r"got 255 \(\d+ pixels\). .* set data.label_map=\{0:0,255:1\}"),
+    ("79-7-of-3", "x.png", encoded(np.uint8([[0, 7, 7]])), r"only 0 to 1, got 7 \(2 pixels\). Name more classes"),
+    ("79-from-1", "x.png", encoded(np.uint8([[1, 2]])), r"got 2 \(1 pixels\). Labels start at 0"),
+    ("80-float", "x.tif", _tiff(np.float32([[0.5]])), "to hold integers, got dtype float32. Decide on labels first"),
+    ("81-negative", "x.tif", _tiff(np.int16([[0, -1]])), r"got -1 \(1 pixels\). Labels are never negative"),
+    ("86-uint16", "x.png", encoded(np.uint16([[0, 300]])), r"only 0 to 1, got 300 \(1 pixels\)"),
+    ("87-blurred", "x.png", encoded(GRAY), "speak for anti-aliased or resampled edges"),
+    ("65-mask-pages", "x.tif", PAGES, "got 4 pages"),
+]
+
+
+@pytest.mark.parametrize(("name", "content", "message"), [i[1:] for i in MASKS], ids=[i[0] for i in MASKS])
+def test_read_mask_refuses(tmp_path, name, content, message):
+    path = put(tmp_path / name, content)
+    with pytest.raises(DataError, match=message) as refusal:
+        read_mask(path, spec=BINARY)
+    assert str(refusal.value).startswith(f"{path}: expected ")
+    assert "\n" not in str(refusal.value)
+
+
+def test_77_palette_mask_gives_its_indices_and_the_check_says_so(tmp_path):
+    make_folder(tmp_path, ("a",))
+    picture = Image.fromarray(np.uint8(VALUES)).convert("P")
+    picture.putpalette([200, 0, 0, 0, 0, 200])
+    picture.save(tmp_path / "masks" / "a.png")
+    dataset = build_dataset(folder(tmp_path))
+    np.testing.assert_array_equal(dataset[0].target, VALUES)
+    assert any("palette; their indices are the labels" in line for line in check_dataset(dataset).warnings)
+
+
+def test_78_the_hint_for_0_and_255_works_as_it_stands(tmp_path):
+    path = put(tmp_path / "x.png", encoded(VALUES * 255))
+    np.testing.assert_array_equal(read_mask(path, spec=BINARY, label_map={"0": 0, "255": 1}), VALUES)
+
+
+@pytest.mark.parametrize(
+    ("shape", "hint"), [((12, 11), "nothing is resized"), ((10, 12), "swapped")], ids=["82-other-size", "83-swapped"]
+)
+def test_mask_of_another_size_is_refused_before_the_first_step(tmp_path, shape, hint):
+    make_folder(tmp_path)
+    put(tmp_path / "masks" / "b.png", np.zeros(shape, np.uint8))
+    found = rf"masks/b.png: .*images/b.png, 12 x 10, got {shape[0]} x {shape[1]} \(height x width\). .*{hint}"
+    with pytest.raises(DataError, match=found):
+        build_dataset(folder(tmp_path))
+
+
+def test_84_all_ignored_and_85_background_only_are_said(tmp_path):
+    make_folder(tmp_path)
+    put(tmp_path / "masks" / "a.png", np.full((12, 10), 255, np.uint8))
+    put(tmp_path / "masks" / "b.png", np.zeros((12, 10), np.uint8))
+    report = check_dataset(build_dataset(folder(tmp_path, ignore_index=255)))
+    assert report.ignored_pixels == 120
+    assert any(r"every pixel is ignored" in line and "1: a" in line for line in report.warnings)
+    assert any(r"cases of background only (1: b)" in line for line in report.warnings)
+
+
+def test_88_to_90_missing_stray_and_double_masks_are_named_at_once(tmp_path):
+    make_folder(tmp_path)
+    (tmp_path / "masks" / "a.png").unlink()
+    put(tmp_path / "masks" / "z.png", VALUES)
+    put(tmp_path / "masks" / "b.tif", _tiff(VALUES))
+    with pytest.raises(DataError) as refusal:
+        build_dataset(folder(tmp_path))
+    text = str(refusal.value)
+    assert "expected `a mask` for every name, got none for 1: a." in text
+    assert "expected `masks` to have one file per name, as for 'b', got 2: b.png, b.tif" in text
+    assert "expected `an image` for every name, got none for 1: z." in text
+    assert len(refusal.value.problems) == 3
+
+
+def test_8_and_9_root_must_be_given():
+    for root in ("", " ", "???"):
+        with pytest.raises(ConfigError, match=r"data: expected `root` to be given.*Set data.root=/path"):
+            CamvidConfig(root=root)
+
+
+def test_10_missing_root_names_the_absolute_path_and_the_working_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(DataError, match=rf"no folder {tmp_path}/nowhere \(working folder {tmp_path}\). Set data.root"):
+        build_dataset(folder(Path("nowhere")))
+
+
+SPECS = [
+    ("19-twice", {"classes": ("bg", "bg")}, "classes` to be distinct, .*Twice: bg"),
+    ("20-none", {"classes": ()}, "classes` to name at least 2"),
+    ("20-one", {"classes": ("bg",)}, "classes` to name at least 2"),
+    ("22-ignore", {"ignore_index": 1}, "ignore_index` to be null or between 2 and 65535, as it must not be a class"),
+    ("22-map", {"label_map": {"255": 2}}, "label_map` to a label from 0 to 1 or ignore_index, got {'255': 2}"),
+]
+
+
+@pytest.mark.parametrize(("fields", "message"), [i[1:] for i in SPECS], ids=[i[0] for i in SPECS])
+def test_classes_are_refused(fields, message):
+    with pytest.raises(ConfigError, match=message):
+        FolderConfig(**({"root": "x", "task": "binary", "classes": ("bg", "cell")} | fields))
+
+
+def test_21_more_than_255_classes_are_read_as_uint16(tmp_path):
+    make_folder(tmp_path)
+    many = tuple(map(str, range(300)))
+    assert build_dataset(folder(tmp_path, task="multiclass", classes=many))[0].target.dtype == np.uint16
+
+
+@pytest.mark.parametrize("junk", [(), (".x.png", "._a.png", "Thumbs.db", ".ipynb_checkpoints/a.png")], ids=["91", "92"])
+def test_folder_without_images_shows_the_expected_layout(tmp_path, junk):
+    (tmp_path / "images").mkdir()
+    for name in junk:
+        put(tmp_path / "images" / name, b"x")
+    with pytest.raises(DataError, match=r"to hold .*\.png.* files, got none. The expected layout .*images/<name>.png"):
+        build_dataset(folder(tmp_path))
+
+
+def test_92_junk_beside_good_files_is_passed_over(tmp_path):
+    make_folder(tmp_path)
+    for name in ("._a.png", "Thumbs.db", ".ipynb_checkpoints/a.png", "notes.txt"):
+        put(tmp_path / "images" / name, b"x")
+    assert build_dataset(folder(tmp_path)).case_ids == ("a", "b", "c")
+
+
+def test_93_wrong_layout_shows_the_expected_one(tmp_path):
+    put(tmp_path / "a.png", noise())
+    with pytest.raises(
+        DataError, match=r"`images` to be a folder.* under .* is images/<name>.png and masks/<name>.png"
+    ):
+        build_dataset(folder(tmp_path))
+    put(tmp_path / "images" / "train" / "a.png", noise())
+    with pytest.raises(DataError, match=r"to hold .* files, got 1: train. Convert or move these. The expected layout"):
+        build_dataset(folder(tmp_path))
+
+
+def _listed(root, **lists):
+    make_folder(root)
+    for split, text in lists.items():
+        put(root / f"{split}.txt", text if isinstance(text, bytes) else text.encode())
+    return folder(root, lists=".")
+
+
+def test_94_overlap_by_name(tmp_path):
+    config = _listed(tmp_path, train="a\nb\n", val="b\nc\n")
+    splits = [build_dataset(config, split=split) for split in ("train", "val")]
+    with pytest.raises(DataError, match=r"`train and val` to share no case, got 1: b. Keep each in one split"):
+        check_splits(splits)
+
+
+def test_95_overlap_by_content(tmp_path):
+    config = _listed(tmp_path, train="a\n", val="b\nc\n")
+    put(tmp_path / "images" / "c.png", (tmp_path / "images" / "a.png").read_bytes())
+    splits = [build_dataset(config, split=split) for split in ("train", "val")]
+    with pytest.raises(DataError, match=r"`train and val` to share no image, got 1: a = c. The images are equal"):
+        check_splits(splits)
+
+
+def test_96_list_with_bom_crlf_and_blank_lines(tmp_path):
+    config = _listed(tmp_path, test=b"\xef\xbb\xbfb.png\r\n\r\n  a \r\n")
+    assert build_dataset(config, split="test").case_ids == ("a", "b")
+
+
+def test_97_list_names_that_do_not_exist(tmp_path):
+    config = _listed(tmp_path, test="a\n" + "".join(f"no{i:02d}\n" for i in range(13)))
+    with pytest.raises(DataError, match=r"none for 13: no00, no01, .*no09 and 3 more. Correct the list"):
+        build_dataset(config, split="test")
+
+
+@pytest.mark.parametrize("name", ["../a", "/etc/passwd", "sub/a", r"..\a", ".."])
+def test_98_list_names_that_lead_elsewhere(tmp_path, name):
+    with pytest.raises(DataError, match=r"to hold names without a folder, got 1: "):
+        build_dataset(_listed(tmp_path, test=f"a\n{name}\n"), split="test")
+
+
+def test_99_links_out_of_the_root_only_where_allowed(tmp_path):
+    make_folder(tmp_path / "other")
+    make_folder(tmp_path / "here", ("a", "b"))
+    (tmp_path / "here" / "images" / "a.png").unlink()
+    (tmp_path / "here" / "images" / "a.png").symlink_to(tmp_path / "other" / "images" / "a.png")
+    with pytest.raises(DataError, match=r"links out of it \(1: .*images/a.png\). Set data.allow_links=true"):
+        build_dataset(folder(tmp_path / "here"))
+    assert len(build_dataset(folder(tmp_path / "here", allow_links=True))) == 2
+
+
+def test_100_names_that_differ_in_case(tmp_path):
+    make_folder(tmp_path, ("a", "A", "b"))
+    with pytest.raises(DataError, match=r"`images` to differ in more than upper and lower case or Unicode form"):
+        build_dataset(folder(tmp_path))
+    make_folder(tmp_path / "two", ("a",))
+    (tmp_path / "two" / "masks" / "a.png").rename(tmp_path / "two" / "masks" / "A.png")
+    with pytest.raises(DataError, match=r"'a' and 'A' differ only in upper and lower case"):
+        build_dataset(folder(tmp_path / "two"))
+
+
+def test_label_of_three_classes_with_ignore_are_listed_in_the_refusal(tmp_path):
+    path = put(tmp_path / "x.png", np.uint8([[0, 3, 255]]))
+    with pytest.raises(DataError, match=r"only 0 to 2 and 255 \(ignored\), got 3 \(1 pixels\)"):
+        read_mask(path, spec=THREE)

@@ -1,0 +1,121 @@
+import pickle
+
+import numpy as np
+import pytest
+
+from segmeter.data.build import build_dataset
+from segmeter.data.config import CamvidConfig
+from segmeter.data.dataset import in_threads
+from segmeter.errors import ConfigError, DataError
+from tests.data.crafted import encoded, folder, make_folder, noise, put
+
+
+def test_cases_are_ordered_and_read_exactly(tmp_path):
+    make_folder(tmp_path, ("b", "a"))
+    dataset = build_dataset(folder(tmp_path))
+    assert dataset.case_ids == ("a", "b")
+    assert len(dataset) == 2
+    sample = dataset[1]
+    assert sample.case_id == "b"
+    np.testing.assert_array_equal(sample.image, noise(seed=0))
+    np.testing.assert_array_equal(sample.target, noise(channels=None, seed=100) % 2)
+
+
+def test_multilabel_stacks_one_mask_per_class_in_class_order(tmp_path):
+    put(tmp_path / "images" / "a.png", noise())
+    masks = {name: noise(channels=None, seed=seed) % 2 for seed, name in enumerate(("zebra", "ant"))}
+    for name, mask in masks.items():
+        put(tmp_path / "masks" / name / "a.png", mask)
+    dataset = build_dataset(folder(tmp_path, task="multilabel", classes=("zebra", "ant")))
+    target = dataset[0].target
+    assert target.shape == (2, 12, 10)
+    assert target.dtype == np.uint8
+    np.testing.assert_array_equal(target, [masks["zebra"], masks["ant"]])
+
+
+def test_multilabel_names_the_class_whose_mask_is_missing(tmp_path):
+    for name in ("a", "b"):
+        put(tmp_path / "images" / f"{name}.png", noise())
+        put(tmp_path / "masks" / "one" / f"{name}.png", noise(channels=None) % 2)
+    put(tmp_path / "masks" / "two" / "a.png", noise(channels=None) % 2)
+    config = folder(tmp_path, task="multilabel", classes=("one", "two"))
+    with pytest.raises(DataError, match=r"none for 1: b. The expected layout .*masks/<class>/<name>.png"):
+        build_dataset(config)
+    with pytest.raises(DataError, match=r"`masks of three` to be a folder"):
+        build_dataset(folder(tmp_path, task="multilabel", classes=("one", "three")))
+    with pytest.raises(DataError, match=r"to be usable as folder names, got \['../x'\]"):
+        build_dataset(folder(tmp_path, task="multilabel", classes=("one", "../x")))
+
+
+def test_dataset_survives_pickling_for_workers(tmp_path):
+    dataset = build_dataset(folder(make_folder(tmp_path)))
+    copy = pickle.loads(pickle.dumps(dataset))
+    assert copy.case_ids == dataset.case_ids
+    np.testing.assert_array_equal(copy[2].image, dataset[2].image)
+
+
+def test_file_that_vanishes_or_changes_after_the_headers_were_read_is_named(tmp_path):
+    dataset = build_dataset(folder(make_folder(tmp_path)))
+    (tmp_path / "images" / "a.png").unlink()
+    put(tmp_path / "masks" / "b.png", np.zeros((3, 3), np.uint8))
+    with pytest.raises(DataError, match=r"images/a.png: expected `file` to be readable, got No such file"):
+        dataset[0]
+    with pytest.raises(DataError, match=r"masks/b.png: .*images/b.png, 12 x 10, got 3 x 3"):
+        dataset[1]
+
+
+def test_all_bad_headers_are_named_at_once(tmp_path):
+    make_folder(tmp_path)
+    put(tmp_path / "images" / "a.png", b"")
+    put(tmp_path / "masks" / "b.png", noise())
+    put(tmp_path / "images" / "c.png", noise(channels=None))
+    with pytest.raises(DataError) as refusal:
+        build_dataset(folder(tmp_path))
+    assert [problem.split(":")[0].rsplit("/", 2)[1:] for problem in refusal.value.problems] == [
+        ["images", "a.png"],
+        ["masks", "b.png"],
+        ["images", "c.png"],
+    ]
+
+
+def test_fingerprint_follows_files_and_classes(tmp_path):
+    make_folder(tmp_path)
+    first = build_dataset(folder(tmp_path)).fingerprint()
+    assert build_dataset(folder(tmp_path)).fingerprint() == first
+    assert build_dataset(folder(tmp_path, classes=("x", "y"))).fingerprint() != first
+    put(tmp_path / "images" / "a.png", np.zeros((12, 10, 3), np.uint8))
+    assert build_dataset(folder(tmp_path)).fingerprint() != first
+
+
+def test_orientation_apply_compares_the_mask_with_the_turned_image(tmp_path):
+    make_folder(tmp_path, ("a",))
+    from PIL import Image
+
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    put(tmp_path / "images" / "a.png", encoded(noise(10, 12), exif=exif.tobytes()))
+    dataset = build_dataset(folder(tmp_path, orientation="apply"))
+    assert dataset[0].image.shape == (12, 10, 3)
+    with pytest.raises(DataError, match=r"got 12 x 10 .*swapped"):
+        build_dataset(folder(tmp_path, orientation="ignore"))
+
+
+def test_unknown_split_is_refused(tmp_path):
+    with pytest.raises(ConfigError, match=r"`split` to be one of train, val, test, all, got 'dev'"):
+        build_dataset(folder(tmp_path), split="dev")
+
+
+def test_in_threads_keeps_order_and_raises_what_the_work_raises():
+    assert list(in_threads(lambda x: x * x, range(5000))) == [x * x for x in range(5000)]
+    assert list(in_threads(str, [])) == []
+    with pytest.raises(ZeroDivisionError):
+        list(in_threads(lambda x: 1 // x, [1, 0]))
+
+
+def test_camvid_has_its_splits_and_class_pixels(shared_data):
+    config = CamvidConfig(root=str(shared_data / "camvid"))
+    sizes = [len(build_dataset(config, split=split)) for split in ("train", "val", "test", "all")]
+    assert sizes == [367, 101, 233, 701]
+    sample = build_dataset(config)[0]
+    assert sample.image.shape == (360, 480, 3)
+    assert set(np.unique(sample.target)) <= set(range(12))
