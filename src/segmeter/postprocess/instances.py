@@ -8,7 +8,8 @@ from scipy import ndimage
 from skimage.feature import peak_local_max
 from skimage.segmentation import watershed
 
-from segmeter.postprocess.planes import LabelArray, Mask
+from segmeter.postprocess.masks import Mask
+from segmeter.postprocess.planes import LabelArray
 
 InstanceArray = NDArray[np.int32]
 
@@ -50,6 +51,8 @@ def split_mask(mask: Mask, *, min_distance: int) -> InstanceArray:
     min_distance
         Between two centres, pixels.
 
+    The image's edge is no outside: an object that it cuts is as deep there as if it went on.
+
     Returns
     -------
     (H, W) int32; every pixel of the mask belongs to one of 1 .. N, all others are 0.
@@ -58,8 +61,8 @@ def split_mask(mask: Mask, *, min_distance: int) -> InstanceArray:
     ----------
     Beucher and Lantuejoul 1979, Use of watersheds in contour detection.
     """
-    if not mask.any():
-        return np.zeros(mask.shape, np.int32)
+    if mask.all() or not mask.any():  # without an outside there is no distance to it: one object, or none
+        return mask.astype(np.int32)
     depth = ndimage.distance_transform_edt(mask)
     markers = _markers(mask, depth, min_distance=min_distance)
     return np.asarray(watershed(-depth, markers, mask=mask), np.int32)  # type: ignore[no-untyped-call]

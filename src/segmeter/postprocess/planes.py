@@ -19,10 +19,10 @@ from numpy.typing import NDArray
 from segmeter.checks import nearest
 from segmeter.errors import ConfigError
 from segmeter.postprocess.config import ClassNames
+from segmeter.postprocess.masks import Mask
 from segmeter.vocabulary import ClassSpec
 
 LabelArray = NDArray[np.uint8] | NDArray[np.uint16]
-Mask = NDArray[np.bool_]
 MaskStep = Callable[[Mask], Mask]
 
 

@@ -94,7 +94,8 @@ def curves(history: Sequence[Row]) -> list[Chart]:
         for name, value in _numbers(row):
             measure = name.rpartition("/")[2]
             series.setdefault(measure, {}).setdefault(name, []).append((x, value))
-    charts = [_chart(measure, lines) for measure, lines in series.items()]
+    order = sorted(series, key=lambda measure: not any("/" in name for name in series[measure]))  # validation first
+    charts = [_chart(measure, series[measure]) for measure in order]
     return [chart for chart in charts if chart is not None]
 
 

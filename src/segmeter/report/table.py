@@ -30,7 +30,7 @@ def print_summary(summary: Mapping[str, Any], *, file: IO[str] | None = None) ->
     lines = box.SIMPLE_HEAD if console.is_terminal else box.ASCII2
     console.print(_aggregate_table(summary, lines))
     console.print(_class_table(summary, lines))
-    console.print(Text(printable("; ".join(notes(summary)) + "."), style="dim"))
+    console.print(Text(printable("; ".join(notes(summary))), style="dim"))
 
 
 def _table(lines: box.Box, first: str, *others: str) -> Table:

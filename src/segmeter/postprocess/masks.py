@@ -1,0 +1,98 @@
+"""Mask -> mask: the operations behind the steps, on one class at a time."""
+
+from collections.abc import Callable
+from math import isqrt
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import ndimage
+
+Mask = NDArray[np.bool_]
+
+
+def remove_small(mask: Mask, *, min_pixels: int, connectivity: int) -> Mask:
+    """Keep the components of at least `min_pixels` pixels."""
+    components, sizes = _components(mask, connectivity)
+    return np.asarray((sizes >= min_pixels)[components] & mask)
+
+
+def keep_largest(mask: Mask, *, connectivity: int) -> Mask:
+    """Keep the component with most pixels; of equal ones the first in reading order."""
+    components, sizes = _components(mask, connectivity)
+    sizes[0] = 0
+    return np.asarray(components == sizes.argmax()) & mask
+
+
+def clear_border(mask: Mask, *, margin: int, connectivity: int) -> Mask:
+    """Keep the components with no pixel among the outermost `margin` + 1 rows and columns."""
+    components, sizes = _components(mask, connectivity)
+    edge = np.ones_like(mask)
+    edge[margin + 1 : mask.shape[0] - margin - 1, margin + 1 : mask.shape[1] - margin - 1] = False
+    kept = np.ones(sizes.size, bool)
+    kept[components[edge]] = False
+    return np.asarray(kept[components] & mask)
+
+
+def fill_holes(mask: Mask, *, max_pixels: int | None, connectivity: int) -> Mask:
+    """Add the components of the rest that do not touch the image's edge and have at most `max_pixels` pixels."""
+    holes = clear_border(~mask, margin=0, connectivity=connectivity)
+    if max_pixels is None:
+        return mask | holes
+    return mask | (holes & ~remove_small(holes, min_pixels=max_pixels + 1, connectivity=connectivity))
+
+
+def opening(mask: Mask, *, radius: int) -> Mask:
+    """Keep the pixels covered by a disk that fits into the mask; what lies beyond the image does not count against it.
+
+    Equal to ``skimage.morphology.opening(mask, disk(radius), mode="ignore")``, several times faster.
+    """
+    return _within_reach(mask, 2 * radius + 1, lambda part: dilate(erode(part, radius=radius), radius=radius))
+
+
+def closing(mask: Mask, *, radius: int) -> Mask:
+    """Add the pixels that no disk outside the mask covers; what lies beyond the image does not count.
+
+    Equal to ``skimage.morphology.closing(mask, disk(radius), mode="ignore")``, several times faster.
+    """
+    return _within_reach(mask, 2 * radius + 1, lambda part: erode(dilate(part, radius=radius), radius=radius))
+
+
+def erode(mask: Mask, *, radius: int) -> Mask:
+    """Keep the pixels with no pixel outside the mask within `radius`.
+
+    A disk is a stack of rows, and a row holds a pixel outside the mask where a running count of those differs at its
+    ends: the cost per pixel grows with the radius, not with its square.
+    """
+    height, width = mask.shape
+    framed = np.pad(mask, radius, constant_values=True)
+    before = np.pad(np.cumsum(~framed, axis=1, dtype=np.int32), ((0, 0), (1, 0)))
+    kept = np.ones_like(mask)
+    for row in range(-radius, radius + 1):
+        half = isqrt(radius * radius - row * row)
+        counts = before[radius + row : radius + row + height]
+        kept &= counts[:, radius - half :][:, :width] == counts[:, radius + half + 1 :][:, :width]
+    return kept
+
+
+def dilate(mask: Mask, *, radius: int) -> Mask:
+    """Add the pixels within `radius` of the mask."""
+    return ~erode(~mask, radius=radius)
+
+
+def _within_reach(mask: Mask, reach: int, operation: Callable[[Mask], Mask]) -> Mask:
+    """Run `operation` on the box around the mask that it can change, `reach` pixels wider on each side."""
+    rows, columns = np.flatnonzero(mask.any(axis=1)), np.flatnonzero(mask.any(axis=0))
+    if not rows.size:
+        return mask
+    box = tuple(slice(max(0, line[0] - reach), line[-1] + reach + 1) for line in (rows, columns))
+    result = np.zeros_like(mask)
+    result[box] = operation(mask[box])
+    return result
+
+
+def _components(mask: Mask, connectivity: int) -> tuple[Any, Any]:
+    """Component map (H, W) int32 and pixels per component, entry 0 being the rest."""
+    structure = ndimage.generate_binary_structure(2, 1 if connectivity == 4 else 2)
+    components, count = ndimage.label(mask, structure)
+    return components, np.bincount(components.ravel(), minlength=count + 1)
