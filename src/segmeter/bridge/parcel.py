@@ -37,18 +37,20 @@ class Parcel:
         return self.payload.numel() * self.payload.element_size()
 
 
-def fetch(parcel: Parcel, case_id: str | None = None) -> Tensor:
-    """Bring a parcel to the host and wait for it; return a CPU tensor of dtype `arrives`.
+def fetch(parcel: Parcel, *, out: Tensor | None = None) -> Tensor:
+    """Bring a parcel to the host and wait for it; return `out`, or else a CPU tensor of dtype `arrives`.
 
     The payload and its record are queued on the same stream, and the host waits once for both.
     """
     payload, record = parcel.payload, parcel.record
     if payload.device.type == "cuda":
-        payload, record = _fetch_cuda(payload, record)
+        payload, record = _fetch_cuda(payload, record, out)
     elif payload.device.type != "cpu":
         payload, record = payload.cpu(), None if record is None else record.cpu()
     if record is not None and parcel.rule is not None:
-        judge(record.numpy(), parcel.rule, case_id)
+        judge(record.numpy(), parcel.rule, None)
+    if out is not None:
+        return out if payload is out else out.copy_(payload)
     return payload if payload.dtype in NUMPY else payload.to(parcel.arrives)
 
 
@@ -57,13 +59,14 @@ def read_only(array: np.ndarray) -> np.ndarray:
     return array
 
 
-def _fetch_cuda(payload: Tensor, record: Tensor | None) -> tuple[Tensor, Tensor | None]:
-    """Queue both copies, then wait on one event; pageable destinations, as pinning for one use costs more."""
+def _fetch_cuda(payload: Tensor, record: Tensor | None, out: Tensor | None) -> tuple[Tensor, Tensor | None]:
+    """Queue both copies, then wait on one event; fresh memory is pageable, as pinning it for one use costs more."""
+    direct = out is not None and out.dtype == payload.dtype
     with torch.cuda.device(payload.device):
-        pairs = [(torch.empty_like(source, device="cpu"), source) for source in (payload, record) if source is not None]
-        for host, source in pairs:
-            host.copy_(source, non_blocking=True)
+        host = out if direct and out is not None else torch.empty_like(payload, device="cpu")
+        host.copy_(payload, non_blocking=True)
+        judged = None if record is None else torch.empty_like(record, device="cpu").copy_(record, non_blocking=True)
         done = torch.cuda.Event()  # type: ignore[no-untyped-call]
         done.record()
         done.synchronize()
-    return pairs[0][0], pairs[1][0] if record is not None else None
+    return host, judged

@@ -83,11 +83,10 @@ the first at index (1,). Pass a wider dtype.
     fresh = parcel.private or source.device.type != "cpu" or parcel.payload.dtype not in NUMPY
     if copy is False and fresh:
         raise InputError(_needs_copy(source, wanted))
-    host = fetch(parcel)
     if out is not None:
-        torch.from_numpy(out).copy_(host)
+        fetch(parcel, out=torch.from_numpy(out))
         return out
-    array: np.ndarray = host.numpy()
+    array: np.ndarray = fetch(parcel).numpy()
     if fresh:
         return array
     return array.copy() if copy else read_only(array)
@@ -102,7 +101,7 @@ def pack(where: str, tensor: Tensor, dtype: np.dtype | None, check: Check) -> Pa
         packed, bad = cast(where, plain, arrives)
     text, remedy = f"to fit {NUMPY[arrives]}", "Pass a wider dtype."
     if check == "finite" and (tensor.is_floating_point() or tensor.is_complex()):
-        infinite = ~comparable(plain).isfinite()
+        infinite = ~plain.to(WIDENED.get(plain.dtype, plain.dtype)).isfinite()
         bad = infinite if bad is None else bad | infinite
         text, remedy = f"to be finite and {text}", 'Pass check="raise" to let NaN and infinity through.'
     record, values = None, torch.int64

@@ -1,0 +1,261 @@
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from segmeter.bridge.decode import decode_labels, labels_to_numpy, probs_to_numpy
+from segmeter.errors import InputError
+
+SHAPES = {"multiclass": (2, 5, 6, 7), "binary": (2, 1, 6, 7), "multilabel": (2, 3, 6, 7)}
+CLASSES = {"multiclass": 5, "binary": 2, "multilabel": 3}
+
+
+def random_logits(task, seed=0, dtype=torch.float32):
+    return (3 * torch.randn(SHAPES[task], generator=torch.Generator().manual_seed(seed))).to(dtype)
+
+
+def reference(logits, task, threshold=0.5):
+    """Labels by definition, in float64 NumPy."""
+    wide = logits.double().numpy()
+    if task == "multiclass":
+        return wide.argmax(1)
+    labels = 1 / (1 + np.exp(-wide)) > threshold
+    return labels[:, 0] if task == "binary" else labels
+
+
+def to_labels(logits, task, **more):
+    return labels_to_numpy(logits, task=task, num_classes=CLASSES[task], **more)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("threshold", [0.5, 0.3, 0.9])
+@pytest.mark.parametrize("task", SHAPES)
+def test_labels_agree_with_the_definition(task, threshold, dtype):
+    """Mutations seen to fail: `>=` in place of `>` among channels' ties; the threshold compared with the raw logit."""
+    logits = random_logits(task, dtype=dtype)
+    labels = to_labels(logits, task, threshold=threshold)
+    assert labels.dtype == np.uint8
+    assert labels.flags.c_contiguous
+    assert labels.flags.writeable
+    np.testing.assert_array_equal(labels, reference(logits, task, threshold))
+    decoded = decode_labels(logits, task=task, threshold=threshold)
+    assert decoded.dtype == torch.uint8
+    np.testing.assert_array_equal(decoded.numpy(), labels)
+
+
+@pytest.mark.parametrize("layout", ["channels_last", "expanded", "cropped", "inference", "requires_grad"])
+@pytest.mark.parametrize("task", SHAPES)
+def test_labels_do_not_depend_on_the_layout(task, layout):
+    logits = random_logits(task)
+    forms = {
+        "channels_last": lambda: logits.contiguous(memory_format=torch.channels_last),
+        "expanded": lambda: logits[:1].expand(2, -1, -1, -1),
+        "cropped": lambda: torch.nn.functional.pad(logits, (1, 2, 3, 4))[..., 3:-4, 1:-2],
+        "requires_grad": lambda: logits.clone().requires_grad_(),
+        "inference": lambda: in_inference(logits),
+    }
+    given = forms[layout]()
+    np.testing.assert_array_equal(to_labels(given, task), reference(given.detach(), task))
+
+
+def in_inference(logits):
+    with torch.inference_mode():
+        return logits.clone()
+
+
+def test_the_threshold_is_decided_on_the_logit():
+    """sigmoid(1e-9) rounds to 0.5 in float32, yet it is more; t = 0.7 has no float32 logit, so both sides are tried.
+
+    Mutation seen to fail: labels from logits.sigmoid() > threshold.
+    """
+    tiny = torch.tensor([1e-9, 0.0, -1e-9]).view(1, 1, 1, 3)
+    assert to_labels(tiny, "binary").tolist() == [[[1, 0, 0]]]
+    level = math.log(0.7 / 0.3)
+    beside = np.float32(level)
+    around = [np.nextafter(beside, np.float32(-9)), beside, np.nextafter(beside, np.float32(9))]
+    logits = torch.tensor(np.array(around)).view(1, 1, 1, 3)
+    wanted = [[[int(float(value) > level) for value in around]]]
+    assert to_labels(logits, "binary", threshold=0.7).tolist() == wanted
+    assert to_labels(tiny, "binary", threshold=0.0).tolist() == [[[1, 1, 1]]]
+    assert to_labels(tiny, "binary", threshold=1.0).tolist() == [[[0, 0, 0]]]
+
+
+@pytest.mark.parametrize(
+    ("num_classes", "ignore_index", "expected"),
+    [(2, None, np.uint8), (255, 255, np.uint8), (256, None, np.uint8), (256, 256, np.uint16), (257, None, np.uint16)],
+)
+def test_the_label_dtype_follows_classes_and_ignore_value(num_classes, ignore_index, expected):
+    """255 and 256 on either side. Mutation seen to fail: nnU-Net's rule, the number of classes alone."""
+    last = num_classes - 1 if ignore_index is None else ignore_index
+    labels = torch.tensor([[0, num_classes - 1, last]])
+    array = labels_to_numpy(labels, task="multiclass", num_classes=num_classes, ignore_index=ignore_index)
+    assert array.dtype == expected
+    assert array.tolist() == labels.tolist()
+
+
+def test_more_than_256_classes_decode_to_uint16():
+    logits = torch.zeros(1, 300, 1, 2)
+    logits[0, 299, 0, 0] = 1
+    logits[0, 256, 0, 1] = 1
+    labels = labels_to_numpy(logits, task="multiclass", num_classes=300)
+    assert labels.dtype == np.uint16
+    assert labels.tolist() == [[[299, 256]]]
+    assert decode_labels(logits, task="multiclass").dtype == torch.uint16
+
+
+CALLS = {
+    "labels_to_numpy": to_labels,
+    "decode_labels": lambda logits, task: decode_labels(logits, task=task),
+    "probs_to_numpy": lambda logits, task: probs_to_numpy(logits, task=task),
+}
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize("task", SHAPES)
+@pytest.mark.parametrize("call", CALLS)
+def test_logits_that_are_not_finite_are_refused_with_their_position(call, task, bad):
+    """The position is the pixel's, and names the channel where only one is read.
+
+    Mutations seen to fail: no check of the lows (-inf passes); no check at all; `first` always 0.
+    """
+    logits = random_logits(task)
+    logits[1, -1, 4, 5] = bad
+    kind = "1 NaN, 0 infinite" if math.isnan(bad) else "0 NaN, 1 infinite"
+    position = r"\(1, 2, 4, 5\)" if task == "multilabel" and call != "probs_to_numpy" else r"\(1, 4, 5\)"
+    message = rf"{call}: expected `logits` to be finite, .* 1 bad value\(s\) \({kind}\), the first at index {position}"
+    with pytest.raises(InputError, match=message):
+        CALLS[call](logits, task)
+
+
+def test_finite_logits_of_any_size_pass():
+    """A sum over these overflows float32; that alone must not refuse them."""
+    logits = torch.full((1, 3, 2, 2), -3e38)
+    logits[:, 1] = 3e38
+    assert (labels_to_numpy(logits, task="multiclass", num_classes=3) == 1).all()
+    half = torch.full((1, 2, 1, 1), 65504.0, dtype=torch.float16)
+    assert probs_to_numpy(half, task="multiclass").tolist() == [[[[0.5]], [[0.5]]]]
+
+
+@pytest.mark.parametrize(
+    ("labels", "more", "message"),
+    [
+        ([[0, 3], [5, 9]], {}, r"classes 0 to 4, got min 0 and max 9, 2 bad value\(s\), the first at index \(1, 0\)"),
+        ([[-1, 0]], {"ignore_index": 255}, r"0 to 4 or ignore_index 255, got min -1 and max 0"),
+        ([[300, 0]], {}, "max 300"),
+        ([[256]], {"ignore_index": 255}, "max 256"),
+    ],
+)
+def test_labels_that_are_no_class_are_refused(labels, more, message):
+    """Mutation seen to fail: `labels.to(uint8)` without the check (300 becomes 44, -1 becomes 255)."""
+    with pytest.raises(InputError, match=message):
+        labels_to_numpy(torch.tensor(labels), task="multiclass", num_classes=5, **more)
+
+
+@pytest.mark.parametrize("dtype", ["bool", "uint8", "int8", "int16", "uint16", "int32", "uint32", "int64"])
+def test_labels_of_any_integer_dtype_pass_unchanged(dtype):
+    given = torch.tensor([[0, 1], [1, 0]]).to(getattr(torch, dtype))
+    array = labels_to_numpy(given, task="multiclass", num_classes=2, ignore_index=60000)
+    assert array.dtype == np.uint16
+    assert array.tolist() == [[0, 1], [1, 0]]
+
+
+def test_given_labels_are_copied():
+    given = torch.zeros(2, 2, dtype=torch.uint8)
+    labels_to_numpy(given, task="multiclass", num_classes=2)[...] = 1
+    assert not given.any()
+
+
+def test_ignored_pixels_pass_in_multilabel_labels():
+    given = torch.tensor([[[[0, 1, 255]], [[1, 255, 0]]]])
+    array = labels_to_numpy(given, task="multilabel", num_classes=2, ignore_index=255)
+    assert array.dtype == np.uint8
+    assert array.tolist() == given.tolist()
+
+
+@pytest.mark.parametrize(
+    ("shape", "more", "message"),
+    [
+        ((1, 4, 2, 2), {}, r"logits \(B, 5, H, W\) for multiclass with 5 classes, got shape \(1, 4, 2, 2\)"),
+        ((1, 2, 2, 2), {"task": "binary", "num_classes": 2}, r"logits \(B, 1, H, W\) for binary"),
+        ((1, 1, 2, 2), {"task": "binary", "num_classes": 1}, "`num_classes` to be 2 for binary"),
+        ((5,), {}, "logits"),
+        ((1, 5, 2, 2), {"task": "multi"}, "`task` to be one of binary, multiclass, multilabel, got 'multi'"),
+        ((1, 5, 2, 2), {"dtype": "int64"}, "`dtype` to be one of auto, uint8, uint16, got 'int64'"),
+        ((1, 5, 2, 2), {"dtype": "uint8", "ignore_index": 256}, r'values 0 to 256, got uint8. Pass dtype="auto"'),
+        ((1, 5, 2, 2), {"ignore_index": -100}, "`ignore_index` >= 0 and <= 65535, got -100. Labels are unsigned"),
+        ((1, 5, 2, 2), {"ignore_index": 65536}, "A uint16 holds 65536 values"),
+        ((1, 1, 2, 2), {"task": "binary", "num_classes": 2, "threshold": 1.5}, "`threshold` >= 0 and <= 1, got 1.5"),
+    ],
+)
+def test_labels_to_numpy_refuses_what_does_not_fit(shape, more, message):
+    with pytest.raises(InputError, match=message):
+        labels_to_numpy(torch.zeros(shape), **{"task": "multiclass", "num_classes": 5, **more})
+
+
+@pytest.mark.parametrize("task", SHAPES)
+def test_probs_agree_with_float64(task):
+    logits = random_logits(task)
+    wide = logits.double().numpy()
+    if task == "multiclass":
+        powers = np.exp(wide - wide.max(1, keepdims=True))
+        expected = powers / powers.sum(1, keepdims=True)
+    else:
+        expected = 1 / (1 + np.exp(-wide))
+    probs = probs_to_numpy(logits.contiguous(memory_format=torch.channels_last), task=task)
+    assert probs.dtype == np.float32
+    assert probs.flags.c_contiguous
+    assert probs.flags.writeable
+    np.testing.assert_allclose(probs, expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_probs_of_half_logits_are_computed_in_float32(dtype):
+    """Mutation seen to fail: no .float() before softmax."""
+    logits = random_logits("multiclass", dtype=dtype)
+    np.testing.assert_array_equal(
+        probs_to_numpy(logits, task="multiclass"), probs_to_numpy(logits.float(), task="multiclass")
+    )
+
+
+def test_quantised_probs_are_rounded_half_to_even_and_saturate():
+    """0.5 * 255 = 127.5 goes to 128, not 127. Mutation seen to fail: truncation."""
+    logits = torch.tensor([0.0, 100.0, -100.0]).view(1, 1, 1, 3)
+    probs = probs_to_numpy(logits, task="binary", dtype="uint8")
+    assert probs.dtype == np.uint8
+    assert probs.tolist() == [[[[128, 255, 0]]]]
+
+
+@pytest.mark.parametrize(("dtype", "scale", "error"), [("uint8", 255, 0.5 / 255 + 1e-7), ("float16", 1, 2.0**-12)])
+def test_narrow_probs_err_by_half_a_step_at_most(dtype, scale, error):
+    logits = random_logits("multilabel", seed=3)
+    exact = probs_to_numpy(logits, task="multilabel").astype(np.float64)
+    narrow = probs_to_numpy(logits, task="multilabel", dtype=dtype)
+    assert narrow.dtype == np.dtype(dtype)
+    assert np.abs(narrow.astype(np.float64) / scale - exact).max() <= error
+
+
+@pytest.mark.parametrize(
+    ("logits", "more", "message"),
+    [
+        (torch.zeros(1, 2, 2, 2), {"dtype": "bfloat16"}, "`dtype` to be one of float32, float16, uint8"),
+        (
+            torch.zeros(1, 2, 2, 2, dtype=torch.int64),
+            {},
+            r"to be floating \(B, K, H, W\) for multiclass, got torch.int64",
+        ),
+        (torch.zeros(1, 0, 2, 2), {}, "floating"),
+        (torch.zeros(1, 2, 2, 2), {"task": "binary"}, r"\(B, 1, H, W\) for binary"),
+    ],
+)
+def test_probs_to_numpy_refuses_what_does_not_fit(logits, more, message):
+    with pytest.raises(InputError, match=message):
+        probs_to_numpy(logits, **{"task": "multiclass", **more})
+
+
+@pytest.mark.parametrize("task", SHAPES)
+def test_empty_batches_stay_empty(task):
+    shape = (0, *SHAPES[task][1:])
+    labels = to_labels(torch.zeros(shape), task)
+    assert labels.shape == ((0, 3, 6, 7) if task == "multilabel" else (0, 6, 7))
+    assert probs_to_numpy(torch.zeros(shape), task=task).shape == shape

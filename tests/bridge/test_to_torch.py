@@ -1,0 +1,85 @@
+import numpy as np
+import pytest
+import torch
+
+from segmeter.bridge.to_numpy import to_numpy
+from segmeter.bridge.to_torch import to_torch
+from segmeter.errors import InputError
+from tests.bridge.tensors import NATIVE, values
+
+
+def read_only(array):
+    array = array.copy()
+    array.flags.writeable = False
+    return array
+
+
+FORMS = {
+    "contiguous": lambda a: a,
+    "reversed": lambda a: a[::-1, :, ::-1],
+    "fortran": np.asfortranarray,
+    "strided": lambda a: a[:, ::2, :, 1:],
+    "big_endian": lambda a: a.astype(a.dtype.newbyteorder(">")),
+    "read_only": read_only,
+    "broadcast": lambda a: np.broadcast_to(a[:1], a.shape),
+    "zero_d": lambda a: np.asarray(a[1, 2, 3, 4]),
+    "scalar": lambda a: a[1, 2, 3, 4],
+    "empty": lambda a: a[:0],
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("name", NATIVE)
+def test_to_torch_takes_every_array_and_comes_back(name, form):
+    """Mutation seen to fail: torch.from_numpy(array) instead of the copy (strides, byte order, read-only warning)."""
+    array = FORMS[form](values(name))
+    tensor = to_torch(array)
+    assert tensor.dtype == getattr(torch, name)
+    assert tensor.is_contiguous()
+    np.testing.assert_array_equal(to_numpy(tensor), array)
+
+
+def test_to_torch_never_aliases():
+    """Mutation seen to fail: torch.from_numpy(array) where the array is contiguous and writeable."""
+    array = np.zeros(4, np.float32)
+    tensor = to_torch(array)
+    tensor += 1
+    assert array.tolist() == [0, 0, 0, 0]
+
+
+def test_to_torch_converts_what_the_dtype_holds():
+    assert to_torch(np.array([0, 65535], np.uint16), dtype="int32").tolist() == [0, 65535]
+    assert to_torch(np.array([0, 255], np.uint8), dtype=torch.bfloat16).tolist() == [0.0, 255.0]
+    assert to_torch(np.array([0.1])).dtype == torch.float64
+
+
+@pytest.mark.parametrize(
+    ("array", "dtype", "message"),
+    [
+        (np.array([1, 256]), "uint8", r"`array` to fit torch.uint8, got min 1 and max 256, 1 bad .* \(1,\)"),
+        (np.array([257], np.uint16), torch.bfloat16, "fit torch.bfloat16, got min 257 and max 257"),
+        (np.array([0.5]), "int64", "fit torch.int64"),
+        (np.zeros(2), "float31", "`dtype` to be a torch dtype, got 'float31'"),
+        (np.zeros(2), "nn", "`dtype` to be a torch dtype"),
+    ],
+)
+def test_to_torch_refuses_what_the_dtype_does_not_hold(array, dtype, message):
+    with pytest.raises(InputError, match=message):
+        to_torch(array, dtype=dtype)
+
+
+@pytest.mark.parametrize(
+    ("array", "message"),
+    [
+        ([1, 2], r"got list. Pass numpy.asarray"),
+        (np.ma.masked_less(np.arange(3), 1), r"got a masked array. Its mask would be lost"),
+        (np.array(["a"]), "got dtype <U1"),
+        (np.array([None]), "got dtype object"),
+        (np.array(["2020-01-01"], "datetime64[D]"), "got dtype datetime64"),
+        (np.zeros(2, np.longdouble), "got dtype"),
+        (np.zeros(2, [("a", "f4")]), "got dtype"),
+    ],
+)
+def test_to_torch_refuses_what_is_no_array_of_numbers(array, message):
+    with pytest.raises(InputError, match=message):
+        to_torch(array)
