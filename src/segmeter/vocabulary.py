@@ -54,9 +54,8 @@ class ClassSpec:
                 problems.expect(
                     len(self.names) == 2, "classes", "to be two names (background, object)", list(self.names)
                 )
-            problems.expect(
-                len(self.colours) == len(self.names), "colours", f"to be {len(self.names)} values", len(self.colours)
-            )
+            matched = len(self.colours) == len(self.names) or len(self.names) < least
+            problems.expect(matched, "colours", f"to be {len(self.names)} values", len(self.colours))
             if self.ignore_index is not None:
                 values = 2 if self.task == "multilabel" else len(self.names)
                 problems.expect(

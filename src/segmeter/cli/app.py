@@ -81,9 +81,9 @@ def _plugins(overrides: Sequence[str]) -> list[str]:
 
 def _check(request: Request, root: type, *, shown_only: bool) -> None:
     problems: list[str] = []
-    for values in compose_jobs(request):
+    for values in compose_jobs(request, problems):
         try:
-            if not shown_only:
+            if values and not shown_only:
                 convert(root, values)
         except ConfigError as error:
             problems.extend(error.problems)

@@ -4,19 +4,22 @@ import itertools
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
-from hydra import compose, initialize_config_dir
+from hydra import compose, version
+from hydra._internal.hydra import Hydra
+from hydra._internal.utils import create_config_search_path
+from hydra.core.config_search_path import SearchPathQuery
 from hydra.core.config_store import ConfigStore
 from hydra.core.global_hydra import GlobalHydra
-from hydra.core.object_type import ObjectType
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
 from hydra.errors import HydraException
 from omegaconf import DictConfig, ListConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
+from yaml import YAMLError
 
 from segmeter.checks import nearest
 from segmeter.cli.convert import UNSET, defaults, unknown_key
@@ -26,6 +29,7 @@ from segmeter.registry import Registry
 
 CONFIGS = Path(__file__).parents[1] / "configs"
 SWEEP_LIMIT = 1000  # combinations that are checked before the first job starts
+_FAULTS = (HydraException, OmegaConfBaseException, YAMLError)
 
 # What a user may set of Hydra itself: sweeps and launchers. The rest either names code to run
 # (callbacks, logging classes, search paths) or moves outputs away from the run folder.
@@ -65,27 +69,19 @@ class Request:
     overrides: Sequence[str] = ()
     config_dir: str | None = None
     sweep: bool = False
-    problems: list[str] = field(default_factory=list)
 
 
-def compose_jobs(request: Request) -> list[dict[str, Any]]:
+def compose_jobs(request: Request, problems: list[str]) -> list[dict[str, Any]]:
     """Compose the values of every job that a command line asks for: one, or one per combination of a sweep.
 
-    Raises
-    ------
-    ConfigError
-        One line per problem: overrides that can't be parsed, unknown groups and keys, interpolations.
+    Overrides that can't be parsed, unknown groups and keys, and interpolations that fail are left out, and each adds
+    a line to `problems`, so that what remains can be checked too.
     """
-    problems: list[str] = []
     with _hydra(request):
-        overrides = _known_only(request.config_name, _parsed(request.overrides, problems), problems)
+        overrides = _known_only(request, _parsed(request.overrides, problems), problems)
         if request.sweep:
-            jobs = [_composed(request.config_name, job, problems) for job in _combinations(overrides, problems)]
-        else:
-            jobs = [_composed(request.config_name, [o.input_line or "" for o in overrides], problems)]
-    if problems:
-        raise ConfigError(list(dict.fromkeys(problems)))
-    return jobs
+            return [_composed(request.config_name, job, problems) for job in _combinations(overrides, problems)]
+        return [_composed(request.config_name, [o.input_line or "" for o in overrides], problems)]
 
 
 @contextmanager
@@ -96,11 +92,18 @@ def _hydra(request: Request) -> Iterator[None]:
         raise ConfigError(f"config: expected --config-dir to be a folder, got {extra}, which is none.")
     known = roots + (sorted(path.stem for path in extra.glob("*.yaml")) if extra else [])
     if request.config_name not in known:
-        raise ConfigError(f"config: no configuration is named {request.config_name!r}. {nearest(request.config_name, known)}")
-    with initialize_config_dir(str(CONFIGS), version_base="1.3", job_name=request.config_name):
-        if extra:
-            GlobalHydra.instance().config_loader().get_search_path().prepend("command-line", f"file://{extra}")
+        raise ConfigError(
+            f"config: no configuration is named {request.config_name!r}. {nearest(request.config_name, known)}"
+        )
+    path = create_config_search_path(str(CONFIGS))
+    if extra:
+        path.prepend("command-line", f"file://{extra}", anchor=SearchPathQuery(provider="schema"))
+    version.setbase("1.3")
+    Hydra.create_main_hydra2(task_name=request.config_name, config_search_path=path)
+    try:
         yield
+    finally:
+        GlobalHydra.instance().clear()
 
 
 def _parsed(lines: Sequence[str], problems: list[str]) -> list[Override]:
@@ -111,30 +114,32 @@ def _parsed(lines: Sequence[str], problems: list[str]) -> list[Override]:
             overrides.extend(parser.parse_overrides([line]))
         except HydraException as error:
             reason = " ".join(str(error).split("\n")[0].split())
-            problems.append(f"config: can't read the override {line!r} ({reason}). Write key=value, and quote [ ] {{ }} , "
-                            f"and spaces for the shell: 'key=[1,2]'.")
+            problems.append(
+                f"config: can't read the override {line!r} ({reason}). Write key=value, and quote [ ] {{ }} , "
+                f"and spaces for the shell: 'key=[1,2]'."
+            )
     return overrides
 
 
-def _known_only(config_name: str, overrides: list[Override], problems: list[str]) -> list[Override]:
+def _known_only(request: Request, overrides: list[Override], problems: list[str]) -> list[Override]:
     """Drop, with a line each, the overrides of groups, options and keys that do not exist."""
-    options = _group_options()
+    options = _group_options([CONFIGS, *([Path(request.config_dir)] if request.config_dir else [])])
     choices = [o for o in overrides if o.key_or_group in options or "/" in o.key_or_group]
     sound = [o for o in choices if _known_choice(o, options, problems)]
-    tree = _tree(config_name, [o.input_line or "" for o in sound if not o.is_sweep_override()], problems)
-    for override in overrides:
-        if override not in choices and _known_key(override, tree, problems):
-            sound.append(override)
+    keys = [o for o in overrides if o not in choices]
+    tree = _tree(request.config_name, [o for o in sound if not o.is_sweep_override()], problems) if keys else {}
+    sound += [o for o in keys if _known_key(o, tree, problems)]
     return [o for o in overrides if o in sound]
 
 
-def _group_options() -> dict[str, list[str]]:
-    loader = GlobalHydra.instance().config_loader()
-    groups = loader.get_group_options("", results_filter=ObjectType.GROUP)
-    return {
-        group: [o for o in loader.get_group_options(group, results_filter=ObjectType.CONFIG) if not o.startswith("schema_")]
-        for group in groups
-    }
+def _group_options(folders: Sequence[Path]) -> dict[str, list[str]]:
+    """What can be chosen in each group: the YAML files, and what is registered without one."""
+    found: dict[str, set[str]] = {group: set() for group in GROUPS}
+    for group, choice in GROUPS.items():
+        found[group].update(choice.names() if isinstance(choice, Registry) else [])
+    for path in (path for folder in folders for path in folder.glob("*/*.yaml")):
+        found.setdefault(path.parent.name, set()).add(path.stem)
+    return {group: sorted(names) for group, names in found.items()}
 
 
 def _known_choice(override: Override, options: dict[str, list[str]], problems: list[str]) -> bool:
@@ -158,13 +163,14 @@ def _known_choice(override: Override, options: dict[str, list[str]], problems: l
     return True
 
 
-def _tree(config_name: str, choices: list[str], problems: list[str]) -> dict[str, Any]:
+def _tree(config_name: str, choices: list[Override], problems: list[str]) -> dict[str, Any]:
+    """The keys that the chosen components have."""
     try:
-        values = OmegaConf.to_container(compose(config_name, overrides=choices), resolve=False)
-    except (HydraException, OmegaConfBaseException) as error:
+        config = compose(config_name, overrides=[choice.input_line or "" for choice in choices])
+    except _FAULTS as error:
         problems.append(_one_line(error))
         return {}
-    return values if isinstance(values, dict) else {}
+    return cast(dict[str, Any], OmegaConf.to_container(config, resolve=False))
 
 
 def _known_key(override: Override, tree: dict[str, Any], problems: list[str]) -> bool:
@@ -218,7 +224,7 @@ def _combinations(overrides: list[Override], problems: list[str]) -> list[list[s
 def _composed(config_name: str, overrides: list[str], problems: list[str]) -> dict[str, Any]:
     try:
         config = compose(config_name, overrides=overrides)
-    except (HydraException, OmegaConfBaseException) as error:
+    except _FAULTS as error:
         problems.append(_one_line(error))
         return {}
     return plain(config, problems)
@@ -238,7 +244,7 @@ def _plain(parent: DictConfig | ListConfig, key: Any, path: str, problems: list[
         problems.append(f"config: can't resolve `{path}`: {_one_line(error).removeprefix('config: ')}")
         return None
     if isinstance(value, DictConfig):
-        return {k: _plain(value, k, f"{path}.{k}", problems) for k in value}
+        return {k: _plain(value, k, f"{path}.{k!s}", problems) for k in value}
     if isinstance(value, ListConfig):
         return [_plain(value, i, f"{path}[{i}]", problems) for i in range(len(value))]
     return value
@@ -247,5 +253,9 @@ def _plain(parent: DictConfig | ListConfig, key: Any, path: str, problems: list[
 def _one_line(error: Exception) -> str:
     cause = error.__cause__ if isinstance(error.__cause__, OmegaConfBaseException) else None
     text = str(cause or error)
-    kept = [line.strip() for line in text.splitlines() if line.strip() and not line.strip().startswith(("full_key", "object_type", "reference_type"))]
+    kept = [
+        line.strip()
+        for line in text.splitlines()
+        if line.strip() and not line.strip().startswith(("full_key", "object_type", "reference_type"))
+    ]
     return f"config: {' '.join(kept)}"

@@ -99,22 +99,31 @@ def _build(schema: type, values: Any, path: str, problems: list[str]) -> Any:
             arguments[name] = tuple(_component(registry, v, f"{here}[{i}]", problems) for i, v in enumerate(value))
         else:
             arguments[name] = _component(registry, value, here, problems)
-    return _construct(schema, arguments, problems)
+    groups = {name for name, item in known.items() if "registry" in item.metadata or is_dataclass(hints[name])}
+    return _construct(schema, arguments, groups, problems)
 
 
-def _construct(schema: type, arguments: dict[str, Any], problems: list[str]) -> Any:
-    """Build the dataclass; what failed already takes its default, so that the ranges of the rest are checked too."""
-    sound = {name: value for name, value in arguments.items() if value is not _FAILED}
+def _construct(schema: type, arguments: dict[str, Any], groups: set[str], problems: list[str]) -> Any:
+    """Build the dataclass, so that its ranges are checked even where a part of it failed.
+
+    A value that failed takes its default, and a whole group that failed is None: no schema looks into its groups.
+    """
+    failed = {name for name, value in arguments.items() if value is _FAILED or _has_failed(value)}
+    sound = {name: value for name, value in arguments.items() if name not in failed}
+    sound |= dict.fromkeys(failed & groups)
     required = {item.name for item in fields(schema) if item.default is MISSING and item.default_factory is MISSING}
     if required - sound.keys():
         return _FAILED
-    if any(isinstance(value, tuple) and _FAILED in value for value in sound.values()):
-        return _FAILED
     try:
-        return schema(**sound)
+        built = schema(**sound)
     except ConfigError as error:
         problems.extend(error.problems)
         return _FAILED
+    return _FAILED if failed else built
+
+
+def _has_failed(value: Any) -> bool:
+    return isinstance(value, tuple) and any(item is _FAILED for item in value)
 
 
 def _component(registry: Registry, values: Any, path: str, problems: list[str]) -> Any:
@@ -201,7 +210,8 @@ def unknown_key(key: str, known: list[str]) -> str:
     if last.startswith("_") and last.endswith("_"):
         return f"config: {key!r} is not allowed: a configuration here holds values and never names code to run."
     same = [name for name in known if name.rpartition(".")[2] == last]
-    hint = f"Did you mean {same[0]!r}?" if same else nearest(key, known)
+    beside = [name for name in known if name.rpartition(".")[0] == key.rpartition(".")[0]]
+    hint = f"Did you mean {same[0]!r}?" if same else nearest(key, beside or known)
     return f"config: unknown key {key!r}. {hint}"
 
 

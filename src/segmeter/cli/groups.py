@@ -14,14 +14,14 @@ from segmeter.postprocess.config import PostprocessConfig
 from segmeter.registry import Registry
 from segmeter.report.config import ReportConfig
 from segmeter.training.augment_config import AugmentConfig
-from segmeter.training.config import LoggerConfig, OptimizerConfig, ScheduleConfig, TrainingConfig
+from segmeter.training.config import LOGGERS, OPTIMIZERS, SCHEDULES, TrainingConfig
 
 GROUPS: dict[str, Registry | type] = {
     "data": DATA,
     "model": MODELS,
     "loss": LOSSES,
-    "optimizer": OptimizerConfig,
-    "schedule": ScheduleConfig,
+    "optimizer": OPTIMIZERS,
+    "schedule": SCHEDULES,
     "training": TrainingConfig,
     "augment": AugmentConfig,
     "inference": InferenceConfig,
@@ -29,7 +29,7 @@ GROUPS: dict[str, Registry | type] = {
     "postprocess": PostprocessConfig,
     "metrics": MetricsConfig,
     "report": ReportConfig,
-    "logger": LoggerConfig,
+    "logger": LOGGERS,
 }
 
 
@@ -41,9 +41,11 @@ def load_plugins(modules: list[str]) -> None:
     ConfigError
         A module can't be imported; the line says why.
     """
-    for point in entry_points():
-        if point.group.startswith("segmeter."):
-            point.load()
+    installed = entry_points()
+    for group in installed.groups:
+        if group.startswith("segmeter."):
+            for point in installed.select(group=group):
+                point.load()
     for module in modules:
         try:
             import_module(module)

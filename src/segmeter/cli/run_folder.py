@@ -22,7 +22,9 @@ from segmeter.files import safe_id, write_bytes, write_json
 from segmeter.provenance import hardware, source, versions
 
 MASK = "[REDACTED]"
-_SECRET = re.compile(r"(^|_)(password|passwd|secret|token|credentials?|api_?key|access_?key|private_?key)s?$", re.IGNORECASE)
+_SECRET = re.compile(
+    r"(^|_)(password|passwd|secret|token|credentials?|api_?key|access_?key|private_?key)s?$", re.IGNORECASE
+)
 
 
 @contextmanager
@@ -66,7 +68,7 @@ def open_run(config: Common, job: Job, *, resumed: Path | None = None, facts: di
 
 
 def _name(config: Common, job: Job) -> Path:
-    name = config.run.name or getattr(getattr(config, "data", None), "name", job.command)
+    name = config.run.name or str(getattr(getattr(config, "data", None), "name", job.command))
     return config.run.root / job.command / f"{datetime.now():%Y-%m-%d_%H%M%S}_{safe_id(name)}"
 
 

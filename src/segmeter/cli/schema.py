@@ -15,7 +15,7 @@ from segmeter.models.config import MODELS
 from segmeter.postprocess.config import PostprocessConfig
 from segmeter.report.config import ReportConfig
 from segmeter.training.augment_config import AugmentConfig
-from segmeter.training.config import LoggerConfig, OptimizerConfig, ScheduleConfig, TrainingConfig
+from segmeter.training.config import LOGGERS, OPTIMIZERS, SCHEDULES, TrainingConfig
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,18 +73,21 @@ class TrainConfig(Common):
     ----------
     resume
         null starts a new run; "auto" continues the newest run of this name; a path continues that run.
+    allow_changes
+        Keys of the configuration that may differ from the resumed run's, for example ["training.epochs"].
     """
 
     resume: str | None = None
+    allow_changes: tuple[str, ...] = ()
     data: Any = component(DATA)
     model: Any = component(MODELS)
     loss: Any = component(LOSSES)
-    optimizer: OptimizerConfig
-    schedule: ScheduleConfig
+    optimizer: Any = component(OPTIMIZERS)
+    schedule: Any = component(SCHEDULES)
     training: TrainingConfig
     augment: AugmentConfig
     inference: InferenceConfig
-    logger: LoggerConfig
+    logger: Any = component(LOGGERS)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,13 +142,6 @@ class CheckConfig(Common):
 
     data: Any = component(DATA)
     splits: tuple[str, ...] = ("train", "val", "test")
-
-
-@dataclass(frozen=True, kw_only=True)
-class ReportOnlyConfig(Common):
-    """`segmeter report`: ``run`` is the folder of a finished run."""
-
-    folder: Path
 
 
 ROOTS: dict[str, type] = {

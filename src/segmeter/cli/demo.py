@@ -1,0 +1,58 @@
+"""`segmeter demo`: check, train, evaluate and predict on the built-in data, each by the command that one would type."""
+
+import shlex
+import sys
+import time
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
+
+from segmeter.errors import ConfigError
+
+
+def run(arguments: Sequence[str]) -> None:
+    """Run the whole way once, in a folder of its own.
+
+    Raises
+    ------
+    ConfigError
+        More than one argument was given.
+    """
+    if len(arguments) > 1 or any("=" in argument for argument in arguments):
+        given = " ".join(arguments)
+        raise ConfigError(f"demo: expected at most a folder, got {given!r}. Use train and eval to set values.")
+    start = time.monotonic()
+    root = Path(arguments[0] if arguments else "runs") / f"demo-{datetime.now():%Y-%m-%d_%H%M%S}"
+    _step("check", "data=cells")
+    _step("train", "experiment=demo", f"run.root={root}")
+    checkpoint = f"checkpoint={_newest(root / 'train')}"
+    _step("eval", checkpoint, "data=cells", "postprocess=cells", "export.probs=true", "export.instances=true",
+          f"run.root={root}")  # fmt: skip
+    evaluated = _newest(root / "eval")
+    _step("predict", checkpoint, f"input={_images()}", f"run.root={root}")
+    sys.stdout.write(
+        f"\nAll of it took {time.monotonic() - start:.0f} s.\n"
+        f"  figures   {evaluated / 'metrics.json'}\n"
+        f"  overlays  {evaluated / 'overlays'}\n"
+        f"  report    {evaluated / 'report.html'}\n"
+    )
+
+
+def _step(command: str, *overrides: str) -> None:
+    from segmeter.cli.app import run_command
+
+    sys.stdout.write(f"\n$ segmeter {command} {shlex.join(overrides)}\n")
+    sys.stdout.flush()
+    run_command(command, overrides)
+
+
+def _newest(folder: Path) -> Path:
+    return max(folder.iterdir())
+
+
+def _images() -> Path:
+    """The folder of the built-in images."""
+    from segmeter.data.build import build_dataset
+    from segmeter.data.config import CellsConfig
+
+    return build_dataset(CellsConfig(), split="test").pairs[0].image.parent

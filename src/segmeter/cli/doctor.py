@@ -1,0 +1,73 @@
+"""`segmeter doctor`: versions, devices, and what is wrong with this install."""
+
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from segmeter.errors import ConfigError, RunError
+from segmeter.provenance import hardware, versions
+
+
+def run(arguments: Sequence[str]) -> None:
+    """Print what this install is and every fault that is found in it.
+
+    Raises
+    ------
+    RunError
+        Something is wrong; each line says what and how to mend it.
+    """
+    if arguments:
+        raise ConfigError(f"doctor: expected no arguments, got {' '.join(arguments)!r}.")
+    problems = [problem for check in (_torch, _vision, _folder) if (problem := check())]
+    table = Table(show_header=False, box=None, pad_edge=False)
+    for name, value in versions().items():
+        table.add_row(name, value or "missing")
+    table.add_row("", "")
+    for name, fact in {**hardware(), **_torch_facts()}.items():
+        table.add_row(name, ", ".join(map(str, fact)) or "none" if isinstance(fact, list) else str(fact))
+    Console(markup=False, highlight=False).print(table)
+    problems += [f"{name} is missing. Install segmeter again." for name, found in versions().items() if found is None]
+    if problems:
+        raise RunError([f"doctor: {problem}" for problem in problems])
+    sys.stdout.write("\nNothing is wrong with this install.\n")
+
+
+def _torch() -> str | None:
+    return _import_problem("torch", lambda: __import__("torch").ones(1).sum())
+
+
+def _vision() -> str | None:
+    remedy = "torch and torchvision do not belong together: install the pair that constraints.txt pins."
+    problem = _import_problem("torchvision", lambda: __import__("torchvision").ops.nms)
+    return f"{problem} {remedy}" if problem else None
+
+
+def _import_problem(name: str, use: Callable[[], object]) -> str | None:
+    try:
+        use()
+    except Exception as error:  # whatever a broken binary raises is the finding
+        return f"{name} does not work: {type(error).__name__}: {str(error).splitlines()[0]}."
+    return None
+
+
+def _folder() -> str | None:
+    try:
+        with tempfile.TemporaryFile(dir=Path.cwd()):
+            return None
+    except OSError as error:
+        return f"this folder can't be written ({error.strerror}): {Path.cwd()}. Set run.root to one that can."
+
+
+def _torch_facts() -> dict[str, str]:
+    import torch
+
+    from segmeter.inference.precision import has_bfloat16
+
+    return {
+        "torch build": "CUDA " + torch.version.cuda if torch.version.cuda else "CPU only",
+        "bfloat16 on the CPU": "yes" if has_bfloat16(torch.device("cpu")) else "no (float32 is used)",
+    }

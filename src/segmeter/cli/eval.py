@@ -1,0 +1,67 @@
+"""`segmeter eval`: a checkpoint and data -> label maps, figures, pictures, report."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+from segmeter.cli.app import Job
+from segmeter.cli.build import check_fit, open_splits
+from segmeter.cli.overlays import drawer
+from segmeter.cli.run_folder import open_run
+from segmeter.cli.schema import EvalConfig
+from segmeter.evaluation.evaluate import Evaluation, evaluate
+from segmeter.inference.device import pick_device
+from segmeter.inference.predictor import Predictor
+from segmeter.losses.build import build_loss
+from segmeter.metrics.config import check_metrics
+from segmeter.models.checkpoint import Checkpoint, read_checkpoint
+from segmeter.postprocess.pipeline import build_steps
+from segmeter.report.html import write_report
+from segmeter.report.table import print_summary
+
+
+def run(config: EvalConfig, job: Job) -> float | None:
+    """Evaluate; returns the dataset's mean IoU, which a sweep may optimise."""
+    device = pick_device(config.device)
+    checkpoint = read_checkpoint(config.checkpoint)
+    (dataset,), (report,) = open_splits(config.data, [config.data.split])
+    check_fit(dataset, checkpoint.card)
+    check_metrics(config.metrics, dataset.spec)
+    build_steps(config.postprocess.steps, dataset.spec)
+    loss = build_loss(config.loss, spec=dataset.spec, class_counts=report.class_pixels)
+    segmenter = checkpoint.load_segmenter(device)
+    with open_run(config, job, facts={**checkpoint_facts(checkpoint), "data": report.content_sha256}) as folder:
+        summary = evaluate(
+            Evaluation(
+                predictor=Predictor(segmenter, config.inference, device),
+                dataset=dataset,
+                loss=loss.to(device),
+                export=config.export,
+                postprocess=config.postprocess,
+                metrics=config.metrics,
+                folder=folder,
+                on_case=drawer(config.report, folder, dataset.spec),
+            )
+        )
+        _show(config, folder, summary)
+    mean_iou: float | None = summary["dataset"]["mean_iou"]
+    return mean_iou
+
+
+def checkpoint_facts(checkpoint: Checkpoint) -> dict[str, Any]:
+    """What run.json says about the checkpoint."""
+    return {
+        "checkpoint": str(checkpoint.folder),
+        "checkpoint_sha256": checkpoint.sha256,
+        "trained": dict(checkpoint.progress),
+    }
+
+
+def _show(config: EvalConfig, folder: Path, summary: dict[str, Any]) -> None:
+    print_summary(summary)
+    lines = [f"figures   {folder / 'metrics.json'}", f"cases     {folder / 'cases.csv'}"]
+    if config.report.overlays:
+        lines.append(f"overlays  {folder / 'overlays'}")
+    if config.report.html:
+        lines.append(f"report    {write_report(folder, config.report)}")
+    sys.stdout.write("\n".join(lines) + "\n")

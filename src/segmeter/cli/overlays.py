@@ -1,0 +1,35 @@
+"""Cases as they are measured -> the run's pictures."""
+
+from pathlib import Path
+from typing import Protocol
+
+from segmeter.inference.predictor import Prediction
+from segmeter.metrics.overlap import overlap_scores
+from segmeter.metrics.rows import CaseRow
+from segmeter.postprocess.pipeline import Cleaned
+from segmeter.report.config import ReportConfig
+from segmeter.report.gallery import Gallery
+from segmeter.vocabulary import ClassSpec
+
+
+class Draw(Protocol):
+    """Takes one case; the row is there where it was measured."""
+
+    def __call__(self, prediction: Prediction, cleaned: Cleaned, row: CaseRow | None = None) -> None: ...
+
+
+def drawer(config: ReportConfig, folder: Path, spec: ClassSpec) -> Draw:
+    """Draw into the run's overlays/ the cases that the configuration asks for."""
+    gallery = Gallery(folder / "overlays", config, spec)
+
+    def draw(prediction: Prediction, cleaned: Cleaned, row: CaseRow | None = None) -> None:
+        sample = prediction.sample
+        gallery.offer(
+            sample.case_id,
+            image=sample.image,
+            target=sample.target,
+            labels=cleaned.labels,
+            mean_iou=None if row is None else float(overlap_scores(row.counts, task=spec.task).mean_iou),
+        )
+
+    return draw

@@ -1,0 +1,131 @@
+"""A checkpoint on a data set -> label maps, one row of counts per case, and the summary of the rows."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from segmeter.bridge.decode import probs_to_numpy
+from segmeter.bridge.scalars import read_scalars
+from segmeter.bridge.to_torch import to_torch
+from segmeter.data.dataset import Dataset
+from segmeter.errors import DataError
+from segmeter.export.config import ExportConfig
+from segmeter.export.writer import Writer
+from segmeter.files import write_json
+from segmeter.inference.predictor import Prediction, Predictor
+from segmeter.metrics.config import MetricsConfig
+from segmeter.metrics.counts import confusion_matrix, multilabel_counts
+from segmeter.metrics.rows import CaseRow, write_cases
+from segmeter.metrics.summary import summarise
+from segmeter.postprocess.config import PostprocessConfig
+from segmeter.postprocess.pipeline import Cleaned, run_steps
+from segmeter.progress import track
+from segmeter.vocabulary import ClassSpec
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evaluation:
+    """What is evaluated, and what is kept of it.
+
+    Parameters
+    ----------
+    predictor
+        The model with its tiling, flips and device.
+    dataset
+        The cases; each must have a target.
+    loss
+        Reported per case beside the metrics, or None.
+    export, postprocess, metrics
+        Their groups of the configuration.
+    folder
+        The run's folder.
+    on_case
+        Called with every case when it has been measured, for example to draw it.
+    """
+
+    predictor: Predictor
+    dataset: Dataset
+    loss: nn.Module | None
+    export: ExportConfig
+    postprocess: PostprocessConfig
+    metrics: MetricsConfig
+    folder: Path
+    on_case: Callable[[Prediction, Cleaned, CaseRow], None]
+
+
+def evaluate(job: Evaluation) -> dict[str, Any]:
+    """Predict every case once, write what was asked for, and measure it.
+
+    Writes predictions/, cases.parquet, cases.csv and metrics.json into the run's folder.
+
+    Returns
+    -------
+    dict
+        The content of metrics.json.
+
+    Raises
+    ------
+    DataError
+        A case has no target, or a file can't be read.
+    RunError
+        A prediction is not finite, or a file can't be written.
+    """
+    spec = job.dataset.spec
+    rows = []
+    with Writer(job.folder / "predictions", job.export, spec) as writer:
+        for prediction in track(job.predictor.predict(job.dataset), "evaluating", len(job.dataset)):
+            cleaned = run_steps(prediction.labels, job.postprocess.steps, spec)
+            export_case(writer, prediction, cleaned, job.export, spec)
+            rows.append(_measure(job, prediction, cleaned))
+            job.on_case(prediction, cleaned, rows[-1])
+    write_cases(job.folder, rows, spec)
+    summary = summarise(rows, spec, job.metrics)
+    write_json(job.folder / "metrics.json", summary)
+    return summary
+
+
+def export_case(
+    writer: Writer, prediction: Prediction, cleaned: Cleaned, export: ExportConfig, spec: ClassSpec
+) -> None:
+    """Hand one case's files to the writer's threads."""
+    case_id = prediction.sample.case_id
+    if export.labels:
+        writer.write_labels(case_id, cleaned.labels)
+    if export.probs:
+        writer.write_probs(case_id, probs_to_numpy(prediction.logits[None], task=spec.task)[0])
+    if export.instances and cleaned.instances is not None:
+        writer.write_instances(case_id, cleaned.instances)
+
+
+def _measure(job: Evaluation, prediction: Prediction, cleaned: Cleaned) -> CaseRow:
+    sample, spec = prediction.sample, job.dataset.spec
+    if sample.target is None:
+        raise DataError(f"evaluate: expected a target for every case, got none for {sample.case_id}. Use predict.")
+    if spec.task == "multilabel":
+        counts = multilabel_counts(sample.target, cleaned.labels, ignore_index=spec.ignore_index)
+    else:
+        counts = confusion_matrix(
+            sample.target, cleaned.labels, num_classes=spec.num_classes, ignore_index=spec.ignore_index
+        )
+    height, width = sample.image.shape[:2]
+    return CaseRow(
+        case_id=sample.case_id,
+        height=height,
+        width=width,
+        counts=counts,
+        loss=_loss(job.loss, prediction),
+        changed_pixels=cleaned.changed,
+    )
+
+
+def _loss(loss: nn.Module | None, prediction: Prediction) -> float | None:
+    """The loss of the raw logits: post-processing has no part in it."""
+    if loss is None or prediction.sample.target is None:
+        return None
+    with torch.inference_mode():
+        target = to_torch(prediction.sample.target[None], device=prediction.logits.device)
+        return read_scalars([loss(prediction.logits[None], target)])[0]

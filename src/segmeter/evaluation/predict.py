@@ -1,0 +1,51 @@
+"""A checkpoint on images without reference -> label maps."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from segmeter.data.dataset import Dataset
+from segmeter.evaluation.evaluate import export_case
+from segmeter.export.config import ExportConfig
+from segmeter.export.writer import Writer
+from segmeter.inference.predictor import Prediction, Predictor
+from segmeter.postprocess.config import PostprocessConfig
+from segmeter.postprocess.pipeline import Cleaned, run_steps
+from segmeter.progress import track
+
+
+@dataclass(frozen=True, kw_only=True)
+class PredictionRun:
+    """What is predicted, and where the label maps go.
+
+    Parameters
+    ----------
+    predictor
+        The model with its tiling, flips and device.
+    dataset
+        The images, without targets.
+    export, postprocess
+        Their groups of the configuration.
+    folder
+        The run's folder.
+    on_case
+        Called with every case, for example to draw it.
+    """
+
+    predictor: Predictor
+    dataset: Dataset
+    export: ExportConfig
+    postprocess: PostprocessConfig
+    folder: Path
+    on_case: Callable[[Prediction, Cleaned], None]
+
+
+def predict(job: PredictionRun) -> int:
+    """Predict every image and write its files under predictions/; returns how many cases were written."""
+    spec = job.dataset.spec
+    with Writer(job.folder / "predictions", job.export, spec) as writer:
+        for prediction in track(job.predictor.predict(job.dataset), "predicting", len(job.dataset)):
+            cleaned = run_steps(prediction.labels, job.postprocess.steps, spec)
+            export_case(writer, prediction, cleaned, job.export, spec)
+            job.on_case(prediction, cleaned)
+    return len(job.dataset)
