@@ -89,6 +89,16 @@ def test_an_ignored_value_beyond_the_dtype_leaves_nothing_out():
     np.testing.assert_array_equal(counts, [[1, 0], [0, 2]])
 
 
+def test_values_that_would_wrap_into_a_class_or_the_ignored_value_are_refused():
+    labels = np.zeros(1, np.uint8)
+    for value, ignore_index in ((-1, None), (-1, 65535), (-65536, None), (65536, None), (65535, 255)):
+        with pytest.raises(InputError, match=f"`target` .* got 1 pixel of {value}"):
+            confusion_matrix(np.array([value]), labels, num_classes=3, ignore_index=ignore_index)
+    for ignore_index in (65536 + 5, -65531):  # both are 5 when cut to 16 bits
+        with pytest.raises(InputError, match=r"`target` .* got 1 pixel of 5"):
+            confusion_matrix(np.array([5], np.uint16), labels, num_classes=3, ignore_index=ignore_index)
+
+
 def test_bool_masks_are_classes_0_and_1():
     target = np.array([True, True, False])
     counts = confusion_matrix(target, np.array([True, False, False]), num_classes=2)
@@ -173,13 +183,14 @@ def test_refusals_name_the_argument_and_what_was_given(target, labels, options, 
         confusion_matrix(target, labels, **{"num_classes": 3, **options})
 
 
-def test_foreign_values_are_refused_in_the_fast_loop_the_rest_and_the_wide_loop():
-    for position, num_classes in ((0, 5), (5000, 5), (0, 300)):
-        target = np.zeros(5001, np.uint16)
-        labels = target.copy()
-        labels[position] = 999
-        with pytest.raises(InputError, match="got 1 pixel of 999"):
-            confusion_matrix(target, labels, num_classes=num_classes)
+@pytest.mark.parametrize("num_classes", [5, 300])
+@pytest.mark.parametrize("position", [0, 5000], ids=["block", "rest"])
+@pytest.mark.parametrize("argument", ["target", "labels"])
+def test_foreign_values_are_refused_in_every_loop(argument, position, num_classes):
+    maps = {"target": np.zeros(5001, np.uint16), "labels": np.zeros(5001, np.uint16)}
+    maps[argument][position] = 999
+    with pytest.raises(InputError, match=f"`{argument}` .* got 1 pixel of 999"):
+        confusion_matrix(**maps, num_classes=num_classes, ignore_index=998)
 
 
 def test_predictions_outside_the_classes_do_not_matter_where_the_target_is_ignored():

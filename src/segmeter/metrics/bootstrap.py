@@ -131,11 +131,13 @@ def draw_weights(n_units: int, resamples: int, seed: int) -> Iterator[FloatArray
 
 def to_grid(columns: NDArray[Any]) -> FloatArray:
     """Round each column to a power of two so coarse that sums of N draws are exact; integers stay as they are."""
-    values = columns.astype(np.float64)
-    largest = np.abs(values).max(axis=0, initial=0) * max(len(values), 1)
+    values: FloatArray = columns.astype(np.float64)
+    largest = np.maximum(values.max(axis=0, initial=0), -values.min(axis=0, initial=0)) * max(len(values), 1)
     quantum = np.exp2(np.ceil(np.log2(np.maximum(largest, np.finfo(float).tiny))) - 52)
-    rounded: FloatArray = np.round(values / quantum) * quantum
-    return rounded
+    values /= quantum  # in place: with many cases this is the largest array there is
+    np.round(values, out=values)
+    values *= quantum
+    return values
 
 
 def mean_columns(values: FloatArray) -> FloatArray:

@@ -151,7 +151,7 @@ def rank_models(columns: Sequence[NDArray[Any]], statistic: Statistic, **options
     )
 
 
-def _check_same(ordered: Mapping[str, list[CaseRow]], margins: Mapping[str, Margins]) -> None:
+def _check_same(ordered: Mapping[str, Sequence[CaseRow]], margins: Mapping[str, Margins]) -> None:
     """Refuse runs that saw other cases or other references."""
     ids = {name: [row.case_id for row in rows] for name, rows in ordered.items()}
     every = sorted(set().union(*ids.values()))

@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 import pyarrow as pa
@@ -119,28 +119,54 @@ def read_spec(path: Path) -> ClassSpec:
     return _read(path)[1]
 
 
-def order_rows(where: str, rows: Sequence[CaseRow], spec: ClassSpec) -> list[CaseRow]:
+class Ordered(Sequence[CaseRow]):
+    """Rows in another order, taken from where they are kept: none is held twice."""
+
+    def __init__(self, rows: Sequence[CaseRow], order: Sequence[int]) -> None:
+        self._rows = rows
+        self._order = order
+
+    def __len__(self) -> int:
+        return len(self._order)
+
+    @overload
+    def __getitem__(self, index: int) -> CaseRow: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[CaseRow]: ...
+    def __getitem__(self, index: int | slice) -> CaseRow | list[CaseRow]:
+        if isinstance(index, slice):
+            return [self._rows[i] for i in self._order[index]]
+        return self._rows[self._order[index]]
+
+
+def order_rows(where: str, rows: Sequence[CaseRow], spec: ClassSpec) -> Ordered:
     """Sort rows by case id, after checking that they are of `spec` and that no case counts twice.
 
     Raises
     ------
     InputError
-        With every duplicated id and every row whose counts do not fit.
+        With every duplicated id and the first rows whose counts do not fit.
     """
-    shape = counts_shape(spec)
-    ordered = sorted(rows, key=lambda row: row.case_id)
-    problems = [
-        expected(where, "counts", f"to be int64 {shape}", f"{row.counts.dtype} {row.counts.shape} of {row.case_id!r}")
-        for row in ordered
-        if row.counts.shape != shape or row.counts.dtype != np.int64
-    ]
-    twice = sorted({one.case_id for one, other in itertools.pairwise(ordered) if one.case_id == other.case_id})
+    shape, ids, foreign = counts_shape(spec), [], []
+    for row in rows:
+        ids.append(row.case_id)
+        if row.counts.shape != shape or row.counts.dtype != np.int64:
+            foreign.append(f"{row.counts.dtype} {row.counts.shape} of {row.case_id!r}")
+    order = sorted(range(len(ids)), key=ids.__getitem__)
+    twice = sorted({ids[one] for one, other in itertools.pairwise(order) if ids[one] == ids[other]})
+    problems = [expected(where, "counts", f"to be int64 {shape}", given) for given in foreign[:_LISTED]]
     if twice:
         more = f" and {len(twice) - _LISTED} more" if len(twice) > _LISTED else ""
         problems.append(expected(where, "rows", "to hold each case once", f"twice: {', '.join(twice[:_LISTED])}{more}"))
     if problems:
         raise InputError(problems)
-    return ordered
+    return Ordered(rows, order)
+
+
+def in_groups(rows: Sequence[CaseRow]) -> Iterator[Sequence[CaseRow]]:
+    """Yield the rows some thousands at a time, so that what is computed of them stays small."""
+    for start in range(0, len(rows), _GROUP):
+        yield rows[start : start + _GROUP]
 
 
 def counts_shape(spec: ClassSpec) -> tuple[int, ...]:
@@ -171,13 +197,15 @@ def class_statuses(margins: Margins) -> NDArray[np.int64]:
     return chosen
 
 
-def _tables(rows: list[CaseRow], spec: ClassSpec) -> Iterator[pa.Table]:
+def _tables(rows: Sequence[CaseRow], spec: ClassSpec) -> Iterator[pa.Table]:
     """Lay out the rows, a group at a time; without rows, one empty table with the columns."""
-    changed = list(dict.fromkeys(step for row in rows for step in row.changed_pixels))
-    extra = list(dict.fromkeys(name for row in rows for name in row.extra))
+    changed: dict[str, None] = {}
+    extra: dict[str, None] = {}
+    for row in rows:
+        changed |= dict.fromkeys(row.changed_pixels)
+        extra |= dict.fromkeys(row.extra)
     note = json.dumps({"format": FORMAT, "spec": asdict(spec)}, ensure_ascii=False)
-    for start in range(0, max(len(rows), 1), _GROUP):
-        group = rows[start : start + _GROUP]
+    for group in in_groups(rows) if rows else [rows]:
         columns = _fixed_columns(group, spec)
         for step in changed:
             columns[f"changed_{step}"] = pa.array([row.changed_pixels.get(step) for row in group], pa.int64())
@@ -187,7 +215,7 @@ def _tables(rows: list[CaseRow], spec: ClassSpec) -> Iterator[pa.Table]:
         yield pa.table(columns).replace_schema_metadata({"segmeter": note})
 
 
-def _fixed_columns(rows: list[CaseRow], spec: ClassSpec) -> dict[str, pa.Array]:
+def _fixed_columns(rows: Sequence[CaseRow], spec: ClassSpec) -> dict[str, pa.Array]:
     margins = stack_margins(rows, spec)
     scores = score_margins(margins, task=spec.task)
     columns = {"case_id": pa.array([row.case_id for row in rows], pa.string())}
@@ -203,7 +231,7 @@ def _fixed_columns(rows: list[CaseRow], spec: ClassSpec) -> dict[str, pa.Array]:
     return columns | {f"status_{name}": pa.array(statuses[:, k], pa.string()) for k, name in enumerate(spec.names)}
 
 
-def _lists(rows: list[CaseRow], spec: ClassSpec) -> pa.Array:
+def _lists(rows: Sequence[CaseRow], spec: ClassSpec) -> pa.Array:
     size = int(np.prod(counts_shape(spec)))
     flat = np.concatenate([row.counts.reshape(-1) for row in rows]) if rows else np.empty(0, np.int64)
     return pa.LargeListArray.from_arrays(pa.array(np.arange(len(rows) + 1) * size), pa.array(flat, pa.int64()))

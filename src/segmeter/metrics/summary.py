@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from segmeter.metrics.overlap import (
     overlap_scores,
     score_margins,
 )
-from segmeter.metrics.rows import CaseRow, order_rows, stack_margins, sum_counts
+from segmeter.metrics.rows import CaseRow, counts_shape, in_groups, order_rows, stack_margins, sum_counts
 from segmeter.vocabulary import ClassSpec
 
 SCHEMA = 1
@@ -72,11 +73,11 @@ def summarise(rows: Sequence[CaseRow], spec: ClassSpec, config: MetricsConfig = 
     rows = order_rows("summarise", rows, spec)
     if not rows:
         raise InputError(expected("summarise", "rows", "to hold a case", "none"))
-    counts, margins, classes = sum_counts(rows, spec), stack_margins(rows, spec), mean_classes(config, spec)
+    classes, clusters = mean_classes(config, spec), cluster_labels(rows, config.cluster)
+    cases = _score_cases(rows, spec, classes)
+    counts, multilabel = cases.counts, spec.task == "multilabel"
     total = overlap_scores(counts, task=spec.task, classes=classes)
-    cases = score_margins(margins, task=spec.task, classes=classes)
-    intervals = _intervals(margins, cases, spec, config, clusters=cluster_labels(rows, config.cluster))
-    multilabel = spec.task == "multilabel"
+    intervals = _intervals(cases, spec, config, clusters)
     return {
         "schema": SCHEMA,
         "convention": config.convention,
@@ -93,11 +94,23 @@ def summarise(rows: Sequence[CaseRow], spec: ClassSpec, config: MetricsConfig = 
         "per_class": {name: _class_entry(total, cases, k, intervals) for k, name in enumerate(spec.names)},
         "per_group": _groups(counts, spec, config),
         "per_case": {
-            name: describe(getattr(cases, name)) | {"ci95": intervals.get(f"per_case/{name}")} for name in PER_CASE
+            name: describe(cases.means[:, i]) | {"ci95": intervals.get(f"per_case/{name}")}
+            for i, name in enumerate(PER_CASE)
         },
-        "loss": _loss(rows),
-        "bootstrap": _note(rows, config),
+        "loss": _describe_loss(cases.loss),
+        "bootstrap": _note(len(rows) if clusters is None else len(set(clusters)), config),
     }
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Cases:
+    """What the summary keeps of N rows: counts of all, and per case margins, means, class scores, loss."""
+
+    counts: NDArray[np.int64]
+    margins: FloatArray  # (N, 4 K)
+    means: FloatArray  # (N, one per PER_CASE)
+    classes: dict[str, FloatArray]  # (N, K) per RESAMPLED_PER_CLASS
+    loss: FloatArray  # (N,), NaN where there is none
 
 
 def mean_classes(config: MetricsConfig, spec: ClassSpec) -> list[int]:
@@ -141,10 +154,35 @@ def plain(value: Any) -> float | None:
     return None if np.isnan(value) else float(value)
 
 
-def _class_entry(total: OverlapScores, cases: OverlapScores, k: int, intervals: dict[str, Any]) -> dict[str, Any]:
+def _score_cases(rows: Sequence[CaseRow], spec: ClassSpec, classes: list[int]) -> _Cases:
+    """Go through the rows once, some thousands at a time."""
+    n, k = len(rows), spec.num_classes
+    cases = _Cases(
+        counts=np.zeros(counts_shape(spec), np.int64),
+        margins=np.empty((n, 4 * k)),
+        means=np.empty((n, len(PER_CASE))),
+        classes={name: np.empty((n, k)) for name in RESAMPLED_PER_CLASS},
+        loss=np.empty(n),
+    )
+    start = 0
+    for group in in_groups(rows):
+        part = slice(start, start + len(group))
+        margins = stack_margins(group, spec)
+        scores = score_margins(margins, task=spec.task, classes=classes)
+        cases.counts[...] += sum_counts(group, spec)
+        cases.margins[part] = margins.columns()
+        cases.means[part] = np.stack([getattr(scores, name) for name in PER_CASE], axis=1)
+        for name, values in cases.classes.items():
+            values[part] = getattr(scores, name)
+        cases.loss[part] = [np.nan if row.loss is None else row.loss for row in group]
+        start = part.stop
+    return cases
+
+
+def _class_entry(total: OverlapScores, cases: _Cases, k: int, intervals: dict[str, Any]) -> dict[str, Any]:
     scores = {name: plain(getattr(total, name)[k]) for name in PER_CLASS}
     ci95 = {name: intervals.get(f"per_class/{name}/{k}") for name in RESAMPLED_PER_CLASS}
-    per_case = {name: describe(getattr(cases, name)[:, k]) for name in RESAMPLED_PER_CLASS}
+    per_case = {name: describe(cases.classes[name][:, k]) for name in RESAMPLED_PER_CLASS}
     return scores | {"support": int(total.support[k]), "ci95": ci95, "per_case": per_case}
 
 
@@ -162,13 +200,12 @@ def _groups(counts: NDArray[np.int64], spec: ClassSpec, config: MetricsConfig) -
 
 
 def _intervals(
-    margins: Margins, cases: OverlapScores, spec: ClassSpec, config: MetricsConfig, *, clusters: list[str] | None
+    cases: _Cases, spec: ClassSpec, config: MetricsConfig, clusters: list[str] | None
 ) -> dict[str, list[float | None]]:
     """95 % intervals by name, all from one set of resamples; empty without a bootstrap."""
     if not config.bootstrap:
         return {}
-    values = np.stack([getattr(cases, name) for name in PER_CASE], axis=1)
-    columns = np.concatenate([margins.columns(), mean_columns(values)], axis=1)
+    columns = np.concatenate([cases.margins, mean_columns(cases.means)], axis=1)
     names = [f"dataset/{name}" for name in AGGREGATES]
     names += [f"per_class/{name}/{k}" for name in RESAMPLED_PER_CLASS for k in range(spec.num_classes)]
     names += [f"per_case/{name}" for name in PER_CASE]
@@ -197,18 +234,13 @@ def _statistic(spec: ClassSpec, classes: list[int]) -> Callable[[FloatArray], Fl
     return statistic
 
 
-def _loss(rows: Sequence[CaseRow]) -> dict[str, Any]:
-    """Describe the losses; one that is not finite leaves no mean, as no number can stand for it."""
-    values = np.array([np.nan if row.loss is None else row.loss for row in rows])
+def _describe_loss(values: FloatArray) -> dict[str, Any]:
+    """Describe the losses; an infinite one leaves no mean, as no number can stand for it."""
     infinite = int(np.isinf(values).sum())
-    if infinite:
-        values = np.full_like(values, np.nan)
-    return describe(values) | {"n_infinite": infinite}
+    return describe(np.full_like(values, np.nan) if infinite else values) | {"n_infinite": infinite}
 
 
-def _note(rows: Sequence[CaseRow], config: MetricsConfig) -> dict[str, Any]:
-    labels = cluster_labels(rows, config.cluster)
-    units = len(rows) if labels is None else len(set(labels))
+def _note(units: int, config: MetricsConfig) -> dict[str, Any]:
     few = f"Only {units} independent units: intervals from resampling are too narrow." if units < FEW_CASES else None
     return {
         "resamples": config.bootstrap,
