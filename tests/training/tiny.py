@@ -66,7 +66,7 @@ class TinySource:
     def __len__(self):
         return len(self.cases) // self.batch_size
 
-    def batch(self, epoch, index):
+    def batch(self, epoch, index, progress):
         order = np.random.default_rng([self.seed, epoch]).permutation(len(self.cases))
         indices = order[index * self.batch_size : (index + 1) * self.batch_size]
         samples = [self.cases[int(i)] for i in indices]

@@ -2,6 +2,7 @@
 
 import time
 from collections import deque
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from types import TracebackType
@@ -19,13 +20,16 @@ Arrays = tuple[NDArray[Any], NDArray[Any], NDArray[np.int64]]
 
 
 class BatchSource(Protocol):
-    """Gives a batch by its place alone: the same epoch and index give the same arrays, from any thread."""
+    """Gives a batch by its place alone: the same epoch, index and progress give the same arrays, from any thread."""
 
     def __len__(self) -> int:
         """Batches per epoch."""
 
-    def batch(self, epoch: int, index: int) -> Arrays:
-        """Image (B, H, W, C), target (B, H, W) or (B, K, H, W), and the indices of their cases, int64 (B,)."""
+    def batch(self, epoch: int, index: int, progress: float) -> Arrays:
+        """Image (B, H, W, C), target (B, H, W) or (B, K, H, W), and the indices of their cases, int64 (B,).
+
+        `progress` is how far the run will be, 0 to 1; the resolution of the batch may follow it.
+        """
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,14 +54,19 @@ class Batches:
         Where batches come from.
     first
         Number of the first batch, counted from the start of the run.
+    progress
+        Number of a batch -> how far the run is then, 0 to 1. Asked in the calling thread.
     workers
         Threads; 0 prepares each batch when it is asked for.
     pin
         Put batches into page-locked memory, from which they travel to a GPU without a stop.
     """
 
-    def __init__(self, source: BatchSource, *, first: int, workers: int, pin: bool) -> None:
+    def __init__(
+        self, source: BatchSource, *, first: int, progress: Callable[[int], float], workers: int, pin: bool
+    ) -> None:
         self._source = source
+        self._progress = progress
         self._next = first
         self._pin = pin
         self._ahead: deque[Future[Batch]] = deque()
@@ -83,23 +92,23 @@ class Batches:
             What reading a file led to, as it was raised; anything else as a RunError that names the batch.
         """
         start = time.perf_counter()
-        batch = self._prepare(self._reserve()) if self._pool is None else self._from_pool(self._pool)
+        batch = self._prepare(*self._reserve()) if self._pool is None else self._from_pool(self._pool)
         self.waited += time.perf_counter() - start
         return batch
 
     def _from_pool(self, pool: ThreadPoolExecutor) -> Batch:
         while len(self._ahead) < self._depth:
-            self._ahead.append(pool.submit(self._prepare, self._reserve()))
+            self._ahead.append(pool.submit(self._prepare, *self._reserve()))
         return self._ahead.popleft().result()
 
-    def _reserve(self) -> int:
+    def _reserve(self) -> tuple[int, float]:
         self._next += 1
-        return self._next - 1
+        return self._next - 1, self._progress(self._next - 1)
 
-    def _prepare(self, number: int) -> Batch:
+    def _prepare(self, number: int, progress: float) -> Batch:
         epoch, index = divmod(number, len(self._source))
         try:
-            image, target, indices = self._source.batch(epoch, index)
+            image, target, indices = self._source.batch(epoch, index, progress)
             # torch compares and indexes no uint16
             labels = to_torch(target, dtype="int32" if target.dtype == np.uint16 else None)
             tensors = [to_torch(image).permute(0, 3, 1, 2), labels]

@@ -64,9 +64,14 @@ def train(job: TrainJob) -> TrainResult:
         seed_everything(job.training.seed)
         run = Run(job, learner=Learner(job, device, limits), checkpoints=checkpoints, limits=limits, stop=stop)
         stack.callback(run.close)
-        first, workers = run.step * job.training.accumulate, job.training.workers
-        batches = stack.enter_context(Batches(job.source, first=first, workers=workers, pin=device.type == "cuda"))
-        return run.go(batches, stack.enter_context(gauge("training")))
+        batches = Batches(
+            job.source,
+            first=run.step * job.training.accumulate,
+            progress=lambda number: run.progress(number // job.training.accumulate),
+            workers=job.training.workers,
+            pin=device.type == "cuda",
+        )
+        return run.go(stack.enter_context(batches), stack.enter_context(gauge("training")))
 
 
 class Run:
@@ -110,7 +115,7 @@ class Run:
                 self._save()
             if self.stop and not reason:
                 self._leave()
-            show(self._progress(), f"step {self.step}, epoch {self.limits.epochs(self.step):.1f}{self.figures}")
+            show(self.progress(self.step), f"step {self.step}, epoch {self.limits.epochs(self.step):.1f}{self.figures}")
         return self._result(reason)
 
     def close(self) -> None:
@@ -123,14 +128,15 @@ class Run:
         """Spent on the run, by earlier processes too."""
         return self._before + time.monotonic() - self._start
 
-    def _progress(self) -> float:
-        return self.limits.progress(self.step, self.seconds + self.reserve)
+    def progress(self, step: int) -> float:
+        """How far the run is at a step; only a time budget makes this depend on the clock."""
+        return self.limits.progress(step, self.seconds + self.reserve)
 
     def _reason(self) -> str:
         """Why the run is over, or nothing."""
         if self.step >= self.limits.last_step:
             return "finished"
-        if self.step > 0 and self._progress() >= 1.0:
+        if self.step > 0 and self.progress(self.step) >= 1.0:
             return "time"
         patience = self.config.patience
         return "patience" if patience is not None and self.stale >= patience else ""
@@ -139,7 +145,7 @@ class Run:
         self.throughput.run()
         waited = source.waited
         batches = [source.take() for _ in range(self.config.accumulate)]
-        loss, grad_norm, self.lr = self.learner.update(batches, self._progress())
+        loss, grad_norm, self.lr = self.learner.update(batches, self.progress(self.step))
         self.step += 1
         indices = [batch.indices for batch in batches]
         self.watch.note(Taken(step=self.step, lr=self.lr, indices=indices, loss=loss, grad_norm=grad_norm))
