@@ -192,7 +192,16 @@ def test_memory_is_allocated_once():
     with Exporter(device="cpu", transport=transport, slots=3) as exporter:
         for size in (1000, 10, 999, 1000):
             exporter.submit(torch.zeros(size, dtype=torch.uint8), case_id="a").result()
-    assert transport.allocated == [1024 + 48] * 3, "the first payload, rounded up to 64 bytes, and its record"
+    assert transport.allocated == [1024, 48] * 3, "the first payload, rounded up to 64 bytes, and the records"
+
+
+def test_a_ring_made_in_inference_mode_works_outside_of_it(open_exporter):
+    """Mutation seen to fail: the buffers are made in inference mode."""
+    with open_exporter() as exporter:
+        with torch.inference_mode():
+            assert exporter.submit(torch.ones(2), case_id="inside").result().tolist() == [1, 1]
+        for number in range(4):
+            assert exporter.submit(torch.full((2,), number), case_id="outside").result().tolist() == [number] * 2
 
 
 def test_a_payload_beyond_the_slots_gets_memory_of_its_own(open_exporter):

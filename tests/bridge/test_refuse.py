@@ -43,6 +43,11 @@ def test_to_numpy_refuses_what_has_no_dense_values(kind):
         to_numpy(make())
 
 
+def test_to_numpy_refuses_tensors_inside_a_transform():
+    with pytest.raises(InputError, match=r"inside a torch.func transform of shape \(2,\). Return it from vmap"):
+        torch.vmap(lambda row: torch.tensor(to_numpy(row)))(torch.zeros(3, 2))
+
+
 def test_to_numpy_says_what_to_do_with_packed_dtypes():
     packed = torch.zeros(4, dtype=torch.uint8).view(torch.float4_e2m1fn_x2)
     with pytest.raises(InputError, match=r"got torch\.float4_e2m1fn_x2\. Packed sub-byte values"):

@@ -37,6 +37,8 @@ def _refusal(tensor: Tensor) -> tuple[str, str] | None:
         return "a meta tensor", "It has a shape but no values: run the model on a real device."
     if tensor.layout is not torch.strided:
         return f"a tensor of layout {tensor.layout}", "Pass tensor.to_dense()."
+    if torch._C._functorch.is_functorch_wrapped_tensor(tensor):
+        return "a tensor inside a torch.func transform", "Return it from vmap or grad first, then convert it."
     if type(tensor).__torch_dispatch__ is not Tensor.__torch_dispatch__:
         remedy = "A fake tensor has no values; a distributed one has full_tensor(); others: pass the tensor inside."
         return f"a {type(tensor).__name__}", remedy

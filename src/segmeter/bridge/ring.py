@@ -15,17 +15,22 @@ from segmeter.bridge.record import RECORD_SIZE, judge
 from segmeter.bridge.transport import Copy, Transport, say_once
 from segmeter.errors import InputError, RunError
 
-ALIGNMENT = 64  # bytes, so that the record behind a payload is aligned too
+ALIGNMENT = 64  # bytes
 _RECORD_BYTES = RECORD_SIZE * 8
 
 
 class Slot:
-    """One host buffer, its event, and what is on its way into it."""
+    """One host buffer, its event, and what is on its way into it.
+
+    The record has memory of its own: torch pins whole powers of two, so a few bytes more could double a buffer.
+    """
 
     def __init__(self, transport: Transport, nbytes: int) -> None:
         self.capacity = -(-nbytes // ALIGNMENT) * ALIGNMENT
         self.transport = transport
-        self.buffer = transport.allocate(self.capacity + _RECORD_BYTES)
+        with torch.inference_mode(False):  # a tensor made in inference mode could not be written to outside of it
+            self.buffer = transport.allocate(self.capacity)
+            self.record = transport.allocate(_RECORD_BYTES).view(torch.int64)
         self.event = transport.event()
         self._pid = os.getpid()
         self.sources: tuple[Tensor, ...] = ()
@@ -40,13 +45,10 @@ class Slot:
         host = buffer[: parcel.nbytes].view(payload.dtype).view(payload.shape)
         copies: list[Copy] = [(host, payload)]
         if record is not None:
-            copies.append((self.record(), record))
+            copies.append((self.record, record))
         self.sources = tuple(source for _, source in copies)
         self.transport.start(copies, self.event)
         return host
-
-    def record(self) -> Tensor:
-        return self.buffer[self.capacity :].view(torch.int64)
 
     def wait(self) -> None:
         """Wait for what `load` started; only now may the sources go."""
@@ -58,7 +60,8 @@ class Slot:
     def _larger(self, nbytes: int) -> Tensor:
         """Memory for one payload that does not fit; it goes with the result, and the slot stays taken meanwhile."""
         say_once(f"Exporter: {nbytes} bytes do not fit a slot of {self.capacity}; give slot_bytes for the largest")
-        return torch.empty(nbytes, dtype=torch.uint8)
+        with torch.inference_mode(False):
+            return torch.empty(nbytes, dtype=torch.uint8)
 
 
 class Landing:
@@ -77,7 +80,7 @@ class Landing:
         self._slot.wait()
         if self._recorded and self._rule is not None:
             try:
-                judge(self._slot.record().numpy(), self._rule, case_id)
+                judge(self._slot.record.numpy(), self._rule, case_id)
             except InputError:
                 self._leave()  # whoever keeps the error, and with it this frame, must not keep the slot
                 raise

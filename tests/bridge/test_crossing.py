@@ -1,0 +1,56 @@
+"""How many bytes cross, counted on the CPU into the buffers of a ring; test_gpu.py counts the real crossing."""
+
+import pytest
+import torch
+
+from segmeter.bridge.exporter import Exporter
+from tests.bridge.crossing import Crossing, inside
+
+PIXELS = 1024 * 1024
+
+
+@pytest.fixture
+def exporter():
+    with Exporter(device="cpu", slot_bytes=16 * PIXELS) as opened:
+        yield opened
+
+
+def crossed(exporter, submit):
+    with Crossing(inside(host for slot in exporter._ring.slots for host in (slot.buffer, slot.record))) as crossing:
+        ticket = submit()
+    return crossing.nbytes, ticket
+
+
+def test_labels_of_19_classes_cross_as_one_byte_per_pixel(exporter):
+    """Mutation seen to fail: the int64 argmax crosses, as in Detectron2 and mmseg."""
+    logits = torch.zeros(2, 19, 1024, 1024, dtype=torch.float16)
+    nbytes, _ = crossed(
+        exporter, lambda: exporter.submit_labels(logits, case_id="a", task="multiclass", num_classes=19)
+    )
+    assert nbytes == 2 * PIXELS
+
+
+@pytest.mark.parametrize(
+    ("make", "more", "nbytes"),
+    [
+        (lambda: torch.zeros(100, 100, dtype=torch.bfloat16), {}, 2 * 100 * 100),
+        (lambda: torch.zeros(100, 100, dtype=torch.bfloat16), {"dtype": "float32"}, 2 * 100 * 100),
+        (lambda: torch.zeros(100, dtype=torch.float8_e5m2), {}, 100),
+        (lambda: torch.zeros(100, 100, dtype=torch.int64), {"dtype": "uint8"}, 100 * 100),
+        (lambda: torch.zeros(100, 100)[10:20, ::2], {}, 4 * 10 * 50),
+        (lambda: torch.full((3,), 256), {"dtype": "uint8"}, 3 + 48),
+    ],
+    ids=["bfloat16", "bfloat16 as float32", "float8", "int64 as uint8", "slice", "with a record"],
+)
+def test_only_what_is_needed_crosses(exporter, make, more, nbytes):
+    """Mutations seen to fail: bfloat16 widened before it crosses; the whole storage of a slice copied."""
+    assert crossed(exporter, lambda: exporter.submit(make(), case_id="a", **more))[0] == nbytes
+
+
+def test_probs_cross_in_the_dtype_asked_for(exporter):
+    logits = torch.zeros(1, 3, 20, 20)
+    for dtype, size in (("float32", 4), ("float16", 2), ("uint8", 1)):
+        nbytes, _ = crossed(
+            exporter, lambda dtype=dtype: exporter.submit_probs(logits, case_id="a", task="multiclass", dtype=dtype)
+        )
+        assert nbytes == 3 * 20 * 20 * size

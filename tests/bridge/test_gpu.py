@@ -1,0 +1,119 @@
+"""What only a CUDA device can show; each test has a counterpart on the CPU or on the fake stream."""
+
+import os
+
+import numpy as np
+import pytest
+import torch
+
+from segmeter.bridge.decode import decode_labels, labels_to_numpy, probs_to_numpy
+from segmeter.bridge.exporter import Exporter
+from segmeter.bridge.scalars import read_scalars
+from segmeter.bridge.to_numpy import to_numpy
+from segmeter.bridge.to_torch import to_torch
+from segmeter.errors import InputError
+from tests.bridge.crossing import Crossing
+from tests.bridge.tensors import LAYOUTS, NATIVE, WIDE, laid_out, tensor, values
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device; this machine shows none"),
+]
+ROUNDS = int(os.environ.get("SEGMETER_GPU_ROUNDS", "1000"))
+
+
+def draw(*shape, seed=0):
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
+
+
+@pytest.mark.parametrize("layout", [name for name in LAYOUTS if name not in ("parameter", "inference", "subclass")])
+@pytest.mark.parametrize("name", [*NATIVE, *WIDE])
+def test_to_numpy_is_bitwise_that_of_the_cpu(name, layout):
+    source = LAYOUTS[layout](tensor(name).cuda())
+    array = to_numpy(source)
+    assert array.dtype == np.dtype(WIDE.get(name, name))
+    assert array.flags.c_contiguous
+    assert array.flags.writeable
+    np.testing.assert_array_equal(array, laid_out(values(name), layout))
+    with pytest.raises(ValueError, match="copy=False"):
+        to_numpy(source, copy=False)
+
+
+@pytest.mark.parametrize("task", ["multiclass", "multilabel", "binary"])
+def test_labels_are_bitwise_those_of_the_cpu(task):
+    logits = draw(2, 1 if task == "binary" else 7, 65, 129)
+    more = {"task": task, "num_classes": 2 if task == "binary" else 7}
+    np.testing.assert_array_equal(labels_to_numpy(logits.cuda(), **more), labels_to_numpy(logits, **more))
+    ties = logits.round()
+    np.testing.assert_array_equal(labels_to_numpy(ties.cuda(), **more), labels_to_numpy(ties, **more))
+    assert decode_labels(logits.cuda(), task=task).is_cuda
+    np.testing.assert_allclose(
+        probs_to_numpy(logits.cuda(), task=task), probs_to_numpy(logits, task=task), rtol=1e-5, atol=1e-6
+    )
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf"), float("-inf")])
+def test_checks_find_the_same_position_as_on_the_cpu(bad):
+    logits = draw(2, 5, 33, 17)
+    logits[1, 2, 30, 4] = bad
+    for device in ("cpu", "cuda"):
+        with pytest.raises(InputError, match=r"1 bad value\(s\) .* the first at index \(1, 30, 4\)"):
+            labels_to_numpy(logits.to(device), task="multiclass", num_classes=5)
+        with pytest.raises(InputError, match=r"max 300, 1 bad value\(s\), the first at index \(1,\)"):
+            to_numpy(torch.tensor([0, 300], device=device), dtype="uint8")
+    out = np.zeros(3, np.float32)
+    assert to_numpy(torch.ones(3, device="cuda"), out=out) is out
+    assert out.tolist() == [1, 1, 1]
+
+
+def test_a_round_trip_through_the_device_changes_nothing():
+    array = np.arange(24, dtype=">u2").reshape(4, 6)[::-1, ::2]
+    np.testing.assert_array_equal(to_numpy(to_torch(array, device="cuda")), array)
+    assert read_scalars([torch.tensor(0.25, device="cuda"), torch.tensor(7, device="cuda")]) == [0.25, 7.0]
+
+
+def test_labels_of_19_classes_cross_as_one_byte_per_pixel():
+    logits = torch.zeros(2, 19, 1024, 1024, device="cuda")
+    with Crossing(lambda tensor: tensor.device.type == "cpu") as crossing:
+        labels_to_numpy(logits, task="multiclass", num_classes=19)
+    assert crossing.nbytes == 2 * 1024 * 1024 + 48, "the labels and the record of the check"
+
+
+def test_the_synchronous_path_never_waits_for_the_whole_device(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda *_: pytest.fail("torch.cuda.synchronize was called"))
+    to_numpy(torch.ones(10, device="cuda"), check="finite")
+    with Exporter(device="cuda") as exporter:
+        exporter.submit(torch.ones(10, device="cuda"), case_id="a").result()
+
+
+def test_a_long_kernel_before_the_copy_never_shows():
+    """The copy is queued long before its source is computed; the source is overwritten as soon as it is queued."""
+    cycles = 2_000_000  # about 1 ms
+    with Exporter(device="cuda", slot_bytes=4 << 20, slots=3) as exporter:
+        for slot in exporter._ring.slots:
+            assert slot.buffer.is_pinned()
+        for number in range(ROUNDS):
+            for slot in exporter._ring.slots:
+                slot.buffer.fill_(0xA5)
+            source = torch.empty(1 << 20, device="cuda")
+            torch.cuda._sleep(cycles)
+            source.fill_(float(number))
+            ticket = exporter.submit(source, case_id=str(number))
+            source.fill_(-1.0)
+            del source
+            torch.empty(1 << 20, device="cuda").fill_(-2.0)
+            array = ticket.result()
+            assert array.min() == array.max() == number
+            del array, ticket
+
+
+def test_pinned_memory_is_constant_after_the_first_submit():
+    def pinned():
+        return torch.cuda.host_memory_stats()["allocated_bytes.current"]
+
+    with Exporter(device="cuda") as exporter:
+        exporter.submit(torch.zeros(1 << 20, device="cuda"), case_id="first").result()
+        before = pinned()
+        for number in range(100):
+            exporter.submit(torch.zeros(1 << 20, device="cuda"), case_id=str(number)).result()
+            assert pinned() == before

@@ -1,0 +1,66 @@
+"""Nothing outside bridge/ brings a tensor to the host or to NumPy."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+import segmeter
+
+SOURCE = Path(segmeter.__file__).parent
+ALWAYS = re.compile(r"\.numpy\(|\.cpu\(|from_dlpack|__array__")
+OF_TENSORS = re.compile(r"\.tolist\(|\.item\(")  # arrays have these too, so they count where torch is at hand
+IMPORTS_TORCH = re.compile(r"^\s*(?:import|from) torch\b", re.MULTILINE)
+
+EXAMPLE = re.compile(r"^\s*(?:>>>|\.\.\.) .*$", re.MULTILINE)
+
+EXCEPTIONS = {  # (module, what): how often, and why
+    ("models/checkpoint.py", ".cpu("): (1, "a checkpoint writes tensors as they are; no array is made"),
+}
+
+
+def crossings(path, text):
+    """(module, what) of each crossing in the code of a module, beyond those that an exception allows."""
+    code = EXAMPLE.sub("", text)
+    found = ALWAYS.findall(code) + (OF_TENSORS.findall(code) if IMPORTS_TORCH.search(code) else [])
+    for what in set(found):
+        allowed, _ = EXCEPTIONS.get((path, what), (0, ""))
+        for _ in range(min(allowed, found.count(what))):
+            found.remove(what)
+    return [(path, what) for what in found]
+
+
+def modules():
+    return [path for path in sorted(SOURCE.rglob("*.py")) if "bridge" not in path.relative_to(SOURCE).parts]
+
+
+def test_no_prediction_crosses_outside_the_bridge():
+    """Mutation seen to fail: `logits.cpu()` in a module of another room."""
+    found = [
+        crossing
+        for path in modules()
+        for crossing in crossings(path.relative_to(SOURCE).as_posix(), path.read_text(encoding="utf-8"))
+    ]
+    assert found == []
+
+
+def test_every_exception_is_still_needed():
+    for (path, what), (count, reason) in EXCEPTIONS.items():
+        assert (SOURCE / path).read_text(encoding="utf-8").count(what) == count
+        assert reason
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        ("array = tensor.detach().cpu().numpy()", 2),
+        ("a = x.cpu()\nb = y.cpu()", 2),
+        ("np.from_dlpack(t)", 1),
+        ("import torch\nloss = value.item()", 1),
+        ("    from torch import nn\nvalues.tolist()", 1),
+        ("import numpy\nvalues.tolist()", 0),
+        ("import torch\n    >>> values.tolist()\n", 0),
+    ],
+)
+def test_the_search_finds_what_it_looks_for(text, count):
+    assert len(crossings("some/module.py", text)) == count

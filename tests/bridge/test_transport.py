@@ -1,0 +1,103 @@
+import logging
+
+import pytest
+import torch
+
+from segmeter.bridge import transport
+from segmeter.bridge.transport import CudaTransport, PlainTransport, open_transport
+
+
+class Recorder:
+    """Stands for CUDA's streams, events and tensors, and notes what is done in which order."""
+
+    def __init__(self):
+        self.calls = []
+
+    def stream(self, device):
+        return type("Stream", (), {"wait_stream": lambda _, other: self.calls.append(f"side waits for {other}")})()
+
+    def event(self):
+        methods = {
+            "record": lambda _, stream: self.calls.append("event recorded"),
+            "synchronize": lambda _: self.calls.append("host waits for the event"),
+        }
+        return type("Event", (), methods)()
+
+    def host(self, name):
+        def copy(_, source, non_blocking=False):
+            self.calls.append(f"copy {source} to {name}, non_blocking={non_blocking}, on side={self.on_side}")
+
+        return type("Host", (), {"copy_": copy})()
+
+    on_side = False
+
+
+@pytest.fixture
+def recorder(monkeypatch):
+    recorder = Recorder()
+
+    class OnSide:
+        def __init__(self, stream):
+            pass
+
+        def __enter__(self):
+            recorder.on_side = True
+
+        def __exit__(self, *_):
+            recorder.on_side = False
+
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
+    monkeypatch.setattr(torch.cuda, "Stream", recorder.stream)
+    monkeypatch.setattr(torch.cuda, "Event", recorder.event)
+    monkeypatch.setattr(torch.cuda, "stream", OnSide)
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: "the compute stream")
+    return recorder
+
+
+def test_the_side_stream_waits_then_copies_then_records(recorder):
+    """Mutations seen to fail: no wait_stream; the copies outside the side stream; the event before the copies."""
+    cuda = CudaTransport(torch.device("cuda"))
+    assert cuda.device == torch.device("cuda", 0)
+    event = cuda.event()
+    cuda.start([(recorder.host("payload"), "x"), (recorder.host("record"), "y")], event)
+    assert recorder.calls == [
+        "side waits for the compute stream",
+        "copy x to payload, non_blocking=True, on side=True",
+        "copy y to record, non_blocking=True, on side=True",
+        "event recorded",
+    ]
+    cuda.wait(event)
+    assert recorder.calls[4:] == ["host waits for the event"]
+
+
+@pytest.mark.usefixtures("recorder")
+def test_where_pinning_fails_plain_memory_serves_with_one_warning(monkeypatch, caplog):
+    """Mutation seen to fail: the RuntimeError of torch passes through."""
+    transport.say_once.cache_clear()
+    real = torch.empty
+
+    def refuse(*shape, pin_memory=False, **more):
+        if pin_memory:
+            raise RuntimeError("cannot pin")
+        return real(*shape, **more)
+
+    monkeypatch.setattr(torch, "empty", refuse)
+    cuda = CudaTransport(torch.device("cuda:0"))
+    with caplog.at_level(logging.WARNING):
+        assert [cuda.allocate(64).shape for _ in range(3)] == [(64,)] * 3
+    assert [record.message for record in caplog.records] == [
+        "64 bytes of host memory could not be pinned, exports are slower: cannot pin"
+    ]
+
+
+def test_the_cpu_copies_at_once_and_says_so_once(caplog):
+    transport.say_once.cache_clear()
+    with caplog.at_level(logging.WARNING):
+        plain, *_ = [open_transport(torch.device("cpu")) for _ in range(3)]
+    assert isinstance(plain, PlainTransport)
+    assert [record.message for record in caplog.records] == [
+        "exports from cpu are plain copies: nothing overlaps, the results are the same"
+    ]
+    host = torch.zeros(2)
+    plain.start([(host, torch.ones(2))], plain.event())
+    assert host.tolist() == [1, 1]
