@@ -3,6 +3,8 @@
 import io
 import shutil
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +39,7 @@ def write_tiff(path: Path, array: NDArray[Any]) -> None:
 
 
 def write_zarr(path: Path, array: NDArray[Any]) -> None:
-    """Write a Zarr 3 folder with one chunk per plane and tile; an older one is moved aside before, not emptied."""
+    """Write a Zarr 3 folder with one chunk per plane and tile."""
     import zarr  # starts slowly, and few ask for it
 
     def fill(folder: Path) -> None:
@@ -45,9 +47,22 @@ def write_zarr(path: Path, array: NDArray[Any]) -> None:
         stored = zarr.create_array(str(folder), shape=array.shape, dtype=array.dtype, chunks=chunks, overwrite=True)
         stored[...] = array
 
-    if not path.exists():
-        return publish_folder(path, fill)
-    aside = Path(tempfile.mkdtemp(dir=path.parent, prefix=TEMPORARY))
-    path.rename(aside / path.name)
-    publish_folder(path, fill)
-    return shutil.rmtree(aside)
+    with _out_of_the_way(path):
+        publish_folder(path, fill)
+
+
+@contextmanager
+def _out_of_the_way(folder: Path) -> Iterator[None]:
+    """Hold an older folder aside, as a rename replaces files only; it comes back if the block fails."""
+    if not folder.exists():
+        yield
+        return
+    aside = Path(tempfile.mkdtemp(dir=folder.parent, prefix=TEMPORARY))
+    folder.rename(aside / folder.name)
+    try:
+        yield
+    except BaseException:
+        (aside / folder.name).rename(folder)
+        raise
+    finally:
+        shutil.rmtree(aside)

@@ -1,0 +1,117 @@
+"""The label PNG against Pillow's reader, the format's own rules, and refusals."""
+
+import io
+import struct
+import zlib
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from segmeter.errors import InputError
+from segmeter.export.labels import IGNORE_COLOUR, UNUSED_COLOUR, encode_labels_png
+
+COLOURS = [(0, 0, 0), (200, 10, 20), (30, 220, 40)]
+
+
+def read(content):
+    with Image.open(io.BytesIO(content), formats=["PNG"]) as image:
+        image.load()
+        return image.mode, np.asarray(image), image.getpalette()
+
+
+@pytest.mark.parametrize("highest", [1, 2, 15, 16, 255])
+@pytest.mark.parametrize("shape", [(1, 1), (1, 9), (7, 1), (5, 6), (33, 31)])
+def test_uint8_values_come_back_exactly(rng, highest, shape):
+    labels = rng.integers(0, highest + 1, shape).astype(np.uint8)
+    labels.flat[-1] = highest
+    mode, found, _ = read(encode_labels_png(labels, COLOURS))
+    assert mode == "P"
+    assert found.dtype == np.uint8
+    np.testing.assert_array_equal(found, labels)
+
+
+@pytest.mark.parametrize("highest", [0, 255, 256, 65535])
+def test_uint16_values_come_back_exactly(rng, highest):
+    labels = rng.integers(0, highest + 1, (13, 10)).astype(np.uint16)
+    labels[3, 4] = highest
+    mode, found, _ = read(encode_labels_png(labels, COLOURS))
+    assert mode == "I;16"
+    np.testing.assert_array_equal(found, labels)
+
+
+@pytest.mark.parametrize(
+    "view",
+    [lambda a: a[::-1], lambda a: a[:, ::-2], lambda a: a.T, lambda a: a.astype(">u2"), np.asfortranarray],
+    ids=["upside down", "stepped", "transposed", "big-endian", "Fortran"],
+)
+@pytest.mark.parametrize("dtype", [np.uint8, np.uint16])
+def test_any_memory_layout_is_written_right(rng, view, dtype):
+    labels = view(rng.integers(0, 200, (12, 9)).astype(dtype))
+    np.testing.assert_array_equal(read(encode_labels_png(labels, COLOURS))[1], labels)
+
+
+def test_read_only_input_is_taken_and_left_alone(rng):
+    labels = rng.integers(0, 3, (4, 5)).astype(np.uint8)
+    before = labels.copy()
+    labels.setflags(write=False)
+    encode_labels_png(labels, COLOURS)
+    np.testing.assert_array_equal(labels, before)
+
+
+def test_palette_holds_class_colours_then_magenta_and_grey_for_ignored():
+    labels = np.array([[0, 1, 2, 3, 200, 255]], np.uint8)
+    palette = np.array(read(encode_labels_png(labels, COLOURS, ignore_index=255))[2]).reshape(-1, 3)
+    np.testing.assert_array_equal(palette[:3], COLOURS)
+    assert tuple(palette[3]) == tuple(palette[200]) == UNUSED_COLOUR
+    assert tuple(palette[255]) == IGNORE_COLOUR
+
+
+def test_small_label_values_take_four_bits_and_every_chunk_has_its_checksum():
+    # 3 x 5 pixels at 4 bits are 3 bytes a row; each row has 1 byte for its filter.
+    content = encode_labels_png(np.full((3, 5), 2, np.uint8), COLOURS)
+    chunks, at = {}, 8
+    while at < len(content):
+        length, kind = struct.unpack(">I4s", content[at : at + 8])
+        body = content[at + 8 : at + 8 + length]
+        assert struct.unpack(">I", content[at + 8 + length : at + 12 + length]) == (zlib.crc32(kind + body),)
+        chunks[kind], at = body, at + 12 + length
+    assert list(chunks) == [b"IHDR", b"PLTE", b"IDAT", b"IEND"]
+    assert struct.unpack(">IIBBBBB", chunks[b"IHDR"]) == (5, 3, 4, 3, 0, 0, 0)
+    assert len(chunks[b"PLTE"]) == 3 * 16
+    assert zlib.decompress(chunks[b"IDAT"]) == bytes([2, 0x22, 0x22, 0x20, 2, 0, 0, 0, 2, 0, 0, 0])
+
+
+def test_file_is_no_larger_than_pillows(rng):
+    labels = np.kron(rng.integers(0, 5, (16, 16)), np.ones((16, 16))).astype(np.uint8)
+    image = Image.fromarray(labels)
+    image.putpalette([0] * 768)
+    reference = io.BytesIO()
+    image.save(reference, "PNG")
+    assert len(encode_labels_png(labels, COLOURS)) <= len(reference.getvalue())
+
+
+def test_equal_maps_give_equal_bytes(rng):
+    labels = rng.integers(0, 5, (20, 20)).astype(np.uint8)
+    assert encode_labels_png(labels, COLOURS) == encode_labels_png(labels.copy(), COLOURS)
+
+
+@pytest.mark.parametrize(
+    ("labels", "said"),
+    [
+        (np.zeros((2, 2), np.int64), r"int64 \(2, 2\)"),
+        (np.zeros((2, 2), np.float32), "float32"),
+        (np.zeros((2, 2), bool), "bool"),
+        (np.zeros((2, 2), np.uint32), "uint32"),
+        (np.zeros((1, 2, 2), np.uint8), r"\(1, 2, 2\)"),
+        (np.zeros((0, 2), np.uint8), "at least one pixel"),
+    ],
+)
+def test_other_arrays_are_refused(labels, said):
+    with pytest.raises(InputError, match=said):
+        encode_labels_png(labels, COLOURS)
+
+
+def test_more_colours_than_a_palette_holds_are_refused():
+    with pytest.raises(InputError, match="at most 256 for uint8 labels, got 257"):
+        encode_labels_png(np.zeros((1, 1), np.uint8), [(0, 0, 0)] * 257)
