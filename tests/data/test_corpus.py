@@ -109,6 +109,12 @@ def test_70_three_channels_for_a_one_channel_model(tmp_path):
         read_image(put(tmp_path / "x.png", noise()), channels=1)
 
 
+def test_palette_for_a_one_channel_model_says_what_it_can_give(tmp_path):
+    Image.fromarray(VALUES).convert("P").save(tmp_path / "x.png")
+    with pytest.raises(DataError, match=r"got palette with 1 channel. Set data.in_channels=3"):
+        read_image(tmp_path / "x.png", channels=1)
+
+
 @pytest.mark.parametrize(
     "name", ["a\nb", "<img onerror>", "=HYPERLINK(", "[red]", "x" * 200, "e\u0301", "\x1b[31m"], ids=ascii
 )

@@ -5,7 +5,7 @@ import sys
 import numpy as np
 import pytest
 import tifffile
-from PIL import Image
+from PIL import Image, ImageOps
 
 from segmeter.data.read import read_image, read_mask
 from segmeter.errors import DataError
@@ -37,6 +37,26 @@ def test_read_image_gives_tiff_samples_in_their_dtype(tmp_path, dtype, planar):
     image = read_image(tmp_path / "x.tif", channels=3)
     assert image.dtype == dtype
     np.testing.assert_array_equal(image, pixels)
+
+
+@pytest.mark.parametrize("planar", [False, True], ids=["interleaved", "planar"])
+def test_tiff_planes_are_told_from_samples_where_all_sides_are_equal(tmp_path, planar):
+    pixels = np.arange(27, dtype=np.uint8).reshape(3, 3, 3)
+    stored = np.moveaxis(pixels, -1, 0) if planar else pixels
+    tifffile.imwrite(tmp_path / "x.tif", stored, photometric="rgb", planarconfig="separate" if planar else "contig")
+    np.testing.assert_array_equal(read_image(tmp_path / "x.tif"), pixels)
+
+
+def test_read_refuses_a_tiff_strip_that_is_not_there(tmp_path):
+    """Decoders fill it with zeros, which a mask would take for background."""
+    path = tmp_path / "x.tif"
+    tifffile.imwrite(path, noise(8, 8, None), rowsperstrip=2, compression="zlib")
+    with tifffile.TiffFile(path, mode="r+b") as tiff:
+        tag = tiff.pages.first.tags["StripByteCounts"]
+        tag.overwrite((*tag.value[:3], 0))
+    assert (tifffile.imread(path)[6:] == 0).all()
+    with pytest.raises(DataError, match=r"the file ends before its pixels do"):
+        read_image(path)
 
 
 def test_read_image_takes_big_endian_and_fortran_arrays(tmp_path):
@@ -132,13 +152,22 @@ def test_read_image_takes_max_pixels_and_not_one_more(tmp_path, limit, passes):
             read_image(path, max_pixels=limit)
 
 
-@pytest.mark.parametrize(("tag", "turns"), [(3, 2), (6, 3), (8, 1)])
-def test_orientation_apply_turns_the_pixels_upright(tmp_path, tag, turns):
+@pytest.mark.parametrize("tag", range(2, 9))
+@pytest.mark.parametrize("suffix", ["png", "tif"])
+def test_orientation_apply_turns_the_pixels_as_pillow_does(tmp_path, tag, suffix):
     pixels = noise(6, 4)
     exif = Image.Exif()
     exif[0x0112] = tag
-    path = put(tmp_path / "x.png", encoded(pixels, exif=exif.tobytes()))
-    np.testing.assert_array_equal(read_image(path, orientation="apply"), np.rot90(pixels, turns))
+    path = tmp_path / f"x.{suffix}"
+    if suffix == "png":
+        put(path, encoded(pixels, exif=exif.tobytes()))
+        upright = np.asarray(ImageOps.exif_transpose(Image.open(path)))
+    else:
+        tifffile.imwrite(path, pixels, photometric="rgb", extratags=[(274, "H", 1, tag, True)])
+        picture = Image.fromarray(pixels)
+        picture.getexif()[0x0112] = tag
+        upright = np.asarray(ImageOps.exif_transpose(picture))
+    np.testing.assert_array_equal(read_image(path, orientation="apply"), upright)
     np.testing.assert_array_equal(read_image(path, orientation="ignore"), pixels)
     with pytest.raises(DataError, match=r"data.orientation=apply"):
         read_image(path)

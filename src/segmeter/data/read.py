@@ -3,13 +3,12 @@
 import io
 import struct
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 import tifffile
-from PIL import ImageOps
 
 from segmeter.checks import expected
 from segmeter.data.formats import file_format, show
@@ -20,6 +19,15 @@ from segmeter.vocabulary import ClassSpec
 
 Orientation = Literal["refuse", "ignore", "apply"]
 IMAGE_DTYPES = ("uint8", "uint16", "float32")
+_UPRIGHT: dict[int, Callable[[np.ndarray], np.ndarray]] = {  # EXIF 2.3, tag 0x0112: where row 0 and column 0 lie
+    2: np.fliplr,
+    3: lambda pixels: pixels[::-1, ::-1],
+    4: np.flipud,
+    5: lambda pixels: pixels.swapaxes(0, 1),
+    6: lambda pixels: np.rot90(pixels, 3),
+    7: lambda pixels: np.rot90(pixels, 2).swapaxes(0, 1),
+    8: np.rot90,
+}
 _MASK_FORMATS = "Save it as 8 or 16-bit PNG, TIFF or NPY."
 
 
@@ -126,7 +134,7 @@ def check_image_header(path: Path, header: Header, *, channels: int | None, orie
         )
         raise DataError(expected(name, "EXIF orientation", "to be 1 (upright)", header.orientation, remedy))
     if channels is not None and channels not in _possible_channels(header):
-        remedy = f"Set data.in_channels={header.channels}, or convert the image."
+        remedy = f"Set data.in_channels={min(_possible_channels(header))}, or convert the image."
         raise DataError(expected(name, "image", f"to have {channels} channels", _kind(header), remedy))
 
 
@@ -176,7 +184,9 @@ def _load(path: Path, max_pixels: int) -> tuple[bytes, Header]:
 def _decode_image(
     path: Path, content: bytes, header: Header, channels: int | None, orientation: Orientation
 ) -> np.ndarray:
-    pixels = _decode(path, content, header, channels, turn=orientation == "apply")
+    pixels = _decode(path, content, header, channels)
+    if orientation == "apply":
+        pixels = _UPRIGHT.get(header.orientation, np.asarray)(pixels)
     if pixels.dtype == np.bool_:
         pixels = pixels.astype(np.uint8) * np.uint8(255)
     if pixels.dtype == np.float16:
@@ -186,7 +196,7 @@ def _decode_image(
 
 def _decode_mask(path: Path, content: bytes, header: Header) -> np.ndarray:
     """The stored samples; Pillow stretches 2 and 4-bit gray to 0..255, which is undone exactly."""
-    pixels = _decode(path, content, header, channels=None, turn=False, raw=True)
+    pixels = _decode(path, content, header, channels=None, raw=True)
     if header.kind == "gray" and header.format == "png" and header.bits in (2, 4):
         pixels = pixels // np.uint8(85 if header.bits == 2 else 17)
     if pixels.dtype == np.bool_:
@@ -194,16 +204,14 @@ def _decode_mask(path: Path, content: bytes, header: Header) -> np.ndarray:
     return pixels[:, :, 0] if pixels.ndim == 3 and pixels.shape[2] == 1 else pixels
 
 
-def _decode(
-    path: Path, content: bytes, header: Header, channels: int | None, *, turn: bool, raw: bool = False
-) -> np.ndarray:
+def _decode(path: Path, content: bytes, header: Header, channels: int | None, *, raw: bool = False) -> np.ndarray:
     try:
         if header.format == "npy":
             pixels = np.load(io.BytesIO(content), allow_pickle=False)
             return np.asarray(pixels, dtype=header.dtype)
         if header.format == "tiff":
             return _decode_tiff(content, header)
-        return _decode_picture(path, content, header, channels, turn=turn, raw=raw)
+        return _decode_picture(path, content, header, channels, raw=raw)
     except DataError:
         raise
     except Exception as error:  # third-party decoders raise many types on hostile bytes
@@ -211,9 +219,12 @@ def _decode(
 
 
 def _decode_tiff(content: bytes, header: Header) -> np.ndarray:
-    pixels = np.asarray(tifffile.imread(io.BytesIO(content)))
-    if pixels.ndim == 3 and pixels.shape != (header.height, header.width, header.channels):
-        pixels = np.moveaxis(pixels, 0, -1)  # stored plane by plane
+    with tifffile.TiffFile(io.BytesIO(content)) as tiff:
+        page = tiff.pages.first
+        pixels = np.asarray(page.asarray())
+        by_plane = header.channels > 1 and page.planarconfig == tifffile.PLANARCONFIG.SEPARATE
+    if by_plane:
+        pixels = np.moveaxis(pixels, 0, -1)
     return pixels.astype(header.dtype, copy=False).reshape(_shape(header))
 
 
@@ -222,9 +233,7 @@ def _shape(header: Header) -> tuple[int, ...]:
     return plane if header.channels == 1 else (*plane, header.channels)
 
 
-def _decode_picture(
-    path: Path, content: bytes, header: Header, channels: int | None, *, turn: bool, raw: bool
-) -> np.ndarray:
+def _decode_picture(path: Path, content: bytes, header: Header, channels: int | None, *, raw: bool) -> np.ndarray:
     if header.format == "png":
         _check_chunks(content)
     with open_picture(header.format, io.BytesIO(content)) as picture:
@@ -235,8 +244,6 @@ def _decode_picture(
             raise DataError(expected(show(path), "EXIF orientation", "to stand before the pixels", found, remedy))
         if not raw:
             picture = _without_alpha(path, picture, header, channels)
-        if turn:
-            picture = ImageOps.exif_transpose(picture)
         return np.asarray(picture)
 
 
