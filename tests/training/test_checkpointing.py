@@ -1,0 +1,237 @@
+"""Which checkpoints stay and which one is taken up again, after anything that can happen while one is written."""
+
+import errno
+import os
+import shutil
+
+import pytest
+import torch
+
+import segmeter.files
+from segmeter.errors import CheckpointError, InputError, RunError
+from segmeter.models.checkpoint import read_checkpoint
+from segmeter.training.checkpointing import Checkpoints, step_name
+from tests.training.tiny import tiny_segmenter
+
+
+@pytest.fixture
+def checkpoints(tmp_path):
+    return opened(tmp_path)
+
+
+def opened(folder, **values):
+    made = Checkpoints(folder / "checkpoints", **{"keep": 1, "highest": True, **values})
+    made.prepare()
+    return made
+
+
+def save(checkpoints, step, score=None, **values):
+    segmenter = tiny_segmenter()
+    checkpoints.rank(score, step)
+    checkpoints.save(
+        step,
+        segmenter_state={name: value + step for name, value in segmenter.state_dict().items()},
+        card=segmenter.card,
+        state={"step": step, "weight": torch.full((2,), float(step))},
+        progress={"step": step},
+        **values,
+    )
+
+
+def names(checkpoints):
+    return sorted(path.name for path in checkpoints.folder.iterdir())
+
+
+def linked(checkpoints, link):
+    return str((checkpoints.folder / link).readlink())
+
+
+def test_links_point_to_the_last_and_the_best(checkpoints):
+    save(checkpoints, 1, 0.5)
+    save(checkpoints, 2, 0.25)
+    assert (linked(checkpoints, "last"), linked(checkpoints, "best")) == ("step-00000002", "step-00000001")
+    assert checkpoints.best == (0.5, checkpoints.folder / "step-00000001")
+    assert read_checkpoint(checkpoints.folder / "last").load_state()["step"] == 2
+
+
+def test_two_newest_and_the_best_stay(checkpoints):
+    for step, score in enumerate([0.1, 0.9, 0.2, 0.3, 0.4, 0.5], 1):
+        save(checkpoints, step, score)
+    assert names(checkpoints) == ["best", "last", "step-00000002", "step-00000005", "step-00000006"]
+
+
+def test_as_many_of_the_best_stay_as_asked_for(tmp_path):
+    kept = opened(tmp_path, keep=3)
+    for step, score in enumerate([0.7, 0.9, 0.2, 0.8, 0.1, 0.1, 0.1], 1):
+        save(kept, step, score)
+    assert [score for score, _ in kept.table] == [0.9, 0.8, 0.7]
+    assert names(kept)[2:] == [step_name(step) for step in (1, 2, 4, 6, 7)]
+
+
+def test_a_lower_score_is_better_where_that_is_said(tmp_path):
+    lowest = opened(tmp_path, highest=False)
+    assert [lowest.rank(score, step) for step, score in enumerate([0.5, 0.7, 0.4])] == [True, False, True]
+
+
+def test_nan_is_never_best_and_a_tie_stays_with_the_older(checkpoints):
+    assert not checkpoints.rank(float("nan"), 1)
+    assert checkpoints.best is None
+    assert checkpoints.rank(0.0, 2)
+    assert not checkpoints.rank(float("nan"), 3)
+    assert not checkpoints.rank(0.0, 4)
+    assert checkpoints.best == (0.0, checkpoints.folder / step_name(2))
+    assert not checkpoints.rank(None, 5)
+
+
+def test_the_newest_whole_one_is_taken_up(tmp_path, checkpoints):
+    save(checkpoints, 1, 0.5)
+    save(checkpoints, 2, 0.25)
+    again = opened(tmp_path)
+    resumed = again.newest()
+    assert resumed.state["step"] == 2
+    assert again.table == [(0.5, "step-00000001")]
+    assert torch.equal(resumed.state["weight"], torch.full((2,), 2.0))
+
+
+def damage_weights(folder):
+    path = folder / "model.safetensors"
+    content = bytearray(path.read_bytes())
+    content[-5] ^= 1
+    path.write_bytes(content)
+
+
+def truncate_state(folder):
+    path = folder / "state.pt"
+    path.write_bytes(path.read_bytes()[:100])
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        damage_weights,
+        truncate_state,
+        lambda folder: (folder / "manifest.json").unlink(),
+        lambda folder: (folder / "state.pt").unlink(),
+        lambda folder: (folder / "manifest.json").write_bytes(b""),
+    ],
+    ids=["flipped bit", "truncated state", "no manifest", "no state", "empty manifest"],
+)
+def test_a_damaged_newest_one_is_said_and_the_one_before_is_taken_up(tmp_path, checkpoints, caplog, damage):
+    for step, score in enumerate([0.5, 0.25, 0.75], 1):
+        save(checkpoints, step, score)
+    damage(checkpoints.folder / "step-00000003")
+    again = opened(tmp_path)
+    assert again.newest().state["step"] == 2
+    assert "step-00000003 is damaged, going back to the one before" in caplog.text
+    assert (linked(again, "last"), linked(again, "best")) == ("step-00000002", "step-00000001")
+    save(again, 3, 0.8)  # its name is free again
+    assert linked(again, "best") == "step-00000003"
+    assert "damaged-step-00000003" in names(again)
+
+
+def test_nothing_to_resume_from_is_an_error(tmp_path, checkpoints):
+    with pytest.raises(CheckpointError, match=r"checkpoints: there is no checkpoint to resume from"):
+        checkpoints.newest()
+    save(checkpoints, 1)
+    truncate_state(checkpoints.folder / "step-00000001")
+    with pytest.raises(CheckpointError, match="none of its 1 checkpoints is whole") as caught:
+        opened(tmp_path).newest()
+    assert "truncated" in caught.value.problems[1]
+    assert "step-00000001" in names(checkpoints)  # nothing is lost by trying
+
+
+def test_an_unvalidated_one_gives_way_to_the_same_step_validated(tmp_path, checkpoints):
+    save(checkpoints, 1)
+    save(checkpoints, 2, unvalidated=True)
+    assert opened(tmp_path).newest().state["step"] == 2
+    save(checkpoints, 2, 0.5)
+    assert opened(tmp_path).newest().checkpoint.folder.name == "step-00000002"
+
+
+def test_the_same_checkpoint_is_not_written_twice(checkpoints):
+    save(checkpoints, 1)
+    before = (checkpoints.folder / "step-00000001" / "manifest.json").stat().st_ino
+    save(checkpoints, 1)
+    assert (checkpoints.folder / "step-00000001" / "manifest.json").stat().st_ino == before
+
+
+def test_what_a_killed_process_left_is_cleared(tmp_path, checkpoints):
+    save(checkpoints, 1)
+    stale = checkpoints.folder / ".tmp-abc"
+    stale.mkdir()
+    (stale / "model.safetensors").write_bytes(b"half")
+    (checkpoints.folder / ".tmp-1-last").symlink_to("step-00000001")
+    opened(tmp_path)
+    assert names(checkpoints) == ["last", "step-00000001"]
+
+
+def test_a_folder_that_can_not_be_written_is_refused_before_any_work(tmp_path):
+    (tmp_path / "checkpoints").write_text("a file")
+    with pytest.raises(InputError, match=r"checkpoints: can't be written \(File exists\)"):
+        opened(tmp_path)
+
+
+@pytest.mark.parametrize("error", [OSError(errno.ENOSPC, "No space left on device"), PermissionError(13, "Denied")])
+def test_a_disk_that_is_full_or_closed_is_an_error_that_names_what_stays(checkpoints, monkeypatch, error):
+    save(checkpoints, 1, 0.5)
+
+    def fail(*args, **kwargs):
+        raise error
+
+    monkeypatch.setattr(torch, "save", fail)
+    message = rf"step 2 could not be saved; step-00000001 stays and can be resumed.*step-00000002.*{error.strerror}"
+    with pytest.raises(RunError, match=message):
+        save(checkpoints, 2, 0.75)
+    monkeypatch.undo()
+    assert names(checkpoints) == ["best", "last", "step-00000001"]
+    assert linked(checkpoints, "best") == "step-00000001"
+
+
+def test_the_first_checkpoint_that_fails_says_that_there_is_none(checkpoints, monkeypatch):
+    monkeypatch.setattr(os, "replace", lambda *paths: (_ for _ in ()).throw(PermissionError(13, "Permission denied")))
+    with pytest.raises(RunError, match=r"step 1 could not be saved; there is no earlier one.*Permission denied"):
+        save(checkpoints, 1)
+
+
+class Crash(BaseException):
+    """The process ends here: nothing catches it on the way but `finally`."""
+
+
+@pytest.mark.parametrize("function", ["replace", "fsync"])
+def test_a_crash_at_any_point_of_saving_leaves_a_whole_checkpoint(tmp_path, monkeypatch, function):
+    """The n-th call fails, for every n until a save goes through; what is found then is old or new, never neither."""
+    real, seen = getattr(os, function), set()
+    for n in range(1, 50):
+        folder = tmp_path / str(n)
+        checkpoints = opened(folder)
+        save(checkpoints, 1, 0.5)
+        calls = 0
+
+        def crash(*args, n=n):
+            nonlocal calls
+            calls += 1
+            if calls == n:
+                raise Crash
+            return real(*args)
+
+        monkeypatch.setattr(segmeter.files.os, function, crash)
+        monkeypatch.setattr(
+            segmeter.files.shutil, "rmtree", lambda *args, **kwargs: None
+        )  # a dead process cleans nothing
+        try:
+            save(checkpoints, 2, 0.75)
+            crashed = False
+        except Crash:
+            crashed = True
+        monkeypatch.undo()
+        again = opened(folder)
+        state = again.newest().state
+        seen.add(state["step"])
+        assert state["weight"].tolist() == [float(state["step"])] * 2
+        assert linked(again, "last") == step_name(state["step"])
+        assert linked(again, "best") == step_name(state["step"])
+        shutil.rmtree(folder)
+        if not crashed:
+            break
+    assert n > 3
+    assert seen == {1, 2}

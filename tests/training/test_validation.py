@@ -1,0 +1,70 @@
+import numpy as np
+import pytest
+import torch
+
+from segmeter.errors import ConfigError, DataError
+from segmeter.inference.config import InferenceConfig
+from segmeter.inference.predictor import Predictor
+from segmeter.training.validation import check_monitor, count, monitors, scores, validate
+from segmeter.vocabulary import ClassSpec
+from tests.training.tiny import SPEC, LongTarget, TinyCases, cross_entropy, tiny_segmenter
+
+MULTILABEL = ClassSpec(task="multilabel", names=("a", "b"), colours=((0, 0, 0), (9, 9, 9)), ignore_index=255)
+
+
+def test_scores_of_a_validation_are_those_of_all_pixels_together():
+    cases, segmenter = TinyCases(count=5), tiny_segmenter()
+    predictor = Predictor(segmenter, InferenceConfig(precision="float32", batch_size=2), torch.device("cpu"))
+    values = validate(predictor, cases, LongTarget(cross_entropy()), stopped=lambda: False)
+    segmenter.eval()
+    table, losses = np.zeros((3, 3), int), []
+    for sample in (cases[index] for index in range(5)):
+        with torch.no_grad():
+            logits = segmenter(torch.from_numpy(sample.image).permute(2, 0, 1)[None])
+        target = torch.from_numpy(sample.target)[None].long()
+        losses.append(float(torch.nn.functional.cross_entropy(logits, target, ignore_index=255)))
+        for truth, guess in zip(target.flatten(), logits.argmax(1).flatten(), strict=True):
+            if truth != 255:
+                table[truth, guess] += 1
+    iou = np.diag(table) / (table.sum(0) + table.sum(1) - np.diag(table))
+    assert values["mean_iou"] == pytest.approx(iou.mean(), rel=1e-12)
+    assert values["iou/cell"] == pytest.approx(iou[1], rel=1e-12)
+    assert values["pixel_accuracy"] == pytest.approx(np.trace(table) / table.sum(), rel=1e-12)
+    assert values["loss"] == pytest.approx(np.mean(losses), rel=1e-5)
+    assert set(values) == set(monitors(SPEC))
+
+
+def test_a_validation_that_is_stopped_gives_nothing():
+    predictor = Predictor(tiny_segmenter(), InferenceConfig(precision="float32"), torch.device("cpu"))
+    answers = iter([False, True])
+    assert validate(predictor, TinyCases(), LongTarget(cross_entropy()), stopped=lambda: next(answers)) is None
+
+
+def test_a_case_without_a_mask_is_refused_by_name():
+    class NoMask(TinyCases):
+        def __getitem__(self, index):
+            sample = super().__getitem__(index)
+            return sample if index != 2 else type(sample)(case_id=sample.case_id, image=sample.image, target=None)
+
+    predictor = Predictor(tiny_segmenter(), InferenceConfig(precision="float32"), torch.device("cpu"))
+    with pytest.raises(DataError, match="case02: has no mask"):
+        validate(predictor, NoMask(), LongTarget(cross_entropy()), stopped=lambda: False)
+    with pytest.raises(DataError, match="no case to validate on"):
+        validate(predictor, TinyCases(count=0), LongTarget(cross_entropy()), stopped=lambda: False)
+
+
+def test_multilabel_counts_and_scores_by_hand():
+    target = np.array([[[1, 1, 0, 255]], [[0, 0, 0, 0]]], np.uint8)
+    labels = np.array([[[1, 0, 1, 1]], [[0, 0, 0, 0]]], np.uint8)
+    counts = count(target, labels, MULTILABEL)
+    assert counts.tolist() == [[[0, 1], [1, 1]], [[4, 0], [0, 0]]]
+    values = scores(counts, MULTILABEL)
+    assert values["iou/a"] == pytest.approx(1 / 3)
+    assert np.isnan(values["iou/b"])
+    assert values["mean_iou"] == pytest.approx(1 / 3)
+
+
+def test_a_monitor_that_is_not_computed_is_refused_with_the_nearest():
+    check_monitor("dice/edge", SPEC)
+    with pytest.raises(ConfigError, match=r"`monitor` to be a figure .* got 'iou/grond'\. Did you mean 'iou/ground'\?"):
+        check_monitor("iou/grond", SPEC)
