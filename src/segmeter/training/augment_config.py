@@ -1,0 +1,78 @@
+"""Schema of the group `augment`: what a training sample is cut from and how it is changed, without torch."""
+
+from dataclasses import dataclass
+
+from segmeter.checks import Problems, collecting
+
+LEAST_CROP = 16  # pixels; below it the deepest features of a U-Net have no extent left to learn from
+
+
+@dataclass(frozen=True, kw_only=True)
+class AugmentConfig:
+    """How samples are drawn. Every draw is decided by the seed, the epoch and the case alone.
+
+    Parameters
+    ----------
+    crop
+        Height and width of a sample in pixels; null takes whole images, which then must be of one size per batch.
+    zoom
+        Least and largest magnification, drawn evenly on a log scale; 2 makes objects twice as large.
+    balance
+        Part of the samples that are laid around a pixel of a class, each class of the image being as likely.
+    resolution
+        Share of the full resolution at the start of the run, which grows in a straight line until the whole of it is
+        reached after `resolution_until` of the run. Samples shrink with it: at 0.5 a step costs a quarter.
+    flip_horizontal, flip_vertical
+        Mirror half of the samples left to right, upside down.
+    rotate, shear
+        Largest angles in degrees, both ways.
+    brightness, contrast, saturation, colour
+        Largest relative change of the whole image, of its distance from its mean, of its distance from grey, and of
+        each channel on its own.
+    gamma
+        Largest exponent less 1, on the image scaled to its own range; the exponents g and 1/g are as likely.
+    noise
+        Largest standard deviation of Gaussian noise, as a share of the image's own.
+    blur
+        Largest standard deviation of a Gaussian blur, in pixels.
+    """
+
+    crop: tuple[int, ...] | None = None
+    zoom: tuple[float, ...] = (1.0, 1.0)
+    balance: float = 0.0
+    resolution: float = 1.0
+    resolution_until: float = 0.7
+    flip_horizontal: bool = True
+    flip_vertical: bool = False
+    rotate: float = 0.0
+    shear: float = 0.0
+    brightness: float = 0.2
+    contrast: float = 0.2
+    saturation: float = 0.0
+    colour: float = 0.0
+    gamma: float = 0.0
+    noise: float = 0.0
+    blur: float = 0.0
+
+    def __post_init__(self) -> None:
+        with collecting("augment") as problems:
+            self._check_sample(problems)
+            problems.in_range("rotate", self.rotate, 0, 180)
+            problems.in_range("shear", self.shear, 0, 60)
+            for name in ("brightness", "contrast", "saturation", "colour"):
+                problems.in_range(name, getattr(self, name), 0, 0.95)
+            problems.in_range("gamma", self.gamma, 0, 4)
+            problems.in_range("noise", self.noise, 0, 4)
+            problems.in_range("blur", self.blur, 0, 8)
+
+    def _check_sample(self, problems: Problems) -> None:
+        for size in self.crop or ():
+            problems.in_range("crop", size, LEAST_CROP, 16384)
+        problems.expect(self.crop is None or len(self.crop) == 2, "crop", "to be [height, width]", self.crop)
+        for factor in self.zoom:
+            problems.in_range("zoom", factor, 0.1, 10)
+        ordered = len(self.zoom) == 2 and self.zoom[0] <= self.zoom[1]
+        problems.expect(ordered, "zoom", "to be [least, largest]", list(self.zoom))
+        problems.in_range("balance", self.balance, 0, 1)
+        problems.in_range("resolution", self.resolution, 0.1, 1)
+        problems.in_range("resolution_until", self.resolution_until, 0, 1, above=True)
