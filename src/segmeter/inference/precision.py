@@ -43,9 +43,15 @@ def autocast(device: torch.device, precision: Precision) -> AbstractContextManag
     return nullcontext() if dtype is torch.float32 else torch.autocast(device.type, dtype=dtype)
 
 
-def _fastest(device: torch.device) -> torch.dtype:
+def has_bfloat16(device: torch.device) -> bool:
+    """Whether a device computes in bfloat16 itself, rather than through float32."""
     if device.type == "cuda":
-        native = torch.cuda.is_bf16_supported(including_emulation=False)
-        return torch.bfloat16 if native else torch.float16
+        return bool(torch.cuda.is_bf16_supported(including_emulation=False))
     capable = torch.cpu.get_capabilities() if device.type == "cpu" else {}
-    return torch.bfloat16 if any(capable.get(name) for name in _CPU_BFLOAT16) else torch.float32
+    return any(capable.get(name) for name in _CPU_BFLOAT16)
+
+
+def _fastest(device: torch.device) -> torch.dtype:
+    if has_bfloat16(device):
+        return torch.bfloat16
+    return torch.float16 if device.type == "cuda" else torch.float32

@@ -26,7 +26,6 @@ from segmeter.models.foreign import is_pickle, real_path, suspect
 from segmeter.models.manifest import FORMAT, MANIFEST, STATE, WEIGHTS, describe_file, read_manifest, seal, verify_file
 from segmeter.models.segmenter import Segmenter
 from segmeter.models.weights import check_finite, compare, load_plain, load_tensors
-from segmeter.vocabulary import ClassSpec
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,15 +76,6 @@ class Checkpoint:
         verify_file(self.folder, STATE, self.files[STATE])
         state: dict[str, Any] = load_plain(self.folder / STATE)
         return state
-
-    def check_classes(self, spec: ClassSpec) -> None:
-        """Raise CheckpointError unless the data's task and classes are the ones that the weights were trained for."""
-        own = self.card.spec
-        if (own.task, own.names) != (spec.task, spec.names):
-            raise CheckpointError(
-                f"{self.folder}: was trained for {own.task} {list(own.names)}, "
-                f"the data has {spec.task} {list(spec.names)}. Use the data set it was trained for."
-            )
 
 
 def write_checkpoint(

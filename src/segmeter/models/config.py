@@ -125,7 +125,9 @@ class FpnConfig(EncoderConfig):
     def check(self, problems: Problems) -> None:
         super().check(problems)
         problems.in_range("decoder_pyramid_channels", self.decoder_pyramid_channels, 1)
-        problems.in_range("decoder_segmentation_channels", self.decoder_segmentation_channels, 1)
+        channels = self.decoder_segmentation_channels
+        ok = channels >= 32 and channels % 32 == 0
+        problems.expect(ok, "decoder_segmentation_channels", "to be a multiple of 32 (its normalisation)", channels)
         problems.in_range("decoder_dropout", self.decoder_dropout, 0, 0.9)
 
 

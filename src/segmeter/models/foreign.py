@@ -7,6 +7,7 @@ from segmeter.errors import CheckpointError
 
 _HEAD_BYTES = 4096
 _HEADER_LIMIT = 100_000_000  # bytes of JSON that safetensors itself accepts
+_OLD_TORCH = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19."  # how files of torch before 1.6 begin
 
 
 def real_path(path: Path) -> Path:
@@ -51,10 +52,17 @@ def suspect(path: Path) -> str | None:
 
 
 def is_pickle(path: Path) -> bool:
-    """Whether a file is what torch.save writes: a zip archive, or a bare pickle from before torch 1.6."""
+    """Whether a file is what torch.save or pickle write: a zip archive, or a bare pickle."""
     with path.open("rb") as file:
         head = file.read(2)
     return head == b"PK" or (head[:1] == b"\x80" and head[1:2] in (b"\x02", b"\x03", b"\x04", b"\x05"))
+
+
+def is_bare_pickle(path: Path) -> bool:
+    """Whether a file is a pickle that torch.save did not write."""
+    with path.open("rb") as file:
+        head = file.read(len(_OLD_TORCH))
+    return head[:1] == b"\x80" and head != _OLD_TORCH[: len(head)]
 
 
 def _safetensors_fault(header: int, size: int) -> str | None:

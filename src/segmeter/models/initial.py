@@ -44,9 +44,9 @@ def start_from(network: nn.Module, source: str) -> Fit:
         )
     network.load_state_dict({name: tensors[name] for name in fit.matched}, strict=False)
     rest = f"; {fit.describe()}" if not fit.exact else ""
-    _LOG.warning(
-        "model.weights: %d of %d tensors from %s%s%s", len(fit.matched), len(network.state_dict()), path, said, rest
-    )
+    level = logging.INFO if fit.exact and not said else logging.WARNING
+    counts = len(fit.matched), len(network.state_dict())
+    _LOG.log(level, "model.weights: %d of %d tensors from %s%s%s", *counts, path, said, rest)
     return fit
 
 
@@ -57,11 +57,11 @@ def unwrap(tensors: dict[str, Tensor], wanted: Mapping[str, Tensor]) -> tuple[di
         tensors = {name.removeprefix(prefix): each for name, each in tensors.items()}
         dropped.append(prefix)
     said = f" (dropped the prefix {''.join(dropped)!r})" if dropped else ""
-    whole = sum(name in wanted for name in tensors)
-    as_encoder = {f"encoder.{name}": each for name, each in tensors.items()}
-    if sum(name in wanted for name in as_encoder) > whole:
-        return as_encoder, f"{said} (an encoder alone)"
-    return tensors, said
+    # an encoder's own weights lie under "encoder.", those of a timm model under "encoder.model."
+    inside = max(("", "encoder.", "encoder.model."), key=lambda start: sum(start + name in wanted for name in tensors))
+    if inside:
+        said += " (an encoder alone)"
+    return {inside + name: each for name, each in tensors.items()}, said
 
 
 def _all_start(tensors: Mapping[str, Tensor], prefix: str) -> bool:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import Any
 
 import safetensors.torch
@@ -11,7 +12,7 @@ from safetensors import SafetensorError
 from torch import Tensor
 
 from segmeter.errors import CheckpointError
-from segmeter.models.foreign import check_is_file, is_pickle, suspect
+from segmeter.models.foreign import check_is_file, is_bare_pickle, is_pickle, suspect
 
 SHOWN = 10  # names listed in one message
 _NESTS = ("state_dict", "model_state_dict", "model")
@@ -97,15 +98,16 @@ def load_plain(path: Path) -> Any:
         The file is damaged, or is a program (a pickled model or function).
     """
     try:
+        if is_bare_pickle(path):
+            raise UnpicklingError
         return torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:  # a damaged pickle can raise anything
-        text = str(error)
-        if "Unsupported" in text or "GLOBAL" in text or "WeightsUnpickler" in text:
-            raise CheckpointError(
-                f"{path}: holds more than tensors and numbers, so that opening it could run code; nothing ran. "
-                "Where you trust it, write `safetensors.torch.save_file(model.state_dict(), ...)` "
-                "and give that as model.weights."
-            ) from error
+    except UnpicklingError as error:
+        raise CheckpointError(
+            f"{path}: holds more than tensors and numbers, so that opening it could run code; nothing ran. "
+            "Where you trust it, write `safetensors.torch.save_file(model.state_dict(), ...)` "
+            "and give that as model.weights."
+        ) from error
+    except Exception as error:  # a damaged file makes torch raise RuntimeError, EOFError, struct.error, ...
         raise CheckpointError(f"{path}: is damaged or truncated. Fetch it again.") from error
 
 

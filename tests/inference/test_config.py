@@ -1,0 +1,31 @@
+import pytest
+
+from segmeter.errors import ConfigError
+from segmeter.inference.config import InferenceConfig
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"tile": 31}, "inference: expected `tile` >= 32"),
+        ({"overlap": 0.95}, "`overlap` >= 0 and <= 0.9"),
+        ({"overlap": -0.1}, "`overlap` >= 0"),
+        ({"overlap": float("nan")}, "got nan"),
+        ({"tile_batch": 0}, "`tile_batch` >= 1"),
+        ({"blend": "gausian"}, "Did you mean 'gaussian'"),
+        ({"threshold": 1.5}, "`threshold` >= 0 and <= 1"),
+        ({"precision": "float61"}, "Did you mean 'float16'"),
+        ({"batch_size": 0}, "`batch_size` >= 1"),
+    ],
+    ids=str,
+)
+def test_a_bad_value_is_refused(values, message):
+    with pytest.raises(ConfigError) as caught:
+        InferenceConfig(**values)
+    assert message in str(caught.value)
+
+
+def test_all_bad_values_are_said_at_once():
+    with pytest.raises(ConfigError) as caught:
+        InferenceConfig(tile=1, overlap=2.0, batch_size=0)
+    assert len(caught.value.problems) == 3

@@ -1,0 +1,47 @@
+import pytest
+import torch
+
+from segmeter.errors import ConfigError
+from segmeter.inference.device import pick_device
+
+
+def pretend(monkeypatch, *, gpus, built="13.2"):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: gpus > 0)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
+    monkeypatch.setattr(torch.version, "cuda", built)
+
+
+@pytest.mark.parametrize(("gpus", "name"), [(0, "cpu"), (1, "cuda")])
+def test_auto_is_the_gpu_where_there_is_one(monkeypatch, gpus, name):
+    pretend(monkeypatch, gpus=gpus)
+    assert pick_device("auto") == torch.device(name)
+
+
+@pytest.mark.parametrize("name", ["cuda", "cuda:0", "cuda:1"])
+def test_a_gpu_that_is_there_is_picked(monkeypatch, name):
+    pretend(monkeypatch, gpus=2)
+    assert pick_device(name) == torch.device(name)
+
+
+@pytest.mark.parametrize("name", ["gpu", "cuda:", "cuda:-1", "cuda:x", "", "mps", "CUDA", "cpu\n"])
+def test_another_name_is_refused(name):
+    with pytest.raises(ConfigError, match='expected `device` to be "auto", "cpu", "cuda" or "cuda:N"'):
+        pick_device(name)
+
+
+def test_17_cuda_without_a_gpu_names_the_build_and_the_way_out(monkeypatch):
+    pretend(monkeypatch, gpus=0)
+    with pytest.raises(ConfigError, match=r"is built for CUDA 13.2 but sees no GPU: check the driver.*device=cpu"):
+        pick_device("cuda")
+
+
+def test_17_cuda_on_a_build_without_cuda_says_what_to_install(monkeypatch):
+    pretend(monkeypatch, gpus=0, built=None)
+    with pytest.raises(ConfigError, match=r"is built without CUDA: install a CUDA build, or set device=cpu"):
+        pick_device("cuda:0")
+
+
+def test_18_a_gpu_beyond_the_last_says_how_many_there_are(monkeypatch):
+    pretend(monkeypatch, gpus=2)
+    with pytest.raises(ConfigError, match=r"got 'cuda:9', with 2 GPUs found. Use cuda:0 to cuda:1"):
+        pick_device("cuda:9")

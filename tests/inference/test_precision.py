@@ -1,0 +1,37 @@
+import pytest
+import torch
+
+from segmeter.errors import ConfigError
+from segmeter.inference.precision import autocast, has_bfloat16, pick_dtype
+
+CPU, GPU = torch.device("cpu"), torch.device("cuda")
+
+
+@pytest.mark.parametrize(
+    ("capable", "dtype"),
+    [({}, torch.float32), ({"avx512_bf16": True}, torch.bfloat16), ({"amx_bf16": True}, torch.bfloat16)],
+    ids=str,
+)
+def test_auto_on_a_cpu_is_bfloat16_only_where_it_computes_in_it(monkeypatch, capable, dtype):
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_bf16": False, "amx_bf16": False} | capable)
+    assert pick_dtype(CPU, "auto") == dtype
+    assert has_bfloat16(CPU) == (dtype is torch.bfloat16)
+
+
+@pytest.mark.parametrize(("native", "dtype"), [(True, torch.bfloat16), (False, torch.float16)])
+def test_auto_on_a_gpu_is_bfloat16_or_float16(monkeypatch, native, dtype):
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: native)
+    assert pick_dtype(GPU, "auto") == dtype
+
+
+@pytest.mark.parametrize(("precision", "dtype"), [("float32", torch.float32), ("bfloat16", torch.bfloat16)])
+def test_a_convolution_computes_in_the_precision(precision, dtype):
+    layer = torch.nn.Conv2d(1, 1, 1)
+    with autocast(CPU, precision):
+        assert layer(torch.zeros(1, 1, 2, 2)).dtype == dtype
+    assert layer(torch.zeros(1, 1, 2, 2)).dtype == torch.float32
+
+
+def test_float16_on_a_cpu_is_refused():
+    with pytest.raises(ConfigError, match=r"expected `precision` that cpu computes in, got 'float16'. Use bfloat16"):
+        autocast(CPU, "float16")

@@ -1,0 +1,223 @@
+import numpy as np
+import pytest
+import torch
+
+from segmeter.data.sample import Sample
+from segmeter.errors import ConfigError, InputError, RunError
+from segmeter.inference.config import InferenceConfig
+from segmeter.inference.predictor import Predictor
+from segmeter.models.segmenter import Segmenter
+from tests.models.parts import Stub, make_card, make_pointwise, make_spec, make_tiny
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture(scope="module")
+def tiny():
+    return make_tiny()
+
+
+def predictor(segmenter, **values):
+    return Predictor(segmenter, InferenceConfig(precision="float32", **values), CPU)
+
+
+def stub(function, task="multiclass", num_classes=3):
+    spec = make_spec(num_classes, task)
+    return Segmenter(Stub(function), make_card(spec))
+
+
+def images(count, shape=(40, 50, 3), dtype=np.uint8, seed=0):
+    rng = np.random.default_rng(seed)
+    return [rng.integers(0, 256, shape).astype(dtype) for _ in range(count)]
+
+
+def samples(arrays):
+    return [Sample(case_id=f"case{index}", image=array, target=None) for index, array in enumerate(arrays)]
+
+
+def test_logits_are_those_of_the_segmenter(tiny):
+    arrays = images(2)
+    with torch.inference_mode():
+        expected = tiny(torch.from_numpy(np.stack(arrays)).permute(0, 3, 1, 2))
+    found = predictor(tiny).logits(arrays)
+    assert found.dtype == torch.float32
+    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("batch_size", [1, 2, 5, 16])
+def test_the_batch_size_changes_no_label(tiny, batch_size):
+    cases = samples([*images(5), *images(2, (33, 35, 3)), *images(1)])
+    one_by_one = [predictor(tiny).labels(predictor(tiny).logits([case.image]))[0] for case in cases]
+    found = list(predictor(tiny, batch_size=batch_size).predict(cases))
+    assert [each.sample.case_id for each in found] == [case.case_id for case in cases]
+    for each, expected in zip(found, one_by_one, strict=True):
+        assert each.labels.dtype == np.uint8
+        assert np.array_equal(each.labels, expected)
+        assert each.logits.shape == (3, *each.labels.shape)
+
+
+@pytest.mark.parametrize(
+    "values", [{"blend": "gaussian"}, {"blend": "uniform", "overlap": 0.5}, {"flips": True}], ids=str
+)
+@pytest.mark.parametrize("shape", [(64, 64, 3), (90, 33, 3), (20, 101, 3), (32, 32, 3), (5, 7, 3)], ids=str)
+@pytest.mark.parametrize("task", ["multiclass", "binary", "multilabel"])
+def test_tiles_and_flips_of_a_pointwise_network_say_what_the_whole_image_says(task, shape, values):
+    segmenter = make_pointwise(task, 2 if task == "binary" else 3)
+    arrays = images(2, shape)
+    whole = predictor(segmenter).logits(arrays)
+    tiled = predictor(segmenter, tile=32, **values).logits(arrays)
+    if task == "multiclass":
+        whole, tiled = whole.log_softmax(1), tiled.log_softmax(1)
+    torch.testing.assert_close(tiled, whole, rtol=1e-5, atol=1e-5)  # logits up to 12 through sums and logarithms
+    assert np.array_equal(predictor(segmenter).labels(tiled), predictor(segmenter).labels(whole))
+
+
+def test_an_image_no_larger_than_the_tile_is_run_whole(tiny):
+    arrays = images(1, (40, 48, 3))
+    assert torch.equal(predictor(tiny, tile=48).logits(arrays), predictor(tiny).logits(arrays))
+
+
+def test_tiles_of_a_real_network_agree_with_their_definition(tiny):
+    """Two tiles side by side, uniform: where they meet, the mean of both."""
+    [array] = images(1, (32, 48, 3))
+    run = predictor(tiny)
+    left, right = run.logits([array[:, :32]]), run.logits([array[:, 16:]])
+    found = predictor(tiny, tile=32, overlap=0.5, blend="uniform").logits([array])
+    torch.testing.assert_close(found[..., :16], left[..., :16], rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(found[..., 16:32], (left[..., 16:] + right[..., :16]) / 2, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(found[..., 32:], right[..., 16:], rtol=1e-5, atol=1e-5)
+
+
+def test_the_network_gets_channels_last_images():
+    seen = []
+    segmenter = stub(lambda image: seen.append(image.is_contiguous(memory_format=torch.channels_last)) or image)
+    predictor(segmenter).logits(images(3, (9, 7, 3)))
+    assert seen == [True]
+
+
+def test_a_training_segmenter_is_evaluated_and_left_in_training():
+    segmenter = make_tiny().train()
+    segmenter.network.encoder.eval()
+    arrays = images(1)
+    found = predictor(segmenter).logits(arrays)
+    assert torch.equal(found, predictor(make_tiny()).logits(arrays))
+    assert segmenter.network.decoder.training
+    assert not segmenter.network.encoder.training  # frozen before, frozen after
+
+
+@pytest.mark.parametrize(
+    ("task", "num_classes", "shape"), [("binary", 2, (6, 5)), ("multiclass", 300, (6, 5)), ("multilabel", 3, (3, 6, 5))]
+)
+def test_labels_have_the_shape_and_dtype_of_the_task(task, num_classes, shape):
+    [found] = predictor(make_pointwise(task, num_classes)).predict(samples(images(1, (6, 5, 3))))
+    assert found.labels.shape == shape
+    assert found.labels.dtype == (np.uint16 if num_classes > 256 else np.uint8)
+
+
+def test_the_threshold_decides_binary_labels():
+    segmenter = stub(lambda image: torch.full_like(image[:, :1], 1.0), "binary", 2)  # sigmoid(1) = 0.731
+    arrays = images(1)
+    assert predictor(segmenter, threshold=0.7).labels(predictor(segmenter).logits(arrays)).min() == 1
+    assert predictor(segmenter, threshold=0.75).labels(predictor(segmenter).logits(arrays)).max() == 0
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
+@pytest.mark.parametrize("values", [{}, {"batch_size": 1}, {"flips": True}, {"tile": 32}], ids=str)
+def test_21_a_case_without_finite_logits_is_named_and_those_before_it_are_kept(bad, values):
+    arrays = images(4, (40, 40, 3), np.float32)
+    arrays[2][30, 7, 1] = bad
+    run = predictor(stub(lambda image: image), **values).predict(samples(arrays))
+    assert [next(run).sample.case_id for _ in range(2)] == ["case0", "case1"]
+    with pytest.raises(RunError, match=r"the logits of case 'case2' hold NaN or infinity"):
+        next(run)
+
+
+class Greedy:
+    """A network that needs more memory than there is, for more than `batch` images of at most `edge` pixels."""
+
+    def __init__(self, batch, edge=10_000, error=None):
+        self.batch, self.edge = batch, edge
+        self.error = error or torch.OutOfMemoryError("CUDA out of memory")
+        self.seen = []
+
+    def __call__(self, image):
+        self.seen.append(tuple(image.shape))
+        if len(image) > self.batch or max(image.shape[2:]) > self.edge:
+            raise self.error
+        return image
+
+
+@pytest.mark.parametrize(
+    "error",
+    [torch.OutOfMemoryError("CUDA"), MemoryError(), RuntimeError("DefaultCPUAllocator: can't allocate memory")],
+    ids=lambda error: type(error).__name__,
+)
+def test_18_a_batch_that_does_not_fit_is_halved_and_gives_the_same(caplog, error):
+    network = Greedy(batch=2, error=error)
+    arrays = images(4)
+    run = predictor(stub(network))
+    found = run.logits(arrays)
+    assert torch.equal(found, predictor(stub(lambda image: image)).logits(arrays))
+    assert "out of memory: 2 images at a time from here on" in caplog.text
+    run.logits(arrays)
+    assert [shape[0] for shape in network.seen] == [4, 2, 2, 2, 2]  # what was learnt is kept
+
+
+def test_18_tiles_are_batched_less_then_halved_once(caplog):
+    network = Greedy(batch=1, edge=64)
+    run = predictor(stub(network), tile=128, tile_batch=2)
+    arrays = images(1, (200, 150, 3))
+    found = run.logits(arrays)
+    torch.testing.assert_close(found, predictor(stub(lambda image: image)).logits(arrays), rtol=1e-5, atol=1e-6)
+    assert "1 tiles at a time" in caplog.text
+    assert "tiles of 64 instead of 128 pixels" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({}, r"for one image of 200 x 150. Set inference.tile=100 and inference.tile_batch=1, or run on device=cpu"),
+        ({"tile": 128}, r"Set inference.tile below 64 and inference.tile_batch=1"),
+        ({"tile": 96}, r"Set inference.tile below 96 and"),
+    ],
+    ids=str,
+)
+def test_18_what_never_fits_ends_with_advice(values, message):
+    with pytest.raises(RunError, match=message):
+        predictor(stub(Greedy(batch=0)), **values).logits(images(1, (200, 150, 3)))
+
+
+def test_another_runtime_error_is_not_taken_for_memory():
+    def broken(image):
+        raise RuntimeError("mat1 and mat2 shapes cannot be multiplied")
+
+    with pytest.raises(RuntimeError, match="mat1"):
+        predictor(stub(broken)).logits(images(2))
+
+
+@pytest.mark.parametrize(
+    ("arrays", "message"),
+    [
+        ([], "got none"),
+        ([np.zeros((4, 4), np.uint8)], r"got \(4, 4\)"),
+        ([np.zeros((4, 4, 3), np.uint8), np.zeros((4, 5, 3), np.uint8)], r"got \(4, 4, 3\), \(4, 5, 3\)"),
+    ],
+    ids=["none", "flat", "mixed"],
+)
+def test_images_that_are_not_of_one_shape_are_refused(arrays, message):
+    with pytest.raises(InputError, match=message):
+        predictor(make_pointwise()).logits(arrays)
+
+
+def test_a_precision_that_the_device_lacks_is_refused_before_any_image():
+    with pytest.raises(ConfigError, match="float16"):
+        Predictor(make_pointwise(), InferenceConfig(precision="float16"), CPU)
+
+
+def test_bfloat16_stays_close_and_gives_float32_logits(tiny):
+    arrays = images(1)
+    exact = predictor(tiny).logits(arrays)
+    found = Predictor(tiny, InferenceConfig(precision="bfloat16"), CPU).logits(arrays)
+    assert found.dtype == torch.float32
+    assert not torch.equal(found, exact)
+    torch.testing.assert_close(found, exact, rtol=0.1, atol=0.1)  # 8 bits of mantissa through 20 layers

@@ -1,0 +1,119 @@
+import math
+from itertools import pairwise
+
+import pytest
+import torch
+
+from segmeter.inference.tiling import build_grid, tile_starts, tiled_logits
+
+
+@pytest.mark.parametrize("overlap", [0.0, 0.25, 0.5, 0.9])
+@pytest.mark.parametrize("extent", [1, 31, 32, 33, 47, 64, 65, 100, 257])
+def test_starts_cover_the_extent_evenly_with_at_least_the_overlap(extent, overlap):
+    tile = min(32, extent)
+    starts = tile_starts(extent, tile=tile, overlap=overlap)
+    gaps = [second - first for first, second in pairwise(starts)]
+    assert starts[0] == 0
+    assert starts[-1] + tile == extent
+    assert all(gap <= math.floor(tile * (1 - overlap)) for gap in gaps)
+    assert not gaps or max(gaps) - min(gaps) <= 1
+
+
+def test_starts_are_the_fewest():
+    # 100 pixels by tiles of 40 with a quarter over: steps of at most 30, 60 pixels to go, so 2 steps
+    assert tile_starts(100, tile=40, overlap=0.25) == (0, 30, 60)
+    # one pixel more takes one tile more, and the steps shrink alike: 61 / 3
+    assert tile_starts(101, tile=40, overlap=0.25) == (0, 20, 41, 61)
+
+
+@pytest.mark.parametrize("blend", ["gaussian", "uniform"])
+@pytest.mark.parametrize(("height", "width"), [(50, 70), (32, 33), (20, 200), (32, 32)])
+def test_weights_sum_to_one_at_every_pixel(blend, height, width):
+    grid = build_grid(height, width, tile=32, overlap=0.5, blend=blend)
+    for axis, extent in ((grid.rows, height), (grid.columns, width)):
+        total = torch.zeros(extent, dtype=torch.float64)
+        for start, weights in zip(axis.starts, axis.weights, strict=True):
+            assert (weights > 0).all()
+            total[start : start + axis.edge] += weights
+        torch.testing.assert_close(total, torch.ones(extent, dtype=torch.float64), rtol=0, atol=2e-7)  # float32 weights
+
+
+def test_a_gaussian_weighs_by_the_distance_from_the_middle():
+    axis = build_grid(48, 32, tile=32, overlap=0.5, blend="gaussian").rows
+    # at pixel 20: 4.5 from the middle of the first tile (15.5), 11.5 from that of the second (31.5); sigma is 4
+    first, second = math.exp(-0.5 * (4.5 / 4) ** 2), math.exp(-0.5 * (11.5 / 4) ** 2)
+    assert axis.starts == (0, 16)
+    assert axis.weights[0, 20] == pytest.approx(first / (first + second), rel=1e-6)
+    assert axis.weights[1, 4] == pytest.approx(second / (first + second), rel=1e-6)
+
+
+def test_where_one_tile_lies_alone_its_weight_is_one_exactly():
+    axis = build_grid(56, 32, tile=32, overlap=0.25, blend="gaussian").rows
+    assert axis.starts == (0, 24)
+    assert (axis.weights[0, :24] == 1).all()
+    assert (axis.weights[1, 8:] == 1).all()
+
+
+def test_uniform_is_the_mean_of_the_tiles():
+    axis = build_grid(48, 32, tile=32, overlap=0.5, blend="uniform").rows
+    assert axis.weights[0, :16].unique().tolist() == [1.0]
+    assert axis.weights[0, 16:].unique().tolist() == [0.5]
+
+
+def brute_force(image, forward, *, tile, overlap, blend):
+    """Weighted mean by sums over whole maps, tile after tile, in float64."""
+    grid = build_grid(*image.shape[-2:], tile=tile, overlap=overlap, blend=blend)
+    totals, weights = 0.0, 0.0
+    for top in grid.rows.starts:
+        for left in grid.columns.starts:
+            bottom, right = top + grid.rows.edge, left + grid.columns.edge
+            part = forward(image[..., top:bottom, left:right]).double()
+            bump = torch.ones(())
+            if blend == "gaussian":
+                lines = [torch.arange(edge) - (edge - 1) / 2 for edge in part.shape[-2:]]
+                bells = [torch.exp(-0.5 * (line.double() / (len(line) / 8)) ** 2) for line in lines]
+                bump = bells[0][:, None] * bells[1]
+            canvas = torch.zeros(*part.shape[:2], *image.shape[-2:], dtype=torch.float64)
+            canvas[..., top:bottom, left:right] = part * bump
+            totals = totals + canvas
+            cover = torch.zeros(image.shape[-2:], dtype=torch.float64)
+            cover[top:bottom, left:right] = bump
+            weights = weights + cover
+    return totals / weights
+
+
+def position(tiles):
+    """A network that is anything but pointwise: it says where in the tile a pixel lies."""
+    rows = torch.arange(tiles.shape[2]).float()[:, None]
+    columns = torch.arange(tiles.shape[3]).float()
+    return torch.cat([tiles[:, :1] * rows + columns, tiles[:, 1:2] - columns], 1)
+
+
+@pytest.mark.parametrize("blend", ["gaussian", "uniform"])
+@pytest.mark.parametrize("shape", [(40, 90), (32, 64), (20, 70), (33, 33)], ids=str)
+def test_blending_agrees_with_sums_over_whole_maps(blend, shape):
+    image = torch.rand(2, 2, *shape, generator=torch.Generator().manual_seed(0))
+    grid = build_grid(*shape, tile=32, overlap=0.25, blend=blend)
+    found = tiled_logits(image, position, grid=grid, tile_batch=3)
+    assert found.dtype == torch.float32
+    expected = brute_force(image, position, tile=32, overlap=0.25, blend=blend)
+    torch.testing.assert_close(found.double(), expected, rtol=1e-5, atol=1e-5)  # logits up to 60 in float32
+
+
+def test_the_tile_batch_changes_no_bit():
+    image = torch.rand(2, 2, 50, 90, generator=torch.Generator().manual_seed(0))
+    grid = build_grid(50, 90, tile=32, overlap=0.5, blend="gaussian")
+    found = [tiled_logits(image, position, grid=grid, tile_batch=size) for size in (1, 2, 5, 1000)]
+    assert all(torch.equal(each, found[0]) for each in found[1:])
+
+
+def test_tiles_are_batched_and_channels_last():
+    seen = []
+
+    def forward(tiles):
+        seen.append((len(tiles), tiles.is_contiguous(memory_format=torch.channels_last)))
+        return tiles.float()
+
+    image = torch.zeros(2, 3, 64, 96, dtype=torch.uint8)
+    tiled_logits(image, forward, grid=build_grid(64, 96, tile=32, overlap=0.0, blend="uniform"), tile_batch=5)
+    assert seen == [(5, True), (5, True), (2, True)]  # 2 images of 2 x 3 tiles

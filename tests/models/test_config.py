@@ -1,0 +1,70 @@
+import subprocess
+import sys
+
+import pytest
+import segmentation_models_pytorch as smp
+
+from segmeter.errors import ConfigError
+from segmeter.models import config as models
+from segmeter.models.config import MODELS, UnetConfig, model_config
+from segmeter.models.encoders import ENCODERS
+
+
+def test_the_listed_encoders_are_those_of_the_library():
+    assert set(ENCODERS) == set(smp.encoders.get_encoder_names())
+
+
+def test_configurations_do_not_import_torch():
+    code = "import sys, segmeter.models.config, segmeter.inference.config; assert 'torch' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: UnetConfig(depth=6), "model: expected `depth` >= 3 and <= 5, got 6"),
+        (lambda: UnetConfig(depth=2), "got 2"),
+        (lambda: UnetConfig(encoder="resnet43"), "got 'resnet43'. Did you mean 'resnet34'?"),
+        (lambda: UnetConfig(encoder=""), "For example resnet34"),
+        (lambda: UnetConfig(weights=""), 'to be null, "imagenet" or a path'),
+        (lambda: UnetConfig(depth=3, decoder_channels=(8, 8)), "to be 3 numbers >= 1"),
+        (lambda: UnetConfig(depth=3, decoder_channels=(8, 8, 0)), "to be 3 numbers >= 1"),
+        (lambda: models.UnetPlusPlusConfig(encoder="mit_b0"), "not to be a mit_b one here"),
+        (lambda: models.LinknetConfig(encoder="mit_b0"), "not to be a mit_b one here"),
+        (lambda: models.ManetConfig(decoder_pab_channels=0), "`decoder_pab_channels` >= 1"),
+        (lambda: models.FpnConfig(decoder_dropout=1.0), "`decoder_dropout` >= 0 and <= 0.9"),
+        (
+            lambda: models.FpnConfig(decoder_segmentation_channels=40),
+            "to be a multiple of 32 (its normalisation), got 40",
+        ),
+        (lambda: models.PspnetConfig(psp_out_channels=0), "`psp_out_channels` >= 1"),
+        (lambda: models.Deeplabv3Config(encoder_output_stride=4), "to be 8 or 16, got 4"),
+        (lambda: models.Deeplabv3PlusConfig(decoder_atrous_rates=(6, 12)), "to be 3 numbers >= 1, got [6, 12]"),
+        (lambda: models.PanConfig(encoder_output_stride=8), "to be 16 or 32, got 8"),
+        (lambda: models.UpernetConfig(decoder_channels=0), "`decoder_channels` >= 1"),
+        (lambda: models.SegformerConfig(decoder_segmentation_channels=0), "`decoder_segmentation_channels` >= 1"),
+        (lambda: models.DptConfig(encoder="resnet34"), "to be a timm transformer"),
+        (lambda: models.DptConfig(depth=3), "`decoder_intermediate_channels` to be 3 numbers"),
+        (lambda: model_config({"name": "unett"}), "Did you mean 'unet'?"),
+        (lambda: model_config({"name": "unet", "dpth": 3}), "unknown key 'dpth'. Did you mean 'depth'?"),
+        (lambda: model_config({}), "expected a registered name, got 'None'"),
+    ],
+)
+def test_a_bad_value_is_refused(make, message):
+    with pytest.raises(ConfigError) as caught:
+        make()
+    assert message in str(caught.value)
+
+
+def test_several_bad_values_are_said_at_once():
+    with pytest.raises(ConfigError) as caught:
+        UnetConfig(depth=9, encoder="resnet43")
+    assert len(caught.value.problems) == 2
+
+
+@pytest.mark.parametrize("name", MODELS.names())
+def test_every_default_is_valid_and_comes_back_from_its_fields(name):
+    config = MODELS.schema(name)()
+    assert config.name == name
+    values = {key: list(value) if isinstance(value, tuple) else value for key, value in vars(config).items()}
+    assert model_config(values) == config

@@ -1,0 +1,130 @@
+from dataclasses import replace
+
+import pytest
+import torch
+
+from segmeter.errors import ConfigError
+from segmeter.models import config as models
+from segmeter.models import networks, pretrained
+from segmeter.models.config import MODELS
+from tests.models.parts import TINY, make_spec
+
+SMALL = {
+    "unet": {"decoder_channels": (8, 8, 4)},
+    "unetplusplus": {"decoder_channels": (8, 8, 4)},
+    "manet": {"decoder_channels": (8, 8, 4), "decoder_pab_channels": 4},
+    "fpn": {"decoder_pyramid_channels": 8, "decoder_segmentation_channels": 32},
+    "pspnet": {"psp_out_channels": 8},
+    "deeplabv3": {"decoder_channels": 8},
+    "deeplabv3plus": {"decoder_channels": 8},
+    "pan": {"decoder_channels": 8},
+    "upernet": {"decoder_channels": 8},
+    "segformer": {"decoder_segmentation_channels": 8},
+    "dpt": {
+        "encoder": "tu-vit_tiny_patch16_224",
+        "decoder_intermediate_channels": (8,) * 3,
+        "decoder_fusion_channels": 8,
+    },
+}
+
+
+def build(config, num_classes=3, in_channels=3):
+    """A network of shapes without values, which is quick."""
+    with torch.device("meta"):
+        return MODELS.build(config, spec=make_spec(num_classes), in_channels=in_channels)
+
+
+def size_of_logits(network, height, width, in_channels=3):
+    return tuple(network.eval()(torch.zeros(1, in_channels, height, width, device="meta")).shape)
+
+
+@pytest.mark.parametrize("name", MODELS.names())
+def test_every_network_gives_logits_of_the_images_size_at_depth_three(name):
+    config = MODELS.schema(name)(**{"encoder": "resnet18", "depth": 3} | SMALL.get(name, {}))
+    network = build(config)
+    size = max(network.size_multiple, network.size_least)
+    assert size_of_logits(network, size, 2 * size) == (1, 3, size, 2 * size)
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        models.FpnConfig(encoder="tu-mobilenetv3_small_050", depth=4, decoder_pyramid_channels=8),
+        models.PspnetConfig(encoder="tu-mobilenetv3_small_050", depth=4, psp_out_channels=8),
+        models.UnetConfig(encoder="tu-mobilenetv3_small_050", depth=5),
+        models.PanConfig(encoder="tu-mobilenetv3_small_050", depth=4, decoder_channels=8),
+    ],
+    ids=lambda config: f"{config.name}-{config.depth}",
+)
+def test_other_depths_and_encoders_give_logits_of_the_images_size(config):
+    network = build(config, in_channels=1)
+    size = max(2 * network.size_multiple, network.size_least)
+    assert size_of_logits(network, size, size, in_channels=1) == (1, 3, size, size)
+
+
+def test_segformer_gives_logits_of_the_images_size_on_its_own_encoder():
+    config = models.SegformerConfig(decoder_segmentation_channels=8)
+    network = MODELS.build(config, spec=make_spec(), in_channels=3)  # building checks the size; it can't without values
+    assert network.size_multiple == 32
+
+
+def test_the_decoder_doubles_from_16_channels_unless_told():
+    network = build(replace(TINY, decoder_channels=None))
+    assert [block.conv2[0].out_channels for block in network.decoder.blocks] == [64, 32, 16]
+
+
+def test_the_stride_follows_from_the_depth():
+    assert build(TINY).size_multiple == 8
+
+
+def test_a_network_is_built_in_training_mode():
+    assert build(TINY).training
+
+
+def test_an_unknown_timm_encoder_gets_the_nearest_name():
+    with pytest.raises(ConfigError, match="Did you mean 'tu-convnext_tiny'"):
+        build(replace(TINY, encoder="tu-convnext_tinny"))
+
+
+def test_an_unlike_timm_encoder_is_refused_without_a_list_of_a_thousand():
+    with pytest.raises(ConfigError, match="such as tu-convnext_tiny") as caught:
+        build(replace(TINY, encoder="tu-qqqqqqqq"))
+    assert len(str(caught.value)) < 200
+
+
+@pytest.mark.parametrize(
+    "config",
+    [models.Deeplabv3Config(encoder="densenet121"), models.DptConfig(encoder="tu-convnext_atto")],
+    ids=lambda config: config.name,
+)
+def test_a_combination_that_the_library_refuses_is_one_line(config):
+    with pytest.raises(ConfigError, match=f"model: {config.name} with encoder '{config.encoder}' at depth") as caught:
+        build(config)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_combination_with_logits_of_another_size_is_refused(monkeypatch):
+    monkeypatch.setattr(networks, "_options", lambda config: {"upsampling": 4})
+    with pytest.raises(ConfigError, match=r"gives logits of \(64, 64\) for an image of \(16, 16\)"):
+        build(models.FpnConfig(encoder="resnet18", depth=3))
+
+
+@pytest.mark.parametrize("encoder", ["resnet18", "tu-resnet10t"])
+def test_pretrained_weights_without_network_and_cache_fail_at_once(monkeypatch, tmp_path, encoder):
+    monkeypatch.setattr(pretrained, "_reachable", lambda endpoint: False)
+    monkeypatch.setattr(pretrained.constants, "HF_HUB_CACHE", str(tmp_path))
+    with pytest.raises(
+        ConfigError, match=r"expected the imagenet weights of .*no network.*model.weights=null"
+    ) as caught:
+        build(replace(TINY, encoder=encoder, weights="imagenet"))
+    assert "\n" not in str(caught.value)
+    assert pretrained.constants.HF_HUB_OFFLINE is False
+
+
+def test_the_host_counts_as_unreachable_where_its_name_is_unknown(monkeypatch):
+    def unknown(*_):
+        raise OSError("Name or service not known")
+
+    monkeypatch.setattr(pretrained.socket, "getaddrinfo", unknown)
+    monkeypatch.setattr(pretrained, "getproxies", dict)
+    assert not pretrained._reachable("https://hub.invalid")

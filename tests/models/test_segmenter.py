@@ -1,0 +1,131 @@
+import pytest
+import torch
+from torch import nn
+
+from segmeter.errors import InputError
+from segmeter.models.segmenter import Segmenter, pad_to_multiple
+from tests.models.parts import Stub, make_card, make_pointwise, make_tiny
+
+
+@pytest.fixture(scope="module")
+def tiny():
+    return make_tiny()
+
+
+def seen_by(image, **attributes):
+    """What the network is given for an image."""
+    seen = []
+    network = Stub(lambda padded: seen.append(padded) or padded)
+    for name, value in attributes.items():
+        setattr(network, name, value)
+    logits = Segmenter(network, make_card(in_channels=image.shape[1]))(image)
+    return seen[0], logits
+
+
+@pytest.mark.parametrize(
+    ("dtype", "value", "expected"),
+    [
+        (torch.uint8, 51, [(0.2 - 0.4) / 0.2, (0.2 - 0.5) / 0.25]),  # 51 / 255 = 0.2
+        (torch.uint16, 13107, [(0.2 - 0.4) / 0.2, (0.2 - 0.5) / 0.25]),  # 13107 / 65535 = 0.2
+        (torch.float32, 2.0, [(2.0 - 0.4) / 0.2, (2.0 - 0.5) / 0.25]),
+        (torch.float16, 2.0, [(2.0 - 0.4) / 0.2, (2.0 - 0.5) / 0.25]),
+    ],
+    ids=str,
+)
+def test_an_image_is_scaled_by_its_dtype_and_normalised_per_channel(dtype, value, expected):
+    image = torch.full((1, 2, 1, 1), value).to(dtype)
+    padded, _ = seen_by(image)
+    assert padded.dtype == torch.float32
+    torch.testing.assert_close(padded.flatten(), torch.tensor(expected), rtol=1e-5, atol=1e-6)
+
+
+def test_padding_mirrors_the_bottom_right_and_keeps_the_top_left():
+    image = torch.arange(6.0).view(1, 1, 2, 3)
+    padded = pad_to_multiple(image, multiple=4)
+    # rows 0 1 | mirror needs 2 more rows, but only 1 is there: the last row and column are repeated instead
+    assert padded[0, 0].tolist() == [[0, 1, 2, 2], [3, 4, 5, 5], [3, 4, 5, 5], [3, 4, 5, 5]]
+    mirrored = pad_to_multiple(image, multiple=3)
+    assert mirrored[0, 0].tolist() == [[0, 1, 2], [3, 4, 5], [0, 1, 2]]
+
+
+def test_padding_leaves_a_fitting_image_alone():
+    image = torch.zeros(1, 3, 8, 16)
+    assert pad_to_multiple(image, multiple=8) is image
+
+
+@pytest.mark.parametrize(("least", "size"), [(1, 8), (8, 8), (9, 16), (64, 64)])
+def test_padding_reaches_the_least_size(least, size):
+    assert pad_to_multiple(torch.zeros(1, 1, 5, 7), multiple=8, least=least).shape == (1, 1, size, size)
+
+
+@pytest.mark.parametrize(("attributes", "size"), [({"size_multiple": 16}, 16), ({"size_least": 20}, 20)], ids=str)
+def test_the_network_says_which_sizes_it_takes(attributes, size):
+    padded, logits = seen_by(torch.zeros(1, 3, 9, 11), **attributes)
+    assert padded.shape[2] == size
+    assert logits.shape == (1, 3, 9, 11)
+
+
+def test_a_network_that_does_not_say_its_sizes_gets_multiples_of_32():
+    segmenter = Segmenter(nn.Conv2d(3, 3, 1), make_card())
+    assert segmenter.size_multiple == 32
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (1, 50), (7, 8), (33, 41), (64, 64)])
+def test_logits_have_the_size_of_the_image(tiny, shape):
+    image = torch.randint(0, 256, (2, 3, *shape), dtype=torch.uint8)
+    with torch.inference_mode():
+        assert tiny(image).shape == (2, 3, *shape)
+
+
+def test_equal_images_in_any_dtype_give_equal_logits(tiny):
+    image = torch.randint(0, 256, (1, 3, 16, 16), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+    with torch.inference_mode():
+        eight = tiny(image)
+        sixteen = tiny((image.int() * 257).to(torch.uint16))
+        floating = tiny(image / 255)
+    torch.testing.assert_close(sixteen, eight, rtol=1e-5, atol=1e-5)  # 1 ulp of the input through 20 layers
+    torch.testing.assert_close(floating, eight, rtol=1e-5, atol=1e-5)
+
+
+def test_channels_last_stays_channels_last_into_the_network():
+    image = torch.zeros(2, 3, 9, 11, dtype=torch.uint8).to(memory_format=torch.channels_last)
+    padded, _ = seen_by(image, size_multiple=8)
+    assert padded.is_contiguous(memory_format=torch.channels_last)
+
+
+def test_gradients_reach_the_weights_and_the_image():
+    segmenter = make_pointwise()
+    image = torch.rand(1, 3, 5, 5, requires_grad=True)
+    segmenter(image).sum().backward()
+    weight = segmenter.network.weight
+    # d sum / d image = sum over classes of the weight, times 1 / std
+    torch.testing.assert_close(
+        image.grad[0, :, 2, 3], weight.detach().sum(0).flatten() / torch.tensor([0.2, 0.25, 0.3])
+    )
+    assert weight.grad.abs().min() > 0
+
+
+def test_the_state_dict_holds_learned_weights_alone():
+    assert list(make_pointwise().state_dict()) == ["network.weight"]
+
+
+def test_torch_compile_traces_the_whole_segmenter():
+    segmenter = make_pointwise()
+    image = torch.randint(0, 256, (1, 3, 5, 7), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+    compiled = torch.compile(segmenter, backend="eager", fullgraph=True)
+    assert torch.equal(compiled(image), segmenter(image))
+
+
+@pytest.mark.parametrize(
+    ("image", "message"),
+    [
+        (torch.zeros(3, 4, 4), r"to be \(B, 3, H, W\).*got torch.float32 \(3, 4, 4\)"),
+        (torch.zeros(1, 4, 4, 4), r"got torch.float32 \(1, 4, 4, 4\)"),
+        (torch.zeros(1, 3, 0, 4), "H, W >= 1"),
+        (torch.zeros(1, 3, 4, 4, dtype=torch.int64), "uint8, uint16 or floating, got torch.int64"),
+        (torch.zeros(1, 3, 4, 4, dtype=torch.bool), "got torch.bool"),
+    ],
+)
+def test_another_image_is_refused(image, message):
+    with pytest.raises(InputError, match=message):
+        make_pointwise()(image)
