@@ -2,6 +2,7 @@
 
 import os
 import queue
+import threading
 import weakref
 from typing import Any
 
@@ -33,7 +34,8 @@ class Slot:
             self.record = transport.allocate(_RECORD_BYTES).view(torch.int64)
         self.event = transport.event()
         self._pid = os.getpid()
-        self.sources: tuple[Tensor, ...] = ()
+        self._sources: tuple[Tensor, ...] = ()
+        self._lock = threading.Lock()  # one thread may drain while another takes a result and a third submits
         self.holder = ""
 
     def load(self, parcel: Parcel) -> Tensor:
@@ -46,16 +48,18 @@ class Slot:
         copies: list[Copy] = [(host, payload)]
         if record is not None:
             copies.append((self.record, record))
-        self.sources = tuple(source for _, source in copies)
-        self.transport.start(copies, self.event)
+        with self._lock:
+            self._sources = tuple(source for _, source in copies)
+            self.transport.start(copies, self.event)
         return host
 
     def wait(self) -> None:
         """Wait for what `load` started; only now may the sources go."""
-        if self.sources:
-            check_process(self._pid)
-            self.transport.wait(self.event)
-            self.sources = ()
+        check_process(self._pid)
+        with self._lock:
+            if self._sources:
+                self.transport.wait(self.event)
+                self._sources = ()
 
     def _larger(self, nbytes: int) -> Tensor:
         """Memory for one payload that does not fit; it goes with the result, and the slot stays taken meanwhile."""

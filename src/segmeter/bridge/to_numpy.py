@@ -116,17 +116,21 @@ def pack(where: str, tensor: Tensor, dtype: np.dtype | None, check: Check) -> Pa
 
 
 def _view(tensor: Tensor) -> np.ndarray | None:
-    """The read-only view of an ordinary contiguous CPU tensor; None sends all others the long way."""
-    if type(tensor) not in _ORDINARY or not tensor.is_cpu or tensor.dtype not in NUMPY:
-        return None
-    if tensor.layout is not torch.strided or tensor.is_nested or not tensor.is_contiguous():
-        return None
-    if tensor.is_neg() or tensor.is_conj():
+    """The read-only view of an ordinary contiguous CPU tensor; None sends all others the long way.
+
+    torch refuses by itself what has no such view; asking first would cost more than the call.
+    """
+    if type(tensor) not in _ORDINARY:
         return None
     try:
-        return read_only(tensor.detach().numpy())
-    except RuntimeError:  # inside torch.func transforms; check_tensor says what to do
+        array: np.ndarray = (tensor.detach() if tensor.requires_grad else tensor).numpy()
+    except (RuntimeError, TypeError):
         return None
+    flags = array.flags
+    if not flags.c_contiguous:
+        return None
+    flags.writeable = False
+    return array
 
 
 def _check_out(out: np.ndarray, source: Tensor, wanted: np.dtype | None, copy: bool | None) -> np.dtype:

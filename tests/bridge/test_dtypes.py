@@ -1,0 +1,83 @@
+import warnings
+
+import numpy as np
+import pytest
+import torch
+
+from segmeter.bridge.cast import cast
+from segmeter.bridge.dtypes import NUMPY, TORCH, holds_every_value, wanted_dtype
+from segmeter.errors import InputError
+
+SMALL = ["bool", "uint8", "int8", "int16", "uint16", "float16"]
+TARGETS = [name.name for name in TORCH]
+
+
+def every_value(name):
+    """All finite values of a dtype of at most 16 bits."""
+    if name == "bool":
+        return np.array([False, True])
+    if name == "float16":
+        values = np.arange(65536, dtype=np.uint16).view(np.float16)
+        return values[np.isfinite(values)]
+    info = np.iinfo(name)
+    return np.arange(info.min, info.max + 1).astype(name)
+
+
+def arrives(values, target):
+    """Where NumPy's conversion gives the same numbers, compared in complex128, which holds all of these exactly."""
+    with np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        return values.astype(target).astype(np.complex128) == values.astype(np.complex128)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("source", SMALL)
+def test_holds_every_value_agrees_with_trying_them_all(source, target):
+    """Mutation seen to fail: the sign bit counted as a digit of signed integers."""
+    values = every_value(source)
+    assert holds_every_value(TORCH[np.dtype(source)], TORCH[np.dtype(target)]) == arrives(values, target).all()
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("source", SMALL)
+def test_cast_marks_what_does_not_arrive(source, target):
+    """Floats in a narrower float may be rounded, which no pair here needs. All values of each source are tried."""
+    values = every_value(source)
+    converted, bad = cast("here", torch.from_numpy(values), TORCH[np.dtype(target)])
+    good = arrives(values, target)
+    np.testing.assert_array_equal(np.zeros(values.shape, bool) if bad is None else bad.numpy(), ~good)
+    np.testing.assert_array_equal(converted.numpy()[good], values[good].astype(target))
+
+
+BIG = [0, 1, -1, 2**24, 2**24 + 1, 2**31 - 1, -(2**31), 2**53, 2**53 + 1, 2**62, 2**63 - 1, 2**63 - 1024, -(2**63)]
+
+
+@pytest.mark.parametrize("target", ["float16", "float32", "float64", "int32", "uint32", "complex64"])
+def test_cast_of_large_integers_agrees_with_exact_integers(target):
+    """Python's integers are exact. Mutation seen to fail: no limit of 2**63 for what comes back."""
+    values = np.array(BIG, np.int64)
+    _, bad = cast("here", torch.from_numpy(values), TORCH[np.dtype(target)])
+    with np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        arrived = values.astype(target)
+    exact = [np.isfinite(there) and int(there.real) == given for given, there in zip(BIG, arrived, strict=True)]
+    assert bad.tolist() == [not good for good in exact]
+
+
+@pytest.mark.parametrize("target", ["int8", "uint16", "int32", "int64"])
+def test_cast_of_floats_to_integers_refuses_fractions_and_limits(target):
+    info = np.iinfo(target)
+    good = [0.0, -0.0, 1.0, float(info.min)]
+    bad = [0.5, -1.0 if info.min == 0 else -1.5, float(info.max) + 1.0, np.inf, -np.inf, np.nan]
+    for dtype in (torch.float64, torch.float32):
+        _, lost = cast("here", torch.tensor([*good, *bad], dtype=dtype), TORCH[np.dtype(target)])
+        assert lost.tolist() == [False] * len(good) + [True] * len(bad)
+
+
+def test_wanted_dtype_knows_the_names_that_both_sides_have():
+    assert wanted_dtype("here", np.float32) == np.float32
+    assert wanted_dtype("here", "uint16") == np.uint16
+    assert set(NUMPY.values()) == set(TORCH)
+    for name in (">f4", "object", "M8[s]", "longdouble"):
+        with pytest.raises(InputError, match="here: expected `dtype` to be one of bool, uint8"):
+            wanted_dtype("here", name)
