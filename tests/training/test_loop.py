@@ -206,12 +206,12 @@ def test_resuming_with_another_configuration_or_other_data_is_refused_with_the_d
     with pytest.raises(ConfigError) as caught:
         train(changed)
     assert [problem.split("`")[1] for problem in caught.value.problems[:-1]] == [
-        "data.train",
+        "data.train_cases",
         "optimizer.lr",
         "training.epochs",
     ]
     assert "resume: `training.epochs` was 2 and is 3 now." in caught.value.problems
-    assert "allow these keys to change: data.train, optimizer.lr, training.epochs" in caught.value.problems[-1]
+    assert "allow these keys to change: data.train_cases, optimizer.lr, training.epochs" in caught.value.problems[-1]
 
 
 def test_resuming_with_changes_that_are_allowed_goes_on(tmp_path):

@@ -22,7 +22,7 @@ from segmeter.training.validation import check_monitor
 # Values that change how fast or how often, never what is learned; everything else must be the same on resuming
 FREE = (
     *("training.workers", "training.cache_gb", "training.keep", "training.save_minutes", "training.log_every"),
-    *("logger", "run", "resume"),
+    *("data.root", "logger"),  # of moved data the fingerprint is compared
 )
 
 
@@ -133,7 +133,7 @@ def identify(job: TrainJob) -> dict[str, Any]:
         "schedule": asdict(job.schedule),
         "inference": asdict(job.inference),
         "model": job.segmenter.card.to_dict(),
-        "data": {"train": _describe(job.train_cases), "val": _describe(job.val_cases)},
+        "data": {"train_cases": _describe(job.train_cases), "val_cases": _describe(job.val_cases)},
     }
     flat = {**_flat(job.identity), **_flat(groups)}
     plain: dict[str, Any] = json.loads(json.dumps(flat, default=str))

@@ -45,7 +45,7 @@ class TensorBoardLogger:
 
     def write(self, row: Mapping[str, Any]) -> None:
         for name, value in _flat(row).items():
-            if name != "step" and isinstance(value, int | float):
+            if name != "step" and isinstance(value, int | float) and not isinstance(value, bool):
                 self._writer.add_scalar(name, value, row["step"])
 
     def close(self) -> None:

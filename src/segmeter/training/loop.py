@@ -20,7 +20,7 @@ from segmeter.training.loggers import Logger
 from segmeter.training.rng import kernels, seed_everything
 from segmeter.training.signals import StopSignals
 from segmeter.training.throughput import Throughput
-from segmeter.training.validation import improves, validate
+from segmeter.training.validation import higher_is_better, validate
 from segmeter.training.watch import Taken, Watch
 
 _LOG = logging.getLogger(__name__)
@@ -54,7 +54,7 @@ def train(job: TrainJob) -> TrainResult:
     """
     device = check_job(job)
     checkpoints = Checkpoints(
-        job.folder / "checkpoints", keep=job.training.keep, highest=improves(job.training.monitor) == "higher"
+        job.folder / "checkpoints", keep=job.training.keep, highest=higher_is_better(job.training.monitor)
     )
     checkpoints.prepare()
     limits = Limits(config=job.training, batches_per_epoch=len(job.source))

@@ -21,6 +21,10 @@ from segmeter.training.optimizer import update_weights
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 
+# Runs shorter than this do not win back the minute or so that compiling a U-Net's two passes takes
+AUTO_COMPILE_STEPS = 2000
+AUTO_COMPILE_SECONDS = 600.0
+
 
 class Augmentation(Protocol):
     """Changes a batch on its device; what is drawn depends on seed, epoch and index alone."""
@@ -136,7 +140,3 @@ def compiled(model: nn.Module, config: TrainingConfig, *, device: torch.device, 
     long_run = steps >= AUTO_COMPILE_STEPS and (config.budget_seconds or AUTO_COMPILE_SECONDS) >= AUTO_COMPILE_SECONDS
     wanted = config.compile if config.compile != "auto" else device.type == "cuda" and long_run
     return torch.compile(model) if wanted else model  # type: ignore[return-value]
-
-
-AUTO_COMPILE_STEPS = 2000
-AUTO_COMPILE_SECONDS = 600.0  # compiling a U-Net forward and backward takes about one minute of it

@@ -1,6 +1,6 @@
 """Model and cases -> scores, through the same inference and counting as every evaluation."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -95,11 +95,6 @@ def _case_loss(loss: Loss, logits: Tensor, target: NDArray[Any]) -> Tensor:
     return loss(logits.unsqueeze(0) if logits.ndim == 3 else logits, wide.unsqueeze(0))
 
 
-def improves(monitor: str) -> str:
-    """Whether "higher" or "lower" values of a figure are better."""
-    return "lower" if monitor == "loss" else "higher"
-
-
-def summary(values: Mapping[str, float], monitor: str) -> str:
-    """The figure that decides, for the progress line."""
-    return f"{monitor} {values[monitor]:.4f}"
+def higher_is_better(monitor: str) -> bool:
+    """Of the figures that a validation computes, only the loss is better where it is lower."""
+    return monitor != "loss"

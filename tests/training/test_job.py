@@ -1,0 +1,50 @@
+from dataclasses import replace
+
+import pytest
+
+from segmeter.errors import ConfigError
+from segmeter.training.config import SgdConfig
+from segmeter.training.job import check_job, check_same, identify
+from tests.training.tiny import SPEC, TinyCases, tiny_job
+
+
+def test_identity_is_flat_and_holds_what_decides_what_is_learned(tmp_path):
+    job = tiny_job(tmp_path, identity={"loss": {"name": "focal", "alpha": (0.25, 0.5)}, "data": {"root": "/a"}})
+    identity = identify(job)
+    assert identity["loss.alpha"] == [0.25, 0.5]
+    assert identity["model.spec.names"] == ["ground", "cell", "edge"]
+    assert identity["data.train_cases"] == "10 cases, sha256 10-0-00000000000"
+    assert identity["training.batch_size"] == 4
+    assert not {"training.workers", "training.log_every", "data.root"} & identity.keys()
+
+
+def test_the_same_job_may_resume_and_what_only_changes_speed_may_differ(tmp_path):
+    before = identify(tiny_job(tmp_path))
+    check_same(tiny_job(tmp_path), before)
+    check_same(tiny_job(tmp_path, workers=7, keep=3, cache_gb=0.5, identity={"data": {"root": "/moved"}}), before)
+
+
+def test_every_difference_is_one_line_and_keys_that_came_or_went_are_differences(tmp_path):
+    before = identify(tiny_job(tmp_path, identity={"loss": {"name": "dice"}}))
+    now = tiny_job(tmp_path, optimizer=SgdConfig(lr=0.01), val_cases=None)
+    with pytest.raises(ConfigError) as caught:
+        check_same(now, before)
+    keys = [line.split("`")[1] for line in caught.value.problems[:-1]]
+    assert keys == sorted(keys)
+    assert {"data.val_cases", "loss.name", "optimizer.name", "optimizer.beta1", "optimizer.momentum"} <= set(keys)
+    assert "optimizer.lr" not in keys
+    assert "resume: `loss.name` was 'dice' and is None now." in caught.value.problems
+
+
+def test_a_group_that_is_allowed_to_change_stands_for_its_keys_alone(tmp_path):
+    before = identify(tiny_job(tmp_path))
+    now = tiny_job(tmp_path, optimizer=SgdConfig())
+    check_same(replace(now, allow_changes=("optimizer",)), before)
+    with pytest.raises(ConfigError, match=r"optimizer\.beta1"):
+        check_same(replace(now, allow_changes=("opt",)), before)
+
+
+def test_validation_data_of_other_classes_is_refused(tmp_path):
+    other = TinyCases(spec=replace(SPEC, names=("a", "b", "c")))
+    with pytest.raises(ConfigError, match="expected `data` to have the same classes"):
+        check_job(tiny_job(tmp_path, val_cases=other))
