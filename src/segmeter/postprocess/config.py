@@ -204,7 +204,6 @@ class PostprocessConfig:
         A step follows a watershed.
     """
 
-    name: str = "none"
     steps: tuple[Any, ...] = field(default=(), metadata={"registry": STEPS})
 
     def __post_init__(self) -> None:

@@ -80,12 +80,30 @@ def dilate(mask: Mask, *, radius: int) -> Mask:
     return ~erode(~mask, radius=radius)
 
 
+def grow_by_sides(mask: Mask) -> Mask:
+    """Add the pixels above, below, left and right of the mask."""
+    grown = mask.copy()
+    grown[1:] |= mask[:-1]
+    grown[:-1] |= mask[1:]
+    grown[:, 1:] |= mask[:, :-1]
+    grown[:, :-1] |= mask[:, 1:]
+    return grown
+
+
+def box_around(mask: Mask, reach: int) -> tuple[slice, slice]:
+    """The smallest box with the whole mask in it, `reach` pixels wider on each side; the mask is not empty."""
+    rows, columns = np.flatnonzero(mask.any(axis=1)), np.flatnonzero(mask.any(axis=0))
+    return (
+        slice(max(0, int(rows[0]) - reach), int(rows[-1]) + reach + 1),
+        slice(max(0, int(columns[0]) - reach), int(columns[-1]) + reach + 1),
+    )
+
+
 def _within_reach(mask: Mask, reach: int, operation: Callable[[Mask], Mask]) -> Mask:
     """Run `operation` on the box around the mask that it can change, `reach` pixels wider on each side."""
-    rows, columns = np.flatnonzero(mask.any(axis=1)), np.flatnonzero(mask.any(axis=0))
-    if not rows.size:
+    if not mask.any():
         return mask
-    box = tuple(slice(max(0, line[0] - reach), line[-1] + reach + 1) for line in (rows, columns))
+    box = box_around(mask, reach)
     result = np.zeros_like(mask)
     result[box] = operation(mask[box])
     return result

@@ -4,8 +4,9 @@ Rules, the same for every step:
 
 * A step works through its classes in the given order; each sees what the earlier ones left.
 * Pixels that a class gains are taken from whatever class held them.
-* Pixels that a class loses get the class `fill`, or with None that of the nearest pixel that is not lost, counted in
-  steps up, left, right and down; of equally near ones the first in that order. Where a whole image is lost it stays.
+* Pixels that a class loses get the class `fill`, or with None that of the nearest pixel of another class, counted in
+  steps up, down, left and right; of equally near ones always the same. An image that the class covers wholly stays as
+  it is, as nothing else is there to take its place.
 * Multilabel planes (K, H, W) are independent: what one loses no other gains, and `fill` does not apply.
 * Predictions hold classes only; the ignored value does not occur in them.
 """
@@ -15,18 +16,19 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import ndimage
 
-from segmeter.checks import nearest
+from segmeter.checks import expected, nearest
 from segmeter.errors import ConfigError
 from segmeter.postprocess.config import ClassNames
-from segmeter.postprocess.masks import Mask
+from segmeter.postprocess.masks import Mask, box_around, grow_by_sides
 from segmeter.vocabulary import ClassSpec
 
 LabelArray = NDArray[np.uint8] | NDArray[np.uint16]
 MaskStep = Callable[[Mask], Mask]
 
 
-def class_indices(classes: ClassNames, spec: ClassSpec, *, where: str) -> tuple[int, ...]:
+def class_indices(classes: ClassNames, spec: ClassSpec, *, where: str, argument: str = "classes") -> tuple[int, ...]:
     """Label values of the named classes; None is all but the first, or all for multilabel.
 
     Raises
@@ -38,15 +40,14 @@ def class_indices(classes: ClassNames, spec: ClassSpec, *, where: str) -> tuple[
         return tuple(range(0 if spec.task == "multilabel" else 1, spec.num_classes))
     strange = [name for name in classes if name not in spec.names]
     if strange:
-        raise ConfigError(
-            [f"{where}: expected `classes` to be class names, got {n!r}. {nearest(n, spec.names)}" for n in strange]
-        )
+        rule = "to name a class"
+        raise ConfigError([expected(where, argument, rule, repr(n), nearest(n, spec.names)) for n in strange])
     return tuple(spec.names.index(name) for name in classes)
 
 
 def fill_index(fill: str | None, spec: ClassSpec, *, where: str) -> int | None:
     """Label value of the class that removed pixels get; ConfigError where there is no such class."""
-    return None if fill is None else class_indices((fill,), spec, where=where)[0]
+    return None if fill is None else class_indices((fill,), spec, where=where, argument="fill")[0]
 
 
 def apply_per_class(
@@ -84,33 +85,26 @@ def _put_back(result: LabelArray, index: int, mask: Mask, after: Mask, *, fill: 
     lost = mask & ~after
     result[after & ~mask] = index
     if fill is None:
-        fill_from_nearest(result, lost)
+        fill_from_nearest(result, lost, of=mask | after)
     else:
         result[lost] = fill
 
 
-def fill_from_nearest(labels: NDArray[Any], lost: Mask) -> None:
-    """Give each lost pixel, in place, the label of the nearest kept one; works inwards ring by ring.
+def fill_from_nearest(labels: NDArray[Any], lost: Mask, *, of: Mask) -> None:
+    """Give each lost pixel, in place, the label of the nearest pixel that is not in `of`.
 
-    The cost grows with the lost pixels only, whatever the image's size and however thick they lie.
+    Parameters
+    ----------
+    labels
+        (H, W) of any integer dtype.
+    lost, of
+        (H, W). `of` holds the lost pixels and all others that can't give a label, such as the class that lost them.
     """
-    if lost.all():
+    if not lost.any() or of.all():
         return
-    stride = lost.shape[1] + 2
-    sides = (-stride, stride, -1, 1)
-    unknown = np.pad(lost, 1).ravel()
-    usable = np.pad(~lost, 1).ravel()  # the frame is neither: it is not filled and nothing is taken from it
-    values = np.pad(labels, 1).ravel()
-    ring = np.flatnonzero(unknown)
-    while ring.size:
-        source = np.full(ring.size, -1)
-        for side in sides:
-            source = np.where((source < 0) & usable[ring + side], ring + side, source)
-        found = source >= 0
-        ring = ring[found]
-        values[ring] = values[source[found]]
-        unknown[ring] = False
-        usable[ring] = True
-        beside = np.unique(np.concatenate([ring + side for side in sides]))
-        ring = beside[unknown[beside]]
-    labels[...] = values.reshape(-1, stride)[1:-1, 1:-1]
+    if not (grow_by_sides(lost) & of & ~lost).any():
+        of = lost  # whole components went, so every way out leads through lost pixels only: a smaller box does
+    box = box_around(of, 1)
+    nearest = ndimage.distance_transform_cdt(of[box], metric="taxicab", return_distances=False, return_indices=True)
+    inside = lost[box]
+    labels[box][inside] = labels[box][tuple(nearest[:, inside])]

@@ -1,0 +1,59 @@
+"""The steps' settings: ranges, and what can't follow what."""
+
+import subprocess
+import sys
+
+import pytest
+
+from segmeter.errors import ConfigError
+from segmeter.postprocess.config import (
+    STEPS,
+    ClearBorderConfig,
+    ClosingConfig,
+    FillHolesConfig,
+    LargestComponentConfig,
+    OpeningConfig,
+    PostprocessConfig,
+    RemoveSmallObjectsConfig,
+    WatershedConfig,
+)
+
+
+@pytest.mark.parametrize(
+    ("schema", "settings", "said"),
+    [
+        (RemoveSmallObjectsConfig, {"min_pixels": 0}, r"remove_small_objects: expected `min_pixels` >= 1 .*got 0"),
+        (RemoveSmallObjectsConfig, {"connectivity": 6}, r"`connectivity` to be 4 or 8, got 6"),
+        (LargestComponentConfig, {"connectivity": 1}, r"largest_component: .* got 1"),
+        (ClearBorderConfig, {"margin": -1}, r"clear_border: expected `margin` >= 0"),
+        (FillHolesConfig, {"max_pixels": 0}, r"fill_holes: expected `max_pixels` >= 1"),
+        (OpeningConfig, {"radius": 0}, r"opening: expected `radius` >= 1 and <= 50, got 0"),
+        (ClosingConfig, {"radius": 51}, r"closing: expected `radius` .* got 51"),
+        (WatershedConfig, {"min_distance": 0}, r"watershed: expected `min_distance` >= 1"),
+        (OpeningConfig, {"classes": ()}, r"`classes` to be null or names"),
+    ],
+)
+def test_settings_out_of_range_are_refused(schema, settings, said):
+    with pytest.raises(ConfigError, match=said):
+        schema(**settings)
+
+
+def test_all_holes_may_be_filled():
+    assert FillHolesConfig(max_pixels=None).max_pixels is None
+
+
+def test_nothing_follows_a_watershed():
+    with pytest.raises(ConfigError, match="to have watershed only as the last step"):
+        PostprocessConfig(steps=(WatershedConfig(), OpeningConfig()))
+    assert PostprocessConfig(steps=(OpeningConfig(), WatershedConfig())).steps
+
+
+def test_every_step_is_registered_under_its_own_name():
+    assert all(STEPS.schema(name)().name == name for name in STEPS.names())
+
+
+def test_reading_the_schemas_imports_no_heavy_library():
+    heavy = {"numpy", "scipy", "skimage", "torch"}
+    code = f"import sys, segmeter.postprocess.config; print(sorted({heavy} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

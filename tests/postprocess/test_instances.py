@@ -1,0 +1,88 @@
+"""Instances: touching disks by hand, nothing lost, nothing shared."""
+
+import numpy as np
+import pytest
+from scipy import ndimage
+
+from segmeter.postprocess.instances import split_labels, split_mask
+
+
+def disks(shape, *centres, radius):
+    rows, columns = np.indices(shape)
+    return np.any([(rows - y) ** 2 + (columns - x) ** 2 <= radius**2 for y, x in centres], axis=0)
+
+
+def test_two_touching_disks_are_two_and_one_disk_is_one():
+    pair = disks((40, 60), (20, 20), (20, 38), radius=10)
+    assert ndimage.label(pair)[1] == 1
+    parts = split_mask(pair, min_distance=5)
+    assert parts.dtype == np.int32
+    assert parts.max() == 2
+    assert parts[20, 15] != parts[20, 43]
+    areas = np.bincount(parts.ravel())[1:]
+    assert abs(int(areas[0]) - int(areas[1])) <= 21  # the neck is 9 pixels high and one line may go either way
+    assert split_mask(disks((40, 60), (20, 20), radius=10), min_distance=5).max() == 1
+
+
+def test_every_pixel_of_the_mask_is_in_one_object_and_no_other_pixel_is(rng):
+    mask = ndimage.binary_opening(rng.random((60, 60)) < 0.6)
+    parts = split_mask(mask, min_distance=3)
+    np.testing.assert_array_equal(parts > 0, mask)
+    assert set(np.unique(parts)) == set(range(parts.max() + 1))
+    for number in range(1, parts.max() + 1):
+        assert ndimage.label(parts == number)[1] == 1
+
+
+def test_a_small_object_close_to_a_large_one_is_not_lost():
+    mask = disks((40, 40), (20, 15), radius=9)
+    mask[20, 26:28] = True  # its only possible centre is within min_distance of the disk's edge, not of its centre
+    mask[20, 4:6] = True
+    mask[10, 17] = True
+    parts = split_mask(mask, min_distance=15)
+    components, count = ndimage.label(mask)
+    assert count >= 2
+    assert all((parts[components == number] > 0).all() for number in range(1, count + 1))
+    assert len(np.unique(parts)) - 1 == count
+
+
+def test_objects_at_the_edge_are_kept():
+    mask = np.zeros((20, 20), bool)
+    mask[:4, :4] = mask[-3:, 8:12] = True
+    parts = split_mask(mask, min_distance=5)
+    np.testing.assert_array_equal(parts > 0, mask)
+    assert parts.max() == 2
+
+
+@pytest.mark.parametrize(("value", "count"), [(False, 0), (True, 1)])
+def test_empty_and_full_masks(value, count):
+    parts = split_mask(np.full((5, 6), value), min_distance=2)
+    assert parts.dtype == np.int32
+    assert (parts == count).all()
+
+
+def test_two_classes_never_share_an_object():
+    labels = np.zeros((30, 60), np.uint8)
+    labels[disks(labels.shape, (15, 20), radius=8)] = 1
+    labels[disks(labels.shape, (15, 37), radius=8)] = 3
+    split = split_labels(labels, classes=(1, 3), multilabel=False, min_distance=4)
+    assert split.labels is labels
+    assert set(np.unique(split.instances[labels == 1])) == {1}
+    assert set(np.unique(split.instances[labels == 3])) == {2}
+    assert split_labels(labels, classes=(3,), multilabel=False, min_distance=4).instances.max() == 1
+
+
+def test_planes_are_numbered_onwards():
+    planes = np.zeros((2, 10, 10), np.uint8)
+    planes[:, 2:6, 2:6] = 1
+    instances = split_labels(planes, classes=(0, 1), multilabel=True, min_distance=2).instances
+    assert instances.shape == (2, 10, 10)
+    assert set(np.unique(instances[0])) == {0, 1}
+    assert set(np.unique(instances[1])) == {0, 2}
+
+
+def test_moving_the_image_moves_the_objects(rng):
+    mask = np.zeros((50, 50), bool)
+    mask[5:35, 5:35] = ndimage.binary_opening(rng.random((30, 30)) < 0.6)
+    moved = np.roll(mask, (7, 4), (0, 1))
+    parts = split_mask(mask, min_distance=3)
+    np.testing.assert_array_equal(np.roll(parts, (7, 4), (0, 1)), split_mask(moved, min_distance=3))

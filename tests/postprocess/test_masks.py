@@ -1,0 +1,124 @@
+"""Mask operations: by hand, against scikit-image and SciPy, and at the edges."""
+
+import numpy as np
+import pytest
+from scipy import ndimage
+from skimage import morphology, segmentation
+
+from segmeter.postprocess import masks
+
+
+def drawn(*lines):
+    return np.array([[letter == "#" for letter in line] for line in lines])
+
+
+def random_mask(rng, shape=(50, 40), share=0.6):
+    return ndimage.binary_closing(rng.random(shape) < share * 0.7, iterations=1) ^ (rng.random(shape) < 0.02)
+
+
+@pytest.mark.parametrize(("connectivity", "kept"), [(4, ("##..", "....", "....")), (8, ("##..", "..#.", "...#"))])
+def test_remove_small_by_hand(connectivity, kept):
+    # By sides there are components of 2, 1 and 1 pixels, by corners one of 4.
+    mask = drawn("##..", "..#.", "...#")
+    found = masks.remove_small(mask, min_pixels=2, connectivity=connectivity)
+    np.testing.assert_array_equal(found, drawn(*kept))
+
+
+@pytest.mark.parametrize("min_pixels", [1, 2, 5, 30, 10_000])
+@pytest.mark.parametrize("connectivity", [4, 8])
+def test_remove_small_equals_scikit_image(rng, min_pixels, connectivity):
+    mask = random_mask(rng, share=0.4)
+    reference = morphology.remove_small_objects(mask, max_size=min_pixels - 1, connectivity=connectivity // 4)
+    np.testing.assert_array_equal(masks.remove_small(mask, min_pixels=min_pixels, connectivity=connectivity), reference)
+
+
+def test_exactly_min_pixels_stay():
+    mask = drawn("###.#")
+    assert masks.remove_small(mask, min_pixels=3, connectivity=8).sum() == 3
+    assert masks.remove_small(mask, min_pixels=4, connectivity=8).sum() == 0
+
+
+def test_keep_largest_takes_the_first_of_equal_ones():
+    mask = drawn("#..##", ".....", "##..#")
+    np.testing.assert_array_equal(masks.keep_largest(mask, connectivity=8), drawn("...##", ".....", "....."))
+
+
+@pytest.mark.parametrize(
+    "operation",
+    [
+        lambda m: masks.keep_largest(m, connectivity=8),
+        lambda m: masks.remove_small(m, min_pixels=2, connectivity=4),
+        lambda m: masks.clear_border(m, margin=0, connectivity=8),
+        lambda m: masks.opening(m, radius=2),
+        lambda m: masks.closing(m, radius=2),
+    ],
+    ids=["keep_largest", "remove_small", "clear_border", "opening", "closing"],
+)
+def test_nothing_stays_nothing(operation):
+    assert not operation(np.zeros((5, 6), bool)).any()
+
+
+@pytest.mark.parametrize("margin", [0, 1, 4])
+def test_clear_border_equals_scikit_image(rng, margin):
+    mask = random_mask(rng, share=0.4)
+    reference = segmentation.clear_border(ndimage.label(mask, np.ones((3, 3)))[0], buffer_size=margin) > 0
+    np.testing.assert_array_equal(masks.clear_border(mask, margin=margin, connectivity=8), reference)
+
+
+def test_clear_border_of_a_margin_wider_than_the_image_removes_all():
+    assert not masks.clear_border(np.ones((3, 9), bool), margin=5, connectivity=8).any()
+
+
+def test_fill_holes_by_hand():
+    mask = drawn("#####", "#.#.#", "#####", "#...#", "####.")
+    everything = drawn("#####", "#####", "#####", "#####", "####.")
+    only_small = drawn("#####", "#####", "#####", "#...#", "####.")
+    np.testing.assert_array_equal(masks.fill_holes(mask, max_pixels=None, connectivity=4), everything)
+    np.testing.assert_array_equal(masks.fill_holes(mask, max_pixels=3, connectivity=4), everything)
+    np.testing.assert_array_equal(masks.fill_holes(mask, max_pixels=2, connectivity=4), only_small)
+    np.testing.assert_array_equal(masks.fill_holes(mask, max_pixels=None, connectivity=8), only_small)
+
+
+def test_fill_all_holes_equals_scipy(rng):
+    mask = random_mask(rng)
+    reference = ndimage.binary_fill_holes(mask)
+    np.testing.assert_array_equal(masks.fill_holes(mask, max_pixels=None, connectivity=4), reference)
+
+
+@pytest.mark.parametrize("radius", [1, 2, 3, 7, 50])
+@pytest.mark.parametrize("shape", [(50, 40), (1, 9), (30, 2)])
+@pytest.mark.parametrize("name", ["opening", "closing"])
+def test_opening_and_closing_equal_scikit_image(rng, radius, shape, name):
+    for share in (0.3, 0.6, 0.9):
+        mask = random_mask(rng, shape, share)
+        reference = getattr(morphology, name)(mask, morphology.disk(radius), mode="ignore")
+        np.testing.assert_array_equal(getattr(masks, name)(mask, radius=radius), reference)
+
+
+@pytest.mark.parametrize("name", ["opening", "closing"])
+@pytest.mark.parametrize("corner", [(0, 0), (20, 30), (44, 54)])
+def test_the_box_around_the_mask_changes_nothing(rng, name, corner):
+    mask = np.zeros((60, 70), bool)
+    mask[corner[0] : corner[0] + 16, corner[1] : corner[1] + 16] = rng.random((16, 16)) < 0.7
+    reference = getattr(morphology, name)(mask, morphology.disk(4), mode="ignore")
+    np.testing.assert_array_equal(getattr(masks, name)(mask, radius=4), reference)
+
+
+def test_a_full_mask_stays_full():
+    full = np.ones((7, 9), bool)
+    assert masks.opening(full, radius=3).all()
+    assert masks.closing(full, radius=3).all()
+
+
+def test_dilate_adds_exactly_the_disk():
+    mask = np.zeros((11, 11), bool)
+    mask[5, 5] = True
+    np.testing.assert_array_equal(masks.dilate(mask, radius=5), morphology.disk(5).astype(bool))
+
+
+@pytest.mark.parametrize("radius", [1, 4])
+def test_opening_and_closing_are_idempotent(rng, radius):
+    mask = random_mask(rng)
+    for operation in (masks.opening, masks.closing):
+        once = operation(mask, radius=radius)
+        np.testing.assert_array_equal(operation(once, radius=radius), once)

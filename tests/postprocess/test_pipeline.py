@@ -1,0 +1,142 @@
+"""Steps in order: what each changed, names, instances, refusals."""
+
+import pickle
+
+import numpy as np
+import pytest
+
+from segmeter.errors import ConfigError, InputError
+from segmeter.postprocess.config import (
+    STEPS,
+    ClearBorderConfig,
+    ClosingConfig,
+    FillHolesConfig,
+    LargestComponentConfig,
+    OpeningConfig,
+    RemoveSmallObjectsConfig,
+    StepConfig,
+    WatershedConfig,
+)
+from segmeter.postprocess.pipeline import build_steps, run_steps
+
+from .conftest import make_spec
+
+EVERY = [STEPS.schema(name)() for name in STEPS.names()]
+
+
+def test_changed_pixels_of_each_step_by_hand():
+    labels = np.array(
+        [
+            [0, 0, 0, 0, 0, 0, 0],
+            [0, 1, 1, 1, 0, 0, 1],
+            [0, 1, 0, 1, 0, 0, 0],
+            [0, 1, 1, 1, 0, 0, 0],
+            [0, 0, 0, 0, 0, 0, 0],
+        ],
+        np.uint8,
+    )
+    steps = (FillHolesConfig(), RemoveSmallObjectsConfig(min_pixels=2), FillHolesConfig(), WatershedConfig())
+    cleaned = run_steps(labels, steps, make_spec(2, "binary"))
+    assert cleaned.changed == {"fill_holes": 1, "remove_small_objects": 1, "fill_holes_2": 0, "watershed": 0}
+    expected = np.zeros((5, 7), np.uint8)
+    expected[1:4, 1:4] = 1
+    np.testing.assert_array_equal(cleaned.labels, expected)
+    np.testing.assert_array_equal(cleaned.instances, expected)
+
+
+def test_no_steps_change_nothing(blobs, spec):
+    cleaned = run_steps(blobs, (), spec)
+    np.testing.assert_array_equal(cleaned.labels, blobs)
+    assert cleaned.changed == {}
+    assert cleaned.instances is None
+
+
+@pytest.mark.parametrize("step", EVERY, ids=lambda step: step.name)
+@pytest.mark.parametrize("dtype", [np.uint8, np.uint16])
+def test_every_step_keeps_dtype_shape_and_values_and_leaves_its_input(blobs, spec, step, dtype):
+    labels = blobs.astype(dtype)
+    before = labels.copy()
+    labels.setflags(write=False)
+    cleaned = run_steps(labels, [step], spec)
+    assert cleaned.labels.dtype == dtype
+    assert cleaned.labels.shape == labels.shape
+    assert cleaned.labels.max() < 4
+    assert cleaned.changed[step.name] == np.count_nonzero(cleaned.labels != before)
+    np.testing.assert_array_equal(labels, before)
+
+
+@pytest.mark.parametrize("step", EVERY, ids=lambda step: step.name)
+def test_every_step_takes_planes(blobs, step):
+    planes = np.stack([blobs == k for k in range(3)]).astype(np.uint8)
+    cleaned = run_steps(planes, [step], make_spec(3, "multilabel"))
+    assert cleaned.labels.shape == planes.shape
+    assert set(np.unique(cleaned.labels)) <= {0, 1}
+    for k in range(3):  # a plane alone gives what it gives among others
+        alone = run_steps(planes[k], [step], make_spec(2, "binary"))
+        np.testing.assert_array_equal(cleaned.labels[k], alone.labels)
+
+
+@pytest.mark.parametrize("step", EVERY, ids=lambda step: step.name)
+@pytest.mark.parametrize("value", [0, 1])
+@pytest.mark.parametrize("shape", [(1, 1), (1, 7), (5, 5)])
+def test_every_step_takes_uniform_and_tiny_images(step, value, shape):
+    labels = np.full(shape, value, np.uint8)
+    cleaned = run_steps(labels, [step], make_spec(2, "binary"))
+    np.testing.assert_array_equal(cleaned.labels, labels)  # nothing else is there to take its place
+
+
+@pytest.mark.parametrize("step", EVERY, ids=lambda step: step.name)
+def test_swapping_names_of_two_untouched_classes_changes_nothing(blobs, spec, step):
+    only = type(step)(classes=("b",))
+    swapped = np.array([0, 1, 3, 2], np.uint8)
+    direct, other = run_steps(blobs, [only], spec), run_steps(swapped[blobs], [only], spec)
+    np.testing.assert_array_equal(swapped[direct.labels], other.labels)
+
+
+def test_steps_work_on_the_named_classes_only(blobs, spec):
+    for step in (RemoveSmallObjectsConfig, LargestComponentConfig, ClearBorderConfig, OpeningConfig):
+        cleaned = run_steps(blobs, [step(classes=("c",))], spec)
+        changed = cleaned.labels != blobs
+        assert changed.any()
+        assert (blobs[changed] == 2).all()
+
+
+def test_fill_names_the_class_that_removed_pixels_get(blobs, spec):
+    cleaned = run_steps(blobs, [LargestComponentConfig(classes=("c",), fill="d")], spec)
+    assert (cleaned.labels[cleaned.labels != blobs] == 3).all()
+
+
+def test_built_steps_travel_to_workers(blobs, spec):
+    for name, step in pickle.loads(pickle.dumps(build_steps(EVERY, spec))):
+        assert name in STEPS.names()
+        step(blobs)
+
+
+@pytest.mark.parametrize(
+    ("labels", "said"),
+    [
+        (np.zeros((2, 2), np.int64), r"\(H, W\) uint8 or uint16, got int64"),
+        (np.zeros((1, 2, 2), np.uint8), r"\(1, 2, 2\)"),
+        (np.zeros((0, 2), np.uint8), r"\(0, 2\)"),
+        (np.full((2, 2), 4, np.uint8), r"0 \.\. 3, got 4"),
+        (np.full((2, 2), 255, np.uint8), "got 255"),
+    ],
+)
+def test_labels_that_are_none_are_refused(spec, labels, said):
+    with pytest.raises(InputError, match=said):
+        run_steps(labels, (), spec)
+
+
+def test_planes_for_other_classes_are_refused():
+    with pytest.raises(InputError, match=r"\(2, H, W\) uint8 or uint16, got uint8 \(3, 2, 2\)"):
+        run_steps(np.zeros((3, 2, 2), np.uint8), (), make_spec(2, "multilabel"))
+
+
+def test_unknown_step_class_and_fill_are_refused(spec):
+    labels = np.zeros((2, 2), np.uint8)
+    with pytest.raises(ConfigError, match="Did you mean 'opening'"):
+        run_steps(labels, [StepConfig(name="openning")], spec)
+    with pytest.raises(ConfigError, match=r"postprocess.closing: expected `classes` .*'z'"):
+        run_steps(labels, [ClosingConfig(classes=("z",))], spec)
+    with pytest.raises(ConfigError, match=r"postprocess.opening: expected `fill` .*'z'"):
+        run_steps(labels, [OpeningConfig(fill="z")], spec)

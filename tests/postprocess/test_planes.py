@@ -1,0 +1,117 @@
+"""How masks become label maps: the fill, the order of classes, planes."""
+
+import numpy as np
+import pytest
+from scipy import ndimage
+
+from segmeter.errors import ConfigError
+from segmeter.postprocess.planes import apply_per_class, class_indices, fill_from_nearest
+
+from .conftest import make_spec
+
+
+def clear(mask):
+    return np.zeros_like(mask)
+
+
+def keep(mask):
+    return mask
+
+
+def test_lost_pixels_take_the_nearest_label():
+    labels = np.array([[1, 9, 9, 9, 9, 2]], np.uint8)
+    fill_from_nearest(labels, labels == 9, of=labels == 9)
+    np.testing.assert_array_equal(labels, [[1, 1, 1, 2, 2, 2]])
+
+
+def test_equally_near_labels_are_decided_alike_wherever_they_lie():
+    tile = np.array([[0, 5, 0], [3, 9, 4], [0, 6, 0]], np.uint8)
+    found = set()
+    for top, left in ((0, 0), (3, 5), (7, 1)):
+        labels = np.zeros((10, 10), np.uint8)
+        labels[top : top + 3, left : left + 3] = tile
+        fill_from_nearest(labels, labels == 9, of=labels == 9)
+        found.add(int(labels[top + 1, left + 1]))
+    assert len(found) == 1
+    assert found <= {3, 4, 5, 6}
+
+
+def test_a_lost_pixel_never_gets_its_own_class_back():
+    # The spur touches the body of class 1, so the nearest pixel of all is class 1; the nearest other one counts.
+    labels = np.array([[0, 0, 0, 0, 0], [1, 1, 1, 1, 2], [1, 1, 0, 0, 0]], np.uint8)
+    lost = np.zeros(labels.shape, bool)
+    lost[1, 2:4] = True
+
+    result = apply_per_class(labels, lambda mask: mask & ~lost, classes=(1,), multilabel=False)
+    np.testing.assert_array_equal(result, [[0, 0, 0, 0, 0], [1, 1, 0, 0, 2], [1, 1, 0, 0, 0]])
+
+
+@pytest.mark.parametrize("share", [0.05, 0.5, 0.95])
+@pytest.mark.parametrize("shape", [(30, 41), (1, 50), (50, 1)])
+def test_labels_come_from_the_smallest_city_block_distance(rng, share, shape):
+    labels = np.arange(np.prod(shape), dtype=np.int32).reshape(shape)  # a label says where it came from
+    of = rng.random(shape) < share
+    of.flat[0] = False
+    lost = of & (rng.random(shape) < 0.5)
+    filled = labels.copy()
+    fill_from_nearest(filled, lost, of=of)
+    np.testing.assert_array_equal(filled[~lost], labels[~lost])
+    rows, columns = np.nonzero(lost)
+    source_rows, source_columns = np.divmod(filled[lost], shape[1])
+    distance = ndimage.distance_transform_cdt(of, metric="taxicab")[lost]
+    np.testing.assert_array_equal(abs(rows - source_rows) + abs(columns - source_columns), distance)
+    assert not of[source_rows, source_columns].any()
+
+
+def test_an_image_that_the_class_covers_stays():
+    labels = np.full((3, 3), 2, np.uint8)
+    result = apply_per_class(labels, clear, classes=(2,), multilabel=False)
+    np.testing.assert_array_equal(result, labels)
+
+
+def test_the_named_class_fills_where_given():
+    labels = np.array([[1, 2, 1], [1, 1, 1]], np.uint8)
+    result = apply_per_class(labels, clear, classes=(2,), multilabel=False, fill=3)
+    np.testing.assert_array_equal(result, [[1, 3, 1], [1, 1, 1]])
+    assert result.dtype == np.uint8
+
+
+def test_gained_pixels_are_taken_from_any_class_and_later_classes_see_it():
+    labels = np.array([[1, 2, 3, 0]], np.uint8)
+
+    def grow(mask):
+        return ndimage.binary_dilation(mask)
+
+    np.testing.assert_array_equal(apply_per_class(labels, grow, classes=(1, 3), multilabel=False), [[1, 3, 3, 3]])
+    np.testing.assert_array_equal(apply_per_class(labels, grow, classes=(3, 1), multilabel=False), [[1, 1, 3, 3]])
+
+
+def test_planes_are_independent():
+    planes = np.array([[[1, 1]], [[1, 0]]], np.uint8)
+    result = apply_per_class(planes, clear, classes=(0,), multilabel=True)
+    np.testing.assert_array_equal(result, [[[0, 0]], [[1, 0]]])
+    assert result.dtype == np.uint8
+
+
+@pytest.mark.parametrize("multilabel", [False, True])
+def test_input_is_left_alone_and_keep_changes_nothing(blobs, multilabel):
+    labels = np.stack([blobs == k for k in range(4)]).astype(np.uint8) if multilabel else blobs
+    before = labels.copy()
+    result = apply_per_class(labels, keep, classes=(0, 1, 2, 3), multilabel=multilabel)
+    np.testing.assert_array_equal(result, labels)
+    apply_per_class(labels, clear, classes=(1,), multilabel=multilabel)
+    np.testing.assert_array_equal(labels, before)
+
+
+def test_classes_default_to_all_but_the_first_and_to_every_plane():
+    assert class_indices(None, make_spec(4), where="x") == (1, 2, 3)
+    assert class_indices(None, make_spec(2, "multilabel"), where="x") == (0, 1)
+    assert class_indices(("c", "a"), make_spec(4), where="x") == (2, 0)
+
+
+def test_unknown_classes_are_refused_all_at_once():
+    with pytest.raises(
+        ConfigError, match=r"postprocess.opening: expected `classes` .* got 'x'\. Known: a, b"
+    ) as caught:
+        class_indices(("x", "a", "y"), make_spec(2), where="postprocess.opening")
+    assert len(caught.value.problems) == 2
