@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy.stats import kendalltau
 
 from segmeter.errors import InputError
 from segmeter.metrics.compare import compare_runs, paired_bootstrap, rank_models
@@ -113,8 +114,6 @@ def test_ranking_shares_are_those_of_a_plain_loop():
 
 
 def test_stability_is_the_mean_kendall_tau():
-    from scipy.stats import kendalltau
-
     rng = np.random.default_rng(7)
     scores = rng.normal([0.0, 0.3, 0.2, 0.1], 1, (25, 4))
     columns = [np.stack([scores[:, m], np.ones(25)], axis=1) for m in range(4)]
@@ -124,6 +123,27 @@ def test_stability_is_the_mean_kendall_tau():
     taus = [kendalltau(-row, ranking.ranks).statistic for row in drawn]
     assert ranking.stability == pytest.approx(np.mean(taus), rel=1e-12)
     assert ranking.stability < 0.9
+
+
+def test_models_that_tie_share_the_places_that_they_cover():
+    # values 9 5 5 5 1 in every case: the three in the middle share the places 2 to 4
+    columns = [np.array([[value, 1.0]] * 4) for value in (9, 5, 5, 5, 1)]
+    ranking = rank_models(columns, mean, resamples=10)
+    np.testing.assert_array_equal(ranking.ranks, [1, 3, 3, 3, 5])
+    third = [0, 1 / 3, 1 / 3, 1 / 3, 0]
+    expected = [[1, 0, 0, 0, 0], third, third, third, [0, 0, 0, 0, 1]]
+    np.testing.assert_allclose(ranking.rank_shares, expected, rtol=1e-12)
+    assert ranking.stability == pytest.approx(1, rel=1e-12)
+
+
+def test_stability_allows_for_ties_in_the_resamples():
+    hits = np.array([[1, 1, 1, 1, 0, 0], [1, 1, 0, 0, 1, 0], [0, 1, 0, 0, 0, 1.0], [1, 0, 0, 0, 0, 0]])
+    columns = [np.stack([row, np.ones(6)], axis=1) for row in hits]
+    drawn = paired_bootstrap(hits.T, np.zeros((6, 4)), lambda sums: sums, resamples=80, seed=1).replicates
+    ranking = rank_models(columns, mean, resamples=80, seed=1)
+    taus = [kendalltau(-row, ranking.ranks).statistic for row in drawn if np.ptp(row)]
+    assert any(len(set(row)) < 4 for row in drawn)
+    assert ranking.stability == pytest.approx(np.mean(taus), rel=1e-12)
 
 
 def test_a_clear_winner_is_always_first():

@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 
 from segmeter.errors import ConfigError, InputError
+from segmeter.metrics import rows as rows_module
 from segmeter.metrics.config import MetricsConfig
 from segmeter.metrics.counts import confusion_matrix
 from segmeter.metrics.overlap import overlap_scores
-from segmeter.metrics.rows import read_cases, write_cases
+from segmeter.metrics.rows import read_cases, stack_margins, write_cases
 from segmeter.metrics.summary import DEFAULT, summarise
 from tests.metrics.build import case_row, class_spec, random_rows
 
@@ -84,6 +85,14 @@ def test_the_order_of_the_rows_and_a_trip_through_files_change_nothing(tmp_path)
     assert summarise(rows[::-1], class_spec(), QUICK) == summary
     write_cases(tmp_path, rows, class_spec())
     assert summarise(read_cases(tmp_path), class_spec(), QUICK) == summary
+
+
+def test_going_through_the_rows_in_small_groups_changes_nothing(monkeypatch):
+    rows = random_rows(11, loss=0.1)
+    whole, margins = summarise(rows, class_spec(), QUICK), stack_margins(rows, class_spec())
+    monkeypatch.setattr(rows_module, "_GROUP", 3)
+    assert summarise(rows, class_spec(), QUICK) == whole
+    np.testing.assert_array_equal(stack_margins(rows, class_spec()).columns(), margins.columns())
 
 
 def test_dataset_scores_equal_those_of_all_pixels_together():

@@ -102,8 +102,7 @@ def bootstrap(
         return Resampled(estimate=estimate, low=low, high=high, replicates=replicates, n_units=len(units))
     tails = np.array([(1 - level) / 2, (1 + level) / 2])[:, None]
     if interval == "bca":
-        left_out = np.concatenate([statistic(total - part) for part in _blocks(units)])
-        tails = _bca_tails(tails, estimate, replicates, left_out)
+        tails = _bca_tails(tails, estimate, replicates, _acceleration(units, total, statistic, estimate))
     low, high = _order_statistics(replicates, np.broadcast_to(tails, (2, len(estimate))))
     undefined = np.isnan(estimate)
     low[undefined] = high[undefined] = np.nan
@@ -176,24 +175,35 @@ def _cluster_sums(columns: NDArray[Any], clusters: Sequence[str] | None) -> NDAr
 
 
 def _blocks(units: FloatArray) -> Iterator[FloatArray]:
-    rows = max(1, _BLOCK // max(units.shape[1], 1))
+    rows = max(1, _BLOCK // (8 * max(units.shape[1], 1)))
     for start in range(0, len(units), rows):
         yield units[start : start + rows]
 
 
-def _bca_tails(tails: FloatArray, estimate: FloatArray, replicates: FloatArray, left_out: FloatArray) -> FloatArray:
+def _acceleration(units: FloatArray, total: FloatArray, statistic: Statistic, estimate: FloatArray) -> FloatArray:
+    """Skewness of the statistics without one unit, over 6: sums of powers around the estimate, no N x S array."""
+    powers = np.zeros((4, len(estimate)))
+    for part in _blocks(units):
+        with np.errstate(invalid="ignore"):  # inf - inf is NaN, and left out
+            change = estimate - statistic(total - part)
+        finite = np.isfinite(change)
+        change = np.where(finite, change, 0.0)
+        powers += [finite.sum(axis=0), change.sum(axis=0), (change**2).sum(axis=0), (change**3).sum(axis=0)]
+    n, first, second, third = powers
+    mean = divide(first, n)
+    spread = np.maximum(second - n * mean**2, 0)
+    return np.nan_to_num(divide(third - 3 * mean * second + 2 * n * mean**3, 6 * spread**1.5))
+
+
+def _bca_tails(tails: FloatArray, estimate: FloatArray, replicates: FloatArray, skewness: FloatArray) -> FloatArray:
     """Shift the tails (2, 1) for bias and skewness, per statistic: (2, S)."""
     defined = (~np.isnan(replicates)).sum(axis=0)
     below = (replicates < estimate).sum(axis=0) + 0.5 * (replicates == estimate).sum(axis=0)
     share = divide(below, defined)
     usable = (share > 0) & (share < 1)  # else every resample lies on one side, and nothing can be corrected
     bias = ndtri(np.where(usable, share, 0.5))
-    finite = np.where(np.isfinite(left_out), left_out, np.nan)
-    mean = divide(np.nansum(finite, axis=0), (~np.isnan(finite)).sum(axis=0))
-    deviation = np.nan_to_num(mean - finite)
-    skewness = divide((deviation**3).sum(axis=0), 6 * (deviation**2).sum(axis=0) ** 1.5)
     shifted = bias + ndtri(tails)
-    adjusted = ndtr(bias + divide(shifted, 1 - np.nan_to_num(skewness) * shifted))
+    adjusted = ndtr(bias + divide(shifted, 1 - skewness * shifted))
     return np.where(usable & ~np.isnan(adjusted), adjusted, tails)
 
 

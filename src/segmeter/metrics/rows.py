@@ -175,10 +175,13 @@ def counts_shape(spec: ClassSpec) -> tuple[int, ...]:
 
 
 def stack_margins(rows: Sequence[CaseRow], spec: ClassSpec) -> Margins:
-    """Margins (N, K), int64, case by case, so that the confusion matrices are never held twice."""
+    """Margins (N, K), int64, of all rows; the confusion matrices are held twice for some thousands at a time only."""
     columns = np.empty((len(rows), 4 * spec.num_classes), np.int64)
-    for line, row in zip(columns, rows, strict=True):
-        line[:] = compute_margins(row.counts, task=spec.task).columns()
+    done = 0
+    for group in in_groups(rows):
+        counts = np.stack([row.counts for row in group])
+        columns[done : done + len(group)] = compute_margins(counts, task=spec.task).columns()
+        done += len(group)
     return Margins.from_columns(columns)
 
 

@@ -104,10 +104,10 @@ def summarise(rows: Sequence[CaseRow], spec: ClassSpec, config: MetricsConfig = 
 
 @dataclass(frozen=True, kw_only=True)
 class _Cases:
-    """What the summary keeps of N rows: counts of all, and per case margins, means, class scores, loss."""
+    """What the summary keeps of N rows: counts of all, and per case what is resampled, scores and loss."""
 
     counts: NDArray[np.int64]
-    margins: FloatArray  # (N, 4 K)
+    columns: FloatArray  # (N, 4 K + 9): margins, then the columns of the means
     means: FloatArray  # (N, one per PER_CASE)
     classes: dict[str, FloatArray]  # (N, K) per RESAMPLED_PER_CLASS
     loss: FloatArray  # (N,), NaN where there is none
@@ -159,7 +159,7 @@ def _score_cases(rows: Sequence[CaseRow], spec: ClassSpec, classes: list[int]) -
     n, k = len(rows), spec.num_classes
     cases = _Cases(
         counts=np.zeros(counts_shape(spec), np.int64),
-        margins=np.empty((n, 4 * k)),
+        columns=np.empty((n, 4 * k + 3 * len(PER_CASE))),
         means=np.empty((n, len(PER_CASE))),
         classes={name: np.empty((n, k)) for name in RESAMPLED_PER_CLASS},
         loss=np.empty(n),
@@ -170,8 +170,8 @@ def _score_cases(rows: Sequence[CaseRow], spec: ClassSpec, classes: list[int]) -
         margins = stack_margins(group, spec)
         scores = score_margins(margins, task=spec.task, classes=classes)
         cases.counts[...] += sum_counts(group, spec)
-        cases.margins[part] = margins.columns()
         cases.means[part] = np.stack([getattr(scores, name) for name in PER_CASE], axis=1)
+        cases.columns[part] = np.concatenate([margins.columns(), mean_columns(cases.means[part])], axis=1)
         for name, values in cases.classes.items():
             values[part] = getattr(scores, name)
         cases.loss[part] = [np.nan if row.loss is None else row.loss for row in group]
@@ -205,12 +205,11 @@ def _intervals(
     """95 % intervals by name, all from one set of resamples; empty without a bootstrap."""
     if not config.bootstrap:
         return {}
-    columns = np.concatenate([cases.margins, mean_columns(cases.means)], axis=1)
     names = [f"dataset/{name}" for name in AGGREGATES]
     names += [f"per_class/{name}/{k}" for name in RESAMPLED_PER_CLASS for k in range(spec.num_classes)]
     names += [f"per_case/{name}" for name in PER_CASE]
     resampled: Resampled = bootstrap(
-        columns,
+        cases.columns,
         _statistic(spec, mean_classes(config, spec)),
         resamples=config.bootstrap,
         seed=config.seed,
