@@ -1,0 +1,86 @@
+"""Fixtures of the report tests: small runs, with and without hostile names."""
+
+import json
+
+import numpy as np
+import pytest
+
+from segmeter.files import write_json
+from segmeter.metrics.config import MetricsConfig
+from segmeter.metrics.counts import confusion_matrix
+from segmeter.metrics.rows import CaseRow, write_cases
+from segmeter.metrics.summary import summarise
+from segmeter.report.overlay import write_overlay
+from segmeter.vocabulary import ClassSpec
+
+HOSTILE = (
+    "<img src=x onerror=alert(1)>",
+    '=HYPERLINK("http://x")',
+    "[red]bold[/red]",
+    "\"'></style><script>alert(1)//",
+)
+HOSTILE_IDS = ("<script>alert(2)</script>", "=cmd()", "../up", "a\nb", "[red]x", '" onload="alert(3)')
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(20240917)
+
+
+@pytest.fixture
+def spec():
+    return ClassSpec(
+        task="multiclass",
+        names=("ground", "tree", "car"),
+        colours=((0, 0, 0), (0, 200, 0), (200, 0, 0)),
+        ignore_index=255,
+    )
+
+
+def make_rows(rng, spec, ids):
+    rows = []
+    for share, case_id in zip(np.linspace(0.95, 0.4, len(ids)), ids, strict=True):
+        target = rng.integers(0, spec.num_classes, (12, 16)).astype(np.uint8)
+        labels = np.where(rng.random(target.shape) < share, target, 0).astype(np.uint8)
+        counts = confusion_matrix(target, labels, num_classes=spec.num_classes, ignore_index=spec.ignore_index)
+        rows.append(CaseRow(case_id=case_id, height=12, width=16, counts=counts, loss=float(share)))
+    return rows
+
+
+def fill_run(folder, rng, spec, ids):
+    rows = make_rows(rng, spec, ids)
+    write_cases(folder, rows, spec)
+    summary = summarise(rows, spec, MetricsConfig(bootstrap=200))
+    write_json(folder / "metrics.json", summary)
+    for case_id in ids:
+        picture = rng.integers(0, 255, (30, 90, 3)).astype(np.uint8)
+        write_overlay(folder / "overlays", case_id, picture)
+    return summary
+
+
+@pytest.fixture
+def run(tmp_path, rng, spec):
+    """An evaluation's folder with 8 cases; case "h" is the worst, "a" the best."""
+    fill_run(tmp_path, rng, spec, tuple("abcdefgh"))
+    write_json(tmp_path / "run.json", {"command": "eval", "state": "done", "versions": {"numpy": "2.4"}, "seed": 7})
+    (tmp_path / "config.yaml").write_text("data:\n  name: cells\n")
+    return tmp_path
+
+
+@pytest.fixture
+def hostile_run(tmp_path, rng):
+    """A run in which every name is an attack."""
+    spec = ClassSpec(task="multiclass", names=HOSTILE, colours=((9, 9, 9),) * 4)
+    fill_run(tmp_path, rng, spec, HOSTILE_IDS)
+    write_json(tmp_path / "run.json", {"<b>key</b>": "</table><script>alert(4)</script>", "argv": ["<i>"]})
+    (tmp_path / "config.yaml").write_text("x: </pre><script>alert(5)</script>\n")
+    (tmp_path / "history.jsonl").write_text(json.dumps({"step": 1, "<svg onload=alert(6)>": 0.5}) + "\n")
+    return tmp_path
+
+
+@pytest.fixture
+def picture_inputs(rng):
+    target = rng.integers(0, 3, (20, 30)).astype(np.uint8)
+    labels = rng.integers(0, 3, (20, 30)).astype(np.uint8)
+    image = rng.integers(0, 255, (20, 30, 3)).astype(np.uint8)
+    return image, target, labels

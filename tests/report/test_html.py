@@ -1,0 +1,188 @@
+"""The page: figures that are right, nothing loaded, nothing injected, old or new but never half."""
+
+import base64
+import hashlib
+import os
+import re
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+
+from segmeter.errors import InputError
+from segmeter.files import write_json
+from segmeter.metrics.config import MetricsConfig
+from segmeter.metrics.rows import CaseRow, read_cases, write_cases
+from segmeter.metrics.summary import summarise
+from segmeter.report.config import ReportConfig
+from segmeter.report.html import MOST_ROWS, write_report
+from segmeter.vocabulary import ClassSpec
+
+from .conftest import HOSTILE, HOSTILE_IDS
+
+VOID = {"meta", "img", "input", "br"}
+
+
+class Page(HTMLParser):
+    """Tags with their attributes, the text of each, and whether the nesting is right."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.tags, self.texts, self.open = [], [], []
+        self.feed(text)
+        assert not self.open
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.append((tag, dict(attributes)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attributes):
+        self.tags.append((tag, dict(attributes)))
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.texts.append((self.open[-1] if self.open else "", data))
+
+    def all(self, tag):
+        return [attributes for name, attributes in self.tags if name == tag]
+
+    def text(self, tag):
+        return [data.strip() for name, data in self.texts if name == tag and data.strip()]
+
+
+def render(folder, config=None):
+    return Page(write_report(folder, config).read_text())
+
+
+def test_cases_are_listed_worst_first_with_their_scores(run):
+    page = render(run)
+    rows = [attributes["data-value"] for attributes in page.all("td") if "data-value" in attributes]
+    ids = [value for value in rows if value in "abcdefgh" and len(value) == 1]
+    assert sorted(ids) == list("abcdefgh")
+    scores = {row.case_id: row.counts for row in read_cases(run)}
+
+    def mean_iou(counts):
+        overlap = counts.diagonal() / (counts.sum(0) + counts.sum(1) - counts.diagonal())
+        return overlap.mean()
+
+    assert ids == sorted(ids, key=lambda case_id: mean_iou(scores[case_id]))
+    assert ids[0] == "h"
+    assert rows[rows.index("h") + 1] == str(mean_iou(scores["h"]))
+
+
+def test_the_page_loads_nothing(run):
+    page = render(run)
+    assert {name for name, _ in page.tags} >= {"svg", "table", "img", "style", "script"}
+    for _, attributes in page.tags:
+        assert not {"href", "srcset", "action", "style", "xlink:href"} & set(attributes)
+        assert not [name for name in attributes if name.startswith("on")]
+        assert attributes.get("src", "data:image/jpeg;base64,").startswith("data:image/jpeg;base64,")
+    assert not {"link", "iframe", "object", "embed", "base", "form", "a"} & {name for name, _ in page.tags}
+
+
+def test_the_policy_allows_only_the_pages_own_style_and_script(run):
+    text = write_report(run).read_text()
+    policy = next(tag["content"] for tag in Page(text).all("meta") if tag.get("http-equiv"))
+    for kind in ("style", "script"):
+        body = re.search(f"<{kind}>(.*?)</{kind}>", text, re.DOTALL).group(1)
+        digest = base64.b64encode(hashlib.sha256(body.encode()).digest()).decode()
+        assert f"{kind}-src 'sha256-{digest}'" in policy
+    assert policy.startswith("default-src 'none'; img-src data:; ")
+    assert "unsafe" not in policy
+
+
+def test_hostile_names_stay_text(hostile_run, run_tags):
+    page = render(hostile_run)
+    assert {name for name, _ in page.tags} <= run_tags
+    assert len(page.all("script")) == len(page.all("style")) == 1
+    for _, attributes in page.tags:
+        assert not [name for name in attributes if name.startswith("on")]
+    values = [attributes.get("data-value") for attributes in page.all("td")]
+    assert set(HOSTILE) <= set(values)
+    assert set(HOSTILE_IDS) <= set(values)
+    assert "</table><script>alert(4)</script>" in page.text("td")
+    assert "x: </pre><script>alert(5)</script>" in page.text("pre")
+
+
+@pytest.fixture
+def run_tags():
+    names = "html head meta title style script body header main section h1 h2 p div span b table thead tbody tr th td"
+    return set((names + " svg g rect path text figure figcaption img input details summary pre").split())
+
+
+def test_both_sections_of_pictures_show_with_their_scores(run):
+    page = render(run, ReportConfig(worst=3, others=2))
+    assert page.text("h2")[-3:] == ["Worst cases", "Other cases", "Run"]
+    assert len(page.all("img")) == 5
+    assert page.all("img")[0]["alt"] == "image, target, prediction and errors of h"
+
+
+def test_training_runs_show_curves(tmp_path):
+    (tmp_path / "history.jsonl").write_text('{"step": 1, "loss": 2.0}\n{"step": 2, "val": {"loss": 1.5}}\n{"st')
+    page = render(tmp_path)
+    assert page.text("h2") == ["Training"]
+    assert "val/loss" in page.text("span")
+
+
+def test_undefined_is_shown_as_such_and_sorts_last(tmp_path, spec):
+    empty = CaseRow(case_id="empty", height=2, width=2, counts=np.zeros((3, 3), np.int64))
+    ground = CaseRow(case_id="ground only", height=2, width=2, counts=np.diag([4, 0, 0]))
+    write_cases(tmp_path, [empty, ground], spec)
+    write_json(tmp_path / "metrics.json", summarise([empty, ground], spec, MetricsConfig(bootstrap=0)))
+    page = render(tmp_path)
+    values = [attributes.get("data-value") for attributes in page.all("td")]
+    assert values.index("ground only") < values.index("empty")
+    assert values[values.index("empty") + 1] == ""
+    assert values[values.index("car") + 1] == ""  # a class that never occurs has no IoU
+    assert page.text("td").count("n/a") >= 2
+
+
+def test_multilabel_runs_have_no_confusion_between_classes(tmp_path, rng):
+    spec = ClassSpec(task="multilabel", names=("a", "b"), colours=((9, 0, 0), (0, 9, 0)))
+    rows = [
+        CaseRow(case_id=name, height=4, width=4, counts=rng.integers(0, 9, (2, 2, 2)).astype(np.int64)) for name in "xy"
+    ]
+    write_cases(tmp_path, rows, spec)
+    write_json(tmp_path / "metrics.json", summarise(rows, spec, MetricsConfig(bootstrap=0)))
+    page = render(tmp_path)
+    assert page.text("h2")[-2:] == ["Classes", "Cases"]
+
+
+def test_a_failed_write_keeps_the_old_report(run, monkeypatch):
+    before = write_report(run).read_bytes()
+
+    def fail(source, target):
+        raise OSError(28, "No space left on device")
+
+    (run / "config.yaml").write_text("changed: true\n")
+    monkeypatch.setattr(os, "replace", fail)
+    with pytest.raises(OSError, match="No space"):
+        write_report(run)
+    assert (run / "report.html").read_bytes() == before
+    assert not [path for path in run.iterdir() if path.name.startswith(".tmp-")]
+
+
+def test_equal_runs_give_equal_pages(run):
+    assert write_report(run).read_bytes() == write_report(run).read_bytes()
+
+
+def test_long_tables_are_cut_and_say_so(run, monkeypatch):
+    monkeypatch.setattr("segmeter.report.html.MOST_ROWS", 3)
+    assert MOST_ROWS > 3
+    text = write_report(run).read_text()
+    assert "The worst 3 of 8 cases" in text
+
+
+def test_a_folder_without_figures_is_refused(tmp_path):
+    with pytest.raises(InputError, match=r"to hold metrics.json or history.jsonl, got .* Give a run's folder"):
+        write_report(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["metrics.json", "history.jsonl"])
+def test_a_damaged_file_is_named(tmp_path, name):
+    (tmp_path / name).write_text("{broken\n")
+    with pytest.raises(InputError, match=rf"expected `{name}` to be .*JSON"):
+        write_report(tmp_path)

@@ -1,0 +1,97 @@
+"""What the terminal shows, and that names can't steer it."""
+
+import io
+
+import pytest
+
+from segmeter.metrics.config import MetricsConfig
+from segmeter.metrics.summary import summarise
+from segmeter.report import figures
+from segmeter.report.table import print_summary
+from segmeter.vocabulary import ClassSpec
+
+from .conftest import HOSTILE, make_rows
+
+
+def shown(summary):
+    file = io.StringIO()
+    print_summary(summary, file=file)
+    return file.getvalue()
+
+
+SUMMARY = {
+    "schema": 1,
+    "convention": "segmeter",
+    "n_cases": 3,
+    "classes": ["ground", "car"],
+    "ignore_index": 255,
+    "confusion_matrix": [[60, 20], [20, 0]],
+    "dataset": {"mean_iou": 0.3, "mean_dice": 0.375, "pixel_accuracy": 0.6},
+    "per_class": {
+        "ground": {"iou": 0.6, "dice": 0.75, "precision": 0.75, "recall": 0.75, "support": 80},
+        "car": {"iou": None, "dice": 0.0, "precision": 0.0, "recall": 0.0, "support": 20},
+    },
+    "per_case": {"mean_iou": {"mean": 0.31, "std": 0.1, "n_used": 2, "n_undefined": 1, "ci95": [0.25, 0.4]}},
+    "loss": {},
+}
+
+
+def test_schema_1_alone_is_enough():
+    text = shown(SUMMARY)
+    lines = [line for line in text.splitlines() if "car" in line]
+    assert len(lines) == 1
+    cells = [cell.strip() for cell in lines[0].strip("|").split("|")]
+    assert cells == ["car", "n/a", "0.0000", "0.0000", "0.0000", "", "20", "20.0 %"]
+    assert "mean IoU" in text
+    assert "[0.2500, 0.4000]" in text
+    assert "2 of 3" in text
+    assert "convention segmeter; 3 cases; label 255 ignored" in text
+
+
+def test_a_file_gets_plain_text(rng, spec):
+    text = shown(summarise(make_rows(rng, spec, "abc"), spec, MetricsConfig(bootstrap=50)))
+    assert "\x1b" not in text
+    assert text.isascii()
+    assert all(len(line) <= 110 for line in text.splitlines())
+
+
+def test_names_are_shown_as_they_are(rng):
+    names = (*HOSTILE, "esc\x1b[31m", "new\nline", ":smile:")
+    spec = ClassSpec(task="multiclass", names=names, colours=((0, 0, 0),) * 7)
+    text = shown(summarise(make_rows(rng, spec, "abc"), spec, MetricsConfig(bootstrap=0)))
+    for name in (*HOSTILE, ":smile:"):
+        assert name in text
+    assert "\x1b" not in text
+    assert "new\N{REPLACEMENT CHARACTER}line" in text
+
+
+def test_multilabel_shares_are_of_each_plane():
+    summary = {
+        **SUMMARY,
+        "classes": ["a", "b"],
+        "confusion_matrix": None,
+        "confusion_matrices": [[[50, 25], [5, 20]], [[99, 0], [1, 0]]],
+        "per_class": {"a": {"support": 25}, "b": {"support": 1}},
+    }
+    assert [row["share"] for row in figures.classes(summary)] == [0.25, 0.01]
+
+
+def test_notes_say_what_was_left_out():
+    summary = {
+        **SUMMARY,
+        "mean_classes": ["car"],
+        "dataset": {**SUMMARY["dataset"], "n_classes_undefined": 1},
+        "bootstrap": {"resamples": 100, "interval": "bca", "cluster": "(.)", "warning": "Only 3 units"},
+    }
+    assert figures.notes(summary)[2:] == [
+        "label 255 ignored",
+        "1 of 2 classes undefined, left out of the means",
+        "means without ground",
+        "95 % intervals: bca bootstrap, 100 draws of clusters",
+        "Only 3 units",
+    ]
+
+
+@pytest.mark.parametrize(("value", "text"), [(None, "n/a"), (float("nan"), "n/a"), (0.0, "0.0000"), (1, "1.0000")])
+def test_undefined_is_never_zero(value, text):
+    assert figures.number(value) == text
