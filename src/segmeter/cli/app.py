@@ -59,13 +59,13 @@ def run_command(command: str, argv: Sequence[str]) -> None:
     if not (args.shell_completion or args.hydra_help):
         request = Request(args.config_name or command, args.overrides, args.config_dir, args.multirun)
         _check(request, ROOTS[command], shown_only=bool(args.cfg or args.info))
-    _hand_over(command, argv)
+    _hand_over(command, args)
 
 
 def _arguments(command: str, argv: Sequence[str]) -> argparse.Namespace:
     parser = get_args_parser()
     parser.prog = f"segmeter {command}"
-    args = parser.parse_args(list(argv))
+    args = parser.parse_intermixed_args(list(argv))
     if args.experimental_rerun:
         raise ConfigError("config: --experimental-rerun is not allowed: it would run whatever a pickle file holds.")
     if args.config_path:
@@ -91,26 +91,51 @@ def _check(request: Request, root: type, *, shown_only: bool) -> None:
         raise ConfigError(list(dict.fromkeys(problems)))
 
 
-def _hand_over(command: str, argv: Sequence[str]) -> None:
-    sweep = f"${{run.root}}/multirun/{time.strftime('%Y-%m-%d_%H%M%S')}_{os.getpid()}"
-    sys.argv = [sys.argv[0], *argv]
-    if not {"-sc", "--shell-completion", "--hydra-help"} & set(argv):
-        given = " ".join(argv)
-        sys.argv += [*_SETTINGS, *([] if "hydra.sweep.dir=" in given else [f"hydra.sweep.dir={sweep}"])]
+def _hand_over(command: str, args: argparse.Namespace) -> None:
+    sys.argv = [sys.argv[0], *_flags(args), *args.overrides]
+    if not (args.shell_completion or args.hydra_help):
+        sweep = f"${{run.root}}/multirun/{time.strftime('%Y-%m-%d_%H%M%S')}_{os.getpid()}"
+        chosen = any(line.startswith("hydra.sweep.dir=") for line in args.overrides)
+        sys.argv += [*_SETTINGS, *([] if chosen else [f"hydra.sweep.dir={sweep}"])]
     os.environ["HYDRA_FULL_ERROR"] = "1"  # let errors reach our own exit codes instead of Hydra's traceback
-    hydra.main(config_path=str(CONFIGS), config_name=command, version_base="1.3")(_task(command))()
+    faults: list[BaseException] = []
+    try:
+        hydra.main(config_path=str(CONFIGS), config_name=command, version_base="1.3")(_task(command, faults))()
+    finally:
+        if faults:
+            raise faults[0]
 
 
-def _task(command: str) -> Any:
+def _flags(args: argparse.Namespace) -> list[str]:
+    """Hydra's flags before the overrides: its parser takes no overrides on both sides of a flag."""
+    switches = ("resolve", "run", "multirun", "shell_completion", "hydra_help")
+    valued = ("cfg", "package", "config_name", "config_dir", "info")
+    flags = [f"--{name.replace('_', '-')}" for name in switches if getattr(args, name)]
+    given = {name: getattr(args, name) for name in valued if getattr(args, name) is not None}
+    return [*flags, *(f"--{name.replace('_', '-')}={value}" for name, value in given.items())]
+
+
+def _task(command: str, faults: list[BaseException]) -> Any:
+    """The function that Hydra runs per job; a fault is kept from Hydra, which would add lines of its own to it."""
+
     def task(config: DictConfig) -> Any:
-        problems: list[str] = []
-        values = plain(config, problems)
-        if problems:
-            raise ConfigError(problems)
-        settings = HydraConfig.get()
-        swept = settings.mode == RunMode.MULTIRUN
-        overrides = tuple(settings.overrides.task)
-        job = Job(command, overrides, Path(settings.runtime.output_dir) if swept else None)
-        return import_module(f"segmeter.cli.{command}").run(convert(ROOTS[command], values), job)
+        if faults:  # the first job of a sweep that fails ends the sweep
+            return None
+        try:
+            return _run_job(command, config)
+        except (Exception, KeyboardInterrupt) as error:
+            faults.append(error)
+            return None
 
     return task
+
+
+def _run_job(command: str, config: DictConfig) -> Any:
+    problems: list[str] = []
+    values = plain(config, problems)
+    if problems:
+        raise ConfigError(problems)
+    settings = HydraConfig.get()
+    folder = Path(settings.runtime.output_dir) if settings.mode == RunMode.MULTIRUN else None
+    job = Job(command, tuple(settings.overrides.task), folder)
+    return import_module(f"segmeter.cli.{command}").run(convert(ROOTS[command], values), job)

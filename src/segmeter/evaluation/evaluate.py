@@ -20,6 +20,7 @@ from segmeter.inference.predictor import Prediction, Predictor
 from segmeter.metrics.config import MetricsConfig
 from segmeter.metrics.counts import confusion_matrix, multilabel_counts
 from segmeter.metrics.rows import CaseRow, write_cases
+from segmeter.metrics.store import RowStore
 from segmeter.metrics.summary import summarise
 from segmeter.postprocess.config import PostprocessConfig
 from segmeter.postprocess.pipeline import Cleaned, run_steps
@@ -75,13 +76,14 @@ def evaluate(job: Evaluation) -> dict[str, Any]:
         A prediction is not finite, or a file can't be written.
     """
     spec = job.dataset.spec
-    rows = []
+    rows = RowStore()
     with Writer(job.folder / "predictions", job.export, spec) as writer:
         for prediction in track(job.predictor.predict(job.dataset), "evaluating", len(job.dataset)):
             cleaned = run_steps(prediction.labels, job.postprocess.steps, spec)
             export_case(writer, prediction, cleaned, job.export, spec)
-            rows.append(_measure(job, prediction, cleaned))
-            job.on_case(prediction, cleaned, rows[-1])
+            row = _measure(job, prediction, cleaned)
+            rows.append(row)
+            job.on_case(prediction, cleaned, row)
     write_cases(job.folder, rows, spec)
     summary = summarise(rows, spec, job.metrics)
     write_json(job.folder / "metrics.json", summary)

@@ -41,7 +41,6 @@ class ExportConfig:
         With every rule that is broken.
     """
 
-    name: str = "default"
     labels: bool = True
     labels_format: LabelsFormat = "png"
     dtype: LabelsDtype = "auto"

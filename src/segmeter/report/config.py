@@ -28,7 +28,6 @@ class ReportConfig:
         With every rule that is broken.
     """
 
-    name: str = "default"
     html: bool = True
     overlays: int = 24
     panel: int = 480

@@ -1,0 +1,124 @@
+"""What the commands do before any work: help, completion, start-up, exit codes, and the wheel."""
+
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from segmeter.cli.main import COMMANDS, main
+
+ROOT = Path(__file__).parents[2]
+NO_TORCH = "import sys; from segmeter.cli.main import main; main({arguments!r}); assert 'torch' not in sys.modules"
+
+
+def python(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-W", "error", "-c", code],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, **environment},
+    )
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["--help"], ["--version"], ["train", "--cfg", "job"], *([name, "--help"] for name in COMMANDS)],
+    ids=" ".join,
+)
+def test_what_only_shows_imports_no_torch(arguments: list[str]) -> None:
+    done = python(NO_TORCH.format(arguments=arguments))
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip()
+
+
+def test_importing_segmeter_imports_no_torch_and_knows_its_names() -> None:
+    done = python("import sys, segmeter; assert 'torch' not in sys.modules; assert 'focal_loss' in dir(segmeter)")
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("segmeter tr", {"train"}),
+        ("segmeter ", set(COMMANDS)),
+        ("segmeter train mod", {"model."}),
+        ("segmeter train model=une", {"model=unet", "model=unetplusplus"}),
+        ("segmeter train loss.ga", {"loss.gamma="}),
+    ],
+)
+def test_completion_knows_commands_groups_and_keys(line: str, expected: set[str]) -> None:
+    code = NO_TORCH.format(arguments=["-sc", "query=bash"])
+    done = python(code, COMP_LINE=line, COMP_POINT=str(len(line)))
+    assert done.returncode == 0, done.stderr
+    assert expected <= set(done.stdout.split())
+
+
+def test_completion_can_be_installed() -> None:
+    done = python(NO_TORCH.format(arguments=["-sc", "install=bash"]))
+    assert "hydra_bash_completion" in done.stdout
+
+
+@pytest.mark.parametrize("script", sorted(path.name for path in (ROOT / "scripts").glob("*.py")))
+def test_scripts_are_thin_doors(script: str) -> None:
+    text = (ROOT / "scripts" / script).read_text()
+    assert text.count("\n") <= 15
+    done = subprocess.run(
+        [sys.executable, ROOT / "scripts" / script, "--help"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert f"segmeter {script.removesuffix('.py')}" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["tarin"], "unknown command 'tarin'. Did you mean 'train'?"),
+        (["train", "nosuch=1"], "unknown key 'nosuch'"),
+        (["train", "--experimental-rerun", "x.pickle"], "it would run whatever a pickle file holds"),
+        (["train", "--config-path", "/tmp"], "Add your own folder of YAML files with --config-dir"),
+        (["report"], "expected one run folder, got 0"),
+        (["report", "run=/nowhere"], "expected a run folder, got /nowhere"),
+        (["doctor", "x"], "expected no arguments"),
+        (["demo", "a=b"], "expected at most a folder"),
+        (["check", "data=camvid", "data.root=nowhere"], "nowhere"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_bad_command_lines_end_with_one_line_and_2(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as leaving:
+        main(arguments)
+    assert leaving.value.code == 2
+    (line,) = capsys.readouterr().err.strip().splitlines()
+    assert message in line
+
+
+def test_a_closed_output_is_no_fault() -> None:
+    command = f"{sys.executable} -m segmeter.cli.main train --cfg job | head -n 1"
+    done = subprocess.run(command, shell=True, capture_output=True, text=True, check=False)
+    assert done.stderr == ""
+
+
+def test_the_wheel_carries_the_configurations(tmp_path: Path) -> None:
+    """The installed command works from any folder: built as a wheel, unpacked elsewhere, run from a third place."""
+    build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(tmp_path), str(ROOT)]
+    subprocess.run(build, check=True, capture_output=True)
+    (wheel,) = tmp_path.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(tmp_path / "site")
+    shipped = {str(path.relative_to(ROOT / "configs")) for path in (ROOT / "configs").rglob("*.yaml")}
+    packed = tmp_path / "site/segmeter/configs"
+    assert {str(path.relative_to(packed)) for path in packed.rglob("*.yaml")} == shipped
+    code = (
+        f"import sys; sys.path.insert(0, {str(tmp_path / 'site')!r}); import segmeter; "
+        f"assert segmeter.__file__.startswith({str(tmp_path)!r}); "
+        "from segmeter.cli.main import main; main(['train', 'data=camvid', 'data.root=x', '--cfg', 'job'])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "name: camvid" in done.stdout

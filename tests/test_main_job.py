@@ -1,0 +1,191 @@
+"""The main job from end to end: train, evaluate, export, predict, by the commands that a user types."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+from sklearn.metrics import confusion_matrix
+
+from segmeter.cli.main import main
+from segmeter.metrics.rows import read_cases
+from segmeter.models.checkpoint import read_checkpoint
+
+SMALL = ["data=cells", "data.size=64", "data.train_cases=8", "data.val_cases=3", "data.test_cases=5"]
+TRAIN = ["training.epochs=2", "training.batch_size=4", "training.log_every=1", "run.name=small"]
+CLASSES = 4
+
+
+def run(*arguments: str) -> int:
+    """The exit code of a command line."""
+    try:
+        main(arguments)
+    except SystemExit as leaving:
+        return int(leaving.code or 0)
+    return 0
+
+
+def newest(folder: Path) -> Path:
+    return max(path for path in folder.iterdir() if path.is_dir())
+
+
+@pytest.fixture(scope="module")
+def here(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("job")
+
+
+@pytest.fixture(autouse=True)
+def _in_folder(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(here)
+
+
+@pytest.fixture(scope="module")
+def trained(here: Path) -> Path:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(here)
+        assert run("train", *SMALL, *TRAIN) == 0
+    return newest(here / "runs" / "train")
+
+
+@pytest.fixture(scope="module")
+def evaluated(here: Path, trained: Path) -> Path:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(here)
+        assert run("eval", f"checkpoint={trained}", *SMALL, "export.probs=true", "run.name=plain") == 0
+    return newest(here / "runs" / "eval")
+
+
+def labels_of(folder: Path) -> dict[str, np.ndarray]:
+    return {path.stem: np.asarray(Image.open(path)) for path in sorted((folder / "predictions/labels").glob("*.png"))}
+
+
+def targets_of(here: Path) -> dict[str, np.ndarray]:
+    masks = next((here / "data").glob("cells-*")) / "masks"
+    return {path.stem: np.asarray(Image.open(path)) for path in sorted(masks.glob("test-*.png"))}
+
+
+def test_a_training_run_leaves_its_records_and_checkpoints(trained: Path) -> None:
+    assert {"config.yaml", "overrides.yaml", "run.json", "log.txt", "history.jsonl", "report.html"} <= {
+        path.name for path in trained.iterdir()
+    }
+    record = json.loads((trained / "run.json").read_text())
+    assert record["state"] == "done"
+    assert record["versions"]["torch"]
+    history = [json.loads(line) for line in (trained / "history.jsonl").read_text().splitlines()]
+    assert history
+    for name in ("best", "last"):
+        checkpoint = read_checkpoint(trained / "checkpoints" / name)
+        assert checkpoint.card.spec.num_classes == CLASSES
+        assert {path.name for path in checkpoint.folder.iterdir()} >= {"manifest.json", "model.safetensors"}
+
+
+def test_the_mean_iou_equals_an_independent_count_of_the_exported_files(here: Path, evaluated: Path) -> None:
+    labels, targets = labels_of(evaluated), targets_of(here)
+    assert labels.keys() == targets.keys()
+    assert len(labels) == 5
+    flat = [np.concatenate([maps[name].ravel() for name in sorted(maps)]) for maps in (targets, labels)]
+    counted = flat[0] != 255
+    counts = confusion_matrix(flat[0][counted], flat[1][counted], labels=range(CLASSES))
+    true = np.diag(counts)
+    iou = true / (counts.sum(0) + counts.sum(1) - true)
+    summary = json.loads((evaluated / "metrics.json").read_text())
+    assert summary["confusion_matrix"] == counts.tolist()
+    assert summary["dataset"]["mean_iou"] == np.nanmean(iou)
+    assert summary["n_cases"] == 5
+    assert summary["schema"] == 1
+
+
+def test_the_rows_add_up_to_the_summary(evaluated: Path) -> None:
+    rows = read_cases(evaluated / "cases.parquet")
+    summary = json.loads((evaluated / "metrics.json").read_text())
+    assert np.sum([row.counts for row in rows], axis=0).tolist() == summary["confusion_matrix"]
+    assert (evaluated / "cases.csv").read_text().count("\n") == 6
+
+
+def test_exported_labels_are_palette_uint8_and_probabilities_float32(evaluated: Path) -> None:
+    for name, labels in labels_of(evaluated).items():
+        picture = Image.open(evaluated / "predictions/labels" / f"{name}.png")
+        assert picture.mode == "P"
+        assert labels.dtype == np.uint8
+        assert picture.getpalette()[3:6] == [86, 180, 233]  # the colour of class 1
+        probs = np.load(evaluated / "predictions/probs" / f"{name}.npy", allow_pickle=False)
+        assert probs.dtype == np.float32
+        assert probs.shape == (CLASSES, *labels.shape)
+        np.testing.assert_allclose(probs.sum(0), 1, atol=1e-5)
+        assert (probs.argmax(0) == labels).all()
+
+
+def test_predict_writes_what_eval_wrote(here: Path, trained: Path, evaluated: Path) -> None:
+    images = next((here / "data").glob("cells-*")) / "images"
+    chosen = here / "chosen"
+    chosen.mkdir()
+    for path in images.glob("test-*.png"):
+        (chosen / path.name).write_bytes(path.read_bytes())
+    assert run("predict", f"checkpoint={trained}", f"input={chosen}") == 0
+    predicted, expected = labels_of(newest(here / "runs" / "predict")), labels_of(evaluated)
+    assert predicted.keys() == expected.keys()
+    assert all((predicted[name] == expected[name]).all() for name in expected)
+
+
+def test_post_processing_says_what_it_changed(here: Path, trained: Path) -> None:
+    assert (
+        run("eval", f"checkpoint={trained}", *SMALL, "postprocess=cells", "export.instances=true", "run.name=post") == 0
+    )
+    folder = newest(here / "runs" / "eval")
+    rows = read_cases(folder / "cases.parquet")
+    assert all("remove_small_objects" in row.changed_pixels for row in rows)
+    assert len(list((folder / "predictions/instances").iterdir())) == 5
+    assert (folder / "report.html").stat().st_size > 10_000
+    assert list((folder / "overlays").iterdir())
+
+
+def test_equal_runs_give_equal_files(here: Path, trained: Path, evaluated: Path) -> None:
+    assert run("eval", f"checkpoint={trained}", *SMALL, "export.probs=true", "run.name=again") == 0
+    again = newest(here / "runs" / "eval")
+    assert again != evaluated
+    for name in ("metrics.json", "cases.csv", "cases.parquet"):
+        assert (again / name).read_bytes() == (evaluated / name).read_bytes()
+
+
+def test_a_sweep_runs_every_combination_in_one_folder(here: Path, trained: Path) -> None:
+    assert run("eval", "-m", f"checkpoint={trained}", *SMALL, "inference.flips=false,true", "report.html=false") == 0
+    sweep = newest(here / "runs" / "multirun")
+    summaries = [json.loads((sweep / job / "metrics.json").read_text()) for job in ("0", "1")]
+    assert summaries[0]["n_cases"] == summaries[1]["n_cases"] == 5
+    assert summaries[0]["confusion_matrix"] != summaries[1]["confusion_matrix"]
+
+
+def test_resuming_goes_on_in_the_same_folder(here: Path) -> None:
+    assert run("train", *SMALL, *TRAIN, "run.name=longer") == 0
+    folder = newest(here / "runs" / "train")
+    longer = [*SMALL, *TRAIN, "run.name=longer", "training.epochs=3", "allow_changes=[training.epochs]"]
+    assert run("train", *longer, "resume=auto") == 0
+    assert newest(here / "runs" / "train") == folder
+    assert read_checkpoint(folder / "checkpoints/last").progress["step"] == 6
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        pytest.param(["resume=auto", "run.name=nothing"], "found no run named 'nothing'", id="resume"),
+        pytest.param(["device=cuda:9"], "expected `device` to be here, got 'cuda:9'", id="18-device"),
+        pytest.param(["data.root=/dev/null/x"], "/dev/null", id="root"),
+        pytest.param(["run.root=/dev/null/x"], "to be a folder that can be written", id="36-run root"),
+    ],
+)
+def test_what_can_not_begin_ends_with_2(overrides: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("train", *SMALL, *TRAIN, *overrides) == 2
+    error = capsys.readouterr().err.strip().splitlines()[-1]
+    assert error.startswith("segmeter: ")
+    assert message in error
+
+
+def test_other_classes_than_the_checkpoints_are_refused(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("eval", f"checkpoint={trained}", *SMALL, "data.classes=[a,b,c,d]") == 2
+    assert "expected `data.classes` to be the checkpoint's ['background', 'round'" in capsys.readouterr().err
+
+
+def test_a_missing_checkpoint_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("eval", "checkpoint=nowhere", *SMALL) == 2
+    assert "nowhere" in capsys.readouterr().err
