@@ -1,21 +1,50 @@
-"""Which backend computes a call, and the one autograd function that they share."""
+"""Which backend computes a call, and the one autograd function that the closed forms share."""
 
 from typing import Any
 
 import torch
+from torch.autograd.function import once_differentiable
 
+from segmeter.checks import expected
+from segmeter.errors import InputError
 from segmeter.losses.backends.closed import closed_gradient, closed_sums
+from segmeter.losses.backends.compiled import compiled_gradient, compiled_sums, compiled_takes
+from segmeter.losses.backends.ops import traced_gradient, traced_sums
 from segmeter.losses.backends.reference import reference_sums
 from segmeter.losses.backends.terms import Sums, Terms
+from segmeter.losses.backends.triton import triton_gradient, triton_sums, triton_takes
+
+SUMS = {"closed": closed_sums, "compiled": compiled_sums, "triton": triton_sums}
+GRADIENTS = {"closed": closed_gradient, "compiled": compiled_gradient, "triton": triton_gradient}
+# Fewer logits than this take under a millisecond anyway, and loading the kernels takes longer.
+WORTH_LOADING = 1 << 16
 
 
 def compute_sums(
     logits: torch.Tensor, target: torch.Tensor, weights: torch.Tensor | None, *, terms: Terms, backend: str
 ) -> Sums:
     """Compute the sums with the named backend ("auto" chooses), differentiable by the logits."""
-    if backend == "reference":
+    chosen = choose_backend(logits, target, backend)
+    if chosen == "reference":
         return reference_sums(logits, target, weights, terms)
-    return Sums(*ClosedForm.apply(logits, target, weights, terms))
+    return Sums(*ClosedForm.apply(logits, target, weights, terms, chosen))
+
+
+def choose_backend(logits: torch.Tensor, target: torch.Tensor, backend: str) -> str:
+    """Give the backend's name; InputError where a forced one does not take such tensors."""
+    if backend == "auto":
+        if triton_takes(logits, target):
+            return "triton"
+        large = logits.numel() >= WORTH_LOADING
+        return "compiled" if large and compiled_takes(logits, target) else "closed"
+    given = f"{logits.dtype} logits and {target.dtype} target on {logits.device}"
+    if backend == "compiled" and not compiled_takes(logits, target):
+        rule = "'compiled' with float32 or bfloat16 logits and an integer target on the CPU"
+        raise InputError(expected("focal_loss", "backend", rule, given, 'Use backend="auto".'))
+    if backend == "triton" and not triton_takes(logits, target):
+        rule = "'triton' with floating logits of at most 1024 channels and an integer target on CUDA"
+        raise InputError(expected("focal_loss", "backend", rule, given, 'Use backend="auto".'))
+    return backend
 
 
 class ClosedForm(torch.autograd.Function):
@@ -23,16 +52,24 @@ class ClosedForm(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, logits: torch.Tensor, target: torch.Tensor, weights: torch.Tensor | None, terms: Terms
+        ctx: Any, logits: torch.Tensor, target: torch.Tensor, weights: torch.Tensor | None, terms: Terms, backend: str
     ) -> tuple[torch.Tensor, ...]:
         ctx.save_for_backward(logits, target, weights)
-        ctx.terms = terms
-        sums = closed_sums(logits, target, weights, terms)
+        ctx.terms, ctx.backend = terms, backend
+        if backend != "closed" and torch.compiler.is_compiling():
+            sums = traced_sums(logits, target, weights, terms=terms, backend=backend)
+        else:
+            sums = SUMS[backend](logits, target, weights, terms)
         ctx.mark_non_differentiable(sums.weight, sums.bad)
         return tuple(sums)
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
+    @once_differentiable
     def backward(ctx: Any, scale: torch.Tensor, *_: Any) -> tuple[torch.Tensor | None, ...]:
         logits, target, weights = ctx.saved_tensors
-        return closed_gradient(logits, target, weights, terms=ctx.terms, scale=scale), None, None, None
+        options = {"terms": ctx.terms, "scale": scale}
+        if ctx.backend != "closed" and torch.compiler.is_compiling():
+            gradient = traced_gradient(logits, target, weights, **options, backend=ctx.backend)
+        else:
+            gradient = GRADIENTS[ctx.backend](logits, target, weights, **options)
+        return gradient, None, None, None, None

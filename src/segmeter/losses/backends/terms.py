@@ -34,6 +34,29 @@ class Terms:
     ignore_index: int | None = None
     elementwise: bool = False
 
+    def numbers(self) -> list[float]:
+        """The part that is numbers, as an operator's argument."""
+        return [self.gamma, self.negative, self.positive, self.smoothing]
+
+    def flags(self) -> list[int]:
+        """The part that is integers; ignore_index is the last, where there is one."""
+        flags = [int(self.softmax), int(self.elementwise)]
+        return flags if self.ignore_index is None else [*flags, self.ignore_index]
+
+    @classmethod
+    def unpack(cls, numbers: list[float], flags: list[int]) -> "Terms":
+        """Put `numbers` and `flags` together again."""
+        gamma, negative, positive, smoothing = numbers
+        return cls(
+            softmax=bool(flags[0]),
+            gamma=gamma,
+            negative=negative,
+            positive=positive,
+            smoothing=smoothing,
+            ignore_index=flags[2] if len(flags) > 2 else None,
+            elementwise=bool(flags[1]),
+        )
+
 
 class Sums(NamedTuple):
     """What a backend gives back; a tuple, as torch.autograd.Function can return nothing else.
