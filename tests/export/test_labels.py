@@ -40,6 +40,13 @@ def test_uint16_values_come_back_exactly(rng, highest):
     np.testing.assert_array_equal(found, labels)
 
 
+@pytest.mark.parametrize("highest", [1, 200])
+def test_maps_of_a_few_large_regions_come_back_exactly(highest):
+    labels = np.zeros((300, 301), np.uint8)
+    labels[100:200, 50:250] = highest
+    np.testing.assert_array_equal(read(encode_labels_png(labels, COLOURS))[1], labels)
+
+
 @pytest.mark.parametrize(
     "view",
     [lambda a: a[::-1], lambda a: a[:, ::-2], lambda a: a.T, lambda a: a.astype(">u2"), np.asfortranarray],

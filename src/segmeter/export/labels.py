@@ -2,7 +2,8 @@
 
 The file is put together here rather than by Pillow: the Up filter turns a label map into long runs of zeros, zlib's
 run-length strategy (`zlib.Z_RLE`) packs those several times faster than its match search, and maps of up to 16 classes
-take half the bytes at 4 bits a pixel. `benchmarks/export.py` measures it.
+take half the bytes at 4 bits a pixel. Maps of a few large regions are zeros nearly everywhere; there zlib-ng is faster
+still at the same size. `benchmarks/export.py` measures it.
 
 References
 ----------
@@ -14,6 +15,7 @@ import zlib
 from collections.abc import Sequence
 from typing import Any
 
+import imagecodecs
 import numpy as np
 from numpy.typing import NDArray
 
@@ -25,6 +27,7 @@ LabelArray = NDArray[np.uint8] | NDArray[np.uint16]
 
 IGNORE_COLOUR: Colour = (224, 224, 224)
 UNUSED_COLOUR: Colour = (255, 0, 255)  # loud: a value without a class should be seen
+SPARSE = 0.01  # share of bytes that are not zero, below which zlib-ng is as small as run lengths
 MAX_SIDE = 2**31 - 1  # PNG's own limit
 _SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _GREYSCALE, _PALETTE = 0, 3
@@ -85,7 +88,8 @@ def _pack_nibbles(values: NDArray[np.uint8]) -> NDArray[np.uint8]:
     """Put two pixels into each byte, the left one into the high half; an odd last column is padded with 0."""
     if values.shape[1] % 2:
         values = np.pad(values, ((0, 0), (0, 1)))
-    return np.asarray((values[:, 0::2] << 4) | values[:, 1::2], np.uint8)
+    pairs = np.ascontiguousarray(values).view("<u2")  # left + 256 * right, whatever the machine's byte order
+    return ((pairs << 4) | (pairs >> 8)).astype(np.uint8)  # keeps the low byte: 16 * left + right
 
 
 def _rows(content: NDArray[np.uint8]) -> NDArray[np.uint8]:
@@ -108,12 +112,17 @@ def _png(
     rows: NDArray[np.uint8], shape: tuple[int, ...], *, depth: int, colour_type: int, palette: bytes = b""
 ) -> bytes:
     height, width = shape
-    packer = zlib.compressobj(1, zlib.DEFLATED, zlib.MAX_WBITS, 9, zlib.Z_RLE)
-    content = packer.compress(rows.data) + packer.flush()
     header = struct.pack(">IIBBBBB", width, height, depth, colour_type, 0, 0, 0)
-    chunks = [(b"IHDR", header), (b"PLTE", palette), (b"IDAT", content), (b"IEND", b"")]
+    chunks = [(b"IHDR", header), (b"PLTE", palette), (b"IDAT", _compress(rows)), (b"IEND", b"")]
     kept = [_chunk(kind, body) for kind, body in chunks if body or kind == b"IEND"]
     return _SIGNATURE + b"".join(kept)
+
+
+def _compress(rows: NDArray[np.uint8]) -> bytes:
+    if np.count_nonzero(rows) - len(rows) < SPARSE * rows.size:
+        return bytes(imagecodecs.zlibng_encode(rows.tobytes(), level=3))
+    packer = zlib.compressobj(1, zlib.DEFLATED, zlib.MAX_WBITS, 9, zlib.Z_RLE)
+    return packer.compress(rows.data) + packer.flush()
 
 
 def _chunk(kind: bytes, body: bytes) -> bytes:
