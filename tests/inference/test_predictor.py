@@ -176,15 +176,21 @@ def test_18_tiles_are_batched_less_then_halved_once(caplog):
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({}, r"for one image of 200 x 150. Set inference.tile=100 and inference.tile_batch=1, or run on device=cpu"),
-        ({"tile": 128}, r"Set inference.tile below 64 and inference.tile_batch=1"),
+        ({}, r"for one image of 300 x 150. Set inference.tile=150 and inference.tile_batch=1, or run on device=cpu"),
+        ({"tile": 256}, r"Set inference.tile below 128 and inference.tile_batch=1"),
         ({"tile": 96}, r"Set inference.tile below 96 and"),
     ],
     ids=str,
 )
 def test_18_what_never_fits_ends_with_advice(values, message):
     with pytest.raises(RunError, match=message):
-        predictor(stub(Greedy(batch=0)), **values).logits(images(1, (200, 150, 3)))
+        predictor(stub(Greedy(batch=0)), **values).logits(images(1, (300, 150, 3)))
+
+
+def test_18_fewer_images_than_a_batch_are_halved_from_their_own_number():
+    network = Greedy(batch=1)
+    predictor(stub(network), batch_size=16).logits(images(2))
+    assert [shape[0] for shape in network.seen] == [2, 1, 1]
 
 
 def test_another_runtime_error_is_not_taken_for_memory():

@@ -121,6 +121,35 @@ def test_pretrained_weights_without_network_and_cache_fail_at_once(monkeypatch, 
     assert pretrained.constants.HF_HUB_OFFLINE is False
 
 
+@pytest.mark.parametrize(
+    ("encoder", "weights", "passed"),
+    [
+        ("resnet18", None, None),
+        ("resnet18", "imagenet", "imagenet"),
+        ("resnext101_32x16d", "instagram", "instagram"),
+        ("tu-resnet10t", "imagenet", True),
+        ("tu-resnet10t", None, None),
+    ],
+)
+def test_the_library_is_asked_for_the_weights_that_are_named(monkeypatch, encoder, weights, passed):
+    asked = []
+
+    def construct(**options):
+        asked.append(options["encoder_weights"])
+        raise ValueError("enough")
+
+    monkeypatch.setattr(pretrained, "_reachable", lambda endpoint: False)
+    monkeypatch.setitem(networks._NETWORKS, "unet", construct)
+    with pytest.raises(ConfigError, match="can't be built: enough"):
+        build(replace(TINY, encoder=encoder, weights=weights))
+    assert asked == [passed]
+
+
+def test_weights_that_an_encoder_lacks_are_refused_with_those_it_has():
+    with pytest.raises(ConfigError, match=r"`weights` that resnext101_32x48d has, got 'imagenet'. Known: instagram"):
+        build(replace(TINY, encoder="resnext101_32x48d", weights="imagenet"))
+
+
 def test_the_host_counts_as_unreachable_where_its_name_is_unknown(monkeypatch):
     def unknown(*_):
         raise OSError("Name or service not known")

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from segmeter import __version__
 from segmeter.checks import expected
-from segmeter.errors import CheckpointError, InputError, RunError, SegmeterError
+from segmeter.errors import CheckpointError, ConfigError, InputError, RunError, SegmeterError
 from segmeter.files import publish_folder, write_json
 from segmeter.models.build import build_segmenter
 from segmeter.models.card import ModelCard
@@ -51,7 +51,7 @@ class Checkpoint:
             Names or shapes differ from what the card builds, or a weight is not finite.
         """
         path = self.folder / WEIGHTS
-        segmenter = build_segmenter(self.card, initialise=False)
+        segmenter = self._build()
         tensors = load_tensors(path)
         fit = compare(segmenter.state_dict(), tensors)
         if not fit.exact:
@@ -60,6 +60,15 @@ class Checkpoint:
         check_finite(tensors, path)
         segmenter.load_state_dict(tensors)
         return segmenter.to(device).eval()
+
+    def _build(self) -> Segmenter:
+        try:
+            return build_segmenter(self.card, initialise=False)
+        except ConfigError as error:
+            remedy = "If a plugin brings this network, name it: plugins=[...]."
+            raise CheckpointError(
+                f"{self.folder / MANIFEST}: can't be built here. {' '.join(error.problems)} {remedy}"
+            ) from error
 
     def load_state(self) -> dict[str, Any]:
         """Read the training's state, on the CPU.
@@ -192,13 +201,14 @@ def plain_state(value: Any, where: str = "state") -> Any:
 
 
 def _own_storage(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Contiguous tensors on the CPU; tied weights get a copy each, as safetensors takes no shared memory."""
+    """Contiguous tensors on the CPU; those that share memory get a copy each, as safetensors takes none that do."""
     seen: set[int] = set()
     tensors = {}
     for name, value in state.items():
         tensor = value.detach().cpu().contiguous()
-        tensors[name] = tensor.clone() if tensor.data_ptr() in seen else tensor
-        seen.add(tensor.data_ptr())
+        memory = tensor.untyped_storage().data_ptr()
+        tensors[name] = tensor.clone() if memory in seen else tensor
+        seen.add(memory)
     return tensors
 
 

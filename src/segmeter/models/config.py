@@ -26,7 +26,8 @@ class EncoderConfig:
     depth
         How often the encoder halves the image, 3 to 5.
     weights
-        None for random weights, "imagenet" for a pretrained encoder, or the path of a file or checkpoint to start from.
+        None for random weights; "imagenet", or another name that the encoder has, for a pretrained encoder; or the
+        path of a file or checkpoint to start from.
     """
 
     encoder: str = "resnet34"

@@ -58,7 +58,7 @@ def build_network(config: Any, *, spec: ClassSpec, in_channels: int) -> nn.Modul
         The file in ``model.weights`` can't be read or does not fit.
     """
     _check_encoder(config.encoder)
-    wanted = config.weights == "imagenet"
+    wanted = config.weights == "imagenet" or config.weights in _pretrained_names(config.encoder)
     with pretrained_encoder(config.encoder, wanted=wanted):
         network = _construct(config, spec.num_channels, in_channels, pretrained=wanted)
     stride = int(network.encoder.output_stride)  # type: ignore[union-attr, arg-type]
@@ -71,7 +71,12 @@ def build_network(config: Any, *, spec: ClassSpec, in_channels: int) -> nn.Modul
 
 
 def _construct(config: Any, num_channels: int, in_channels: int, *, pretrained: bool) -> nn.Module:
-    weights: Any = ("imagenet" if not config.encoder.startswith("tu-") else True) if pretrained else None
+    # a timm model is pretrained or not; which weights is part of its name ("tu-resnet50.a1_in1k")
+    names = _pretrained_names(config.encoder)
+    if pretrained and names and config.weights not in names:
+        remedy = f"Known: {', '.join(names)}."
+        raise ConfigError(expected("model", "weights", f"that {config.encoder} has", repr(config.weights), remedy))
+    weights = (config.encoder.startswith("tu-") or config.weights) if pretrained else None
     try:
         return _NETWORKS[config.name](
             encoder_name=config.encoder,
@@ -111,6 +116,11 @@ def _check_encoder(encoder: str) -> None:
             near if near.startswith("Did") else f"timm {timm.__version__} has {len(names)}, such as tu-convnext_tiny."
         )
         raise ConfigError(expected("model", "encoder", "to be known to timm", repr(encoder), remedy))
+
+
+def _pretrained_names(encoder: str) -> list[str]:
+    """The weights that the library has for one of its own encoders: mostly imagenet."""
+    return list(smp.encoders.encoders.get(encoder, {}).get("pretrained_settings", {}))
 
 
 @torch.inference_mode()
