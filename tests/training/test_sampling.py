@@ -190,6 +190,25 @@ def test_balance_lays_windows_around_classes_evenly():
     assert np.mean([1 in plain.sample(epoch, 0)[1] for epoch in range(300)]) < 0.15
 
 
+def test_the_chosen_pixel_lies_anywhere_in_its_window():
+    target = np.full((64, 64), 255, np.uint8)
+    target[30, 40] = 1
+    cases = ArrayCases(spec_of(), [(np.zeros((64, 64, 1), np.uint8), target)])
+    source = source_of(cases, crop=(16, 16), balance=1.0)
+    places = np.array([np.argwhere(source.sample(epoch, 0)[1] == 1)[0] for epoch in range(200)])
+    assert [set(axis.tolist()) for axis in places.T] == [set(range(16))] * 2
+
+
+def test_which_class_is_chosen_does_not_depend_on_how_often():
+    target = np.full((64, 64), 255, np.uint8)
+    target[4, 4], target[60, 60] = 1, 2
+    cases = ArrayCases(spec_of(), [(np.zeros((64, 64, 1), np.uint8), target)])
+    source = source_of(cases, crop=(16, 16), balance=0.3)
+    seen = [source.sample(epoch, 0)[1] for epoch in range(400)]
+    shares = [np.mean([label in labels for labels in seen]) for label in (1, 2)]
+    assert all(0.1 < share < 0.25 for share in shares), shares  # 0.15 each
+
+
 def test_balance_changes_no_sample_that_it_does_not_choose():
     cases = numbered_cases(1)
     half, none = (source_of(cases, crop=(16, 16), balance=balance) for balance in (0.5, 0.0))
