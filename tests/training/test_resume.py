@@ -88,6 +88,8 @@ def test_a_run_that_is_stopped_and_resumed_ends_with_the_same_bits(tmp_path, str
         job = tiny_job(tmp_path, cases=cases, source=source, workers=workers, resume=number > 0, **SETTINGS)
         with pytest.raises(Interrupted):
             train(job)
+        with (tmp_path / "history.jsonl").open("a") as file:  # what a killed process logs after its last checkpoint
+            file.write('{"step": 999}\n{"step":')
     torch.manual_seed(99)  # a resumed process starts with other generators and other weights
     rest = tiny_job(tmp_path, cases=cases, segmenter=tiny_segmenter(7), workers=workers, resume=True, **SETTINGS)
     result = train(rest)

@@ -40,7 +40,7 @@ train(tiny_job(Path(sys.argv[1]), epochs=None, steps=10**6, workers=2, validate_
 
 
 def start(script, *arguments):
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([*sys.path, str(ROOT)])}
     command = [sys.executable, "-c", script, *map(str, arguments)]
     return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
 
