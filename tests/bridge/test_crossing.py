@@ -43,7 +43,7 @@ def test_labels_of_19_classes_cross_as_one_byte_per_pixel(exporter):
     ids=["bfloat16", "bfloat16 as float32", "float8", "int64 as uint8", "slice", "with a record"],
 )
 def test_only_what_is_needed_crosses(exporter, make, more, nbytes):
-    """Mutations seen to fail: bfloat16 widened before it crosses; the whole storage of a slice copied."""
+    """Mutation seen to fail: bfloat16 widened before it crosses."""
     assert crossed(exporter, lambda: exporter.submit(make(), case_id="a", **more))[0] == nbytes
 
 

@@ -32,7 +32,7 @@ def to_labels(logits, task, **more):
 @pytest.mark.parametrize("threshold", [0.5, 0.3, 0.9])
 @pytest.mark.parametrize("task", SHAPES)
 def test_labels_agree_with_the_definition(task, threshold, dtype):
-    """Mutations seen to fail: `>=` in place of `>` among channels' ties; the threshold compared with the raw logit."""
+    """Mutation seen to fail: the threshold compared with the raw logit."""
     logits = random_logits(task, dtype=dtype)
     labels = to_labels(logits, task, threshold=threshold)
     assert labels.dtype == np.uint8
@@ -117,7 +117,7 @@ CALLS = {
 def test_logits_that_are_not_finite_are_refused_with_their_position(call, task, bad):
     """The position is the pixel's, and names the channel where only one is read.
 
-    Mutations seen to fail: no check of the lows (-inf passes); no check at all; `first` always 0.
+    Mutations seen to fail: no check of the lows (-inf passes); no record is made; `first` always 0.
     """
     logits = random_logits(task)
     logits[1, -1, 4, 5] = bad

@@ -202,6 +202,8 @@ def test_a_ring_made_in_inference_mode_works_outside_of_it(open_exporter):
             assert exporter.submit(torch.ones(2), case_id="inside").result().tolist() == [1, 1]
         for number in range(4):
             assert exporter.submit(torch.full((2,), number), case_id="outside").result().tolist() == [number] * 2
+            with pytest.raises(InputError, match="fit uint8"):
+                exporter.submit(torch.tensor([256]), case_id="bad", dtype="uint8").result()
 
 
 def test_a_payload_beyond_the_slots_gets_memory_of_its_own(open_exporter):
@@ -253,7 +255,7 @@ def test_a_slow_consumer_never_has_more_than_the_slots():
             exporter.submit(torch.zeros(8), case_id=str(number))
             submitted.append(number)
     assert len(most) == 30
-    assert max(most) <= 3 + 1, "three in slots, and the one that was let in when the third of them was freed"
+    assert max(most) <= 3
 
 
 def test_an_exception_in_the_consumer_surfaces_at_the_next_submit_and_at_drain(open_exporter):
@@ -314,8 +316,17 @@ def test_an_exception_in_the_block_is_not_masked_and_nothing_more_is_consumed(op
     assert not any(thread.name == "segmeter-exporter" and thread.is_alive() for thread in threading.enumerate())
 
 
+@pytest.fixture
+def ctrl_c():
+    """Send SIGINT to the main thread shortly, with Python's own handler, which a background job does not have."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    threading.Timer(0.2, lambda: signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)).start()
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("ctrl_c")
 def test_ctrl_c_leaves_a_submit_that_is_blocked(open_exporter):
-    threading.Timer(0.2, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
     start = time.monotonic()
     with pytest.raises(KeyboardInterrupt):
         submit_many(open_exporter(slots=2, patience_s=30), 3)

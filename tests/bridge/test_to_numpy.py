@@ -12,7 +12,7 @@ from tests.bridge.tensors import LAYOUTS, NATIVE, WIDE, laid_out, tensor, values
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("name", [*NATIVE, *WIDE])
 def test_to_numpy_keeps_value_dtype_and_layout(name, layout):
-    """Mutations seen to fail: no .contiguous() in pack; WIDENED maps bfloat16 to float16."""
+    """Mutations seen to fail: no .contiguous() in pack; WIDENED maps bfloat16 to float64."""
     source = LAYOUTS[layout](tensor(name))
     array = to_numpy(source)
     assert array.dtype == np.dtype(WIDE.get(name, name))

@@ -75,7 +75,7 @@ def holds_every_value(source: torch.dtype, target: torch.dtype) -> bool:
         return inexact and _digits(source) <= _digits(target) and torch.finfo(source).max <= torch.finfo(target).max
     low, high = torch.iinfo(source).min, torch.iinfo(source).max
     if target.is_floating_point or target.is_complex:
-        return max(high, -low).bit_length() <= _digits(target) + (low < 0)
+        return max(high, -low).bit_length() <= _digits(target)
     return torch.iinfo(target).min <= low and high <= torch.iinfo(target).max
 
 

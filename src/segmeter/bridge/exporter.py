@@ -236,7 +236,6 @@ class Exporter:
         self._surface()
         slot = self._ring.take(self._patience_s)
         try:
-            self._surface()
             parcel = first or make()
         except BaseException:
             self._ring.give_back(slot)
