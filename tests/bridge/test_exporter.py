@@ -1,9 +1,7 @@
 import gc
 import os
 import random
-import signal
 import threading
-import time
 
 import numpy as np
 import pytest
@@ -14,16 +12,8 @@ from segmeter.bridge.decode import labels_to_numpy, probs_to_numpy
 from segmeter.bridge.exporter import Exporter
 from segmeter.bridge.to_numpy import to_numpy
 from segmeter.errors import InputError, RunError
-from tests.bridge.fake_stream import FakeTransport, is_poison
+from tests.bridge.fake_stream import FakeTransport
 from tests.bridge.tensors import LAYOUTS, NATIVE, WIDE, laid_out, tensor, values
-
-DEVICES = {"cpu": lambda: None, "fake stream": FakeTransport}
-
-
-@pytest.fixture(params=DEVICES)
-def open_exporter(request):
-    """Make an exporter on the CPU, with plain copies or with those of the fake stream."""
-    return lambda **more: Exporter(device="cpu", transport=DEVICES[request.param](), **more)
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -230,107 +220,6 @@ def test_arrays_outlive_the_exporter(open_exporter):
     del exporter
     gc.collect()
     assert array.tolist() == [0, 1, 2]
-
-
-def test_the_consumer_gets_everything_in_order(open_exporter):
-    seen = []
-    with open_exporter(slots=2, consume=lambda case_id, array: seen.append((case_id, array.tolist()))) as exporter:
-        for number in range(20):
-            exporter.submit(torch.tensor([number]), case_id=str(number))
-        exporter.drain()
-        assert seen == [(str(number), [number]) for number in range(20)]
-
-
-def test_a_slow_consumer_never_has_more_than_the_slots():
-    """Mutation seen to fail: the slot is given back before the consumer returns."""
-    submitted, most = [], []
-
-    def consume(case_id, array):
-        time.sleep(0.005)
-        most.append(len(submitted) - len(most))
-        assert not is_poison(array)
-
-    with Exporter(device="cpu", transport=FakeTransport(), slots=3, consume=consume) as exporter:
-        for number in range(30):
-            exporter.submit(torch.zeros(8), case_id=str(number))
-            submitted.append(number)
-    assert len(most) == 30
-    assert max(most) <= 3
-
-
-def test_an_exception_in_the_consumer_surfaces_at_the_next_submit_and_at_drain(open_exporter):
-    """Mutations seen to fail: surface is not called by submit; not by drain."""
-
-    def consume(case_id, array):
-        raise OSError("disk full")
-
-    exporter = open_exporter(consume=consume)
-    exporter.submit(torch.ones(1), case_id="a")
-    with pytest.raises(RunError, match=r"the consumer failed: OSError\('disk full'\)") as caught:
-        exporter.drain()
-    assert isinstance(caught.value.__cause__, OSError)
-    with pytest.raises(RunError, match="disk full"):
-        exporter.submit(torch.ones(1), case_id="b")
-    with pytest.raises(RunError, match="disk full"):
-        exporter.close()
-
-
-def submit_many(exporter, count, error=None):
-    """Use the exporter as a context manager, hold all tickets, and end with `error`."""
-    with exporter:
-        tickets = [exporter.submit(torch.ones(1), case_id=str(number)) for number in range(count)]
-        if error is not None:
-            raise error
-    return tickets
-
-
-def test_a_failed_check_surfaces_through_the_consumer(open_exporter):
-    exporter = open_exporter(consume=lambda case_id, array: None)
-    exporter.submit(torch.tensor([1.0, float("inf")]), case_id="hot", check="finite")
-    with pytest.raises(InputError, match="of case 'hot'"):
-        exporter.close()
-
-
-def test_submitting_does_not_hang_when_the_consumer_fails_while_slots_are_taken(open_exporter):
-    gate = threading.Event()
-
-    def consume(case_id, array):
-        gate.wait(5)
-        raise OSError("gone")
-
-    threading.Timer(0.1, gate.set).start()
-    with pytest.raises(RunError, match="gone"):
-        submit_many(open_exporter(slots=2, consume=consume), 10)
-
-
-def test_an_exception_in_the_block_is_not_masked_and_nothing_more_is_consumed(open_exporter):
-    seen = []
-
-    def consume(case_id, array):
-        time.sleep(0.05)
-        seen.append(case_id)
-
-    with pytest.raises(KeyError, match="mine"):
-        submit_many(open_exporter(consume=consume), 3, error=KeyError("mine"))
-    assert len(seen) <= 1
-    assert not any(thread.name == "segmeter-exporter" and thread.is_alive() for thread in threading.enumerate())
-
-
-@pytest.fixture
-def ctrl_c():
-    """Send SIGINT to the main thread shortly, with Python's own handler, which a background job does not have."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    threading.Timer(0.2, lambda: signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)).start()
-    yield
-    signal.signal(signal.SIGINT, before)
-
-
-@pytest.mark.usefixtures("ctrl_c")
-def test_ctrl_c_leaves_a_submit_that_is_blocked(open_exporter):
-    start = time.monotonic()
-    with pytest.raises(KeyboardInterrupt):
-        submit_many(open_exporter(slots=2, patience_s=30), 3)
-    assert time.monotonic() - start < 10
 
 
 def test_a_forked_child_is_refused(monkeypatch):

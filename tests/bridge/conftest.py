@@ -1,0 +1,14 @@
+"""Exporters that every test of the ring is run with."""
+
+import pytest
+
+from segmeter.bridge.exporter import Exporter
+from tests.bridge.fake_stream import FakeTransport
+
+DEVICES = {"cpu": lambda: None, "fake stream": FakeTransport}
+
+
+@pytest.fixture(params=DEVICES)
+def open_exporter(request):
+    """Make an exporter on the CPU, with plain copies or with those of the fake stream."""
+    return lambda **more: Exporter(device="cpu", transport=DEVICES[request.param](), **more)
