@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
+import torch
+
 from segmeter.checks import expected
 from segmeter.cli.convert import as_plain
 from segmeter.data.build import build_dataset
@@ -10,7 +12,23 @@ from segmeter.data.check import DataReport, check_splits
 from segmeter.data.config import DataConfig
 from segmeter.data.dataset import Dataset
 from segmeter.errors import DataError
+from segmeter.inference.allocator import keep_freed_memory
+from segmeter.inference.device import pick_device
 from segmeter.models.card import ModelCard, default_normalisation
+
+
+def open_device(name: str) -> torch.device:
+    """Choose the device, and on a CPU let the process keep the memory that it frees.
+
+    Raises
+    ------
+    ConfigError
+        It is not there; the line says what is.
+    """
+    device = pick_device(name)
+    if device.type == "cpu":
+        keep_freed_memory()
+    return device
 
 
 def open_splits(config: DataConfig, splits: Sequence[str]) -> tuple[tuple[Dataset, ...], tuple[DataReport, ...]]:

@@ -5,12 +5,11 @@ from pathlib import Path
 from typing import Any
 
 from segmeter.cli.app import Job
-from segmeter.cli.build import check_fit, open_splits
+from segmeter.cli.build import check_fit, open_device, open_splits
 from segmeter.cli.overlays import drawer
 from segmeter.cli.run_folder import open_run
 from segmeter.cli.schema import EvalConfig
 from segmeter.evaluation.evaluate import Evaluation, evaluate
-from segmeter.inference.device import pick_device
 from segmeter.inference.predictor import Predictor
 from segmeter.losses.build import build_loss
 from segmeter.metrics.config import check_metrics
@@ -22,7 +21,7 @@ from segmeter.report.table import print_summary
 
 def run(config: EvalConfig, job: Job) -> float | None:
     """Evaluate; returns the dataset's mean IoU, which a sweep may optimise."""
-    device = pick_device(config.device)
+    device = open_device(config.device)
     checkpoint = read_checkpoint(config.checkpoint)
     (dataset,), (report,) = open_splits(config.data, [config.data.split])
     check_fit(dataset, checkpoint.card)

@@ -3,13 +3,13 @@
 import sys
 
 from segmeter.cli.app import Job
+from segmeter.cli.build import open_device
 from segmeter.cli.eval import checkpoint_facts
 from segmeter.cli.overlays import drawer
 from segmeter.cli.run_folder import open_run
 from segmeter.cli.schema import PredictConfig
 from segmeter.data.folder import open_images
 from segmeter.evaluation.predict import PredictionRun, predict
-from segmeter.inference.device import pick_device
 from segmeter.inference.predictor import Predictor
 from segmeter.models.checkpoint import read_checkpoint
 from segmeter.postprocess.pipeline import build_steps
@@ -17,7 +17,7 @@ from segmeter.postprocess.pipeline import build_steps
 
 def run(config: PredictConfig, job: Job) -> None:
     """Predict an image or every image of a folder."""
-    device = pick_device(config.device)
+    device = open_device(config.device)
     checkpoint = read_checkpoint(config.checkpoint)
     card = checkpoint.card
     dataset = open_images(config.input, spec=card.spec, in_channels=card.in_channels)

@@ -8,13 +8,12 @@ import numpy as np
 import torch
 
 from segmeter.cli.app import Job
-from segmeter.cli.build import model_card, open_splits
+from segmeter.cli.build import model_card, open_device, open_splits
 from segmeter.cli.convert import as_plain
 from segmeter.cli.run_folder import open_run
 from segmeter.cli.schema import TrainConfig
 from segmeter.errors import ConfigError
 from segmeter.files import safe_id
-from segmeter.inference.device import pick_device
 from segmeter.losses.build import build_loss
 from segmeter.models.build import build_segmenter
 from segmeter.report.html import write_report
@@ -27,7 +26,7 @@ from segmeter.training.sampling import SampleSource
 
 def run(config: TrainConfig, job: Job) -> float | None:
     """Train; returns the best score, which a sweep may optimise."""
-    device = pick_device(config.device)
+    device = open_device(config.device)
     resumed = None if config.resume is None else _find_run(config, job)
     (train_data, val_data), (seen, _) = open_splits(config.data, ["train", "val"])
     loss = build_loss(config.loss, spec=train_data.spec, class_counts=seen.class_pixels)
