@@ -117,6 +117,6 @@ def test_real_road_scenes_are_drawn(shared_data):
 def test_pictures_are_written_inside_their_folder(tmp_path, rng, case_id):
     path = write_overlay(tmp_path / "overlays", case_id, rng.integers(0, 255, (8, 9, 3)).astype(np.uint8))
     assert path.parent == tmp_path / "overlays"
-    with Image.open(path, formats=["JPEG"]) as image:
+    with Image.open(path, formats=["PNG"]) as image:
         assert image.size == (9, 8)
     assert [entry.name for entry in tmp_path.iterdir()] == ["overlays"]

@@ -8,13 +8,12 @@ from pathlib import Path
 
 from PIL import Image
 
-from segmeter.files import safe_id
 from segmeter.report.config import ReportConfig
 from segmeter.report.gallery import worst_first
+from segmeter.report.overlay import picture_path
 
 WIDTH = 1600  # of an embedded picture, pixels
 QUALITY = 82
-_SUFFIXES = (".jpg", ".png")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,7 +41,7 @@ def load_pictures(
     config
         How many, and how many bytes in all.
     """
-    paths = {case_id: path for case_id in worst_first(scores) if (path := _find(folder, case_id))}
+    paths = {case_id: path for case_id in worst_first(scores) if (path := picture_path(folder, case_id)).is_file()}
     order = list(paths)
     worst, rest = order[: config.worst], order[config.worst :]
     count = min(config.others, len(rest))
@@ -59,13 +58,8 @@ def load_pictures(
     return groups
 
 
-def _find(folder: Path, case_id: str) -> Path | None:
-    candidates = (folder / f"{safe_id(case_id)}{suffix}" for suffix in _SUFFIXES)
-    return next((path for path in candidates if path.is_file()), None)
-
-
 def _embed(case_id: str, score: float | None, path: Path) -> Picture:
-    with Image.open(path, formats=("JPEG", "PNG")) as stored:
+    with Image.open(path, formats=["PNG"]) as stored:
         image = stored.convert("RGB")
     if image.width > WIDTH:
         image = image.resize((WIDTH, round(image.height * WIDTH / image.width)), Image.Resampling.LANCZOS)
