@@ -53,6 +53,13 @@ def test_objects_at_the_edge_are_kept():
     assert parts.max() == 2
 
 
+def test_touching_objects_that_the_edge_cuts_are_split_too():
+    pair = disks((20, 60), (0, 20), (0, 38), radius=10)
+    parts = split_mask(pair, min_distance=5)
+    assert parts.max() == 2
+    assert parts[0, 15] != parts[0, 43]
+
+
 @pytest.mark.parametrize(("value", "count"), [(False, 0), (True, 1)])
 def test_empty_and_full_masks(value, count):
     parts = split_mask(np.full((5, 6), value), min_distance=2)
