@@ -129,6 +129,14 @@ def test_a_loss_that_is_not_finite_stops_the_run_and_the_best_stays(tmp_path, lo
         assert all(value.isfinite().all() for value in weights_of(checkpoint).values())
 
 
+def test_nothing_is_saved_after_a_loss_that_is_not_finite_even_before_it_is_logged(tmp_path):
+    cases = TinyCases()
+    quiet = {"log_every": 50, "validate_every": None, "val_cases": None, "save_minutes": 1e-9}
+    with pytest.raises(RunError, match="got nan at step 5"):
+        train(tiny_job(tmp_path, cases=cases, source=PoisonedLater(cases), **quiet))
+    assert read_checkpoint(tmp_path / "checkpoints" / "last").progress["step"] == 4
+
+
 def test_a_score_that_is_nan_is_never_best_and_uses_up_patience(tmp_path, monkeypatch, caplog):
     scores = iter([float("nan"), 0.5, float("nan"), float("nan"), 0.9])
 

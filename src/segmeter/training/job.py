@@ -120,6 +120,9 @@ def check_job(job: TrainJob) -> torch.device:
         possible = job.training.patience is None or validated
         problems.expect(possible, "patience", "to be null where nothing is validated", job.training.patience)
         problems.expect(len(job.source) > 0, "batch_size", "to leave at least one batch per epoch", len(job.source))
+        model, data = job.segmenter.card.spec, job.train_cases.spec
+        fits = (model.task, model.names, model.ignore_index) == (data.task, data.names, data.ignore_index)
+        problems.expect(fits, "model", f"to have the data's classes {list(data.names)}", list(model.names))
         same = job.val_cases is None or job.val_cases.spec == job.train_cases.spec
         problems.expect(same, "data", "to have the same classes for training and validation", "two kinds")
     return device
