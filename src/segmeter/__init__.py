@@ -11,6 +11,7 @@ _PUBLIC = {
     "SegmeterError": "segmeter.errors",
     "confusion_matrix": "segmeter.metrics.counts",
     "overlap_scores": "segmeter.metrics.overlap",
+    "surface_metrics": "segmeter.metrics.surface",
     "focal_loss": "segmeter.losses.focal",
     "FocalLoss": "segmeter.losses.focal",
     "to_torch": "segmeter.bridge.to_torch",

@@ -1,0 +1,75 @@
+"""Pairs of maps -> the same pair, checked, without ignored pixels, or cut to what they hold."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from segmeter.checks import expected
+from segmeter.errors import InputError
+
+_MOST_CLASSES = 65534  # K itself, which marks ignored pixels, must fit uint16
+
+
+def check_maps(
+    where: str, target: NDArray[Any], other: NDArray[Any], name: str, *, kinds: str, axes: tuple[int, ...]
+) -> None:
+    """Refuse a pair whose dtype kinds are not in `kinds`, whose shapes differ, or whose axes are not so many."""
+    problems = []
+    dtype = "bool" if kinds == "b" else "integer"
+    for argument, array in (("target", target), (name, other)):
+        if not isinstance(array, np.ndarray) or isinstance(array, np.ma.MaskedArray):
+            problems.append(expected(where, argument, "to be a plain NumPy array", type(array).__name__))
+        elif array.dtype.kind not in kinds:
+            given = f"{array.dtype} {array.shape}"
+            problems.append(expected(where, argument, f"to have dtype {dtype}", given))
+    if not problems and target.shape != other.shape:
+        problems.append(expected(where, name, f"to have the target's shape {target.shape}", other.shape))
+    if not problems and target.ndim not in axes:
+        problems.append(expected(where, "target", f"to have {' or '.join(map(str, axes))} axes", target.shape))
+    if problems:
+        raise InputError(problems)
+
+
+def erase_ignored(
+    where: str, target: NDArray[Any], labels: NDArray[Any], *, num_classes: int, ignore_index: int | None
+) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Give both maps as uint8 or uint16, ignored pixels being K in both; refuse what is outside the classes."""
+    if not 1 <= num_classes <= _MOST_CLASSES:
+        raise InputError(expected(where, "num_classes", f"between 1 and {_MOST_CLASSES}", num_classes))
+    if ignore_index is not None and 0 <= ignore_index < num_classes:
+        raise InputError(expected(where, "ignore_index", f"to be no class (0 to {num_classes - 1})", ignore_index))
+    ignored = None if ignore_index is None else target == ignore_index
+    pair = ("target", target), ("labels", labels)
+    first, second = (_known(where, name, given, num_classes, ignored) for name, given in pair)
+    return first, second
+
+
+def union_box(first: NDArray[Any], second: NDArray[Any]) -> tuple[slice, ...]:
+    """Bounding box of what is not 0 in either map; an empty one where both are empty."""
+    box: list[slice] = []
+    for axis in range(first.ndim):
+        others = tuple(other for other in range(first.ndim) if other != axis)
+        held = np.flatnonzero(first.any(axis=others) | second.any(axis=others))
+        box.append(slice(int(held[0]), int(held[-1]) + 1) if held.size else slice(0, 0))
+    return tuple(box)
+
+
+def _known(
+    where: str, name: str, given: NDArray[Any], num_classes: int, ignored: NDArray[np.bool_] | None
+) -> NDArray[Any]:
+    foreign = given >= num_classes
+    if given.dtype.kind == "i":
+        foreign |= given < 0
+    if ignored is not None:
+        foreign &= ~ignored
+    if foreign.any():
+        values = np.unique(given[foreign])[:8].tolist()
+        rule = f"to hold only classes 0 to {num_classes - 1}"
+        remedy = "Pass its void value as ignore_index." if name == "target" and ignored is None else ""
+        found = f"{np.count_nonzero(foreign)} pixels of {', '.join(map(str, values))}"
+        raise InputError(expected(where, name, rule, found, remedy))
+    known = given.astype(np.uint8 if num_classes < 256 else np.uint16)
+    if ignored is not None:
+        known[ignored] = num_classes
+    return known
