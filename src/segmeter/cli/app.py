@@ -16,7 +16,7 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
 from omegaconf import DictConfig
 
-from segmeter.cli.compose import CONFIGS, Request, compose_jobs, plain, store_schemas
+from segmeter.cli.compose import CONFIGS, Request, check_overrides, compose_jobs, plain, store_schemas
 from segmeter.cli.convert import convert
 from segmeter.cli.groups import load_plugins
 from segmeter.cli.schema import ROOTS
@@ -81,9 +81,11 @@ def _plugins(overrides: Sequence[str]) -> list[str]:
 
 def _check(request: Request, root: type, *, shown_only: bool) -> None:
     problems: list[str] = []
-    for values in compose_jobs(request, problems):
+    if shown_only:
+        check_overrides(request, problems)
+    for values in () if shown_only else compose_jobs(request, problems):
         try:
-            if values and not shown_only:
+            if values:
                 convert(root, values)
         except ConfigError as error:
             problems.extend(error.problems)

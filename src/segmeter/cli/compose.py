@@ -71,11 +71,17 @@ class Request:
     sweep: bool = False
 
 
+def check_overrides(request: Request, problems: list[str]) -> None:
+    """Add a line to `problems` for each override that can't be parsed, and each unknown group, option or key."""
+    with _hydra(request):
+        _known_only(request, _parsed(request.overrides, problems), problems)
+
+
 def compose_jobs(request: Request, problems: list[str]) -> list[dict[str, Any]]:
     """Compose the values of every job that a command line asks for: one, or one per combination of a sweep.
 
-    Overrides that can't be parsed, unknown groups and keys, and interpolations that fail are left out, and each adds
-    a line to `problems`, so that what remains can be checked too.
+    What `check_overrides` finds, and interpolations that fail, are left out, and each adds a line to `problems`, so
+    that what remains can be checked too.
     """
     with _hydra(request):
         overrides = _known_only(request, _parsed(request.overrides, problems), problems)

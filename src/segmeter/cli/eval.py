@@ -42,7 +42,7 @@ def run(config: EvalConfig, job: Job) -> float | None:
                 on_case=drawer(config.report, folder, dataset.spec),
             )
         )
-        _show(config, folder, summary)
+    _show(config, folder, summary)  # after the run has closed its records, so that the report can say how it ended
     mean_iou: float | None = summary["dataset"]["mean_iou"]
     return mean_iou
 

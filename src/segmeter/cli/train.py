@@ -56,7 +56,7 @@ def run(config: TrainConfig, job: Job) -> float | None:
                 allow_changes=config.allow_changes,
             )
         )
-        write_report(folder)
+    write_report(folder)  # after the run has closed its records
     _show(folder, result, config.training.monitor)
     return result.score
 
