@@ -17,7 +17,7 @@ from segmeter.losses.backends.choose import compute_sums
 from segmeter.losses.backends.terms import Sums, Terms
 from segmeter.losses.build import resolve_weights
 from segmeter.losses.config import Backend, CrossEntropyConfig, FocalConfig, Normalizer
-from segmeter.losses.refusals import check_options, check_tensors, describe_bad_labels
+from segmeter.losses.refusals import check_options, check_tensors, refuse_bad_labels
 from segmeter.vocabulary import ClassSpec, Task
 
 Reduction = Literal["mean", "sum", "none"]
@@ -242,8 +242,7 @@ def _compute(
     )
     aligned = target.unsqueeze(1) if task == "binary" else target
     sums = compute_sums(logits, aligned, class_weights, terms=terms, backend=backend)
-    if logits.device.type == "cpu" and not torch.compiler.is_compiling() and sums.bad > 0:
-        raise InputError(describe_bad_labels(logits, aligned, terms, ignore_index))
+    refuse_bad_labels(sums.bad, logits, aligned, terms=terms, where="focal_loss")
     loss = sums.total
     if reduction == "mean":
         loss = loss / _normaliser(sums, logits, aligned, terms=terms, normalizer=normalizer)

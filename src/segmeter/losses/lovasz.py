@@ -7,7 +7,7 @@ from torch import nn
 
 from segmeter.losses.backends.terms import Terms, read_labels, widened
 from segmeter.losses.config import LovaszConfig
-from segmeter.losses.refusals import check_tensors
+from segmeter.losses.refusals import check_tensors, refuse_bad_labels
 from segmeter.losses.region import split_regions
 from segmeter.vocabulary import ClassSpec, Task
 
@@ -49,12 +49,15 @@ class LovaszLoss(nn.Module):
     def _hinge(self, logits: torch.Tensor, target: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         check_tensors(logits, target, self.task, None, self.ignore_index)
         aligned = target.unsqueeze(1) if self.task == "binary" else target
-        labels = read_labels(logits, aligned, Terms(softmax=False, gamma=0.0, ignore_index=self.ignore_index))
+        terms = Terms(softmax=False, gamma=0.0, ignore_index=self.ignore_index)
+        labels = read_labels(logits, aligned, terms)
+        bad = labels.bad.sum()
+        refuse_bad_labels(bad, logits, aligned, terms=terms, where="loss")
         x = widened(torch.where(labels.counted, logits, 0))
         hot = (labels.classes == 1).to(x.dtype)
         margins = torch.where(labels.counted, 1 - x * (2 * hot - 1), -1)
         flat = [values.transpose(0, 1).flatten(1) for values in (margins, hot)]
-        return _extend(flat[0], flat[1]).mean(), labels.bad.sum()
+        return _extend(flat[0], flat[1]).mean(), bad
 
 
 def build_lovasz(config: LovaszConfig, *, spec: ClassSpec, class_counts: Any = None) -> nn.Module:

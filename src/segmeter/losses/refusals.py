@@ -11,16 +11,20 @@ BACKENDS = ("auto", "reference", "closed", "compiled", "triton")
 LABEL_DTYPES = (torch.uint8, torch.int16, torch.int32, torch.int64)
 
 
-def describe_bad_labels(logits: torch.Tensor, target: torch.Tensor, terms: Terms, ignore_index: int | None) -> str:
-    """Say which labels are bad, and where the first ones are."""
-    where = read_labels(logits, target, terms).bad.nonzero()
-    values = [int(target[tuple(place)]) for place in where[:5]]
-    places = [tuple(int(i) for i in place) for place in where[:5]]
+def refuse_bad_labels(
+    bad: torch.Tensor, logits: torch.Tensor, target: torch.Tensor, *, terms: Terms, where: str
+) -> None:
+    """Raise InputError with the bad labels and the first places, where reading their number waits for no device."""
+    if logits.device.type != "cpu" or torch.compiler.is_compiling() or bad == 0:
+        return
+    places = read_labels(logits, target, terms).bad.nonzero()
+    first = [tuple(int(i) for i in place) for place in places[:5]]
+    values = [int(target[place]) for place in first]
     most = logits.shape[1] - 1 if terms.softmax else 1
-    rule = f"to hold 0 to {most}" + ("" if ignore_index is None else f" and ignore_index={ignore_index}")
-    given = f"{len(where)} other labels, the first {values} at {places}"
+    rule = f"to hold 0 to {most}" + ("" if terms.ignore_index is None else f" and ignore_index={terms.ignore_index}")
+    given = f"{len(places)} other labels, the first {values} at {first}"
     hint = "0 and 255 are often a mask that wants dividing by 255." if 255 in values else ""
-    return expected("focal_loss", "target", rule, given, hint)
+    raise InputError(expected(where, "target", rule, given, hint))
 
 
 def check_options(

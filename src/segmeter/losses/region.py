@@ -10,7 +10,7 @@ from torch import nn
 
 from segmeter.losses.backends.terms import Terms, read_labels, widened
 from segmeter.losses.config import DiceConfig, FocalTverskyConfig, TverskyConfig
-from segmeter.losses.refusals import check_tensors
+from segmeter.losses.refusals import check_tensors, refuse_bad_labels
 from segmeter.vocabulary import ClassSpec, Task
 
 
@@ -81,7 +81,10 @@ def split_regions(logits: torch.Tensor, target: torch.Tensor, *, task: Task, ign
     check_tensors(logits, target, task, None, ignore_index)
     softmax = task == "multiclass"
     aligned = target.unsqueeze(1) if task == "binary" else target
-    labels = read_labels(logits, aligned, Terms(softmax=softmax, gamma=0.0, ignore_index=ignore_index))
+    terms = Terms(softmax=softmax, gamma=0.0, ignore_index=ignore_index)
+    labels = read_labels(logits, aligned, terms)
+    bad = labels.bad.sum()
+    refuse_bad_labels(bad, logits, aligned, terms=terms, where="loss")
     if softmax:
         counted, classes = labels.counted.unsqueeze(1), labels.classes.unsqueeze(1)
         kinds = torch.arange(logits.shape[1], device=logits.device).view(1, -1, *[1] * (logits.ndim - 2))
@@ -91,7 +94,7 @@ def split_regions(logits: torch.Tensor, target: torch.Tensor, *, task: Task, ign
     # Masked before the softmax too: 0 times the gradient of a NaN logit would be NaN.
     x = widened(torch.where(counted, logits, 0))
     probs = (x.softmax(1) if softmax else x.sigmoid()) * counted
-    return Regions(_channels_first(probs), _channels_first(hot.to(x.dtype)), labels.bad.sum())
+    return Regions(_channels_first(probs), _channels_first(hot.to(x.dtype)), bad)
 
 
 def build_dice(config: DiceConfig, *, spec: ClassSpec, class_counts: Any = None) -> nn.Module:

@@ -3,7 +3,6 @@
 from typing import Any
 
 import torch
-from torch.autograd.function import once_differentiable
 
 from segmeter.checks import expected
 from segmeter.errors import InputError
@@ -64,12 +63,27 @@ class ClosedForm(torch.autograd.Function):
         return tuple(sums)
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, scale: torch.Tensor, *_: Any) -> tuple[torch.Tensor | None, ...]:
         logits, target, weights = ctx.saved_tensors
+        if torch.is_grad_enabled() and not torch.compiler.is_compiling():
+            with torch.no_grad():
+                gradient = GRADIENTS[ctx.backend](logits, target, weights, terms=ctx.terms, scale=scale)
+            return NoSecondDerivative.apply(gradient, logits, scale), None, None, None, None
         options = {"terms": ctx.terms, "scale": scale}
         if ctx.backend != "closed" and torch.compiler.is_compiling():
             gradient = traced_gradient(logits, target, weights, **options, backend=ctx.backend)
         else:
             gradient = GRADIENTS[ctx.backend](logits, target, weights, **options)
         return gradient, None, None, None, None
+
+
+class NoSecondDerivative(torch.autograd.Function):
+    """A gradient that refuses to be differentiated: without it, a gradient penalty would silently weigh nothing."""
+
+    @staticmethod
+    def forward(ctx: Any, gradient: torch.Tensor, logits: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
+        return gradient.view_as(gradient)
+
+    @staticmethod
+    def backward(ctx: Any, *_: Any) -> tuple[None, ...]:
+        raise InputError('focal_loss: the closed form has no second derivative. Pass backend="reference", which has.')

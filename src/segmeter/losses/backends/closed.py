@@ -10,6 +10,7 @@ The softmax subtracts the largest logit and sums the other exponentials apart (`
 their digits where p is next to 1.
 """
 
+import math
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -80,8 +81,7 @@ def closed_gradient(
 def _blocks(logits: torch.Tensor, target: torch.Tensor, weights: torch.Tensor | None, terms: Terms) -> Iterator[Block]:
     """Cut along the rows of each image; one block where a compiler fuses the temporaries away."""
     batch, rows = logits.shape[0], logits.shape[2] if logits.ndim > 2 else 1
-    row_size = max(1, logits[0, :, 0].numel() if logits.ndim > 2 else logits[0].numel())
-    step = max(1, BLOCK_ELEMENTS // row_size)
+    step = max(1, BLOCK_ELEMENTS // max(1, logits.shape[1] * math.prod(logits.shape[3:])))
     whole = torch.compiler.is_compiling() or logits.numel() <= BLOCK_ELEMENTS
     pixels_only = terms.softmax and not target.is_floating_point()
     for image in [slice(None)] if whole else [slice(b, b + 1) for b in range(batch)]:

@@ -28,7 +28,7 @@ def reference_sums(logits: torch.Tensor, target: torch.Tensor, weights: torch.Te
     losses = torch.zeros_like(labels.counted, dtype=x.dtype)
     for k in range(num_values):
         log_p, log_q = _log_probs(x, k, terms)
-        hot = _soft_class(target, k, terms) if soft else labels.classes == k
+        hot = (_soft_class(target, k, terms) if soft else labels.classes == k).to(x.dtype)
         mixed = (1 - terms.smoothing) * hot + terms.smoothing / num_values
         losses = losses - mixed * _weight(weights, k, terms) * torch.exp(terms.gamma * log_q) * log_p
     losses = torch.where(labels.counted, losses, 0)
@@ -38,12 +38,13 @@ def reference_sums(logits: torch.Tensor, target: torch.Tensor, weights: torch.Te
 
 def _log_probs(x: torch.Tensor, k: int, terms: Terms) -> tuple[torch.Tensor, torch.Tensor]:
     """Give log p_k and log(1 - p_k); the second from the other classes, as 1 - p_k would round to 0."""
+    # Logits near the largest float32 would give -inf, and 0 * inf is NaN; 64 leaves room for gamma.
+    least = torch.finfo(x.dtype).min / 64
     if not terms.softmax:
-        return (logsigmoid(x), logsigmoid(-x)) if k == 1 else (logsigmoid(-x), logsigmoid(x))
+        hit, miss = logsigmoid(x).clamp(min=least), logsigmoid(-x).clamp(min=least)
+        return (hit, miss) if k == 1 else (miss, hit)
     total = x.logsumexp(1)
     others = torch.cat([x[:, :k], x[:, k + 1 :]], dim=1).logsumexp(1)
-    # Differences of logits near the largest float32 would be -inf, and 0 * inf is NaN at gamma 0.
-    least = torch.finfo(x.dtype).min
     return (x[:, k] - total).clamp(min=least), (others - total).clamp(min=least)
 
 

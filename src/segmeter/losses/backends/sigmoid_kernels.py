@@ -16,7 +16,7 @@ from segmeter.losses.backends.vectors import (
     f32,
     i32,
     kernel,
-    log,
+    log1p_unit,
     power,
     read_classes,
     read_rows,
@@ -30,9 +30,8 @@ def split_sigmoid(row: Any, classes: Any, count: Any, prob: Any, q: Any, nll: An
     for p in range(count):
         z = row[p] if classes[p] == i32(1) else -row[p]
         e = exp(-abs(z))
-        whole = ONE + e
-        large = ONE / whole
-        small, tail = e * large, log(whole) + (e - (whole - ONE)) * large  # log1p, with the quotient at hand
+        large = ONE / (ONE + e)
+        small, tail = e * large, log1p_unit(e)
         prob[p] = large if z >= ZERO else small
         q[p] = small if z >= ZERO else large
         nll[p] = tail + max(-z, ZERO)

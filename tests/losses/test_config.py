@@ -1,0 +1,186 @@
+"""The configuration of losses: ranges, what the classes refuse, the YAML files, sums and class weights."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import yaml
+
+from segmeter.errors import ConfigError, InputError
+from segmeter.losses.build import build_loss
+from segmeter.losses.config import (
+    LOSSES,
+    CrossEntropyConfig,
+    DiceConfig,
+    FocalConfig,
+    FocalTverskyConfig,
+    LovaszConfig,
+    PartWeights,
+    SumConfig,
+    TverskyConfig,
+)
+from segmeter.losses.focal import FocalLoss
+from segmeter.losses.weights import class_weights
+from segmeter.vocabulary import ClassSpec
+from tests.losses.cases import make_case
+
+CONFIGS = Path(__file__).parents[2] / "configs" / "loss"
+
+
+def make_spec(task="multiclass", names=("sky", "road", "car")):
+    return ClassSpec(task=task, names=names, colours=((0, 0, 0),) * len(names), ignore_index=255)
+
+
+@pytest.mark.parametrize(
+    ("schema", "options", "words"),
+    [
+        (FocalConfig, {"gamma": -1.0}, r"loss: expected `gamma` >= 0 and finite, got -1.0"),
+        (FocalConfig, {"gamma": float("nan")}, r"`gamma`.* got nan"),
+        (FocalConfig, {"gamma": float("inf")}, r"`gamma`.* got inf"),
+        (FocalConfig, {"alpha": 1.5}, r"`alpha` >= 0 and <= 1, got 1.5"),
+        (FocalConfig, {"alpha": float("nan")}, r"`alpha`.* got nan"),
+        (FocalConfig, {"label_smoothing": -0.1}, r"`label_smoothing`"),
+        (FocalConfig, {"class_weights": (1.0, -1.0)}, r"`class_weights` to be finite and >= 0"),
+        (FocalConfig, {"class_weights": (0.0, 0.0)}, r"`class_weights`.*one of them > 0"),
+        (FocalConfig, {"class_weights": "medain"}, r"Did you mean 'median'"),
+        (FocalConfig, {"normalizer": "valdi"}, r"Did you mean 'valid'"),
+        (FocalConfig, {"normalizer": -3.0}, r"`normalizer` > 0"),
+        (FocalConfig, {"backend": "cuda"}, r"`backend` to be one of"),
+        (CrossEntropyConfig, {"label_smoothing": 2.0}, r"`label_smoothing`"),
+        (CrossEntropyConfig, {"class_weights": ()}, r"`class_weights`"),
+        (DiceConfig, {"smooth": 0.0}, r"`smooth` > 0"),
+        (TverskyConfig, {"alpha": -0.1}, r"`alpha` >= 0"),
+        (TverskyConfig, {"beta": float("nan")}, r"`beta` >= 0"),
+        (FocalTverskyConfig, {"gamma": 0.0}, r"`gamma` > 0"),
+        (SumConfig, {"weights": PartWeights(focal=-1.0)}, r"loss.weights: expected `focal` >= 0"),
+        (SumConfig, {"weights": PartWeights(focal=0.0, dice=0.0)}, r"to have one that is > 0"),
+    ],
+    ids=lambda value: "-".join(value) if isinstance(value, dict) else "",
+)
+def test_values_out_of_range_are_refused(schema, options, words):
+    with pytest.raises(ConfigError, match=words):
+        schema(**options)
+
+
+def test_all_problems_are_named_at_once():
+    with pytest.raises(ConfigError) as caught:
+        FocalConfig(gamma=-1.0, alpha=2.0, label_smoothing=3.0)
+    assert len(caught.value.problems) == 3
+
+
+@pytest.mark.parametrize(
+    ("task", "options", "words"),
+    [
+        (
+            "multiclass",
+            {"class_weights": (1.0, 2.0)},
+            r"loss: expected `class_weights` to have 3 values, one for each of",
+        ),
+        (
+            "multiclass",
+            {"alpha": 0.25},
+            r"loss: expected `alpha` to be null for multiclass, got 0.25. Use",
+        ),
+        ("multiclass", {"class_weights": "auto"}, r"to be null without class counts, got 'auto'. Count them"),
+        ("multiclass", {"normalizer": "positives"}, r"loss: expected `normalizer`"),
+        (
+            "binary",
+            {"class_weights": (1.0, 2.0)},
+            r"`class_weights` to be null for binary.*`loss.alpha`",
+        ),
+        ("multilabel", {"class_weights": "log"}, r"`class_weights` to be null for multilabel"),
+    ],
+)
+def test_options_that_do_not_fit_the_classes_are_refused(task, options, words):
+    spec = make_spec(task, ("a", "b") if task == "binary" else ("sky", "road", "car"))
+    with pytest.raises(ConfigError, match=words):
+        build_loss(FocalConfig(**options), spec)
+
+
+@pytest.mark.parametrize("name", LOSSES.names())
+@pytest.mark.parametrize("task", ["binary", "multiclass", "multilabel"])
+def test_every_registered_loss_trains_under_bfloat16(name, task):
+    case = make_case(task, num_classes=3)
+    spec = make_spec(task, ("a", "b") if task == "binary" else ("sky", "road", "car"))
+    loss = build_loss(LOSSES.schema(name)(), spec)
+    leaf = case.logits.bfloat16().requires_grad_()
+    value = loss(leaf, case.target)
+    value.backward()
+    assert value.dtype == torch.float32
+    assert value.ndim == 0
+    assert leaf.grad.isfinite().all()
+    assert leaf.grad.any()
+
+
+@pytest.mark.parametrize("name", LOSSES.names())
+def test_every_loss_has_a_yaml_whose_values_are_the_defaults(name):
+    path = CONFIGS / f"{name}.yaml"
+    lines = path.read_text().splitlines()
+    assert len(lines) <= 25
+    values = yaml.safe_load("\n".join(lines))
+    assert values.pop("defaults") == [f"schema_{name}", "_self_"]
+    default = LOSSES.schema(name)()
+    for key, value in values.items():
+        given = PartWeights(**value) if key == "weights" else value
+        assert getattr(default, key) == given
+        assert all("#" in line for line in lines[2:] if not line.startswith("  "))
+
+
+def test_class_weights_from_counts_reach_the_loss():
+    counts = np.array([900, 90, 10])
+    loss = build_loss(FocalConfig(class_weights="median"), make_spec(), counts)
+    assert isinstance(loss, FocalLoss)
+    # Shares 0.9, 0.09 and 0.01, the middle one 0.09.
+    torch.testing.assert_close(loss.class_weights, torch.tensor([0.1, 1.0, 9.0]))
+
+
+def test_class_weight_schemes_are_their_formulas():
+    counts = np.array([70, 20, 10, 0])
+    np.testing.assert_allclose(class_weights(counts), 1 / np.log(1.02 + np.array([0.7, 0.2, 0.1, 0.0])), rtol=1e-12)
+    np.testing.assert_array_equal(class_weights(counts, "log"), class_weights(counts, "auto"))
+    np.testing.assert_allclose(class_weights(counts, "median"), [0.2 / 0.7, 1.0, 2.0, 0.0], rtol=1e-12)
+    inverse = class_weights(counts, "inverse")
+    np.testing.assert_allclose((inverse * counts)[:3], [25, 25, 25], rtol=1e-12)  # 100 pixels over 4 classes
+    assert inverse[3] == 0
+    assert inverse.dtype == np.float64
+
+
+@pytest.mark.parametrize(
+    ("counts", "scheme", "words"),
+    [
+        ([1, -1], "log", r"`counts` to be >= 0"),
+        ([0, 0], "log", r"one above 0, got \[0, 0\]"),
+        ([0.5, 0.5], "log", r"`counts` to be integers"),
+        ([[1, 2]], "log", r"got int64 \(1, 2\)"),
+        ([1, 2], "medain", r"Did you mean 'median'"),
+    ],
+)
+def test_counts_that_are_none_are_refused(counts, scheme, words):
+    with pytest.raises(InputError, match=words):
+        class_weights(np.array(counts), scheme)
+
+
+def test_a_sum_is_the_weighted_sum_of_its_parts():
+    case, spec = make_case("multiclass", num_classes=3), make_spec()
+    config = SumConfig(
+        weights=PartWeights(focal=0.5, dice=2.0, lovasz=0.25), focal=FocalConfig(gamma=1.0), dice=DiceConfig(smooth=3.0)
+    )
+    total = build_loss(config, spec)(case.logits, case.target)
+    parts = [(0.5, config.focal), (2.0, config.dice), (0.25, LovaszConfig())]
+    worked = sum(weight * build_loss(part, spec)(case.logits, case.target) for weight, part in parts)
+    torch.testing.assert_close(total, worked, check_dtype=False)
+    assert list(build_loss(config, spec).parts) == ["focal", "dice", "lovasz"]
+
+
+def test_cross_entropy_is_torchs():
+    case, spec = make_case("multiclass", num_classes=3), make_spec()
+    loss = build_loss(CrossEntropyConfig(class_weights=(1.0, 2.0, 3.0), label_smoothing=0.1), spec)
+    expected = torch.nn.functional.cross_entropy(
+        case.logits,
+        case.target.long(),
+        weight=torch.tensor([1.0, 2.0, 3.0], dtype=torch.float64),
+        label_smoothing=0.1,
+        ignore_index=255,
+    )
+    torch.testing.assert_close(loss(case.logits, case.target), expected)

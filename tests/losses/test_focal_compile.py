@@ -1,0 +1,88 @@
+"""Under torch.compile the loss is one graph, with the same result."""
+
+import pytest
+import torch
+
+from segmeter.errors import InputError
+from segmeter.losses.backends.ops import traced_gradient, traced_sums
+from segmeter.losses.backends.terms import Terms
+from segmeter.losses.build import build_loss
+from segmeter.losses.config import LOSSES
+from segmeter.losses.focal import FocalLoss, focal_loss
+from segmeter.vocabulary import ClassSpec
+from tests.losses.cases import make_case, run
+
+
+@pytest.fixture(autouse=True)
+def fresh_dynamo():
+    torch._dynamo.reset()
+
+
+@pytest.mark.parametrize("backend", ["reference", "closed", "compiled"])
+@pytest.mark.parametrize("task", ["binary", "multiclass"])
+def test_the_loss_is_one_graph(backend, task):
+    case = make_case(task)
+    loss = FocalLoss(task, gamma=1.5, ignore_index=255, backend=backend)
+    # aot_eager traces forward and backward as inductor does, without a C++ compiler.
+    graph = torch.compile(loss, fullgraph=True, backend="aot_eager")
+    eager = run(lambda x: loss(x, case.target), case.logits.float())
+    torch.testing.assert_close(run(lambda x: graph(x, case.target), case.logits.float()), eager)
+
+
+def test_the_function_is_one_graph():
+    case = make_case("multiclass")
+
+    def step(x):
+        options = {"task": "multiclass", "class_weights": [1.0, 2.0, 3.0, 4.0, 5.0], "ignore_index": 255}
+        return focal_loss(x * 2, case.target, label_smoothing=0.1, **options)
+
+    graph = torch.compile(step, fullgraph=True, backend="aot_eager")
+    torch.testing.assert_close(run(graph, case.logits.float()), run(step, case.logits.float()))
+
+
+@pytest.mark.parametrize("name", LOSSES.names())
+@pytest.mark.parametrize("task", ["binary", "multiclass", "multilabel"])
+def test_every_registered_loss_is_one_graph(name, task):
+    case = make_case(task, num_classes=3)
+    classes = ("a", "b") if task == "binary" else ("a", "b", "c")
+    spec = ClassSpec(task=task, names=classes, colours=((0, 0, 0),) * len(classes), ignore_index=255)
+    loss = build_loss(LOSSES.schema(name)(), spec)
+    graph = torch.compile(loss, fullgraph=True, backend="aot_eager")
+    eager = run(lambda x: loss(x, case.target), case.logits.float())
+    torch.testing.assert_close(run(lambda x: graph(x, case.target), case.logits.float()), eager)
+
+
+@pytest.mark.parametrize("task", ["binary", "multiclass"])
+@pytest.mark.parametrize("elementwise", [False, True])
+def test_the_operators_are_declared_as_they_are(task, elementwise):
+    case = make_case(task)
+    target = case.target.unsqueeze(1) if task == "binary" else case.target
+    terms = Terms(softmax=task == "multiclass", gamma=2.0, ignore_index=255, elementwise=elementwise)
+    logits = case.logits.float().contiguous(memory_format=torch.channels_last)
+    sums = traced_sums(logits, target, None, terms=terms, backend="compiled")
+    operators = torch.ops.segmeter
+    arguments = (logits, target, None, terms.numbers(), terms.flags(), "compiled")
+    torch.library.opcheck(operators.focal_sums.default, arguments, test_utils=("test_schema", "test_faketensor"))
+    arguments = (logits, target, None, torch.ones_like(sums.total), *arguments[3:])
+    torch.library.opcheck(operators.focal_gradient.default, arguments, test_utils=("test_schema", "test_faketensor"))
+    gradient = traced_gradient(logits, target, None, terms=terms, scale=torch.ones_like(sums.total), backend="compiled")
+    assert gradient.stride() == logits.stride()
+
+
+@pytest.mark.parametrize("terms", [Terms(softmax=True, gamma=1.0, ignore_index=0), Terms(softmax=False, gamma=0.5)])
+def test_terms_survive_being_an_operators_arguments(terms):
+    assert Terms.unpack(terms.numbers(), terms.flags()) == terms
+
+
+def test_bad_labels_make_a_compiled_loss_nan_and_are_named_when_asked():
+    case = make_case("multiclass")
+    loss = FocalLoss("multiclass", ignore_index=255)
+    graph = torch.compile(loss, fullgraph=True, backend="aot_eager")
+    assert graph(case.logits.float(), case.target).isfinite()
+    loss.check_labels()
+    bad = case.target.clone()
+    bad[1, 1, 2:4] = 7
+    assert graph(case.logits.float(), bad).isnan()
+    with pytest.raises(InputError, match="got 2 other labels"):
+        loss.check_labels()
+    loss.check_labels()

@@ -1,0 +1,102 @@
+"""What focal_loss refuses, and in which words."""
+
+import pytest
+import torch
+
+from segmeter.errors import ConfigError, InputError
+from segmeter.losses.focal import FocalLoss, focal_loss
+from tests.losses.cases import make_case
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"gamma": -1.0}, r"`gamma` >= 0 and finite, got -1.0"),
+        ({"gamma": float("nan")}, r"`gamma` >= 0 and finite, got nan"),
+        ({"alpha": 0.5}, r"`alpha` to be None for multiclass, got 0.5. Use class_weights"),
+        ({"task": "binary", "alpha": 1.5}, r"`alpha` >= 0 and <= 1, got 1.5"),
+        ({"task": "binary", "class_weights": [1.0]}, r"`class_weights` to be None for binary"),
+        ({"label_smoothing": 1.1}, r"`label_smoothing` >= 0 and <= 1"),
+        ({"reduction": "avg"}, r"`reduction` to be one of mean, sum, none"),
+        ({"normalizer": "valdi"}, r"Did you mean 'valid'"),
+        ({"normalizer": "positives"}, r"`normalizer` to be another one for multiclass"),
+        ({"normalizer": 0.0}, r"`normalizer` > 0"),
+        ({"backend": "cuda"}, r"`backend` to be one of"),
+        ({"task": "multi"}, r"`task` to be one of binary, multiclass, multilabel"),
+    ],
+    ids=lambda value: ",".join(value) if isinstance(value, dict) else "",
+)
+def test_options_out_of_range_are_refused(options, words):
+    case = make_case("multiclass", ignored=False)
+    merged = {"task": "multiclass", **options}
+    with pytest.raises(ConfigError, match=words):
+        focal_loss(case.logits, case.target, **merged)
+    with pytest.raises(ConfigError, match=words):
+        FocalLoss(**merged)
+
+
+def test_all_bad_options_are_named_at_once():
+    with pytest.raises(ConfigError) as caught:
+        FocalLoss("multiclass", gamma=-1, alpha=2.0, reduction="avg")
+    assert len(caught.value.problems) == 4
+
+
+@pytest.mark.parametrize(
+    ("logits", "target", "task", "words"),
+    [
+        (
+            (2, 3, 4, 5),
+            (2, 1, 4, 5),
+            "multiclass",
+            r"shape \(2, 4, 5\) .* got \(2, 1, 4, 5\). Squeeze its channel axis",
+        ),
+        ((2, 3, 4, 5), (2, 4, 4), "multiclass", r"shape \(2, 4, 5\)"),
+        ((2, 3, 4, 5), (2, 4, 5), "multilabel", r"shape \(2, 3, 4, 5\)"),
+        ((2, 3, 4, 5), (2, 4, 5), "binary", r"`logits` to have 1 channel for binary"),
+        ((2, 1, 4, 5), (2, 4, 5), "multiclass", r"`logits` to have 2 channels or more"),
+        ((8,), (8,), "binary", r"`logits` to be floating \(B, K, N...\)"),
+    ],
+    ids=["channel-axis", "size", "multilabel", "binary", "one-class", "flat"],
+)
+def test_shapes_that_do_not_fit_are_refused(logits, target, task, words):
+    with pytest.raises(InputError, match=words):
+        focal_loss(torch.zeros(logits), torch.zeros(target, dtype=torch.uint8), task=task)
+
+
+def test_dtypes_that_are_no_labels_are_refused():
+    case = make_case("multiclass", ignored=False)
+    with pytest.raises(InputError, match=r"dtype uint8, int16, int32 or int64.*got torch.bool"):
+        focal_loss(case.logits, case.target.bool(), task="multiclass")
+    with pytest.raises(InputError, match=r"`logits` to be floating"):
+        focal_loss(case.logits.long(), case.target, task="multiclass")
+    with pytest.raises(InputError, match=r"`ignore_index` to be None with a soft target"):
+        focal_loss(case.logits, case.logits.softmax(1), task="multiclass", ignore_index=255)
+    with pytest.raises(InputError, match=r"`class_weights` to have 5 values"):
+        focal_loss(case.logits, case.target, task="multiclass", class_weights=[1.0, 2.0])
+
+
+@pytest.mark.parametrize("backend", ["reference", "closed", "compiled"])
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int16, torch.int32, torch.int64], ids=str)
+def test_labels_out_of_range_are_refused_with_values_and_places(backend, dtype):
+    case = make_case("multiclass")
+    target = case.target.to(dtype)
+    target[1, 2, 4] = 9
+    if dtype != torch.uint8:
+        target[1, 3, 5] = -1
+    values = r"\[9\] at \[\(1, 2, 4\)\]" if dtype == torch.uint8 else r"\[9, -1\] at \[\(1, 2, 4\), \(1, 3, 5\)\]"
+    with pytest.raises(InputError, match=rf"0 to 4 and ignore_index=255, got . other labels, the first {values}"):
+        focal_loss(case.logits.float(), target, task="multiclass", ignore_index=255, backend=backend)
+
+
+def test_a_mask_of_0_and_255_gets_a_hint():
+    case = make_case("binary")
+    with pytest.raises(InputError, match=r"got \d+ other labels.*\[255, 255.*wants dividing by 255"):
+        focal_loss(case.logits, case.target, task="binary")
+
+
+def test_a_backend_that_does_not_fit_is_refused():
+    case = make_case("multiclass")
+    with pytest.raises(InputError, match=r"'compiled' with float32 or bfloat16 logits.*got torch.float64"):
+        focal_loss(case.logits, case.target, task="multiclass", ignore_index=255, backend="compiled")
+    with pytest.raises(InputError, match=r"'triton' with floating logits.*on cpu. Use backend=.auto"):
+        focal_loss(case.logits.float(), case.target, task="multiclass", ignore_index=255, backend="triton")

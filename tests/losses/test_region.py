@@ -1,0 +1,160 @@
+"""Dice, Tversky, focal Tversky and Lovasz against NumPy, a brute force, and segmentation-models-pytorch's."""
+
+import numpy as np
+import pytest
+import segmentation_models_pytorch as smp
+import torch
+
+from segmeter.errors import InputError
+from segmeter.losses.lovasz import LovaszLoss
+from segmeter.losses.region import TverskyLoss
+from tests.losses.cases import make_case, run
+
+TASKS = ["binary", "multiclass", "multilabel"]
+
+
+def soft_counts(case, task):
+    """Per class: true positives, false positives, false negatives and target pixels, summed in NumPy."""
+    logits, target = case.logits.numpy(), case.target.numpy()
+    if task == "multiclass":
+        probs = np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
+        hot = np.stack([target == k for k in range(logits.shape[1])], axis=1)
+        valid = np.broadcast_to((target != 255)[:, None], hot.shape)
+    else:
+        probs = 1 / (1 + np.exp(-logits))
+        target = target[:, None] if task == "binary" else target
+        hot, valid = target == 1, target != 255
+    axes = (0, 2, 3)
+    hits = (probs * hot * valid).sum(axes)
+    return hits, (probs * ~hot * valid).sum(axes), ((1 - probs) * hot * valid).sum(axes), (hot & valid).sum(axes)
+
+
+@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize(("alpha", "beta", "gamma"), [(0.5, 0.5, 1.0), (0.3, 0.7, 1.0), (0.3, 0.7, 0.75)])
+def test_tversky_is_its_definition(task, alpha, beta, gamma):
+    case = make_case(task)
+    if task == "multiclass":
+        case.target[case.target == 3] = 2  # class 3 is absent: it must not be in the mean
+    hits, wrong, missed, present = soft_counts(case, task)
+    losses = (1 - (hits + 1.5) / (hits + alpha * wrong + beta * missed + 1.5)) ** gamma
+    loss = TverskyLoss(task, alpha=alpha, beta=beta, gamma=gamma, smooth=1.5, ignore_index=255)
+    assert loss(case.logits, case.target).item() == pytest.approx(losses[present > 0].mean(), rel=1e-12)
+
+
+def test_dice_is_the_hand_worked_value():
+    # Probabilities 1/2 everywhere, 4 pixels, 1 of them foreground: TP 1/2, FP 3/2, FN 1/2; smooth 1.
+    target = torch.tensor([[[1, 0], [0, 0]]], dtype=torch.uint8)
+    value = TverskyLoss("binary")(torch.zeros(1, 1, 2, 2), target)
+    assert value.item() == pytest.approx(1 - (0.5 + 1) / (0.5 + 0.5 * 1.5 + 0.5 * 0.5 + 1))
+
+
+@pytest.mark.parametrize("task", ["binary", "multiclass", "multilabel"])
+def test_dice_is_that_of_segmentation_models_pytorch_where_every_class_occurs(task):
+    case = make_case(task, num_classes=3, ignored=task == "multiclass")
+    theirs = smp.losses.DiceLoss(task, smooth=1.5, ignore_index=255 if task == "multiclass" else None)
+    ours = TverskyLoss(task, smooth=1.5, ignore_index=255)
+    target = case.target.long().unsqueeze(1) if task == "binary" else case.target.long()
+    expected = run(lambda x: theirs(x, target), case.logits)
+    torch.testing.assert_close(run(lambda x: ours(x, case.target), case.logits), expected)
+
+
+def brute_jaccard_extension(errors, hot):
+    """The Lovasz extension as defined: sum of e_i times what pixel i adds to the Jaccard loss of those before it."""
+    total, wrong = 0.0, np.zeros(len(hot), bool)
+
+    def jaccard_loss(wrong):
+        kept, extra = (hot & ~wrong).sum(), (~hot & wrong).sum()
+        return 1 - kept / (hot.sum() + extra) if hot.sum() + extra else 0.0
+
+    for i in np.argsort(-errors, kind="stable"):
+        before = jaccard_loss(wrong)
+        wrong[i] = True
+        total += errors[i] * (jaccard_loss(wrong) - before)
+    return total
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_lovasz_is_its_definition(task):
+    case = make_case(task, num_classes=3, size=(4, 5))
+    loss = LovaszLoss(task, ignore_index=255)(case.logits, case.target).item()
+    target = case.target.numpy()
+    if task == "multiclass":
+        probs, valid = case.logits.softmax(1).numpy(), target != 255
+        each = []
+        for k in range(3):
+            hot = (target == k)[valid]
+            each.append(brute_jaccard_extension(np.abs(hot - probs[:, k][valid]), hot))
+    else:
+        target = target[:, None] if task == "binary" else target
+        each = []
+        for k in range(target.shape[1]):
+            valid = target[:, k] != 255
+            hot = (target[:, k] == 1)[valid]
+            margins = 1 - case.logits[:, k].numpy()[valid] * (2.0 * hot - 1)
+            each.append(brute_jaccard_extension(np.maximum(margins, 0), hot))
+    assert loss == pytest.approx(np.mean(each), rel=1e-12)
+
+
+@pytest.mark.parametrize("task", ["binary", "multiclass"])
+def test_lovasz_is_that_of_segmentation_models_pytorch(task):
+    case = make_case(task, num_classes=3)
+    theirs = smp.losses.LovaszLoss(task, ignore_index=255)
+    ours = LovaszLoss(task, ignore_index=255)
+    target = case.target.unsqueeze(1) if task == "binary" else case.target
+    expected = run(lambda x: theirs(x, target), case.logits.float())
+    torch.testing.assert_close(run(lambda x: ours(x, case.target), case.logits.float()), expected)
+
+
+@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("make", [TverskyLoss, LovaszLoss], ids=["tversky", "lovasz"])
+def test_ignored_pixels_move_neither_value_nor_gradient(make, task):
+    case = make_case(task)
+    hidden = case.target == 255 if task == "multilabel" else (case.target == 255).unsqueeze(1)
+    loss = make(task, ignore_index=255)
+    value, gradient = run(lambda x: loss(x, case.target), case.logits)
+    again = run(lambda x: loss(x, case.target), torch.where(hidden, torch.nan, case.logits))
+    torch.testing.assert_close(again, (value, gradient))
+    assert not again[1][hidden.expand_as(gradient)].any()
+    empty = torch.full_like(case.target, 255)
+    value, gradient = run(lambda x: loss(x, empty), case.logits)
+    assert value == 0
+    assert not gradient.any()
+
+
+@pytest.mark.parametrize("make", [TverskyLoss, LovaszLoss], ids=["tversky", "lovasz"])
+def test_a_perfect_prediction_costs_nothing_and_has_a_finite_gradient(make):
+    case = make_case("multiclass", ignored=False)
+    logits = 50.0 * torch.nn.functional.one_hot(case.target.long(), 5).movedim(-1, 1)
+    losses = [make("multiclass")] + ([TverskyLoss("multiclass", gamma=0.75)] if make is TverskyLoss else [])
+    for loss in losses:
+        value, gradient = run(lambda x, f=loss: f(x, case.target), logits)
+        assert value.item() == pytest.approx(0, abs=1e-5)
+        assert gradient.isfinite().all()
+
+
+@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("make", [TverskyLoss, LovaszLoss], ids=["tversky", "lovasz"])
+def test_no_value_is_read_on_the_way(make, task):
+    case = make_case(task)
+    leaf = case.logits.to("meta").requires_grad_()
+    make(task, ignore_index=255)(leaf, case.target.to("meta")).backward()
+
+
+@pytest.mark.parametrize("make", [TverskyLoss, LovaszLoss], ids=["tversky", "lovasz"])
+def test_half_precision_is_computed_in_float32(make):
+    case = make_case("multiclass")
+    loss = make("multiclass", ignore_index=255)
+    value, gradient = run(lambda x: loss(x, case.target), case.logits.bfloat16())
+    exact = run(lambda x: loss(x, case.target), case.logits.bfloat16().double())
+    assert value.dtype == torch.float32
+    torch.testing.assert_close(value.double(), exact[0], rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(gradient.double(), exact[1], rtol=2**-8, atol=1e-6)  # rounded once to 8 bits
+
+
+@pytest.mark.parametrize("make", [TverskyLoss, LovaszLoss], ids=["tversky", "lovasz"])
+def test_what_does_not_fit_is_refused_and_so_is_a_bad_label(make):
+    case = make_case("multiclass")
+    with pytest.raises(InputError, match=r"`target` of shape \(3, 7, 9\)"):
+        make("multiclass")(case.logits, case.target[:, :5])
+    with pytest.raises(InputError, match=r"to hold 0 to 4, got \d+ other labels"):
+        make("multiclass")(case.logits, case.target)

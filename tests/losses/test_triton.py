@@ -1,0 +1,83 @@
+"""The Triton kernels: their logic under Triton's interpreter here, and on a GPU where there is one."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from segmeter.errors import InputError
+from segmeter.losses.focal import FocalLoss, focal_loss
+from tests.losses import triton_grid
+from tests.losses.cases import make_case, run
+
+COMPARISONS = 16 + 3 * 40
+
+
+def test_the_kernels_logic_agrees_with_the_closed_form_under_the_interpreter():
+    pytest.importorskip("triton", reason="torch brings no Triton on this system")
+    environment = {**os.environ, "TRITON_INTERPRET": "1"}
+    command = [sys.executable, "-m", "tests.losses.triton_grid", "cpu"]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) == COMPARISONS
+
+
+@pytest.fixture
+def cuda():
+    if not torch.cuda.is_available():
+        pytest.skip("no CUDA device on this machine")
+    return "cuda"
+
+
+@pytest.mark.gpu
+def test_the_kernels_agree_with_the_closed_form_on_the_gpu(cuda):
+    assert triton_grid.main(cuda) == COMPARISONS
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("task", ["binary", "multiclass", "multilabel"])
+def test_two_runs_give_the_same_bits_on_the_gpu(cuda, task):
+    case = make_case(task, size=(256, 256))
+    logits, target = case.logits.float().to(cuda), case.target.to(cuda)
+    loss = FocalLoss(task, ignore_index=255).to(cuda)
+    first = run(lambda x: loss(x, target), logits)
+    for _ in range(5):
+        again = run(lambda x: loss(x, target), logits)
+        assert torch.equal(again[0], first[0])
+        assert torch.equal(again[1], first[1])
+
+
+@pytest.mark.gpu
+def test_training_does_not_wait_for_the_gpu(cuda):
+    case = make_case("multiclass", size=(64, 64))
+    leaf, target = case.logits.float().to(cuda).requires_grad_(), case.target.to(cuda)
+    loss = FocalLoss("multiclass", ignore_index=255, label_smoothing=0.1).to(cuda)
+    loss(leaf, target).backward()  # the first call compiles
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        loss(leaf, target).backward()
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+
+
+@pytest.mark.gpu
+def test_bad_labels_are_a_nan_and_a_name_on_the_gpu(cuda):
+    case = make_case("multiclass")
+    logits, target = case.logits.float().to(cuda), case.target.to(cuda)
+    target[1, 1, 2:4] = 7
+    assert focal_loss(logits, target, task="multiclass", ignore_index=255).isnan()
+    loss = FocalLoss("multiclass", ignore_index=255).to(cuda)
+    assert loss(logits, target).isnan()
+    with pytest.raises(InputError, match="got 2 other labels"):
+        loss.check_labels()
+
+
+@pytest.mark.gpu
+def test_the_loss_is_one_graph_on_the_gpu(cuda):
+    case = make_case("multiclass", size=(64, 64))
+    logits, target = case.logits.float().to(cuda), case.target.to(cuda)
+    loss = FocalLoss("multiclass", ignore_index=255).to(cuda)
+    graph = torch.compile(loss, fullgraph=True)
+    torch.testing.assert_close(run(lambda x: graph(x, target), logits), run(lambda x: loss(x, target), logits))

@@ -1,0 +1,95 @@
+"""The Triton kernels against the float64 closed form over the option grid, on the device given.
+
+It runs in a process of its own, as Triton reads TRITON_INTERPRET when it is imported.
+"""
+
+import itertools
+import sys
+from typing import NamedTuple
+
+import torch
+
+from segmeter.losses.backends.closed import closed_gradient, closed_sums
+from segmeter.losses.backends.terms import Terms
+from segmeter.losses.backends.triton import triton_gradient, triton_sums
+from tests.losses.cases import make_case
+
+GAMMAS = (0.0, 0.5, 1.0, 2.0, 3.7)
+
+
+class Kind(NamedTuple):
+    task: str
+    dtype: torch.dtype
+    layout: torch.memory_format
+    label_dtype: torch.dtype
+
+
+def check(terms: Terms, kind: Kind, *, weighted: bool, device: str) -> None:
+    """Compare value, weight, bad labels and gradient of one point of the grid."""
+    case = make_case(kind.task, size=(9, 37))
+    logits = case.logits.to(device, kind.dtype).contiguous(memory_format=kind.layout)
+    target = (case.target.unsqueeze(1) if kind.task == "binary" else case.target).to(device, kind.label_dtype)
+    target[1, ..., 2, 5] = 77  # a bad label
+    weights = torch.tensor([0.5, 2.0, 0.0, 1.0, 3.0], device=device) if weighted and terms.softmax else None
+    expected = closed_sums(logits.double(), target, weights, terms)
+    sums = triton_sums(logits, target, weights, terms)
+    torch.testing.assert_close(sums.total.double(), expected.total, rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(sums.weight.double(), expected.weight, rtol=1e-5, atol=0)
+    assert int(sums.bad) == int(expected.bad) > 0
+    scale = torch.rand(sums.total.shape, generator=torch.Generator().manual_seed(1)).to(device)
+    gradient = triton_gradient(logits, target, weights, terms=terms, scale=scale)
+    reference = closed_gradient(logits.double(), target, weights, terms=terms, scale=scale.double())
+    # Triton's interpreter cuts bfloat16 off where the hardware rounds: 2^-7 instead of 2^-8.
+    rtol = 1e-5 if kind.dtype == torch.float32 else 2**-7
+    torch.testing.assert_close(gradient.double(), reference, rtol=rtol, atol=1e-6)
+    assert gradient.dtype == kind.dtype
+    assert gradient.stride() == logits.stride()
+
+
+def check_grid(task: str, device: str) -> int:
+    """Go over all options; dtype, layout and labels take turns, as the interpreter is slow."""
+    kinds = [
+        Kind(task, torch.float32, torch.contiguous_format, torch.uint8),
+        Kind(task, torch.bfloat16, torch.channels_last, torch.int64),
+        Kind(task, torch.float32, torch.channels_last, torch.int16),
+    ]
+    grid = list(itertools.product(GAMMAS, [False, True], [0.0, 0.1], [False, True]))
+    for number, (gamma, weighted, smoothing, elementwise) in enumerate(grid):
+        alphas = {"negative": 0.75, "positive": 0.25} if weighted and task != "multiclass" else {}
+        terms = Terms(
+            softmax=task == "multiclass",
+            gamma=gamma,
+            smoothing=smoothing,
+            ignore_index=255,
+            elementwise=elementwise,
+            **alphas,
+        )
+        check(terms, kinds[number % 3], weighted=weighted, device=device)
+    return len(grid)
+
+
+def check_extremes(device: str) -> int:
+    """No NaN for finite logits."""
+    values = torch.tensor([0.0, 1e-3, 17, 89, 104, 1e4, 3e38])
+    values = torch.cat([values, -values])
+    logits = torch.cartesian_prod(values, values).T.reshape(1, 2, -1, 1).contiguous().to(device)
+    done = 0
+    for softmax, gamma, smoothing in itertools.product([True, False], [0.0, 0.5, 2.0, 8.0], [0.0, 0.1]):
+        shape = (1, *logits.shape[2:]) if softmax else logits.shape
+        target = torch.ones(shape, dtype=torch.uint8, device=device)
+        terms = Terms(softmax=softmax, gamma=gamma, smoothing=smoothing, elementwise=True)
+        sums = triton_sums(logits, target, None, terms)
+        assert not sums.total.isnan().any(), terms
+        gradient = triton_gradient(logits, target, None, terms=terms, scale=torch.ones_like(sums.total))
+        assert gradient.isfinite().all(), terms
+        done += 1
+    return done
+
+
+def main(device: str) -> int:
+    """Run everything; give the number of comparisons."""
+    return check_extremes(device) + sum(check_grid(task, device) for task in ("binary", "multiclass", "multilabel"))
+
+
+if __name__ == "__main__":
+    print(main(sys.argv[1]))
