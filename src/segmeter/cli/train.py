@@ -32,7 +32,7 @@ def run(config: TrainConfig, job: Job) -> float | None:
     loss = build_loss(config.loss, spec=train_data.spec, class_counts=seen.class_pixels)
     torch.manual_seed(config.seed)  # the first weights
     segmenter = build_segmenter(model_card(config.data, config.model))
-    budget = Budget(int(config.training.cache_gb * 2**30))
+    budget = Budget(int(config.training.cache_gb * 1e9))
     train_cases, val_cases = CachedCases(train_data, budget), CachedCases(val_data, budget)
     seed, batch_size = config.training.seed, config.training.batch_size
     with open_run(config, job, resumed=resumed, facts={"data": seen.content_sha256}) as folder:
