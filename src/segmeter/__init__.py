@@ -12,6 +12,7 @@ _PUBLIC = {
     "confusion_matrix": "segmeter.metrics.counts",
     "overlap_scores": "segmeter.metrics.overlap",
     "surface_metrics": "segmeter.metrics.surface",
+    "boundary_iou": "segmeter.metrics.boundary",
     "focal_loss": "segmeter.losses.focal",
     "FocalLoss": "segmeter.losses.focal",
     "to_torch": "segmeter.bridge.to_torch",

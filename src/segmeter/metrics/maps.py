@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from segmeter.checks import expected
 from segmeter.errors import InputError
 
-_MOST_CLASSES = 65534  # K itself, which marks ignored pixels, must fit uint16
+_MOST_CLASSES = 65533  # K stands for ignored pixels and is counted as a class of its own
 
 
 def check_maps(

@@ -143,7 +143,7 @@ def surface_metrics_by_class(
     target, labels : (H, W) or (D, H, W), integer
         Reference and predicted class maps of one shape.
     num_classes
-        K, background included, 1 to 65534.
+        K, background included, 1 to 65533.
     spacing, tolerances, penalty
         As for `surface_metrics`.
     ignore_index
