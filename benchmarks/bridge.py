@@ -4,21 +4,17 @@ Ours and theirs take turns in one run, and medians are compared. Rows that need 
 """
 
 import argparse
-import json
 import os
-import platform
 import statistics
 import sys
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 
-import numpy as np
 import torch
 
-import segmeter
+from record import RESULTS, circumstances, write_record
 from segmeter import Exporter, labels_to_numpy, to_numpy
 
 NO_GPU = "not measured: no CUDA device was at hand"
@@ -228,43 +224,20 @@ def measure(rounds: int) -> list[Row]:
     return [*rows, *gpu_labels(rounds), *gpu_probs(rounds), gpu_ring(rounds), gpu_checks(rounds)]
 
 
-def hardware() -> dict[str, object]:
-    lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
-    models = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
-    return {
-        "cpu": models[0] if models else platform.processor(),
-        "cores": os.cpu_count(),
-        "torch_threads": torch.get_num_threads(),
-        "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
-        "load_average": [round(load, 2) for load in os.getloadavg()],
-    }
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=15, help="turns per row; medians are compared")
-    parser.add_argument("--output", type=Path, help="where the JSON goes")
+    parser.add_argument("--output", type=Path, default=RESULTS / "bridge.json", help="where the JSON goes")
     arguments = parser.parse_args()
-    machine = hardware()
+    before = circumstances()
     rows = measure(arguments.rounds)
     for row in rows:
         ratio = "-" if row.ratio is None else f"{row.ratio:.2f}x"
         times = "" if row.ours_ms is None else f"{row.ours_ms:.3f} ms against {row.theirs_ms:.3f} ms"
         verdict = {None: "", True: "met", False: "NOT MET"}[row.met]
         print(f"{row.work}\n  against {row.against}: {ratio} ({row.needs}) {verdict} {times} {row.note}".rstrip())
-    print(f"load average before and after: {machine['load_average'][0]}, {os.getloadavg()[0]:.2f}", file=sys.stderr)
-    if arguments.output:
-        versions = {"segmeter": segmeter.__version__, "torch": torch.__version__, "numpy": np.__version__}
-        versions["python"] = platform.python_version()
-        content = {
-            "date": datetime.now(UTC).isoformat(timespec="seconds"),
-            "rounds": arguments.rounds,
-            "hardware": machine,
-            "versions": versions,
-            "rows": [asdict(row) for row in rows],
-        }
-        arguments.output.parent.mkdir(parents=True, exist_ok=True)
-        arguments.output.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+    print(f"load average after: {os.getloadavg()[0]:.2f}; over 1 beside this job, times mean little", file=sys.stderr)
+    write_record(arguments.output, before | {"rounds": arguments.rounds, "rows": [asdict(row) for row in rows]})
 
 
 if __name__ == "__main__":

@@ -52,6 +52,7 @@ def atomic_write(path: Path) -> Iterator[IO[bytes]]:
 
 
 def write_bytes(path: Path, content: bytes) -> None:
+    """Write a file that appears complete, or not at all."""
     with atomic_write(path) as file:
         file.write(content)
 
@@ -86,6 +87,7 @@ def point(link: Path, target: str) -> None:
 
 
 def sha256_file(path: Path) -> str:
+    """SHA-256 of a file's content, in hexadecimal."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 

@@ -55,6 +55,7 @@ def fetch(parcel: Parcel, *, out: Tensor | None = None) -> Tensor:
 
 
 def read_only(array: np.ndarray) -> np.ndarray:
+    """Forbid writing to `array`, and return it."""
     array.flags.writeable = False
     return array
 

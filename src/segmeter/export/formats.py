@@ -19,6 +19,7 @@ COMPRESSION = "zlib"  # every TIFF reader has it
 
 
 def write_npy(path: Path, array: NDArray[Any]) -> None:
+    """Write the array as it is, without pickle."""
     with atomic_write(path) as file:
         np.save(file, array, allow_pickle=False)
 

@@ -28,6 +28,7 @@ def describe_file(path: Path) -> dict[str, Any]:
 
 
 def seal(manifest: dict[str, Any]) -> dict[str, Any]:
+    """The manifest with the sha256 of its own content, so that an edited one is found."""
     return manifest | {"sha256": _digest(manifest)}
 
 
@@ -38,6 +39,7 @@ def _digest(manifest: Mapping[str, Any]) -> str:
 
 
 def read_manifest(path: Path) -> dict[str, Any]:
+    """Read a manifest that is whole, unedited and not newer than this program; else CheckpointError."""
     try:
         manifest = json.loads(path.read_bytes())
     except (OSError, ValueError, RecursionError) as error:

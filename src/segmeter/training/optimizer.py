@@ -34,6 +34,7 @@ def parameter_groups(model: nn.Module, weight_decay: float) -> list[dict[str, An
 
 
 def set_lr(optimizer: Optimizer, lr: float) -> None:
+    """Give every group of parameters this learning rate."""
     for group in optimizer.param_groups:
         group["lr"] = lr
 

@@ -1,0 +1,33 @@
+"""What every benchmark writes beside its figures: when, on what machine, with which versions."""
+
+import json
+import os
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from segmeter.provenance import hardware, versions
+
+RESULTS = Path(__file__).parent / "results"
+
+
+def circumstances(*peers: str) -> dict[str, Any]:
+    """Date, machine and versions; `peers` are further packages that were compared with."""
+    return {
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "hardware": hardware() | {"load_average": [round(load, 2) for load in os.getloadavg()]},
+        "versions": versions() | {peer: _version(peer) for peer in peers},
+    }
+
+
+def write_record(path: Path, content: dict[str, Any]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None

@@ -1,0 +1,219 @@
+"""A training step against the plain loop: `python benchmarks/training.py --output benchmarks/results/training.json`.
+
+Ours is the step that `segmeter train` takes with its defaults: channels_last, bfloat16 where the CPU has it, softmax
+focal loss, fused AdamW, clipping, uint8 images. Theirs is segmentation-models-pytorch as its examples use it: its own
+focal loss, Adam, float32, NCHW. Same network, same first weights, same images. Each has a process of its own, as ours
+keeps freed memory and theirs, as users run it, does not; they take turns, and the one that waits does nothing.
+"""
+
+import argparse
+import copy
+import multiprocessing
+import os
+import statistics
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+import numpy as np
+import segmentation_models_pytorch as smp
+import torch
+from torch import Tensor, nn
+
+from record import RESULTS, circumstances, write_record
+from segmeter.inference.allocator import keep_freed_memory
+from segmeter.losses.focal import FocalLoss
+from segmeter.models.build import build_segmenter
+from segmeter.models.card import ModelCard
+from segmeter.models.segmenter import Segmenter
+from segmeter.training.batches import Batch
+from segmeter.training.config import AdamWConfig, TrainingConfig
+from segmeter.training.optimizer import build_adamw
+from segmeter.training.step import Stepper
+from segmeter.vocabulary import ClassSpec
+
+CLASSES, VOID = 11, 11
+BATCH, SIZE = 8, 256
+LEARNING_STEPS = 12  # enough that both losses have clearly fallen
+KINDS = ("ours", "the plain loop")
+CASES = (("resnet18", 3.5), ("resnet34", 3.0))
+Step = Callable[[], Tensor]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One network; times are milliseconds per image and step, `ratio` is theirs / ours of the medians."""
+
+    work: str
+    against: str
+    needs: str
+    met: bool
+    ratio: float
+    ratio_of_fastest: float
+    ours_ms: float
+    theirs_ms: float
+    ours_fastest_ms: float
+    theirs_fastest_ms: float
+    loss_ours: tuple[float, float]
+    loss_theirs: tuple[float, float]
+
+
+def blobs() -> tuple[Tensor, Tensor]:
+    """Images whose colours tell the classes apart, with a void frame, so that a loss can fall."""
+    rng = np.random.default_rng(0)
+    coarse = rng.integers(0, CLASSES, (BATCH, SIZE // 32, SIZE // 32))
+    target = coarse.repeat(32, axis=1).repeat(32, axis=2).astype(np.uint8)
+    colours = rng.integers(0, 256, (CLASSES, 3))
+    noisy = colours[target] + rng.normal(0, 20, (*target.shape, 3))
+    target[:, :4] = VOID
+    image = torch.from_numpy(noisy.clip(0, 255).astype(np.uint8)).permute(0, 3, 1, 2)
+    return image, torch.from_numpy(target)
+
+
+def card_of(encoder: str) -> ModelCard:
+    names = tuple(f"class{label}" for label in range(CLASSES))
+    spec = ClassSpec(task="multiclass", names=names, colours=((0, 0, 0),) * CLASSES, ignore_index=VOID)
+    return ModelCard(
+        model={"name": "unet", "encoder": encoder}, spec=spec, in_channels=3, mean=(0.5,) * 3, std=(0.25,) * 3
+    )
+
+
+def our_step(segmenter: Segmenter, image: Tensor, target: Tensor) -> Step:
+    config = TrainingConfig()
+    segmenter = segmenter.to(memory_format=torch.channels_last)
+    stepper = Stepper(
+        forward=segmenter,
+        loss=FocalLoss("multiclass", gamma=2.0, ignore_index=VOID),
+        optimizer=build_adamw(AdamWConfig(), model=segmenter),
+        scaler=None,
+        augment=None,
+        config=config,
+        device=torch.device("cpu"),
+        ignore_index=VOID,
+    )
+    batch = Batch(image=image, target=target, indices=np.arange(BATCH), epoch=0)
+    return lambda: stepper([batch])[0]
+
+
+def plain_step(network: nn.Module, image: Tensor, target: Tensor) -> Step:
+    loss_function = smp.losses.FocalLoss("multiclass", ignore_index=VOID)
+    optimizer = torch.optim.Adam(network.parameters(), lr=1e-3)
+    pixels, labels = (image.float() / 255 - 0.5) / 0.25, target.long()
+    pixels = pixels.contiguous()
+
+    def step() -> Tensor:
+        optimizer.zero_grad()
+        loss = loss_function(network(pixels), labels)
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    return step
+
+
+def check_same(segmenter: Segmenter, network: nn.Module, image: Tensor) -> None:
+    """Both start from the same function of the same images."""
+    with torch.no_grad():
+        ours = copy.deepcopy(segmenter).eval()(image)
+        theirs = copy.deepcopy(network).eval()((image.float() / 255 - 0.5) / 0.25)
+    torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-4)  # two normalisations and layouts, 40 layers
+
+
+def check_learns(name: str, step: Step) -> tuple[float, float]:
+    """Loss of the first and of a later step; a step that does not learn must not be timed."""
+    losses = [float(step()) for _ in range(LEARNING_STEPS)]
+    if not losses[-1] < 0.7 * losses[0]:
+        raise SystemExit(f"{name} does not learn: loss {losses[0]:.4f}, then {losses[-1]:.4f}")
+    return losses[0], losses[-1]
+
+
+def serve(kind: str, encoder: str, pipe: Connection) -> None:
+    """A contender in its own process: check that it learns, then take a step each time the parent asks for one."""
+    torch.manual_seed(0)
+    segmenter = build_segmenter(card_of(encoder)).train()
+    image, target = blobs()
+    if kind == "ours":
+        keep_freed_memory()
+        step = our_step(segmenter, image, target)
+    else:
+        step = plain_step(segmenter.network, image, target)
+    pipe.send(check_learns(kind, step))
+    while pipe.recv():
+        start = time.perf_counter()
+        step()
+        pipe.send(1000 * (time.perf_counter() - start) / BATCH)
+
+
+def interleave(rounds: int, pipes: Sequence[Connection]) -> list[list[float]]:
+    """Milliseconds per image of each contender; they take turns, and the first turn does not count."""
+    times: list[list[float]] = [[] for _ in pipes]
+    for turn in range(rounds + 1):
+        for spent, pipe in zip(times, pipes, strict=True):
+            pipe.send(True)
+            milliseconds = pipe.recv()
+            if turn:
+                spent.append(milliseconds)
+    return times
+
+
+def race(encoder: str, rounds: int) -> tuple[list[tuple[float, float]], list[list[float]]]:
+    """First and later loss of each contender, and its times."""
+    context = multiprocessing.get_context("spawn")
+    ends = [context.Pipe() for _ in KINDS]
+    workers = [
+        context.Process(target=serve, args=(kind, encoder, end[1]), daemon=True)
+        for kind, end in zip(KINDS, ends, strict=True)
+    ]
+    losses = []
+    for worker, (pipe, _) in zip(workers, ends, strict=True):
+        worker.start()
+        losses.append(pipe.recv())
+    times = interleave(rounds, [pipe for pipe, _ in ends])
+    for worker, (pipe, _) in zip(workers, ends, strict=True):
+        pipe.send(False)
+        worker.join()
+    return losses, times
+
+
+def measure(encoder: str, least: float, rounds: int) -> Row:
+    torch.manual_seed(0)
+    segmenter = build_segmenter(card_of(encoder)).train()
+    check_same(segmenter, copy.deepcopy(segmenter.network), blobs()[0])
+    losses, times = race(encoder, rounds)
+    medians, fastest = [statistics.median(spent) for spent in times], [min(spent) for spent in times]
+    return Row(
+        work=f"training step, U-Net {encoder}, {SIZE} x {SIZE}, batch {BATCH}, CPU",
+        against="the plain loop: SMP FocalLoss with ignore_index, Adam, float32, NCHW",
+        needs=f"at least {least:g}x",
+        met=medians[1] / medians[0] >= least,
+        ratio=medians[1] / medians[0],
+        ratio_of_fastest=fastest[1] / fastest[0],
+        ours_ms=medians[0],
+        theirs_ms=medians[1],
+        ours_fastest_ms=fastest[0],
+        theirs_fastest_ms=fastest[1],
+        loss_ours=losses[0],
+        loss_theirs=losses[1],
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=9, help="turns per network; medians are compared")
+    parser.add_argument("--output", type=Path, default=RESULTS / "training.json", help="where the JSON goes")
+    arguments = parser.parse_args()
+    before = circumstances()
+    rows = [measure(encoder, least, arguments.rounds) for encoder, least in CASES]
+    for row in rows:
+        verdict = "met" if row.met else "NOT MET"
+        print(f"{row.work}\n  against {row.against}\n  {row.ratio:.2f}x ({row.needs}) {verdict}:", end=" ")
+        print(f"{row.ours_ms:.0f} against {row.theirs_ms:.0f} ms per image, fastest {row.ratio_of_fastest:.2f}x")
+    print(f"load average after: {os.getloadavg()[0]:.2f}; over 1 beside this job, times mean little", file=sys.stderr)
+    write_record(arguments.output, before | {"rounds": arguments.rounds, "rows": [asdict(row) for row in rows]})
+
+
+if __name__ == "__main__":
+    main()
