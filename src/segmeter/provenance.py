@@ -10,10 +10,11 @@ from typing import Any
 
 import segmeter
 
-PACKAGES = (
-    "torch torchvision segmentation-models-pytorch timm numpy scipy scikit-image hydra-core omegaconf pillow tifffile "
-    "imagecodecs zarr safetensors pyarrow rich jinja2 matplotlib numba"
-).split()
+PACKAGES = [
+    "torch", "torchvision", "segmentation-models-pytorch", "timm", "numpy", "scipy", "scikit-image", "hydra-core",
+    "omegaconf", "pillow", "tifffile", "imagecodecs", "zarr", "safetensors", "pyarrow", "rich", "jinja2", "matplotlib",
+    "numba",
+]  # fmt: skip
 
 
 def versions() -> dict[str, str | None]:

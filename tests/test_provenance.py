@@ -1,0 +1,52 @@
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import segmeter
+from segmeter.provenance import hardware, source, versions
+
+
+def test_versions_name_what_is_installed_and_what_is_missing() -> None:
+    found = versions()
+    assert found["segmeter"] == segmeter.__version__
+    assert found["numpy"] == np.__version__
+    assert found["python"].split(".")[:2] == [str(part) for part in sys.version_info[:2]]
+
+
+def test_hardware_needs_no_torch() -> None:
+    code = (
+        "import json, sys; from segmeter.provenance import hardware; "
+        "print(json.dumps(hardware())); assert 'torch' not in sys.modules"
+    )
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    facts = json.loads(done.stdout)
+    assert facts["cores"] >= 1
+    assert facts["memory_gb"] > 0
+    assert "gpus" not in facts
+
+
+def test_hardware_names_gpus_where_torch_is_loaded() -> None:
+    import torch
+
+    assert hardware()["gpus"] == [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
+
+
+def test_source_is_the_commit_and_whether_it_was_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def git(*arguments: str) -> None:
+        identity = ["-c", "user.name=x", "-c", "user.email=x@example.org"]
+        subprocess.run(["git", *identity, *arguments], cwd=tmp_path, check=True, capture_output=True)
+
+    monkeypatch.chdir(tmp_path)
+    assert source() == {"commit": None, "dirty": None}
+    git("init")
+    (tmp_path / "file").write_text("one")
+    git("add", "file")
+    git("commit", "-m", "one")
+    assert source()["dirty"] is False
+    (tmp_path / "file").write_text("two")
+    assert source()["dirty"] is True
+    assert len(str(source()["commit"])) == 40
