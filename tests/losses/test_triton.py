@@ -1,5 +1,6 @@
 """The Triton kernels: their logic under Triton's interpreter here, and on a GPU where there is one."""
 
+import importlib
 import os
 import subprocess
 import sys
@@ -22,6 +23,28 @@ def test_the_kernels_logic_agrees_with_the_closed_form_under_the_interpreter():
     done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) == COMPARISONS
+
+
+FLOATS = ("weights", "losses", "sums", "scales")
+CONSTANTS = {"HAS_IGNORE": True, "HAS_WEIGHTS": True, "BLOCK_P": 64, "BLOCK_K": 32}
+
+
+@pytest.mark.parametrize("name", ["softmax_sums", "softmax_gradient", "sigmoid_sums", "sigmoid_gradient"])
+@pytest.mark.parametrize("smooth", [False, True])
+def test_the_kernels_compile_for_a_gpu_that_is_not_here(name, smooth):
+    triton = pytest.importorskip("triton", reason="torch brings no Triton on this system")
+    compiler = pytest.importorskip("triton.compiler")
+    target = pytest.importorskip("triton.backends.compiler").GPUTarget("cuda", 90, 32)
+    kernel = getattr(importlib.import_module("segmeter.losses.backends.triton_kernels"), name)
+    constants = {**CONSTANTS, "GAMMA": 0.5 if smooth else 2.0, "SMOOTH": smooth, "ELEMENTWISE": smooth}
+    types = {"logits": "*bf16", "gradient": "*bf16", "target": "*u8", **dict.fromkeys(FLOATS, "*fp32")}
+    types |= dict.fromkeys(("smoothing", "negative", "positive"), "fp32")
+    constants = {argument: value for argument, value in constants.items() if argument in kernel.arg_names}
+    types |= dict.fromkeys(constants, "constexpr")
+    signature = {argument: types.get(argument, "i32") for argument in kernel.arg_names}
+    source = compiler.ASTSource(fn=kernel, signature=signature, constexprs=constants)
+    compiled = triton.compile(source, target=target, options={"num_warps": 8, "enable_fp_fusion": True})
+    assert compiled.asm["cubin"]
 
 
 @pytest.fixture

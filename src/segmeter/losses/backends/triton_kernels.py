@@ -5,9 +5,9 @@ gradient once. The tiles' sums are added by a later, ordered reduction, so a run
 Formulas as in `segmeter.losses.backends.closed`; tiles are [P, K], P pixels and K channels, padded to a power of two.
 """
 
-# mypy: disable-error-code="untyped-decorator"
-from typing import Any
-
+# Triton reads annotations as types of its own, so arguments and results have none here.
+# ruff: noqa: ANN001, ANN201
+# mypy: disable-error-code="untyped-decorator, no-untyped-def, no-untyped-call"
 import triton
 import triton.language as tl
 
@@ -15,14 +15,14 @@ LARGEST = tl.constexpr(3.4028234663852886e38)
 
 
 @triton.jit
-def log1p(x: Any) -> Any:
+def log1p(x):
     """ln(1 + x) for x >= 0, with what 1 + x rounds away put back."""
     whole = 1.0 + x
     return tl.log(whole) + (x - (whole - 1.0)) / whole
 
 
 @triton.jit
-def power(q: Any, GAMMA: tl.constexpr) -> Any:
+def power(q, GAMMA: tl.constexpr):
     """q^gamma for 0 <= q <= 1; 0^0 = 1."""
     if GAMMA == 0.0:
         return tl.where(q >= 0.0, 1.0, q)
@@ -34,7 +34,7 @@ def power(q: Any, GAMMA: tl.constexpr) -> Any:
 
 
 @triton.jit
-def slope_of(nll: Any, q: Any, prob: Any, GAMMA: tl.constexpr) -> Any:
+def slope_of(nll, q, prob, GAMMA: tl.constexpr):
     """Give ``q^gamma (1 + gamma p nll / q)``; nll / q tends to 1."""
     ratio = tl.where(q > 0.0, tl.minimum(nll, LARGEST) / tl.where(q > 0.0, q, 1.0), 1.0)
     return power(q, GAMMA) * (1.0 + GAMMA * prob * ratio)
@@ -42,18 +42,18 @@ def slope_of(nll: Any, q: Any, prob: Any, GAMMA: tl.constexpr) -> Any:
 
 @triton.jit
 def read_softmax(
-    logits: Any,
-    target: Any,
-    channels: Any,
-    pixels: Any,
-    s_image: Any,
-    s_channel: Any,
-    s_pixel: Any,
-    ignore: Any,
+    logits,
+    target,
+    channels,
+    pixels,
+    s_image,
+    s_channel,
+    s_pixel,
+    ignore,
     HAS_IGNORE: tl.constexpr,
     BLOCK_P: tl.constexpr,
     BLOCK_K: tl.constexpr,
-) -> Any:
+):
     """Give the tile's pixel numbers, places, masks, logits and labels."""
     image = tl.program_id(1).to(tl.int64)
     p = tl.program_id(0).to(tl.int64) * BLOCK_P + tl.arange(0, BLOCK_P)
@@ -72,7 +72,7 @@ def read_softmax(
 
 
 @triton.jit
-def split_softmax(x: Any, own: Any) -> Any:
+def split_softmax(x, own):
     """Give logit - largest, e, and the sum of e without the class or channel that `own` marks."""
     delta = x - tl.max(x, axis=1)[:, None]
     e = tl.exp(delta)
@@ -80,12 +80,12 @@ def split_softmax(x: Any, own: Any) -> Any:
 
 
 @triton.jit
-def first_largest(x: Any, BLOCK_K: tl.constexpr) -> Any:
+def first_largest(x, BLOCK_K: tl.constexpr):
     return tl.arange(0, BLOCK_K)[None, :] == tl.argmax(x, axis=1)[:, None]
 
 
 @triton.jit
-def class_weights(weights: Any, labels: Any, counted: Any, HAS_WEIGHTS: tl.constexpr) -> Any:
+def class_weights(weights, labels, counted, HAS_WEIGHTS: tl.constexpr):
     """Give each pixel's class weight, 0 where it does not count."""
     if HAS_WEIGHTS:
         return tl.load(weights + labels, mask=counted, other=0.0)
@@ -93,9 +93,7 @@ def class_weights(weights: Any, labels: Any, counted: Any, HAS_WEIGHTS: tl.const
 
 
 @triton.jit
-def amounts_of(
-    weights: Any, labels: Any, channels: Any, smoothing: Any, HAS_WEIGHTS: tl.constexpr, BLOCK_K: tl.constexpr
-) -> Any:
+def amounts_of(weights, labels, channels, smoothing, HAS_WEIGHTS: tl.constexpr, BLOCK_K: tl.constexpr):
     """Give how much each class's loss counts with a smoothed target, [P, K]."""
     k = tl.arange(0, BLOCK_K)
     mixed = smoothing / channels + tl.where(k[None, :] == labels[:, None], 1.0 - smoothing, 0.0)
@@ -105,7 +103,7 @@ def amounts_of(
 
 
 @triton.jit
-def store_sums(sums: Any, losses: Any, weight: Any, bad: Any) -> None:
+def store_sums(sums, losses, weight, bad):
     place = sums + 3 * (tl.program_id(1).to(tl.int64) * tl.num_programs(0) + tl.program_id(0))
     tl.store(place, tl.sum(losses))
     tl.store(place + 1, tl.sum(weight))
@@ -114,18 +112,18 @@ def store_sums(sums: Any, losses: Any, weight: Any, bad: Any) -> None:
 
 @triton.jit
 def softmax_sums(
-    logits: Any,
-    target: Any,
-    weights: Any,
-    losses: Any,
-    sums: Any,
-    channels: Any,
-    pixels: Any,
-    s_image: Any,
-    s_channel: Any,
-    s_pixel: Any,
-    ignore: Any,
-    smoothing: Any,
+    logits,
+    target,
+    weights,
+    losses,
+    sums,
+    channels,
+    pixels,
+    s_image,
+    s_channel,
+    s_pixel,
+    ignore,
+    smoothing,
     GAMMA: tl.constexpr,
     SMOOTH: tl.constexpr,
     HAS_IGNORE: tl.constexpr,
@@ -133,7 +131,7 @@ def softmax_sums(
     ELEMENTWISE: tl.constexpr,
     BLOCK_P: tl.constexpr,
     BLOCK_K: tl.constexpr,
-) -> None:
+):
     """Loss, weight and bad labels of each tile, multiclass."""
     element, _, _, x, labels, valid, known = read_softmax(
         logits, target, channels, pixels, s_image, s_channel, s_pixel, ignore, HAS_IGNORE, BLOCK_P, BLOCK_K
@@ -160,18 +158,18 @@ def softmax_sums(
 
 @triton.jit
 def softmax_gradient(
-    logits: Any,
-    target: Any,
-    weights: Any,
-    scales: Any,
-    gradient: Any,
-    channels: Any,
-    pixels: Any,
-    s_image: Any,
-    s_channel: Any,
-    s_pixel: Any,
-    ignore: Any,
-    smoothing: Any,
+    logits,
+    target,
+    weights,
+    scales,
+    gradient,
+    channels,
+    pixels,
+    s_image,
+    s_channel,
+    s_pixel,
+    ignore,
+    smoothing,
     GAMMA: tl.constexpr,
     SMOOTH: tl.constexpr,
     HAS_IGNORE: tl.constexpr,
@@ -179,7 +177,7 @@ def softmax_gradient(
     ELEMENTWISE: tl.constexpr,
     BLOCK_P: tl.constexpr,
     BLOCK_K: tl.constexpr,
-) -> None:
+):
     """Gradient of each tile, multiclass; it has the strides of the logits."""
     element, places, kept, x, labels, valid, known = read_softmax(
         logits, target, channels, pixels, s_image, s_channel, s_pixel, ignore, HAS_IGNORE, BLOCK_P, BLOCK_K
@@ -213,18 +211,18 @@ def softmax_gradient(
 
 @triton.jit
 def read_sigmoid(
-    logits: Any,
-    target: Any,
-    channels: Any,
-    pixels: Any,
-    s_image: Any,
-    s_channel: Any,
-    s_pixel: Any,
-    ignore: Any,
+    logits,
+    target,
+    channels,
+    pixels,
+    s_image,
+    s_channel,
+    s_pixel,
+    ignore,
     HAS_IGNORE: tl.constexpr,
     BLOCK_P: tl.constexpr,
     BLOCK_K: tl.constexpr,
-) -> Any:
+):
     """Give the tile's element numbers, places, masks, logits and labels."""
     image = tl.program_id(1).to(tl.int64)
     p = tl.program_id(0).to(tl.int64) * BLOCK_P + tl.arange(0, BLOCK_P)
@@ -241,7 +239,7 @@ def read_sigmoid(
 
 
 @triton.jit
-def split_sigmoid(x: Any, labels: Any) -> Any:
+def split_sigmoid(x, labels):
     """Give p, q and -log p of each element's target, and -log q; none of them by a subtraction."""
     z = tl.where(labels == 1, x, -x)
     e = tl.exp(-tl.abs(z))
@@ -254,26 +252,26 @@ def split_sigmoid(x: Any, labels: Any) -> Any:
 
 @triton.jit
 def sigmoid_sums(
-    logits: Any,
-    target: Any,
-    losses: Any,
-    sums: Any,
-    channels: Any,
-    pixels: Any,
-    s_image: Any,
-    s_channel: Any,
-    s_pixel: Any,
-    ignore: Any,
-    smoothing: Any,
-    negative: Any,
-    positive: Any,
+    logits,
+    target,
+    losses,
+    sums,
+    channels,
+    pixels,
+    s_image,
+    s_channel,
+    s_pixel,
+    ignore,
+    smoothing,
+    negative,
+    positive,
     GAMMA: tl.constexpr,
     SMOOTH: tl.constexpr,
     HAS_IGNORE: tl.constexpr,
     ELEMENTWISE: tl.constexpr,
     BLOCK_P: tl.constexpr,
     BLOCK_K: tl.constexpr,
-) -> None:
+):
     """Loss, count and bad labels of each tile, one sigmoid per channel."""
     element, _, kept, x, labels, valid, known = read_sigmoid(
         logits, target, channels, pixels, s_image, s_channel, s_pixel, ignore, HAS_IGNORE, BLOCK_P, BLOCK_K
@@ -291,26 +289,26 @@ def sigmoid_sums(
 
 @triton.jit
 def sigmoid_gradient(
-    logits: Any,
-    target: Any,
-    scales: Any,
-    gradient: Any,
-    channels: Any,
-    pixels: Any,
-    s_image: Any,
-    s_channel: Any,
-    s_pixel: Any,
-    ignore: Any,
-    smoothing: Any,
-    negative: Any,
-    positive: Any,
+    logits,
+    target,
+    scales,
+    gradient,
+    channels,
+    pixels,
+    s_image,
+    s_channel,
+    s_pixel,
+    ignore,
+    smoothing,
+    negative,
+    positive,
     GAMMA: tl.constexpr,
     SMOOTH: tl.constexpr,
     HAS_IGNORE: tl.constexpr,
     ELEMENTWISE: tl.constexpr,
     BLOCK_P: tl.constexpr,
     BLOCK_K: tl.constexpr,
-) -> None:
+):
     """Gradient of each tile, one sigmoid per channel; it has the strides of the logits."""
     element, places, kept, x, labels, valid, known = read_sigmoid(
         logits, target, channels, pixels, s_image, s_channel, s_pixel, ignore, HAS_IGNORE, BLOCK_P, BLOCK_K
