@@ -13,6 +13,7 @@ _PUBLIC = {
     "overlap_scores": "segmeter.metrics.overlap",
     "surface_metrics": "segmeter.metrics.surface",
     "boundary_iou": "segmeter.metrics.boundary",
+    "match_instances": "segmeter.metrics.instances",
     "focal_loss": "segmeter.losses.focal",
     "FocalLoss": "segmeter.losses.focal",
     "to_torch": "segmeter.bridge.to_torch",

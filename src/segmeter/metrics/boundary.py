@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,10 +10,8 @@ from numpy.typing import NDArray
 from segmeter.checks import expected
 from segmeter.errors import InputError
 from segmeter.metrics.counts import IntArray, confusion_matrix
-from segmeter.metrics.maps import check_maps, erase_ignored
+from segmeter.metrics.maps import Status, check_maps, erase_ignored, find_status
 from segmeter.metrics.overlap import FloatArray, divide
-
-Status = Literal["ok", "both_empty", "prediction_empty", "target_empty"]
 
 RATIO = 0.02  # of the diagonal: what the paper chose
 
@@ -97,7 +95,7 @@ def boundary_iou(
     first, second = (_keep_band(one, width, num_classes) for one in maps)
     held = [np.bincount(one.reshape(-1), minlength=num_classes + 1)[:num_classes] > 0 for one in (first, second)]
     counts = confusion_matrix(first, second, num_classes=num_classes + 1)
-    status = tuple(_status(*pair) for pair in zip(*held, strict=True))
+    status = tuple(find_status(*pair) for pair in zip(*held, strict=True))
     return BoundaryIoU(iou=iou_of_bands(counts), status=status, counts=counts, width=width)
 
 
@@ -117,9 +115,3 @@ def _keep_band(labels: NDArray[Any], width: int, outside: int) -> NDArray[Any]:
 
     band = find_band(np.ascontiguousarray(labels), width)
     return np.where(band, labels, labels.dtype.type(outside))
-
-
-def _status(target: bool, predicted: bool) -> Status:
-    if target and predicted:
-        return "ok"
-    return "prediction_empty" if target else "target_empty" if predicted else "both_empty"

@@ -1,12 +1,16 @@
 """Pairs of maps -> the same pair, checked, without ignored pixels, or cut to what they hold."""
 
-from typing import Any
+import math
+from collections.abc import Sequence
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from segmeter.checks import expected
 from segmeter.errors import InputError
+
+Status = Literal["ok", "both_empty", "prediction_empty", "target_empty"]
 
 _MOST_CLASSES = 65533  # K stands for ignored pixels and is counted as a class of its own
 
@@ -31,6 +35,17 @@ def check_maps(
         raise InputError(problems)
 
 
+def spacing_problems(where: str, spacing: Sequence[float], axes: int) -> list[str]:
+    """Say what is wrong with a spacing for so many axes."""
+    problems = []
+    if len(spacing) != axes:
+        rule = f"to have {axes} values, one per axis"
+        problems.append(expected(where, "spacing", rule, f"{len(spacing)}: {tuple(spacing)}"))
+    if not all(math.isfinite(edge) and edge > 0 for edge in spacing):
+        problems.append(expected(where, "spacing", "> 0 and finite", tuple(spacing)))
+    return problems
+
+
 def erase_ignored(
     where: str, target: NDArray[Any], labels: NDArray[Any], *, num_classes: int, ignore_index: int | None
 ) -> tuple[NDArray[Any], NDArray[Any]]:
@@ -43,6 +58,19 @@ def erase_ignored(
     pair = ("target", target), ("labels", labels)
     first, second = (_known(where, name, given, num_classes, ignored) for name, given in pair)
     return first, second
+
+
+def find_status(in_target: object, in_prediction: object) -> Status:
+    """Say which side holds nothing; anything true is something.
+
+    Examples
+    --------
+    >>> find_status(12, 0)
+    'prediction_empty'
+    """
+    if in_target and in_prediction:
+        return "ok"
+    return "prediction_empty" if in_target else "target_empty" if in_prediction else "both_empty"
 
 
 def union_box(first: NDArray[Any], second: NDArray[Any]) -> tuple[slice, ...]:

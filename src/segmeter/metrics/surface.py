@@ -15,11 +15,10 @@ from numpy.typing import NDArray
 from segmeter.checks import expected
 from segmeter.errors import InputError
 from segmeter.metrics.distances import BoolArray, Distances, distances_by_class
-from segmeter.metrics.maps import check_maps, erase_ignored, union_box
+from segmeter.metrics.maps import Status, check_maps, erase_ignored, find_status, spacing_problems, union_box
 from segmeter.metrics.overlap import FloatArray
 
 Penalty = Literal["inf", "diagonal", "nan"] | float
-Status = Literal["ok", "both_empty", "prediction_empty", "target_empty"]
 School = Literal["A"]
 
 TOLERANCES = (1.0, 2.0, 3.0, 4.0, 5.0)
@@ -194,7 +193,7 @@ def summarise_distances(distances: Distances, tolerances: tuple[float, ...], pen
 
 
 def _empty(sizes: tuple[int, int], tolerances: tuple[float, ...], penalty: float) -> SurfaceMetrics:
-    status: Status = "target_empty" if sizes[1] else "prediction_empty" if sizes[0] else "both_empty"
+    status = find_status(*sizes)
     value = math.nan if status == "both_empty" else penalty
     return SurfaceMetrics(
         status=status,
@@ -221,12 +220,7 @@ def _penalty_value(penalty: Penalty, shape: tuple[int, ...], spacing: Sequence[f
 def _check_options(
     where: str, axes: int, *, spacing: Sequence[float], tolerances: Sequence[float], school: str, penalty: Penalty
 ) -> None:
-    problems = []
-    if len(spacing) != axes:
-        rule = f"to have {axes} values, one per axis"
-        problems.append(expected(where, "spacing", rule, f"{len(spacing)}: {tuple(spacing)}"))
-    if not all(math.isfinite(edge) and edge > 0 for edge in spacing):
-        problems.append(expected(where, "spacing", "> 0 and finite", tuple(spacing)))
+    problems = spacing_problems(where, spacing, axes)
     if not all(tolerance >= 0 for tolerance in tolerances):
         problems.append(expected(where, "tolerances", ">= 0", tuple(tolerances)))
     if school != "A":
