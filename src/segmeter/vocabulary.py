@@ -7,6 +7,7 @@
 | multilabel | (B, K, H, W) | (B, K, H, W) in {0, 1} | K independent sigmoids |
 """
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -48,7 +49,7 @@ class ClassSpec:
             problems.one_of("task", self.task, TASKS)
             least = 1 if self.task == "multilabel" else 2
             problems.expect(len(self.names) >= least, "classes", f"to name at least {least}", list(self.names))
-            twice = sorted({name for name in self.names if self.names.count(name) > 1})
+            twice = sorted(name for name, count in Counter(self.names).items() if count > 1)
             problems.expect(not twice, "classes", "to be distinct", list(self.names), f"Twice: {', '.join(twice)}.")
             if self.task == "binary":
                 problems.expect(

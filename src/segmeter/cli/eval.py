@@ -39,7 +39,7 @@ def run(config: EvalConfig, job: Job) -> float | None:
                 postprocess=config.postprocess,
                 metrics=config.metrics,
                 folder=folder,
-                on_case=drawer(config.report, folder, dataset.spec),
+                on_case=drawer(config.report, folder, dataset.spec, config.metrics),
             )
         )
     _show(config, folder, summary)  # after the run has closed its records, so that the report can say how it ended

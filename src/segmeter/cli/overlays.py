@@ -4,8 +4,10 @@ from pathlib import Path
 from typing import Protocol
 
 from segmeter.inference.predictor import Prediction
+from segmeter.metrics.config import MetricsConfig
 from segmeter.metrics.overlap import overlap_scores
 from segmeter.metrics.rows import CaseRow
+from segmeter.metrics.summary import mean_classes
 from segmeter.postprocess.pipeline import Cleaned
 from segmeter.report.config import ReportConfig
 from segmeter.report.gallery import Gallery
@@ -18,8 +20,9 @@ class Draw(Protocol):
     def __call__(self, prediction: Prediction, cleaned: Cleaned, row: CaseRow | None = None) -> None: ...
 
 
-def drawer(config: ReportConfig, folder: Path, spec: ClassSpec) -> Draw:
-    """Draw into the run's overlays/ the cases that the configuration asks for."""
+def drawer(config: ReportConfig, folder: Path, spec: ClassSpec, metrics: MetricsConfig | None = None) -> Draw:
+    """Draw the cases that the configuration asks for, with the mean IoU as metrics.json defines it."""
+    classes = None if metrics is None else mean_classes(metrics, spec)
     gallery = Gallery(folder / "overlays", config, spec)
 
     def draw(prediction: Prediction, cleaned: Cleaned, row: CaseRow | None = None) -> None:
@@ -29,7 +32,9 @@ def drawer(config: ReportConfig, folder: Path, spec: ClassSpec) -> Draw:
             image=sample.image,
             target=sample.target,
             labels=cleaned.labels,
-            mean_iou=None if row is None else float(overlap_scores(row.counts, task=spec.task).mean_iou),
+            mean_iou=None
+            if row is None
+            else float(overlap_scores(row.counts, task=spec.task, classes=classes).mean_iou),
         )
 
     return draw
