@@ -7,6 +7,7 @@ import pytest
 from scipy import ndimage
 
 from segmeter.errors import InputError
+from segmeter.metrics.distances import distances_by_class
 from segmeter.metrics.surface import surface_metrics, surface_metrics_by_class
 
 DISTANCES = ("hd", "hd95", "hd95_pooled", "assd", "masd", "mean_from_target", "mean_from_mask")
@@ -147,6 +148,13 @@ def test_a_distance_of_the_tolerance_is_within_it_whatever_the_rounding():
     assert 3 * 0.1 > 0.3  # in float64
     found = surface_metrics(target, mask, spacing=(1, 0.1), tolerances=(0.2999999, 0.3))
     assert found.nsd.tolist() == [0, 1]
+
+
+def test_distances_to_no_surface_are_infinite():
+    target, mask = np.zeros((2, 4, 5), np.uint8)
+    target[1, 2] = 1
+    (found,) = distances_by_class(target, mask, range(1, 2), np.ones(2))
+    assert (found.from_target.tolist(), found.from_mask.tolist()) == ([math.inf], [])
 
 
 EMPTY = {"prediction_empty": (True, False), "target_empty": (False, True)}
