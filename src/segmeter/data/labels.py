@@ -50,15 +50,23 @@ def to_labels(path: Path, values: np.ndarray, *, spec: ClassSpec, label_map: Map
     codes = _colour_codes(values) if values.ndim == 3 else values
     if codes.dtype not in (np.uint8, np.uint16):
         return _by_search(path, codes, spec, label_map, colours=values.ndim == 3)
+    if not label_map and _all_allowed(codes, spec):
+        return codes.astype(label_dtype(spec), copy=False)
     counts = np.bincount(codes.ravel(), minlength=1)
     found = np.flatnonzero(counts)
     table = _targets(found, spec, label_map, colours=False)
     _refuse_unknown(path, found, counts[found], table, spec, label_map, colours=False)
-    if not label_map:
-        return codes.astype(label_dtype(spec), copy=False)
     lookup = np.zeros(len(counts), label_dtype(spec))
     lookup[found] = table
     return np.asarray(lookup[codes])
+
+
+def _all_allowed(codes: np.ndarray, spec: ClassSpec) -> bool:
+    """Whether all values are labels: compared at memory speed; counting values would take as long as decoding."""
+    known = codes < (2 if spec.task == "multilabel" else spec.num_classes)
+    if spec.ignore_index is not None and spec.ignore_index <= np.iinfo(codes.dtype).max:
+        known |= codes == spec.ignore_index
+    return bool(known.all())
 
 
 def _by_search(
