@@ -1,6 +1,6 @@
 """What a command takes, read from its schema, so that the help can't disagree with the program."""
 
-from dataclasses import fields
+from dataclasses import fields, is_dataclass
 
 from segmeter.cli.convert import defaults
 from segmeter.cli.groups import GROUPS
@@ -11,6 +11,8 @@ _USAGE = {
     "train": "segmeter train data=camvid data.root=PATH model.encoder=resnet34 loss.gamma=2 training.epochs=80",
     "eval": "segmeter eval checkpoint=RUN data=camvid data.root=PATH data.split=test",
     "predict": "segmeter predict checkpoint=RUN input=FOLDER_OR_FILE",
+    "score": "segmeter score predictions=FOLDER references=FOLDER 'data.classes=[background,cell]'",
+    "compare": "segmeter compare 'runs=[A,B]'",
     "check": "segmeter check data=camvid data.root=PATH",
     "report": "segmeter report RUN",
     "doctor": "segmeter doctor",
@@ -35,7 +37,7 @@ def help_text(command: str) -> str:
     from segmeter.cli.schema import ROOTS
 
     root = ROOTS[command]
-    groups = [item.name for item in fields(root) if item.name in GROUPS]
+    groups = [item.name for item in fields(root) if GROUPS.get(item.name) is item.metadata.get("registry", item.type)]
     lines += ["", "groups (choose with GROUP=OPTION, set a value with GROUP.KEY=VALUE):"]
     for group in groups:
         files = {path.stem for path in (CONFIGS / group).glob("*.yaml")}
@@ -46,7 +48,10 @@ def help_text(command: str) -> str:
         options = sorted(path.stem for path in (CONFIGS / "experiment").glob("*.yaml"))
         lines.append(f"  {'experiment':<12} {', '.join(options)}")
     lines += ["", "keys:"]
-    for key, value in _leaves({k: v for k, v in defaults(root).items() if k not in groups}):
+    nested = {item.name: item.type for item in fields(root) if isinstance(item.type, type) and is_dataclass(item.type)}
+    own = {k: v for k, v in defaults(root).items() if k not in groups}
+    own |= {k: defaults(nested[k]) for k, v in own.items() if v == "???" and k in nested}
+    for key, value in _leaves(own):
         lines.append(f"  {key} = {'(required)' if value == '???' else value}")
     return "\n".join(lines) + "\n" + _FLAGS
 

@@ -13,6 +13,8 @@ COMMANDS = {
     "train": "train a model on images and masks",
     "eval": "measure a checkpoint on a data set: label maps, figures with intervals, overlays, report",
     "predict": "write label maps for images that have no reference",
+    "score": "measure masks that any tool wrote against their references, without a model",
+    "compare": "paired statistics between evaluations of the same cases",
     "check": "verify a data set before the first step: every bad file, listed at once",
     "report": "rebuild the HTML report of a run",
     "doctor": "versions, devices, and what is wrong with this install",

@@ -2,11 +2,11 @@
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from segmeter.checks import collecting
 from segmeter.cli.convert import component
-from segmeter.data.config import DATA
+from segmeter.data.config import DATA, DataConfig, default_colours
 from segmeter.export.config import ExportConfig
 from segmeter.inference.config import InferenceConfig
 from segmeter.losses.config import LOSSES
@@ -16,6 +16,7 @@ from segmeter.postprocess.config import PostprocessConfig
 from segmeter.report.config import ReportConfig
 from segmeter.training.augment_config import AugmentConfig
 from segmeter.training.config import LOGGERS, OPTIMIZERS, SCHEDULES, TrainingConfig
+from segmeter.vocabulary import ClassSpec, Task
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,9 +145,106 @@ class CheckConfig(Common):
     splits: tuple[str, ...] = ("train", "val", "test")
 
 
+@dataclass(frozen=True, kw_only=True)
+class LabelsConfig:
+    """What the values in masks mean, where there are no images and no model that say so.
+
+    Parameters
+    ----------
+    task, classes, colours, ignore_index, label_map, max_pixels
+        As for a data set.
+    num_classes
+        Instead of `classes`: they are then called class_0, class_1, ...
+    """
+
+    task: Task = "multiclass"
+    classes: tuple[str, ...] = ()
+    num_classes: int | None = None
+    colours: tuple[tuple[int, ...], ...] | None = None
+    ignore_index: int | None = None
+    label_map: dict[str, int] = field(default_factory=dict)
+    max_pixels: int = 200_000_000
+
+    def __post_init__(self) -> None:
+        with collecting("data") as problems:
+            problems.in_range("num_classes", self.num_classes, 1, 65534)
+            given, named = self.num_classes, len(self.classes)
+            remedy = "Set data.classes=[background,cell], or data.num_classes=2."
+            problems.expect(bool(given or named), "classes", "to be given", list(self.classes), remedy)
+            problems.expect(not (given and named) or given == named, "num_classes", f"to be {named}", given)
+        self._as_data()
+
+    def spec(self) -> ClassSpec:
+        """What the labels mean."""
+        return self._as_data().spec()
+
+    def labels_of(self) -> dict[str, int]:
+        """The label map with its keys written in one way."""
+        return self._as_data().labels_of()
+
+    def _as_data(self) -> DataConfig:
+        """A data set of such masks, which checks the values as for any other."""
+        classes = self.classes or tuple(f"class_{k}" for k in range(self.num_classes or 0))
+        return DataConfig(
+            name="labels",
+            root=".",
+            task=self.task,
+            classes=classes,
+            colours=self.colours or default_colours(len(classes)),
+            ignore_index=self.ignore_index,
+            label_map=self.label_map,
+            max_pixels=self.max_pixels,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScoreConfig(Common):
+    """`segmeter score`.
+
+    Parameters
+    ----------
+    predictions, references
+        Folders of masks, paired by file name.
+    images
+        A folder of their images, for overlays; null draws none.
+    missing
+        What a reference without a prediction is: "error", or scored "as_background", class 0 everywhere.
+    """
+
+    predictions: Path
+    references: Path
+    images: Path | None = None
+    missing: Literal["error", "as_background"] = "error"
+    data: LabelsConfig
+    metrics: MetricsConfig
+    report: ReportConfig
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompareConfig(Common):
+    """`segmeter compare`.
+
+    Parameters
+    ----------
+    runs
+        Folders of two or more finished evaluations of the same cases.
+    """
+
+    runs: tuple[Path, ...]
+    metrics: MetricsConfig
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.metrics is not None:  # None: it failed already
+            with collecting("metrics") as problems:
+                problems.in_range("bootstrap", self.metrics.bootstrap, 1)
+
+
 ROOTS: dict[str, type] = {
     "train": TrainConfig,
     "eval": EvalConfig,
     "predict": PredictConfig,
     "check": CheckConfig,
+    "score": ScoreConfig,
+    "compare": CompareConfig,
 }

@@ -1,0 +1,150 @@
+"""Finished runs on the same cases -> paired differences, tests and ranking, from their rows alone. No torch."""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from segmeter.checks import expected
+from segmeter.errors import DataError, InputError
+from segmeter.metrics.bootstrap import FEW_CASES
+from segmeter.metrics.compare import compare_runs
+from segmeter.metrics.config import MetricsConfig, check_metrics
+from segmeter.metrics.rows import read_cases, read_spec
+from segmeter.metrics.summary import cluster_labels, mean_classes
+from segmeter.vocabulary import ClassSpec
+
+SCHEMA = 1
+_DATE = re.compile(r"^\d{4}-\d{2}-\d{2}_\d{6}_(?=.)")
+
+
+def compare(folders: Sequence[Path], config: MetricsConfig) -> dict[str, Any]:
+    """Compare evaluations that saw the same cases, classes and references.
+
+    Parameters
+    ----------
+    folders
+        Run folders of `eval` or `score`, two or more.
+    config
+        Convention, background, bootstrap, interval, cluster and seed; must be those that the runs were measured with
+        where they change a figure.
+
+    Returns
+    -------
+    dict
+        The content of compare.json: what `segmeter.metrics.compare.compare_runs` returns, with ``schema``,
+        ``convention``, ``task``, ``classes``, ``ignore_index``, ``folders``, ``bootstrap``.
+
+    Raises
+    ------
+    DataError
+        A folder is no finished evaluation.
+    InputError
+        The runs differ in cases, classes, convention or references; one line says each difference.
+    """
+    named = name_runs(folders)
+    summaries = {name: _summary(folder) for name, folder in named.items()}
+    specs = {name: read_spec(folder) for name, folder in named.items()}
+    spec = next(iter(specs.values()))
+    problems = _spec_problems(specs)
+    problems += [] if problems else _convention_problems(summaries, spec, config)
+    if problems:
+        raise InputError(problems)
+    check_metrics(config, spec)
+    rows = {name: read_cases(folder) for name, folder in named.items()}
+    compared = compare_runs(rows, spec, config)
+    clusters = cluster_labels(next(iter(rows.values())), config.cluster)
+    return {
+        "schema": SCHEMA,
+        "convention": config.convention,
+        "task": spec.task,
+        "classes": list(spec.names),
+        "mean_classes": [spec.names[k] for k in mean_classes(config, spec)],
+        "ignore_index": spec.ignore_index,
+        "folders": {name: str(folder) for name, folder in named.items()},
+        **compared,
+        "bootstrap": _note(compared["n_cases"] if clusters is None else len(set(clusters)), config),
+    }
+
+
+def name_runs(folders: Sequence[Path]) -> dict[str, Path]:
+    """Name each run by its folder, without the date where that is enough, or by its path where two are called the same.
+
+    Raises
+    ------
+    InputError
+        Fewer than two, or one of them twice.
+    """
+    resolved = [folder.resolve() for folder in folders]
+    if len(resolved) < 2:
+        remedy = "Write runs=[A,B]."
+        raise InputError(expected("compare", "runs", "to be two or more run folders", len(resolved), remedy))
+    twice = sorted({str(folder) for folder in resolved if resolved.count(folder) > 1})
+    if twice:
+        raise InputError(expected("compare", "runs", "to be different folders", f"{', '.join(twice)} twice"))
+    names = [str(folder) for folder in resolved]
+    for shorter in ([folder.name for folder in resolved], [_DATE.sub("", folder.name) for folder in resolved]):
+        names = shorter if len(set(shorter)) == len(resolved) else names
+    return dict(zip(names, resolved, strict=True))
+
+
+def _summary(folder: Path) -> Mapping[str, Any]:
+    path = folder / "metrics.json"
+    remedy = "Give the folder of a finished `segmeter eval` or `segmeter score`."
+    if not path.is_file():
+        raise DataError(expected("compare", "runs", "to hold metrics.json", f"{folder}, which has none", remedy))
+    try:
+        summary = json.loads(path.read_bytes())
+    except ValueError as error:
+        raise DataError(expected("compare", "runs", "to hold JSON in metrics.json", f"{path} ({error})")) from error
+    if not isinstance(summary, dict) or "convention" not in summary:
+        raise DataError(expected("compare", "runs", "to hold a summary in metrics.json", str(path), remedy))
+    return summary
+
+
+def _spec_problems(specs: Mapping[str, ClassSpec]) -> list[str]:
+    """What distinguishes the labels of the runs; colours may differ, they change no figure."""
+    (first, spec), *others = specs.items()
+    problems = []
+    for name, other in others:
+        for what, attribute in (("task", "task"), ("classes", "names"), ("ignore_index", "ignore_index")):
+            wanted, given = _shown(getattr(spec, attribute)), _shown(getattr(other, attribute))
+            if wanted != given:
+                rule = f"to have the same {what}, as {first!r} with {wanted}"
+                problems.append(expected("compare", "runs", rule, f"{given} in {name!r}"))
+    return problems
+
+
+def _convention_problems(
+    summaries: Mapping[str, Mapping[str, Any]], spec: ClassSpec, config: MetricsConfig
+) -> list[str]:
+    """A comparison shows the figures of the runs' own reports, or none."""
+    means = [spec.names[k] for k in mean_classes(config, spec)]
+    problems = []
+    for name, summary in summaries.items():
+        if summary["convention"] != config.convention:
+            rule = f"to follow metrics.convention={config.convention}"
+            problems.append(expected("compare", "runs", rule, f"{summary['convention']} in {name!r}"))
+        if summary.get("mean_classes", list(spec.names)) != means:
+            rule = f"to take means over {_shown(means)} (metrics.background={str(config.background).lower()})"
+            given = f"means over {_shown(summary['mean_classes'])} in {name!r}"
+            remedy = "Set metrics.background as it was in the runs; if they differ, measure one again."
+            problems.append(expected("compare", "runs", rule, given, remedy))
+    return problems
+
+
+def _shown(value: Any) -> str:
+    return ", ".join(map(str, value)) if isinstance(value, tuple | list) else str(value)
+
+
+def _note(units: int, config: MetricsConfig) -> dict[str, Any]:
+    few = f"Only {units} independent units: intervals from resampling are too narrow."
+    return {
+        "resamples": config.bootstrap,
+        "interval": config.interval,
+        "seed": config.seed,
+        "cluster": config.cluster,
+        "n_units": units,
+        "warning": few if units < FEW_CASES else None,
+    }

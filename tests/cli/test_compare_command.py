@@ -1,0 +1,89 @@
+"""`segmeter compare` as a user types it."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from segmeter.cli.main import main
+from segmeter.metrics.rows import CaseRow, write_cases
+from segmeter.metrics.summary import summarise
+from tests.data.crafted import BINARY
+
+CODE = "import sys; from segmeter.cli.main import main; main(sys.argv[1:]); assert 'torch' not in sys.modules"
+
+
+def make_run(folder: Path, *, wrong: int, cases: int = 6) -> Path:
+    """A finished run in which `wrong` of the object's 10 pixels and more are missed."""
+    rows = [
+        CaseRow(case_id=f"c{i}", height=6, width=5, counts=np.array([[20, 0], [wrong + i % 2, 10 - wrong - i % 2]]))
+        for i in range(cases)
+    ]
+    folder.mkdir()
+    write_cases(folder, rows, BINARY)
+    (folder / "metrics.json").write_text(json.dumps(summarise(rows, BINARY)))
+    return folder
+
+
+def test_a_comparison_prints_its_tables_and_keeps_its_figures_without_torch(tmp_path: Path) -> None:
+    for name, wrong in (("good", 1), ("fair", 3), ("poor", 6)):
+        make_run(tmp_path / name, wrong=wrong)
+    command = [sys.executable, "-W", "error", "-c", CODE, "compare", "runs=[poor,good,fair]", "metrics.bootstrap=100"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "mean IoU: ranking (stability 1.000)" in done.stdout
+    assert "p (Holm)" in done.stdout
+    assert "Only 6 independent units" in done.stdout.replace("\n", " ")
+    (folder,) = (tmp_path / "runs" / "compare").iterdir()
+    result = json.loads((folder / "compare.json").read_text())
+    for entry in result["metrics"].values():
+        assert entry["ranking"]["order"] == ["good", "fair", "poor"]
+        assert len(entry["pairs"]) == 3
+        smallest = 2 / 2**6  # of all arrangements: 6 cases that moved one way, or all the other
+        assert [pair["sign_flip_p"] for pair in entry["pairs"]] == [smallest] * 3
+        assert [pair["sign_flip_p_holm"] for pair in entry["pairs"]] == [3 * smallest] * 3
+    record = json.loads((folder / "run.json").read_text())
+    assert record["state"] == "done"
+    assert set(record["runs"]) == {"good", "fair", "poor"}
+
+
+def test_runs_of_other_cases_end_with_2_and_leave_no_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    make_run(tmp_path / "one", wrong=1)
+    make_run(tmp_path / "two", wrong=1, cases=5)
+    with pytest.raises(SystemExit) as leaving:
+        main(["compare", "runs=[one,two]"])
+    assert leaving.value.code == 2
+    assert "1 missing from 'two': c5" in capsys.readouterr().err
+    assert not Path("runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["runs=[one]"], "to be two or more run folders, got 1"),
+        (["runs=[one,nowhere]"], "which has none"),
+        (["runs=[one,one]"], "twice"),
+        ([], "`runs` is required"),
+        (["runs=[one,two]", "metrics.bootstrap=0"], "expected `bootstrap` >= 1"),
+    ],
+    ids=["one", "no run", "same", "none", "no bootstrap"],
+)
+def test_bad_requests_are_refused(
+    arguments: list[str],
+    message: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    make_run(tmp_path / "one", wrong=1)
+    with pytest.raises(SystemExit) as leaving:
+        main(["compare", *arguments])
+    assert leaving.value.code == 2
+    assert message in capsys.readouterr().err

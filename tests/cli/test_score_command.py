@@ -1,0 +1,128 @@
+"""`segmeter score` as a user types it: the run folder, the exit codes, and no torch."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from segmeter.cli.main import main
+from tests.data.crafted import noise, put
+
+FAST = ["metrics.bootstrap=20", "data.num_classes=3", "data.ignore_index=255", "run.name=x"]
+FOLDERS = ["predictions=predictions", "references=references"]
+RECORDS = {"cases.parquet", "cases.csv", "metrics.json", "config.yaml", "overrides.yaml", "run.json", "log.txt"}
+
+
+@pytest.fixture(autouse=True)
+def _three_cases(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for seed, name in enumerate("abc"):
+        target = noise(20, 30, None, seed=seed) % 3
+        labels = np.where(noise(20, 30, None, seed=seed + 9) < 30 * (seed + 1), 0, target).astype(np.uint8)
+        put(tmp_path / "references" / f"{name}.png", target)
+        put(tmp_path / "predictions" / f"{name}.png", labels)
+        put(tmp_path / "images" / f"{name}.png", noise(20, 30, seed=seed))
+
+
+def run(*arguments: str) -> int:
+    try:
+        main(arguments)
+    except SystemExit as leaving:
+        return int(leaving.code or 0)
+    return 0
+
+
+def run_folder() -> Path:
+    (folder,) = Path("runs/score").iterdir()
+    return folder
+
+
+def test_a_run_without_images_leaves_the_figures_and_imports_no_torch(tmp_path: Path) -> None:
+    code = (
+        "import sys; from segmeter.cli.main import main; main(sys.argv[1:]); "
+        "assert 'torch' not in sys.modules, 'torch was imported'"
+    )
+    command = [sys.executable, "-W", "error", "-c", code, "score", *FOLDERS, *FAST]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ}, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "mean IoU" in done.stdout
+    assert {path.name for path in run_folder().iterdir()} >= RECORDS | {"report.html"}
+    record = json.loads((run_folder() / "run.json").read_text())
+    assert record["state"] == "done"
+    assert record["references"] == str(tmp_path / "references")
+
+
+def test_images_give_overlays_of_the_worst_cases() -> None:
+    assert run("score", *FOLDERS, *FAST, "images=images", "report.overlays=1", "report.worst=1") == 0
+    assert [path.name for path in (run_folder() / "overlays").iterdir()] == ["c.png"]
+    assert "data:image" in (run_folder() / "report.html").read_text()
+
+
+def test_all_cases_are_drawn_when_asked_for() -> None:
+    assert run("score", *FOLDERS, *FAST, "images=images", "report.overlays=-1", "report.html=false") == 0
+    assert sorted(path.name for path in (run_folder() / "overlays").iterdir()) == ["a.png", "b.png", "c.png"]
+
+
+def test_what_is_missing_or_extra_is_warned_about(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("predictions/c.png").rename("predictions/d.png")
+    assert run("score", *FOLDERS, *FAST, "missing=as_background", "report.html=false") == 0
+    warnings = capsys.readouterr().err
+    assert "cases without a prediction, scored as background (1: c)" in warnings
+    assert "predictions without a reference in predictions (1: d)" in warnings
+    assert json.loads((run_folder() / "metrics.json").read_text())["missing_predictions"]["cases"] == ["c"]
+
+
+def test_bad_files_are_listed_and_end_with_2(capsys: pytest.CaptureFixture[str]) -> None:
+    put(Path("predictions/a.png"), b"no picture")
+    put(Path("references/b.png"), noise(20, 30, None) // 255 + 77)
+    assert run("score", *FOLDERS, *FAST) == 2
+    lines = capsys.readouterr().err.strip().splitlines()
+    assert len(lines) == 2
+    assert "predictions/a.png" in lines[0]
+    assert "references/b.png" in lines[1]
+    assert "stopped" in json.loads((run_folder() / "run.json").read_text())["state"]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        pytest.param("a.png", "got 5 x 5 (height x width)", id="another size"),
+        pytest.param(None, "none for 1: a", id="no image"),
+    ],
+)
+def test_images_that_do_not_fit_are_refused(
+    change: str | None, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if change:
+        put(Path("images/a.png"), noise(5, 5))
+    else:
+        Path("images/a.png").unlink()
+    assert run("score", *FOLDERS, *FAST, "images=images") == 2
+    assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        pytest.param(
+            ["data.num_classes=null"], "Set data.classes=[background,cell], or data.num_classes=2.", id="none"
+        ),
+        pytest.param(["data.classes=[a,b]"], "expected `num_classes` to be 2, got 3", id="both"),
+        pytest.param(["data.ignore_index=2"], "it must not be a class, got 2", id="ignored class"),
+        pytest.param(["+data.clases=[a]"], "Did you mean 'data.classes'?", id="unknown key"),
+        pytest.param(
+            ["missing=skip"], "expected `missing` to be one of error, as_background, got 'skip'", id="missing"
+        ),
+        pytest.param(["+metrics.groups.g=[nope]"], "got 'nope'", id="groups"),
+    ],
+)
+def test_a_wrong_configuration_has_one_line_and_leaves_no_folder(
+    overrides: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("score", *FOLDERS, *FAST, *overrides) == 2
+    assert message in capsys.readouterr().err
+    assert not Path("runs").exists()

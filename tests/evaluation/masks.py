@@ -1,0 +1,40 @@
+"""Small folders of masks, and the run folders that come of them."""
+
+from pathlib import Path
+
+import numpy as np
+
+from segmeter.evaluation.score import Missing, Scoring, pair_masks
+from segmeter.metrics.config import MetricsConfig
+from segmeter.vocabulary import ClassSpec
+from tests.data.crafted import THREE, put
+
+FEW = MetricsConfig(bootstrap=50)
+TARGETS = {"a": [[0, 0, 1], [2, 2, 255]], "b": [[1, 1, 1], [0, 0, 2]]}
+LABELS = {"a": [[0, 1, 1], [2, 0, 0]], "b": [[1, 1, 1], [0, 0, 0]]}
+
+
+def put_masks(folder: Path, masks: dict[str, list[list[int]]]) -> Path:
+    for name, rows in masks.items():
+        put(folder / f"{name}.png", np.array(rows, np.uint8))
+    return folder
+
+
+def scoring(
+    root: Path, *, spec: ClassSpec = THREE, missing: Missing = "error", label_map: dict[str, int] | None = None
+) -> Scoring:
+    """The job of the folders ``predictions`` and ``references`` under `root`."""
+    return Scoring(
+        pairing=pair_masks(root / "predictions", root / "references", spec=spec, missing=missing),
+        spec=spec,
+        label_map=label_map or {},
+        max_pixels=10_000,
+        metrics=FEW,
+        folder=root,
+    )
+
+
+def two_cases(root: Path) -> Path:
+    put_masks(root / "references", TARGETS)
+    put_masks(root / "predictions", LABELS)
+    return root

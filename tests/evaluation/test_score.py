@@ -1,0 +1,164 @@
+"""Scoring folders: what is counted, what is paired, and what is refused, all of it at once."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tifffile
+from sklearn.metrics import confusion_matrix
+
+from segmeter.errors import DataError
+from segmeter.evaluation.score import pair_masks, score
+from segmeter.metrics.rows import read_cases
+from segmeter.vocabulary import ClassSpec
+from tests.data.crafted import BINARY, THREE, encoded, noise, put
+from tests.evaluation.masks import LABELS, TARGETS, put_masks, scoring, two_cases
+
+PLANES = ClassSpec(task="multilabel", names=("x", "y"), colours=((0, 0, 0), (9, 9, 9)), ignore_index=255)
+
+
+def test_two_small_cases_are_counted_as_by_hand(tmp_path: Path) -> None:
+    """a: 0->0, 0->1, 1->1, 2->2, 2->0 and one ignored pixel; b: 1->1 thrice, 0->0 twice, 2->0."""
+    summary = score(scoring(two_cases(tmp_path)))
+    assert summary["confusion_matrix"] == [[3, 1, 0], [0, 4, 0], [2, 0, 1]]
+    assert summary["dataset"]["mean_iou"] == pytest.approx((3 / 6 + 4 / 5 + 1 / 3) / 3, rel=1e-12)
+    assert summary["dataset"]["pixel_accuracy"] == 8 / 11
+    assert summary["missing_predictions"] == {"n": 0, "cases": []}
+    assert json.loads((tmp_path / "metrics.json").read_text()) == summary
+    assert (tmp_path / "cases.csv").read_text().count("\n") == 3
+
+
+def test_rows_equal_an_independent_count_of_each_file(tmp_path: Path) -> None:
+    rng = np.random.default_rng(3)
+    pairs = {f"case {i}": rng.integers(0, 3, (2, 17, 11 + i), dtype=np.uint8) for i in range(5)}
+    for name, (target, labels) in pairs.items():
+        put(tmp_path / "references" / f"{name}.png", target)
+        put(tmp_path / "predictions" / f"{name}.png", labels)
+    job = scoring(tmp_path)
+    score(job)
+    rows = {row.case_id: row for row in read_cases(tmp_path)}
+    assert len(rows) == 5
+    for pair in job.pairing.pairs:
+        row, (target, labels) = rows[pair.case_id], pairs[pair.stem]
+        assert row.counts.tolist() == confusion_matrix(target.ravel(), labels.ravel(), labels=range(3)).tolist()
+        assert (row.height, row.width) == target.shape
+
+
+def test_formats_may_differ_between_the_folders(tmp_path: Path) -> None:
+    put_masks(tmp_path / "references", TARGETS)
+    (tmp_path / "predictions").mkdir()
+    tifffile.imwrite(tmp_path / "predictions" / "a.tif", np.array(LABELS["a"], np.uint16))
+    np.save(tmp_path / "predictions" / "b.npy", np.array(LABELS["b"], np.int64))
+    assert score(scoring(tmp_path))["confusion_matrix"] == [[3, 1, 0], [0, 4, 0], [2, 0, 1]]
+
+
+def test_the_label_map_is_of_both_folders(tmp_path: Path) -> None:
+    put_masks(tmp_path / "references", {"a": [[0, 255], [255, 255]]})
+    put_masks(tmp_path / "predictions", {"a": [[0, 255], [255, 0]]})
+    job = scoring(tmp_path, spec=BINARY, label_map={"0": 0, "255": 1})
+    assert score(job)["confusion_matrix"] == [[1, 0], [1, 2]]
+
+
+def test_multilabel_takes_one_folder_per_class(tmp_path: Path) -> None:
+    put_masks(tmp_path / "references" / "x", {"a": [[1, 0, 1]]})
+    put_masks(tmp_path / "references" / "y", {"a": [[0, 255, 1]]})
+    put_masks(tmp_path / "predictions" / "x", {"a": [[1, 1, 0]]})
+    put_masks(tmp_path / "predictions" / "y", {"a": [[0, 1, 1]]})
+    summary = score(scoring(tmp_path, spec=PLANES))
+    assert summary["confusion_matrices"] == [[[0, 1], [1, 1]], [[1, 0], [0, 1]]]
+
+
+def test_missing_predictions_are_an_error_that_names_ten_and_counts_them(tmp_path: Path) -> None:
+    put_masks(tmp_path / "references", {f"c{i:02}": [[0, 1]] for i in range(13)})
+    put_masks(tmp_path / "predictions", {"c00": [[0, 1]]})
+    with pytest.raises(DataError, match=r"none for 12: c01, .*c10 and 2 more\. .*missing=as_background"):
+        scoring(tmp_path)
+
+
+def test_a_missing_prediction_can_be_counted_as_background_and_is_named(tmp_path: Path) -> None:
+    two_cases(tmp_path)
+    (tmp_path / "predictions" / "b.png").unlink()
+    summary = score(scoring(tmp_path, missing="as_background"))
+    assert summary["n_cases"] == 2
+    assert summary["missing_predictions"] == {"n": 1, "cases": ["b"]}
+    assert summary["confusion_matrix"] == [[3, 1, 0], [3, 1, 0], [2, 0, 1]]
+    assert [row.extra["missing"] for row in read_cases(tmp_path)] == [0.0, 1.0]
+
+
+def test_folders_without_a_common_name_are_refused_whatever_missing_says(tmp_path: Path) -> None:
+    put_masks(tmp_path / "references", TARGETS)
+    put_masks(tmp_path / "predictions", {"a_pred": LABELS["a"]})
+    with pytest.raises(DataError, match="none for 2: a, b"):
+        scoring(tmp_path, missing="as_background")
+
+
+def test_extra_predictions_are_named_and_not_scored(tmp_path: Path) -> None:
+    put(two_cases(tmp_path) / "predictions" / "stray.png", np.zeros((2, 3), np.uint8))
+    job = scoring(tmp_path)
+    assert job.pairing.extra == ("stray",)
+    assert score(job)["extra_predictions"] == 1
+
+
+def test_every_bad_file_is_named_at_once_and_nothing_is_written(tmp_path: Path) -> None:
+    good = np.zeros((4, 4), np.uint8)
+    bad: dict[str, tuple[bytes | np.ndarray, str]] = {
+        "cut": (encoded(good)[:40], "cut.png"),
+        "foreign": (good + 7, "expected `mask` to hold only 0 to 2 and 255 (ignored), got 7 (16 pixels)"),
+        "small": (good[:3], "3 x 4 (height x width)"),
+        "undecided": (good + 255, "got 16 pixels of the ignored value 255"),
+        "colour": (noise(4, 4), "to have one channel"),
+    }
+    for name, (content, _) in bad.items():
+        put(tmp_path / "references" / f"{name}.png", good)
+        put(tmp_path / "predictions" / f"{name}.png", content)
+    put(tmp_path / "references" / "lossy.jpg", encoded(noise(4, 4, None), "JPEG"))
+    put(tmp_path / "predictions" / "lossy.png", good)
+    with pytest.raises(DataError) as caught:
+        score(scoring(tmp_path))
+    assert caught.value.exit_code == 2
+    assert len(caught.value.problems) == 6
+    text = str(caught.value)
+    assert all(message in text for _, message in bad.values())
+    assert "a lossy JPEG file" in text
+    assert not (tmp_path / "metrics.json").exists()
+
+
+def test_the_ignored_value_may_be_predicted_only_where_the_reference_is_ignored(tmp_path: Path) -> None:
+    put_masks(tmp_path / "references", {"a": [[0, 255]]})
+    put_masks(tmp_path / "predictions", {"a": [[0, 255]]})
+    assert score(scoring(tmp_path))["confusion_matrix"] == [[1, 0, 0], [0, 0, 0], [0, 0, 0]]
+
+
+@pytest.mark.parametrize("name", ["a.nii.gz", "a.npz", "a.zarr"])
+def test_volumes_are_refused_with_what_to_do(name: str, tmp_path: Path) -> None:
+    put(two_cases(tmp_path) / "predictions" / name, b"x")
+    with pytest.raises(DataError, match=rf"{name}.*convert volumes \(NIfTI, Zarr, NPZ\) to one PNG"):
+        scoring(tmp_path)
+
+
+def test_a_volume_in_an_npy_file_is_refused(tmp_path: Path) -> None:
+    for role in ("references", "predictions"):
+        (tmp_path / role).mkdir()
+        np.save(tmp_path / role / "a.npy", np.zeros((5, 6, 7), np.uint8))
+    with pytest.raises(DataError, match="to have one channel"):
+        score(scoring(tmp_path))
+
+
+def test_a_folder_is_not_scored_against_itself(tmp_path: Path) -> None:
+    put_masks(tmp_path, TARGETS)
+    with pytest.raises(DataError, match="to be another folder than references"):
+        pair_masks(tmp_path, tmp_path / ".", spec=THREE)
+
+
+def test_two_files_of_one_name_are_refused(tmp_path: Path) -> None:
+    tifffile.imwrite(two_cases(tmp_path) / "predictions" / "a.tif", np.zeros((2, 3), np.uint8))
+    with pytest.raises(DataError, match=r"one file per name, as for 'a', got 2: a\.png, a\.tif"):
+        scoring(tmp_path)
+
+
+def test_the_fingerprint_follows_names_and_sizes(tmp_path: Path) -> None:
+    pairing = scoring(two_cases(tmp_path)).pairing
+    before = pairing.fingerprint()
+    put(tmp_path / "predictions" / "a.png", noise(40, 40, None) % 3)
+    assert pairing.fingerprint() != before
