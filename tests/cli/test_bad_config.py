@@ -65,7 +65,7 @@ def problems_of(
         pytest.param(["data.classes=[a,b,c,false]"], "`data.classes[3]` to be text, got False. Quote it", id="34-bool"),
         pytest.param(["data.classes=[a,b,c,10]"], "`data.classes[3]` to be text, got 10. Quote it", id="35-number"),
         pytest.param(["hydra.run.dir=/"], "Outputs go where run.root and run.name say", id="36-run dir"),
-        pytest.param(["seed=-1"], "config: expected `seed` >= 0", id="seed"),
+        pytest.param(["seed=-1", "training.seed=0"], "config: expected `seed` >= 0", id="seed"),
         pytest.param(["run.name=a/b"], "`name` to be a plain name without slashes", id="run name"),
         pytest.param(["experiment=demoo"], "got 'demoo'. Did you mean 'demo'?", id="experiment"),
         pytest.param(["modle=unet"], "unknown key 'modle'. Did you mean 'model'?", id="group name"),
@@ -84,7 +84,7 @@ def test_7_an_unknown_configuration_lists_those_there_are() -> None:
 
 def test_all_problems_are_said_at_once() -> None:
     problems = problems_of(
-        "model.dpth=3", "loss.gamma=-1", "training.batch_size=0", "nosuch=1", "model.depth=x", "seed=-1"
+        "model.dpth=3", "loss.gamma=-1", "training.batch_size=0", "nosuch=1", "model.depth=x", "training.seed=-1"
     )
     assert len(problems) == 6
 
