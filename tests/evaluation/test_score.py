@@ -162,3 +162,9 @@ def test_the_fingerprint_follows_names_and_sizes(tmp_path: Path) -> None:
     before = pairing.fingerprint()
     put(tmp_path / "predictions" / "a.png", noise(40, 40, None) % 3)
     assert pairing.fingerprint() != before
+
+
+def test_a_value_beside_the_ignored_one_is_no_label(tmp_path: Path) -> None:
+    put_masks(two_cases(tmp_path) / "references", {"a": [[0, 0, 254], [2, 2, 255]]})
+    with pytest.raises(DataError, match=r"references/a\.png: .*got 254 \(1 pixels\)"):
+        score(scoring(tmp_path))

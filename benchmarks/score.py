@@ -1,0 +1,113 @@
+"""How long `segmeter score` takes, against decoding the same PNGs alone: in threads, and in processes for comparison.
+
+Runs are interleaved, so that a busy machine slows all alike; medians are reported, with the best beside them. Decoding
+alone is Pillow's, in the same number of threads. Scoring is the whole of `evaluation.score`: reading with every check,
+counting, rows, summary with 10000 resamples, and all files written.
+
+    python benchmarks/score.py [pairs] [rounds]      writes benchmarks/results/score.json
+"""
+
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+from record import circumstances, write_record
+from segmeter.data.config import default_colours
+from segmeter.data.dataset import in_threads
+from segmeter.evaluation import score as module
+from segmeter.evaluation.score import MaskPair, Scoring, pair_masks, score
+from segmeter.metrics.config import MetricsConfig
+from segmeter.vocabulary import ClassSpec
+
+K, SIDE = 19, 1024
+RESULT = Path(__file__).parent / "results" / "score.json"
+SPEC = ClassSpec(
+    task="multiclass", names=tuple(f"class_{k}" for k in range(K)), colours=default_colours(K), ignore_index=255
+)
+
+
+def write_pairs(root: Path, count: int) -> None:
+    """Smooth regions with an ignored rim on one side; predictions a few pixels off, with specks."""
+    rng = np.random.default_rng(0)
+    for role in ("references", "predictions"):
+        (root / role).mkdir()
+    for i in range(count):
+        target = np.kron(rng.integers(0, K, (16, 16)), np.ones((SIDE // 16, SIDE // 16), int)).astype(np.uint8)
+        labels = np.roll(target, 3, axis=1)
+        specks = rng.random(labels.shape) < 0.002
+        labels[specks] = rng.integers(0, K, specks.sum())
+        target[:8] = 255
+        Image.fromarray(target).save(root / "references" / f"{i:06}.png")
+        Image.fromarray(labels).save(root / "predictions" / f"{i:06}.png")
+
+
+def decode_all(job: Scoring) -> None:
+    for _ in in_threads(decode, job.pairing.pairs):
+        pass
+
+
+def decode(pair: MaskPair) -> None:
+    for path in (*pair.references, *pair.predictions):
+        with Image.open(path) as picture:
+            np.asarray(picture)
+
+
+def count_in_threads(job: Scoring) -> None:
+    for _ in in_threads(partial(module._score_pair, job), job.pairing.pairs):
+        pass
+
+
+def count_in_processes(job: Scoring, *, pool: ProcessPoolExecutor) -> None:
+    for _ in pool.map(partial(module._score_pair, job), job.pairing.pairs, chunksize=4):
+        pass
+
+
+def measure(work: dict[str, Callable[[], object]], rounds: int) -> dict[str, dict[str, float]]:
+    seconds: dict[str, list[float]] = {name: [] for name in work}
+    for _ in range(rounds):
+        for name, call in work.items():
+            start = time.perf_counter()
+            call()
+            seconds[name].append(time.perf_counter() - start)
+    return {name: {"median_s": statistics.median(took), "best_s": min(took)} for name, took in seconds.items()}
+
+
+def main(count: int = 60, rounds: int = 5) -> None:
+    with tempfile.TemporaryDirectory() as folder, ProcessPoolExecutor() as pool:
+        root = Path(folder)
+        write_pairs(root, count)
+        job = Scoring(
+            pairing=pair_masks(root / "predictions", root / "references", spec=SPEC),
+            spec=SPEC,
+            label_map={},
+            max_pixels=SIDE * SIDE,
+            metrics=MetricsConfig(),
+            folder=root,
+        )
+        work: dict[str, Callable[[], object]] = {
+            "decoding alone": partial(decode_all, job),
+            "reading and counting, threads": partial(count_in_threads, job),
+            "reading and counting, processes": partial(count_in_processes, job, pool=pool),
+            "score, whole": partial(score, job),
+        }
+        for call in work.values():  # compiled loops and started processes are no part of what is measured
+            call()
+        times = measure(work, rounds)
+    alone = times["decoding alone"]
+    for name, took in times.items():
+        ratio = took["median_s"] / alone["median_s"], took["best_s"] / alone["best_s"]
+        print(f"{name:<34} {1000 * took['median_s'] / count:7.2f} ms a pair, x{ratio[0]:.2f} (best x{ratio[1]:.2f})")
+    shape = {"pairs": count, "rounds": rounds, "side": SIDE, "classes": K}
+    write_record(RESULT, circumstances() | shape | {"times": times})
+
+
+if __name__ == "__main__":
+    main(*map(int, sys.argv[1:]))
