@@ -250,6 +250,15 @@ def test_soft_targets_at_gamma_0_are_cross_entropy(backend):
     torch.testing.assert_close(ours, torchs)
 
 
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_class_can_be_the_ignored_label(backend):
+    case = make_case("multiclass", ignored=False)
+    logits = as_taken(backend, case.logits)
+    options = {"task": "multiclass", "gamma": 0.0, "ignore_index": 2, "backend": backend}
+    theirs = run(lambda x: functional.cross_entropy(x, case.target.long(), ignore_index=2), logits)
+    torch.testing.assert_close(run(lambda x: focal_loss(x, case.target, **options), logits), theirs)
+
+
 def test_an_ignore_index_that_the_dtype_cannot_hold_ignores_nothing():
     case = make_case("multiclass", ignored=False)
     for backend in BACKENDS:

@@ -163,6 +163,20 @@ def test_nothing_the_size_of_the_logits_is_saved_but_the_logits(backend, task):
     assert sum(t.numel() for t in extra) <= 8
 
 
+@pytest.mark.parametrize("task", TASKS)
+def test_the_peak_of_the_kernels_is_the_gradient_alone(task):
+    case = make_case(task, size=(192, 192))
+    leaf = case.logits.float().requires_grad_()
+    loss = FocalLoss(task, ignore_index=255, backend="compiled")
+    loss(leaf, case.target)  # loads the kernels
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profiler:
+        loss(leaf, case.target).backward()
+    events = profiler.profiler.kineto_results.events()
+    changes = sorted((event.start_ns(), event.nbytes()) for event in events if event.name() == "[memory]")
+    alive = list(itertools.accumulate(nbytes for _, nbytes in changes))
+    assert leaf.nbytes <= max(alive) <= 1.01 * leaf.nbytes
+
+
 def test_the_bits_do_not_depend_on_the_number_of_threads():
     case = make_case("multiclass", size=(128, 128))
     loss = FocalLoss("multiclass", ignore_index=255, backend="compiled")
