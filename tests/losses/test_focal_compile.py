@@ -8,7 +8,7 @@ from segmeter.losses.backends.ops import traced_gradient, traced_sums
 from segmeter.losses.backends.terms import Terms
 from segmeter.losses.build import build_loss
 from segmeter.losses.config import LOSSES
-from segmeter.losses.focal import FocalLoss, focal_loss
+from segmeter.losses.focal import FocalLoss, check_labels, focal_loss
 from segmeter.vocabulary import ClassSpec
 from tests.losses.cases import make_case, run
 
@@ -84,5 +84,5 @@ def test_bad_labels_make_a_compiled_loss_nan_and_are_named_when_asked():
     bad[1, 1, 2:4] = 7
     assert graph(case.logits.float(), bad).isnan()
     with pytest.raises(InputError, match="got 2 other labels"):
-        loss.check_labels()
-    loss.check_labels()
+        check_labels(torch.nn.Sequential(loss))
+    check_labels(loss)

@@ -88,6 +88,13 @@ def test_labels_out_of_range_are_refused_with_values_and_places(backend, dtype):
         focal_loss(case.logits.float(), target, task="multiclass", ignore_index=255, backend=backend)
 
 
+def test_class_weights_on_another_device_are_refused():
+    case = make_case("multiclass")
+    loss = FocalLoss("multiclass", class_weights=[1.0] * 5, ignore_index=255)
+    with pytest.raises(InputError, match=r"`class_weights` on meta with the logits, got cpu. Move the loss there"):
+        loss(case.logits.to("meta"), case.target.to("meta"))
+
+
 def test_a_mask_of_0_and_255_gets_a_hint():
     case = make_case("binary")
     with pytest.raises(InputError, match=r"got \d+ other labels.*\[255, 255.*wants dividing by 255"):

@@ -183,6 +183,19 @@ def focal_loss(
     return _compute(logits, target, **options)[0]
 
 
+def check_labels(loss: nn.Module) -> None:
+    """Call `FocalLoss.check_labels` of a loss and of its parts: what to do when the loss value read was NaN.
+
+    Raises
+    ------
+    InputError
+        A target had labels that are no class; it says how many.
+    """
+    for module in loss.modules():
+        if isinstance(module, FocalLoss):
+            module.check_labels()
+
+
 def build_focal(config: FocalConfig, *, spec: ClassSpec, class_counts: npt.NDArray[np.int64] | None) -> FocalLoss:
     """Build the loss that the configuration describes."""
     with collecting("loss") as problems:

@@ -92,6 +92,10 @@ def check_tensors(
         raise InputError(expected("focal_loss", "target", f"on {logits.device} with the logits", target.device))
     if soft and ignore_index is not None:
         raise InputError(expected("focal_loss", "ignore_index", "to be None with a soft target", ignore_index))
+    if class_weights is not None and class_weights.device != logits.device:
+        remedy = "Move the loss there: loss.to(device)."
+        rule = f"on {logits.device} with the logits"
+        raise InputError(expected("focal_loss", "class_weights", rule, class_weights.device, remedy))
     if class_weights is not None and class_weights.shape != (channels,):
         rule = f"to have {channels} values, one per class"
         raise InputError(expected("focal_loss", "class_weights", rule, tuple(class_weights.shape)))

@@ -45,8 +45,8 @@ def class_weights(counts: npt.NDArray[np.int64], scheme: str = "auto") -> npt.ND
 
     Examples
     --------
-    >>> class_weights(np.array([900, 90, 10]), "median").round(3).tolist()
-    [0.1, 1.0, 9.0]
+    >>> print(class_weights(np.array([900, 90, 10]), "median").round(3))
+    [0.1 1.  9. ]
     """
     if scheme not in SCHEMES:
         rule = f"to be one of {', '.join(SCHEMES)}"
@@ -57,7 +57,7 @@ def class_weights(counts: npt.NDArray[np.int64], scheme: str = "auto") -> npt.ND
         raise InputError(expected("class_weights", "counts", "to be integers (K,)", given))
     if array.min() < 0 or array.max() == 0:
         rule = "to be >= 0 with one above 0"
-        raise InputError(expected("class_weights", "counts", rule, array.tolist()))
+        raise InputError(expected("class_weights", "counts", rule, [int(count) for count in array]))
     share: npt.NDArray[np.float64] = array / array.sum(dtype=np.float64)
     if scheme in ("auto", "log"):
         return np.asarray(1 / np.log(LOG_OFFSET + share))
