@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import re
 import sys
 import time
 from collections.abc import Sequence
@@ -24,6 +25,7 @@ from segmeter.errors import ConfigError
 
 # Hydra only composes and sweeps here: run folders, logs and records are ours.
 _SETTINGS = ("hydra.output_subdir=null", "hydra.run.dir=.", "hydra/job_logging=none", "hydra/hydra_logging=none")
+_MAPPING = re.compile(r"[\w.]+=\{")
 
 
 @dataclass(frozen=True)
@@ -70,6 +72,8 @@ def _arguments(command: str, argv: Sequence[str]) -> argparse.Namespace:
         raise ConfigError("config: --experimental-rerun is not allowed: it would run whatever a pickle file holds.")
     if args.config_path:
         raise ConfigError("config: --config-path is not allowed. Add your own folder of YAML files with --config-dir.")
+    # Hydra takes a mapping with keys of the user's own (a label map) only where it is told that keys may be new
+    args.overrides = [f"++{line}" if _MAPPING.match(line) else line for line in args.overrides]
     return args
 
 
