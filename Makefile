@@ -16,7 +16,7 @@ lint: $(VENV)/.installed-dev
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-bench: $(VENV)/.installed-dev ## the speed tables, written to benchmarks/results/
+bench: $(VENV)/.installed-dev ## the speed tables
 	for script in benchmarks/*.py; do $(BIN)/python $$script || exit 1; done
 
 $(VENV)/.pip:
