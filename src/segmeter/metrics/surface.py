@@ -1,25 +1,30 @@
 """two masks -> Hausdorff, mean surface distances and surface Dice, all from one set of distances.
 
-A surface is a mask and not its erosion with the 4-neighbourhood (3-D: 6-neighbourhood), with background outside the
-image; its points are pixel centres times the spacing, and each counts once ("school A": MONAI, medpy, MetricsReloaded).
+There are two schools of what a surface is; for both, what is outside the image is background:
+
+* A (default; MONAI, medpy, MetricsReloaded, panoptica): a mask and not its erosion with the 4-neighbourhood (3-D:
+  6-neighbourhood). The points are pixel centres times the spacing, and each counts once.
+* B (DeepMind's surface-distance, MONAI's ``use_subvoxels``): the elements that marching squares (3-D: cubes) lay
+  between foreground and background. The points are the centres of the 2 x 2 (2 x 2 x 2) pixels, times the spacing, and
+  each counts by the length (area) of its element. A percentile is the smallest distance within which so much of the
+  surface lies.
 """
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from segmeter.checks import expected
 from segmeter.errors import InputError
-from segmeter.metrics.distances import BoolArray, Distances, distances_by_class
+from segmeter.metrics.distances import BoolArray, Distances, School, distances_by_class
 from segmeter.metrics.maps import Status, check_maps, erase_ignored, find_status, spacing_problems, union_box
 from segmeter.metrics.overlap import FloatArray
 
 Penalty = Literal["inf", "diagonal", "nan"] | float
-School = Literal["A"]
 
 TOLERANCES = (1.0, 2.0, 3.0, 4.0, 5.0)
 
@@ -38,7 +43,7 @@ class SurfaceMetrics:
     hd
         Hausdorff distance: the larger of the two directed maxima.
     hd95
-        The larger of the two directed 95th percentiles, linearly interpolated (MONAI, MetricsReloaded).
+        The larger of the two directed 95th percentiles; in school A linearly interpolated (MONAI, MetricsReloaded).
     hd95_pooled
         The 95th percentile of both directions' distances together (medpy, panoptica).
     assd
@@ -50,10 +55,12 @@ class SurfaceMetrics:
     nsd : (T,), float64
         Normalised surface Dice: the share of both surfaces within each tolerance of the other. 0 where exactly one
         mask is empty.
+    near_target, near_mask : (T,), float64
+        The same share of the target's surface and of the mask's. NaN for a mask that is empty.
     tolerances
         T of them, as given.
     points_target, points_mask
-        Sizes of the two surfaces.
+        How many points the two surfaces have.
     """
 
     status: Status
@@ -65,6 +72,8 @@ class SurfaceMetrics:
     mean_from_target: float
     mean_from_mask: float
     nsd: FloatArray
+    near_target: FloatArray
+    near_mask: FloatArray
     tolerances: tuple[float, ...]
     points_target: int
     points_mask: int
@@ -90,7 +99,7 @@ def surface_metrics(
     tolerances
         Of the surface Dice, in the same unit, >= 0. A distance equal to one, up to rounding, is within it.
     school
-        "A", the only one offered: see the module.
+        "A" or "B": see the module.
     penalty
         The distances where exactly one mask is empty: "inf", "diagonal" (the image's), "nan", or a number >= 0.
 
@@ -105,7 +114,8 @@ def surface_metrics(
 
     References
     ----------
-    Maier-Hein et al. 2024, doi:10.1038/s41592-023-02151-z (which distance suits what).
+    Maier-Hein et al. 2024, doi:10.1038/s41592-023-02151-z (which distance suits what); Nikolov et al. 2021,
+    doi:10.2196/26151 (surface Dice, and school B).
 
     Examples
     --------
@@ -120,7 +130,7 @@ def surface_metrics(
     check_maps(where, target, mask, "mask", kinds="b", axes=(2, 3))
     _check_options(where, target.ndim, spacing=spacing, tolerances=tolerances, school=school, penalty=penalty)
     box = union_box(target, mask)
-    pairs = distances_by_class(target[box], mask[box], range(1, 2), np.asarray(spacing, np.float64))
+    pairs = distances_by_class(target[box], mask[box], range(1, 2), np.asarray(spacing, np.float64), school=school)
     failed = _penalty_value(penalty, target.shape, spacing)
     return summarise_distances(next(pairs), tuple(tolerances), failed)
 
@@ -133,7 +143,9 @@ def surface_metrics_by_class(
     spacing: Sequence[float],
     tolerances: Sequence[float] = TOLERANCES,
     ignore_index: int | None = None,
+    school: School = "A",
     penalty: Penalty = "inf",
+    classes: Sequence[int] | None = None,
 ) -> tuple[SurfaceMetrics, ...]:
     """Measure every class of a label map in one pass; class k's result is that of the masks ``map == k``.
 
@@ -143,58 +155,113 @@ def surface_metrics_by_class(
         Reference and predicted class maps of one shape.
     num_classes
         K, background included, 1 to 65533.
-    spacing, tolerances, penalty
+    spacing, tolerances, school, penalty
         As for `surface_metrics`.
     ignore_index
         Value of `target` that marks pixels to leave out: they belong to no class in either map, so that the border of
         an ignored region is a surface of both. Not a class.
+    classes
+        The classes to measure, distinct; None is all of them.
 
     Returns
     -------
-    K SurfaceMetrics, in the order of the classes.
+    One SurfaceMetrics per class, in the order of `classes`.
 
     Raises
     ------
     InputError
-        As `surface_metrics`, or a pixel that is not ignored is outside the classes.
+        As `surface_metrics`, or a pixel that is not ignored is outside the classes, or `classes` names no class.
     """
     where = "surface_metrics_by_class"
     check_maps(where, target, labels, "labels", kinds="iu", axes=(2, 3))
-    _check_options(where, target.ndim, spacing=spacing, tolerances=tolerances, school="A", penalty=penalty)
+    _check_options(where, target.ndim, spacing=spacing, tolerances=tolerances, school=school, penalty=penalty)
     maps = erase_ignored(where, target, labels, num_classes=num_classes, ignore_index=ignore_index)
-    pairs = distances_by_class(*maps, range(num_classes), np.asarray(spacing, np.float64))
+    chosen = range(num_classes)
+    if classes is not None:
+        maps, chosen = _keep_classes(where, maps, classes, num_classes)
+    pairs = distances_by_class(*maps, chosen, np.asarray(spacing, np.float64), school=school)
     failed = _penalty_value(penalty, target.shape, spacing)
     return tuple(summarise_distances(distances, tuple(tolerances), failed) for distances in pairs)
 
 
+def _keep_classes(
+    where: str, maps: tuple[NDArray[Any], NDArray[Any]], classes: Sequence[int], num_classes: int
+) -> tuple[tuple[NDArray[Any], NDArray[Any]], range]:
+    """Renumber the classes that are measured 1, 2, ..., and make all else 0, which no surface is found of."""
+    if not all(0 <= k < num_classes for k in classes) or len(set(classes)) < len(classes):
+        raise InputError(expected(where, "classes", f"to be distinct, 0 to {num_classes - 1}", list(classes)))
+    number = np.zeros(num_classes + 1, maps[0].dtype)
+    number[list(classes)] = np.arange(1, len(classes) + 1)
+    return (number[maps[0]], number[maps[1]]), range(1, len(classes) + 1)
+
+
 def summarise_distances(distances: Distances, tolerances: tuple[float, ...], penalty: float) -> SurfaceMetrics:
     """Every summary of one pair's distances; `penalty` is the value where one surface has no point."""
-    ours, theirs = distances.from_target, distances.from_mask
-    sizes = len(ours), len(theirs)
-    if not all(sizes):
-        return _empty(sizes, tolerances, penalty)
-    both = np.concatenate([ours, theirs])
-    means = float(ours.mean()), float(theirs.mean())
-    limits = np.asarray(tolerances, np.float64)[:, None] * _ROUNDING
+    ours = _Weighed(distances.from_target, distances.sizes_target)
+    theirs = _Weighed(distances.from_mask, distances.sizes_mask)
+    points = len(ours.distances), len(theirs.distances)
+    if not all(points):
+        return _empty(points, tolerances, penalty)
+    both, means, near = (
+        ours.joined(theirs),
+        (ours.mean(), theirs.mean()),
+        [ours.near(tolerances), theirs.near(tolerances)],
+    )
     return SurfaceMetrics(
         status="ok",
-        hd=float(both.max()),
-        hd95=float(max(np.percentile(ours, 95), np.percentile(theirs, 95))),
-        hd95_pooled=float(np.percentile(both, 95)),
-        assd=float(both.mean()),
+        hd=float(both.distances.max()),
+        hd95=max(ours.percentile(95), theirs.percentile(95)),
+        hd95_pooled=both.percentile(95),
+        assd=both.mean(),
         masd=sum(means) / 2,
         mean_from_target=means[0],
         mean_from_mask=means[1],
-        nsd=np.count_nonzero(both <= limits, axis=1) / len(both),
+        nsd=(near[0] + near[1]) / both.total(),
+        near_target=near[0] / ours.total(),
+        near_mask=near[1] / theirs.total(),
         tolerances=tolerances,
-        points_target=sizes[0],
-        points_mask=sizes[1],
+        points_target=points[0],
+        points_mask=points[1],
     )
 
 
-def _empty(sizes: tuple[int, int], tolerances: tuple[float, ...], penalty: float) -> SurfaceMetrics:
-    status = find_status(*sizes)
+@dataclass(frozen=True)
+class _Weighed:
+    """Distances (N,), each of weight 1 or of its size (N,)."""
+
+    distances: FloatArray
+    sizes: FloatArray | None
+
+    def joined(self, other: "_Weighed") -> "_Weighed":
+        parts = [part for part in (self.sizes, other.sizes) if part is not None]
+        return _Weighed(np.concatenate([self.distances, other.distances]), np.concatenate(parts) if parts else None)
+
+    def total(self) -> float:
+        return float(len(self.distances) if self.sizes is None else self.sizes.sum())
+
+    def mean(self) -> float:
+        if self.sizes is None:
+            return float(self.distances.mean())
+        return float((self.distances * self.sizes).sum() / self.sizes.sum())
+
+    def near(self, tolerances: tuple[float, ...]) -> FloatArray:
+        """How many points, or how much of the surface, are within each tolerance: (T,)."""
+        within = self.distances <= np.asarray(tolerances, np.float64)[:, None] * _ROUNDING
+        return np.array([(row if self.sizes is None else self.sizes[row]).sum() for row in within], np.float64)
+
+    def percentile(self, percent: float) -> float:
+        if self.sizes is None:
+            return float(np.percentile(self.distances, percent))
+        order = np.lexsort((self.sizes, self.distances))
+        shares = np.cumsum(self.sizes[order]) / self.sizes.sum()
+        reached = int(np.searchsorted(shares, percent / 100))
+        return float(self.distances[order][min(reached, len(order) - 1)])
+
+
+def _empty(points: tuple[int, int], tolerances: tuple[float, ...], penalty: float) -> SurfaceMetrics:
+    status = find_status(*points)
     value = math.nan if status == "both_empty" else penalty
+    nothing = [np.full(len(tolerances), 0.0 if held else math.nan) for held in points]
     return SurfaceMetrics(
         status=status,
         hd=value,
@@ -205,9 +272,11 @@ def _empty(sizes: tuple[int, int], tolerances: tuple[float, ...], penalty: float
         mean_from_target=value,
         mean_from_mask=value,
         nsd=np.full(len(tolerances), math.nan if status == "both_empty" else 0.0),
+        near_target=nothing[0],
+        near_mask=nothing[1],
         tolerances=tolerances,
-        points_target=sizes[0],
-        points_mask=sizes[1],
+        points_target=points[0],
+        points_mask=points[1],
     )
 
 
@@ -223,8 +292,8 @@ def _check_options(
     problems = spacing_problems(where, spacing, axes)
     if not all(tolerance >= 0 for tolerance in tolerances):
         problems.append(expected(where, "tolerances", ">= 0", tuple(tolerances)))
-    if school != "A":
-        problems.append(expected(where, "school", "to be 'A', the only one offered", repr(school)))
+    if school not in get_args(School):
+        problems.append(expected(where, "school", f"to be {' or '.join(get_args(School))}", repr(school)))
     number = not isinstance(penalty, str) and penalty >= 0
     if not number and penalty not in _PENALTIES:
         rule = f"to be one of {', '.join(_PENALTIES)} or a number >= 0"

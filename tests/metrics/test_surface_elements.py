@@ -1,0 +1,143 @@
+"""School B equals DeepMind's surface-distance: the figures of its own tests, and the live package on random shapes."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy import ndimage
+
+from segmeter.metrics.counts import confusion_matrix
+from segmeter.metrics.overlap import overlap_scores
+from segmeter.metrics.surface import surface_metrics, surface_metrics_by_class
+
+DISTANCES = ("hd", "hd95", "hd95_pooled", "assd", "masd", "mean_from_target", "mean_from_mask")
+
+
+def single(shape, *points):
+    mask = np.zeros(shape, bool)
+    for point in points:
+        mask[point] = True
+    return mask
+
+
+def measured(target, mask, spacing, **options):
+    return surface_metrics(target, mask, spacing=spacing, tolerances=(1,), school="B", **options)
+
+
+@pytest.mark.parametrize(
+    ("target", "mask", "spacing"),
+    [
+        (single((128, 128), (50, 70)), single((128, 128), (50, 72)), (2, 1)),
+        (single((64, 64, 80), (50, 60, 70)), single((64, 64, 80), (50, 60, 72)), (3, 2, 1)),
+    ],
+    ids=["2-D", "3-D"],
+)
+def test_two_pixels_two_apart(target, mask, spacing):
+    found = measured(target, mask, spacing)
+    assert (found.mean_from_target, found.mean_from_mask, found.hd, found.hd95) == (1.5, 1.5, 2, 2)
+    assert (found.near_target.tolist(), found.near_mask.tolist(), found.nsd.tolist()) == ([0.5], [0.5], [0.5])
+    assert found.points_target == found.points_mask == 2 ** len(spacing)
+
+
+def test_two_squares_of_which_one_is_a_row_longer():
+    target, mask = np.zeros((2, 6, 6), bool)
+    target[1:3, 1:3], mask[1:4, 1:3] = True, True
+    found = measured(target, mask, (2, 1))
+    corner = math.hypot(2, 1) / 2
+    around, further = 4 * corner + 2 * 1 + 2 * 2, 4 * corner + 2 * 1 + 4 * 2
+    # the target's lower side is 1 from the mask's sides, its corners are on them; the mask's lower row is 2 away
+    assert found.mean_from_target == pytest.approx(1 / around, rel=1e-12)
+    np.testing.assert_allclose(found.mean_from_mask, (2 * corner + 1) * 2 / further, rtol=1e-12)
+    assert found.hd == 2
+
+
+def test_two_half_cubes():
+    target, mask = np.zeros((2, 100, 100, 100), bool)
+    target[:50], mask[:51] = True, True
+    found = measured(target, mask, (2, 1, 1))
+    assert [round(value, 3) for value in (found.mean_from_target, found.mean_from_mask)] == [0.322, 0.339]
+    assert (found.hd, found.hd95) == (2, 2)
+    assert [round(float(v[0]), 3) for v in (found.near_target, found.near_mask, found.nsd)] == [0.842, 0.830, 0.836]
+    counts = confusion_matrix(target.astype(np.uint8), mask.astype(np.uint8), num_classes=2)
+    assert round(float(overlap_scores(counts).dice[1]), 3) == 0.990
+
+
+@pytest.mark.parametrize(("shape", "spacing"), [((128, 128), (3, 2)), ((12, 13, 14), (3, 2, 1))], ids=["2-D", "3-D"])
+def test_empty_masks_follow_the_one_table(shape, spacing):
+    held, empty = single(shape, (5,) * len(shape)), np.zeros(shape, bool)
+    missed, invented = measured(held, empty, spacing), measured(empty, held, spacing, penalty=7)
+    assert (missed.hd, missed.hd95, missed.nsd.tolist(), missed.near_target.tolist()) == (math.inf, math.inf, [0], [0])
+    assert np.isnan(missed.near_mask).all()
+    assert (invented.status, invented.hd95, invented.near_mask.tolist()) == ("target_empty", 7, [0])
+    assert np.isnan(invented.near_target).all()
+    nothing = measured(empty, empty, spacing)
+    assert np.isnan([*(getattr(nothing, name) for name in DISTANCES), *nothing.nsd, *nothing.near_mask]).all()
+
+
+def shapes(seed):
+    """Masks that touch the border, have holes, spurs and single pixels, and a spacing."""
+    rng = np.random.default_rng(seed)
+    axes = 2 + seed % 2
+    shape = tuple(rng.integers(1, 40 if axes == 2 else 14, axes))
+    smooth = (ndimage.gaussian_filter(rng.standard_normal(shape), 1.5) > 0.02 for _ in range(2))
+    target, mask = smooth if seed % 3 else (rng.random(shape) < 0.5, rng.random(shape) < 0.2)
+    target.reshape(-1)[0] = mask.reshape(-1)[-1] = True
+    return target, mask, tuple(rng.uniform(0.3, 3, axes) if seed % 4 else np.ones(axes))
+
+
+@pytest.mark.filterwarnings("ignore:Please import:DeprecationWarning")
+@pytest.mark.parametrize("seed", range(24))
+def test_every_figure_equals_the_live_package(seed):
+    peer = pytest.importorskip("surface_distance")
+    target, mask, spacing = shapes(seed)
+    tolerances = (0, 0.5, 1, 2.2)
+    found = surface_metrics(target, mask, spacing=spacing, tolerances=tolerances, school="B")
+    theirs = peer.compute_surface_distances(target, mask, spacing)
+    means = peer.compute_average_surface_distance(theirs)
+    np.testing.assert_allclose([found.mean_from_target, found.mean_from_mask], means, rtol=1e-12)
+    np.testing.assert_allclose(found.hd, peer.compute_robust_hausdorff(theirs, 100), rtol=1e-12)
+    np.testing.assert_allclose(found.hd95, peer.compute_robust_hausdorff(theirs, 95), rtol=1e-12)
+    dice = [peer.compute_surface_dice_at_tolerance(theirs, tolerance) for tolerance in tolerances]
+    np.testing.assert_allclose(found.nsd, dice, rtol=1e-12)
+    overlaps = [peer.compute_surface_overlap_at_tolerance(theirs, tolerance) for tolerance in tolerances]
+    np.testing.assert_allclose(np.stack([found.near_target, found.near_mask], axis=1), overlaps, rtol=1e-12)
+    areas, distances = (np.concatenate([theirs[f"{name}"] for name in names]) for names in (AREAS, APART))
+    np.testing.assert_allclose(found.assd, (areas * distances).sum() / areas.sum(), rtol=1e-12)
+    assert found.masd == pytest.approx(sum(means) / 2, rel=1e-12)
+
+
+AREAS = ("surfel_areas_gt", "surfel_areas_pred")
+APART = ("distances_gt_to_pred", "distances_pred_to_gt")
+
+
+@pytest.mark.parametrize("shape", [(30, 41), (8, 15, 12)], ids=["2-D", "3-D"])
+@pytest.mark.parametrize(("num_classes", "void", "classes"), [(4, 255, None), (255, 255, (3, 1)), (300, -1, (0, 2))])
+def test_each_class_of_a_map_scores_as_its_masks_do(shape, num_classes, void, classes):
+    rng = np.random.default_rng(3)
+    spacing = (1.5, 0.8, 0.3)[: len(shape)]
+    field = ndimage.gaussian_filter(rng.standard_normal(shape), 2)
+    target = np.digitize(field, np.quantile(field, [0.3, 0.5, 0.8]))
+    labels, valid = np.roll(target, 1, axis=0), rng.random(shape) < 0.95
+    found = surface_metrics_by_class(
+        np.where(valid, target, void),
+        labels,
+        num_classes=num_classes,
+        classes=classes,
+        spacing=spacing,
+        ignore_index=void,
+        school="B",
+    )
+    for k, one in zip(range(4) if classes is None else classes, found, strict=False):
+        pair = valid & (target == k), valid & (labels == k)
+        alone = surface_metrics(*pair, spacing=spacing, school="B")
+        assert [getattr(one, name) for name in DISTANCES] == [getattr(alone, name) for name in DISTANCES]
+        np.testing.assert_array_equal(one.nsd, alone.nsd)
+        assert one.points_mask == alone.points_mask > 0
+
+
+def test_a_percentile_is_of_the_surface_not_of_the_points():
+    target, mask = single((9, 40), *((4, x) for x in range(2, 38))), single((9, 40), *((4, x) for x in range(2, 38)))
+    mask[5:8, 20] = True  # a spur of 3 pixels
+    tall, flat = (measured(target, mask, spacing) for spacing in ((1, 0.2), (1, 1)))
+    assert tall.hd == flat.hd == 3
+    assert tall.hd95 > flat.hd95
