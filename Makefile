@@ -30,6 +30,7 @@ $(VENV)/.installed: $(VENV)/.pip pyproject.toml constraints.txt
 
 $(VENV)/.installed-dev: $(VENV)/.installed
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[tensorboard]' --group dev
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --no-deps --upgrade --target $(VENV)/peers --group bare-peers
 	touch $@
 
 clean:
