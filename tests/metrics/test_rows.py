@@ -15,7 +15,7 @@ from tests.metrics.build import case_row, class_spec, random_rows
 def same(one, other):
     np.testing.assert_array_equal(one.counts, other.counts)
     assert one.counts.dtype == other.counts.dtype == np.int64
-    assert (one.case_id, one.height, one.width, one.loss) == (other.case_id, other.height, other.width, other.loss)
+    assert (one.case_id, one.shape, one.spacing, one.loss) == (other.case_id, other.shape, other.spacing, other.loss)
     assert dict(one.changed_pixels) == dict(other.changed_pixels)
     np.testing.assert_equal(dict(one.extra), dict(other.extra))
 
@@ -29,6 +29,7 @@ def read_csv(folder):
 def test_rows_come_back_as_they_were_and_sorted(tmp_path, task):
     rows = random_rows(7, 3, task=task, loss=0.1 + 0.2, changed_pixels={"fill": 3, "open": 0}, extra={"hd95": np.inf})
     rows.append(case_row("a", rows[0].counts * 2**40, extra={"hd95": np.nan}))
+    rows.append(case_row("v", rows[0].counts, extra={"hd95": 2.0}, depth=3, spacing=(2.5, 0.3, 1.0)))
     spec = class_spec(3, task, ignore_index=9)
     write_cases(tmp_path, rows[::-1], spec)
     back = read_cases(tmp_path)
@@ -72,6 +73,23 @@ def test_columns_hold_the_counts_scores_and_statuses(tmp_path):
     assert "confusion" not in text
 
 
+def test_a_volume_and_its_spacing_are_columns(tmp_path):
+    write_cases(
+        tmp_path, [case_row("x", np.eye(3), depth=7, spacing=(2.5, 0.5, 0.5)), case_row("y", np.eye(3))], class_spec()
+    )
+    one, other = read_csv(tmp_path)
+    assert [one[name] for name in ("depth", "height", "width", "spacing")] == ["7", "4", "5", "2.5 0.5 0.5"]
+    assert (other["depth"], other["spacing"]) == ("", "")
+    assert [row.shape for row in read_cases(tmp_path)] == [(7, 4, 5), (4, 5)]
+
+
+def test_files_from_before_volumes_are_read(tmp_path):
+    write_cases(tmp_path, random_rows(2), class_spec())
+    path = tmp_path / "cases.parquet"
+    pq.write_table(pq.read_table(path).drop_columns(["depth", "spacing"]), path)
+    assert [(row.depth, row.spacing) for row in read_cases(path)] == [(None, None)] * 2
+
+
 def test_an_empty_prediction_is_named(tmp_path):
     write_cases(tmp_path, [case_row("x", [[6, 0], [3, 0]])], class_spec(2))
     assert read_csv(tmp_path)[0]["status_road"] == "prediction_empty"
@@ -80,7 +98,7 @@ def test_an_empty_prediction_is_named(tmp_path):
 def test_the_column_order_is_fixed(tmp_path):
     write_cases(tmp_path, random_rows(2, 2, changed_pixels={"z": 1, "a": 1}, extra={"hd": 1.0}), class_spec(2))
     per_class = [f"{p}_{n}" for p in ("tp", "fp", "fn", "support", "iou", "dice", "status") for n in ("sky", "road")]
-    fixed = ["case_id", "height", "width", "loss", "mean_iou", "mean_dice", "pixel_accuracy"]
+    fixed = ["case_id", "height", "width", "depth", "spacing", "loss", "mean_iou", "mean_dice", "pixel_accuracy"]
     names = [*fixed, *per_class, "changed_z", "changed_a", "extra_hd"]
     assert list(read_csv(tmp_path)[0]) == names
     assert pq.read_schema(tmp_path / "cases.parquet").names == [*names, "confusion"]

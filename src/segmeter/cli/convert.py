@@ -106,11 +106,11 @@ def _build(schema: type, values: Any, path: str, problems: list[str]) -> Any:
 def _construct(schema: type, arguments: dict[str, Any], groups: set[str], problems: list[str]) -> Any:
     """Build the dataclass, so that its ranges are checked even where a part of it failed.
 
-    A value that failed takes its default, and a whole group that failed is None: no schema looks into its groups.
+    A value that failed takes its default, and a whole group that failed is None (a list of components: empty).
     """
     failed = {name for name, value in arguments.items() if value is _FAILED or _has_failed(value)}
     sound = {name: value for name, value in arguments.items() if name not in failed}
-    sound |= dict.fromkeys(failed & groups)
+    sound |= {name: () if isinstance(arguments[name], tuple) else None for name in failed & groups}
     required = {item.name for item in fields(schema) if item.default is MISSING and item.default_factory is MISSING}
     if required - sound.keys():
         return _FAILED
@@ -127,7 +127,8 @@ def _has_failed(value: Any) -> bool:
 
 
 def _component(registry: Registry, values: Any, path: str, problems: list[str]) -> Any:
-    if not isinstance(values, Mapping) or "name" not in values:
+    values = {"name": values} if isinstance(values, str) else values
+    if not isinstance(values, Mapping) or not isinstance(values.get("name"), str):
         known = ", ".join(registry.names())
         return _refuse(path, f"to name a {registry.group}, one of {known}", values, problems)
     try:

@@ -1,6 +1,6 @@
 """A checkpoint on a data set -> label maps, one row of counts per case, and the summary of the rows."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from segmeter.files import write_json
 from segmeter.inference.predictor import Prediction, Predictor
 from segmeter.metrics.config import MetricsConfig
 from segmeter.metrics.counts import confusion_matrix, multilabel_counts
+from segmeter.metrics.measures import CaseMaps, Measure, build_measures, measure_case
 from segmeter.metrics.rows import CaseRow, write_cases
 from segmeter.metrics.store import RowStore
 from segmeter.metrics.summary import summarise
@@ -76,12 +77,12 @@ def evaluate(job: Evaluation) -> dict[str, Any]:
         A prediction is not finite, or a file can't be written.
     """
     spec = job.dataset.spec
-    rows = RowStore()
+    rows, measures = RowStore(), build_measures(job.metrics, spec)
     with Writer(job.folder / "predictions", job.export, spec) as writer:
         for prediction in track(job.predictor.predict(job.dataset), "evaluating", len(job.dataset)):
             cleaned = run_steps(prediction.labels, job.postprocess.steps, spec)
             export_case(writer, prediction, cleaned, job.export, spec)
-            row = _measure(job, prediction, cleaned)
+            row = _measure(job, measures, prediction, cleaned)
             rows.append(row)
             job.on_case(prediction, cleaned, row)
     write_cases(job.folder, rows, spec)
@@ -103,7 +104,7 @@ def export_case(
         writer.write_instances(case_id, cleaned.instances)
 
 
-def _measure(job: Evaluation, prediction: Prediction, cleaned: Cleaned) -> CaseRow:
+def _measure(job: Evaluation, measures: Sequence[Measure], prediction: Prediction, cleaned: Cleaned) -> CaseRow:
     sample, spec = prediction.sample, job.dataset.spec
     if sample.target is None:
         raise DataError(f"evaluate: expected a target for every case, got none for {sample.case_id}. Use predict.")
@@ -113,6 +114,14 @@ def _measure(job: Evaluation, prediction: Prediction, cleaned: Cleaned) -> CaseR
         counts = confusion_matrix(
             sample.target, cleaned.labels, num_classes=spec.num_classes, ignore_index=spec.ignore_index
         )
+    maps = CaseMaps(
+        case_id=sample.case_id,
+        target=sample.target,
+        labels=cleaned.labels,
+        spacing=job.metrics.spacing or (1.0, 1.0),
+        spec=spec,
+        instances=cleaned.instances,
+    )
     height, width = sample.image.shape[:2]
     return CaseRow(
         case_id=sample.case_id,
@@ -121,6 +130,8 @@ def _measure(job: Evaluation, prediction: Prediction, cleaned: Cleaned) -> CaseR
         counts=counts,
         loss=_loss(job.loss, prediction),
         changed_pixels=cleaned.changed,
+        extra=measure_case(maps, measures),
+        spacing=job.metrics.spacing,
     )
 
 

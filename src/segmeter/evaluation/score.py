@@ -1,7 +1,7 @@
 """Masks that any tool wrote, with their references -> rows of counts and their summary; no model, no torch."""
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -20,6 +20,7 @@ from segmeter.errors import DataError, InputError
 from segmeter.files import safe_id, write_json
 from segmeter.metrics.config import MetricsConfig
 from segmeter.metrics.counts import confusion_matrix, multilabel_counts
+from segmeter.metrics.measures import CaseMaps, Measure, build_measures, measure_case
 from segmeter.metrics.rows import CaseRow, write_cases
 from segmeter.metrics.store import RowStore
 from segmeter.metrics.summary import summarise
@@ -194,10 +195,10 @@ def read_pair(job: Scoring, pair: MaskPair) -> tuple[np.ndarray, np.ndarray]:
 
 def _results(job: Scoring) -> Iterator[CaseRow | tuple[str, ...]]:
     """Rows in the order of the pairs; threads, as decoding and counting free the interpreter."""
-    return in_threads(partial(_score_pair, job), job.pairing.pairs)
+    return in_threads(partial(_score_pair, job, build_measures(job.metrics, job.spec)), job.pairing.pairs)
 
 
-def _score_pair(job: Scoring, pair: MaskPair) -> CaseRow | tuple[str, ...]:
+def _score_pair(job: Scoring, measures: Sequence[Measure], pair: MaskPair) -> CaseRow | tuple[str, ...]:
     """A case's row, or what is wrong with its files."""
     spec = job.spec
     try:
@@ -211,9 +212,18 @@ def _score_pair(job: Scoring, pair: MaskPair) -> CaseRow | tuple[str, ...]:
             counts = confusion_matrix(target, labels, num_classes=spec.num_classes, ignore_index=spec.ignore_index)
     except InputError:
         return (_undecided(pair, target, labels, spec),)
+    spacing = job.metrics.spacing or (1.0, 1.0)
+    maps = CaseMaps(case_id=pair.case_id, target=target, labels=labels, spacing=spacing, spec=spec)
+    try:
+        extra = measure_case(maps, measures)
+    except InputError as error:
+        return error.problems
+    if job.pairing.missing:
+        extra["missing"] = float(not pair.predictions)
     height, width = target.shape[-2:]
-    extra = {"missing": float(not pair.predictions)} if job.pairing.missing else {}
-    return CaseRow(case_id=pair.case_id, height=height, width=width, counts=counts, extra=extra)
+    return CaseRow(
+        case_id=pair.case_id, height=height, width=width, counts=counts, extra=extra, spacing=job.metrics.spacing
+    )
 
 
 def _read(job: Scoring, paths: tuple[Path, ...], problems: list[str]) -> list[np.ndarray | None]:

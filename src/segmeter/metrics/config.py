@@ -1,11 +1,13 @@
 """What is measured, and how its uncertainty is found; no torch, no heavy import."""
 
+import math
 import re
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from segmeter.checks import collecting, expected, nearest
 from segmeter.errors import ConfigError
+from segmeter.metrics.measure_config import MEASURES as MEASURES
 from segmeter.vocabulary import ClassSpec
 
 CONVENTIONS = ("segmeter",)
@@ -31,6 +33,10 @@ class MetricsConfig:
         A regular expression; cases whose ids agree in what it captures are resampled together.
     seed
         Of the resampling.
+    measures
+        What is measured of each case beside its counts: measure configurations, each chosen by its `name`, none twice.
+    spacing
+        Pixel edge per axis, in the unit that distances shall have, for files that do not say it; None counts pixels.
 
     Raises
     ------
@@ -45,6 +51,8 @@ class MetricsConfig:
     interval: Literal["bca", "percentile"] = "bca"
     cluster: str | None = None
     seed: int = 0
+    measures: tuple[Any, ...] = field(default=(), metadata={"registry": MEASURES})
+    spacing: tuple[float, ...] | None = None
 
     def __post_init__(self) -> None:
         with collecting("metrics") as problems:
@@ -56,6 +64,10 @@ class MetricsConfig:
                 distinct = bool(members) and len(set(members)) == len(members)
                 problems.expect(distinct, f"groups.{name}", "to name one or more distinct classes", list(members))
             problems.expect(_captures(self.cluster), "cluster", "to be a regular expression with a group", self.cluster)
+            names = [measure.name for measure in self.measures]
+            problems.expect(len(set(names)) == len(names), "measures", "to name each measure once", names)
+            ok = self.spacing is None or (len(self.spacing) in (2, 3) and all(0 < e < math.inf for e in self.spacing))
+            problems.expect(ok, "spacing", "to be null or 2 or 3 numbers > 0, one per axis", self.spacing)
 
 
 def _captures(pattern: str | None) -> bool:
@@ -66,7 +78,7 @@ def _captures(pattern: str | None) -> bool:
 
 
 def check_metrics(config: MetricsConfig, spec: ClassSpec) -> None:
-    """Refuse groups that the classes do not have; call it before the first case, not after the last.
+    """Refuse groups and measures of classes that there are not; call it before the first case, not after the last.
 
     Raises
     ------
@@ -76,11 +88,23 @@ def check_metrics(config: MetricsConfig, spec: ClassSpec) -> None:
     problems = []
     if config.groups and spec.task == "multilabel":
         problems.append(expected("metrics", "groups", "to be empty for a multilabel task", list(config.groups)))
-    for group, members in config.groups.items():
+    wanted = {f"groups.{group}": members for group, members in config.groups.items()}
+    wanted |= {f"measures.{measure.name}.classes": measure.classes or () for measure in config.measures}
+    for key, members in wanted.items():
         unknown = [name for name in members if name not in spec.names]
         problems += [
-            expected("metrics", f"groups.{group}", "to name classes", repr(name), nearest(name, spec.names))
-            for name in unknown
+            expected("metrics", key, "to name classes", repr(name), nearest(name, spec.names)) for name in unknown
         ]
+    taken = [name for name in ("mean", *config.groups) if config.measures and name in spec.names]
+    problems += [
+        expected("metrics", "measures", f"to have classes of other names than {name!r}", list(spec.names))
+        for name in taken
+    ]
     if problems:
         raise ConfigError(problems)
+
+
+def mean_classes(config: MetricsConfig, spec: ClassSpec) -> list[int]:
+    """Indices of the classes that means run over."""
+    first = 0 if config.background or spec.task == "multilabel" else 1
+    return list(range(first, spec.num_classes))

@@ -45,7 +45,11 @@ class CaseRow:
     changed_pixels
         Pixels that each post-processing step changed, in the steps' order.
     extra
-        Further scores by name, for example surface distances; NaN is undefined.
+        Further scores by name, for example "hd95/car"; NaN is undefined. What starts with "sum:" adds up over cases.
+    depth
+        Of a volume's target, in voxels; None for an image.
+    spacing
+        Pixel edge per axis, in axis order; None where it is unknown.
     """
 
     case_id: str
@@ -55,15 +59,23 @@ class CaseRow:
     loss: float | None = None
     changed_pixels: Mapping[str, int] = field(default_factory=dict)
     extra: Mapping[str, float] = field(default_factory=dict)
+    depth: int | None = None
+    spacing: tuple[float, ...] | None = None
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """(H, W), or (D, H, W) of a volume."""
+        return (self.height, self.width) if self.depth is None else (self.depth, self.height, self.width)
 
 
 def write_cases(folder: Path, rows: Sequence[CaseRow], spec: ClassSpec) -> None:
     """Write ``cases.parquet`` and ``cases.csv``, one row per case, sorted by case id.
 
-    The columns are ``case_id, height, width, loss, mean_iou, mean_dice, pixel_accuracy``, then per class and in this
-    order ``tp_, fp_, fn_, support_`` (int64), ``iou_, dice_, status_``, then ``changed_<step>``, ``extra_<score>``, and
-    (Parquet only) ``confusion``: the counts row by row. Undefined is null in Parquet and empty in CSV. Text in the CSV
-    that a spreadsheet would run as a formula starts with an apostrophe there.
+    The columns are ``case_id, height, width, depth, spacing, loss, mean_iou, mean_dice, pixel_accuracy``, then per
+    class and in this order ``tp_, fp_, fn_, support_`` (int64), ``iou_, dice_, status_``, then ``changed_<step>``,
+    ``extra_<score>``, and (Parquet only) ``confusion``: the counts row by row. Undefined is null in Parquet and empty
+    in CSV, where a list is written with spaces. Text in the CSV that a spreadsheet would run as a formula starts with
+    an apostrophe there.
 
     Parameters
     ----------
@@ -102,6 +114,9 @@ def read_cases(path: Path) -> list[CaseRow]:
     counts = np.asarray(table["confusion"].combine_chunks().flatten(), np.int64)
     counts = counts.reshape(len(table), *counts_shape(spec))
     columns = {name: table[name].to_pylist() for name in ("case_id", "height", "width", "loss")}
+    known = [name for name in ("depth", "spacing") if name in table.column_names]  # files of early versions lack them
+    columns |= {name: table[name].to_pylist() for name in known}
+    columns["spacing"] = [edges and tuple(edges) for edges in columns.get("spacing", [None] * len(table))]
     changed, extra = _unnamed(table, "changed_", None), _unnamed(table, "extra_", np.nan)
     return [
         CaseRow(
@@ -222,7 +237,10 @@ def _fixed_columns(rows: Sequence[CaseRow], spec: ClassSpec) -> dict[str, pa.Arr
     margins = stack_margins(rows, spec)
     scores = score_margins(margins, task=spec.task)
     columns = {"case_id": pa.array([row.case_id for row in rows], pa.string())}
-    columns |= {name: pa.array([getattr(row, name) for row in rows], pa.int64()) for name in ("height", "width")}
+    sizes = ("height", "width", "depth")
+    columns |= {name: pa.array([getattr(row, name) for row in rows], pa.int64()) for name in sizes}
+    spacing = [None if row.spacing is None else list(row.spacing) for row in rows]
+    columns["spacing"] = pa.array(spacing, pa.list_(pa.float64()))
     columns["loss"] = _floats([row.loss for row in rows])
     columns |= {name: _floats(getattr(scores, name)) for name in ("mean_iou", "mean_dice", "pixel_accuracy")}
     fp, fn = margins.predicted - margins.tp, margins.target - margins.tp
@@ -263,6 +281,8 @@ def _texts(column: pa.ChunkedArray) -> list[str]:
     """Shortest text that reads back as the same value; null is empty."""
     if pa.types.is_string(column.type):
         return [_harmless(value) for value in column.to_pylist()]
+    if pa.types.is_list(column.type):
+        return [" ".join(map(repr, value or ())) for value in column.to_pylist()]
     return ["" if value is None else repr(value) for value in column.to_pylist()]
 
 

@@ -17,13 +17,16 @@ class _Packed(NamedTuple):
     row: CaseRow
     counts: bytes
     shape: tuple[int, ...]
+    names: tuple[str, ...]  # of the extra scores; cases with the same ones share one tuple
+    values: bytes
 
 
 class RowStore(Sequence[CaseRow]):
     """A growing sequence of rows that keeps their counts compressed, exactly.
 
-    A confusion matrix is mostly zeros and small numbers: 19 classes take about 700 bytes instead of 3300. Hand the
-    store to `write_cases` and `summarise` like a list; rows are unpacked as they are read, some thousands at a time.
+    A confusion matrix is mostly zeros and small numbers: 19 classes take about 700 bytes instead of 3300. Further
+    scores take 8 bytes each. Hand the store to `write_cases` and `summarise` like a list; rows are unpacked as they are
+    read, some thousands at a time.
 
     Examples
     --------
@@ -36,14 +39,15 @@ class RowStore(Sequence[CaseRow]):
 
     def __init__(self) -> None:
         self._packed: list[_Packed] = []
+        self._names: dict[tuple[str, ...], tuple[str, ...]] = {}
 
     def append(self, row: CaseRow) -> None:
         """Keep a row."""
         counts = zlib.compress(np.ascontiguousarray(row.counts, np.int64).tobytes(), 1)
-        light = replace(
-            row, counts=_NO_COUNTS, changed_pixels=row.changed_pixels or _NOTHING, extra=row.extra or _NOTHING
-        )
-        self._packed.append(_Packed(light, counts, row.counts.shape))
+        names = tuple(row.extra)
+        values = np.fromiter(row.extra.values(), np.float64, len(names)).tobytes()
+        light = replace(row, counts=_NO_COUNTS, changed_pixels=row.changed_pixels or _NOTHING, extra=_NOTHING)
+        self._packed.append(_Packed(light, counts, row.counts.shape, self._names.setdefault(names, names), values))
 
     def __len__(self) -> int:
         return len(self._packed)
@@ -60,4 +64,5 @@ class RowStore(Sequence[CaseRow]):
 
 def _unpack(packed: _Packed) -> CaseRow:
     counts = np.frombuffer(zlib.decompress(packed.counts), np.int64).reshape(packed.shape)
-    return replace(packed.row, counts=counts)
+    extra = dict(zip(packed.names, np.frombuffer(packed.values, np.float64).tolist(), strict=True))
+    return replace(packed.row, counts=counts, extra=extra)

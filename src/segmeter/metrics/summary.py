@@ -12,6 +12,8 @@ from segmeter.checks import expected
 from segmeter.errors import InputError
 from segmeter.metrics.bootstrap import FEW_CASES, Resampled, bootstrap, mean_columns, mean_of_columns
 from segmeter.metrics.config import MetricsConfig, check_metrics
+from segmeter.metrics.config import mean_classes as mean_classes
+from segmeter.metrics.measured import summarise_measures
 from segmeter.metrics.overlap import (
     AGGREGATES,
     FloatArray,
@@ -46,7 +48,8 @@ def summarise(rows: Sequence[CaseRow], spec: ClassSpec, config: MetricsConfig = 
     has two classes too, and its object is the second of ``per_class``. ``mean_classes`` names them in the result.
     ``dataset`` sums the counts of all cases, then scores, then takes the mean over classes; ``per_case`` scores each
     case, takes its mean over the classes defined in it, then the mean over cases. ``std`` is the sample's (n - 1),
-    ``std_population`` divides by n. Every ``ci95`` comes from the same resamples of the cases.
+    ``std_population`` divides by n. Every ``ci95`` comes from the same resamples of the cases. ``measures`` is there
+    when measures were asked for; see `summarise_measures`.
 
     Parameters
     ----------
@@ -97,6 +100,7 @@ def summarise(rows: Sequence[CaseRow], spec: ClassSpec, config: MetricsConfig = 
             name: describe(cases.means[:, i]) | {"ci95": intervals.get(f"per_case/{name}")}
             for i, name in enumerate(PER_CASE)
         },
+        **({"measures": summarise_measures(rows, spec, config, clusters)} if config.measures else {}),
         "loss": _describe_loss(cases.loss),
         "bootstrap": _note(len(rows) if clusters is None else len(set(clusters)), config),
     }
@@ -111,12 +115,6 @@ class _Cases:
     means: FloatArray  # (N, one per PER_CASE)
     classes: dict[str, FloatArray]  # (N, K) per RESAMPLED_PER_CLASS
     loss: FloatArray  # (N,), NaN where there is none
-
-
-def mean_classes(config: MetricsConfig, spec: ClassSpec) -> list[int]:
-    """Indices of the classes that means run over."""
-    first = 0 if config.background or spec.task == "multilabel" else 1
-    return list(range(first, spec.num_classes))
 
 
 def cluster_labels(rows: Sequence[CaseRow], pattern: str | None) -> list[str] | None:

@@ -8,18 +8,20 @@ SCORES = {"iou": "IoU", "dice": "Dice", "precision": "precision", "recall": "rec
 UNDEFINED = "n/a"
 
 
-def number(value: float | None, digits: int = 4) -> str:
-    """A score with fixed digits.
+def number(value: float | str | None, digits: int = 4) -> str:
+    """A score with fixed digits; metrics.json says "inf" for infinity.
 
     Examples
     --------
-    >>> number(0.5), number(None), number(float("inf"))
-    ('0.5000', 'n/a', 'inf')
+    >>> number(0.5), number(None), number(float("inf")), number("inf")
+    ('0.5000', 'n/a', 'inf', 'inf')
     """
+    if isinstance(value, str):
+        return value
     return UNDEFINED if value is None or value != value else f"{value:.{digits}f}"
 
 
-def interval(ends: Sequence[float | None] | None, digits: int = 4) -> str:
+def interval(ends: Sequence[float | str | None] | None, digits: int = 4) -> str:
     """A 95 % interval, or nothing where there is none.
 
     Examples
@@ -69,6 +71,20 @@ def classes(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
             "share": support[name] / totals[name] if totals[name] else None,
         }
         for name, entry in entries.items()
+    ]
+
+
+def measures(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """One row per metric that was asked for and per class or group; "mean" is over classes.
+
+    A row has ``metric, region, mean, ci95, median, dataset, dataset_ci95, n_used, n_penalised, n_undefined``; what a
+    metric does not have is None.
+    """
+    keys = ("mean", "ci95", "median", "dataset", "dataset_ci95", "n_used", "n_penalised", "n_undefined")
+    return [
+        {"metric": metric, "region": region} | {key: entry.get(key) for key in keys}
+        for metric, regions in summary.get("measures", {}).items()
+        for region, entry in regions.items()
     ]
 
 

@@ -104,6 +104,7 @@ def _evaluation(folder: Path, summary: Mapping[str, Any], config: ReportConfig) 
         "aggregates": figures.aggregates(summary),
         "classes": figures.classes(summary),
         "colours": dict(zip(spec.names, spec.colours, strict=True)),
+        "measures": figures.measures(summary),
         "loss": summary.get("loss") or {},
         "heat": heat_map(matrix, summary["classes"]) if matrix else None,
         "histogram": histogram([score for score in scores.values() if score is not None]),

@@ -9,13 +9,14 @@ from rich.table import Table
 from rich.text import Text
 
 from segmeter.report.canvas import printable
-from segmeter.report.figures import SCORES, aggregates, classes, interval, notes, number
+from segmeter.report.figures import SCORES, aggregates, classes, interval, measures, notes, number
 
 WIDTH = 110  # of plain output, columns
+MOST_MEASURED = 40  # rows of measures; of more classes only their mean is printed
 
 
 def print_summary(summary: Mapping[str, Any], *, file: IO[str] | None = None) -> None:
-    """Print the aggregates, then the classes, then what the figures rest on.
+    """Print the aggregates, the classes, what else was measured, then what the figures rest on.
 
     Parameters
     ----------
@@ -30,6 +31,8 @@ def print_summary(summary: Mapping[str, Any], *, file: IO[str] | None = None) ->
     lines = box.SIMPLE_HEAD if console.is_terminal else box.ASCII2
     console.print(_aggregate_table(summary, lines))
     console.print(_class_table(summary, lines))
+    if summary.get("measures"):
+        console.print(_measure_table(summary, lines))
     console.print(Text(printable("; ".join(notes(summary))), style="dim"))
 
 
@@ -60,4 +63,22 @@ def _class_table(summary: Mapping[str, Any], lines: box.Box) -> Table:
         pixels = "" if row["support"] is None else f"{row['support']:,}"
         unit = "" if row["share"] is None else " %"
         table.add_row(Text(printable(row["name"])), *scores, interval(row["ci95"], 3), pixels, share + unit)
+    return table
+
+
+def _measure_table(summary: Mapping[str, Any], lines: box.Box) -> Table:
+    names = ("mean of cases", "95 % interval", "median", "data set", "95 % interval", "used", "failed")
+    table = _table(lines, "measure", *names)
+    rows = measures(summary)
+    if len(rows) > MOST_MEASURED:
+        rows = [row for row in rows if row["region"] not in summary["classes"]]
+    for row in rows:
+        used = "" if row["n_used"] is None else f"{row['n_used']} of {row['n_used'] + row['n_undefined']}"
+        mean = "" if row["n_used"] is None else number(row["mean"], 3)
+        median = "" if row["n_used"] is None else number(row["median"], 3)
+        dataset = "" if row["dataset_ci95"] is None and row["dataset"] is None else number(row["dataset"], 3)
+        ends = interval(row["ci95"], 3), interval(row["dataset_ci95"], 3)
+        failed = "" if row["n_penalised"] is None else str(row["n_penalised"])
+        name = printable(f"{row['metric']} {row['region']}")
+        table.add_row(Text(name), Text(mean, "bold"), ends[0], median, dataset, ends[1], used, failed)
     return table

@@ -1,0 +1,243 @@
+"""maps of one case -> the columns of what was asked to be measured beside its counts."""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from segmeter.checks import expected
+from segmeter.errors import InputError
+from segmeter.metrics.boundary import BoundaryIoU, band_width, boundary_iou
+from segmeter.metrics.config import MetricsConfig, mean_classes
+from segmeter.metrics.measure_config import MEASURES, BoundaryConfig, MeasureConfig, SurfaceConfig
+from segmeter.metrics.overlap import FloatArray, divide
+from segmeter.metrics.surface import Penalty, SurfaceMetrics, surface_metrics, surface_metrics_by_class
+from segmeter.vocabulary import ClassSpec
+
+SUM = "sum:"  # starts the names of columns that are added up over cases
+
+_DISTANCES = ("hd", "hd95", "hd95_pooled", "assd", "masd")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Region:
+    """What is measured as one thing: a class, or a group of classes. `members` are indices of classes."""
+
+    name: str
+    members: tuple[int, ...]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class CaseMaps:
+    """What a measure sees of one case; the maps have been counted before, so they hold nothing but classes.
+
+    Parameters
+    ----------
+    case_id
+        The case's name.
+    target, labels : (H, W) or (D, H, W), for multilabel (K, H, W), integer
+        Reference and prediction.
+    spacing
+        Pixel edge per spatial axis, in axis order; ones where it is unknown.
+    spec
+        The classes. Pixels of the target that equal its `ignore_index` are left out.
+    target_instances, instances : as one plane of the maps, integer
+        Objects of either side, where something else than their connected pixels says what they are; 0 is none.
+    """
+
+    case_id: str
+    target: NDArray[Any]
+    labels: NDArray[Any]
+    spacing: tuple[float, ...]
+    spec: ClassSpec
+    target_instances: NDArray[Any] | None = None
+    instances: NDArray[Any] | None = None
+
+    def planes(self, region: Region) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
+        """Target and labels of a region: 1 inside, 0 outside, and in the target 2 where nothing counts."""
+        target, labels, members = self.target, self.labels, list(region.members)
+        if self.spec.task == "multilabel":
+            target, labels, members = target[region.members[0]], labels[region.members[0]], [1]
+        held = np.isin(target, members).astype(np.uint8)
+        if self.spec.ignore_index is not None:
+            held[target == self.spec.ignore_index] = 2
+        return held, np.isin(labels, members).astype(np.uint8)
+
+    def masks(self, region: Region) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+        """Target and labels of a region as masks; what does not count is in neither."""
+        target, labels = self.planes(region)
+        return target == 1, (labels == 1) & (target != 2)
+
+
+@runtime_checkable
+class Measure(Protocol):
+    """Measures one case.
+
+    Called with a `CaseMaps`, it returns columns: "<metric>/<class or group>" for a value of the case (NaN is undefined,
+    inf a failure), and "sum:<name>/<class or group>" for a finite number that is added up over the cases.
+    """
+
+    def __call__(self, maps: CaseMaps) -> Mapping[str, float]:
+        """Measure a case."""
+
+    def summarise(self, sums: Mapping[str, FloatArray]) -> Mapping[str, FloatArray]:
+        """Turn sums over cases, by column name without "sum:", into "<metric>/<class or group>" of the whole data set.
+
+        Every value is an array (R,), one per resample, so that the results have intervals like everything else.
+        """
+
+
+def build_measures(config: MetricsConfig, spec: ClassSpec) -> tuple[Measure, ...]:
+    """Build the measures of a configuration, which `check_metrics` has passed.
+
+    A measure of one's own registers its schema, derived from `MeasureConfig`, with `MEASURES`; its builder is called as
+    ``build(config, spec=ClassSpec, regions=tuple of Region)``.
+    """
+    return tuple(
+        MEASURES.build(measure, spec=spec, regions=find_regions(measure, config, spec)) for measure in config.measures
+    )
+
+
+def find_regions(measure: MeasureConfig, config: MetricsConfig, spec: ClassSpec) -> tuple[Region, ...]:
+    """The classes that are measured, then the groups."""
+    names = measure.classes
+    if names is None:
+        indices = [1] if spec.task == "binary" else mean_classes(config, spec)
+        names = tuple(spec.names[k] for k in indices)
+    members = {name: (name,) for name in names} | config.groups
+    return tuple(
+        Region(name=name, members=tuple(spec.names.index(one) for one in held)) for name, held in members.items()
+    )
+
+
+def measure_case(maps: CaseMaps, measures: Sequence[Measure]) -> dict[str, float]:
+    """Measure one case by everything that was asked for; a row keeps the result as its `extra`.
+
+    Raises
+    ------
+    InputError
+        A measure can't be taken of such maps, or two measures give the same column; the lines name the case.
+    """
+    found: dict[str, float] = {}
+    for measure in measures:
+        try:
+            columns = {name: float(value) for name, value in measure(maps).items()}
+        except InputError as error:
+            raise InputError([f"{maps.case_id}: {line}" for line in error.problems]) from error
+        twice = sorted(columns.keys() & found.keys())
+        unnamed = [name for name in columns if "/" not in name]
+        if twice or unnamed:
+            rule = "to give columns <metric>/<class> of their own"
+            raise InputError(expected("measure_case", "measures", rule, ", ".join(twice or unnamed)))
+        found |= columns
+    return found
+
+
+@dataclass(frozen=True)
+class _Surface:
+    config: SurfaceConfig
+    regions: tuple[Region, ...]
+
+    def __call__(self, maps: CaseMaps) -> dict[str, float]:
+        columns: dict[str, float] = {}
+        for region, scores in self._scores(maps):
+            columns |= {f"{name}/{region.name}": getattr(scores, name) for name in _DISTANCES}
+            for tolerance, value in zip(scores.tolerances, scores.nsd, strict=True):
+                columns[f"nsd@{tolerance:g}/{region.name}"] = float(value)
+        return columns
+
+    def summarise(self, sums: Mapping[str, FloatArray]) -> dict[str, FloatArray]:
+        return {}
+
+    def _scores(self, maps: CaseMaps) -> Iterable[tuple[Region, SurfaceMetrics]]:
+        """Classes of one map are measured together, groups and planes one by one."""
+        together = [r for r in self.regions if len(r.members) == 1 and maps.spec.task != "multilabel"]
+        options: dict[str, Any] = {
+            "spacing": maps.spacing,
+            "tolerances": self.config.tolerances,
+            "school": self.config.school,
+            "penalty": _named(self.config.penalty),
+        }
+        if together:
+            found = surface_metrics_by_class(
+                maps.target,
+                maps.labels,
+                num_classes=maps.spec.num_classes,
+                classes=[region.members[0] for region in together],
+                ignore_index=maps.spec.ignore_index,
+                **options,
+            )
+            yield from zip(together, found, strict=True)
+        for region in self.regions:
+            if region not in together:
+                yield region, surface_metrics(*maps.masks(region), **options)
+
+
+def _named(penalty: Penalty) -> Penalty:
+    """The command line reads inf and nan as numbers; only the first is one to compute with."""
+    return "nan" if isinstance(penalty, float) and math.isnan(penalty) else penalty
+
+
+@dataclass(frozen=True)
+class _Boundary:
+    config: BoundaryConfig
+    regions: tuple[Region, ...]
+
+    def __call__(self, maps: CaseMaps) -> dict[str, float]:
+        columns: dict[str, float] = {}
+        for region, k, scores in self._scores(maps):
+            counts = scores.counts
+            common = counts[k, k]
+            columns[f"boundary_iou/{region.name}"] = float(scores.iou[k])
+            columns[f"{SUM}boundary_common/{region.name}"] = float(common)
+            columns[f"{SUM}boundary_union/{region.name}"] = float(counts[k].sum() + counts[:, k].sum() - common)
+        return columns
+
+    def summarise(self, sums: Mapping[str, FloatArray]) -> dict[str, FloatArray]:
+        return {
+            f"boundary_iou/{name}": divide(sums[f"boundary_common/{name}"], sums[f"boundary_union/{name}"])
+            for name in names_of(sums, "boundary_common")
+        }
+
+    def _scores(self, maps: CaseMaps) -> Iterable[tuple[Region, int, BoundaryIoU]]:
+        together = [r for r in self.regions if len(r.members) == 1 and maps.spec.task != "multilabel"]
+        axes = maps.target.ndim - (maps.spec.task == "multilabel")
+        if axes != 2:
+            rule = "to have two spatial axes for boundary IoU"
+            raise InputError(expected("boundary", "target", rule, maps.target.shape, "Leave out this measure."))
+        width = self.config.width or band_width(maps.target.shape[-2:], self.config.ratio)
+        if together:
+            found = boundary_iou(
+                maps.target,
+                maps.labels,
+                num_classes=maps.spec.num_classes,
+                ignore_index=maps.spec.ignore_index,
+                width=width,
+            )
+            yield from ((region, region.members[0], found) for region in together)
+        for region in self.regions:
+            if region not in together:
+                target, labels = maps.planes(region)
+                yield region, 1, boundary_iou(target, labels, num_classes=2, ignore_index=2, width=width)
+
+
+def names_of(columns: Iterable[str], metric: str) -> list[str]:
+    """The classes and groups that have a column of this metric.
+
+    Examples
+    --------
+    >>> names_of(["tp/car", "fp/car", "tp/a/b"], "tp")
+    ['car', 'a/b']
+    """
+    return [column.partition("/")[2] for column in columns if column.partition("/")[0] == metric]
+
+
+def build_surface(config: SurfaceConfig, *, spec: ClassSpec, regions: tuple[Region, ...]) -> Measure:
+    return _Surface(config, regions)
+
+
+def build_boundary(config: BoundaryConfig, *, spec: ClassSpec, regions: tuple[Region, ...]) -> Measure:
+    return _Boundary(config, regions)
