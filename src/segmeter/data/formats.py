@@ -16,6 +16,8 @@ SUFFIXES = {
     ".npy": "npy",
 }
 SUFFIX_NAMES = ", ".join(sorted(SUFFIXES))
+VOLUME_SUFFIXES = {".npz": "npz", ".nii": "nifti", ".nii.gz": "nifti", ".zarr": "zarr"}  # read by `label_maps` alone
+VOLUME_NAMES = ", ".join(sorted({**SUFFIXES, **VOLUME_SUFFIXES}))
 
 _MAGIC = (
     (b"\x89PNG\r\n\x1a\n", "png"),
@@ -34,6 +36,7 @@ _FOREIGN = (
     (b"%PDF", "a PDF", "Export the picture as PNG."),
     (b"\x89HDF", "an HDF5 file", "Save each image as .npy or TIFF."),
 )
+_DOUBLE = (".nii.gz", ".ome.tif", ".ome.tiff", ".ome.zarr")
 _SIDECARS = {".txt", ".json", ".csv", ".tsv", ".md", ".xml", ".yaml", ".yml", ".html", ".log", ".ini", ".db"}
 _HEAD_BYTES = 64
 
@@ -42,6 +45,26 @@ def show(path: Path) -> str:
     """Write a path so that it stays one harmless line, whatever its name holds."""
     text = str(path)
     return text if text.isprintable() else ascii(text)
+
+
+def volume_format(path: Path) -> str | None:
+    """Name the format of what only `label_maps` reads, by its suffix, or of a folder; None for all else."""
+    if path.is_dir():
+        return "zarr"
+    return next((form for suffix, form in VOLUME_SUFFIXES.items() if path.name.lower().endswith(suffix)), None)
+
+
+def stem_of(path: Path) -> str:
+    """The name of a case: that of its file without suffix, where ``.nii.gz``, ``.ome.tif`` and so on are one suffix.
+
+    Examples
+    --------
+    >>> stem_of(Path("a.nii.gz")), stem_of(Path("a.b.png")), stem_of(Path("a"))
+    ('a', 'a.b', 'a')
+    """
+    lower = path.name.lower()
+    known = (suffix for suffix in (*_DOUBLE, *SUFFIXES, *VOLUME_SUFFIXES) if lower.endswith(suffix))
+    return path.name[: -len(suffix)] if (suffix := next(known, "")) else path.name
 
 
 def is_junk(path: Path) -> bool:
@@ -57,7 +80,7 @@ def file_format(path: Path) -> str:
     DataError
         There is no such regular file, or it is empty, foreign or misnamed.
     """
-    head = _read_head(path)
+    head = read_head(path)
     found = next((name for magic, name in _MAGIC if head.startswith(magic)), None)
     if found is None:
         what, remedy = _describe(head)
@@ -75,8 +98,14 @@ def _rename(suffix: str) -> str:
     return f"Rename the file to {suffix}."
 
 
-def _read_head(path: Path) -> bytes:
-    """Look at the file's kind before opening it: opening a FIFO would wait forever."""
+def read_head(path: Path) -> bytes:
+    """The first bytes of a file, whose kind is looked at before opening it: opening a FIFO would wait forever.
+
+    Raises
+    ------
+    DataError
+        It is no regular file, empty, or can't be read.
+    """
     try:
         if not stat.S_ISREG(path.stat().st_mode):
             raise DataError(expected(show(path), "file", "to be a regular file", "a folder, FIFO, socket or device"))

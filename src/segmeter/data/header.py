@@ -33,7 +33,7 @@ _MODES: dict[str, tuple[Kind, int]] = {
     "RGBA": ("rgba", 4),
     "CMYK": ("cmyk", 4),
 }
-_LOSSY_TIFF = {6, 7, 33003, 33004, 33005, 34712, 34892, 50001}  # JPEG, JPEG 2000 and WebP compression tags
+LOSSY_TIFF = {6, 7, 33003, 33004, 33005, 34712, 34892, 50001}  # JPEG, JPEG 2000 and WebP compression tags
 _ORIENTATION = 0x0112
 _PNG_HEAD = 26  # signature, IHDR length and name, width, height, bit depth, colour type
 
@@ -154,7 +154,7 @@ def _tiff_header(path: Path, file: IO[bytes]) -> Header:
         shape = (page.imagelength, page.imagewidth, page.samplesperpixel)
         if page.imagedepth != 1:
             raise DataError(expected(show(path), "file", "to hold one 2-D picture", f"{page.imagedepth} planes"))
-        _check_strips(page, file)
+        check_strips(page, file)
         return Header(
             format="tiff",
             height=shape[0],
@@ -163,12 +163,12 @@ def _tiff_header(path: Path, file: IO[bytes]) -> Header:
             kind=_tiff_kind(path, page),
             bits=page.bitspersample,
             dtype=np.dtype(page.dtype).newbyteorder("="),
-            lossy=int(page.compression) in _LOSSY_TIFF,
+            lossy=int(page.compression) in LOSSY_TIFF,
             orientation=int(page.tags.valueof(274, 1)),
         )
 
 
-def _check_strips(page: Any, file: IO[bytes]) -> None:
+def check_strips(page: Any, file: IO[bytes]) -> None:
     """Refuse strips that lie outside the file: decoding would fill them with zeros."""
     end = file.seek(0, io.SEEK_END)
     spans = zip(page.dataoffsets, page.databytecounts, strict=True)

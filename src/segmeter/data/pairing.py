@@ -7,14 +7,15 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from segmeter.checks import expected
-from segmeter.data.formats import SUFFIX_NAMES, SUFFIXES, is_junk, show
+from segmeter.data.formats import SUFFIX_NAMES, SUFFIXES, VOLUME_NAMES, is_junk, show, stem_of, volume_format
 from segmeter.data.listing import some
+from segmeter.data.zarrs import is_zarr
 from segmeter.errors import DataError
 
 Files = dict[str, list[Path]]
 
 
-def list_files(folder: Path, *, role: str, remedy: str = "") -> Files:
+def list_files(folder: Path, *, role: str, remedy: str = "", volumes: bool = False) -> Files:
     """Find the image files of a folder by name without suffix.
 
     Hidden files, a system's own and notes (.txt, .json, ...) are passed over; other files and folders are refused.
@@ -27,6 +28,8 @@ def list_files(folder: Path, *, role: str, remedy: str = "") -> Files:
         "images" or "masks", for messages.
     remedy
         What to do when it is not there or empty, for example the expected layout.
+    volumes
+        Whether NPZ, NIfTI and Zarr are taken too; names are then those of `stem_of`.
 
     Raises
     ------
@@ -39,16 +42,24 @@ def list_files(folder: Path, *, role: str, remedy: str = "") -> Files:
         tried = f"{error.strerror} at {show(folder.absolute())} (working folder {show(Path.cwd())})"
         raise DataError(expected("data", role, "to be a folder", tried, remedy)) from error
     entries = [entry for entry in entries if not is_junk(entry)]
-    foreign = [entry.name for entry in entries if entry.suffix.lower() not in SUFFIXES]
+    foreign = [entry.name for entry in entries if not _is_taken(entry, volumes)]
+    names = VOLUME_NAMES if volumes else SUFFIX_NAMES
     if foreign:
-        rule = f"to hold {SUFFIX_NAMES} files"
+        rule = f"to hold {names} files"
         raise DataError(expected(show(folder), role, rule, some(foreign), f"Convert or move these. {remedy}".strip()))
     if not entries:
-        raise DataError(expected(show(folder), role, f"to hold {SUFFIX_NAMES} files", "none", remedy))
+        raise DataError(expected(show(folder), role, f"to hold {names} files", "none", remedy))
     files: Files = defaultdict(list)
     for entry in entries:
-        files[entry.stem].append(entry)
+        files[stem_of(entry) if volumes else entry.stem].append(entry)
     return dict(files)
+
+
+def _is_taken(entry: Path, volumes: bool) -> bool:
+    if entry.suffix.lower() in SUFFIXES:
+        return True
+    form = volume_format(entry) if volumes else None
+    return is_zarr(entry) if form == "zarr" else form is not None
 
 
 def check_inside(root: Path, paths: Iterable[Path]) -> list[str]:

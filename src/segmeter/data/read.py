@@ -111,6 +111,18 @@ def read_mask(
     return to_labels(path, _decode_mask(path, content, header), spec=spec, label_map=label_map)
 
 
+def decode_codes(path: Path, content: bytes, *, form: str, label_map: Mapping[str, int], max_pixels: int) -> np.ndarray:
+    """Decode the whole bytes of a mask file to its stored values, checked as `read_mask` does, but for the labels.
+
+    Returns
+    -------
+    (H, W) integers, or (H, W, 3) uint8 colours where `label_map` names some.
+    """
+    header = parse_header(path, io.BytesIO(content), form=form, max_pixels=max_pixels)
+    check_mask_header(path, header, label_map=label_map)
+    return _decode_mask(path, content, header)
+
+
 def check_image_header(path: Path, header: Header, *, channels: int | None, orientation: Orientation) -> None:
     """Refuse, from its header, a file that can't be such an image."""
     name = show(path)
