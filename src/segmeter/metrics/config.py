@@ -7,10 +7,9 @@ from typing import Any, Literal
 
 from segmeter.checks import collecting, expected, nearest
 from segmeter.errors import ConfigError
+from segmeter.metrics.conventions import ALL, CONVENTIONS
 from segmeter.metrics.measure_config import MEASURES as MEASURES
 from segmeter.vocabulary import ClassSpec
-
-CONVENTIONS = ("segmeter",)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,7 +19,8 @@ class MetricsConfig:
     Parameters
     ----------
     convention
-        Whose definitions the figures follow.
+        Whose definitions the headline figures follow: one of `CONVENTIONS`, or "all" to see how they move from ours to
+        each other. What is kept of each case is the same under all of them.
     background
         Whether class 0 counts in the means over classes; every class does for multilabel.
     groups
@@ -56,7 +56,7 @@ class MetricsConfig:
 
     def __post_init__(self) -> None:
         with collecting("metrics") as problems:
-            problems.one_of("convention", self.convention, CONVENTIONS)
+            problems.one_of("convention", self.convention, (*CONVENTIONS, ALL))
             problems.one_of("interval", self.interval, ("bca", "percentile"))
             problems.in_range("bootstrap", self.bootstrap, 0, 1_000_000)
             problems.in_range("seed", self.seed, 0)

@@ -30,7 +30,9 @@ def element_sizes(spacing: Sequence[float]) -> FloatArray:
         sizes = np.linalg.norm(sides[:, 0], axis=1)
     else:
         sizes = np.linalg.norm(np.cross(sides[:, 0], sides[:, 1]), axis=1) / 2
-    return np.bincount(codes, sizes, minlength=2**2 ** len(edges))
+    measured = np.zeros(2**2 ** len(edges))
+    np.add.at(measured, codes, sizes)
+    return measured
 
 
 @cache

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Literal
 
 from segmeter.checks import Problems, collecting
@@ -10,6 +11,7 @@ from segmeter.registry import Registry
 MEASURES = Registry("measure")
 
 _MEASURES = "segmeter.metrics.measures"
+_OBJECTS = "segmeter.metrics.objects"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,6 +44,8 @@ class MeasureConfig:
 class SurfaceConfig(MeasureConfig):
     """Distances between surfaces: hd, hd95, hd95_pooled, assd, masd, and nsd@t for each tolerance t.
 
+    In school B all of them end in ``_b`` (``nsd_b@t``). Under another convention than ours both schools are measured.
+
     Parameters
     ----------
     tolerances
@@ -49,13 +53,14 @@ class SurfaceConfig(MeasureConfig):
     penalty
         The distances where exactly one side holds the class: "inf", "diagonal" (the image's), "nan", or a number.
     school
-        Where a surface lies: "A", on the border's pixels; "B", between pixels, weighed by area. See `surface_metrics`.
+        Where a surface lies: "A", on the border's pixels; "B", between pixels, weighed by area (see `surface_metrics`);
+        "both": either, and ``nsd_mean@t``, the mean of the two surfaces' shares, which some tools call surface Dice.
     """
 
     name: str = "surface"
     tolerances: tuple[float, ...] = (1.0,)
     penalty: Literal["inf", "diagonal", "nan"] | float = "inf"
-    school: Literal["A", "B"] = "A"
+    school: Literal["A", "B", "both"] = "A"
 
     def _check(self, problems: Problems) -> None:
         ok = bool(self.tolerances) and all(0 <= tolerance < math.inf for tolerance in self.tolerances)
@@ -64,7 +69,7 @@ class SurfaceConfig(MeasureConfig):
         named = self.penalty in ("inf", "diagonal", "nan")
         number = isinstance(self.penalty, int | float) and not self.penalty < 0
         problems.expect(named or number, "penalty", "to be inf, diagonal, nan or a number >= 0", self.penalty)
-        problems.one_of("school", self.school, ("A", "B"))
+        problems.one_of("school", self.school, ("A", "B", "both"))
 
 
 @MEASURES.register("boundary", builder=f"{_MEASURES}:build_boundary")
@@ -87,3 +92,108 @@ class BoundaryConfig(MeasureConfig):
     def _check(self, problems: Problems) -> None:
         problems.in_range("width", self.width, 1)
         problems.in_range("ratio", self.ratio, 0, 1, above=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ObjectsConfig(MeasureConfig):
+    """What every measure of objects has.
+
+    Parameters
+    ----------
+    touching
+        "corners": pixels that touch at a corner belong to one object (8 neighbours, 26 in 3-D); "sides": only those
+        with a side in common (4, 6 in 3-D).
+    objects
+        "components": each class's connected pixels are objects on both sides. "maps": the instance maps that come
+        with a case say what is one object, and connected pixels only on a side that has no such map.
+    """
+
+    touching: Literal["corners", "sides"] = "corners"
+    objects: Literal["components", "maps"] = "components"
+
+    def _check(self, problems: Problems) -> None:
+        problems.one_of("touching", self.touching, ("corners", "sides"))
+        problems.one_of("objects", self.objects, ("components", "maps"))
+
+
+@MEASURES.register("instances", builder=f"{_OBJECTS}:build_instances")
+@dataclass(frozen=True, kw_only=True)
+class InstancesConfig(ObjectsConfig):
+    """Objects that match: pq, sq, rq (which is F1 over objects), and tp, fp, fn of the data set.
+
+    Parameters
+    ----------
+    threshold
+        IoU that a match exceeds, 0 to 1 (1 excluded).
+    """
+
+    name: str = "instances"
+    threshold: float = 0.5
+
+    def _check(self, problems: Problems) -> None:
+        super()._check(problems)
+        problems.expect(0 <= self.threshold < 1, "threshold", "between 0 and 1, below 1", self.threshold)
+
+
+@MEASURES.register("average_precision", builder=f"{_OBJECTS}:build_average_precision")
+@dataclass(frozen=True, kw_only=True)
+class AveragePrecisionConfig(ObjectsConfig):
+    """tp / (tp + fp + fn) over objects at each IoU threshold (ap@t), and its mean over the thresholds (ap).
+
+    This is what Cellpose and the Data Science Bowl of 2018 call average precision, and StarDist accuracy; it is not
+    COCO's, which needs a confidence per object.
+
+    Parameters
+    ----------
+    thresholds
+        IoU that a match exceeds, ascending, 0.5 to 1 (1 excluded).
+    """
+
+    name: str = "average_precision"
+    thresholds: tuple[float, ...] = (0.5, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95)
+
+    def _check(self, problems: Problems) -> None:
+        super()._check(problems)
+        rising = all(one < other for one, other in pairwise((*self.thresholds, 1.0)))
+        ok = bool(self.thresholds) and self.thresholds[0] >= 0.5 and rising
+        problems.expect(ok, "thresholds", "to ascend from 0.5 or above to below 1", list(self.thresholds))
+
+
+@MEASURES.register("aji", builder=f"{_OBJECTS}:build_aji")
+@dataclass(frozen=True, kw_only=True)
+class AjiConfig(ObjectsConfig):
+    """Aggregated Jaccard index (aji)."""
+
+    name: str = "aji"
+
+
+@MEASURES.register("sizes", builder=f"{_OBJECTS}:build_sizes")
+@dataclass(frozen=True, kw_only=True)
+class SizesConfig(ObjectsConfig):
+    """Recall and F1 over the objects of each size, of the data set: object_recall@small, object_f1@small and so on.
+
+    Parameters
+    ----------
+    limits
+        Pixels from which on an object is medium, and large; one number tells small from large. As in COCO.
+    threshold
+        IoU that a match exceeds, 0 to 1 (1 excluded).
+    """
+
+    name: str = "sizes"
+    limits: tuple[int, ...] = (32**2, 96**2)
+    threshold: float = 0.5
+
+    def _check(self, problems: Problems) -> None:
+        super()._check(problems)
+        rising = all(one < other for one, other in pairwise((0, *self.limits)))
+        problems.expect(len(self.limits) in (1, 2) and rising, "limits", "to be 1 or 2 rising numbers", self.limits)
+        problems.expect(0 <= self.threshold < 1, "threshold", "between 0 and 1, below 1", self.threshold)
+
+
+@MEASURES.register("cldice", builder="segmeter.metrics.skeletons:build_cldice")
+@dataclass(frozen=True, kw_only=True)
+class ClDiceConfig(MeasureConfig):
+    """Centreline Dice of tubes: how much of each side's skeleton lies in the other side's mask (cldice)."""
+
+    name: str = "cldice"

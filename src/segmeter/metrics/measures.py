@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -12,6 +12,8 @@ from segmeter.checks import expected
 from segmeter.errors import InputError
 from segmeter.metrics.boundary import BoundaryIoU, band_width, boundary_iou
 from segmeter.metrics.config import MetricsConfig, mean_classes
+from segmeter.metrics.conventions import OURS
+from segmeter.metrics.distances import School
 from segmeter.metrics.measure_config import MEASURES, BoundaryConfig, MeasureConfig, SurfaceConfig
 from segmeter.metrics.overlap import FloatArray, divide
 from segmeter.metrics.surface import Penalty, SurfaceMetrics, surface_metrics, surface_metrics_by_class
@@ -46,6 +48,8 @@ class CaseMaps:
         The classes. Pixels of the target that equal its `ignore_index` are left out.
     target_instances, instances : as one plane of the maps, integer
         Objects of either side, where something else than their connected pixels says what they are; 0 is none.
+    kept
+        What one measure has computed of the case and others may take.
     """
 
     case_id: str
@@ -55,6 +59,7 @@ class CaseMaps:
     spec: ClassSpec
     target_instances: NDArray[Any] | None = None
     instances: NDArray[Any] | None = None
+    kept: dict[Any, Any] = field(default_factory=dict, repr=False)
 
     def planes(self, region: Region) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
         """Target and labels of a region: 1 inside, 0 outside, and in the target 2 where nothing counts."""
@@ -96,9 +101,10 @@ def build_measures(config: MetricsConfig, spec: ClassSpec) -> tuple[Measure, ...
     A measure of one's own registers its schema, derived from `MeasureConfig`, with `MEASURES`; its builder is called as
     ``build(config, spec=ClassSpec, regions=tuple of Region)``.
     """
-    return tuple(
-        MEASURES.build(measure, spec=spec, regions=find_regions(measure, config, spec)) for measure in config.measures
-    )
+    wanted = config.measures
+    if config.convention != OURS.name:  # the conventions differ in their schools
+        wanted = tuple(replace(one, school="both") if isinstance(one, SurfaceConfig) else one for one in wanted)
+    return tuple(MEASURES.build(measure, spec=spec, regions=find_regions(measure, config, spec)) for measure in wanted)
 
 
 def find_regions(measure: MeasureConfig, config: MetricsConfig, spec: ClassSpec) -> tuple[Region, ...]:
@@ -143,34 +149,46 @@ class _Surface:
 
     def __call__(self, maps: CaseMaps) -> dict[str, float]:
         columns: dict[str, float] = {}
-        for region, scores in self._scores(maps):
-            columns |= {f"{name}/{region.name}": getattr(scores, name) for name in _DISTANCES}
-            for tolerance, value in zip(scores.tolerances, scores.nsd, strict=True):
-                columns[f"nsd@{tolerance:g}/{region.name}"] = float(value)
+        schools: tuple[School, ...] = ("A", "B") if self.config.school == "both" else (self.config.school,)
+        for school in schools:
+            for region, scores in self._scores(maps, school):
+                columns |= self._columns(region, scores, "_b" if school == "B" else "")
+        return columns
+
+    def _columns(self, region: Region, scores: SurfaceMetrics, suffix: str) -> dict[str, float]:
+        columns: dict[str, float] = {f"{name}{suffix}/{region.name}": getattr(scores, name) for name in _DISTANCES}
+        either = (np.nan_to_num(scores.near_target) + np.nan_to_num(scores.near_mask)) / 2
+        for i, tolerance in enumerate(scores.tolerances):
+            columns[f"nsd{suffix}@{tolerance:g}/{region.name}"] = float(scores.nsd[i])
+            if self.config.school == "both" and not suffix:
+                share = math.nan if scores.status == "both_empty" else float(either[i])
+                columns[f"nsd_mean@{tolerance:g}/{region.name}"] = share
         return columns
 
     def summarise(self, sums: Mapping[str, FloatArray]) -> dict[str, FloatArray]:
         return {}
 
-    def _scores(self, maps: CaseMaps) -> Iterable[tuple[Region, SurfaceMetrics]]:
+    def _scores(self, maps: CaseMaps, school: School) -> Iterable[tuple[Region, SurfaceMetrics]]:
         """Classes of one map are measured together, groups and planes one by one."""
         together = [r for r in self.regions if len(r.members) == 1 and maps.spec.task != "multilabel"]
         options: dict[str, Any] = {
             "spacing": maps.spacing,
             "tolerances": self.config.tolerances,
-            "school": self.config.school,
+            "school": school,
             "penalty": _named(self.config.penalty),
         }
         if together:
+            members = sorted({region.members[0] for region in together})  # a group of one class is measured once
             found = surface_metrics_by_class(
                 maps.target,
                 maps.labels,
                 num_classes=maps.spec.num_classes,
-                classes=[region.members[0] for region in together],
+                classes=members,
                 ignore_index=maps.spec.ignore_index,
                 **options,
             )
-            yield from zip(together, found, strict=True)
+            by_class = dict(zip(members, found, strict=True))
+            yield from ((region, by_class[region.members[0]]) for region in together)
         for region in self.regions:
             if region not in together:
                 yield region, surface_metrics(*maps.masks(region), **options)

@@ -13,6 +13,7 @@ from segmeter.errors import InputError
 from segmeter.metrics.bootstrap import FEW_CASES, Resampled, bootstrap, mean_columns, mean_of_columns
 from segmeter.metrics.config import MetricsConfig, check_metrics
 from segmeter.metrics.config import mean_classes as mean_classes
+from segmeter.metrics.convention_scores import compare_conventions
 from segmeter.metrics.measured import summarise_measures
 from segmeter.metrics.overlap import (
     AGGREGATES,
@@ -83,7 +84,7 @@ def summarise(rows: Sequence[CaseRow], spec: ClassSpec, config: MetricsConfig = 
     intervals = _intervals(cases, spec, config, clusters)
     return {
         "schema": SCHEMA,
-        "convention": config.convention,
+        **compare_conventions(rows, spec, config),
         "task": spec.task,
         "n_cases": len(rows),
         "classes": list(spec.names),
