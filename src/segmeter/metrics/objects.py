@@ -1,0 +1,198 @@
+"""maps of one case -> measures of objects: which match, how many at each IoU, and of which size."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import ndimage
+
+from segmeter.metrics.distances import BoolArray, IntArray
+from segmeter.metrics.measure_config import (
+    AjiConfig,
+    AveragePrecisionConfig,
+    InstancesConfig,
+    ObjectsConfig,
+    SizesConfig,
+)
+from segmeter.metrics.measures import SUM, CaseMaps, Measure, Region, names_of
+from segmeter.metrics.overlap import FloatArray, divide
+from segmeter.metrics.pairs import Overlaps, choose_pairs, find_overlaps
+from segmeter.vocabulary import ClassSpec
+
+Columns = dict[str, float]
+Sums = dict[str, FloatArray]
+
+_SIZES = {1: ("small", "large"), 2: ("small", "medium", "large")}
+
+
+def aggregated_jaccard(overlaps: Overlaps) -> tuple[int, int]:
+    """Numerator and denominator of the aggregated Jaccard index, in pixels.
+
+    Every target object takes the prediction with the largest IoU, which several may take; the shares and unions of
+    these pairs are added up, and what no target took adds its pixels to the union.
+
+    References
+    ----------
+    Kumar et al. 2017, doi:10.1109/TMI.2017.2677499, Algorithm 1.
+    """
+    if not len(overlaps.common):
+        return 0, int(overlaps.target_sizes.sum() + overlaps.instance_sizes.sum())
+    order = np.lexsort((overlaps.second, -overlaps.iou(), overlaps.first))
+    taken, place = np.unique(overlaps.first[order], return_index=True)
+    best = order[place]
+    second, common = overlaps.second[best], int(overlaps.common[best].sum())
+    union = int((overlaps.target_sizes[taken] + overlaps.instance_sizes[second]).sum()) - common
+    union += int(np.delete(overlaps.target_sizes, taken).sum())
+    return common, union + int(np.delete(overlaps.instance_sizes, second).sum())
+
+
+def find_objects(mask: BoolArray, instances: NDArray[Any] | None, touching: str) -> NDArray[Any]:
+    """Number the objects of a mask: its connected parts, or what the instance map holds inside of it."""
+    if instances is not None:
+        return np.where(mask, instances, 0)
+    structure = ndimage.generate_binary_structure(mask.ndim, mask.ndim if touching == "corners" else 1)
+    numbered: NDArray[Any] = ndimage.label(mask, structure)[0]
+    return numbered
+
+
+def overlaps_of(maps: CaseMaps, region: Region, config: ObjectsConfig) -> Overlaps:
+    """The objects of a region on both sides and the pixels they share; kept with the case, as measures agree on it."""
+    key = (region.name, config.touching, config.objects)
+    if key not in maps.kept:
+        target, mask = maps.masks(region)
+        given = (maps.target_instances, maps.instances) if config.objects == "maps" else (None, None)
+        first, second = (
+            find_objects(one, other, config.touching) for one, other in zip((target, mask), given, strict=True)
+        )
+        maps.kept[key] = find_overlaps(first, second)
+    found: Overlaps = maps.kept[key]
+    return found
+
+
+@dataclass(frozen=True)
+class _Objects:
+    """A measure of the objects of each region: columns of one case, and scores of the sums."""
+
+    config: ObjectsConfig
+    regions: tuple[Region, ...]
+    case: Callable[[Any, Overlaps], Columns]
+    whole: Callable[[Any, Mapping[str, FloatArray]], Sums]
+    first: str  # a sum that every region has
+
+    def __call__(self, maps: CaseMaps) -> Columns:
+        columns: Columns = {}
+        for region in self.regions:
+            found = self.case(self.config, overlaps_of(maps, region, self.config))
+            columns |= {f"{name}/{region.name}": value for name, value in found.items()}
+        return columns
+
+    def summarise(self, sums: Mapping[str, FloatArray]) -> Sums:
+        scores: Sums = {}
+        for region in names_of(sums, self.first):
+            own = {name: total for column, total in sums.items() for name in [_metric_of(column, region)] if name}
+            scores |= {f"{name}/{region}": score for name, score in self.whole(self.config, own).items()}
+        return scores
+
+
+def _metric_of(column: str, region: str) -> str:
+    metric, _, name = column.partition("/")
+    return metric if name == region else ""
+
+
+def _numbers(overlaps: Overlaps, matched: int) -> tuple[int, int, int]:
+    """Tp, fp, fn."""
+    return matched, len(overlaps.instance_ids) - matched, len(overlaps.target_ids) - matched
+
+
+def _instances(config: InstancesConfig, overlaps: Overlaps) -> Columns:
+    chosen = choose_pairs(overlaps, config.threshold)
+    total = float(overlaps.iou()[chosen].sum())
+    tp, fp, fn = _numbers(overlaps, len(chosen))
+    sums = {"instances_tp": tp, "instances_fp": fp, "instances_fn": fn, "instances_iou": total}
+    quality = _qualities({name: np.array([value], np.float64) for name, value in sums.items()})
+    return {name: float(value[0]) for name, value in quality.items()} | {
+        f"{SUM}{name}": float(value) for name, value in sums.items()
+    }
+
+
+def _qualities(sums: Mapping[str, FloatArray]) -> Sums:
+    tp, total = sums["instances_tp"], sums["instances_iou"]
+    objects = tp + (sums["instances_fp"] + sums["instances_fn"]) / 2
+    return {"pq": divide(total, objects), "sq": divide(total, tp), "rq": divide(tp, objects)}
+
+
+def _all_instances(config: InstancesConfig, sums: Mapping[str, FloatArray]) -> Sums:
+    return _qualities(sums) | {name: sums[f"instances_{name}"] for name in ("tp", "fp", "fn")}
+
+
+def _precision(config: AveragePrecisionConfig, overlaps: Overlaps) -> Columns:
+    """From IoU 0.5 on an object has one partner at most, so that the pairs above a threshold are the matches."""
+    iou = overlaps.iou()
+    tps = [np.count_nonzero(iou > threshold) for threshold in config.thresholds]
+    objects = len(overlaps.target_ids) + len(overlaps.instance_ids)
+    sums = {f"ap_tp@{t:g}": float(tp) for t, tp in zip(config.thresholds, tps, strict=True)}
+    ap = np.mean([tp / (objects - tp) for tp in tps]) if objects else np.nan
+    return {"ap": float(ap), f"{SUM}ap_objects": objects} | {f"{SUM}{name}": tp for name, tp in sums.items()}
+
+
+def _all_precision(config: AveragePrecisionConfig, sums: Mapping[str, FloatArray]) -> Sums:
+    tps = {f"{t:g}": sums[f"ap_tp@{t:g}"] for t in config.thresholds}
+    scores = {f"ap@{t}": divide(tp, sums["ap_objects"] - tp) for t, tp in tps.items()}
+    return {"ap": np.mean(list(scores.values()), axis=0)} | scores
+
+
+def _aji(config: AjiConfig, overlaps: Overlaps) -> Columns:
+    common, union = aggregated_jaccard(overlaps)
+    return {"aji": common / union if union else np.nan, f"{SUM}aji_common": common, f"{SUM}aji_union": union}
+
+
+def _all_aji(config: AjiConfig, sums: Mapping[str, FloatArray]) -> Sums:
+    return {"aji": divide(sums["aji_common"], sums["aji_union"])}
+
+
+def _sizes(config: SizesConfig, overlaps: Overlaps) -> Columns:
+    """Found and missed objects by their own size, spurious ones by theirs."""
+    chosen = choose_pairs(overlaps, config.threshold)
+    found, missed = (
+        overlaps.target_sizes[overlaps.first[chosen]],
+        np.delete(overlaps.target_sizes, overlaps.first[chosen]),
+    )
+    spurious = np.delete(overlaps.instance_sizes, overlaps.second[chosen])
+    columns: Columns = {}
+    for name, areas in (("tp", found), ("fn", missed), ("fp", spurious)):
+        numbers = _count_by_size(areas, config.limits)
+        columns |= {
+            f"{SUM}sizes_{name}@{size}": float(n) for size, n in zip(_SIZES[len(config.limits)], numbers, strict=True)
+        }
+    return columns
+
+
+def _count_by_size(areas: IntArray, limits: tuple[int, ...]) -> IntArray:
+    return np.bincount(np.searchsorted(limits, areas, side="right"), minlength=len(limits) + 1)
+
+
+def _all_sizes(config: SizesConfig, sums: Mapping[str, FloatArray]) -> Sums:
+    scores: Sums = {}
+    for size in _SIZES[len(config.limits)]:
+        tp, fp, fn = (sums[f"sizes_{name}@{size}"] for name in ("tp", "fp", "fn"))
+        scores[f"object_recall@{size}"] = divide(tp, tp + fn)
+        scores[f"object_f1@{size}"] = divide(2 * tp, 2 * tp + fp + fn)
+    return scores
+
+
+def build_instances(config: InstancesConfig, *, spec: ClassSpec, regions: tuple[Region, ...]) -> Measure:
+    return _Objects(config, regions, _instances, _all_instances, "instances_tp")
+
+
+def build_average_precision(config: AveragePrecisionConfig, *, spec: ClassSpec, regions: tuple[Region, ...]) -> Measure:
+    return _Objects(config, regions, _precision, _all_precision, "ap_objects")
+
+
+def build_aji(config: AjiConfig, *, spec: ClassSpec, regions: tuple[Region, ...]) -> Measure:
+    return _Objects(config, regions, _aji, _all_aji, "aji_common")
+
+
+def build_sizes(config: SizesConfig, *, spec: ClassSpec, regions: tuple[Region, ...]) -> Measure:
+    return _Objects(config, regions, _sizes, _all_sizes, "sizes_tp@small")

@@ -1,0 +1,107 @@
+"""Centreline Dice: by hand, against its parts, and where a skeleton is missing."""
+
+import numpy as np
+import pytest
+from skimage.draw import line
+from skimage.morphology import skeletonize
+
+from segmeter.errors import InputError
+from segmeter.metrics.config import MetricsConfig
+from segmeter.metrics.measure_config import ClDiceConfig
+from segmeter.metrics.measures import CaseMaps, build_measures, measure_case
+from segmeter.metrics.skeletons import centreline_dice
+from tests.metrics.build import class_spec
+
+
+def tubes(seed, shape=(60, 70)):
+    """Four lines, three pixels wide; the prediction lacks one and is two rows lower."""
+    ends = np.random.default_rng(seed).integers(0, 50, (4, 4))
+    masks = np.zeros((2, *shape), bool)
+    for mask, count, shift in ((masks[0], 4, 0), (masks[1], 3, 2)):
+        for y, x, v, w in ends[:count]:
+            rows, columns = line(y, x, v, w)
+            for d in range(3):
+                mask[rows + d + shift, columns] = True
+    return masks
+
+
+def test_lines_one_pixel_wide_by_hand():
+    # the skeleton of a line is the line: 6 of the prediction's 8 pixels are in the target of 10, and 6 of its 10
+    target, mask = np.zeros((5, 14), bool), np.zeros((5, 14), bool)
+    target[2, 1:11], mask[2, 5:13] = True, True
+    found = centreline_dice(target, mask)
+    assert (found.inside_target, found.points_mask, found.inside_mask, found.points_target) == (6, 8, 6, 10)
+    assert found.precision == 0.75
+    assert found.sensitivity == 0.6
+    assert found.cldice == pytest.approx(2 * 0.75 * 0.6 / 1.35, rel=1e-12)
+
+
+def test_width_does_not_matter_where_the_centre_is_found():
+    target, mask = np.zeros((9, 30), bool), np.zeros((9, 30), bool)
+    target[1:8, 2:28], mask[3:6, 2:28] = True, True
+    found = centreline_dice(target, mask)
+    dice = 2 * (target & mask).sum() / (target.sum() + mask.sum())
+    assert found.precision == 1.0
+    assert found.cldice > 0.97 > 0.61 > dice
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_parts_are_those_of_the_whole_image(seed):
+    target, mask = tubes(seed)
+    ours, theirs = skeletonize(target), skeletonize(mask)
+    precision, sensitivity = (theirs & target).sum() / theirs.sum(), (ours & mask).sum() / ours.sum()
+    found = centreline_dice(target, mask)
+    assert 0 < precision < 1
+    assert found.precision == precision
+    assert found.sensitivity == sensitivity
+    swapped = centreline_dice(mask, target)
+    assert swapped.cldice == found.cldice
+    assert (swapped.precision, swapped.sensitivity) == (found.sensitivity, found.precision)
+
+
+def test_an_empty_side_is_0_and_two_are_undefined():
+    full, empty = np.zeros((4, 6), bool), np.zeros((4, 6), bool)
+    full[1:3, 1:5] = True
+    assert centreline_dice(full, empty).cldice == 0.0
+    assert np.isnan(centreline_dice(full, empty).precision)
+    assert centreline_dice(empty, full).status == "target_empty"
+    assert np.isnan(centreline_dice(empty, empty).cldice)
+    assert centreline_dice(full, full).cldice == 1.0
+    far = np.zeros((4, 6), bool)
+    far[0, 5] = True
+    assert centreline_dice(full, far).cldice == 0.0
+
+
+def test_a_cube_that_thinning_makes_vanish_is_its_own_skeleton():
+    cube = np.zeros((6, 6, 6), bool)
+    cube[2:4, 2:4, 2:4] = True
+    assert not skeletonize(cube).any()
+    assert centreline_dice(cube, cube).cldice == 1.0
+
+
+def test_the_measure_sums_over_cases():
+    config = MetricsConfig(measures=(ClDiceConfig(),))
+    spec = class_spec(2, "binary")
+    (measure,) = build_measures(config, spec)
+    cases = [tubes(seed) for seed in (0, 1)] + [[np.zeros((9, 9), bool)] * 2]
+    columns = [
+        measure_case(
+            CaseMaps(case_id="c", target=a.astype(np.uint8), labels=b.astype(np.uint8), spacing=(1.0, 1.0), spec=spec),
+            [measure],
+        )
+        for a, b in cases
+    ]
+    assert np.isnan(columns[2]["cldice/road"])
+    names = [name for name in columns[0] if name.startswith("sum:")]
+    sums = {name.removeprefix("sum:"): np.array([sum(one[name] for one in columns)]) for name in names}
+    score = measure.summarise(sums)["cldice/road"][0]
+    precision = sums["cldice_inside_target/road"][0] / sums["cldice_points_mask/road"][0]
+    sensitivity = sums["cldice_inside_mask/road"][0] / sums["cldice_points_target/road"][0]
+    assert score == pytest.approx(2 / (1 / precision + 1 / sensitivity), rel=1e-12)
+
+
+def test_other_dtypes_and_shapes_are_refused():
+    with pytest.raises(InputError, match="centreline_dice: expected `target` to have dtype bool"):
+        centreline_dice(np.zeros((3, 3), np.uint8), np.zeros((3, 3), bool))
+    with pytest.raises(InputError, match="to have the target's shape"):
+        centreline_dice(np.zeros((3, 3), bool), np.zeros((3, 4), bool))
