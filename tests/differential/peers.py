@@ -1,0 +1,65 @@
+"""Other tools as they are installed: a module, or a skip that says why there is none."""
+
+import importlib
+import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.metadata import PackageNotFoundError, distribution, version
+from pathlib import Path
+from types import ModuleType
+from unittest import mock
+
+import pytest
+
+# What asks for packages that we can't have beside ours is installed here, alone (see the Makefile).
+BARE = Path(sys.prefix) / "peers"
+# What those packages import at their top and only plot or configure with.
+STAND_INS = ("pandas", "plotly", "plotly.express", "plotly.graph_objects", "ruamel", "ruamel.yaml", "cc3d")
+
+if BARE.is_dir() and str(BARE) not in sys.path:
+    sys.path.append(str(BARE))  # last: nothing there hides a module of the environment
+
+
+def load(module: str, package: str | None = None) -> ModuleType:
+    """Import a peer's module; skip where the package is not installed. Its own warnings at import are not ours."""
+    package = package or module.partition(".")[0]
+    try:
+        distribution(package)
+    except PackageNotFoundError:
+        pytest.skip(f"{package} is not installed: it comes with `make test` (groups peers and bare-peers)")
+    with quiet(), lent_modules(package):
+        return importlib.import_module(module)
+
+
+def installed(package: str) -> str:
+    """Name and version, for messages."""
+    return f"{package} {version(package)}"
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Let a peer warn, without that being an error here."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+@contextmanager
+def lent_modules(package: str) -> Iterator[None]:
+    """Give panoptica stand-ins for what it imports and does not need here."""
+    missing = {}
+    if package == "panoptica":
+        missing = {name: mock.MagicMock() for name in STAND_INS if not importable(name)}
+    with mock.patch.dict(sys.modules):
+        sys.modules.update(missing)
+        yield
+        kept = {name: module for name, module in sys.modules.items() if name not in missing}
+    sys.modules.update(kept)
+
+
+def importable(module: str) -> bool:
+    try:
+        return importlib.util.find_spec(module) is not None
+    except (ModuleNotFoundError, ValueError):
+        return False
