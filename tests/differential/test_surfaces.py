@@ -1,0 +1,184 @@
+"""Surface distances equal those of MONAI, medpy, surface-distance, panoptica and scikit-image, run live."""
+
+from functools import cache
+
+import numpy as np
+import pytest
+
+from segmeter.metrics.conventions import School
+from segmeter.metrics.surface import SurfaceMetrics, surface_metrics, surface_metrics_by_class
+from tests.differential.cases import BOTH_HOLD_ONE, IGNORED, MANY_CLASSES, Case, assert_agree, sweep
+from tests.differential.peers import load, quiet
+
+TOLERANCES = (0.77, 1.37, 2.71)  # that no distance on a grid hits
+PAIRS = (*BOTH_HOLD_ONE, *sweep(seed=1))
+
+
+@cache
+def measure(case: Case, school: School = "A") -> SurfaceMetrics:
+    return surface_metrics(*case.masks(), spacing=case.spacing, tolerances=TOLERANCES, school=school)
+
+
+def ours(name: str, school: School = "A") -> list[float]:
+    return [getattr(measure(case, school), name) for case in PAIRS]
+
+
+def one_hot(*masks):
+    torch = load("torch")
+    return [torch.from_numpy(mask[None, None]) for mask in masks]
+
+
+def of_monai(name, **options):
+    """MONAI's figure of every pair."""
+    compute = getattr(load("monai.metrics"), f"compute_{name}")
+    found = []
+    for case in PAIRS:
+        target, mask = case.masks()
+        fixed = {"include_background": True, "spacing": case.spacing}
+        with quiet():
+            found.append(float(compute(*one_hot(mask, target), **fixed, **options)))
+    return found
+
+
+def test_hausdorff_of_monai():
+    assert_agree(ours("hd"), of_monai("hausdorff_distance"))
+
+
+def test_percentile_of_monai(exact_quantile):
+    assert_agree(ours("hd95"), of_monai("hausdorff_distance", percentile=95))
+
+
+def test_mean_distances_of_monai():
+    assert_agree(ours("assd"), of_monai("average_surface_distance", symmetric=True))
+    assert_agree(ours("mean_from_mask"), of_monai("average_surface_distance"))
+
+
+@pytest.mark.parametrize("number", range(len(TOLERANCES)))
+def test_surface_dice_of_monai(number):
+    found = [values[number] for values in ours("nsd")]
+    assert_agree(found, of_monai("surface_dice", class_thresholds=[TOLERANCES[number]]))
+
+
+def test_surface_dice_of_monai_by_subvoxels_is_school_b():
+    found = [values[1] for values in ours("nsd", "B")]
+    assert_agree(found, of_monai("surface_dice", class_thresholds=[TOLERANCES[1]], use_subvoxels=True))
+
+
+def test_all_classes_at_once_of_monai():
+    monai = load("monai.metrics")
+    torch = load("torch")
+    for case in (MANY_CLASSES, *sweep(num_classes=4, count=20, seed=2)):
+        found = surface_metrics_by_class(
+            case.target, case.labels, num_classes=case.num_classes, spacing=case.spacing, tolerances=TOLERANCES
+        )
+        classes = np.arange(case.num_classes).reshape(-1, *[1] * case.target.ndim)
+        given = [torch.from_numpy((one == classes)[None]) for one in (case.labels, case.target)]
+        options = {"include_background": True, "spacing": case.spacing}
+        with quiet():
+            hd = monai.compute_hausdorff_distance(*given, **options)[0].numpy()
+            assd = monai.compute_average_surface_distance(*given, symmetric=True, **options)[0].numpy()
+        held = [one.status == "ok" for one in found]  # of the others, see what tools make of empty masks
+        assert_agree(np.array([one.hd for one in found])[held], hd[held], case)
+        assert_agree(np.array([one.assd for one in found])[held], assd[held], case)
+
+
+def test_ignored_pixels_belong_to_no_mask():
+    """A tool without ignore_index agrees on masks that lack those pixels."""
+    binary = load("medpy.metric.binary")
+    counted = IGNORED.target != IGNORED.ignore_index
+    found = surface_metrics_by_class(
+        IGNORED.target, IGNORED.labels, num_classes=4, spacing=IGNORED.spacing, ignore_index=IGNORED.ignore_index
+    )
+    for k in range(4):
+        target, mask = IGNORED.masks(k)
+        assert_agree(found[k].hd95_pooled, binary.hd95(mask & counted, target))
+
+
+@pytest.mark.parametrize(
+    ("name", "call"), [("hd", "hd"), ("hd95_pooled", "hd95"), ("assd", "assd"), ("mean_from_mask", "asd")]
+)
+def test_distances_of_medpy(name, call):
+    compute = getattr(load("medpy.metric.binary"), call)
+    assert_agree(ours(name), [compute(*case.masks()[::-1], voxelspacing=case.spacing) for case in PAIRS])
+
+
+@cache
+def of_panoptica():
+    """Panoptica's reductions, and both directions' distances by it."""
+    surface = load("panoptica.metrics._surface_distances")
+    return surface, [surface._surface_distance_pair(*case.masks(), case.spacing) for case in PAIRS]
+
+
+@pytest.mark.parametrize(("name", "call"), [("hd", "hd"), ("hd95_pooled", "hd95"), ("masd", "assd")])
+def test_distances_of_panoptica(name, call):
+    surface, pairs = of_panoptica()
+    assert_agree(ours(name), [getattr(surface, f"_{call}_from_pair")(*pair) for pair in pairs])
+
+
+def test_surface_dice_of_panoptica_is_the_mean_of_two_shares():
+    surface, pairs = of_panoptica()
+    shares = [(one.near_target[1] + one.near_mask[1]) / 2 for one in map(measure, PAIRS)]
+    assert_agree(shares, [surface._nsd_from_pair(*pair, None, TOLERANCES[1]) for pair in pairs])
+
+
+@cache
+def of_deepmind():
+    peer = load("surface_distance", "surface-distance")
+    with quiet():
+        return peer, [peer.compute_surface_distances(*case.masks(), case.spacing) for case in PAIRS]
+
+
+def test_mean_distances_of_surface_distance():
+    peer, found = of_deepmind()
+    theirs = [peer.compute_average_surface_distance(one) for one in found]
+    assert_agree(ours("mean_from_target", "B"), [one[0] for one in theirs])
+    assert_agree(ours("mean_from_mask", "B"), [one[1] for one in theirs])
+    assert_agree(ours("masd", "B"), [np.mean(one) for one in theirs])
+
+
+@pytest.mark.parametrize(("name", "percent"), [("hd", 100), ("hd95", 95)])
+def test_hausdorff_of_surface_distance(name, percent):
+    peer, found = of_deepmind()
+    assert_agree(ours(name, "B"), [peer.compute_robust_hausdorff(one, percent) for one in found])
+
+
+@pytest.mark.parametrize("number", range(len(TOLERANCES)))
+def test_surface_dice_of_surface_distance(number):
+    peer, found = of_deepmind()
+    theirs = [peer.compute_surface_dice_at_tolerance(one, TOLERANCES[number]) for one in found]
+    assert_agree([values[number] for values in ours("nsd", "B")], theirs)
+    shares = [peer.compute_surface_overlap_at_tolerance(one, TOLERANCES[number]) for one in found]
+    assert_agree([values[number] for values in ours("near_target", "B")], [share[0] for share in shares])
+    assert_agree([values[number] for values in ours("near_mask", "B")], [share[1] for share in shares])
+
+
+def test_hausdorff_of_scikit_image_is_that_of_the_surfaces():
+    """It measures between sets of points, in pixels; given masks it would measure from inside the objects too."""
+    skimage = load("skimage.metrics", "scikit-image")
+    segmentation = load("skimage.segmentation", "scikit-image")
+    found, theirs = [], []
+    for case in PAIRS:
+        one = surface_metrics(*case.masks(), spacing=(1,) * case.target.ndim)
+        edges = [
+            segmentation.find_boundaries(np.pad(mask, 1), connectivity=1, mode="inner")[(np.s_[1:-1],) * mask.ndim]
+            for mask in case.masks()
+        ]
+        found.append(one.hd)
+        theirs.append(skimage.hausdorff_distance(*edges))
+    assert_agree(found, theirs)
+
+
+def test_hausdorff_of_scipy():
+    distance = load("scipy.spatial.distance", "scipy")
+    theirs = []
+    for case in PAIRS:
+        first, second = (np.argwhere(mask) * np.array(case.spacing) for mask in map(edge, case.masks()))
+        directed = distance.directed_hausdorff(first, second)[0], distance.directed_hausdorff(second, first)[0]
+        theirs.append(max(directed))
+    assert_agree(ours("hd"), theirs)
+
+
+def edge(mask):
+    from scipy.ndimage import binary_erosion
+
+    return mask & ~binary_erosion(mask)
