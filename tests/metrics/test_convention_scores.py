@@ -162,7 +162,7 @@ def test_all_conventions_stand_beside_ours():
         0.95,
         {"hd95": 1},
     )  # of distances 0 and 1
-    assert "misses left out of HD95" in entries["monai"]["differs"]
+    assert "HD95 without misses" in entries["monai"]["differs"]
     assert "0.0 for the mean distance when every object was missed" in entries["monai"]["refused"]
     assert set(entries["cityscapes"]["figures"]) == {"mean_iou"}
 
@@ -173,6 +173,14 @@ def test_without_surfaces_only_overlap_is_compared():
     summary = summarise(rows, class_spec(3), config)
     assert {name for entry in summary["conventions"] for name in entry["figures"]} == {"mean_iou", "mean_dice"}
     assert not any("HD95" in phrase for entry in summary["conventions"] for phrase in entry["differs"])
+
+
+def test_the_order_of_the_means_matters_where_a_class_is_not_in_every_case():
+    rows = [case_row("a", [[5, 0, 0], [1, 3, 0], [0, 2, 2]]), case_row("b", [[5, 0, 0], [0, 6, 0], [0, 0, 0]])]
+    first, second, only = 3 / 6, 6 / 6, 2 / 4  # IoU of road in a and b, of car in a
+    found = {name: score_under(name, rows, class_spec(3))["mean_iou"] for name in ("nnunet", "panoptica")}
+    assert found["nnunet"] == pytest.approx(((first + second) / 2 + only) / 2)
+    assert found["panoptica"] == pytest.approx(((first + only) / 2 + second) / 2)
 
 
 def test_groups_are_scored_as_one_region():
@@ -205,6 +213,12 @@ def test_every_choice_is_in_the_hash():
 
 
 def test_what_differs_is_said_of_every_other_convention():
-    assert differences(OURS) == []
+    assert differences(OURS, background=False) == []
+    assert differences(CONVENTIONS["mmseg"], background=False) == ["with background"]
+    assert differences(CONVENTIONS["brats"], surfaces=False, groups=False) == [
+        "mean per class, then over classes",
+        "without background",
+        "both sides empty: Dice 1",
+    ]
     for name in CONVENTIONS.keys() - {"segmeter", "mmseg", "cityscapes"}:
         assert differences(CONVENTIONS[name]), name

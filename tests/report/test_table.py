@@ -95,3 +95,34 @@ def test_notes_say_what_was_left_out():
 @pytest.mark.parametrize(("value", "text"), [(None, "n/a"), (float("nan"), "n/a"), (0.0, "0.0000"), (1, "1.0000")])
 def test_undefined_is_never_zero(value, text):
     assert figures.number(value) == text
+
+
+CONVENTIONS = [
+    {
+        "name": "segmeter",
+        "tool": "segmeter",
+        "hash": "12ab",
+        "figures": {"mean_iou": 0.5, "nsd@2": 0.75, "hd95": "inf"},
+        "differs": [],
+        "refused": [],
+    },
+    {
+        "name": "monai",
+        "tool": "MONAI",
+        "hash": "34cd",
+        "figures": {"mean_iou": None, "hd95": 4.0},
+        "differs": ["mean per case"],
+        "left_out": {"hd95": 3},
+        "refused": ["0.0 for all missed"],
+    },
+]
+
+
+def test_conventions_stand_beside_each_other_with_what_they_leave_out():
+    lines = shown(SUMMARY | {"conventions": CONVENTIONS}).splitlines()
+    table = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+    start = next(i for i, cells in enumerate(table) if cells[0] == "convention")
+    assert table[start] == ["convention", "mean IoU", "HD95", "NSD@2", "what differs from ours"]
+    assert table[start + 2] == ["segmeter", "0.5000", "inf", "0.7500", ""]
+    assert table[start + 3] == ["monai", "n/a", "4.0000", "-", "mean per case; 3 left out of HD95"]
+    assert "not copied from monai: 0.0 for all missed" in lines

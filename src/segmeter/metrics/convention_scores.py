@@ -166,7 +166,7 @@ def _entry(convention: Convention, rows: Sequence[CaseRow], spec: ClassSpec, con
         "hash": convention.hash,
         "tool": convention.tool,
         "figures": {name: _say(value) for name, value in found.values.items()},
-        "differs": differences(convention, surfaces=surfaces),
+        "differs": differences(convention, surfaces=surfaces, groups=bool(config.groups), background=config.background),
         "left_out": {name: count for name, count in found.left_out.items() if count},
         "refused": list(convention.refused),
     }

@@ -210,54 +210,67 @@ CONVENTIONS = {convention.name: convention for convention in _TABLE}
 OURS = CONVENTIONS["segmeter"]
 
 
-def differences(convention: Convention, *, surfaces: bool = True) -> list[str]:
-    """Say in which choices a convention differs from ours; `surfaces`: also in those for distances.
+def differences(
+    convention: Convention, *, surfaces: bool = True, groups: bool = True, background: bool = True
+) -> list[str]:
+    """Say in which choices a convention differs from ours.
+
+    Parameters
+    ----------
+    convention
+        One of `CONVENTIONS`.
+    surfaces, groups
+        Whether there are any: choices for what there is not are left out.
+    background
+        Whether ours counts class 0.
 
     Examples
     --------
     >>> differences(CONVENTIONS["smp"])
-    ['pixels of all cases and classes pooled']
+    ['all pixels pooled']
     """
-    said = [
-        phrase
-        for choice, phrases in _PHRASES.items()
-        if (surfaces and convention.figures[-1] in _SURFACE_FIGURES) or choice not in _SURFACE_CHOICES
-        if (phrase := phrases.get(getattr(convention, choice)))
-    ]
-    return said if convention is OURS else [*said, *_empty_policies(convention, surfaces)]
+    if convention is OURS:
+        return []
+    said = [_PHRASES["aggregation"].get(convention.aggregation)]
+    if convention.background is not background:
+        said.append("with background" if convention.background else "without background")
+    if groups and convention.groups:
+        said.append("groups in place of classes")
+    if surfaces and not _SURFACES.isdisjoint(convention.figures):
+        said += [_PHRASES[choice].get(getattr(convention, choice)) for choice in _SURFACE_CHOICES]
+    return [phrase for phrase in said if phrase] + _empty_policies(convention, surfaces)
 
 
-_SURFACE_FIGURES = ("hd95", "assd", "nsd")
-_SURFACE_CHOICES = ("surface_background", "school", "hd95", "percentile", "assd", "nsd")
-_PHRASES: dict[str, dict[object, str]] = {
+_SURFACES = {"hd95", "assd", "nsd"}
+_SURFACE_CHOICES = ("school", "hd95", "percentile", "assd", "nsd")
+_PHRASES: dict[str, dict[str, str]] = {
     "aggregation": {
-        "pooled": "pixels of all cases and classes pooled",
-        "cases": "mean over classes per case, then over cases",
-        "classes": "mean over cases per class, then over classes",
+        "pooled": "all pixels pooled",
+        "cases": "mean per case, then over cases",
+        "classes": "mean per class, then over classes",
     },
-    "background": {False: "without background"},
-    "groups": {True: "groups in place of classes"},
-    "school": {"B": "surfaces by marching squares or cubes, by length or area"},
+    "school": {"B": "surfaces of marching squares or cubes"},
     "hd95": {"pooled": "HD95 of both directions pooled"},
-    "percentile": {"weighted": "percentile of the surface, not interpolated"},
-    "assd": {"mean": "ASSD as the mean of two directed means"},
-    "nsd": {"mean": "NSD as the mean of two shares"},
+    "percentile": {"weighted": "percentile of the surface's length or area"},
+    "assd": {"mean": "ASSD: mean of two means"},
+    "nsd": {"mean": "NSD: mean of two shares"},
 }
 
 
 def _empty_policies(convention: Convention, surfaces: bool) -> list[str]:
     """Say what empty sides cost."""
-    said = []
+    said, both = [], []
     for figure, value in (("IoU", convention.iou_both_empty), ("Dice", convention.dice_both_empty)):
         if figure.lower() in convention.figures and not math.isnan(value):
-            said.append(f"{figure} {value:g} where both sides are empty")
+            both.append(f"{figure} {value:g}")
     if math.isnan(convention.overlap_target_empty):
-        said.append("classes that only the prediction holds left out")
-    if surfaces and "hd95" in convention.figures and convention.hd95_one_empty is not None:
-        if math.isnan(convention.hd95_one_empty):
-            said.append("misses left out of HD95")
-        elif math.isfinite(convention.hd95_one_empty):
-            said.append(f"a miss costs {convention.hd95_one_empty:.2f}")
+        said.append("IoU and Dice without classes that only the prediction holds")
+    if surfaces and "hd95" in convention.figures:
         if not math.isnan(convention.distance_both_empty):
-            said.append(f"distance {convention.distance_both_empty:g} where both sides are empty")
-    return said
+            both.append(f"distance {convention.distance_both_empty:g}")
+        cost = convention.hd95_one_empty or 0.0
+        if math.isnan(cost):
+            said.append("HD95 without misses")
+        elif math.isfinite(cost):
+            said.append(f"HD95 of a miss {cost:.2f}")
+    return [*said, f"both sides empty: {', '.join(both)}"] if both else said

@@ -88,6 +88,39 @@ def measures(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
     ]
 
 
+HEADLINES = {"mean_iou": "mean IoU", "mean_dice": "mean Dice", "hd95": "HD95", "assd": "ASSD", "nsd": "NSD"}
+
+
+def headlines(summary: Mapping[str, Any]) -> dict[str, str]:
+    """What conventions were compared by, with the words for it, in a fixed order."""
+    found = dict.fromkeys(name for entry in summary.get("conventions", ()) for name in entry["figures"])
+    order = list(HEADLINES)
+    known = sorted(found, key=lambda name: order.index(name.partition("@")[0]))
+    return {name: "@".join([HEADLINES[name.partition("@")[0]], *name.split("@")[1:]]) for name in known}
+
+
+def conventions(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """One row per convention: ``name, tool, hash, figures``, and what ``differs``, with what its means leave out."""
+    words = headlines(summary)
+    return [
+        {key: entry[key] for key in ("name", "tool", "hash", "figures")}
+        | {
+            "differs": entry["differs"]
+            + [f"{count} left out of {words[name]}" for name, count in entry.get("left_out", {}).items()]
+        }
+        for entry in summary.get("conventions", ())
+    ]
+
+
+def refused(summary: Mapping[str, Any]) -> list[str]:
+    """What tools do and we do not copy, a line per tool."""
+    return [
+        f"not copied from {entry['name']}: {'; '.join(entry['refused'])}"
+        for entry in summary.get("conventions", ())
+        if entry.get("refused")
+    ]
+
+
 def notes(summary: Mapping[str, Any]) -> list[str]:
     """What must stand beside the figures: convention, cases, classes left out, and how sure the intervals are."""
     lines = [f"convention {summary['convention']}", f"{summary['n_cases']} cases"]

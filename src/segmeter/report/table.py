@@ -9,14 +9,25 @@ from rich.table import Table
 from rich.text import Text
 
 from segmeter.report.canvas import printable
-from segmeter.report.figures import SCORES, aggregates, classes, interval, measures, notes, number
+from segmeter.report.figures import (
+    SCORES,
+    aggregates,
+    classes,
+    conventions,
+    headlines,
+    interval,
+    measures,
+    notes,
+    number,
+    refused,
+)
 
 WIDTH = 110  # of plain output, columns
 MOST_MEASURED = 40  # rows of measures; of more classes only their mean is printed
 
 
 def print_summary(summary: Mapping[str, Any], *, file: IO[str] | None = None) -> None:
-    """Print the aggregates, the classes, what else was measured, then what the figures rest on.
+    """Print the aggregates, the classes, what else was measured, how conventions differ, and what the figures rest on.
 
     Parameters
     ----------
@@ -33,6 +44,10 @@ def print_summary(summary: Mapping[str, Any], *, file: IO[str] | None = None) ->
     console.print(_class_table(summary, lines))
     if summary.get("measures"):
         console.print(_measure_table(summary, lines))
+    if summary.get("conventions"):
+        console.print(_convention_table(summary, lines))
+        for line in refused(summary):
+            console.print(Text(printable(line), style="dim"))
     console.print(Text(printable("; ".join(notes(summary))), style="dim"))
 
 
@@ -81,4 +96,14 @@ def _measure_table(summary: Mapping[str, Any], lines: box.Box) -> Table:
         failed = "" if row["n_penalised"] is None else str(row["n_penalised"])
         name = printable(f"{row['metric']} {row['region']}")
         table.add_row(Text(name), Text(mean, "bold"), ends[0], median, dataset, ends[1], used, failed)
+    return table
+
+
+def _convention_table(summary: Mapping[str, Any], lines: box.Box) -> Table:
+    names = headlines(summary)
+    table = _table(lines, "convention", *names.values())
+    table.add_column("what differs from ours", overflow="fold", ratio=1)
+    for row in conventions(summary):
+        scores = [number(row["figures"][name]) if name in row["figures"] else "-" for name in names]
+        table.add_row(row["name"], *scores, Text(printable("; ".join(row["differs"]))))
     return table
