@@ -141,6 +141,22 @@ def test_a_group_is_scored_as_one_region():
     assert entry["classes"] == ["car", "road"]
 
 
+def test_a_group_has_cases_and_an_interval_as_its_classes_merged_by_hand_have():
+    rng = np.random.default_rng(5)
+    maps = rng.integers(0, 4, (30, 2, 200), dtype=np.uint8)
+    maps[:3] %= 2  # car and tree are in neither map there
+    rows = [case_row(f"{i:02d}", confusion_matrix(*pair, num_classes=4)) for i, pair in enumerate(maps)]
+    merged = [
+        case_row(f"{i:02d}", confusion_matrix(*np.isin(pair, [2, 3]), num_classes=2)) for i, pair in enumerate(maps)
+    ]
+    group = summarise(rows, class_spec(4), replace(QUICK, groups={"green": ("car", "tree")}))["per_group"]["green"]
+    alone = summarise(merged, class_spec(2), QUICK)["per_class"]["road"]
+    assert group["per_case"] == alone["per_case"]
+    assert group["per_case"]["iou"]["n_undefined"] == 3
+    assert group["ci95"] == alone["ci95"]
+    assert group["dice"] == alone["dice"]
+
+
 def test_without_a_bootstrap_there_are_no_intervals():
     summary = summarise(random_rows(4), class_spec(), NONE)
     assert summary["dataset_ci95"]["mean_iou"] is None

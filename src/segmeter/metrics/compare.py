@@ -13,10 +13,11 @@ from segmeter.checks import expected
 from segmeter.errors import InputError
 from segmeter.metrics.bootstrap import Interval, Resampled, Statistic, bootstrap, mean_columns, mean_of_columns
 from segmeter.metrics.config import MetricsConfig
+from segmeter.metrics.describe import plain
 from segmeter.metrics.overlap import FloatArray, Margins, score_margins
 from segmeter.metrics.rows import CaseRow, order_rows, stack_margins
 from segmeter.metrics.significance import holm, sign_flip, wilcoxon
-from segmeter.metrics.summary import DEFAULT, PER_CASE, cluster_labels, mean_classes, plain
+from segmeter.metrics.summary import DEFAULT, PER_CASE, cluster_labels, mean_classes
 from segmeter.vocabulary import ClassSpec
 
 _LISTED = 8  # cases named in one message

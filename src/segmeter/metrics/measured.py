@@ -8,6 +8,7 @@ import numpy as np
 
 from segmeter.metrics.bootstrap import bootstrap, mean_columns, mean_of_columns
 from segmeter.metrics.config import MetricsConfig, mean_classes
+from segmeter.metrics.describe import say
 from segmeter.metrics.distances import BoolArray
 from segmeter.metrics.measures import SUM, Measure, build_measures
 from segmeter.metrics.overlap import FloatArray, mean_defined
@@ -68,17 +69,6 @@ def summarise_measures(
         entry = summary.setdefault(metric, {}).setdefault(region, {})
         entry |= {"dataset": say(score[0]), "dataset_ci95": ends.get(("dataset", metric, region))}
     return summary
-
-
-def say(value: float) -> float | str | None:
-    """A number for JSON: NaN is None, infinity the text "inf".
-
-    Examples
-    --------
-    >>> say(0.5), say(np.nan), say(np.inf)
-    (0.5, None, 'inf')
-    """
-    return None if np.isnan(value) else "inf" if np.isinf(value) else float(value)
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,8 @@ from segmeter.metrics.bootstrap import FEW_CASES, Resampled, bootstrap, mean_col
 from segmeter.metrics.config import MetricsConfig, check_metrics
 from segmeter.metrics.config import mean_classes as mean_classes
 from segmeter.metrics.convention_scores import compare_conventions
+from segmeter.metrics.describe import describe, plain
+from segmeter.metrics.groups import PER_CLASS, RESAMPLED_PER_CLASS, score_groups
 from segmeter.metrics.measured import summarise_measures
 from segmeter.metrics.overlap import (
     AGGREGATES,
@@ -28,16 +30,6 @@ from segmeter.vocabulary import ClassSpec
 
 SCHEMA = 1
 PER_CASE = ("mean_iou", "mean_dice", "pixel_accuracy")
-PER_CLASS = (
-    "iou",
-    "dice",
-    "precision",
-    "recall",
-    "specificity",
-    "volumetric_similarity",
-    "relative_volume_difference",
-)
-RESAMPLED_PER_CLASS = ("iou", "dice")
 
 DEFAULT = MetricsConfig()
 
@@ -96,7 +88,7 @@ def summarise(rows: Sequence[CaseRow], spec: ClassSpec, config: MetricsConfig = 
         | {"n_classes_undefined": int(total.n_undefined)},
         "dataset_ci95": {name: intervals.get(f"dataset/{name}") for name in AGGREGATES},
         "per_class": {name: _class_entry(total, cases, k, intervals) for k, name in enumerate(spec.names)},
-        "per_group": _groups(counts, spec, config),
+        "per_group": score_groups(rows, spec, config, clusters),
         "per_case": {
             name: describe(cases.means[:, i]) | {"ci95": intervals.get(f"per_case/{name}")}
             for i, name in enumerate(PER_CASE)
@@ -130,29 +122,6 @@ def cluster_labels(rows: Sequence[CaseRow], pattern: str | None) -> list[str] | 
     return ["\x1f".join(part or "" for part in match.groups()) for match in found if match]
 
 
-def describe(values: FloatArray) -> dict[str, Any]:
-    """Mean and both standard deviations of the defined values, and how many those are.
-
-    Examples
-    --------
-    >>> describe(np.array([0.5, 1.0, np.nan]))["mean"], describe(np.array([np.nan]))["mean"]
-    (0.75, None)
-    """
-    used = values[~np.isnan(values)]
-    return {
-        "mean": plain(used.mean()) if used.size else None,
-        "std": plain(used.std(ddof=1)) if used.size > 1 else None,
-        "std_population": plain(used.std()) if used.size else None,
-        "n_used": int(used.size),
-        "n_undefined": int(values.size - used.size),
-    }
-
-
-def plain(value: Any) -> float | None:
-    """A float for JSON: NaN is None."""
-    return None if np.isnan(value) else float(value)
-
-
 def _score_cases(rows: Sequence[CaseRow], spec: ClassSpec, classes: list[int]) -> _Cases:
     """Go through the rows once, some thousands at a time."""
     n, k = len(rows), spec.num_classes
@@ -183,19 +152,6 @@ def _class_entry(total: OverlapScores, cases: _Cases, k: int, intervals: dict[st
     ci95 = {name: intervals.get(f"per_class/{name}/{k}") for name in RESAMPLED_PER_CLASS}
     per_case = {name: describe(cases.classes[name][:, k]) for name in RESAMPLED_PER_CLASS}
     return scores | {"support": int(total.support[k]), "ci95": ci95, "per_case": per_case}
-
-
-def _groups(counts: NDArray[np.int64], spec: ClassSpec, config: MetricsConfig) -> dict[str, Any]:
-    """Score the classes of each group as one region; exact, as a region's counts are sums of the matrix's cells."""
-    groups: dict[str, Any] = {}
-    for name, members in config.groups.items():
-        inside = np.isin(np.arange(spec.num_classes), [spec.names.index(member) for member in members])
-        sides = (~inside, inside)
-        region = np.array([[counts[np.ix_(rows, columns)].sum() for columns in sides] for rows in sides])
-        scores = overlap_scores(region)
-        entry: dict[str, Any] = {"classes": list(members), "support": int(scores.support[1])}
-        groups[name] = entry | {score: plain(getattr(scores, score)[1]) for score in PER_CLASS}
-    return groups
 
 
 def _intervals(
