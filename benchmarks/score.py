@@ -12,7 +12,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from pathlib import Path
 
@@ -21,9 +20,9 @@ from PIL import Image
 
 from record import circumstances, write_record
 from segmeter.data.config import default_colours
-from segmeter.data.dataset import in_threads
-from segmeter.evaluation import score as module
-from segmeter.evaluation.score import MaskPair, Scoring, pair_masks, score
+from segmeter.evaluation.pairing import MaskPair, pair_masks
+from segmeter.evaluation.score import Scoring, score
+from segmeter.evaluation.workers import count_cores, run_all
 from segmeter.metrics.config import MetricsConfig
 from segmeter.vocabulary import ClassSpec
 
@@ -49,8 +48,8 @@ def write_pairs(root: Path, count: int) -> None:
         Image.fromarray(labels).save(root / "predictions" / f"{i:06}.png")
 
 
-def decode_all(job: Scoring) -> None:
-    for _ in in_threads(decode, job.pairing.pairs):
+def decode_all(job: Scoring, *, processes: int) -> None:
+    for _ in run_all(decode, job.pairing.pairs, processes=processes, name=str):
         pass
 
 
@@ -60,13 +59,8 @@ def decode(pair: MaskPair) -> None:
             np.asarray(picture)
 
 
-def count_in_threads(job: Scoring) -> None:
-    for _ in in_threads(partial(module._score_pair, job), job.pairing.pairs):
-        pass
-
-
-def count_in_processes(job: Scoring, *, pool: ProcessPoolExecutor) -> None:
-    for _ in pool.map(partial(module._score_pair, job), job.pairing.pairs, chunksize=4):
+def count_all(job: Scoring, *, processes: int) -> None:
+    for _ in run_all(job.scorer(), job.pairing.pairs, processes=processes, name=str):
         pass
 
 
@@ -81,7 +75,7 @@ def measure(work: dict[str, Callable[[], object]], rounds: int) -> dict[str, dic
 
 
 def main(count: int = 60, rounds: int = 5) -> None:
-    with tempfile.TemporaryDirectory() as folder, ProcessPoolExecutor() as pool:
+    with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
         write_pairs(root, count)
         job = Scoring(
@@ -93,13 +87,12 @@ def main(count: int = 60, rounds: int = 5) -> None:
             folder=root,
         )
         work: dict[str, Callable[[], object]] = {
-            "decoding alone": partial(decode_all, job),
-            "reading and counting, threads": partial(count_in_threads, job),
-            "reading and counting, processes": partial(count_in_processes, job, pool=pool),
+            "decoding alone": partial(decode_all, job, processes=0),
+            "reading and counting, threads": partial(count_all, job, processes=0),
+            "reading and counting, processes": partial(count_all, job, processes=count_cores()),
             "score, whole": partial(score, job),
         }
-        for call in work.values():  # compiled loops and started processes are no part of what is measured
-            call()
+        job.scorer()(job.pairing.pairs[0])  # compiled loops are no part of what is measured
         times = measure(work, rounds)
     alone = times["decoding alone"]
     for name, took in times.items():

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import numpy as np
 
-from segmeter.evaluation.score import Missing, Scoring, pair_masks
+from segmeter.evaluation.pairing import Missing, pair_masks
+from segmeter.evaluation.score import Scoring
 from segmeter.metrics.config import MetricsConfig
 from segmeter.vocabulary import ClassSpec
 from tests.data.crafted import THREE, put

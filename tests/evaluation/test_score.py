@@ -9,7 +9,8 @@ import tifffile
 from sklearn.metrics import confusion_matrix
 
 from segmeter.errors import DataError
-from segmeter.evaluation.score import pair_masks, score
+from segmeter.evaluation.pairing import pair_masks
+from segmeter.evaluation.score import score
 from segmeter.metrics.rows import read_cases
 from segmeter.vocabulary import ClassSpec
 from tests.data.crafted import BINARY, THREE, encoded, noise, put
@@ -128,21 +129,6 @@ def test_the_ignored_value_may_be_predicted_only_where_the_reference_is_ignored(
     put_masks(tmp_path / "references", {"a": [[0, 255]]})
     put_masks(tmp_path / "predictions", {"a": [[0, 255]]})
     assert score(scoring(tmp_path))["confusion_matrix"] == [[1, 0, 0], [0, 0, 0], [0, 0, 0]]
-
-
-@pytest.mark.parametrize("name", ["a.nii.gz", "a.npz", "a.zarr"])
-def test_volumes_are_refused_with_what_to_do(name: str, tmp_path: Path) -> None:
-    put(two_cases(tmp_path) / "predictions" / name, b"x")
-    with pytest.raises(DataError, match=rf"{name}.*convert volumes \(NIfTI, Zarr, NPZ\) to one PNG"):
-        scoring(tmp_path)
-
-
-def test_a_volume_in_an_npy_file_is_refused(tmp_path: Path) -> None:
-    for role in ("references", "predictions"):
-        (tmp_path / role).mkdir()
-        np.save(tmp_path / role / "a.npy", np.zeros((5, 6, 7), np.uint8))
-    with pytest.raises(DataError, match="to have one channel"):
-        score(scoring(tmp_path))
 
 
 def test_a_folder_is_not_scored_against_itself(tmp_path: Path) -> None:

@@ -67,9 +67,13 @@ def open_run(config: Common, job: Job, *, resumed: Path | None = None, facts: di
             write_json(folder / "run.json", {**record, "end": _now(), "state": state})
 
 
+def run_name(config: Common, job: Job) -> str:
+    """The last part of a new folder's name."""
+    return safe_id(config.run.name or str(getattr(getattr(config, "data", None), "name", job.command)))
+
+
 def _name(config: Common, job: Job) -> Path:
-    name = config.run.name or str(getattr(getattr(config, "data", None), "name", job.command))
-    return config.run.root / job.command / f"{datetime.now():%Y-%m-%d_%H%M%S}_{safe_id(name)}"
+    return config.run.root / job.command / f"{datetime.now():%Y-%m-%d_%H%M%S}_{run_name(config, job)}"
 
 
 def _make(wanted: Path) -> Path:

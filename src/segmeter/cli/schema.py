@@ -155,6 +155,8 @@ class LabelsConfig:
         As for a data set.
     num_classes
         Instead of `classes`: they are then called class_0, class_1, ...
+    key
+        Which array of NPZ archives and Zarr groups; null takes the only one.
     """
 
     task: Task = "multiclass"
@@ -163,7 +165,8 @@ class LabelsConfig:
     colours: tuple[tuple[int, ...], ...] | None = None
     ignore_index: int | None = None
     label_map: dict[str, int] = field(default_factory=dict)
-    max_pixels: int = 200_000_000
+    max_pixels: int = 500_000_000
+    key: str | None = None
 
     def __post_init__(self) -> None:
         with collecting("data") as problems:
@@ -209,15 +212,26 @@ class ScoreConfig(Common):
         A folder of their images, for overlays; null draws none.
     missing
         What a reference without a prediction is: "error", or scored "as_background", class 0 everywhere.
+    workers
+        Processes, 0 to 256; 0 takes threads; null takes processes, one per core, where measures are asked for.
+    resume
+        null starts a new run; "auto" continues the newest run of this name; a path continues that run.
     """
 
     predictions: Path
     references: Path
     images: Path | None = None
     missing: Literal["error", "as_background"] = "error"
+    workers: int | None = None
+    resume: str | None = None
     data: LabelsConfig
     metrics: MetricsConfig
     report: ReportConfig
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        with collecting("score") as problems:
+            problems.in_range("workers", self.workers, 0, 256)
 
 
 @dataclass(frozen=True, kw_only=True)

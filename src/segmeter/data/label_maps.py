@@ -17,6 +17,7 @@ from segmeter.data.read import decode_codes
 from segmeter.data.stacks import decode_tiff_map
 from segmeter.data.zarrs import hash_folder, read_zarr
 from segmeter.errors import DataError
+from segmeter.files import sha256_file
 from segmeter.vocabulary import ClassSpec
 
 NOWHERE = Geometry()
@@ -120,6 +121,14 @@ def read_values(path: Path, *, max_pixels: int, key: str | None = None) -> Store
     content = path.read_bytes()
     values, geometry = _decode_array(path, content, form, key, max_pixels)
     return StoredMap(values=values, geometry=geometry, sha256=hashlib.sha256(content).hexdigest())
+
+
+def hash_map(path: Path) -> str:
+    """Sha256 of a file's bytes, or of a Zarr folder's files, as `StoredMap` has it."""
+    if path.is_dir():
+        return hash_folder(path)
+    read_head(path)
+    return sha256_file(path)
 
 
 def check_labels(path: Path, values: np.ndarray, reading: Reading) -> np.ndarray:

@@ -104,7 +104,8 @@ def _checked_size(path: Path, header: Any, max_pixels: int) -> int:
         raise DataError(expected(show(path), "size", f"1 to {max_pixels} voxels", size, remedy))
     if not int(header["sizeof_hdr"]) <= offset <= _MOST_EXTENSIONS:
         raise ValueError(f"pixels start at byte {offset}")
-    return offset + pixels * dtype.itemsize
+    total: int = offset + pixels * dtype.itemsize
+    return total
 
 
 def _spatial(path: Path, shape: tuple[int, ...]) -> tuple[int, ...]:

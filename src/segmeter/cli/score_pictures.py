@@ -1,0 +1,92 @@
+"""Scored cases and their images -> the run's pictures; of a volume, one slice."""
+
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from segmeter.checks import expected
+from segmeter.data.dataset import in_threads
+from segmeter.data.formats import show, volume_format
+from segmeter.data.label_maps import read_values
+from segmeter.data.pairing import Files
+from segmeter.data.read import IMAGE_DTYPES, read_image
+from segmeter.errors import DataError
+from segmeter.evaluation.cases import CaseScorer
+from segmeter.evaluation.pairing import MaskPair
+from segmeter.evaluation.places import write_shape
+from segmeter.evaluation.score import Scoring
+from segmeter.metrics.overlap import score_margins
+from segmeter.metrics.rows import read_cases, stack_margins
+from segmeter.metrics.summary import mean_classes
+from segmeter.progress import track
+from segmeter.report.config import ReportConfig
+from segmeter.report.gallery import Gallery
+from segmeter.report.overlay import draw_overlay, write_overlay
+from segmeter.report.slices import choose_slice
+
+
+def draw_cases(scoring: Scoring, images: Files, config: ReportConfig) -> None:
+    """Draw the chosen cases. They are read again: which ones they are is known only after the last.
+
+    Parameters
+    ----------
+    scoring
+        The finished run.
+    images
+        The image of every case, by stem.
+    config
+        Which cases are drawn, and how large.
+
+    Raises
+    ------
+    DataError
+        One line for each image that can't be read or has another size.
+    """
+    rows = read_cases(scoring.folder)
+    classes = mean_classes(scoring.metrics, scoring.spec)  # the mean IoU that metrics.json has
+    values = score_margins(stack_margins(rows, scoring.spec), task=scoring.spec.task, classes=classes).mean_iou
+    scores = {row.case_id: float(value) for row, value in zip(rows, values, strict=True)}
+    chosen = Gallery(scoring.folder / "overlays", config, scoring.spec, scores=scores).chosen()
+    pairs = [pair for pair in scoring.pairing.pairs if pair.case_id in chosen or config.overlays < 0]
+    draw = partial(_draw_pair, scoring, scoring.scorer(), images, scores, config.panel)
+    problems = [line for found in track(in_threads(draw, pairs), "drawing", len(pairs)) for line in found]
+    if problems:
+        raise DataError(problems)
+
+
+def _draw_pair(
+    scoring: Scoring, scorer: CaseScorer, images: Files, scores: Mapping[str, float], panel: int, pair: MaskPair
+) -> tuple[str, ...]:
+    """Write one picture, or say what is wrong with its image."""
+    try:
+        maps = scorer.read(pair)
+        shape = maps.axes(scoring.spec.task == "multilabel")
+        image = _image(images[pair.stem][0], shape, scoring)
+    except DataError as error:
+        return error.problems
+    target, labels, title = maps.target, maps.labels, pair.case_id
+    if len(shape) == 3:
+        place = choose_slice(target, labels, scoring.spec)
+        title = f"{title}, slice {place + 1} of {shape[0]}"
+        target, labels, image = target[..., place, :, :], labels[..., place, :, :], image[place]
+    picture = draw_overlay(image, target, labels, scoring.spec, title=title, mean_iou=scores[pair.case_id], panel=panel)
+    write_overlay(scoring.folder / "overlays", pair.case_id, picture)
+    return ()
+
+
+def _image(path: Path, shape: tuple[int, ...], scoring: Scoring) -> np.ndarray:
+    """The image of a case, (H, W, C), or (D, H, W, 1) of a volume."""
+    if len(shape) == 2 and volume_format(path) is None:
+        image = read_image(path, max_pixels=scoring.max_pixels)
+        found = image.shape[:2]
+    else:
+        values = read_values(path, max_pixels=scoring.max_pixels, key=None).values
+        image = values if values.dtype.name in IMAGE_DTYPES else values.astype(np.float32)
+        image, found = image[..., None], values.shape
+    if found != shape:
+        axes = "(height x width)" if len(found) == 2 else "(depth x height x width)"
+        rule = f"to have the size of its reference, {write_shape(shape)}"
+        raise DataError(expected(show(path), "image", rule, f"{write_shape(found)} {axes}"))
+    return image

@@ -1,0 +1,187 @@
+"""The files of one case -> its maps, its row of counts and measures, or what is wrong with its files."""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from segmeter.checks import expected
+from segmeter.data.formats import show
+from segmeter.data.label_maps import Reading, StoredMap, check_labels, read_map
+from segmeter.data.labels import label_dtype
+from segmeter.errors import DataError, InputError
+from segmeter.evaluation.pairing import MaskPair
+from segmeter.evaluation.places import Place, find_place
+from segmeter.metrics.config import MetricsConfig
+from segmeter.metrics.counts import confusion_matrix, multilabel_counts
+from segmeter.metrics.measures import CaseMaps, Measure, build_measures, measure_case
+from segmeter.metrics.rows import CaseRow
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class PairMaps:
+    """What the files of a pair hold.
+
+    Parameters
+    ----------
+    target, labels : (H, W) or (D, H, W), for multilabel with a leading axis K; uint8 or uint16
+        Without a prediction the labels are 0.
+    place
+        Their spacing.
+    sha256
+        Over the hashes of all files.
+    """
+
+    target: np.ndarray
+    labels: np.ndarray
+    place: Place
+    sha256: str
+
+    def axes(self, multilabel: bool) -> tuple[int, ...]:
+        """Sizes of the spatial axes."""
+        return self.target.shape[1:] if multilabel else self.target.shape
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Scored:
+    """A case that was measured; `sha256` is over its files."""
+
+    row: CaseRow
+    place: Place
+    sha256: str
+
+
+class CaseScorer:
+    """Measures one pair at a time; picklable, so that processes can share the work.
+
+    Parameters
+    ----------
+    reading
+        How its files are read.
+    metrics
+        Its group of the configuration.
+    flag_missing
+        Whether rows say which cases had no prediction.
+    """
+
+    def __init__(self, reading: Reading, metrics: MetricsConfig, *, flag_missing: bool) -> None:
+        self.reading = reading
+        self.metrics = metrics
+        self.flag_missing = flag_missing
+        self._multilabel = reading.spec.task == "multilabel"
+        self._measures: tuple[Measure, ...] = build_measures(metrics, reading.spec)
+
+    def __call__(self, pair: MaskPair) -> Scored | tuple[str, ...]:
+        """Score a pair; what is wrong with its files is given back, so that all of it is said at once."""
+        try:
+            return self._score(pair)
+        except InputError as error:
+            return error.problems
+
+    def read(self, pair: MaskPair) -> PairMaps:
+        """Read target and labels of a case, every value checked.
+
+        Raises
+        ------
+        DataError
+            With every problem of its files; each line names one.
+        """
+        maps, stored = self._load(pair)
+        problems = self._label_problems(pair, stored)
+        if problems:
+            raise DataError(problems)
+        return maps
+
+    def _score(self, pair: MaskPair) -> Scored:
+        maps, stored = self._load(pair)
+        counts = self._count(pair, maps, stored)
+        shape, place = maps.axes(self._multilabel), maps.place
+        extra: dict[str, float] = {}
+        if self._measures:
+            spacing = place.spacing or (1.0,) * len(shape)
+            seen = CaseMaps(
+                case_id=pair.case_id, target=maps.target, labels=maps.labels, spacing=spacing, spec=self.reading.spec
+            )
+            extra |= measure_case(seen, self._measures)
+        if self.flag_missing:
+            extra["missing"] = float(not pair.predictions)
+        depth = shape[0] if len(shape) == 3 else None
+        row = CaseRow(
+            case_id=pair.case_id,
+            height=shape[-2],
+            width=shape[-1],
+            depth=depth,
+            counts=counts,
+            extra=extra,
+            spacing=place.spacing,
+        )
+        return Scored(row=row, place=place, sha256=maps.sha256)
+
+    def _count(self, pair: MaskPair, maps: PairMaps, stored: Sequence[StoredMap]) -> np.ndarray:
+        """Count first: the counts themselves show whether a value is no label, without a pass over the pixels."""
+        spec = self.reading.spec
+        try:
+            if self._multilabel:
+                counts = multilabel_counts(maps.target, maps.labels, ignore_index=spec.ignore_index)
+            else:
+                counts = confusion_matrix(
+                    maps.target, maps.labels, num_classes=spec.num_classes, ignore_index=spec.ignore_index
+                )
+        except InputError:
+            raise DataError(self._label_problems(pair, stored) or [self._undecided(pair, maps)]) from None
+        ignored, values = counts.sum() != maps.target.size, 2 if self._multilabel else spec.num_classes
+        if ignored and maps.labels.max() >= values:  # the counts do not show what is predicted on ignored pixels
+            problems = self._label_problems(pair, stored)
+            if problems:
+                raise DataError(problems)
+        return counts
+
+    def _load(self, pair: MaskPair) -> tuple[PairMaps, list[StoredMap]]:
+        """Read all files of a pair; their values are not yet known to be labels."""
+        paths, problems, stored = (*pair.references, *pair.predictions), list[str](), list[StoredMap]()
+        for path in paths:
+            try:
+                stored.append(read_map(path, self.reading))
+            except DataError as error:
+                problems += error.problems
+            except OSError as error:
+                problems.append(expected(show(path), "file", "to be readable", error.strerror or error))
+        if problems:
+            raise DataError(list(dict.fromkeys(problems)))
+        place = find_place(paths, stored, self.metrics.spacing)
+        count = len(pair.references)
+        target = self._planes(stored[:count])
+        labels = self._planes(stored[count:]) if pair.predictions else np.zeros_like(target)
+        digest = hashlib.sha256(" ".join(each.sha256 for each in stored).encode()).hexdigest()
+        return PairMaps(target=target, labels=labels, place=place, sha256=digest), stored
+
+    def _planes(self, stored: Sequence[StoredMap]) -> np.ndarray:
+        return np.stack([each.values for each in stored]) if self._multilabel else stored[0].values
+
+    def _label_problems(self, pair: MaskPair, stored: Sequence[StoredMap]) -> list[str]:
+        """One line for each file with a value that is no label."""
+        problems: list[str] = []
+        if self.reading.label_map:  # values were mapped, and those that can't be refused, on reading
+            return problems
+        for path, each in zip((*pair.references, *pair.predictions), stored, strict=True):
+            try:
+                check_labels(path, each.values, self.reading)
+            except DataError as error:
+                problems += error.problems
+        return problems
+
+    def _undecided(self, pair: MaskPair, maps: PairMaps) -> str:
+        """All values are labels, so the ignored one is what the prediction holds too much of."""
+        ignored = self.reading.spec.ignore_index
+        pixels = int(((maps.labels == ignored) & (maps.target != ignored)).sum())
+        rule = "to hold a class wherever its reference does"
+        remedy = "A tool that leaves pixels undecided has to decide on them, or be scored on a class of its own."
+        where = show(pair.predictions[0] if len(pair.predictions) == 1 else pair.predictions[0].parents[1] / pair.stem)
+        return expected(where, "prediction", rule, f"{pixels} pixels of the ignored value {ignored}", remedy)
+
+
+def narrow(maps: PairMaps, reading: Reading) -> tuple[np.ndarray, np.ndarray]:
+    """Target and labels that `CaseScorer.read` gave, in the smallest dtype that holds every label."""
+    dtype = label_dtype(reading.spec)
+    return maps.target.astype(dtype, copy=False), maps.labels.astype(dtype, copy=False)

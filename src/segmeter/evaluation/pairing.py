@@ -1,0 +1,112 @@
+"""Two folders of masks -> the files of each case, or every name that has no partner."""
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from segmeter.checks import expected
+from segmeter.data.formats import show, volume_format
+from segmeter.data.listing import some
+from segmeter.data.nifti import need_nibabel
+from segmeter.data.pairing import Files, list_files, missing_problem, twice_problems
+from segmeter.errors import DataError
+from segmeter.files import safe_id
+from segmeter.vocabulary import ClassSpec
+
+Missing = Literal["error", "as_background"]
+
+_NO_CASE = "Every reference needs a prediction of the same name; missing=as_background scores it as class 0 everywhere."
+
+
+@dataclass(frozen=True, kw_only=True)
+class MaskPair:
+    """The files of one case: one of each for binary and multiclass, one per class for multilabel.
+
+    `predictions` is empty where the case has no prediction. `case_id` is safe as a file name, `stem` is the files' own.
+    """
+
+    case_id: str
+    stem: str
+    references: tuple[Path, ...]
+    predictions: tuple[Path, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pairing:
+    """What two folders hold: `pairs` in the order of their ids, and predictions (`extra`) that have no reference."""
+
+    pairs: tuple[MaskPair, ...]
+    extra: tuple[str, ...]
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """Ids of the cases without a prediction."""
+        return tuple(pair.case_id for pair in self.pairs if not pair.predictions)
+
+    def fingerprint(self) -> str:
+        """Sha256 over case ids, file names and file sizes."""
+        digest = hashlib.sha256()
+        for pair in self.pairs:
+            files = [(path.name, path.stat().st_size) for path in (*pair.references, *pair.predictions)]
+            digest.update(repr((pair.case_id, files)).encode("utf-8", "surrogateescape"))
+        return digest.hexdigest()
+
+
+def pair_masks(predictions: Path, references: Path, *, spec: ClassSpec, missing: Missing = "error") -> Pairing:
+    """Pair the masks of two folders by file name without suffix; for multilabel, of one folder per class in each.
+
+    Parameters
+    ----------
+    predictions, references
+        Two folders.
+    spec
+        The classes.
+    missing
+        What a reference without a prediction is: an "error", or a case that is scored "as_background".
+
+    Raises
+    ------
+    DataError
+        A folder is missing, empty, or holds what is not read; a prediction is missing; no name is in both folders.
+    """
+    if references.exists() and predictions.exists() and references.samefile(predictions):
+        raise DataError(expected("score", "predictions", "to be another folder than references", show(predictions)))
+    wanted, given = _mask_files(references, "references", spec), _mask_files(predictions, "predictions", spec)
+    problems = [line for files in wanted for line in twice_problems(files, "references")]
+    problems += [line for files in given for line in twice_problems(files, "predictions")]
+    stems = dict.fromkeys(sorted(stem for files in wanted for stem in files))
+    for files in wanted:
+        problems += missing_problem(stems, files, what="a reference", remedy="Every class needs a mask of each case.")
+    absent = [stem for stem in stems if not any(stem in files for files in given)]
+    whole = missing == "error" or len(absent) == len(stems)
+    for files in given:
+        needed = stems if whole else [stem for stem in stems if stem not in set(absent)]
+        problems += missing_problem(needed, files, what="a prediction", remedy=_NO_CASE)
+    if problems:
+        raise DataError(list(dict.fromkeys(problems)))
+    if any(volume_format(path) == "nifti" for files in (*wanted, *given) for paths in files.values() for path in paths):
+        need_nibabel()
+    lacking = set(absent)
+    pairs = [_pair(stem, wanted, [] if stem in lacking else given) for stem in stems]
+    extra = {stem for files in given for stem in files if stem not in stems}
+    return Pairing(pairs=tuple(sorted(pairs, key=lambda pair: pair.case_id)), extra=tuple(sorted(extra)))
+
+
+def _pair(stem: str, wanted: list[Files], given: list[Files]) -> MaskPair:
+    return MaskPair(
+        case_id=safe_id(stem),
+        stem=stem,
+        references=tuple(files[stem][0] for files in wanted),
+        predictions=tuple(files[stem][0] for files in given),
+    )
+
+
+def _mask_files(folder: Path, role: str, spec: ClassSpec) -> list[Files]:
+    """The files of a folder, or of each class's folder for multilabel."""
+    if spec.task != "multilabel":
+        return [list_files(folder, role=role, volumes=True)]
+    unsafe = [name for name in spec.names if Path(name).name != name or name in (".", "..")]
+    if unsafe:
+        raise DataError(expected("score", "classes", "to be usable as folder names", some(unsafe), "Rename these."))
+    return [list_files(folder / name, role=f"{role} of {name}", volumes=True) for name in spec.names]

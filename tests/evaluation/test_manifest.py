@@ -1,0 +1,123 @@
+"""The state of a run: what is whole counts, what was cut off is done again, what differs is refused."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from segmeter.errors import ConfigError, DataError
+from segmeter.evaluation.manifest import JOURNAL, Entry, Manifest, check_same, read_manifest
+from segmeter.metrics.rows import CaseRow
+
+IDENTITY = {"data": {"names": ("a", "b"), "key": None}, "metrics": {"seed": 0}}
+CASES = ["a", "b", "ü"]
+
+
+def entry(case_id: str, **fields: object) -> Entry:
+    row = CaseRow(case_id=case_id, height=2, width=3, counts=np.array([[1, 2], [3, 2**40]]), **fields)  # type: ignore[arg-type]
+    return Entry(row=row, sha256=f"hash of {case_id!a}", note={"unit": "mm"})
+
+
+def begun(folder: Path, count: int = 3) -> Manifest:
+    manifest = Manifest.begin(folder, IDENTITY, CASES)
+    for case_id in CASES[:count]:
+        manifest.add(entry(case_id))
+    manifest.close()
+    return manifest
+
+
+def ids(manifest: Manifest, keep: int | None = None) -> list[str]:
+    return [each.row.case_id for each in manifest.entries(keep)]
+
+
+def test_rows_come_back_to_the_last_bit(tmp_path: Path) -> None:
+    manifest = Manifest.begin(tmp_path, IDENTITY, CASES)
+    given = entry(
+        "a",
+        loss=0.1 + 0.2,
+        depth=4,
+        spacing=(0.1, 1 / 3, 3.0),
+        changed_pixels={"fill": 3},
+        extra={"hd/b": float("inf"), "nsd@1/b": float("nan"), "assd/b": np.float64(1 / 3)},
+    )
+    manifest.add(given)
+    (found,) = Manifest.resume(tmp_path, IDENTITY, CASES).entries()
+    for name in ("case_id", "height", "width", "depth", "loss", "spacing", "changed_pixels"):
+        assert getattr(found.row, name) == getattr(given.row, name)
+    assert found.row.counts.dtype == np.int64
+    assert np.array_equal(found.row.counts, given.row.counts)
+    np.testing.assert_array_equal(list(found.row.extra.values()), list(given.row.extra.values()))
+    assert (found.sha256, found.note) == (given.sha256, given.note)
+
+
+def test_every_place_at_which_a_write_may_end_leaves_whole_rows(tmp_path: Path) -> None:
+    begun(tmp_path)
+    content = (tmp_path / JOURNAL).read_bytes()
+    ends = np.cumsum([len(line) for line in content.splitlines(keepends=True)])
+    for cut in range(len(content) + 1):
+        (tmp_path / JOURNAL).write_bytes(content[:cut])
+        manifest = Manifest.resume(tmp_path, IDENTITY, CASES)
+        whole = int((ends <= cut).sum())
+        assert ids(manifest) == CASES[:whole]
+        for case_id in CASES[whole:]:
+            manifest.add(entry(case_id))
+        manifest.close()
+        assert (tmp_path / JOURNAL).read_bytes() == content
+
+
+def test_a_flipped_bit_ends_what_counts(tmp_path: Path) -> None:
+    begun(tmp_path)
+    lines = (tmp_path / JOURNAL).read_bytes().splitlines(keepends=True)
+    lines[1] = lines[1].replace(b'"counts":[[1', b'"counts":[[9')
+    (tmp_path / JOURNAL).write_bytes(b"".join(lines))
+    assert ids(Manifest.resume(tmp_path, IDENTITY, CASES)) == ["a"]
+
+
+def test_a_case_counts_once_and_rows_can_be_given_up(tmp_path: Path) -> None:
+    manifest = begun(tmp_path)
+    manifest.add(entry("a"))
+    again = Manifest.resume(tmp_path, IDENTITY, CASES)
+    assert ids(again) == CASES
+    assert ids(Manifest.resume(tmp_path, IDENTITY, CASES), keep=2) == CASES[:2]
+    assert ids(Manifest.resume(tmp_path, IDENTITY, CASES)) == CASES[:2]
+
+
+def test_the_end_is_said_once_and_keeps_the_hashes(tmp_path: Path) -> None:
+    manifest = begun(tmp_path)
+    assert read_manifest(tmp_path)["state"] == "running"
+    manifest.finish()
+    content = read_manifest(tmp_path)
+    assert content["state"] == "done"
+    assert content["cases"] == {case_id: f"hash of {case_id!a}" for case_id in CASES}
+    assert not (tmp_path / JOURNAL).exists()
+    assert Manifest.resume(tmp_path, IDENTITY, CASES).done
+
+
+def test_every_difference_is_shown(tmp_path: Path) -> None:
+    begun(tmp_path)
+    check_same(tmp_path, IDENTITY, CASES)
+    with pytest.raises(ConfigError) as caught:
+        check_same(tmp_path, {"data": {"names": ("a", "c"), "key": None}, "metrics": {"seed": 1}}, ["a", "d", "e"])
+    assert caught.value.problems == (
+        "resume: `data.names` was ['a', 'b'] and is ['a', 'c'] now.",
+        "resume: `metrics.seed` was 0 and is 1 now.",
+        "resume: cases that were not there (2: d, e).",
+        "resume: cases that are gone (2: b, ü).",
+        "resume: this is another run. Start it with resume=null, or put these back.",
+    )
+
+
+@pytest.mark.parametrize("content", [None, b"{", b"[]", b'{"schema": 99}'])
+def test_what_is_no_manifest_is_refused(content: bytes | None, tmp_path: Path) -> None:
+    if content is not None:
+        (tmp_path / "manifest.json").write_bytes(content)
+    with pytest.raises(DataError, match="manifest"):
+        check_same(tmp_path, IDENTITY, CASES)
+
+
+def test_the_file_says_what_it_is(tmp_path: Path) -> None:
+    begun(tmp_path)
+    content = json.loads((tmp_path / "manifest.json").read_text("utf-8"))
+    assert content["identity"] == {"data.names": ["a", "b"], "data.key": None, "metrics.seed": 0}
+    assert list(content["cases"].values()) == [None, None, None]

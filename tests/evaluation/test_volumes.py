@@ -1,0 +1,156 @@
+"""Volumes through the whole of scoring: counts, sizes, spacings and where these come from."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import nibabel
+import numpy as np
+import pytest
+from sklearn.metrics import confusion_matrix
+
+from segmeter.errors import DataError
+from segmeter.evaluation.score import score
+from segmeter.metrics.config import MetricsConfig
+from segmeter.metrics.measure_config import SurfaceConfig
+from segmeter.metrics.rows import read_cases
+from segmeter.vocabulary import ClassSpec
+from tests.data.volumes import EDGES, VOLUME, save_nifti, save_volume
+from tests.evaluation.masks import FEW, scoring
+
+OTHER = np.where(np.arange(24).reshape(2, 3, 4) % 5 == 0, 0, VOLUME).astype(np.uint8)
+MEASURED = MetricsConfig(bootstrap=0, measures=(SurfaceConfig(),))
+
+
+@pytest.mark.parametrize("name", ["a.nii.gz", "a.npz", "a.npy", "a.tif", "a.zarr"])
+def test_a_volume_is_counted_and_its_row_says_its_shape(name: str, tmp_path: Path) -> None:
+    save_volume(tmp_path / "references" / name, VOLUME)
+    save_volume(tmp_path / "predictions" / "a.nii", OTHER.astype(np.float32))
+    job = scoring(tmp_path)
+    summary = score(job)
+    assert summary["confusion_matrix"] == confusion_matrix(VOLUME.ravel(), OTHER.ravel(), labels=range(3)).tolist()
+    (row,) = read_cases(tmp_path)
+    assert (row.case_id, row.shape, row.spacing) == ("a", (2, 3, 4), EDGES)
+    assert summary["spacing"] == {"sources": {"NIfTI header": 1}, "units": ["mm"], "overridden": 0}
+
+
+def test_multilabel_volumes_have_one_folder_per_class(tmp_path: Path) -> None:
+    for name, value in (("x", 1), ("y", 2)):
+        save_volume(tmp_path / "references" / name / "a.npy", np.equal(VOLUME, value).astype(np.uint8))
+        save_volume(tmp_path / "predictions" / name / "a.nii.gz", np.equal(OTHER, value).astype(np.uint8))
+    spec = ClassSpec(task="multilabel", names=("x", "y"), colours=((0, 0, 0), (9, 9, 9)))
+    summary = score(scoring(tmp_path, spec=spec))
+    wanted = [confusion_matrix(np.equal(VOLUME, v).ravel(), np.equal(OTHER, v).ravel()).tolist() for v in (1, 2)]
+    assert summary["confusion_matrices"] == wanted
+    assert read_cases(tmp_path)[0].shape == (2, 3, 4)
+
+
+def test_distances_are_in_the_unit_of_the_file(tmp_path: Path) -> None:
+    target = np.zeros((4, 6, 8), np.uint8)
+    target[1:3, 1:4, 1:5] = 1
+    save_nifti(tmp_path / "references" / "a.nii.gz", target)
+    save_nifti(tmp_path / "predictions" / "a.nii.gz", np.roll(target, 1, axis=0))
+    score(replace(scoring(tmp_path), metrics=MEASURED))
+    assert read_cases(tmp_path)[0].extra["hd/b"] == 3.0
+    score(replace(scoring(tmp_path), metrics=replace(MEASURED, spacing=(2.0, 1.0, 1.0))))
+    assert read_cases(tmp_path)[0].extra["hd/b"] == 2.0
+
+
+def test_the_configurations_spacing_wins_and_says_so(tmp_path: Path) -> None:
+    for role in ("references", "predictions"):
+        save_nifti(tmp_path / role / "a.nii.gz")
+        save_volume(tmp_path / role / "b.npy")
+    summary = score(replace(scoring(tmp_path), metrics=replace(FEW, spacing=(1.0, 1.0, 1.0))))
+    assert summary["spacing"] == {"sources": {"config": 2}, "units": [""], "overridden": 1}
+    assert {row.spacing for row in read_cases(tmp_path)} == {(1.0, 1.0, 1.0)}
+
+
+def test_distances_are_not_averaged_over_units(tmp_path: Path) -> None:
+    for role in ("references", "predictions"):
+        save_nifti(tmp_path / role / "a.nii.gz")
+        save_volume(tmp_path / role / "b.npy")
+    assert score(scoring(tmp_path))["spacing"]["units"] == ["mm", "pixels"]
+    with pytest.raises(DataError, match=r"one unit in all cases.*got mm \(as a\), pixels \(as b\)"):
+        score(replace(scoring(tmp_path), metrics=MEASURED))
+
+
+def test_a_spacing_of_other_axes_is_refused(tmp_path: Path) -> None:
+    for role in ("references", "predictions"):
+        save_volume(tmp_path / role / "a.npy")
+    with pytest.raises(DataError, match=r"`metrics\.spacing` to have 3 values, one per axis of 2 x 3 x 4, got 2"):
+        score(replace(scoring(tmp_path), metrics=replace(FEW, spacing=(1.0, 1.0))))
+
+
+def test_what_lies_elsewhere_or_has_another_size_is_named(tmp_path: Path) -> None:
+    save_nifti(tmp_path / "references" / "a.nii.gz")
+    save_nifti(tmp_path / "predictions" / "a.nii.gz", edges=(3.0, 0.5, 0.3))
+    save_nifti(tmp_path / "references" / "b.nii.gz")
+    save_nifti(tmp_path / "predictions" / "b.nii.gz", origin=(0, 5, 0))
+    save_nifti(tmp_path / "references" / "c.nii.gz")
+    save_volume(tmp_path / "predictions" / "c.npy", VOLUME[:, :2])
+    save_volume(tmp_path / "references" / "d.npy", VOLUME[0])
+    save_volume(tmp_path / "predictions" / "d.npy", VOLUME[:1])
+    with pytest.raises(DataError) as caught:
+        score(scoring(tmp_path))
+    lines = caught.value.problems
+    assert len(lines) == 4
+    assert "a.nii.gz: expected `spacing`" in lines[0]
+    assert "(3, 0.5, 0.25) mm, got (3, 0.5, 0.3) mm" in lines[0]
+    assert "b.nii.gz: expected `origin`" in lines[1]
+    assert "2 x 3 x 4, got 2 x 2 x 4 (depth x height x width)" in lines[2]
+    assert "3 x 4, got 1 x 3 x 4" in lines[3]
+
+
+def test_a_header_in_conflict_needs_a_decision(tmp_path: Path) -> None:
+    for role in ("references", "predictions"):
+        path = save_nifti(tmp_path / role / "a.nii")
+        content = bytearray(path.read_bytes())
+        content[80:84] = np.array([0.3], "<f4").tobytes()  # pixdim of x
+        path.write_bytes(bytes(content))
+    with pytest.raises(DataError, match=r"`header` to say one spacing, got pixdim .* Set metrics\.spacing"):
+        score(scoring(tmp_path))
+    score(replace(scoring(tmp_path), metrics=replace(FEW, spacing=EDGES)))
+
+
+def test_a_missing_volume_is_scored_as_background(tmp_path: Path) -> None:
+    for name in "ab":
+        save_nifti(tmp_path / "references" / f"{name}.nii.gz")
+    save_nifti(tmp_path / "predictions" / "a.nii.gz")
+    summary = score(scoring(tmp_path, missing="as_background"))
+    assert summary["missing_predictions"]["cases"] == ["b"]
+    assert np.array(summary["confusion_matrix"])[:, 0].tolist() == [16, 8, 8]
+
+
+def test_without_nibabel_one_line_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for role in ("references", "predictions"):
+        save_nifti(tmp_path / role / "a.nii.gz")
+    monkeypatch.setitem(__import__("sys").modules, "nibabel", None)
+    with pytest.raises(DataError, match=r"pip install 'segmeter\[nifti\]'"):
+        scoring(tmp_path)
+
+
+def test_foreign_values_of_a_volume_and_on_ignored_voxels_are_named(tmp_path: Path) -> None:
+    target, labels = VOLUME.copy(), VOLUME.copy()
+    target[0, 0, 0], labels[0, 0, 0] = 255, 7  # counted nowhere, and still no label
+    save_volume(tmp_path / "references" / "a.npy", target)
+    save_volume(tmp_path / "predictions" / "a.npy", labels)
+    with pytest.raises(DataError, match=r"predictions/a\.npy: .*got 7 \(1 pixels\)"):
+        score(scoring(tmp_path))
+
+
+def test_the_golden_spine_is_counted_from_its_files(shared_data: Path, tmp_path: Path) -> None:
+    """Both maps of real NIfTI files, turned in space, whose affines differ in the seventh digit."""
+    folder = shared_data / "golden" / "spine" / "semantic"
+    for role, name in (("references", "ref"), ("predictions", "pred")):
+        (tmp_path / role).mkdir()
+        (tmp_path / role / "a.nii.gz").symlink_to(folder / f"{name}.nii.gz")
+    values = [0, 26, *range(41, 50), 60, 61, 62, 100]
+    names = tuple(f"v{value}" for value in values)
+    spec = ClassSpec(task="multiclass", names=names, colours=((0, 0, 0),) * len(names))
+    job = scoring(tmp_path, spec=spec, label_map={str(value): k for k, value in enumerate(values)})
+    summary = score(replace(job, max_pixels=10**7))
+    target, labels = (np.asarray(nibabel.load(folder / f"{name}.nii.gz").dataobj) for name in ("ref", "pred"))
+    wanted = confusion_matrix(target.ravel(), labels.ravel(), labels=values)
+    assert summary["confusion_matrix"] == wanted.tolist()
+    assert json.loads((tmp_path / "metrics.json").read_text())["spacing"]["sources"] == {"NIfTI header": 1}
+    assert read_cases(tmp_path)[0].spacing == pytest.approx((3.3, 0.58594, 0.58594), rel=1e-6)
