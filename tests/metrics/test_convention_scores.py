@@ -67,7 +67,7 @@ SCENES = {
 }
 EMPTY = {  # convention: IoU, Dice, HD95 of the class in each scene, over cases of which the other is FOUND
     "nnunet": {"both_empty": (NAN, NAN), "prediction_empty": (0, 0), "target_empty": (0, 0)},
-    "medpy": {"both_empty": (1, 1, NAN), "prediction_empty": (0, 0, INF), "target_empty": (0, 0, INF)},
+    "medpy": {"both_empty": (1, NAN, NAN), "prediction_empty": (0, 0, INF), "target_empty": (0, 0, INF)},
     "metrics-reloaded": {"both_empty": (NAN, 1, 0), "prediction_empty": (0, 0, INF), "target_empty": (0, 0, INF)},
     "panoptica": {"both_empty": (NAN, NAN, NAN), "prediction_empty": (0, 0, INF), "target_empty": (0, 0, INF)},
     "deepmind": {"both_empty": (None, NAN, NAN), "prediction_empty": (None, 0, INF), "target_empty": (None, 0, INF)},
@@ -125,6 +125,15 @@ def test_misses_are_counted_where_a_convention_leaves_them_out(missed):
     assert ours.left_out["hd95"] == 0
     assert monai.values["hd95"] == 4 if missed < 10 else math.isnan(monai.values["hd95"])
     assert ours.values["hd95"] == (4 if not missed else math.inf)
+
+
+@pytest.mark.parametrize("scene", SCENES)
+def test_the_live_tools_agree_on_what_an_empty_side_costs(scene):
+    binary = load("medpy.metric.binary", "medpy")
+    target, labels = (side.astype(bool) for side in SCENES[scene])
+    with quiet(), np.errstate(invalid="ignore"):
+        live = binary.jc(labels, target), binary.dc(labels, target)
+    np.testing.assert_array_equal(EMPTY["medpy"][scene][:2], live)
 
 
 def test_one_absent_class_does_not_undo_the_mean_of_nnunet():

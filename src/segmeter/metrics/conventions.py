@@ -154,7 +154,6 @@ _TABLE = (
         tool="medpy 0.5.2: metric.binary.jc, dc, hd95, assd",
         figures=("iou", "dice", "hd95", "assd"),
         iou_both_empty=1.0,
-        dice_both_empty=1.0,
         hd95="pooled",
         refused=("an error in place of a distance where a side is empty",),
     ),
