@@ -9,11 +9,20 @@ __version__ = "0.1.0"
 
 _PUBLIC = {
     "SegmeterError": "segmeter.errors",
+    "ClassSpec": "segmeter.vocabulary",
     "confusion_matrix": "segmeter.metrics.counts",
     "overlap_scores": "segmeter.metrics.overlap",
     "surface_metrics": "segmeter.metrics.surface",
+    "surface_metrics_by_class": "segmeter.metrics.surface",
     "boundary_iou": "segmeter.metrics.boundary",
     "match_instances": "segmeter.metrics.instances",
+    "centreline_dice": "segmeter.metrics.skeletons",
+    "calibration": "segmeter.metrics.calibration",
+    "Calibration": "segmeter.metrics.calibration",
+    "bootstrap": "segmeter.metrics.bootstrap",
+    "compare": "segmeter.metrics.compare:compare_runs",
+    "read_cases": "segmeter.metrics.rows",
+    "read_spec": "segmeter.metrics.rows",
     "focal_loss": "segmeter.losses.focal",
     "FocalLoss": "segmeter.losses.focal",
     "to_torch": "segmeter.bridge.to_torch",
@@ -29,7 +38,8 @@ __all__ = ["__version__", *_PUBLIC]
 def __getattr__(name: str) -> object:
     if name not in _PUBLIC:
         raise AttributeError(f"module 'segmeter' has no attribute {name!r}")
-    return getattr(import_module(_PUBLIC[name]), name)
+    module, _, other = _PUBLIC[name].partition(":")
+    return getattr(import_module(module), other or name)
 
 
 def __dir__() -> list[str]:

@@ -90,6 +90,15 @@ def bootstrap(
     References
     ----------
     Efron 1987, doi:10.1080/01621459.1987.10478410 (BCa).
+
+    Examples
+    --------
+    >>> columns = np.array([[3, 4], [1, 2], [8, 9], [5, 5]])  # common pixels and union of four cases
+    >>> found = bootstrap(columns, lambda sums: sums[:, :1] / sums[:, 1:], resamples=1000)
+    >>> found.estimate, found.n_units
+    (array([0.85]), 4)
+    >>> bool(found.low[0] < 0.85 < found.high[0])
+    True
     """
     _check(columns, resamples, level, clusters)
     units = to_grid(_cluster_sums(columns, clusters))

@@ -71,6 +71,16 @@ def compare_runs(
     ------
     InputError
         Fewer than two runs, other cases, or references that differ: such figures can't be compared.
+
+    Examples
+    --------
+    >>> spec = ClassSpec(task="binary", names=("ground", "cell"), colours=((0, 0, 0), (255, 255, 255)))
+    >>> def run(*missed):  # pixels of a cell of 9 that each case misses
+    ...     counts = [np.array([[90, 1], [m, 9 - m]]) for m in missed]
+    ...     return [CaseRow(case_id=str(i), height=10, width=10, counts=table) for i, table in enumerate(counts)]
+    >>> found = compare_runs({"new": run(0, 1, 2), "old": run(2, 2, 3)}, spec, MetricsConfig(bootstrap=500))
+    >>> found["metrics"]["mean_iou"]["pairs"][0]["dataset_difference"] > 0
+    True
     """
     if len(runs) < 2 or config.bootstrap < 1:
         rule, given = "to be two or more, with a bootstrap", f"{len(runs)} runs, bootstrap {config.bootstrap}"

@@ -37,6 +37,8 @@ class MetricsConfig:
         What is measured of each case beside its counts: measure configurations, each chosen by its `name`, none twice.
     spacing
         Pixel edge per axis, in the unit that distances shall have, for files that do not say it; None counts pixels.
+    calibration
+        Whether probabilities are measured too, where a model gives them.
 
     Raises
     ------
@@ -53,6 +55,7 @@ class MetricsConfig:
     seed: int = 0
     measures: tuple[Any, ...] = field(default=(), metadata={"registry": MEASURES})
     spacing: tuple[float, ...] | None = None
+    calibration: bool = False
 
     def __post_init__(self) -> None:
         with collecting("metrics") as problems:

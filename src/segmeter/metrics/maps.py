@@ -26,7 +26,8 @@ def check_maps(
             problems.append(expected(where, argument, "to be a plain NumPy array", type(array).__name__))
         elif array.dtype.kind not in kinds:
             given = f"{array.dtype} {array.shape}"
-            problems.append(expected(where, argument, f"to have dtype {dtype}", given))
+            remedy = f"Pass {argument} == k to measure class k." if kinds == "b" and array.dtype.kind in "iu" else ""
+            problems.append(expected(where, argument, f"to have dtype {dtype}", given, remedy))
     if not problems and target.shape != other.shape:
         problems.append(expected(where, name, f"to have the target's shape {target.shape}", other.shape))
     if not problems and target.ndim not in axes:

@@ -171,6 +171,13 @@ def surface_metrics_by_class(
     ------
     InputError
         As `surface_metrics`, or a pixel that is not ignored is outside the classes, or `classes` names no class.
+
+    Examples
+    --------
+    >>> target = np.array([[0, 0, 1, 1, 2, 2]])
+    >>> labels = np.array([[0, 1, 1, 1, 1, 2]])
+    >>> [found.hd for found in surface_metrics_by_class(target, labels, num_classes=3, spacing=(1, 0.5))]
+    [0.5, 0.5, 0.5]
     """
     where = "surface_metrics_by_class"
     check_maps(where, target, labels, "labels", kinds="iu", axes=(2, 3))
