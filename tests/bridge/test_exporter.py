@@ -88,6 +88,36 @@ def test_payload_and_record_start_together_and_share_one_wait():
         assert transport.waits == 1
 
 
+def test_rows_are_owned_and_free_the_slot(open_exporter):
+    """Mutation seen to fail: the rows without a copy."""
+    with open_exporter(slots=2, patience_s=0.05) as exporter:
+        kept = []
+        for number in range(6):
+            logits = torch.zeros(3, 2, 1, 2)
+            logits[number % 3, 1] = 1
+            kept.append(list(exporter.submit_labels(logits, case_id="a", task="multiclass", num_classes=2).rows()))
+            kept.append(list(exporter.submit(logits.bfloat16(), case_id="b").rows()))
+        for number in range(6):
+            assert [row.max() for row in kept[2 * number]] == [index == number % 3 for index in range(3)]
+            assert [row.max() for row in kept[2 * number + 1]] == [index == number % 3 for index in range(3)]
+        kept[0][0][...] = 7
+        assert kept[0][1].max() == kept[2][0].max() == 0
+
+
+def test_rows_before_the_first_bad_one_come_before_the_error(open_exporter):
+    """Mutation seen to fail: all rows are given."""
+    tensor = torch.tensor([[1, 2], [3, 4], [5, 256], [7, 300]])
+    with open_exporter(slots=2, patience_s=0.05) as exporter:
+        for _ in range(4):
+            ticket = exporter.submit(tensor, case_id="batch", dtype="uint8")
+            rows = ticket.rows()
+            assert [next(rows).tolist(), next(rows).tolist()] == [[1, 2], [3, 4]]
+            with pytest.raises(InputError, match=r"2 bad value\(s\), the first at index \(2, 1\) of case 'batch'"):
+                next(rows)
+            with pytest.raises(RunError, match=r"Ticket\.rows: expected a ticket in use"):
+                next(ticket.rows())
+
+
 def test_a_failed_check_is_raised_where_the_result_is_taken_each_time(open_exporter):
     """Mutations seen to fail: the record is not judged; the slot is not given back."""
     logits = torch.zeros(1, 3, 2, 2)
@@ -194,6 +224,19 @@ def test_a_ring_made_in_inference_mode_works_outside_of_it(open_exporter):
             assert exporter.submit(torch.full((2,), number), case_id="outside").result().tolist() == [number] * 2
             with pytest.raises(InputError, match="fit uint8"):
                 exporter.submit(torch.tensor([256]), case_id="bad", dtype="uint8").result()
+
+
+def test_buffers_of_no_given_size_grow_to_powers_of_two():
+    """Few are ever made, so that images of many sizes stay on the fast way.
+
+    Mutation seen to fail: grown to the byte.
+    """
+    transport = FakeTransport()
+    with Exporter(device="cpu", transport=transport, slots=2) as exporter:
+        for size in (60, 10, 1000, 1001, 65, 1024, 1025, 2000, 2048):
+            source = torch.arange(size, dtype=torch.int32).to(torch.uint8)
+            assert exporter.submit(source, case_id="a").result().tolist() == source.tolist()
+    assert sorted(transport.allocated) == [48, 48, 64, 64, 1024, 1024, 2048, 2048]
 
 
 def test_a_payload_beyond_the_slots_gets_memory_of_its_own(open_exporter):

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from segmeter.bridge import transport
+from segmeter.bridge.exporter import Exporter
 from segmeter.bridge.transport import CudaTransport, PlainTransport, open_transport
 
 
@@ -91,10 +92,14 @@ def test_where_pinning_fails_plain_memory_serves_with_one_warning(monkeypatch, c
 
 
 def test_the_cpu_copies_at_once_and_says_so_once(caplog):
+    """Where the caller brings the transport, he knows."""
     transport.say_once.cache_clear()
-    with caplog.at_level(logging.WARNING):
-        plain, *_ = [open_transport(torch.device("cpu")) for _ in range(3)]
+    plain = open_transport(torch.device("cpu"))
     assert isinstance(plain, PlainTransport)
+    with caplog.at_level(logging.WARNING):
+        for _ in range(3):
+            Exporter(device="cpu").close()
+            Exporter(device="cpu", transport=plain).close()
     assert [record.message for record in caplog.records] == [
         "exports from cpu are plain copies: nothing overlaps, the results are the same"
     ]

@@ -3,7 +3,7 @@
 import os
 import queue
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Self
 
@@ -18,7 +18,7 @@ from segmeter.bridge.parcel import Parcel
 from segmeter.bridge.refuse import check_device, check_tensor
 from segmeter.bridge.ring import Landing, Ring, check_process
 from segmeter.bridge.to_numpy import Check, pack
-from segmeter.bridge.transport import Transport, open_transport
+from segmeter.bridge.transport import Transport, open_transport, say_once
 from segmeter.checks import expected
 from segmeter.errors import InputError, RunError, SegmeterError
 from segmeter.vocabulary import Task
@@ -74,6 +74,30 @@ class Ticket:
                 self._landing = None
             return self._array
 
+    def rows(self) -> Iterator[np.ndarray]:
+        """Wait for this result, free its slot, and yield the rows of its first axis, one per image of a batch.
+
+        Yields
+        ------
+        Writeable ndarrays that the caller owns. For use once, and in place of `result`.
+
+        Raises
+        ------
+        InputError
+            A check failed: raised in the place of the first row with a bad value, after the good ones before it.
+        RunError
+            The ticket was released, or its result taken.
+        """
+        with self._lock:
+            landing, self._landing = self._landing, None
+        if landing is None:
+            raise RunError(f"Ticket.rows: expected a ticket in use, got a released one of case {self.case_id!r}.")
+        array, fault = landing.rows(self.case_id)
+        del landing
+        yield from array
+        if fault is not None:
+            raise fault
+
     def release(self) -> None:
         """Let go of the result; the slot is free again when its arrays are gone too."""
         with self._lock:
@@ -94,7 +118,8 @@ class Exporter:
     slots
         How many results may be on their way or held at once, >= 2. Submitting blocks while all are taken.
     slot_bytes
-        Size of one buffer; None takes that of the first payload. A larger payload gets memory of its own.
+        Size of one buffer. A larger payload gets unpinned memory of its own. None begins with the size of the first
+        payload, and makes a buffer anew, of the next power of two, where a larger one comes.
     consume
         Called with (case_id, array) for each result, in order, in a thread of the exporter; the array may be kept,
         at the price of its slot, but its ticket is released. Its exception is raised by the next submit and by
@@ -134,9 +159,9 @@ class Exporter:
                 raise InputError(expected(_WHERE, argument, f">= {least}", value))
         if not patience_s > 0:
             raise InputError(expected(_WHERE, "patience_s", "> 0", patience_s))
-        self._transport = transport or open_transport(check_device(_WHERE, device))
+        self._transport = transport or _open(check_device(_WHERE, device))
         self._slots = slots
-        self._ring = None if slot_bytes is None else Ring(self._transport, slots=slots, slot_bytes=slot_bytes)
+        self._ring = None if slot_bytes is None else self._make_ring(slot_bytes, grows=False)
         self._pid = os.getpid()
         self._open = True
         self._lock = threading.Lock()
@@ -232,7 +257,7 @@ class Exporter:
         first = None
         if self._ring is None:
             first = make()
-            self._ring = Ring(self._transport, slots=self._slots, slot_bytes=max(first.nbytes, 1))
+            self._ring = self._make_ring(max(first.nbytes, 1), grows=True)
         self._surface()
         slot = self._ring.take(self._patience_s)
         try:
@@ -241,6 +266,9 @@ class Exporter:
             self._ring.give_back(slot)
             raise
         return Ticket(case_id, self._ring.land(slot, parcel, case_id))
+
+    def _make_ring(self, slot_bytes: int, *, grows: bool) -> Ring:
+        return Ring(self._transport, slots=self._slots, slot_bytes=slot_bytes, grows=grows)
 
     def _surface(self) -> None:
         if self._consumer is not None:
@@ -256,6 +284,13 @@ class Exporter:
 
     def _check_process(self) -> None:
         check_process(self._pid)
+
+
+def _open(device: torch.device) -> Transport:
+    transport = open_transport(device)
+    if transport.immediate:
+        say_once(f"exports from {device} are plain copies: nothing overlaps, the results are the same")
+    return transport
 
 
 class _Consumer:

@@ -14,6 +14,7 @@ from segmeter.checks import expected
 from segmeter.errors import InputError
 
 RECORD_SIZE = 6  # bad values, NaN among them, infinities among them, first bad flat index, bits of min, bits of max
+FIRST_BAD = 3
 
 
 @dataclass(frozen=True, kw_only=True)
