@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Protocol
 
-from segmeter.inference.predictor import Prediction
+from segmeter.inference.outbox import Prediction
 from segmeter.metrics.config import MetricsConfig
 from segmeter.metrics.overlap import overlap_scores
 from segmeter.metrics.rows import CaseRow

@@ -5,18 +5,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import nn
 
-from segmeter.bridge.decode import probs_to_numpy
-from segmeter.bridge.scalars import read_scalars
-from segmeter.bridge.to_torch import to_torch
 from segmeter.data.dataset import Dataset
 from segmeter.errors import DataError
 from segmeter.export.config import ExportConfig
 from segmeter.export.writer import Writer
 from segmeter.files import write_json
-from segmeter.inference.predictor import Prediction, Predictor
+from segmeter.inference.outbox import Prediction
+from segmeter.inference.predictor import Predictor
+from segmeter.metrics.calibrated import summarise_calibration
+from segmeter.metrics.calibration import Calibration
 from segmeter.metrics.config import MetricsConfig
 from segmeter.metrics.counts import confusion_matrix, multilabel_counts
 from segmeter.metrics.measures import CaseMaps, Measure, build_measures, measure_case
@@ -26,7 +25,6 @@ from segmeter.metrics.summary import summarise
 from segmeter.postprocess.config import PostprocessConfig
 from segmeter.postprocess.pipeline import Cleaned, run_steps
 from segmeter.progress import track
-from segmeter.vocabulary import ClassSpec
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,29 +75,41 @@ def evaluate(job: Evaluation) -> dict[str, Any]:
         A prediction is not finite, or a file can't be written.
     """
     spec = job.dataset.spec
-    rows, measures = RowStore(), build_measures(job.metrics, spec)
+    rows, measures, sums = RowStore(), build_measures(job.metrics, spec), _calibration(job)
     with Writer(job.folder / "predictions", job.export, spec) as writer:
-        for prediction in track(job.predictor.predict(job.dataset), "evaluating", len(job.dataset)):
+        wanted = job.export.probs or sums is not None
+        predictions = job.predictor.predict(job.dataset, probs=wanted, loss=job.loss)
+        for prediction in track(predictions, "evaluating", len(job.dataset)):
             cleaned = run_steps(prediction.labels, job.postprocess.steps, spec)
-            export_case(writer, prediction, cleaned, job.export, spec)
+            export_case(writer, prediction, cleaned, job.export)
             row = _measure(job, measures, prediction, cleaned)
             rows.append(row)
+            if sums is not None and prediction.probs is not None and prediction.sample.target is not None:
+                sums.update(prediction.sample.target, prediction.probs)
             job.on_case(prediction, cleaned, row)
     write_cases(job.folder, rows, spec)
     summary = summarise(rows, spec, job.metrics)
+    if sums is not None:
+        summary["calibration"] = summarise_calibration(sums.compute(), spec)
     write_json(job.folder / "metrics.json", summary)
     return summary
 
 
-def export_case(
-    writer: Writer, prediction: Prediction, cleaned: Cleaned, export: ExportConfig, spec: ClassSpec
-) -> None:
+def _calibration(job: Evaluation) -> Calibration | None:
+    """Of the raw probabilities: post-processing has no part in them."""
+    spec = job.dataset.spec
+    if not job.metrics.calibration:
+        return None
+    return Calibration(num_classes=spec.num_classes, task=spec.task, ignore_index=spec.ignore_index)
+
+
+def export_case(writer: Writer, prediction: Prediction, cleaned: Cleaned, export: ExportConfig) -> None:
     """Hand one case's files to the writer's threads."""
     case_id = prediction.sample.case_id
     if export.labels:
         writer.write_labels(case_id, cleaned.labels)
-    if export.probs:
-        writer.write_probs(case_id, probs_to_numpy(prediction.logits[None], task=spec.task)[0])
+    if export.probs and prediction.probs is not None:
+        writer.write_probs(case_id, prediction.probs)
     if export.instances and cleaned.instances is not None:
         writer.write_instances(case_id, cleaned.instances)
 
@@ -128,17 +138,8 @@ def _measure(job: Evaluation, measures: Sequence[Measure], prediction: Predictio
         height=height,
         width=width,
         counts=counts,
-        loss=_loss(job.loss, prediction),
+        loss=prediction.loss,
         changed_pixels=cleaned.changed,
         extra=measure_case(maps, measures),
         spacing=job.metrics.spacing,
     )
-
-
-def _loss(loss: nn.Module | None, prediction: Prediction) -> float | None:
-    """The loss of the raw logits: post-processing has no part in it."""
-    if loss is None or prediction.sample.target is None:
-        return None
-    with torch.inference_mode():
-        target = to_torch(prediction.sample.target[None], device=prediction.logits.device)
-        return read_scalars([loss(prediction.logits[None], target)])[0]

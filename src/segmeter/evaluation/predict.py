@@ -8,7 +8,8 @@ from segmeter.data.dataset import Dataset
 from segmeter.evaluation.evaluate import export_case
 from segmeter.export.config import ExportConfig
 from segmeter.export.writer import Writer
-from segmeter.inference.predictor import Prediction, Predictor
+from segmeter.inference.outbox import Prediction
+from segmeter.inference.predictor import Predictor
 from segmeter.postprocess.config import PostprocessConfig
 from segmeter.postprocess.pipeline import Cleaned, run_steps
 from segmeter.progress import track
@@ -44,8 +45,9 @@ def predict(job: PredictionRun) -> int:
     """Predict every image and write its files under predictions/; returns how many cases were written."""
     spec = job.dataset.spec
     with Writer(job.folder / "predictions", job.export, spec) as writer:
-        for prediction in track(job.predictor.predict(job.dataset), "predicting", len(job.dataset)):
+        predictions = job.predictor.predict(job.dataset, probs=job.export.probs)
+        for prediction in track(predictions, "predicting", len(job.dataset)):
             cleaned = run_steps(prediction.labels, job.postprocess.steps, spec)
-            export_case(writer, prediction, cleaned, job.export, spec)
+            export_case(writer, prediction, cleaned, job.export)
             job.on_case(prediction, cleaned)
     return len(job.dataset)

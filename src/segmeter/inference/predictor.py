@@ -1,38 +1,26 @@
 """images -> logits -> labels: a segmenter run over any number of images of any size."""
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from segmeter.bridge.decode import labels_to_numpy
-from segmeter.bridge.scalars import read_scalars
 from segmeter.bridge.to_torch import to_torch
 from segmeter.checks import expected
 from segmeter.data.sample import Sample
-from segmeter.errors import InputError, RunError
+from segmeter.errors import DataError, InputError
 from segmeter.inference.config import InferenceConfig
 from segmeter.inference.flips import flipped_logits
 from segmeter.inference.memory import Budget, is_out_of_memory
+from segmeter.inference.outbox import Outbox, Prediction
 from segmeter.inference.precision import autocast, pick_dtype
-from segmeter.inference.reading import Indexed, read_ahead, same_shape_groups
+from segmeter.inference.reading import Indexed, one_behind, read_ahead, same_shape_groups
 from segmeter.inference.tiling import build_grid, tiled_logits
 from segmeter.models.segmenter import Segmenter
 
-
-@dataclass(frozen=True, kw_only=True)
-class Prediction:
-    """One case with what the model says of it.
-
-    `labels` is (H, W), multilabel (K, H, W), uint8 or uint16, on the host; `logits` is (num_channels, H, W) float32,
-    still on the device.
-    """
-
-    sample: Sample
-    labels: np.ndarray
-    logits: Tensor
+Loss = Callable[[Tensor, Tensor], Tensor]
 
 
 class Predictor:
@@ -98,15 +86,30 @@ class Predictor:
             A logit is NaN or infinite.
         """
         spec = self.segmenter.card.spec
-        return labels_to_numpy(logits, task=spec.task, num_classes=spec.num_classes, threshold=self.config.threshold)
+        return labels_to_numpy(
+            logits,
+            task=spec.task,
+            num_classes=spec.num_classes,
+            ignore_index=spec.ignore_index,
+            threshold=self.config.threshold,
+        )
 
-    def predict(self, samples: Iterable[Sample] | Indexed[Sample]) -> Iterator[Prediction]:
+    def predict(
+        self, samples: Iterable[Sample] | Indexed[Sample], *, probs: bool = False, loss: Loss | None = None
+    ) -> Iterator[Prediction]:
         """Go through samples in their order, those of one shape together, while the next ones are being read.
+
+        On a GPU the device computes a batch while the one before it crosses and is worked on by the caller.
 
         Parameters
         ----------
         samples
-            A data set, or anything that yields samples. About twice `batch_size` of them are in memory at a time.
+            A data set, or anything that yields samples. About three times `batch_size` of them are in memory at a time.
+        probs
+            Whether probabilities are kept, which are 4 bytes per pixel and channel.
+        loss
+            From logits (1, num_channels, H, W) and a target with a batch axis to a 0-d tensor; run on each case that
+            has a target.
 
         Yields
         ------
@@ -114,34 +117,36 @@ class Predictor:
 
         Raises
         ------
+        DataError
+            The loss does not take the target of a case (the case is named).
         RunError
             The logits of a case are not finite (the case is named), or memory ran out. All cases before it were
             yielded.
         """
-        for group in same_shape_groups(read_ahead(samples, 2 * self.config.batch_size), self.config.batch_size):
-            logits = self.logits([sample.image for sample in group])
-            yield from self._decode(group, logits)
+        spec, size = self.segmenter.card.spec, self.config.batch_size
+        groups = same_shape_groups(read_ahead(samples, 2 * size), size)
+        with Outbox(self.device, spec, threshold=self.config.threshold, batch_size=size, probs=probs) as outbox:
+            batches = (self._send(outbox, group, loss) for group in groups)
+            for batch in one_behind(batches) if outbox.overlaps else batches:
+                yield from batch
 
-    def _decode(self, group: Sequence[Sample], logits: Tensor) -> Iterator[Prediction]:
-        try:
-            labels = self.labels(logits)
-        except InputError:
-            good = self._count_finite(logits)
-            if good == len(group):
-                raise
-            if good:
-                yield from self._decode(group[:good], logits[:good])
-            raise RunError(
-                f"inference: the logits of case {group[good].case_id!r} hold NaN or infinity, so it has no labels. "
-                f"Check its image; an overflow goes away with inference.precision=float32."
-            ) from None
-        for sample, case_labels, case_logits in zip(group, labels, logits, strict=True):
-            yield Prediction(sample=sample, labels=case_labels, logits=case_logits)
+    def _send(self, outbox: Outbox, group: Sequence[Sample], loss: Loss | None) -> Iterator[Prediction]:
+        if loss is None:
+            return outbox.send(group, self.logits([sample.image for sample in group]), None)
+        # targets first: an upload waits for what the device was given before
+        targets = [self._upload_target(sample) for sample in group]
+        logits = self.logits([sample.image for sample in group])
+        losses = [
+            None if target is None else _case_loss(loss, sample, case[None], target)
+            for sample, case, target in zip(group, logits, targets, strict=True)
+        ]
+        return outbox.send(group, logits, losses)
 
-    def _count_finite(self, logits: Tensor) -> int:
-        """How many images come before the first with a logit that is not finite."""
-        finite = read_scalars([torch.isfinite(each).all() for each in logits])
-        return finite.index(0.0) if 0.0 in finite else len(finite)
+    def _upload_target(self, sample: Sample) -> Tensor | None:
+        target = sample.target
+        if target is None:
+            return None
+        return to_torch(target[None], device=self.device, dtype="int32" if target.dtype == np.uint16 else None)
 
     def _upload(self, images: Sequence[np.ndarray]) -> Tensor:
         shapes = {np.shape(image) for image in images}
@@ -179,3 +184,11 @@ class Predictor:
     def _network(self, image: Tensor) -> Tensor:
         logits: Tensor = self.segmenter(image)
         return logits.float()
+
+
+@torch.no_grad()  # a tensor made in inference mode could not be used by a loss that learns later
+def _case_loss(loss: Loss, sample: Sample, logits: Tensor, target: Tensor) -> Tensor:
+    try:
+        return loss(logits, target)
+    except InputError as error:
+        raise DataError(f"case {sample.case_id!r}: {error}") from error

@@ -90,5 +90,24 @@ def same_shape_groups(samples: Iterable[Sample], size: int) -> Iterator[Sequence
         group.append(sample)
 
 
+def one_behind(items: Iterable[Item]) -> Iterator[Item]:
+    """Yield each item when the next one has been made; when making that fails, the item comes first, then the error."""
+    source, held = iter(items), _END
+    while True:
+        fault: Exception | None = None
+        made: object = _END
+        try:
+            made = next(source, _END)
+        except Exception as error:
+            fault = error
+        if held is not _END:
+            yield cast(Item, held)
+        if fault is not None:
+            raise fault
+        if made is _END:
+            return
+        held = made
+
+
 def _alike(first: Sample, second: Sample) -> bool:
     return first.image.shape == second.image.shape and first.image.dtype == second.image.dtype

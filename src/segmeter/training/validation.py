@@ -4,12 +4,8 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
-from segmeter.bridge.scalars import read_scalars
-from segmeter.bridge.to_torch import to_torch
 from segmeter.checks import expected, nearest
 from segmeter.errors import ConfigError, DataError
 from segmeter.inference.predictor import Predictor
@@ -53,20 +49,19 @@ def validate(predictor: Predictor, cases: Cases, loss: Loss, *, stopped: Callabl
     One float per name in `monitors`, NaN where undefined; None where it was given up.
     """
     counts: NDArray[np.int64] | None = None
-    losses: list[Tensor] = []
-    for prediction in predictor.predict(cases):
+    losses: list[float] = []
+    for prediction in predictor.predict(cases, loss=loss):
         if stopped():
             return None
         target = prediction.sample.target
-        if target is None:
+        if target is None or prediction.loss is None:
             raise DataError(f"{prediction.sample.case_id}: has no mask, and validation needs one for every case.")
         case_counts = count(target, prediction.labels, cases.spec)
         counts = case_counts if counts is None else counts + case_counts
-        losses.append(_case_loss(loss, prediction.logits, target))
+        losses.append(prediction.loss)
     if counts is None:
         raise DataError("validation: there is no case to validate on.")
-    values = read_scalars(losses)
-    return {**scores(counts, cases.spec), "loss": sum(values) / len(values)}
+    return {**scores(counts, cases.spec), "loss": sum(losses) / len(losses)}
 
 
 def count(target: NDArray[Any], labels: NDArray[Any], spec: ClassSpec) -> NDArray[np.int64]:
@@ -87,12 +82,6 @@ def scores(counts: NDArray[np.int64], spec: ClassSpec) -> dict[str, float]:
     for kind, values in (("iou", overlap.iou), ("dice", overlap.dice)):
         named.update({f"{kind}/{name}": float(value) for name, value in zip(spec.names, values, strict=True)})
     return named
-
-
-@torch.no_grad()
-def _case_loss(loss: Loss, logits: Tensor, target: NDArray[Any]) -> Tensor:
-    wide = to_torch(target, device=logits.device, dtype="int32" if target.dtype == np.uint16 else None)
-    return loss(logits.unsqueeze(0) if logits.ndim == 3 else logits, wide.unsqueeze(0))
 
 
 def higher_is_better(monitor: str) -> bool:
