@@ -1,0 +1,345 @@
+"""Where other tools are wrong, crash, or disagree: what they do, pinned so that a repair is noticed, and what we do.
+
+A test here that fails names the release; where the tool now does as we do, move its case to the comparisons.
+"""
+
+import math
+
+import numpy as np
+import pytest
+
+from segmeter.errors import InputError
+from segmeter.metrics.convention_scores import score_maps_under
+from segmeter.metrics.counts import confusion_matrix
+from segmeter.metrics.instances import match_instances
+from segmeter.metrics.measures import CaseMaps
+from segmeter.metrics.overlap import overlap_scores
+from segmeter.metrics.surface import surface_metrics
+from segmeter.vocabulary import ClassSpec
+from tests.differential.cases import BOTH_HOLD_ONE, EMPTY, ONE, boxes
+from tests.differential.peers import installed, load, quiet
+
+SPEC = ClassSpec(task="multiclass", names=("rest", "one"), colours=((0, 0, 0),) * 2)
+NAN, INF = math.nan, math.inf
+SIDES = {"prediction empty": (ONE, EMPTY), "target empty": (EMPTY, ONE), "both empty": (EMPTY, EMPTY)}
+
+
+def assert_still(found, expected, package):
+    """The tool still gives this value; NaN equals NaN."""
+    message = f"{installed(package)} now gives {found}, not {expected}: it was repaired, or broke in another way"
+    np.testing.assert_allclose(np.asarray(found, float), expected, rtol=1e-5, err_msg=message)
+
+
+def tensor(labels):
+    return load("torch").from_numpy(labels[None].astype(np.int64))
+
+
+def one_hot(labels):
+    """The plane of class 1, (1, 1, ...)."""
+    return load("torch").from_numpy(labels[None, None].astype(np.float32))
+
+
+def as_maps(target, labels, case_id="a"):
+    return CaseMaps(case_id=case_id, target=target, labels=labels, spacing=(1.0, 1.0), spec=SPEC)
+
+
+# --- misses -----------------------------------------------------------------------------------------------------------
+
+OBJECT = boxes((40, 40), np.s_[10:20, 10:20])
+OFF_BY_FOUR = np.roll(OBJECT, 4, axis=1)
+
+
+def found_and_missed(missed, total=20):
+    """As many pairs, in which the object was found four pixels off, or missed."""
+    return [(OBJECT, EMPTY_40 if i < missed else OFF_BY_FOUR) for i in range(total)]
+
+
+EMPTY_40 = np.zeros_like(OBJECT)
+
+
+@pytest.mark.parametrize(("missed", "theirs"), [(0, 4.0), (10, 4.0), (18, 4.0), (20, 0.0)])
+def test_monai_rewards_misses_in_hd95(missed, theirs):
+    metrics = load("monai.metrics")
+    metric = metrics.HausdorffDistanceMetric(percentile=95, include_background=True)
+    with quiet():
+        for target, labels in found_and_missed(missed):
+            metric(one_hot(labels), one_hot(target))
+        assert_still(float(metric.aggregate()), theirs, "monai")
+    ours = np.mean([surface_metrics(t > 0, p > 0, spacing=(1, 1)).hd95 for t, p in found_and_missed(missed)])
+    assert ours == (INF if missed else 4.0)
+
+
+def test_our_monai_preset_does_not_turn_missing_everything_into_a_perfect_distance():
+    cases = [as_maps(target, labels, f"{i}") for i, (target, labels) in enumerate(found_and_missed(20))]
+    assert math.isnan(score_maps_under("monai", cases)["hd95"])
+    cases = [as_maps(target, labels, f"{i}") for i, (target, labels) in enumerate(found_and_missed(18))]
+    assert score_maps_under("monai", cases)["hd95"] == 4.0
+
+
+def test_monais_own_hausdorff_and_percentile_disagree_on_a_miss():
+    metrics = load("monai.metrics")
+    options = {"include_background": True}
+    with quiet():
+        whole = float(metrics.compute_hausdorff_distance(one_hot(EMPTY), one_hot(ONE), **options))
+        share = float(metrics.compute_hausdorff_distance(one_hot(EMPTY), one_hot(ONE), percentile=95, **options))
+    assert_still([whole, share], [INF, NAN], "monai")
+    ours = surface_metrics(ONE > 0, EMPTY > 0, spacing=(1, 1))
+    assert (ours.hd, ours.hd95) == (INF, INF)
+
+
+def test_monais_percentile_is_off_by_the_rounding_of_its_rank():
+    """0.95 (n - 1) in float32: 950 of 1001 points is a little less, and a value between two points comes out."""
+    hausdorff, torch = load("monai.metrics.hausdorff_distance"), load("torch")
+    distances = torch.cat([torch.zeros(950), torch.full((51,), 10.0)])
+    found = float(hausdorff._compute_percentile_hausdorff_distance(distances, 95))
+    np.testing.assert_allclose(found, 9.9998808, rtol=1e-7, err_msg=installed("monai"))
+    assert np.percentile(distances.numpy().astype(float), 95) == 10
+
+
+# --- sides that are empty ---------------------------------------------------------------------------------------------
+
+OURS = {  # hd, hd95, assd, nsd, dice, iou
+    "prediction empty": (INF, INF, INF, 0, 0, 0),
+    "target empty": (INF, INF, INF, 0, 0, 0),
+    "both empty": (NAN, NAN, NAN, NAN, NAN, NAN),
+}
+
+
+@pytest.mark.parametrize("sides", SIDES)
+def test_ours_has_one_table(sides):
+    target, labels = SIDES[sides]
+    surface = surface_metrics(target > 0, labels > 0, spacing=(1, 1), tolerances=(1,))
+    scores = overlap_scores(confusion_matrix(target, labels, num_classes=2))
+    found = surface.hd, surface.hd95, surface.assd, surface.nsd[0], scores.dice[1], scores.iou[1]
+    np.testing.assert_array_equal(found, OURS[sides])
+
+
+@pytest.mark.parametrize(
+    ("sides", "hd95", "assd", "nsd", "dice"),
+    [("prediction empty", NAN, INF, 0, 0), ("target empty", NAN, INF, 0, NAN), ("both empty", NAN, NAN, NAN, NAN)],
+)
+def test_empty_sides_of_monai(sides, hd95, assd, nsd, dice):
+    """Dice of a false positive is undefined, so that inventing objects costs nothing."""
+    metrics = load("monai.metrics")
+    target, labels = map(one_hot, SIDES[sides])
+    options = {"include_background": True}
+    with quiet():
+        found = [
+            float(metrics.compute_hausdorff_distance(labels, target, percentile=95, **options)),
+            float(metrics.compute_average_surface_distance(labels, target, symmetric=True, **options)),
+            float(metrics.compute_surface_dice(labels, target, [1.0], **options)),
+            float(metrics.compute_dice(labels, target)),
+        ]
+    assert_still(found, [hd95, assd, nsd, dice], "monai")
+
+
+def test_monais_mean_dice_of_nothing_is_zero():
+    metric = load("monai.metrics").DiceMetric()
+    with quiet():
+        metric(one_hot(EMPTY), one_hot(EMPTY))
+        assert_still(float(metric.aggregate()), 0.0, "monai")
+    assert math.isnan(overlap_scores(confusion_matrix(EMPTY, EMPTY, num_classes=2)).dice[1])
+
+
+@pytest.mark.parametrize("sides", SIDES)
+@pytest.mark.parametrize("call", ["hd", "hd95", "assd", "asd"])
+def test_empty_sides_of_medpy(sides, call):
+    target, labels = SIDES[sides]
+    with pytest.raises(RuntimeError, match="does not contain any binary object"):
+        getattr(load("medpy.metric.binary"), call)(labels, target)
+
+
+def test_medpys_dice_of_nothing_was_meant_to_be_one():
+    """It catches ZeroDivisionError, where NumPy's integers only warn; its Jaccard is 1. Our preset follows it."""
+    binary = load("medpy.metric.binary")
+    with quiet():
+        assert_still([binary.dc(EMPTY, EMPTY), binary.jc(EMPTY, EMPTY)], [NAN, 1.0], "medpy")
+    ours = score_maps_under("medpy", [as_maps(EMPTY, EMPTY)])
+    np.testing.assert_array_equal([ours["mean_dice"], ours["mean_iou"]], [NAN, 1.0])
+
+
+@pytest.mark.parametrize(
+    ("sides", "hd95", "means", "nsd"),
+    [
+        ("prediction empty", INF, (INF, NAN), 0),
+        ("target empty", INF, (NAN, INF), 0),
+        ("both empty", INF, (NAN, NAN), NAN),
+    ],
+)
+def test_empty_sides_of_surface_distance(sides, hd95, means, nsd, monkeypatch):
+    """Two empty masks are infinitely far apart for it, though it calls every other figure of them undefined."""
+    peer = load("surface_distance", "surface-distance")
+    monkeypatch.setattr(np, "Inf", np.inf, raising=False)  # it was written for NumPy 1
+    with quiet():
+        found = peer.compute_surface_distances(*(one > 0 for one in SIDES[sides]), (1, 1))
+        theirs = peer.compute_robust_hausdorff(found, 95), *peer.compute_average_surface_distance(found)
+        assert_still(theirs, (hd95, *means), "surface-distance")
+        assert_still(peer.compute_surface_dice_at_tolerance(found, 1), nsd, "surface-distance")
+
+
+def test_surface_distance_crashes_on_empty_sides_with_numpy_2(monkeypatch):
+    peer = load("surface_distance", "surface-distance")
+    monkeypatch.delattr(np, "Inf", raising=False)  # torchmetrics puts it back for everyone
+    with quiet(), pytest.raises(AttributeError, match="NaN"):
+        peer.compute_dice_coefficient(EMPTY > 0, EMPTY > 0)
+    with quiet(), pytest.raises(AttributeError, match="Inf"):
+        peer.compute_surface_distances(ONE > 0, EMPTY > 0, (1, 1))
+
+
+@pytest.mark.parametrize("sides", ["prediction empty", "target empty"])
+def test_panoptica_measures_to_a_corner_of_the_array(sides):
+    """The distance transform of no point: a finite, harmless-looking HD95 for a miss, by its raw functions."""
+    surface = load("panoptica.metrics._surface_distances")
+    with quiet():
+        pair = surface._surface_distance_pair(*(one > 0 for one in SIDES[sides]))
+        assert_still(surface._hd95_from_pair(*pair), 10.220551, "panoptica")
+        assert_still(
+            [surface._assd_from_pair(*pair), surface._nsd_from_pair(*pair, None, 1.0)], [NAN, NAN], "panoptica"
+        )
+    assert score_maps_under("panoptica", [as_maps(*SIDES[sides])])["hd95"] == INF
+
+
+def test_panoptica_of_nothing():
+    surface = load("panoptica.metrics._surface_distances")
+    dice = load("panoptica.metrics.dice")
+    with quiet():
+        pair = surface._surface_distance_pair(EMPTY > 0, EMPTY > 0)
+        with pytest.raises(IndexError):
+            surface._hd95_from_pair(*pair)
+        assert_still(dice._compute_dice_coefficient(EMPTY > 0, EMPTY > 0), 0.0, "panoptica")
+
+
+@pytest.mark.parametrize(("sides", "theirs"), [("prediction empty", INF), ("target empty", INF), ("both empty", 0)])
+def test_empty_sides_of_scikit_image(sides, theirs):
+    skimage = load("skimage.metrics", "scikit-image")
+    assert_still(skimage.hausdorff_distance(*SIDES[sides]), theirs, "scikit-image")
+
+
+@pytest.mark.parametrize(("name", "call"), [("iou", "jaccard_score"), ("dice", "f1_score")])
+def test_scikit_learn_scores_nothing_as_zero(name, call):
+    sklearn = load("sklearn.metrics", "scikit-learn")
+    with quiet():
+        assert_still(getattr(sklearn, call)(EMPTY.ravel(), EMPTY.ravel()), 0.0, "scikit-learn")
+    assert math.isnan(getattr(overlap_scores(confusion_matrix(EMPTY, EMPTY, num_classes=2)), name)[1])
+
+
+# --- torchmetrics -----------------------------------------------------------------------------------------------------
+
+
+def corners(shape):
+    return boxes(shape, np.s_[2:6, 2:6]), boxes(shape, np.s_[-6:-2, -6:-2])
+
+
+@pytest.mark.parametrize(
+    ("shape", "theirs", "ours"), [((20, 26), 23.706539, 21.633308), ((14, 51), 44.0, 43.416587), ((20, 20), 0, 0)]
+)
+def test_torchmetrics_hausdorff_of_wide_maps_is_wrong(shape, theirs, ours):
+    segmentation = load("torchmetrics.functional.segmentation")
+    target, labels = corners(shape)
+    found = float(segmentation.hausdorff_distance(tensor(labels), tensor(target), num_classes=2, input_format="index"))
+    exact = surface_metrics(target > 0, labels > 0, spacing=(1, 1)).hd
+    if shape[0] == shape[1]:
+        assert found == pytest.approx(exact, rel=1e-6)  # square maps are right
+        return
+    assert_still(found, theirs, "torchmetrics")
+    assert exact == pytest.approx(ours, rel=1e-6)
+
+
+def test_torchmetrics_hausdorff_of_tall_maps_crashes():
+    segmentation = load("torchmetrics.functional.segmentation")
+    target, labels = corners((26, 20))
+    with pytest.raises(IndexError, match="out of bounds"):
+        segmentation.hausdorff_distance(tensor(labels), tensor(target), num_classes=2, input_format="index")
+    assert surface_metrics(target > 0, labels > 0, spacing=(1, 1)).hd == pytest.approx(21.633308, rel=1e-6)
+
+
+def test_torchmetrics_hausdorff_of_nothing_crashes():
+    segmentation = load("torchmetrics.functional.segmentation")
+    square = np.zeros((9, 9), np.uint8)
+    with pytest.raises(RuntimeError):
+        segmentation.hausdorff_distance(tensor(square), tensor(square), num_classes=2, input_format="index")
+
+
+def test_torchmetrics_segmentation_has_no_ignore_index():
+    segmentation = load("torchmetrics.functional.segmentation")
+    target = ONE.copy()
+    target[0] = 255
+    for call in ("mean_iou", "dice_score"):
+        with pytest.raises(RuntimeError, match="must be smaller than num_classes"):
+            getattr(segmentation, call)(tensor(ONE), tensor(target), num_classes=2, input_format="index")
+    assert overlap_scores(confusion_matrix(target, ONE, num_classes=2, ignore_index=255)).mean_iou == 1
+
+
+def test_torchmetrics_marks_an_absent_class_as_minus_one():
+    segmentation = load("torchmetrics.functional.segmentation")
+    found = segmentation.mean_iou(tensor(EMPTY), tensor(EMPTY), num_classes=2, input_format="index", per_class=True)
+    assert_still(found[0], [1.0, -1.0], "torchmetrics")
+
+
+# --- segmentation-models-pytorch --------------------------------------------------------------------------------------
+
+
+def smp_scores(target, labels, num_classes, reduction, **options):
+    smp = load("segmentation_models_pytorch.metrics", "segmentation_models_pytorch")
+    stats = smp.get_stats(tensor(labels), tensor(target), mode="multiclass", num_classes=num_classes)
+    with quiet():
+        return float(smp.iou_score(*stats, reduction=reduction, **options))
+
+
+@pytest.mark.parametrize("reduction", ["weighted-imagewise", "macro", "macro-imagewise"])
+def test_smp_with_weights_gives_a_perfect_prediction_a_quarter(reduction):
+    """It divides equal weights by the number of classes twice."""
+    target = np.tile(np.arange(4, dtype=np.uint8), (4, 1))
+    found = smp_scores(target, target, 4, reduction, class_weights=[1.0] * 4)
+    assert_still(found, 0.25, "segmentation_models_pytorch")
+    assert overlap_scores(confusion_matrix(target, target, num_classes=4)).frequency_weighted_iou == 1
+
+
+@pytest.mark.parametrize(("reduction", "theirs"), [("micro", NAN), ("macro", 1.0), ("micro-imagewise", 1.0)])
+def test_smp_of_nothing_depends_on_the_reduction(reduction, theirs):
+    smp = load("segmentation_models_pytorch.metrics", "segmentation_models_pytorch")
+    stats = smp.get_stats(tensor(EMPTY)[None], tensor(EMPTY)[None], mode="binary")
+    with quiet():
+        assert_still(float(smp.iou_score(*stats, reduction=reduction)), theirs, "segmentation_models_pytorch")
+
+
+def test_smp_counts_an_absent_class_as_perfect():
+    assert_still(smp_scores(EMPTY, EMPTY, 2, "macro"), 1.0, "segmentation_models_pytorch")
+    scores = overlap_scores(confusion_matrix(EMPTY, EMPTY, num_classes=2))
+    assert math.isnan(scores.iou[1])
+    assert scores.n_undefined == 1
+
+
+# --- others -----------------------------------------------------------------------------------------------------------
+
+
+def test_scikit_images_hausdorff_of_masks_starts_inside_them():
+    """Of masks and not of their borders it is smaller: a hole that was filled is near to everything around it."""
+    hole = next(case for case in BOTH_HOLD_ONE if case.name == "hole")
+    skimage = load("skimage.metrics", "scikit-image")
+    assert_still(skimage.hausdorff_distance(*hole.masks()), math.sqrt(17), "scikit-image")
+    assert surface_metrics(*hole.masks(), spacing=(1, 1)).hd == pytest.approx(math.sqrt(45))
+
+
+def test_panopticas_surface_dice_is_not_the_published_one():
+    spur = next(case for case in BOTH_HOLD_ONE if case.name == "spur")
+    surface = load("panoptica.metrics._surface_distances")
+    theirs = surface._nsd_from_pair(*surface._surface_distance_pair(*spur.masks()), None, 1.0)
+    ours = surface_metrics(*spur.masks(), spacing=(1, 1), tolerances=(1,))
+    assert theirs == pytest.approx((ours.near_target[0] + ours.near_mask[0]) / 2, rel=1e-6)
+    assert abs(theirs - ours.nsd[0]) > 0.01
+
+
+def test_monais_panoptic_quality_of_nothing_is_zero():
+    metrics = load("monai.metrics")
+    assert_still(float(metrics.compute_panoptic_quality(tensor(EMPTY)[0], tensor(EMPTY)[0])), 0.0, "monai")
+    assert math.isnan(match_instances(EMPTY, EMPTY).pq)
+
+
+def test_predictions_outside_the_classes_are_refused_here_and_miscounted_or_dropped_elsewhere():
+    labels = ONE.copy()
+    labels[0, 0] = 7
+    sklearn = load("sklearn.metrics", "scikit-learn")
+    assert sklearn.confusion_matrix(ONE.ravel(), labels.ravel(), labels=[0, 1]).sum() == ONE.size - 1
+    with pytest.raises(InputError, match="7"):
+        confusion_matrix(ONE, labels, num_classes=2)

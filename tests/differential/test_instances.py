@@ -1,0 +1,141 @@
+"""Matched objects and their scores equal those of panoptica, torchmetrics and MONAI, run live."""
+
+from functools import cache
+
+import numpy as np
+import pytest
+from scipy import ndimage
+
+from segmeter.metrics.instances import match_instances
+from tests.differential.cases import SWEEP, assert_agree, blobs, boxes
+from tests.differential.peers import load, quiet
+
+THRESHOLD = 0.5
+
+
+@cache
+def pairs():
+    """Instance maps with objects that match, are missed, split or made up; ids are in no order."""
+    rng = np.random.default_rng(7)
+    made = []
+    while len(made) < SWEEP:
+        shape = tuple(rng.integers(30, 44, 2)) if len(made) % 4 else tuple(rng.integers(10, 16, 3))
+        target = ndimage.label(blobs(rng, shape, 3) == 1)[0]
+        instances = np.roll(target, rng.integers(-1, 2, target.ndim), axis=tuple(range(target.ndim)))
+        held = np.unique(instances)[1:]
+        if len(held) < 2:
+            continue
+        instances[np.isin(instances, rng.choice(held, len(held) // 3, replace=False))] = 0
+        extra = np.where((instances == 0) & (blobs(rng, shape, 4) == 2), instances.max() + 1, 0)
+        instances = shuffle(rng, instances + extra)
+        if instances.any():
+            made.append((shuffle(rng, target), instances))
+    return tuple(made)
+
+
+def shuffle(rng, instances):
+    """Other ids for the same objects, with gaps."""
+    ids = np.concatenate([[0], 1 + rng.choice(60, instances.max(), replace=False)])
+    return ids[instances].astype(np.uint16)
+
+
+@cache
+def ours():
+    return tuple(match_instances(*pair, spacing=(1.0,) * pair[0].ndim) for pair in pairs())
+
+
+@cache
+def of_panoptica():
+    panoptica = load("panoptica")
+    panoptica.disable_citation_reminder()
+    evaluator = panoptica.Panoptica_Evaluator(
+        expected_input=panoptica.InputType.UNMATCHED_INSTANCE,
+        instance_matcher=panoptica.NaiveThresholdMatching(matching_threshold=THRESHOLD, strict_threshold=True),
+        instance_metrics=[panoptica.Metric.IOU, panoptica.Metric.DSC, panoptica.Metric.ASSD],
+        global_metrics=[],
+        verbose=False,
+    )
+    with quiet():
+        return [evaluator.evaluate(instances, target)["ungrouped"] for target, instances in pairs()]
+
+
+def test_there_is_something_to_match():
+    found = ours()
+    assert sum(one.tp for one in found) > SWEEP
+    assert min(sum(one.fp for one in found), sum(one.fn for one in found)) > SWEEP / 4
+
+
+@pytest.mark.parametrize("name", ["tp", "fp", "fn"])
+def test_numbers_of_panoptica(name):
+    assert [getattr(one, name) for one in ours()] == [getattr(one, name) for one in of_panoptica()]
+
+
+@pytest.mark.parametrize("name", ["rq", "pq", "sq", "mean_dice", "mean_masd"])
+def test_qualities_of_panoptica(name):
+    """Over a match it is the same; without one its PQ is 0 as ours, and a mean of nothing its edge case."""
+    theirs = {"mean_dice": "sq_dsc", "mean_masd": "sq_assd"}.get(name, name)
+    matched = [(one, other) for one, other in zip(ours(), of_panoptica(), strict=True) if one.tp]
+    assert len(matched) > SWEEP * 0.8
+    assert_agree([getattr(one, name) for one, _ in matched], [getattr(other, theirs) for _, other in matched])
+
+
+def test_panoptic_quality_of_torchmetrics():
+    torch, detection = load("torch"), load("torchmetrics.functional.detection")
+    found = []
+    for target, instances in pairs():
+        planes = [np.stack([one > 0, one], axis=-1)[None].astype(np.int64) for one in (instances, target)]
+        given = [torch.from_numpy(plane) for plane in planes]
+        options = {"things": {1}, "stuffs": {0}, "return_sq_and_rq": True, "return_per_class": True}
+        with quiet():
+            found.append(detection.panoptic_quality(*given, **options)[0].tolist())
+    expected = [[one.pq, np.nan_to_num(one.sq), one.rq] for one in ours()]
+    assert_agree(expected, found)
+
+
+@pytest.mark.parametrize("name", ["pq", "sq", "rq"])
+def test_panoptic_quality_of_monai(name):
+    torch, metrics = load("torch"), load("monai.metrics")
+    found = []
+    for target, instances in pairs():
+        given = [torch.from_numpy(one.astype(np.int64)) for one in (instances, target)]
+        if target.ndim == 2:
+            found.append(float(metrics.compute_panoptic_quality(*given, metric_name=name, smooth_numerator=0)))
+    expected = [getattr(one, name) for one, pair in zip(ours(), pairs(), strict=True) if pair[0].ndim == 2]
+    assert_agree(expected, found)
+
+
+def test_many_small_matches_below_one_half_are_those_of_scipys_assignment():
+    """Below 0.5 the pairs are the best together, as panoptica's bipartite matching chooses them."""
+    panoptica = load("panoptica")
+    evaluator = panoptica.Panoptica_Evaluator(
+        expected_input=panoptica.InputType.UNMATCHED_INSTANCE,
+        instance_matcher=panoptica.MaxBipartiteMatching(matching_threshold=0.2, strict_threshold=True),
+        instance_metrics=[panoptica.Metric.IOU],
+        global_metrics=[],
+        verbose=False,
+    )
+    for target, instances in pairs():
+        one = match_instances(target, instances, threshold=0.2)
+        with quiet():
+            theirs = evaluator.evaluate(instances, target)["ungrouped"]
+        assert (one.tp, one.fp, one.fn) == (theirs.tp, theirs.fp, theirs.fn)
+        if one.tp:
+            assert_agree(one.pq, theirs.pq)
+
+
+def test_objects_that_touch_the_border_and_a_split_one():
+    panoptica = load("panoptica")
+    target, instances = np.zeros((2, 20, 30), np.uint16)
+    target[boxes((20, 30), np.s_[0:6, 0:6]) > 0] = 5
+    target[10:18, 20:30] = 9
+    instances[0:6, 0:5] = 3
+    instances[10:18, 20:25], instances[10:18, 25:30] = 1, 2  # halves: an IoU of 0.5 is no match
+    one = match_instances(target, instances)
+    matcher = panoptica.NaiveThresholdMatching(matching_threshold=THRESHOLD, strict_threshold=True)
+    evaluator = panoptica.Panoptica_Evaluator(
+        expected_input=panoptica.InputType.UNMATCHED_INSTANCE, instance_matcher=matcher, global_metrics=[]
+    )
+    with quiet():
+        theirs = evaluator.evaluate(instances, target)["ungrouped"]
+    assert (one.tp, one.fp, one.fn) == (theirs.tp, theirs.fp, theirs.fn) == (1, 2, 1)
+    assert_agree(one.pq, theirs.pq)
