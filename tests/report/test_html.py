@@ -11,7 +11,12 @@ import pytest
 
 from segmeter.errors import InputError
 from segmeter.files import write_json
+from segmeter.metrics.calibrated import summarise_calibration
+from segmeter.metrics.calibration import Calibration
 from segmeter.metrics.config import MetricsConfig
+from segmeter.metrics.counts import confusion_matrix
+from segmeter.metrics.measure_config import InstancesConfig, SurfaceConfig
+from segmeter.metrics.measures import CaseMaps, build_measures, measure_case
 from segmeter.metrics.rows import CaseRow, read_cases, write_cases
 from segmeter.metrics.summary import summarise
 from segmeter.report.config import ReportConfig
@@ -186,3 +191,47 @@ def test_a_damaged_file_is_named(tmp_path, name):
     (tmp_path / name).write_text("{broken\n")
     with pytest.raises(InputError, match=rf"expected `{name}` to be .*JSON"):
         write_report(tmp_path)
+
+
+def measured_run(folder, rng, names=("ground", "tree", "car")):
+    """An evaluation with surfaces, one class missed once, and probabilities."""
+    spec = ClassSpec(task="multiclass", names=names, colours=((0, 0, 0), (0, 200, 0), (200, 0, 0)))
+    config = MetricsConfig(bootstrap=100, measures=(SurfaceConfig(), InstancesConfig()))
+    sums, rows = Calibration(num_classes=3), []
+    for i in range(4):
+        target = np.zeros((12, 16), np.uint8)
+        target[2:6, 2:7], target[8:11, 9:14] = 1, 2
+        labels = np.roll(target, i, 1)
+        if i == 3:
+            labels[labels == 1] = 0
+        maps = CaseMaps(case_id=str(i), target=target, labels=labels, spacing=(1.0, 1.0), spec=spec)
+        extra = measure_case(maps, build_measures(config, spec))
+        counts = confusion_matrix(target, labels, num_classes=3)
+        rows.append(CaseRow(case_id=str(i), height=12, width=16, counts=counts, extra=extra))
+        sums.update(target, np.moveaxis(rng.dirichlet((1, 1, 1), target.shape) * 0.5 + np.eye(3)[labels] * 0.5, -1, 0))
+    write_cases(folder, rows, spec)
+    summary = summarise(rows, spec, config) | {"calibration": summarise_calibration(sums.compute(), spec)}
+    write_json(folder / "metrics.json", summary)
+    return summary
+
+
+def test_measures_and_probabilities_are_shown_with_their_failures(tmp_path, rng):
+    summary = measured_run(tmp_path, rng)
+    page = render(tmp_path)
+    titles = page.text("h2")
+    assert titles.index("Measures") < titles.index("Probabilities") < titles.index("Confusion")
+    cells = page.text("td")
+    tree = next(i for i in range(len(cells)) if cells[i : i + 2] == ["hd95", "tree"])
+    assert cells[tree + 2] == "inf"
+    assert "tp" in cells
+    entry = summary["calibration"]["per_class"]["car"]
+    assert f"{entry['average_precision']:.4f}" in cells
+    assert sum(1 for tag in page.all("svg") if "precision, by recall" in tag.get("aria-label", "")) == 1
+    assert any(tag.get("data-value") == "Infinity" for tag in page.all("td"))
+
+
+def test_names_in_the_charts_of_probabilities_are_escaped(tmp_path, rng):
+    measured_run(tmp_path, rng, names=HOSTILE[:3])
+    page = render(tmp_path)
+    assert len(page.all("script")) == 1
+    assert not [tag for tag in page.all("img") if "onerror" in tag]

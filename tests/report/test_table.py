@@ -11,6 +11,7 @@ from segmeter.report.table import print_summary
 from segmeter.vocabulary import ClassSpec
 
 from .conftest import HOSTILE, make_rows
+from .test_html import measured_run
 
 
 def shown(summary):
@@ -126,3 +127,13 @@ def test_conventions_stand_beside_each_other_with_what_they_leave_out():
     assert table[start + 2] == ["segmeter", "0.5000", "inf", "0.7500", ""]
     assert table[start + 3] == ["monai", "n/a", "4.0000", "-", "mean per case; 3 left out of HD95"]
     assert "not copied from monai: 0.0 for all missed" in lines
+
+
+def test_measures_and_probabilities_have_tables(tmp_path, rng):
+    text = shown(measured_run(tmp_path, rng))
+    row = next(line for line in text.splitlines() if "hd95 mean" in line)
+    cells = [cell.strip() for cell in row.strip("|").split("|")]
+    assert cells[1:2] + cells[-2:] == ["inf", "4 of 4", "1"]
+    assert "ECE of the winning class" in text
+    assert "average precision" in text
+    assert all(len(line) <= 110 for line in text.splitlines())

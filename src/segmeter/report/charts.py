@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 Row = Mapping[str, Any]
@@ -10,6 +10,7 @@ Point = tuple[float, float | None]
 
 WIDTH, HEIGHT = 520.0, 190.0  # of the plotted area, SVG units
 MOST_POINTS = 600  # of one line; longer ones are thinned evenly
+MOST_CURVES = 4  # of calibration in one chart
 _PLACE = ("step", "epoch", "seconds")  # where a row stands, not what it measures
 _HEAT_SIDE = 600.0
 _BINS = 20
@@ -36,11 +37,11 @@ class Heat:
 
 @dataclass(frozen=True, kw_only=True)
 class Line:
-    """One curve: its SVG path and last value."""
+    """One curve: its SVG path, and the figure beside its name, such as its last value."""
 
     name: str
     path: str
-    last: float
+    last: float | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,6 +98,56 @@ def curves(history: Sequence[Row]) -> list[Chart]:
     order = sorted(series, key=lambda measure: not any("/" in name for name in series[measure]))  # validation first
     charts = [_chart(measure, series[measure]) for measure in order]
     return [chart for chart in charts if chart is not None]
+
+
+def calibration_charts(calibration: Mapping[str, Any]) -> list[Chart]:
+    """What was said against what came true, and precision against recall, both from 0 to 1.
+
+    Parameters
+    ----------
+    calibration
+        The part of metrics.json of this name. Of many classes the curves are those with the lowest average precision.
+    """
+    entries = calibration["per_class"]
+    sure = {"winning class": calibration} if calibration["reliability"] else entries
+    said = {
+        f"{name}, ECE": (entry["reliability"]["confidence"], entry["reliability"]["accuracy"], entry["ece"])
+        for name, entry in list(sure.items())[:MOST_CURVES]
+    }
+    worst = sorted(
+        (name for name in entries if entries[name]["average_precision"] is not None),
+        key=lambda name: entries[name]["average_precision"],
+    )[:MOST_CURVES]
+    found = {
+        f"{name}, AP": (
+            entries[name]["curve"]["recall"],
+            entries[name]["curve"]["precision"],
+            entries[name]["average_precision"],
+        )
+        for name in worst
+    }
+    charts = [
+        _unit_chart("share that came true, by probability", {"as said": ([0.0, 1.0], [0.0, 1.0], None)} | said),
+        _unit_chart("precision, by recall", found),
+    ]
+    return [chart for chart in charts if chart.lines]
+
+
+def _unit_chart(title: str, series: Mapping[str, tuple[Sequence[Any], Sequence[Any], float | None]]) -> Chart:
+    """Curves (x, y, the figure to show with the name) on axes from 0 to 1; empty bins are left out."""
+    marks = [i / 5 for i in range(6)]
+    lines = []
+    for name, (xs, ys, figure) in series.items():
+        points = [(x, y) for x, y in zip(xs, ys, strict=True) if x is not None and y is not None]
+        if points:
+            line = _line(name, points, lambda x, y: (x * WIDTH, (1 - y) * HEIGHT))
+            lines.append(replace(line, last=figure))
+    return Chart(
+        title=title,
+        lines=lines,
+        x_ticks=[(x * WIDTH, f"{x:g}") for x in marks],
+        y_ticks=[((1 - y) * HEIGHT, f"{y:g}") for y in marks],
+    )
 
 
 def _numbers(row: Row, prefix: str = "") -> list[tuple[str, float | None]]:

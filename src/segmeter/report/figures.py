@@ -88,6 +88,22 @@ def measures(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
     ]
 
 
+def calibration(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Rows ``name, value`` of how far probabilities can be believed; none where that was not measured."""
+    found = summary.get("calibration")
+    if not found:
+        return []
+    names = {
+        "ece": "ECE of the winning class",
+        "mce": "MCE of the winning class",
+        "classwise_ece": "class-wise ECE",
+        "brier": "Brier score",
+        "nll": "negative log-likelihood",
+        "mean_average_precision": "mean average precision",
+    }
+    return [{"name": text, "value": found[key]} for key, text in names.items() if found[key] is not None]
+
+
 HEADLINES = {"mean_iou": "mean IoU", "mean_dice": "mean Dice", "hd95": "HD95", "assd": "ASSD", "nsd": "NSD"}
 
 

@@ -17,7 +17,7 @@ from segmeter.files import write_bytes
 from segmeter.metrics.overlap import score_margins
 from segmeter.metrics.rows import CaseRow, read_cases, read_spec, stack_margins
 from segmeter.report import figures
-from segmeter.report.charts import curves, heat_map, histogram
+from segmeter.report.charts import calibration_charts, curves, heat_map, histogram
 from segmeter.report.config import ReportConfig
 from segmeter.report.gallery import worst_first
 from segmeter.report.pictures import load_pictures
@@ -105,6 +105,9 @@ def _evaluation(folder: Path, summary: Mapping[str, Any], config: ReportConfig) 
         "classes": figures.classes(summary),
         "colours": dict(zip(spec.names, spec.colours, strict=True)),
         "measures": figures.measures(summary),
+        "calibration": figures.calibration(summary),
+        "calibration_classes": (summary.get("calibration") or {}).get("per_class", {}),
+        "calibration_charts": calibration_charts(summary["calibration"]) if summary.get("calibration") else [],
         "loss": summary.get("loss") or {},
         "heat": heat_map(matrix, summary["classes"]) if matrix else None,
         "histogram": histogram([score for score in scores.values() if score is not None]),

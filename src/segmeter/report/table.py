@@ -12,6 +12,7 @@ from segmeter.report.canvas import printable
 from segmeter.report.figures import (
     SCORES,
     aggregates,
+    calibration,
     classes,
     conventions,
     headlines,
@@ -44,6 +45,8 @@ def print_summary(summary: Mapping[str, Any], *, file: IO[str] | None = None) ->
     console.print(_class_table(summary, lines))
     if summary.get("measures"):
         console.print(_measure_table(summary, lines))
+    if summary.get("calibration"):
+        console.print(_calibration_table(summary, lines))
     if summary.get("conventions"):
         console.print(_convention_table(summary, lines))
         for line in refused(summary):
@@ -106,4 +109,15 @@ def _convention_table(summary: Mapping[str, Any], lines: box.Box) -> Table:
     for row in conventions(summary):
         scores = [number(row["figures"][name]) if name in row["figures"] else "-" for name in names]
         table.add_row(row["name"], *scores, Text(printable("; ".join(row["differs"]))))
+    return table
+
+
+def _calibration_table(summary: Mapping[str, Any], lines: box.Box) -> Table:
+    table = _table(lines, "probabilities", "", "average precision", "best F1", "at threshold")
+    for row in calibration(summary):
+        table.add_row(row["name"], Text(number(row["value"]), "bold"), "", "", "")
+    entries = summary["calibration"]["per_class"]
+    for name, entry in entries.items():
+        cells = [number(entry[key]) for key in ("average_precision", "best_f1", "best_threshold")]
+        table.add_row(Text(printable(name)), "", *cells)
     return table
