@@ -1,0 +1,77 @@
+"""An evaluation that measures probabilities and surfaces: the figures are those of the files that it exports."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from segmeter.evaluation.evaluate import Evaluation, evaluate
+from segmeter.export.config import ExportConfig
+from segmeter.inference.config import InferenceConfig
+from segmeter.inference.predictor import Predictor
+from segmeter.metrics.calibrated import summarise_calibration
+from segmeter.metrics.calibration import Calibration
+from segmeter.metrics.config import MetricsConfig
+from segmeter.metrics.measure_config import SurfaceConfig
+from segmeter.postprocess.config import PostprocessConfig
+from tests.training.tiny import TinyCases, tiny_segmenter
+
+
+def run(folder: Path, cases: TinyCases, *, probs: bool, calibration: bool) -> dict:
+    folder.mkdir()
+    config = InferenceConfig(precision="float32", batch_size=2)
+    return evaluate(
+        Evaluation(
+            predictor=Predictor(tiny_segmenter(), config, torch.device("cpu")),
+            dataset=cases,
+            loss=None,
+            export=ExportConfig(probs=probs),
+            postprocess=PostprocessConfig(),
+            metrics=MetricsConfig(bootstrap=20, measures=(SurfaceConfig(),), calibration=calibration),
+            folder=folder,
+            on_case=lambda prediction, cleaned, row: None,
+        )
+    )
+
+
+def test_the_figures_are_those_of_the_exported_probabilities(tmp_path: Path) -> None:
+    cases = TinyCases(count=5)
+    summary = run(tmp_path / "one", cases, probs=True, calibration=True)
+    sums = Calibration(num_classes=cases.spec.num_classes, task=cases.spec.task, ignore_index=cases.spec.ignore_index)
+    for i in range(len(cases)):
+        sample = cases[i]
+        sums.update(sample.target, np.load(tmp_path / "one" / "predictions" / "probs" / f"{sample.case_id}.npy"))
+    assert summary["calibration"] == summarise_calibration(sums.compute(), cases.spec)
+    assert summary["calibration"]["n"] > 0
+    assert 0 < summary["calibration"]["ece"] < 1
+    assert json.loads((tmp_path / "one" / "metrics.json").read_text()) == summary
+    assert summary["measures"]["hd95"]
+
+
+def test_probabilities_cross_for_the_figures_without_files_of_them(tmp_path: Path) -> None:
+    summary = run(tmp_path / "one", TinyCases(count=3), probs=False, calibration=True)
+    assert summary["calibration"]["brier"] > 0
+    assert not (tmp_path / "one" / "predictions" / "probs").exists()
+
+
+def test_nothing_is_measured_of_them_unless_asked_for(tmp_path: Path) -> None:
+    assert "calibration" not in run(tmp_path / "one", TinyCases(count=2), probs=True, calibration=False)
+
+
+@pytest.mark.parametrize("task", ["binary", "multilabel"])
+def test_a_plain_summary_of_each_task(task: str) -> None:
+    from tests.metrics.build import class_spec
+
+    rng = np.random.default_rng(0)
+    spec = class_spec(2, task)
+    shape = (2, 20, 20) if task == "multilabel" else (20, 20)
+    probs = rng.random((2 if task == "multilabel" else 1, 20, 20))
+    sums = Calibration(num_classes=2, task=task)
+    sums.update(rng.integers(0, 2, shape), probs)
+    found = summarise_calibration(sums.compute(), spec)
+    assert list(found["per_class"]) == (["sky", "road"] if task == "multilabel" else ["road"])
+    assert (found["ece"] is None) == (task == "multilabel")
+    assert len(found["per_class"]["road"]["curve"]["recall"]) <= 101
+    assert json.loads(json.dumps(found, allow_nan=False)) == found
