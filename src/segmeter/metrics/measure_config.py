@@ -104,31 +104,36 @@ class ObjectsConfig(MeasureConfig):
         "corners": pixels that touch at a corner belong to one object (8 neighbours, 26 in 3-D); "sides": only those
         with a side in common (4, 6 in 3-D).
     objects
-        "components": each class's connected pixels are objects on both sides. "maps": the instance maps that come
-        with a case say what is one object, and connected pixels only on a side that has no such map.
+        "components": the connected pixels of a class, or of a group's classes together, are objects on both sides.
+        "by_class": in a group, those of each of its classes are, and objects of different classes may match. "maps":
+        the instance maps that come with a case say what is one object, and connected pixels only on a side that has
+        no such map.
     """
 
     touching: Literal["corners", "sides"] = "corners"
-    objects: Literal["components", "maps"] = "components"
+    objects: Literal["components", "by_class", "maps"] = "components"
 
     def _check(self, problems: Problems) -> None:
         problems.one_of("touching", self.touching, ("corners", "sides"))
-        problems.one_of("objects", self.objects, ("components", "maps"))
+        problems.one_of("objects", self.objects, ("components", "by_class", "maps"))
 
 
 @MEASURES.register("instances", builder=f"{_OBJECTS}:build_instances")
 @dataclass(frozen=True, kw_only=True)
 class InstancesConfig(ObjectsConfig):
-    """Objects that match: pq, sq, rq (which is F1 over objects), and tp, fp, fn of the data set.
+    """Objects that match: pq, sq, rq (which is F1 over objects), their mean Dice, and tp, fp, fn of the data set.
 
     Parameters
     ----------
     threshold
         IoU that a match exceeds, 0 to 1 (1 excluded).
+    distances
+        Whether the mean surface distance of the matches (object_masd) is measured too, in the unit of the spacing.
     """
 
     name: str = "instances"
     threshold: float = 0.5
+    distances: bool = False
 
     def _check(self, problems: Problems) -> None:
         super()._check(problems)
