@@ -12,7 +12,7 @@ from sklearn.metrics import confusion_matrix
 from segmeter.errors import DataError
 from segmeter.evaluation.score import score
 from segmeter.metrics.config import MetricsConfig
-from segmeter.metrics.measure_config import SurfaceConfig
+from segmeter.metrics.measure_config import InstancesConfig, SurfaceConfig
 from segmeter.metrics.rows import read_cases
 from segmeter.vocabulary import ClassSpec
 from tests.data.volumes import EDGES, VOLUME, save_nifti, save_volume
@@ -154,3 +154,21 @@ def test_the_golden_spine_is_counted_from_its_files(shared_data: Path, tmp_path:
     assert summary["confusion_matrix"] == wanted.tolist()
     assert json.loads((tmp_path / "metrics.json").read_text())["spacing"]["sources"] == {"NIfTI header": 1}
     assert read_cases(tmp_path)[0].spacing == pytest.approx((3.3, 0.58594, 0.58594), rel=1e-6)
+
+
+def test_object_numbers_of_any_size_are_objects_of_one_class(tmp_path: Path) -> None:
+    target = np.array([[70_000, 70_000, 0, 3], [0, 255, 255, 3]], np.float64)
+    labels = np.array([[5, 5, 0, 0], [0, 9, 9, 0]], np.uint8)
+    (tmp_path / "references").mkdir()
+    (tmp_path / "predictions").mkdir()
+    np.save(tmp_path / "references" / "a.npy", target)
+    np.save(tmp_path / "predictions" / "a.npy", labels)
+    spec = ClassSpec(task="binary", names=("none", "cell"), colours=((0, 0, 0), (9, 9, 9)), ignore_index=255)
+    measured = MetricsConfig(bootstrap=0, measures=(InstancesConfig(objects="maps"),))
+    summary = score(replace(scoring(tmp_path, spec=spec), instances=True, metrics=measured))
+    assert summary["confusion_matrix"] == [[2, 0], [2, 2]]
+    found = {name: summary["measures"][name]["cell"]["dataset"] for name in ("tp", "fp", "fn")}
+    assert found == {"tp": 1, "fp": 0, "fn": 1}
+    np.save(tmp_path / "predictions" / "a.npy", labels.astype(np.int16) - 1)
+    with pytest.raises(DataError, match=r"predictions/a\.npy: expected `mask` to hold numbers of objects >= 0, got -1"):
+        score(replace(scoring(tmp_path, spec=spec), instances=True, metrics=measured))

@@ -57,6 +57,8 @@ def test_instances_by_hand():
         "pq/road": 1.75 / 3,
         "sq/road": 0.875,
         "rq/road": 2 / 3,
+        "object_dice/road": (6 / 7 + 1) / 2,
+        "sum:instances_dice/road": 6 / 7 + 1,
         "sum:instances_tp/road": 2.0,
         "sum:instances_fp/road": 1.0,
         "sum:instances_fn/road": 1.0,
@@ -217,3 +219,22 @@ def test_the_golden_components_of_spines(shared_data):
 def test_bad_options_are_refused(build, message):
     with pytest.raises(ConfigError, match=message):
         build()
+
+
+def test_classes_of_a_group_are_numbered_apart_and_matched_whatever_their_class():
+    spec = class_spec(4)
+    first, second, _ = (spec.names[k] for k in (1, 2, 3))
+    target = np.array([[1, 1, 2, 2, 0, 3, 3]], np.uint8)
+    labels = np.array([[1, 1, 1, 0, 0, 1, 1]], np.uint8)
+    metrics = MetricsConfig(groups={"all": spec.names[1:]}, bootstrap=0)
+    found = {}
+    for kind in ("components", "by_class"):
+        config = InstancesConfig(objects=kind, classes=(first, second), distances=True)
+        built = build_measures(MetricsConfig(groups=metrics.groups, measures=(config,)), spec)
+        found[kind] = measure_case(maps_of(target, labels, spec), built)
+    sums = {kind: [columns[f"sum:instances_{n}/all"] for n in ("tp", "fp", "fn")] for kind, columns in found.items()}
+    # together: 4 against 3 pixels, and 2 against 2; apart: 2 against 3, a missed one, and 2 against 2
+    assert sums == {"components": [2, 0, 0], "by_class": [2, 0, 1]}
+    assert found["by_class"]["object_dice/all"] == pytest.approx((4 / 5 + 1) / 2, rel=1e-12)
+    assert found["by_class"]["object_masd/all"] == pytest.approx((0 + (0 / 2 + 1 / 3) / 2) / 2, rel=1e-12)
+    assert np.isnan(found["by_class"][f"object_masd/{second}"])

@@ -157,6 +157,8 @@ class LabelsConfig:
         Instead of `classes`: they are then called class_0, class_1, ...
     key
         Which array of NPZ archives and Zarr groups; null takes the only one.
+    instances
+        Whether the files hold numbers of objects, 0 being none, instead of labels; for a binary task.
     """
 
     task: Task = "multiclass"
@@ -167,9 +169,13 @@ class LabelsConfig:
     label_map: dict[str, int] = field(default_factory=dict)
     max_pixels: int = 500_000_000
     key: str | None = None
+    instances: bool = False
 
     def __post_init__(self) -> None:
         with collecting("data") as problems:
+            alone = not self.instances or (self.task == "binary" and not self.label_map)
+            rule, remedy = "to be false but for a binary task without label map", "Set data.task=binary."
+            problems.expect(alone, "instances", rule, self.instances, remedy)
             problems.in_range("num_classes", self.num_classes, 1, 65534)
             given, named = self.num_classes, len(self.classes)
             remedy = "Set data.classes=[background,cell], or data.num_classes=2."

@@ -35,6 +35,7 @@ def run(config: ScoreConfig, job: Job) -> float | None:
         label_map=config.data.labels_of(),
         max_pixels=config.data.max_pixels,
         key=config.data.key,
+        instances=config.data.instances,
         metrics=config.metrics,
         folder=resumed or Path(),
         workers=config.workers,

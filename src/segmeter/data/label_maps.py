@@ -57,12 +57,15 @@ class Reading:
         The most pixels or voxels of a file, checked before it is decoded.
     key
         Which array of an NPZ archive or Zarr group; None takes the only one.
+    instances
+        Whether the stored values are numbers of objects, 0 being none, and no labels.
     """
 
     spec: ClassSpec
     label_map: Mapping[str, int]
     max_pixels: int
     key: str | None = None
+    instances: bool = False
 
     @property
     def has_colours(self) -> bool:
@@ -75,7 +78,8 @@ def read_map(path: Path, reading: Reading) -> StoredMap:
 
     Three axes are (depth, height, width); colours are read from pictures only, where the label map names them. Floats
     are taken where every one is a whole number. Without a label map, uint8 and uint16 are returned as they are
-    stored, to be counted first and checked by `check_labels` only where the counts are not those of classes.
+    stored, to be counted first and checked by `check_labels` only where the counts are not those of classes. Numbers of
+    objects are returned as they are stored, but floats as int64.
 
     Returns
     -------
@@ -93,7 +97,9 @@ def read_map(path: Path, reading: Reading) -> StoredMap:
     else:
         stored = _read_picture(path, form, reading)
     codes = stored.values
-    if codes.ndim == 3 and reading.has_colours and form not in _ARRAYS:
+    if reading.instances:
+        codes = _object_numbers(path, codes)
+    elif codes.ndim == 3 and reading.has_colours and form not in _ARRAYS:
         codes = to_labels(path, codes, spec=reading.spec, label_map=reading.label_map)
     elif reading.label_map or codes.dtype not in (np.uint8, np.uint16):
         codes = check_labels(path, codes, reading)
@@ -157,6 +163,13 @@ def whole_numbers(path: Path, values: np.ndarray) -> np.ndarray:
         remedy = "Decide on labels first: save them as integers."
         raise DataError(expected(show(path), "mask", "to hold whole numbers", found, remedy))
     return values.astype(np.int64)
+
+
+def _object_numbers(path: Path, values: np.ndarray) -> np.ndarray:
+    numbers = whole_numbers(path, values) if values.dtype.kind == "f" else values
+    if numbers.dtype.kind == "i" and numbers.min() < 0:
+        raise DataError(expected(show(path), "mask", "to hold numbers of objects >= 0", int(numbers.min())))
+    return numbers
 
 
 def _read_picture(path: Path, form: str, reading: Reading) -> StoredMap:

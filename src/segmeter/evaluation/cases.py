@@ -27,6 +27,8 @@ class PairMaps:
     ----------
     target, labels : (H, W) or (D, H, W), for multilabel with a leading axis K; uint8 or uint16
         Without a prediction the labels are 0.
+    target_instances, instances : as `target`, integer
+        Numbers of objects, 0 being none, where the files hold these; else None.
     place
         Their spacing.
     sha256
@@ -35,6 +37,8 @@ class PairMaps:
 
     target: np.ndarray
     labels: np.ndarray
+    target_instances: np.ndarray | None = None
+    instances: np.ndarray | None = None
     place: Place
     sha256: str
 
@@ -101,7 +105,13 @@ class CaseScorer:
         if self._measures:
             spacing = place.spacing or (1.0,) * len(shape)
             seen = CaseMaps(
-                case_id=pair.case_id, target=maps.target, labels=maps.labels, spacing=spacing, spec=self.reading.spec
+                case_id=pair.case_id,
+                target=maps.target,
+                labels=maps.labels,
+                spacing=spacing,
+                spec=self.reading.spec,
+                target_instances=maps.target_instances,
+                instances=maps.instances,
             )
             extra |= measure_case(seen, self._measures)
         if self.flag_missing:
@@ -154,7 +164,21 @@ class CaseScorer:
         target = self._planes(stored[:count])
         labels = self._planes(stored[count:]) if pair.predictions else np.zeros_like(target)
         digest = hashlib.sha256(" ".join(each.sha256 for each in stored).encode()).hexdigest()
-        return PairMaps(target=target, labels=labels, place=place, sha256=digest), stored
+        if self.reading.instances:
+            (target, first), (labels, second) = (self._objects(numbers) for numbers in (target, labels))
+            objects = {"target_instances": first, "instances": second}
+        else:
+            objects = {}
+        return PairMaps(target=target, labels=labels, place=place, sha256=digest, **objects), stored
+
+    def _objects(self, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Labels, 1 for any object, and the numbers of the objects, 0 where pixels are ignored."""
+        ignored = self.reading.spec.ignore_index
+        labels = (numbers != 0).astype(label_dtype(self.reading.spec))
+        if ignored is not None:
+            labels[numbers == ignored] = ignored
+            numbers = np.where(numbers == ignored, 0, numbers)
+        return labels, numbers
 
     def _planes(self, stored: Sequence[StoredMap]) -> np.ndarray:
         return np.stack([each.values for each in stored]) if self._multilabel else stored[0].values
@@ -162,7 +186,7 @@ class CaseScorer:
     def _label_problems(self, pair: MaskPair, stored: Sequence[StoredMap]) -> list[str]:
         """One line for each file with a value that is no label."""
         problems: list[str] = []
-        if self.reading.label_map:  # values were mapped, and those that can't be refused, on reading
+        if self.reading.label_map or self.reading.instances:  # checked, and mapped, on reading
             return problems
         for path, each in zip((*pair.references, *pair.predictions), stored, strict=True):
             try:
@@ -179,9 +203,3 @@ class CaseScorer:
         remedy = "A tool that leaves pixels undecided has to decide on them, or be scored on a class of its own."
         where = show(pair.predictions[0] if len(pair.predictions) == 1 else pair.predictions[0].parents[1] / pair.stem)
         return expected(where, "prediction", rule, f"{pixels} pixels of the ignored value {ignored}", remedy)
-
-
-def narrow(maps: PairMaps, reading: Reading) -> tuple[np.ndarray, np.ndarray]:
-    """Target and labels that `CaseScorer.read` gave, in the smallest dtype that holds every label."""
-    dtype = label_dtype(reading.spec)
-    return maps.target.astype(dtype, copy=False), maps.labels.astype(dtype, copy=False)

@@ -47,6 +47,8 @@ class Scoring:
         The most pixels or voxels of a file, checked before it is decoded.
     key
         Which array of NPZ archives and Zarr groups; None takes the only one.
+    instances
+        Whether the files hold numbers of objects instead of labels, for a binary task.
     metrics
         Its group of the configuration.
     folder
@@ -64,6 +66,7 @@ class Scoring:
     label_map: Mapping[str, int]
     max_pixels: int
     key: str | None = None
+    instances: bool = False
     metrics: MetricsConfig
     folder: Path
     workers: int | None = None
@@ -78,7 +81,12 @@ class Scoring:
         """All that decides the figures but the files; a run goes on only where it is the same."""
         spec = {name: value for name, value in asdict(self.spec).items() if name != "colours"}
         return {
-            "data": {**spec, "label_map": sorted(self.label_map.items()), "key": self.key},
+            "data": {
+                **spec,
+                "label_map": sorted(self.label_map.items()),
+                "key": self.key,
+                "instances": self.instances,
+            },
             "metrics": asdict(self.metrics),
             "missing_predictions": list(self.pairing.missing),
             "extra_predictions": len(self.pairing.extra),
@@ -87,7 +95,13 @@ class Scoring:
 
     def scorer(self) -> CaseScorer:
         """What measures one pair."""
-        reading = Reading(spec=self.spec, label_map=self.label_map, max_pixels=self.max_pixels, key=self.key)
+        reading = Reading(
+            spec=self.spec,
+            label_map=self.label_map,
+            max_pixels=self.max_pixels,
+            key=self.key,
+            instances=self.instances,
+        )
         return CaseScorer(reading, self.metrics, flag_missing=bool(self.pairing.missing))
 
 

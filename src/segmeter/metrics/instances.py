@@ -125,11 +125,11 @@ def match_instances(
     overlaps = find_overlaps(target, instances)
     chosen = choose_pairs(overlaps, threshold)
     ids = overlaps.target_ids[overlaps.first[chosen]], overlaps.instance_ids[overlaps.second[chosen]]
-    masd = None if spacing is None else _measure_masd(target, instances, ids, np.asarray(spacing, np.float64))
+    masd = None if spacing is None else measure_masd(target, instances, ids, np.asarray(spacing, np.float64))
     return _score(overlaps, chosen, masd, forgiven)
 
 
-def _measure_masd(
+def measure_masd(
     target: NDArray[Any], instances: NDArray[Any], ids: tuple[IntArray, IntArray], spacing: FloatArray
 ) -> FloatArray:
     """Mean surface distance (M,) of the pairs of ids, from one pass over the maps."""

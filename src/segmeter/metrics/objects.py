@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from scipy import ndimage
 
 from segmeter.metrics.distances import BoolArray, IntArray
+from segmeter.metrics.instances import measure_masd
 from segmeter.metrics.measure_config import (
     AjiConfig,
     AveragePrecisionConfig,
@@ -57,16 +58,27 @@ def find_objects(mask: BoolArray, instances: NDArray[Any] | None, touching: str)
     return numbered
 
 
+def numbered_objects(maps: CaseMaps, region: Region, config: ObjectsConfig) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Number the objects of a region in target and labels."""
+    given = (maps.target_instances, maps.instances) if config.objects == "maps" else (None, None)
+    parts = [region]
+    if config.objects == "by_class":
+        parts = [Region(name=region.name, members=(member,)) for member in region.members]
+    sides: list[NDArray[Any]] = []
+    for side in (0, 1):
+        numbered = find_objects(maps.masks(parts[0])[side], given[side], config.touching)
+        for part in parts[1:]:
+            more = find_objects(maps.masks(part)[side], given[side], config.touching)
+            numbered = np.where(more > 0, more + numbered.max(), numbered)
+        sides.append(numbered)
+    return sides[0], sides[1]
+
+
 def overlaps_of(maps: CaseMaps, region: Region, config: ObjectsConfig) -> Overlaps:
     """The objects of a region on both sides and the pixels they share; kept with the case, as measures agree on it."""
     key = (region.name, config.touching, config.objects)
     if key not in maps.kept:
-        target, mask = maps.masks(region)
-        given = (maps.target_instances, maps.instances) if config.objects == "maps" else (None, None)
-        first, second = (
-            find_objects(one, other, config.touching) for one, other in zip((target, mask), given, strict=True)
-        )
-        maps.kept[key] = find_overlaps(first, second)
+        maps.kept[key] = find_overlaps(*numbered_objects(maps, region, config))
     found: Overlaps = maps.kept[key]
     return found
 
@@ -84,7 +96,10 @@ class _Objects:
     def __call__(self, maps: CaseMaps) -> Columns:
         columns: Columns = {}
         for region in self.regions:
-            found = self.case(self.config, overlaps_of(maps, region, self.config))
+            overlaps = overlaps_of(maps, region, self.config)
+            found = self.case(self.config, overlaps)
+            if isinstance(self.config, InstancesConfig) and self.config.distances:
+                found |= _distances(maps, region, self.config, overlaps)
             columns |= {f"{name}/{region.name}": value for name, value in found.items()}
         return columns
 
@@ -111,6 +126,7 @@ def _instances(config: InstancesConfig, overlaps: Overlaps) -> Columns:
     total = float(overlaps.iou()[chosen].sum())
     tp, fp, fn = _numbers(overlaps, len(chosen))
     sums = {"instances_tp": tp, "instances_fp": fp, "instances_fn": fn, "instances_iou": total}
+    sums["instances_dice"] = float(overlaps.dice()[chosen].sum())
     quality = _qualities({name: np.array([value], np.float64) for name, value in sums.items()})
     return {name: float(value[0]) for name, value in quality.items()} | {
         f"{SUM}{name}": float(value) for name, value in sums.items()
@@ -120,11 +136,22 @@ def _instances(config: InstancesConfig, overlaps: Overlaps) -> Columns:
 def _qualities(sums: Mapping[str, FloatArray]) -> Sums:
     tp, total = sums["instances_tp"], sums["instances_iou"]
     objects = tp + (sums["instances_fp"] + sums["instances_fn"]) / 2
-    return {"pq": divide(total, objects), "sq": divide(total, tp), "rq": divide(tp, objects)}
+    quality = {"pq": divide(total, objects), "sq": divide(total, tp), "rq": divide(tp, objects)}
+    return quality | {"object_dice": divide(sums["instances_dice"], tp)}
+
+
+def _distances(maps: CaseMaps, region: Region, config: InstancesConfig, overlaps: Overlaps) -> Columns:
+    """The mean surface distance of the objects that match."""
+    chosen = choose_pairs(overlaps, config.threshold)
+    ids = overlaps.target_ids[overlaps.first[chosen]], overlaps.instance_ids[overlaps.second[chosen]]
+    masd = measure_masd(*numbered_objects(maps, region, config), ids, np.asarray(maps.spacing, np.float64))
+    mean = float(masd.mean()) if masd.size else np.nan
+    return {"object_masd": mean, f"{SUM}instances_masd": float(masd.sum())}
 
 
 def _all_instances(config: InstancesConfig, sums: Mapping[str, FloatArray]) -> Sums:
-    return _qualities(sums) | {name: sums[f"instances_{name}"] for name in ("tp", "fp", "fn")}
+    masd = {"object_masd": divide(sums["instances_masd"], sums["instances_tp"])} if config.distances else {}
+    return _qualities(sums) | masd | {name: sums[f"instances_{name}"] for name in ("tp", "fp", "fn")}
 
 
 def _precision(config: AveragePrecisionConfig, overlaps: Overlaps) -> Columns:
