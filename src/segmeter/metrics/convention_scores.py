@@ -95,8 +95,23 @@ def score_maps_under(
     measure = SurfaceConfig(tolerances=tuple(tolerances), school="both")
     config = MetricsConfig(measures=(measure,), groups=groups or {})
     given = list(cases)
-    rows = [_measure(maps, config) for maps in given]
+    rows = [count_and_measure(maps, config) for maps in given]
     return score_under(convention, rows, given[0].spec, config)
+
+
+def count_and_measure(maps: CaseMaps, config: MetricsConfig) -> CaseRow:
+    """Make a case's row from its maps; `config` says what is measured."""
+    spec, shape = maps.spec, maps.target.shape
+    if spec.task == "multilabel":
+        counts, shape = multilabel_counts(maps.target, maps.labels, ignore_index=spec.ignore_index), shape[1:]
+    else:
+        counts = confusion_matrix(
+            maps.target, maps.labels, num_classes=spec.num_classes, ignore_index=spec.ignore_index
+        )
+    extra = measure_case(maps, build_measures(config, spec))
+    depth = shape[0] if len(shape) == 3 else None
+    height, width = shape[-2:]
+    return CaseRow(case_id=maps.case_id, height=height, width=width, depth=depth, counts=counts, extra=extra)
 
 
 def find_convention(convention: str | Convention) -> Convention:
@@ -174,20 +189,6 @@ def _entry(convention: Convention, rows: Sequence[CaseRow], spec: ClassSpec, con
 
 def _say(value: float) -> float | str | None:
     return None if math.isnan(value) else "inf" if math.isinf(value) else value
-
-
-def _measure(maps: CaseMaps, config: MetricsConfig) -> CaseRow:
-    spec, shape = maps.spec, maps.target.shape
-    if spec.task == "multilabel":
-        counts, shape = multilabel_counts(maps.target, maps.labels, ignore_index=spec.ignore_index), shape[1:]
-    else:
-        counts = confusion_matrix(
-            maps.target, maps.labels, num_classes=spec.num_classes, ignore_index=spec.ignore_index
-        )
-    extra = measure_case(maps, build_measures(config, spec))
-    depth = shape[0] if len(shape) == 3 else None
-    height, width = shape[-2:]
-    return CaseRow(case_id=maps.case_id, height=height, width=width, depth=depth, counts=counts, extra=extra)
 
 
 def _with_background(convention: Convention, config: MetricsConfig) -> bool:
