@@ -11,6 +11,7 @@ from torch import nn
 from segmeter.checks import expected, nearest
 from segmeter.errors import ConfigError
 from segmeter.models.config import EncoderConfig
+from segmeter.models.folding import fold_upsampling
 from segmeter.models.initial import start_from
 from segmeter.models.pretrained import pretrained_encoder
 from segmeter.vocabulary import ClassSpec
@@ -67,6 +68,7 @@ def build_network(config: Any, *, spec: ClassSpec, in_channels: int) -> nn.Modul
     _check_size(network, config, in_channels)
     if config.weights is not None and not wanted:
         start_from(network, config.weights)
+    fold_upsampling(network)
     return network
 
 
