@@ -23,7 +23,7 @@ from segmeter.report.config import ReportConfig
 from segmeter.report.html import MOST_ROWS, write_report
 from segmeter.vocabulary import ClassSpec
 
-from .conftest import HOSTILE, HOSTILE_IDS
+from .conftest import HOSTILE, HOSTILE_IDS, make_rows
 
 VOID = {"meta", "img", "input", "br"}
 
@@ -235,3 +235,17 @@ def test_names_in_the_charts_of_probabilities_are_escaped(tmp_path, rng):
     page = render(tmp_path)
     assert len(page.all("script")) == 1
     assert not [tag for tag in page.all("img") if "onerror" in tag]
+
+
+def test_conventions_are_shown_with_what_differs(tmp_path, rng, spec):
+    rows = make_rows(rng, spec, "abc")
+    write_cases(tmp_path, rows, spec)
+    summary = summarise(rows, spec, MetricsConfig(bootstrap=0, convention="all"))
+    write_json(tmp_path / "metrics.json", summary)
+    page = Page(write_report(tmp_path).read_text())
+    cells, entries = page.text("td"), {entry["name"]: entry for entry in summary["conventions"]}
+    assert [cell for cell in cells if cell in entries] == list(entries)
+    at = cells.index("smp")
+    assert cells[at + 1] == f"{entries['smp']['figures']['mean_iou']:.4f}"
+    assert "all pixels pooled" in cells[at + 3]
+    assert any("0.0 for the mean distance when every object was missed" in text for text in page.text("p"))
