@@ -79,6 +79,12 @@ def test_sign_flip_counts_equal_sums_as_equal():
     assert sign_flip(np.array([0.1, 0.1, 0.1, -0.1]), np.zeros(4)).p_value == 10 / 16
 
 
+def test_sign_flip_counts_sums_as_equal_that_only_rounding_tells_apart():
+    first, second = np.array([0.3, 0.2, 0.4]), np.array([0.2, 0.1, 0.5])  # 0.1, 0.1 and -0.1, but for their last bits
+    assert len(set(abs(first - second))) > 1
+    assert sign_flip(first, second).p_value == 1  # every sum is 0.1 or 0.3
+
+
 def test_sign_flip_by_sampling_agrees_with_scipy():
     first, second = pair(40, 0.35, seed=3)
     ours = sign_flip(first, second, resamples=20_000, seed=1)

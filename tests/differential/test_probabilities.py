@@ -1,0 +1,165 @@
+"""Calibration, precision-recall curves and average precision equal those of scikit-learn, torchmetrics and MONAI."""
+
+from functools import cache
+
+import numpy as np
+import pytest
+
+from segmeter.metrics.calibration import calibration
+from tests.differential.cases import SWEEP, VOID, assert_agree
+from tests.differential.peers import load, quiet
+
+BINS = 15
+CLASSES = 4
+
+
+@cache
+def binary():
+    """Targets (N,) and probabilities (N,) of class 1, some confident and some not."""
+    rng = np.random.default_rng(8)
+    made = []
+    for _ in range(SWEEP):
+        target = (rng.random(rng.integers(60, 400)) < rng.uniform(0.05, 0.6)).astype(np.uint8)
+        target[:2] = 0, 1
+        logits = rng.uniform(0.5, 4) * (2.0 * target - 1 + rng.standard_normal(target.size))
+        made.append((target, 1 / (1 + np.exp(-logits))))
+    return tuple(made)
+
+
+@cache
+def multiclass():
+    """Targets (N,) and probabilities (K, N)."""
+    rng = np.random.default_rng(9)
+    made = []
+    for _ in range(SWEEP):
+        target = rng.integers(0, CLASSES, rng.integers(60, 400)).astype(np.uint8)
+        target[:CLASSES] = range(CLASSES)
+        logits = rng.standard_normal((CLASSES, target.size)) + rng.uniform(0, 3) * (
+            target == np.arange(CLASSES)[:, None]
+        )
+        probs = np.exp(logits)
+        made.append((target, probs / probs.sum(axis=0)))
+    return tuple(made)
+
+
+@cache
+def ours_of_binary():
+    return [calibration(target, probs, num_classes=2, task="binary", bins=BINS) for target, probs in binary()]
+
+
+@cache
+def ours_of_multiclass():
+    return [calibration(target, probs, num_classes=CLASSES, bins=BINS) for target, probs in multiclass()]
+
+
+def test_brier_and_logarithmic_loss_of_scikit_learn():
+    sklearn = load("sklearn.metrics", "scikit-learn")
+    found = ours_of_binary()
+    assert_agree([one.brier for one in found], [sklearn.brier_score_loss(*pair) for pair in binary()])
+    assert_agree([one.nll for one in found], [sklearn.log_loss(*pair) for pair in binary()])
+
+
+def test_brier_and_logarithmic_loss_of_scikit_learn_with_many_classes():
+    sklearn = load("sklearn.metrics", "scikit-learn")
+    found, pairs = ours_of_multiclass(), [(target, probs.T) for target, probs in multiclass()]
+    assert_agree([one.nll for one in found], [sklearn.log_loss(*pair) for pair in pairs])
+    theirs = [sklearn.brier_score_loss(*pair, scale_by_half=False) for pair in pairs]
+    assert_agree([one.brier for one in found], theirs)
+
+
+def test_reliability_of_scikit_learn():
+    curve = load("sklearn.calibration", "scikit-learn").calibration_curve
+    for one, (target, probs) in zip(ours_of_binary(), binary(), strict=True):
+        accuracy, confidence = curve(target, probs, n_bins=BINS)
+        held = one.classwise[0].counts > 0
+        assert_agree(one.classwise[0].accuracy[held], accuracy)
+        assert_agree(one.classwise[0].confidence[held], confidence)
+
+
+@pytest.mark.parametrize(("norm", "name"), [("l1", "ece"), ("max", "mce")])
+def test_calibration_error_of_torchmetrics(norm, name):
+    """It works in float32: the difference of two shares is off by 1e-7."""
+    classification, torch = load("torchmetrics.functional.classification"), load("torch")
+    theirs = [
+        float(
+            classification.binary_calibration_error(
+                torch.from_numpy(probs), torch.from_numpy(target).long(), n_bins=BINS, norm=norm
+            )
+        )
+        for target, probs in binary()
+    ]
+    assert_agree([getattr(one.classwise[0], name) for one in ours_of_binary()], theirs, atol=1e-6)
+    theirs = [
+        float(
+            classification.multiclass_calibration_error(
+                torch.from_numpy(probs.T), torch.from_numpy(target).long(), CLASSES, n_bins=BINS, norm=norm
+            )
+        )
+        for target, probs in multiclass()
+    ]
+    assert_agree([getattr(one.top_label, name) for one in ours_of_multiclass()], theirs, atol=1e-6)
+
+
+def test_class_wise_calibration_error_of_monai():
+    """It works in float32."""
+    metrics, torch = load("monai.metrics"), load("torch")
+    for one, (target, probs) in zip(ours_of_multiclass(), multiclass(), strict=True):
+        truth = (target == np.arange(CLASSES)[:, None]).astype(np.float32)
+        metric = metrics.CalibrationErrorMetric(
+            num_bins=BINS, calibration_reduction="expected", metric_reduction="none"
+        )
+        with quiet():
+            metric(torch.from_numpy(probs[None, :, :, None]), torch.from_numpy(truth[None, :, :, None]))
+            theirs = metric.aggregate()
+        assert_agree([each.ece for each in one.classwise], theirs[0], atol=1e-6)
+
+
+def coarse(probs):
+    """Probabilities that our histogram of thresholds tells apart exactly."""
+    return np.clip(np.round(probs * 256) / 256, 1 / 256, 255 / 256)
+
+
+def test_average_precision_and_its_curve_of_scikit_learn():
+    sklearn = load("sklearn.metrics", "scikit-learn")
+    for target, exact in binary():
+        probs = coarse(exact)
+        sweep = calibration(target, probs, num_classes=2, task="binary").sweeps[0]
+        assert_agree(sweep.average_precision, sklearn.average_precision_score(target, probs))
+        precision, recall, thresholds = sklearn.precision_recall_curve(target, probs)
+        assert_agree(sweep.precision[::-1], precision[:-1])
+        assert_agree(sweep.recall[::-1], recall[:-1])
+        assert len(thresholds) == len(sweep.thresholds)
+        both = precision + recall
+        assert_agree(sweep.best_f1, np.max(2 * precision * recall / np.where(both > 0, both, 1)))
+        assert_agree(sweep.best_f1, sklearn.f1_score(target, probs > sweep.best_threshold))
+
+
+def test_average_precision_of_any_probabilities_is_near():
+    """Those that share one of 47 000 steps count as equal: at most 1 in 1024 of a probability apart."""
+    sklearn = load("sklearn.metrics", "scikit-learn")
+    found = [one.sweeps[0].average_precision for one in ours_of_binary()]
+    assert_agree(found, [sklearn.average_precision_score(*pair) for pair in binary()], rtol=2e-3)
+
+
+def test_average_precision_of_torchmetrics_and_monai():
+    torch, metrics = load("torch"), load("monai.metrics")
+    classification = load("torchmetrics.functional.classification")
+    found, of_torchmetrics, of_monai = [], [], []
+    for target, exact in binary():
+        probs = coarse(exact)
+        given = torch.from_numpy(probs), torch.from_numpy(target).long()
+        found.append(calibration(target, probs, num_classes=2, task="binary").sweeps[0].average_precision)
+        of_torchmetrics.append(float(classification.binary_average_precision(*given)))
+        of_monai.append(float(metrics.compute_average_precision(*given)))
+    assert_agree(found, of_torchmetrics)
+    assert_agree(found, of_monai)
+
+
+def test_ignored_pixels_count_for_nothing():
+    sklearn = load("sklearn.metrics", "scikit-learn")
+    rng = np.random.default_rng(10)
+    for target, probs in binary()[:20]:
+        marked, held = target.copy(), rng.random(target.size) > 0.2
+        marked[~held] = VOID
+        found = calibration(marked, probs, num_classes=2, task="binary", ignore_index=VOID)
+        assert_agree(found.brier, sklearn.brier_score_loss(target[held], probs[held]))
