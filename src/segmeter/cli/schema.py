@@ -99,9 +99,12 @@ class EvalConfig(Common):
     ----------
     checkpoint
         A run folder (its best checkpoint), a checkpoint folder, or a file in it.
+    resume
+        null starts a new run; "auto" continues the newest run of this name; a path continues that run.
     """
 
     checkpoint: Path
+    resume: str | None = None
     data: Any = component(DATA)
     loss: Any = component(LOSSES)
     inference: InferenceConfig
@@ -216,6 +219,9 @@ class ScoreConfig(Common):
         Folders of masks, paired by file name.
     images
         A folder of their images, for overlays; null draws none.
+    probs
+        A folder of their probabilities, NPY (C, H, W) float32 as `export.probs` writes them, with the same names; null
+        measures none.
     missing
         What a reference without a prediction is: "error", or scored "as_background", class 0 everywhere.
     workers
@@ -227,6 +233,7 @@ class ScoreConfig(Common):
     predictions: Path
     references: Path
     images: Path | None = None
+    probs: Path | None = None
     missing: Literal["error", "as_background"] = "error"
     workers: int | None = None
     resume: str | None = None
@@ -238,6 +245,9 @@ class ScoreConfig(Common):
         super().__post_init__()
         with collecting("score") as problems:
             problems.in_range("workers", self.workers, 0, 256)
+            if self.metrics is not None and self.metrics.calibration:  # None: it failed already
+                remedy = "Set probs=FOLDER; labels carry no probabilities."
+                problems.expect(self.probs is not None, "probs", "for metrics.calibration", None, remedy)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,6 +16,7 @@ from segmeter.data.pairing import Files, list_files, missing_problem, twice_prob
 from segmeter.errors import DataError
 from segmeter.evaluation.manifest import check_same
 from segmeter.evaluation.pairing import Pairing, pair_masks
+from segmeter.evaluation.probs import find_probs
 from segmeter.evaluation.score import Scoring, score
 from segmeter.metrics.config import check_metrics
 from segmeter.report.html import write_report
@@ -37,6 +38,7 @@ def run(config: ScoreConfig, job: Job) -> float | None:
         key=config.data.key,
         instances=config.data.instances,
         metrics=config.metrics,
+        probs=find_probs(config.probs, pairing.pairs) if config.probs else {},
         folder=resumed or Path(),
         workers=config.workers,
         resume=resumed is not None,
@@ -59,6 +61,7 @@ def _facts(config: ScoreConfig, pairing: Pairing) -> dict[str, Any]:
     return {
         "predictions": str(config.predictions.absolute()),
         "references": str(config.references.absolute()),
+        "probs": str(config.probs.absolute()) if config.probs else None,
         "data": pairing.fingerprint(),
         "missing_predictions": list(pairing.missing),
         "extra_predictions": list(pairing.extra),

@@ -5,7 +5,7 @@ import json
 import logging
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
@@ -17,8 +17,10 @@ from segmeter.evaluation.cases import CaseScorer, Scored
 from segmeter.evaluation.manifest import Entry, Manifest
 from segmeter.evaluation.pairing import MaskPair, Pairing
 from segmeter.evaluation.places import Place, Places
+from segmeter.evaluation.probs import measure_probs
 from segmeter.evaluation.workers import count_cores, run_all
 from segmeter.files import write_json
+from segmeter.metrics.calibrated import summarise_calibration
 from segmeter.metrics.config import MetricsConfig
 from segmeter.metrics.rows import write_cases
 from segmeter.metrics.store import RowStore
@@ -51,6 +53,8 @@ class Scoring:
         Whether the files hold numbers of objects instead of labels, for a binary task.
     metrics
         Its group of the configuration.
+    probs
+        Files of probabilities by their case's stem, from `find_probs`; empty measures none.
     folder
         The run's folder.
     workers
@@ -68,6 +72,7 @@ class Scoring:
     key: str | None = None
     instances: bool = False
     metrics: MetricsConfig
+    probs: Mapping[str, Path] = field(default_factory=dict)
     folder: Path
     workers: int | None = None
     resume: bool = False
@@ -88,6 +93,7 @@ class Scoring:
                 "instances": self.instances,
             },
             "metrics": asdict(self.metrics),
+            "probs": bool(self.probs),
             "missing_predictions": list(self.pairing.missing),
             "extra_predictions": len(self.pairing.extra),
             "segmeter": __version__,
@@ -146,6 +152,9 @@ def score(job: Scoring) -> dict[str, Any]:
         "extra_predictions": len(job.pairing.extra),
         "spacing": places.summary(),
     }
+    if job.probs:
+        scores = measure_probs(job.scorer(), job.pairing.pairs, job.probs)
+        summary["calibration"] = summarise_calibration(scores, job.spec)
     write_json(job.folder / "metrics.json", summary)
     manifest.finish()
     return summary

@@ -1,0 +1,89 @@
+"""Files of probabilities, with their references -> how far they can be believed; no model, no torch."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from segmeter.checks import expected
+from segmeter.data.arrays import decode_npy
+from segmeter.data.dataset import in_threads
+from segmeter.data.formats import show
+from segmeter.data.pairing import list_files, missing_problem, twice_problems
+from segmeter.errors import DataError, InputError
+from segmeter.evaluation.cases import CaseScorer
+from segmeter.evaluation.pairing import MaskPair
+from segmeter.metrics.calibration import Calibration, CalibrationScores
+from segmeter.progress import track
+
+_FORM = "Probabilities are NPY files (C, H, W), float32, as export.probs writes them."
+
+
+def find_probs(folder: Path, pairs: Sequence[MaskPair]) -> dict[str, Path]:
+    """Find the probabilities of every pair by its file's name without suffix.
+
+    Raises
+    ------
+    DataError
+        The folder is missing, or a case has no file or two.
+    """
+    files = list_files(folder, role="probs", remedy=_FORM)
+    stems = [pair.stem for pair in pairs]
+    problems = missing_problem(stems, files, what="probabilities", remedy="Leave probs= out to measure none.")
+    problems += twice_problems({stem: files[stem] for stem in stems if stem in files}, "probs")
+    chosen = {stem: files[stem][0] for stem in stems if stem in files}
+    wrong = [path for path in chosen.values() if path.suffix.lower() != ".npy"]
+    problems += [expected(show(path), "probs", "to be an NPY file", path.suffix, _FORM) for path in wrong]
+    if problems:
+        raise DataError(problems)
+    return chosen
+
+
+def measure_probs(scorer: CaseScorer, pairs: Sequence[MaskPair], files: Mapping[str, Path]) -> CalibrationScores:
+    """Add up all cases, in their order.
+
+    Parameters
+    ----------
+    scorer
+        Reads the references.
+    pairs, files
+        The cases, and what `find_probs` found for them.
+
+    Raises
+    ------
+    DataError
+        One line for every file that can't be taken.
+    """
+    spec = scorer.reading.spec
+    sums = Calibration(num_classes=spec.num_classes, task=spec.task, ignore_index=spec.ignore_index)
+    problems: list[str] = []
+    read = partial(_read, scorer, files)
+    for pair, found in zip(pairs, track(in_threads(read, pairs), "measuring probabilities", len(pairs)), strict=True):
+        if not isinstance(found[0], np.ndarray):
+            problems += found
+            continue
+        try:
+            sums.update(*found)
+        except InputError as error:
+            problems += [f"{show(files[pair.stem])}: {line}" for line in error.problems]
+    if problems:
+        raise DataError(problems)
+    return sums.compute()
+
+
+def _read(
+    scorer: CaseScorer, files: Mapping[str, Path], pair: MaskPair
+) -> tuple[NDArray[np.generic], NDArray[np.generic]] | list[str]:
+    """Target and probabilities of a case, or what is wrong with its files."""
+    path, reading = files[pair.stem], scorer.reading
+    try:
+        target = scorer.read(replace(pair, predictions=())).target
+        most = reading.max_pixels * reading.spec.num_classes
+        return target, decode_npy(path, path.read_bytes(), max_pixels=most)
+    except DataError as error:
+        return list(error.problems)
+    except OSError as error:
+        return [expected(show(path), "file", "to be readable", error.strerror or error)]

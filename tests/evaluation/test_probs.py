@@ -1,0 +1,88 @@
+"""Files of probabilities: measured with their references, and refused by name where they do not fit."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from segmeter.cli.main import main
+from segmeter.data.read import read_image
+from segmeter.errors import DataError
+from segmeter.evaluation.probs import find_probs, measure_probs
+from segmeter.evaluation.score import Scoring, score
+from segmeter.metrics.calibrated import summarise_calibration
+from segmeter.metrics.calibration import Calibration
+from tests.data.crafted import THREE, put
+from tests.evaluation.masks import scoring
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Scoring:
+    """Three cases of other sizes, a strip of each ignored, and their probabilities."""
+    rng = np.random.default_rng(0)
+    (tmp_path / "probs").mkdir()
+    for i, name in enumerate("abc"):
+        shape = (20, 30 + i)
+        probs = np.moveaxis(rng.dirichlet((1, 1, 1), shape), -1, 0).astype(np.float32)
+        target = rng.integers(0, 3, shape, dtype=np.uint8)
+        target[:, :3] = 255
+        put(tmp_path / "references" / f"{name}.png", target)
+        put(tmp_path / "predictions" / f"{name}.png", probs.argmax(axis=0).astype(np.uint8))
+        np.save(tmp_path / "probs" / f"{name}.npy", probs)
+    found = scoring(tmp_path)
+    return replace(found, probs=find_probs(tmp_path / "probs", found.pairing.pairs))
+
+
+def test_the_summary_has_what_the_arrays_give(job: Scoring, tmp_path: Path) -> None:
+    summary = score(job)
+    sums = Calibration(num_classes=3, ignore_index=255)
+    for name in "abc":
+        target = read_image(tmp_path / "references" / f"{name}.png", max_pixels=10_000)[..., 0]
+        sums.update(target, np.load(tmp_path / "probs" / f"{name}.npy"))
+    assert summary["calibration"] == summarise_calibration(sums.compute(), THREE)
+    assert summary["calibration"]["n"] == 20 * (27 + 28 + 29)
+    assert json.loads((tmp_path / "metrics.json").read_text()) == summary
+
+
+def test_without_probabilities_there_is_no_calibration(job: Scoring) -> None:
+    assert "calibration" not in score(replace(job, probs={}))
+
+
+def test_everything_that_is_wrong_with_the_files_is_said_at_once(job: Scoring, tmp_path: Path) -> None:
+    np.save(tmp_path / "probs" / "a.npy", np.ones((3, 20, 30), np.float32))
+    np.save(tmp_path / "probs" / "b.npy", np.ones((2, 20, 31), np.float32))
+    (tmp_path / "probs" / "c.npy").write_bytes(b"no array")
+    with pytest.raises(DataError) as caught:
+        measure_probs(job.scorer(), job.pairing.pairs, job.probs)
+    first, second, third = caught.value.problems
+    assert "a.npy" in first
+    assert "to sum to 1 in every pixel" in first
+    assert "`probs` to be (3, 20, 31) for a multiclass target (20, 31)" in second
+    assert "c.npy" in third
+
+
+def test_every_case_needs_its_file(job: Scoring, tmp_path: Path) -> None:
+    (tmp_path / "probs" / "b.npy").unlink()
+    with pytest.raises(DataError, match="none for 1: b"):
+        find_probs(tmp_path / "probs", job.pairing.pairs)
+    put(tmp_path / "probs" / "b.png", np.zeros((20, 31), np.uint8))
+    with pytest.raises(DataError, match=r"to be an NPY file, got \.png"):
+        find_probs(tmp_path / "probs", job.pairing.pairs)
+
+
+@pytest.mark.usefixtures("job")
+def test_the_command_takes_a_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    options = ["data.num_classes=3", "data.ignore_index=255", "metrics.bootstrap=20", "run.name=x"]
+    main(["score", "predictions=predictions", "references=references", "probs=probs", *options])
+    (folder,) = (tmp_path / "runs" / "score").iterdir()
+    assert json.loads((folder / "metrics.json").read_text())["calibration"]["ece"] > 0
+    assert "precision, by recall" in (folder / "report.html").read_text()
+    assert "ECE of the winning class" in capsys.readouterr().out
+    with pytest.raises(SystemExit):
+        main(["score", "predictions=predictions", "references=references", "metrics.calibration=true", *options])
+    assert "expected `probs` for metrics.calibration, got None. Set probs=FOLDER" in capsys.readouterr().err
