@@ -89,7 +89,7 @@ def bootstrap(
 
     References
     ----------
-    Efron 1987, doi:10.1080/01621459.1987.10478410 (BCa).
+    Efron 1987, "Better bootstrap confidence intervals", J. Am. Stat. Assoc. 82, 171-185 (BCa).
 
     Examples
     --------

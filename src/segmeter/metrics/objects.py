@@ -36,7 +36,7 @@ def aggregated_jaccard(overlaps: Overlaps) -> tuple[int, int]:
 
     References
     ----------
-    Kumar et al. 2017, doi:10.1109/TMI.2017.2677499, Algorithm 1.
+    Kumar et al. 2017, IEEE Trans. Med. Imaging 36, Algorithm 1; the measure of the MoNuSeg challenge.
     """
     if not len(overlaps.common):
         return 0, int(overlaps.target_sizes.sum() + overlaps.instance_sizes.sum())

@@ -120,7 +120,8 @@ def overlap_scores(
 
     References
     ----------
-    Gorodkin 2004, doi:10.1016/j.compbiolchem.2004.09.006 (correlation of K classes).
+    Gorodkin 2004, "Comparing two K-category assignments by a K-category correlation coefficient", Comput. Biol.
+    Chem. 28, 367-374.
 
     Examples
     --------
