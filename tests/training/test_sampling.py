@@ -246,6 +246,17 @@ def test_resolution_grows_in_a_line_and_keeps_to_the_stride():
     assert sample_size(AugmentConfig(), (37, 41), 0.0) == ((37, 41), 1.0)
 
 
+def test_resolution_stays_until_it_may_grow():
+    config = AugmentConfig(crop=(256, 320), resolution=0.5, resolution_from=0.4, resolution_until=0.8)
+    shares = [sample_size(config, (360, 480), progress)[1] for progress in (0.0, 0.4, 0.6, 0.8, 1.0)]
+    assert shares == pytest.approx([0.5, 0.5, 0.75, 1.0, 1.0])
+
+
+def test_resolution_that_would_grow_before_it_may_is_refused():
+    with pytest.raises(ConfigError, match="resolution_from: expected from 0 to below resolution_until, got 0.8"):
+        AugmentConfig(resolution=0.5, resolution_from=0.8, resolution_until=0.8)
+
+
 def test_a_lower_resolution_shows_the_same_window_smaller():
     rows, columns = np.indices((128, 128))
     image = np.stack([rows, columns], axis=-1).astype(np.uint8)

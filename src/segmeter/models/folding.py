@@ -3,7 +3,7 @@
 A 3 x 3 filter on a map enlarged to twice its size (nearest neighbour) meets only 2 x 2 different values at each place.
 So a transposed convolution of the small map, with stride 2 and the 4 x 4 filters that sum the taps meeting the same
 value, gives the same result with 4 products where there were 9. The enlarged map and its concatenation with the skip
-connection are never made. Aitken et al. 2017, arXiv:1707.02937, show the equality.
+connection are never made. Aitken et al. 2017, arXiv:1707.02937, discuss how the two ways of enlarging relate.
 """
 
 import torch

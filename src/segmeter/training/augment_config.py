@@ -20,8 +20,9 @@ class AugmentConfig:
     balance
         Part of the samples that are laid around a pixel of a class, each class of the image being as likely.
     resolution
-        Share of the full resolution at the start of the run, which grows in a straight line until the whole of it is
-        reached after `resolution_until` of the run. Samples shrink with it: at 0.5 a step costs a quarter.
+        Share of the full resolution at the start of the run. It grows in a straight line from `resolution_from` of
+        the run on, until the whole of it is reached at `resolution_until`. Samples shrink with it: at 0.5 a step
+        costs a quarter.
     flip_horizontal, flip_vertical
         Mirror half of the samples left to right, upside down.
     rotate, shear
@@ -41,6 +42,7 @@ class AugmentConfig:
     zoom: tuple[float, ...] = (1.0, 1.0)
     balance: float = 0.0
     resolution: float = 1.0
+    resolution_from: float = 0.0
     resolution_until: float = 0.7
     flip_horizontal: bool = True
     flip_vertical: bool = False
@@ -76,3 +78,5 @@ class AugmentConfig:
         problems.in_range("balance", self.balance, 0, 1)
         problems.in_range("resolution", self.resolution, 0.1, 1)
         problems.in_range("resolution_until", self.resolution_until, 0, 1, above=True)
+        grows = 0 <= self.resolution_from < self.resolution_until
+        problems.expect(grows, "resolution_from", "from 0 to below resolution_until", self.resolution_from)

@@ -156,7 +156,8 @@ def sample_size(config: AugmentConfig, image: Size, progress: float) -> tuple[Si
     ((192, 256), 0.75)
     """
     full: Size = image if config.crop is None else (config.crop[0], config.crop[1])
-    grown = min(max(progress, 0.0) / config.resolution_until, 1.0)
+    start, end = config.resolution_from, config.resolution_until
+    grown = min(max((progress - start) / (end - start), 0.0), 1.0)
     scale = config.resolution + (1 - config.resolution) * grown
     if scale == 1.0:
         return full, scale
