@@ -80,9 +80,10 @@ def test_sign_flip_counts_equal_sums_as_equal():
 
 
 def test_sign_flip_counts_sums_as_equal_that_only_rounding_tells_apart():
-    first, second = np.array([0.3, 0.2, 0.4]), np.array([0.2, 0.1, 0.5])  # 0.1, 0.1 and -0.1, but for their last bits
-    assert len(set(abs(first - second))) > 1
-    assert sign_flip(first, second).p_value == 1  # every sum is 0.1 or 0.3
+    first, second = np.array([0.42, 0.25, 0.80, 0.09]), np.array([0.19, 0.18, 0.87, 0.25])
+    # 0.23, 0.07, -0.07 and -0.16, but for their last bits: no sum is smaller than 0.07
+    assert abs(first - second)[1] != abs(first - second)[2]
+    assert sign_flip(first, second).p_value == 1
 
 
 def test_sign_flip_by_sampling_agrees_with_scipy():
