@@ -202,6 +202,27 @@ def test_groups_are_scored_as_one_region():
     )
 
 
+def test_both_schools_leave_columns_of_their_own():
+    maps = pixel_cases(FOUND)[0]
+    own, other, both = (
+        measured(maps, MetricsConfig(measures=(SurfaceConfig(school=school),))).extra for school in ("A", "B", "both")
+    )
+    assert set(own) == {f"{name}/car" for name in ("hd", "hd95", "hd95_pooled", "assd", "masd", "nsd@1")}
+    assert set(other) == {f"{name}/car" for name in ("hd_b", "hd95_b", "hd95_pooled_b", "assd_b", "masd_b", "nsd_b@1")}
+    assert both == own | other | {"nsd_mean@1/car": 1.0}
+    under_another = MetricsConfig(convention="monai", measures=(SurfaceConfig(),))
+    assert measured(maps, under_another).extra == both
+
+
+def test_planes_of_multilabel_have_surfaces_too():
+    spec = class_spec(2, "multilabel", ignore_index=None)
+    target, labels = (np.stack(pair) for pair in ((FOUND[0], SCENES["prediction_empty"][0]), (FOUND[1], dot((2, 4)))))
+    case = CaseMaps(case_id="a", target=target, labels=labels, spacing=(1.0, 1.0), spec=spec)
+    found = score_maps_under("brats", [case])
+    assert found == pytest.approx({"mean_dice": (0.5 + 0) / 2, "hd95": (1.0 + 2.0) / 2})
+    assert score_maps_under("deepmind", [case])["hd95"] == pytest.approx((1 + 2) / 2)
+
+
 def test_multilabel_has_no_background():
     counts = np.array([[[9, 1], [2, 8]], [[3, 4], [5, 8]]])
     found = score_under("nnunet", [case_row("a", counts)], class_spec(2, "multilabel"))
