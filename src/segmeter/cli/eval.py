@@ -4,12 +4,16 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from segmeter import __version__
 from segmeter.cli.app import Job
 from segmeter.cli.build import check_fit, open_device, open_splits
-from segmeter.cli.overlays import drawer
+from segmeter.cli.convert import as_plain
+from segmeter.cli.overlays import Drawer
+from segmeter.cli.resume import find_resumed
 from segmeter.cli.run_folder import open_run
 from segmeter.cli.schema import EvalConfig
 from segmeter.evaluation.evaluate import Evaluation, evaluate
+from segmeter.evaluation.manifest import check_same
 from segmeter.inference.predictor import Predictor
 from segmeter.losses.build import build_loss
 from segmeter.metrics.config import check_metrics
@@ -28,8 +32,13 @@ def run(config: EvalConfig, job: Job) -> float | None:
     check_metrics(config.metrics, dataset.spec)
     build_steps(config.postprocess.steps, dataset.spec)
     loss = build_loss(config.loss, spec=dataset.spec, class_counts=report.class_pixels)
+    facts = {**checkpoint_facts(checkpoint), "data": report.content_sha256}
+    identity, resumed = _identity(config, facts, str(device)), find_resumed(config, job, config.resume)
+    if resumed:  # before the folder's records are touched
+        check_same(resumed, identity, dataset.case_ids)
     segmenter = checkpoint.load_segmenter(device)
-    with open_run(config, job, facts={**checkpoint_facts(checkpoint), "data": report.content_sha256}) as folder:
+    with open_run(config, job, resumed=resumed, facts=facts) as folder:
+        draw = Drawer(config.report, folder, dataset.spec, config.metrics)
         summary = evaluate(
             Evaluation(
                 predictor=Predictor(segmenter, config.inference, device),
@@ -39,12 +48,25 @@ def run(config: EvalConfig, job: Job) -> float | None:
                 postprocess=config.postprocess,
                 metrics=config.metrics,
                 folder=folder,
-                on_case=drawer(config.report, folder, dataset.spec, config.metrics),
+                on_case=draw,
+                identity=identity,
+                resume=resumed is not None,
+                on_restored=draw.remember,
             )
         )
     _show(config, folder, summary)  # after the run has closed its records, so that the report can say how it ended
     mean_iou: float | None = summary["dataset"]["mean_iou"]
     return mean_iou
+
+
+def _identity(config: EvalConfig, facts: dict[str, Any], device: str) -> dict[str, Any]:
+    """All that decides the results; where the data and the checkpoint lie does not, what is in them does."""
+    groups = ("data", "loss", "inference", "export", "postprocess", "metrics")
+    values: dict[str, Any] = {group: as_plain(getattr(config, group)) for group in groups}
+    for group, key in (("data", "root"), ("export", "workers"), ("export", "queue_mb")):
+        values[group].pop(key)
+    kept = {name: facts[name] for name in ("checkpoint_sha256", "data")}
+    return {**values, "files": kept, "device": device, "segmeter": __version__}
 
 
 def checkpoint_facts(checkpoint: Checkpoint) -> dict[str, Any]:

@@ -1,7 +1,6 @@
 """Cases as they are measured -> the run's pictures."""
 
 from pathlib import Path
-from typing import Protocol
 
 from segmeter.inference.outbox import Prediction
 from segmeter.metrics.config import MetricsConfig
@@ -14,27 +13,32 @@ from segmeter.report.gallery import Gallery
 from segmeter.vocabulary import ClassSpec
 
 
-class Draw(Protocol):
-    """Takes one case; the row is there where it was measured."""
+class Drawer:
+    """Draws the cases that the configuration asks for, with the mean IoU as metrics.json defines it.
 
-    def __call__(self, prediction: Prediction, cleaned: Cleaned, row: CaseRow | None = None) -> None: ...
+    Called with each case in turn; the row is there where it was measured.
+    """
 
+    def __init__(
+        self, config: ReportConfig, folder: Path, spec: ClassSpec, metrics: MetricsConfig | None = None
+    ) -> None:
+        self._gallery = Gallery(folder / "overlays", config, spec)
+        self._spec = spec
+        self._classes = None if metrics is None else mean_classes(metrics, spec)
 
-def drawer(config: ReportConfig, folder: Path, spec: ClassSpec, metrics: MetricsConfig | None = None) -> Draw:
-    """Draw the cases that the configuration asks for, with the mean IoU as metrics.json defines it."""
-    classes = None if metrics is None else mean_classes(metrics, spec)
-    gallery = Gallery(folder / "overlays", config, spec)
-
-    def draw(prediction: Prediction, cleaned: Cleaned, row: CaseRow | None = None) -> None:
+    def __call__(self, prediction: Prediction, cleaned: Cleaned, row: CaseRow | None = None) -> None:
         sample = prediction.sample
-        gallery.offer(
+        self._gallery.offer(
             sample.case_id,
             image=sample.image,
             target=sample.target,
             labels=cleaned.labels,
-            mean_iou=None
-            if row is None
-            else float(overlap_scores(row.counts, task=spec.task, classes=classes).mean_iou),
+            mean_iou=None if row is None else self._mean_iou(row),
         )
 
-    return draw
+    def remember(self, row: CaseRow) -> None:
+        """Let a case of an interrupted run take part in the choice."""
+        self._gallery.remember(row.case_id, self._mean_iou(row))
+
+    def _mean_iou(self, row: CaseRow) -> float:
+        return float(overlap_scores(row.counts, task=self._spec.task, classes=self._classes).mean_iou)

@@ -5,7 +5,7 @@ import sys
 from segmeter.cli.app import Job
 from segmeter.cli.build import open_device
 from segmeter.cli.eval import checkpoint_facts
-from segmeter.cli.overlays import drawer
+from segmeter.cli.overlays import Drawer
 from segmeter.cli.run_folder import open_run
 from segmeter.cli.schema import PredictConfig
 from segmeter.data.folder import open_images
@@ -31,7 +31,7 @@ def run(config: PredictConfig, job: Job) -> None:
                 export=config.export,
                 postprocess=config.postprocess,
                 folder=folder,
-                on_case=drawer(config.report, folder, card.spec),
+                on_case=Drawer(config.report, folder, card.spec),
             )
         )
     sys.stdout.write(f"{count} images   {folder / 'predictions'}\n")

@@ -1,14 +1,17 @@
 """A checkpoint on a data set -> label maps, one row of counts per case, and the summary of the rows."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from torch import nn
 
 from segmeter.data.dataset import Dataset
 from segmeter.errors import DataError
+from segmeter.evaluation.manifest import Entry, Manifest
+from segmeter.evaluation.restore import Rest, count_restorable, describe
 from segmeter.export.config import ExportConfig
 from segmeter.export.writer import Writer
 from segmeter.files import write_json
@@ -45,6 +48,12 @@ class Evaluation:
         The run's folder.
     on_case
         Called with every case when it has been measured, for example to draw it.
+    identity
+        All that decides the results; a run goes on only where it is the same.
+    resume
+        Whether to go on with the run in `folder`.
+    on_restored
+        Called with the row of every case that is taken over from the interrupted run.
     """
 
     predictor: Predictor
@@ -55,12 +64,16 @@ class Evaluation:
     metrics: MetricsConfig
     folder: Path
     on_case: Callable[[Prediction, Cleaned, CaseRow], None]
+    identity: Mapping[str, Any] = field(default_factory=dict)
+    resume: bool = False
+    on_restored: Callable[[CaseRow], None] = lambda row: None
 
 
 def evaluate(job: Evaluation) -> dict[str, Any]:
     """Predict every case once, write what was asked for, and measure it.
 
-    Writes predictions/, cases.parquet, cases.csv and metrics.json into the run's folder.
+    Writes predictions/, cases.parquet, cases.csv and metrics.json into the run's folder, and manifest.json, from which
+    an interrupted run goes on.
 
     Returns
     -------
@@ -71,15 +84,46 @@ def evaluate(job: Evaluation) -> dict[str, Any]:
     ------
     DataError
         A case has no target, or a file can't be read.
+    ConfigError
+        The run that is resumed was begun otherwise.
     RunError
         A prediction is not finite, or a file can't be written.
     """
-    spec = job.dataset.spec
-    rows, measures, sums = RowStore(), build_measures(job.metrics, spec), _calibration(job)
+    start = Manifest.resume if job.resume else Manifest.begin
+    manifest = start(job.folder, job.identity, job.dataset.case_ids)
+    if manifest.done:
+        return cast(dict[str, Any], json.loads((job.folder / "metrics.json").read_bytes()))
+    rows, sums = RowStore(), _calibration(job)
+    try:
+        _restore(job, manifest, rows)
+        _predict(job, manifest, rows, sums)
+    finally:
+        manifest.close()
+    write_cases(job.folder, rows, job.dataset.spec)
+    summary = summarise(rows, job.dataset.spec, job.metrics)
+    if sums is not None:
+        summary["calibration"] = summarise_calibration(sums.compute(), job.dataset.spec)
+    write_json(job.folder / "metrics.json", summary)
+    manifest.finish()
+    return summary
+
+
+def _restore(job: Evaluation, manifest: Manifest, rows: RowStore) -> None:
+    """Take over the cases that are done; for calibration every probability has to be seen again."""
+    size = job.predictor.config.batch_size
+    keep = count_restorable(manifest, job.folder / "predictions", batch_size=size) if job.resume else 0
+    for entry in manifest.entries(keep=0 if job.metrics.calibration else keep):
+        rows.append(entry.row)
+        job.on_restored(entry.row)
+
+
+def _predict(job: Evaluation, manifest: Manifest, rows: RowStore, sums: Calibration | None) -> None:
+    spec, measures = job.dataset.spec, build_measures(job.metrics, job.dataset.spec)
+    rest = Rest(job.dataset, len(rows))
     with Writer(job.folder / "predictions", job.export, spec) as writer:
         wanted = job.export.probs or sums is not None
-        predictions = job.predictor.predict(job.dataset, probs=wanted, loss=job.loss)
-        for prediction in track(predictions, "evaluating", len(job.dataset)):
+        predictions = job.predictor.predict(rest, probs=wanted, loss=job.loss)
+        for prediction in track(predictions, "evaluating", len(rest)):
             cleaned = run_steps(prediction.labels, job.postprocess.steps, spec)
             export_case(writer, prediction, cleaned, job.export)
             row = _measure(job, measures, prediction, cleaned)
@@ -87,12 +131,8 @@ def evaluate(job: Evaluation) -> dict[str, Any]:
             if sums is not None and prediction.probs is not None and prediction.sample.target is not None:
                 sums.update(prediction.sample.target, prediction.probs)
             job.on_case(prediction, cleaned, row)
-    write_cases(job.folder, rows, spec)
-    summary = summarise(rows, spec, job.metrics)
-    if sums is not None:
-        summary["calibration"] = summarise_calibration(sums.compute(), spec)
-    write_json(job.folder / "metrics.json", summary)
-    return summary
+            note = describe(prediction.sample, writer.queued_names())
+            manifest.add(Entry(row=row, sha256="", note=note))  # last: what is noted is done
 
 
 def _calibration(job: Evaluation) -> Calibration | None:

@@ -53,7 +53,8 @@ class Manifest:
 
     @classmethod
     def begin(cls, folder: Path, identity: Mapping[str, Any], cases: Sequence[str]) -> Self:
-        """Start a run in a folder that is its own."""
+        """Start a run in a folder that is its own, made where it is missing."""
+        folder.mkdir(parents=True, exist_ok=True)
         manifest = cls(folder, flatten(identity), cases, done=False)
         (folder / JOURNAL).unlink(missing_ok=True)
         manifest._write("running", dict.fromkeys(cases))
@@ -71,6 +72,7 @@ class Manifest:
         A line that a fault left incomplete, and all that follows it, is cut off.
         """
         self.close()
+        self._hashes.clear()
         path, whole = self.folder / JOURNAL, 0
         if not path.is_file():
             return

@@ -56,12 +56,18 @@ class Writer:
         self.spec = spec
         self.dtype = labels_dtype(config, spec)
         self._taken: set[Path] = set()
+        self._fresh: list[str] = []
         self._queue = WriteQueue(workers=config.workers, limit=config.queue_mb * MIB)
 
     @property
     def finished(self) -> int:
         """How many files are complete."""
         return self._queue.finished
+
+    def queued_names(self) -> list[str]:
+        """The files that were queued since the last call, relative to the folder."""
+        names, self._fresh = self._fresh, []
+        return names
 
     def write_labels(self, case_id: str, labels: NDArray[Any]) -> None:
         """Queue a label map of any integer dtype.
@@ -132,6 +138,7 @@ class Writer:
         if path in self._taken:
             raise InputError(expected("Writer", "case_id", f"to be new under {path.parent.name}", repr(case_id)))
         self._taken.add(path)
+        self._fresh.append(name)
         self._queue.put(case_id, path, array, write)
 
 

@@ -61,6 +61,10 @@ class Gallery:
         write_overlay(self.folder, case_id, picture)
         return True
 
+    def remember(self, case_id: str, mean_iou: float | None) -> None:
+        """Let a case that an interrupted run has drawn, or left out, take part in the choice."""
+        self._admit(case_id, mean_iou)
+
     def chosen(self) -> set[str]:
         """Ids of the cases that are kept now."""
         return {case_id for _, case_id in self._worst} | {case_id for _, case_id in self._sample}
