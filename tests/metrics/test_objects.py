@@ -129,10 +129,10 @@ def test_instance_maps_tell_touching_objects_apart():
     target = np.ones((4, 8), np.uint8)
     split = np.repeat([[3, 9]], 4, axis=1) * np.ones((4, 1), np.int64)
     maps = maps_of(target, target, target_instances=split, instances=split)
-    assert measured(InstancesConfig(objects="maps"), maps)["sum:instances_tp/road"] == 2.0
-    assert measured(InstancesConfig(), maps)["sum:instances_tp/road"] == 1.0
+    assert measured(InstancesConfig(), maps)["sum:instances_tp/road"] == 2.0
+    assert measured(InstancesConfig(objects="components"), maps)["sum:instances_tp/road"] == 1.0
     one_side = maps_of(target, target, instances=split)
-    found = measured(InstancesConfig(objects="maps"), one_side)
+    found = measured(InstancesConfig(), one_side)
     assert [found[f"sum:instances_{name}/road"] for name in ("tp", "fp", "fn")] == [0.0, 2.0, 1.0]
 
 

@@ -104,18 +104,18 @@ class ObjectsConfig(MeasureConfig):
         "corners": pixels that touch at a corner belong to one object (8 neighbours, 26 in 3-D); "sides": only those
         with a side in common (4, 6 in 3-D).
     objects
-        "components": the connected pixels of a class, or of a group's classes together, are objects on both sides.
-        "by_class": in a group, those of each of its classes are, and objects of different classes may match. "maps":
-        the instance maps that come with a case say what is one object, and connected pixels only on a side that has
-        no such map.
+        "maps": the instance maps that come with a case (files of object numbers, what a watershed split) say what is
+        one object; on a side without such a map it is as for "components". "components": the connected pixels of a
+        class, or of a group's classes together, are objects on both sides. "by_class": in a group, those of each of its
+        classes are, and objects of different classes may match.
     """
 
     touching: Literal["corners", "sides"] = "corners"
-    objects: Literal["components", "by_class", "maps"] = "components"
+    objects: Literal["maps", "components", "by_class"] = "maps"
 
     def _check(self, problems: Problems) -> None:
         problems.one_of("touching", self.touching, ("corners", "sides"))
-        problems.one_of("objects", self.objects, ("components", "by_class", "maps"))
+        problems.one_of("objects", self.objects, ("maps", "components", "by_class"))
 
 
 @MEASURES.register("instances", builder=f"{_OBJECTS}:build_instances")
