@@ -13,7 +13,7 @@ from segmeter.metrics.config import MetricsConfig
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"convention": "segmetr"}, r"`convention` to be one of segmeter, mmseg, .*, got 'segmetr'\. Did you mean 'segmeter'"),
+        ({"convention": "segmetr"}, r"`convention` to be one of segmeter, mmseg, .*\. Did you mean 'segmeter'"),
         ({"bootstrap": -1}, "`bootstrap` >= 0"),
         ({"bootstrap": 2_000_000}, "<= 1e[+]06"),
         ({"seed": -1}, "`seed` >= 0"),
