@@ -75,6 +75,9 @@ def test_classes_and_groups_equal_the_functions_on_masks():
         assert found[f"nsd@2/{name}"] == surface.nsd[0]
         boundary = boundary_iou(*(mask.astype(np.uint8) for mask in masks), num_classes=2, width=2)
         assert found[f"boundary_iou/{name}"] == boundary.iou[1]
+        common, union = (found[f"sum:boundary_{part}/{name}"] for part in ("common", "union"))
+        assert 0 < common == boundary.counts[1, 1]
+        assert common / union == boundary.iou[1]
 
 
 def test_multilabel_planes_are_measured_one_by_one():
