@@ -16,7 +16,7 @@ CASES = ["a", "b", "ü"]
 
 def entry(case_id: str, **fields: object) -> Entry:
     row = CaseRow(case_id=case_id, height=2, width=3, counts=np.array([[1, 2], [3, 2**40]]), **fields)  # type: ignore[arg-type]
-    return Entry(row=row, sha256=f"hash of {case_id!a}", note={"unit": "mm"})
+    return Entry(row=row, sha256=case_id.encode().hex(), note={"unit": "mm"})
 
 
 def begun(folder: Path, count: int = 3) -> Manifest:
@@ -89,7 +89,7 @@ def test_the_end_is_said_once_and_keeps_the_hashes(tmp_path: Path) -> None:
     manifest.finish()
     content = read_manifest(tmp_path)
     assert content["state"] == "done"
-    assert content["cases"] == {case_id: f"hash of {case_id!a}" for case_id in CASES}
+    assert content["cases"] == {case_id: case_id.encode().hex() for case_id in CASES}
     assert not (tmp_path / JOURNAL).exists()
     assert Manifest.resume(tmp_path, IDENTITY, CASES).done
 

@@ -5,11 +5,18 @@ import tracemalloc
 import numpy as np
 import pytest
 
+from segmeter.metrics import store as store_module
 from segmeter.metrics.config import MetricsConfig
 from segmeter.metrics.rows import read_cases, write_cases
 from segmeter.metrics.store import RowStore
 from segmeter.metrics.summary import summarise
 from tests.metrics.build import case_row, class_spec, random_rows
+
+
+@pytest.fixture(autouse=True, params=[0, store_module.PLAIN_BYTES], ids=["packed", "plain"])
+def room(request, monkeypatch):
+    monkeypatch.setattr(store_module, "PLAIN_BYTES", request.param)
+    return request.param
 
 
 def stored(rows):
@@ -21,7 +28,7 @@ def stored(rows):
 
 @pytest.mark.parametrize("task", ["multiclass", "multilabel"])
 def test_rows_come_back_as_they_were(task):
-    rows = random_rows(5, 3, task=task, loss=0.1, changed_pixels={"fill": 2}, extra={"hd95": 1.5})
+    rows = random_rows(5, 3, task=task, loss=0.1, changed_pixels={"fill": 2}, extra={"hd95": 1.5, "assd": 0.25})
     rows.append(case_row("big", np.full((3, 3), 2**62)))
     store = stored(rows)
     assert len(store) == 6
@@ -50,7 +57,8 @@ def test_files_and_summary_are_those_of_a_list(tmp_path):
     assert len(read_cases(tmp_path / "store")) == 30
 
 
-def test_a_case_of_19_classes_takes_less_than_2_kilobytes():
+def test_a_case_of_19_classes_takes_less_than_2_kilobytes_beyond_the_first(monkeypatch):
+    monkeypatch.setattr(store_module, "PLAIN_BYTES", 10_000)
     rng = np.random.default_rng(0)
     store = RowStore()
     tracemalloc.start()

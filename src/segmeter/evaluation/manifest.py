@@ -47,7 +47,7 @@ class Manifest:
         self.identity = identity
         self.cases = tuple(cases)
         self.done = done
-        self._hashes: dict[str, str] = {}
+        self._hashes: dict[str, bytes] = {}
         self._file = -1
         self._synced = 0.0
 
@@ -82,7 +82,7 @@ class Manifest:
                 if entry is None or entry.row.case_id in self._hashes:
                     break
                 whole += len(line)
-                self._hashes[entry.row.case_id] = entry.sha256
+                self._hashes[entry.row.case_id] = bytes.fromhex(entry.sha256)
                 yield entry
         os.truncate(path, whole)
 
@@ -90,7 +90,7 @@ class Manifest:
         """Note a finished case."""
         if self._file < 0:
             self._file = os.open(self.folder / JOURNAL, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o666)
-        self._hashes[entry.row.case_id] = entry.sha256
+        self._hashes[entry.row.case_id] = bytes.fromhex(entry.sha256)
         content = memoryview(_encode(entry))
         while content:
             content = content[os.write(self._file, content) :]
@@ -101,7 +101,7 @@ class Manifest:
     def finish(self) -> None:
         """Say that all cases are done and their results are written."""
         self.close()
-        self._write("done", self._hashes)
+        self._write("done", {case_id: digest.hex() for case_id, digest in self._hashes.items()})
         (self.folder / JOURNAL).unlink(missing_ok=True)
         self.done = True
 

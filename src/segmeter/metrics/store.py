@@ -9,6 +9,8 @@ import numpy as np
 
 from segmeter.metrics.rows import CaseRow
 
+PLAIN_BYTES = 1 << 24  # of counts that are kept as they are: short runs need no packing
+
 _NOTHING: Mapping[str, int] = {}
 _NO_COUNTS = np.empty((0, 0), np.int64)
 
@@ -22,7 +24,7 @@ class _Packed(NamedTuple):
 
 
 class RowStore(Sequence[CaseRow]):
-    """A growing sequence of rows that keeps their counts compressed, exactly.
+    """A growing sequence of rows that keeps their counts, but for those of the first 16 MB, compressed, exactly.
 
     A confusion matrix is mostly zeros and small numbers: 19 classes take about 700 bytes instead of 3300. Further
     scores take 8 bytes each. Hand the store to `write_cases` and `summarise` like a list; rows are unpacked as they are
@@ -38,11 +40,16 @@ class RowStore(Sequence[CaseRow]):
     """
 
     def __init__(self) -> None:
-        self._packed: list[_Packed] = []
+        self._packed: list[_Packed | CaseRow] = []
+        self._plain = 0
         self._names: dict[tuple[str, ...], tuple[str, ...]] = {}
 
     def append(self, row: CaseRow) -> None:
         """Keep a row."""
+        self._plain += row.counts.nbytes
+        if self._plain <= PLAIN_BYTES:
+            self._packed.append(replace(row, counts=np.array(row.counts)))
+            return
         counts = zlib.compress(np.ascontiguousarray(row.counts, np.int64).tobytes(), 1)
         names = tuple(row.extra)
         values = np.fromiter(row.extra.values(), np.float64, len(names)).tobytes()
@@ -62,7 +69,9 @@ class RowStore(Sequence[CaseRow]):
         return _unpack(self._packed[index])
 
 
-def _unpack(packed: _Packed) -> CaseRow:
+def _unpack(packed: _Packed | CaseRow) -> CaseRow:
+    if isinstance(packed, CaseRow):
+        return packed
     counts = np.frombuffer(zlib.decompress(packed.counts), np.int64).reshape(packed.shape)
     extra = dict(zip(packed.names, np.frombuffer(packed.values, np.float64).tolist(), strict=True))
     return replace(packed.row, counts=counts, extra=extra)

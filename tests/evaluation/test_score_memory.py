@@ -1,0 +1,61 @@
+"""What a case leaves in memory while a hundred thousand others are scored."""
+
+import tracemalloc
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from segmeter.evaluation import cases
+from segmeter.evaluation.cases import Scored
+from segmeter.evaluation.pairing import MaskPair, Pairing
+from segmeter.evaluation.places import Place
+from segmeter.evaluation.score import Scoring, score
+from segmeter.metrics import bootstrap, rows, store
+from segmeter.metrics.config import MetricsConfig
+from segmeter.metrics.rows import CaseRow
+from segmeter.vocabulary import ClassSpec
+
+K = 19
+MOST_BYTES = 2048  # a case
+SPEC = ClassSpec(task="multiclass", names=tuple(f"class_{k}" for k in range(K)), colours=((0, 0, 0),) * K)
+
+
+def invented(self: cases.CaseScorer, pair: MaskPair) -> Scored:
+    """A row as a picture of 2 megapixels leaves it, without the picture."""
+    rng = np.random.default_rng(int(pair.stem))
+    counts = rng.integers(0, 3000, (K, K)) * (rng.random((K, K)) < 0.3) + np.diag(rng.integers(0, 10**6, K))
+    row = CaseRow(case_id=pair.case_id, height=1024, width=2048, counts=counts)
+    return Scored(row=row, place=Place(), sha256=f"{int(pair.stem):064}")
+
+
+def peak(folder: Path, count: int) -> int:
+    folder.mkdir()
+    pairs = tuple(
+        MaskPair(case_id=f"{i:06}", stem=f"{i:06}", references=(), predictions=(folder,)) for i in range(count)
+    )
+    job = Scoring(
+        pairing=Pairing(pairs=pairs, extra=()),
+        spec=SPEC,
+        label_map={},
+        max_pixels=1,
+        metrics=MetricsConfig(bootstrap=100),
+        folder=folder,
+    )
+    tracemalloc.start()
+    score(replace(job))
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    return most
+
+
+def test_memory_grows_by_less_than_2_kb_a_case(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beyond what is held whatever the number of cases: here less of it, so that few cases show it."""
+    monkeypatch.setattr(cases.CaseScorer, "__call__", invented)
+    monkeypatch.setattr(rows, "_GROUP", 64)
+    monkeypatch.setattr(bootstrap, "_BLOCK", 1000)
+    monkeypatch.setattr(store, "PLAIN_BYTES", 1000)
+    peak(tmp_path / "warm", 10)
+    few, many = peak(tmp_path / "few", 300), peak(tmp_path / "many", 1300)
+    assert 500 < (many - few) / 1000 < MOST_BYTES
