@@ -153,6 +153,12 @@ def test_two_measures_of_one_column_are_refused():
         measure_case(maps, [*measures, *measures])
 
 
+def test_sums_that_can_not_be_added_up_are_refused():
+    maps = case_of(*blobs(), class_spec(4))
+    with pytest.raises(InputError, match="`measures` to give finite sums, got sum:area/car"):
+        measure_case(maps, [lambda seen: {"sum:area/car": math.nan, "area/car": math.nan}])
+
+
 @pytest.mark.parametrize(
     ("build", "message"),
     [

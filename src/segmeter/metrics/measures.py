@@ -125,7 +125,8 @@ def measure_case(maps: CaseMaps, measures: Sequence[Measure]) -> dict[str, float
     Raises
     ------
     InputError
-        A measure can't be taken of such maps, or two measures give the same column; the lines name the case.
+        A measure can't be taken of such maps (the lines name the case), two measures give the same column, or a sum is
+        not finite.
     """
     found: dict[str, float] = {}
     for measure in measures:
@@ -138,6 +139,9 @@ def measure_case(maps: CaseMaps, measures: Sequence[Measure]) -> dict[str, float
         if twice or unnamed:
             rule = "to give columns <metric>/<class> of their own"
             raise InputError(expected("measure_case", "measures", rule, ", ".join(twice or unnamed)))
+        endless = [name for name, value in columns.items() if name.startswith(SUM) and not math.isfinite(value)]
+        if endless:
+            raise InputError(expected("measure_case", "measures", "to give finite sums", ", ".join(endless)))
         found |= columns
     return found
 
