@@ -110,8 +110,7 @@ def _table(target: LabelArray, labels: LabelArray, *, num_classes: int, ignore_i
     table = np.zeros(shape, np.int64)
     for start in range(0, rows.size, _CHUNK):
         part = slice(start, start + _CHUNK)
-        partial = kernels.count_pairs(rows[part], columns[part], num_classes, ignore)
-        table += partial.reshape(kernels.WAYS, *shape).sum(axis=0, dtype=np.int64)
+        table += kernels.count_pairs(rows[part], columns[part], num_classes, ignore).reshape(shape)
     return table
 
 

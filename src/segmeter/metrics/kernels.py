@@ -38,25 +38,37 @@ def _encode(target: Map, labels: Map, pairs: Map, num_classes: int, ignore: int)
 
 
 @compiled
+def _tally_eight(first: Any, second: Any, table: Map, size: Any) -> None:
+    """Count two words of four pairs each; eight equal ones cost one addition."""
+    pair = first & _LOW
+    if first == second and first == pair * _REPEAT:
+        table[pair] += np.uint32(8)
+        return
+    for j in range(4):
+        table[((first >> np.uint64(16 * j)) & _LOW) + np.uint64(j) * size] += np.uint32(1)
+    for j in range(4):
+        table[((second >> np.uint64(16 * j)) & _LOW) + np.uint64(j + 4) * size] += np.uint32(1)
+
+
+@compiled
 def _tally(words: Map, table: Map, size: np.uint64) -> None:
-    """Count eight pairs a turn; eight equal ones, the rule inside an object, cost one addition."""
-    for i in range(words.size // 2):
-        first, second = words[2 * i], words[2 * i + 1]
+    """Count sixteen pairs a turn; sixteen equal ones, the rule inside an object, cost one addition."""
+    for i in range(words.size // 4):
+        first, second, third, fourth = words[4 * i], words[4 * i + 1], words[4 * i + 2], words[4 * i + 3]
         pair = first & _LOW
-        if first == second and first == pair * _REPEAT:
-            table[pair] += np.uint32(8)
+        same = pair * _REPEAT
+        if ((first ^ same) | (second ^ same) | (third ^ same) | (fourth ^ same)) == np.uint64(0):
+            table[pair + np.uint64(i % WAYS) * size] += np.uint32(16)
         else:
-            for j in range(4):
-                table[((first >> np.uint64(16 * j)) & _LOW) + np.uint64(j) * size] += np.uint32(1)
-            for j in range(4):
-                table[((second >> np.uint64(16 * j)) & _LOW) + np.uint64(j + 4) * size] += np.uint32(1)
+            _tally_eight(first, second, table, size)
+            _tally_eight(third, fourth, table, size)
 
 
 @compiled
 def count_pairs(target: Map, labels: Map, num_classes: int, ignore: int) -> Map:
     """Count (target, labels) pairs of fewer than 2**32 pixels and at most `MOST_CLASSES` classes.
 
-    Flat arrays, both uint8 or both uint16. Returns uint32 (WAYS * (K + 2) * (K + 1),): WAYS partial tables.
+    Flat arrays, both uint8 or both uint16. Returns int64 ((K + 2) * (K + 1),).
     """
     size = (num_classes + 2) * (num_classes + 1)
     table = np.zeros(WAYS * size, np.uint32)
@@ -71,7 +83,11 @@ def count_pairs(target: Map, labels: Map, num_classes: int, ignore: int) -> Map:
     _encode(target[whole:], labels[whole:], rest, num_classes, ignore)
     for pair in rest:
         table[pair] += np.uint32(1)
-    return table
+    total = np.zeros(size, np.int64)
+    for way in range(WAYS):
+        for pair in range(size):
+            total[pair] += table[way * size + pair]
+    return total
 
 
 @compiled
