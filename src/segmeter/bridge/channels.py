@@ -1,17 +1,22 @@
 """logits (B, K, N) -> the winning channel of each pixel, and whether all of them were finite, in one pass.
 
-torch's own argmax over a strided axis is slow on the CPU, as it goes pixel by pixel. Here whole rows of pixels are
-compared channel after channel, in blocks that stay in the cache; no value is read from memory twice.
+torch's own argmax over the channels is slow on the CPU in either layout, as it goes pixel by pixel. Here compiled loops
+read each value once, from where the model left it: by channels in rows of pixels, or, in channels_last, pixel by pixel.
 """
 
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
+import numpy as np
 import torch
 from torch import Tensor
 
-BLOCK = 32768  # pixels: the largest that torch does not split among threads itself; its buffers fit the L2 cache
+SMALL = 1 << 16  # logits: up to here torch's argmax is done before the compiled loops would be loaded
+PART = 1 << 18  # logits that a thread takes at a time; as float32 they fit the L2 cache
+_READ = (torch.float32, torch.float64)  # the others are widened part by part, which is exact
 
 Range = tuple[Tensor, Tensor]
+Kernel = Callable[[np.ndarray, int, int, np.ndarray], bool]
 
 
 def winners(logits: Tensor, dtype: torch.dtype) -> tuple[Tensor, Range | None]:
@@ -27,9 +32,9 @@ def winners(logits: Tensor, dtype: torch.dtype) -> tuple[Tensor, Range | None]:
     Returns
     -------
     Winners (B, N) of `dtype`; and the lowest and highest channel of each pixel, (B, N) of the dtype of `logits`: NaN
-    or infinite where a channel is. On the CPU None instead, where all are known to be finite.
+    or infinite where a channel is. On the CPU None instead, where all of many are known to be finite.
     """
-    if logits.device.type != "cpu":
+    if logits.device.type != "cpu" or logits.numel() <= SMALL:
         highs, found = logits.max(dim=1)
         return found.to(dtype), (logits.amin(dim=1), highs)
     found, finite = _winners_cpu(logits, dtype)
@@ -37,49 +42,46 @@ def winners(logits: Tensor, dtype: torch.dtype) -> tuple[Tensor, Range | None]:
 
 
 def _winners_cpu(logits: Tensor, dtype: torch.dtype) -> tuple[Tensor, bool]:
-    """Share the blocks among as many threads as torch would use; the operations below release the GIL."""
-    batch, _, pixels = logits.shape
+    """Share the parts among as many threads as torch would use; torch and the kernels release the GIL."""
+    batch, channels, pixels = logits.shape
     found = torch.empty(batch, pixels, dtype=dtype)
-    parts = [(image, start) for image in range(batch) for start in range(0, pixels, BLOCK)]
+    size = max(1, PART // channels)
+    parts = [(image, slice(start, start + size)) for image in range(batch) for start in range(0, pixels, size)]
     threads = min(torch.get_num_threads(), len(parts))
-    inference = torch.is_inference_mode_enabled()  # a property of the thread, which the workers must share
 
     def work(first: int) -> bool:
-        with torch.inference_mode(inference):
-            block = _Block(min(BLOCK, pixels), torch.promote_types(logits.dtype, torch.float32))
-            spans = ((image, slice(start, start + BLOCK)) for image, start in parts[first::threads])
-            finite = [block.decode(logits[image, :, span], found[image, span]) for image, span in spans]
+        decode, mine = _Decoder(logits, min(size, pixels)), parts[first::threads]
+        finite = [decode(logits[image, :, span], found[image, span].numpy()) for image, span in mine]
         return all(finite)
 
     if threads < 2:
-        return found, work(0) if parts else True
+        return found, work(0)
     with ThreadPoolExecutor(threads) as pool:
         return found, all(pool.map(work, range(threads)))
 
 
-class _Block:
-    """The buffers of one thread.
+class _Decoder:
+    """Runs the kernel that fits the layout, over the logits where they lie or over a copy in a buffer of its own."""
 
-    Comparisons write floats and the labels are counted in floats, because torch does only such same-dtype
-    operations in vector registers; a float32 counts up to 2**24.
-    """
+    def __init__(self, logits: Tensor, size: int) -> None:
+        from segmeter.bridge import kernels  # numba: only where there is much to decode
 
-    def __init__(self, size: int, dtype: torch.dtype) -> None:
-        self.low, self.high, self.above, self.label = torch.empty(4, size, dtype=dtype).unbind()
+        channels = logits.shape[1]
+        self._across = logits.stride(1) == 1 and channels > 1
+        self._kernel: Kernel = kernels.along_channels if self._across else kernels.along_pixels
+        adjacent = self._across or logits.stride(2) == 1
+        self._buffer = None
+        if not adjacent or logits.dtype not in _READ:
+            wide = torch.promote_types(logits.dtype, torch.float32)
+            self._buffer = torch.empty((size, channels) if self._across else (channels, size), dtype=wide)
 
-    def decode(self, rows: Tensor, found: Tensor) -> bool:
-        """Write the winners of (K, n) `rows` to `found` (n,); return False if a value may not be finite."""
-        size = found.shape[0]
-        low, high, above, label = (buffer[:size] for buffer in (self.low, self.high, self.above, self.label))
-        low.copy_(rows[0])
-        high.copy_(low)
-        label.zero_()
-        for channel in range(1, rows.shape[0]):
-            row = rows[channel].to(low.dtype).contiguous()
-            torch.gt(row, high, out=above)
-            torch.maximum(label, above.mul_(channel), out=label)
-            torch.maximum(high, row, out=high)
-            torch.minimum(low, row, out=low)
-        found.copy_(label)
-        # maximum and minimum hand NaN on; a sum that overflows sends finite values to the exact look, no more
-        return bool((low.sum() + high.sum()).isfinite())
+    def __call__(self, part: Tensor, found: np.ndarray) -> bool:
+        """Write the winners of (K, n) to `found` (n,); return whether all values are finite."""
+        channels, size = part.shape
+        lines = part.t() if self._across else part  # adjacent along the last axis
+        if self._buffer is not None:
+            room = self._buffer[:size] if self._across else self._buffer[:, :size]
+            lines = room.copy_(lines)
+        stride = lines.stride(0)
+        values = lines.as_strided(((len(lines) - 1) * stride + lines.shape[1],), (1,))
+        return self._kernel(values.numpy(), stride, channels, found)
