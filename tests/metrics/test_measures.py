@@ -117,6 +117,7 @@ def test_a_miss_gets_the_penalty(penalty, value):
 
 def test_nan_from_the_command_line_is_the_policy_nan():
     config = MetricsConfig(measures=(SurfaceConfig(penalty=math.nan),))
+    assert [SurfaceConfig(penalty=number).penalty for number in (math.nan, math.inf, 3.5)] == ["nan", "inf", 3.5]
     target, labels = np.zeros((2, 5, 12), np.uint8)
     target[2, 2] = 1
     assert math.isnan(measured(config, case_of(target, labels, class_spec(2, "binary")))["hd/road"])

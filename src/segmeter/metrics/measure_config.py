@@ -62,6 +62,11 @@ class SurfaceConfig(MeasureConfig):
     penalty: Literal["inf", "diagonal", "nan"] | float = "inf"
     school: Literal["A", "B", "both"] = "A"
 
+    def __post_init__(self) -> None:
+        if isinstance(self.penalty, float) and (math.isnan(self.penalty) or self.penalty == math.inf):
+            object.__setattr__(self, "penalty", str(self.penalty))  # the command line reads these words as numbers
+        super().__post_init__()
+
     def _check(self, problems: Problems) -> None:
         ok = bool(self.tolerances) and all(0 <= tolerance < math.inf for tolerance in self.tolerances)
         ok = ok and len({f"{tolerance:g}" for tolerance in self.tolerances}) == len(self.tolerances)

@@ -16,7 +16,7 @@ from segmeter.metrics.conventions import OURS
 from segmeter.metrics.distances import School
 from segmeter.metrics.measure_config import MEASURES, BoundaryConfig, MeasureConfig, SurfaceConfig
 from segmeter.metrics.overlap import FloatArray, divide
-from segmeter.metrics.surface import Penalty, SurfaceMetrics, surface_metrics, surface_metrics_by_class
+from segmeter.metrics.surface import SurfaceMetrics, surface_metrics, surface_metrics_by_class
 from segmeter.vocabulary import ClassSpec
 
 SUM = "sum:"  # starts the names of columns that are added up over cases
@@ -66,15 +66,22 @@ class CaseMaps:
         target, labels, members = self.target, self.labels, list(region.members)
         if self.spec.task == "multilabel":
             target, labels, members = target[region.members[0]], labels[region.members[0]], [1]
-        held = np.isin(target, members).astype(np.uint8)
+        held = _is_in(target, members).astype(np.uint8)
         if self.spec.ignore_index is not None:
             held[target == self.spec.ignore_index] = 2
-        return held, np.isin(labels, members).astype(np.uint8)
+        return held, _is_in(labels, members).astype(np.uint8)
 
     def masks(self, region: Region) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
         """Target and labels of a region as masks; what does not count is in neither."""
         target, labels = self.planes(region)
         return target == 1, (labels == 1) & (target != 2)
+
+
+def _is_in(labels: NDArray[Any], members: list[int]) -> NDArray[np.bool_]:
+    held: NDArray[np.bool_] = labels == members[0]
+    for member in members[1:]:
+        held |= labels == member
+    return held
 
 
 @runtime_checkable
@@ -179,7 +186,7 @@ class _Surface:
             "spacing": maps.spacing,
             "tolerances": self.config.tolerances,
             "school": school,
-            "penalty": _named(self.config.penalty),
+            "penalty": self.config.penalty,
         }
         if together:
             members = sorted({region.members[0] for region in together})  # a group of one class is measured once
@@ -196,11 +203,6 @@ class _Surface:
         for region in self.regions:
             if region not in together:
                 yield region, surface_metrics(*maps.masks(region), **options)
-
-
-def _named(penalty: Penalty) -> Penalty:
-    """The command line reads inf and nan as numbers; only the first is one to compute with."""
-    return "nan" if isinstance(penalty, float) and math.isnan(penalty) else penalty
 
 
 @dataclass(frozen=True)
