@@ -184,11 +184,18 @@ def test_ignored_pixels_pass_in_multilabel_labels():
         ((1, 5, 2, 2), {"dtype": "int64"}, "`dtype` to be one of auto, uint8, uint16, got 'int64'"),
         ((1, 5, 2, 2), {"dtype": "uint8", "ignore_index": 256}, r'values 0 to 256, got uint8. Pass dtype="auto"'),
         ((1, 5, 2, 2), {"ignore_index": -100}, "`ignore_index` >= 0 and <= 65535, got -100. Labels are unsigned"),
+        (
+            (1, 5, 2, 2),
+            {"ignore_index": 4},
+            "`ignore_index` to be no class, >= 5, got 4. Predicted pixels",
+        ),
+        ((1, 5, 2, 2), {"task": "multilabel", "ignore_index": 1}, "`ignore_index` to be no class, >= 2, got 1"),
         ((1, 5, 2, 2), {"ignore_index": 65536}, "A uint16 holds 65536 values"),
         ((1, 1, 2, 2), {"task": "binary", "num_classes": 2, "threshold": 1.5}, "`threshold` >= 0 and <= 1, got 1.5"),
     ],
 )
 def test_labels_to_numpy_refuses_what_does_not_fit(shape, more, message):
+    """Mutation seen to fail: an ignored value that is a class, or beyond `dtype`, passes."""
     with pytest.raises(InputError, match=message):
         labels_to_numpy(torch.zeros(shape), **{"task": "multiclass", "num_classes": 5, **more})
 

@@ -73,7 +73,7 @@ def labels_to_numpy(
     num_classes
         K, background included; binary 2.
     ignore_index
-        A label value that is no class but allowed in labels, 0 to 65535, or None.
+        A label value that is no class but allowed in labels, up to 65535, or None.
     dtype
         "auto": uint8 if all classes and `ignore_index` fit, else uint16. It does not depend on the values, so that
         all maps of a run are alike.
@@ -86,7 +86,7 @@ def labels_to_numpy(
     ------
     InputError
         A logit is NaN or infinite, or a label is neither a class nor `ignore_index` (with min, max and the first bad
-        index); the shape does not fit the task; `dtype` is too small.
+        index); `ignore_index` is a class; the shape does not fit the task; `dtype` is too small.
 
     Examples
     --------
@@ -158,8 +158,11 @@ def pack_labels(
     wanted = TORCH[label_dtype(where, num_classes=num_classes, ignore_index=ignore_index, dtype=dtype)]
     if task == "binary" and num_classes != 2:
         raise InputError(expected(where, "num_classes", "to be 2 for binary (background, object)", num_classes))
+    values = 2 if task == "multilabel" else num_classes
+    if ignore_index is not None and ignore_index < values:
+        remedy = "Predicted pixels of that class could not be told from ignored ones."
+        raise InputError(expected(where, "ignore_index", f"to be no class, >= {values}", ignore_index, remedy))
     if not tensor.is_floating_point():
-        values = 2 if task == "multilabel" else num_classes
         return _pack_given(where, tensor, num_classes=values, ignore_index=ignore_index, dtype=wanted)
     channels = 1 if task == "binary" else num_classes
     if tensor.ndim < 2 or tensor.shape[1] != channels:
