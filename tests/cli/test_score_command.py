@@ -11,6 +11,7 @@ import pytest
 
 from segmeter.cli.main import main
 from tests.data.crafted import noise, put
+from tests.data.volumes import save_nifti, save_volume
 
 FAST = ["metrics.bootstrap=20", "data.num_classes=3", "data.ignore_index=255", "run.name=x"]
 FOLDERS = ["predictions=predictions", "references=references"]
@@ -126,3 +127,79 @@ def test_a_wrong_configuration_has_one_line_and_leaves_no_folder(
     assert run("score", *FOLDERS, *FAST, *overrides) == 2
     assert message in capsys.readouterr().err
     assert not Path("runs").exists()
+
+
+VOLUMES = ["predictions=v/predictions", "references=v/references", "images=v/images", *FAST]
+
+
+def make_volumes() -> None:
+    """Case "b" has its errors in the second of four slices, its image in Hounsfield units."""
+    for seed, name in enumerate("ab"):
+        target = noise(4 * 20, 30, None, seed=seed).reshape(4, 20, 30) % 3
+        labels = target.copy()
+        labels[1, :10] = 0
+        image = noise(4 * 20, 30, None, seed=9).reshape(4, 20, 30).astype(np.int16) * 20 - 1000
+        save_nifti(Path(f"v/references/{name}.nii.gz"), target)
+        save_volume(Path(f"v/predictions/{name}.npz"), labels)
+        save_nifti(Path(f"v/images/{name}.nii.gz"), image)
+
+
+def test_volumes_leave_the_same_folder_with_one_slice_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    make_volumes()
+    titles: list[str] = []
+    from segmeter.cli import score_pictures
+
+    draw = score_pictures.draw_overlay
+    monkeypatch.setattr(
+        score_pictures,
+        "draw_overlay",
+        lambda *given, **named: (titles.append(named["title"]), draw(*given, **named))[1],
+    )
+    assert run("score", *VOLUMES) == 0
+    assert sorted(titles) == ["a, slice 2 of 4", "b, slice 2 of 4"]
+    assert {path.name for path in run_folder().iterdir()} >= RECORDS | {"report.html", "overlays", "manifest.json"}
+    summary = json.loads((run_folder() / "metrics.json").read_text())
+    assert summary["spacing"]["sources"] == {"NIfTI header": 2}
+
+
+def test_an_image_volume_of_another_size_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    make_volumes()
+    save_volume(Path("v/images/a.npy"), np.zeros((3, 20, 30), np.uint8))
+    Path("v/images/a.nii.gz").unlink()
+    assert run("score", *VOLUMES) == 2
+    assert "to have the size of its reference, 4 x 20 x 30, got 3 x 20 x 30" in capsys.readouterr().err
+
+
+def test_a_spacing_that_replaces_the_files_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    make_volumes()
+    assert run("score", *VOLUMES, "metrics.spacing=[1,1,1]", "report.overlays=0", "report.html=false") == 0
+    assert "metrics.spacing replaces another spacing in the files of 2 cases" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("task", ["binary", "multilabel"])
+def test_binary_and_multilabel_from_the_command_line(task: str) -> None:
+    folders = ["t/%s/cell", "t/%s/dirt"] if task == "multilabel" else ["t/%s"]
+    for seed, pattern in enumerate(folders):
+        target = noise(20, 30, None, seed=seed) % 2
+        put(Path(pattern % "references") / "a.png", target)
+        put(Path(pattern % "predictions") / "a.png", np.where(noise(20, 30, None) < 50, 0, target).astype(np.uint8))
+    classes = "[cell,dirt]" if task == "multilabel" else "[background,cell]"
+    given = ["predictions=t/predictions", "references=t/references", f"data.task={task}", f"data.classes={classes}"]
+    assert run("score", *given, "metrics.bootstrap=20", "report.html=false", "metrics.measures=[surface]") == 0
+    summary = json.loads((run_folder() / "metrics.json").read_text())
+    assert summary["task"] == task
+    matrices = summary["confusion_matrices"] if task == "multilabel" else [summary["confusion_matrix"]]
+    assert [np.sum(matrix) for matrix in matrices] == [600] * len(folders)
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("data.instances=true", "`instances` to be false but for a binary task without label map"),
+        ("workers=-1", "expected `workers` >= 0"),
+        ("data.key=x", ""),
+    ],
+)
+def test_keys_of_volumes_are_checked(override: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    code = run("score", *FOLDERS, *FAST, override, "report.html=false")
+    assert (code, message in capsys.readouterr().err) == (2 if message else 0, True)
