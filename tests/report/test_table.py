@@ -131,9 +131,15 @@ def test_conventions_stand_beside_each_other_with_what_they_leave_out():
 
 def test_measures_and_probabilities_have_tables(tmp_path, rng):
     text = shown(measured_run(tmp_path, rng))
-    row = next(line for line in text.splitlines() if "hd95 mean" in line)
-    cells = [cell.strip() for cell in row.strip("|").split("|")]
-    assert cells[1:2] + cells[-2:] == ["inf", "4 of 4", "1"]
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines()]
+    row = next(cells for cells in rows if cells[:2] == ["hd95", "mean"])
+    assert row[2:3] + row[-2:] == ["inf", "4 of 4", "1"]
+    counted = next(cells for cells in rows if cells[:2] == ["tp", "mean"])
+    assert (counted[2], counted[-1]) == ("", "")
+    summary = measured_run(tmp_path, rng)
+    summary["measures"]["sq"]["mean"]["dataset"] = None
+    undefined = next(line for line in shown(summary).splitlines() if line.startswith("|sq "))
+    assert undefined.count("n/a") == 1
     assert "ECE of the winning class" in text
     assert "average precision" in text
     assert all(len(line) <= 110 for line in text.splitlines())

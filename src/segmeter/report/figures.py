@@ -78,11 +78,11 @@ def measures(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
     """One row per metric that was asked for and per class or group; "mean" is over classes.
 
     A row has ``metric, region, mean, ci95, median, dataset, dataset_ci95, n_used, n_penalised, n_undefined``; what a
-    metric does not have is None.
+    metric does not have is None, and ``whole`` says whether it is one of the whole data set.
     """
     keys = ("mean", "ci95", "median", "dataset", "dataset_ci95", "n_used", "n_penalised", "n_undefined")
     return [
-        {"metric": metric, "region": region} | {key: entry.get(key) for key in keys}
+        {"metric": metric, "region": region, "whole": "dataset" in entry} | {key: entry.get(key) for key in keys}
         for metric, regions in summary.get("measures", {}).items()
         for region, entry in regions.items()
     ]

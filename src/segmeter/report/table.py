@@ -85,20 +85,23 @@ def _class_table(summary: Mapping[str, Any], lines: box.Box) -> Table:
 
 
 def _measure_table(summary: Mapping[str, Any], lines: box.Box) -> Table:
-    names = ("mean of cases", "95 % interval", "median", "data set", "95 % interval", "used", "failed")
-    table = _table(lines, "measure", *names)
+    table = _table(lines, "measure", "class", "mean", "95 % interval", "median", "data set", "95 %", "used", "failed")
     rows = measures(summary)
     if len(rows) > MOST_MEASURED:
         rows = [row for row in rows if row["region"] not in summary["classes"]]
     for row in rows:
-        used = "" if row["n_used"] is None else f"{row['n_used']} of {row['n_used'] + row['n_undefined']}"
-        mean = "" if row["n_used"] is None else number(row["mean"], 3)
-        median = "" if row["n_used"] is None else number(row["median"], 3)
-        dataset = "" if row["dataset_ci95"] is None and row["dataset"] is None else number(row["dataset"], 3)
-        ends = interval(row["ci95"], 3), interval(row["dataset_ci95"], 3)
-        failed = "" if row["n_penalised"] is None else str(row["n_penalised"])
-        name = printable(f"{row['metric']} {row['region']}")
-        table.add_row(Text(name), Text(mean, "bold"), ends[0], median, dataset, ends[1], used, failed)
+        per_case = row["n_used"] is not None
+        table.add_row(
+            Text(printable(row["metric"])),
+            Text(printable(row["region"])),
+            Text(number(row["mean"], 3) if per_case else "", "bold"),
+            interval(row["ci95"], 3),
+            number(row["median"], 3) if per_case else "",
+            number(row["dataset"], 3) if row["whole"] else "",
+            interval(row["dataset_ci95"], 3),
+            f"{row['n_used']} of {row['n_used'] + row['n_undefined']}" if per_case else "",
+            str(row["n_penalised"]) if per_case else "",
+        )
     return table
 
 
