@@ -1,29 +1,33 @@
-"""How fast counts, surfaces, bands and the bootstrap are, against NumPy and (where installed) torchmetrics,
-scikit-learn and MONAI.
+"""How fast counts, surfaces, bands and the bootstrap are, against the live tools (dependency group `peers`).
 
-Every competitor must give the same values first. Runs are interleaved, so that a busy machine slows all alike, and
-medians are reported, with the best beside them: on a loaded machine long calls are interrupted more often than short
-ones, which flatters the short ones' medians.
+Every competitor must give the same values first. Everyone has one thread, runs take turns, and what is compared is the
+processor time of a call: on a machine that others use too, the clock on the wall mostly measures the others. Short
+calls are repeated until they take 20 ms together, so that each finds its data and memory where it left them; rows that
+say "once a turn" are of single calls, which the work of the others in between has cost their cache and their memory.
 
-    python benchmarks/metrics.py [rounds]      writes benchmarks/results/metrics.json
+    python benchmarks/metrics.py [--rounds N]      writes benchmarks/results/metrics.json
 """
 
-import json
+import argparse
 import os
-import platform
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
+import warnings
 from collections.abc import Callable
+from dataclasses import asdict, dataclass
 from functools import partial
-from importlib.metadata import PackageNotFoundError, version
+from importlib import import_module
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from record import RESULTS, circumstances, write_record
 from segmeter.metrics.bootstrap import bootstrap
 from segmeter.metrics.boundary import boundary_iou
 from segmeter.metrics.counts import confusion_matrix
@@ -37,7 +41,89 @@ Array = NDArray[np.uint8]
 Work = Callable[[], object]
 
 K, SIDE = 19, 1024
-RESULT = Path(__file__).parent / "results" / "metrics.json"
+SPACING = (2.0, 1.0, 1.0)
+LEAST_S = 0.02  # a call that is shorter is repeated
+PEERS = ("torchmetrics", "monai", "segmentation-models-pytorch", "scikit-learn", "surface-distance")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Time:
+    """Milliseconds of one call: of the processor (median over rounds, and best), and by the clock (median)."""
+
+    processor: float
+    processor_best: float
+    wall: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One line of the table; `ratio` is theirs / ours in processor time, None where not installed."""
+
+    work: str
+    against: str
+    needs: str = ""
+    met: bool | None = None
+    ratio: float | None = None
+    ours_ms: Time | None = None
+    theirs_ms: Time | None = None
+    note: str = ""
+
+
+def interleave(work: dict[str, Work], rounds: int, least_s: float = LEAST_S) -> dict[str, Time]:
+    """Time each call in turns, after one turn that counts only to see how long it takes; the slow have fewer turns."""
+    spent: dict[str, list[tuple[float, float]]] = {name: [] for name in work}
+    repeats = {name: max(1, round(least_s / max(measure(call, 1)[0], 1e-6))) for name, call in work.items()}
+    for turn in range(rounds):
+        for name, call in work.items():
+            if turn % 3 and spent[name][0][0] > 0.5:
+                continue
+            spent[name].append(measure(call, repeats[name]))
+    return {
+        name: Time(
+            processor=1000 * statistics.median(one[0] for one in times),
+            processor_best=1000 * min(one[0] for one in times),
+            wall=1000 * statistics.median(one[1] for one in times),
+        )
+        for name, times in spent.items()
+    }
+
+
+def measure(call: Work, repeats: int) -> tuple[float, float]:
+    """Seconds of one call, of the processor and by the clock."""
+    busy, start = time.process_time(), time.perf_counter()
+    for _ in range(repeats):
+        call()
+    return (time.process_time() - busy) / repeats, (time.perf_counter() - start) / repeats
+
+
+def compare(
+    work: str,
+    calls: dict[str, Work],
+    rounds: int,
+    needs: dict[str, float],
+    note: str = "",
+    least_s: float = LEAST_S,
+) -> list[Row]:
+    """Rows of "segmeter" against everyone else in `calls`; those in `needs` that are missing are said to be."""
+    times = interleave(calls, rounds, least_s)
+    ours = times.pop("segmeter")
+    rows = []
+    for name in [*times, *(name for name in needs if name not in times)]:
+        theirs, least = times.get(name), needs.get(name)
+        ratio = theirs.processor / ours.processor if theirs else None
+        rows.append(
+            Row(
+                work=work,
+                against=name,
+                needs=f"at least {least:g}x" if least else "",
+                met=None if least is None or ratio is None else ratio >= least,
+                ratio=ratio,
+                ours_ms=ours,
+                theirs_ms=theirs,
+                note=note if theirs else "not installed",
+            )
+        )
+    return rows
 
 
 def noise(rng: np.random.Generator) -> tuple[Array, Array]:
@@ -55,78 +141,93 @@ def scene(rng: np.random.Generator) -> tuple[Array, Array]:
     return target, labels
 
 
+def peer(module: str) -> ModuleType | None:
+    try:
+        return import_module(module)
+    except ImportError:
+        return None
+
+
 def counters(target: Array, labels: Array) -> dict[str, Work]:
-    """Everyone's confusion matrix of the same two maps."""
+    """Everyone's confusion matrix of the same two maps, each from what its users hold."""
     work: dict[str, Work] = {
         "segmeter": lambda: confusion_matrix(target, labels, num_classes=K),
-        "segmeter, with ignore_index": lambda: confusion_matrix(target, labels, num_classes=K, ignore_index=255),
+        "segmeter with ignore_index": lambda: confusion_matrix(target, labels, num_classes=K, ignore_index=255),
         "np.bincount on uint16": lambda: np.bincount(
             (target.astype(np.uint16) * np.uint16(K) + labels).ravel(), minlength=K * K
         ).reshape(K, K),
     }
-    try:
-        import torch
-        from torchmetrics.functional.classification import multiclass_confusion_matrix
-
-        tensors = torch.from_numpy(labels), torch.from_numpy(target)
-        work["torchmetrics"] = lambda: multiclass_confusion_matrix(*tensors, num_classes=K)
-    except ImportError:
-        pass
-    try:
-        from sklearn import metrics
-
+    torch, classification = peer("torch"), peer("torchmetrics.functional.classification")
+    if torch and classification:
+        matrix = partial(classification.multiclass_confusion_matrix, num_classes=K)
+        narrow = torch.from_numpy(labels), torch.from_numpy(target)
+        wide = [one.long() for one in narrow]  # as argmax gives them, and losses want them
+        work["torchmetrics, int64"] = lambda: matrix(*wide)
+        work["torchmetrics, uint8"] = lambda: matrix(*narrow)
+        work["torchmetrics, uint8, validate_args=False"] = lambda: matrix(*narrow, validate_args=False)
+    if sklearn := peer("sklearn.metrics"):
         flat = target.ravel(), labels.ravel()
-        work["scikit-learn"] = lambda: metrics.confusion_matrix(*flat, labels=np.arange(K))
-    except ImportError:
-        pass
+        work["scikit-learn"] = lambda: sklearn.confusion_matrix(*flat, labels=np.arange(K))
     return work
 
 
-def interleave(work: dict[str, Work], rounds: int) -> dict[str, dict[str, float]]:
-    """Median and best seconds of each, one after the other in every round; the slow take part in a third of them."""
-    times: dict[str, list[float]] = {name: [] for name in work}
-    for index in range(rounds):
-        for name, call in work.items():
-            if index % 3 and times[name][0] > 0.05:
-                continue
-            start = time.perf_counter()
-            call()
-            times[name].append(time.perf_counter() - start)
-    return {name: {"median": statistics.median(seconds), "best": min(seconds)} for name, seconds in times.items()}
+def tallies(target: Array, labels: Array) -> dict[str, Work]:
+    """Tools that give true positives per class (K,), and no matrix."""
+    torch, smp, monai = peer("torch"), peer("segmentation_models_pytorch.metrics"), peer("monai.metrics")
+    work: dict[str, Work] = {}
+    if torch and smp:
+        wide = [torch.from_numpy(one[None].astype(np.int64)) for one in (labels, target)]
+        work["segmentation-models-pytorch"] = lambda: smp.get_stats(*wide, mode="multiclass", num_classes=K)[0][0]
+    if torch and monai:
+        classes = np.arange(K)[:, None, None]
+        planes = [torch.from_numpy((one == classes)[None].astype(np.float32)) for one in (labels, target)]
+        work["MONAI, one-hot given"] = lambda: monai.get_confusion_matrix(*planes)[0, :, 0]
+    return work
 
 
-def count(rounds: int) -> dict[str, object]:
-    rng = np.random.default_rng(0)
-    table = {}
-    for maps, make in (("noise", noise), ("scene", scene)):
-        work = counters(*make(rng))
-        reference = np.asarray(work["np.bincount on uint16"]())
-        for name, call in work.items():
-            if not np.array_equal(np.asarray(call()), reference):
-                raise SystemExit(f"{name} counts differently")
-        seconds = interleave(work, rounds)
-        table[maps] = {
-            name: {
-                kind: {"Mpx_per_s": SIDE**2 / 1e6 / spent[kind], "slower": spent[kind] / seconds["segmeter"][kind]}
-                for kind in ("median", "best")
-            }
-            for name, spent in seconds.items()
-        }
-    return table
+def count(rounds: int) -> list[Row]:
+    rows = []
+    for name, maps in (("noise", noise), ("scene", scene)):
+        target, labels = maps(np.random.default_rng(0))
+        matrices, diagonals = counters(target, labels), tallies(target, labels)
+        reference = np.asarray(matrices["np.bincount on uint16"]())
+        for tool, call in matrices.items():
+            demand(np.array_equal(np.asarray(call()), reference), f"{tool} counts differently")
+        for tool, call in diagonals.items():
+            demand(np.array_equal(np.asarray(call()), reference.diagonal()), f"{tool} counts differently")
+        needs = {"torchmetrics, int64": 150.0, "torchmetrics, uint8": 150.0, "np.bincount on uint16": 3.0}
+        work = f"confusion matrix, {name}, {K} classes, 1 Mpx, uint8"
+        rows += compare(work, matrices | diagonals, rounds, needs)
+        rows += compare(f"{work}, once a turn", matrices, rounds, needs, least_s=0)
+    return rows
 
 
-def resample(rounds: int) -> dict[str, dict[str, float]]:
-    """Seconds for 500 cases of 19 classes, 10000 resamples, BCa: dataset mIoU alone, and the summary's 48 intervals."""
+def demand(condition: bool, message: str) -> None:
+    if not condition:
+        raise SystemExit(message)
+
+
+def resample(rounds: int) -> list[Row]:
+    """Intervals of 500 cases of 19 classes, 10000 resamples, BCa: dataset mIoU alone, and the summary's 48."""
     rng = np.random.default_rng(0)
     spec = ClassSpec(task="multiclass", names=tuple(f"c{k}" for k in range(K)), colours=((0, 0, 0),) * K)
     hits = rng.integers(0, 50, (500, K, K)) + rng.integers(0, 5000, (500, K, 1)) * np.eye(K, dtype=np.int64)
     rows = [CaseRow(case_id=f"{i:03d}", height=1, width=1, counts=hits[i]) for i in range(500)]
     columns = compute_margins(hits).columns()
     work: dict[str, Work] = {
-        "dataset mIoU": lambda: bootstrap(columns, dataset_miou),
+        "interval of the dataset mIoU": lambda: bootstrap(columns, dataset_miou),
         "whole summary": lambda: summarise(rows, spec),
     }
-    return interleave(work, rounds)
+    return [
+        Row(
+            work=f"{name}, N = 500, B = 10000, {K} classes",
+            against="-",
+            needs="under 0.5 s",
+            met=spent.processor < 500,
+            ours_ms=spent,
+        )
+        for name, spent in interleave(work, rounds).items()
+    ]
 
 
 def dataset_miou(sums: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -138,22 +239,25 @@ def ball(radius: int, centre: tuple[int, int, int], side: int = 192) -> NDArray[
     return (z - centre[0]) ** 2 + (y - centre[1]) ** 2 + (x - centre[2]) ** 2 <= radius**2
 
 
-def monai_surfaces(target: Array, labels: Array, spacing: tuple[float, ...]) -> dict[str, NDArray[np.float64]]:
-    """HD, HD95, ASSD, directed mean and NSD per class, one call each, as MONAI offers them."""
-    import torch
-    from monai.metrics import compute_average_surface_distance, compute_hausdorff_distance, compute_surface_dice
+def balls(radius: int) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    return ball(radius, (96, 96, 96)), ball(radius, (98, 93, 97))
 
-    classes = np.arange(target.ndim == 3, target.max() + 1)  # of the balls, only the object
-    pair = [torch.from_numpy((one == classes.reshape(-1, *[1] * one.ndim))[None]) for one in (labels, target)]
+
+def monai_surfaces(planes: list[Any], spacing: tuple[float, ...]) -> dict[str, NDArray[np.float64]]:
+    """HD, HD95, ASSD, both directed means (for the MASD) and NSD per class, one call each, as MONAI offers them."""
+    metrics = import_module("monai.metrics")
     options = {"include_background": True, "spacing": spacing}
+    tolerated = {"class_thresholds": None} | options
     found = {
-        "hd": compute_hausdorff_distance(*pair, **options),
-        "hd95": compute_hausdorff_distance(*pair, percentile=95, **options),
-        "assd": compute_average_surface_distance(*pair, symmetric=True, **options),
-        "mean_from_mask": compute_average_surface_distance(*pair, **options),
+        "hd": metrics.compute_hausdorff_distance(*planes, **options),
+        "hd95": metrics.compute_hausdorff_distance(*planes, percentile=95, **options),
+        "assd": metrics.compute_average_surface_distance(*planes, symmetric=True, **options),
+        "mean_from_mask": metrics.compute_average_surface_distance(*planes, **options),
+        "mean_from_target": metrics.compute_average_surface_distance(*planes[::-1], **options),
     }
     for tolerance in TOLERANCES:
-        found[f"nsd {tolerance}"] = compute_surface_dice(*pair, class_thresholds=[tolerance] * len(classes), **options)
+        tolerated["class_thresholds"] = [tolerance] * planes[0].shape[1]
+        found[f"nsd {tolerance}"] = metrics.compute_surface_dice(*planes, **tolerated)
     return {name: value[0].double().numpy() for name, value in found.items()}
 
 
@@ -164,54 +268,82 @@ def check_surfaces(ours: tuple[SurfaceMetrics, ...], theirs: dict[str, NDArray[n
             found = [one.nsd[TOLERANCES.index(float(name[4:]))] for one in ours]
         else:
             found = [getattr(one, name) for one in ours]
-        if not np.allclose(found, values, rtol=1e-5, atol=1e-6):
-            raise SystemExit(f"{name}: {found} and MONAI's {values}")
+        demand(np.allclose(found, values, rtol=1e-5, atol=1e-6), f"{name}: {found} and MONAI's {values}")
 
 
-def surfaces(rounds: int) -> dict[str, object]:
-    """Seconds of every surface figure: two balls in 192 x 192 x 192, and a map of 19 classes."""
+def surfaces(rounds: int) -> list[Row]:
+    """Every surface figure: of balls in 192 x 192 x 192, and of a map of 19 classes."""
+    rows = []
+    for radius, least in ((20, 20.0), (60, 8.0)):
+        pair = balls(radius)
+        work = f"HD, HD95, ASSD, MASD, NSD at 5 tolerances, 192^3, ball of radius {radius}"
+        planes = [one[None, None] for one in pair[::-1]]
+        rows += against_monai(work, partial(measure_ball, *pair), planes, SPACING, rounds, least)
     target, labels = scene(np.random.default_rng(0))
-    flat = (1.0, 1.0)
-    table: dict[str, object] = {}
-    by_class = partial(surface_metrics_by_class, target, labels, num_classes=K, spacing=flat)
-    table["19 classes, 1024 x 1024"] = against_monai(by_class, (target, labels, flat), rounds)
-    for radius in (20, 60):
-        pair = ball(radius, (96, 96, 96)), ball(radius, (98, 93, 97))
-        spacing = (2.0, 1.0, 1.0)
-        maps = pair[0].view(np.uint8), pair[1].view(np.uint8), spacing
-        table[f"ball of radius {radius}"] = against_monai(
-            partial(measure_ball, *pair, spacing), rounds=rounds, maps=maps
-        )
-    return table
+    by_class = partial(surface_metrics_by_class, target, labels, num_classes=K, spacing=(1.0, 1.0))
+    planes = [(one == np.arange(K)[:, None, None])[None] for one in (labels, target)]
+    work = f"the same, {SIDE} x {SIDE}, {K} classes, all classes"
+    return rows + against_monai(work, by_class, planes, (1.0, 1.0), rounds, 10.0)
 
 
-def measure_ball(
-    target: NDArray[np.bool_], mask: NDArray[np.bool_], spacing: tuple[float, ...]
-) -> tuple[SurfaceMetrics, ...]:
-    return (surface_metrics(target, mask, spacing=spacing),)
+def measure_ball(target: NDArray[np.bool_], mask: NDArray[np.bool_]) -> tuple[SurfaceMetrics, ...]:
+    return (surface_metrics(target, mask, spacing=SPACING),)
 
 
 def against_monai(
-    ours: Callable[[], tuple[SurfaceMetrics, ...]], maps: tuple[Array, Array, tuple[float, ...]], rounds: int
-) -> dict[str, dict[str, float]]:
-    work = {"segmeter": ours}
-    if installed("monai") and installed("torch"):
-        check_surfaces(ours(), monai_surfaces(*maps))
-        work["MONAI, 9 calls"] = lambda: monai_surfaces(*maps)
-    return interleave(work, rounds)
+    work: str,
+    ours: Callable[[], tuple[SurfaceMetrics, ...]],
+    planes: list[NDArray[np.bool_]],
+    spacing: tuple[float, ...],
+    rounds: int,
+    least: float,
+) -> list[Row]:
+    name = "MONAI, 10 calls"
+    calls: dict[str, Work] = {"segmeter": ours}
+    if peer("monai.metrics") and (torch := peer("torch")):
+        given = [torch.from_numpy(one) for one in planes]
+        check_surfaces(ours(), monai_surfaces(given, spacing))
+        calls[name] = lambda: monai_surfaces(given, spacing)
+    return compare(work, calls, rounds, {name: least})
 
 
-def boundaries(rounds: int) -> dict[str, dict[str, float]]:
-    """Seconds of boundary IoU of 19 classes, against the published recipe with SciPy's separable minimum filter."""
+def elements(rounds: int) -> list[Row]:
+    """School B against the tool that it is of."""
+    rows = []
+    for radius in (20, 60):
+        pair = balls(radius)
+        ours = partial(surface_metrics, *pair, spacing=SPACING, school="B")
+        calls: dict[str, Work] = {"segmeter": ours}
+        if tool := peer("surface_distance"):
+            theirs = partial(deepmind_surfaces, tool, *pair)
+            found = ours()
+            expected = [found.hd, found.hd95, found.mean_from_target, found.mean_from_mask, *found.nsd]
+            demand(np.allclose(theirs(), expected, rtol=1e-6), f"surface-distance: {theirs()} and ours {expected}")
+            calls["surface-distance"] = theirs
+        rows += compare(f"school B, the same figures, ball of radius {radius}", calls, rounds, {})
+    return rows
+
+
+def deepmind_surfaces(tool: ModuleType, target: NDArray[np.bool_], mask: NDArray[np.bool_]) -> list[float]:
+    found = tool.compute_surface_distances(target, mask, SPACING)
+    hausdorff = [tool.compute_robust_hausdorff(found, percent) for percent in (100, 95)]
+    means = tool.compute_average_surface_distance(found)
+    dice = [tool.compute_surface_dice_at_tolerance(found, tolerance) for tolerance in TOLERANCES]
+    return [*hausdorff, *means, *dice]
+
+
+def boundaries(rounds: int) -> list[Row]:
+    """Boundary IoU of 19 classes, against the published recipe with SciPy's separable minimum filter."""
     target, labels = scene(np.random.default_rng(0))
-    width = boundary_iou(target, labels, num_classes=K).width
-    if not np.array_equal(boundary_iou(target, labels, num_classes=K).iou, published_boundary(target, labels, width)):
-        raise SystemExit("the published recipe gives another boundary IoU")
-    work: dict[str, Work] = {
+    found = boundary_iou(target, labels, num_classes=K)
+    name = "published recipe per class"
+    demand(np.array_equal(found.iou, published_boundary(target, labels, found.width)), f"{name} gives another value")
+    calls: dict[str, Work] = {
         "segmeter": lambda: boundary_iou(target, labels, num_classes=K),
-        "published recipe per class": lambda: published_boundary(target, labels, width),
+        name: lambda: published_boundary(target, labels, found.width),
     }
-    return interleave(work, rounds)
+    note = "erosion by a minimum filter, whose time does not grow with the width as that of repeated erosions does"
+    return compare(f"boundary IoU, {SIDE} x {SIDE}, {K} classes", calls, rounds, {name: 10.0}, note)
 
 
 def published_boundary(target: Array, labels: Array, width: int) -> NDArray[np.float64]:
@@ -229,8 +361,8 @@ def start_up() -> dict[str, float]:
     """Seconds of the first count in a fresh process: with an empty compilation cache, and with a filled one."""
     code = (
         "import time; import numpy as np; from segmeter.metrics.counts import confusion_matrix;"
-        "maps = np.zeros((2, 9), np.uint8); start = time.perf_counter();"
-        "confusion_matrix(*maps, num_classes=2); print(time.perf_counter() - start)"
+        "maps = np.zeros((2, 9), np.uint8); start = time.process_time();"
+        "confusion_matrix(*maps, num_classes=2); print(time.process_time() - start)"
     )
     with tempfile.TemporaryDirectory() as folder:
         environment = os.environ | {"NUMBA_CACHE_DIR": folder}
@@ -241,43 +373,35 @@ def start_up() -> dict[str, float]:
     return {"first count, compiling": first, "first count, from the cache": second}
 
 
-def machine() -> dict[str, object]:
-    names = ("numpy", "numba", "scipy", "torch", "torchmetrics", "scikit-learn", "monai")
-    return {
-        "processor": processor(),
-        "cores": os.cpu_count(),
-        "load": os.getloadavg()[0],
-        "python": platform.python_version(),
-        "versions": {name: installed(name) for name in names},
-    }
+def show(row: Row) -> None:
+    ratio = "" if row.ratio is None else f"{row.ratio:.1f}x"
+    verdict = {None: "", True: "met", False: "NOT MET"}[row.met]
+    times = [f"{one.processor:.3f} ms" for one in (row.ours_ms, row.theirs_ms) if one]
+    print(f"{row.work}\n  against {row.against}: {ratio} {row.needs} {verdict} {' and '.join(times)}", flush=True)
 
 
-def processor() -> str:
-    info = Path("/proc/cpuinfo")
-    lines = info.read_text().splitlines() if info.exists() else []
-    return next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), platform.processor())
-
-
-def installed(name: str) -> str | None:
-    try:
-        return version(name)
-    except PackageNotFoundError:
-        return None
+def with_one_thread() -> None:
+    """Start again with the environment that libraries read when they are loaded."""
+    names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+    if any(os.environ.get(name) != "1" for name in names):
+        os.execve(sys.executable, [sys.executable, *sys.argv], os.environ | dict.fromkeys(names, "1"))
 
 
 def main() -> None:
-    rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 30
-    result = {
-        "machine": machine(),
-        "confusion matrix, 19 classes, 1024 x 1024, uint8": count(rounds),
-        "bootstrap, N = 500, B = 10000, 19 classes, seconds": resample(rounds),
-        "surface metrics at 5 tolerances, seconds": surfaces(rounds),
-        "boundary IoU, 19 classes, 1024 x 1024, seconds": boundaries(rounds),
-        "start, seconds": start_up(),
-    }
-    RESULT.parent.mkdir(exist_ok=True)
-    RESULT.write_text(json.dumps(result, indent=2) + "\n")
-    print(json.dumps(result, indent=2))
+    with_one_thread()
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=9, help="turns of each call; a third for those over 0.5 s")
+    parser.add_argument("--output", type=Path, default=RESULTS / "metrics.json", help="where the JSON goes")
+    arguments = parser.parse_args()
+    warnings.filterwarnings("ignore", module="monai")
+    before = circumstances(*PEERS)
+    rows: list[Row] = []
+    for part in (count, surfaces, elements, boundaries, resample):
+        for row in part(arguments.rounds):
+            rows.append(row)
+            show(row)
+    content = {"rounds": arguments.rounds, "threads": 1, "rows": [asdict(row) for row in rows], "start_s": start_up()}
+    write_record(arguments.output, before | content)
 
 
 if __name__ == "__main__":
