@@ -81,6 +81,12 @@ def test_convert_builds_every_kind_of_field() -> None:
     assert isinstance(root.shape.radius, float)
 
 
+def test_a_bare_name_is_a_component_with_its_defaults() -> None:
+    root = convert(Root, {**GOOD, "shape": "disc", "shapes": ["disc", {"name": "disc", "radius": 3}]})
+    assert root.shape == Disc()
+    assert root.shapes == (Disc(), Disc(radius=3.0))
+
+
 def test_defaults_and_as_plain_round_trip() -> None:
     values = defaults(Root) | GOOD
     assert values["path"] == "a/b"
@@ -108,6 +114,8 @@ def test_defaults_and_as_plain_round_trip() -> None:
         ({"shape": {"name": "dsic"}}, "got 'dsic'. Did you mean 'disc'?"),
         ({"shape": {"radius": 1}}, "`shape` to name a shape, one of disc"),
         ({"shapes": [{"name": "disc", "radius": -1}]}, "shape: expected `radius` >= 0"),
+        ({"shapes": ["disc", "dsic"]}, "got 'dsic'. Did you mean 'disc'?"),
+        ({"shapes": [{"name": ["disc"]}]}, "`shapes[0]` to name a shape, one of disc"),
         ({"_target_": "os.system"}, "'_target_' is not allowed: a configuration here holds values"),
         ({"shape": {"name": "disc", "_target_": "os.system"}}, "'shape._target_' is not allowed"),
     ],
