@@ -1,12 +1,14 @@
 """How long `segmeter score` takes, against decoding the same PNGs alone: in threads, and in processes for comparison.
 
-Runs are interleaved, so that a busy machine slows all alike; medians are reported, with the best beside them. Decoding
-alone is Pillow's, in the same number of threads. Scoring is the whole of `evaluation.score`: reading with every check,
+Runs are interleaved, so that a busy machine slows all alike; medians are reported, with the best and the CPU time of
+all threads and processes beside them. Decoding alone is Pillow's, in the same number of threads; processes include
+their start. Scoring is the whole of `evaluation.score`: reading with every check, hashing,
 counting, rows, summary with 10000 resamples, and all files written.
 
     python benchmarks/score.py [pairs] [rounds]      writes benchmarks/results/score.json
 """
 
+import os
 import statistics
 import sys
 import tempfile
@@ -65,13 +67,25 @@ def count_all(job: Scoring, *, processes: int) -> None:
 
 
 def measure(work: dict[str, Callable[[], object]], rounds: int) -> dict[str, dict[str, float]]:
-    seconds: dict[str, list[float]] = {name: [] for name in work}
+    seconds: dict[str, list[tuple[float, float]]] = {name: [] for name in work}
     for _ in range(rounds):
         for name, call in work.items():
-            start = time.perf_counter()
+            start, cpu = time.perf_counter(), cpu_seconds()
             call()
-            seconds[name].append(time.perf_counter() - start)
-    return {name: {"median_s": statistics.median(took), "best_s": min(took)} for name, took in seconds.items()}
+            seconds[name].append((time.perf_counter() - start, cpu_seconds() - cpu))
+    return {
+        name: {
+            "median_s": statistics.median(wall for wall, _ in took),
+            "best_s": min(wall for wall, _ in took),
+            "cpu_median_s": statistics.median(cpu for _, cpu in took),
+        }
+        for name, took in seconds.items()
+    }
+
+
+def cpu_seconds() -> float:
+    """Of this process and of those that it has waited for: what it costs, however busy the machine is."""
+    return sum(os.times()[:4])
 
 
 def main(count: int = 60, rounds: int = 5) -> None:
@@ -96,8 +110,8 @@ def main(count: int = 60, rounds: int = 5) -> None:
         times = measure(work, rounds)
     alone = times["decoding alone"]
     for name, took in times.items():
-        ratio = took["median_s"] / alone["median_s"], took["best_s"] / alone["best_s"]
-        print(f"{name:<34} {1000 * took['median_s'] / count:7.2f} ms a pair, x{ratio[0]:.2f} (best x{ratio[1]:.2f})")
+        ratios = ", ".join(f"{what} x{took[what] / alone[what]:.2f}" for what in took)
+        print(f"{name:<34} {1000 * took['median_s'] / count:7.2f} ms a pair: {ratios}")
     shape = {"pairs": count, "rounds": rounds, "side": SIDE, "classes": K}
     write_record(RESULT, circumstances() | shape | {"times": times})
 
