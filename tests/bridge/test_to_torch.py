@@ -36,6 +36,7 @@ def test_to_torch_takes_every_array_and_comes_back(name, form):
     tensor = to_torch(array)
     assert tensor.dtype == getattr(torch, name)
     assert tensor.is_contiguous()
+    assert not np.shares_memory(tensor.numpy(), array)
     np.testing.assert_array_equal(to_numpy(tensor), array)
 
 
