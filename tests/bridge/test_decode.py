@@ -160,6 +160,12 @@ def test_labels_of_any_integer_dtype_pass_unchanged(dtype):
     assert array.tolist() == [[0, 1], [1, 0]]
 
 
+def test_labels_beyond_int32_are_told_as_they_are():
+    """torch has no comparison for uint32. Mutation seen to fail: its values are looked at as int32."""
+    with pytest.raises(InputError, match="got min 0 and max 4294967295, 1 bad"):
+        labels_to_numpy(torch.tensor([0, 2**32 - 1], dtype=torch.uint32), task="multiclass", num_classes=5)
+
+
 def test_given_labels_are_copied():
     given = torch.zeros(2, 2, dtype=torch.uint8)
     labels_to_numpy(given, task="multiclass", num_classes=2)[...] = 1

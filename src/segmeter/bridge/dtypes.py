@@ -40,7 +40,7 @@ def wanted_dtype(where: str, dtype: DTypeLike) -> np.dtype:
         wanted = np.dtype(dtype)
     except TypeError as error:
         raise InputError(expected(where, "dtype", "to name a NumPy dtype", repr(dtype))) from error
-    if wanted not in TORCH or not wanted.isnative:
+    if wanted not in TORCH:  # nor is one of another byte order
         names = ", ".join(numpy.name for numpy in TORCH)
         raise InputError(expected(where, "dtype", f"to be one of {names}", repr(dtype)))
     return wanted
