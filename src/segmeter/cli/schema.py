@@ -225,7 +225,7 @@ class ScoreConfig(Common):
     missing
         What a reference without a prediction is: "error", or scored "as_background", class 0 everywhere.
     workers
-        Processes, 0 to 256; 0 takes threads; null takes processes, one per core, where measures are asked for.
+        Processes, 0 to 256; 0 takes threads, one per core.
     resume
         null starts a new run; "auto" continues the newest run of this name; a path continues that run.
     """
@@ -235,7 +235,7 @@ class ScoreConfig(Common):
     images: Path | None = None
     probs: Path | None = None
     missing: Literal["error", "as_background"] = "error"
-    workers: int | None = None
+    workers: int = 0
     resume: str | None = None
     data: LabelsConfig
     metrics: MetricsConfig

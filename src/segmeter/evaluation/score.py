@@ -3,8 +3,7 @@
 import hashlib
 import json
 import logging
-import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, cast
@@ -18,7 +17,7 @@ from segmeter.evaluation.manifest import Entry, Manifest
 from segmeter.evaluation.pairing import MaskPair, Pairing
 from segmeter.evaluation.places import Place, Places
 from segmeter.evaluation.probs import measure_probs
-from segmeter.evaluation.workers import count_cores, run_all
+from segmeter.evaluation.workers import run_all
 from segmeter.files import write_json
 from segmeter.metrics.calibrated import summarise_calibration
 from segmeter.metrics.config import MetricsConfig
@@ -27,8 +26,6 @@ from segmeter.metrics.store import RowStore
 from segmeter.metrics.summary import summarise
 from segmeter.progress import track
 from segmeter.vocabulary import ClassSpec
-
-PAYS_SECONDS = 10.0  # of further work: processes take some seconds to start and to import
 
 _LOG = logging.getLogger(__name__)
 
@@ -58,9 +55,8 @@ class Scoring:
     folder
         The run's folder.
     workers
-        Processes; 0 takes threads of this one; None takes processes, one per core, where `metrics.measures` asks for
-        more than counts (measures hold the interpreter, decoding and counting do not) and the second case shows that
-        the rest takes longer than processes need to start; threads elsewhere.
+        Processes; 0 takes threads of this one, one per core: decoding, counting, surfaces and objects leave the
+        interpreter free, so that processes pay only for measures that do not.
     resume
         Whether to go on with the run in `folder`.
     """
@@ -74,7 +70,7 @@ class Scoring:
     metrics: MetricsConfig
     probs: Mapping[str, Path] = field(default_factory=dict)
     folder: Path
-    workers: int | None = None
+    workers: int = 0
     resume: bool = False
 
     @property
@@ -180,7 +176,8 @@ def _restore(job: Scoring, manifest: Manifest, rows: RowStore, places: Places) -
 
 def _measure(job: Scoring, manifest: Manifest, pairs: list[MaskPair], rows: RowStore, places: Places) -> None:
     problems: list[str] = []
-    for result in track(_results(job, pairs), "scoring", len(pairs)):
+    results = run_all(job.scorer(), pairs, processes=job.workers, name=_name)
+    for result in track(results, "scoring", len(pairs)):
         if not isinstance(result, Scored):
             problems.extend(result)
             continue
@@ -191,21 +188,6 @@ def _measure(job: Scoring, manifest: Manifest, pairs: list[MaskPair], rows: RowS
             raise DataError(places.problems())
     if problems:
         raise DataError(problems)
-
-
-def _results(job: Scoring, pairs: list[MaskPair]) -> Iterator[Scored | tuple[str, ...]]:
-    """Results in the order of the pairs, from threads, or from processes where these are wanted or pay."""
-    scorer, processes = job.scorer(), job.workers
-    if processes is None:
-        processes, seconds = 0, 0.0
-        first, pairs = (pairs[:2], pairs[2:]) if job.metrics.measures else ([], pairs)
-        for pair in first:
-            start = time.perf_counter()
-            yield scorer(pair)
-            seconds = time.perf_counter() - start  # of the last: the first one compiles
-        if seconds * len(pairs) > PAYS_SECONDS:
-            processes = count_cores()
-    yield from run_all(scorer, pairs, processes=processes, name=_name)
 
 
 def hash_pair(pair: MaskPair) -> str:
