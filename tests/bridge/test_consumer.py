@@ -13,6 +13,7 @@ from tests.bridge.fake_stream import FakeTransport, is_poison
 
 
 def test_the_consumer_gets_everything_in_order(open_exporter):
+    """Mutation seen to fail: the last result is consumed first."""
     seen = []
     with open_exporter(slots=2, consume=lambda case_id, array: seen.append((case_id, array.tolist()))) as exporter:
         for number in range(20):
@@ -65,6 +66,7 @@ def submit_many(exporter, count, error=None):
 
 
 def test_a_failed_check_surfaces_through_the_consumer(open_exporter):
+    """Mutation seen to fail: a failed check is dropped."""
     exporter = open_exporter(consume=lambda case_id, array: None)
     exporter.submit(torch.tensor([1.0, float("inf")]), case_id="hot", check="finite")
     with pytest.raises(InputError, match="of case 'hot'"):
@@ -72,6 +74,7 @@ def test_a_failed_check_surfaces_through_the_consumer(open_exporter):
 
 
 def test_submitting_does_not_hang_when_the_consumer_fails_while_slots_are_taken(open_exporter):
+    """Mutation seen to fail: the thread ends at the first error, and later submits wait for slots."""
     gate = threading.Event()
 
     def consume(case_id, array):
@@ -84,6 +87,7 @@ def test_submitting_does_not_hang_when_the_consumer_fails_while_slots_are_taken(
 
 
 def test_an_exception_in_the_block_is_not_masked_and_nothing_more_is_consumed(open_exporter):
+    """Mutation seen to fail: the exporter is drained although its block failed."""
     seen = []
 
     def consume(case_id, array):

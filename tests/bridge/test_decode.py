@@ -47,6 +47,7 @@ def test_labels_agree_with_the_definition(task, threshold, dtype):
 @pytest.mark.parametrize("layout", ["channels_last", "expanded", "cropped", "inference", "requires_grad"])
 @pytest.mark.parametrize("task", SHAPES)
 def test_labels_do_not_depend_on_the_layout(task, layout):
+    """Mutation seen to fail: the memory is read as if it were contiguous."""
     logits = random_logits(task)
     forms = {
         "channels_last": lambda: logits.contiguous(memory_format=torch.channels_last),
@@ -95,6 +96,7 @@ def test_the_label_dtype_follows_classes_and_ignore_value(num_classes, ignore_in
 
 
 def test_more_than_256_classes_decode_to_uint16():
+    """Mutation seen to fail: decode_labels is always uint8."""
     logits = torch.zeros(1, 300, 1, 2)
     logits[0, 299, 0, 0] = 1
     logits[0, 256, 0, 1] = 1
@@ -129,7 +131,10 @@ def test_logits_that_are_not_finite_are_refused_with_their_position(call, task, 
 
 
 def test_finite_logits_of_any_size_pass():
-    """A sum over these overflows float32; that alone must not refuse them."""
+    """A sum over these overflows float32; that alone must not refuse them.
+
+    Mutation seen to fail: finite means that highest minus lowest is.
+    """
     logits = torch.full((1, 3, 2, 2), -3e38)
     logits[:, 1] = 3e38
     assert (labels_to_numpy(logits, task="multiclass", num_classes=3) == 1).all()
@@ -167,12 +172,14 @@ def test_labels_beyond_int32_are_told_as_they_are():
 
 
 def test_given_labels_are_copied():
+    """Mutation seen to fail: the payload is handed out as it is."""
     given = torch.zeros(2, 2, dtype=torch.uint8)
     labels_to_numpy(given, task="multiclass", num_classes=2)[...] = 1
     assert not given.any()
 
 
 def test_ignored_pixels_pass_in_multilabel_labels():
+    """Mutation seen to fail: the ignored value is no exception."""
     given = torch.tensor([[[[0, 1, 255]], [[1, 255, 0]]]])
     array = labels_to_numpy(given, task="multilabel", num_classes=2, ignore_index=255)
     assert array.dtype == np.uint8
@@ -208,6 +215,7 @@ def test_labels_to_numpy_refuses_what_does_not_fit(shape, more, message):
 
 @pytest.mark.parametrize("task", SHAPES)
 def test_probs_agree_with_float64(task):
+    """Mutation seen to fail: softmax over another axis."""
     logits = random_logits(task)
     wide = logits.double().numpy()
     if task == "multiclass":
@@ -241,6 +249,7 @@ def test_quantised_probs_are_rounded_half_to_even_and_saturate():
 
 @pytest.mark.parametrize(("dtype", "scale", "error"), [("uint8", 255, 0.5 / 255 + 1e-7), ("float16", 1, 2.0**-12)])
 def test_narrow_probs_err_by_half_a_step_at_most(dtype, scale, error):
+    """Mutation seen to fail: truncation."""
     logits = random_logits("multilabel", seed=3)
     exact = probs_to_numpy(logits, task="multilabel").astype(np.float64)
     narrow = probs_to_numpy(logits, task="multilabel", dtype=dtype)
@@ -262,6 +271,7 @@ def test_narrow_probs_err_by_half_a_step_at_most(dtype, scale, error):
     ],
 )
 def test_probs_to_numpy_refuses_what_does_not_fit(logits, more, message):
+    """Mutation seen to fail: integers pass as logits."""
     with pytest.raises(InputError, match=message):
         probs_to_numpy(logits, **{"task": "multiclass", **more})
 

@@ -19,6 +19,7 @@ from tests.bridge.tensors import LAYOUTS, NATIVE, WIDE, laid_out, tensor, values
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("name", [*NATIVE, *WIDE])
 def test_results_are_those_of_to_numpy(open_exporter, name, layout):
+    """Mutation seen to fail: widened to another dtype."""
     with open_exporter() as exporter:
         array = exporter.submit(LAYOUTS[layout](tensor(name)), case_id="a").result()
     assert array.dtype == np.dtype(WIDE.get(name, name))
@@ -27,6 +28,7 @@ def test_results_are_those_of_to_numpy(open_exporter, name, layout):
 
 
 def test_labels_and_probs_are_those_of_the_synchronous_calls(open_exporter):
+    """Mutation seen to fail: `dtype` is not handed on."""
     logits = torch.randn(2, 4, 5, 6, generator=torch.Generator().manual_seed(1))
     with open_exporter() as exporter:
         labels = exporter.submit_labels(logits, case_id="a", task="multiclass", num_classes=4)
@@ -77,6 +79,7 @@ def test_sources_live_until_their_event():
 
 
 def test_payload_and_record_start_together_and_share_one_wait():
+    """Mutation seen to fail: the record is copied by itself."""
     transport = FakeTransport()
     with Exporter(device="cpu", transport=transport) as exporter:
         ticket = exporter.submit(torch.tensor([1, 256]), case_id="late", dtype="uint8")
@@ -240,6 +243,7 @@ def test_buffers_of_no_given_size_grow_to_powers_of_two():
 
 
 def test_a_payload_beyond_the_slots_gets_memory_of_its_own(open_exporter):
+    """Mutation seen to fail: a large payload gets the buffer all the same."""
     with open_exporter(slots=2, slot_bytes=8, patience_s=0.05) as exporter:
         large = exporter.submit(torch.arange(100), case_id="a")
         small = exporter.submit(torch.arange(1), case_id="b")
@@ -250,6 +254,7 @@ def test_a_payload_beyond_the_slots_gets_memory_of_its_own(open_exporter):
 
 
 def test_a_ticket_that_nobody_reads_frees_its_slot():
+    """Mutation seen to fail: only a result that was read frees its slot."""
     transport = FakeTransport()
     with Exporter(device="cpu", transport=transport, slots=2, patience_s=0.05) as exporter:
         for number in range(6):
@@ -289,6 +294,7 @@ def test_nothing_waits_for_the_whole_device(monkeypatch, open_exporter):
 
 
 def test_a_closed_exporter_refuses(open_exporter):
+    """Mutation seen to fail: a closed exporter works on."""
     exporter = open_exporter()
     exporter.close()
     exporter.close()
@@ -305,6 +311,7 @@ def test_a_closed_exporter_refuses(open_exporter):
     ],
 )
 def test_numbers_out_of_range_are_refused(more, message):
+    """Mutation seen to fail: one slot is enough."""
     with pytest.raises(InputError, match=message):
         Exporter(device="cpu", **more)
 

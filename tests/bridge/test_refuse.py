@@ -44,17 +44,20 @@ def test_to_numpy_refuses_what_has_no_dense_values(kind):
 
 
 def test_to_numpy_refuses_tensors_inside_a_transform():
+    """Mutation seen to fail: a wrapped tensor is taken."""
     with pytest.raises(InputError, match=r"inside a torch.func transform of shape \(2,\). Return it from vmap"):
         torch.vmap(lambda row: torch.tensor(to_numpy(row)))(torch.zeros(3, 2))
 
 
 def test_to_numpy_says_what_to_do_with_packed_dtypes():
+    """Mutation seen to fail: packed bytes are taken."""
     packed = torch.zeros(4, dtype=torch.uint8).view(torch.float4_e2m1fn_x2)
     with pytest.raises(InputError, match=r"got torch\.float4_e2m1fn_x2\. Packed sub-byte values"):
         to_numpy(packed)
 
 
 def test_check_tensor_detaches_and_keeps_memory():
+    """Mutation seen to fail: no detach."""
     tensor = torch.zeros(3, requires_grad=True)
     plain = check_tensor("here", "tensor", tensor)
     assert not plain.requires_grad
@@ -79,6 +82,7 @@ def test_asking_for_cuda_where_there_is_none_names_the_build(monkeypatch, call):
 
 
 def test_asking_for_cuda_of_a_cpu_build_says_to_install_another(monkeypatch):
+    """Mutation seen to fail: the build is not told."""
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(torch.version, "cuda", None)
     monkeypatch.setattr(torch.version, "hip", None)
@@ -87,6 +91,7 @@ def test_asking_for_cuda_of_a_cpu_build_says_to_install_another(monkeypatch):
 
 
 def test_asking_for_a_device_that_the_machine_lacks_says_how_many_there_are(monkeypatch):
+    """Mutation seen to fail: one device too many."""
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     assert check_device("here", "cuda:1") == torch.device("cuda:1")

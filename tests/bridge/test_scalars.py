@@ -16,6 +16,7 @@ def test_read_scalars_reads_every_kind_exactly():
 
 
 def test_read_scalars_reads_nan_infinity_and_what_has_a_gradient():
+    """Mutation seen to fail: NaN is read as 0."""
     loss = torch.tensor(2.0, requires_grad=True) * 2
     values = read_scalars([torch.tensor(math.nan), torch.tensor(-math.inf), loss])
     assert math.isnan(values[0])
@@ -41,5 +42,6 @@ def test_read_scalars_crosses_once(monkeypatch):
     ],
 )
 def test_read_scalars_refuses_what_is_no_number_for_a_float(given, message):
+    """Mutation seen to fail: large integers are rounded."""
     with pytest.raises(InputError, match=message):
         read_scalars(given)

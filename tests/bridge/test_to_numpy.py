@@ -34,6 +34,7 @@ def test_to_numpy_gives_a_read_only_view_where_one_is_possible(layout):
 
 @pytest.mark.parametrize("layout", ["transposed", "channels_last", "expanded", "strided"])
 def test_to_numpy_packs_what_is_not_contiguous_into_memory_of_its_own(layout):
+    """Mutation seen to fail: a strided view is handed out."""
     source = LAYOUTS[layout](tensor("float32"))
     array = to_numpy(source)
     assert array.flags.writeable
@@ -55,22 +56,26 @@ def test_to_numpy_with_copy_owns_its_memory(layout):
 
 @pytest.mark.parametrize("layout", ["transposed", "channels_last", "expanded", "strided"])
 def test_to_numpy_without_copy_refuses_to_pack(layout):
+    """Mutation seen to fail: copy=False copies."""
     with pytest.raises(ValueError, match=r"to be a contiguous CPU tensor of the same dtype for copy=False"):
         to_numpy(LAYOUTS[layout](tensor("float32")), copy=False)
 
 
 @pytest.mark.parametrize("dtype", ["float64", "uint8"])
 def test_to_numpy_without_copy_refuses_to_convert(dtype):
+    """Mutation seen to fail: copy=False copies."""
     with pytest.raises(ValueError, match="Pass copy=None or copy=True"):
         to_numpy(tensor("int32"), dtype=dtype, copy=False)
 
 
 def test_to_numpy_without_copy_refuses_to_widen():
+    """Mutation seen to fail: widening counts as no copy."""
     with pytest.raises(ValueError, match=r"got torch\.bfloat16 on cpu"):
         to_numpy(tensor("bfloat16"), copy=False)
 
 
 def test_to_numpy_without_copy_gives_the_view():
+    """Mutation seen to fail: any `copy` copies."""
     source = tensor("int16")
     assert np.shares_memory(to_numpy(source, copy=False), source.numpy())
 
@@ -87,6 +92,7 @@ def test_to_numpy_resolves_conj_and_neg_bits():
 
 
 def test_to_numpy_leaves_gradients_correct():
+    """Mutation seen to fail: the view is writeable, and writing goes behind autograd's back."""
     weight = torch.tensor([2.0, 3.0], requires_grad=True)
     square = weight * weight
     with pytest.raises(ValueError, match="read-only"):
@@ -113,6 +119,7 @@ def test_to_numpy_leaves_gradients_correct():
     ],
 )
 def test_to_numpy_converts_what_the_dtype_holds(given, dtype):
+    """Mutation seen to fail: -2**63 counts as lost."""
     array = to_numpy(given, dtype=dtype)
     assert array.dtype == np.dtype(dtype)
     assert [complex(value) for value in array.tolist()] == [complex(value) for value in given.tolist()]
@@ -146,11 +153,13 @@ def test_to_numpy_refuses_what_the_dtype_does_not_hold(given, dtype, message):
 
 
 def test_to_numpy_rounds_to_nearest_in_a_narrower_float():
+    """Mutation seen to fail: a rounded float counts as lost."""
     above_one = torch.tensor([1 + 2.0**-52, 1 + 2.0**-23, 0.1], dtype=torch.float64)
     assert to_numpy(above_one, dtype="float32").tolist() == [1.0, 1 + 2.0**-23, float(np.float32(0.1))]
 
 
 def test_to_numpy_keeps_nan_infinity_and_negative_zero():
+    """Mutation seen to fail: something is added."""
     array = to_numpy(torch.tensor([math.nan, math.inf, -math.inf, -0.0], dtype=torch.bfloat16))
     assert np.isnan(array[0])
     assert array[1:3].tolist() == [math.inf, -math.inf]
@@ -168,6 +177,7 @@ def test_to_numpy_checks_for_finite_values_when_asked(bad, dtype):
 
 @pytest.mark.parametrize("name", [*NATIVE, *WIDE])
 def test_to_numpy_fills_out(name):
+    """Mutation seen to fail: `out` is left as it was."""
     source = tensor(name).transpose(0, 3)
     expected = laid_out(values(name), "transposed")
     out = np.empty(expected.shape, expected.dtype)
@@ -176,6 +186,7 @@ def test_to_numpy_fills_out(name):
 
 
 def test_to_numpy_checks_values_before_it_fills_out():
+    """Mutation seen to fail: the record is not judged."""
     out = np.zeros(2, np.uint8)
     with pytest.raises(InputError, match="fit uint8"):
         to_numpy(torch.tensor([1, 256]), out=out)
@@ -187,6 +198,7 @@ def test_to_numpy_checks_values_before_it_fills_out():
         (np.zeros((3, 2), np.float32), {}, r"`out` to be a writeable C-contiguous array of shape \(2, 3\)"),
         (np.zeros((3, 2), np.float32).T, {}, "C-contiguous"),
         (np.broadcast_to(np.float32(0), (2, 3)), {}, "writeable"),
+        (np.frombuffer(bytes(24), np.float32).reshape(2, 3), {}, "writeable"),
         (np.zeros((2, 3)), {"dtype": "float32"}, "and dtype float32, got float64"),
         (np.zeros((2, 3), ">f4"), {}, "`dtype` to be one of"),
         ([1, 2], {}, "got list"),
@@ -194,11 +206,13 @@ def test_to_numpy_checks_values_before_it_fills_out():
     ],
 )
 def test_to_numpy_refuses_an_out_that_does_not_fit(out, more, message):
+    """Mutation seen to fail: a read-only `out` passes."""
     with pytest.raises(InputError, match=message):
         to_numpy(torch.zeros(2, 3), out=out, **more)
 
 
 def test_to_numpy_refuses_an_out_that_overlaps_the_tensor():
+    """Mutation seen to fail: an overlapping `out` passes."""
     memory = np.zeros(6, np.float32)
     with pytest.raises(InputError, match="to share no memory"):
         to_numpy(torch.from_numpy(memory)[:4], out=memory[2:])
@@ -213,11 +227,13 @@ def test_to_numpy_refuses_an_out_that_overlaps_the_tensor():
     ],
 )
 def test_to_numpy_refuses_unknown_options(more, message):
+    """Mutation seen to fail: any `check` passes."""
     with pytest.raises(InputError, match=message):
         to_numpy(torch.zeros(2), **more)
 
 
 def test_to_numpy_refuses_complex_as_real_and_arithmetic_on_uint64():
+    """Mutation seen to fail: the imaginary part is dropped."""
     with pytest.raises(InputError, match=r"Pass tensor.real"):
         to_numpy(torch.tensor([1j]), dtype="float32")
     with pytest.raises(InputError, match="no arithmetic for uint64"):

@@ -49,8 +49,11 @@ def test_to_torch_never_aliases():
 
 
 def test_to_torch_converts_what_the_dtype_holds():
-    assert to_torch(np.array([0, 65535], np.uint16), dtype="int32").tolist() == [0, 65535]
-    assert to_torch(np.array([0, 255], np.uint8), dtype=torch.bfloat16).tolist() == [0.0, 255.0]
+    """Mutation seen to fail: `dtype` does nothing."""
+    wide = to_torch(np.array([0, 65535], np.uint16), dtype="int32")
+    assert (wide.dtype, wide.tolist()) == (torch.int32, [0, 65535])
+    half = to_torch(np.array([0, 255], np.uint8), dtype=torch.bfloat16)
+    assert (half.dtype, half.tolist()) == (torch.bfloat16, [0.0, 255.0])
     assert to_torch(np.array([0.1])).dtype == torch.float64
 
 
@@ -65,6 +68,7 @@ def test_to_torch_converts_what_the_dtype_holds():
     ],
 )
 def test_to_torch_refuses_what_the_dtype_does_not_hold(array, dtype, message):
+    """Mutation seen to fail: lost values pass."""
     with pytest.raises(InputError, match=message):
         to_torch(array, dtype=dtype)
 
@@ -82,5 +86,6 @@ def test_to_torch_refuses_what_the_dtype_does_not_hold(array, dtype, message):
     ],
 )
 def test_to_torch_refuses_what_is_no_array_of_numbers(array, message):
+    """Mutation seen to fail: a mask is dropped."""
     with pytest.raises(InputError, match=message):
         to_torch(array)

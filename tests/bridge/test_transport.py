@@ -92,7 +92,7 @@ def test_where_pinning_fails_plain_memory_serves_with_one_warning(monkeypatch, c
 
 
 def test_the_cpu_copies_at_once_and_says_so_once(caplog):
-    """Where the caller brings the transport, he knows."""
+    """Where the caller brings the transport, he knows. Mutation seen to fail: the warning is given each time."""
     transport.say_once.cache_clear()
     plain = open_transport(torch.device("cpu"))
     assert isinstance(plain, PlainTransport)
