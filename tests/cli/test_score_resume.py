@@ -165,3 +165,14 @@ def test_ctrl_c_ends_with_130_without_a_traceback_and_can_be_resumed(clean: dict
     assert run(*SCORE, "resume=auto") == 0
     (folder,) = Path("runs/score").iterdir()
     assert {name: (folder / name).read_bytes() for name in RESULTS} == clean
+
+
+def test_auto_goes_on_with_the_newest_run_of_the_name(capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("2026-01-02_030405_x", "2026-01-02_030406_x", "2026-01-02_030407_other"):
+        folder = Path("runs/score") / name
+        folder.mkdir(parents=True)
+        (folder / "manifest.json").write_text('{"schema": 1, "state": "running", "identity": {}, "cases": {}}')
+    assert run(*SCORE, "resume=auto") == 2
+    text = capsys.readouterr().err
+    assert "resuming runs/score/2026-01-02_030406_x\n" in text
+    assert "this is another run" in text

@@ -145,7 +145,7 @@ def test_a_tiff_that_is_cut_short_is_damaged_or_has_lost_no_pixel(kept: float, t
 def test_a_flipped_bit_in_an_archive_is_found_by_its_checksum(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "a.npz", "w") as archive:  # stored: the bit is in a value
         archive.write(save_volume(tmp_path / "labels.npy"), "labels.npy")
-    packed = save_nifti(tmp_path / "b.nii.gz")
+    packed = save_nifti(tmp_path / "b.nii.gz", np.tile(VOLUME, (40, 1, 1)))
     for path, place in ((tmp_path / "a.npz", 150), (packed, packed.stat().st_size - 6)):
         content = bytearray(path.read_bytes())
         content[place] ^= 1
@@ -154,10 +154,11 @@ def test_a_flipped_bit_in_an_archive_is_found_by_its_checksum(tmp_path: Path) ->
             read_map(path, READING)
 
 
-def test_bytes_after_the_pixels_are_refused(tmp_path: Path) -> None:
-    path = save_volume(tmp_path / "a.nii")
+@pytest.mark.parametrize("name", ["a.nii", "b.nii", "c.npy"])
+def test_bytes_after_the_pixels_are_refused(name: str, tmp_path: Path) -> None:
+    path = save_volume(tmp_path / name, np.tile(VOLUME, (40 if name == "b.nii" else 1, 1, 1)))
     path.write_bytes(path.read_bytes() + b"x")
-    with pytest.raises(DataError, match="more bytes than"):
+    with pytest.raises(DataError, match="more bytes"):
         read_map(path, READING)
 
 

@@ -53,7 +53,7 @@ def count_calls(calls: list[int], item: int) -> int:
 
 def test_leaving_early_drops_what_waits() -> None:
     calls: list[int] = []
-    results = run_all(partial(count_calls, calls), range(1000), processes=0, name=str)
+    results = run_all(partial(count_calls, calls), range(1000), processes=0, name=str, ahead=500)
     assert next(results) == 0
     results.close()  # type: ignore[attr-defined]
     assert len(calls) < 100

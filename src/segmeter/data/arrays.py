@@ -78,6 +78,6 @@ def _array(path: Path, file: IO[bytes], max_pixels: int) -> np.ndarray:
     content = file.read(size)
     if len(content) != size or file.read(1):  # the one byte more makes zipfile check its sums
         found = "fewer" if len(content) != size else "more"
-        raise ValueError(f"{found} bytes of pixels than the {size} that the header asks for")
+        raise ValueError(f"{found} bytes than the {size} that the header asks for")
     pixels = np.frombuffer(content, dtype).reshape(shape, order="F" if by_column else "C")
     return pixels.astype(dtype.newbyteorder("="), copy=False)

@@ -24,7 +24,12 @@ def count_cores() -> int:
 
 
 def run_all(
-    work: Callable[[Item], Result], items: Sequence[Item], *, processes: int, name: Callable[[Item], str]
+    work: Callable[[Item], Result],
+    items: Sequence[Item],
+    *,
+    processes: int,
+    name: Callable[[Item], str],
+    ahead: int | None = None,
 ) -> Iterator[Result]:
     """Map `work` over `items`, and give the results in the order of the items.
 
@@ -38,6 +43,8 @@ def run_all(
         How many; 0 takes threads of this process, one per core.
     name
         What an item is called in messages.
+    ahead
+        Items that wait or are done at a time; None takes eight per worker.
 
     Raises
     ------
@@ -46,12 +53,12 @@ def run_all(
     """
     if processes == 0:
         with ThreadPoolExecutor(count_cores(), thread_name_prefix="score") as threads:
-            yield from _in_order(threads, work, items, count_cores() * _AHEAD, name)
+            yield from _in_order(threads, work, items, ahead or count_cores() * _AHEAD, name)
         return
     context = multiprocessing.get_context("spawn")  # a fork of a process with threads may hang
     count = max(1, min(processes, len(items)))
     with ProcessPoolExecutor(count, mp_context=context, initializer=_start_worker) as pool:
-        yield from _in_order(pool, work, items, count * _AHEAD, name)
+        yield from _in_order(pool, work, items, ahead or count * _AHEAD, name)
 
 
 def _in_order(
