@@ -4,6 +4,7 @@ torch's own argmax over the channels is slow on the CPU in either layout, as it 
 read each value once, from where the model left it: by channels in rows of pixels, or, in channels_last, pixel by pixel.
 """
 
+from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
@@ -42,22 +43,34 @@ def winners(logits: Tensor, dtype: torch.dtype) -> tuple[Tensor, Range | None]:
 
 
 def _winners_cpu(logits: Tensor, dtype: torch.dtype) -> tuple[Tensor, bool]:
-    """Share the parts among as many threads as torch would use; torch and the kernels release the GIL."""
+    """Decode in as many threads as torch would use; torch and the kernels release the GIL.
+
+    Each thread takes the next part when it is done with one, as torch's own threads spin for a while after its last
+    operation, and whoever has to share a core with one of them is slower.
+    """
     batch, channels, pixels = logits.shape
     found = torch.empty(batch, pixels, dtype=dtype)
     size = max(1, PART // channels)
     parts = [(image, slice(start, start + size)) for image in range(batch) for start in range(0, pixels, size)]
-    threads = min(torch.get_num_threads(), len(parts))
+    helpers = min(torch.get_num_threads(), len(parts)) - 1
+    waiting = deque(parts)
 
-    def work(first: int) -> bool:
-        decode, mine = _Decoder(logits, min(size, pixels)), parts[first::threads]
-        finite = [decode(logits[image, :, span], found[image, span].numpy()) for image, span in mine]
-        return all(finite)
+    def work() -> bool:
+        decode, finite = _Decoder(logits, min(size, pixels)), True
+        while waiting:
+            try:
+                image, span = waiting.popleft()
+            except IndexError:  # another thread took the last one
+                break
+            finite &= decode(logits[image, :, span], found[image, span].numpy())
+        return finite
 
-    if threads < 2:
-        return found, work(0)
-    with ThreadPoolExecutor(threads) as pool:
-        return found, all(pool.map(work, range(threads)))
+    if helpers < 1:
+        return found, work()
+    with ThreadPoolExecutor(helpers) as pool:
+        others = [pool.submit(work) for _ in range(helpers)]
+        finite = work()
+        return found, all(other.result() for other in others) and finite
 
 
 class _Decoder:
