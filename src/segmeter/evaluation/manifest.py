@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import time
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,7 +15,7 @@ import numpy as np
 from segmeter.checks import expected
 from segmeter.data.listing import some
 from segmeter.errors import ConfigError, DataError
-from segmeter.files import write_json
+from segmeter.files import TEMPORARY, write_json
 from segmeter.metrics.rows import CaseRow
 
 SCHEMA = 1
@@ -62,8 +63,13 @@ class Manifest:
 
     @classmethod
     def resume(cls, folder: Path, identity: Mapping[str, Any], cases: Sequence[str]) -> Self:
-        """Go on with the run in a folder, after `check_same`."""
+        """Go on with the run in a folder, after `check_same`; what a killed process left half written goes."""
         check_same(folder, identity, cases)
+        for path in list(folder.rglob(f"{TEMPORARY}*")):
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                path.unlink(missing_ok=True)
         return cls(folder, flatten(identity), cases, done=read_manifest(folder)["state"] == "done")
 
     def entries(self, keep: int | None = None) -> Iterator[Entry]:
