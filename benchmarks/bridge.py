@@ -10,9 +10,13 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from record import RESULTS, circumstances, write_record
 from segmeter import Exporter, labels_to_numpy, to_numpy
@@ -63,19 +67,45 @@ def compare(work: str, against: str, least: float, ours_ms: float, theirs_ms: fl
 
 
 def cpu_labels(num_classes: int, least: float, rounds: int) -> list[Row]:
+    """Contiguous, as most write it, and in channels_last, as models here run."""
     logits = torch.randn(1, num_classes, 1024, 1024, generator=torch.Generator().manual_seed(num_classes))
-    ours, theirs, numpys = interleave(
-        rounds,
-        lambda: labels_to_numpy(logits, task="multiclass", num_classes=num_classes),
-        lambda: logits.argmax(1).numpy().astype("uint8"),
-        lambda: logits.numpy().argmax(1).astype("uint8"),
-    )
     work = f"logits (1, {num_classes}, 1024, 1024) -> uint8 labels, CPU, NaN and infinity refused"
     note = "against NumPy's argmax, which must not lose either"
-    return [
-        compare(work, 'logits.argmax(1).numpy().astype("uint8")', least, ours, theirs),
-        compare(work, 'logits.numpy().argmax(1).astype("uint8")', 1.0, ours, numpys, note),
-    ]
+    rows = []
+    for layout, given in (
+        ("contiguous", logits),
+        ("channels_last", logits.contiguous(memory_format=torch.channels_last)),
+        ("channels_last bfloat16", logits.bfloat16().contiguous(memory_format=torch.channels_last)),
+    ):
+        ours, theirs = interleave(
+            rounds,
+            partial(labels_to_numpy, given, task="multiclass", num_classes=num_classes),
+            partial(torch_labels, given),
+        )
+        needed = least if layout == "contiguous" else 1.0
+        rows.append(compare(f"{work}, {layout}", 'logits.argmax(1).numpy().astype("uint8")', needed, ours, theirs))
+    ours, numpys = interleave(
+        rounds,
+        lambda: labels_to_numpy(logits, task="multiclass", num_classes=num_classes),
+        lambda: logits.numpy().argmax(1).astype("uint8"),
+    )
+    return [*rows, compare(f"{work}, contiguous", 'logits.numpy().argmax(1).astype("uint8")', 1.0, ours, numpys, note)]
+
+
+def torch_labels(logits: torch.Tensor) -> NDArray[Any]:
+    labels: NDArray[Any] = logits.argmax(1).numpy().astype("uint8")
+    return labels
+
+
+def check_equal() -> None:
+    """Labels must be the same before their speed means anything."""
+    logits = torch.randn(2, 19, 200, 300, generator=torch.Generator().manual_seed(0))
+    for dtype in (torch.float32, torch.bfloat16):
+        for layout in (torch.contiguous_format, torch.channels_last):
+            given = logits.to(dtype).contiguous(memory_format=layout)
+            ours = labels_to_numpy(given, task="multiclass", num_classes=19)
+            if not np.array_equal(ours, torch_labels(given)):
+                raise SystemExit(f"labels of {dtype} in {layout} differ from torch's")
 
 
 def cpu_overhead(rounds: int) -> Row:
@@ -218,6 +248,7 @@ def without_gpu() -> list[Row]:
 
 
 def measure(rounds: int) -> list[Row]:
+    check_equal()
     rows = [*cpu_labels(19, 4.0, rounds), *cpu_labels(2, 1.0, rounds), cpu_overhead(rounds)]
     if not torch.cuda.is_available():
         return rows + without_gpu()

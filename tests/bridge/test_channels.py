@@ -87,10 +87,26 @@ def test_the_largest_numbers_of_a_dtype_are_finite(dtype, layout):
 @pytest.mark.usefixtures("compiled")
 @pytest.mark.parametrize("threads", [1, 2, 5])
 def test_winners_do_not_depend_on_the_number_of_threads(monkeypatch, threads):
-    """Mutation seen to fail: the parts of the other threads are not looked at for NaN."""
+    """Mutation seen to fail: every second part is skipped."""
     monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
     logits = draw((3, 6, 40), seed=threads)
     np.testing.assert_array_equal(winners(logits, torch.uint8)[0].numpy(), logits.numpy().argmax(1))
+
+
+@pytest.mark.usefixtures("compiled")
+@pytest.mark.parametrize("bad_in_main", [True, False])
+def test_every_thread_is_asked_whether_its_parts_were_finite(monkeypatch, bad_in_main):
+    """Both threads get a part, as each waits for the other. Mutations seen to fail: one or the other is not asked."""
+    both = threading.Barrier(2)
+    main = threading.get_ident()
+
+    def decode(self, part, found):
+        both.wait(10)
+        return (threading.get_ident() == main) != bad_in_main
+
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
+    monkeypatch.setattr(channels._Decoder, "__call__", decode)
+    assert winners(draw((2, 4, 10)), torch.uint8)[1] is not None
 
 
 @pytest.mark.usefixtures("compiled")
