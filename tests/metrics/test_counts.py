@@ -51,6 +51,17 @@ def test_counts_equal_a_plain_loop_at_every_block_boundary(size, dtype):
     np.testing.assert_array_equal(counts, count_by_loop(target, labels, 19, 100))
 
 
+def test_counts_are_exact_where_noise_and_objects_take_turns():
+    """The fast loop stops looking for runs in noise, and starts again in an object."""
+    rng = np.random.default_rng(0)
+    stretch = 20 * 4096
+    noise, even = rng.integers(0, 7, (3, stretch), dtype=np.uint8), np.repeat(rng.integers(0, 7, 20), 4096)
+    target = np.concatenate([even, noise[0], even, noise[1], even]).astype(np.uint8)
+    labels = np.concatenate([even, noise[2], noise[0], noise[1], np.roll(even, 5)]).astype(np.uint8)
+    wanted = np.bincount(target.astype(np.int64) * 7 + labels, minlength=49).reshape(7, 7)
+    np.testing.assert_array_equal(confusion_matrix(target, labels, num_classes=7), wanted)
+
+
 @pytest.mark.parametrize("num_classes", [2, 19, 253, 254, 255, 256, 300])
 def test_counts_equal_scikit_learn_for_few_and_many_classes(num_classes):
     target, labels = random_maps(num_classes, 20_000, np.uint16)

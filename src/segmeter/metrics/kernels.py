@@ -12,6 +12,8 @@ Map = NDArray[Any]
 
 BLOCK = 4096  # pixels encoded at a time: the pairs (8 KiB) stay in the first-level cache
 WAYS = 8  # sub-histograms: neighbours are mostly equal, and one counter would wait for itself
+LEAST_EQUAL = BLOCK // 8 * 5 // 8  # eights of a block that have to be equal for runs to pay: measured
+AGAIN = 8  # of so many blocks one is asked whether runs pay, while they do not
 MOST_CLASSES = 254  # (K + 2) * (K + 1) must fit uint16 for the fast loop
 
 _LOW = np.uint64(0xFFFF)
@@ -38,12 +40,8 @@ def _encode(target: Map, labels: Map, pairs: Map, num_classes: int, ignore: int)
 
 
 @compiled
-def _tally_eight(first: Any, second: Any, table: Map, size: Any) -> None:
-    """Count two words of four pairs each; eight equal ones cost one addition."""
-    pair = first & _LOW
-    if first == second and first == pair * _REPEAT:
-        table[pair] += np.uint32(8)
-        return
+def _tally_each(first: Any, second: Any, table: Map, size: Any) -> None:
+    """Count two words of four pairs each, every pair in the sub-histogram of its place."""
     for j in range(4):
         table[((first >> np.uint64(16 * j)) & _LOW) + np.uint64(j) * size] += np.uint32(1)
     for j in range(4):
@@ -51,17 +49,40 @@ def _tally_eight(first: Any, second: Any, table: Map, size: Any) -> None:
 
 
 @compiled
-def _tally(words: Map, table: Map, size: np.uint64) -> None:
-    """Count sixteen pairs a turn; sixteen equal ones, the rule inside an object, cost one addition."""
+def _tally_eight(first: Any, second: Any, table: Map, size: Any) -> int:
+    """Count two words; eight equal pairs cost one addition. Whether they were equal, 0 or 1."""
+    pair = first & _LOW
+    if first == second and first == pair * _REPEAT:
+        table[pair] += np.uint32(8)
+        return 1
+    _tally_each(first, second, table, size)
+    return 0
+
+
+@compiled
+def _tally_runs(words: Map, table: Map, size: np.uint64) -> int:
+    """Count sixteen pairs a turn; sixteen equal ones, the rule inside an object, cost one addition.
+
+    Returns how many of the eights were equal.
+    """
+    equal = 0
     for i in range(words.size // 4):
         first, second, third, fourth = words[4 * i], words[4 * i + 1], words[4 * i + 2], words[4 * i + 3]
         pair = first & _LOW
         same = pair * _REPEAT
         if ((first ^ same) | (second ^ same) | (third ^ same) | (fourth ^ same)) == np.uint64(0):
             table[pair + np.uint64(i % WAYS) * size] += np.uint32(16)
+            equal += 2
         else:
-            _tally_eight(first, second, table, size)
-            _tally_eight(third, fourth, table, size)
+            equal += _tally_eight(first, second, table, size) + _tally_eight(third, fourth, table, size)
+    return equal
+
+
+@compiled
+def _tally_plain(words: Map, table: Map, size: np.uint64) -> None:
+    """Count without looking for runs: where few are found, guessing wrong costs more than they save."""
+    for i in range(words.size // 2):
+        _tally_each(words[2 * i], words[2 * i + 1], table, size)
 
 
 @compiled
@@ -75,10 +96,14 @@ def count_pairs(target: Map, labels: Map, num_classes: int, ignore: int) -> Map:
     words = np.empty(BLOCK // 4, np.uint64)
     pairs = words.view(np.uint16)
     whole = target.size - target.size % BLOCK
+    runs_pay = True
     for start in range(0, whole, BLOCK):
         stop = start + BLOCK
         _encode(target[start:stop], labels[start:stop], pairs, num_classes, ignore)
-        _tally(words, table, np.uint64(size))
+        if runs_pay or start // BLOCK % AGAIN == 0:
+            runs_pay = _tally_runs(words, table, np.uint64(size)) >= LEAST_EQUAL
+        else:
+            _tally_plain(words, table, np.uint64(size))
     rest = pairs[: target.size - whole]
     _encode(target[whole:], labels[whole:], rest, num_classes, ignore)
     for pair in rest:
