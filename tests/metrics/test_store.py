@@ -68,3 +68,16 @@ def test_a_case_of_19_classes_takes_less_than_2_kilobytes_beyond_the_first(monke
     used = tracemalloc.get_traced_memory()[0]
     tracemalloc.stop()
     assert used / 500 < 2000
+
+
+def test_further_scores_count_too_in_what_is_kept_as_it_is(monkeypatch):
+    monkeypatch.setattr(store_module, "PLAIN_BYTES", 100_000)
+    store = RowStore()
+    tracemalloc.start()
+    for i in range(2000):
+        store.append(
+            case_row(f"case-{i:06d}", np.eye(2, dtype=np.int64), extra={f"m{j}/car": i / 7 for j in range(30)})
+        )
+    used = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    assert used / 2000 < 1300

@@ -9,7 +9,8 @@ import numpy as np
 
 from segmeter.metrics.rows import CaseRow
 
-PLAIN_BYTES = 1 << 24  # of counts that are kept as they are: short runs need no packing
+PLAIN_BYTES = 1 << 24  # of rows that are kept as they are: short runs need no packing
+EXTRA_BYTES = 128  # that a further score and its name take so
 
 _NOTHING: Mapping[str, int] = {}
 _NO_COUNTS = np.empty((0, 0), np.int64)
@@ -24,7 +25,7 @@ class _Packed(NamedTuple):
 
 
 class RowStore(Sequence[CaseRow]):
-    """A growing sequence of rows that keeps their counts, but for those of the first 16 MB, compressed, exactly.
+    """A growing sequence of rows that keeps them, but for the first 16 MB, compressed, exactly.
 
     A confusion matrix is mostly zeros and small numbers: 19 classes take about 700 bytes instead of 3300. Further
     scores take 8 bytes each. Hand the store to `write_cases` and `summarise` like a list; rows are unpacked as they are
@@ -46,7 +47,7 @@ class RowStore(Sequence[CaseRow]):
 
     def append(self, row: CaseRow) -> None:
         """Keep a row."""
-        self._plain += row.counts.nbytes
+        self._plain += row.counts.nbytes + EXTRA_BYTES * len(row.extra)
         if self._plain <= PLAIN_BYTES:
             self._packed.append(replace(row, counts=np.array(row.counts)))
             return
