@@ -122,9 +122,11 @@ def _gather(rows: Sequence[CaseRow], spec: ClassSpec, config: MetricsConfig) -> 
 
 def _with_means(values: Mapping[tuple[str, str], FloatArray], counted: list[str]) -> dict[tuple[str, str], FloatArray]:
     """Add the mean over classes of each metric behind its classes."""
+    by_metric: dict[str, dict[str, FloatArray]] = {}
+    for (metric, region), found in values.items():
+        by_metric.setdefault(metric, {})[region] = found
     complete: dict[tuple[str, str], FloatArray] = {}
-    for metric in dict.fromkeys(metric for metric, _ in values):
-        regions = {region: found for (name, region), found in values.items() if name == metric}
+    for metric, regions in by_metric.items():
         complete |= {(metric, region): found for region, found in regions.items()}
         classes = [found for region, found in regions.items() if region in counted]
         if classes:

@@ -104,16 +104,15 @@ class _Objects:
         return columns
 
     def summarise(self, sums: Mapping[str, FloatArray]) -> Sums:
+        by_region: dict[str, Sums] = {}
+        for column, total in sums.items():
+            metric, _, region = column.partition("/")
+            by_region.setdefault(region, {})[metric] = total
         scores: Sums = {}
         for region in names_of(sums, self.first):
-            own = {name: total for column, total in sums.items() for name in [_metric_of(column, region)] if name}
-            scores |= {f"{name}/{region}": score for name, score in self.whole(self.config, own).items()}
+            own = self.whole(self.config, by_region[region])
+            scores |= {f"{name}/{region}": score for name, score in own.items()}
         return scores
-
-
-def _metric_of(column: str, region: str) -> str:
-    metric, _, name = column.partition("/")
-    return metric if name == region else ""
 
 
 def _numbers(overlaps: Overlaps, matched: int) -> tuple[int, int, int]:
