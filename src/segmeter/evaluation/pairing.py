@@ -79,15 +79,14 @@ def pair_masks(predictions: Path, references: Path, *, spec: ClassSpec, missing:
     for files in wanted:
         problems += missing_problem(stems, files, what="a reference", remedy="Every class needs a mask of each case.")
     absent = [stem for stem in stems if not any(stem in files for files in given)]
-    whole = missing == "error" or len(absent) == len(stems)
+    whole, lacking = missing == "error" or len(absent) == len(stems), set(absent)
     for files in given:
-        needed = stems if whole else [stem for stem in stems if stem not in set(absent)]
+        needed = stems if whole else [stem for stem in stems if stem not in lacking]
         problems += missing_problem(needed, files, what="a prediction", remedy=_NO_CASE)
     if problems:
         raise DataError(list(dict.fromkeys(problems)))
     if any(volume_format(path) == "nifti" for files in (*wanted, *given) for paths in files.values() for path in paths):
         need_nibabel()
-    lacking = set(absent)
     pairs = [_pair(stem, wanted, [] if stem in lacking else given) for stem in stems]
     extra = {stem for files in given for stem in files if stem not in stems}
     return Pairing(pairs=tuple(sorted(pairs, key=lambda pair: pair.case_id)), extra=tuple(sorted(extra)))

@@ -16,6 +16,7 @@ from segmeter.errors import InputError
 from segmeter.metrics.config import MetricsConfig
 from segmeter.metrics.conventions import ALL, CONVENTIONS, OURS, Convention, Figure, differences
 from segmeter.metrics.counts import confusion_matrix, multilabel_counts
+from segmeter.metrics.describe import say
 from segmeter.metrics.measure_config import SurfaceConfig
 from segmeter.metrics.measures import CaseMaps, build_measures, measure_case
 from segmeter.metrics.overlap import FloatArray, Margins, divide, mean_defined
@@ -180,15 +181,11 @@ def _entry(convention: Convention, rows: Sequence[CaseRow], spec: ClassSpec, con
         "version": convention.version,
         "hash": convention.hash,
         "tool": convention.tool,
-        "figures": {name: _say(value) for name, value in found.values.items()},
+        "figures": {name: say(value) for name, value in found.values.items()},
         "differs": differences(convention, surfaces=surfaces, groups=bool(config.groups), background=config.background),
         "left_out": {name: count for name, count in found.left_out.items() if count},
         "refused": list(convention.refused),
     }
-
-
-def _say(value: float) -> float | str | None:
-    return None if math.isnan(value) else "inf" if math.isinf(value) else value
 
 
 def _with_background(convention: Convention, config: MetricsConfig) -> bool:
