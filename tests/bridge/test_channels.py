@@ -22,6 +22,7 @@ def channels_last(logits):
 def compiled(monkeypatch):
     """The compiled loops for any size, in many parts, the last of which is not whole."""
     monkeypatch.setattr(channels, "SMALL", 0)
+    monkeypatch.setattr(channels, "ALONE", 0)
     monkeypatch.setattr(channels, "PART", 40)
 
 

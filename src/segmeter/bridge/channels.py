@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 SMALL = 1 << 16  # logits: up to here torch's argmax is done before the compiled loops would be loaded
+ALONE = 1 << 22  # logits: up to here one thread needs a few milliseconds, less than a second one may have to wait for
 PART = 1 << 18  # logits that a thread takes at a time; as float32 they fit the L2 cache
 _READ = (torch.float32, torch.float64)  # the others are widened part by part, which is exact
 
@@ -52,7 +53,7 @@ def _winners_cpu(logits: Tensor, dtype: torch.dtype) -> tuple[Tensor, bool]:
     found = torch.empty(batch, pixels, dtype=dtype)
     size = max(1, PART // channels)
     parts = [(image, slice(start, start + size)) for image in range(batch) for start in range(0, pixels, size)]
-    helpers = min(torch.get_num_threads(), len(parts)) - 1
+    helpers = 0 if logits.numel() <= ALONE else min(torch.get_num_threads(), len(parts)) - 1
     waiting = deque(parts)
 
     def work() -> bool:
