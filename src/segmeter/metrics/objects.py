@@ -1,6 +1,6 @@
 """maps of one case -> measures of objects: which match, how many at each IoU, and of which size."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +10,7 @@ from scipy import ndimage
 
 from segmeter.metrics.distances import BoolArray, IntArray
 from segmeter.metrics.instances import measure_masd
+from segmeter.metrics.maps import union_box
 from segmeter.metrics.measure_config import (
     AjiConfig,
     AveragePrecisionConfig,
@@ -59,19 +60,27 @@ def find_objects(mask: BoolArray, instances: NDArray[Any] | None, touching: str)
 
 
 def numbered_objects(maps: CaseMaps, region: Region, config: ObjectsConfig) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Number the objects of a region in target and labels."""
-    given = (maps.target_instances, maps.instances) if config.objects == "maps" else (None, None)
-    parts = [region]
+    """Number the objects of a region in target and labels, both cut to the box that holds it."""
+    masks = maps.masks(region)
+    box = union_box(*masks)
     if config.objects == "by_class":
-        parts = [Region(name=region.name, members=(member,)) for member in region.members]
-    sides: list[NDArray[Any]] = []
-    for side in (0, 1):
-        numbered = find_objects(maps.masks(parts[0])[side], given[side], config.touching)
-        for part in parts[1:]:
-            more = find_objects(maps.masks(part)[side], given[side], config.touching)
-            numbered = np.where(more > 0, more + numbered.max(), numbered)
-        sides.append(numbered)
-    return sides[0], sides[1]
+        parts = [maps.masks(Region(name=region.name, members=(member,))) for member in region.members]
+        return _in_turn([part[0][box] for part in parts], config), _in_turn([part[1][box] for part in parts], config)
+    given = (maps.target_instances, maps.instances) if config.objects == "maps" else (None, None)
+    target, labels = (
+        find_objects(mask[box], None if numbers is None else numbers[box], config.touching)
+        for mask, numbers in zip(masks, given, strict=True)
+    )
+    return target, labels
+
+
+def _in_turn(masks: Sequence[BoolArray], config: ObjectsConfig) -> NDArray[Any]:
+    """Number the objects of each mask, those of one after those of the others; the masks share no pixel."""
+    numbered = find_objects(masks[0], None, config.touching)
+    for mask in masks[1:]:
+        more = find_objects(mask, None, config.touching)
+        numbered = np.where(more > 0, more + numbered.max(initial=0), numbered)
+    return numbered
 
 
 def overlaps_of(maps: CaseMaps, region: Region, config: ObjectsConfig) -> Overlaps:
