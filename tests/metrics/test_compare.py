@@ -76,6 +76,20 @@ def test_p_values_are_those_of_the_per_case_scores_adjusted_over_the_pairs():
         assert [pair[f"{name}_holm"] for pair in entry["pairs"]] == pytest.approx(list(holm(raw)), rel=1e-12)
 
 
+def test_cases_of_a_cluster_are_one_piece_of_evidence():
+    patients = random_rows(8)
+    worse = spoil(patients, 0.02)
+    slices = [
+        [replace(row, case_id=f"{row.case_id}-{i}") for row in rows for i in range(5)] for rows in (patients, worse)
+    ]
+    config = replace(QUICK, cluster=r"(.*)-\d")
+    alone = compare_runs({"a": patients, "b": worse}, class_spec(), QUICK)["metrics"]["mean_iou"]["pairs"][0]
+    repeated = compare_runs({"a": slices[0], "b": slices[1]}, class_spec(), config)["metrics"]["mean_iou"]["pairs"][0]
+    for name in ("wilcoxon_p", "sign_flip_p"):
+        assert repeated[name] == pytest.approx(alone[name], rel=1e-12)
+    assert (repeated["n_used"], repeated["n_undefined"]) == (40, 0)
+
+
 def test_cases_undefined_in_one_run_are_left_out_of_both_sides_and_counted():
     # "c" holds nothing but the second class: without background, the first run's score is undefined there
     spec, config = class_spec(2), replace(QUICK, background=False)

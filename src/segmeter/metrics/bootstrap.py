@@ -101,7 +101,7 @@ def bootstrap(
     True
     """
     _check(columns, resamples, level, clusters)
-    units = to_grid(_cluster_sums(columns, clusters))
+    units = to_grid(sum_clusters(columns, clusters))
     total = units.sum(axis=0)
     estimate = statistic(total[None])[0]
     parts = [statistic(weights @ units) for weights in draw_weights(len(units), resamples, seed)]
@@ -148,6 +148,16 @@ def to_grid(columns: NDArray[Any]) -> FloatArray:
     return values
 
 
+def sum_clusters(columns: NDArray[Any], clusters: Sequence[str] | None) -> NDArray[Any]:
+    """Sums (U, M) of the rows of each cluster, by ascending label; the columns (N, M) themselves without clusters."""
+    if clusters is None:
+        return columns
+    labels, index = np.unique(np.asarray(clusters), return_inverse=True)
+    sums = np.zeros((len(labels), columns.shape[1]), columns.dtype)
+    np.add.at(sums, index, columns)
+    return sums
+
+
 def mean_columns(values: FloatArray) -> FloatArray:
     """Columns (N, 3 V) whose sums carry the means of values (N, V): finite sums, defined, infinite."""
     finite = np.where(np.isfinite(values), values, 0.0)
@@ -172,15 +182,6 @@ def _check(columns: NDArray[Any], resamples: int, level: float, clusters: Sequen
         problems.append(expected("bootstrap", "clusters", f"to be {len(columns)} labels", len(clusters)))
     if problems:
         raise InputError(problems)
-
-
-def _cluster_sums(columns: NDArray[Any], clusters: Sequence[str] | None) -> NDArray[Any]:
-    if clusters is None:
-        return columns
-    labels, index = np.unique(np.asarray(clusters), return_inverse=True)
-    sums = np.zeros((len(labels), columns.shape[1]), columns.dtype)
-    np.add.at(sums, index, columns)
-    return sums
 
 
 def _blocks(units: FloatArray) -> Iterator[FloatArray]:

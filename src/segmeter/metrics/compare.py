@@ -11,7 +11,15 @@ from scipy import stats
 
 from segmeter.checks import expected
 from segmeter.errors import InputError
-from segmeter.metrics.bootstrap import Interval, Resampled, Statistic, bootstrap, mean_columns, mean_of_columns
+from segmeter.metrics.bootstrap import (
+    Interval,
+    Resampled,
+    Statistic,
+    bootstrap,
+    mean_columns,
+    mean_of_columns,
+    sum_clusters,
+)
 from segmeter.metrics.config import MetricsConfig
 from segmeter.metrics.describe import plain
 from segmeter.metrics.overlap import FloatArray, Margins, score_margins
@@ -64,8 +72,9 @@ def compare_runs(
     dict
         ``{"n_cases", "runs", "metrics": {metric: {"dataset", "per_case", "pairs", "ranking"}}}``, plain values.
         ``pairs[i]["dataset_difference"]`` is first minus second. Tests are of the per-case values, two-sided, and
-        ``*_holm`` is adjusted for all pairs of that metric. Cases in which one value is undefined are left out of a
-        pair's tests and per-case difference, and counted.
+        ``*_holm`` is adjusted for all pairs of that metric. With ``config.cluster`` they are of each cluster's mean, as
+        its cases do not speak for themselves. Cases in which one value is undefined are left out of a pair's tests and
+        per-case difference, and counted.
 
     Raises
     ------
@@ -224,14 +233,14 @@ def _compare_metric(
 
 def _test_pair(first: FloatArray, second: FloatArray, config: MetricsConfig, options: dict[str, Any]) -> dict[str, Any]:
     undefined = np.isnan(first) | np.isnan(second)
-    one, other = (mean_columns(np.where(undefined, np.nan, part)[:, None]) for part in (first, second))
-    mean = paired_bootstrap(one, other, mean_of_columns, interval=config.interval, **options)
-    flipped = sign_flip(first, second, resamples=config.bootstrap, seed=config.seed)
+    ours, theirs = (mean_columns(np.where(undefined, np.nan, part)[:, None]) for part in (first, second))
+    mean = paired_bootstrap(ours, theirs, mean_of_columns, interval=config.interval, **options)
+    one, other = (mean_of_columns(sum_clusters(part, options["clusters"]))[:, 0] for part in (ours, theirs))
     return _difference("per_case", mean) | {
-        "wilcoxon_p": wilcoxon(first, second).p_value,
-        "sign_flip_p": flipped.p_value,
-        "n_used": flipped.n_used,
-        "n_undefined": flipped.n_undefined,
+        "wilcoxon_p": wilcoxon(one, other).p_value,
+        "sign_flip_p": sign_flip(one, other, resamples=config.bootstrap, seed=config.seed).p_value,
+        "n_used": int((~undefined).sum()),
+        "n_undefined": int(undefined.sum()),
     }
 
 
