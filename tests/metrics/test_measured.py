@@ -31,6 +31,7 @@ def test_means_medians_and_what_they_rest_on_by_hand():
         "mean": 4.0,
         "median": 4.0,
         "std": pytest.approx((20 / 3) ** 0.5, rel=1e-12),  # 9 + 1 + 1 + 9 over 3
+        "std_population": pytest.approx(5**0.5, rel=1e-12),  # and over 4
         "n_used": 4,
         "n_penalised": 0,
         "n_undefined": 0,

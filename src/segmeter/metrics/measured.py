@@ -26,11 +26,11 @@ def summarise_measures(
     """Summarise the columns that measures left in the rows' `extra`.
 
     Each metric has an entry per class and group, and one named "mean" that takes, in every case, the mean over those
-    classes of ``mean_classes`` that are defined in it. An entry holds ``mean, median, std`` (of the sample) over the
-    ``n_used`` cases with a value, ``n_undefined`` cases without one, and ``n_penalised``: the cases in which exactly
-    one side holds the class, whatever value stands for that. A metric of the whole data set, from sums over cases, is
-    the entry's ``dataset``; its "mean" is over the classes' values. Infinity is the text "inf", as JSON has no such
-    number.
+    classes of ``mean_classes`` that are defined in it. An entry holds ``mean, median, std`` (of the sample)
+    and ``std_population`` over the ``n_used`` cases with a value, ``n_undefined`` cases without one, and
+    ``n_penalised``: the cases in which exactly one side holds the class, whatever value stands for that. A metric of
+    the whole data set, from sums over cases, is the entry's ``dataset``; its "mean" is over the classes' values.
+    Infinity is the text "inf", as JSON has no such number.
 
     Parameters
     ----------
@@ -167,6 +167,7 @@ def _describe(values: FloatArray, failed: BoolArray | None) -> dict[str, Any]:
         "mean": say(used.mean()) if used.size else None,
         "median": say(np.median(used)) if used.size else None,
         "std": say(used.std(ddof=1)) if used.size > 1 and finite else None,
+        "std_population": say(used.std()) if used.size and finite else None,
         "n_used": int(used.size),
         "n_penalised": int(np.isinf(used).sum() if failed is None else failed.sum()),
         "n_undefined": int(values.size - used.size),
