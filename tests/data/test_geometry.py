@@ -11,6 +11,7 @@ import zarr
 
 from segmeter.data.geometry import Geometry, geometry_problem
 from segmeter.data.label_maps import Reading, read_map
+from segmeter.errors import DataError
 from tests.data.crafted import THREE
 from tests.data.volumes import EDGES, VOLUME, save_nifti
 
@@ -93,6 +94,13 @@ def test_zarr_attributes_and_ome_multiscales_have_the_spacing(tmp_path: Path) ->
         found = read_map(tmp_path / name, READING)
         assert (found.geometry.spacing, found.geometry.unit, found.geometry.source) == (EDGES, "um", source)
         assert np.array_equal(found.values, VOLUME)
+
+
+@pytest.mark.parametrize("given", [[0.5, 0.25], [1, 3, 0.5, 0.25], 2.0])
+def test_a_zarr_spacing_of_other_axes_is_refused(given: object, tmp_path: Path) -> None:
+    zarr.create_array(str(tmp_path / "a.zarr"), data=VOLUME, attributes={"spacing": given})
+    with pytest.raises(DataError, match=r"expected `spacing in the attributes` to be 3 numbers, one per axis, got"):
+        geometry_of(tmp_path / "a.zarr")
 
 
 def affine(*edges: float, origin: tuple[float, float, float] = (0, 0, 0)) -> np.ndarray:

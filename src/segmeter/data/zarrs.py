@@ -52,7 +52,7 @@ def read_zarr(path: Path, *, key: str | None, max_pixels: int) -> tuple[np.ndarr
         dtype = np.dtype(note["data_type"] if "data_type" in note else note["dtype"])
         check_pixels(path, shape, dtype, max_pixels)
         _check_chunks(path, note, max_pixels)
-        return _pixels(folder, shape), _geometry(note, scales, len(shape))
+        return _pixels(folder, shape), _geometry(path, note, scales, len(shape))
     except DataError:
         raise
     except Exception as error:  # zarr, its codecs and JSON raise many types on hostile bytes
@@ -150,9 +150,12 @@ def _multiscales(path: Path) -> dict[str, Any]:
     return cast(dict[str, Any], entries[0])
 
 
-def _geometry(note: dict[str, Any], scales: dict[str, Any], axes: int) -> Geometry:
+def _geometry(path: Path, note: dict[str, Any], scales: dict[str, Any], axes: int) -> Geometry:
     given = note["attributes"].get("spacing")
     if given is not None:
+        if not isinstance(given, list) or len(given) not in (axes, len(note["shape"])):
+            rule = f"to be {axes} numbers, one per axis"
+            raise DataError(expected(show(path), "spacing in the attributes", rule, given))
         unit = note["attributes"].get("unit")
         return _sound(given[-axes:], _UNITS.get(unit, unit), "Zarr attributes")
     steps = [each["scale"] for each in scales.get("coordinateTransformations", []) if each.get("type") == "scale"]
