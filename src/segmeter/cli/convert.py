@@ -97,6 +97,10 @@ def _build(schema: type, values: Any, path: str, problems: list[str]) -> Any:
             arguments[name] = _value(hints[name], value, here, problems)
         elif isinstance(value, list):
             arguments[name] = tuple(_component(registry, v, f"{here}[{i}]", problems) for i, v in enumerate(value))
+        elif get_origin(hints[name]) is tuple:
+            known_names = ", ".join(registry.names())
+            rule = f"to be a list of {registry.group}s, of {known_names}"
+            arguments[name] = (_refuse(here, rule, value, problems, "Write [a,b]."),)
         else:
             arguments[name] = _component(registry, value, here, problems)
     groups = {name for name, item in known.items() if "registry" in item.metadata or is_dataclass(hints[name])}
