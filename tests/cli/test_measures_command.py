@@ -113,3 +113,17 @@ def test_what_is_wrong_is_said_in_one_line(override: str, message: str, capsys: 
     errors = capsys.readouterr().err
     assert message in errors
     assert "Traceback" not in errors
+
+
+def test_a_measure_without_its_brackets_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("metrics.measures=surface") == 2
+    (line,) = capsys.readouterr().err.strip().splitlines()
+    assert "`metrics.measures` to be a list of measures, of aji, " in line
+    assert "got 'surface'. Write [a,b]." in line
+
+
+def test_a_cluster_that_no_case_matches_is_refused_before_a_run_begins(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("metrics.cluster='^(patient\\d+)'") == 2
+    (line,) = capsys.readouterr().err.strip().splitlines()
+    assert "metrics: expected `cluster` to match every case id ('^(patient\\d+)'), got 2 without: 'a'" in line
+    assert not Path("runs").exists()

@@ -196,7 +196,11 @@ def test_a_loss_that_is_infinite_leaves_no_mean():
     [
         ([], NONE, "`rows` to hold a case, got none"),
         (random_rows(2) + random_rows(1), NONE, "twice: case-000"),
-        (random_rows(2), replace(NONE, cluster="^(p)"), "`metrics.cluster` to match every case id .* got 2 without"),
+        (
+            random_rows(2),
+            replace(NONE, cluster="^(p)"),
+            "metrics: expected `cluster` to match every case id .* got 2 without",
+        ),
     ],
     ids=["none", "twice", "cluster"],
 )

@@ -16,7 +16,7 @@ from segmeter.evaluation.evaluate import Evaluation, evaluate
 from segmeter.evaluation.manifest import check_same
 from segmeter.inference.predictor import Predictor
 from segmeter.losses.build import build_loss
-from segmeter.metrics.config import check_metrics
+from segmeter.metrics.config import check_clusters, check_metrics
 from segmeter.models.checkpoint import Checkpoint, read_checkpoint
 from segmeter.postprocess.pipeline import build_steps
 from segmeter.report.html import write_report
@@ -30,6 +30,7 @@ def run(config: EvalConfig, job: Job) -> float | None:
     (dataset,), (report,) = open_splits(config.data, [config.data.split])
     check_fit(dataset, checkpoint.card)
     check_metrics(config.metrics, dataset.spec)
+    check_clusters(config.metrics.cluster, dataset.case_ids)
     build_steps(config.postprocess.steps, dataset.spec)
     loss = build_loss(config.loss, spec=dataset.spec, class_counts=report.class_pixels)
     facts = {**checkpoint_facts(checkpoint), "data": report.content_sha256}

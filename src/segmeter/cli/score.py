@@ -18,7 +18,7 @@ from segmeter.evaluation.manifest import check_same
 from segmeter.evaluation.pairing import Pairing, pair_masks
 from segmeter.evaluation.probs import find_probs
 from segmeter.evaluation.score import Scoring, score
-from segmeter.metrics.config import check_metrics
+from segmeter.metrics.config import check_clusters, check_metrics
 from segmeter.report.html import write_report
 from segmeter.report.table import print_summary
 
@@ -28,6 +28,7 @@ def run(config: ScoreConfig, job: Job) -> float | None:
     spec = config.data.spec()
     check_metrics(config.metrics, spec)
     pairing = pair_masks(config.predictions, config.references, spec=spec, missing=config.missing)
+    check_clusters(config.metrics.cluster, [pair.case_id for pair in pairing.pairs])
     images = _images(config.images, pairing)
     resumed = find_resumed(config, job, config.resume)
     scoring = Scoring(

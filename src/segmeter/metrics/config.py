@@ -2,11 +2,12 @@
 
 import math
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from segmeter.checks import collecting, expected, nearest
-from segmeter.errors import ConfigError
+from segmeter.errors import ConfigError, InputError
 from segmeter.metrics.conventions import ALL, CONVENTIONS
 from segmeter.metrics.measure_config import MEASURES as MEASURES
 from segmeter.vocabulary import ClassSpec
@@ -105,6 +106,20 @@ def check_metrics(config: MetricsConfig, spec: ClassSpec) -> None:
     ]
     if problems:
         raise ConfigError(problems)
+
+
+def check_clusters(pattern: str | None, case_ids: Sequence[str]) -> None:
+    """Refuse case ids that `pattern` does not match; call it before the first case is measured.
+
+    Raises
+    ------
+    InputError
+        Naming the first of them.
+    """
+    missed = [case_id for case_id in case_ids if pattern is not None and not re.search(pattern, case_id)]
+    if missed:
+        rule, found = f"to match every case id ('{pattern}')", f"{len(missed)} without: {missed[0]!r} ..."
+        raise InputError(expected("metrics", "cluster", rule, found))
 
 
 def mean_classes(config: MetricsConfig, spec: ClassSpec) -> list[int]:

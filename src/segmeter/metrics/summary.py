@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from segmeter.checks import expected
 from segmeter.errors import InputError
 from segmeter.metrics.bootstrap import FEW_CASES, Resampled, bootstrap, mean_columns, mean_of_columns
-from segmeter.metrics.config import MetricsConfig, check_metrics
+from segmeter.metrics.config import MetricsConfig, check_clusters, check_metrics
 from segmeter.metrics.config import mean_classes as mean_classes
 from segmeter.metrics.convention_scores import compare_conventions
 from segmeter.metrics.describe import describe, plain
@@ -114,11 +114,8 @@ def cluster_labels(rows: Sequence[CaseRow], pattern: str | None) -> list[str] | 
     """What `pattern` captures in each case id; None without a pattern."""
     if pattern is None:
         return None
+    check_clusters(pattern, [row.case_id for row in rows])
     found = [re.search(pattern, row.case_id) for row in rows]
-    missed = [row.case_id for row, match in zip(rows, found, strict=True) if match is None]
-    if missed:
-        rule = f"to match every case id ({pattern!r})"
-        raise InputError(expected("summarise", "metrics.cluster", rule, f"{len(missed)} without: {missed[0]!r} ..."))
     return ["\x1f".join(part or "" for part in match.groups()) for match in found if match]
 
 
