@@ -118,8 +118,15 @@ def test_a_zarr_codec_that_may_run_code_is_refused(part: str, tmp_path: Path) ->
 @pytest.mark.parametrize("name", FORMATS)
 def test_a_file_larger_than_allowed_is_refused_by_its_header(name: str, tmp_path: Path) -> None:
     small = Reading(spec=THREE, label_map={}, max_pixels=23)
-    with pytest.raises(DataError, match=r"`size` 1 to 23 (pixels|voxels), got .*data\.max_pixels=24"):
+    with pytest.raises(DataError, match=r"`size` at most 23 (pixels|voxels), got .*data\.max_pixels=24"):
         read_map(save_volume(tmp_path / name), small)
+
+
+@pytest.mark.parametrize("shape", [(0, 4), (2, 0, 3)])
+def test_an_empty_axis_is_no_question_of_max_pixels(shape: tuple[int, ...], tmp_path: Path) -> None:
+    np.save(tmp_path / "a.npy", np.zeros(shape, np.uint8))
+    with pytest.raises(DataError, match=r"`size` to be at least 1 along every axis, got [\d x]+\. Write it again\.$"):
+        read_map(tmp_path / "a.npy", READING)
 
 
 @pytest.mark.parametrize("name", ["a.nii", "a.nii.gz", "a.npy", "a.npz"])

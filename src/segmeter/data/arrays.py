@@ -14,6 +14,8 @@ from segmeter.data.header import damaged
 from segmeter.data.listing import some
 from segmeter.errors import DataError
 
+_ONE_MAP = "Save one map per file, without axes for channels or time."
+
 
 def decode_npy(path: Path, content: bytes, *, max_pixels: int) -> np.ndarray:
     """Decode a whole NPY file; DataError where it is damaged, too large, or holds Python objects."""
@@ -63,10 +65,12 @@ def check_pixels(path: Path, shape: tuple[int, ...], dtype: np.dtype, max_pixels
         found = "Python objects" if dtype.hasobject else str(dtype)
         raise DataError(expected(show(path), "dtype", "to be numbers", found, "Save a plain numeric array."))
     if len(shape) not in (2, 3):
-        raise DataError(expected(show(path), "shape", "(height, width) or (depth, height, width)", shape))
-    if min(shape) < 1 or math.prod(shape) > max_pixels:
+        raise DataError(expected(show(path), "shape", "(height, width) or (depth, height, width)", shape, _ONE_MAP))
+    if min(shape) < 1:
+        raise DataError(expected(show(path), "size", "to be at least 1 along every axis", size, "Write it again."))
+    if math.prod(shape) > max_pixels:
         remedy = f"If it is genuine, set data.max_pixels={math.prod(shape)}."
-        raise DataError(expected(show(path), "size", f"1 to {max_pixels} pixels", size, remedy))
+        raise DataError(expected(show(path), "size", f"at most {max_pixels} pixels", size, remedy))
 
 
 def _array(path: Path, file: IO[bytes], max_pixels: int) -> np.ndarray:

@@ -143,4 +143,7 @@ def _remedy(found: list[int], wrong: int, spec: ClassSpec, label_map: Mapping[st
     return "Name more classes in data.classes, set data.ignore_index, or map the values with data.label_map."
 
 
-_BLUR_TEXT = "So many values speak for anti-aliased or resampled edges: save the labels again, resized by nearest only."
+_BLUR_TEXT = (
+    "So many values speak for anti-aliased or resampled edges: save the labels again, resized by nearest only. "
+    "If each is a label, map them with data.label_map."
+)

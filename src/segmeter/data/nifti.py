@@ -99,9 +99,12 @@ def _checked_size(path: Path, header: Any, max_pixels: int) -> int:
     if dtype.kind not in "uif":
         raise DataError(expected(show(path), "dtype", "to be numbers", dtype, "Save labels as integers."))
     pixels, offset = math.prod(shape), int(header["vox_offset"])
-    if min(shape, default=0) < 1 or pixels > max_pixels:
-        size, remedy = " x ".join(map(str, shape)), f"If it is genuine, set data.max_pixels={pixels}."
-        raise DataError(expected(show(path), "size", f"1 to {max_pixels} voxels", size, remedy))
+    size = " x ".join(map(str, shape))
+    if min(shape, default=0) < 1:
+        raise DataError(expected(show(path), "size", "to be at least 1 along every axis", size, "Write it again."))
+    if pixels > max_pixels:
+        remedy = f"If it is genuine, set data.max_pixels={pixels}."
+        raise DataError(expected(show(path), "size", f"at most {max_pixels} voxels", size, remedy))
     if not int(header["sizeof_hdr"]) <= offset <= _MOST_EXTENSIONS:
         raise ValueError(f"pixels start at byte {offset}")
     total: int = offset + pixels * dtype.itemsize
