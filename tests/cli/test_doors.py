@@ -35,6 +35,11 @@ def test_what_only_shows_imports_no_torch(arguments: list[str]) -> None:
     assert done.stdout.strip()
 
 
+def test_help_shows_keys_that_are_empty_mappings(capsys: pytest.CaptureFixture[str]) -> None:
+    main(["score", "--help"])
+    assert "  data.label_map = {}\n" in capsys.readouterr().out
+
+
 def test_importing_segmeter_imports_no_torch_and_knows_its_names() -> None:
     done = python("import sys, segmeter; assert 'torch' not in sys.modules; assert 'focal_loss' in dir(segmeter)")
     assert done.returncode == 0, done.stderr

@@ -59,7 +59,7 @@ def help_text(command: str) -> str:
 def _leaves(values: dict[str, object], prefix: str = "") -> list[tuple[str, object]]:
     found: list[tuple[str, object]] = []
     for key, value in values.items():
-        if isinstance(value, dict):
+        if isinstance(value, dict) and value:
             found += _leaves(value, f"{prefix}{key}.")
         else:
             found.append((f"{prefix}{key}", "null" if value is None else value))
