@@ -1,9 +1,13 @@
 """Fixtures that every room shares."""
 
 import os
+import signal
 from pathlib import Path
 
 import pytest
+
+# A shell that starts the tests in the background makes them ignore Ctrl-C, and their children with them
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
