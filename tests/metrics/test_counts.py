@@ -9,7 +9,8 @@ from sklearn.metrics import multilabel_confusion_matrix
 
 from segmeter.errors import InputError
 from segmeter.metrics import counts as module
-from segmeter.metrics.counts import confusion_matrix, multilabel_counts
+from segmeter.metrics.counts import confusion_matrix, count_case, multilabel_counts
+from tests.metrics.build import class_spec
 
 BLOCKS = [0, 1, 7, 8, 4095, 4096, 4097, 3 * 4096 + 13]
 
@@ -213,6 +214,15 @@ def test_predictions_outside_the_classes_do_not_matter_where_the_target_is_ignor
 def test_a_long_list_of_foreign_values_is_cut():
     with pytest.raises(InputError, match=r"1 pixel of 9 and 246 more values"):
         confusion_matrix(np.zeros(254, np.uint8), np.arange(2, 256).astype(np.uint8), num_classes=2)
+
+
+@pytest.mark.parametrize("task", ["binary", "multiclass"])
+def test_a_case_is_counted_as_its_task_asks_for(task):
+    target, labels = np.array([[0, 1, 1, 255]], np.uint8), np.array([[0, 1, 0, 1]], np.uint8)
+    assert count_case(target, labels, class_spec(2, task)).tolist() == [[1, 0], [1, 1]]
+    planes = np.stack([target, 1 - target % 2]), np.stack([labels, 1 - labels])
+    counts = count_case(*planes, class_spec(2, "multilabel"))
+    assert counts.tolist() == multilabel_counts(*planes, ignore_index=255).tolist()
 
 
 def test_multilabel_refusals_name_the_class():

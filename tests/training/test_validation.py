@@ -6,7 +6,8 @@ from segmeter.errors import ConfigError, DataError
 from segmeter.inference import outbox
 from segmeter.inference.config import InferenceConfig
 from segmeter.inference.predictor import Predictor
-from segmeter.training.validation import check_monitor, count, monitors, scores, validate
+from segmeter.metrics.counts import count_case
+from segmeter.training.validation import check_monitor, monitors, scores, validate
 from segmeter.vocabulary import ClassSpec
 from tests.bridge.fake_stream import FakeTransport
 from tests.training.tiny import SPEC, LongTarget, TinyCases, cross_entropy, tiny_segmenter
@@ -68,7 +69,7 @@ def test_a_case_without_a_mask_is_refused_by_name():
 def test_multilabel_counts_and_scores_by_hand():
     target = np.array([[[1, 1, 0, 255]], [[0, 0, 0, 0]]], np.uint8)
     labels = np.array([[[1, 0, 1, 1]], [[0, 0, 0, 0]]], np.uint8)
-    counts = count(target, labels, MULTILABEL)
+    counts = count_case(target, labels, MULTILABEL)
     assert counts.tolist() == [[[0, 1], [1, 1]], [[4, 0], [0, 0]]]
     values = scores(counts, MULTILABEL)
     assert values["iou/a"] == pytest.approx(1 / 3)

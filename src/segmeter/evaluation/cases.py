@@ -14,7 +14,7 @@ from segmeter.errors import DataError, InputError
 from segmeter.evaluation.pairing import MaskPair
 from segmeter.evaluation.places import Place, find_place
 from segmeter.metrics.config import MetricsConfig
-from segmeter.metrics.counts import confusion_matrix, multilabel_counts
+from segmeter.metrics.counts import count_case
 from segmeter.metrics.measures import CaseMaps, Measure, build_measures, measure_case
 from segmeter.metrics.rows import CaseRow
 
@@ -132,12 +132,7 @@ class CaseScorer:
         """Count first: the counts themselves show whether a value is no label, without a pass over the pixels."""
         spec = self.reading.spec
         try:
-            if self._multilabel:
-                counts = multilabel_counts(maps.target, maps.labels, ignore_index=spec.ignore_index)
-            else:
-                counts = confusion_matrix(
-                    maps.target, maps.labels, num_classes=spec.num_classes, ignore_index=spec.ignore_index
-                )
+            counts = count_case(maps.target, maps.labels, spec)
         except InputError:
             raise DataError(self._label_problems(pair, stored) or [self._undecided(pair, maps)]) from None
         ignored, values = counts.sum() != maps.target.size, 2 if self._multilabel else spec.num_classes

@@ -20,7 +20,7 @@ from segmeter.inference.predictor import Predictor
 from segmeter.metrics.calibrated import summarise_calibration
 from segmeter.metrics.calibration import Calibration
 from segmeter.metrics.config import MetricsConfig
-from segmeter.metrics.counts import confusion_matrix, multilabel_counts
+from segmeter.metrics.counts import count_case
 from segmeter.metrics.measures import CaseMaps, Measure, build_measures, measure_case
 from segmeter.metrics.rows import CaseRow, write_cases
 from segmeter.metrics.store import RowStore
@@ -158,12 +158,6 @@ def _measure(job: Evaluation, measures: Sequence[Measure], prediction: Predictio
     sample, spec = prediction.sample, job.dataset.spec
     if sample.target is None:
         raise DataError(f"evaluate: expected a target for every case, got none for {sample.case_id}. Use predict.")
-    if spec.task == "multilabel":
-        counts = multilabel_counts(sample.target, cleaned.labels, ignore_index=spec.ignore_index)
-    else:
-        counts = confusion_matrix(
-            sample.target, cleaned.labels, num_classes=spec.num_classes, ignore_index=spec.ignore_index
-        )
     maps = CaseMaps(
         case_id=sample.case_id,
         target=sample.target,
@@ -177,7 +171,7 @@ def _measure(job: Evaluation, measures: Sequence[Measure], prediction: Predictio
         case_id=sample.case_id,
         height=height,
         width=width,
-        counts=counts,
+        counts=count_case(sample.target, cleaned.labels, spec),
         loss=prediction.loss,
         changed_pixels=cleaned.changed,
         extra=measure_case(maps, measures),

@@ -15,7 +15,7 @@ from segmeter.checks import expected, nearest
 from segmeter.errors import InputError
 from segmeter.metrics.config import MetricsConfig
 from segmeter.metrics.conventions import ALL, CONVENTIONS, OURS, Convention, Figure, differences
-from segmeter.metrics.counts import confusion_matrix, multilabel_counts
+from segmeter.metrics.counts import count_case
 from segmeter.metrics.describe import say
 from segmeter.metrics.measure_config import SurfaceConfig
 from segmeter.metrics.measures import CaseMaps, build_measures, measure_case
@@ -102,14 +102,10 @@ def score_maps_under(
 
 def count_and_measure(maps: CaseMaps, config: MetricsConfig) -> CaseRow:
     """Make a case's row from its maps; `config` says what is measured."""
-    spec, shape = maps.spec, maps.target.shape
-    if spec.task == "multilabel":
-        counts, shape = multilabel_counts(maps.target, maps.labels, ignore_index=spec.ignore_index), shape[1:]
-    else:
-        counts = confusion_matrix(
-            maps.target, maps.labels, num_classes=spec.num_classes, ignore_index=spec.ignore_index
-        )
+    spec = maps.spec
+    counts = count_case(maps.target, maps.labels, spec)
     extra = measure_case(maps, build_measures(config, spec))
+    shape = maps.target.shape[1:] if spec.task == "multilabel" else maps.target.shape
     depth = shape[0] if len(shape) == 3 else None
     height, width = shape[-2:]
     return CaseRow(case_id=maps.case_id, height=height, width=width, depth=depth, counts=counts, extra=extra)

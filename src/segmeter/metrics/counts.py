@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from segmeter.checks import expected
 from segmeter.errors import InputError
+from segmeter.vocabulary import ClassSpec
 
 IntArray = NDArray[np.int64]
 LabelArray = NDArray[Any]
@@ -83,6 +84,30 @@ def multilabel_counts(target: LabelArray, labels: LabelArray, *, ignore_index: i
     for k, (plane, predicted) in enumerate(zip(target, labels, strict=True)):
         counts[k] = _count(f"{where}: class {k}", plane, predicted, num_classes=2, ignore_index=ignore_index)
     return counts
+
+
+def count_case(target: LabelArray, labels: LabelArray, spec: ClassSpec) -> IntArray:
+    """Count a case as its task asks for.
+
+    Parameters
+    ----------
+    target, labels : (...), for multilabel (K, ...), integer or bool
+        As for `confusion_matrix` and `multilabel_counts`.
+    spec
+        The classes, and the value of the target that marks pixels to leave out.
+
+    Returns
+    -------
+    (K, K), for multilabel (K, 2, 2), int64.
+
+    Raises
+    ------
+    InputError
+        As `confusion_matrix` and `multilabel_counts`.
+    """
+    if spec.task == "multilabel":
+        return multilabel_counts(target, labels, ignore_index=spec.ignore_index)
+    return confusion_matrix(target, labels, num_classes=spec.num_classes, ignore_index=spec.ignore_index)
 
 
 def _count(

@@ -1,7 +1,6 @@
 """Model and cases -> scores, through the same inference and counting as every evaluation."""
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,7 +8,7 @@ from numpy.typing import NDArray
 from segmeter.checks import expected, nearest
 from segmeter.errors import ConfigError, DataError
 from segmeter.inference.predictor import Predictor
-from segmeter.metrics.counts import confusion_matrix, multilabel_counts
+from segmeter.metrics.counts import count_case
 from segmeter.metrics.overlap import overlap_scores
 from segmeter.training.cache import Cases
 from segmeter.training.config import CLASS_MONITORS, MONITORS
@@ -56,19 +55,12 @@ def validate(predictor: Predictor, cases: Cases, loss: Loss, *, stopped: Callabl
         target = prediction.sample.target
         if target is None or prediction.loss is None:
             raise DataError(f"{prediction.sample.case_id}: has no mask, and validation needs one for every case.")
-        case_counts = count(target, prediction.labels, cases.spec)
+        case_counts = count_case(target, prediction.labels, cases.spec)
         counts = case_counts if counts is None else counts + case_counts
         losses.append(prediction.loss)
     if counts is None:
         raise DataError("validation: there is no case to validate on.")
     return {**scores(counts, cases.spec), "loss": sum(losses) / len(losses)}
-
-
-def count(target: NDArray[Any], labels: NDArray[Any], spec: ClassSpec) -> NDArray[np.int64]:
-    """Sufficient statistics of one case: (K, K) or, for multilabel, (K, 2, 2)."""
-    if spec.task == "multilabel":
-        return multilabel_counts(target, labels, ignore_index=spec.ignore_index)
-    return confusion_matrix(target, labels, num_classes=spec.num_classes, ignore_index=spec.ignore_index)
 
 
 def scores(counts: NDArray[np.int64], spec: ClassSpec) -> dict[str, float]:
