@@ -83,6 +83,11 @@ def test_camvid_is_eleven_classes_and_void():
     assert spec.ignore_index == 11
 
 
+def test_no_class_of_a_multilabel_task_is_black_by_default():
+    spec = FolderConfig(root=".", task="multilabel", classes=("vessel", "lesion")).spec()
+    assert spec.colours == default_colours(3)[1:]
+
+
 def test_default_colours_are_distinct_and_start_with_black():
     colours = default_colours(40)
     assert colours[0] == (0, 0, 0)

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from segmeter.checks import collecting
 from segmeter.cli.convert import component
-from segmeter.data.config import DATA, DataConfig, default_colours
+from segmeter.data.config import DATA, DataConfig
 from segmeter.export.config import ExportConfig
 from segmeter.inference.config import InferenceConfig
 from segmeter.losses.config import LOSSES
@@ -202,7 +202,7 @@ class LabelsConfig:
             root=".",
             task=self.task,
             classes=classes,
-            colours=self.colours or default_colours(len(classes)),
+            colours=self.colours or None,
             ignore_index=self.ignore_index,
             label_map=self.label_map,
             max_pixels=self.max_pixels,

@@ -63,7 +63,10 @@ class DataConfig:
 
     def spec(self) -> ClassSpec:
         """What the labels mean."""
-        colours = self.colours if self.colours is not None else default_colours(len(self.classes))
+        colours = self.colours
+        if colours is None:  # without a background no class is black, which an overlay would not show
+            first = int(self.task == "multilabel")
+            colours = default_colours(first + len(self.classes))[first:]
         return ClassSpec(
             task=self.task,
             names=tuple(self.classes),
