@@ -3,6 +3,8 @@
 import contextlib
 import hashlib
 import json
+import subprocess
+import sys
 import zipfile
 from pathlib import Path
 
@@ -180,6 +182,23 @@ def test_a_fourth_axis_must_have_one_element(shape: tuple[int, ...], message: st
         return
     with pytest.raises(DataError, match=message):
         read_map(path, READING)
+
+
+def test_of_a_damaged_tiff_nothing_is_printed_beside_the_refusal(tmp_path: Path) -> None:
+    path = save_volume(tmp_path / "a.tif", np.tile(VOLUME, (4, 10, 10)))
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 3])
+    script = """
+import sys
+from pathlib import Path
+from segmeter.data.label_maps import read_values
+from segmeter.errors import DataError
+try:
+    read_values(Path(sys.argv[1]), max_pixels=100_000, key=None)
+except DataError:
+    print("refused")
+"""
+    done = subprocess.run([sys.executable, "-c", script, path], capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("refused\n", "")
 
 
 def test_time_and_channels_in_a_tiff_are_refused(tmp_path: Path) -> None:

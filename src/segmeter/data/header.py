@@ -1,6 +1,7 @@
 """A file's header: size and kind of its pixels, known and limited before any of them is decoded."""
 
 import io
+import logging
 import math
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +14,8 @@ from PIL import BmpImagePlugin, Image, JpegImagePlugin, PngImagePlugin
 from segmeter.checks import expected
 from segmeter.data.formats import file_format, show
 from segmeter.errors import DataError
+
+logging.getLogger("tifffile").addHandler(logging.NullHandler())  # damage is refused in our own one line per file
 
 MAX_PIXELS = 200_000_000  # 600 MB of RGB; the user may allow more
 Kind = Literal["gray", "gray+alpha", "palette", "rgb", "rgba", "cmyk", "array"]
