@@ -8,11 +8,10 @@ from typing import Any
 
 from segmeter.checks import expected
 from segmeter.errors import DataError, InputError
-from segmeter.metrics.bootstrap import FEW_CASES
 from segmeter.metrics.compare import compare_runs
 from segmeter.metrics.config import MetricsConfig, check_metrics
 from segmeter.metrics.rows import read_cases, read_spec
-from segmeter.metrics.summary import cluster_labels, mean_classes
+from segmeter.metrics.summary import cluster_labels, mean_classes, note_resampling
 from segmeter.vocabulary import ClassSpec
 
 SCHEMA = 1
@@ -64,7 +63,7 @@ def compare(folders: Sequence[Path], config: MetricsConfig) -> dict[str, Any]:
         "ignore_index": spec.ignore_index,
         "folders": {name: str(folder) for name, folder in named.items()},
         **compared,
-        "bootstrap": _note(compared["n_cases"] if clusters is None else len(set(clusters)), config),
+        "bootstrap": note_resampling(compared["n_cases"], clusters, config),
     }
 
 
@@ -136,15 +135,3 @@ def _convention_problems(
 
 def _shown(value: Any) -> str:
     return ", ".join(map(str, value)) if isinstance(value, tuple | list) else str(value)
-
-
-def _note(units: int, config: MetricsConfig) -> dict[str, Any]:
-    few = f"Only {units} independent units: intervals from resampling are too narrow."
-    return {
-        "resamples": config.bootstrap,
-        "interval": config.interval,
-        "seed": config.seed,
-        "cluster": config.cluster,
-        "n_units": units,
-        "warning": few if units < FEW_CASES else None,
-    }

@@ -95,7 +95,7 @@ def summarise(rows: Sequence[CaseRow], spec: ClassSpec, config: MetricsConfig = 
         },
         **({"measures": summarise_measures(rows, spec, config, clusters)} if config.measures else {}),
         "loss": _describe_loss(cases.loss),
-        "bootstrap": _note(len(rows) if clusters is None else len(set(clusters)), config),
+        "bootstrap": note_resampling(len(rows), clusters, config),
     }
 
 
@@ -191,7 +191,9 @@ def _describe_loss(values: FloatArray) -> dict[str, Any]:
     return describe(np.full_like(values, np.nan) if infinite else values) | {"n_infinite": infinite}
 
 
-def _note(units: int, config: MetricsConfig) -> dict[str, Any]:
+def note_resampling(n_cases: int, clusters: Sequence[str] | None, config: MetricsConfig) -> dict[str, Any]:
+    """How the intervals of a summary were found, and a warning where so few cases or clusters are resampled."""
+    units = n_cases if clusters is None else len(set(clusters))
     few = f"Only {units} independent units: intervals from resampling are too narrow." if units < FEW_CASES else None
     return {
         "resamples": config.bootstrap,
