@@ -186,6 +186,20 @@ def test_other_classes_than_the_checkpoints_are_refused(trained: Path, capsys: p
     assert "expected `data.classes` to be the checkpoint's ['background', 'round'" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("metrics.spacing=[3,1,1]", "metrics: expected `spacing` to have 2 values, as images do"),
+        ("metrics.cluster='^(patient)'", "metrics: expected `cluster` to match every case id"),
+    ],
+)
+def test_metrics_that_fit_no_case_are_refused_first(
+    override: str, message: str, trained: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("eval", f"checkpoint={trained}", *SMALL, override) == 2
+    assert message in capsys.readouterr().err
+
+
 def test_a_missing_checkpoint_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("eval", "checkpoint=nowhere", *SMALL) == 2
     assert "nowhere" in capsys.readouterr().err

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from segmeter import __version__
+from segmeter.checks import expected
 from segmeter.cli.app import Job
 from segmeter.cli.build import check_fit, open_device, open_splits
 from segmeter.cli.convert import as_plain
@@ -12,6 +13,7 @@ from segmeter.cli.overlays import Drawer
 from segmeter.cli.resume import find_resumed
 from segmeter.cli.run_folder import open_run
 from segmeter.cli.schema import EvalConfig
+from segmeter.errors import ConfigError
 from segmeter.evaluation.evaluate import Evaluation, evaluate
 from segmeter.evaluation.manifest import check_same
 from segmeter.inference.predictor import Predictor
@@ -31,6 +33,8 @@ def run(config: EvalConfig, job: Job) -> float | None:
     check_fit(dataset, checkpoint.card)
     check_metrics(config.metrics, dataset.spec)
     check_clusters(config.metrics.cluster, dataset.case_ids)
+    if len(config.metrics.spacing or (1, 1)) != 2:
+        raise ConfigError(expected("metrics", "spacing", "to have 2 values, as images do", config.metrics.spacing))
     build_steps(config.postprocess.steps, dataset.spec)
     loss = build_loss(config.loss, spec=dataset.spec, class_counts=report.class_pixels)
     facts = {**checkpoint_facts(checkpoint), "data": report.content_sha256}
