@@ -35,6 +35,13 @@ def test_what_only_shows_imports_no_torch(arguments: list[str]) -> None:
     assert done.stdout.strip()
 
 
+def test_the_package_is_a_command_too() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "segmeter", "trian"], capture_output=True, text=True, check=False, cwd=ROOT
+    )
+    assert (done.returncode, done.stderr) == (2, "segmeter: unknown command 'trian'. Did you mean 'train'?\n")
+
+
 def test_help_shows_keys_that_are_empty_mappings(capsys: pytest.CaptureFixture[str]) -> None:
     main(["score", "--help"])
     assert "  data.label_map = {}\n" in capsys.readouterr().out
