@@ -143,6 +143,13 @@ def test_nothing_to_go_on_with_is_said(resume: str, message: str, capsys: pytest
     assert message in capsys.readouterr().err
 
 
+def test_a_run_whose_name_only_starts_alike_is_another_run(capsys: pytest.CaptureFixture[str]) -> None:
+    for other in ("xy", "a_x"):
+        put(Path(f"runs/score/2026-01-01_000000_{other}/manifest.json"), b"{}")
+    assert run(*SCORE, "resume=auto") == 2
+    assert "found no run named 'x'" in capsys.readouterr().err
+
+
 def test_processes_give_the_same_bytes_as_threads(clean: dict[str, bytes]) -> None:
     assert run(*SCORE, "workers=2") == 0
     (folder,) = Path("runs/score").iterdir()

@@ -15,7 +15,7 @@ from segmeter.cli.run_folder import open_run
 from segmeter.cli.schema import EvalConfig
 from segmeter.errors import ConfigError
 from segmeter.evaluation.evaluate import Evaluation, evaluate
-from segmeter.evaluation.manifest import check_same
+from segmeter.evaluation.manifest import NAME, check_same
 from segmeter.inference.predictor import Predictor
 from segmeter.losses.build import build_loss
 from segmeter.metrics.config import check_clusters, check_metrics
@@ -38,7 +38,7 @@ def run(config: EvalConfig, job: Job) -> float | None:
     build_steps(config.postprocess.steps, dataset.spec)
     loss = build_loss(config.loss, spec=dataset.spec, class_counts=report.class_pixels)
     facts = {**checkpoint_facts(checkpoint), "data": report.content_sha256}
-    identity, resumed = _identity(config, facts, str(device)), find_resumed(config, job, config.resume)
+    identity, resumed = _identity(config, facts, str(device)), find_resumed(config, job, config.resume, holds=NAME)
     if resumed:  # before the folder's records are touched
         check_same(resumed, identity, dataset.case_ids)
     segmenter = checkpoint.load_segmenter(device)

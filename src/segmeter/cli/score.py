@@ -14,7 +14,7 @@ from segmeter.data.formats import show
 from segmeter.data.listing import some
 from segmeter.data.pairing import Files, list_files, missing_problem, twice_problems
 from segmeter.errors import DataError
-from segmeter.evaluation.manifest import check_same
+from segmeter.evaluation.manifest import NAME, check_same
 from segmeter.evaluation.pairing import Pairing, pair_masks
 from segmeter.evaluation.probs import find_probs
 from segmeter.evaluation.score import Scoring, score
@@ -30,7 +30,7 @@ def run(config: ScoreConfig, job: Job) -> float | None:
     pairing = pair_masks(config.predictions, config.references, spec=spec, missing=config.missing)
     check_clusters(config.metrics.cluster, [pair.case_id for pair in pairing.pairs])
     images = _images(config.images, pairing)
-    resumed = find_resumed(config, job, config.resume)
+    resumed = find_resumed(config, job, config.resume, holds=NAME)
     scoring = Scoring(
         pairing=pairing,
         spec=spec,

@@ -10,10 +10,9 @@ import torch
 from segmeter.cli.app import Job
 from segmeter.cli.build import model_card, open_device, open_splits
 from segmeter.cli.convert import as_plain
+from segmeter.cli.resume import find_resumed
 from segmeter.cli.run_folder import open_run
 from segmeter.cli.schema import TrainConfig
-from segmeter.errors import ConfigError
-from segmeter.files import safe_id
 from segmeter.losses.build import build_loss
 from segmeter.models.build import build_segmenter
 from segmeter.report.html import write_report
@@ -27,7 +26,7 @@ from segmeter.training.sampling import SampleSource
 def run(config: TrainConfig, job: Job) -> float | None:
     """Train; returns the best score, which a sweep may optimise."""
     device = open_device(config.device)
-    resumed = None if config.resume is None else _find_run(config, job)
+    resumed = find_resumed(config, job, config.resume, holds="checkpoints")
     (train_data, val_data), (seen, _) = open_splits(config.data, ["train", "val"])
     loss = build_loss(config.loss, spec=train_data.spec, class_counts=seen.class_pixels)
     torch.manual_seed(config.seed)  # the first weights
@@ -63,27 +62,6 @@ def run(config: TrainConfig, job: Job) -> float | None:
 
 def _identity(config: TrainConfig) -> dict[str, Any]:
     return {"loss": as_plain(config.loss), "augment": as_plain(config.augment), "data": as_plain(config.data)}
-
-
-def _find_run(config: TrainConfig, job: Job) -> Path:
-    """The folder of the run that is continued."""
-    if config.resume != "auto":
-        folder = Path(str(config.resume))
-        if not (folder / "checkpoints").is_dir():
-            raise ConfigError(f"train: expected `resume` to be a run folder with checkpoints, got {folder.absolute()}.")
-        return folder
-    if job.folder is not None and (job.folder / "checkpoints").is_dir():
-        return job.folder
-    name = safe_id(config.run.name or str(config.data.name))
-    folder = config.run.root / job.command
-    found = sorted(path for path in folder.glob(f"*_{name}*") if (path / "checkpoints").is_dir())
-    if not found:
-        raise ConfigError(
-            f"train: resume=auto found no run named {name!r} with checkpoints in {folder.absolute()}. "
-            "Set resume=RUN, or resume=null to start."
-        )
-    sys.stderr.write(f"resuming {found[-1]}\n")
-    return found[-1]
 
 
 def _show(folder: Path, result: TrainResult, monitor: str) -> None:
