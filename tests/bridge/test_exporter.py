@@ -287,10 +287,12 @@ def test_nothing_waits_for_the_whole_device(monkeypatch, open_exporter):
         raise AssertionError("torch.cuda.synchronize was called")
 
     monkeypatch.setattr(torch.cuda, "synchronize", refuse)
-    with open_exporter(consume=lambda case_id, array: None) as exporter:
+    taken = []
+    with open_exporter(consume=lambda case_id, array: taken.append(case_id)) as exporter:
         for number in range(5):
             exporter.submit(torch.ones(2), case_id=str(number))
         exporter.drain()
+    assert sorted(taken) == ["0", "1", "2", "3", "4"]
 
 
 def test_a_closed_exporter_refuses(open_exporter):

@@ -43,7 +43,12 @@ def test_the_summary_has_what_the_arrays_give(job: Scoring, tmp_path: Path) -> N
         sums.update(target, np.load(tmp_path / "probs" / f"{name}.npy"))
     assert summary["calibration"] == summarise_calibration(sums.compute(), THREE)
     assert summary["calibration"]["n"] == 20 * (27 + 28 + 29)
+    assert all(50 < len(one["curve"]["recall"]) <= 101 for one in summary["calibration"]["per_class"].values())
     assert json.loads((tmp_path / "metrics.json").read_text()) == summary
+
+
+def test_the_bound_is_of_a_case_and_not_of_all_its_planes(job: Scoring) -> None:
+    assert score(replace(job, max_pixels=20 * 32))["calibration"]["n"] == 20 * (27 + 28 + 29)
 
 
 def test_without_probabilities_there_is_no_calibration(job: Scoring) -> None:

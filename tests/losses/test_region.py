@@ -135,9 +135,12 @@ def test_a_perfect_prediction_costs_nothing_and_has_a_finite_gradient(make):
 @pytest.mark.parametrize("task", TASKS)
 @pytest.mark.parametrize("make", [TverskyLoss, LovaszLoss], ids=["tversky", "lovasz"])
 def test_no_value_is_read_on_the_way(make, task):
+    """A tensor of the device "meta" has a shape and no values: reading one raises."""
     case = make_case(task)
     leaf = case.logits.to("meta").requires_grad_()
     make(task, ignore_index=255)(leaf, case.target.to("meta")).backward()
+    assert leaf.grad is not None
+    assert leaf.grad.shape == leaf.shape
 
 
 @pytest.mark.parametrize("make", [TverskyLoss, LovaszLoss], ids=["tversky", "lovasz"])

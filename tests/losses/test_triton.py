@@ -74,6 +74,7 @@ def test_two_runs_give_the_same_bits_on_the_gpu(cuda, task):
 
 @pytest.mark.gpu
 def test_training_does_not_wait_for_the_gpu(cuda):
+    """torch raises where anything waits."""
     case = make_case("multiclass", size=(64, 64))
     leaf, target = case.logits.float().to(cuda).requires_grad_(), case.target.to(cuda)
     loss = FocalLoss("multiclass", ignore_index=255, label_smoothing=0.1).to(cuda)
@@ -83,6 +84,7 @@ def test_training_does_not_wait_for_the_gpu(cuda):
         loss(leaf, target).backward()
     finally:
         torch.cuda.set_sync_debug_mode("default")
+    assert leaf.grad.isfinite().all()
 
 
 @pytest.mark.gpu

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from segmeter.metrics.config import MetricsConfig
-from segmeter.metrics.measure_config import BoundaryConfig, SurfaceConfig
+from segmeter.metrics.measure_config import BoundaryConfig, InstancesConfig, SurfaceConfig
 from segmeter.metrics.rows import read_cases, write_cases
 from segmeter.metrics.store import RowStore
 from segmeter.metrics.summary import summarise
@@ -98,6 +98,15 @@ def test_intervals_are_of_the_same_resamples_as_the_rest():
     assert summarise(rows[::-1], class_spec(2), QUICK) == summary
     clustered = summarise(rows, class_spec(2), replace(QUICK, cluster=r"^c(\d)"))
     assert clustered["measures"]["hd95"]["road"]["ci95"] != [low, high]
+
+
+def test_the_interval_of_a_sum_over_cases_is_around_that_sum():
+    numbers = {"tp": 3.0, "fp": 1.0, "fn": 0.0, "iou": 2.5, "dice": 2.7}
+    extra = {f"sum:instances_{name}/road": value for name, value in numbers.items()}
+    rows = [case_row(f"c{i}", BOTH, extra=extra) for i in range(60)]
+    found = summarise(rows, class_spec(2), replace(QUICK, measures=(InstancesConfig(),)))["measures"]
+    assert found["tp"]["road"]["dataset"] == 180
+    assert found["tp"]["road"]["dataset_ci95"] == [180, 180]  # every resample has the same sum
 
 
 def test_an_interval_with_failures_ends_at_infinity_and_json_can_say_it():
