@@ -65,10 +65,10 @@ def build_network(config: Any, *, spec: ClassSpec, in_channels: int) -> nn.Modul
     stride = int(network.encoder.output_stride)  # type: ignore[union-attr, arg-type]
     network.size_multiple = stride  # type: ignore[assignment]
     network.size_least = _PAN_LEAST * stride if config.name == "pan" else 1  # type: ignore[assignment]
-    _check_size(network, config, in_channels)
+    fold_upsampling(network)
+    _check_size(network, config, in_channels)  # of what will run, so after folding
     if config.weights is not None and not wanted:
         start_from(network, config.weights)
-    fold_upsampling(network)
     return network
 
 
