@@ -4,6 +4,7 @@ import difflib
 import math
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from numbers import Real
 
 from segmeter.errors import ConfigError
 
@@ -31,7 +32,7 @@ def nearest(name: str, known: Iterable[str]) -> str:
     'Known: a, b.'
     """
     names = sorted(known)
-    close = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
+    close = difflib.get_close_matches(str(name), names, n=1, cutoff=0.6)
     return f"Did you mean {close[0]!r}?" if close else f"Known: {', '.join(names)}."
 
 
@@ -50,10 +51,15 @@ class Problems:
     def in_range(
         self, argument: str, value: float | None, low: float, high: float = math.inf, *, above: bool = False
     ) -> None:
-        """Note a problem unless `value` is None or finite with low <= value <= high (low < value with `above`)."""
+        """Note a problem unless `value` is None, or a number with low <= value <= high (low < value with `above`)."""
         if value is None:
             return
-        ok = math.isfinite(value) and (low < value if above else low <= value) and value <= high
+        ok = (
+            isinstance(value, Real)
+            and math.isfinite(value)
+            and (low < value if above else low <= value)
+            and value <= high
+        )
         rule = f"{'>' if above else '>='} {low:g}" + (f" and <= {high:g}" if math.isfinite(high) else " and finite")
         self.expect(ok, argument, rule, value)
 

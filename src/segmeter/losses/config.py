@@ -13,6 +13,7 @@ LOSSES = Registry("loss")
 Backend = Literal["auto", "reference", "closed", "compiled", "triton"]
 Normalizer = Literal["valid", "elements", "positives"]
 Scheme = Literal["auto", "log", "median", "inverse"]
+Over = Literal["batch", "sample"]
 ClassWeights = Scheme | tuple[float, ...] | None
 
 
@@ -84,20 +85,26 @@ class CrossEntropyConfig:
 @LOSSES.register("dice", builder="segmeter.losses.region:build_dice")
 @dataclass(frozen=True, kw_only=True)
 class DiceConfig:
-    """Soft Dice over the batch, averaged over the classes that its target has.
+    """Soft Dice, averaged over the classes that the target has.
 
     Parameters
     ----------
     smooth
         Pixels added above and below the fraction, > 0.
+    over
+        "batch" counts the pixels of all images of a forward pass together, so that with `training.accumulate` the loss
+        is the mean over the forward passes; "sample" counts those of each image, and is the mean over the images that
+        have a class, the same however they are split into forward passes.
     """
 
     name: str = "dice"
     smooth: float = 1.0
+    over: Over = "batch"
 
     def __post_init__(self) -> None:
         with collecting("loss") as problems:
             problems.in_range("smooth", self.smooth, 0, above=True)
+            problems.one_of("over", self.over, ("batch", "sample"))
 
 
 @LOSSES.register("tversky", builder="segmeter.losses.region:build_tversky")
@@ -111,18 +118,22 @@ class TverskyConfig:
         Price of a false positive and of a false negative, >= 0; 0.5 each is Dice.
     smooth
         Pixels added above and below the fraction, > 0.
+    over
+        "batch" or "sample", as for Dice.
     """
 
     name: str = "tversky"
     alpha: float = 0.3
     beta: float = 0.7
     smooth: float = 1.0
+    over: Over = "batch"
 
     def __post_init__(self) -> None:
         with collecting("loss") as problems:
             problems.in_range("alpha", self.alpha, 0)
             problems.in_range("beta", self.beta, 0)
             problems.in_range("smooth", self.smooth, 0, above=True)
+            problems.one_of("over", self.over, ("batch", "sample"))
 
 
 @LOSSES.register("focal_tversky", builder="segmeter.losses.region:build_focal_tversky")
@@ -134,7 +145,7 @@ class FocalTverskyConfig:
     ----------
     gamma
         The exponent itself, > 0; the paper writes 1/gamma and uses 3/4.
-    alpha, beta, smooth
+    alpha, beta, smooth, over
         As in the Tversky loss.
     """
 
@@ -143,6 +154,7 @@ class FocalTverskyConfig:
     beta: float = 0.7
     gamma: float = 0.75
     smooth: float = 1.0
+    over: Over = "batch"
 
     def __post_init__(self) -> None:
         with collecting("loss") as problems:
@@ -150,14 +162,26 @@ class FocalTverskyConfig:
             problems.in_range("beta", self.beta, 0)
             problems.in_range("gamma", self.gamma, 0, above=True)
             problems.in_range("smooth", self.smooth, 0, above=True)
+            problems.one_of("over", self.over, ("batch", "sample"))
 
 
 @LOSSES.register("lovasz", builder="segmeter.losses.lovasz:build_lovasz")
 @dataclass(frozen=True, kw_only=True)
 class LovaszConfig:
-    """Lovasz loss (Berman et al. 2018): softmax for multiclass, hinge for binary and multilabel; over the batch."""
+    """Lovasz loss (Berman et al. 2018): softmax for multiclass, hinge for binary and multilabel.
+
+    Parameters
+    ----------
+    over
+        "batch" or "sample", as for Dice.
+    """
 
     name: str = "lovasz"
+    over: Over = "batch"
+
+    def __post_init__(self) -> None:
+        with collecting("loss") as problems:
+            problems.one_of("over", self.over, ("batch", "sample"))
 
 
 @dataclass(frozen=True, kw_only=True)
