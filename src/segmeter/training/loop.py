@@ -188,7 +188,7 @@ class Run:
             self._save()
             return
         start = time.monotonic()
-        values = validate(self.learner.predictor, self.job.val_cases, self.job.loss, stopped=self.stop.__bool__)
+        values = validate(self.learner.predictor, self.job.val_cases, self.learner.loss, stopped=self.stop.__bool__)
         self.due = values is None
         if values is None:
             self._leave()
