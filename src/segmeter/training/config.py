@@ -56,6 +56,8 @@ class TrainingConfig:
         Images per forward pass, and forward passes per step.
     clip_norm
         Largest norm of the gradient, or null.
+    max_skipped
+        float16: updates skipped in a row, as their gradient is not finite, after which the run stops, >= 1.
     compile
         "auto" compiles long runs on a GPU only.
     ema
@@ -79,6 +81,7 @@ class TrainingConfig:
     accumulate: int = 1
     clip_norm: float | None = 12.0
     precision: Precision = "auto"
+    max_skipped: int = 50
     channels_last: bool = True
     compile: Literal["auto", True, False] = "auto"
     ema: float | None = None
@@ -104,6 +107,7 @@ class TrainingConfig:
             problems.in_range("accumulate", self.accumulate, 1, 65536)
             problems.in_range("clip_norm", self.clip_norm, 0, above=True)
             problems.one_of("precision", self.precision, ("auto", "float32", "bfloat16", "float16"))
+            problems.in_range("max_skipped", self.max_skipped, 1)
             problems.expect(self.compile in ("auto", True, False), "compile", "to be auto, true or false", self.compile)
             problems.in_range("ema", self.ema, 0, 0.99999, above=True)
             problems.one_of("validate_unit", self.validate_unit, ("epochs", "steps"))

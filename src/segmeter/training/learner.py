@@ -89,6 +89,14 @@ class Learner:
             load_weights(self.segmenter, state["weights"])
             self.ema.updates = state["ema_updates"]
         self.optimizer.load_state_dict(state["optimizer"])
-        if self.scaler:
-            self.scaler.load_state_dict(state["scaler"])
+        self._load_scaler(state["scaler"])
         restore_rng(state["rng"])
+
+    def _load_scaler(self, state: Mapping[str, Any] | None) -> None:
+        """Precision may change on resuming where that was allowed; the search for the scale then starts again."""
+        if self.scaler and state:
+            self.scaler.load_state_dict(dict(state))
+        elif self.scaler:
+            _LOG.warning("resume: the run had no loss scale so far; float16 starts to search for one")
+        elif state:
+            _LOG.warning("resume: the loss scale of float16 is dropped, as this precision needs none")
