@@ -53,6 +53,7 @@ def check_focal_options(
     sigmoid = task != "multiclass"
     with collecting(where) as problems:
         check_common(problems, task, ignore_index)
+        check_numbers(problems, gamma=gamma, label_smoothing=label_smoothing, normalizer=normalizer)
         problems.in_range("gamma", gamma, 0)
         _check_alpha(problems, alpha, task)
         problems.in_range("label_smoothing", label_smoothing, 0, 1)
@@ -73,6 +74,12 @@ def check_common(problems: Problems, task: str, ignore_index: Any) -> None:
     problems.one_of("task", task, TASKS)
     whole = ignore_index is None or (isinstance(ignore_index, int) and not isinstance(ignore_index, bool))
     problems.expect(whole, "ignore_index", "to be a whole number or None", ignore_index)
+
+
+def check_numbers(problems: Problems, **values: Any) -> None:
+    """Note each value that is None, which a range lets through."""
+    for name, value in values.items():
+        problems.expect(value is not None, name, "to be given", value)
 
 
 def whole_number(value: Any) -> Any:

@@ -11,7 +11,7 @@ from segmeter.checks import collecting
 from segmeter.losses.additive import AdditiveLoss, divide
 from segmeter.losses.backends.terms import Terms, read_labels, valid_mask, widened
 from segmeter.losses.config import DiceConfig, FocalTverskyConfig, Over, TverskyConfig
-from segmeter.losses.refusals import check_common, check_tensors, refuse_bad_labels, whole_number
+from segmeter.losses.refusals import check_common, check_numbers, check_tensors, refuse_bad_labels, whole_number
 from segmeter.vocabulary import ClassSpec, Task
 
 
@@ -82,6 +82,7 @@ class TverskyLoss(AdditiveLoss):
         self.smooth, self.ignore_index = smooth, whole_number(ignore_index)
         with collecting(name) as problems:
             check_common(problems, task, self.ignore_index)
+            check_numbers(problems, alpha=alpha, beta=beta, gamma=gamma, smooth=smooth)
             problems.in_range("alpha", alpha, 0)
             problems.in_range("beta", beta, 0)
             problems.in_range("gamma", gamma, 0, above=True)
