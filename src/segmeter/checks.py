@@ -54,12 +54,10 @@ class Problems:
         """Note a problem unless `value` is None, or a number with low <= value <= high (low < value with `above`)."""
         if value is None:
             return
-        ok = (
-            isinstance(value, Real)
-            and math.isfinite(value)
-            and (low < value if above else low <= value)
-            and value <= high
-        )
+        if not isinstance(value, Real):
+            self.expect(False, argument, "to be a number", value)
+            return
+        ok = math.isfinite(value) and (low < value if above else low <= value) and value <= high
         rule = f"{'>' if above else '>='} {low:g}" + (f" and <= {high:g}" if math.isfinite(high) else " and finite")
         self.expect(ok, argument, rule, value)
 

@@ -1,5 +1,7 @@
 """A step over several batches is the step over one large batch: every loss, in float64."""
 
+import weakref
+
 import numpy as np
 import pytest
 import torch
@@ -185,6 +187,22 @@ def test_the_denominators_are_those_of_the_augmented_targets():
     loss = build_loss(FocalConfig(class_weights=(0.2, 3.0, 11.0)), spec("multiclass"))
     one, many = (step_over(loss, sizes, "multiclass", augment=HideHalf()) for sizes in ([8], [3, 5]))
     torch.testing.assert_close(many, one, rtol=1e-10, atol=1e-13)
+
+
+def test_augmented_images_do_not_stay_in_memory():
+    alive, most = [], []
+
+    class Spy:
+        def __call__(self, image, target, *, seed, epoch, indices):
+            image = image.clone()
+            alive.append(weakref.ref(image))
+            most.append(sum(each() is not None for each in alive))
+            return image, target
+
+    loss = build_loss(FocalConfig(), spec("multiclass"))
+    step_over(loss, [1] * 8, "multiclass", augment=Spy(), channels_last=False)
+    assert len(most) == 16  # each batch twice: for its denominators, and for its gradient
+    assert max(most) <= 2
 
 
 def test_a_plain_module_is_taken_for_a_mean_over_the_pixels_that_are_not_ignored():

@@ -127,7 +127,7 @@ def check_tensors(
     InputError
         Something does not fit; `soft` says whether a floating target may.
     """
-    _check_types(where, logits, target, task, soft=soft)
+    _check_types(where, logits, target, task=task, soft=soft)
     channels = logits.shape[1]
     full = task == "multilabel" or (target.is_floating_point() and task == "multiclass")
     shape = tuple(logits.shape) if full else (logits.shape[0], *logits.shape[2:])
@@ -150,7 +150,7 @@ def check_tensors(
     return target.unsqueeze(1) if task == "binary" and target.ndim < logits.ndim else target
 
 
-def _check_types(where: str, logits: Any, target: Any, task: Task, *, soft: bool) -> None:
+def _check_types(where: str, logits: Any, target: Any, *, task: Task, soft: bool) -> None:
     for name, value in (("logits", logits), ("target", target)):
         if not isinstance(value, torch.Tensor):
             remedy = "Use torch.from_numpy(array)." if hasattr(value, "__array__") else ""

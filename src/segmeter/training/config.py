@@ -53,7 +53,8 @@ class TrainingConfig:
         The run ends at whichever limit comes first, and the schedule follows the limit that is nearest to its end.
         At least one is given. A step is one update of the weights.
     batch_size, accumulate
-        Images per forward pass, and forward passes per step.
+        Images per forward pass, and forward passes per step, whose loss and gradient are those of one large batch
+        (but for batch norm, and for region losses with ``over=batch``).
     clip_norm
         Largest norm of the gradient, or null.
     max_skipped
