@@ -13,7 +13,7 @@ from segmeter.errors import InputError
 from segmeter.metrics.distances import BoolArray, IntArray, distances_by_class
 from segmeter.metrics.maps import Status, check_maps, find_status, spacing_problems, union_box
 from segmeter.metrics.overlap import FloatArray
-from segmeter.metrics.pairs import Overlaps, choose_pairs, find_mostly_void, find_overlaps, renumber
+from segmeter.metrics.pairs import Overlaps, choose_pairs, find_overlaps, renumber
 
 _LARGEST = np.iinfo(np.int64).max
 
@@ -92,7 +92,8 @@ def match_instances(
         Pixel edge per axis, in axis order, all > 0: surface distances of the matches are measured too.
     void : same shape, bool
         True where the target does not say what is there. Such pixels belong to no object of either map, and a
-        predicted object without a partner that lies in them by more than half is not spurious (panopticapi's rule).
+        predicted object without a partner that lies in them by more than half is not spurious (panopticapi's rule,
+        which the measures of objects of an evaluation follow as well).
 
     Returns
     -------
@@ -118,32 +119,37 @@ def match_instances(
     (0.6666666666666666, 0.5, 0.8)
     """
     _check("match_instances", target, instances, threshold=threshold, spacing=spacing, void=void)
-    forgiven = np.empty(0, np.int64)
-    if void is not None:
-        forgiven = find_mostly_void(instances, void)
-        target, instances = np.where(void, 0, target), np.where(void, 0, instances)
-    overlaps = find_overlaps(target, instances)
+    overlaps = find_overlaps(target, instances, void)
     chosen = choose_pairs(overlaps, threshold)
-    ids = overlaps.target_ids[overlaps.first[chosen]], overlaps.instance_ids[overlaps.second[chosen]]
-    masd = None if spacing is None else measure_masd(target, instances, ids, np.asarray(spacing, np.float64))
-    return _score(overlaps, chosen, masd, forgiven)
+    masd = None
+    if spacing is not None:
+        masd = measure_masd(target, instances, void, overlaps, chosen, np.asarray(spacing, np.float64))
+    return _score(overlaps, chosen, masd)
 
 
 def measure_masd(
-    target: NDArray[Any], instances: NDArray[Any], ids: tuple[IntArray, IntArray], spacing: FloatArray
+    target: NDArray[Any],
+    instances: NDArray[Any],
+    void: BoolArray | None,
+    overlaps: Overlaps,
+    chosen: IntArray,
+    spacing: FloatArray,
 ) -> FloatArray:
-    """Mean surface distance (M,) of the pairs of ids, from one pass over the maps."""
+    """Mean surface distance (M,) of the chosen pairs without their void pixels, from one pass over the maps."""
+    if void is not None:
+        target, instances = np.where(void, 0, target), np.where(void, 0, instances)
+    ids = overlaps.target_ids[overlaps.first[chosen]], overlaps.instance_ids[overlaps.second[chosen]]
     first, second = renumber(target, ids[0]), renumber(instances, ids[1])
     box = union_box(first, second)
-    pairs = distances_by_class(first[box], second[box], range(1, len(ids[0]) + 1), spacing)
+    pairs = distances_by_class(first[box], second[box], range(1, len(chosen) + 1), spacing)
     return np.array([(one.from_target.mean() + one.from_mask.mean()) / 2 for one in pairs], np.float64)
 
 
-def _score(overlaps: Overlaps, chosen: IntArray, masd: FloatArray | None, forgiven: IntArray) -> InstanceMatch:
+def _score(overlaps: Overlaps, chosen: IntArray, masd: FloatArray | None) -> InstanceMatch:
     first, second = overlaps.first[chosen], overlaps.second[chosen]
     iou, dice = overlaps.iou()[chosen], overlaps.dice()[chosen]
     missed = np.delete(overlaps.target_ids, first)
-    spurious = np.setdiff1d(np.delete(overlaps.instance_ids, second), forgiven)
+    spurious = overlaps.instance_ids[overlaps.spurious(chosen)]
     tp, fp, fn = len(chosen), len(spurious), len(missed)
     objects = tp + fp / 2 + fn / 2
     return InstanceMatch(
