@@ -11,7 +11,7 @@ from segmeter.errors import InputError
 from segmeter.metrics.distances import IntArray
 from segmeter.metrics.maps import erase_ignored
 from segmeter.metrics.overlap import FloatArray, divide, mean_defined
-from segmeter.metrics.sweeps import Sweep, lower_ends, sweep_thresholds
+from segmeter.metrics.sweeps import Sweep, sweep_thresholds
 from segmeter.vocabulary import TASKS, Task
 
 BINS = 15
@@ -166,7 +166,7 @@ class Calibration:
         from segmeter.metrics import tallies
 
         task = self.settings[0]
-        lower = lower_ends(tallies.STEPS, tallies.MIDDLE, tallies.MANTISSA)
+        lower = tallies.lower_ends()
         classwise = tuple(_reliability(*part) for part in zip(self._counts, self._confidence, strict=True))
         n = int(self._counts.sum() if task == "multilabel" else self._counts[0].sum())
         squares, logarithms = divide(self._losses, np.array([n, n])).tolist()
