@@ -1,6 +1,8 @@
 """logits -> labels or probs, decoded where the logits are, so that one byte per pixel crosses."""
 
 import math
+from decimal import Decimal, localcontext
+from functools import cache
 from typing import Literal
 
 import numpy as np
@@ -200,7 +202,7 @@ def _pack_logits(where: str, logits: Tensor, *, task: Task, threshold: float, dt
     if task == "binary":
         tensor = tensor.squeeze(1)
     wide = tensor if tensor.dtype == torch.float64 else tensor.float()
-    above = wide > _logit(threshold, exact=tensor.dtype == torch.float64)
+    above = wide > _logit(float(threshold), double=tensor.dtype == torch.float64)
     return _parcel(where, above.to(dtype).contiguous(), lows=tensor, highs=tensor)
 
 
@@ -250,12 +252,13 @@ def _check_logits(where: str, logits: Tensor, task: Task) -> Tensor:
     return tensor
 
 
-def _logit(threshold: float, *, exact: bool) -> float:
-    """The c for which x > c decides sigmoid(x) > threshold: ln(t / (1 - t)), rounded down for float32 x."""
+@cache
+def _logit(threshold: float, *, double: bool) -> float:
+    """The largest float32 or float64 c that is not above ln(t / (1 - t)): x > c decides sigmoid(x) > t for such x."""
     if threshold in (0.0, 1.0):
         return math.inf if threshold else -math.inf
-    level = math.log(threshold / (1 - threshold))
-    rounded = np.float32(level)
-    if exact:
-        return level
-    return float(rounded if rounded <= level else np.nextafter(rounded, np.float32(-math.inf)))
+    with localcontext(prec=50):
+        level = (Decimal(threshold) / (1 - Decimal(threshold))).ln()
+        wide = np.float64 if double else np.float32
+        nearest = wide(level)
+        return float(nearest if Decimal(float(nearest)) <= level else np.nextafter(nearest, wide(-math.inf)))
