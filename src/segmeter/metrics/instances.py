@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from segmeter.checks import expected
+from segmeter.checks import expected, real_number
 from segmeter.errors import InputError
 from segmeter.metrics.distances import BoolArray, IntArray, distances_by_class
-from segmeter.metrics.maps import Status, check_maps, find_status, spacing_problems, union_box
+from segmeter.metrics.maps import Status, check_maps, check_spacing, find_status, union_box
 from segmeter.metrics.overlap import FloatArray
 from segmeter.metrics.pairs import Overlaps, choose_pairs, find_overlaps, renumber
 
@@ -118,12 +118,14 @@ def match_instances(
     >>> found.sq, found.rq, found.mean_dice
     (0.6666666666666666, 0.5, 0.8)
     """
-    _check("match_instances", target, instances, threshold=threshold, spacing=spacing, void=void)
+    threshold = real_number("match_instances", "threshold", threshold)
+    _check("match_instances", target, instances, threshold=threshold, void=void)
+    edges = None if spacing is None else check_spacing("match_instances", spacing, target.ndim)
     overlaps = find_overlaps(target, instances, void)
     chosen = choose_pairs(overlaps, threshold)
     masd = None
-    if spacing is not None:
-        masd = measure_masd(target, instances, void, overlaps, chosen, np.asarray(spacing, np.float64))
+    if edges is not None:
+        masd = measure_masd(target, instances, void, overlaps, chosen, np.array(edges))
     return _score(overlaps, chosen, masd)
 
 
@@ -182,14 +184,15 @@ def _check(
     instances: NDArray[Any],
     *,
     threshold: float,
-    spacing: Sequence[float] | None,
     void: BoolArray | None,
 ) -> None:
     check_maps(where, target, instances, "instances", kinds="iu", axes=(2, 3))
-    problems = [] if spacing is None else spacing_problems(where, spacing, target.ndim)
-    if void is not None and (void.dtype != np.bool_ or void.shape != target.shape):
+    problems = []
+    plain = isinstance(void, np.ndarray) and not isinstance(void, np.ma.MaskedArray)
+    if void is not None and not (plain and void.dtype == np.bool_ and void.shape == target.shape):
         rule = f"to have dtype bool and the target's shape {target.shape}"
-        problems.append(expected(where, "void", rule, f"{void.dtype} {void.shape}"))
+        given = f"{void.dtype} {void.shape}" if plain else type(void).__name__
+        problems.append(expected(where, "void", rule, given))
     for argument, array in (("target", target), ("instances", instances)):
         if array.size and (array.min() < 0 or array.max() > _LARGEST):
             given = f"{array.min()} to {array.max()}"

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
-from segmeter.checks import expected
+from segmeter.checks import expected, known_name, real_numbers, whole_number
 from segmeter.errors import InputError
-from segmeter.vocabulary import Task
+from segmeter.vocabulary import TASKS, Task
 
 FloatArray = NDArray[np.float64]
 
@@ -98,7 +98,7 @@ AGGREGATES = (
 
 
 def overlap_scores(
-    counts: ArrayLike, *, task: Task = "multiclass", classes: Sequence[int] | None = None
+    counts: NDArray[Any] | Sequence[Any], *, task: Task = "multiclass", classes: Sequence[int] | None = None
 ) -> OverlapScores:
     """Compute every overlap score of one case, of a sum of cases, or of a stack of either.
 
@@ -133,6 +133,7 @@ def overlap_scores(
     >>> scores.iou, scores.recall
     (array([0.75, 0.  ]), array([0.75,  nan]))
     """
+    known_name("overlap_scores", "task", task, TASKS)
     margins = compute_margins(_as_counts(counts), task=task)
     return score_margins(margins, task=task, classes=classes)
 
@@ -216,7 +217,10 @@ def mean_defined(values: FloatArray) -> FloatArray:
 
 
 def _chosen(classes: Sequence[int] | None, num_classes: int) -> NDArray[np.int64]:
-    chosen = np.arange(num_classes) if classes is None else np.asarray(classes, np.int64)
+    if classes is None:
+        return np.arange(num_classes)
+    indices = real_numbers("overlap_scores", "classes", classes)
+    chosen = np.array([whole_number("overlap_scores", "classes", k) for k in indices], np.int64)
     if chosen.size == 0 or chosen.min() < 0 or chosen.max() >= num_classes or len(set(chosen)) < chosen.size:
         rule = f"to be distinct class indices, 0 to {num_classes - 1}"
         raise InputError(expected("overlap_scores", "classes", rule, classes))
