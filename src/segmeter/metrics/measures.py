@@ -20,6 +20,7 @@ from segmeter.metrics.surface import SurfaceMetrics, surface_metrics, surface_me
 from segmeter.vocabulary import ClassSpec
 
 SUM = "sum:"  # starts the names of columns that are added up over cases
+NUMBERS = ("tp", "fp", "fn")  # metrics of a data set that are numbers of objects
 
 _DISTANCES = ("hd", "hd95", "hd95_pooled", "assd", "masd")
 

@@ -18,7 +18,7 @@ from segmeter.metrics.measure_config import (
     ObjectsConfig,
     SizesConfig,
 )
-from segmeter.metrics.measures import SUM, CaseMaps, Measure, Region, names_of
+from segmeter.metrics.measures import NUMBERS, SUM, CaseMaps, Measure, Region, names_of
 from segmeter.metrics.overlap import FloatArray, divide
 from segmeter.metrics.pairs import Overlaps, choose_pairs, find_overlaps
 from segmeter.vocabulary import ClassSpec
@@ -166,7 +166,7 @@ def _distances(maps: CaseMaps, region: Region, config: InstancesConfig, overlaps
 
 def _all_instances(config: InstancesConfig, sums: Mapping[str, FloatArray]) -> Sums:
     masd = {"object_masd": divide(sums["instances_masd"], sums["instances_tp"])} if config.distances else {}
-    return _qualities(sums) | masd | {name: sums[f"instances_{name}"] for name in ("tp", "fp", "fn")}
+    return _qualities(sums) | masd | {name: sums[f"instances_{name}"] for name in NUMBERS}
 
 
 def _precision(config: AveragePrecisionConfig, overlaps: Overlaps) -> Columns:
