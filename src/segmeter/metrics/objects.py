@@ -92,7 +92,7 @@ def _in_turn(masks: Sequence[BoolArray], config: ObjectsConfig) -> NDArray[Any]:
 
 def overlaps_of(maps: CaseMaps, region: Region, config: ObjectsConfig) -> Overlaps:
     """The objects of a region on both sides and the pixels they share; kept with the case, as measures agree on it."""
-    key = (region.name, config.touching, config.objects)
+    key = (region.members, config.touching, config.objects)
     if key not in maps.kept:
         maps.kept[key] = find_overlaps(*numbered_objects(maps, region, config))
     found: Overlaps = maps.kept[key]
