@@ -9,6 +9,7 @@
 
 from collections import Counter
 from dataclasses import dataclass
+from numbers import Real
 from typing import Literal, get_args
 
 from segmeter.checks import collecting
@@ -16,6 +17,18 @@ from segmeter.checks import collecting
 Task = Literal["binary", "multiclass", "multilabel"]
 TASKS: tuple[Task, ...] = get_args(Task)
 Colour = tuple[int, int, int]
+
+
+def _is_whole(given: object) -> bool:
+    return isinstance(given, Real) and float(given).is_integer() and not isinstance(given, bool)
+
+
+def _is_colour(given: object) -> bool:
+    try:
+        parts = list(given)  # type: ignore[call-overload]
+    except TypeError:
+        return False
+    return len(parts) == 3 and all(_is_whole(part) and 0 <= part <= 255 for part in parts)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,6 +58,7 @@ class ClassSpec:
     ignore_index: int | None = None
 
     def __post_init__(self) -> None:
+        self._check_types()
         with collecting("data") as problems:
             problems.one_of("task", self.task, TASKS)
             least = 1 if self.task == "multilabel" else 2
@@ -65,6 +79,21 @@ class ClassSpec:
                     f"to be null or between {values} and 65535, as it must not be a class",
                     self.ignore_index,
                 )
+
+    def _check_types(self) -> None:
+        """Refuse what is no name, colour or number, and keep sequences as tuples, which compare."""
+        with collecting("data") as problems:
+            problems.expect(isinstance(self.task, str), "task", "to be a name", self.task)
+            listed = isinstance(self.names, list | tuple) and all(isinstance(name, str) for name in self.names)
+            problems.expect(listed, "classes", "to be a sequence of names", self.names)
+            coloured = isinstance(self.colours, list | tuple) and all(map(_is_colour, self.colours))
+            rule = "to be a sequence of (red, green, blue), 0 to 255 each"
+            problems.expect(coloured, "colours", rule, self.colours)
+            whole = self.ignore_index is None or _is_whole(self.ignore_index)
+            problems.expect(whole, "ignore_index", "to be null or a whole number", self.ignore_index)
+        object.__setattr__(self, "names", tuple(self.names))
+        object.__setattr__(self, "colours", tuple((int(r), int(g), int(b)) for r, g, b in self.colours))
+        object.__setattr__(self, "ignore_index", None if self.ignore_index is None else int(self.ignore_index))
 
     @property
     def num_classes(self) -> int:

@@ -103,6 +103,11 @@ class BoundaryConfig(MeasureConfig):
 class ObjectsConfig(MeasureConfig):
     """What every measure of objects has.
 
+    One rule says what ignored pixels of the target (void) mean for objects, that of panopticapi and of
+    ``match_instances(void=)``. They belong to no object of either side: sizes and unions are without them. A predicted
+    object without a partner is left out, rather than counted as spurious, where more than half of it is void; for that
+    it is taken as it was predicted, void pixels included, which also hold its parts together.
+
     Parameters
     ----------
     touching
@@ -172,7 +177,7 @@ class AveragePrecisionConfig(ObjectsConfig):
 @MEASURES.register("aji", builder=f"{_OBJECTS}:build_aji")
 @dataclass(frozen=True, kw_only=True)
 class AjiConfig(ObjectsConfig):
-    """Aggregated Jaccard index (aji)."""
+    """Aggregated Jaccard index (aji), Kumar et al. 2017, Algorithm 1: several targets may take one prediction."""
 
     name: str = "aji"
 
@@ -185,7 +190,8 @@ class SizesConfig(ObjectsConfig):
     Parameters
     ----------
     limits
-        Pixels from which on an object is medium, and large; one number tells small from large. As in COCO.
+        Pixels (voxels in 3-D), void ones left out, from which on an object is medium, and large; one number tells small
+        from large. The default is COCO's.
     threshold
         IoU that a match exceeds, 0 to 1 (1 excluded).
     """

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from segmeter.checks import expected
+from segmeter.checks import expected, known_path
 from segmeter.errors import DataError, InputError
 from segmeter.files import atomic_write
 from segmeter.metrics.overlap import Margins, compute_margins, score_margins
@@ -102,7 +102,7 @@ def write_cases(folder: Path, rows: Sequence[CaseRow], spec: ClassSpec) -> None:
                 text.write(_csv_lines(zip(*columns, strict=True)))
 
 
-def read_cases(path: Path) -> list[CaseRow]:
+def read_cases(path: str | Path) -> list[CaseRow]:
     """Read the rows of a ``cases.parquet``, or of the run's folder that holds it; exact, sorted by case id.
 
     Raises
@@ -129,7 +129,7 @@ def read_cases(path: Path) -> list[CaseRow]:
     ]
 
 
-def read_spec(path: Path) -> ClassSpec:
+def read_spec(path: str | Path) -> ClassSpec:
     """Read the classes that a ``cases.parquet``, or the one in a run's folder, was written with."""
     return _read(path)[1]
 
@@ -290,7 +290,8 @@ def _harmless(text: str) -> str:
     return f"'{text}" if text.startswith(_FORMULA) else text
 
 
-def _read(path: Path) -> tuple[pa.Table, ClassSpec]:
+def _read(given: str | Path) -> tuple[pa.Table, ClassSpec]:
+    path = known_path("read_cases", "path", given)
     path = path / "cases.parquet" if path.is_dir() else path
     remedy = "Give a run's folder or its cases.parquet."
     if not path.is_file():

@@ -7,6 +7,8 @@ AGGREGATES = {"mean_iou": "mean IoU", "mean_dice": "mean Dice", "pixel_accuracy"
 SCORES = {"iou": "IoU", "dice": "Dice", "precision": "precision", "recall": "recall"}
 UNDEFINED = "n/a"
 
+_VISIBLE = 0.001  # an error of average precision that the printed digits show
+
 
 def number(value: float | str | None, digits: int = 4) -> str:
     """A score with fixed digits; metrics.json says "inf" for infinity.
@@ -101,7 +103,11 @@ def calibration(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
         "nll": "negative log-likelihood",
         "mean_average_precision": "mean average precision",
     }
-    return [{"name": text, "value": found[key]} for key, text in names.items() if found[key] is not None]
+    rows = [{"name": text, "value": found[key]} for key, text in names.items() if found[key] is not None]
+    error = max((entry.get("average_precision_error") or 0 for entry in found["per_class"].values()), default=0)
+    if error >= _VISIBLE:
+        rows.append({"name": "average precision, off by up to", "value": error})
+    return rows
 
 
 HEADLINES = {"mean_iou": "mean IoU", "mean_dice": "mean Dice", "hd95": "HD95", "assd": "ASSD", "nsd": "NSD"}
