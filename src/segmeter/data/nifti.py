@@ -4,6 +4,7 @@ import gzip
 import io
 import logging
 import math
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any, Literal, cast
@@ -22,6 +23,7 @@ _ORDERS: tuple[Literal["little", "big"], ...] = ("little", "big")
 _MOST_EXTENSIONS = 1 << 24  # bytes between header and pixels: notes of other tools
 _UNITS = {0: "mm", 1: "m", 2: "mm", 3: "um"}  # codes of xyzt_units; mm is the rule of every reader where none is named
 _SPACES = {1: "scanner", 2: "aligned", 3: "Talairach", 4: "MNI 152", 5: "template"}
+_PACKING = 1 << 16  # bytes that gzip may add to what it can't pack
 _QUIET = logging.Logger("quiet nibabel")  # what nibabel mends and prints is refused here, or harmless
 _QUIET.addHandler(logging.NullHandler())
 
@@ -67,6 +69,8 @@ def _decode(path: Path, stored: IO[bytes], max_pixels: int) -> tuple[np.ndarray,
     file = _unpacked(stored)
     header, pixdim, read = _header(path, file)
     size = _checked_size(path, header, max_pixels)
+    if os.fstat(stored.fileno()).st_size > size + size // 100 + _PACKING:
+        raise ValueError(f"more bytes than the {size} that the header asks for")
     body = read + file.read(max(0, size - len(read)))
     if len(body) != size or file.read(1):  # the one byte more makes gzip check its sums
         found = "fewer" if len(body) < size else "more"
@@ -84,8 +88,9 @@ def _header(path: Path, file: IO[bytes]) -> tuple[Any, np.ndarray, bytes]:
     """The header as nibabel mends it, the edges as they are stored, and the bytes that were read of it."""
     import nibabel
 
-    read = file.read(max(_HEADS))
+    read = file.read(min(_HEADS))  # no byte more: at the end of a packed file gzip looks for another one, through zeros
     size = next((s for s in _HEADS for order in _ORDERS if s == int.from_bytes(read[:4], order)), 0)
+    read += file.read(max(0, size - len(read)))
     if not size or len(read) < size:
         raise DataError(expected(show(path), "content", "to be NIfTI in one file", "another header"))
     header_class = getattr(nibabel, _HEADS[size]).header_class
