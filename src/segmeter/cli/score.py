@@ -90,8 +90,9 @@ def _images(folder: Path | None, pairing: Pairing) -> Files:
 
 
 def _show(config: ScoreConfig, folder: Path, summary: dict[str, Any]) -> None:
-    for line in summary["spacing"]["warnings"]:
-        sys.stderr.write(f"warning: {line}\n")
+    replaced = summary["spacing"]["overridden"]
+    if replaced:
+        sys.stderr.write(f"warning: metrics.spacing replaces another spacing in the files of {replaced} cases.\n")
     print_summary(summary)
     lines = [f"figures   {folder / 'metrics.json'}", f"cases     {folder / 'cases.csv'}"]
     if config.images and config.report.overlays:

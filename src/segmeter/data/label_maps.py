@@ -180,6 +180,9 @@ def _object_numbers(path: Path, values: np.ndarray) -> np.ndarray:
     numbers = whole_numbers(path, values) if values.dtype.kind == "f" else values
     if numbers.dtype.kind == "i" and numbers.min() < 0:
         raise DataError(expected(show(path), "mask", "to hold numbers of objects >= 0", int(numbers.min())))
+    if numbers.dtype == np.uint64 and numbers.max() > np.iinfo(np.int64).max:
+        rule, remedy = "to hold numbers of objects below 2^63", "Number them from 1."
+        raise DataError(expected(show(path), "mask", rule, int(numbers.max()), remedy))
     return numbers
 
 
