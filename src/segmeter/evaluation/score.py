@@ -204,4 +204,4 @@ def _name(pair: MaskPair) -> str:
 
 
 def _note(place: Place) -> dict[str, Any]:
-    return {"unit": place.unit, "source": place.source, "overridden": place.overridden}
+    return {key: getattr(place, key) for key in ("unit", "source", "overridden", "warnings")}

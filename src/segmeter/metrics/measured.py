@@ -6,11 +6,13 @@ from typing import Any
 
 import numpy as np
 
+from segmeter.checks import expected
+from segmeter.errors import InputError
 from segmeter.metrics.bootstrap import bootstrap, mean_columns, mean_of_columns
 from segmeter.metrics.config import MetricsConfig, mean_classes
 from segmeter.metrics.describe import say
 from segmeter.metrics.distances import BoolArray
-from segmeter.metrics.measures import NUMBERS, SUM, Measure, build_measures
+from segmeter.metrics.measures import NUMBERS, SUM, Measure, build_measures, length_metrics
 from segmeter.metrics.overlap import FloatArray, mean_defined
 from segmeter.metrics.rows import CaseRow, in_groups, stack_margins
 from segmeter.vocabulary import ClassSpec
@@ -70,6 +72,23 @@ def summarise_measures(
         entry = summary.setdefault(metric, {}).setdefault(region, {})
         entry |= {"dataset": say(score[0]), "dataset_ci95": ends.get(("dataset", metric, region))}
     return summary
+
+
+def length_units(rows: Sequence[CaseRow], spec: ClassSpec, config: MetricsConfig) -> dict[str, str | None]:
+    """The unit of each metric that is a length: of the rows' spacing, "pixels" without one, None where it has no name.
+
+    Raises
+    ------
+    InputError
+        The rows' units differ, so that nothing can be averaged over them.
+    """
+    metrics = {name.partition("/")[0]: None for group in in_groups(rows) for row in group for name in row.extra}
+    lengths = [name for name in metrics if name in length_metrics(build_measures(config, spec))]
+    units = {row.length_unit: row.case_id for group in in_groups(rows) for row in group} if lengths else {}
+    if len(units) > 1:
+        found = ", ".join(f"{unit or 'no unit'} (as {case_id})" for unit, case_id in sorted(units.items()))
+        raise InputError(expected("summarise", "rows", "to have distances in one unit", found))
+    return {name: next(iter(units)) or None for name in lengths}
 
 
 @dataclass(frozen=True)

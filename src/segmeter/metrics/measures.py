@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -108,7 +108,8 @@ class Measure(Protocol):
     """Measures one case.
 
     Called with a `CaseMaps`, it returns columns: "<metric>/<class or group>" for a value of the case (NaN is undefined,
-    inf a failure), and "sum:<name>/<class or group>" for a finite number that is added up over the cases.
+    inf a failure), and "sum:<name>/<class or group>" for a finite number that is added up over the cases. Metrics that
+    are lengths in the unit of the spacing are named by an attribute `lengths`, where there are some.
     """
 
     def __call__(self, maps: CaseMaps) -> Mapping[str, float]:
@@ -178,8 +179,15 @@ def measure_case(maps: CaseMaps, measures: Sequence[Measure]) -> dict[str, float
     return found
 
 
+def length_metrics(measures: Iterable[Measure]) -> frozenset[str]:
+    """The metrics that are lengths, in the unit of the spacing."""
+    return frozenset(name for measure in measures for name in getattr(measure, "lengths", ()))
+
+
 @dataclass(frozen=True)
 class _Surface:
+    lengths: ClassVar = tuple(f"{name}{suffix}" for name in _DISTANCES for suffix in ("", "_b"))
+
     config: SurfaceConfig
     regions: tuple[Region, ...]
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -102,6 +102,8 @@ def overlaps_of(maps: CaseMaps, region: Region, config: ObjectsConfig) -> Overla
 @dataclass(frozen=True)
 class _Objects:
     """A measure of the objects of each region: columns of one case, and scores of the sums."""
+
+    lengths: ClassVar = ("object_masd",)
 
     config: ObjectsConfig
     regions: tuple[Region, ...]

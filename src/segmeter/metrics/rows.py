@@ -50,6 +50,8 @@ class CaseRow:
         Of a volume's target, in voxels; None for an image.
     spacing
         Pixel edge per axis, in axis order; None where it is unknown.
+    unit
+        The name of the spacing's unit, "" where it has none or is unknown.
     """
 
     case_id: str
@@ -61,6 +63,12 @@ class CaseRow:
     extra: Mapping[str, float] = field(default_factory=dict)
     depth: int | None = None
     spacing: tuple[float, ...] | None = None
+    unit: str = ""
+
+    @property
+    def length_unit(self) -> str:
+        """What distances of the case are measured in: "pixels" without a spacing, "" where its unit has no name."""
+        return "pixels" if self.spacing is None else self.unit
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -71,9 +79,10 @@ class CaseRow:
 def write_cases(folder: Path, rows: Sequence[CaseRow], spec: ClassSpec) -> None:
     """Write ``cases.parquet`` and ``cases.csv``, one row per case, sorted by case id.
 
-    The columns are ``case_id, height, width, depth, spacing, loss, mean_iou, mean_dice, pixel_accuracy``, then per
-    class and in this order ``tp_, fp_, fn_, support_`` (int64), ``iou_, dice_, status_``, then ``changed_<step>``,
-    ``extra_<score>``, and (Parquet only) ``confusion``: the counts row by row. Undefined is null in Parquet and empty
+    The columns are ``case_id, height, width, depth, spacing, unit`` (of the spacing and of every distance of the case;
+    "pixels" without a spacing), ``loss, mean_iou, mean_dice, pixel_accuracy``, then per class and in this order ``tp_,
+    fp_, fn_, support_`` (int64), ``iou_, dice_, status_``, then ``changed_<step>``, ``extra_<score>``, and (Parquet
+    only) ``confusion``: the counts row by row. Undefined is null in Parquet and empty
     in CSV, where a list is written with spaces. Text in the CSV that a spreadsheet would run as a formula starts with
     an apostrophe there.
 
@@ -114,9 +123,11 @@ def read_cases(path: str | Path) -> list[CaseRow]:
     counts = np.asarray(table["confusion"].combine_chunks().flatten(), np.int64)
     counts = counts.reshape(len(table), *counts_shape(spec))
     columns = {name: table[name].to_pylist() for name in ("case_id", "height", "width", "loss")}
-    known = [name for name in ("depth", "spacing") if name in table.column_names]  # files of early versions lack them
-    columns |= {name: table[name].to_pylist() for name in known}
-    columns["spacing"] = [edges and tuple(edges) for edges in columns.get("spacing", [None] * len(table))]
+    for name in ("depth", "spacing", "unit"):  # files of early versions lack them
+        columns[name] = table[name].to_pylist() if name in table.column_names else [None] * len(table)
+    columns["spacing"] = [edges and tuple(edges) for edges in columns["spacing"]]
+    units = zip(columns["spacing"], columns["unit"], strict=True)
+    columns["unit"] = [unit if edges and unit else "" for edges, unit in units]
     changed, extra = _unnamed(table, "changed_", None), _unnamed(table, "extra_", np.nan)
     return [
         CaseRow(
@@ -241,6 +252,7 @@ def _fixed_columns(rows: Sequence[CaseRow], spec: ClassSpec) -> dict[str, pa.Arr
     columns |= {name: pa.array([getattr(row, name) for row in rows], pa.int64()) for name in sizes}
     spacing = [None if row.spacing is None else list(row.spacing) for row in rows]
     columns["spacing"] = pa.array(spacing, pa.list_(pa.float64()))
+    columns["unit"] = pa.array([row.length_unit or None for row in rows], pa.string())
     columns["loss"] = _floats([row.loss for row in rows])
     columns |= {name: _floats(getattr(scores, name)) for name in ("mean_iou", "mean_dice", "pixel_accuracy")}
     fp, fn = margins.predicted - margins.tp, margins.target - margins.tp
@@ -280,7 +292,7 @@ def _csv_lines(lines: Iterable[Sequence[str]]) -> bytes:
 def _texts(column: pa.ChunkedArray) -> list[str]:
     """Shortest text that reads back as the same value; null is empty."""
     if pa.types.is_string(column.type):
-        return [_harmless(value) for value in column.to_pylist()]
+        return [_harmless(value or "") for value in column.to_pylist()]
     if pa.types.is_list(column.type):
         return [" ".join(map(repr, value or ())) for value in column.to_pylist()]
     return ["" if value is None else repr(value) for value in column.to_pylist()]

@@ -93,7 +93,7 @@ def _measure_table(summary: Mapping[str, Any], lines: box.Box) -> Table:
     for row in rows:
         per_case = row["n_used"] is not None
         table.add_row(
-            Text(printable(row["metric"])),
+            Text(printable(row["label"])),
             Text(printable(row["region"])),
             Text(number(row["mean"], 3) if per_case else "", "bold"),
             interval(row["ci95"], 3),
