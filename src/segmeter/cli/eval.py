@@ -7,12 +7,13 @@ from typing import Any
 from segmeter import __version__
 from segmeter.checks import expected
 from segmeter.cli.app import Job
-from segmeter.cli.build import check_fit, open_device, open_splits
+from segmeter.cli.build import check_fit, open_device
 from segmeter.cli.convert import as_plain
 from segmeter.cli.overlays import Drawer
 from segmeter.cli.resume import find_resumed
 from segmeter.cli.run_folder import open_run
 from segmeter.cli.schema import EvalConfig
+from segmeter.data.build import open_splits
 from segmeter.errors import ConfigError
 from segmeter.evaluation.evaluate import Evaluation, evaluate
 from segmeter.evaluation.manifest import NAME, check_same

@@ -8,11 +8,12 @@ import numpy as np
 import torch
 
 from segmeter.cli.app import Job
-from segmeter.cli.build import model_card, open_device, open_splits
+from segmeter.cli.build import model_card, open_device
 from segmeter.cli.convert import as_plain
 from segmeter.cli.resume import find_resumed
 from segmeter.cli.run_folder import open_run
 from segmeter.cli.schema import TrainConfig
+from segmeter.data.build import open_splits
 from segmeter.losses.build import build_loss
 from segmeter.models.build import build_segmenter
 from segmeter.report.html import write_report
@@ -30,7 +31,7 @@ def run(config: TrainConfig, job: Job) -> float | None:
     (train_data, val_data), (seen, _) = open_splits(config.data, ["train", "val"])
     loss = build_loss(config.loss, spec=train_data.spec, class_counts=seen.class_pixels)
     torch.manual_seed(config.seed)  # the first weights
-    segmenter = build_segmenter(model_card(config.data, config.model))
+    segmenter = build_segmenter(model_card(config.data, config.model, seen))
     budget = Budget(int(config.training.cache_gb * 1e9))
     train_cases, val_cases = CachedCases(train_data, budget), CachedCases(val_data, budget)
     seed, batch_size = config.training.seed, config.training.batch_size

@@ -4,11 +4,11 @@ from pathlib import Path
 
 from segmeter.checks import expected
 from segmeter.data.config import FolderConfig
-from segmeter.data.dataset import Dataset, check_headers
+from segmeter.data.dataset import Dataset, header_problems
 from segmeter.data.formats import show
 from segmeter.data.header import MAX_PIXELS
 from segmeter.data.listing import read_list, split_of
-from segmeter.data.pairing import Files, check_inside, list_files, missing_problem, twice_problems
+from segmeter.data.pairing import Files, check_inside, list_files, missing_problem, scan_files, twice_problems
 from segmeter.data.read import Orientation
 from segmeter.data.sample import Pair
 from segmeter.errors import DataError
@@ -19,33 +19,42 @@ from segmeter.vocabulary import ClassSpec
 def build_folder(config: FolderConfig, *, split: str) -> Dataset:
     """Open one split of a folder of images and masks.
 
+    Returns
+    -------
+    Dataset
+        The cases that are complete; what is wrong with the names of others is in its `problems`.
+
     Raises
     ------
     DataError
-        The layout is another one, files have no partner or two, or a header does not fit.
+        There are no images or no masks, or the split can't be told.
     """
     root = Path(config.root).expanduser()
     if not root.is_dir():
         tried = f"no folder {show(root.absolute())} (working folder {show(Path.cwd())})"
         raise DataError(expected("data", "root", "to be a folder", tried, "Set data.root=/path/to/the/data."))
-    images = list_files(root / config.images, role="images", remedy=_layout(config))
-    masks = _mask_files(config, root)
+    images, problems = scan_files(root / config.images, role="images", remedy=_layout(config))
+    masks = _mask_files(config, root, problems)
+    if not images or not all(masks):
+        raise DataError(problems)
     if config.images == config.masks:
         images = {stem: paths for stem, paths in images.items() if not stem.endswith(config.mask_suffix)}
         masks = [{stem: paths for stem, paths in files.items() if stem not in images} for files in masks]
-    stems = _stems(config, root, split, images)
-    pairs = _pair(config, root, stems, images, masks)
-    dataset = Dataset(
+    try:
+        stems = _stems(config, root, split, images)
+    except DataError as error:
+        raise DataError([*problems, *error.problems]) from error
+    return Dataset(
         spec=config.spec(),
         in_channels=config.in_channels,
         split=split,
-        pairs=pairs,
+        pairs=_pair(config, root, stems, images, masks, problems),
         label_map=config.labels_of(),
         max_pixels=config.max_pixels,
         orientation=config.orientation,
+        instances=config.instances,
+        problems=tuple(problems),
     )
-    check_headers(dataset)
-    return dataset
 
 
 def open_images(
@@ -88,7 +97,9 @@ def open_images(
         max_pixels=max_pixels,
         orientation=orientation,
     )
-    check_headers(dataset)
+    found = header_problems(dataset)
+    if found:
+        raise DataError(found)
     return dataset
 
 
@@ -107,25 +118,29 @@ def _layout(config: FolderConfig) -> str:
     )
 
 
-def _mask_files(config: FolderConfig, root: Path) -> list[Files]:
+def _mask_files(config: FolderConfig, root: Path, problems: list[str]) -> list[Files]:
     """The files of the mask folder, or of each class's folder for multilabel."""
-    folder = root / config.masks
-    if config.task != "multilabel":
-        return [list_files(folder, role="masks", remedy=_layout(config))]
-    unsafe = [name for name in config.classes if Path(name).name != name or name in (".", "..")]
-    if unsafe:
-        raise DataError(expected("data", "classes", "to be usable as folder names", unsafe, "Rename these classes."))
-    return [list_files(folder / name, role=f"masks of {name}", remedy=_layout(config)) for name in config.classes]
+    folder, roles = root / config.masks, {"masks": Path()}
+    if config.task == "multilabel":
+        unsafe = [name for name in config.classes if Path(name).name != name or name in (".", "..")]
+        if unsafe:
+            rule = "to be usable as folder names"
+            raise DataError(expected("data", "classes", rule, unsafe, "Rename these classes."))
+        roles = {f"masks of {name}": Path(name) for name in config.classes}
+    found = []
+    for role, inner in roles.items():
+        files, wrong = scan_files(folder / inner, role=role, remedy=_layout(config))
+        found.append(files)
+        problems.extend(wrong)
+    return found
 
 
 def _stems(config: FolderConfig, root: Path, split: str, images: Files) -> list[str]:
     """The names of one split, from its list or by fractions."""
     if split == "all":
         return sorted(images)
-    if split in config.list_files:
-        return read_list(root / config.list_files[split])
-    if config.lists is not None:
-        return read_list(root / config.lists / f"{split}.txt")
+    if split in config.list_files or config.lists is not None:
+        return _listed(root, config.list_files.get(split) or Path(config.lists or "") / f"{split}.txt")
     fractions = {"val_fraction": config.val_fraction, "test_fraction": config.test_fraction}
     falls = {
         stem: split_of(stem, seed=config.split_seed, group_until=config.group_until, **fractions) for stem in images
@@ -139,29 +154,35 @@ def _stems(config: FolderConfig, root: Path, split: str, images: Files) -> list[
     return stems
 
 
-def _pair(config: FolderConfig, root: Path, stems: list[str], images: Files, masks: list[Files]) -> tuple[Pair, ...]:
-    """Pair by name; everything that is wrong with the names is said at once."""
-    problems = missing_problem(stems, images, what="an image", remedy="Correct the list, or data.images.")
+def _listed(root: Path, name: str | Path) -> list[str]:
+    """The names of a list; where it is not under the root but under the working folder, the message says so."""
+    here = Path(name).absolute()
+    remedy = "Relative paths of data.lists and data.list_files start at data.root."
+    if here.is_file():
+        remedy += f" There is {show(here)}: give absolute paths to take lists from there."
+    return read_list(root / name, remedy=remedy)
+
+
+def _pair(
+    config: FolderConfig, root: Path, stems: list[str], images: Files, masks: list[Files], problems: list[str]
+) -> tuple[Pair, ...]:
+    """Pair by name what is complete, and note everything that is wrong with the names."""
+    problems += missing_problem(stems, images, what="an image", remedy="Correct the list, or data.images.")
     chosen = {stem: images[stem] for stem in stems if stem in images}
     problems += twice_problems(chosen, "images")
     wanted = [stem + config.mask_suffix for stem in chosen]
+    strays = dict.fromkeys(stem + config.mask_suffix for stem in images)
     for files in masks:
         problems += missing_problem(wanted, files, what="a mask", remedy=_layout(config))
         problems += twice_problems({name: files[name] for name in wanted if name in files}, "masks")
-        strays = dict.fromkeys(stem + config.mask_suffix for stem in images)
         problems += missing_problem(files, strays, what="an image", remedy="Remove these masks, or add their images.")
-    if not problems and not config.allow_links:
-        found = [*chosen.values(), *(files[name] for files in masks for name in wanted)]
+    if not config.allow_links:
+        found = [*chosen.values(), *(files[name] for files in masks for name in wanted if name in files)]
         problems += check_inside(root, (paths[0] for paths in found))
-    if problems:
-        raise DataError(problems)
     return _ordered(
         [
-            Pair(
-                case_id=safe_id(stem),
-                image=paths[0],
-                masks=tuple(files[stem + config.mask_suffix][0] for files in masks),
-            )
-            for stem, paths in chosen.items()
+            Pair(case_id=safe_id(stem), image=images[stem][0], masks=tuple(files[name][0] for files in masks))
+            for stem, name in zip(chosen, wanted, strict=True)
+            if all(name in files for files in masks)
         ]
     )

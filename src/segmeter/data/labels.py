@@ -25,6 +25,37 @@ def label_dtype(spec: ClassSpec) -> np.dtype:
     return np.dtype(np.uint8 if max(allowed_labels(spec)) <= 255 else np.uint16)
 
 
+def split_objects(path: Path, numbers: np.ndarray, spec: ClassSpec) -> tuple[np.ndarray, np.ndarray]:
+    """Turn a map of object numbers into labels and objects.
+
+    Parameters
+    ----------
+    path
+        Only named in messages.
+    numbers : (H, W) or (D, H, W), integer
+        The object of each pixel, 0 being none; pixels that equal the spec's `ignore_index` are ignored.
+    spec
+        Of a binary task.
+
+    Returns
+    -------
+    Labels of `label_dtype(spec)`, 1 inside any object, and the numbers with 0 where pixels are ignored.
+
+    Raises
+    ------
+    DataError
+        The values are colours, or a number is negative.
+    """
+    if numbers.dtype.kind == "i" and numbers.min(initial=0) < 0:
+        raise DataError(expected(show(path), "mask", "to hold numbers of objects >= 0", int(numbers.min())))
+    labels = (numbers != 0).astype(label_dtype(spec))
+    if spec.ignore_index is not None:
+        ignored = numbers == spec.ignore_index
+        labels[ignored] = spec.ignore_index
+        numbers = np.where(ignored, 0, numbers).astype(numbers.dtype, copy=False)
+    return labels, numbers
+
+
 def to_labels(path: Path, values: np.ndarray, *, spec: ClassSpec, label_map: Mapping[str, int]) -> np.ndarray:
     """Turn the stored values of one mask into labels.
 

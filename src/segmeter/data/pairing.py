@@ -13,6 +13,7 @@ from segmeter.data.zarrs import is_zarr
 from segmeter.errors import DataError
 
 Files = dict[str, list[Path]]
+_HIDDEN = (".", "__MACOSX")
 
 
 def list_files(folder: Path, *, role: str, remedy: str = "", volumes: bool = False) -> Files:
@@ -36,36 +37,54 @@ def list_files(folder: Path, *, role: str, remedy: str = "", volumes: bool = Fal
     DataError
         The folder is missing or empty, or holds something else.
     """
+    files, problems = scan_files(folder, role=role, remedy=remedy, volumes=volumes)
+    if problems:
+        raise DataError(problems)
+    return files
+
+
+def scan_files(folder: Path, *, role: str, remedy: str = "", volumes: bool = False) -> tuple[Files, list[str]]:
+    """Find the image files of a folder as `list_files` does, and give back what is wrong instead of raising it."""
     try:
-        entries = sorted(Path(entry.path) for entry in os.scandir(folder))
+        with os.scandir(folder) as entries:
+            names = sorted(entry.name for entry in entries)
     except OSError as error:
         tried = f"{error.strerror} at {show(folder.absolute())} (working folder {show(Path.cwd())})"
-        raise DataError(expected("data", role, "to be a folder", tried, remedy)) from error
-    entries = [entry for entry in entries if not is_junk(entry)]
-    foreign = [entry.name for entry in entries if not _is_taken(entry, volumes)]
-    names = VOLUME_NAMES if volumes else SUFFIX_NAMES
+        return {}, [expected("data", role, "to be a folder", tried, remedy)]
+    problems, files, foreign = list[str](), defaultdict[str, list[Path]](list), list[str]()
+    suffixes = VOLUME_NAMES if volumes else SUFFIX_NAMES
+    for name in names:
+        stem, _, suffix = name.rpartition(".")
+        if f".{suffix.lower()}" in SUFFIXES and not name.startswith(_HIDDEN):
+            files[stem_of(Path(name)) if volumes else stem].append(folder / name)
+        elif not is_junk(folder / name):
+            if volumes and _is_volume(folder / name):
+                files[stem_of(Path(name))].append(folder / name)
+            else:
+                foreign.append(name)
+    rule = f"to hold {suffixes} files"
     if foreign:
-        rule = f"to hold {names} files"
-        raise DataError(expected(show(folder), role, rule, some(foreign), f"Convert or move these. {remedy}".strip()))
-    if not entries:
-        raise DataError(expected(show(folder), role, f"to hold {names} files", "none", remedy))
-    files: Files = defaultdict(list)
-    for entry in entries:
-        files[stem_of(entry) if volumes else entry.stem].append(entry)
-    return dict(files)
+        problems.append(expected(show(folder), role, rule, some(foreign), f"Convert or move these. {remedy}".strip()))
+    elif not files:
+        problems.append(expected(show(folder), role, rule, "none", remedy))
+    return dict(files), problems
 
 
-def _is_taken(entry: Path, volumes: bool) -> bool:
-    if entry.suffix.lower() in SUFFIXES:
-        return True
-    form = volume_format(entry) if volumes else None
+def _is_volume(entry: Path) -> bool:
+    form = volume_format(entry)
     return is_zarr(entry) if form == "zarr" else form is not None
 
 
 def check_inside(root: Path, paths: Iterable[Path]) -> list[str]:
     """Name the files that links lead out of the root."""
     home = os.path.realpath(root)
-    outside = [path for path in paths if os.path.commonpath([home, os.path.realpath(path)]) != home]
+    inside: dict[Path, bool] = {}  # folders are followed once: following every file takes longer than reading it
+    outside = []
+    for path in paths:
+        if path.parent not in inside:
+            inside[path.parent] = _is_under(home, path.parent)
+        if not inside[path.parent] or (path.is_symlink() and not _is_under(home, path)):
+            outside.append(path)
     if not outside:
         return []
     remedy = "Set data.allow_links=true if these links are yours."
@@ -74,24 +93,24 @@ def check_inside(root: Path, paths: Iterable[Path]) -> list[str]:
     ]
 
 
+def _is_under(home: str, path: Path) -> bool:
+    return os.path.commonpath([home, os.path.realpath(path)]) == home
+
+
 def twice_problems(files: Files, role: str) -> list[str]:
     """Name what has two files, and names that differ only in case."""
-    found = [
-        expected("data", role, f"to have one file per name, as for {stem!r}", some(path.name for path in paths))
-        for stem, paths in files.items()
-        if len(paths) > 1
-    ]
+    twice = {stem: paths for stem, paths in files.items() if len(paths) > 1}
     alike: dict[str, list[str]] = defaultdict(list)
     for stem in files:
         alike[_fold(stem)].append(stem)
-    found += [
-        expected(
-            "data", role, "to differ in more than upper and lower case or Unicode form", some(stems), "Rename one."
-        )
-        for stems in alike.values()
-        if len(stems) > 1
+    found = [
+        expected("data", role, f"to have one file per name, as for {stem!r}", some(path.name for path in paths))
+        for stem, paths in twice.items()
     ]
-    return found
+    rule = "to differ in more than upper and lower case or Unicode form"
+    return found + [
+        expected("data", role, rule, some(stems), "Rename one.") for stems in alike.values() if len(stems) > 1
+    ]
 
 
 def missing_problem(wanted: Iterable[str], present: Mapping[str, object], *, what: str, remedy: str) -> list[str]:
