@@ -88,8 +88,8 @@ def test_other_settings_have_other_findings(tmp_path, read):
     assert len(read) == 3
     assert report.ignored_pixels == 0
     read.clear()
+    put(tmp_path / "data" / "masks" / "a.png", np.full((12, 10), 9, np.uint8))
     with pytest.raises(DataError, match="to hold only 0 to 1"):
-        put(tmp_path / "data" / "masks" / "a.png", np.full((12, 10), 9, np.uint8))
         check_dataset(build_dataset(folder(tmp_path / "data")))
     assert read == ["a"]
 

@@ -46,6 +46,9 @@ class ArrayCases:
     def fingerprint(self) -> str:
         return ""
 
+    def contents(self) -> dict[str, str]:
+        return {}
+
 
 def numbered_cases(count: int, size=(40, 50), spec: ClassSpec | None = None) -> ArrayCases:
     """Each pixel holds its row, its column and the number of its case, and its target follows from them."""

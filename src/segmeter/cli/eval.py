@@ -69,7 +69,7 @@ def _identity(config: EvalConfig, facts: dict[str, Any], device: str) -> dict[st
     """All that decides the results; where the data and the checkpoint lie does not, what is in them does."""
     groups = ("data", "loss", "inference", "export", "postprocess", "metrics")
     values: dict[str, Any] = {group: as_plain(getattr(config, group)) for group in groups}
-    for group, key in (("data", "root"), ("export", "workers"), ("export", "queue_mb")):
+    for group, key in (("data", "root"), ("data", "verify"), ("export", "workers"), ("export", "queue_mb")):
         values[group].pop(key)
     kept = {name: facts[name] for name in ("checkpoint_sha256", "data")}
     return {**values, "files": kept, "device": device, "segmeter": __version__}

@@ -12,6 +12,7 @@ from segmeter.progress import gauge
 from segmeter.training.batches import Batches
 from segmeter.training.checkpointing import Checkpoints
 from segmeter.training.config import LOGGERS
+from segmeter.training.contents import write_contents
 from segmeter.training.history import History
 from segmeter.training.job import TrainJob, TrainResult, check_job, check_same, identify
 from segmeter.training.learner import Learner
@@ -57,6 +58,8 @@ def train(job: TrainJob) -> TrainResult:
         job.folder / "checkpoints", keep=job.training.keep, highest=higher_is_better(job.training.monitor)
     )
     checkpoints.prepare()
+    if not job.resume:
+        write_contents(job.folder, job.train_cases, job.val_cases)
     limits = Limits(config=job.training, batches_per_epoch=len(job.source))
     with ExitStack() as stack:
         stop = stack.enter_context(StopSignals())
