@@ -19,6 +19,7 @@ from segmeter.losses.build import build_loss
 from segmeter.models.build import build_segmenter
 from segmeter.report.html import write_report
 from segmeter.training.augment import Augment
+from segmeter.training.augment_config import choose_crop
 from segmeter.training.cache import Budget, CachedCases
 from segmeter.training.job import TrainJob, TrainResult
 from segmeter.training.loop import train
@@ -35,17 +36,24 @@ def run(config: TrainConfig, job: Job) -> float | None:
     segmenter = build_segmenter(model_card(config.data, config.model, seen))
     budget = Budget(int(config.training.cache_gb * 1e9))
     train_cases, val_cases = CachedCases(train_data, budget), CachedCases(val_data, budget)
-    seed, batch_size = config.training.seed, config.training.batch_size
+    augment = choose_crop(config.augment, seen.sizes)
     with open_run(config, job, resumed=resumed, facts=_facts(seen, val_seen)) as folder:
         result = train(
             TrainJob(
                 folder=folder,
                 segmenter=segmenter,
                 loss=loss,
-                source=SampleSource(train_cases, config.augment, batch_size=batch_size, seed=seed),
+                source=SampleSource(
+                    train_cases,
+                    augment,
+                    batch_size=config.training.batch_size,
+                    seed=config.training.seed,
+                    samples=config.data.samples_per_epoch,
+                    presence=seen.presence,
+                ),
                 train_cases=train_cases,
                 val_cases=val_cases if len(val_data) else None,
-                augment=Augment(config.augment, train_data.spec),
+                augment=Augment(augment, train_data.spec),
                 training=config.training,
                 optimizer=config.optimizer,
                 schedule=config.schedule,

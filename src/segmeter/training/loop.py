@@ -89,7 +89,10 @@ class Run:
         self.checkpoints = checkpoints
         self.limits = limits
         self.stop = stop
-        self.watch = Watch(case_id=lambda index: job.train_cases.case_ids[index], scaled=learner.scaler is not None)
+        self.watch = Watch(
+            case_id=lambda index: job.train_cases.case_ids[index % len(job.train_cases)],
+            scaled=learner.scaler is not None,
+        )
         self.throughput = Throughput()
         self.step = 0
         self.lr = 0.0
