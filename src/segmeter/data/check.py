@@ -30,6 +30,8 @@ class DataReport:
 
     Parameters
     ----------
+    n_cases, n_known
+        Cases, and those of them whose files are unchanged since an earlier start verified them.
     class_pixels, class_cases : (K,), int64
         Pixels of each class, and cases that have any.
     counted_pixels : (K,), int64
@@ -52,6 +54,7 @@ class DataReport:
 
     split: str
     n_cases: int
+    n_known: int
     class_pixels: NDArray[np.int64]
     class_cases: NDArray[np.int64]
     counted_pixels: NDArray[np.int64]
@@ -153,6 +156,7 @@ def _report(dataset: Dataset, verified: Verified) -> DataReport:
     return DataReport(
         split=dataset.split,
         n_cases=len(rows),
+        n_known=verified.known,
         class_pixels=rows["classes"].sum(0),
         class_cases=(rows["classes"] > 0).sum(0),
         counted_pixels=rows["counted"].sum(0),

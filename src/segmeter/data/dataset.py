@@ -56,6 +56,8 @@ class Dataset:
         How files are read, see `segmeter.data.read`.
     instances
         Whether the stored values of masks are numbers of objects, 0 being none; labels are then 1 inside any object.
+    source
+        What decided which cases belong to the split, for people to read.
     problems
         What is wrong with files that are therefore in no pair, one line each.
     """
@@ -68,6 +70,7 @@ class Dataset:
     max_pixels: int = MAX_PIXELS
     orientation: Orientation = "refuse"
     instances: bool = False
+    source: str = ""
     problems: tuple[str, ...] = ()
 
     def __len__(self) -> int:

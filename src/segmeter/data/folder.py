@@ -53,6 +53,7 @@ def build_folder(config: FolderConfig, *, split: str) -> Dataset:
         max_pixels=config.max_pixels,
         orientation=config.orientation,
         instances=config.instances,
+        source=_source(config, root, split),
         problems=tuple(problems),
     )
 
@@ -139,8 +140,9 @@ def _stems(config: FolderConfig, root: Path, split: str, images: Files) -> list[
     """The names of one split, from its list or by fractions."""
     if split == "all":
         return sorted(images)
-    if split in config.list_files or config.lists is not None:
-        return _listed(root, config.list_files.get(split) or Path(config.lists or "") / f"{split}.txt")
+    listed = _list_name(config, split)
+    if listed is not None:
+        return _listed(root, listed)
     fractions = {"val_fraction": config.val_fraction, "test_fraction": config.test_fraction}
     falls = {
         stem: split_of(stem, seed=config.split_seed, group_until=config.group_until, **fractions) for stem in images
@@ -154,9 +156,23 @@ def _stems(config: FolderConfig, root: Path, split: str, images: Files) -> list[
     return stems
 
 
-def _listed(root: Path, name: str | Path) -> list[str]:
+def _list_name(config: FolderConfig, split: str) -> Path | None:
+    """The list of a split, as configured; None where the cases are shared out by fractions."""
+    if split in config.list_files:
+        return Path(config.list_files[split])
+    return None if config.lists is None else Path(config.lists) / f"{split}.txt"
+
+
+def _source(config: FolderConfig, root: Path, split: str) -> str:
+    listed = _list_name(config, split)
+    if split == "all":
+        return show((root / config.images).absolute())
+    return f"seed {config.split_seed}" if listed is None else show((root / listed).absolute())
+
+
+def _listed(root: Path, name: Path) -> list[str]:
     """The names of a list; where it is not under the root but under the working folder, the message says so."""
-    here = Path(name).absolute()
+    here = name.absolute()
     remedy = "Relative paths of data.lists and data.list_files start at data.root."
     if here.is_file():
         remedy += f" There is {show(here)}: give absolute paths to take lists from there."

@@ -70,9 +70,9 @@ def _measure_integers(plane: NDArray[Any]) -> tuple[float, float, Values]:
 
 
 def _measure_floats(plane: NDArray[Any]) -> tuple[float, float, Values]:
-    levels = np.quantile(plane, np.array(LEVELS) / 100, method="inverted_cdf").astype(np.float64)
-    mean = float(plane.mean(dtype=np.float64))
-    return mean, float(((plane - mean) ** 2).mean(dtype=np.float64)), levels
+    wide = plane.astype(np.float64)
+    mean = float(wide.mean())
+    return mean, float(((wide - mean) ** 2).mean()), np.quantile(wide, np.array(LEVELS) / 100, method="inverted_cdf")
 
 
 def merge_images(dtype: str, pixels: NDArray[Any], mean: Values, variance: Values, levels: Values) -> Intensity:

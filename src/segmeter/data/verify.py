@@ -32,10 +32,11 @@ _CHUNK = 512  # cases whose states one task reads
 
 @dataclass(frozen=True)
 class Verified:
-    """One row of findings per case, see `row_dtype`, and one line for everything that is wrong."""
+    """One row of findings per case, see `row_dtype`, one line for everything that is wrong, and cases known before."""
 
     rows: Rows
     problems: tuple[str, ...]
+    known: int
 
     def hashes(self) -> list[tuple[str, ...]]:
         """Sha256 of the files of each case, the image first."""
@@ -68,7 +69,7 @@ def verify(dataset: Dataset, *, use_cache: bool) -> Verified:
     good = [i for i in fresh if rows[i]["size"].all() and is_settled(rows[i]["state"], now).all()]
     if good:
         store.save([names[place] for place in good], rows[good])
-    return Verified(rows, tuple(problems))
+    return Verified(rows, tuple(problems), len(rows) - len(fresh))
 
 
 def row_dtype(dataset: Dataset) -> np.dtype[Any]:
