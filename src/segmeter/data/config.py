@@ -11,6 +11,7 @@ from segmeter.vocabulary import ClassSpec, Colour, Task
 
 DATA = Registry("data")
 SPLITS = ("train", "val", "test", "all")
+Instances = Literal[False, True, "references", "predictions"]
 
 CAMVID_CLASSES = (
     "Sky", "Building", "Pole", "Road", "Pavement", "Tree", "SignSymbol", "Fence", "Car", "Pedestrian", "Bicyclist",

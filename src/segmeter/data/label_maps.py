@@ -9,6 +9,7 @@ import numpy as np
 
 from segmeter.checks import expected
 from segmeter.data.arrays import decode_npy, decode_npz
+from segmeter.data.config import Instances
 from segmeter.data.formats import file_format, read_head, show, volume_format
 from segmeter.data.geometry import Geometry
 from segmeter.data.labels import label_dtype, to_labels
@@ -58,19 +59,20 @@ class Reading:
     key
         Which array of an NPZ archive or Zarr group; None takes the only one.
     instances
-        Whether the stored values are numbers of objects, 0 being none, and no labels.
+        Whether the stored values are numbers of objects, 0 being none, and not labels: "references" and "predictions"
+        say so of one side of a pair.
     """
 
     spec: ClassSpec
     label_map: Mapping[str, int]
     max_pixels: int
     key: str | None = None
-    instances: bool = False
+    instances: Instances = False
 
     @property
     def has_colours(self) -> bool:
         """Whether the label map names colours."""
-        return any("," in name for name in self.label_map)
+        return not self.instances and any("," in name for name in self.label_map)
 
 
 def read_map(path: Path, reading: Reading) -> StoredMap:
@@ -98,7 +100,7 @@ def read_map(path: Path, reading: Reading) -> StoredMap:
         stored = _read_picture(path, form, reading)
     codes = stored.values
     if reading.instances:
-        codes = _object_numbers(path, codes)
+        codes = whole_numbers(path, codes) if codes.dtype.kind == "f" else codes
     elif codes.ndim == 3 and reading.has_colours and form not in _ARRAYS:
         codes = to_labels(path, codes, spec=reading.spec, label_map=reading.label_map)
     elif reading.label_map or codes.dtype not in (np.uint8, np.uint16):
@@ -163,13 +165,6 @@ def whole_numbers(path: Path, values: np.ndarray) -> np.ndarray:
         remedy = "Decide on labels first: save them as integers."
         raise DataError(expected(show(path), "mask", "to hold whole numbers", found, remedy))
     return values.astype(np.int64)
-
-
-def _object_numbers(path: Path, values: np.ndarray) -> np.ndarray:
-    numbers = whole_numbers(path, values) if values.dtype.kind == "f" else values
-    if numbers.dtype.kind == "i" and numbers.min() < 0:
-        raise DataError(expected(show(path), "mask", "to hold numbers of objects >= 0", int(numbers.min())))
-    return numbers
 
 
 def _read_picture(path: Path, form: str, reading: Reading) -> StoredMap:

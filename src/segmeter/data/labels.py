@@ -145,7 +145,7 @@ def _refuse_unknown(
     named = ", ".join(f"{_write(value, colours=colours)} ({count} pixels)" for value, count in unknown[:_SHOWN])
     more = f" and {len(unknown) - _SHOWN} more values" if len(unknown) > _SHOWN else ""
     rule = f"to hold only {_allowed_text(spec, label_map)}"
-    remedy = _remedy([int(value) for value in found], len(unknown), spec, label_map)
+    remedy = _remedy(found, counts, len(unknown), spec, label_map)
     raise DataError(expected(show(path), "mask", rule, named + more, remedy))
 
 
@@ -159,21 +159,35 @@ def _allowed_text(spec: ClassSpec, label_map: Mapping[str, int]) -> str:
     return f"0 to {top}{ignored}"
 
 
-def _remedy(found: list[int], wrong: int, spec: ClassSpec, label_map: Mapping[str, int]) -> str:
+def _remedy(found: np.ndarray, counts: np.ndarray, wrong: int, spec: ClassSpec, label_map: Mapping[str, int]) -> str:
     """The likeliest cause of these values."""
     if label_map:
         return "Add the missing values to data.label_map." if wrong < _BLURRED else _BLUR_TEXT
     if wrong >= _BLURRED:
-        return _BLUR_TEXT
+        return _OBJECTS_TEXT if _look_numbered(found, counts) else _BLUR_TEXT
     if found[0] < 0:
         return "Labels are never negative: name these values in data.label_map."
     if set(found) <= {0, 255}:
         return "If 255 is the object, set data.label_map={0:0,255:1}; if it is to be ignored, data.ignore_index=255."
-    if found == list(range(1, spec.num_classes + 1)):
+    if found.tolist() == list(range(1, spec.num_classes + 1)):
         return "Labels start at 0: if these start at 1, map them with data.label_map={1:0,2:1,...}."
     return "Name more classes in data.classes, set data.ignore_index, or map the values with data.label_map."
 
 
+def _look_numbered(found: np.ndarray, counts: np.ndarray) -> bool:
+    """Whether values look like numbers of objects: 1 to N nearly without gaps, and no one of them rules the others.
+
+    Where edges of labels are blurred, nearly all pixels keep the labels, and few have the values between.
+    """
+    held = found > 0
+    numbers, pixels = found[held], counts[held]
+    return bool(found[0] >= 0 and 10 * len(numbers) >= 9 * numbers[-1] and 2 * pixels.max() < pixels.sum())
+
+
+_OBJECTS_TEXT = (
+    "Values from 1 to N look like numbers of objects: set data.task=binary data.instances=true to take them as such. "
+    "If each is a class, name them in data.classes or map them with data.label_map."
+)
 _BLUR_TEXT = (
     "So many values speak for anti-aliased or resampled edges: save the labels again, resized by nearest only. "
     "If each is a label, map them with data.label_map."

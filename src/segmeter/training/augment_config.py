@@ -3,9 +3,8 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from statistics import median_low
 from typing import Any, Literal
-
-import numpy as np
 
 from segmeter.checks import Problems, collecting
 
@@ -122,8 +121,7 @@ def choose_crop(config: AugmentConfig, sizes: Mapping[Any, int]) -> AugmentConfi
         return config
     if len(sizes) < 2 and all(height * width <= LARGEST_WHOLE for height, width in sizes):
         return replace(config, crop=None)
-    every = np.repeat(np.array(list(sizes)), list(sizes.values()), axis=0)
-    sides = np.sort(every, axis=0)[(len(every) - 1) // 2]
     most = math.isqrt(LARGEST_WHOLE)
-    crop = tuple(int(min(most, max(CROP_STEP, side // CROP_STEP * CROP_STEP))) for side in sides)
-    return replace(config, crop=crop)
+    every = [size for size, count in sizes.items() for _ in range(count)]
+    sides = (median_low([size[axis] for size in every]) for axis in (0, 1))
+    return replace(config, crop=tuple(min(most, max(CROP_STEP, side // CROP_STEP * CROP_STEP)) for side in sides))
