@@ -97,6 +97,7 @@ def check_splits(
     passes = [verify(dataset, use_cache=use_cache) for dataset in datasets]
     found = [*problems, *(line for dataset in datasets for line in dataset.problems)]
     found += [line for verified in passes for line in verified.problems]
+    found += _mixed_channels(found, sum(map(len, datasets)))
     hashes = [verified.hashes() for verified in passes]
     for (one, first), (two, second) in combinations(zip(datasets, hashes, strict=True), 2):
         found += _overlaps(one, first, two, second)
@@ -129,6 +130,15 @@ def _count_case(dataset: Dataset, index: int) -> NDArray[np.int64]:
     if target is None:
         return np.zeros(dataset.spec.num_classes, np.int64)
     return count_classes(target, dataset.spec)
+
+
+def _mixed_channels(problems: Sequence[str], images: int) -> list[str]:
+    """Say that no number of channels fits all images, as the advice for one file would lead to the next."""
+    odd = sum(getattr(line, "cause", "").startswith("image to have 0 channels") for line in problems)
+    if not 0 < odd < images:
+        return []
+    remedy = "Convert all images to one number: data.in_channels is that of the whole data set."
+    return [expected("data", "images", "to have one number of channels", f"another one in {odd} of {images}", remedy)]
 
 
 def _overlaps(one: Dataset, first: list[tuple[str, ...]], two: Dataset, second: list[tuple[str, ...]]) -> list[str]:

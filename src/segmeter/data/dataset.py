@@ -102,8 +102,11 @@ class Dataset:
         sha256
             Of the files of each case, the image first: ``DataReport.file_sha256``.
         """
-        pairs = tuple(replace(pair, sha256=hashes) for pair, hashes in zip(self.pairs, sha256, strict=True))
-        return replace(self, pairs=pairs)
+        pairs = (
+            Pair(case_id=pair.case_id, image=pair.image, masks=pair.masks, sha256=hashes)
+            for pair, hashes in zip(self.pairs, sha256, strict=True)
+        )
+        return replace(self, pairs=tuple(pairs))
 
     def read_target(self, index: int) -> np.ndarray | None:
         """Read the target of one case alone, None where it has none."""

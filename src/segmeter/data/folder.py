@@ -1,5 +1,6 @@
 """folders of images and masks -> Dataset."""
 
+from dataclasses import replace
 from pathlib import Path
 
 from segmeter.checks import expected
@@ -8,7 +9,7 @@ from segmeter.data.dataset import Dataset, header_problems
 from segmeter.data.formats import show
 from segmeter.data.header import MAX_PIXELS
 from segmeter.data.listing import read_list, split_of
-from segmeter.data.pairing import Files, check_inside, list_files, missing_problem, scan_files, twice_problems
+from segmeter.data.pairing import Listing, Names, check_inside, list_files, missing_problem, scan_folder, twice_problems
 from segmeter.data.read import Orientation
 from segmeter.data.sample import Pair
 from segmeter.errors import DataError
@@ -33,15 +34,17 @@ def build_folder(config: FolderConfig, *, split: str) -> Dataset:
     if not root.is_dir():
         tried = f"no folder {show(root.absolute())} (working folder {show(Path.cwd())})"
         raise DataError(expected("data", "root", "to be a folder", tried, "Set data.root=/path/to/the/data."))
-    images, problems = scan_files(root / config.images, role="images", remedy=_layout(config))
-    masks = _mask_files(config, root, problems)
-    if not images or not all(masks):
+    images = scan_folder(root / config.images, role="images", remedy=_layout(config))
+    masks = _mask_folders(config, root)
+    problems = [line for listing in (images, *masks) for line in listing.problems]
+    if not all(listing.names for listing in (images, *masks)):
         raise DataError(problems)
     if config.images == config.masks:
-        images = {stem: paths for stem, paths in images.items() if not stem.endswith(config.mask_suffix)}
-        masks = [{stem: paths for stem, paths in files.items() if stem not in images} for files in masks]
+        own = {stem: names for stem, names in images.names.items() if not stem.endswith(config.mask_suffix)}
+        others = {stem: names for stem, names in images.names.items() if stem not in own}
+        images, masks = replace(images, names=own), [replace(images, names=others)]
     try:
-        stems = _stems(config, root, split, images)
+        stems = _stems(config, root, split, images.names)
     except DataError as error:
         raise DataError([*problems, *error.problems]) from error
     return Dataset(
@@ -119,24 +122,18 @@ def _layout(config: FolderConfig) -> str:
     )
 
 
-def _mask_files(config: FolderConfig, root: Path, problems: list[str]) -> list[Files]:
+def _mask_folders(config: FolderConfig, root: Path) -> list[Listing]:
     """The files of the mask folder, or of each class's folder for multilabel."""
-    folder, roles = root / config.masks, {"masks": Path()}
-    if config.task == "multilabel":
-        unsafe = [name for name in config.classes if Path(name).name != name or name in (".", "..")]
-        if unsafe:
-            rule = "to be usable as folder names"
-            raise DataError(expected("data", "classes", rule, unsafe, "Rename these classes."))
-        roles = {f"masks of {name}": Path(name) for name in config.classes}
-    found = []
-    for role, inner in roles.items():
-        files, wrong = scan_files(folder / inner, role=role, remedy=_layout(config))
-        found.append(files)
-        problems.extend(wrong)
-    return found
+    folder, remedy = root / config.masks, _layout(config)
+    if config.task != "multilabel":
+        return [scan_folder(folder, role="masks", remedy=remedy)]
+    unsafe = [name for name in config.classes if Path(name).name != name or name in (".", "..")]
+    if unsafe:
+        raise DataError(expected("data", "classes", "to be usable as folder names", unsafe, "Rename these classes."))
+    return [scan_folder(folder / name, role=f"masks of {name}", remedy=remedy) for name in config.classes]
 
 
-def _stems(config: FolderConfig, root: Path, split: str, images: Files) -> list[str]:
+def _stems(config: FolderConfig, root: Path, split: str, images: Names) -> list[str]:
     """The names of one split, from its list or by fractions."""
     if split == "all":
         return sorted(images)
@@ -180,25 +177,35 @@ def _listed(root: Path, name: Path) -> list[str]:
 
 
 def _pair(
-    config: FolderConfig, root: Path, stems: list[str], images: Files, masks: list[Files], problems: list[str]
+    config: FolderConfig, root: Path, stems: list[str], images: Listing, masks: list[Listing], problems: list[str]
 ) -> tuple[Pair, ...]:
     """Pair by name what is complete, and note everything that is wrong with the names."""
-    problems += missing_problem(stems, images, what="an image", remedy="Correct the list, or data.images.")
-    chosen = {stem: images[stem] for stem in stems if stem in images}
+    problems += missing_problem(stems, images.names, what="an image", remedy="Correct the list, or data.images.")
+    chosen = {stem: images.names[stem] for stem in stems if stem in images.names}
     problems += twice_problems(chosen, "images")
     wanted = [stem + config.mask_suffix for stem in chosen]
-    strays = dict.fromkeys(stem + config.mask_suffix for stem in images)
-    for files in masks:
-        problems += missing_problem(wanted, files, what="a mask", remedy=_layout(config))
-        problems += twice_problems({name: files[name] for name in wanted if name in files}, "masks")
-        problems += missing_problem(files, strays, what="an image", remedy="Remove these masks, or add their images.")
+    strays = dict.fromkeys(stem + config.mask_suffix for stem in images.names)
+    for mask in masks:
+        problems += missing_problem(wanted, mask.names, what="a mask", remedy=_layout(config))
+        problems += twice_problems({name: mask.names[name] for name in wanted if name in mask.names}, "masks")
+        stray = "Remove these masks, or add their images."
+        problems += missing_problem(mask.names, strays, what="an image", remedy=stray)
     if not config.allow_links:
-        found = [*chosen.values(), *(files[name] for files in masks for name in wanted if name in files)]
-        problems += check_inside(root, (paths[0] for paths in found))
+        problems += check_inside(root, _links([(images, list(chosen)), *((mask, wanted) for mask in masks)]))
     return _ordered(
         [
-            Pair(case_id=safe_id(stem), image=images[stem][0], masks=tuple(files[name][0] for files in masks))
+            Pair(case_id=safe_id(stem), image=images.path(stem), masks=tuple(mask.path(name) for mask in masks))
             for stem, name in zip(chosen, wanted, strict=True)
-            if all(name in files for files in masks)
+            if all(name in mask.names for mask in masks)
         ]
     )
+
+
+def _links(wanted: list[tuple[Listing, list[str]]]) -> list[Path]:
+    """The folders, and those of the wanted files in them that are links."""
+    found = [listing.folder for listing, _ in wanted]
+    for listing, stems in wanted:
+        if listing.links:
+            names = (listing.names[stem][0] for stem in stems if stem in listing.names)
+            found += [listing.folder / name for name in names if name in listing.links]
+    return found

@@ -3,7 +3,8 @@
 import os
 import unicodedata
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from segmeter.checks import expected
@@ -13,6 +14,7 @@ from segmeter.data.zarrs import is_zarr
 from segmeter.errors import DataError
 
 Files = dict[str, list[Path]]
+Names = dict[str, list[str]]
 _HIDDEN = (".", "__MACOSX")
 
 
@@ -37,37 +39,65 @@ def list_files(folder: Path, *, role: str, remedy: str = "", volumes: bool = Fal
     DataError
         The folder is missing or empty, or holds something else.
     """
-    files, problems = scan_files(folder, role=role, remedy=remedy, volumes=volumes)
-    if problems:
-        raise DataError(problems)
-    return files
+    found = scan_folder(folder, role=role, remedy=remedy, volumes=volumes)
+    if found.problems:
+        raise DataError(found.problems)
+    return {stem: [folder / name for name in names] for stem, names in found.names.items()}
 
 
-def scan_files(folder: Path, *, role: str, remedy: str = "", volumes: bool = False) -> tuple[Files, list[str]]:
+@dataclass(frozen=True)
+class Listing:
+    """The image files of a folder.
+
+    Parameters
+    ----------
+    folder
+        Where they are.
+    names
+        Names of files by name without suffix. Paths are made of those alone that are wanted: for a hundred thousand
+        files that takes longer than finding them.
+    links
+        Those names that are links.
+    problems
+        What is wrong with the folder, one line each.
+    """
+
+    folder: Path
+    names: Names
+    links: frozenset[str] = frozenset()
+    problems: tuple[str, ...] = ()
+
+    def path(self, stem: str) -> Path:
+        """The first file of a name."""
+        return self.folder / self.names[stem][0]
+
+
+def scan_folder(folder: Path, *, role: str, remedy: str = "", volumes: bool = False) -> Listing:
     """Find the image files of a folder as `list_files` does, and give back what is wrong instead of raising it."""
     try:
-        with os.scandir(folder) as entries:
-            names = sorted(entry.name for entry in entries)
+        with os.scandir(folder) as scanned:
+            entries = sorted((entry.name, entry.is_symlink()) for entry in scanned)
     except OSError as error:
         tried = f"{error.strerror} at {show(folder.absolute())} (working folder {show(Path.cwd())})"
-        return {}, [expected("data", role, "to be a folder", tried, remedy)]
-    problems, files, foreign = list[str](), defaultdict[str, list[Path]](list), list[str]()
-    suffixes = VOLUME_NAMES if volumes else SUFFIX_NAMES
-    for name in names:
+        return Listing(folder, {}, problems=(expected("data", role, "to be a folder", tried, remedy),))
+    names, foreign = defaultdict[str, list[str]](list), list[str]()
+    for name, _ in entries:
         stem, _, suffix = name.rpartition(".")
         if f".{suffix.lower()}" in SUFFIXES and not name.startswith(_HIDDEN):
-            files[stem_of(Path(name)) if volumes else stem].append(folder / name)
+            names[stem_of(Path(name)) if volumes else stem].append(name)
         elif not is_junk(folder / name):
             if volumes and _is_volume(folder / name):
-                files[stem_of(Path(name))].append(folder / name)
+                names[stem_of(Path(name))].append(name)
             else:
                 foreign.append(name)
-    rule = f"to hold {suffixes} files"
+    problems: tuple[str, ...] = ()
+    rule = f"to hold {VOLUME_NAMES if volumes else SUFFIX_NAMES} files"
     if foreign:
-        problems.append(expected(show(folder), role, rule, some(foreign), f"Convert or move these. {remedy}".strip()))
-    elif not files:
-        problems.append(expected(show(folder), role, rule, "none", remedy))
-    return dict(files), problems
+        advice = f"Convert or move these. {remedy}".strip()
+        problems = (expected(show(folder), role, rule, some(foreign), advice),)
+    elif not names:
+        problems = (expected(show(folder), role, rule, "none", remedy),)
+    return Listing(folder, dict(names), frozenset(name for name, is_link in entries if is_link), problems)
 
 
 def _is_volume(entry: Path) -> bool:
@@ -76,15 +106,9 @@ def _is_volume(entry: Path) -> bool:
 
 
 def check_inside(root: Path, paths: Iterable[Path]) -> list[str]:
-    """Name the files that links lead out of the root."""
+    """Name the folders and files that lie outside of the root once links are followed."""
     home = os.path.realpath(root)
-    inside: dict[Path, bool] = {}  # folders are followed once: following every file takes longer than reading it
-    outside = []
-    for path in paths:
-        if path.parent not in inside:
-            inside[path.parent] = _is_under(home, path.parent)
-        if not inside[path.parent] or (path.is_symlink() and not _is_under(home, path)):
-            outside.append(path)
+    outside = [path for path in paths if os.path.commonpath([home, os.path.realpath(path)]) != home]
     if not outside:
         return []
     remedy = "Set data.allow_links=true if these links are yours."
@@ -93,18 +117,14 @@ def check_inside(root: Path, paths: Iterable[Path]) -> list[str]:
     ]
 
 
-def _is_under(home: str, path: Path) -> bool:
-    return os.path.commonpath([home, os.path.realpath(path)]) == home
-
-
-def twice_problems(files: Files, role: str) -> list[str]:
+def twice_problems(files: Mapping[str, Sequence[str | Path]], role: str) -> list[str]:
     """Name what has two files, and names that differ only in case."""
     twice = {stem: paths for stem, paths in files.items() if len(paths) > 1}
     alike: dict[str, list[str]] = defaultdict(list)
     for stem in files:
         alike[_fold(stem)].append(stem)
     found = [
-        expected("data", role, f"to have one file per name, as for {stem!r}", some(path.name for path in paths))
+        expected("data", role, f"to have one file per name, as for {stem!r}", some(Path(path).name for path in paths))
         for stem, paths in twice.items()
     ]
     rule = "to differ in more than upper and lower case or Unicode form"
@@ -126,4 +146,6 @@ def missing_problem(wanted: Iterable[str], present: Mapping[str, object], *, wha
 
 
 def _fold(name: str) -> str:
+    if name.isascii():
+        return name.lower()
     return unicodedata.normalize("NFC", name).casefold()
