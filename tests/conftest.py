@@ -10,6 +10,12 @@ import pytest
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+@pytest.fixture(autouse=True, scope="session")
+def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """What tests verify is kept apart from what the user has verified."""
+    os.environ["SEGMETER_CACHE"] = str(tmp_path_factory.mktemp("cache"))
+
+
 @pytest.fixture(scope="session")
 def shared_data() -> Path:
     """Real data beside the repository (or under $SEGMETER_DATA)."""

@@ -12,7 +12,14 @@ from segmeter.cli.main import main
 from segmeter.metrics.rows import read_cases
 from segmeter.models.checkpoint import read_checkpoint
 
-SMALL = ["data=cells", "data.size=64", "data.train_cases=8", "data.val_cases=3", "data.test_cases=5"]
+SMALL = [
+    "data=cells",
+    "data.size=64",
+    "data.train_cases=8",
+    "data.samples_per_epoch=8",
+    "data.val_cases=3",
+    "data.test_cases=5",
+]
 TRAIN = ["training.epochs=2", "training.batch_size=4", "training.log_every=1", "run.name=small"]
 CLASSES = 4
 

@@ -138,6 +138,7 @@ def test_73_fifo_is_refused_without_waiting(tmp_path):
 
 VALUES = noise(channels=None) % 2
 GRAY = np.uint8([[0, 17, 60, 120, 180, 200, 230, 250, 254, 255]])
+SOFT = np.uint8(np.clip(np.linspace(-3, 4, 3000), 0, 1) * 255).reshape(30, 100)  # every value, most of them 0 and 255
 MASKS = [
     (
         "75-jpeg",
@@ -154,6 +155,14 @@ MASKS = [
     ("81-negative", "x.tif", _tiff(np.int16([[0, -1]])), r"got -1 \(1 pixels\). Labels are never negative"),
     ("86-uint16", "x.png", encoded(np.uint16([[0, 300]])), r"only 0 to 1, got 300 \(1 pixels\)"),
     ("87-blurred", "x.png", encoded(GRAY), "speak for anti-aliased or resampled edges"),
+    ("87-soft-edges", "x.png", encoded(SOFT), "speak for anti-aliased or resampled edges"),
+    (
+        "87-objects",
+        "x.png",
+        encoded(np.arange(600, dtype=np.uint16).reshape(20, 30)),
+        "look like numbers of objects: set",
+    ),
+    ("87-objects-8", "x.png", encoded(np.arange(30, dtype=np.uint8)[None]), "data.task=binary data.instances=true"),
     ("65-mask-pages", "x.tif", PAGES, "got 4 pages"),
 ]
 

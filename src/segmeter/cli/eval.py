@@ -7,12 +7,13 @@ from typing import Any
 from segmeter import __version__
 from segmeter.checks import expected
 from segmeter.cli.app import Job
-from segmeter.cli.build import check_fit, open_device, open_splits
+from segmeter.cli.build import check_fit, open_device
 from segmeter.cli.convert import as_plain
 from segmeter.cli.overlays import Drawer
 from segmeter.cli.resume import find_resumed
 from segmeter.cli.run_folder import open_run
 from segmeter.cli.schema import EvalConfig
+from segmeter.data.build import open_splits
 from segmeter.errors import ConfigError
 from segmeter.evaluation.evaluate import Evaluation, evaluate
 from segmeter.evaluation.manifest import NAME, check_same
@@ -68,7 +69,7 @@ def _identity(config: EvalConfig, facts: dict[str, Any], device: str) -> dict[st
     """All that decides the results; where the data and the checkpoint lie does not, what is in them does."""
     groups = ("data", "loss", "inference", "export", "postprocess", "metrics")
     values: dict[str, Any] = {group: as_plain(getattr(config, group)) for group in groups}
-    for group, key in (("data", "root"), ("export", "workers"), ("export", "queue_mb")):
+    for group, key in (("data", "root"), ("data", "verify"), ("export", "workers"), ("export", "queue_mb")):
         values[group].pop(key)
     kept = {name: facts[name] for name in ("checkpoint_sha256", "data")}
     return {**values, "files": kept, "device": device, "segmeter": __version__}

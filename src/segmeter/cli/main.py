@@ -6,7 +6,7 @@ import traceback
 from collections.abc import Sequence
 
 from segmeter import __version__
-from segmeter.checks import nearest
+from segmeter.checks import condense, nearest
 from segmeter.errors import EXIT_BAD_INPUT, EXIT_FAULT, EXIT_INTERRUPTED, EXIT_OK, ConfigError, SegmeterError
 
 COMMANDS = {
@@ -40,7 +40,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         _dispatch(arguments)
         sys.stdout.flush()
     except SegmeterError as error:
-        _fail("\n".join(f"segmeter: {line}" for line in error.problems), error.exit_code)
+        _fail("\n".join(f"segmeter: {line}" for line in condense(error.problems)), error.exit_code)
     except KeyboardInterrupt:
         _fail("segmeter: interrupted.", EXIT_INTERRUPTED)
     except BrokenPipeError:  # whoever read our output has gone; that is no fault of ours

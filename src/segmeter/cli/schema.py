@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from segmeter.checks import collecting
 from segmeter.cli.convert import component
-from segmeter.data.config import DATA, DataConfig
+from segmeter.data.config import DATA, DataConfig, Instances
 from segmeter.export.config import ExportConfig
 from segmeter.inference.config import InferenceConfig
 from segmeter.losses.config import LOSSES
@@ -161,7 +161,8 @@ class LabelsConfig:
     key
         Which array of NPZ archives and Zarr groups; null takes the only one.
     instances
-        Whether the files hold numbers of objects, 0 being none, instead of labels; for a binary task.
+        Whether the files hold numbers of objects, 0 being none, instead of labels; for a binary task. true: both sides;
+        "references", "predictions": one side only, and connected parts of the other one are its objects.
     """
 
     task: Task = "multiclass"
@@ -172,11 +173,12 @@ class LabelsConfig:
     label_map: dict[str, int] = field(default_factory=dict)
     max_pixels: int = 500_000_000
     key: str | None = None
-    instances: bool = False
+    instances: Instances = False
 
     def __post_init__(self) -> None:
         with collecting("data") as problems:
-            alone = not self.instances or (self.task == "binary" and not self.label_map)
+            mapped = self.instances is True and self.label_map  # of one side, the map is for the other one
+            alone = not self.instances or (self.task == "binary" and not mapped)
             rule, remedy = "to be false but for a binary task without label map", "Set data.task=binary."
             problems.expect(alone, "instances", rule, self.instances, remedy)
             problems.in_range("num_classes", self.num_classes, 1, 65534)

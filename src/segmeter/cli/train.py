@@ -8,15 +8,18 @@ import numpy as np
 import torch
 
 from segmeter.cli.app import Job
-from segmeter.cli.build import model_card, open_device, open_splits
+from segmeter.cli.build import model_card, open_device
 from segmeter.cli.convert import as_plain
 from segmeter.cli.resume import find_resumed
 from segmeter.cli.run_folder import open_run
 from segmeter.cli.schema import TrainConfig
+from segmeter.data.build import open_splits
+from segmeter.data.check import DataReport
 from segmeter.losses.build import build_loss
 from segmeter.models.build import build_segmenter
 from segmeter.report.html import write_report
 from segmeter.training.augment import Augment
+from segmeter.training.augment_config import choose_crop
 from segmeter.training.cache import Budget, CachedCases
 from segmeter.training.job import TrainJob, TrainResult
 from segmeter.training.loop import train
@@ -27,23 +30,30 @@ def run(config: TrainConfig, job: Job) -> float | None:
     """Train; returns the best score, which a sweep may optimise."""
     device = open_device(config.device)
     resumed = find_resumed(config, job, config.resume, holds="checkpoints")
-    (train_data, val_data), (seen, _) = open_splits(config.data, ["train", "val"])
+    (train_data, val_data), (seen, val_seen) = open_splits(config.data, ["train", "val"])
     loss = build_loss(config.loss, spec=train_data.spec, class_counts=seen.class_pixels)
     torch.manual_seed(config.seed)  # the first weights
-    segmenter = build_segmenter(model_card(config.data, config.model))
+    segmenter = build_segmenter(model_card(config.data, config.model, seen))
     budget = Budget(int(config.training.cache_gb * 1e9))
     train_cases, val_cases = CachedCases(train_data, budget), CachedCases(val_data, budget)
-    seed, batch_size = config.training.seed, config.training.batch_size
-    with open_run(config, job, resumed=resumed, facts={"data": seen.content_sha256}) as folder:
+    augment = choose_crop(config.augment, seen.sizes)
+    with open_run(config, job, resumed=resumed, facts=_facts(seen, val_seen)) as folder:
         result = train(
             TrainJob(
                 folder=folder,
                 segmenter=segmenter,
                 loss=loss,
-                source=SampleSource(train_cases, config.augment, batch_size=batch_size, seed=seed),
+                source=SampleSource(
+                    train_cases,
+                    augment,
+                    batch_size=config.training.batch_size,
+                    seed=config.training.seed,
+                    samples=config.data.samples_per_epoch,
+                    presence=seen.presence,
+                ),
                 train_cases=train_cases,
                 val_cases=val_cases if len(val_data) else None,
-                augment=Augment(config.augment, train_data.spec),
+                augment=Augment(augment, train_data.spec),
                 training=config.training,
                 optimizer=config.optimizer,
                 schedule=config.schedule,
@@ -58,6 +68,11 @@ def run(config: TrainConfig, job: Job) -> float | None:
     write_report(folder)  # after the run has closed its records
     _show(folder, result, config.training.monitor)
     return result.score
+
+
+def _facts(seen: DataReport, val_seen: DataReport) -> dict[str, Any]:
+    """What run.json says about the data; data.json has the hash of every file."""
+    return {"data": seen.content_sha256, "val_data": val_seen.content_sha256}
 
 
 def _identity(config: TrainConfig) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from segmeter.vocabulary import ClassSpec, Colour, Task
 
 DATA = Registry("data")
 SPLITS = ("train", "val", "test", "all")
+Instances = Literal[False, True, "references", "predictions"]
 
 CAMVID_CLASSES = (
     "Sky", "Building", "Pole", "Road", "Pavement", "Tree", "SignSymbol", "Fence", "Car", "Pedestrian", "Bicyclist",
@@ -19,6 +20,7 @@ CAMVID_COLOURS: tuple[Colour, ...] = (
     (128, 128, 128), (128, 0, 0), (192, 192, 128), (128, 64, 128), (60, 40, 222), (128, 128, 0),
     (192, 128, 128), (64, 64, 128), (64, 0, 128), (64, 64, 0), (0, 128, 192),
 )  # fmt: skip
+_FRACTIONS = ("val_fraction", "test_fraction", "split_seed", "group_until")  # what decides the split without lists
 CELL_CLASSES = ("background", "round", "spindle", "mitotic")
 CELL_COLOURS: tuple[Colour, ...] = ((0, 0, 0), (86, 180, 233), (0, 158, 115), (230, 97, 1))
 
@@ -43,9 +45,20 @@ class DataConfig:
     """From a stored value ("255") or colour ("128,64,0") to a label; empty takes stored values as labels."""
     in_channels: int = 3
     """Channels of an image."""
-    mean: tuple[float, ...] | None = None
-    """Per channel, of pixels scaled to 0..1; None takes ImageNet's for 3 channels and 0.5 otherwise."""
-    std: tuple[float, ...] | None = None
+    full_scale: float | None = None
+    """The stored value that counts as 1, for example 4095 for 12-bit images; None takes the dtype's largest, and 1 for
+    floats."""
+    mean: tuple[float, ...] | Literal["auto"] | None = None
+    """Per channel, of pixels scaled to 0..1; "auto" is that of all training pixels, None ImageNet's for 3 channels and
+    0.5 otherwise."""
+    std: tuple[float, ...] | Literal["auto"] | None = None
+    """Likewise; None takes ImageNet's for 3 channels and 0.25 otherwise."""
+    samples_per_epoch: int | None = None
+    """Samples that count as one epoch; None takes every case once, of small data sets more (see `SampleSource`)."""
+    instances: bool = False
+    """Whether masks hold numbers of objects, 0 being none: a binary task, whose class is what any object covers."""
+    verify: Literal["cached", "always"] = "cached"
+    """Whether the check at the start takes over what it found in files that are unchanged since an earlier start."""
     max_pixels: int = 200_000_000
     """The largest height x width of a file, checked before it is decoded."""
     orientation: Literal["refuse", "ignore", "apply"] = "refuse"
@@ -87,10 +100,16 @@ class DataConfig:
         problems.one_of("orientation", self.orientation, ("refuse", "ignore", "apply"))
         for name in ("mean", "std"):
             values = getattr(self, name)
-            if values is not None:
+            if values is not None and values != "auto":
                 problems.expect(len(values) == self.in_channels, name, f"to be {self.in_channels} values", values)
-        for value in self.std or ():
+        for value in self.std if isinstance(self.std, tuple) else ():
             problems.in_range("std", value, 0, above=True)
+        problems.in_range("full_scale", self.full_scale, 0, above=True)
+        problems.in_range("samples_per_epoch", self.samples_per_epoch, 1, 10**9)
+        problems.one_of("verify", self.verify, ("cached", "always"))
+        alone = not self.instances or (self.task == "binary" and not self.label_map)
+        rule, remedy = "to be false but for a binary task without label map", "Set data.task=binary."
+        problems.expect(alone, "instances", rule, self.instances, remedy)
         for colour in self.colours or ():
             ok = len(colour) == 3 and all(0 <= c <= 255 for c in colour)
             problems.expect(ok, "colours", "to be [red, green, blue], 0 to 255 each", list(colour))
@@ -168,6 +187,11 @@ class FolderConfig(DataConfig):
         problems.expect(not together, "masks", "to be another folder, or to have data.mask_suffix", self.masks, remedy)
         for split in self.list_files:
             problems.one_of("list_files", split, SPLITS[:3])
+        if self.lists is not None or len(self.list_files) == len(SPLITS[:3]):
+            remedy = "Lists decide the split alone: leave it out, or set data.lists=null."
+            for name in _FRACTIONS:
+                given, usual = getattr(self, name), FolderConfig.__dataclass_fields__[name].default
+                problems.expect(given == usual, name, "to be left alone beside lists", given, remedy)
 
 
 @DATA.register("camvid", builder="segmeter.data.folder:build_folder")

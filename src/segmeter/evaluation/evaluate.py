@@ -164,6 +164,7 @@ def _measure(job: Evaluation, measures: Sequence[Measure], prediction: Predictio
         labels=cleaned.labels,
         spacing=job.metrics.spacing or (1.0, 1.0),
         spec=spec,
+        target_instances=sample.instances,
         instances=cleaned.instances,
     )
     height, width = sample.image.shape[:2]

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from segmeter import __version__
+from segmeter.data.config import Instances
 from segmeter.data.label_maps import Reading, hash_map
 from segmeter.data.listing import some
 from segmeter.errors import DataError
@@ -47,7 +48,8 @@ class Scoring:
     key
         Which array of NPZ archives and Zarr groups; None takes the only one.
     instances
-        Whether the files hold numbers of objects instead of labels, for a binary task.
+        Whether the files hold numbers of objects instead of labels, for a binary task: both sides, or one of them; on
+        the other side connected parts are then the objects.
     metrics
         Its group of the configuration.
     probs
@@ -66,7 +68,7 @@ class Scoring:
     label_map: Mapping[str, int]
     max_pixels: int
     key: str | None = None
-    instances: bool = False
+    instances: Instances = False
     metrics: MetricsConfig
     probs: Mapping[str, Path] = field(default_factory=dict)
     folder: Path

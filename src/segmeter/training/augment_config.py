@@ -1,9 +1,18 @@
 """Schema of the group `augment`: what a training sample is cut from and how it is changed, without torch."""
 
-from dataclasses import dataclass
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from statistics import median_low
+from typing import Any, Literal
 
 from segmeter.checks import Problems, collecting
 
+Size = tuple[int, int]
+
+LARGEST_WHOLE = 512 * 512  # pixels; larger images are cut where the crop is "auto"
+CROP_STEP = 32  # the usual stride of networks, so that no crop is padded
+_CHANGES = ("rotate", "shear", "brightness", "contrast", "colour", "gamma", "noise", "blur")  # of every kind of image
 LEAST_CROP = 16  # pixels; below it the deepest features of a U-Net have no extent left to learn from
 
 
@@ -14,11 +23,12 @@ class AugmentConfig:
     Parameters
     ----------
     crop
-        Height and width of a sample in pixels; null takes whole images, which then must be of one size per batch.
+        Height and width of a sample in pixels; null takes whole images, which then must be of one size per batch;
+        "auto" takes whole images of one size up to `LARGEST_WHOLE` pixels, else see `choose_crop`.
     zoom
         Least and largest magnification, drawn evenly on a log scale; 2 makes objects twice as large.
     balance
-        Part of the samples that are laid around a pixel of a class, each class of the image being as likely.
+        Part of the samples that are laid around a pixel of a class: each class as often, in the cases that have it.
     resolution
         Share of the full resolution at the start of the run. It grows in a straight line from `resolution_from` of
         the run on, until the whole of it is reached at `resolution_until`. Samples shrink with it: at 0.5 a step
@@ -38,7 +48,7 @@ class AugmentConfig:
         Largest standard deviation of a Gaussian blur, in pixels.
     """
 
-    crop: tuple[int, ...] | None = None
+    crop: tuple[int, ...] | Literal["auto"] | None = "auto"
     zoom: tuple[float, ...] = (1.0, 1.0)
     balance: float = 0.0
     resolution: float = 1.0
@@ -68,9 +78,10 @@ class AugmentConfig:
             problems.in_range("blur", self.blur, 0, 8)
 
     def _check_sample(self, problems: Problems) -> None:
-        for size in self.crop or ():
-            problems.in_range("crop", size, LEAST_CROP, 16384)
-        problems.expect(self.crop is None or len(self.crop) == 2, "crop", "to be [height, width]", self.crop)
+        if isinstance(self.crop, tuple | list):
+            for size in self.crop:
+                problems.in_range("crop", size, LEAST_CROP, 16384)
+            problems.expect(len(self.crop) == 2, "crop", "to be auto, null or [height, width]", self.crop)
         for factor in self.zoom:
             problems.in_range("zoom", factor, 0.1, 10)
         ordered = len(self.zoom) == 2 and self.zoom[0] <= self.zoom[1]
@@ -80,3 +91,37 @@ class AugmentConfig:
         problems.in_range("resolution_until", self.resolution_until, 0, 1, above=True)
         grows = 0 <= self.resolution_from < self.resolution_until
         problems.expect(grows, "resolution_from", "from 0 to below resolution_until", self.resolution_from)
+
+    @property
+    def changes_values(self) -> bool:
+        """Whether a sample differs each time it is drawn, wherever it is cut; mirroring alone gives few variants."""
+        return any(getattr(self, name) > 0 for name in _CHANGES)
+
+
+def choose_crop(config: AugmentConfig, sizes: Mapping[Any, int]) -> AugmentConfig:
+    """Replace the crop "auto" by what suits the images.
+
+    Whole images where all have one size of at most `LARGEST_WHOLE` pixels; else half of the images are at least as
+    large as the crop, whose sides are multiples of `CROP_STEP` up to 512. What a crop has beyond a small image is
+    ignored.
+
+    Parameters
+    ----------
+    sizes
+        Images of each (height, width).
+
+    Examples
+    --------
+    >>> choose_crop(AugmentConfig(), {(360, 480): 367}).crop, choose_crop(AugmentConfig(), {(960, 999): 7}).crop
+    (None, (512, 512))
+    >>> choose_crop(AugmentConfig(), {(256, 256): 300, (260, 347): 90, (1040, 1388): 16}).crop
+    (256, 256)
+    """
+    if config.crop != "auto":
+        return config
+    if len(sizes) < 2 and all(height * width <= LARGEST_WHOLE for height, width in sizes):
+        return replace(config, crop=None)
+    most = math.isqrt(LARGEST_WHOLE)
+    every = [size for size, count in sizes.items() for _ in range(count)]
+    sides = (median_low([size[axis] for size in every]) for axis in (0, 1))
+    return replace(config, crop=tuple(min(most, max(CROP_STEP, side // CROP_STEP * CROP_STEP)) for side in sides))

@@ -17,6 +17,7 @@ from segmeter.models.segmenter import Segmenter
 from segmeter.training.batches import BatchSource
 from segmeter.training.cache import Cases
 from segmeter.training.config import LoggerConfig, NoLoggerConfig, OptimizerConfig, ScheduleConfig, TrainingConfig
+from segmeter.training.contents import name_changes
 from segmeter.training.step import Augmentation
 from segmeter.training.validation import check_monitor
 
@@ -24,7 +25,7 @@ from segmeter.training.validation import check_monitor
 FREE = (
     *("training.workers", "training.cache_gb", "training.keep", "training.save_minutes", "training.log_every"),
     "training.max_skipped",
-    *("data.root", "logger"),  # of moved data the fingerprint is compared
+    *("data.root", "data.verify", "logger"),  # of moved data the contents are compared
 )
 
 
@@ -165,6 +166,8 @@ def check_same(job: TrainJob, before: Mapping[str, Any]) -> None:
     ]
     if changed:
         lines = [f"resume: `{key}` was {before.get(key)!r} and is {now.get(key)!r} now." for key in changed]
+        if {"data.train_cases", "data.val_cases"} & set(changed):
+            lines += name_changes(job.folder, job.train_cases, job.val_cases)
         remedy = "Start a new run (resume=null), put the values back, or allow these keys to change: "
         raise ConfigError([*lines, f"resume: this is another training. {remedy}{', '.join(changed)}."])
 

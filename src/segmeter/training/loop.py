@@ -14,6 +14,7 @@ from segmeter.progress import gauge
 from segmeter.training.batches import Batches
 from segmeter.training.checkpointing import Checkpoints
 from segmeter.training.config import LOGGERS
+from segmeter.training.contents import write_contents
 from segmeter.training.history import History
 from segmeter.training.job import TrainJob, TrainResult, check_job, check_same, identify
 from segmeter.training.learner import Learner
@@ -59,6 +60,8 @@ def train(job: TrainJob) -> TrainResult:
         job.folder / "checkpoints", keep=job.training.keep, highest=higher_is_better(job.training.monitor)
     )
     checkpoints.prepare()
+    if not job.resume:
+        write_contents(job.folder, job.train_cases, job.val_cases)
     limits = Limits(config=job.training, batches_per_epoch=len(job.source))
     with ExitStack() as stack:
         stop = stack.enter_context(StopSignals())
@@ -89,7 +92,7 @@ class Run:
         self.limits = limits
         self.stop = stop
         self.watch = Watch(
-            case_id=lambda index: job.train_cases.case_ids[index],
+            case_id=lambda index: job.train_cases.case_ids[index % len(job.train_cases)],
             scaled=learner.scaler is not None,
             max_skipped=job.training.max_skipped,
             check_labels=partial(check_labels, learner.loss),
