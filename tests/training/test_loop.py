@@ -35,7 +35,7 @@ def best_of(folder):
 
 def test_training_learns_what_is_easy(tmp_path):
     result = train(tiny_job(tmp_path, epochs=40, validate_every=20, optimizer=AdamWConfig(lr=0.03)))
-    assert (result.steps, result.epochs, result.reason) == (80, 40.0, "finished")
+    assert (result.steps, result.epochs, result.reason) == (80, 40.0, "epochs=40")
     assert result.score > 0.75
     assert read_checkpoint(tmp_path).card.spec == SPEC
     first, *_, last = rows(tmp_path, validated=False)
@@ -145,7 +145,7 @@ def test_a_score_that_is_nan_is_never_best_and_uses_up_patience(tmp_path, monkey
 
     monkeypatch.setattr(loop, "validate", stub)
     result = train(tiny_job(tmp_path, epochs=20, patience=2))
-    assert (result.steps, result.score, result.reason) == (8, 0.5, "patience")
+    assert (result.steps, result.score, result.reason) == (8, 0.5, "patience=2")
     assert best_of(tmp_path) == "step-00000004"
     assert "mean_iou is undefined at step 2" in caplog.text
     assert [row["val"]["mean_iou"] for row in rows(tmp_path, validated=True)] == [None, 0.5, None, None]
@@ -154,7 +154,7 @@ def test_a_score_that_is_nan_is_never_best_and_uses_up_patience(tmp_path, monkey
 def test_a_time_budget_ends_the_run_and_drives_the_schedule(tmp_path):
     start = time.monotonic()
     result = train(tiny_job(tmp_path, epochs=None, time_budget=2, log_every=1))
-    assert result.reason == "time"
+    assert result.reason == "time_budget=2"
     assert 1.0 < time.monotonic() - start < 4.0
     rates = [row["lr"] for row in rows(tmp_path, validated=False)]
     assert max(rates) > 0.005

@@ -82,7 +82,7 @@ class TrainResult:
     steps, epochs
         Done, those before a resume included.
     reason
-        "finished", "patience" or "time".
+        The limit that ended it, such as "epochs=60", "steps=500", "time_budget=12m" or "patience=5".
     score, best
         Of the best checkpoint by `training.monitor`, and its folder; None where nothing was validated.
     last
@@ -131,7 +131,7 @@ def check_job(job: TrainJob) -> torch.device:
 def identify(job: TrainJob) -> dict[str, Any]:
     """All that decides what is learned, as "group.key" -> plain value; compared on resuming."""
     groups = {
-        "training": asdict(job.training),
+        "training": asdict(job.training) | {"epochs": job.training.epoch_limit},
         "optimizer": asdict(job.optimizer),
         "schedule": asdict(job.schedule),
         "inference": asdict(job.inference),

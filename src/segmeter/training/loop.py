@@ -134,12 +134,9 @@ class Run:
 
     def _reason(self) -> str:
         """Why the run is over, or nothing."""
-        if self.step >= self.limits.last_step:
-            return "finished"
-        if self.step > 0 and self.progress(self.step) >= 1.0:
-            return "time"
+        limit = self.limits.reached(self.step, self.seconds + self.reserve)
         patience = self.config.patience
-        return "patience" if patience is not None and self.stale >= patience else ""
+        return limit or (f"patience={patience}" if patience is not None and self.stale >= patience else "")
 
     def _step(self, source: Batches) -> None:
         self.throughput.run()
