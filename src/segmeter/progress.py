@@ -71,7 +71,7 @@ def _gauge_lines(what: str) -> Iterator[Callable[[float, str], None]]:
             return
         said = now
         gained = fraction - first[1]  # a resumed run does not start at zero
-        left = f", {(1.0 - fraction) * (now - first[0]) / gained:.0f} s left" if gained > 0 else ""
+        left = f", {(1.0 - fraction) * (now - first[0]) / gained:.0f} s left" if gained > 0 and fraction < 1 else ""
         sys.stderr.write(f"{what}: {100 * fraction:.0f} %{left}, {figures}\n")
 
     yield show

@@ -72,6 +72,14 @@ class ClassSpec:
         return len(self.names)
 
     @property
+    def headline(self) -> str:
+        """The score that a model is judged by unless asked otherwise: the object's IoU for binary, else the mean IoU.
+
+        Background covers most of a binary task's pixels, so that a model which finds no object has half the mean IoU.
+        """
+        return f"iou/{self.names[1]}" if self.task == "binary" else "mean_iou"
+
+    @property
     def num_channels(self) -> int:
         """Channels of the logits: 1 for binary, K otherwise."""
         return 1 if self.task == "binary" else len(self.names)

@@ -12,6 +12,7 @@ OPTIMIZERS = Registry("optimizer")
 SCHEDULES = Registry("schedule")
 LOGGERS = Registry("logger")
 
+AUTO = "auto"
 MONITORS = ("mean_iou", "mean_dice", "pixel_accuracy", "loss")
 CLASS_MONITORS = ("iou", "dice")  # followed by "/" and the name of a class
 MAX_LR = 10.0  # far above what any optimizer here survives; catches a slip such as 1e30
@@ -67,7 +68,8 @@ class TrainingConfig:
     patience
         Validations without an improvement after which the run stops, or null.
     monitor
-        What decides which checkpoint is best: one of `MONITORS`, or "iou/<class>" or "dice/<class>".
+        What decides which checkpoint is best: one of `MONITORS`, or "iou/<class>" or "dice/<class>"; "auto" is the
+        object's IoU for a binary task, else "mean_iou".
     keep
         How many of the best checkpoints stay.
     save_minutes
@@ -87,7 +89,7 @@ class TrainingConfig:
     validate_every: int | None = 1
     validate_unit: Literal["epochs", "steps"] = "epochs"
     patience: int | None = None
-    monitor: str = "mean_iou"
+    monitor: str = AUTO
     keep: int = 1
     save_minutes: float | None = 15.0
     log_every: int = 20
@@ -108,7 +110,7 @@ class TrainingConfig:
             problems.in_range("ema", self.ema, 0, 0.99999, above=True)
             problems.one_of("validate_unit", self.validate_unit, ("epochs", "steps"))
             if self.monitor.partition("/")[0] not in CLASS_MONITORS:
-                problems.one_of("monitor", self.monitor, MONITORS)
+                problems.one_of("monitor", self.monitor, (AUTO, *MONITORS))
             problems.in_range("keep", self.keep, 1)
             problems.in_range("save_minutes", self.save_minutes, 0, above=True)
             problems.in_range("log_every", self.log_every, 1)
