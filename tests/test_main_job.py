@@ -148,6 +148,42 @@ def test_equal_runs_give_equal_files(here: Path, trained: Path, evaluated: Path)
         assert (again / name).read_bytes() == (evaluated / name).read_bytes()
 
 
+def test_eval_needs_no_more_than_the_checkpoint(trained: Path, evaluated: Path, tmp_path: Path) -> None:
+    """From another folder too, where the built-in data would be drawn again."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(tmp_path)
+        assert run("eval", f"checkpoint={trained.absolute()}", "export.labels=false") == 0
+    alone = newest(tmp_path / "runs" / "eval")
+    assert (alone / "cases.csv").read_bytes() == (evaluated / "cases.csv").read_bytes()
+    assert not (tmp_path / "data").exists()
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        ["data=cells", "data.classes=[a,b,c,d]"],
+        ["data=cells", "metrics.groups={x: [nothing]}"],
+        ["data=cells", "metrics.spacing=[3,1,1]"],
+        ["data=cells", "resume=auto", "run.name=nothing"],
+        ["data=cells", "device=cuda:9"],
+        ["data=camvid", "data.root=nowhere"],
+    ],
+    ids=lambda overrides: overrides[1],
+)
+def test_a_refused_evaluation_leaves_no_files(trained: Path, tmp_path: Path, overrides: list[str]) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(tmp_path)
+        assert run("eval", f"checkpoint={trained.absolute()}", *overrides) == 2
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_refused_training_draws_no_data(tmp_path: Path) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(tmp_path)
+        assert run("train", *SMALL, "training.monitor=iou/nothing") == 2
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_sweep_runs_every_combination_in_one_folder(here: Path, trained: Path) -> None:
     assert run("eval", "-m", f"checkpoint={trained}", *SMALL, "inference.flips=false,true", "report.html=false") == 0
     sweep = newest(here / "runs" / "multirun")

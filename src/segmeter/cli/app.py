@@ -20,8 +20,9 @@ from omegaconf import DictConfig
 from segmeter.cli.compose import CONFIGS, Request, check_overrides, compose_jobs, plain, store_schemas
 from segmeter.cli.convert import convert
 from segmeter.cli.groups import load_plugins
-from segmeter.cli.schema import ROOTS
-from segmeter.errors import ConfigError
+from segmeter.cli.schema import ROOTS, EvalConfig
+from segmeter.cli.trained_data import fill_data
+from segmeter.errors import ConfigError, InputError
 
 # Hydra only composes and sweeps here: run folders, logs and records are ours.
 _SETTINGS = ("hydra.output_subdir=null", "hydra.run.dir=.", "hydra/job_logging=none", "hydra/hydra_logging=none")
@@ -90,11 +91,16 @@ def _check(request: Request, root: type, *, shown_only: bool) -> None:
     for values in () if shown_only else compose_jobs(request, problems):
         try:
             if values:
-                convert(root, values)
-        except ConfigError as error:
+                convert(root, _complete(root, values, request.overrides))
+        except InputError as error:
             problems.extend(error.problems)
     if problems:
         raise ConfigError(list(dict.fromkeys(problems)))
+
+
+def _complete(root: type, values: dict[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
+    """The composed values, and for eval what its checkpoint says of the data."""
+    return fill_data(values, overrides) if root is EvalConfig else values
 
 
 def _hand_over(command: str, args: argparse.Namespace) -> None:
@@ -144,4 +150,5 @@ def _run_job(command: str, config: DictConfig) -> Any:
     settings = HydraConfig.get()
     folder = Path(settings.runtime.output_dir) if settings.mode == RunMode.MULTIRUN else None
     job = Job(command, tuple(settings.overrides.task), folder)
+    values = _complete(ROOTS[command], values, job.overrides)
     return import_module(f"segmeter.cli.{command}").run(convert(ROOTS[command], values), job)

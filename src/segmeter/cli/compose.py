@@ -24,6 +24,7 @@ from yaml import YAMLError
 from segmeter.checks import nearest
 from segmeter.cli.convert import UNSET, defaults, unknown_key
 from segmeter.cli.groups import GROUPS
+from segmeter.cli.trained_data import TRAINED, open_keys
 from segmeter.errors import ConfigError
 from segmeter.registry import Registry
 
@@ -49,6 +50,7 @@ def store_schemas(roots: dict[str, type]) -> None:
             store.store(group=group, name=f"schema_{name}", node=defaults(schema))
             if not (CONFIGS / group / f"{name}.yaml").exists():
                 store.store(group=group, name=name, node=defaults(schema))
+    store.store(group="data", name=TRAINED, node=open_keys())
     OmegaConf.register_new_resolver("oc.env", _environment, replace=True)
 
 

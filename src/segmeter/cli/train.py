@@ -12,6 +12,7 @@ from segmeter.cli.convert import as_plain
 from segmeter.cli.resume import find_resumed
 from segmeter.cli.run_folder import open_run
 from segmeter.cli.schema import TrainConfig
+from segmeter.data.check import DataReport
 from segmeter.losses.build import build_loss
 from segmeter.models.build import build_segmenter
 from segmeter.report.figures import number
@@ -36,7 +37,7 @@ def run(config: TrainConfig, job: Job) -> float | None:
     budget = Budget(int(config.training.cache_gb * 1e9))
     train_cases, val_cases = CachedCases(train_data, budget), CachedCases(val_data, budget)
     seed, batch_size = config.training.seed, config.training.batch_size
-    with open_run(config, job, resumed=resumed, facts={"data": seen.content_sha256}) as folder:
+    with open_run(config, job, resumed=resumed, facts=_facts(config, seen)) as folder:
         result = train(
             TrainJob(
                 folder=folder,
@@ -60,6 +61,11 @@ def run(config: TrainConfig, job: Job) -> float | None:
     write_report(folder)  # after the run has closed its records
     _show(folder, result)
     return result.score
+
+
+def _facts(config: TrainConfig, seen: DataReport) -> dict[str, Any]:
+    """What run.json says of the data; eval finds it again by its place."""
+    return {"data": seen.content_sha256, "data_root": str(Path(config.data.root).expanduser().absolute())}
 
 
 def _identity(config: TrainConfig) -> dict[str, Any]:

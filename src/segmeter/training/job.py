@@ -144,7 +144,7 @@ def identify(job: TrainJob) -> dict[str, Any]:
         "optimizer": asdict(job.optimizer),
         "schedule": asdict(job.schedule),
         "inference": asdict(job.inference),
-        "model": job.segmenter.card.to_dict(),
+        "model": {key: value for key, value in job.segmenter.card.to_dict().items() if key != "data"},
         "data": {"train_cases": _describe(job.train_cases), "val_cases": _describe(job.val_cases)},
     }
     flat = {**_flat(job.identity), **_flat(groups)}
