@@ -20,8 +20,14 @@ def run(config: PredictConfig, job: Job) -> None:
     device = open_device(config.device)
     checkpoint = read_checkpoint(config.checkpoint)
     card = checkpoint.card
-    dataset = open_images(config.input, spec=card.spec, in_channels=card.in_channels)
     build_steps(config.postprocess.steps, card.spec)
+    dataset = open_images(
+        config.input,
+        spec=card.spec,
+        in_channels=card.in_channels,
+        max_pixels=config.data.max_pixels,
+        orientation=config.data.orientation,
+    )
     segmenter = checkpoint.load_segmenter(device)
     with open_run(config, job, facts={**checkpoint_facts(checkpoint), "data": dataset.fingerprint()}) as folder:
         count = predict(
