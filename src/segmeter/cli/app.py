@@ -17,7 +17,7 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
 from omegaconf import DictConfig
 
-from segmeter.cli.compose import CONFIGS, Request, check_overrides, compose_jobs, plain, store_schemas
+from segmeter.cli.compose import CONFIGS, Request, check_launcher, check_overrides, compose_jobs, plain, store_schemas
 from segmeter.cli.convert import convert
 from segmeter.cli.groups import load_plugins
 from segmeter.cli.schema import ROOTS, EvalConfig
@@ -86,6 +86,8 @@ def _plugins(overrides: Sequence[str]) -> list[str]:
 
 def _check(request: Request, root: type, *, shown_only: bool) -> None:
     problems: list[str] = []
+    if request.sweep:
+        check_launcher(request, problems)
     if shown_only:
         check_overrides(request, problems)
     for values in () if shown_only else compose_jobs(request, problems):
