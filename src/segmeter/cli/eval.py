@@ -21,12 +21,13 @@ from segmeter.losses.build import build_loss
 from segmeter.metrics.config import check_clusters, check_metrics
 from segmeter.models.checkpoint import Checkpoint, read_checkpoint
 from segmeter.postprocess.pipeline import build_steps
+from segmeter.report.figures import aggregates
 from segmeter.report.html import write_report
 from segmeter.report.table import print_summary
 
 
 def run(config: EvalConfig, job: Job) -> float | None:
-    """Evaluate; returns the dataset's mean IoU, which a sweep may optimise."""
+    """Evaluate; returns the headline over the data set, which a sweep may optimise."""
     device = open_device(config.device)
     checkpoint = read_checkpoint(config.checkpoint)
     check_metrics(config.metrics, checkpoint.card.spec)  # what needs no data is checked before any is read, or drawn
@@ -60,8 +61,8 @@ def run(config: EvalConfig, job: Job) -> float | None:
             )
         )
     _show(config, folder, summary)  # after the run has closed its records, so that the report can say how it ended
-    mean_iou: float | None = summary["dataset"]["mean_iou"]
-    return mean_iou
+    score: float | None = aggregates(summary)[0]["dataset"]
+    return score
 
 
 def _identity(config: EvalConfig, facts: dict[str, Any], device: str) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from segmeter.checks import expected
 from segmeter.errors import InputError
 from segmeter.files import safe_id, write_bytes
 from segmeter.report.canvas import Entry, compose
+from segmeter.report.figures import headline, number
 from segmeter.report.paint import (
     ERROR_COLOURS,
     RGB,
@@ -35,7 +36,7 @@ def draw_overlay(
     spec: ClassSpec,
     *,
     title: str = "",
-    mean_iou: float | None = None,
+    score: float | None = None,
     panel: int = PANEL,
 ) -> RGB:
     """Draw image | target | prediction | errors with a legend; without a target only image | prediction.
@@ -50,8 +51,9 @@ def draw_overlay(
         Class names, colours and the ignored value.
     title
         The case id.
-    mean_iou
-        In [0, 1]; None or NaN is shown as "n/a" where there is a target.
+    score
+        The headline of the case (see `figures.headline`), in [0, 1]; None or NaN is shown as "n/a" where there is a
+        target.
     panel
         Longest side of a panel, pixels. Smaller images are enlarged by a whole factor, larger ones reduced.
 
@@ -74,7 +76,7 @@ def draw_overlay(
         target = _resize_labels(target, shape)
         panels.insert(1, ("target", paint_labels(shown, target, spec)))
         panels.append(("errors", paint_errors(shown, target, labels, spec)))
-        figure = "mean IoU n/a" if mean_iou is None or np.isnan(mean_iou) else f"mean IoU {mean_iou:.3f}"
+        figure = f"{headline(spec.task, spec.names)} {number(score, 3)}"
     return compose(panels, title=title, figure=figure, legend=_legend(target, labels, spec))
 
 

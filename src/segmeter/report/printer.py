@@ -33,12 +33,11 @@ class Printer:
         self.lines = box.ASCII2 if plain else box.SIMPLE_HEAD
 
     def table(self, table: Table) -> None:
-        """Print a table without the columns whose cells are all empty.
+        """Print a table.
 
         Columns at the right hold figures, which are never cut or folded; others hold names, which are folded where the
         terminal is too narrow for them; one with a `ratio` holds text, which takes the room that is left.
         """
-        table.columns = [column for column in table.columns if any(str(cell) for cell in column.cells)]
         widths = [_width(column) for column in table.columns]
         needed = sum(40 if column.ratio else width for column, width in zip(table.columns, widths, strict=True))
         needed += _EDGE * (len(widths) + 1)
