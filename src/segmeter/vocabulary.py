@@ -72,6 +72,14 @@ class ClassSpec:
         return len(self.names)
 
     @property
+    def has_background(self) -> bool:
+        """Whether class 0 is what is left where nothing is: in a binary task, and where multiclass has it in black.
+
+        CamVid's first class, for example, is the sky. It decides how cases are drawn, and no score.
+        """
+        return self.task == "binary" or (self.task == "multiclass" and self.colours[0] == (0, 0, 0))
+
+    @property
     def headline(self) -> str:
         """The score that a model is judged by unless asked otherwise: the object's IoU for binary, else the mean IoU.
 

@@ -11,6 +11,7 @@ from segmeter.postprocess.pipeline import Cleaned
 from segmeter.report.config import ReportConfig
 from segmeter.report.figures import headline_scores
 from segmeter.report.gallery import Gallery
+from segmeter.report.objects import Objects
 from segmeter.vocabulary import ClassSpec
 
 
@@ -35,6 +36,7 @@ class Drawer:
             target=sample.target,
             labels=cleaned.labels,
             score=None if row is None else self._score(row),
+            objects=Objects(prediction=cleaned.instances if cleaned.labels.ndim == 2 else None),
         )
 
     def remember(self, row: CaseRow) -> None:

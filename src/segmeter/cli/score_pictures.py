@@ -24,6 +24,7 @@ from segmeter.progress import track
 from segmeter.report.config import ReportConfig
 from segmeter.report.figures import headline_scores
 from segmeter.report.gallery import Gallery
+from segmeter.report.objects import Objects
 from segmeter.report.overlay import draw_overlay, write_overlay
 from segmeter.report.slices import choose_slice
 
@@ -69,11 +70,15 @@ def _draw_pair(
     except DataError as error:
         return error.problems
     target, labels, title = maps.target, maps.labels, pair.case_id
+    objects = Objects(target=maps.target_instances, prediction=maps.instances)
     if len(shape) == 3:
         place = choose_slice(target, labels, scoring.spec)
         title = f"{title}, slice {place + 1} of {shape[0]}"
         target, labels, image = target[..., place, :, :], labels[..., place, :, :], image[place]
-    picture = draw_overlay(image, target, labels, scoring.spec, title=title, score=scores[pair.case_id], panel=panel)
+        numbers = (each if each is None else each[place] for each in (objects.target, objects.prediction))
+        objects = Objects(target=next(numbers), prediction=next(numbers))
+    score = scores[pair.case_id]
+    picture = draw_overlay(image, target, labels, scoring.spec, title=title, score=score, panel=panel, objects=objects)
     write_overlay(scoring.folder / "overlays", pair.case_id, picture)
     return ()
 

@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from segmeter.report.config import ReportConfig
-from segmeter.report.overlay import draw_overlay, picture_path, write_overlay
+from segmeter.report.objects import Objects
+from segmeter.report.overlay import NO_OBJECTS, draw_overlay, picture_path, write_overlay
 from segmeter.vocabulary import ClassSpec
 
 Key = tuple[float, str] | tuple[str, str]
@@ -51,11 +52,14 @@ class Gallery:
         target: NDArray[Any] | None,
         labels: NDArray[Any],
         score: float | None,
+        objects: Objects = NO_OBJECTS,
     ) -> bool:
         """Draw and keep the case if it is one of the chosen so far; shapes as `draw_overlay` takes them."""
         if not self._admit(case_id, score):
             return False
-        picture = draw_overlay(image, target, labels, self.spec, title=case_id, score=score, panel=self.config.panel)
+        picture = draw_overlay(
+            image, target, labels, self.spec, title=case_id, score=score, panel=self.config.panel, objects=objects
+        )
         write_overlay(self.folder, case_id, picture)
         return True
 
