@@ -129,8 +129,10 @@ def test_predict_writes_what_eval_wrote(here: Path, trained: Path, evaluated: Pa
     chosen.mkdir()
     for path in images.glob("test-*.png"):
         (chosen / path.name).write_bytes(path.read_bytes())
-    assert run("predict", f"checkpoint={trained}", f"input={chosen}") == 0
-    predicted, expected = labels_of(newest(here / "runs" / "predict")), labels_of(evaluated)
+    assert run("predict", f"checkpoint={trained}", f"input={chosen}", "report.overlays=3") == 0
+    folder = newest(here / "runs" / "predict")
+    predicted, expected = labels_of(folder), labels_of(evaluated)
+    assert (folder / "report.html").read_text().count("<img ") == len(list((folder / "overlays").iterdir())) == 3
     assert predicted.keys() == expected.keys()
     assert all((predicted[name] == expected[name]).all() for name in expected)
 
@@ -153,6 +155,42 @@ def test_equal_runs_give_equal_files(here: Path, trained: Path, evaluated: Path)
     assert again != evaluated
     for name in ("metrics.json", "cases.csv", "cases.parquet"):
         assert (again / name).read_bytes() == (evaluated / name).read_bytes()
+
+
+def test_eval_needs_no_more_than_the_checkpoint(trained: Path, evaluated: Path, tmp_path: Path) -> None:
+    """From another folder too, where the built-in data would be drawn again."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(tmp_path)
+        assert run("eval", f"checkpoint={trained.absolute()}", "export.labels=false") == 0
+    alone = newest(tmp_path / "runs" / "eval")
+    assert (alone / "cases.csv").read_bytes() == (evaluated / "cases.csv").read_bytes()
+    assert not (tmp_path / "data").exists()
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        ["data=cells", "data.classes=[a,b,c,d]"],
+        ["data=cells", "metrics.groups={x: [nothing]}"],
+        ["data=cells", "metrics.spacing=[3,1,1]"],
+        ["data=cells", "resume=auto", "run.name=nothing"],
+        ["data=cells", "device=cuda:9"],
+        ["data=camvid", "data.root=nowhere"],
+    ],
+    ids=lambda overrides: overrides[1],
+)
+def test_a_refused_evaluation_leaves_no_files(trained: Path, tmp_path: Path, overrides: list[str]) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(tmp_path)
+        assert run("eval", f"checkpoint={trained.absolute()}", *overrides) == 2
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_refused_training_draws_no_data(tmp_path: Path) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(tmp_path)
+        assert run("train", *SMALL, "training.monitor=iou/nothing") == 2
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_sweep_runs_every_combination_in_one_folder(here: Path, trained: Path) -> None:

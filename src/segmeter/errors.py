@@ -29,6 +29,14 @@ class RunError(SegmeterError):
     """A fault while running (a non-finite loss, a full disk); what was published before stays, and the run resumes."""
 
 
+class OverflowedError(RunError):
+    """A model's output for a case holds NaN or infinity."""
+
+    def __init__(self, problems: str | Sequence[str], *, case_id: str) -> None:
+        super().__init__(problems)
+        self.case_id = case_id
+
+
 class Interrupted(SegmeterError):
     """A signal asked the run to stop; it was saved first, and `exit_code` is what the signal stands for."""
 

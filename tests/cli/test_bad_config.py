@@ -99,6 +99,20 @@ def test_a_sweep_is_checked_whole_before_its_first_job() -> None:
     assert len(problems) == 2
 
 
+@pytest.mark.parametrize("way", ["hydra/launcher=elsewhere", "experiment=mine"])
+def test_a_launcher_whose_failures_would_not_be_seen_is_refused(way: str, tmp_path: Path) -> None:
+    """Jobs in other processes end with code 0 whatever happens in them; chosen on the command line or in a file."""
+    for group in ("hydra/launcher", "experiment"):
+        (tmp_path / group).mkdir(parents=True)
+    (tmp_path / "hydra/launcher/elsewhere.yaml").write_text("_target_: never.imported\n")
+    text = "# @package _global_\ndefaults:\n  - override /hydra/launcher: elsewhere\n"
+    (tmp_path / "experiment" / "mine.yaml").write_text(text)
+    with pytest.raises(ConfigError) as caught:
+        _check(Request("train", [way, "loss.gamma=1,2"], str(tmp_path), sweep=True), ROOTS["train"], shown_only=False)
+    (problem,) = caught.value.problems
+    assert problem.startswith("config: expected `hydra/launcher` to be basic, got elsewhere. Leave it out")
+
+
 def test_commas_without_multirun_are_refused() -> None:
     (problem,) = problems_of("loss.gamma=1,2")
     assert "--multirun" in problem

@@ -109,3 +109,19 @@ def test_nothing_is_collected_from_a_good_configuration():
     with collecting("data") as problems:
         CellsConfig()._check(problems)
         assert problems.lines == []
+
+
+@pytest.mark.parametrize(
+    ("task", "first", "black"),
+    [
+        ("multiclass", "background", True),
+        ("multiclass", "Void", True),
+        ("multiclass", "sky", False),
+        ("binary", "sky", True),
+        ("multilabel", "background", False),
+    ],
+)
+def test_by_default_only_a_background_is_black(task, first, black):
+    spec = FolderConfig(root="x", task=task, classes=(first, "road")).spec()
+    assert (spec.colours[0] == (0, 0, 0)) == black == spec.has_background
+    assert (0, 0, 0) not in spec.colours[1:]

@@ -17,11 +17,12 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
 from omegaconf import DictConfig
 
-from segmeter.cli.compose import CONFIGS, Request, check_overrides, compose_jobs, plain, store_schemas
+from segmeter.cli.compose import CONFIGS, Request, check_launcher, check_overrides, compose_jobs, plain, store_schemas
 from segmeter.cli.convert import convert
 from segmeter.cli.groups import load_plugins
-from segmeter.cli.schema import ROOTS
-from segmeter.errors import ConfigError
+from segmeter.cli.schema import ROOTS, EvalConfig
+from segmeter.cli.trained_data import fill_data
+from segmeter.errors import ConfigError, InputError
 
 # Hydra only composes and sweeps here: run folders, logs and records are ours.
 _SETTINGS = ("hydra.output_subdir=null", "hydra.run.dir=.", "hydra/job_logging=none", "hydra/hydra_logging=none")
@@ -85,16 +86,23 @@ def _plugins(overrides: Sequence[str]) -> list[str]:
 
 def _check(request: Request, root: type, *, shown_only: bool) -> None:
     problems: list[str] = []
+    if request.sweep:
+        check_launcher(request, problems)
     if shown_only:
         check_overrides(request, problems)
     for values in () if shown_only else compose_jobs(request, problems):
         try:
             if values:
-                convert(root, values)
-        except ConfigError as error:
+                convert(root, _complete(root, values, request.overrides))
+        except InputError as error:
             problems.extend(error.problems)
     if problems:
         raise ConfigError(list(dict.fromkeys(problems)))
+
+
+def _complete(root: type, values: dict[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
+    """The composed values, and for eval what its checkpoint says of the data."""
+    return fill_data(values, overrides) if root is EvalConfig else values
 
 
 def _hand_over(command: str, args: argparse.Namespace) -> None:
@@ -144,4 +152,5 @@ def _run_job(command: str, config: DictConfig) -> Any:
     settings = HydraConfig.get()
     folder = Path(settings.runtime.output_dir) if settings.mode == RunMode.MULTIRUN else None
     job = Job(command, tuple(settings.overrides.task), folder)
+    values = _complete(ROOTS[command], values, job.overrides)
     return import_module(f"segmeter.cli.{command}").run(convert(ROOTS[command], values), job)

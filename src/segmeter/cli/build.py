@@ -4,13 +4,11 @@ from typing import Any
 
 import torch
 
-from segmeter.checks import expected
 from segmeter.cli.convert import as_plain
+from segmeter.cli.trained_data import describe_data
 from segmeter.data.check import DataReport
 from segmeter.data.config import DataConfig
-from segmeter.data.dataset import Dataset
 from segmeter.data.intensity import normalisation
-from segmeter.errors import DataError
 from segmeter.inference.allocator import keep_freed_memory
 from segmeter.inference.device import pick_device
 from segmeter.models.card import ModelCard, default_normalisation
@@ -50,21 +48,5 @@ def model_card(config: DataConfig, model: Any, seen: DataReport) -> ModelCard:
         in_channels=config.in_channels,
         mean=mean,
         std=std,
+        data=describe_data(config),
     )
-
-
-def check_fit(dataset: Dataset, card: ModelCard) -> None:
-    """Refuse a data set whose classes or channels are not those that the checkpoint was trained on."""
-    pairs = (
-        ("data.task", dataset.spec.task, card.spec.task),
-        ("data.classes", list(dataset.spec.names), list(card.spec.names)),
-        ("data.in_channels", dataset.in_channels, card.in_channels),
-    )
-    remedy = "Set it as it was in training."
-    problems = [
-        expected("eval", key, f"to be the checkpoint's {theirs}", ours, remedy)
-        for key, ours, theirs in pairs
-        if ours != theirs
-    ]
-    if problems:
-        raise DataError(problems)

@@ -5,7 +5,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from rich import box
-from rich.console import Console
 from rich.table import Table
 
 from segmeter.cli.app import Job
@@ -15,7 +14,7 @@ from segmeter.evaluation.compare import compare
 from segmeter.files import write_json
 from segmeter.report.canvas import printable
 from segmeter.report.figures import AGGREGATES, interval, number
-from segmeter.report.table import WIDTH
+from segmeter.report.printer import Printer
 
 
 def run(config: CompareConfig, job: Job) -> None:
@@ -41,14 +40,11 @@ def print_comparison(result: Mapping[str, Any]) -> None:
     result
         The content of compare.json.
     """
-    console = Console(markup=False, highlight=False, emoji=False)
-    if not console.is_terminal:
-        console = Console(markup=False, highlight=False, emoji=False, width=WIDTH, no_color=True)
-    lines = box.SIMPLE_HEAD if console.is_terminal else box.ASCII2
+    out = Printer()
     for metric, entry in result["metrics"].items():
-        console.print(_ranking_table(AGGREGATES[metric], entry, lines))
-        console.print(_pair_table(AGGREGATES[metric], entry, lines))
-    console.print("; ".join(_notes(result)), style="dim")
+        out.table(_ranking_table(AGGREGATES[metric], entry, out.lines))
+        out.table(_pair_table(AGGREGATES[metric], entry, out.lines))
+    out.line("; ".join(_notes(result)))
 
 
 def _ranking_table(title: str, entry: Mapping[str, Any], lines: box.Box) -> Table:

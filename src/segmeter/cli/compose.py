@@ -21,9 +21,10 @@ from omegaconf import DictConfig, ListConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
-from segmeter.checks import nearest
+from segmeter.checks import expected, nearest
 from segmeter.cli.convert import UNSET, defaults, unknown_key
 from segmeter.cli.groups import GROUPS
+from segmeter.cli.trained_data import TRAINED, open_keys
 from segmeter.errors import ConfigError
 from segmeter.registry import Registry
 
@@ -49,6 +50,7 @@ def store_schemas(roots: dict[str, type]) -> None:
             store.store(group=group, name=f"schema_{name}", node=defaults(schema))
             if not (CONFIGS / group / f"{name}.yaml").exists():
                 store.store(group=group, name=name, node=defaults(schema))
+    store.store(group="data", name=TRAINED, node=open_keys())
     OmegaConf.register_new_resolver("oc.env", _environment, replace=True)
 
 
@@ -75,6 +77,20 @@ def check_overrides(request: Request, problems: list[str]) -> None:
     """Add a line to `problems` for each override that can't be parsed, and each unknown group, option or key."""
     with _hydra(request):
         _known_only(request, _parsed(request.overrides, problems), problems)
+
+
+def check_launcher(request: Request, problems: list[str]) -> None:
+    """Add a line to `problems` unless the jobs run in this process: a failure in another one would end with code 0."""
+    with _hydra(request):
+        fixed = [o.input_line or "" for o in _parsed(request.overrides, []) if not o.is_sweep_override()]
+        try:
+            chosen = compose(request.config_name, overrides=fixed, return_hydra_config=True).hydra.runtime.choices
+        except _FAULTS:  # said by whoever composes the jobs
+            return
+    launcher = chosen.get("hydra/launcher")
+    if launcher != "basic":
+        remedy = "Leave it out: the jobs run one after another. On a cluster, submit one command per job."
+        problems.append(expected("config", "hydra/launcher", "to be basic", launcher, remedy))
 
 
 def compose_jobs(request: Request, problems: list[str]) -> list[dict[str, Any]]:

@@ -7,7 +7,7 @@ from typing import Any
 from segmeter import __version__
 from segmeter.checks import expected
 from segmeter.cli.app import Job
-from segmeter.cli.build import check_fit, open_device
+from segmeter.cli.build import open_device
 from segmeter.cli.convert import as_plain
 from segmeter.cli.overlays import Drawer
 from segmeter.cli.resume import find_resumed
@@ -22,24 +22,25 @@ from segmeter.losses.build import build_loss
 from segmeter.metrics.config import check_clusters, check_metrics
 from segmeter.models.checkpoint import Checkpoint, read_checkpoint
 from segmeter.postprocess.pipeline import build_steps
+from segmeter.report.figures import aggregates
 from segmeter.report.html import write_report
 from segmeter.report.table import print_summary
 
 
 def run(config: EvalConfig, job: Job) -> float | None:
-    """Evaluate; returns the dataset's mean IoU, which a sweep may optimise."""
+    """Evaluate; returns the headline over the data set, which a sweep may optimise."""
     device = open_device(config.device)
     checkpoint = read_checkpoint(config.checkpoint)
-    (dataset,), (report,) = open_splits(config.data, [config.data.split])
-    check_fit(dataset, checkpoint.card)
-    check_metrics(config.metrics, dataset.spec)
-    check_clusters(config.metrics.cluster, dataset.case_ids)
+    check_metrics(config.metrics, checkpoint.card.spec)  # what needs no data is checked before any is read, or drawn
     if len(config.metrics.spacing or (1, 1)) != 2:
         raise ConfigError(expected("metrics", "spacing", "to have 2 values, as images do", config.metrics.spacing))
-    build_steps(config.postprocess.steps, dataset.spec)
+    build_steps(config.postprocess.steps, checkpoint.card.spec)
+    resumed = find_resumed(config, job, config.resume, holds=NAME)
+    (dataset,), (report,) = open_splits(config.data, [config.data.split])
+    check_clusters(config.metrics.cluster, dataset.case_ids)
     loss = build_loss(config.loss, spec=dataset.spec, class_counts=report.class_pixels)
     facts = {**checkpoint_facts(checkpoint), "data": report.content_sha256}
-    identity, resumed = _identity(config, facts, str(device)), find_resumed(config, job, config.resume, holds=NAME)
+    identity = _identity(config, facts, str(device))
     if resumed:  # before the folder's records are touched
         check_same(resumed, identity, dataset.case_ids)
     segmenter = checkpoint.load_segmenter(device)
@@ -61,8 +62,8 @@ def run(config: EvalConfig, job: Job) -> float | None:
             )
         )
     _show(config, folder, summary)  # after the run has closed its records, so that the report can say how it ended
-    mean_iou: float | None = summary["dataset"]["mean_iou"]
-    return mean_iou
+    score: float | None = aggregates(summary)[0]["dataset"]
+    return score
 
 
 def _identity(config: EvalConfig, facts: dict[str, Any], device: str) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from segmeter.registry import Registry
 
 _USAGE = {
     "train": "segmeter train data=camvid data.root=PATH model.encoder=resnet34 loss.gamma=2 training.epochs=80",
-    "eval": "segmeter eval checkpoint=RUN data=camvid data.root=PATH data.split=test",
+    "eval": "segmeter eval checkpoint=RUN data.root=PATH data.split=test",
     "predict": "segmeter predict checkpoint=RUN input=FOLDER_OR_FILE",
     "score": "segmeter score predictions=FOLDER references=FOLDER 'data.classes=[background,cell]'",
     "compare": "segmeter compare 'runs=[A,B]'",

@@ -132,7 +132,7 @@ def _start(folder: Path, config: Common, job: Job, facts: dict[str, Any]) -> dic
         "argv": [mask_override(argument) for argument in sys.argv],
         "overrides": overrides,
         "start": _now(),
-        "seed": config.seed,
+        "seeds": _seeds(as_plain(config)),
         **facts,
         "versions": versions(),
         "hardware": hardware(),
@@ -141,6 +141,17 @@ def _start(folder: Path, config: Common, job: Job, facts: dict[str, Any]) -> dic
     }
     write_json(folder / "run.json", {**record, "state": "running"})
     return record
+
+
+def _seeds(values: dict[str, Any], prefix: str = "") -> dict[str, int]:
+    """Every seed of the configuration, by its key."""
+    found: dict[str, int] = {}
+    for name, value in values.items():
+        if isinstance(value, dict):
+            found |= _seeds(value, f"{prefix}{name}.")
+        elif str(name).endswith("seed"):
+            found[f"{prefix}{name}"] = value
+    return found
 
 
 def _now() -> str:

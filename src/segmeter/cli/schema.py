@@ -42,24 +42,32 @@ class RunConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class Common:
-    """What every command takes.
+    """What every command with a run folder takes.
 
     Parameters
     ----------
     run
         Where the outputs go.
-    device
-        "auto", "cpu", "cuda" or "cuda:<number>".
-    seed
-        Of everything that is drawn at random, >= 0.
     plugins
         Modules that register the user's own components; only the command line is read for them.
     """
 
     run: RunConfig = field(default_factory=RunConfig)
-    device: str = "auto"
-    seed: int = 0
     plugins: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Seeded(Common):
+    """What a command takes in which something is drawn at random.
+
+    Parameters
+    ----------
+    seed
+        Of everything that is drawn at random, >= 0: ``training.seed`` and ``metrics.seed`` follow it. What decides the
+        data themselves (``data.seed``, ``data.split_seed``) does not.
+    """
+
+    seed: int = 0
 
     def __post_init__(self) -> None:
         with collecting("config") as problems:
@@ -67,17 +75,20 @@ class Common:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrainConfig(Common):
+class TrainConfig(Seeded):
     """`segmeter train`.
 
     Parameters
     ----------
+    device
+        "auto", "cpu", "cuda" or "cuda:<number>".
     resume
         null starts a new run; "auto" continues the newest run of this name; a path continues that run.
     allow_changes
         Keys of the configuration that may differ from the resumed run's, for example ["training.epochs"].
     """
 
+    device: str = "auto"
     resume: str | None = None
     allow_changes: tuple[str, ...] = ()
     data: Any = component(DATA)
@@ -92,17 +103,20 @@ class TrainConfig(Common):
 
 
 @dataclass(frozen=True, kw_only=True)
-class EvalConfig(Common):
+class EvalConfig(Seeded):
     """`segmeter eval`.
 
     Parameters
     ----------
+    device
+        As for train.
     checkpoint
         A run folder (its best checkpoint), a checkpoint folder, or a file in it.
     resume
         null starts a new run; "auto" continues the newest run of this name; a path continues that run.
     """
 
+    device: str = "auto"
     checkpoint: Path
     resume: str | None = None
     data: Any = component(DATA)
@@ -115,19 +129,43 @@ class EvalConfig(Common):
 
 
 @dataclass(frozen=True, kw_only=True)
+class ImagesConfig:
+    """How images without masks are read; classes, channels and normalisation are the checkpoint's.
+
+    Parameters
+    ----------
+    max_pixels, orientation
+        As for a data set.
+    """
+
+    max_pixels: int = DataConfig.max_pixels
+    orientation: Literal["refuse", "ignore", "apply"] = "refuse"
+
+    def __post_init__(self) -> None:
+        with collecting("data") as problems:
+            problems.in_range("max_pixels", self.max_pixels, 1)
+
+
+@dataclass(frozen=True, kw_only=True)
 class PredictConfig(Common):
     """`segmeter predict`.
 
     Parameters
     ----------
+    device
+        As for train.
     checkpoint
         As for eval.
     input
         An image, or a folder of images.
+    data
+        How images are read.
     """
 
+    device: str = "auto"
     checkpoint: Path
     input: Path
+    data: ImagesConfig
     inference: InferenceConfig
     export: ExportConfig
     postprocess: PostprocessConfig
@@ -135,15 +173,18 @@ class PredictConfig(Common):
 
 
 @dataclass(frozen=True, kw_only=True)
-class CheckConfig(Common):
-    """`segmeter check`.
+class CheckConfig:
+    """`segmeter check`, which leaves no run folder.
 
     Parameters
     ----------
+    plugins
+        As for every command.
     splits
         The splits to verify; all of them are also compared with each other.
     """
 
+    plugins: tuple[str, ...] = ()
     data: Any = component(DATA)
     splits: tuple[str, ...] = ("train", "val", "test")
 
@@ -212,7 +253,7 @@ class LabelsConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ScoreConfig(Common):
+class ScoreConfig(Seeded):
     """`segmeter score`.
 
     Parameters
@@ -253,7 +294,7 @@ class ScoreConfig(Common):
 
 
 @dataclass(frozen=True, kw_only=True)
-class CompareConfig(Common):
+class CompareConfig(Seeded):
     """`segmeter compare`.
 
     Parameters

@@ -19,12 +19,13 @@ from segmeter.evaluation.pairing import Pairing, pair_masks
 from segmeter.evaluation.probs import find_probs
 from segmeter.evaluation.score import Scoring, score
 from segmeter.metrics.config import check_clusters, check_metrics
+from segmeter.report.figures import aggregates
 from segmeter.report.html import write_report
 from segmeter.report.table import print_summary
 
 
 def run(config: ScoreConfig, job: Job) -> float | None:
-    """Score; returns the dataset's mean IoU."""
+    """Score; returns the headline over the data set."""
     spec = config.data.spec()
     check_metrics(config.metrics, spec)
     pairing = pair_masks(config.predictions, config.references, spec=spec, missing=config.missing)
@@ -53,8 +54,8 @@ def run(config: ScoreConfig, job: Job) -> float | None:
         if images:
             draw_cases(scoring, images, config.report)
     _show(config, folder, summary)  # after the run has closed its records, so that the report can say how it ended
-    mean_iou: float | None = summary["dataset"]["mean_iou"]
-    return mean_iou
+    value: float | None = aggregates(summary)[0]["dataset"]
+    return value
 
 
 def _facts(config: ScoreConfig, pairing: Pairing) -> dict[str, Any]:

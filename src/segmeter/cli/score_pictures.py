@@ -22,7 +22,9 @@ from segmeter.metrics.rows import read_cases, stack_margins
 from segmeter.metrics.summary import mean_classes
 from segmeter.progress import track
 from segmeter.report.config import ReportConfig
+from segmeter.report.figures import headline_scores
 from segmeter.report.gallery import Gallery
+from segmeter.report.objects import Objects
 from segmeter.report.overlay import draw_overlay, write_overlay
 from segmeter.report.slices import choose_slice
 
@@ -46,7 +48,8 @@ def draw_cases(scoring: Scoring, images: Files, config: ReportConfig) -> None:
     """
     rows = read_cases(scoring.folder)
     classes = mean_classes(scoring.metrics, scoring.spec)  # the mean IoU that metrics.json has
-    values = score_margins(stack_margins(rows, scoring.spec), task=scoring.spec.task, classes=classes).mean_iou
+    margins = score_margins(stack_margins(rows, scoring.spec), task=scoring.spec.task, classes=classes)
+    values = headline_scores(margins, scoring.spec.task)
     scores = {row.case_id: float(value) for row, value in zip(rows, values, strict=True)}
     chosen = Gallery(scoring.folder / "overlays", config, scoring.spec, scores=scores).chosen()
     pairs = [pair for pair in scoring.pairing.pairs if pair.case_id in chosen or config.overlays < 0]
@@ -67,11 +70,15 @@ def _draw_pair(
     except DataError as error:
         return error.problems
     target, labels, title = maps.target, maps.labels, pair.case_id
+    objects = Objects(target=maps.target_instances, prediction=maps.instances)
     if len(shape) == 3:
         place = choose_slice(target, labels, scoring.spec)
         title = f"{title}, slice {place + 1} of {shape[0]}"
         target, labels, image = target[..., place, :, :], labels[..., place, :, :], image[place]
-    picture = draw_overlay(image, target, labels, scoring.spec, title=title, mean_iou=scores[pair.case_id], panel=panel)
+        numbers = (each if each is None else each[place] for each in (objects.target, objects.prediction))
+        objects = Objects(target=next(numbers), prediction=next(numbers))
+    score = scores[pair.case_id]
+    picture = draw_overlay(image, target, labels, scoring.spec, title=title, score=score, panel=panel, objects=objects)
     write_overlay(scoring.folder / "overlays", pair.case_id, picture)
     return ()
 

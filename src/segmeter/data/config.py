@@ -25,6 +25,10 @@ CELL_CLASSES = ("background", "round", "spindle", "mitotic")
 CELL_COLOURS: tuple[Colour, ...] = ((0, 0, 0), (86, 180, 233), (0, 158, 115), (230, 97, 1))
 
 
+# What people call a first class that is no object; drawn in black, so left out of pictures
+_BACKGROUNDS = ("background", "bg", "void", "other", "others", "rest", "none", "unlabeled", "unlabelled", "class_0")
+
+
 @dataclass(frozen=True, kw_only=True)
 class DataConfig:
     """The fields that every data set has; `name` chooses the kind."""
@@ -38,7 +42,8 @@ class DataConfig:
     classes: tuple[str, ...] = ()
     """Names in the order of the labels, background included."""
     colours: tuple[tuple[int, ...], ...] | None = None
-    """One (red, green, blue) per class; None gives a default palette."""
+    """One (red, green, blue) per class; None gives a default palette, with black for a first class that is called
+    background, other, void, ... and for the first of a binary task."""
     ignore_index: int | None = None
     """The label of pixels that count nowhere."""
     label_map: dict[str, int] = field(default_factory=dict)
@@ -78,7 +83,8 @@ class DataConfig:
         """What the labels mean."""
         colours = self.colours
         if colours is None:  # without a background no class is black, which an overlay would not show
-            first = int(self.task == "multilabel")
+            named = bool(self.classes) and self.classes[0].casefold() in _BACKGROUNDS
+            first = int(self.task == "multilabel" or (self.task == "multiclass" and not named))
             colours = default_colours(first + len(self.classes))[first:]
         return ClassSpec(
             task=self.task,

@@ -123,7 +123,7 @@ def _predict(job: Evaluation, manifest: Manifest, rows: RowStore, sums: Calibrat
     with Writer(job.folder / "predictions", job.export, spec) as writer:
         wanted = job.export.probs or sums is not None
         predictions = job.predictor.predict(rest, probs=wanted, loss=job.loss)
-        for prediction in track(predictions, "evaluating", len(rest)):
+        for prediction in track(predictions, "evaluating", len(rest), parts=job.predictor.watch):
             cleaned = run_steps(prediction.labels, job.postprocess.steps, spec)
             export_case(writer, prediction, cleaned, job.export)
             row = _measure(job, measures, prediction, cleaned)

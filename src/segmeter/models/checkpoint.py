@@ -170,20 +170,32 @@ def read_checkpoint(path: Path | str) -> Checkpoint:
     CheckpointError
         There is none, it is damaged, or a newer segmeter wrote it: one line with the file, the cause and the next step.
     """
+    checkpoint = read_description(path)
+    verify_file(checkpoint.folder, WEIGHTS, checkpoint.files[WEIGHTS])
+    return checkpoint
+
+
+def read_description(path: Path | str) -> Checkpoint:
+    """Open a checkpoint by its manifest alone, for what it says; the weights are not read, so they are not verified.
+
+    Raises
+    ------
+    CheckpointError
+        As for `read_checkpoint`, but for what is wrong with the weights.
+    """
     folder = find_checkpoint(Path(path))
     manifest = read_manifest(folder / MANIFEST)
     try:
         files = {str(name): dict(entry) for name, entry in manifest["files"].items()}
         card = ModelCard.from_dict(manifest["card"])
         progress = dict(manifest["progress"])
-        weights = files[WEIGHTS]
+        sha256 = files[WEIGHTS]["sha256"]
     except (KeyError, TypeError, ValueError, AttributeError, SegmeterError) as error:
         reason = " ".join(f"{type(error).__name__} {error}".split())
         raise CheckpointError(
             f"{folder / MANIFEST}: lacks what a checkpoint must say ({reason}). Take another."
         ) from error
-    verify_file(folder, WEIGHTS, weights)
-    return Checkpoint(folder=folder, card=card, progress=progress, sha256=weights["sha256"], files=files)
+    return Checkpoint(folder=folder, card=card, progress=progress, sha256=sha256, files=files)
 
 
 def plain_state(value: Any, where: str = "state") -> Any:

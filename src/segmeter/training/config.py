@@ -12,12 +12,14 @@ OPTIMIZERS = Registry("optimizer")
 SCHEDULES = Registry("schedule")
 LOGGERS = Registry("logger")
 
+AUTO = "auto"
 MONITORS = ("mean_iou", "mean_dice", "pixel_accuracy", "loss")
 CLASS_MONITORS = ("iou", "dice")  # followed by "/" and the name of a class
 MAX_LR = 10.0  # far above what any optimizer here survives; catches a slip such as 1e30
 Precision = Literal["auto", "float32", "bfloat16", "float16"]
 
-_DURATION = re.compile(r"(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s?)?")
+DEFAULT_EPOCHS = 60  # where no limit is given
+_DURATION = re.compile(r"(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)(s)?)?")
 
 
 def parse_duration(text: str | float) -> float:
@@ -30,14 +32,15 @@ def parse_duration(text: str | float) -> float:
 
     Examples
     --------
-    >>> parse_duration("1h30m")
-    5400.0
+    >>> parse_duration("1h30m"), parse_duration("1h30")
+    (5400.0, 5400.0)
     >>> parse_duration("12m"), parse_duration("45s"), parse_duration(90)
     (720.0, 45.0, 90.0)
     """
     found = _DURATION.fullmatch(str(text).strip())
-    hours, minutes, seconds = (float(part or 0) for part in found.groups()) if found else (0.0, 0.0, 0.0)
-    total = 3600 * hours + 60 * minutes + seconds
+    hours, minutes, last, unit = found.groups() if found else (None, None, None, None)
+    scale = 60 if hours and not minutes and not unit else 1  # 1h30 is an hour and a half
+    total = 3600 * float(hours or 0) + 60 * float(minutes or 0) + scale * float(last or 0)
     if not total > 0:
         raise ConfigError(expected("training", "time_budget", "to be like 12m, 1h30m or 90 (seconds)", repr(text)))
     return total
@@ -50,8 +53,8 @@ class TrainingConfig:
     Parameters
     ----------
     epochs, steps, time_budget
-        The run ends at whichever limit comes first, and the schedule follows the limit that is nearest to its end.
-        At least one is given. A step is one update of the weights.
+        The run ends at whichever of the limits that are given comes first, and the schedule follows the one that is
+        nearest to its end. Without any of them it runs for `DEFAULT_EPOCHS`. A step is one update of the weights.
     batch_size, accumulate
         Images per forward pass, and forward passes per step, whose loss and gradient are those of one large batch
         (but for batch norm, and for region losses with ``over=batch``).
@@ -68,14 +71,15 @@ class TrainingConfig:
     patience
         Validations without an improvement after which the run stops, or null.
     monitor
-        What decides which checkpoint is best: one of `MONITORS`, or "iou/<class>" or "dice/<class>".
+        What decides which checkpoint is best: one of `MONITORS`, or "iou/<class>" or "dice/<class>"; "auto" is the
+        object's IoU for a binary task, else "mean_iou".
     keep
         How many of the best checkpoints stay.
     save_minutes
         Longest time without a checkpoint, or null.
     """
 
-    epochs: int | None = 60
+    epochs: int | None = None
     steps: int | None = None
     time_budget: str | int | None = None
     batch_size: int = 8
@@ -89,7 +93,7 @@ class TrainingConfig:
     validate_every: int | None = 1
     validate_unit: Literal["epochs", "steps"] = "epochs"
     patience: int | None = None
-    monitor: str = "mean_iou"
+    monitor: str = AUTO
     keep: int = 1
     save_minutes: float | None = 15.0
     log_every: int = 20
@@ -100,8 +104,6 @@ class TrainingConfig:
 
     def __post_init__(self) -> None:
         with collecting("training") as problems:
-            limited = (self.epochs, self.steps, self.time_budget) != (None, None, None)
-            problems.expect(limited, "epochs", "or steps or time_budget to be given", None)
             for name in ("epochs", "steps", "validate_every", "patience"):
                 problems.in_range(name, getattr(self, name), 1)
             problems.in_range("batch_size", self.batch_size, 1, 65536)
@@ -113,7 +115,7 @@ class TrainingConfig:
             problems.in_range("ema", self.ema, 0, 0.99999, above=True)
             problems.one_of("validate_unit", self.validate_unit, ("epochs", "steps"))
             if self.monitor.partition("/")[0] not in CLASS_MONITORS:
-                problems.one_of("monitor", self.monitor, MONITORS)
+                problems.one_of("monitor", self.monitor, (AUTO, *MONITORS))
             problems.in_range("keep", self.keep, 1)
             problems.in_range("save_minutes", self.save_minutes, 0, above=True)
             problems.in_range("log_every", self.log_every, 1)
@@ -124,6 +126,12 @@ class TrainingConfig:
                 _ = self.budget_seconds
             except ConfigError as error:
                 problems.lines.extend(error.problems)
+
+    @property
+    def epoch_limit(self) -> int | None:
+        """Passes over the data that end the run: `epochs`, or the default where no limit at all is given."""
+        unlimited = self.epochs is None and self.steps is None and self.time_budget is None
+        return DEFAULT_EPOCHS if unlimited else self.epochs
 
     @property
     def budget_seconds(self) -> float | None:

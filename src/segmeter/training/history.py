@@ -19,6 +19,7 @@ class History:
     """
 
     def __init__(self, path: Path, *, position: int = 0) -> None:
+        self.path = path
         self._file = path.open("ab")
         self._file.truncate(min(position, self._file.tell()))
 
