@@ -70,6 +70,18 @@ def test_sign_flip_enumerates_few_pairs():
     assert result.p_value == sum(s >= abs(difference.sum()) - 1e-12 for s in sums) / 512
 
 
+@pytest.mark.parametrize("n", [1023, 1024, 5000])
+def test_sign_flip_of_more_pairs_than_a_float_has_powers_of_two(n):
+    first = np.random.default_rng(n).normal(0.5, 1, n)
+    found = sign_flip(first, np.zeros(n), resamples=50)
+    assert (found.p_value, found.n_used, found.exact) == (1 / 51, n, False)
+
+
+@pytest.mark.parametrize(("resamples", "exact"), [(31, False), (32, True), (33, True)])
+def test_sign_flip_is_exact_where_all_signs_are_no_more_than_the_resamples(resamples, exact):
+    assert sign_flip(np.arange(1.0, 6), np.zeros(5), resamples=resamples).exact == exact
+
+
 def test_sign_flip_counts_equal_sums_as_equal():
     # 0.1 + 0.2 - 0.3 is not 0 in floating point: sums must tie as the true ones do. Differences .1 .2 .3:
     # |sum| >= .6 only for +++ and ---

@@ -6,12 +6,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from segmeter.checks import expected
 from segmeter.errors import DataError, InputError
 from segmeter.metrics.compare import compare_runs
 from segmeter.metrics.config import MetricsConfig, check_metrics
-from segmeter.metrics.rows import read_cases, read_spec
-from segmeter.metrics.summary import cluster_labels, mean_classes, note_resampling
+from segmeter.metrics.rows import read_cases, read_spec, stack_margins
+from segmeter.metrics.summary import count_effective, mean_classes, note_resampling
+from segmeter.metrics.units import cluster_labels
 from segmeter.vocabulary import ClassSpec
 
 SCHEMA = 1
@@ -53,7 +56,10 @@ def compare(folders: Sequence[Path], config: MetricsConfig) -> dict[str, Any]:
     check_metrics(config, spec)
     rows = {name: read_cases(folder) for name, folder in named.items()}
     compared = compare_runs(rows, spec, config)
-    clusters = cluster_labels(next(iter(rows.values())), config.cluster)
+    case_ids = [row.case_id for row in next(iter(rows.values()))]
+    clusters = cluster_labels(case_ids, config.cluster)
+    effective = [count_effective(stack_margins(one, spec), spec, clusters) for one in rows.values()]
+    least = {name: min(one[name] or np.inf for one in effective) for name in spec.names}
     return {
         "schema": SCHEMA,
         "convention": config.convention,
@@ -63,7 +69,7 @@ def compare(folders: Sequence[Path], config: MetricsConfig) -> dict[str, Any]:
         "ignore_index": spec.ignore_index,
         "folders": {name: str(folder) for name, folder in named.items()},
         **compared,
-        "bootstrap": note_resampling(compared["n_cases"], clusters, config),
+        "bootstrap": note_resampling(case_ids, clusters, least, config),
     }
 
 

@@ -12,7 +12,6 @@ from scipy import stats
 from segmeter.checks import expected
 from segmeter.errors import InputError
 from segmeter.metrics.bootstrap import (
-    Interval,
     Resampled,
     Statistic,
     bootstrap,
@@ -22,10 +21,12 @@ from segmeter.metrics.bootstrap import (
 )
 from segmeter.metrics.config import MetricsConfig
 from segmeter.metrics.describe import plain
+from segmeter.metrics.intervals import Interval
 from segmeter.metrics.overlap import FloatArray, Margins, score_margins
 from segmeter.metrics.rows import CaseRow, order_rows, stack_margins
 from segmeter.metrics.significance import holm, sign_flip, wilcoxon
-from segmeter.metrics.summary import DEFAULT, PER_CASE, cluster_labels, mean_classes
+from segmeter.metrics.summary import DEFAULT, PER_CASE, mean_classes
+from segmeter.metrics.units import cluster_labels
 from segmeter.vocabulary import ClassSpec
 
 _LISTED = 8  # cases named in one message
@@ -100,14 +101,14 @@ def compare_runs(
     options = {
         "resamples": config.bootstrap,
         "seed": config.seed,
-        "clusters": cluster_labels(next(iter(ordered.values())), config.cluster),
+        "clusters": cluster_labels([row.case_id for row in next(iter(ordered.values()))], config.cluster),
     }
     metrics = {metric: _compare_metric(metric, margins, spec, config, options) for metric in PER_CASE}
     return {"n_cases": len(next(iter(ordered.values()))), "runs": list(runs), "metrics": metrics}
 
 
 def paired_bootstrap(
-    first: NDArray[Any], second: NDArray[Any], statistic: Statistic, *, interval: Interval = "bca", **options: Any
+    first: NDArray[Any], second: NDArray[Any], statistic: Statistic, *, interval: Interval = "expanded", **options: Any
 ) -> Resampled:
     """Find the interval of ``statistic(first) - statistic(second)``, both on the same resampled cases.
 

@@ -77,7 +77,7 @@ def sign_flip(first: FloatArray, second: FloatArray, *, resamples: int = 10_000,
     n = differences.size
     values = to_grid(differences[:, None])[:, 0]  # sums are exact: equal sums count as equal
     observed = abs(values.sum()) - _ROUNDING * np.abs(values).sum()
-    exact = 2.0**n <= resamples
+    exact = n < resamples.bit_length()  # 2**n <= resamples, without the huge number
     if exact:
         signs = np.array(list(product((-1.0, 1.0), repeat=n))).reshape(2**n, n)
         p_value = float((np.abs(signs @ values) >= observed).mean())
