@@ -99,7 +99,8 @@ def bootstrap(
     The mean IoU of a data set, from the confusion matrix of each case:
 
     >>> from segmeter import overlap_scores
-    >>> counts = np.array([[[50, 2], [3, 9]], [[60, 0], [2, 2]], [[40, 5], [1, 18]], [[55, 1], [0, 8]], [[9, 9], [0, 46]]])
+    >>> cases = [[50, 2, 3, 9], [60, 0, 2, 2], [40, 5, 1, 18], [55, 1, 0, 8], [9, 9, 0, 46]]
+    >>> counts = np.array(cases).reshape(5, 2, 2)
     >>> found = bootstrap(counts, lambda sums: overlap_scores(sums).mean_iou, resamples=1000)
     >>> round(float(found.estimate), 3), found.n_units
     (0.843, 5)

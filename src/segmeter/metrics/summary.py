@@ -42,7 +42,7 @@ def summarise(rows: Sequence[CaseRow], spec: ClassSpec, config: MetricsConfig = 
     ``dataset`` sums the counts of all cases, then scores, then takes the mean over classes; ``per_case`` scores each
     case, takes its mean over the classes defined in it, then the mean over cases. ``std`` is the sample's (n - 1),
     ``std_population`` divides by n. Every ``ci95`` comes from the same resamples of the cases. ``measures`` is there
-    when measures were asked for; see `summarise_measures`.
+    when measures were asked for; see `summarise_measures`. ``measure_settings`` are those of the measures.
 
     Parameters
     ----------
@@ -98,7 +98,7 @@ def summarise(rows: Sequence[CaseRow], spec: ClassSpec, config: MetricsConfig = 
             name: describe(cases.means[:, i]) | {"ci95": intervals.get(f"per_case/{name}")}
             for i, name in enumerate(PER_CASE)
         },
-        **({"measures": summarise_measures(rows, spec, config, clusters)} if config.measures else {}),
+        **(_measured(rows, spec, config, clusters) if config.measures else {}),
         "loss": _describe_loss(cases.loss),
         "bootstrap": note_resampling(cases.ids, clusters, effective, config),
     }
@@ -182,6 +182,17 @@ def _statistic(spec: ClassSpec, classes: list[int]) -> Callable[[FloatArray], Fl
         return np.concatenate([*parts, mean_of_columns(sums[:, width:])], axis=1)
 
     return statistic
+
+
+def _measured(
+    rows: Sequence[CaseRow], spec: ClassSpec, config: MetricsConfig, clusters: list[str] | None
+) -> dict[str, Any]:
+    """What was measured beside the counts, and by which settings, without which runs can't be compared."""
+    settings = [
+        {key: list(value) if isinstance(value, tuple) else value for key, value in vars(measure).items()}
+        for measure in config.measures
+    ]
+    return {"measures": summarise_measures(rows, spec, config, clusters), "measure_settings": settings}
 
 
 def _describe_loss(values: FloatArray) -> dict[str, Any]:
