@@ -247,15 +247,13 @@ def describe(ends: Array, truth: float, needed: float) -> dict[str, float]:
     }
 
 
-def table(records: Sequence[dict[str, Any]]) -> str:
-    """Coverage at each number of units, and the width of the default beside it, as Markdown."""
-    head = " | ".join(f"{units}" for units in SIZES)
-    lines = [f"| population | method | {head} |", "|---|---|" + "---|" * len(SIZES)]
+def table(records: Sequence[dict[str, Any]], key: str, methods: Sequence[str] = ("expanded", "bca")) -> str:
+    """Markdown: coverage or width by population and number of units, of the methods side by side."""
+    lines = [f"| {key}: {' / '.join(methods)} | {' | '.join(map(str, SIZES))} |", "|---|" + "---|" * len(SIZES)]
     for record in records:
-        for method in INTERVALS:
-            cells = [record["units"][str(units)][method] for units in SIZES]
-            shown = " | ".join(f"{cell['coverage']:.3f} ({cell['width']:.2f})" for cell in cells)
-            lines.append(f"| {record['name']} | {method} | {shown} |")
+        found = [record["units"][str(units)] for units in SIZES]
+        shown = [" / ".join(f"{one[method][key]:.2f}".lstrip("0") for method in methods) for one in found]
+        lines.append(f"| {record['name']} | {' | '.join(shown)} |")
     return "\n".join(lines)
 
 
@@ -270,9 +268,10 @@ def main(replications: int = 1000) -> None:
             for plan in [(replications, FEW) if n <= 50 else (2 * replications // 5, MANY)]
         }
         records.append({"name": population.name, "what": population.what, "truth": truth, "units": units})
-        print(table(records[-1:]), flush=True)
+        print(records[-1], flush=True)
     content = circumstances("scipy") | {"replications": replications, "level": 0.95, "populations": records}
     write_record(RESULT, content)
+    print(table(records, "coverage"), table(records, "width"), sep="\n\n")
 
 
 if __name__ == "__main__":

@@ -83,6 +83,29 @@ def test_what_says_the_opposite_is_printed_and_a_prefix_groups_the_cases(
     assert "area, mean over classes: ranking" not in printed
 
 
+@pytest.mark.parametrize(
+    ("cluster", "units"),
+    [("prefix:_", 3), ('"^([^_]+)[_]"', 3), ('"^p(\\d+)_"', 3), ("wards.csv:ward", 2), ("sub/wards.csv:ward", 2)],
+    ids=["prefix", "suggested", "expression", "table", "path"],
+)
+def test_clusters_are_given_without_ado(
+    cluster: str,
+    units: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    make_cells(tmp_path / "one", iou=0.9, quality=0.2)
+    make_cells(tmp_path / "two", iou=0.5, quality=0.6)
+    rows = [f"p{i}_{j},{'north' if i else 'south'}\n" for i in range(3) for j in range(4)]
+    (tmp_path / "sub").mkdir()
+    for folder in (tmp_path, tmp_path / "sub"):
+        (folder / "wards.csv").write_text("case_id,ward\n" + "".join(rows))
+    main(["compare", "runs=[one,two]", "metrics.bootstrap=50", f"metrics.cluster={cluster}"])
+    (written,) = tmp_path.glob("runs/compare/*/compare.json")
+    assert json.loads(written.read_text())["bootstrap"]["n_units"] == units
+
+
 def test_runs_of_other_cases_end_with_2_and_leave_no_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -83,7 +83,7 @@ def test_what_is_a_cluster(cluster: str | None, ok: bool) -> None:
         (["p01_003", "p01_004", "p02_001", "p02_002"], ("prefix:_", 2)),
         (["a-1_1", "a-1_2", "a-2_1", "a-2_2"], ("prefix:_", 2)),
         (["p1/s1", "p1/s2", "p2/s1", "p3/s1"], ("prefix:/", 3)),
-        (["p01_left_1", "p01_right_1", "p02_left_1", "p02_right_1"], ("^([^_]+)_", 2)),
+        (["p01_left_1", "p01_right_1", "p02_left_1", "p02_right_1"], ("^([^_]+)[_]", 2)),
         (["case_1", "case_2", "case_3", "case_4"], None),
         (["a_1", "b_1", "c_1", "d_1", "d_2"], None),
         (["p01_1", "p01_2", "p02_1", "overview"], None),
@@ -98,7 +98,7 @@ def test_what_looks_grouped(case_ids: list[str], found: tuple[str, int] | None) 
 
 def test_a_suggested_expression_is_quoted_for_the_shell() -> None:
     ids = [f"p{i}_{side}_1" for i in range(40) for side in ("left", "right")]
-    assert """set 'metrics.cluster="^([^_]+)_"'.""" in (warn_of_few(ids, None, {}) or "")
+    assert """set 'metrics.cluster="^([^_]+)[_]"'.""" in (warn_of_few(ids, None, {}) or "")
 
 
 def test_effective_units_are_those_of_equal_sizes() -> None:

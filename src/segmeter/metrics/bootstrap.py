@@ -92,7 +92,9 @@ def bootstrap(
 
     References
     ----------
-    Efron 1987, "Better bootstrap confidence intervals", J. Am. Stat. Assoc. 82, 171-185 (BCa).
+    Efron 1987, "Better bootstrap confidence intervals", J. Am. Stat. Assoc. 82, 171-185 (BCa). Hesterberg 2015, "What
+    teachers should know about the bootstrap", Am. Stat. 69, 371-386, arXiv:1411.5279 (percentiles with Student's tails
+    of N - 1 degrees of freedom; ours has fewer, see `segmeter.metrics.intervals`).
 
     Examples
     --------

@@ -103,7 +103,7 @@ def find_grouping(case_ids: Sequence[str]) -> tuple[str, int] | None:
     True
     """
     patterns = [f"{_PREFIX}{separator}" for separator in _SEPARATORS]
-    patterns += [f"^([^{separator}]+){re.escape(separator)}" for separator in _SEPARATORS]
+    patterns += [f"^([^{separator}]+)[{separator}]" for separator in _SEPARATORS]
     for pattern in patterns:
         try:
             groups = Counter(cluster_labels(case_ids, pattern))
