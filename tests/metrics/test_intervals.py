@@ -36,8 +36,10 @@ def test_moments_are_those_of_the_jackknife():
         ([10] + [0.0001] * 9, 2 / (0.8111111 - 7 / 90)),
         # units that do not move it do not count: the same two times three
         ([1, -1] * 3 + [0] * 50, 5),
+        # nor for the mean, which is 1: squares 49 + 4 * 4 + 1 around it, fourth powers 2401 + 4 * 16 + 1
+        ([8, -1, -1, -1, -1, 2] + [0] * 50, 2 / (2466 / 66**2 - 3 / 30)),
     ],
-    ids=["alike", "one", "idle"],
+    ids=["alike", "one", "idle", "idle, skewed"],
 )
 def test_degrees_of_freedom_by_hand(changes, expected):
     assert degrees_of_freedom(influence_of(changes)) == pytest.approx(expected, rel=1e-3)
@@ -59,22 +61,22 @@ def test_degrees_of_freedom_are_those_of_the_variance_s_own_spread():
     assert degrees_of_freedom(given) == pytest.approx(spread, rel=0.05)
 
 
-def test_expanded_ends_by_a_plain_calculation():
-    rng = np.random.default_rng(8)
-    values = rng.gamma(0.5, size=25)
+@pytest.mark.parametrize("sign", [1, -1], ids=["long tail above", "below"])
+def test_expanded_ends_by_a_plain_calculation(sign):
+    values = sign * np.random.default_rng(8).gamma(0.5, size=25)
     found = bootstrap(mean_columns(values[:, None]), mean_of_columns, resamples=4000)
     ranked = sorted(found.replicates[:, 0])
-    d = values - values.mean()
-    k = stats.kurtosis(values, fisher=False)
-    nu = 2 / (k / 25 - 22 / (25 * 24))
+    nu = 2 / (stats.kurtosis(values, fisher=False) / 25 - 22 / (25 * 24))
     assert 2 < nu < 24
-    assert d.size == 25
     reach = stats.t(nu).ppf(0.975) * (25 / 24) ** 0.5
-    bias = stats.norm.ppf(np.mean([r < values.mean() for r in ranked]))
-    assert bias > 0.02
-    low, high = stats.norm.cdf(-reach), stats.norm.cdf(2 * bias + reach)
+    bias = stats.norm.ppf(np.mean([value < values.mean() for value in ranked]))
+    assert sign * bias > 0.02
+    low, high = stats.norm.cdf([min(0, 2 * bias) - reach, max(0, 2 * bias) + reach])
     assert found.low[0] == ranked[int(np.floor(low * 3999))]
     assert found.high[0] == ranked[int(np.ceil(high * 3999))]
+    plain = stats.norm.cdf(reach)  # without correction for bias another value stands there
+    assert (ranked[int(np.ceil(plain * 3999))] < found.high[0]) == (sign > 0)
+    assert (ranked[int(np.floor((1 - plain) * 3999))] > found.low[0]) == (sign < 0)
 
 
 def test_the_expanded_interval_contains_the_percentiles():
