@@ -301,9 +301,13 @@ class CompareConfig(Seeded):
     ----------
     runs
         Folders of two or more finished evaluations of the same cases.
+    rank_by
+        The metric that orders them: mean_iou, mean_dice, pixel_accuracy, or one that they were measured by, such as pq,
+        nsd@1 or hd95 (the mean over classes), or hd95/car.
     """
 
     runs: tuple[Path, ...]
+    rank_by: str = "mean_iou"
     metrics: MetricsConfig
 
     def __post_init__(self) -> None:
@@ -311,6 +315,8 @@ class CompareConfig(Seeded):
         if self.metrics is not None:  # None: it failed already
             with collecting("metrics") as problems:
                 problems.in_range("bootstrap", self.metrics.bootstrap, 1)
+                remedy = "Leave it out: runs are compared by the measures that they have."
+                problems.expect(not self.metrics.measures, "measures", "to be empty", "some", remedy)
 
 
 ROOTS: dict[str, type] = {

@@ -1,15 +1,16 @@
 """What is measured, and how its uncertainty is found; no torch, no heavy import."""
 
 import math
-import re
-from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 from segmeter.checks import collecting, expected, nearest
-from segmeter.errors import ConfigError, InputError
+from segmeter.errors import ConfigError
 from segmeter.metrics.conventions import ALL, CONVENTIONS
+from segmeter.metrics.intervals import INTERVALS, Interval
 from segmeter.metrics.measure_config import MEASURES as MEASURES
+from segmeter.metrics.units import CLUSTER_RULE, is_cluster
+from segmeter.metrics.units import check_clusters as check_clusters
 from segmeter.vocabulary import ClassSpec
 
 
@@ -27,11 +28,14 @@ class MetricsConfig:
     groups
         Name of a region to the names of the classes that are scored as one; not for multilabel.
     bootstrap
-        Resamples behind each interval; 0 leaves the intervals out.
+        Resamples behind each interval; 0 leaves the intervals out. Below about 1000 they are too narrow.
     interval
-        "bca" (bias-corrected and accelerated) or "percentile".
+        "expanded" (percentiles with Student's tails and bias correction), "bca" (bias-corrected and accelerated) or
+        "percentile"; how often each holds the true value is in docs/statistics.md.
     cluster
-        A regular expression; cases whose ids agree in what it captures are resampled together.
+        Which cases are no independent units, such as slices of a patient or frames of a sequence, and are resampled
+        together: "prefix:_" (same text before the last "_" of the case id), "TABLE.csv:COLUMN" (same value there; its
+        column case_id names the cases), or a regular expression (same text in its groups).
     seed
         Of the resampling.
     measures
@@ -51,7 +55,7 @@ class MetricsConfig:
     background: bool = True
     groups: dict[str, tuple[str, ...]] = field(default_factory=dict)
     bootstrap: int = 10_000
-    interval: Literal["bca", "percentile"] = "bca"
+    interval: Interval = "expanded"
     cluster: str | None = None
     seed: int = 0
     measures: tuple[Any, ...] = field(default=(), metadata={"registry": MEASURES})
@@ -61,24 +65,17 @@ class MetricsConfig:
     def __post_init__(self) -> None:
         with collecting("metrics") as problems:
             problems.one_of("convention", self.convention, (*CONVENTIONS, ALL))
-            problems.one_of("interval", self.interval, ("bca", "percentile"))
+            problems.one_of("interval", self.interval, INTERVALS)
             problems.in_range("bootstrap", self.bootstrap, 0, 1_000_000)
             problems.in_range("seed", self.seed, 0)
             for name, members in self.groups.items():
                 distinct = bool(members) and len(set(members)) == len(members)
                 problems.expect(distinct, f"groups.{name}", "to name one or more distinct classes", list(members))
-            problems.expect(_captures(self.cluster), "cluster", "to be a regular expression with a group", self.cluster)
+            problems.expect(is_cluster(self.cluster), "cluster", CLUSTER_RULE, self.cluster)
             names = [measure.name for measure in self.measures]
             problems.expect(len(set(names)) == len(names), "measures", "to name each measure once", names)
             ok = self.spacing is None or (len(self.spacing) in (2, 3) and all(0 < e < math.inf for e in self.spacing))
             problems.expect(ok, "spacing", "to be null or 2 or 3 numbers > 0, one per axis", self.spacing)
-
-
-def _captures(pattern: str | None) -> bool:
-    try:
-        return pattern is None or re.compile(pattern).groups > 0
-    except re.error:
-        return False
 
 
 def check_metrics(config: MetricsConfig, spec: ClassSpec) -> None:
@@ -106,20 +103,6 @@ def check_metrics(config: MetricsConfig, spec: ClassSpec) -> None:
     ]
     if problems:
         raise ConfigError(problems)
-
-
-def check_clusters(pattern: str | None, case_ids: Sequence[str]) -> None:
-    """Refuse case ids that `pattern` does not match; call it before the first case is measured.
-
-    Raises
-    ------
-    InputError
-        Naming the first of them.
-    """
-    missed = [case_id for case_id in case_ids if pattern is not None and not re.search(pattern, case_id)]
-    if missed:
-        rule, found = f"to match every case id ('{pattern}')", f"{len(missed)} without: {missed[0]!r} ..."
-        raise InputError(expected("metrics", "cluster", rule, found))
 
 
 def mean_classes(config: MetricsConfig, spec: ClassSpec) -> list[int]:
