@@ -10,7 +10,7 @@ import segmeter.training.loop as loop
 import segmeter.training.watch as watch
 from segmeter.errors import CheckpointError, ConfigError, DataError, RunError
 from segmeter.losses.build import build_loss
-from segmeter.losses.config import FocalConfig
+from segmeter.losses.config import DiceConfig, FocalConfig
 from segmeter.models.build import build_segmenter
 from segmeter.models.card import ModelCard
 from segmeter.models.checkpoint import read_checkpoint
@@ -296,3 +296,11 @@ def test_a_run_takes_no_notice_of_the_working_folder(tmp_path, monkeypatch):
     result = train(tiny_job(tmp_path / "deep" / "run", epochs=1))
     assert [path.name for path in tmp_path.iterdir()] == ["deep"]
     assert math.isfinite(result.images_per_second)
+
+
+def test_accumulating_a_loss_over_the_batch_is_said(tmp_path, caplog):
+    for over, said in (("batch", True), ("sample", False)):
+        loss = build_loss(DiceConfig(over=over), SPEC)
+        train(tiny_job(tmp_path / over, loss=loss, epochs=None, steps=1, accumulate=2, validate_every=None))
+        assert ("accumulate=2 averages that many losses" in caplog.text) is said
+        caplog.clear()

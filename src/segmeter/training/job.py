@@ -40,7 +40,8 @@ class TrainJob:
     segmenter
         On any device; it is trained in place.
     loss
-        Logits (B, num_channels, H, W) and target -> 0-d float32.
+        Logits (B, num_channels, H, W) and target -> 0-d float32. Anything but an `AdditiveLoss` is taken to be a mean
+        over the pixels that are not ignored.
     source
         Gives the batches of the training cases.
     train_cases, val_cases
