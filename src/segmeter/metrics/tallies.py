@@ -71,7 +71,7 @@ def lower_ends() -> Array:
 def _find_bin(p: Any, edges: Array) -> int:
     """The first bin whose upper edge is not below p; next to an edge the product is rounded, and the edge decides."""
     product = p * np.float64(edges.size - 1)
-    place = math.ceil(product)
+    place = int(math.ceil(product))  # noqa: RUF046 - an Any to mypy
     if not NEAR < place - product < 1 - NEAR:
         if place > 0 and p <= edges[place - 1]:
             place -= 1
