@@ -92,8 +92,7 @@ class DataConfig:
         for value in self.std or ():
             problems.in_range("std", value, 0, above=True)
         for colour in self.colours or ():
-            ok = len(colour) == 3 and all(0 <= c <= 255 for c in colour)
-            problems.expect(ok, "colours", "to be [red, green, blue], 0 to 255 each", list(colour))
+            problems.expect(len(colour) == 3, "colours", "to be [red, green, blue], 0 to 255 each", list(colour))
         self._check_label_map(problems)
 
     def _check_label_map(self, problems: Problems) -> None:
