@@ -28,7 +28,7 @@ def _is_colour(given: object) -> bool:
         parts = list(given)  # type: ignore[call-overload]
     except TypeError:
         return False
-    return len(parts) == 3 and all(_is_whole(part) and 0 <= part <= 255 for part in parts)
+    return len(parts) == 3 and all(map(_is_whole, parts))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,6 +69,9 @@ class ClassSpec:
                 problems.expect(
                     len(self.names) == 2, "classes", "to be two names (background, object)", list(self.names)
                 )
+            for colour in self.colours:
+                ok = all(0 <= part <= 255 for part in colour)
+                problems.expect(ok, "colours", "to be [red, green, blue], 0 to 255 each", list(colour))
             matched = len(self.colours) == len(self.names) or len(self.names) < least
             problems.expect(matched, "colours", f"to be {len(self.names)} values", len(self.colours))
             if self.ignore_index is not None:
@@ -87,8 +90,7 @@ class ClassSpec:
             listed = isinstance(self.names, list | tuple) and all(isinstance(name, str) for name in self.names)
             problems.expect(listed, "classes", "to be a sequence of names", self.names)
             coloured = isinstance(self.colours, list | tuple) and all(map(_is_colour, self.colours))
-            rule = "to be a sequence of (red, green, blue), 0 to 255 each"
-            problems.expect(coloured, "colours", rule, self.colours)
+            problems.expect(coloured, "colours", "to be a sequence of (red, green, blue)", self.colours)
             whole = self.ignore_index is None or _is_whole(self.ignore_index)
             problems.expect(whole, "ignore_index", "to be null or a whole number", self.ignore_index)
         object.__setattr__(self, "names", tuple(self.names))

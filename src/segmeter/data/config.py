@@ -117,8 +117,7 @@ class DataConfig:
         rule, remedy = "to be false but for a binary task without label map", "Set data.task=binary."
         problems.expect(alone, "instances", rule, self.instances, remedy)
         for colour in self.colours or ():
-            ok = len(colour) == 3 and all(0 <= c <= 255 for c in colour)
-            problems.expect(ok, "colours", "to be [red, green, blue], 0 to 255 each", list(colour))
+            problems.expect(len(colour) == 3, "colours", "to be [red, green, blue], 0 to 255 each", list(colour))
         self._check_label_map(problems)
 
     def _check_label_map(self, problems: Problems) -> None:
