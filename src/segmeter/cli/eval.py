@@ -14,6 +14,7 @@ from segmeter.cli.resume import find_resumed
 from segmeter.cli.run_folder import open_run
 from segmeter.cli.schema import EvalConfig
 from segmeter.data.build import open_splits
+from segmeter.data.intensity import mismatch_warnings
 from segmeter.errors import ConfigError
 from segmeter.evaluation.evaluate import Evaluation, evaluate
 from segmeter.evaluation.manifest import NAME, check_same
@@ -32,6 +33,8 @@ def run(config: EvalConfig, job: Job) -> float | None:
     checkpoint = read_checkpoint(config.checkpoint)
     (dataset,), (report,) = open_splits(config.data, [config.data.split])
     check_fit(dataset, checkpoint.card)
+    for line in mismatch_warnings(report.intensities, checkpoint.card.mean, checkpoint.card.std):
+        sys.stderr.write(f"warning: {line}\n")
     check_metrics(config.metrics, dataset.spec)
     check_clusters(config.metrics.cluster, dataset.case_ids)
     if len(config.metrics.spacing or (1, 1)) != 2:
