@@ -5,7 +5,15 @@ import pytest
 
 from segmeter.data.build import build_dataset, open_splits
 from segmeter.data.check import check_dataset
-from segmeter.data.intensity import LEVELS, SHOWN, measure_image, normalisation, scale_warnings, unit_moments
+from segmeter.data.intensity import (
+    LEVELS,
+    SHOWN,
+    measure_image,
+    mismatch_warnings,
+    normalisation,
+    scale_warnings,
+    unit_moments,
+)
 from segmeter.errors import ConfigError, DataError
 from tests.data.crafted import folder, make_folder, noise, put
 
@@ -164,3 +172,15 @@ def test_one_dark_channel_among_others_is_no_fault(tmp_path):
 def test_values_that_can_not_be_meant_are_refused(tmp_path, fields):
     with pytest.raises(ConfigError, match=f"data: expected `{next(iter(fields))}`"):
         folder(make_folder(tmp_path), **fields)
+
+
+def test_images_on_another_scale_than_the_models_are_warned_of(tmp_path):
+    """A model of 12-bit images in uint16 sees 8-bit copies sixteen times as bright as it should."""
+    twelve = cells(tmp_path, "12", twelve_bits, mean="auto", std="auto")
+    eight = check_dataset(build_dataset(cells(tmp_path, "8", eight_bits))).intensities
+    own = check_dataset(build_dataset(twelve)).intensities
+    mean, std = normalisation(twelve, own, DEFAULT)
+    assert mismatch_warnings(own, mean, std) == []
+    (line,) = mismatch_warnings(eight, mean, std)
+    assert "uint8 from" in line
+    assert "its scores mean little here" in line

@@ -14,6 +14,7 @@ from segmeter.cli.resume import find_resumed
 from segmeter.cli.run_folder import open_run
 from segmeter.cli.schema import EvalConfig
 from segmeter.data.build import open_splits
+from segmeter.data.intensity import mismatch_warnings
 from segmeter.errors import ConfigError
 from segmeter.evaluation.evaluate import Evaluation, evaluate
 from segmeter.evaluation.manifest import NAME, check_same
@@ -37,6 +38,8 @@ def run(config: EvalConfig, job: Job) -> float | None:
     build_steps(config.postprocess.steps, checkpoint.card.spec)
     resumed = find_resumed(config, job, config.resume, holds=NAME)
     (dataset,), (report,) = open_splits(config.data, [config.data.split])
+    for line in mismatch_warnings(report.intensities, checkpoint.card.mean, checkpoint.card.std):
+        sys.stderr.write(f"warning: {line}\n")
     check_clusters(config.metrics.cluster, dataset.case_ids)
     loss = build_loss(config.loss, spec=dataset.spec, class_counts=report.class_pixels)
     facts = {**checkpoint_facts(checkpoint), "data": report.content_sha256}

@@ -6,6 +6,7 @@ from segmeter.checks import expected
 from segmeter.data.check import DataReport, check_splits
 from segmeter.data.config import DATA, SPLITS, DataConfig
 from segmeter.data.dataset import Dataset, header_problems
+from segmeter.data.pairing import listed_once
 from segmeter.errors import ConfigError, DataError
 
 
@@ -58,11 +59,12 @@ def open_splits(config: DataConfig, splits: Sequence[str]) -> tuple[tuple[Datase
         One line for everything that can't be used in any of the splits, and for every case that two of them share.
     """
     datasets, problems = list[Dataset](), list[str]()
-    for split in splits:
-        try:
-            datasets.append(_open(config, split))
-        except DataError as error:
-            problems += error.problems
+    with listed_once():
+        for split in splits:
+            try:
+                datasets.append(_open(config, split))
+            except DataError as error:
+                problems += error.problems
     reports = check_splits(datasets, problems=problems, use_cache=config.verify == "cached")
     verified = (dataset.with_contents(report.file_sha256) for dataset, report in zip(datasets, reports, strict=True))
     return tuple(verified), reports

@@ -164,14 +164,30 @@ def _factor(config: DataConfig, intensities: Sequence[Intensity]) -> float:
 
 
 def _refuse_far(mean: Values, spread: Values, intensities: Sequence[Intensity]) -> None:
-    """Of several channels some may be dark or nearly constant; not all of them, and none far beyond the scale."""
+    found = _far(mean, spread, intensities)
+    if found:
+        remedy = f"Set data.mean=auto data.std=auto{_scale_remedy(intensities)}."
+        raise DataError(expected("data", "mean and std", "to bring inputs near mean 0 and spread 1", found, remedy))
+
+
+def _far(mean: Values, spread: Values, intensities: Sequence[Intensity]) -> str:
+    """What normalised inputs (C,) are, where that is far from 0 and 1, else nothing.
+
+    Of several channels some may be dark or nearly constant; not all of them, and none far beyond the scale.
+    """
     widest = spread.max()
     if np.abs(mean).max() <= _FAR_MEAN and 1 / _FAR_SPREAD <= widest <= _FAR_SPREAD:
-        return
+        return ""
     values = "; ".join(f"{each.dtype} from {each.low.min():g} to {each.high.max():g}" for each in intensities)
-    found = f"mean {mean[np.abs(mean).argmax()]:.2f} and spread {widest:.2g} (stored values: {values})"
-    remedy = f"Set data.mean=auto data.std=auto{_scale_remedy(intensities)}."
-    raise DataError(expected("data", "mean and std", "to bring inputs near mean 0 and spread 1", found, remedy))
+    return f"mean {mean[np.abs(mean).argmax()]:.2f} and spread {widest:.2g} (stored values: {values})"
+
+
+def mismatch_warnings(intensities: Sequence[Intensity], mean: tuple[float, ...], std: tuple[float, ...]) -> list[str]:
+    """Say that images are not on the scale that a trained model normalises by, as 8-bit copies of 12-bit images."""
+    measured, spread = unit_moments(intensities)
+    found = _far((measured - np.array(mean)) / np.array(std), spread / np.array(std), intensities)
+    advice = "The model was trained on another scale or dtype: its scores mean little here."
+    return [f"data: inputs normalised as in training have {found}. {advice}"] if found else []
 
 
 def scale_warnings(config: DataConfig, intensities: Sequence[Intensity]) -> list[str]:

@@ -3,7 +3,9 @@
 import os
 import unicodedata
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -73,8 +75,31 @@ class Listing:
         return self.folder / self.names[stem][0]
 
 
+_LISTED: ContextVar[dict[tuple[Path, str, str, bool], Listing] | None] = ContextVar("listed", default=None)
+
+
+@contextmanager
+def listed_once() -> Iterator[None]:
+    """Inside of the block each folder is listed once, however many splits are taken from it."""
+    token = _LISTED.set({})
+    try:
+        yield
+    finally:
+        _LISTED.reset(token)
+
+
 def scan_folder(folder: Path, *, role: str, remedy: str = "", volumes: bool = False) -> Listing:
     """Find the image files of a folder as `list_files` does, and give back what is wrong instead of raising it."""
+    listed, key = _LISTED.get(), (folder, role, remedy, volumes)
+    found = listed.get(key) if listed is not None else None
+    if found is None:
+        found = _scan(folder, role, remedy, volumes)
+        if listed is not None:
+            listed[key] = found
+    return found
+
+
+def _scan(folder: Path, role: str, remedy: str, volumes: bool) -> Listing:
     try:
         with os.scandir(folder) as scanned:
             entries = sorted((entry.name, entry.is_symlink()) for entry in scanned)
