@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from segmeter.cli.app import Job
-from segmeter.cli.run_folder import MASK, mask, mask_override, open_run, refuse_masked
+from segmeter.cli.masking import MASK, mask, mask_override, refuse_masked
+from segmeter.cli.run_folder import open_run
 from segmeter.cli.schema import Common, RunConfig
 from segmeter.errors import ConfigError, RunError
 

@@ -1,6 +1,6 @@
 """`segmeter check`: verify a data set before the first step."""
 
-import sys
+import logging
 
 from rich.console import Console
 from rich.table import Table
@@ -9,6 +9,8 @@ from segmeter.cli.app import Job
 from segmeter.cli.build import open_splits
 from segmeter.cli.schema import CheckConfig
 from segmeter.data.check import DataReport
+
+_LOG = logging.getLogger(__name__)
 
 
 def run(config: CheckConfig, job: Job) -> None:
@@ -23,7 +25,7 @@ def run(config: CheckConfig, job: Job) -> None:
     Console(markup=False, highlight=False).print(_table(config.data.spec().names, reports))
     for report in reports:
         for warning in report.warnings:
-            sys.stderr.write(f"warning: {warning}\n")
+            _LOG.warning("%s", warning)
 
 
 def _table(names: tuple[str, ...], reports: tuple[DataReport, ...]) -> Table:

@@ -1,6 +1,7 @@
 """`segmeter eval`: a checkpoint and data -> label maps, figures, pictures, report."""
 
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from segmeter.cli.build import check_fit, open_device, open_splits
 from segmeter.cli.convert import as_plain
 from segmeter.cli.overlays import Drawer
 from segmeter.cli.resume import find_resumed
-from segmeter.cli.run_folder import open_run
+from segmeter.cli.run_folder import note_done, open_run
 from segmeter.cli.schema import EvalConfig
 from segmeter.errors import ConfigError
 from segmeter.evaluation.evaluate import Evaluation, evaluate
@@ -39,10 +40,9 @@ def run(config: EvalConfig, job: Job) -> float | None:
     loss = build_loss(config.loss, spec=dataset.spec, class_counts=report.class_pixels)
     facts = {**checkpoint_facts(checkpoint), "data": report.content_sha256}
     identity, resumed = _identity(config, facts, str(device)), find_resumed(config, job, config.resume, holds=NAME)
-    if resumed:  # before the folder's records are touched
-        check_same(resumed, identity, dataset.case_ids)
+    accept = partial(check_same, resumed or Path(), identity, dataset.case_ids)
     segmenter = checkpoint.load_segmenter(device)
-    with open_run(config, job, resumed=resumed, facts=facts) as folder:
+    with open_run(config, job, resumed=resumed, facts=facts, accept=accept) as folder:
         draw = Drawer(config.report, folder, dataset.spec, config.metrics)
         summary = evaluate(
             Evaluation(
@@ -57,9 +57,13 @@ def run(config: EvalConfig, job: Job) -> float | None:
                 identity=identity,
                 resume=resumed is not None,
                 on_restored=draw.remember,
+                hashes=report.case_hashes,
             )
         )
-    _show(config, folder, summary)  # after the run has closed its records, so that the report can say how it ended
+        if config.report.html:
+            note_done(folder)
+            write_report(folder, config.report)
+    _show(config, folder, summary)
     mean_iou: float | None = summary["dataset"]["mean_iou"]
     return mean_iou
 
@@ -89,5 +93,5 @@ def _show(config: EvalConfig, folder: Path, summary: dict[str, Any]) -> None:
     if config.report.overlays:
         lines.append(f"overlays  {folder / 'overlays'}")
     if config.report.html:
-        lines.append(f"report    {write_report(folder, config.report)}")
+        lines.append(f"report    {folder / 'report.html'}")
     sys.stdout.write("\n".join(lines) + "\n")

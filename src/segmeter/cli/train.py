@@ -1,6 +1,8 @@
 """`segmeter train`: data and configuration -> checkpoints."""
 
 import sys
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,22 +13,22 @@ from segmeter.cli.app import Job
 from segmeter.cli.build import model_card, open_device, open_splits
 from segmeter.cli.convert import as_plain
 from segmeter.cli.resume import find_resumed
-from segmeter.cli.run_folder import open_run
+from segmeter.cli.run_folder import note_done, open_run
 from segmeter.cli.schema import TrainConfig
 from segmeter.losses.build import build_loss
 from segmeter.models.build import build_segmenter
 from segmeter.report.html import write_report
 from segmeter.training.augment import Augment
 from segmeter.training.cache import Budget, CachedCases
-from segmeter.training.job import TrainJob, TrainResult
-from segmeter.training.loop import train
+from segmeter.training.job import TrainJob, TrainResult, check_job
+from segmeter.training.loop import check_resumed, train
 from segmeter.training.sampling import SampleSource
 
 
 def run(config: TrainConfig, job: Job) -> float | None:
     """Train; returns the best score, which a sweep may optimise."""
     device = open_device(config.device)
-    resumed = find_resumed(config, job, config.resume, holds="checkpoints")
+    resumed = find_resumed(config, job, config.resume, holds="checkpoints/step-*/manifest.json")
     (train_data, val_data), (seen, _) = open_splits(config.data, ["train", "val"])
     loss = build_loss(config.loss, spec=train_data.spec, class_counts=seen.class_pixels)
     torch.manual_seed(config.seed)  # the first weights
@@ -34,28 +36,30 @@ def run(config: TrainConfig, job: Job) -> float | None:
     budget = Budget(int(config.training.cache_gb * 1e9))
     train_cases, val_cases = CachedCases(train_data, budget), CachedCases(val_data, budget)
     seed, batch_size = config.training.seed, config.training.batch_size
-    with open_run(config, job, resumed=resumed, facts={"data": seen.content_sha256}) as folder:
-        result = train(
-            TrainJob(
-                folder=folder,
-                segmenter=segmenter,
-                loss=loss,
-                source=SampleSource(train_cases, config.augment, batch_size=batch_size, seed=seed),
-                train_cases=train_cases,
-                val_cases=val_cases if len(val_data) else None,
-                augment=Augment(config.augment, train_data.spec),
-                training=config.training,
-                optimizer=config.optimizer,
-                schedule=config.schedule,
-                inference=config.inference,
-                logger=config.logger,
-                device=str(device),
-                identity=_identity(config),
-                resume=resumed is not None,
-                allow_changes=config.allow_changes,
-            )
-        )
-    write_report(folder)  # after the run has closed its records
+    training = TrainJob(
+        folder=resumed or Path(),
+        segmenter=segmenter,
+        loss=loss,
+        source=SampleSource(train_cases, config.augment, batch_size=batch_size, seed=seed),
+        train_cases=train_cases,
+        val_cases=val_cases if len(val_data) else None,
+        augment=Augment(config.augment, train_data.spec),
+        training=config.training,
+        optimizer=config.optimizer,
+        schedule=config.schedule,
+        inference=config.inference,
+        logger=config.logger,
+        device=str(device),
+        identity=_identity(config),
+        resume=resumed is not None,
+        allow_changes=config.allow_changes,
+    )
+    check_job(training)
+    facts, accept = {"data": seen.content_sha256}, partial(check_resumed, training)
+    with open_run(config, job, resumed=resumed, facts=facts, accept=accept) as folder:
+        result = train(replace(training, folder=folder))
+        note_done(folder)
+        write_report(folder)
     _show(folder, result, config.training.monitor)
     return result.score
 

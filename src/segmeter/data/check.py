@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from segmeter.checks import expected
-from segmeter.data.dataset import Dataset, in_threads
+from segmeter.data.dataset import Dataset, in_threads, join_hashes
 from segmeter.data.formats import show
 from segmeter.data.header import read_header
 from segmeter.data.listing import some
@@ -27,7 +27,8 @@ class DataReport:
 
     `class_pixels` and `class_cases` are int64 (K,): pixels of each class, and cases that have any. `sizes` counts the
     cases of each (height, width). `dtypes` counts those of each image dtype. `content_sha256` is over all files'
-    bytes in the order of the case ids. `warnings` are odd but usable: each is one line.
+    bytes in the order of the case ids, `case_hashes` are those of `Dataset.hash_case`. `warnings` are odd but usable:
+    each is one line.
     """
 
     split: str
@@ -39,6 +40,7 @@ class DataReport:
     sizes: dict[tuple[int, int], int]
     dtypes: dict[str, int]
     content_sha256: str
+    case_hashes: tuple[str, ...]
     warnings: tuple[str, ...]
 
 
@@ -182,6 +184,7 @@ def _report(dataset: Dataset, cases: list[_Case]) -> DataReport:
         sizes=dict(sorted(Counter(case.size for case in cases).items())),
         dtypes=dict(sorted(Counter(case.dtype for case in cases).items())),
         content_sha256=digest.hexdigest(),
+        case_hashes=tuple(join_hashes(case.hashes) for case in cases),
         warnings=tuple(_warnings(dataset, cases, per_class)),
     )
 

@@ -19,6 +19,7 @@ from segmeter.data.labels import label_dtype
 from segmeter.data.read import Orientation, check_image_header, check_mask_header, read_image, read_mask
 from segmeter.data.sample import Pair, Sample
 from segmeter.errors import DataError
+from segmeter.files import sha256_file
 from segmeter.progress import track
 from segmeter.vocabulary import ClassSpec
 
@@ -88,6 +89,15 @@ class Dataset:
             _check_same_size(pair.image, size or masks[0].shape, path, mask.shape)
         return np.stack(masks).astype(label_dtype(self.spec), copy=False) if self._is_multilabel else masks[0]
 
+    def hash_case(self, index: int) -> str:
+        """Sha256 over the hashes of a case's files; "" where one is gone."""
+        pair = self.pairs[index]
+        try:
+            hashes = [sha256_file(path) for path in (pair.image, *pair.masks)]
+        except OSError:
+            return ""
+        return join_hashes(hashes)
+
     def fingerprint(self) -> str:
         """Sha256 over classes, case ids, file names and file sizes; contents are hashed by `check_dataset`."""
         digest = hashlib.sha256(repr((self.spec, self.in_channels, sorted(self.label_map.items()))).encode())
@@ -99,6 +109,11 @@ class Dataset:
     @property
     def _is_multilabel(self) -> bool:
         return self.spec.task == "multilabel"
+
+
+def join_hashes(hashes: Iterable[str]) -> str:
+    """Sha256 over the hashes of a case's files."""
+    return hashlib.sha256(" ".join(hashes).encode()).hexdigest()
 
 
 def check_headers(dataset: Dataset) -> None:

@@ -53,9 +53,7 @@ def train(job: TrainJob) -> TrainResult:
         SIGTERM, SIGINT or SIGUSR1 came; the run was saved first.
     """
     device = check_job(job)
-    checkpoints = Checkpoints(
-        job.folder / "checkpoints", keep=job.training.keep, highest=higher_is_better(job.training.monitor)
-    )
+    checkpoints = _checkpoints(job)
     checkpoints.prepare()
     limits = Limits(config=job.training, batches_per_epoch=len(job.source))
     with ExitStack() as stack:
@@ -72,6 +70,16 @@ def train(job: TrainJob) -> TrainResult:
             pin=device.type == "cuda",
         )
         return run.go(stack.enter_context(batches), stack.enter_context(gauge("training")))
+
+
+def check_resumed(job: TrainJob) -> None:
+    """Refuse to go on with another training, before anything of it is changed; raises as `train` does."""
+    check_same(job, _checkpoints(job).peek().state["identity"])
+
+
+def _checkpoints(job: TrainJob) -> Checkpoints:
+    highest = higher_is_better(job.training.monitor)
+    return Checkpoints(job.folder / "checkpoints", keep=job.training.keep, highest=highest)
 
 
 class Run:
