@@ -167,7 +167,8 @@ def test_resuming_goes_on_in_the_same_folder(here: Path) -> None:
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    return {str(path): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file() and path.name != ".lock"}
+    paths = [path for path in sorted(folder.rglob("*")) if path.is_file() and path.name != ".lock"]
+    return {str(path): path.read_bytes() for path in paths}
 
 
 @pytest.mark.parametrize("change", ["optimizer.lr=0.5", "data.seed=7", "training.monitor=nothing"])

@@ -24,13 +24,17 @@ _confined: dict[Path, int] = {}  # folders below which no link is followed, with
 
 
 def watch(operation: str, path: Path) -> None:
-    """Called before each operation: open, write, fsync, rename, unlink, mkdir or link. Tests replace it, to fail one."""
+    """Called before each operation: open, write, fsync, rename, unlink, mkdir, link. Tests replace it to fail one."""
+
+
+def _absolute(path: Path) -> Path:
+    return Path(os.path.abspath(path))  # noqa: PTH100 - resolving would follow links
 
 
 @contextmanager
 def confined(root: Path) -> Iterator[None]:
     """While the block runs, all that is written below `root` is opened from its handle and follows no link."""
-    place = Path(os.path.abspath(root))
+    place = _absolute(root)
     handle = os.open(place, _FOLDER)
     before = _confined.get(place)
     _confined[place] = handle
@@ -64,7 +68,7 @@ def _is_link(path: Path) -> InputError:
 @contextmanager
 def _handle_of(folder: Path) -> Iterator[int]:
     """The handle of a folder; below a confined one, no link on the way is followed."""
-    place = Path(os.path.abspath(folder))
+    place = _absolute(folder)
     root = next((each for each in (place, *place.parents) if each in _confined), None)
     handle = os.open(place, _FOLDER) if root is None else os.dup(_confined[root])
     try:
@@ -179,7 +183,7 @@ def write_json(path: Path, content: Any) -> None:
 
 def make_folder(path: Path) -> None:
     """Make a folder, and those above it, where they are missing; below a confined folder a link is refused."""
-    place = Path(os.path.abspath(path))
+    place = _absolute(path)
     if place in _confined or (place.is_dir() and not place.is_symlink()):
         return
     make_folder(place.parent)

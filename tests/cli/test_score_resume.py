@@ -126,7 +126,8 @@ def test_changed_files_and_other_cases_are_refused(capsys: pytest.CaptureFixture
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    return {str(path): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file() and path.name != ".lock"}
+    paths = [path for path in sorted(folder.rglob("*")) if path.is_file() and path.name != ".lock"]
+    return {str(path): path.read_bytes() for path in paths}
 
 
 @pytest.mark.parametrize("finished", [True, False])

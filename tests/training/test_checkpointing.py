@@ -188,7 +188,10 @@ def test_a_disk_that_is_full_or_closed_is_an_error_that_names_what_stays(checkpo
 
 
 def test_the_first_checkpoint_that_fails_says_that_there_is_none(checkpoints, monkeypatch):
-    monkeypatch.setattr(os, "replace", lambda *paths, **places: (_ for _ in ()).throw(PermissionError(13, "Permission denied")))
+    def fail(*paths, **places):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(os, "replace", fail)
     with pytest.raises(RunError, match=r"step 1 could not be saved; there is no earlier one.*Permission denied"):
         save(checkpoints, 1)
 

@@ -86,10 +86,7 @@ def compose_jobs(request: Request, problems: list[str]) -> list[dict[str, Any]]:
     """
     with _hydra(request):
         overrides = _known_only(request, _parsed(request.overrides, problems), problems)
-        if request.sweep:
-            jobs = _combinations(overrides, problems)
-        else:
-            jobs = [[o.input_line or "" for o in overrides]]
+        jobs = _combinations(overrides, problems) if request.sweep else [[o.input_line or "" for o in overrides]]
         composed = [_composed(request.config_name, job, problems) for job in jobs]
     nodes = [config.pop("hydra") for config in composed if "hydra" in config]
     if request.config_dir or any("hydra" in line for line in request.overrides):

@@ -69,13 +69,13 @@ def _inner(node: yaml.Node) -> Iterator[yaml.Node]:
 
 
 def hydra_problems(node: DictConfig, plain: DictConfig) -> list[str]:
-    """What the composed `hydra` node has beyond sweeps, compared with one of the same plugins and nothing of the user's.
+    """What the composed `hydra` node has beyond sweeps, compared with one that has nothing of the user's.
 
     Comparing what was composed closes every way in at once: a file's own `hydra:`, its package header, the package of
     an override or of a defaults list.
     """
     before = dict(_leaves(OmegaConf.to_container(plain, resolve=False)))
-    problems = []
+    problems: list[str] = []
     for path, value in _leaves(OmegaConf.to_container(node, resolve=False)):
         if before.get(path, ...) != value and not path.startswith(_FILLED_IN):
             problems.extend(_problem(path, value))

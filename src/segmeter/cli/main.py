@@ -11,7 +11,7 @@ from segmeter.checks import nearest
 from segmeter.cli.messages import shown_warnings
 from segmeter.cli.streams import lenient_streams
 from segmeter.errors import EXIT_BAD_INPUT, EXIT_FAULT, EXIT_INTERRUPTED, ConfigError, Interrupted, SegmeterError
-from segmeter.training.signals import StopSignals, Stopped
+from segmeter.training.signals import Stopped, StopSignals
 
 COMMANDS = {
     "train": "train a model on images and masks",
@@ -49,7 +49,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         except KeyboardInterrupt as error:
             _fail(f"segmeter: {str(error) or 'interrupted'}.", getattr(error, "exit_code", EXIT_INTERRUPTED))
         except Exception as error:
-            if stop and not isinstance(error, Interrupted):  # such as a worker that the same signal ended
+            if stop.received and not isinstance(error, Interrupted):  # such as a worker that the same signal ended
                 _fail(f"segmeter: {Stopped(stop.received)}.", stop.exit_code)
             _fail(*_describe(error))
 

@@ -29,14 +29,14 @@ def is_secret(key: str) -> bool:
 
 
 def mask(values: Any, key: str = "") -> Any:
-    """Replace the values of keys that look like secrets, at any depth, and logins in addresses."""
+    """Replace the values of keys that look like secrets, at any depth, and of overrides and addresses in texts."""
     if isinstance(values, dict):
-        return {name: mask(value, str(name)) for name, value in values.items()}
+        return {name: MASK if key == "env_set" else mask(value, str(name)) for name, value in values.items()}
     if isinstance(values, list):
         return [mask(value, key) for value in values]
     if values is not None and is_secret(key):
         return MASK
-    return _LOGIN.sub(MASK, values) if isinstance(values, str) else values
+    return mask_override(values) if isinstance(values, str) else values
 
 
 def mask_override(line: str) -> str:

@@ -1,4 +1,4 @@
-"""Warnings of the whole program -> standard error, and the log of the run, also those that came before it was opened."""
+"""Warnings of the whole program -> standard error and the log of the run, those before it was opened too."""
 
 import logging
 import sys

@@ -32,8 +32,8 @@ def find_resumed(config: Common, job: Job, resume: str | Path | None, *, holds: 
     if resume != "auto":
         folder = Path(resume)
         if not _holds(folder, holds):
-            found = folder.absolute()
-            raise ConfigError(f"{job.command}: expected `resume` to be a run folder with {holds}, got {found}.")
+            rule = f"expected `resume` to be a run folder with {holds}"
+            raise ConfigError(f"{job.command}: {rule}, got {folder.absolute()}.")
         return folder
     found = job.folder if job.folder is not None else _newest(config, job, holds)
     if found is not None and _holds(found, holds):

@@ -164,7 +164,8 @@ def _repair(job: Evaluation, notes: Sequence[Mapping[str, Any]]) -> None:
             found = job.predictor.predict(Part(_cases(job), batch), probs=job.export.probs)
             for index, prediction in zip(batch, found, strict=True):
                 if index in damaged:
-                    export_case(writer, prediction, run_steps(prediction.labels, job.postprocess.steps, spec), job.export)
+                    cleaned = run_steps(prediction.labels, job.postprocess.steps, spec)
+                    export_case(writer, prediction, cleaned, job.export)
     again = find_damaged([notes[index] for index in damaged], predictions)
     if again:
         names = [name for found in again.values() for name in found]

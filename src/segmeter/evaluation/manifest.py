@@ -131,7 +131,9 @@ class Manifest:
 
     def _write(self, state: str, cases: Mapping[str, bytes], **more: Any) -> None:
         head = {"schema": SCHEMA, "state": state, "identity": self.identity, **more}
-        lines = ",\n".join(f"    {json.dumps(name, ensure_ascii=False)}: {note.decode()}" for name, note in cases.items())
+        lines = ",\n".join(
+            f"    {json.dumps(name, ensure_ascii=False)}: {note.decode()}" for name, note in cases.items()
+        )
         text = json_bytes(head).decode().removesuffix("\n}\n")
         write_bytes(self.folder / NAME, f'{text},\n  "cases": {{\n{lines}\n  }}\n}}\n'.encode())
 

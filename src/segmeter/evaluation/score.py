@@ -112,8 +112,8 @@ def score(job: Scoring) -> dict[str, Any]:
     """Read every pair once, in parallel, and measure it.
 
     Writes cases.parquet, cases.csv and metrics.json into the run's folder, and manifest.json, from which an interrupted
-    run goes on; the caller asks `check_resumed` first. Cases without a prediction are counted in the summary's ``missing_predictions``, and have 1 in the
-    rows' ``extra_missing``; ``spacing`` says where the spacings come from.
+    run goes on; the caller asks `check_resumed` first. Cases without a prediction are counted in the summary's
+    ``missing_predictions``, and have 1 in the rows' ``extra_missing``; ``spacing`` says where the spacings come from.
 
     Returns
     -------

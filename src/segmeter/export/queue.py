@@ -142,7 +142,7 @@ class WriteQueue:
 
 
 def _write(task: _Task, *, hashed: bool) -> dict[str, Any] | Exception | None:
-    """Write one file, and describe it where it is hashed; any fault of a thread must reach the caller, so it is handed back."""
+    """Write one file, and describe it where it is hashed; any fault is handed back, as it must reach the caller."""
     try:
         make_folder(task.path.parent)
         task.write(task.path, task.array)

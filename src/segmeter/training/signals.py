@@ -3,8 +3,6 @@
 import os
 import signal
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from types import FrameType, TracebackType
 from typing import Any, Self
 
@@ -66,16 +64,3 @@ class StopSignals:
         self.received = signal.Signals(number)
         if self._raises:
             raise Stopped(self.received)
-
-
-@contextmanager
-def held_back() -> Iterator[None]:
-    """Deliver signals after the block; processes that are started in it never get those that a terminal sends.
-
-    SIGTERM is let through, as it is how such a process is ended.
-    """
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, set(EXIT_CODES) - {signal.SIGTERM})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
