@@ -24,7 +24,10 @@ _confined: dict[Path, int] = {}  # folders below which no link is followed, with
 
 
 def watch(operation: str, path: Path) -> None:
-    """Called before each operation: open, write, fsync, rename, unlink, mkdir, link. Tests replace it to fail one."""
+    """Called before each operation, for tests to fail one.
+
+    Its name is open, write, overwrite (where room was set aside), fsync, rename, unlink, mkdir or link.
+    """
 
 
 def _absolute(path: Path) -> Path:
@@ -57,8 +60,7 @@ def _operation(name: str, path: Path) -> Iterator[None]:
     except OSError as error:
         if error.errno in (errno.ELOOP, errno.ENOTDIR) and path.is_symlink():
             raise _is_link(path) from error
-        error.filename, error.filename2 = str(path), None
-        raise
+        raise OSError(error.errno, error.strerror or str(error), str(path)) from error
 
 
 def _is_link(path: Path) -> InputError:
@@ -343,7 +345,7 @@ class Reserved:
 
     def publish(self, content: bytes) -> None:
         """Let the file appear with this content, by one rename."""
-        with _operation("write", self._path):
+        with _operation("overwrite", self._path):
             written = os.pwrite(self._handle, content, 0)
             if written < len(content):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

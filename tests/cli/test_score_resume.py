@@ -243,30 +243,43 @@ def test_processes_give_the_same_bytes_as_threads(clean: dict[str, bytes]) -> No
     assert {name: (folder / name).read_bytes() for name in RESULTS} == clean
 
 
-def test_ctrl_c_ends_with_130_without_a_traceback_and_can_be_resumed(clean: dict[str, bytes]) -> None:
-    slow = "import time; from segmeter.evaluation import cases; read = cases.read_map\n"
-    slow += "cases.read_map = lambda *given: (time.sleep(0.3), read(*given))[1]\n"
-    code = f"{slow}import sys; from segmeter.cli.main import main; main(sys.argv[1:])"
-    child = subprocess.Popen([sys.executable, "-c", code, *SCORE], stderr=subprocess.PIPE, text=True)
+SLOW = """
+import sys, time
+from segmeter.cli.main import main
+from segmeter.evaluation import cases
+read = cases.read_map
+cases.read_map = lambda *given: (time.sleep(0.3), read(*given))[1]
+main(sys.argv[1:])
+"""
+ENDS = {"SIGINT": (130, "interrupted"), "SIGTERM": (143, None), "SIGUSR1": (3, None), "SIGHUP": (129, None)}
+
+
+def stopped_by(name: str, *, times: int = 1) -> tuple[int, str, Path]:
+    """Send a signal when the first case is noted; the exit code, what was said, and the run's folder."""
+    child = subprocess.Popen([sys.executable, "-c", SLOW, *SCORE], stderr=subprocess.PIPE, text=True)
     limit = time.monotonic() + 60
     while time.monotonic() < limit and not list(Path().glob(f"runs/score/*/{JOURNAL}")):
         time.sleep(0.05)
-    os.kill(child.pid, signal.SIGINT)
+    for _ in range(times):
+        os.kill(child.pid, getattr(signal, name))
     _, errors = child.communicate(timeout=60)
-    assert child.returncode == 130, errors
-    assert errors.strip().splitlines()[-1] == "segmeter: interrupted."
-    assert "Traceback" not in errors
-    assert run(*SCORE, "resume=auto") == 0
     (folder,) = Path("runs/score").iterdir()
+    return child.returncode, errors, folder
+
+
+@pytest.mark.parametrize("name", ENDS)
+def test_a_signal_ends_with_its_code_one_line_and_a_true_state(name: str, clean: dict[str, bytes]) -> None:
+    code, errors, folder = stopped_by(name)
+    expected, state = ENDS[name]
+    state = state or f"stopped by {name}"
+    assert code == expected, errors
+    assert [line for line in errors.splitlines() if not line.startswith("scoring")] == [f"segmeter: {state}."]
+    assert json.loads((folder / "run.json").read_text())["state"] == state
+    assert run(*SCORE, "resume=auto") == 0
     assert {name: (folder / name).read_bytes() for name in RESULTS} == clean
 
 
-def test_auto_goes_on_with_the_newest_run_of_the_name(capsys: pytest.CaptureFixture[str]) -> None:
-    for name in ("2026-01-02_030405_x", "2026-01-02_030406_x", "2026-01-02_030407_other"):
-        folder = Path("runs/score") / name
-        folder.mkdir(parents=True)
-        (folder / "manifest.json").write_text('{"schema": 2, "state": "running", "identity": {}, "cases": {}}')
-    assert run(*SCORE, "resume=auto") == 2
-    text = capsys.readouterr().err
-    assert "resuming runs/score/2026-01-02_030406_x\n" in text
-    assert "this is another run" in text
+def test_a_second_signal_ends_at_once() -> None:
+    code, errors, _ = stopped_by("SIGINT", times=2)
+    assert code == 130
+    assert "Traceback" not in errors

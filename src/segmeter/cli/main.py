@@ -41,7 +41,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Run the command line and leave the process with its exit code (0, 2, 3, 129, 130 or 143)."""
     with lenient_streams(), shown_warnings(), StopSignals(raises=True) as stop:
         try:
-            _dispatch(list(sys.argv[1:] if argv is None else argv))
+            _dispatch([_as_utf8(argument) for argument in (sys.argv[1:] if argv is None else argv)])
             return
         except SystemExit as leaving:
             code = EXIT_BAD_INPUT if leaving.code == 1 else leaving.code  # Hydra says 1 of what it refuses
@@ -52,6 +52,14 @@ def main(argv: Sequence[str] | None = None) -> None:
             if stop.received and not isinstance(error, Interrupted):  # such as a worker that the same signal ended
                 _fail(f"segmeter: {Stopped(stop.received)}.", stop.exit_code)
             _fail(*_describe(error))
+
+
+def _as_utf8(argument: str) -> str:
+    """An argument that a locale without UTF-8 has read byte by byte."""
+    try:
+        return argument if argument.isprintable() else os.fsencode(argument).decode("utf-8")
+    except UnicodeError:
+        return argument
 
 
 def _describe(error: Exception) -> tuple[str, int]:

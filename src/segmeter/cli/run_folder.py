@@ -208,11 +208,11 @@ def _recorded(folder: Path, config: Common, job: Job, facts: dict[str, Any]) -> 
         try:
             yield
         except BaseException as error:
-            state = _state(error)
-            LOGGER.error("%s", state)
+            fault = _explain(error, config, job, folder)
+            LOGGER.error("%s", _state(fault))
             with suppress(OSError):  # the first fault is the one that is said
-                room.publish(json_bytes({**record, "end": _now(), "state": state}))
-            raise
+                room.publish(json_bytes({**record, "end": _now(), "state": _state(fault)}))
+            raise fault from (error if fault is not error else error.__cause__)
         room.publish(json_bytes({**record, "end": _now(), "state": "done"}))
     finally:
         room.close()
@@ -233,7 +233,7 @@ def _explain(error: BaseException, config: Common, job: Job, folder: Path) -> Ba
     if isinstance(error, OSError):
         safe = f"Every file in {folder} is whole." if folder.exists() else "Nothing was begun."
         return RunError(_system_fault(error, job.command, safe, remedy))
-    if isinstance(error, RunError) and isinstance(error.__cause__, OSError) and resumes:
+    if isinstance(error, RunError) and isinstance(error.__cause__, OSError) and resumes and remedy not in str(error):
         *others, last = error.problems
         return RunError([*others, f"{last} Then {remedy}."])
     return error
