@@ -52,7 +52,7 @@ def confined(root: Path) -> Iterator[None]:
 
 
 @contextmanager
-def _operation(name: str, path: Path) -> Iterator[None]:
+def operation(name: str, path: Path) -> Iterator[None]:
     """Count an operation, and give its error the path that users know instead of a temporary one or none."""
     try:
         watch(name, path)
@@ -68,7 +68,7 @@ def _is_link(path: Path) -> InputError:
 
 
 @contextmanager
-def _handle_of(folder: Path) -> Iterator[int]:
+def handle_of(folder: Path) -> Iterator[int]:
     """The handle of a folder; below a confined one, no link on the way is followed."""
     place = _absolute(folder)
     root = next((each for each in (place, *place.parents) if each in _confined), None)
@@ -86,12 +86,14 @@ def _handle_of(folder: Path) -> Iterator[int]:
         os.close(handle)
 
 
-def _sync(handle: int, path: Path) -> None:
-    with _operation("fsync", path):
+def sync(handle: int, path: Path) -> None:
+    """Bring a file or folder to the disk."""
+    with operation("fsync", path):
         os.fsync(handle)
 
 
-def _temporary(suffix: str = "") -> str:
+def temporary_name(suffix: str = "") -> str:
+    """A name that nobody else has, and that the next start clears."""
     return f"{TEMPORARY}{os.getpid()}-{secrets.token_hex(4)}{suffix}"
 
 
@@ -119,7 +121,7 @@ class _Raw(io.RawIOBase):
         if self._fault is not None:
             raise self._fault
         try:
-            with _operation("write", self.path):
+            with operation("write", self.path):
                 return os.write(self.handle, data)
         except OSError as error:
             self._fault = error
@@ -145,26 +147,26 @@ def atomic_write(path: Path) -> Iterator[IO[bytes]]:
     OSError
         It can't be written; ``filename`` is `path`.
     """
-    with _handle_of(path.parent) as folder:
-        name = _temporary(path.suffix)
-        with _operation("open", path):
+    with handle_of(path.parent) as folder:
+        name = temporary_name(path.suffix)
+        with operation("open", path):
             handle = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o666, dir_fd=folder)
         raw = _Raw(handle, path)
         file = io.BufferedWriter(raw, _BUFFER)
         try:
             yield file
             file.flush()
-            _sync(handle, path)
+            sync(handle, path)
             file.close()
-            with _operation("rename", path):
+            with operation("rename", path):
                 os.replace(name, path.name, src_dir_fd=folder, dst_dir_fd=folder)
         except BaseException:
             raw.abandoned = True
             file.close()
-            with suppress(OSError), _operation("unlink", path):
+            with suppress(OSError), operation("unlink", path):
                 os.unlink(name, dir_fd=folder)
             raise
-        _sync(folder, path.parent)
+        sync(folder, path.parent)
 
 
 def write_bytes(path: Path, content: bytes) -> None:
@@ -189,16 +191,16 @@ def make_folder(path: Path) -> None:
     if place in _confined or (place.is_dir() and not place.is_symlink()):
         return
     make_folder(place.parent)
-    with _handle_of(place.parent) as folder, suppress(FileExistsError), _operation("mkdir", path):
+    with handle_of(place.parent) as folder, suppress(FileExistsError), operation("mkdir", path):
         os.mkdir(place.name, dir_fd=folder)
-    with _handle_of(place):  # refuses a link and a file
+    with handle_of(place):  # refuses a link and a file
         pass
 
 
 def new_folder(path: Path) -> bool:
     """Make a folder that nobody else has made; False where something of this name is there."""
     try:
-        with _operation("mkdir", path):
+        with operation("mkdir", path):
             path.mkdir()
     except FileExistsError:
         return False
@@ -208,57 +210,57 @@ def new_folder(path: Path) -> bool:
 def publish_folder(folder: Path, fill: Callable[[Path], None]) -> None:
     """Let `fill` write a new folder, then make it appear under its name, complete, by one rename."""
     make_folder(folder.parent)
-    with _handle_of(folder.parent) as parent:
-        name = _temporary()
-        with _operation("mkdir", folder):
+    with handle_of(folder.parent) as parent:
+        name = temporary_name()
+        with operation("mkdir", folder):
             os.mkdir(name, dir_fd=parent)
         try:
             fill(folder.parent / name)
-            with _handle_of(folder.parent / name) as fresh:
-                _sync(fresh, folder)
-            with _operation("rename", folder):
+            with handle_of(folder.parent / name) as fresh:
+                sync(fresh, folder)
+            with operation("rename", folder):
                 os.replace(name, folder.name, src_dir_fd=parent, dst_dir_fd=parent)
         except BaseException:
             with suppress(OSError):
                 remove(folder.parent / name)
             raise
-        _sync(parent, folder.parent)
+        sync(parent, folder.parent)
 
 
 @contextmanager
 def foreign_write(path: Path) -> Iterator[None]:
     """Count a file that is written without this module, in a folder that is not published yet."""
-    with _operation("open", path), _operation("write", path):
+    with operation("open", path), operation("write", path):
         yield
 
 
 def point(link: Path, target: str) -> None:
     """Make `link` a symbolic link to its sibling `target` by one rename; readers see the old target or the new."""
-    with _handle_of(link.parent) as folder:
-        name = _temporary()
-        with _operation("link", link):
+    with handle_of(link.parent) as folder:
+        name = temporary_name()
+        with operation("link", link):
             os.symlink(target, name, dir_fd=folder)
-        with _operation("rename", link):
+        with operation("rename", link):
             os.replace(name, link.name, src_dir_fd=folder, dst_dir_fd=folder)
-        _sync(folder, link.parent)
+        sync(folder, link.parent)
 
 
 def rename(path: Path, name: str) -> None:
     """Give a file or folder another name in its folder."""
-    with _handle_of(path.parent) as folder, _operation("rename", path):
+    with handle_of(path.parent) as folder, operation("rename", path):
         os.replace(path.name, name, src_dir_fd=folder, dst_dir_fd=folder)
 
 
 def remove(path: Path) -> None:
     """Remove a file or folder where it is there; a folder goes under a temporary name first, never half of it."""
     if path.is_symlink() or not path.is_dir():
-        with _handle_of(path.parent) as folder, suppress(FileNotFoundError), _operation("unlink", path):
+        with handle_of(path.parent) as folder, suppress(FileNotFoundError), operation("unlink", path):
             os.unlink(path.name, dir_fd=folder)
         return
-    hidden = path if path.name.startswith(TEMPORARY) else path.with_name(_temporary())
+    hidden = path if path.name.startswith(TEMPORARY) else path.with_name(temporary_name())
     if hidden != path:
         rename(path, hidden.name)
-    with _handle_of(path.parent) as folder, _operation("unlink", path):
+    with handle_of(path.parent) as folder, operation("unlink", path):
         shutil.rmtree(hidden.name, dir_fd=folder)
 
 
@@ -268,105 +270,6 @@ def clear_leftovers(folder: Path) -> None:
         for name in [name for name in (*folders, *files) if name.startswith(TEMPORARY)]:
             remove(Path(place) / name)
         folders[:] = [name for name in folders if not name.startswith(TEMPORARY)]
-
-
-class Lines:
-    """A file that grows by whole lines: what can't be written whole is taken back. A link is not followed.
-
-    Parameters
-    ----------
-    path
-        Made where it is missing.
-    keep
-        Bytes of it that stay; None keeps all.
-    """
-
-    def __init__(self, path: Path, *, keep: int | None = None) -> None:
-        self._path = path
-        with _handle_of(path.parent) as folder, _operation("open", path):
-            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
-            self._handle = os.open(path.name, flags, 0o666, dir_fd=folder)
-        self.size = os.fstat(self._handle).st_size
-        if keep is not None and keep < self.size:
-            self._cut(keep)
-
-    def write(self, lines: bytes) -> None:
-        """Append lines, or nothing."""
-        rest = memoryview(lines)
-        try:
-            while rest:
-                with _operation("write", self._path):
-                    rest = rest[os.write(self._handle, rest) :]
-        except BaseException:
-            with suppress(OSError):
-                self._cut(self.size)
-            raise
-        self.size += len(lines)
-
-    def sync(self) -> None:
-        """Bring what was written to the disk."""
-        _sync(self._handle, self._path)
-
-    def close(self) -> None:
-        """Release the file; once more does nothing."""
-        if self._handle >= 0:
-            os.close(self._handle)
-            self._handle = -1
-
-    def _cut(self, size: int) -> None:
-        with _operation("write", self._path):
-            os.ftruncate(self._handle, size)
-        self.size = size
-
-
-class Reserved:
-    """Room for a file that has to be written at the end, when the disk may be full.
-
-    Parameters
-    ----------
-    path
-        What `publish` writes.
-    size
-        Bytes that are set aside; a longer content is written where there is room.
-    """
-
-    def __init__(self, path: Path, size: int) -> None:
-        self._path = path
-        self._name = _temporary(path.suffix)
-        with _handle_of(path.parent) as folder, _operation("open", path):
-            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
-            self._handle = os.open(self._name, flags, 0o666, dir_fd=folder)
-        try:
-            with _operation("write", path):
-                os.posix_fallocate(self._handle, 0, size)
-        except BaseException:
-            self.close()
-            raise
-
-    def publish(self, content: bytes) -> None:
-        """Let the file appear with this content, by one rename."""
-        with _operation("overwrite", self._path):
-            written = os.pwrite(self._handle, content, 0)
-            if written < len(content):
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-            os.ftruncate(self._handle, len(content))
-        _sync(self._handle, self._path)
-        with _handle_of(self._path.parent) as folder, _operation("rename", self._path):
-            os.replace(self._name, self._path.name, src_dir_fd=folder, dst_dir_fd=folder)
-        self._name = ""
-
-    def close(self) -> None:
-        """Give the room back; what was published stays."""
-        os.close(self._handle)
-        if self._name:
-            with suppress(OSError), _handle_of(self._path.parent) as folder, _operation("unlink", self._path):
-                os.unlink(self._name, dir_fd=folder)
-
-
-def open_lock(path: Path) -> int:
-    """Descriptor of a file to lock, made where it is missing; a link is not followed."""
-    with _handle_of(path.parent) as folder, _operation("open", path):
-        return os.open(path.name, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666, dir_fd=folder)
 
 
 def sha256_file(path: Path) -> str:

@@ -2,6 +2,7 @@ import json
 import os
 import subprocess
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -114,9 +115,12 @@ def test_a_log_and_a_record_that_fail_hide_nothing(
     def fail(operation: str, path: Path) -> None:
         raise OSError(28, "No space left on device")
 
-    with pytest.raises(RunError, match=r"^the first\.$"), open_run(config(tmp_path), JOB, facts={}):
+    def work() -> None:
         monkeypatch.setattr("segmeter.files.watch", fail)
         raise RunError("the first.")
+
+    with pytest.raises(RunError, match=r"^the first\.$"), open_run(config(tmp_path), JOB, facts={}):
+        work()
     assert capsys.readouterr().err.count("log.txt: No space left on device. Nothing more is logged.") == 1
 
 
@@ -157,15 +161,18 @@ def test_a_link_in_a_resumed_folder_is_never_written_through(name: str, tmp_path
     victim.write_text("precious")
     (folder / name).unlink(missing_ok=True)
     (folder / name).symlink_to(victim)
-    try:
+    appended = name in (".lock", "log.txt")  # the others are replaced
+    with pytest.raises(InputError, match="is a link") if appended else nullcontext():
         with open_run(config(tmp_path), JOB, resumed=folder, facts={}):
             write_bytes(folder / "results.json", b"{}")
-    except InputError as error:
-        assert f"{name}: is a link" in str(error)
     assert victim.read_text() == "precious"
 
 
 def test_a_linked_folder_in_a_resumed_one_is_refused(tmp_path: Path) -> None:
+    def write(path: Path) -> None:
+        make_folder(path.parent)
+        write_bytes(path, b"x")
+
     outside = tmp_path / "outside"
     (outside / "labels").mkdir(parents=True)
     with open_run(config(tmp_path), JOB, facts={}) as folder:
@@ -173,8 +180,7 @@ def test_a_linked_folder_in_a_resumed_one_is_refused(tmp_path: Path) -> None:
     (folder / "predictions").symlink_to(outside)
     with pytest.raises(InputError, match=r"predictions: is a link"):
         with open_run(config(tmp_path), JOB, resumed=folder, facts={}):
-            make_folder(folder / "predictions/labels")
-            write_bytes(folder / "predictions/labels/a.png", b"x")
+            write(folder / "predictions/labels/a.png")
     assert not list((outside / "labels").iterdir())
 
 

@@ -100,3 +100,16 @@ def test_camvid_is_checked_in_seconds_and_gives_the_published_shares(shared_data
     counted = reports[2].class_pixels / reports[2].total_pixels
     published = [0.171, 0.246, 0.012, 0.258, 0.093, 0.113, 0.010, 0.012, 0.040, 0.006, 0.002]
     np.testing.assert_allclose(counted, published, atol=6e-4)  # published to three digits
+
+
+def test_the_hash_of_a_case_shows_any_change_of_its_files(tmp_path):
+    make_folder(tmp_path)
+    dataset = build_dataset(folder(tmp_path))
+    before = check_dataset(dataset).case_hashes
+    assert before == tuple(map(dataset.hash_case, range(len(dataset))))
+    mask = dataset.pairs[1].masks[0]
+    mask.write_bytes(mask.read_bytes() + b"\0")
+    assert dataset.hash_case(0) == before[0]
+    assert dataset.hash_case(1) != before[1]
+    mask.unlink()
+    assert dataset.hash_case(1) == ""

@@ -113,7 +113,7 @@ def results(folder: Path) -> dict[str, bytes | str]:
     for path in sorted(folder.rglob("*")):
         name = str(path.relative_to(folder))
         if path.is_symlink():
-            found[name] = os.readlink(path)
+            found[name] = str(path.readlink())
         elif path.name in ("state.pt", "manifest.json") and "checkpoints" in path.parts:
             found[name] = read_checkpoint(path.parent).sha256
         elif path.is_file():

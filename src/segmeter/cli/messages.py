@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from segmeter.files import Lines
+from segmeter.open_files import Lines
 
 LOGGER = logging.getLogger("segmeter")
 _FORMAT = logging.Formatter("%(asctime)s %(levelname)s %(name)s %(message)s")

@@ -22,18 +22,17 @@ from segmeter.cli.messages import LOGGER, logged
 from segmeter.cli.schema import Common
 from segmeter.errors import EXIT_BAD_INPUT, ConfigError, RunError, SegmeterError
 from segmeter.files import (
-    Reserved,
     clear_leftovers,
     confined,
     json_bytes,
     make_folder,
     new_folder,
-    open_lock,
     remove,
     safe_id,
     write_bytes,
     write_json,
 )
+from segmeter.open_files import Reserved, open_lock
 from segmeter.provenance import hardware, source, versions
 
 RECORD = "run.json"
@@ -177,7 +176,7 @@ def _lock(folder: Path) -> int | None:
 
 def _owner(folder: Path) -> str:
     try:
-        return (folder / ".lock").read_text().strip() or "another process"
+        return (folder / ".lock").read_text("utf-8").strip() or "another process"
     except OSError:
         return "another process"
 

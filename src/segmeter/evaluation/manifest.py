@@ -14,8 +14,9 @@ import numpy as np
 from segmeter.checks import expected
 from segmeter.data.listing import some
 from segmeter.errors import ConfigError, DataError
-from segmeter.files import Lines, describe_file, is_whole, json_bytes, make_folder, remove, write_bytes
+from segmeter.files import describe_file, is_whole, json_bytes, make_folder, remove, write_bytes
 from segmeter.metrics.rows import CaseRow
+from segmeter.open_files import Lines
 
 SCHEMA = 2
 NAME = "manifest.json"

@@ -175,7 +175,10 @@ def read_checkpoint(path: Path | str) -> Checkpoint:
     folder = find_checkpoint(Path(path))
     manifest = read_manifest(folder / MANIFEST)
     try:
-        files = {str(name): dict(entry) for name, entry in manifest["files"].items()}
+        files: dict[str, dict[str, Any]] = {
+            str(name): {"bytes": int(entry["bytes"]), "sha256": str(entry["sha256"])}
+            for name, entry in manifest["files"].items()
+        }
         card = ModelCard.from_dict(manifest["card"])
         progress = dict(manifest["progress"])
         weights = files[WEIGHTS]
