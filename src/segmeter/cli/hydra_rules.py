@@ -14,6 +14,8 @@ MOST_BYTES = 256 * 1024  # of one YAML file
 MOST_NODES = 100_000  # of one YAML file when its aliases are written out
 PLUGINS = ("hydra/launcher", "hydra/sweeper")  # groups that choose among what is installed
 
+_DEPTH = 2  # a file of the folder, or of a group in it
+
 _SETTABLE = ("sweep.dir", "sweep.subdir", "sweeper.", "launcher.", "mode", "verbose", "job.env_set", "job.env_copy")
 _FILLED_IN = ("runtime.", "overrides.", "job.name", "job.config_name", "job.override_dirname")  # by Hydra
 _PARAMS = "sweeper.params."
@@ -30,9 +32,10 @@ def check_files(folder: Path) -> None:
     """
     problems = []
     for path in sorted(folder.rglob("*.y*ml")):
-        if "hydra" in path.relative_to(folder).parts[:-1]:
+        parts = path.relative_to(folder).parts
+        if parts[0] == "hydra" and len(parts) > 1:
             problems.append(f"config: {path}: a folder named hydra is not allowed in --config-dir. Remove it.")
-        elif path.suffix != ".yaml":
+        elif path.suffix != ".yaml" and len(parts) <= _DEPTH:
             problems.append(f"config: {path}: is not read. Rename it to {path.with_suffix('.yaml').name}.")
         elif path.stat().st_size > MOST_BYTES:
             problems.append(f"config: {path}: expected at most {MOST_BYTES} bytes, got {path.stat().st_size}.")

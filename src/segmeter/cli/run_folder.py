@@ -81,7 +81,7 @@ def open_run(
         A file can't be written, or another fault of the system: one line with the file, the cause and the next step.
     """
     refuse_masked(as_plain(config))
-    begun = time.monotonic()
+    begun, entered = time.monotonic(), False
     folder, lock = _claim(config, job, resumed)
     try:
         with confined(folder):
@@ -89,10 +89,12 @@ def open_run(
                 accept()
                 clear_leftovers(folder)
             with logged(folder), _recorded(folder, config, job, facts):
+                entered = True
                 yield folder
     except BaseException as error:
-        fault = _explain(error, config, job, folder)
-        if resumed is None and isinstance(fault, SegmeterError) and fault.exit_code == EXIT_BAD_INPUT:
+        fault = _explain(error, config, job, folder if entered or resumed else None)
+        refused = isinstance(fault, SegmeterError) and fault.exit_code == EXIT_BAD_INPUT
+        if resumed is None and (refused or not entered):
             fault = _leave(folder, config, fault, time.monotonic() - begun)
         if fault is error:
             raise
@@ -225,12 +227,12 @@ def _state(error: BaseException) -> str:
     return f"failed: {type(error).__name__}: {str(error)[: _ROOM // 8]}"
 
 
-def _explain(error: BaseException, config: Common, job: Job, folder: Path) -> BaseException:
-    """What is said of an error; a fault of the system becomes one line, and says how to go on."""
-    resumes = hasattr(config, "resume")
+def _explain(error: BaseException, config: Common, job: Job, folder: Path | None) -> BaseException:
+    """What is said of an error; a fault of the system becomes one line, and says how to go on in `folder`."""
+    resumes = hasattr(config, "resume") and folder is not None
     remedy = f"go on with resume={folder}" if resumes else "run it again"
     if isinstance(error, OSError):
-        safe = f"Every file in {folder} is whole." if folder.exists() else "Nothing was begun."
+        safe = f"Every file in {folder} is whole." if folder else "Nothing was begun."
         return RunError(_system_fault(error, job.command, safe, remedy))
     if isinstance(error, RunError) and isinstance(error.__cause__, OSError) and resumes and remedy not in str(error):
         *others, last = error.problems
@@ -245,9 +247,9 @@ def _system_fault(error: OSError, command: str, safe: str, remedy: str) -> str:
     return f"{command}: {where}{what}. {safe} {first} and {remedy}."
 
 
-def _leave(folder: Path, config: Common, error: SegmeterError, seconds: float) -> SegmeterError:
+def _leave(folder: Path, config: Common, error: BaseException, seconds: float) -> BaseException:
     """Take back what a refused run began, unless that is much work that a resume can use."""
-    if seconds > KEEP_SECONDS and hasattr(config, "resume"):
+    if isinstance(error, SegmeterError) and seconds > KEEP_SECONDS and hasattr(config, "resume"):
         return type(error)([*error.problems, f"run: what was done is kept: go on with resume={folder}."])
     with suppress(OSError):
         remove(folder)
