@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 from sklearn.metrics import confusion_matrix
 
@@ -210,10 +211,39 @@ def test_resuming_goes_on_in_the_same_folder(here: Path) -> None:
     assert read_checkpoint(folder / "checkpoints/last").progress["step"] == 6
 
 
+def contents(folder: Path) -> dict[str, bytes]:
+    paths = [path for path in sorted(folder.rglob("*")) if path.is_file() and path.name != ".lock"]
+    return {str(path): path.read_bytes() for path in paths}
+
+
+@pytest.mark.parametrize("change", ["optimizer.lr=0.5", "data.seed=7", "training.monitor=nothing"])
+def test_a_refused_resume_changes_nothing_in_the_folder(change: str, trained: Path) -> None:
+    before = contents(trained)
+    assert run("train", *SMALL, *TRAIN, change, f"resume={trained}") == 2
+    assert contents(trained) == before
+
+
+def test_another_number_of_threads_is_refused(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    count = torch.get_num_threads()
+    torch.set_num_threads(count + 1)
+    try:
+        assert run("train", *SMALL, *TRAIN, f"resume={trained}") == 2
+    finally:
+        torch.set_num_threads(count)
+    assert f"resume: `threads` was {count} and is {count + 1} now." in capsys.readouterr().err
+
+
+def test_a_train_run_without_a_checkpoint_is_begun_anew(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (here / "runs/train/2999-01-01_000000_early/checkpoints").mkdir(parents=True)
+    assert run("train", *SMALL, *TRAIN, "run.name=early", "resume=auto") == 0
+    assert "resume=auto: no run named 'early' with checkpoints/" in capsys.readouterr().err
+    assert newest(here / "runs" / "train").name == "2999-01-01_000000_early"
+
+
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
-        pytest.param(["resume=auto", "run.name=nothing"], "found no run named 'nothing'", id="resume"),
+        pytest.param(["resume=runs"], "a run folder with checkpoints/step-*/manifest.json", id="resume"),
         pytest.param(["device=cuda:9"], "expected `device` to be here, got 'cuda:9'", id="18-device"),
         pytest.param(["data.root=/dev/null/x"], "/dev/null", id="root"),
         pytest.param(["run.root=/dev/null/x"], "to be a folder that can be written", id="36-run root"),

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 EXIT_OK = 0
 EXIT_BAD_INPUT = 2
 EXIT_FAULT = 3
+EXIT_HANGUP = 129
 EXIT_INTERRUPTED = 130
 EXIT_TERMINATED = 143
 

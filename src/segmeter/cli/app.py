@@ -15,14 +15,16 @@ import hydra
 from hydra._internal.utils import get_args_parser
 from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 
 from segmeter.cli.compose import CONFIGS, Request, check_launcher, check_overrides, compose_jobs, plain, store_schemas
 from segmeter.cli.convert import convert
 from segmeter.cli.groups import load_plugins
+from segmeter.cli.masking import mask
 from segmeter.cli.schema import ROOTS, EvalConfig
 from segmeter.cli.trained_data import fill_data
 from segmeter.errors import ConfigError, InputError
+from segmeter.files import write_bytes
 
 # Hydra only composes and sweeps here: run folders, logs and records are ours.
 _SETTINGS = ("hydra.output_subdir=null", "hydra.run.dir=.", "hydra/job_logging=none", "hydra/hydra_logging=none")
@@ -151,6 +153,17 @@ def _run_job(command: str, config: DictConfig) -> Any:
         raise ConfigError(problems)
     settings = HydraConfig.get()
     folder = Path(settings.runtime.output_dir) if settings.mode == RunMode.MULTIRUN else None
+    if folder is not None:
+        _mask_record(Path(settings.sweep.dir) / "multirun.yaml")
     job = Job(command, tuple(settings.overrides.task), folder)
     values = _complete(ROOTS[command], values, job.overrides)
     return import_module(f"segmeter.cli.{command}").run(convert(ROOTS[command], values), job)
+
+
+def _mask_record(path: Path) -> None:
+    """Hydra writes down how a sweep was asked for, secrets included."""
+    if path.is_file():
+        values = OmegaConf.to_container(OmegaConf.load(path), resolve=False)
+        masked = mask(values)
+        if masked != values:
+            write_bytes(path, OmegaConf.to_yaml(OmegaConf.create(masked)).encode())

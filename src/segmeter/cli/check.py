@@ -1,6 +1,6 @@
 """`segmeter check`: verify a data set before the first step."""
 
-import sys
+import logging
 from collections.abc import Iterator
 
 from rich.console import Console
@@ -12,6 +12,8 @@ from segmeter.data.build import open_splits
 from segmeter.data.check import DataReport
 from segmeter.data.dataset import Dataset
 from segmeter.data.intensity import SHOWN, Intensity, scale_warnings
+
+_LOG = logging.getLogger(__name__)
 
 
 def run(config: CheckConfig, job: Job) -> None:
@@ -29,7 +31,7 @@ def run(config: CheckConfig, job: Job) -> None:
     intensities = [each for report in reports for each in report.intensities]
     warnings = [line for report in reports for line in report.warnings]
     for warning in dict.fromkeys([*warnings, *scale_warnings(config.data, intensities)]):
-        sys.stderr.write(f"warning: {warning}\n")
+        _LOG.warning("%s", warning)
 
 
 def _classes(names: tuple[str, ...], datasets: tuple[Dataset, ...], reports: tuple[DataReport, ...]) -> Table:

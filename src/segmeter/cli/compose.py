@@ -24,6 +24,7 @@ from yaml import YAMLError
 from segmeter.checks import expected, nearest
 from segmeter.cli.convert import UNSET, defaults, unknown_key
 from segmeter.cli.groups import GROUPS
+from segmeter.cli.hydra_rules import PLUGINS, check_files, hydra_problems
 from segmeter.cli.trained_data import TRAINED, open_keys
 from segmeter.errors import ConfigError
 from segmeter.registry import Registry
@@ -101,9 +102,21 @@ def compose_jobs(request: Request, problems: list[str]) -> list[dict[str, Any]]:
     """
     with _hydra(request):
         overrides = _known_only(request, _parsed(request.overrides, problems), problems)
-        if request.sweep:
-            return [_composed(request.config_name, job, problems) for job in _combinations(overrides, problems)]
-        return [_composed(request.config_name, [o.input_line or "" for o in overrides], problems)]
+        jobs = _combinations(overrides, problems) if request.sweep else [[o.input_line or "" for o in overrides]]
+        composed = [_composed(request.config_name, job, problems) for job in jobs]
+    nodes = [config.pop("hydra") for config in composed if "hydra" in config]
+    if request.config_dir or any("hydra" in line for line in request.overrides):
+        for node in nodes:
+            problems.extend(hydra_problems(node, _plain_hydra(node)))
+    return [plain(config, problems) if config else {} for config in composed]
+
+
+def _plain_hydra(node: DictConfig) -> DictConfig:
+    """The `hydra` node with the same installed plugins, and nothing else of the user's."""
+    choices = {group: name for group, name in node.runtime.choices.items() if group.startswith(PLUGINS)}
+    with _hydra(Request("score")):
+        config = compose("score", [f"{group}={name}" for group, name in choices.items()], return_hydra_config=True)
+    return cast(DictConfig, config.hydra)
 
 
 @contextmanager
@@ -112,6 +125,8 @@ def _hydra(request: Request) -> Iterator[None]:
     extra = Path(request.config_dir).absolute() if request.config_dir else None
     if extra and not extra.is_dir():
         raise ConfigError(f"config: expected --config-dir to be a folder, got {extra}, which is none.")
+    if extra:
+        check_files(extra)
     known = roots + (sorted(path.stem for path in extra.glob("*.yaml")) if extra else [])
     if request.config_name not in known:
         raise ConfigError(
@@ -243,13 +258,16 @@ def _combinations(overrides: list[Override], problems: list[str]) -> list[list[s
     return [list(job) for job in itertools.islice(itertools.product(*axes), SWEEP_LIMIT)]
 
 
-def _composed(config_name: str, overrides: list[str], problems: list[str]) -> dict[str, Any]:
+def _composed(config_name: str, overrides: list[str], problems: list[str]) -> DictConfig:
+    """With its `hydra` node; empty where it can't be composed."""
     try:
-        config = compose(config_name, overrides=overrides)
-    except _FAULTS as error:
+        config = compose(config_name, overrides=overrides, return_hydra_config=True)
+    except (*_FAULTS, AttributeError) as error:  # the last one where a mapping replaces a null of Hydra's own
         problems.append(_one_line(error))
-        return {}
-    return plain(config, problems)
+        return OmegaConf.create()
+    OmegaConf.set_readonly(config, False)
+    OmegaConf.set_struct(config, False)
+    return config
 
 
 def plain(config: DictConfig, problems: list[str]) -> dict[str, Any]:

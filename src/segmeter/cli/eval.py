@@ -1,6 +1,8 @@
 """`segmeter eval`: a checkpoint and data -> label maps, figures, pictures, report."""
 
+import logging
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,7 @@ from segmeter.cli.build import open_device
 from segmeter.cli.convert import as_plain
 from segmeter.cli.overlays import Drawer
 from segmeter.cli.resume import find_resumed
-from segmeter.cli.run_folder import open_run
+from segmeter.cli.run_folder import note_done, open_run
 from segmeter.cli.schema import EvalConfig
 from segmeter.data.build import open_splits
 from segmeter.data.intensity import mismatch_warnings
@@ -27,6 +29,8 @@ from segmeter.report.figures import aggregates
 from segmeter.report.html import write_report
 from segmeter.report.table import print_summary
 
+_LOG = logging.getLogger(__name__)
+
 
 def run(config: EvalConfig, job: Job) -> float | None:
     """Evaluate; returns the headline over the data set, which a sweep may optimise."""
@@ -39,15 +43,14 @@ def run(config: EvalConfig, job: Job) -> float | None:
     resumed = find_resumed(config, job, config.resume, holds=NAME)
     (dataset,), (report,) = open_splits(config.data, [config.data.split])
     for line in mismatch_warnings(report.intensities, checkpoint.card.mean, checkpoint.card.std):
-        sys.stderr.write(f"warning: {line}\n")
+        _LOG.warning("%s", line)
     check_clusters(config.metrics.cluster, dataset.case_ids)
     loss = build_loss(config.loss, spec=dataset.spec, class_counts=report.class_pixels)
     facts = {**checkpoint_facts(checkpoint), "data": report.content_sha256}
     identity = _identity(config, facts, str(device))
-    if resumed:  # before the folder's records are touched
-        check_same(resumed, identity, dataset.case_ids)
+    accept = partial(check_same, resumed or Path(), identity, dataset.case_ids)
     segmenter = checkpoint.load_segmenter(device)
-    with open_run(config, job, resumed=resumed, facts=facts) as folder:
+    with open_run(config, job, resumed=resumed, facts=facts, accept=accept) as folder:
         draw = Drawer(config.report, folder, dataset.spec, config.metrics)
         summary = evaluate(
             Evaluation(
@@ -64,7 +67,10 @@ def run(config: EvalConfig, job: Job) -> float | None:
                 on_restored=draw.remember,
             )
         )
-    _show(config, folder, summary)  # after the run has closed its records, so that the report can say how it ended
+        if config.report.html:
+            note_done(folder)
+            write_report(folder, config.report)
+    _show(config, folder, summary)
     score: float | None = aggregates(summary)[0]["dataset"]
     return score
 
@@ -94,5 +100,5 @@ def _show(config: EvalConfig, folder: Path, summary: dict[str, Any]) -> None:
     if config.report.overlays:
         lines.append(f"overlays  {folder / 'overlays'}")
     if config.report.html:
-        lines.append(f"report    {write_report(folder, config.report)}")
+        lines.append(f"report    {folder / 'report.html'}")
     sys.stdout.write("\n".join(lines) + "\n")

@@ -49,5 +49,6 @@ def load_plugins(modules: list[str]) -> None:
     for module in modules:
         try:
             import_module(module)
-        except ImportError as error:
-            raise ConfigError(f"config: can't import the plugin {module!r}: {error}. Is it installed?") from error
+        except Exception as error:  # a plugin may raise anything
+            reason = str(error) if isinstance(error, ImportError) else f"{type(error).__name__}: {error}"
+            raise ConfigError(f"config: can't import the plugin {module!r}: {reason}. Is it installed?") from error

@@ -14,7 +14,8 @@ from segmeter.data.pairing import Files
 from segmeter.data.read import IMAGE_DTYPES, read_image
 from segmeter.errors import DataError
 from segmeter.evaluation.cases import CaseScorer
-from segmeter.evaluation.pairing import MaskPair
+from segmeter.evaluation.manifest import read_notes
+from segmeter.evaluation.pairing import MaskPair, check_unchanged
 from segmeter.evaluation.places import write_shape
 from segmeter.evaluation.score import Scoring
 from segmeter.metrics.overlap import score_margins
@@ -44,7 +45,7 @@ def draw_cases(scoring: Scoring, images: Files, config: ReportConfig) -> None:
     Raises
     ------
     DataError
-        One line for each image that can't be read or has another size.
+        One line for each image that can't be read or has another size, and each case whose masks changed.
     """
     rows = read_cases(scoring.folder)
     classes = mean_classes(scoring.metrics, scoring.spec)  # the mean IoU that metrics.json has
@@ -53,18 +54,26 @@ def draw_cases(scoring: Scoring, images: Files, config: ReportConfig) -> None:
     scores = {row.case_id: float(value) for row, value in zip(rows, values, strict=True)}
     chosen = Gallery(scoring.folder / "overlays", config, scoring.spec, scores=scores).chosen()
     pairs = [pair for pair in scoring.pairing.pairs if pair.case_id in chosen or config.overlays < 0]
-    draw = partial(_draw_pair, scoring, scoring.scorer(), images, scores, config.panel)
+    measured = {case_id: noted["sha256"] for case_id, noted in read_notes(scoring.folder).items()}
+    draw = partial(_draw_pair, scoring, scoring.scorer(), images, scores, measured, config.panel)
     problems = [line for found in track(in_threads(draw, pairs), "drawing", len(pairs)) for line in found]
     if problems:
         raise DataError(problems)
 
 
 def _draw_pair(
-    scoring: Scoring, scorer: CaseScorer, images: Files, scores: Mapping[str, float], panel: int, pair: MaskPair
+    scoring: Scoring,
+    scorer: CaseScorer,
+    images: Files,
+    scores: Mapping[str, float],
+    measured: Mapping[str, str],
+    panel: int,
+    pair: MaskPair,
 ) -> tuple[str, ...]:
     """Write one picture, or say what is wrong with its image."""
     try:
         maps = scorer.read(pair)
+        check_unchanged(pair, measured)
         shape = maps.axes(scoring.spec.task == "multilabel")
         image = _image(images[pair.stem][0], shape, scoring)
     except DataError as error:

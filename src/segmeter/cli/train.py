@@ -1,6 +1,8 @@
 """`segmeter train`: data and configuration -> checkpoints."""
 
 import sys
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +12,7 @@ from segmeter.cli.app import Job
 from segmeter.cli.build import model_card, open_device
 from segmeter.cli.convert import as_plain
 from segmeter.cli.resume import find_resumed
-from segmeter.cli.run_folder import open_run
+from segmeter.cli.run_folder import note_done, open_run
 from segmeter.cli.schema import TrainConfig
 from segmeter.data.build import open_splits
 from segmeter.data.check import DataReport
@@ -21,8 +23,8 @@ from segmeter.report.html import write_report
 from segmeter.training.augment import Augment
 from segmeter.training.augment_config import choose_crop
 from segmeter.training.cache import Budget, CachedCases
-from segmeter.training.job import TrainJob, TrainResult
-from segmeter.training.loop import train
+from segmeter.training.job import TrainJob, TrainResult, check_job
+from segmeter.training.loop import check_resumed, train
 from segmeter.training.sampling import SampleSource
 from segmeter.training.validation import UNLEARNED, find_monitor
 
@@ -30,7 +32,7 @@ from segmeter.training.validation import UNLEARNED, find_monitor
 def run(config: TrainConfig, job: Job) -> float | None:
     """Train; returns the best score, which a sweep may optimise."""
     device = open_device(config.device)
-    resumed = find_resumed(config, job, config.resume, holds="checkpoints")
+    resumed = find_resumed(config, job, config.resume, holds="checkpoints/step-*/manifest.json")
     find_monitor(config.training.monitor, config.data.spec())  # before any data is read, or drawn
     (train_data, val_data), (seen, val_seen) = open_splits(config.data, ["train", "val"])
     loss = build_loss(config.loss, spec=train_data.spec, class_counts=seen.class_pixels)
@@ -39,35 +41,37 @@ def run(config: TrainConfig, job: Job) -> float | None:
     budget = Budget(int(config.training.cache_gb * 1e9))
     train_cases, val_cases = CachedCases(train_data, budget), CachedCases(val_data, budget)
     augment = choose_crop(config.augment, seen.sizes)
-    with open_run(config, job, resumed=resumed, facts=_facts(config, seen, val_seen)) as folder:
-        result = train(
-            TrainJob(
-                folder=folder,
-                segmenter=segmenter,
-                loss=loss,
-                source=SampleSource(
-                    train_cases,
-                    augment,
-                    batch_size=config.training.batch_size,
-                    seed=config.training.seed,
-                    samples=config.data.samples_per_epoch,
-                    presence=seen.presence,
-                ),
-                train_cases=train_cases,
-                val_cases=val_cases if len(val_data) else None,
-                augment=Augment(augment, train_data.spec),
-                training=config.training,
-                optimizer=config.optimizer,
-                schedule=config.schedule,
-                inference=config.inference,
-                logger=config.logger,
-                device=str(device),
-                identity=_identity(config),
-                resume=resumed is not None,
-                allow_changes=config.allow_changes,
-            )
-        )
-    write_report(folder)  # after the run has closed its records
+    training = TrainJob(
+        folder=resumed or Path(),
+        segmenter=segmenter,
+        loss=loss,
+        source=SampleSource(
+            train_cases,
+            augment,
+            batch_size=config.training.batch_size,
+            seed=config.training.seed,
+            samples=config.data.samples_per_epoch,
+            presence=seen.presence,
+        ),
+        train_cases=train_cases,
+        val_cases=val_cases if len(val_data) else None,
+        augment=Augment(augment, train_data.spec),
+        training=config.training,
+        optimizer=config.optimizer,
+        schedule=config.schedule,
+        inference=config.inference,
+        logger=config.logger,
+        device=str(device),
+        identity=_identity(config),
+        resume=resumed is not None,
+        allow_changes=config.allow_changes,
+    )
+    check_job(training)
+    facts, accept = _facts(config, seen, val_seen), partial(check_resumed, training)
+    with open_run(config, job, resumed=resumed, facts=facts, accept=accept) as folder:
+        result = train(replace(training, folder=folder))
+        note_done(folder)
+        write_report(folder)
     _show(folder, result)
     return result.score
 

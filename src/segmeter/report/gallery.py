@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from segmeter.files import remove
 from segmeter.report.config import ReportConfig
 from segmeter.report.objects import Objects
 from segmeter.report.overlay import NO_OBJECTS, draw_overlay, picture_path, write_overlay
@@ -82,7 +83,8 @@ class Gallery:
         _keep_lowest(self._sample, (draw, case_id), self.config.overlays - worst)
         after = self.chosen()
         for gone in before - after:
-            picture_path(self.folder, gone).unlink(missing_ok=True)
+            if self.folder.is_dir():
+                remove(picture_path(self.folder, gone))
         return case_id in after
 
 

@@ -57,7 +57,7 @@ def write_report(run_folder: Path, config: ReportConfig | None = None) -> Path:
     if summary is None and history is None and not pictures and not (run_folder / "predictions").is_dir():
         rule = "to hold metrics.json, history.jsonl or predictions"
         raise InputError(expected("write_report", "run_folder", rule, str(run_folder), "Give a run's folder."))
-    style, script = (_PAGE / "style.css").read_text(), (_PAGE / "report.js").read_text()
+    style, script = (_PAGE / "style.css").read_text("utf-8"), (_PAGE / "report.js").read_text("utf-8")
     page = (
         _environment()
         .get_template("report.html")

@@ -10,7 +10,7 @@ from PIL import Image
 
 from segmeter.checks import expected
 from segmeter.errors import InputError
-from segmeter.files import safe_id, write_bytes
+from segmeter.files import make_folder, safe_id, write_bytes
 from segmeter.report.canvas import Entry, compose
 from segmeter.report.figures import headline, number
 from segmeter.report.objects import THRESHOLD, ObjectKinds, Objects, find_kinds
@@ -102,7 +102,7 @@ def write_overlay(folder: Path, case_id: str, picture: RGB) -> Path:
     content = io.BytesIO()
     Image.fromarray(picture).save(content, "PNG", compress_level=COMPRESSION)
     path = picture_path(folder, case_id)
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     write_bytes(path, content.getvalue())
     return path
 

@@ -156,6 +156,8 @@ def identify(job: TrainJob) -> dict[str, Any]:
         "data": {"train_cases": _describe(job.train_cases), "val_cases": _describe(job.val_cases)},
     }
     flat = {**_flat(job.identity), **_flat(groups)}
+    if pick_device(job.device).type == "cpu":  # sums are split among the threads, so their last bits differ
+        flat["threads"] = torch.get_num_threads()
     plain: dict[str, Any] = json.loads(json.dumps(flat, default=str))
     return {key: value for key, value in plain.items() if not _covered(key, FREE)}
 

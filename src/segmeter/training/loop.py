@@ -57,8 +57,7 @@ def train(job: TrainJob) -> TrainResult:
         SIGTERM, SIGINT or SIGUSR1 came; the run was saved first.
     """
     device = check_job(job)
-    monitor = find_monitor(job.training.monitor, job.segmenter.card.spec)
-    checkpoints = Checkpoints(job.folder / "checkpoints", keep=job.training.keep, highest=higher_is_better(monitor))
+    checkpoints = _checkpoints(job)
     checkpoints.prepare()
     if not job.resume:
         write_contents(job.folder, job.train_cases, job.val_cases)
@@ -78,6 +77,16 @@ def train(job: TrainJob) -> TrainResult:
         )
         run.show = stack.enter_context(gauge("training"))
         return run.go(stack.enter_context(batches))
+
+
+def check_resumed(job: TrainJob) -> None:
+    """Refuse to go on with another training, before anything of it is changed; raises as `train` does."""
+    check_same(job, _checkpoints(job).peek().state["identity"])
+
+
+def _checkpoints(job: TrainJob) -> Checkpoints:
+    highest = higher_is_better(find_monitor(job.training.monitor, job.segmenter.card.spec))
+    return Checkpoints(job.folder / "checkpoints", keep=job.training.keep, highest=highest)
 
 
 class Run:
