@@ -15,9 +15,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow.parquet as pq
+import pytest
 from PIL import Image
 
 import segmeter.files
+from segmeter.cli import messages
 from segmeter.cli.main import main
 from segmeter.models.checkpoint import read_checkpoint
 
@@ -66,13 +68,16 @@ class Outcome:
 
 @contextmanager
 def _replaced(watch: Callable[[str, Path], None]) -> Iterator[None]:
-    before, hook = segmeter.files.watch, threading.excepthook
-    segmeter.files.watch = watch
-    threading.excepthook = lambda fault: None if fault.exc_type is Killed else hook(fault)
-    try:
+    ended = messages._thread_ended
+
+    def end_thread(fault: threading.ExceptHookArgs) -> None:
+        if fault.exc_type is not Killed:  # a thread of a process that is gone says nothing
+            ended(fault)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(segmeter.files, "watch", watch)
+        patch.setattr(messages, "_thread_ended", end_thread)
         yield
-    finally:
-        segmeter.files.watch, threading.excepthook = before, hook
 
 
 def run(arguments: list[str], fault: Fault | None = None) -> Outcome:
