@@ -40,5 +40,7 @@ def test_the_packaged_default_is_the_schema_s_default():
     path = Path(__file__).parents[2] / "configs" / "metrics" / "default.yaml"
     values = yaml.safe_load(path.read_text(encoding="utf-8"))
     assert values.pop("defaults") == ["schema_default", "_self_"]
+    assert values.pop("seed") == "${seed}"  # of the command: one seed rules all
+    values["seed"] = MetricsConfig().seed
     assert MetricsConfig(**values | {"measures": tuple(values["measures"])}) == MetricsConfig()
     assert set(values) == {field.name for field in fields(MetricsConfig)}
