@@ -37,6 +37,6 @@ class SumLoss(nn.Module):
 
 def build_sum(config: SumConfig, *, spec: ClassSpec, class_counts: npt.NDArray[np.int64] | None) -> nn.Module:
     """Build every part whose weight is above 0."""
-    weights: dict[str, Any] = {name: weight for name, weight in vars(config.weights).items() if weight > 0}
+    weights: dict[str, Any] = {name: weight for name, weight in config.weights if weight > 0}
     parts = {name: build_loss(getattr(config, name), spec, class_counts) for name in weights}
     return SumLoss(parts, weights)
