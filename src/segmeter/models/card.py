@@ -25,7 +25,7 @@ class ModelCard:
     Parameters
     ----------
     model
-        The network's registered name under "name", and its fields: ``dataclasses.asdict`` of its configuration.
+        The network's registered name under "name", and its fields: ``as_plain`` of its configuration.
     spec
         Task, class names, colours, ignore_index.
     in_channels
