@@ -8,6 +8,7 @@
 """
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -16,6 +17,30 @@ from segmeter.checks import collecting
 Task = Literal["binary", "multiclass", "multilabel"]
 TASKS: tuple[Task, ...] = get_args(Task)
 Colour = tuple[int, int, int]
+
+
+def check_names(names: Sequence[str], task: Task) -> str:
+    """What the names of the classes break: a rule that completes "expected `classes` ...", or nothing."""
+    least = 1 if task == "multilabel" else 2
+    twice = sorted(name for name, count in Counter(names).items() if count > 1)
+    if len(names) < least:
+        return f"to name at least {least}"
+    if task == "binary" and len(names) != 2:
+        return "to be two names (background, object)"
+    return f"to be distinct, {' and '.join(twice)} once" if twice else ""
+
+
+def check_colours(colours: Sequence[Colour], names: Sequence[str]) -> str:
+    """What the colours of the classes break, if anything."""
+    return "" if len(colours) == len(names) else f"to be {len(names)} values, one per class"
+
+
+def check_ignored(ignore_index: int | None, names: Sequence[str], task: Task) -> str:
+    """What the ignored value breaks, if anything."""
+    values = 2 if task == "multilabel" else len(names)
+    if ignore_index is None or values <= ignore_index <= 65535:
+        return ""
+    return f"to be null or between {values} and 65535, as it must not be a class"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,24 +72,12 @@ class ClassSpec:
     def __post_init__(self) -> None:
         with collecting("data") as problems:
             problems.one_of("task", self.task, TASKS)
-            least = 1 if self.task == "multilabel" else 2
-            problems.expect(len(self.names) >= least, "classes", f"to name at least {least}", list(self.names))
-            twice = sorted(name for name, count in Counter(self.names).items() if count > 1)
-            problems.expect(not twice, "classes", "to be distinct", list(self.names), f"Twice: {', '.join(twice)}.")
-            if self.task == "binary":
-                problems.expect(
-                    len(self.names) == 2, "classes", "to be two names (background, object)", list(self.names)
-                )
-            matched = len(self.colours) == len(self.names) or len(self.names) < least
-            problems.expect(matched, "colours", f"to be {len(self.names)} values", len(self.colours))
-            if self.ignore_index is not None:
-                values = 2 if self.task == "multilabel" else len(self.names)
-                problems.expect(
-                    values <= self.ignore_index <= 65535,
-                    "ignore_index",
-                    f"to be null or between {values} and 65535, as it must not be a class",
-                    self.ignore_index,
-                )
+            broken = check_names(self.names, self.task)
+            problems.expect(not broken, "classes", broken, list(self.names))
+            broken = check_colours(self.colours, self.names)
+            problems.expect(not broken, "colours", broken, len(self.colours))
+            broken = check_ignored(self.ignore_index, self.names, self.task)
+            problems.expect(not broken, "ignore_index", broken, self.ignore_index)
 
     @property
     def num_classes(self) -> int:
