@@ -88,7 +88,7 @@ class Scoring:
                 "key": self.key,
                 "instances": self.instances,
             },
-            "metrics": asdict(self.metrics),
+            "metrics": self.metrics.model_dump(),
             "probs": bool(self.probs),
             "missing_predictions": list(self.pairing.missing),
             "extra_predictions": len(self.pairing.extra),
