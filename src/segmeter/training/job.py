@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -131,10 +131,10 @@ def check_job(job: TrainJob) -> torch.device:
 def identify(job: TrainJob) -> dict[str, Any]:
     """All that decides what is learned, as "group.key" -> plain value; compared on resuming."""
     groups = {
-        "training": asdict(job.training),
-        "optimizer": asdict(job.optimizer),
-        "schedule": asdict(job.schedule),
-        "inference": asdict(job.inference),
+        "training": job.training.model_dump(),
+        "optimizer": job.optimizer.model_dump(),
+        "schedule": job.schedule.model_dump(),
+        "inference": job.inference.model_dump(),
         "model": job.segmenter.card.to_dict(),
         "data": {"train_cases": _describe(job.train_cases), "val_cases": _describe(job.val_cases)},
     }
