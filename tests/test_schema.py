@@ -4,8 +4,9 @@ from typing import Annotated, Any, Literal
 import pytest
 from pydantic import Field
 
+from segmeter.declared import describe, hint_of
 from segmeter.errors import ConfigError
-from segmeter.invalid import RuleError, Written, describe, hint_of, problem_lines
+from segmeter.invalid import RuleError, Written, problems_by_key
 from segmeter.registry import Component, Registry
 from segmeter.schema import Config, Given, OneOf, as_plain, defaults, rule
 
@@ -166,7 +167,7 @@ def test_a_line_says_what_was_written_and_where(written: Written | None, message
     values = {**GOOD, "names": [False]}
     with pytest.raises(ValidationError) as caught:
         Root.model_validate(values)
-    (line,) = problem_lines(caught.value, Root, values, written=lambda key: written)
+    ((line,),) = problems_by_key(caught.value, Root, values, written=lambda key: written).values()
     assert line.endswith(message)
 
 

@@ -187,6 +187,8 @@ def show(value: Any) -> str:
         text = {None: "null", True: "true", False: "false"}[value]
     elif isinstance(value, list | tuple):
         text = f"[{', '.join(show(item) for item in value)}]"
+    elif isinstance(value, Mapping):
+        text = f"{{{', '.join(f'{key}: {show(item)}' for key, item in value.items())}}}"
     else:
         text = repr(str(value) if isinstance(value, Path) else value)
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]} ..."

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import chain
 from typing import Any, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
@@ -62,7 +61,12 @@ class _Spot:
     chosen: str = ""
 
 
-def problem_lines(
+def problem_lines(error: ValidationError, schema: type[BaseModel], values: Any, *, where: str) -> list[str]:
+    """Write one line per key that is wrong: `problems_by_key` without the keys."""
+    return [line for lines in problems_by_key(error, schema, values, where=where).values() for line in lines]
+
+
+def problems_by_key(
     error: ValidationError,
     schema: type[BaseModel],
     values: Any,
@@ -70,7 +74,7 @@ def problem_lines(
     where: str = "config",
     written: Callable[[str], Written | None] = lambda key: None,
     advice: Callable[[str], str] = lambda key: "",
-) -> list[str]:
+) -> dict[str, list[str]]:
     """Write one line per key that is wrong: expected, given, remedy.
 
     Parameters
@@ -101,7 +105,7 @@ def problem_lines(
             lines[key] = list(cause.problems)
         else:
             lines[key] = [_broken(spot, key, cause, item["input"], where, written(key))]
-    return list(chain.from_iterable(lines.values()))
+    return lines
 
 
 def required(key: str, where: str = "config") -> str:

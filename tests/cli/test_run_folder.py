@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from segmeter.cli.app import Job
+from segmeter.cli.config.schema import Common, RunConfig
 from segmeter.cli.run_folder import MASK, mask, mask_override, open_run, refuse_masked
-from segmeter.cli.schema import Common, RunConfig
 from segmeter.errors import ConfigError, RunError
 
 JOB = Job("eval", ("run.name=x", "+logger.api_key=abc"), None)

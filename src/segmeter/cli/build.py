@@ -6,7 +6,6 @@ from typing import Any
 import torch
 
 from segmeter.checks import expected
-from segmeter.cli.convert import as_plain
 from segmeter.data.build import build_dataset
 from segmeter.data.check import DataReport, check_splits
 from segmeter.data.config import DataConfig
@@ -15,6 +14,7 @@ from segmeter.errors import DataError
 from segmeter.inference.allocator import keep_freed_memory
 from segmeter.inference.device import pick_device
 from segmeter.models.card import ModelCard, default_normalisation
+from segmeter.schema import as_plain
 
 
 def open_device(name: str) -> torch.device:

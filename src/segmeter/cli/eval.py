@@ -8,11 +8,10 @@ from segmeter import __version__
 from segmeter.checks import expected
 from segmeter.cli.app import Job
 from segmeter.cli.build import check_fit, open_device, open_splits
-from segmeter.cli.convert import as_plain
+from segmeter.cli.config.schema import EvalConfig
 from segmeter.cli.overlays import Drawer
 from segmeter.cli.resume import find_resumed
 from segmeter.cli.run_folder import open_run
-from segmeter.cli.schema import EvalConfig
 from segmeter.errors import ConfigError
 from segmeter.evaluation.evaluate import Evaluation, evaluate
 from segmeter.evaluation.manifest import NAME, check_same
@@ -23,6 +22,7 @@ from segmeter.models.checkpoint import Checkpoint, read_checkpoint
 from segmeter.postprocess.pipeline import build_steps
 from segmeter.report.html import write_report
 from segmeter.report.table import print_summary
+from segmeter.schema import as_plain
 
 
 def run(config: EvalConfig, job: Job) -> float | None:

@@ -4,10 +4,10 @@ import sys
 
 from segmeter.cli.app import Job
 from segmeter.cli.build import open_device
+from segmeter.cli.config.schema import PredictConfig
 from segmeter.cli.eval import checkpoint_facts
 from segmeter.cli.overlays import Drawer
 from segmeter.cli.run_folder import open_run
-from segmeter.cli.schema import PredictConfig
 from segmeter.data.folder import open_images
 from segmeter.evaluation.predict import PredictionRun, predict
 from segmeter.inference.predictor import Predictor

@@ -4,7 +4,6 @@ import fcntl
 import logging
 import os
 import re
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -15,11 +14,11 @@ from omegaconf import OmegaConf
 
 from segmeter.checks import expected
 from segmeter.cli.app import Job
-from segmeter.cli.convert import as_plain
-from segmeter.cli.schema import Common
+from segmeter.cli.config.schema import Common
 from segmeter.errors import ConfigError, SegmeterError
 from segmeter.files import safe_id, write_bytes, write_json
 from segmeter.provenance import hardware, source, versions
+from segmeter.schema import as_plain
 
 MASK = "[REDACTED]"
 _SECRET = re.compile(
@@ -129,7 +128,7 @@ def _start(folder: Path, config: Common, job: Job, facts: dict[str, Any]) -> dic
     write_bytes(folder / "overrides.yaml", OmegaConf.to_yaml(overrides).encode())
     record = {
         "command": job.command,
-        "argv": [mask_override(argument) for argument in sys.argv],
+        "argv": [mask_override(argument) for argument in job.argv],
         "overrides": overrides,
         "start": _now(),
         "seed": config.seed,

@@ -49,7 +49,7 @@ class MetricsConfig(Config, title="metrics"):
     def _distinct(cls, groups: dict[str, tuple[str, ...]], given: Given) -> None:
         for name, members in groups.items():
             if len(set(members)) < len(members):
-                raise RuleError(f"{name} to name distinct classes")
+                raise RuleError("to name distinct classes", key=f"groups.{name}")
 
     @rule("cluster")
     @classmethod
