@@ -116,7 +116,6 @@ def our_step(segmenter: Segmenter, image: Tensor, target: Tensor) -> Step:
         augment=None,
         config=config,
         device=torch.device("cpu"),
-        ignore_index=VOID,
     )
     batch = Batch(image=image, target=target, indices=np.arange(len(image)), epoch=0)
     return lambda: stepper([batch])[0]

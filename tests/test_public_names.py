@@ -1,13 +1,25 @@
 """What `import segmeter` offers: every name is there, documented, and free of torch where it needs none."""
 
+import inspect
 import subprocess
 import sys
+import typing
 
 import pytest
 
 import segmeter
 
-OF_TORCH = {"focal_loss", "FocalLoss", "to_torch", "to_numpy", "labels_to_numpy", "probs_to_numpy", "Exporter"}
+OF_TORCH = {
+    "focal_loss",
+    "FocalLoss",
+    "to_torch",
+    "to_numpy",
+    "labels_to_numpy",
+    "probs_to_numpy",
+    "Exporter",
+    "Ticket",
+    "Transport",
+}
 SHOWN = {
     "bootstrap",
     "boundary_iou",
@@ -30,6 +42,25 @@ def test_every_public_name_is_there_and_documented(name: str) -> None:
     if name in SHOWN:
         assert "Examples\n" in found.__doc__
         assert "Raises\n" in found.__doc__
+
+
+def our_classes(hint: object) -> set[type]:
+    """Classes of this package anywhere within a type."""
+    own = {hint} if isinstance(hint, type) and hint.__module__.startswith("segmeter") else set()
+    return own.union(*(our_classes(part) for part in typing.get_args(hint)))
+
+
+@pytest.mark.parametrize("name", [name for name in segmeter.__all__ if name[0] != "_"])
+def test_every_class_in_a_public_signature_is_public(name: str) -> None:
+    found = getattr(segmeter, name)
+    shown = [found]
+    if isinstance(found, type):
+        methods = {n: f for n, f in vars(found).items() if inspect.isfunction(f)}
+        called = name != "Ticket"  # an exporter makes tickets
+        shown += [f for n, f in methods.items() if n[0] != "_" or (n == "__init__" and called)]
+    classes = {kind for one in shown for hint in typing.get_type_hints(one).values() for kind in our_classes(hint)}
+    hidden = [kind.__name__ for kind in classes if kind.__name__ not in segmeter.__all__]
+    assert not hidden
 
 
 def test_measuring_imports_no_torch() -> None:

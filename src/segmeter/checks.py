@@ -2,10 +2,16 @@
 
 import difflib
 import math
-from collections.abc import Iterable, Iterator
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from numbers import Integral, Real
+from pathlib import Path
+from typing import Any
 
-from segmeter.errors import ConfigError
+from segmeter.errors import ConfigError, InputError
+
+_SHORT = 80  # characters of a value that a message repeats
 
 
 def expected(where: str, argument: str, rule: str, given: object, remedy: str = "") -> str:
@@ -36,8 +42,65 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 def close_name(name: str, known: Iterable[str]) -> str:
     """Say which known name is meant, or nothing when none is close."""
-    close = difflib.get_close_matches(name, sorted(known), n=1, cutoff=0.6)
+    close = difflib.get_close_matches(str(name), sorted(known), n=1, cutoff=0.6)
     return f"Did you mean {close[0]!r}?" if close else ""
+
+
+def shown(given: object) -> str:
+    """What was given, on one line: a value if that is short, else its type."""
+    text = " ".join(repr(given).split())
+    if len(text) <= _SHORT:
+        return text
+    shape = getattr(given, "shape", None)
+    return type(given).__name__ + (f" of shape {tuple(shape)}" if shape is not None else "")
+
+
+def whole_number(where: str, argument: str, given: Any) -> int:
+    """The int that is given, by a NumPy integer or a whole float as well; InputError for anything else.
+
+    Examples
+    --------
+    >>> whole_number("focal_loss", "num_classes", 2.0)
+    2
+    """
+    if isinstance(given, Integral) and not isinstance(given, bool):
+        return int(given)
+    if isinstance(given, Real) and float(given).is_integer() and not isinstance(given, bool):
+        return int(float(given))
+    raise InputError(expected(where, argument, "to be a whole number", shown(given)))
+
+
+def real_number(where: str, argument: str, given: Any) -> float:
+    """The float that is given, by any real number; InputError for anything else."""
+    if isinstance(given, Real) and not isinstance(given, bool):
+        return float(given)
+    raise InputError(expected(where, argument, "to be a number", shown(given)))
+
+
+def real_numbers(where: str, argument: str, given: Any) -> tuple[float, ...]:
+    """The floats that are given, by any sequence of real numbers; InputError for anything else."""
+    try:
+        values = None if isinstance(given, str | bytes | Mapping) else list(given)
+    except TypeError:
+        values = None
+    if values is None or not all(isinstance(value, Real) and not isinstance(value, bool) for value in values):
+        raise InputError(expected(where, argument, "to be a sequence of numbers", shown(given)))
+    return tuple(float(value) for value in values)
+
+
+def known_name(where: str, argument: str, given: Any, allowed: Sequence[str]) -> None:
+    """Raise an InputError unless one of the allowed names is given."""
+    if not (isinstance(given, str) and given in allowed):
+        close = difflib.get_close_matches(given, allowed, n=1) if isinstance(given, str) else []
+        remedy = f"Did you mean {close[0]!r}?" if close else ""
+        raise InputError(expected(where, argument, f"to be one of {', '.join(allowed)}", shown(given), remedy))
+
+
+def known_path(where: str, argument: str, given: Any) -> Path:
+    """The path that is given, by a string as well; InputError for anything else."""
+    if isinstance(given, str | os.PathLike) and given:
+        return Path(given)
+    raise InputError(expected(where, argument, "to be a path", shown(given)))
 
 
 class Problems:
@@ -55,8 +118,11 @@ class Problems:
     def in_range(
         self, argument: str, value: float | None, low: float, high: float = math.inf, *, above: bool = False
     ) -> None:
-        """Note a problem unless `value` is None or finite with low <= value <= high (low < value with `above`)."""
+        """Note a problem unless `value` is None, or a number with low <= value <= high (low < value with `above`)."""
         if value is None:
+            return
+        if not isinstance(value, Real):
+            self.expect(False, argument, "to be a number", value)
             return
         ok = math.isfinite(value) and (low < value if above else low <= value) and value <= high
         rule = f"{'>' if above else '>='} {low:g}" + (f" and <= {high:g}" if math.isfinite(high) else " and finite")
@@ -66,7 +132,8 @@ class Problems:
         """Note a problem unless `value` is one of the allowed names."""
         names = list(allowed)
         if value not in names:  # only then: the search for the nearest name is slow, and torch.compile can't trace it
-            self.expect(False, argument, f"to be one of {', '.join(names)}", value, nearest(value, names))
+            remedy = nearest(value, names) if isinstance(value, str) else ""
+            self.expect(False, argument, f"to be one of {', '.join(names)}", value, remedy)
 
 
 @contextmanager

@@ -1,6 +1,7 @@
 """What every configuration is: a frozen pydantic model whose types, ranges, units and meanings are its schema."""
 
 from collections.abc import Callable, Container, Mapping
+from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, NoReturn, Self
 
@@ -166,6 +167,8 @@ def _as_declared(value: Any, kinds: set[Any]) -> Any:
         return tuple(_as_declared(item, kinds) for item in value)
     if isinstance(value, Mapping):
         return {str(k) if type(k) is int else k: _as_declared(item, kinds) for k, item in value.items()}
+    if isinstance(value, Real) and not isinstance(value, bool | int | float):  # a number of NumPy's
+        value = int(value) if isinstance(value, Integral) else float(value)
     if type(value) is float and int in kinds and float not in kinds and value.is_integer():
         return int(value)
     if type(value) is str and Path in kinds and str not in kinds:

@@ -9,54 +9,22 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Annotated, Literal, get_args
 
-from segmeter.checks import collecting
+from pydantic import Field
+
+from segmeter.invalid import RuleError
+from segmeter.schema import Config, Given, rule
 
 Task = Literal["binary", "multiclass", "multilabel"]
 TASKS: tuple[Task, ...] = get_args(Task)
 Colour = tuple[int, int, int]
+Byte = Annotated[int, Field(ge=0, le=255)]
+Colours = tuple[tuple[Byte, Byte, Byte], ...]
 
 
-def check_names(names: Sequence[str], task: Task) -> str:
-    """What the names of the classes break: a rule that completes "expected `classes` ...", or nothing."""
-    least = 1 if task == "multilabel" else 2
-    twice = sorted(name for name, count in Counter(names).items() if count > 1)
-    if len(names) < least:
-        return f"to name at least {least}"
-    if task == "binary" and len(names) != 2:
-        return "to be two names (background, object)"
-    return f"to be distinct, {' and '.join(twice)} once" if twice else ""
-
-
-def check_colours(colours: Sequence[Colour], names: Sequence[str]) -> str:
-    """What the colours of the classes break, if anything."""
-    return "" if len(colours) == len(names) else f"to be {len(names)} values, one per class"
-
-
-def check_ignored(ignore_index: int | None, names: Sequence[str], task: Task) -> str:
-    """What the ignored value breaks, if anything."""
-    values = 2 if task == "multilabel" else len(names)
-    if ignore_index is None or values <= ignore_index <= 65535:
-        return ""
-    return f"to be null or between {values} and 65535, as it must not be a class"
-
-
-@dataclass(frozen=True, kw_only=True)
-class ClassSpec:
+class ClassSpec(Config, title="ClassSpec"):
     """What the labels of a data set mean; it travels with every checkpoint and result.
-
-    Parameters
-    ----------
-    task
-        "binary", "multiclass" or "multilabel".
-    names
-        One per class, in the order of the label values, background included; binary has exactly two.
-    colours
-        One (red, green, blue) per class, 0 to 255 each.
-    ignore_index
-        The label value of pixels that count nowhere, or None. Not a class.
 
     Raises
     ------
@@ -65,19 +33,28 @@ class ClassSpec:
     """
 
     task: Task
+    """Binary, multiclass or multilabel."""
     names: tuple[str, ...]
-    colours: tuple[Colour, ...]
+    """One per class, in the order of the label values, background included; binary has exactly two."""
+    colours: Colours
+    """One (red, green, blue) per class, 0 to 255 each."""
     ignore_index: int | None = None
+    """The label value of pixels that are excluded from loss and metrics, or None. Not a class."""
 
-    def __post_init__(self) -> None:
-        with collecting("data") as problems:
-            problems.one_of("task", self.task, TASKS)
-            broken = check_names(self.names, self.task)
-            problems.expect(not broken, "classes", broken, list(self.names))
-            broken = check_colours(self.colours, self.names)
-            problems.expect(not broken, "colours", broken, len(self.colours))
-            broken = check_ignored(self.ignore_index, self.names, self.task)
-            problems.expect(not broken, "ignore_index", broken, self.ignore_index)
+    @rule("names")
+    @classmethod
+    def _check_names(cls, names: tuple[str, ...], given: Given) -> None:
+        check_names(names, given.task)
+
+    @rule("colours")
+    @classmethod
+    def _check_colours(cls, colours: Colours, given: Given) -> None:
+        check_colours(colours, given.names)
+
+    @rule("ignore_index")
+    @classmethod
+    def _check_ignored(cls, ignore_index: int | None, given: Given) -> None:
+        check_ignored(ignore_index, given.names, given.task)
 
     @property
     def num_classes(self) -> int:
@@ -88,3 +65,27 @@ class ClassSpec:
     def num_channels(self) -> int:
         """Channels of the logits: 1 for binary, K otherwise."""
         return 1 if self.task == "binary" else len(self.names)
+
+
+def check_names(names: Sequence[str], task: Task, remedy: str = "") -> None:
+    """Raise a RuleError unless the names of classes go with the task."""
+    least = 1 if task == "multilabel" else 2
+    if len(names) < least:
+        raise RuleError(f"to name at least {least}", "" if names else remedy)
+    if task == "binary" and len(names) != 2:
+        raise RuleError("to be two names (background, object)")
+    if twice := sorted(name for name, count in Counter(names).items() if count > 1):
+        raise RuleError("to be distinct", f"Twice: {', '.join(twice)}.")
+
+
+def check_colours(colours: Sequence[Colour], names: Sequence[str]) -> None:
+    """Raise a RuleError unless there is a colour per class."""
+    if len(colours) != len(names):
+        raise RuleError(f"to be {len(names)} colours, one per class")
+
+
+def check_ignored(ignore_index: int | None, names: Sequence[str], task: Task) -> None:
+    """Raise a RuleError where the ignored value is a class, or does not fit a label map."""
+    values = 2 if task == "multilabel" else len(names)
+    if ignore_index is not None and not values <= ignore_index <= 65535:
+        raise RuleError(f"to be null or between {values} and 65535, as it must not be a class")

@@ -1,4 +1,5 @@
 import math
+from decimal import Decimal, localcontext
 
 import numpy as np
 import pytest
@@ -80,6 +81,28 @@ def test_the_threshold_is_decided_on_the_logit():
     assert to_labels(logits, "binary", threshold=0.7).tolist() == wanted
     assert to_labels(tiny, "binary", threshold=0.0).tolist() == [[[1, 1, 1]]]
     assert to_labels(tiny, "binary", threshold=1.0).tolist() == [[[0, 0, 0]]]
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_the_neighbours_of_every_thresholds_logit_are_decided_as_in_exact_arithmetic(dtype):
+    """With t = 0.3 the nearest float32 lies above the logit, and counted as equal to it in float32."""
+    rng = np.random.default_rng(0)
+    for threshold in [0.3, 0.7, 0.5, 1e-9, 1 - 1e-9, 5e-324, 1 - 2**-53, *rng.random(200)]:
+        with localcontext(prec=60):
+            level = Decimal(threshold).ln() - (1 - Decimal(threshold)).ln()
+        values = [dtype(float(level))]
+        for _ in range(2):
+            values = [np.nextafter(values[0], dtype(-np.inf)), *values, np.nextafter(values[-1], dtype(np.inf))]
+        wanted = [int(Decimal(float(value)) > level) for value in values]
+        logits = torch.from_numpy(np.array(values)).view(1, 1, 1, -1)
+        assert to_labels(logits, "binary", threshold=threshold)[0, 0].tolist() == wanted, threshold
+
+
+def test_a_float32_threshold_is_the_number_it_stands_for():
+    level = np.float32(-0.84729785)
+    logits = torch.tensor([[[[np.nextafter(level, np.float32(-1)), level, np.nextafter(level, np.float32(0))]]]])
+    wide = to_labels(logits, "binary", threshold=float(np.float32(0.3)))
+    assert to_labels(logits, "binary", threshold=np.float32(0.3)).tolist() == wide.tolist()
 
 
 @pytest.mark.parametrize(

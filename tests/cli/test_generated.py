@@ -18,12 +18,12 @@ from segmeter.registry import Registry
 from segmeter.schema import defaults
 
 ROOT = Path(__file__).parents[2]
-WRITER = runpy.run_path(str(ROOT / "docs" / "write_configuration.py"))
+GENERATED = runpy.run_path(str(ROOT / "docs" / "write_configuration.py"))["generated"]()
 
 
-@pytest.mark.parametrize("path", list(WRITER["generated"]()), ids=lambda path: path.name)
+@pytest.mark.parametrize("path", list(GENERATED), ids=lambda path: path.name)
 def test_generated_files_are_up_to_date(path: Path) -> None:
-    assert path.read_text() == WRITER["generated"]()[path], "run python docs/write_configuration.py"
+    assert path.read_text() == GENERATED[path], "run python docs/write_configuration.py"
 
 
 def fits(value: Any, schema: dict[str, Any], top: dict[str, Any]) -> bool:

@@ -14,8 +14,18 @@ import pytest
 
 # What asks for packages that we can't have beside ours is installed here, alone (see the Makefile).
 BARE = Path(sys.prefix) / "peers"
-# What those packages import at their top and only plot or configure with.
-STAND_INS = ("pandas", "plotly", "plotly.express", "plotly.graph_objects", "ruamel", "ruamel.yaml", "cc3d")
+# What those packages import at their top and need for reading, plotting or training, not for measuring.
+STAND_INS = {
+    "panoptica": ("pandas", "plotly", "plotly.express", "plotly.graph_objects", "ruamel", "ruamel.yaml", "cc3d"),
+    "nnunetv2": (
+        *("batchgenerators", "batchgenerators.utilities", "batchgenerators.utilities.file_and_folder_operations"),
+        *("acvl_utils", "acvl_utils.cropping_and_padding", "acvl_utils.cropping_and_padding.bounding_boxes"),
+        *("dynamic_network_architectures", "dynamic_network_architectures.building_blocks"),
+        *("dynamic_network_architectures.building_blocks.helper", "SimpleITK"),
+    ),
+    "cityscapesscripts": ("pyquaternion",),
+    "cellpose": ("cv2", "fastremap", "fill_voids"),
+}
 
 if BARE.is_dir() and str(BARE) not in sys.path:
     sys.path.append(str(BARE))  # last: nothing there hides a module of the environment
@@ -47,10 +57,8 @@ def quiet() -> Iterator[None]:
 
 @contextmanager
 def lent_modules(package: str) -> Iterator[None]:
-    """Give panoptica stand-ins for what it imports and does not need here."""
-    missing = {}
-    if package == "panoptica":
-        missing = {name: mock.MagicMock() for name in STAND_INS if not importable(name)}
+    """Give a peer stand-ins for what it imports and does not need here."""
+    missing = {name: mock.MagicMock() for name in STAND_INS.get(package, ()) if not importable(name)}
     with mock.patch.dict(sys.modules):
         sys.modules.update(missing)
         yield

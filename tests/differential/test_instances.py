@@ -5,8 +5,11 @@ from functools import cache
 import numpy as np
 import pytest
 from scipy import ndimage
+from scipy.optimize import linear_sum_assignment
 
 from segmeter.metrics.instances import match_instances
+from segmeter.metrics.objects import aggregated_jaccard
+from segmeter.metrics.pairs import find_overlaps
 from tests.differential.cases import SWEEP, assert_agree, blobs, boxes
 from tests.differential.peers import load, quiet
 
@@ -121,6 +124,52 @@ def test_many_small_matches_below_one_half_are_those_of_scipys_assignment():
         assert (one.tp, one.fp, one.fn) == (theirs.tp, theirs.fp, theirs.fn)
         if one.tp:
             assert_agree(one.pq, theirs.pq)
+
+
+def renumbered(pair):
+    """Ids without gaps: Cellpose takes the largest id for the number of objects."""
+    return [np.unique(one, return_inverse=True)[1].reshape(one.shape).astype(np.int32) for one in pair]
+
+
+def iou_table(target, instances):
+    ours, theirs = ([one == i for i in range(1, one.max() + 1)] for one in (target, instances))
+    return np.array([[np.sum(mask & other) / np.sum(mask | other) for other in theirs] for mask in ours])
+
+
+def test_average_precision_of_cellpose():
+    """An IoU equal to the threshold is a match there, and none here."""
+    peer = load("cellpose.metrics", "cellpose")
+    compared = 0
+    for target, instances in map(renumbered, pairs()):
+        for threshold in (0.5, 0.75, 0.9):
+            if (iou_table(target, instances) == threshold).any():
+                continue
+            one, compared = match_instances(target, instances, threshold=threshold), compared + 1
+            with quiet():
+                ap, *numbers = peer.average_precision([target], [instances], threshold=[threshold])
+            assert [one.tp, one.fp, one.fn] == [part[0, 0] for part in numbers]
+            assert_agree(one.tp / (one.tp + one.fp + one.fn), ap[0, 0])
+    assert compared > SWEEP
+
+
+def test_the_aggregated_jaccard_index_of_cellpose_is_another():
+    """It pairs objects one to one, and divides by the pixels that are in any object, each of which counts once."""
+    peer = load("cellpose.metrics", "cellpose")
+    apart = []
+    for target, instances in map(renumbered, pairs()):
+        table = iou_table(target, instances)
+        rows, columns = linear_sum_assignment(-(table >= 0.5).astype(float) - table / (2 * min(table.shape)))
+        common = sum(np.sum((target == i + 1) & (instances == j + 1)) for i, j in zip(rows, columns, strict=True))
+        with quiet():
+            theirs = peer.aggregated_jaccard_index([target], [instances])[0]
+        assert_agree(theirs, common / np.sum((target > 0) | (instances > 0)))
+        ours = np.divide(*aggregated_jaccard(find_overlaps(target, instances)))
+        apart.append(theirs - ours)
+    assert max(np.abs(apart)) > 0.1
+    split = np.array([[1] * 10], np.int32), np.array([[1] * 6 + [2] * 4], np.int32)
+    assert aggregated_jaccard(find_overlaps(*split)) == (6, 14)
+    with quiet():
+        assert peer.aggregated_jaccard_index(*([one] for one in split))[0] == 0.6
 
 
 def test_objects_that_touch_the_border_and_a_split_one():

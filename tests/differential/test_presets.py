@@ -1,14 +1,21 @@
 """A preset gives its tool's headline, case by case, with the tool run live."""
 
+import copy
+from contextlib import nullcontext
 from functools import cache
+from types import SimpleNamespace
+from unittest import mock
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from segmeter.metrics.convention_scores import score_maps_under
+from segmeter.metrics.counts import confusion_matrix
 from segmeter.metrics.measures import CaseMaps
+from segmeter.metrics.overlap import overlap_scores
 from segmeter.vocabulary import ClassSpec
-from tests.differential.cases import BOTH_HOLD_ONE, Case, assert_agree, sweep
+from tests.differential.cases import BOTH_HOLD_ONE, VOID, Case, assert_agree, sweep
 from tests.differential.peers import load, quiet
 
 TOLERANCE = 1.37
@@ -23,7 +30,8 @@ def figures(name: str) -> dict[str, list[float]]:
 
 def as_maps(case: Case) -> CaseMaps:
     names = ("rest", "one", "other")[: case.num_classes]
-    spec = ClassSpec(task="multiclass", names=names, colours=((0, 0, 0),) * case.num_classes)
+    colours = ((0, 0, 0),) * case.num_classes
+    spec = ClassSpec(task="multiclass", names=names, colours=colours, ignore_index=case.ignore_index)
     return CaseMaps(case_id=case.name, target=case.target, labels=case.labels, spacing=case.spacing, spec=spec)
 
 
@@ -108,6 +116,59 @@ def test_panoptica():
         f"nsd@{TOLERANCE:g}": of(surface._nsd_from_pair, None, TOLERANCE),
     }
     assert_figures("panoptica", theirs)
+
+
+def test_nnunet():
+    """Its own functions on arrays, in place of the files that it reads."""
+    peer = load("nnunetv2.evaluation.evaluate_predictions", "nnunetv2")
+    cases = list(sweep(num_classes=3, count=12, seed=10))
+    maps = {f"{side}{i}": getattr(case, side) for i, case in enumerate(cases) for side in ("target", "labels")}
+
+    reader = SimpleNamespace(read_seg=lambda name: (maps[name], {}))
+    pool = nullcontext(SimpleNamespace(starmap=lambda call, given: [call(*each) for each in given]))
+    names = [[f"{side}{i}" for i in range(len(cases))] for side in ("labels", "target")]
+    with (
+        mock.patch.object(peer, "subfiles", side_effect=names),
+        mock.patch.object(peer, "join", side_effect=lambda folder, name: name.replace("labels", folder)),
+        mock.patch.object(peer.multiprocessing, "get_context", return_value=SimpleNamespace(Pool=lambda _: pool)),
+    ):
+        theirs = peer.compute_metrics_on_folder("target", "labels", None, reader, "", [1, 2])
+    found = score_maps_under("nnunet", [as_maps(case) for case in cases])
+    assert_agree(found["mean_iou"], theirs["foreground_mean"]["IoU"])
+    assert_agree(found["mean_dice"], theirs["foreground_mean"]["Dice"])
+    assert found.keys() == {"mean_iou", "mean_dice"}
+
+
+def test_nnunet_leaves_out_what_is_ignored():
+    peer = load("nnunetv2.evaluation.evaluate_predictions", "nnunetv2")
+    for case in sweep(num_classes=3, ignored=0.1, count=5, seed=12):
+        scores = overlap_scores(confusion_matrix(case.target, case.labels, num_classes=3, ignore_index=VOID))
+        reader = SimpleNamespace(read_seg=lambda name, case=case: (getattr(case, name), {}))
+        theirs = peer.compute_metrics("target", "labels", reader, [0, 1, 2], VOID)["metrics"]
+        assert_agree(scores.iou, [theirs[k]["IoU"] for k in range(3)])
+        assert_agree(scores.dice, [theirs[k]["Dice"] for k in range(3)])
+
+
+# ids that Cityscapes evaluates (road, sidewalk, building), and one that it ignores
+CITY, OUT_OF_ROI = np.array([7, 8, 11], np.uint8), 3
+
+
+@pytest.mark.parametrize("ignored", [0.0, 0.1])
+def test_cityscapes(tmp_path, ignored):
+    peer = load("cityscapesscripts.evaluation.evalPixelLevelSemanticLabeling", "cityscapesscripts")
+    cases = list(sweep(num_classes=3, volumes=False, ignored=ignored, count=6, seed=11))
+    files = [[], []]
+    for i, case in enumerate(cases):
+        for side, (name, one) in enumerate((("labels", case.labels), ("target", case.target))):
+            files[side].append(str(tmp_path / f"{name}{i}.png"))
+            ids = np.where(one == VOID, OUT_OF_ROI, CITY[np.minimum(one, 2)]).astype(np.uint8)
+            Image.fromarray(ids).save(files[side][-1])
+    args = copy.copy(peer.args)
+    args.evalInstLevelScore, args.JSONOutput, args.quiet = False, False, True
+    with quiet():
+        theirs = peer.evaluateImgLists(*files, args)
+    found = score_maps_under("cityscapes", [as_maps(case) for case in cases])
+    assert_agree(found["mean_iou"], theirs["averageScoreClasses"])
 
 
 @pytest.mark.parametrize(("figure", "call"), [("mean_iou", "iou_score"), ("mean_dice", "f1_score")])

@@ -65,7 +65,7 @@ FOREGROUND = MetricsConfig(bootstrap=50, background=False)
         pytest.param({"targets": TARGETS | MORE, "labels": LABELS | MORE}, "1 missing from 'one': c", id="cases"),
         pytest.param({"targets": TARGETS | OTHER_B}, "1 cases of 'two' with another target: b", id="targets"),
         pytest.param(
-            {"spec": replace(THREE, names=("a", "b", "d"))}, "as 'one' with a, b, c, got a, b, d", id="classes"
+            {"spec": THREE.replace(names=("a", "b", "d"))}, "as 'one' with a, b, c, got a, b, d", id="classes"
         ),
         pytest.param({"config": FOREGROUND}, "means over b, c in 'two'", id="background"),
     ],
@@ -80,7 +80,7 @@ def test_runs_that_differ_are_refused(changes: dict[str, object], message: str, 
 def test_an_ignored_value_that_differs_is_refused(tmp_path: Path) -> None:
     targets = {"a": [[0, 1, 2]]}
     one = make_run(tmp_path / "one", targets=targets, labels=targets)
-    spec = replace(THREE, ignore_index=None)
+    spec = THREE.replace(ignore_index=None)
     two = make_run(tmp_path / "two", targets=targets, labels=targets, spec=spec)
     with pytest.raises(InputError, match="same ignore_index, as 'one' with 255, got None in 'two'"):
         compare([one, two], FEW)

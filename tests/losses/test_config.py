@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from segmeter.errors import ConfigError, InputError
+from segmeter.losses.additive import divide
 from segmeter.losses.build import build_loss
 from segmeter.losses.config import (
     LOSSES,
@@ -45,6 +46,10 @@ def make_spec(task="multiclass", names=("sky", "road", "car")):
         (CrossEntropyConfig, {"label_smoothing": 2.0}, r"`label_smoothing`"),
         (CrossEntropyConfig, {"class_weights": ()}, r"`class_weights`"),
         (DiceConfig, {"smooth": 0.0}, r"`smooth` to be a number > 0"),
+        (DiceConfig, {"over": "bath"}, r"Did you mean 'batch'"),
+        (TverskyConfig, {"over": "image"}, r"`over` to be one of batch, sample"),
+        (FocalTverskyConfig, {"over": None}, r"`over` to be one of batch, sample"),
+        (LovaszConfig, {"over": "image"}, r"`over` to be one of batch, sample"),
         (TverskyConfig, {"alpha": -0.1}, r"`alpha` to be a number >= 0"),
         (TverskyConfig, {"beta": float("nan")}, r"`beta` to be a number >= 0"),
         (FocalTverskyConfig, {"gamma": 0.0}, r"`gamma` to be a number > 0"),
@@ -106,6 +111,23 @@ def test_every_registered_loss_trains_under_bfloat16(name, task):
     assert value.ndim == 0
     assert leaf.grad.isfinite().all()
     assert leaf.grad.any()
+
+
+@pytest.mark.parametrize("name", LOSSES.names())
+@pytest.mark.parametrize("task", ["binary", "multiclass", "multilabel"])
+def test_the_value_is_the_sums_over_the_denominators_and_nothing_is_read_on_the_way(name, task):
+    """A tensor of the device "meta" has a shape and no values: reading one, as a GPU would have to, raises."""
+    case = make_case(task, num_classes=3)
+    spec = make_spec(task, ("a", "b") if task == "binary" else ("sky", "road", "car"))
+    loss = build_loss(LOSSES.schema(name)(), spec)
+    sums, denominators = loss.sums(case.logits, case.target), loss.denominators(case.target)
+    assert sums.shape == denominators.shape == (2 if name == "sum" else 1,)
+    assert denominators.dtype == torch.float64
+    torch.testing.assert_close((sums / denominators).sum(), loss(case.logits, case.target), rtol=1e-12, atol=0)
+    leaf = case.logits.to("meta").requires_grad_()
+    target = case.target.to("meta")
+    divide(loss.to("meta").sums(leaf, target), loss.denominators(target)).backward()
+    assert leaf.grad.shape == leaf.shape
 
 
 def test_class_weights_from_counts_reach_the_loss():

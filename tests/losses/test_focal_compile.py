@@ -4,11 +4,12 @@ import pytest
 import torch
 
 from segmeter.errors import InputError
+from segmeter.losses.additive import check_labels
 from segmeter.losses.backends.ops import traced_gradient, traced_sums
 from segmeter.losses.backends.terms import Terms
 from segmeter.losses.build import build_loss
 from segmeter.losses.config import LOSSES
-from segmeter.losses.focal import FocalLoss, check_labels, focal_loss
+from segmeter.losses.focal import FocalLoss, focal_loss
 from segmeter.vocabulary import ClassSpec
 from tests.losses.cases import make_case, run
 

@@ -13,6 +13,7 @@ from segmeter.losses.backends.closed import closed_gradient, closed_sums
 from segmeter.losses.backends.terms import Terms
 from segmeter.losses.backends.triton import triton_gradient, triton_sums
 from tests.losses.cases import make_case
+from tests.losses.extreme import extreme
 
 GAMMAS = (0.0, 0.5, 1.0, 2.0, 3.7)
 
@@ -44,6 +45,18 @@ def check(terms: Terms, kind: Kind, *, weighted: bool, device: str) -> None:
     torch.testing.assert_close(gradient.double(), reference, rtol=rtol, atol=1e-6)
     assert gradient.dtype == kind.dtype
     assert gradient.stride() == logits.stride()
+
+
+def check_digits(task: str, gamma: float, device: str) -> None:
+    """Compare with 60 digits at extreme logits."""
+    case = extreme(task, gamma)
+    logits, target = case.logits.to(device), case.target.to(device)
+    if task == "binary":
+        target = target.unsqueeze(1)
+    terms = Terms(softmax=task == "multiclass", gamma=gamma, elementwise=True)
+    losses = triton_sums(logits, target, None, terms).total
+    gradient = triton_gradient(logits, target, None, terms=terms, scale=torch.ones_like(losses))
+    case.check(losses.cpu(), gradient.cpu())
 
 
 def check_grid(task: str, device: str) -> int:
@@ -88,7 +101,11 @@ def check_extremes(device: str) -> int:
 
 def main(device: str) -> int:
     """Run everything; give the number of comparisons."""
-    return check_extremes(device) + sum(check_grid(task, device) for task in ("binary", "multiclass", "multilabel"))
+    digits = list(itertools.product(("binary", "multiclass"), (0.0, 0.5, 2.0)))
+    for task, gamma in digits:
+        check_digits(task, gamma, device)
+    grids = sum(check_grid(task, device) for task in ("binary", "multiclass", "multilabel"))
+    return check_extremes(device) + grids + len(digits)
 
 
 if __name__ == "__main__":

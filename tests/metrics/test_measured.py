@@ -109,6 +109,15 @@ def test_the_interval_of_a_sum_over_cases_is_around_that_sum():
     assert found["tp"]["road"]["dataset_ci95"] == [180, 180]  # every resample has the same sum
 
 
+def test_numbers_of_objects_have_no_mean_over_classes():
+    numbers = {"tp": 3.0, "fp": 1.0, "fn": 0.0, "iou": 2.5, "dice": 2.7}
+    extra = {f"sum:instances_{name}/{k}": value for name, value in numbers.items() for k in ("sky", "road")}
+    config = QUICK.replace(measures=(InstancesConfig(),))
+    found = summarise([case_row("a", BOTH, extra=extra)], class_spec(2), config)["measures"]
+    assert all(list(found[name]) == ["sky", "road"] for name in ("tp", "fp", "fn"))
+    assert found["pq"]["mean"]["dataset"] == found["pq"]["road"]["dataset"] == 2.5 / 3.5
+
+
 def test_an_interval_with_failures_ends_at_infinity_and_json_can_say_it():
     rows = rows_of(*[(1.0, float(i)) for i in range(9)], (1.0, np.inf))
     summary = summarise(rows, class_spec(2), QUICK)

@@ -5,7 +5,7 @@ import pytest
 from scipy import ndimage
 from scipy.optimize import linear_sum_assignment
 
-from segmeter.errors import ConfigError
+from segmeter.errors import ConfigError, InputError
 from segmeter.metrics.config import MetricsConfig
 from segmeter.metrics.counts import confusion_matrix
 from segmeter.metrics.measure_config import (
@@ -219,6 +219,41 @@ def test_the_golden_components_of_spines(shared_data):
 def test_bad_options_are_refused(build, message):
     with pytest.raises(ConfigError, match=message):
         build()
+
+
+def test_regions_of_one_name_are_told_apart_by_their_classes():
+    """What is kept of a case was found by the region's name, and another group of that name took it."""
+    spec = class_spec(4)
+    maps = maps_of(np.array([[1, 1, 0, 2, 2, 0, 3, 3]], np.uint8), np.array([[1, 1, 0, 2, 2, 0, 0, 0]], np.uint8), spec)
+    found = []
+    for members in (spec.names[1:3], spec.names[1:4]):
+        config = MetricsConfig(groups={"all": members}, measures=(InstancesConfig(),))
+        found.append(measure_case(maps, build_measures(config, spec))["sum:instances_fn/all"])
+    assert found == [0.0, 1.0]
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"labels": LABELS[:, 1:]}, "`labels` to have the target's shape"),
+        ({"labels": LABELS * 1.0}, "`labels` to have dtype integer"),
+        ({"instances": LABELS[:, 1:]}, "`instances` to have the target's shape"),
+        ({"target_instances": -LABELS.astype(np.int64)}, "`target_instances` to hold ids >= 0, got -1"),
+        ({"spacing": (1.0,)}, "`spacing` to have 2 values, one per axis, got 1"),
+        ({"target": TARGET[None], "labels": LABELS[None], "spacing": (1.0, 1.0)}, "`spacing` to have 3 values"),
+    ],
+)
+def test_maps_that_do_not_fit_each_other_are_refused(fields, message):
+    given = {"case_id": "c", "target": TARGET, "labels": LABELS, "spacing": (1.0, 1.0), "spec": BINARY}
+    with pytest.raises(InputError, match=f"case c: expected {message}"):
+        CaseMaps(**given | fields)
+
+
+def test_classes_that_there_are_not_and_groups_of_planes_are_refused():
+    with pytest.raises(ConfigError, match=r"`measures\.instances\.classes` to name classes, got 'bus'"):
+        build_measures(MetricsConfig(measures=(InstancesConfig(classes=("bus",)),)), BINARY)
+    with pytest.raises(ConfigError, match="`groups` to be empty for a multilabel task"):
+        build_measures(MetricsConfig(groups={"all": ("sky", "road")}), class_spec(2, "multilabel"))
 
 
 def test_classes_of_a_group_are_numbered_apart_and_matched_whatever_their_class():

@@ -1,10 +1,15 @@
 """Overlap scores against hand-worked values, scikit-learn, and the table of undefined cases."""
 
+import math
+import operator
+from fractions import Fraction
+
 import numpy as np
 import pytest
 from sklearn import metrics as reference
 
 from segmeter.errors import InputError
+from segmeter.metrics.bootstrap import bootstrap
 from segmeter.metrics.counts import confusion_matrix, multilabel_counts
 from segmeter.metrics.overlap import AGGREGATES, Margins, compute_margins, overlap_scores, score_margins
 
@@ -152,6 +157,54 @@ def test_sums_beyond_float32_stay_exact():
     assert overlap_scores(counts).pixel_accuracy == (2**25 + 4) / (2**25 + 5)
 
 
+def exact(counts):
+    """Kappa and the squared MCC with its sign, in fractions."""
+    n = sum(map(sum, counts))
+    rows, columns = [sum(row) for row in counts], [sum(column) for column in zip(*counts, strict=True)]
+    agreement = n * sum(row[k] for k, row in enumerate(counts)) - sum(map(operator.mul, rows, columns))
+    chance = n * n - sum(map(operator.mul, rows, columns))
+    spread = (n * n - sum(t * t for t in rows)) * (n * n - sum(p * p for p in columns))
+    kappa = Fraction(agreement, chance) if chance else math.nan
+    return float(kappa), float(Fraction(agreement * abs(agreement), spread)) if spread else math.nan
+
+
+def rare(seed):
+    """One class of up to 10**15 pixels, the others of a few, found more or less."""
+    rng = np.random.default_rng(seed)
+    counts = rng.integers(0, 10 ** rng.integers(1, 5), (size := int(rng.integers(2, 6)), size))
+    counts[0, 0] = 10 ** rng.integers(3, 16)
+    return counts
+
+
+@pytest.mark.parametrize("counts", [np.array([[4 * 10**9, 1], [1, 1]]), *map(rare, range(60))])
+def test_rare_classes_keep_the_digits_of_kappa_and_mcc(counts):
+    kappa, square = exact(counts.tolist())
+    scores = overlap_scores(counts)
+    assert float(scores.kappa) == pytest.approx(kappa, rel=1e-12, abs=1e-15)
+    assert float(scores.mcc * abs(scores.mcc)) == pytest.approx(square, rel=1e-12, abs=1e-15)
+
+
+@pytest.mark.parametrize("task", ["multiclass", "multilabel"])
+def test_whole_floats_and_lists_are_counts(task):
+    counts = np.random.default_rng(4).integers(0, 2**40, (3, 2, 2))
+    wanted = overlap_scores(counts, task=task)
+    for given in (counts.astype(float), counts.tolist(), counts.astype(">u8"), counts.astype(np.uint64)):
+        found = overlap_scores(given, task=task)
+        assert found.support.dtype == np.int64
+        for name in (*PER_CLASS, *AGGREGATES, "support"):
+            np.testing.assert_array_equal(getattr(found, name), getattr(wanted, name), err_msg=name)
+
+
+def test_the_interval_of_the_data_sets_mean_iou_needs_no_rounding():
+    counts = np.random.default_rng(3).integers(0, 50, (20, 3, 3))
+
+    def mean_iou(sums):
+        return overlap_scores(sums.reshape(-1, 3, 3)).mean_iou[:, None]
+
+    found = bootstrap(counts.reshape(20, 9), mean_iou, resamples=50)
+    assert found.estimate[0] == overlap_scores(counts.sum(axis=0)).mean_iou
+
+
 def test_margins_are_linear_and_survive_their_columns():
     counts = np.random.default_rng(1).integers(0, 9, (6, 3, 3))
     margins = compute_margins(counts)
@@ -164,13 +217,19 @@ def test_margins_are_linear_and_survive_their_columns():
     [
         (np.zeros((2, 3), int), {}, r"`counts` to be \(\.\.\., K, K\), got \(2, 3\)"),
         (np.zeros((3, 3), int), {"task": "multilabel"}, r"\(\.\.\., K, 2, 2\), got \(3, 3\)"),
-        (np.zeros((3, 3)), {}, r"integers >= 0, got float64 \(3, 3\)"),
-        (np.full((2, 2), -1), {}, "integers >= 0"),
+        (np.full((2, 2), -1), {}, "`counts` to be whole numbers >= 0, got -1 to -1"),
+        (np.full((2, 2), np.nan), {}, "whole numbers >= 0, got nan to nan"),
+        (np.array([[2, 0.5], [0, 1]]), {}, r"whole numbers >= 0, got 0\.5"),
+        (np.ones((2, 2), bool), {}, r"whole numbers >= 0, got bool \(2, 2\)"),
+        (np.ma.ones((2, 2), int), {}, r"whole numbers >= 0, got MaskedArray \(2, 2\)"),
+        ([[1, 2], [3]], {}, "`counts` to be an array of numbers"),
+        (np.full((2, 2), 2**63, np.uint64), {}, r"to sum to 2\*\*53 pixels or fewer"),
+        (np.full((2, 2), 2**62), {}, r"to sum to 2\*\*53 pixels or fewer"),
         (np.zeros((2, 2), int), {"classes": [2]}, r"distinct class indices, 0 to 1, got \[2\]"),
         (np.zeros((2, 2), int), {"classes": [1, 1]}, "distinct class indices"),
         (np.zeros((2, 2), int), {"classes": []}, "distinct class indices"),
     ],
-    ids=range(7),
+    ids=range(13),
 )
 def test_refusals(counts, options, message):
     with pytest.raises(InputError, match=message):

@@ -83,11 +83,20 @@ def test_a_volume_and_its_spacing_are_columns(tmp_path):
     assert [row.shape for row in read_cases(tmp_path)] == [(7, 4, 5), (4, 5)]
 
 
+def test_the_unit_of_spacing_and_distances_is_a_column(tmp_path):
+    units = {"a": "mm", "b": "", "c": ""}
+    rows = [case_row(name, np.eye(3), spacing=None if name == "c" else (1, 1), unit=u) for name, u in units.items()]
+    write_cases(tmp_path, rows, class_spec())
+    assert [row["unit"] for row in read_csv(tmp_path)] == ["mm", "", "pixels"]
+    assert pq.read_table(tmp_path / "cases.parquet")["unit"].to_pylist() == ["mm", None, "pixels"]
+    assert [(row.unit, row.length_unit) for row in read_cases(tmp_path)] == [("mm", "mm"), ("", ""), ("", "pixels")]
+
+
 def test_files_from_before_volumes_are_read(tmp_path):
     write_cases(tmp_path, random_rows(2), class_spec())
     path = tmp_path / "cases.parquet"
-    pq.write_table(pq.read_table(path).drop_columns(["depth", "spacing"]), path)
-    assert [(row.depth, row.spacing) for row in read_cases(path)] == [(None, None)] * 2
+    pq.write_table(pq.read_table(path).drop_columns(["depth", "spacing", "unit"]), path)
+    assert [(row.depth, row.spacing, row.unit) for row in read_cases(path)] == [(None, None, "")] * 2
 
 
 def test_an_empty_prediction_is_named(tmp_path):
@@ -98,7 +107,18 @@ def test_an_empty_prediction_is_named(tmp_path):
 def test_the_column_order_is_fixed(tmp_path):
     write_cases(tmp_path, random_rows(2, 2, changed_pixels={"z": 1, "a": 1}, extra={"hd": 1.0}), class_spec(2))
     per_class = [f"{p}_{n}" for p in ("tp", "fp", "fn", "support", "iou", "dice", "status") for n in ("sky", "road")]
-    fixed = ["case_id", "height", "width", "depth", "spacing", "loss", "mean_iou", "mean_dice", "pixel_accuracy"]
+    fixed = [
+        "case_id",
+        "height",
+        "width",
+        "depth",
+        "spacing",
+        "unit",
+        "loss",
+        "mean_iou",
+        "mean_dice",
+        "pixel_accuracy",
+    ]
     names = [*fixed, *per_class, "changed_z", "changed_a", "extra_hd"]
     assert list(read_csv(tmp_path)[0]) == names
     assert pq.read_schema(tmp_path / "cases.parquet").names == [*names, "confusion"]

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy import ndimage
 from skimage.draw import line
 from skimage.morphology import skeletonize
 
@@ -57,6 +58,58 @@ def test_the_parts_are_those_of_the_whole_image(seed):
     swapped = centreline_dice(mask, target)
     assert swapped.cldice == found.cldice
     assert (swapped.precision, swapped.sensitivity) == (found.sensitivity, found.precision)
+
+
+def test_objects_within_one_slice_have_the_skeleton_of_the_volume():
+    target, mask = np.zeros((3, 4, 4), bool), np.zeros((3, 4, 4), bool)
+    target[1] = [[1, 1, 1, 1], [1, 1, 1, 1], [1, 1, 1, 0], [1, 1, 0, 1]]
+    mask[1] = [[1, 1, 0, 1], [1, 1, 1, 1], [1, 1, 1, 1], [0, 1, 1, 0]]
+    assert parts_of(centreline_dice(target, mask)) == parts_of_the_whole_map(target, mask)
+    assert centreline_dice(target, mask).cldice == pytest.approx(2 / 3, rel=1e-12)
+
+
+def maps_of_every_kind(seed):
+    """Noise, blobs, sheets within one slice, and blocks that may touch the border; 2-D, 3-D and thin volumes."""
+    rng = np.random.default_rng(seed)
+    for kind in ("noise", "blobs", "slice", "block") * 10:
+        shape = tuple(rng.integers(1, 14, rng.integers(2, 4)))
+        noise, held = rng.random((2, *shape)), np.ones(shape, bool)
+        if kind == "blobs":
+            noise = ndimage.uniform_filter(noise, (0,) + (3,) * len(shape))
+        if kind == "slice":
+            held[:] = False
+            np.moveaxis(held, rng.integers(held.ndim), 0)[0] = True
+            held = np.roll(held, rng.integers(0, 14, held.ndim), axis=tuple(range(held.ndim)))
+        if kind == "block":
+            held[tuple(slice(*sorted(rng.integers(0, side + 1, 2))) for side in shape)] = False
+            held = ~held
+        yield tuple((noise < rng.uniform(0.45, 0.95)) & held)
+
+
+def parts_of_the_whole_map(target, mask):
+    """As the measure defines them, from scikit-image's skeletons of the uncut maps."""
+    ours, theirs = (
+        skeleton if skeleton.any() else one
+        for one, skeleton in ((one, skeletonize(one) if one.any() else one) for one in (target, mask))
+    )
+    return (theirs & target).sum(), theirs.sum(), (ours & mask).sum(), ours.sum()
+
+
+def parts_of(found):
+    return found.inside_target, found.points_mask, found.inside_mask, found.points_target
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_cutting_the_maps_to_their_objects_changes_no_skeleton(seed):
+    for target, mask in maps_of_every_kind(seed):
+        assert parts_of(centreline_dice(target, mask)) == parts_of_the_whole_map(target, mask)
+
+
+@pytest.mark.parametrize("shape", [(6, 9), (4, 6, 9)])
+def test_maps_that_cannot_be_written_to_are_measured(shape):
+    target = np.random.default_rng(0).random(shape) < 0.7
+    target.flags.writeable = False
+    assert centreline_dice(target, target[::-1]).points_mask > 0
 
 
 def test_an_empty_side_is_0_and_two_are_undefined():

@@ -6,9 +6,9 @@ from sklearn.metrics import average_precision_score, f1_score, precision_recall_
 
 from segmeter.metrics import tallies
 from segmeter.metrics.calibration import calibration
-from segmeter.metrics.sweeps import lower_ends, sweep_thresholds
+from segmeter.metrics.sweeps import sweep_thresholds
 
-LOWER = lower_ends(tallies.STEPS, tallies.MIDDLE, tallies.MANTISSA)
+LOWER = tallies.lower_ends()
 
 
 def steps_of(probs):
@@ -17,22 +17,44 @@ def steps_of(probs):
     return steps
 
 
-def test_every_float32_lies_above_the_end_of_its_step_and_not_above_the_next():
-    rng = np.random.default_rng(0)
-    bits = rng.integers(0, np.float32(1).view(np.uint32) + 1, 300_000, dtype=np.uint32)
-    special = np.array([0, 2**-25, 2**-24, 0.25, np.nextafter(0.5, 0, dtype=np.float32), 0.5, 0.75, 1 - 2**-24, 1])
-    probs = np.concatenate([bits.view(np.float32), rng.random(200_000, np.float32), special.astype(np.float32)])
-    steps = steps_of(probs)
-    assert (probs > LOWER[steps]).all()
-    inner = steps + 1 < tallies.STEPS
-    assert not (probs[inner] > LOWER[steps[inner] + 1]).any()
-    assert (np.diff(LOWER) > 0).all()
-    assert steps_of(np.array([0, 0.5, 1], np.float32)).tolist() == [0, tallies.MIDDLE, tallies.STEPS - 1]
+def probabilities(seed):
+    """Of every size: all bit patterns of float32, seen from 0 and from 1, and float64 of as many octaves as it has."""
+    rng = np.random.default_rng(seed)
+    bits = rng.integers(0, np.float32(1).view(np.uint32) + 1, 200_000, dtype=np.uint32).view(np.float32)
+    yield bits
+    yield 1 - bits
+    yield rng.random(200_000, np.float32)
+    near = np.clip(bits * (1 + rng.normal(0, 1e-9, bits.size)), 0, 1)
+    yield near
+    yield 1 - near
+    yield 10.0 ** rng.uniform(-308, 0, 100_000)
+    yield 1 - 10.0 ** rng.uniform(-16, 0, 100_000)
+    ends = [0, 5e-324, 2**-149, 2**-132, 2**-24, 0.25, 0.5, 0.75, 1 - 2**-24, 1 - 2**-53, 1]
+    yield np.array([q for p in ends for q in (np.nextafter(p, 0), p, np.nextafter(p, 1))])
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_every_probability_lies_above_the_end_of_its_step_and_not_above_the_next(seed):
+    assert LOWER.shape == (tallies.STEPS,)
+    for probs in probabilities(seed):
+        steps = steps_of(probs)
+        wide = probs.astype(np.float64)
+        assert (wide > LOWER[steps]).all()
+        inner = steps + 1 < tallies.STEPS
+        assert not (wide[inner] > LOWER[steps[inner] + 1]).any()
+        assert (np.diff(steps[np.argsort(wide)]) >= 0).all()
+
+
+def test_the_ends_of_the_range_have_steps_of_their_own():
+    probs = np.array([0, 5e-324, 0.5, 1 - 2**-53, 1])
+    assert steps_of(probs).tolist() == [0, 1, tallies.MIDDLE, tallies.STEPS - 2, tallies.STEPS - 1]
+    assert (np.diff(LOWER) >= 0).all()
 
 
 def test_steps_are_fine_near_both_ends():
     assert np.diff(LOWER[1:]).max() < 0.0005
-    assert np.diff(LOWER)[[1, -1]].max() < 1e-7
+    assert LOWER[2] < 2e-40
+    assert np.diff(LOWER)[tallies.FINE_STEP - 1] < 1e-9
 
 
 def test_a_sweep_by_hand():
@@ -69,6 +91,59 @@ def test_overconfident_probabilities_are_still_told_apart():
     probs = (1 / (1 + np.exp(-logits))).astype(np.float32)
     sweep = calibration(target, probs, num_classes=2, task="binary").sweeps[0]
     assert sweep.average_precision == pytest.approx(average_precision_score(target, probs), abs=1e-4)  # of 1001 ties
+
+
+@pytest.mark.parametrize(
+    ("of_class", "of_rest", "dtype"),
+    [
+        (-18, -30, np.float32),
+        (-18, -30, np.float64),
+        (-60, -66, np.float32),
+        (30, 24, np.float64),
+        (18, 14, np.float64),
+        (-3, -6, np.float32),
+    ],
+)
+def test_the_average_precision_of_confident_models_is_that_of_scikit_learn(of_class, of_rest, dtype):
+    rng = np.random.default_rng(11)
+    target = (rng.random(20_000) < 0.05).astype(np.uint8)
+    logits = np.where(target, of_class, of_rest) + rng.normal(0, 4, target.size)
+    probs = (1 / (1 + np.exp(-logits))).astype(dtype)
+    sweep = calibration(target, probs, num_classes=2, task="binary").sweeps[0]
+    assert sweep.average_precision == pytest.approx(average_precision_score(target, probs), abs=5e-4)
+    assert sweep.best_f1 == pytest.approx(f1_score(target, probs > sweep.best_threshold), rel=1e-12)
+    assert sweep.average_precision_error < 0.01
+
+
+def test_the_error_is_that_of_the_worst_order_within_the_steps():
+    # one step above with the class once and the rest once, one below with the class twice and the rest once
+    histogram = np.zeros((2, tallies.STEPS), np.int64)
+    histogram[:, 20_000], histogram[:, 10_000] = (1, 1), (1, 2)
+    sweep = sweep_thresholds(histogram, LOWER)
+    ties = 1 / 3 * 1 / 2 + 2 / 3 * 3 / 5
+    assert sweep.average_precision == pytest.approx(ties, rel=1e-12)
+    first = (1 / 1 + 2 / 3 + 3 / 4) / 3
+    last = (1 / 2 + 2 / 4 + 3 / 5) / 3
+    assert sweep.average_precision_error == pytest.approx(max(first - ties, ties - last), rel=1e-9)
+
+
+@pytest.mark.parametrize("spread", [1e-4, 1e-3, 1e-2, 1, 9])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_the_exact_average_precision_is_within_the_error(spread, dtype):
+    rng = np.random.default_rng(12)
+    target = (rng.random(5000) < 0.2).astype(np.uint8)
+    probs = (1 / (1 + np.exp(-spread * (target + rng.normal(0, 1, target.size)) - 1))).astype(dtype)
+    sweep = calibration(target, probs, num_classes=2, task="binary").sweeps[0]
+    exact = average_precision_score(target, probs)
+    assert abs(sweep.average_precision - exact) <= sweep.average_precision_error + 1e-12
+    assert (sweep.average_precision_error > 0.05) == (spread <= 1e-3)  # a model that says nearly the same everywhere
+
+
+def test_0_and_1_are_ties_indeed():
+    target, probs = np.array([0, 1, 1, 0, 1]), np.array([0, 0, 1, 1, 1], np.float32)
+    sweep = calibration(target, probs, num_classes=2, task="binary").sweeps[0]
+    assert sweep.average_precision == pytest.approx(average_precision_score(target, probs), rel=1e-12)
+    assert sweep.average_precision_error == 0
 
 
 def test_one_against_the_rest_for_each_class():

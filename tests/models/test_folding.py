@@ -1,10 +1,15 @@
 """The folded decoder is the same function, of the same weights, as the library's own."""
 
 import copy
+import inspect
+import tomllib
+from importlib.metadata import version
+from pathlib import Path
 
 import pytest
 import segmentation_models_pytorch as smp
 import torch
+from packaging.requirements import Requirement
 from segmentation_models_pytorch.decoders.unet.decoder import UnetDecoderBlock
 from torch import nn
 from torch.nn import functional
@@ -12,6 +17,8 @@ from torch.nn import functional
 from segmeter.models.folding import FoldedBlock, convolve_enlarged, fold_upsampling, sum_taps
 from segmeter.models.networks import build_network
 from tests.models.parts import TINY, make_spec
+
+LIBRARY = "segmentation-models-pytorch"
 
 
 def folded_blocks(network: nn.Module) -> int:
@@ -31,16 +38,17 @@ def test_taps_of_one_row_by_hand() -> None:
     assert row[0].tolist() == [0.0] * 4
 
 
-@pytest.mark.parametrize("skip_channels", [0, 3])
-def test_same_values_and_gradients_as_enlarging_first(skip_channels: int) -> None:
-    small, skip = draw(2, 5, 4, 7), draw(2, skip_channels, 8, 14, seed=1) if skip_channels else None
-    weight = draw(6, 5 + skip_channels, 3, 3, seed=2)
+@pytest.mark.parametrize("skip_channels", [None, 0, 3])
+def test_same_values_and_gradients_as_enlarging_first(skip_channels: int | None) -> None:
+    small, skip = draw(2, 5, 4, 7), None if skip_channels is None else draw(2, skip_channels, 8, 14, seed=1)
+    weight = draw(6, 5 + (skip_channels or 0), 3, 3, seed=2)
     inputs = [part.requires_grad_() for part in (small, skip, weight) if part is not None]
     large = functional.interpolate(small, scale_factor=2, mode="nearest")
     whole = large if skip is None else torch.cat([large, skip], dim=1)
     wanted, found = functional.conv2d(whole, weight, padding=1), convolve_enlarged(small, weight, skip)
     torch.testing.assert_close(found, wanted, rtol=1e-12, atol=1e-12)
     arriving = draw(*wanted.shape, seed=3)
+    inputs = [part for part in inputs if part.numel()]
     for ours, theirs in zip(
         torch.autograd.grad(found, inputs, arriving), torch.autograd.grad(wanted, inputs, arriving), strict=True
     ):
@@ -84,3 +92,17 @@ def test_a_map_that_does_not_double_takes_the_original_way() -> None:
     block = UnetDecoderBlock(4, 2, 3).double().eval()
     small, skip = draw(1, 4, 3, 3), draw(1, 2, 5, 6, seed=1)
     torch.testing.assert_close(FoldedBlock(block)(small, 5, 6, skip), block(small, 5, 6, skip), rtol=0, atol=0)
+
+
+def test_the_library_is_of_a_version_whose_private_decoder_block_folding_knows() -> None:
+    """`FoldedBlock` takes the block's parts by their private names, so pyproject.toml bounds the version above."""
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
+    (required,) = (each for each in map(Requirement, project["dependencies"]) if each.name == LIBRARY)
+    assert any(bound.operator == "<" for bound in required.specifier), "no upper bound"
+    assert version(LIBRARY) in required.specifier
+    block = UnetDecoderBlock(4, 2, 3)
+    assert [name for name, _ in block.named_children()] == ["conv1", "attention1", "conv2", "attention2"]
+    assert list(inspect.signature(UnetDecoderBlock.forward).parameters) == [
+        *("self", "feature_map", "target_height", "target_width", "skip_connection")
+    ]
+    assert list(vars(block).keys() - vars(nn.Module()).keys()) == ["interpolation_mode"]

@@ -103,7 +103,7 @@ def test_a_combination_that_the_library_refuses_is_one_line(config):
 
 def test_a_combination_with_logits_of_another_size_is_refused(monkeypatch):
     monkeypatch.setattr(networks, "_options", lambda config: {"upsampling": 4})
-    with pytest.raises(ConfigError, match=r"gives logits of \(64, 64\) for an image of \(16, 16\)"):
+    with pytest.raises(ConfigError, match=r"gives logits of \(64, 96\) for an image of \(16, 24\)"):
         build(models.FpnConfig(encoder="resnet18", depth=3))
 
 

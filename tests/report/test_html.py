@@ -221,7 +221,7 @@ def test_measures_and_probabilities_are_shown_with_their_failures(tmp_path, rng)
     titles = page.text("h2")
     assert titles.index("Measures") < titles.index("Probabilities") < titles.index("Confusion")
     cells = page.text("td")
-    tree = next(i for i in range(len(cells)) if cells[i : i + 2] == ["hd95", "tree"])
+    tree = next(i for i in range(len(cells)) if cells[i : i + 2] == ["hd95 (pixels)", "tree"])
     assert cells[tree + 2] == "inf"
     assert "tp" in cells
     entry = summary["calibration"]["per_class"]["car"]

@@ -132,9 +132,9 @@ def test_conventions_stand_beside_each_other_with_what_they_leave_out():
 def test_measures_and_probabilities_have_tables(tmp_path, rng):
     text = shown(measured_run(tmp_path, rng))
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines()]
-    row = next(cells for cells in rows if cells[:2] == ["hd95", "mean"])
+    row = next(cells for cells in rows if cells[:2] == ["hd95 (pixels)", "mean"])
     assert row[2:3] + row[-2:] == ["inf", "4 of 4", "1"]
-    counted = next(cells for cells in rows if cells[:2] == ["tp", "mean"])
+    counted = next(cells for cells in rows if cells[0] == "tp" and cells[1] != "mean")
     assert (counted[2], counted[-1]) == ("", "")
     summary = measured_run(tmp_path, rng)
     summary["measures"]["sq"]["mean"]["dataset"] = None

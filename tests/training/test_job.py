@@ -1,16 +1,18 @@
 from dataclasses import replace
 
 import pytest
+import torch
 
 from segmeter.errors import ConfigError
+from segmeter.training import job
 from segmeter.training.config import SgdConfig
 from segmeter.training.job import check_job, check_same, identify
 from tests.training.tiny import SPEC, TinyCases, tiny_job
 
 
 def test_identity_is_flat_and_holds_what_decides_what_is_learned(tmp_path):
-    job = tiny_job(tmp_path, identity={"loss": {"name": "focal", "alpha": (0.25, 0.5)}, "data": {"root": "/a"}})
-    identity = identify(job)
+    tiny = tiny_job(tmp_path, identity={"loss": {"name": "focal", "alpha": (0.25, 0.5)}, "data": {"root": "/a"}})
+    identity = identify(tiny)
     assert identity["loss.alpha"] == [0.25, 0.5]
     assert identity["model.spec.names"] == ["ground", "cell", "edge"]
     assert identity["data.train_cases"] == "10 cases, sha256 10-0-00000000000"
@@ -22,6 +24,20 @@ def test_the_same_job_may_resume_and_what_only_changes_speed_may_differ(tmp_path
     before = identify(tiny_job(tmp_path))
     check_same(tiny_job(tmp_path), before)
     check_same(tiny_job(tmp_path, workers=7, keep=3, cache_gb=0.5, identity={"data": {"root": "/moved"}}), before)
+
+
+def test_the_device_and_what_precision_means_on_it_are_part_of_the_identity(tmp_path, monkeypatch):
+    """A run moved from a machine with bfloat16 to one without goes on in float16 where `precision` is auto."""
+    auto = tiny_job(tmp_path, precision="auto")
+    monkeypatch.setattr(job, "pick_device", lambda name: torch.device("cuda"))
+    monkeypatch.setattr(job, "pick_dtype", lambda device, precision: torch.bfloat16)
+    before = identify(auto)
+    assert (before["device"], before["training.precision.resolved"]) == ("cuda", "bfloat16")
+    monkeypatch.setattr(job, "pick_dtype", lambda device, precision: torch.float16)
+    with pytest.raises(ConfigError) as caught:
+        check_same(auto, before)
+    assert caught.value.problems[0] == "resume: `training.precision.resolved` was 'bfloat16' and is 'float16' now."
+    check_same(replace(auto, allow_changes=("training.precision",)), before)
 
 
 def test_every_difference_is_one_line_and_keys_that_came_or_went_are_differences(tmp_path):
@@ -45,12 +61,12 @@ def test_a_group_that_is_allowed_to_change_stands_for_its_keys_alone(tmp_path):
 
 
 def test_validation_data_of_other_classes_is_refused(tmp_path):
-    other = TinyCases(spec=replace(SPEC, names=("a", "b", "c")))
+    other = TinyCases(spec=SPEC.replace(names=("a", "b", "c")))
     with pytest.raises(ConfigError, match="expected `data` to have the same classes"):
         check_job(tiny_job(tmp_path, val_cases=other))
 
 
 def test_a_model_of_other_classes_than_the_data_is_refused(tmp_path):
-    other = TinyCases(spec=replace(SPEC, names=("a", "b", "c")))
+    other = TinyCases(spec=SPEC.replace(names=("a", "b", "c")))
     with pytest.raises(ConfigError, match="`model` to have the data's classes"):
         check_job(tiny_job(tmp_path, cases=other, val_cases=None))

@@ -57,16 +57,6 @@ def test_a_step_is_the_one_that_torch_takes_after_clipping(config, clip_norm):
             other.grad = mine.grad.clone()
 
 
-def test_share_undoes_gradients_that_are_too_small():
-    small, whole = with_gradients(scale=0.25), with_gradients()
-    for model, share in ((small, torch.tensor(0.25)), (whole, None)):
-        optimizer = OPTIMIZERS.build(SgdConfig(lr=0.1), model=model)
-        norm = update_weights(optimizer, clip_norm=1.0, share=share)
-        torch.testing.assert_close(norm.double(), reference_norm(with_gradients()), rtol=1e-5, atol=0)
-    for one, other in zip(small.parameters(), whole.parameters(), strict=True):
-        torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-6)
-
-
 @pytest.mark.parametrize("bad", [float("nan"), float("inf")])
 @pytest.mark.parametrize("clip_norm", [None, 1.0])
 def test_a_gradient_that_is_not_finite_leaves_every_weight_as_it_is(bad, clip_norm):

@@ -5,9 +5,10 @@ from torch import nn
 from torch.amp import GradScaler
 
 from segmeter.errors import ConfigError
+from segmeter.losses.additive import additive
 from segmeter.training.batches import Batch
 from segmeter.training.config import SgdConfig, TrainingConfig
-from segmeter.training.optimizer import build_sgd, update_weights
+from segmeter.training.optimizer import build_sgd
 from segmeter.training.step import Stepper, build_scaler, compiled, update_scaled_weights
 from tests.training.tiny import LongTarget, TinyAugment, TinyNetwork, cross_entropy
 
@@ -18,13 +19,12 @@ def make_stepper(model, *, augment=None, scaler=None, **values):
     config = TrainingConfig(precision="float32", **{"clip_norm": None, **values})
     return Stepper(
         forward=model,
-        loss=LongTarget(cross_entropy()),
+        loss=additive(LongTarget(cross_entropy()), 255),
         optimizer=build_sgd(SgdConfig(lr=0.1, momentum=0.0, nesterov=False, weight_decay=0.0), model=model),
         scaler=scaler,
         augment=augment,
         config=config,
         device=CPU,
-        ignore_index=255,
     )
 
 
@@ -72,7 +72,7 @@ def test_a_step_in_which_nothing_counts_changes_nothing():
     model = model_without_batch_norm()
     before = [p.detach().clone() for p in model.parameters()]
     stepper = make_stepper(model, clip_norm=1.0)
-    object.__setattr__(stepper, "loss", Summed())
+    object.__setattr__(stepper, "loss", additive(Summed(), 255))
     loss, norm = stepper([make_batch([7], (7,)), make_batch([7], (7,))])
     assert (float(loss), float(norm)) == (0.0, 0.0)
     for one, other in zip(model.parameters(), before, strict=True):
@@ -122,25 +122,9 @@ def test_a_scaled_step_is_the_plain_step_and_an_overflow_is_left_out():
     optimizer = torch.optim.SGD(scaled.parameters(), lr=0.1)
     scaler.scale(scaled(make_batch([0]).image).sum()).backward()
     scaled[0].bias.grad[0] = float("inf")
-    assert not update_scaled_weights(optimizer, scaler, clip_norm=1.0, share=None).isfinite()
+    assert not update_scaled_weights(optimizer, scaler, clip_norm=1.0).isfinite()
     assert all(torch.equal(one, other) for one, other in zip(scaled.parameters(), before, strict=True))
     assert scaler.get_scale() == 512.0
-
-
-def test_scaled_gradients_are_divided_by_the_share():
-    plain, scaled = model_without_batch_norm(), model_without_batch_norm()
-    for model in (plain, scaled):
-        (0.5 * model(make_batch([0]).image).mean()).backward()
-    share = torch.tensor(0.5)
-    norm = update_weights(torch.optim.SGD(plain.parameters(), lr=1.0), clip_norm=None, share=share)
-    for parameter in scaled.parameters():
-        parameter.grad *= 8.0
-    scaler = GradScaler("cpu", init_scale=8.0)
-    scaler.scale(torch.zeros(()))  # the scale is made on its first use
-    optimizer = torch.optim.SGD(scaled.parameters(), lr=1.0)
-    torch.testing.assert_close(update_scaled_weights(optimizer, scaler, clip_norm=None, share=share), norm)
-    for one, other in zip(plain.parameters(), scaled.parameters(), strict=True):
-        torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-6)
 
 
 def test_only_float16_needs_a_scaler_and_a_cpu_refuses_it():

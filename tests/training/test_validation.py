@@ -1,13 +1,19 @@
+import math
+
 import numpy as np
 import pytest
 import torch
+from torch.nn import functional
 
 from segmeter.errors import ConfigError, DataError
 from segmeter.inference import outbox
 from segmeter.inference.config import InferenceConfig
 from segmeter.inference.predictor import Predictor
+from segmeter.losses.build import build_loss
+from segmeter.losses.config import DiceConfig, FocalConfig, SumConfig
+from segmeter.losses.focal import FocalLoss
 from segmeter.metrics.counts import count_case
-from segmeter.training.validation import check_monitor, monitors, scores, validate
+from segmeter.training.validation import RunningLoss, check_monitor, monitors, scores, validate
 from segmeter.vocabulary import ClassSpec
 from tests.bridge.fake_stream import FakeTransport
 from tests.training.tiny import SPEC, LongTarget, TinyCases, cross_entropy, tiny_segmenter
@@ -20,12 +26,13 @@ def test_scores_of_a_validation_are_those_of_all_pixels_together():
     predictor = Predictor(segmenter, InferenceConfig(precision="float32", batch_size=2), torch.device("cpu"))
     values = validate(predictor, cases, LongTarget(cross_entropy()), stopped=lambda: False)
     segmenter.eval()
-    table, losses = np.zeros((3, 3), int), []
+    table, all_logits, all_targets = np.zeros((3, 3), int), [], []
     for sample in (cases[index] for index in range(5)):
         with torch.no_grad():
             logits = segmenter(torch.from_numpy(sample.image).permute(2, 0, 1)[None])
         target = torch.from_numpy(sample.target)[None].long()
-        losses.append(float(torch.nn.functional.cross_entropy(logits, target, ignore_index=255)))
+        all_logits.append(logits)
+        all_targets.append(target)
         for truth, guess in zip(target.flatten(), logits.argmax(1).flatten(), strict=True):
             if truth != 255:
                 table[truth, guess] += 1
@@ -33,8 +40,38 @@ def test_scores_of_a_validation_are_those_of_all_pixels_together():
     assert values["mean_iou"] == pytest.approx(iou.mean(), rel=1e-12)
     assert values["iou/cell"] == pytest.approx(iou[1], rel=1e-12)
     assert values["pixel_accuracy"] == pytest.approx(np.trace(table) / table.sum(), rel=1e-12)
-    assert values["loss"] == pytest.approx(np.mean(losses), rel=1e-5)
+    whole = functional.cross_entropy(torch.cat(all_logits), torch.cat(all_targets), ignore_index=255)
+    assert values["loss"] == pytest.approx(float(whole), rel=1e-6)
     assert set(values) == set(monitors(SPEC))
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        FocalConfig(class_weights=(0.2, 3.0, 11.0)),
+        FocalConfig(normalizer="elements"),
+        SumConfig(focal=FocalConfig(class_weights=(0.2, 3.0, 11.0)), dice=DiceConfig(over="sample")),
+    ],
+    ids=["weights", "elements", "sum"],
+)
+def test_the_loss_of_a_validation_is_that_of_all_cases_as_one_batch(config):
+    loss, running = build_loss(config, SPEC), RunningLoss(build_loss(config, SPEC))
+    rng = torch.Generator().manual_seed(0)
+    logits = torch.randn(6, 3, 5, 7, generator=rng, dtype=torch.float64)
+    target = torch.randint(0, 3, (6, 5, 7), generator=rng).to(torch.uint8)
+    for index in range(6):
+        target[index, : index % 5 + 1] = 255
+        own = running(logits[index : index + 1], target[index : index + 1])
+        torch.testing.assert_close(own, loss(logits[index : index + 1], target[index : index + 1]))
+    assert running.value() == pytest.approx(float(loss(logits, target)), rel=1e-12)
+
+
+def test_a_part_that_is_divided_by_a_number_is_averaged_over_the_cases():
+    running = RunningLoss(FocalLoss("multiclass", gamma=0.0, normalizer=8.0))
+    assert math.isnan(running.value())
+    for _ in range(3):
+        running(torch.zeros(1, 2, 2, 2), torch.zeros(1, 2, 2, dtype=torch.uint8))
+    assert running.value() == pytest.approx(4 * math.log(2) / 8)
 
 
 def test_a_validation_takes_its_labels_and_losses_from_the_ring(monkeypatch):

@@ -1,7 +1,9 @@
 """logits -> labels or probs, decoded where the logits are, so that one byte per pixel crosses."""
 
 import math
-from typing import Literal
+from decimal import Decimal, localcontext
+from functools import cache
+from typing import Literal, get_args
 
 import numpy as np
 import torch
@@ -12,7 +14,7 @@ from segmeter.bridge.dtypes import SIGNED, TORCH, LabelDtype, label_dtype
 from segmeter.bridge.parcel import Parcel, fetch
 from segmeter.bridge.record import Rule, judge, measure
 from segmeter.bridge.refuse import check_tensor
-from segmeter.checks import expected, nearest
+from segmeter.checks import expected, known_name, real_number, whole_number
 from segmeter.errors import InputError
 from segmeter.vocabulary import TASKS, Task
 
@@ -154,7 +156,9 @@ def pack_labels(
 ) -> Parcel:
     """Pack label maps on the device; see `labels_to_numpy`."""
     tensor = check_tensor(where, "logits_or_labels", logits_or_labels)
-    _check_task(where, task)
+    known_name(where, "task", task, TASKS)
+    num_classes = whole_number(where, "num_classes", num_classes)
+    ignore_index = None if ignore_index is None else whole_number(where, "ignore_index", ignore_index)
     wanted = TORCH[label_dtype(where, num_classes=num_classes, ignore_index=ignore_index, dtype=dtype)]
     if task == "binary" and num_classes != 2:
         raise InputError(expected(where, "num_classes", "to be 2 for binary (background, object)", num_classes))
@@ -173,9 +177,8 @@ def pack_labels(
 
 def pack_probs(where: str, logits: Tensor, *, task: Task, dtype: ProbsDtype) -> Parcel:
     """Pack probabilities on the device; see `probs_to_numpy`."""
-    _check_task(where, task)
-    if dtype not in ("float32", "float16", "uint8"):
-        raise InputError(expected(where, "dtype", "to be one of float32, float16, uint8", repr(dtype)))
+    known_name(where, "task", task, TASKS)
+    known_name(where, "dtype", dtype, get_args(ProbsDtype))
     tensor = _check_logits(where, logits, task).float()
     probs = tensor.softmax(dim=1) if task == "multiclass" else tensor.sigmoid()
     if dtype == "uint8":
@@ -187,7 +190,7 @@ def pack_probs(where: str, logits: Tensor, *, task: Task, dtype: ProbsDtype) -> 
 
 def _pack_logits(where: str, logits: Tensor, *, task: Task, threshold: float, dtype: torch.dtype) -> Parcel:
     """Decode logits into a payload of 1 or 2 bytes per pixel, with the record of the check for finite logits."""
-    _check_task(where, task)
+    known_name(where, "task", task, TASKS)
     tensor = _check_logits(where, logits, task)
     if task == "multiclass":
         shape = tuple(tensor.shape[:1] + tensor.shape[2:])
@@ -195,12 +198,13 @@ def _pack_logits(where: str, logits: Tensor, *, task: Task, threshold: float, dt
         if extremes is None:
             return _parcel(where, found.view(shape))
         return _parcel(where, found.view(shape), lows=extremes[0].view(shape), highs=extremes[1].view(shape))
+    threshold = real_number(where, "threshold", threshold)
     if not 0 <= threshold <= 1:
         raise InputError(expected(where, "threshold", ">= 0 and <= 1", threshold))
     if task == "binary":
         tensor = tensor.squeeze(1)
     wide = tensor if tensor.dtype == torch.float64 else tensor.float()
-    above = wide > _logit(threshold, exact=tensor.dtype == torch.float64)
+    above = wide > _logit(threshold, double=tensor.dtype == torch.float64)
     return _parcel(where, above.to(dtype).contiguous(), lows=tensor, highs=tensor)
 
 
@@ -235,11 +239,6 @@ def _parcel(where: str, payload: Tensor, *, lows: Tensor | None = None, highs: T
     return Parcel(payload=payload, arrives=payload.dtype, record=record, rule=rule, private=True)
 
 
-def _check_task(where: str, task: str) -> None:
-    if task not in TASKS:
-        raise InputError(expected(where, "task", f"to be one of {', '.join(TASKS)}", repr(task), nearest(task, TASKS)))
-
-
 def _check_logits(where: str, logits: Tensor, task: Task) -> Tensor:
     tensor = check_tensor(where, "logits", logits).resolve_neg()
     fits = tensor.is_floating_point() and tensor.ndim >= 2 and tensor.shape[1] > 0
@@ -250,12 +249,13 @@ def _check_logits(where: str, logits: Tensor, task: Task) -> Tensor:
     return tensor
 
 
-def _logit(threshold: float, *, exact: bool) -> float:
-    """The c for which x > c decides sigmoid(x) > threshold: ln(t / (1 - t)), rounded down for float32 x."""
+@cache
+def _logit(threshold: float, *, double: bool) -> float:
+    """The largest float32 or float64 c that is not above ln(t / (1 - t)): x > c decides sigmoid(x) > t for such x."""
     if threshold in (0.0, 1.0):
         return math.inf if threshold else -math.inf
-    level = math.log(threshold / (1 - threshold))
-    rounded = np.float32(level)
-    if exact:
-        return level
-    return float(rounded if rounded <= level else np.nextafter(rounded, np.float32(-math.inf)))
+    with localcontext(prec=50):
+        level = (Decimal(threshold) / (1 - Decimal(threshold))).ln()
+        wide = np.float64 if double else np.float32
+        nearest = wide(level)
+        return float(nearest if Decimal(float(nearest)) <= level else np.nextafter(nearest, wide(-math.inf)))

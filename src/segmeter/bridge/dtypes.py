@@ -1,13 +1,13 @@
 """Which dtype crosses, which one arrives, and which values a dtype holds."""
 
 import math
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 import torch
 from numpy.typing import DTypeLike
 
-from segmeter.checks import expected
+from segmeter.checks import expected, known_name
 from segmeter.errors import InputError
 
 LabelDtype = Literal["auto", "uint8", "uint16"]
@@ -53,10 +53,9 @@ def label_dtype(where: str, *, num_classes: int, ignore_index: int | None, dtype
             remedy = "Labels are unsigned: map the value first." if value < least else "A uint16 holds 65536 values."
             raise InputError(expected(where, argument, f">= {least} and <= {65535 + least}", value, remedy))
     largest = max(num_classes - 1, -1 if ignore_index is None else ignore_index)
+    known_name(where, "dtype", dtype, get_args(LabelDtype))
     if dtype == "auto":
         dtype = "uint8" if largest <= 255 else "uint16"
-    if dtype not in ("uint8", "uint16"):
-        raise InputError(expected(where, "dtype", "to be one of auto, uint8, uint16", repr(dtype)))
     wanted = np.dtype(dtype)
     if largest > np.iinfo(wanted).max:
         rule = f"to hold the label values 0 to {largest}"

@@ -13,7 +13,7 @@ from hydra.types import RunMode
 from omegaconf import DictConfig
 
 from segmeter.cli.app import Job, run_job, sweep_folder
-from segmeter.cli.config.compose import Composed, plain, store_schemas
+from segmeter.cli.config.compose import Composed, forced, plain, store_schemas
 from segmeter.cli.config.convert import convert
 from segmeter.cli.config.groups import CONFIGS
 from segmeter.cli.config.schema import ROOTS
@@ -31,7 +31,8 @@ def run_by_hydra(command: str, args: argparse.Namespace) -> None:
         settings.append(f"hydra.sweep.dir={sweep_folder('${run.root}')}")
     store_schemas()
     os.environ["HYDRA_FULL_ERROR"] = "1"  # let errors reach our own exit codes instead of Hydra's traceback
-    sys.argv = [sys.argv[0], *_flags(args), *args.overrides, *settings]
+    folders = [CONFIGS, *([Path(args.config_dir)] if args.config_dir else [])]
+    sys.argv = [sys.argv[0], *_flags(args), *forced(args.overrides, folders), *settings]
     faults: list[BaseException] = []
     try:
         task = _task(command, typed, faults)
@@ -69,7 +70,8 @@ def _task(command: str, typed: tuple[str, ...], faults: list[BaseException]) -> 
 def _run(command: str, typed: tuple[str, ...], config: DictConfig) -> Any:
     problems: list[str] = []
     settings = HydraConfig.get()
-    job = Composed(overrides=tuple(settings.overrides.task), values=plain(config, problems), config=config)
+    overrides = tuple(line.removeprefix("++") for line in settings.overrides.task)
+    job = Composed(overrides=overrides, values=plain(config, problems), config=config)
     checked = convert(ROOTS[command], job, command=command, folders=[], problems=problems)
     if problems:
         raise ConfigError(problems)

@@ -1,6 +1,5 @@
-"""NPY and NPZ bytes -> array, its size known from the header before a value is read; pickles are refused."""
+"""Open NPY and NPZ files -> array, its size known from the header before a value is read; pickles are refused."""
 
-import io
 import math
 import zipfile
 from pathlib import Path
@@ -10,25 +9,25 @@ import numpy as np
 
 from segmeter.checks import expected, nearest
 from segmeter.data.formats import show
-from segmeter.data.header import damaged
+from segmeter.data.header import damaged, read_npy_header
 from segmeter.data.listing import some
 from segmeter.errors import DataError
 
 _ONE_MAP = "Save one map per file, without axes for channels or time."
 
 
-def decode_npy(path: Path, content: bytes, *, max_pixels: int) -> np.ndarray:
-    """Decode a whole NPY file; DataError where it is damaged, too large, or holds Python objects."""
+def decode_npy(path: Path, file: IO[bytes], *, max_pixels: int) -> np.ndarray:
+    """Decode an open NPY file; DataError where it is damaged, too large, or holds Python objects."""
     try:
-        return _array(path, io.BytesIO(content), max_pixels)
+        return _array(path, file, max_pixels)
     except DataError:
         raise
     except Exception as error:  # NumPy raises many types on hostile bytes
         raise damaged(path, error) from error
 
 
-def decode_npz(path: Path, content: bytes, *, key: str | None, max_pixels: int) -> np.ndarray:
-    """Decode one array of an NPZ archive: the one called `key`, or its only one.
+def decode_npz(path: Path, file: IO[bytes], *, key: str | None, max_pixels: int) -> np.ndarray:
+    """Decode one array of an open NPZ archive: the one called `key`, or its only one.
 
     Raises
     ------
@@ -36,7 +35,7 @@ def decode_npz(path: Path, content: bytes, *, key: str | None, max_pixels: int) 
         As for NPY; or there is no such array, or more than one and no key.
     """
     try:
-        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        with zipfile.ZipFile(file) as archive:
             names = [name.removesuffix(".npy") for name in archive.namelist()]
             with archive.open(f"{pick_array(path, names, key)}.npy") as member:
                 return _array(path, member, max_pixels)
@@ -74,9 +73,7 @@ def check_pixels(path: Path, shape: tuple[int, ...], dtype: np.dtype, max_pixels
 
 
 def _array(path: Path, file: IO[bytes], max_pixels: int) -> np.ndarray:
-    version = np.lib.format.read_magic(file)
-    read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-    shape, by_column, dtype = read(file)
+    shape, by_column, dtype = read_npy_header(file)
     check_pixels(path, shape, dtype, max_pixels)
     size = math.prod(shape) * dtype.itemsize
     content = file.read(size)

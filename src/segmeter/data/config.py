@@ -9,13 +9,11 @@ from segmeter.checks import nearest
 from segmeter.invalid import RuleError
 from segmeter.registry import Registry
 from segmeter.schema import REQUIRED, Config, Given, Unit, rule
-from segmeter.vocabulary import ClassSpec, Colour, Task, check_colours, check_ignored, check_names
+from segmeter.vocabulary import ClassSpec, Colour, Colours, Task, check_colours, check_ignored, check_names
 
 DATA = Registry("data")
 Split = Literal["train", "val", "test", "all"]
 SPLITS: tuple[Split, ...] = get_args(Split)
-Byte = Annotated[int, Field(ge=0, le=255)]
-Colours = tuple[tuple[Byte, Byte, Byte], ...] | None
 CaseShare = Annotated[float, Unit("share of the cases"), Field(ge=0, le=1)]
 Cases = Annotated[int, Unit("cases"), Field(ge=1, le=100_000)]
 
@@ -37,7 +35,7 @@ class ClassesConfig(Config, title="data"):
     """Whether a pixel has one class of two (binary), one of several (multiclass), or any number (multilabel)."""
     classes: tuple[str, ...] = ()
     """Names in the order of the labels, background included: [background, cell]."""
-    colours: Colours = None
+    colours: Colours | None = None
     """One [red, green, blue] per class, 0 to 255 each; null gives a default palette."""
     ignore_index: int | None = Field(None, ge=0, le=65535)
     """The label of pixels that are excluded from loss and metrics; not a class. null: there is none."""
@@ -49,20 +47,18 @@ class ClassesConfig(Config, title="data"):
     @rule("classes")
     @classmethod
     def _check_classes(cls, classes: tuple[str, ...], given: Given) -> None:
-        if broken := check_names(classes, given.task):
-            raise RuleError(broken, "" if classes else "Set data.classes=[background,cell].")
+        check_names(classes, given.task, "Set data.classes=[background,cell].")
 
     @rule("colours")
     @classmethod
-    def _check_colours(cls, colours: Colours, given: Given) -> None:
-        if colours is not None and (broken := check_colours(colours, given.classes)):
-            raise RuleError(broken)
+    def _check_colours(cls, colours: Colours | None, given: Given) -> None:
+        if colours is not None:
+            check_colours(colours, given.classes)
 
     @rule("ignore_index")
     @classmethod
     def _check_ignored(cls, ignore_index: int | None, given: Given) -> None:
-        if broken := check_ignored(ignore_index, given.classes, given.task):
-            raise RuleError(broken)
+        check_ignored(ignore_index, given.classes, given.task)
 
     @rule("label_map")
     @classmethod
@@ -222,7 +218,7 @@ class CamvidConfig(FolderConfig):
     name: str = "camvid"
     classes: tuple[str, ...] = CAMVID_CLASSES
     """Names in the order of the labels."""
-    colours: Colours = CAMVID_COLOURS
+    colours: Colours | None = CAMVID_COLOURS
     """One [red, green, blue] per class, 0 to 255 each; null gives a default palette."""
     ignore_index: int | None = Field(11, ge=0, le=65535)
     """The label of pixels that are excluded from loss and metrics; not a class. null: there is none."""
@@ -242,7 +238,7 @@ class CellsConfig(DataConfig):
     """Folder that takes cells-<hash>/."""
     classes: tuple[str, ...] = CELL_CLASSES
     """Names in the order of the labels, background included."""
-    colours: Colours = CELL_COLOURS
+    colours: Colours | None = CELL_COLOURS
     """One [red, green, blue] per class, 0 to 255 each; null gives a default palette."""
     ignore_index: int | None = Field(255, ge=0, le=65535)
     """The label of pixels that are excluded from loss and metrics; not a class. null: there is none."""

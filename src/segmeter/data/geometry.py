@@ -1,20 +1,23 @@
 """Where the pixels of a map lie: its spacing, and whether two maps are of the same place."""
 
 import itertools
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from numbers import Real
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
 
 from segmeter.checks import expected
 from segmeter.data.formats import show
+from segmeter.data.units import MILLIMETRES, PIXEL_NAMES, find_unit
 
 SPACING_TOLERANCE = 1e-3  # relative: a figure in mm moves no more than this
 MOVED = 0.25  # of the smallest edge: headers in float32 move corners by less, a half-pixel shift by more
-MILLIMETRES = {"nm": 1e-6, "um": 1e-3, "mm": 1.0, "cm": 10.0, "m": 1e3}
+SET_SPACING = "Correct the file, or set metrics.spacing to the one that is right."
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -24,22 +27,100 @@ class Geometry:
     Parameters
     ----------
     spacing
-        Edge of a pixel per axis, in the order of the array's axes; None where the file says none.
+        Edge of a pixel per axis, in the order of the array's axes, > 0 and finite; None where the file says none.
     unit
         A key of `MILLIMETRES`, or None where the file names no unit.
     source
         Where the spacing stands, for example "NIfTI header"; "" where there is none.
     affine : (4, 4), float64
         From indices in the file's own order (last array axis first) to millimetres, or None.
-    conflict
-        What the file says twice and differently, or "".
+    spacing_problem
+        The line that refuses a spacing which the file states, but which can't be used; "" where there is none.
+    place_problem
+        The line that refuses a place which the file states twice and differently, or "".
+    note
+        What a user should know of the place, or "".
     """
 
     spacing: tuple[float, ...] | None = None
     unit: str | None = None
     source: str = ""
     affine: NDArray[np.float64] | None = None
-    conflict: str = ""
+    spacing_problem: str = ""
+    place_problem: str = ""
+    note: str = ""
+
+    @property
+    def known(self) -> bool:
+        """Whether the file says where its pixels lie."""
+        return self.spacing is not None or self.affine is not None
+
+
+def stated_geometry(
+    path: Path, edges: Sequence[object], units: Sequence[object], *, source: str, affine: NDArray[Any] | None = None
+) -> Geometry:
+    """Take over what a file states about the edges of its pixels: the one rule for every format.
+
+    Every edge is a finite number > 0. Units are lengths that `find_unit` knows; where they differ over axes, all
+    edges are converted to the last axis' unit. Pixels as a unit, or none, is a spacing without a unit. What breaks this
+    rule is the geometry's `spacing_problem`, never an unknown spacing.
+
+    Parameters
+    ----------
+    path
+        Only named in messages.
+    edges
+        One per axis of the array, as the file has them; None where it says nothing about an axis.
+    units
+        Names, one per axis; None where the file names none.
+    source
+        Where all this stands.
+    affine
+        For the result.
+    """
+    if all(edge is None for edge in edges):
+        return Geometry(affine=affine)
+    known = [_known_unit(unit) for unit in units]
+    problem = _stated_problem(f"{show(path)}: {source}", edges, units, known)
+    if problem:
+        return Geometry(source=source, affine=affine, spacing_problem=problem)
+    unit = known[-1] or None
+    factors = [MILLIMETRES[each] / MILLIMETRES[unit] if each and unit else 1.0 for each in known]
+    spacing = tuple(float(edge) * factor for edge, factor in zip(edges, factors, strict=True))  # type: ignore[arg-type]
+    return Geometry(spacing=spacing, unit=unit, source=source, affine=affine)
+
+
+def _stated_problem(where: str, edges: Sequence[object], units: Sequence[object], known: Sequence[str | None]) -> str:
+    if not all(_is_edge(edge) for edge in edges):
+        found = f"({', '.join('none' if edge is None else _write_edge(edge) for edge in edges)})"
+        return expected(where, "spacing", "to be a finite number > 0 along every axis", found, SET_SPACING)
+    foreign = [unit for unit, found in zip(units, known, strict=True) if found is None]
+    if foreign:
+        rule = "of the spacing to be a length such as nm, um, mm or inch"
+        return expected(where, "unit", rule, repr(foreign[0])[:60], SET_SPACING)
+    if len(set(known)) > 1 and "" in known:
+        found = ", ".join(unit or "none" for unit in known)
+        return expected(where, "unit", "of the spacing to be named for every axis or for none", found, SET_SPACING)
+    return ""
+
+
+def _known_unit(name: object) -> str | None:
+    """A key of `MILLIMETRES`, "" for none and for pixels, None for what is no length."""
+    if name is None or (isinstance(name, str) and name.strip().lower() in PIXEL_NAMES):
+        return ""
+    return find_unit(name) if isinstance(name, str) else None
+
+
+def _is_edge(edge: object) -> bool:
+    return _is_number(edge) and math.isfinite(edge) and edge > 0
+
+
+def _is_number(value: object) -> TypeGuard[float]:
+    return isinstance(value, Real) and not isinstance(value, bool)
+
+
+def _write_edge(edge: object) -> str:
+    return f"{edge:.6g}" if _is_number(edge) else repr(edge)[:40]
 
 
 def geometry_problem(path: Path, given: Geometry, reference: Path, wanted: Geometry, shape: Sequence[int]) -> list[str]:
@@ -49,8 +130,9 @@ def geometry_problem(path: Path, given: Geometry, reference: Path, wanted: Geome
     they differ by no more than a thousandth.
     """
     found = _differing_spacing(given, wanted)
-    if not found and given.affine is not None and wanted.affine is not None:
-        found = _differing_place(given.affine, wanted.affine, shape)
+    same_world = given.source == wanted.source  # NIfTI's is the scanner's or an atlas', OME's the picture's own
+    if not found and same_world and given.affine is not None and wanted.affine is not None:
+        found = differing_place(given.affine, wanted.affine, shape)
     if not found:
         return []
     rule = f"to be that of its reference {show(reference)}, {found[1]}"
@@ -70,21 +152,28 @@ def agree(first: Sequence[float], second: Sequence[float]) -> bool:
     return all(abs(a - b) <= SPACING_TOLERANCE * max(abs(a), abs(b)) for a, b in zip(first, second, strict=True))
 
 
+def same_spacing(first: Geometry, second: Geometry) -> bool:
+    """Whether two spacings are the same but for rounding, whatever their units; numbers alone where one names none."""
+    if first.spacing is None or second.spacing is None:
+        return first.spacing is second.spacing
+    factor = MILLIMETRES[first.unit] / MILLIMETRES[second.unit] if first.unit and second.unit else 1.0
+    return agree([edge * factor for edge in first.spacing], second.spacing)
+
+
 def _differing_spacing(given: Geometry, wanted: Geometry) -> tuple[str, str, str] | None:
-    if given.spacing is None or wanted.spacing is None:
-        return None
-    factor = 1.0
-    if given.unit and wanted.unit:
-        factor = MILLIMETRES[given.unit] / MILLIMETRES[wanted.unit]
-    if agree([edge * factor for edge in given.spacing], wanted.spacing):
+    if given.spacing is None or wanted.spacing is None or same_spacing(given, wanted):
         return None
     return "spacing", write_spacing(wanted.spacing, wanted.unit), write_spacing(given.spacing, given.unit)
 
 
-def _differing_place(
+def differing_place(
     given: NDArray[np.float64], wanted: NDArray[np.float64], shape: Sequence[int]
 ) -> tuple[str, str, str] | None:
-    """Compare where the corners lie; name the origin where only that differs, else the directions."""
+    """Name what moves a corner by more than a quarter of the smallest edge, the wanted value and the given one.
+
+    Named is the origin where only that differs, else the whole affine; None where the places agree. Affines are (4, 4),
+    `shape` is the array's, the last axis of which is the affine's first.
+    """
     ends = [(0, size - 1) for size in reversed(shape)] + [(0, 0)] * (3 - len(shape))
     corners = np.array([(*corner, 1) for corner in itertools.product(*ends)], np.float64).T
     moved = float(np.abs((given - wanted) @ corners).max())

@@ -3,6 +3,7 @@
 import io
 import logging
 import math
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Literal
@@ -18,6 +19,7 @@ from segmeter.errors import DataError
 logging.getLogger("tifffile").addHandler(logging.NullHandler())  # damage is refused in our own one line per file
 
 MAX_PIXELS = 200_000_000  # 600 MB of RGB; the user may allow more
+SPARE_BYTES = 1 << 26  # that a file may take beside its pixels: profiles, thumbnails, notes of other tools
 Kind = Literal["gray", "gray+alpha", "palette", "rgb", "rgba", "cmyk", "array"]
 
 # The plug-ins themselves: only these formats can be parsed, and our limit replaces Pillow's, which is a global.
@@ -38,6 +40,7 @@ _MODES: dict[str, tuple[Kind, int]] = {
 }
 LOSSY_TIFF = {6, 7, 33003, 33004, 33005, 34712, 34892, 50001}  # JPEG, JPEG 2000 and WebP compression tags
 _ORIENTATION = 0x0112
+_NPY_HEAD = 10_000  # NumPy's own limit, which it applies only after reading
 _PNG_HEAD = 26  # signature, IHDR length and name, width, height, bit depth, colour type
 
 
@@ -101,6 +104,13 @@ def open_picture(form: str, file: IO[bytes]) -> Any:
 def exif_orientation(picture: Any) -> int:
     """The EXIF orientation as far as `picture` was read; a PNG's own getexif would decode all of it."""
     return int(Image.Image.getexif(picture).get(_ORIENTATION, 1))
+
+
+def check_file_size(path: Path, file: IO[bytes], most: int, remedy: str) -> None:
+    """Refuse an open file whose bytes are far more than its pixels can need, before they are read."""
+    found, allowed = os.fstat(file.fileno()).st_size, most + SPARE_BYTES
+    if found > allowed:
+        raise DataError(expected(show(path), "file", f"of at most {allowed} bytes", f"{found}", remedy))
 
 
 def damaged(path: Path, error: Exception) -> DataError:
@@ -192,10 +202,20 @@ def _tiff_kind(path: Path, page: Any) -> Kind:
     return by_channels.get(page.samplesperpixel, "array")
 
 
-def _npy_header(path: Path, file: IO[bytes]) -> Header:
+def read_npy_header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    """Shape, whether columns come first, and dtype; the length that the header claims is bounded before it is read."""
     version = np.lib.format.read_magic(file)
+    start, width = file.tell(), 2 if version == (1, 0) else 4
+    length = int.from_bytes(file.read(width), "little")
+    if length > _NPY_HEAD:
+        raise ValueError(f"a header of {length} bytes")
+    file.seek(start)
     read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-    shape, _, dtype = read(file)
+    return read(file)
+
+
+def _npy_header(path: Path, file: IO[bytes]) -> Header:
+    shape, _, dtype = read_npy_header(file)
     if dtype.hasobject:
         raise DataError(expected(show(path), "dtype", "to be numbers", "Python objects", "Save a plain numeric array."))
     if len(shape) not in (2, 3):

@@ -1,9 +1,11 @@
 """A file or Zarr folder of any tool -> label map of two or three axes, with its spacing and the hash of its bytes."""
 
 import hashlib
+import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import IO
 
 import numpy as np
 
@@ -11,9 +13,10 @@ from segmeter.checks import expected
 from segmeter.data.arrays import decode_npy, decode_npz
 from segmeter.data.formats import file_format, read_head, show, volume_format
 from segmeter.data.geometry import Geometry
+from segmeter.data.header import check_file_size
 from segmeter.data.labels import label_dtype, to_labels
 from segmeter.data.nifti import decode_nifti
-from segmeter.data.read import decode_codes
+from segmeter.data.read import read_codes
 from segmeter.data.stacks import decode_tiff_map
 from segmeter.data.zarrs import hash_folder, read_zarr
 from segmeter.errors import DataError
@@ -22,6 +25,7 @@ from segmeter.vocabulary import ClassSpec
 
 NOWHERE = Geometry()
 _ARRAYS = ("npy", "npz", "nifti", "zarr")  # formats whose third axis is never colour
+_BYTES_PER_PIXEL = 16  # that a file may take for each of data.max_pixels: 8 of the widest dtype, and as many beside it
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -124,9 +128,16 @@ def read_values(path: Path, *, max_pixels: int, key: str | None = None) -> Store
         values, geometry = read_zarr(path, key=key, max_pixels=max_pixels)
         return StoredMap(values=values, geometry=geometry, sha256=hash_folder(path))
     read_head(path)
-    content = path.read_bytes()
-    values, geometry = _decode_array(path, content, form, key, max_pixels)
-    return StoredMap(values=values, geometry=geometry, sha256=hashlib.sha256(content).hexdigest())
+    with path.open("rb") as file:
+        remedy = f"That is {_BYTES_PER_PIXEL} per pixel of data.max_pixels: raise it if the file is genuine."
+        check_file_size(path, file, _BYTES_PER_PIXEL * max_pixels, remedy)
+        before = os.fstat(file.fileno())
+        values, geometry = _decode_array(path, file, form, key, max_pixels)
+        digest = _hash(file)
+        after = os.fstat(file.fileno())
+    if (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns):
+        raise DataError(expected(show(path), "file", "to stay as it is", "a change while it was read", "Run again."))
+    return StoredMap(values=values, geometry=geometry, sha256=digest)
 
 
 def hash_map(path: Path) -> str:
@@ -169,31 +180,39 @@ def _object_numbers(path: Path, values: np.ndarray) -> np.ndarray:
     numbers = whole_numbers(path, values) if values.dtype.kind == "f" else values
     if numbers.dtype.kind == "i" and numbers.min() < 0:
         raise DataError(expected(show(path), "mask", "to hold numbers of objects >= 0", int(numbers.min())))
+    if numbers.dtype == np.uint64 and numbers.max() > np.iinfo(np.int64).max:
+        rule, remedy = "to hold numbers of objects below 2^63", "Number them from 1."
+        raise DataError(expected(show(path), "mask", rule, int(numbers.max()), remedy))
     return numbers
 
 
 def _read_picture(path: Path, form: str, reading: Reading) -> StoredMap:
-    content = path.read_bytes()
-    digest = hashlib.sha256(content).hexdigest()
+    """A picture, a TIFF of planes, or an NPY file, where one channel may stand as an axis of its own."""
     if form == "npy" or (form == "tiff" and not reading.has_colours):
-        values, geometry = _decode_array(path, content, form, None, reading.max_pixels)
-        if form == "npy" and values.ndim == 3 and values.shape[2] == 1:
-            values = values[:, :, 0]
-        return StoredMap(values=values, geometry=geometry, sha256=digest)
-    codes = decode_codes(path, content, form=form, label_map=reading.label_map, max_pixels=reading.max_pixels)
-    return StoredMap(values=codes, geometry=NOWHERE, sha256=digest)
+        stored = read_values(path, max_pixels=reading.max_pixels)
+        if form == "npy" and stored.values.ndim == 3 and stored.values.shape[2] == 1:
+            return replace(stored, values=stored.values[:, :, 0])
+        return stored
+    codes, content = read_codes(path, label_map=reading.label_map, max_pixels=reading.max_pixels)
+    return StoredMap(values=codes, geometry=NOWHERE, sha256=hashlib.sha256(content).hexdigest())
+
+
+def _hash(file: IO[bytes]) -> str:
+    """Of the whole of an open file, without holding it in memory."""
+    file.seek(0)
+    return hashlib.file_digest(file, "sha256").hexdigest()  # type: ignore[arg-type]
 
 
 def _decode_array(
-    path: Path, content: bytes, form: str, key: str | None, max_pixels: int
+    path: Path, file: IO[bytes], form: str, key: str | None, max_pixels: int
 ) -> tuple[np.ndarray, Geometry]:
     if form == "nifti":
-        return decode_nifti(path, content, max_pixels=max_pixels)
+        return decode_nifti(path, file, max_pixels=max_pixels)
     if form == "npz":
-        return decode_npz(path, content, key=key, max_pixels=max_pixels), NOWHERE
+        return decode_npz(path, file, key=key, max_pixels=max_pixels), NOWHERE
     if form == "npy":
-        return decode_npy(path, content, max_pixels=max_pixels), NOWHERE
+        return decode_npy(path, file, max_pixels=max_pixels), NOWHERE
     if form == "tiff":
-        return decode_tiff_map(path, content, max_pixels=max_pixels)
+        return decode_tiff_map(path, file, max_pixels=max_pixels)
     rule = "to be NPY, NPZ, TIFF, NIfTI or Zarr"
     raise DataError(expected(show(path), "content", rule, form.upper()))

@@ -13,6 +13,7 @@ from segmeter.data.zarrs import is_zarr
 from segmeter.errors import DataError
 
 Files = dict[str, list[Path]]
+NO_ENTRY = ("to be a folder whose files may be opened", "one without the x permission", "Run chmod u+x on it.")
 
 
 def list_files(folder: Path, *, role: str, remedy: str = "", volumes: bool = False) -> Files:
@@ -41,6 +42,8 @@ def list_files(folder: Path, *, role: str, remedy: str = "", volumes: bool = Fal
     except OSError as error:
         tried = f"{error.strerror} at {show(folder.absolute())} (working folder {show(Path.cwd())})"
         raise DataError(expected("data", role, "to be a folder", tried, remedy)) from error
+    if not os.access(folder, os.X_OK):
+        raise DataError(expected(show(folder), role, *NO_ENTRY))
     entries = [entry for entry in entries if not is_junk(entry)]
     foreign = [entry.name for entry in entries if not _is_taken(entry, volumes)]
     names = VOLUME_NAMES if volumes else SUFFIX_NAMES
@@ -102,8 +105,16 @@ def missing_problem(wanted: Iterable[str], present: Mapping[str, object], *, wha
     by_fold = {_fold(name): name for name in present}
     close = next(((name, by_fold[_fold(name)]) for name in missing if _fold(name) in by_fold), None)
     if close:
-        remedy = f"{close[0]!r} and {close[1]!r} differ only in upper and lower case or Unicode form. Rename one."
+        one, other = (ascii(name) for name in close)  # of two Unicode forms a terminal shows one
+        remedy = f"{one} and {other} differ only in upper and lower case or Unicode form. Rename one."
     return [expected("data", what, "for every name", f"none for {some(missing)}", remedy)]
+
+
+def only_alike(wanted: Iterable[str], present: Iterable[str]) -> list[str]:
+    """Those wanted names that are present in another case or Unicode form only."""
+    names = set(present)
+    folded = {_fold(name) for name in names}
+    return [name for name in wanted if name not in names and _fold(name) in folded]
 
 
 def _fold(name: str) -> str:

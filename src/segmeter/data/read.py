@@ -12,7 +12,15 @@ import tifffile
 
 from segmeter.checks import expected
 from segmeter.data.formats import file_format, show
-from segmeter.data.header import MAX_PIXELS, Header, damaged, exif_orientation, open_picture, parse_header
+from segmeter.data.header import (
+    MAX_PIXELS,
+    Header,
+    check_file_size,
+    damaged,
+    exif_orientation,
+    open_picture,
+    parse_header,
+)
 from segmeter.data.labels import to_labels
 from segmeter.errors import DataError
 from segmeter.vocabulary import ClassSpec
@@ -111,16 +119,16 @@ def read_mask(
     return to_labels(path, _decode_mask(path, content, header), spec=spec, label_map=label_map)
 
 
-def decode_codes(path: Path, content: bytes, *, form: str, label_map: Mapping[str, int], max_pixels: int) -> np.ndarray:
-    """Decode the whole bytes of a mask file to its stored values, checked as `read_mask` does, but for the labels.
+def read_codes(path: Path, *, label_map: Mapping[str, int], max_pixels: int) -> tuple[np.ndarray, bytes]:
+    """Read a mask file to its stored values, checked as `read_mask` does but for the labels, and the file's bytes.
 
     Returns
     -------
-    (H, W) integers, or (H, W, 3) uint8 colours where `label_map` names some.
+    (H, W) integers, or (H, W, 3) uint8 colours where `label_map` names some; and what they were decoded from.
     """
-    header = parse_header(path, io.BytesIO(content), form=form, max_pixels=max_pixels)
+    content, header = _load(path, max_pixels)
     check_mask_header(path, header, label_map=label_map)
-    return _decode_mask(path, content, header)
+    return _decode_mask(path, content, header), content
 
 
 def check_image_header(path: Path, header: Header, *, channels: int | None, orientation: Orientation) -> None:
@@ -188,6 +196,9 @@ def _load(path: Path, max_pixels: int) -> tuple[bytes, Header]:
     form = file_format(path)
     with path.open("rb") as file:
         header = parse_header(path, file, form=form, max_pixels=max_pixels)
+        pixels = header.height * header.width * header.channels
+        remedy = f"Its {header.height} x {header.width} pixels need less: save it again."
+        check_file_size(path, file, 2 * pixels * max(1, header.bits // 8), remedy)
         file.seek(0)
         content = file.read()
     return content, header

@@ -1,9 +1,8 @@
-"""TIFF bytes -> one plane or a stack of planes, with the spacing where the file names a unit for it."""
+"""Open TIFF file -> one plane or a stack of planes, with the spacing where the file names a unit for it."""
 
-import io
 import math
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 from xml.etree import ElementTree
 
 import numpy as np
@@ -12,18 +11,17 @@ import tifffile
 from segmeter.checks import expected
 from segmeter.data.arrays import check_pixels
 from segmeter.data.formats import show
-from segmeter.data.geometry import Geometry
+from segmeter.data.geometry import SET_SPACING, Geometry, stated_geometry
 from segmeter.data.header import LOSSY_TIFF, check_strips, damaged
+from segmeter.data.units import PIXEL_NAMES, find_unit
 from segmeter.errors import DataError
 
 _DEPTH = "ZQI"  # tifffile's letters for planes along z, and for pages that nothing is said about
-_UNITS = {
-    "nm": "nm", "nanometer": "nm", "um": "um", "µm": "um", "μm": "um", "micron": "um", "microns": "um",
-    "mm": "mm", "millimeter": "mm", "cm": "cm", "m": "m",
-}  # fmt: skip
+_RESOLUTION_UNITS = {2: "inch", 3: "cm"}  # values of the tag ResolutionUnit; 1 is none
+_PRINTING = "none (resolution tags are for printing)"
 
 
-def decode_tiff_map(path: Path, content: bytes, *, max_pixels: int) -> tuple[np.ndarray, Geometry]:
+def decode_tiff_map(path: Path, file: IO[bytes], *, max_pixels: int) -> tuple[np.ndarray, Geometry]:
     """Decode a single-channel TIFF of one page, a stack of pages, an ImageJ or an OME stack.
 
     Returns
@@ -37,14 +35,14 @@ def decode_tiff_map(path: Path, content: bytes, *, max_pixels: int) -> tuple[np.
         The file is damaged, lossy, too large, or has channels or time beside the planes.
     """
     try:
-        with tifffile.TiffFile(io.BytesIO(content)) as tiff:
+        with tifffile.TiffFile(file) as tiff:
             series = _only_series(path, tiff)
             axes, shape = _axes(path, series)
             check_pixels(path, shape, np.dtype(series.dtype), max_pixels)
             for page in series.pages:
-                _check_page(path, page, io.BytesIO(content))
+                _check_page(path, page, file)
             pixels = np.asarray(series.asarray()).reshape(shape)
-            return pixels.astype(pixels.dtype.newbyteorder("="), copy=False), _geometry(tiff, axes)
+            return pixels.astype(pixels.dtype.newbyteorder("="), copy=False), _geometry(path, tiff, axes)
     except DataError:
         raise
     except Exception as error:  # third-party parsers raise many types on hostile bytes
@@ -69,7 +67,7 @@ def _axes(path: Path, series: Any) -> tuple[str, tuple[int, ...]]:
     return axes, tuple(size for _, size in kept)
 
 
-def _check_page(path: Path, page: Any, file: io.BytesIO) -> None:
+def _check_page(path: Path, page: Any, file: IO[bytes]) -> None:
     if page is None:
         raise ValueError("pages are missing")
     page = page.aspage()
@@ -82,39 +80,59 @@ def _check_page(path: Path, page: Any, file: io.BytesIO) -> None:
     check_strips(page, file)
 
 
-def _geometry(tiff: Any, axes: str) -> Geometry:
+def _geometry(path: Path, tiff: Any, axes: str) -> Geometry:
     if tiff.is_ome:
-        return _ome(tiff.ome_metadata, axes)
+        return _ome(path, tiff.ome_metadata, axes)
     if tiff.is_imagej:
-        return _imagej(tiff, axes)
-    return Geometry()
+        return _imagej(path, tiff, axes)
+    per = _RESOLUTION_UNITS.get(int(tiff.pages.first.tags.valueof(296, 1)))
+    return Geometry(source=_PRINTING if per else "")
 
 
-def _ome(xml: str, axes: str) -> Geometry:
-    """Physical sizes of the only picture, where each axis has one and all have one unit (micrometres by default)."""
+def _ome(path: Path, xml: str, axes: str) -> Geometry:
+    """Physical sizes of the only picture; micrometres where it names no unit, as OME-XML has it."""
+    source = "OME metadata"
     pictures = [node for node in ElementTree.fromstring(xml).iter() if node.tag.rpartition("}")[2] == "Pixels"]
     if len(pictures) != 1:
-        return Geometry()
+        found = f"{len(pictures)} pictures"
+        problem = expected(show(path), source, "to describe one picture", found, SET_SPACING)
+        return Geometry(source=source, spacing_problem=problem)
     names = ["Z" if axis in _DEPTH else axis for axis in axes]
-    edges = [pictures[0].get(f"PhysicalSize{name}") for name in names]
-    units = {_UNITS.get(pictures[0].get(f"PhysicalSize{name}Unit", "µm")) for name in names}
-    return _sound(
-        [float(edge) if edge else math.nan for edge in edges], units.pop() if len(units) == 1 else None, "OME"
-    )
+    edges = [_number(pictures[0].get(f"PhysicalSize{name}")) for name in names]
+    units = [pictures[0].get(f"PhysicalSize{name}Unit", "um") for name in names]
+    return stated_geometry(path, edges, units, source=source)
 
 
-def _imagej(tiff: Any, axes: str) -> Geometry:
-    metadata, page = tiff.imagej_metadata or {}, tiff.pages.first
-    unit = str(metadata.get("unit", "")).replace("\\u00B5", "µ")
-    edges = []
-    for tag in (283, 282):  # y, x: pixels per unit
-        pixels, units = page.tags.valueof(tag, (0, 0))
-        edges.append(units / pixels if pixels else math.nan)
-    depth = [float(metadata.get("spacing", math.nan))] if len(axes) == 3 else []
-    return _sound(depth + edges, _UNITS.get(unit), "ImageJ")
-
-
-def _sound(edges: list[float], unit: str | None, tool: str) -> Geometry:
-    if unit is None or not all(math.isfinite(edge) and edge > 0 for edge in edges):
+def _imagej(path: Path, tiff: Any, axes: str) -> Geometry:
+    """By ImageJ's own rules: an edge is 1 where nothing says otherwise, and one unit is that of all axes."""
+    metadata, tags, source = tiff.imagej_metadata or {}, tiff.pages.first.tags, "ImageJ metadata"
+    plane = [_edge(tags.valueof(tag, (1, 1))) for tag in (283, 282)]  # y, x: pixels per unit
+    unit, per = _imagej_unit(metadata), _RESOLUTION_UNITS.get(int(tags.valueof(296, 1)))
+    if unit is None and per == "inch" and plane[1] == 1 / 72:  # ImageJ's sign of a picture without a scale
+        plane, per = [1.0, 1.0], None
+    if unit and per and find_unit(unit) != per:
+        found = f"{unit!r} in the description and {per} in the resolution tags"
+        problem = expected(f"{show(path)}: {source}", "unit", "of the spacing to be one", found, SET_SPACING)
+        return Geometry(source=source, spacing_problem=problem)
+    edges = [_number(metadata.get("spacing", 1.0)), *plane] if len(axes) == 3 else plane
+    if not (unit or per) and edges == [1.0] * len(edges):
         return Geometry()
-    return Geometry(spacing=tuple(edges), unit=unit, source=f"{tool} metadata")
+    return stated_geometry(path, edges, [unit or per] * len(edges), source=source)
+
+
+def _imagej_unit(metadata: dict[str, Any]) -> str | None:
+    unit = str(metadata.get("unit") or "").replace("\\u00B5", "u").strip()
+    return None if unit.lower() in PIXEL_NAMES else unit
+
+
+def _edge(resolution: tuple[int, int]) -> float:
+    pixels, units = resolution
+    return units / pixels if pixels else math.inf
+
+
+def _number(text: Any) -> Any:
+    """The number that a text is, or the text itself."""
+    try:
+        return text if text is None else float(text)
+    except (TypeError, ValueError):
+        return text

@@ -125,6 +125,7 @@ class CaseScorer:
             counts=counts,
             extra=extra,
             spacing=place.spacing,
+            unit=place.unit if place.spacing else "",
         )
         return Scored(row=row, place=place, sha256=maps.sha256)
 
@@ -154,8 +155,8 @@ class CaseScorer:
                 problems.append(expected(show(path), "file", "to be readable", error.strerror or error))
         if problems:
             raise DataError(list(dict.fromkeys(problems)))
-        place = find_place(paths, stored, self.metrics.spacing)
         count = len(pair.references)
+        place = find_place(paths, stored, self.metrics.spacing, references=count)
         target = self._planes(stored[:count])
         labels = self._planes(stored[count:]) if pair.predictions else np.zeros_like(target)
         digest = hashlib.sha256(" ".join(each.sha256 for each in stored).encode()).hexdigest()

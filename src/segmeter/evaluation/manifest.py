@@ -189,6 +189,7 @@ def _encode(entry: Entry) -> bytes:
         "changed": dict(row.changed_pixels),
         "extra": {name: float(value) for name, value in row.extra.items()},
         "spacing": row.spacing,
+        "unit": row.unit,
         "sha256": entry.sha256,
         "note": dict(entry.note),
     }
@@ -212,5 +213,6 @@ def _decode(line: bytes) -> Entry | None:
         changed_pixels=content["changed"],
         extra=content["extra"],
         spacing=None if content["spacing"] is None else tuple(content["spacing"]),
+        unit=content.get("unit", ""),
     )
     return Entry(row=row, sha256=content["sha256"], note=content["note"])

@@ -9,7 +9,7 @@ from segmeter.checks import expected
 from segmeter.data.formats import show, volume_format
 from segmeter.data.listing import some
 from segmeter.data.nifti import need_nibabel
-from segmeter.data.pairing import Files, list_files, missing_problem, twice_problems
+from segmeter.data.pairing import Files, list_files, missing_problem, only_alike, twice_problems
 from segmeter.errors import DataError
 from segmeter.files import safe_id
 from segmeter.vocabulary import ClassSpec
@@ -81,8 +81,10 @@ def pair_masks(predictions: Path, references: Path, *, spec: ClassSpec, missing:
     absent = [stem for stem in stems if not any(stem in files for files in given)]
     whole, lacking = missing == "error" or len(absent) == len(stems), set(absent)
     for files in given:
-        needed = stems if whole else [stem for stem in stems if stem not in lacking]
+        alike = only_alike(stems, files.keys() - stems.keys())  # a misspelt prediction is no missing one
+        needed = stems if whole else [stem for stem in stems if stem not in lacking or stem in alike]
         problems += missing_problem(needed, files, what="a prediction", remedy=_NO_CASE)
+    problems = problems or [line for files in (*wanted, *given) for line in _unreadable(files)]
     if problems:
         raise DataError(list(dict.fromkeys(problems)))
     if any(volume_format(path) == "nifti" for files in (*wanted, *given) for paths in files.values() for path in paths):
@@ -90,6 +92,17 @@ def pair_masks(predictions: Path, references: Path, *, spec: ClassSpec, missing:
     pairs = [_pair(stem, wanted, [] if stem in lacking else given) for stem in stems]
     extra = {stem for files in given for stem in files if stem not in stems}
     return Pairing(pairs=tuple(sorted(pairs, key=lambda pair: pair.case_id)), extra=tuple(sorted(extra)))
+
+
+def _unreadable(files: Files) -> list[str]:
+    """Name what is there and can't be reached, such as a link to itself."""
+    problems = []
+    for path in (path for paths in files.values() for path in paths):
+        try:
+            path.stat()
+        except OSError as error:
+            problems.append(expected(show(path), "file", "to be readable", error.strerror or error))
+    return problems
 
 
 def _pair(stem: str, wanted: list[Files], given: list[Files]) -> MaskPair:

@@ -1,14 +1,16 @@
 """The files of one case -> its spacing and where that comes from, or how the files differ in size and place."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from segmeter.checks import expected
 from segmeter.data.formats import show
-from segmeter.data.geometry import Geometry, agree, geometry_problem
+from segmeter.data.geometry import agree, geometry_problem
 from segmeter.data.label_maps import StoredMap
 from segmeter.data.listing import some
 from segmeter.errors import DataError
@@ -30,15 +32,20 @@ class Place:
         For example "NIfTI header"; "config"; "none".
     overridden
         Whether the configuration's spacing replaces another one that the files have.
+    warnings
+        What a user should know of the place, in words that cases share.
     """
 
     spacing: tuple[float, ...] | None = None
     unit: str = PIXELS
     source: str = "none"
     overridden: bool = False
+    warnings: tuple[str, ...] = ()
 
 
-def find_place(paths: Sequence[Path], maps: Sequence[StoredMap], wanted: tuple[float, ...] | None) -> Place:
+def find_place(
+    paths: Sequence[Path], maps: Sequence[StoredMap], wanted: tuple[float, ...] | None, *, references: int = 1
+) -> Place:
     """Say where the maps of a case lie; the first is the reference that the others must fit.
 
     Parameters
@@ -47,33 +54,58 @@ def find_place(paths: Sequence[Path], maps: Sequence[StoredMap], wanted: tuple[f
         The files and what they hold.
     wanted
         The configuration's spacing: it counts for every case, whatever its files say.
+    references
+        How many of the maps are references; a prediction for each of these follows, or none.
 
     Raises
     ------
     DataError
-        Sizes, spacings or places differ, one line each; or a header says two things and the configuration nothing.
+        Sizes, spacings or places differ, one line each; or a file states two places; or it states a spacing that can't
+        be used, and the configuration has none.
     """
     reference, shape = maps[0], maps[0].values.shape
     problems = [line for path, each in zip(paths, maps, strict=True) for line in _size(path, each, paths[0], shape)]
     if not problems:
         for path, each in zip(paths[1:], maps[1:], strict=True):
             problems += geometry_problem(path, each.geometry, paths[0], reference.geometry, shape)
-    found = next((each.geometry for each in maps if each.geometry.spacing is not None), Geometry())
-    if wanted is not None and len(wanted) != len(shape):
-        rule = f"to have {len(shape)} values, one per axis of {' x '.join(map(str, shape))}"
+    problems += [each.geometry.place_problem for each in maps if each.geometry.place_problem]
+    if wanted is None:
+        problems += [each.geometry.spacing_problem for each in maps if each.geometry.spacing_problem]
+    elif len(wanted) != len(shape):
+        rule = f"to have {len(shape)} values, one per axis of {write_shape(shape)}"
         problems.append(expected(show(paths[0]), "metrics.spacing", rule, f"{len(wanted)}: {tuple(wanted)}"))
-    elif wanted is None:
-        remedy = "Set metrics.spacing to the one that is right."
-        conflicts = [(path, each.geometry.conflict) for path, each in zip(paths, maps, strict=True)]
-        problems += [expected(show(p), "header", "to say one spacing", text, remedy) for p, text in conflicts if text]
     if problems:
         raise DataError(problems)
+    found = next((each.geometry for each in maps if each.geometry.spacing is not None), reference.geometry)
+    warnings = _warnings(maps, references)
     if wanted is not None:
-        other = found.spacing is not None and not agree(found.spacing, wanted)
-        return Place(spacing=tuple(map(float, wanted)), unit="", source="config", overridden=other)
+        unusable = any(each.geometry.spacing_problem for each in maps)
+        other = unusable or (found.spacing is not None and not agree(found.spacing, wanted))
+        spacing = tuple(map(float, wanted))
+        return Place(spacing=spacing, unit="", source="config", overridden=other, warnings=warnings)
     if found.spacing is None:
-        return Place()
-    return Place(spacing=found.spacing, unit=found.unit or "", source=found.source)
+        return Place(source=found.source or "none", warnings=warnings)
+    return Place(spacing=found.spacing, unit=found.unit or "", source=found.source, warnings=warnings)
+
+
+def _warnings(maps: Sequence[StoredMap], references: int) -> tuple[str, ...]:
+    """What the files leave open: which of two places counts, and the order of axes where one side names no place."""
+    lines = [each.geometry.note for each in maps if each.geometry.note]
+    placed = [each.geometry.known for each in maps]
+    ordered = maps[0].values.ndim == 3 or any(each.geometry.affine is not None for each in maps)
+    if any(placed) and not all(placed) and ordered:
+        lines.append("only some files say where they lie; the axes of the others are taken as (depth, height, width)")
+        pairs = zip(maps[:references], maps[references:], strict=False)
+        if any(_fits_reversed(target.values, each.values) for target, each in pairs):
+            lines.append("predictions agree better with their axes reversed: save array.T if they are (i, j, k)")
+    return tuple(dict.fromkeys(lines))
+
+
+def _fits_reversed(target: np.ndarray, labels: np.ndarray) -> bool:
+    """Whether more pixels agree with the axes reversed, where the size allows that."""
+    if target.shape != target.shape[::-1]:
+        return False
+    return int(np.count_nonzero(target == labels.T)) > int(np.count_nonzero(target == labels))
 
 
 class Places:
@@ -83,6 +115,7 @@ class Places:
         self.sources: Counter[str] = Counter()
         self.units: dict[str, str] = {}  # unit -> first case that has it
         self.overridden: list[str] = []
+        self.noted: defaultdict[str, list[str]] = defaultdict(list)  # warning -> cases
 
     def add(self, case_id: str, place: Place) -> None:
         """Note one case."""
@@ -90,6 +123,8 @@ class Places:
         self.units.setdefault(place.unit, case_id)
         if place.overridden:
             self.overridden.append(case_id)
+        for line in place.warnings:
+            self.noted[line].append(case_id)
 
     def problems(self) -> list[str]:
         """What makes distances of the cases incomparable: units that differ."""
@@ -100,10 +135,11 @@ class Places:
         return [expected("score", "spacing", "to have one unit in all cases, as distances are measured", found, remedy)]
 
     def warnings(self) -> list[str]:
-        """What a user should know of."""
-        if not self.overridden:
-            return []
-        return [f"metrics.spacing replaces another spacing in the files of cases ({some(self.overridden)})."]
+        """What a user should know of, each with the cases that it is true of."""
+        lines = [f"{line} ({some(cases)})." for line, cases in sorted(self.noted.items())]
+        if self.overridden:
+            lines.append(f"metrics.spacing replaces another spacing in the files of cases ({some(self.overridden)}).")
+        return lines
 
     def summary(self) -> dict[str, Any]:
         """What metrics.json says."""
@@ -111,6 +147,7 @@ class Places:
             "sources": dict(sorted(self.sources.items())),
             "units": sorted(self.units),
             "overridden": len(self.overridden),
+            "warnings": self.warnings(),
         }
 
 
@@ -125,4 +162,5 @@ def _size(path: Path, each: StoredMap, reference: Path, wanted: tuple[int, ...])
         return []
     axes = "(height x width)" if len(shape) == 2 else "(depth x height x width)"
     rule = f"to have the size of its reference {show(reference)}, {write_shape(wanted)}"
-    return [expected(show(path), "mask", rule, f"{write_shape(shape)} {axes}", "Nothing is resized.")]
+    remedy = "Its axes are reversed: save array.T." if shape == wanted[::-1] else "Nothing is resized."
+    return [expected(show(path), "mask", rule, f"{write_shape(shape)} {axes}", remedy)]

@@ -82,7 +82,8 @@ def _read(
     try:
         target = scorer.read(replace(pair, predictions=())).target
         most = reading.max_pixels * reading.spec.num_classes
-        return target, decode_npy(path, path.read_bytes(), max_pixels=most)
+        with path.open("rb") as file:
+            return target, decode_npy(path, file, max_pixels=most)
     except DataError as error:
         return list(error.problems)
     except OSError as error:

@@ -4,7 +4,7 @@ import hashlib
 import json
 import logging
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
@@ -80,7 +80,7 @@ class Scoring:
 
     def identity(self) -> dict[str, Any]:
         """All that decides the figures but the files; a run goes on only where it is the same."""
-        spec = {name: value for name, value in asdict(self.spec).items() if name != "colours"}
+        spec = {name: value for name, value in self.spec if name != "colours"}
         return {
             "data": {
                 **spec,
@@ -204,4 +204,4 @@ def _name(pair: MaskPair) -> str:
 
 
 def _note(place: Place) -> dict[str, Any]:
-    return {"unit": place.unit, "source": place.source, "overridden": place.overridden}
+    return {key: getattr(place, key) for key in ("unit", "source", "overridden", "warnings")}

@@ -13,6 +13,7 @@ LOSSES = Registry("loss")
 Backend = Literal["auto", "reference", "closed", "compiled", "triton"]
 Normalizer = Literal["valid", "elements", "positives"]
 Scheme = Literal["auto", "log", "median", "inverse"]
+Over = Literal["batch", "sample"]
 ClassWeights = Scheme | Annotated[tuple[Annotated[float, Field(ge=0)], ...], Field(min_length=1)] | None
 Pixels = Annotated[float, Unit("pixels")]
 
@@ -63,9 +64,18 @@ class CrossEntropyConfig(WeightedLossConfig):
     name: str = "cross_entropy"
 
 
+class RegionLossConfig(LossConfig):
+    """A loss over regions: it compares sums over the pixels of each class."""
+
+    over: Over = "batch"
+    """What a region is made of. "batch": the pixels of all images of a forward pass together, so that with
+    `training.accumulate` the loss is the mean over the forward passes. "sample": those of each image; the loss is
+    the mean over the images that have a class, the same however they are split into forward passes."""
+
+
 @LOSSES.register("dice", builder="segmeter.losses.region:build_dice")
-class DiceConfig(LossConfig):
-    """Soft Dice over the batch, averaged over the classes that its target has."""
+class DiceConfig(RegionLossConfig):
+    """Soft Dice, averaged over the classes that the target has."""
 
     name: str = "dice"
     smooth: Pixels = Field(1.0, gt=0)
@@ -73,7 +83,7 @@ class DiceConfig(LossConfig):
 
 
 @LOSSES.register("tversky", builder="segmeter.losses.region:build_tversky")
-class TverskyConfig(LossConfig):
+class TverskyConfig(RegionLossConfig):
     """Tversky loss (Salehi et al. 2017): Dice with a price each for false positives and false negatives."""
 
     name: str = "tversky"
@@ -95,8 +105,8 @@ class FocalTverskyConfig(TverskyConfig):
 
 
 @LOSSES.register("lovasz", builder="segmeter.losses.lovasz:build_lovasz")
-class LovaszConfig(LossConfig):
-    """Lovasz loss (Berman et al. 2018) over the batch: softmax for multiclass, hinge for binary and multilabel."""
+class LovaszConfig(RegionLossConfig):
+    """Lovasz loss (Berman et al. 2018): softmax for multiclass, hinge for binary and multilabel."""
 
     name: str = "lovasz"
 
@@ -136,7 +146,7 @@ class SumConfig(LossConfig):
     focal_tversky: FocalTverskyConfig = FocalTverskyConfig()
     """Options of the focal Tversky loss."""
     lovasz: LovaszConfig = LovaszConfig()
-    """Options of the Lovasz loss, which has none."""
+    """Options of the Lovasz loss."""
 
     @rule("weights")
     @classmethod

@@ -9,27 +9,31 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch import nn
 
-from segmeter.checks import collecting, expected
-from segmeter.errors import InputError
+from segmeter.checks import collecting
+from segmeter.losses.additive import AdditiveLoss
 from segmeter.losses.backends.choose import compute_sums
-from segmeter.losses.backends.terms import Sums, Terms
+from segmeter.losses.backends.terms import Sums, Terms, valid_mask
 from segmeter.losses.build import resolve_weights
 from segmeter.losses.config import Backend, CrossEntropyConfig, FocalConfig, Normalizer
-from segmeter.losses.refusals import check_options, check_tensors, refuse_bad_labels
+from segmeter.losses.refusals import (
+    check_focal_options,
+    check_tensors,
+    read_alpha,
+    read_weights,
+    refuse_bad_labels,
+    whole_number,
+)
 from segmeter.vocabulary import ClassSpec, Task
 
 Reduction = Literal["mean", "sum", "none"]
 ALPHA = "Use class_weights, one per class."
 Weights = Sequence[float] | torch.Tensor | None
+Alpha = float | Sequence[float] | None
 
 
-class FocalLoss(nn.Module):
+class FocalLoss(AdditiveLoss):
     """`focal_loss` with its options fixed; they are named and checked as there.
-
-    On a GPU a label outside the classes can't be refused without waiting for the device: the loss is NaN then, and the
-    buffer ``bad_labels`` counts such labels until `check_labels` reads it.
 
     Examples
     --------
@@ -40,51 +44,61 @@ class FocalLoss(nn.Module):
     """
 
     class_weights: torch.Tensor | None
-    bad_labels: torch.Tensor
 
     def __init__(
         self,
         task: Task,
         *,
         gamma: float = 2.0,
-        alpha: float | None = None,
+        alpha: Alpha = None,
         class_weights: Weights = None,
         ignore_index: int | None = None,
         label_smoothing: float = 0.0,
         reduction: Reduction = "mean",
         normalizer: Normalizer | float = "valid",
         backend: Backend = "auto",
+        name: str = "focal_loss",
     ) -> None:
-        super().__init__()
-        weights = None if class_weights is None else torch.as_tensor(class_weights, dtype=torch.float32)
+        super().__init__(name)
+        weights = read_weights(name, class_weights)
         self.options: dict[str, Any] = {
             "task": task,
             "gamma": gamma,
-            "alpha": alpha,
-            "ignore_index": ignore_index,
+            "alpha": read_alpha(alpha),
+            "ignore_index": whole_number(ignore_index),
             "label_smoothing": label_smoothing,
             "reduction": reduction,
             "normalizer": normalizer,
             "backend": backend,
         }
-        check_options("focal_loss", **self.options, class_weights=weights)
+        check_focal_options(name, **self.options, class_weights=weights)
         self.register_buffer("class_weights", weights, persistent=False)
-        self.register_buffer("bad_labels", torch.zeros((), dtype=torch.int64), persistent=False)
 
     def forward(self, logits: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
-        loss, bad = _compute(logits, target, class_weights=self.class_weights, **self.options)
-        if self.bad_labels.device == bad.device:
-            self.bad_labels += bad
-        return loss
+        return self._loss(logits, target)
 
-    def check_labels(self) -> None:
-        """Raise InputError where a target since the last call had a label that is no class; waits for the device."""
-        count = int(self.bad_labels)
-        self.bad_labels.zero_()
-        if count:
-            rule = f"to hold classes or ignore_index={self.options['ignore_index']} only"
-            remedy = "`segmeter check` names the files."
-            raise InputError(expected("FocalLoss", "target", rule, f"{count} other labels", remedy))
+    def sums(self, logits: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+        """Give the sum over the elements, (1,), divided only by a normaliser that is a number."""
+        total = self._loss(logits, target, reduction="sum")
+        number = self.options["normalizer"]
+        return (total if isinstance(number, str) else total / number).view(1)
+
+    def denominators(self, target: torch.Tensor) -> torch.Tensor:
+        """Give the normaliser of this target, (1,) float64; 0 where it is a number, which does not add up."""
+        softmax = self.options["task"] == "multiclass"
+        return count_normaliser(
+            target,
+            self.class_weights,
+            softmax=softmax,
+            ignore_index=self.options["ignore_index"],
+            normalizer=self.options["normalizer"],
+        ).view(1)
+
+    def _loss(self, logits: torch.Tensor, target: torch.Tensor, **changes: Any) -> torch.Tensor:
+        options = {**self.options, **changes}
+        loss, bad = _compute(self.name, logits, target, class_weights=self.class_weights, **options)
+        self.note_bad_labels(bad)
+        return loss
 
     def extra_repr(self) -> str:
         return ", ".join(f"{name}={value!r}" for name, value in self.options.items())
@@ -96,7 +110,7 @@ def focal_loss(
     *,
     task: Task,
     gamma: float = 2.0,
-    alpha: float | None = None,
+    alpha: Alpha = None,
     class_weights: Weights = None,
     ignore_index: int | None = None,
     label_smoothing: float = 0.0,
@@ -115,19 +129,20 @@ def focal_loss(
     ----------
     logits : (B, K, N...), floating
         Raw scores, one channel for binary. Any memory layout.
-    target : (B, N...), or (B, K, N...) for multilabel; uint8, int16, int32 or int64
-        Classes 0 to K - 1, or 0 and 1 for binary and multilabel. Or soft: floating probabilities of those shapes,
-        (B, K, N...) for multiclass; the loss is then the mixture ``sum_k t_k FL(k)``.
+    target : (B, N...), for binary also (B, 1, N...), for multilabel (B, K, N...); uint8, int16, int32 or int64
+        Classes 0 to K - 1, or 0 and 1 (or bool) for binary and multilabel. Or soft: floating probabilities of those
+        shapes, (B, K, N...) for multiclass; the loss is then the mixture ``sum_k t_k FL(k)``.
     task
         "binary", "multiclass" or "multilabel".
     gamma
         Focusing, >= 0 and finite.
     alpha
-        Weight of target 1 in 0 to 1; target 0 weighs 1 - alpha. None weighs both 1. Binary and multilabel.
+        Weight of target 1 in 0 to 1; target 0 weighs 1 - alpha. None weighs both 1. Binary and multilabel. For binary
+        also a pair: the weights of target 0 and of target 1, >= 0.
     class_weights : (K,)
         Weight of each class, >= 0. Multiclass.
     ignore_index
-        The label of pixels that count nowhere: no loss, gradient exactly 0 even where their logits are NaN, not in the
+        The label of pixels that are excluded: no loss, gradient exactly 0 even where their logits are NaN, not in the
         mean. Not with a soft target.
     label_smoothing
         Share e of the target that is spread evenly over the classes (over 0 and 1 for a sigmoid): the mixture again.
@@ -137,7 +152,8 @@ def focal_loss(
     normalizer
         "valid": the summed weights of the valid pixels (multiclass; as in torch's cross_entropy) or their number
         (otherwise, and for soft targets). "elements": the number of elements, ignored ones too. "positives": the number
-        of valid elements with target 1, at least 1 (Lin et al.; not for multiclass). Or a number > 0.
+        of valid elements with target 1, or the sum of a soft target (Lin et al.; not for multiclass). Where one of
+        these is 0 the sum is left as it is. Or a number > 0.
     backend
         "auto" or a forced one: "reference", "closed", "compiled" (CPU) or "triton" (CUDA). They agree to rounding.
 
@@ -165,35 +181,22 @@ def focal_loss(
     >>> p = torch.softmax(logits, 1)[0, 0, 0, 0]
     >>> torch.testing.assert_close(value, -((1 - p) ** 2) * p.log())
     """
-    weights = None
-    if class_weights is not None:
-        weights = torch.as_tensor(class_weights, dtype=torch.float32, device=logits.device)
+    weights = read_weights("focal_loss", class_weights)
     options: dict[str, Any] = {
         "task": task,
         "gamma": gamma,
-        "alpha": alpha,
+        "alpha": read_alpha(alpha),
         "class_weights": weights,
-        "ignore_index": ignore_index,
+        "ignore_index": whole_number(ignore_index),
         "label_smoothing": label_smoothing,
         "reduction": reduction,
         "normalizer": normalizer,
         "backend": backend,
     }
-    check_options("focal_loss", **options)
-    return _compute(logits, target, **options)[0]
-
-
-def check_labels(loss: nn.Module) -> None:
-    """Call `FocalLoss.check_labels` of a loss and of its parts: what to do when the loss value read was NaN.
-
-    Raises
-    ------
-    InputError
-        A target had labels that are no class; it says how many.
-    """
-    for module in loss.modules():
-        if isinstance(module, FocalLoss):
-            module.check_labels()
+    check_focal_options("focal_loss", **options)
+    if weights is not None and isinstance(logits, torch.Tensor):
+        options["class_weights"] = weights.to(logits.device)
+    return _compute("focal_loss", logits, target, **options)[0]
 
 
 def build_focal(config: FocalConfig, *, spec: ClassSpec, class_counts: npt.NDArray[np.int64] | None) -> FocalLoss:
@@ -225,16 +228,18 @@ def build_cross_entropy(
         class_weights=resolve_weights(config, spec, class_counts),
         ignore_index=spec.ignore_index,
         label_smoothing=config.label_smoothing,
+        name="cross_entropy_loss",
     )
 
 
 def _compute(
+    where: str,
     logits: torch.Tensor,
     target: torch.Tensor,
     *,
     task: Task,
     gamma: float,
-    alpha: float | None,
+    alpha: float | tuple[float, float] | None,
     class_weights: torch.Tensor | None,
     ignore_index: int | None,
     label_smoothing: float,
@@ -243,24 +248,24 @@ def _compute(
     backend: Backend,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Compute the loss, and how many labels were bad."""
-    check_tensors(logits, target, task, class_weights, ignore_index)
+    aligned = check_tensors(where, logits, target, task=task, ignore_index=ignore_index, class_weights=class_weights)
+    negative, positive = alpha if isinstance(alpha, tuple) else (1.0, 1.0) if alpha is None else (1.0 - alpha, alpha)
     terms = Terms(
         softmax=task == "multiclass",
         gamma=float(gamma),
-        negative=1.0 if alpha is None else 1.0 - alpha,
-        positive=1.0 if alpha is None else float(alpha),
+        negative=float(negative),
+        positive=float(positive),
         smoothing=float(label_smoothing),
         ignore_index=ignore_index,
         elementwise=reduction == "none",
     )
-    aligned = target.unsqueeze(1) if task == "binary" else target
     sums = compute_sums(logits, aligned, class_weights, terms=terms, backend=backend)
-    refuse_bad_labels(sums.bad, logits, aligned, terms=terms, where="focal_loss")
+    refuse_bad_labels(sums.bad, logits, aligned, terms=terms, where=where)
     loss = sums.total
     if reduction == "mean":
         loss = loss / _normaliser(sums, logits, aligned, terms=terms, normalizer=normalizer)
     loss = loss + torch.where(sums.bad > 0, torch.nan, 0.0).to(loss.dtype)
-    return loss.squeeze(1) if reduction == "none" and task == "binary" else loss, sums.bad
+    return loss.view(target.shape) if reduction == "none" and task == "binary" else loss, sums.bad
 
 
 def _normaliser(
@@ -272,5 +277,29 @@ def _normaliser(
         return float(logits[:, 0].numel() if terms.softmax else logits.numel())
     if normalizer == "positives":
         positives = target.sum() if target.is_floating_point() else (target == 1).sum()
-        return positives.clamp(min=1).to(sums.total.dtype)
+        return torch.where(positives > 0, positives, 1).to(sums.total.dtype)
     return float(normalizer)
+
+
+def count_normaliser(
+    target: torch.Tensor,
+    class_weights: torch.Tensor | None,
+    *,
+    softmax: bool,
+    ignore_index: int | None,
+    normalizer: Normalizer | float,
+) -> torch.Tensor:
+    """Give what `focal_loss` divides by, from the target alone: 0-d float64, and 0 for a number."""
+    if not isinstance(normalizer, str):
+        return torch.zeros((), dtype=torch.float64, device=target.device)
+    soft = target.is_floating_point()
+    if normalizer == "positives":
+        return (target if soft else target == 1).sum(dtype=torch.float64)
+    elements = target[:, 0] if softmax and soft else target
+    if normalizer == "elements":
+        return torch.full((), elements.numel(), dtype=torch.float64, device=target.device)
+    valid = valid_mask(elements, ignore_index)
+    if class_weights is None or soft:
+        return valid.sum(dtype=torch.float64)
+    valid = valid & (elements >= 0) & (elements < len(class_weights))  # the loss refuses other labels
+    return torch.where(valid, class_weights.double()[torch.where(valid, elements, 0).long()], 0).sum()

@@ -1,4 +1,4 @@
-"""labels, target -> numbers: counts first, scores second. NumPy only.
+"""labels, target -> numbers: counts first, scores second. NumPy arrays in, and no torch.
 
 What is undefined is NaN in arrays, empty in tables and null in JSON; it is never 0, and every mean says how many it
 left out. What is infinite is inf. Per case, class and metric:

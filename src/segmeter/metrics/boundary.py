@@ -7,13 +7,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from segmeter.checks import expected
+from segmeter.checks import expected, whole_number
 from segmeter.errors import InputError
 from segmeter.metrics.counts import IntArray, confusion_matrix
-from segmeter.metrics.maps import Status, check_maps, erase_ignored, find_status
+from segmeter.metrics.maps import Status, check_classes, check_maps, erase_ignored, find_status
 from segmeter.metrics.overlap import FloatArray, divide
 
 RATIO = 0.02  # of the diagonal: what the paper chose
+
+_WIDEST = 1 << 30  # pixels: the loop adds widths
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,8 +90,9 @@ def boundary_iou(
     """
     where = "boundary_iou"
     check_maps(where, target, labels, "labels", kinds="iub", axes=(2,))
-    if width is not None and width < 1:
-        raise InputError(expected(where, "width", ">= 1", width))
+    if width is not None and not 1 <= (width := whole_number(where, "width", width)) <= _WIDEST:
+        raise InputError(expected(where, "width", f">= 1 and <= {_WIDEST}", width))
+    num_classes, ignore_index = check_classes(where, num_classes, ignore_index)
     maps = erase_ignored(where, target, labels, num_classes=num_classes, ignore_index=ignore_index)
     width = band_width(target.shape) if width is None else width
     first, second = (_keep_band(one, width, num_classes) for one in maps)

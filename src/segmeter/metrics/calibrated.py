@@ -22,9 +22,9 @@ def summarise_calibration(scores: CalibrationScores, spec: ClassSpec) -> dict[st
     -------
     dict
         ``{"n", "bins", "ece", "mce", "reliability", "classwise_ece", "brier", "nll", "n_impossible",
-        "mean_average_precision", "per_class": {name: {"ece", "mce", "reliability", "average_precision", "best_f1",
-        "best_threshold", "curve"}}}``. The first three of scores are of the winning class, None for multilabel; for
-        binary ``per_class`` has the object only.
+        "mean_average_precision", "per_class": {name: {"ece", "mce", "reliability", "average_precision",
+        "average_precision_error", "best_f1", "best_threshold", "curve"}}}``. The first three of scores are of the
+        winning class, None for multilabel; for binary ``per_class`` has the object only.
     """
     names = spec.names[1:] if spec.task == "binary" else spec.names
     precisions = np.array([sweep.average_precision for sweep in scores.sweeps])
@@ -54,6 +54,7 @@ def _class_entry(one: Reliability, sweep: Sweep) -> dict[str, Any]:
         "mce": plain(one.mce),
         "reliability": _bins(one),
         "average_precision": plain(sweep.average_precision),
+        "average_precision_error": plain(sweep.average_precision_error),
         "best_f1": plain(sweep.best_f1),
         "best_threshold": plain(sweep.best_threshold),
         "curve": {name: _plain_list(getattr(curve, name)) for name in ("thresholds", "precision", "recall")},

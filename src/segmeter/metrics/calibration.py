@@ -6,12 +6,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from segmeter.checks import expected
+from segmeter.checks import expected, known_name, shown, whole_number
 from segmeter.errors import InputError
 from segmeter.metrics.distances import IntArray
-from segmeter.metrics.maps import erase_ignored
+from segmeter.metrics.maps import check_classes, erase_ignored
 from segmeter.metrics.overlap import FloatArray, divide, mean_defined
-from segmeter.metrics.sweeps import Sweep, lower_ends, sweep_thresholds
+from segmeter.metrics.sweeps import Sweep, sweep_thresholds
 from segmeter.vocabulary import TASKS, Task
 
 BINS = 15
@@ -107,6 +107,8 @@ class Calibration:
     def __init__(
         self, *, num_classes: int, task: Task = "multiclass", bins: int = BINS, ignore_index: int | None = None
     ) -> None:
+        num_classes, ignore_index = check_classes("calibration", num_classes, ignore_index)
+        bins = whole_number("calibration", "bins", bins)
         _check_settings(num_classes, task, bins)
         from segmeter.metrics import tallies  # numba: only where something is counted
 
@@ -155,6 +157,8 @@ class Calibration:
         InputError
             Its settings are others.
         """
+        if not isinstance(other, Calibration):
+            raise InputError(expected("calibration", "other", "to be a Calibration", shown(other)))
         if self.settings != other.settings:
             raise InputError(expected("calibration", "other", f"to have the settings {self.settings}", other.settings))
         for name in ("_tops", "_top_confidence", "_counts", "_confidence", "_sweeps", "_losses"):
@@ -166,7 +170,7 @@ class Calibration:
         from segmeter.metrics import tallies
 
         task = self.settings[0]
-        lower = lower_ends(tallies.STEPS, tallies.MIDDLE, tallies.MANTISSA)
+        lower = tallies.lower_ends()
         classwise = tuple(_reliability(*part) for part in zip(self._counts, self._confidence, strict=True))
         n = int(self._counts.sum() if task == "multilabel" else self._counts[0].sum())
         squares, logarithms = divide(self._losses, np.array([n, n])).tolist()
@@ -262,9 +266,8 @@ def _reliability(counts: IntArray, confidence: FloatArray) -> Reliability:
 
 
 def _check_settings(num_classes: int, task: Task, bins: int) -> None:
+    known_name("calibration", "task", task, TASKS)
     problems = []
-    if task not in TASKS:
-        problems.append(expected("calibration", "task", f"to be one of {', '.join(TASKS)}", repr(task)))
     least = 1 if task == "multilabel" else 2
     if num_classes < least or (task == "binary" and num_classes != 2):
         rule = "2 for binary" if task == "binary" else f">= {least}"
@@ -278,6 +281,9 @@ def _check_settings(num_classes: int, task: Task, bins: int) -> None:
 def _check_probs(target: NDArray[Any], probs: NDArray[Any], task: Task, num_classes: int) -> NDArray[Any]:
     """Probabilities as (C, ...), float32 or float64, or an InputError that says what is wrong with either array."""
     where = "calibration"
+    for argument, array in (("target", target), ("probs", probs)):
+        if not isinstance(array, np.ndarray) or isinstance(array, np.ma.MaskedArray):
+            raise InputError(expected(where, argument, "to be a plain NumPy array", type(array).__name__))
     if target.dtype.kind not in "iub":
         raise InputError(expected(where, "target", "to have dtype integer", f"{target.dtype} {target.shape}"))
     if probs.dtype.kind != "f":

@@ -4,16 +4,16 @@ Axis letters: N cases, R regions (classes or groups of classes).
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from segmeter.checks import expected, nearest
+from segmeter.checks import expected, known_name, real_numbers, shown
 from segmeter.errors import InputError
-from segmeter.metrics.config import MetricsConfig
+from segmeter.metrics.config import MetricsConfig, check_metrics
 from segmeter.metrics.conventions import ALL, CONVENTIONS, OURS, Convention, Figure, differences
 from segmeter.metrics.counts import count_case
 from segmeter.metrics.describe import say
@@ -68,9 +68,12 @@ def score_under(
     Raises
     ------
     InputError
-        The convention is unknown.
+        The convention is unknown, or there is no row.
     """
-    return figures_under(find_convention(convention), rows, spec, config).values
+    chosen = find_convention(convention)
+    if not rows:
+        raise InputError(expected("score_under", "rows", "to hold a case", "none"))
+    return figures_under(chosen, rows, spec, config).values
 
 
 def score_maps_under(
@@ -92,12 +95,38 @@ def score_maps_under(
         Of the surface Dice, in the unit of the spacing.
     groups
         Name of a region to the names of its classes.
+
+    Raises
+    ------
+    InputError
+        As `score_under`; there is no case, or one of other classes; an option is out of range.
     """
-    measure = SurfaceConfig(tolerances=tuple(tolerances), school="both")
-    config = MetricsConfig(measures=(measure,), groups=groups or {})
-    given = list(cases)
+    where = "score_maps_under"
+    given = _check_cases(where, cases)
+    if not isinstance(groups, Mapping | None):
+        raise InputError(expected(where, "groups", "to map names to classes", shown(groups)))
+    measure = SurfaceConfig(tolerances=real_numbers(where, "tolerances", tolerances), school="both")
+    config = MetricsConfig(measures=(measure,), groups=dict(groups or {}))
+    check_metrics(config, given[0].spec)
     rows = [count_and_measure(maps, config) for maps in given]
     return score_under(convention, rows, given[0].spec, config)
+
+
+def _check_cases(where: str, cases: Iterable[CaseMaps]) -> list[CaseMaps]:
+    rule = "to be one or more CaseMaps"
+    try:
+        given = list(cases)
+    except TypeError:
+        raise InputError(expected(where, "cases", rule, shown(cases))) from None
+    if not given:
+        raise InputError(expected(where, "cases", rule, "none"))
+    for one in given:
+        if not isinstance(one, CaseMaps):
+            raise InputError(expected(where, "cases", rule, shown(one)))
+        if one.spec != given[0].spec:
+            rule = f"to have the classes of case {given[0].case_id!r}"
+            raise InputError(expected(where, "cases", rule, f"others in case {one.case_id!r}"))
+    return given
 
 
 def count_and_measure(maps: CaseMaps, config: MetricsConfig) -> CaseRow:
@@ -121,10 +150,7 @@ def find_convention(convention: str | Convention) -> Convention:
     """
     if isinstance(convention, Convention):
         return convention
-    if convention not in CONVENTIONS:
-        rule = f"to be one of {', '.join(CONVENTIONS)}"
-        remedy = nearest(convention, tuple(CONVENTIONS))
-        raise InputError(expected("score_under", "convention", rule, repr(convention), remedy))
+    known_name("score_under", "convention", convention, tuple(CONVENTIONS))
     return CONVENTIONS[convention]
 
 

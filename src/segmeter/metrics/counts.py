@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from segmeter.checks import expected
 from segmeter.errors import InputError
+from segmeter.metrics.maps import check_classes
 from segmeter.vocabulary import ClassSpec
 
 IntArray = NDArray[np.int64]
@@ -53,6 +54,7 @@ def confusion_matrix(
     array([[1, 0],
            [1, 1]])
     """
+    num_classes, ignore_index = check_classes("confusion_matrix", num_classes, ignore_index)
     _check("confusion_matrix", target, labels, num_classes=num_classes, ignore_index=ignore_index)
     return _count("confusion_matrix", target, labels, num_classes=num_classes, ignore_index=ignore_index)
 
@@ -77,6 +79,7 @@ def multilabel_counts(target: LabelArray, labels: LabelArray, *, ignore_index: i
         As `confusion_matrix`, naming the class.
     """
     where = "multilabel_counts"
+    _, ignore_index = check_classes(where, 2, ignore_index)
     _check(where, target, labels, num_classes=2, ignore_index=ignore_index)
     if target.ndim < 2:
         raise InputError(expected(where, "target", "to have a class axis and pixel axes", target.shape))

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from segmeter.checks import expected
+from segmeter.checks import expected, real_number
 from segmeter.errors import InputError
 from segmeter.metrics.distances import BoolArray, IntArray, distances_by_class
-from segmeter.metrics.maps import Status, check_maps, find_status, spacing_problems, union_box
+from segmeter.metrics.maps import Status, check_maps, check_spacing, find_status, union_box
 from segmeter.metrics.overlap import FloatArray
-from segmeter.metrics.pairs import Overlaps, choose_pairs, find_mostly_void, find_overlaps, renumber
+from segmeter.metrics.pairs import Overlaps, choose_pairs, find_overlaps, renumber
 
 _LARGEST = np.iinfo(np.int64).max
 
@@ -92,7 +92,8 @@ def match_instances(
         Pixel edge per axis, in axis order, all > 0: surface distances of the matches are measured too.
     void : same shape, bool
         True where the target does not say what is there. Such pixels belong to no object of either map, and a
-        predicted object without a partner that lies in them by more than half is not spurious (panopticapi's rule).
+        predicted object without a partner that lies in them by more than half is not spurious (panopticapi's rule,
+        which the measures of objects of an evaluation follow as well).
 
     Returns
     -------
@@ -117,33 +118,40 @@ def match_instances(
     >>> found.sq, found.rq, found.mean_dice
     (0.6666666666666666, 0.5, 0.8)
     """
-    _check("match_instances", target, instances, threshold=threshold, spacing=spacing, void=void)
-    forgiven = np.empty(0, np.int64)
-    if void is not None:
-        forgiven = find_mostly_void(instances, void)
-        target, instances = np.where(void, 0, target), np.where(void, 0, instances)
-    overlaps = find_overlaps(target, instances)
+    threshold = real_number("match_instances", "threshold", threshold)
+    _check("match_instances", target, instances, threshold=threshold, void=void)
+    edges = None if spacing is None else check_spacing("match_instances", spacing, target.ndim)
+    overlaps = find_overlaps(target, instances, void)
     chosen = choose_pairs(overlaps, threshold)
-    ids = overlaps.target_ids[overlaps.first[chosen]], overlaps.instance_ids[overlaps.second[chosen]]
-    masd = None if spacing is None else measure_masd(target, instances, ids, np.asarray(spacing, np.float64))
-    return _score(overlaps, chosen, masd, forgiven)
+    masd = None
+    if edges is not None:
+        masd = measure_masd(target, instances, void, overlaps, chosen, np.array(edges))
+    return _score(overlaps, chosen, masd)
 
 
 def measure_masd(
-    target: NDArray[Any], instances: NDArray[Any], ids: tuple[IntArray, IntArray], spacing: FloatArray
+    target: NDArray[Any],
+    instances: NDArray[Any],
+    void: BoolArray | None,
+    overlaps: Overlaps,
+    chosen: IntArray,
+    spacing: FloatArray,
 ) -> FloatArray:
-    """Mean surface distance (M,) of the pairs of ids, from one pass over the maps."""
+    """Mean surface distance (M,) of the chosen pairs without their void pixels, from one pass over the maps."""
+    if void is not None:
+        target, instances = np.where(void, 0, target), np.where(void, 0, instances)
+    ids = overlaps.target_ids[overlaps.first[chosen]], overlaps.instance_ids[overlaps.second[chosen]]
     first, second = renumber(target, ids[0]), renumber(instances, ids[1])
     box = union_box(first, second)
-    pairs = distances_by_class(first[box], second[box], range(1, len(ids[0]) + 1), spacing)
+    pairs = distances_by_class(first[box], second[box], range(1, len(chosen) + 1), spacing)
     return np.array([(one.from_target.mean() + one.from_mask.mean()) / 2 for one in pairs], np.float64)
 
 
-def _score(overlaps: Overlaps, chosen: IntArray, masd: FloatArray | None, forgiven: IntArray) -> InstanceMatch:
+def _score(overlaps: Overlaps, chosen: IntArray, masd: FloatArray | None) -> InstanceMatch:
     first, second = overlaps.first[chosen], overlaps.second[chosen]
     iou, dice = overlaps.iou()[chosen], overlaps.dice()[chosen]
     missed = np.delete(overlaps.target_ids, first)
-    spurious = np.setdiff1d(np.delete(overlaps.instance_ids, second), forgiven)
+    spurious = overlaps.instance_ids[overlaps.spurious(chosen)]
     tp, fp, fn = len(chosen), len(spurious), len(missed)
     objects = tp + fp / 2 + fn / 2
     return InstanceMatch(
@@ -176,14 +184,15 @@ def _check(
     instances: NDArray[Any],
     *,
     threshold: float,
-    spacing: Sequence[float] | None,
     void: BoolArray | None,
 ) -> None:
     check_maps(where, target, instances, "instances", kinds="iu", axes=(2, 3))
-    problems = [] if spacing is None else spacing_problems(where, spacing, target.ndim)
-    if void is not None and (void.dtype != np.bool_ or void.shape != target.shape):
+    problems = []
+    plain = isinstance(void, np.ndarray) and not isinstance(void, np.ma.MaskedArray)
+    if void is not None and not (plain and void.dtype == np.bool_ and void.shape == target.shape):
         rule = f"to have dtype bool and the target's shape {target.shape}"
-        problems.append(expected(where, "void", rule, f"{void.dtype} {void.shape}"))
+        given = f"{void.dtype} {void.shape}" if plain else type(void).__name__
+        problems.append(expected(where, "void", rule, given))
     for argument, array in (("target", target), ("instances", instances)):
         if array.size and (array.min() < 0 or array.max() > _LARGEST):
             given = f"{array.min()} to {array.max()}"

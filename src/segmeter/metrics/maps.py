@@ -2,12 +2,13 @@
 
 import math
 from collections.abc import Sequence
+from numbers import Real
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from segmeter.checks import expected
+from segmeter.checks import expected, real_numbers, whole_number
 from segmeter.errors import InputError
 
 Status = Literal["ok", "both_empty", "prediction_empty", "target_empty"]
@@ -36,21 +37,33 @@ def check_maps(
         raise InputError(problems)
 
 
-def spacing_problems(where: str, spacing: Sequence[float], axes: int) -> list[str]:
-    """Say what is wrong with a spacing for so many axes."""
-    problems = []
-    if len(spacing) != axes:
-        rule = f"to have {axes} values, one per axis"
-        problems.append(expected(where, "spacing", rule, f"{len(spacing)}: {tuple(spacing)}"))
-    if not all(math.isfinite(edge) and edge > 0 for edge in spacing):
+def check_spacing(where: str, spacing: Sequence[float], axes: int) -> tuple[float, ...]:
+    """The spacing as floats, one for each of so many axes, or an InputError that says what is wrong with it."""
+    rule = f"to have {axes} values, one per axis"
+    if isinstance(spacing, Real):
+        remedy = f"Pass ({', '.join([str(spacing)] * axes)}) if it is the same along all."
+        raise InputError(expected(where, "spacing", rule, spacing, remedy))
+    edges, problems = real_numbers(where, "spacing", spacing), []
+    if len(edges) != axes:
+        problems.append(expected(where, "spacing", rule, f"{len(edges)}: {tuple(spacing)}"))
+    if not all(math.isfinite(edge) and edge > 0 for edge in edges):
         problems.append(expected(where, "spacing", "> 0 and finite", tuple(spacing)))
-    return problems
+    if problems:
+        raise InputError(problems)
+    return edges
+
+
+def check_classes(where: str, num_classes: int, ignore_index: int | None) -> tuple[int, int | None]:
+    """The number of classes and the ignored value as ints, so that no NumPy integer wraps later."""
+    ignored = None if ignore_index is None else whole_number(where, "ignore_index", ignore_index)
+    return whole_number(where, "num_classes", num_classes), ignored
 
 
 def erase_ignored(
     where: str, target: NDArray[Any], labels: NDArray[Any], *, num_classes: int, ignore_index: int | None
 ) -> tuple[NDArray[Any], NDArray[Any]]:
     """Give both maps as uint8 or uint16, ignored pixels being K in both; refuse what is outside the classes."""
+    num_classes, ignore_index = check_classes(where, num_classes, ignore_index)
     if not 1 <= num_classes <= _MOST_CLASSES:
         raise InputError(expected(where, "num_classes", f"between 1 and {_MOST_CLASSES}", num_classes))
     if ignore_index is not None and 0 <= ignore_index < num_classes:

@@ -74,7 +74,13 @@ class BoundaryConfig(MeasureConfig):
 
 
 class ObjectsConfig(MeasureConfig):
-    """What every measure of objects has."""
+    """What every measure of objects has.
+
+    One rule says what ignored pixels of the target (void) mean for objects, that of panopticapi and of
+    ``match_instances(void=)``. They belong to no object of either side: sizes and unions are without them. A predicted
+    object without a partner is left out, rather than counted as spurious, where more than half of it is void; for that
+    it is taken as it was predicted, void pixels included, which also hold its parts together.
+    """
 
     touching: Literal["corners", "sides"] = "corners"
     """Which pixels belong to one object. "corners": those that touch at a corner (8 neighbours, 26 in 3-D); "sides":
@@ -120,7 +126,7 @@ class AveragePrecisionConfig(ObjectsConfig):
 
 @MEASURES.register("aji", builder=f"{_OBJECTS}:build_aji")
 class AjiConfig(ObjectsConfig):
-    """Aggregated Jaccard index (aji)."""
+    """Aggregated Jaccard index (aji), Kumar et al. 2017, Algorithm 1: several targets may take one prediction."""
 
     name: str = "aji"
 
@@ -131,7 +137,8 @@ class SizesConfig(ObjectsConfig):
 
     name: str = "sizes"
     limits: tuple[Annotated[int, Unit("pixels"), Field(ge=1)], ...] = (32**2, 96**2)
-    """Areas from which on an object is medium, and large; one number tells small from large. As in COCO."""
+    """Areas (volumes in 3-D), void pixels left out, from which on an object is medium, and large; one number tells
+    small from large. The default is COCO's."""
     threshold: MatchIou = 0.5
     """A match has an IoU above this."""
 

@@ -6,11 +6,13 @@ from typing import Any
 
 import numpy as np
 
+from segmeter.checks import expected
+from segmeter.errors import InputError
 from segmeter.metrics.bootstrap import bootstrap, mean_columns, mean_of_columns
 from segmeter.metrics.config import MetricsConfig, mean_classes
 from segmeter.metrics.describe import say
 from segmeter.metrics.distances import BoolArray
-from segmeter.metrics.measures import SUM, Measure, build_measures
+from segmeter.metrics.measures import NUMBERS, SUM, Measure, build_measures, length_metrics
 from segmeter.metrics.overlap import FloatArray, mean_defined
 from segmeter.metrics.rows import CaseRow, in_groups, stack_margins
 from segmeter.vocabulary import ClassSpec
@@ -29,7 +31,8 @@ def summarise_measures(
     classes of ``mean_classes`` that are defined in it. An entry holds ``mean, median, std`` (of the sample)
     and ``std_population`` over the ``n_used`` cases with a value, ``n_undefined`` cases without one, and
     ``n_penalised``: the cases in which exactly one side holds the class, whatever value stands for that. A metric of
-    the whole data set, from sums over cases, is the entry's ``dataset``; its "mean" is over the classes' values.
+    the whole data set, from sums over cases, is the entry's ``dataset``; its "mean" is over the classes' values, and
+    numbers of objects (tp, fp, fn) have none.
     Infinity is the text "inf", as JSON has no such number.
 
     Parameters
@@ -69,6 +72,23 @@ def summarise_measures(
         entry = summary.setdefault(metric, {}).setdefault(region, {})
         entry |= {"dataset": say(score[0]), "dataset_ci95": ends.get(("dataset", metric, region))}
     return summary
+
+
+def length_units(rows: Sequence[CaseRow], spec: ClassSpec, config: MetricsConfig) -> dict[str, str | None]:
+    """The unit of each metric that is a length: of the rows' spacing, "pixels" without one, None where it has no name.
+
+    Raises
+    ------
+    InputError
+        The rows' units differ, so that nothing can be averaged over them.
+    """
+    metrics = {name.partition("/")[0]: None for group in in_groups(rows) for row in group for name in row.extra}
+    lengths = [name for name in metrics if name in length_metrics(build_measures(config, spec))]
+    units = {row.length_unit: row.case_id for group in in_groups(rows) for row in group} if lengths else {}
+    if len(units) > 1:
+        found = ", ".join(f"{unit or 'no unit'} (as {case_id})" for unit, case_id in sorted(units.items()))
+        raise InputError(expected("summarise", "rows", "to have distances in one unit", found))
+    return {name: next(iter(units)) or None for name in lengths}
 
 
 @dataclass(frozen=True)
@@ -121,7 +141,7 @@ def _gather(rows: Sequence[CaseRow], spec: ClassSpec, config: MetricsConfig) -> 
 
 
 def _with_means(values: Mapping[tuple[str, str], FloatArray], counted: list[str]) -> dict[tuple[str, str], FloatArray]:
-    """Add the mean over classes of each metric behind its classes."""
+    """Add the mean over classes of each metric behind its classes; a mean number of objects would say nothing."""
     by_metric: dict[str, dict[str, FloatArray]] = {}
     for (metric, region), found in values.items():
         by_metric.setdefault(metric, {})[region] = found
@@ -129,7 +149,7 @@ def _with_means(values: Mapping[tuple[str, str], FloatArray], counted: list[str]
     for metric, regions in by_metric.items():
         complete |= {(metric, region): found for region, found in regions.items()}
         classes = [found for region, found in regions.items() if region in counted]
-        if classes:
+        if classes and metric not in NUMBERS:
             complete[metric, MEAN] = mean_defined(np.stack(classes, axis=-1))
     return complete
 

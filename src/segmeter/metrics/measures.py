@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,15 +11,17 @@ from numpy.typing import NDArray
 from segmeter.checks import expected
 from segmeter.errors import InputError
 from segmeter.metrics.boundary import BoundaryIoU, band_width, boundary_iou
-from segmeter.metrics.config import MetricsConfig, mean_classes
+from segmeter.metrics.config import MetricsConfig, check_metrics, mean_classes
 from segmeter.metrics.conventions import OURS
 from segmeter.metrics.distances import School
+from segmeter.metrics.maps import check_maps, check_spacing
 from segmeter.metrics.measure_config import MEASURES, BoundaryConfig, MeasureConfig, SurfaceConfig
 from segmeter.metrics.overlap import FloatArray, divide
 from segmeter.metrics.surface import SurfaceMetrics, surface_metrics, surface_metrics_by_class
 from segmeter.vocabulary import ClassSpec
 
 SUM = "sum:"  # starts the names of columns that are added up over cases
+NUMBERS = ("tp", "fp", "fn")  # metrics of a data set that are numbers of objects
 
 _DISTANCES = ("hd", "hd95", "hd95_pooled", "assd", "masd")
 
@@ -50,6 +52,11 @@ class CaseMaps:
         Objects of either side, where something else than their connected pixels says what they are; 0 is none.
     kept
         What one measure has computed of the case and others may take.
+
+    Raises
+    ------
+    InputError
+        The maps differ in shape, one is not an array of integers, ids are negative, or the spacing has other axes.
     """
 
     case_id: str
@@ -60,6 +67,18 @@ class CaseMaps:
     target_instances: NDArray[Any] | None = None
     instances: NDArray[Any] | None = None
     kept: dict[Any, Any] = field(default_factory=dict, repr=False)
+
+    def __post_init__(self) -> None:
+        where, multilabel = f"case {self.case_id}", self.spec.task == "multilabel"
+        axes = (3, 4) if multilabel else (2, 3)
+        check_maps(where, self.target, self.labels, "labels", kinds="iub", axes=axes)
+        plane = self.target[0] if multilabel else self.target
+        check_spacing(where, self.spacing, plane.ndim)
+        for name, numbers in (("target_instances", self.target_instances), ("instances", self.instances)):
+            if numbers is not None:
+                check_maps(where, plane, numbers, name, kinds="iub", axes=(2, 3))
+                if numbers.dtype.kind == "i" and numbers.min(initial=0) < 0:
+                    raise InputError(expected(where, name, "to hold ids >= 0", numbers.min()))
 
     def planes(self, region: Region) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
         """Target and labels of a region: 1 inside, 0 outside, and in the target 2 where nothing counts."""
@@ -89,7 +108,8 @@ class Measure(Protocol):
     """Measures one case.
 
     Called with a `CaseMaps`, it returns columns: "<metric>/<class or group>" for a value of the case (NaN is undefined,
-    inf a failure), and "sum:<name>/<class or group>" for a finite number that is added up over the cases.
+    inf a failure), and "sum:<name>/<class or group>" for a finite number that is added up over the cases. Metrics that
+    are lengths in the unit of the spacing are named by an attribute `lengths`, where there are some.
     """
 
     def __call__(self, maps: CaseMaps) -> Mapping[str, float]:
@@ -103,11 +123,17 @@ class Measure(Protocol):
 
 
 def build_measures(config: MetricsConfig, spec: ClassSpec) -> tuple[Measure, ...]:
-    """Build the measures of a configuration, which `check_metrics` has passed.
+    """Build the measures of a configuration.
 
     A measure of one's own registers its schema, derived from `MeasureConfig`, with `MEASURES`; its builder is called as
     ``build(config, spec=ClassSpec, regions=tuple of Region)``.
+
+    Raises
+    ------
+    ConfigError
+        As `check_metrics`.
     """
+    check_metrics(config, spec)
     wanted = config.measures
     if config.convention != OURS.name:  # the conventions differ in their schools
         wanted = tuple(one.replace(school="both") if isinstance(one, SurfaceConfig) else one for one in wanted)
@@ -153,8 +179,15 @@ def measure_case(maps: CaseMaps, measures: Sequence[Measure]) -> dict[str, float
     return found
 
 
+def length_metrics(measures: Iterable[Measure]) -> frozenset[str]:
+    """The metrics that are lengths, in the unit of the spacing."""
+    return frozenset(name for measure in measures for name in getattr(measure, "lengths", ()))
+
+
 @dataclass(frozen=True)
 class _Surface:
+    lengths: ClassVar = tuple(f"{name}{suffix}" for name in _DISTANCES for suffix in ("", "_b"))
+
     config: SurfaceConfig
     regions: tuple[Region, ...]
 

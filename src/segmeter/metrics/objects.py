@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,7 @@ from segmeter.metrics.measure_config import (
     ObjectsConfig,
     SizesConfig,
 )
-from segmeter.metrics.measures import SUM, CaseMaps, Measure, Region, names_of
+from segmeter.metrics.measures import NUMBERS, SUM, CaseMaps, Measure, Region, names_of
 from segmeter.metrics.overlap import FloatArray, divide
 from segmeter.metrics.pairs import Overlaps, choose_pairs, find_overlaps
 from segmeter.vocabulary import ClassSpec
@@ -33,21 +33,20 @@ def aggregated_jaccard(overlaps: Overlaps) -> tuple[int, int]:
     """Numerator and denominator of the aggregated Jaccard index, in pixels.
 
     Every target object takes the prediction with the largest IoU, which several may take; the shares and unions of
-    these pairs are added up, and what no target took adds its pixels to the union.
+    these pairs are added up, and what no target took adds its pixels to the union, but for predictions that lie mostly
+    in void.
 
     References
     ----------
     Kumar et al. 2017, IEEE Trans. Med. Imaging 36, Algorithm 1; the measure of the MoNuSeg challenge.
     """
-    if not len(overlaps.common):
-        return 0, int(overlaps.target_sizes.sum() + overlaps.instance_sizes.sum())
     order = np.lexsort((overlaps.second, -overlaps.iou(), overlaps.first))
     taken, place = np.unique(overlaps.first[order], return_index=True)
     best = order[place]
     second, common = overlaps.second[best], int(overlaps.common[best].sum())
     union = int((overlaps.target_sizes[taken] + overlaps.instance_sizes[second]).sum()) - common
     union += int(np.delete(overlaps.target_sizes, taken).sum())
-    return common, union + int(np.delete(overlaps.instance_sizes, second).sum())
+    return common, union + int(overlaps.instance_sizes[overlaps.spurious(best)].sum())
 
 
 def find_objects(mask: BoolArray, instances: NDArray[Any] | None, touching: str) -> NDArray[Any]:
@@ -59,19 +58,27 @@ def find_objects(mask: BoolArray, instances: NDArray[Any] | None, touching: str)
     return numbered
 
 
-def numbered_objects(maps: CaseMaps, region: Region, config: ObjectsConfig) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Number the objects of a region in target and labels, both cut to the box that holds it."""
-    masks = maps.masks(region)
-    box = union_box(*masks)
+def numbered_objects(
+    maps: CaseMaps, region: Region, config: ObjectsConfig
+) -> tuple[NDArray[Any], NDArray[Any], BoolArray | None]:
+    """Number the objects of a region in target and labels, and mark what is void, all cut to the box that holds them.
+
+    Predicted objects are numbered with their void pixels: these tell which of them lie mostly in void, and do not part
+    an object in two.
+    """
+    target, labels = maps.planes(region)
+    box = union_box(target == 1, labels)
+    void = None if maps.spec.ignore_index is None else target[box] == 2
     if config.objects == "by_class":
-        parts = [maps.masks(Region(name=region.name, members=(member,))) for member in region.members]
-        return _in_turn([part[0][box] for part in parts], config), _in_turn([part[1][box] for part in parts], config)
+        parts = [maps.planes(Region(name=region.name, members=(member,))) for member in region.members]
+        ours, theirs = [part[0][box] == 1 for part in parts], [part[1][box] == 1 for part in parts]
+        return _in_turn(ours, config), _in_turn(theirs, config), void
     given = (maps.target_instances, maps.instances) if config.objects == "maps" else (None, None)
-    target, labels = (
-        find_objects(mask[box], None if numbers is None else numbers[box], config.touching)
-        for mask, numbers in zip(masks, given, strict=True)
+    first, second = (
+        find_objects(plane[box] == 1, None if numbers is None else numbers[box], config.touching)
+        for plane, numbers in zip((target, labels), given, strict=True)
     )
-    return target, labels
+    return first, second, void
 
 
 def _in_turn(masks: Sequence[BoolArray], config: ObjectsConfig) -> NDArray[Any]:
@@ -85,7 +92,7 @@ def _in_turn(masks: Sequence[BoolArray], config: ObjectsConfig) -> NDArray[Any]:
 
 def overlaps_of(maps: CaseMaps, region: Region, config: ObjectsConfig) -> Overlaps:
     """The objects of a region on both sides and the pixels they share; kept with the case, as measures agree on it."""
-    key = (region.name, config.touching, config.objects)
+    key = (region.members, config.touching, config.objects)
     if key not in maps.kept:
         maps.kept[key] = find_overlaps(*numbered_objects(maps, region, config))
     found: Overlaps = maps.kept[key]
@@ -95,6 +102,8 @@ def overlaps_of(maps: CaseMaps, region: Region, config: ObjectsConfig) -> Overla
 @dataclass(frozen=True)
 class _Objects:
     """A measure of the objects of each region: columns of one case, and scores of the sums."""
+
+    lengths: ClassVar = ("object_masd",)
 
     config: ObjectsConfig
     regions: tuple[Region, ...]
@@ -124,15 +133,15 @@ class _Objects:
         return scores
 
 
-def _numbers(overlaps: Overlaps, matched: int) -> tuple[int, int, int]:
+def _numbers(overlaps: Overlaps, chosen: IntArray) -> tuple[int, int, int]:
     """Tp, fp, fn."""
-    return matched, len(overlaps.instance_ids) - matched, len(overlaps.target_ids) - matched
+    return len(chosen), len(overlaps.spurious(chosen)), len(overlaps.target_ids) - len(chosen)
 
 
 def _instances(config: InstancesConfig, overlaps: Overlaps) -> Columns:
     chosen = choose_pairs(overlaps, config.threshold)
     total = float(overlaps.iou()[chosen].sum())
-    tp, fp, fn = _numbers(overlaps, len(chosen))
+    tp, fp, fn = _numbers(overlaps, chosen)
     sums = {"instances_tp": tp, "instances_fp": fp, "instances_fn": fn, "instances_iou": total}
     sums["instances_dice"] = float(overlaps.dice()[chosen].sum())
     quality = _qualities({name: np.array([value], np.float64) for name, value in sums.items()})
@@ -151,30 +160,29 @@ def _qualities(sums: Mapping[str, FloatArray]) -> Sums:
 def _distances(maps: CaseMaps, region: Region, config: InstancesConfig, overlaps: Overlaps) -> Columns:
     """The mean surface distance of the objects that match."""
     chosen = choose_pairs(overlaps, config.threshold)
-    ids = overlaps.target_ids[overlaps.first[chosen]], overlaps.instance_ids[overlaps.second[chosen]]
-    masd = measure_masd(*numbered_objects(maps, region, config), ids, np.asarray(maps.spacing, np.float64))
+    numbered = numbered_objects(maps, region, config)
+    masd = measure_masd(*numbered, overlaps, chosen, np.asarray(maps.spacing, np.float64))
     mean = float(masd.mean()) if masd.size else np.nan
     return {"object_masd": mean, f"{SUM}instances_masd": float(masd.sum())}
 
 
 def _all_instances(config: InstancesConfig, sums: Mapping[str, FloatArray]) -> Sums:
     masd = {"object_masd": divide(sums["instances_masd"], sums["instances_tp"])} if config.distances else {}
-    return _qualities(sums) | masd | {name: sums[f"instances_{name}"] for name in ("tp", "fp", "fn")}
+    return _qualities(sums) | masd | {name: sums[f"instances_{name}"] for name in NUMBERS}
 
 
 def _precision(config: AveragePrecisionConfig, overlaps: Overlaps) -> Columns:
     """From IoU 0.5 on an object has one partner at most, so that the pairs above a threshold are the matches."""
-    iou = overlaps.iou()
-    tps = [np.count_nonzero(iou > threshold) for threshold in config.thresholds]
-    objects = len(overlaps.target_ids) + len(overlaps.instance_ids)
-    sums = {f"ap_tp@{t:g}": float(tp) for t, tp in zip(config.thresholds, tps, strict=True)}
-    ap = np.mean([tp / (objects - tp) for tp in tps]) if objects else np.nan
-    return {"ap": float(ap), f"{SUM}ap_objects": objects} | {f"{SUM}{name}": tp for name, tp in sums.items()}
+    iou, sums = overlaps.iou(), Columns()
+    for threshold in config.thresholds:
+        tp, fp, fn = _numbers(overlaps, np.flatnonzero(iou > threshold))
+        sums |= {f"ap_tp@{threshold:g}": tp, f"ap_all@{threshold:g}": tp + fp + fn}
+    scores = _all_precision(config, {name: np.array([value], np.float64) for name, value in sums.items()})
+    return {"ap": float(scores["ap"][0])} | {f"{SUM}{name}": float(value) for name, value in sums.items()}
 
 
 def _all_precision(config: AveragePrecisionConfig, sums: Mapping[str, FloatArray]) -> Sums:
-    tps = {f"{t:g}": sums[f"ap_tp@{t:g}"] for t in config.thresholds}
-    scores = {f"ap@{t}": divide(tp, sums["ap_objects"] - tp) for t, tp in tps.items()}
+    scores = {f"ap@{t:g}": divide(sums[f"ap_tp@{t:g}"], sums[f"ap_all@{t:g}"]) for t in config.thresholds}
     return {"ap": np.mean(list(scores.values()), axis=0)} | scores
 
 
@@ -194,7 +202,7 @@ def _sizes(config: SizesConfig, overlaps: Overlaps) -> Columns:
         overlaps.target_sizes[overlaps.first[chosen]],
         np.delete(overlaps.target_sizes, overlaps.first[chosen]),
     )
-    spurious = np.delete(overlaps.instance_sizes, overlaps.second[chosen])
+    spurious = overlaps.instance_sizes[overlaps.spurious(chosen)]
     columns: Columns = {}
     for name, areas in (("tp", found), ("fn", missed), ("fp", spurious)):
         numbers = _count_by_size(areas, config.limits)
@@ -222,7 +230,7 @@ def build_instances(config: InstancesConfig, *, spec: ClassSpec, regions: tuple[
 
 
 def build_average_precision(config: AveragePrecisionConfig, *, spec: ClassSpec, regions: tuple[Region, ...]) -> Measure:
-    return _Objects(config, regions, _precision, _all_precision, "ap_objects")
+    return _Objects(config, regions, _precision, _all_precision, f"ap_tp@{config.thresholds[0]:g}")
 
 
 def build_aji(config: AjiConfig, *, spec: ClassSpec, regions: tuple[Region, ...]) -> Measure:

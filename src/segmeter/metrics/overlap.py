@@ -7,11 +7,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from segmeter.checks import expected
+from segmeter.checks import expected, known_name, real_numbers, whole_number
 from segmeter.errors import InputError
-from segmeter.vocabulary import Task
+from segmeter.vocabulary import TASKS, Task
 
 FloatArray = NDArray[np.float64]
+
+_EXACT = 2.0**53  # float64 holds every whole number up to it
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,14 +98,15 @@ AGGREGATES = (
 
 
 def overlap_scores(
-    counts: NDArray[Any], *, task: Task = "multiclass", classes: Sequence[int] | None = None
+    counts: NDArray[Any] | Sequence[Any], *, task: Task = "multiclass", classes: Sequence[int] | None = None
 ) -> OverlapScores:
     """Compute every overlap score of one case, of a sum of cases, or of a stack of either.
 
     Parameters
     ----------
     counts : (..., K, K), or (..., K, 2, 2) for multilabel
-        From `confusion_matrix` or `multilabel_counts`; rows are the target. Sums are exact up to 2**53 pixels.
+        From `confusion_matrix` or `multilabel_counts`; rows are the target. Whole numbers, integer or floating (as the
+        sums that `bootstrap` hands out), together at most 2**53 for each matrix, so that every sum is exact.
     task
         "multilabel" for (..., K, 2, 2) counts; binary and multiclass read (..., K, K) alike.
     classes
@@ -116,7 +119,8 @@ def overlap_scores(
     Raises
     ------
     InputError
-        The counts are not square per case or not integers >= 0, or `classes` names one that they do not have.
+        The counts are not square per case, not whole numbers >= 0, or too many; the task is unknown, or `classes` names
+        a class that they do not have.
 
     References
     ----------
@@ -129,10 +133,29 @@ def overlap_scores(
     >>> scores.iou, scores.recall
     (array([0.75, 0.  ]), array([0.75,  nan]))
     """
-    if counts.dtype.kind not in "iu" or (counts.size and counts.min() < 0):
-        raise InputError(expected("overlap_scores", "counts", "to be integers >= 0", f"{counts.dtype} {counts.shape}"))
-    margins = compute_margins(counts.astype(np.int64, copy=False), task=task)  # unsigned differences would wrap
+    known_name("overlap_scores", "task", task, TASKS)
+    margins = compute_margins(_as_counts(counts), task=task)
     return score_margins(margins, task=task, classes=classes)
+
+
+def _as_counts(counts: Any) -> NDArray[np.int64]:
+    """Counts as int64, in which differences do not wrap and sums are exact; whole floats are counts."""
+    try:
+        given = np.asarray(counts)
+    except (TypeError, ValueError) as error:
+        raise InputError(expected("overlap_scores", "counts", "to be an array of numbers", error)) from None
+    if isinstance(counts, np.ma.MaskedArray) or given.dtype.kind not in "iuf":
+        what = type(counts).__name__ if isinstance(counts, np.ma.MaskedArray) else given.dtype
+        raise InputError(expected("overlap_scores", "counts", "to be whole numbers >= 0", f"{what} {given.shape}"))
+    if given.size and not (given.min() >= 0 and np.isfinite(given.max())):
+        rule = "to be whole numbers >= 0"
+        raise InputError(expected("overlap_scores", "counts", rule, f"{given.min()} to {given.max()}"))
+    if given.dtype.kind == "f" and (given != np.rint(given)).any():
+        part = given[given != np.rint(given)].flat[0]
+        raise InputError(expected("overlap_scores", "counts", "to be whole numbers >= 0", part))
+    if given.sum(dtype=np.float64, axis=(-2, -1) if given.ndim > 1 else None).max(initial=0) > _EXACT:
+        raise InputError(expected("overlap_scores", "counts", "to sum to 2**53 pixels or fewer", "more"))
+    return given.astype(np.int64, copy=False)
 
 
 def compute_margins(counts: NDArray[Any], *, task: Task = "multiclass") -> Margins:
@@ -194,7 +217,10 @@ def mean_defined(values: FloatArray) -> FloatArray:
 
 
 def _chosen(classes: Sequence[int] | None, num_classes: int) -> NDArray[np.int64]:
-    chosen = np.arange(num_classes) if classes is None else np.asarray(classes, np.int64)
+    if classes is None:
+        return np.arange(num_classes)
+    indices = real_numbers("overlap_scores", "classes", classes)
+    chosen = np.array([whole_number("overlap_scores", "classes", k) for k in indices], np.int64)
     if chosen.size == 0 or chosen.min() < 0 or chosen.max() >= num_classes or len(set(chosen)) < chosen.size:
         rule = f"to be distinct class indices, 0 to {num_classes - 1}"
         raise InputError(expected("overlap_scores", "classes", rule, classes))
@@ -214,20 +240,35 @@ def _pool(margins: Margins) -> Margins:
     )
 
 
-def _shares(margins: Margins) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Agreement (...), and the classes' shares of target and prediction (..., K)."""
-    total = margins.target.sum(axis=-1, keepdims=True)
-    agreement = divide(margins.tp, total).sum(axis=-1)
-    return agreement, divide(margins.target, total), divide(margins.predicted, total)
-
-
 def _kappa(margins: Margins) -> FloatArray:
-    agreement, target, predicted = _shares(margins)
-    chance = (target * predicted).sum(axis=-1)
-    return divide(agreement - chance, 1 - chance)
+    beyond, left, _, _ = _chance(margins)
+    return divide(beyond, left)
 
 
 def _mcc(margins: Margins) -> FloatArray:
-    agreement, target, predicted = _shares(margins)
-    spread = (1 - (target**2).sum(axis=-1)) * (1 - (predicted**2).sum(axis=-1))
-    return divide(agreement - (target * predicted).sum(axis=-1), np.sqrt(np.maximum(spread, 0)))
+    beyond, _, target, predicted = _chance(margins)
+    return divide(beyond, np.sqrt(target) * np.sqrt(predicted))
+
+
+def _chance(margins: Margins) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
+    """Squared pixels (...): agreement beyond chance, what chance leaves, and the spread of target and of prediction.
+
+    They are n tp - t p, n^2 - t p, n^2 - t^2 and n^2 - p^2, summed over classes, written as sums of products of counts:
+    subtracting the squares would lose all the digits of a rare class.
+    """
+    total = margins.target.sum(axis=-1, keepdims=True)
+    tp, target, predicted, fn, fp, tn = (
+        np.asarray(part, np.float64)
+        for part in (
+            margins.tp,
+            margins.target,
+            margins.predicted,
+            margins.target - margins.tp,
+            margins.predicted - margins.tp,
+            total - margins.target - margins.predicted + margins.tp,
+        )
+    )
+    rest, unpredicted = fp + tn, fn + tn
+    products = tp * tn - fn * fp, target * unpredicted, target * rest, predicted * unpredicted
+    beyond, left, spread, other = (part.sum(axis=-1) for part in products)
+    return beyond, left, spread, other

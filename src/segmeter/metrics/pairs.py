@@ -19,7 +19,10 @@ _DENSE = 1 << 24  # cells of a table that is still quicker to fill than pixels a
 
 @dataclass(frozen=True, kw_only=True)
 class Overlaps:
-    """Objects of both maps with their pixels, and the pairs (P,) that share some: indices into the objects."""
+    """Objects of both maps with their pixels, and the pairs (P,) that share some: indices into the objects.
+
+    Sizes and common pixels are without void pixels; `mostly_void` is of the predicted objects, counted before.
+    """
 
     target_ids: IntArray
     instance_ids: IntArray
@@ -28,6 +31,13 @@ class Overlaps:
     first: IntArray
     second: IntArray
     common: IntArray
+    mostly_void: BoolArray
+
+    def spurious(self, chosen: IntArray) -> IntArray:
+        """Indices of the predicted objects that are in none of the chosen pairs and do not lie mostly in void."""
+        alone = ~self.mostly_void
+        alone[self.second[chosen]] = False
+        return np.flatnonzero(alone)
 
     def iou(self) -> FloatArray:
         union = self.target_sizes[self.first] + self.instance_sizes[self.second] - self.common
@@ -37,8 +47,17 @@ class Overlaps:
         return 2 * self.common / (self.target_sizes[self.first] + self.instance_sizes[self.second])
 
 
-def find_overlaps(target: NDArray[Any], instances: NDArray[Any]) -> Overlaps:
-    """Count each map's objects and the pixels of each pair; ids may be as large as int64."""
+def find_overlaps(target: NDArray[Any], instances: NDArray[Any], void: BoolArray | None = None) -> Overlaps:
+    """Count each map's objects and the pixels of each pair; ids may be as large as int64.
+
+    The rule for void, everywhere that objects are matched, is that of panopticapi: a void pixel belongs to no object of
+    either map, so it is in no union, and a predicted object without a partner is not spurious where more than half of
+    it, as it was predicted, is void.
+    """
+    excused = np.empty(0, np.int64)
+    if void is not None:
+        excused = _find_mostly_void(instances, void)
+        target, instances = np.where(void, 0, target), np.where(void, 0, instances)
     held = np.flatnonzero(target.reshape(-1)), np.flatnonzero(instances.reshape(-1))
     target_ids, rows, target_sizes = _number(target.reshape(-1)[held[0]])
     instance_ids, columns, instance_sizes = _number(instances.reshape(-1)[held[1]])
@@ -56,6 +75,7 @@ def find_overlaps(target: NDArray[Any], instances: NDArray[Any]) -> Overlaps:
         first=pairs // max(len(instance_ids), 1),
         second=pairs % max(len(instance_ids), 1),
         common=common,
+        mostly_void=np.isin(instance_ids, excused),
     )
 
 
@@ -114,7 +134,7 @@ def renumber(instances: NDArray[Any], ids: IntArray) -> IntArray:
     return numbered
 
 
-def find_mostly_void(instances: NDArray[Any], void: BoolArray) -> IntArray:
+def _find_mostly_void(instances: NDArray[Any], void: BoolArray) -> IntArray:
     """Ids of which more than half is void."""
     held = instances != 0
     ids, places, sizes = _number(instances[held])

@@ -5,7 +5,7 @@ import io
 import itertools
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, overload
 
@@ -14,10 +14,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from segmeter.checks import expected
+from segmeter.checks import expected, known_path
 from segmeter.errors import DataError, InputError
 from segmeter.files import atomic_write
 from segmeter.metrics.overlap import Margins, compute_margins, score_margins
+from segmeter.schema import as_plain
 from segmeter.vocabulary import ClassSpec
 
 FORMAT = 1  # of cases.parquet; a reader refuses a newer one
@@ -50,6 +51,8 @@ class CaseRow:
         Of a volume's target, in voxels; None for an image.
     spacing
         Pixel edge per axis, in axis order; None where it is unknown.
+    unit
+        The name of the spacing's unit, "" where it has none or is unknown.
     """
 
     case_id: str
@@ -61,6 +64,12 @@ class CaseRow:
     extra: Mapping[str, float] = field(default_factory=dict)
     depth: int | None = None
     spacing: tuple[float, ...] | None = None
+    unit: str = ""
+
+    @property
+    def length_unit(self) -> str:
+        """What distances of the case are measured in: "pixels" without a spacing, "" where its unit has no name."""
+        return "pixels" if self.spacing is None else self.unit
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -71,9 +80,10 @@ class CaseRow:
 def write_cases(folder: Path, rows: Sequence[CaseRow], spec: ClassSpec) -> None:
     """Write ``cases.parquet`` and ``cases.csv``, one row per case, sorted by case id.
 
-    The columns are ``case_id, height, width, depth, spacing, loss, mean_iou, mean_dice, pixel_accuracy``, then per
-    class and in this order ``tp_, fp_, fn_, support_`` (int64), ``iou_, dice_, status_``, then ``changed_<step>``,
-    ``extra_<score>``, and (Parquet only) ``confusion``: the counts row by row. Undefined is null in Parquet and empty
+    The columns are ``case_id, height, width, depth, spacing, unit`` (of the spacing and of every distance of the case;
+    "pixels" without a spacing), ``loss, mean_iou, mean_dice, pixel_accuracy``, then per class and in this order ``tp_,
+    fp_, fn_, support_`` (int64), ``iou_, dice_, status_``, then ``changed_<step>``, ``extra_<score>``, and (Parquet
+    only) ``confusion``: the counts row by row. Undefined is null in Parquet and empty
     in CSV, where a list is written with spaces. Text in the CSV that a spreadsheet would run as a formula starts with
     an apostrophe there.
 
@@ -102,7 +112,7 @@ def write_cases(folder: Path, rows: Sequence[CaseRow], spec: ClassSpec) -> None:
                 text.write(_csv_lines(zip(*columns, strict=True)))
 
 
-def read_cases(path: Path) -> list[CaseRow]:
+def read_cases(path: str | Path) -> list[CaseRow]:
     """Read the rows of a ``cases.parquet``, or of the run's folder that holds it; exact, sorted by case id.
 
     Raises
@@ -114,9 +124,11 @@ def read_cases(path: Path) -> list[CaseRow]:
     counts = np.asarray(table["confusion"].combine_chunks().flatten(), np.int64)
     counts = counts.reshape(len(table), *counts_shape(spec))
     columns = {name: table[name].to_pylist() for name in ("case_id", "height", "width", "loss")}
-    known = [name for name in ("depth", "spacing") if name in table.column_names]  # files of early versions lack them
-    columns |= {name: table[name].to_pylist() for name in known}
-    columns["spacing"] = [edges and tuple(edges) for edges in columns.get("spacing", [None] * len(table))]
+    for name in ("depth", "spacing", "unit"):  # files of early versions lack them
+        columns[name] = table[name].to_pylist() if name in table.column_names else [None] * len(table)
+    columns["spacing"] = [edges and tuple(edges) for edges in columns["spacing"]]
+    units = zip(columns["spacing"], columns["unit"], strict=True)
+    columns["unit"] = [unit if edges and unit else "" for edges, unit in units]
     changed, extra = _unnamed(table, "changed_", None), _unnamed(table, "extra_", np.nan)
     return [
         CaseRow(
@@ -129,7 +141,7 @@ def read_cases(path: Path) -> list[CaseRow]:
     ]
 
 
-def read_spec(path: Path) -> ClassSpec:
+def read_spec(path: str | Path) -> ClassSpec:
     """Read the classes that a ``cases.parquet``, or the one in a run's folder, was written with."""
     return _read(path)[1]
 
@@ -222,7 +234,7 @@ def _tables(rows: Sequence[CaseRow], spec: ClassSpec) -> Iterator[pa.Table]:
     for row in rows:
         changed |= dict.fromkeys(row.changed_pixels)
         extra |= dict.fromkeys(row.extra)
-    note = json.dumps({"format": FORMAT, "spec": asdict(spec)}, ensure_ascii=False)
+    note = json.dumps({"format": FORMAT, "spec": as_plain(spec)}, ensure_ascii=False)
     for group in in_groups(rows) if rows else [rows]:
         columns = _fixed_columns(group, spec)
         for step in changed:
@@ -241,6 +253,7 @@ def _fixed_columns(rows: Sequence[CaseRow], spec: ClassSpec) -> dict[str, pa.Arr
     columns |= {name: pa.array([getattr(row, name) for row in rows], pa.int64()) for name in sizes}
     spacing = [None if row.spacing is None else list(row.spacing) for row in rows]
     columns["spacing"] = pa.array(spacing, pa.list_(pa.float64()))
+    columns["unit"] = pa.array([row.length_unit or None for row in rows], pa.string())
     columns["loss"] = _floats([row.loss for row in rows])
     columns |= {name: _floats(getattr(scores, name)) for name in ("mean_iou", "mean_dice", "pixel_accuracy")}
     fp, fn = margins.predicted - margins.tp, margins.target - margins.tp
@@ -280,7 +293,7 @@ def _csv_lines(lines: Iterable[Sequence[str]]) -> bytes:
 def _texts(column: pa.ChunkedArray) -> list[str]:
     """Shortest text that reads back as the same value; null is empty."""
     if pa.types.is_string(column.type):
-        return [_harmless(value) for value in column.to_pylist()]
+        return [_harmless(value or "") for value in column.to_pylist()]
     if pa.types.is_list(column.type):
         return [" ".join(map(repr, value or ())) for value in column.to_pylist()]
     return ["" if value is None else repr(value) for value in column.to_pylist()]
@@ -290,7 +303,8 @@ def _harmless(text: str) -> str:
     return f"'{text}" if text.startswith(_FORMULA) else text
 
 
-def _read(path: Path) -> tuple[pa.Table, ClassSpec]:
+def _read(given: str | Path) -> tuple[pa.Table, ClassSpec]:
+    path = known_path("read_cases", "path", given)
     path = path / "cases.parquet" if path.is_dir() else path
     remedy = "Give a run's folder or its cases.parquet."
     if not path.is_file():

@@ -47,7 +47,8 @@ class CentrelineDice:
 def centreline_dice(target: BoolArray, mask: BoolArray) -> CentrelineDice:
     """Measure whether thin, branching objects are found along their length, whatever their width.
 
-    Skeletons are scikit-image's; a mask that its thinning makes vanish (a cube of 2 x 2 x 2) is its own skeleton.
+    Skeletons are scikit-image's, of an image by Zhang's method, of a volume by Lee's; a mask that thinning makes vanish
+    (a cube of 2 x 2 x 2) is its own skeleton.
 
     Parameters
     ----------
@@ -78,8 +79,8 @@ def centreline_dice(target: BoolArray, mask: BoolArray) -> CentrelineDice:
     (1.0, True)
     """
     check_maps("centreline_dice", target, mask, "mask", kinds="b", axes=(2, 3))
-    box = union_box(target, mask)  # thinning takes what lies outside for background
-    target, mask = target[box], mask[box]
+    box = tuple(slice(max(side.start - 1, 0), side.stop + 1) for side in union_box(target, mask))
+    target, mask = target[box], mask[box]  # with a margin, as thinning treats a box of one slice as an image
     skeletons = [_thin(one) for one in (target, mask)]
     points = [int(skeleton.sum()) for skeleton in skeletons]
     inside = int((skeletons[0] & mask).sum()), int((skeletons[1] & target).sum())
@@ -101,7 +102,8 @@ def centreline_dice(target: BoolArray, mask: BoolArray) -> CentrelineDice:
 def _thin(mask: BoolArray) -> BoolArray:
     if not mask.any():
         return mask
-    skeleton: BoolArray = skeletonize(mask) > 0  # type: ignore[no-untyped-call]
+    writeable = np.require(mask, requirements="W")  # thinning refuses other arrays, though it does not change them
+    skeleton: BoolArray = skeletonize(writeable) > 0  # type: ignore[no-untyped-call]
     return skeleton if skeleton.any() else mask
 
 

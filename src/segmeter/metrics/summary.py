@@ -16,7 +16,7 @@ from segmeter.metrics.config import mean_classes as mean_classes
 from segmeter.metrics.convention_scores import compare_conventions
 from segmeter.metrics.describe import describe, plain
 from segmeter.metrics.groups import PER_CLASS, RESAMPLED_PER_CLASS, score_groups
-from segmeter.metrics.measured import summarise_measures
+from segmeter.metrics.measured import length_units, summarise_measures
 from segmeter.metrics.overlap import (
     AGGREGATES,
     FloatArray,
@@ -42,7 +42,8 @@ def summarise(rows: Sequence[CaseRow], spec: ClassSpec, config: MetricsConfig = 
     ``dataset`` sums the counts of all cases, then scores, then takes the mean over classes; ``per_case`` scores each
     case, takes its mean over the classes defined in it, then the mean over cases. ``std`` is the sample's (n - 1),
     ``std_population`` divides by n. Every ``ci95`` comes from the same resamples of the cases. ``measures`` is there
-    when measures were asked for; see `summarise_measures`.
+    when measures were asked for; see `summarise_measures`. So is ``units``, the unit of each of its metrics that is a
+    length.
 
     Parameters
     ----------
@@ -94,6 +95,7 @@ def summarise(rows: Sequence[CaseRow], spec: ClassSpec, config: MetricsConfig = 
             for i, name in enumerate(PER_CASE)
         },
         **({"measures": summarise_measures(rows, spec, config, clusters)} if config.measures else {}),
+        **({"units": length_units(rows, spec, config)} if config.measures else {}),
         "loss": _describe_loss(cases.loss),
         "bootstrap": note_resampling(len(rows), clusters, config),
     }

@@ -13,15 +13,24 @@ There are two schools of what a surface is; for both, what is outside the image 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from segmeter.checks import expected
+from segmeter.checks import expected, known_name, real_numbers, shown, whole_number
 from segmeter.errors import InputError
 from segmeter.metrics.distances import BoolArray, Distances, School, distances_by_class
-from segmeter.metrics.maps import Status, check_maps, erase_ignored, find_status, spacing_problems, union_box
+from segmeter.metrics.maps import (
+    Status,
+    check_classes,
+    check_maps,
+    check_spacing,
+    erase_ignored,
+    find_status,
+    union_box,
+)
 from segmeter.metrics.overlap import FloatArray
 
 Penalty = Literal["inf", "diagonal", "nan"] | float
@@ -128,11 +137,12 @@ def surface_metrics(
     """
     where = "surface_metrics"
     check_maps(where, target, mask, "mask", kinds="b", axes=(2, 3))
-    _check_options(where, target.ndim, spacing=spacing, tolerances=tolerances, school=school, penalty=penalty)
+    spacing = check_spacing(where, spacing, target.ndim)
+    tolerances = _check_options(where, tolerances=tolerances, school=school, penalty=penalty)
     box = union_box(target, mask)
-    pairs = distances_by_class(target[box], mask[box], range(1, 2), np.asarray(spacing, np.float64), school=school)
+    pairs = distances_by_class(target[box], mask[box], range(1, 2), np.array(spacing), school=school)
     failed = _penalty_value(penalty, target.shape, spacing)
-    return summarise_distances(next(pairs), tuple(tolerances), failed)
+    return summarise_distances(next(pairs), tolerances, failed)
 
 
 def surface_metrics_by_class(
@@ -181,24 +191,27 @@ def surface_metrics_by_class(
     """
     where = "surface_metrics_by_class"
     check_maps(where, target, labels, "labels", kinds="iu", axes=(2, 3))
-    _check_options(where, target.ndim, spacing=spacing, tolerances=tolerances, school=school, penalty=penalty)
+    num_classes, ignore_index = check_classes(where, num_classes, ignore_index)
+    spacing = check_spacing(where, spacing, target.ndim)
+    tolerances = _check_options(where, tolerances=tolerances, school=school, penalty=penalty)
     maps = erase_ignored(where, target, labels, num_classes=num_classes, ignore_index=ignore_index)
     chosen = range(num_classes)
     if classes is not None:
         maps, chosen = _keep_classes(where, maps, classes, num_classes)
-    pairs = distances_by_class(*maps, chosen, np.asarray(spacing, np.float64), school=school)
+    pairs = distances_by_class(*maps, chosen, np.array(spacing), school=school)
     failed = _penalty_value(penalty, target.shape, spacing)
-    return tuple(summarise_distances(distances, tuple(tolerances), failed) for distances in pairs)
+    return tuple(summarise_distances(distances, tolerances, failed) for distances in pairs)
 
 
 def _keep_classes(
     where: str, maps: tuple[NDArray[Any], NDArray[Any]], classes: Sequence[int], num_classes: int
 ) -> tuple[tuple[NDArray[Any], NDArray[Any]], range]:
     """Renumber the classes that are measured 1, 2, ..., and make all else 0, which no surface is found of."""
+    classes = [whole_number(where, "classes", k) for k in real_numbers(where, "classes", classes)]
     if not all(0 <= k < num_classes for k in classes) or len(set(classes)) < len(classes):
-        raise InputError(expected(where, "classes", f"to be distinct, 0 to {num_classes - 1}", list(classes)))
+        raise InputError(expected(where, "classes", f"to be distinct, 0 to {num_classes - 1}", classes))
     number = np.zeros(num_classes + 1, maps[0].dtype)
-    number[list(classes)] = np.arange(1, len(classes) + 1)
+    number[classes] = np.arange(1, len(classes) + 1)
     return (number[maps[0]], number[maps[1]]), range(1, len(classes) + 1)
 
 
@@ -293,17 +306,15 @@ def _penalty_value(penalty: Penalty, shape: tuple[int, ...], spacing: Sequence[f
     return float(penalty)
 
 
-def _check_options(
-    where: str, axes: int, *, spacing: Sequence[float], tolerances: Sequence[float], school: str, penalty: Penalty
-) -> None:
-    problems = spacing_problems(where, spacing, axes)
-    if not all(tolerance >= 0 for tolerance in tolerances):
-        problems.append(expected(where, "tolerances", ">= 0", tuple(tolerances)))
-    if school not in get_args(School):
-        problems.append(expected(where, "school", f"to be {' or '.join(get_args(School))}", repr(school)))
-    number = not isinstance(penalty, str) and penalty >= 0
-    if not number and penalty not in _PENALTIES:
+def _check_options(where: str, *, tolerances: Sequence[float], school: str, penalty: Penalty) -> tuple[float, ...]:
+    """Refuse what is out of range, and give the tolerances as floats."""
+    near = real_numbers(where, "tolerances", tolerances)
+    if not all(tolerance >= 0 for tolerance in near):
+        raise InputError(expected(where, "tolerances", ">= 0", tuple(tolerances)))
+    known_name(where, "school", school, get_args(School))
+    named = isinstance(penalty, str) and penalty in _PENALTIES
+    number = isinstance(penalty, Real) and not isinstance(penalty, bool) and penalty >= 0
+    if not number and not named:
         rule = f"to be one of {', '.join(_PENALTIES)} or a number >= 0"
-        problems.append(expected(where, "penalty", rule, repr(penalty)))
-    if problems:
-        raise InputError(problems)
+        raise InputError(expected(where, "penalty", rule, shown(penalty)))
+    return near

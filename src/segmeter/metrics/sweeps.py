@@ -3,8 +3,9 @@
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.special import digamma
 
-from segmeter.metrics.distances import IntArray
+from segmeter.metrics.distances import BoolArray, IntArray
 from segmeter.metrics.overlap import FloatArray, divide
 
 
@@ -15,9 +16,15 @@ class Sweep:
     Parameters
     ----------
     thresholds, precision, recall : (M,), float64
-        By falling threshold: what is predicted where p > threshold. Thresholds at which nothing changes are left out.
+        By falling threshold: what is predicted where p > threshold, compared in float64. Thresholds at which nothing
+        changes are left out.
     average_precision
         Sum over the thresholds of precision times the recall that it adds (scikit-learn's, no interpolation).
+        Probabilities of one step count as equal: those that differ by less than 1 in 1024, seen from 0 or from 1,
+        whichever is nearer (1 in 64 nearer than 2**-24), and those between 0 and 2**-132.
+    average_precision_error
+        How far the average precision of the exact probabilities can be from it at most, in whatever order those of one
+        step are. Large where a model says nearly the same everywhere; too large where they are equal indeed.
     best_f1, best_threshold
         The largest F1 (Dice over the data set), and the highest threshold that has it.
     """
@@ -26,6 +33,7 @@ class Sweep:
     precision: FloatArray
     recall: FloatArray
     average_precision: float
+    average_precision_error: float
     best_f1: float
     best_threshold: float
 
@@ -38,6 +46,7 @@ class Sweep:
             precision=self.precision[kept],
             recall=self.recall[kept],
             average_precision=self.average_precision,
+            average_precision_error=self.average_precision_error,
             best_f1=self.best_f1,
             best_threshold=self.best_threshold,
         )
@@ -46,7 +55,8 @@ class Sweep:
 def sweep_thresholds(histogram: IntArray, lower: FloatArray) -> Sweep:
     """Turn counts (2, STEPS), row 1 the class and row 0 the rest, and the steps' lower ends into a sweep.
 
-    Probabilities of one step count as equal. A step's lower end is exclusive: p > end is the step and all above.
+    Probabilities of one step count as equal, as they are in the first and in the last step, which hold 0 and 1. A
+    step's lower end is exclusive: p > end is the step and all above.
     """
     held = np.flatnonzero(histogram.sum(axis=0))[::-1]
     rest, tp = np.cumsum(histogram[:, held], axis=1)
@@ -59,6 +69,7 @@ def sweep_thresholds(histogram: IntArray, lower: FloatArray) -> Sweep:
             precision=precision,
             recall=recall,
             average_precision=nothing,
+            average_precision_error=nothing,
             best_f1=nothing,
             best_threshold=nothing,
         )
@@ -69,24 +80,25 @@ def sweep_thresholds(histogram: IntArray, lower: FloatArray) -> Sweep:
         precision=precision,
         recall=recall,
         average_precision=float((np.diff(recall, prepend=0.0) * precision).sum()),
+        average_precision_error=_order_error(tp, rest, (held > 0) & (held < len(lower) - 1)),
         best_f1=float(f1[best]),
-        best_threshold=float(lower[held][best]),
+        best_threshold=lower[held][best],  # np.float64, so that float32 probabilities are compared in float64
     )
 
 
-def lower_ends(steps: int, middle: int, mantissa: int) -> FloatArray:
-    """What a probability of each step exceeds; below 0 for the lowest, which holds 0 itself.
+def _order_error(tp: IntArray, rest: IntArray, tied: BoolArray) -> float:
+    """How far the average precision can be from that of ties, for any order within the steps that only count as tied.
 
-    Below 0.5 a step starts with a number p, so that the float32 before it is exceeded; from 0.5 on it is cut at
-    1 - q, which it does not reach.
+    Where the class comes first in a step that begins after t of the class and r of the rest, its precisions are
+    (t + i) / (t + r + i) for i = 1, 2, ..., which digamma adds up; where it comes last, r is that at the step's end.
     """
-    codes = np.arange(middle, dtype=np.uint32)  # of the steps from 2**-24 to 0.5
-    first = np.float32(2.0**-24).view(np.uint32) >> np.uint32(23 - mantissa)
-    edges = ((codes + first) << np.uint32(23 - mantissa)).view(np.float32)
-    ends = np.empty(steps)
-    ends[0] = -1.0
-    ends[1:middle] = np.nextafter(edges[: middle - 1], np.float32(0))
-    ends[middle] = np.nextafter(np.float32(0.5), np.float32(0))
-    ends[steps - 1 - np.arange(1, middle)] = 1.0 - edges[1:middle].astype(np.float64)
-    ends[steps - 1] = 1.0 - 2.0**-24
-    return ends
+    hits = np.diff(tp, prepend=0)
+
+    def summed(before: IntArray) -> FloatArray:
+        start = (tp - hits + before).astype(np.float64)
+        gap: FloatArray = digamma(start + hits + 1) - digamma(start + 1)
+        return hits - before * gap
+
+    found = hits * divide(tp, tp + rest)
+    first, last = summed(rest - np.diff(rest, prepend=0)), summed(rest)
+    return max(float((first - found)[tied].sum()), float((found - last)[tied].sum())) / float(tp[-1])

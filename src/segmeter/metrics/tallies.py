@@ -9,17 +9,24 @@ from numpy.typing import NDArray
 from segmeter.metrics.kernels import compiled
 
 BLOCK = 4096  # probabilities whose bits are looked at at a time: they stay in the first-level cache
-MANTISSA = 10  # bits kept of a probability: 1024 steps in every octave below 0.5, and as many above, seen from 1
-LOWEST = np.uint32(np.float32(2.0**-24).view(np.uint32) >> np.uint32(23 - MANTISSA))  # code of the least told from 0
-MIDDLE = 23 * 2**MANTISSA + 1  # the step of 0.5
-STEPS = 2 * MIDDLE + 1
+FINE, COARSE = 10, 6  # bits kept of a probability's mantissa from 2**-24 on, and below: 1024 or 64 steps in an octave
+FINE_FROM = np.float32(2.0**-24).view(np.uint32)
+FINE_CODE = int(FINE_FROM >> np.uint32(23 - FINE))
+FINE_STEP = int(FINE_FROM >> np.uint32(23 - COARSE)) + 1  # the first fine one; step 0 is 0, step 1 reaches to 2**-132
+MIDDLE = FINE_STEP + 23 * 2**FINE  # the step of 0.5
+UNUSED = 74 * 2**COARSE  # steps that 1 - p, which is 0 or at least 2**-53, never falls in
+STEPS = 2 * MIDDLE + 1 - UNUSED
 
 Array = NDArray[Any]
 
 
 @compiled
 def find_steps(probs: Array, steps: Array) -> None:
-    """Write the step (0 to STEPS - 1) of each probability: fine near 0 and near 1, where those of a model crowd."""
+    """Write the step (0 to STEPS - 1) of each probability: fine near 0 and near 1, where those of a model crowd.
+
+    A float64 probability is rounded up below 0.5, and its distance from 1 down above, so that it lies on the same side
+    of every step's end as before.
+    """
     near = np.empty(BLOCK, np.float32)
     bits = near.view(np.uint32)
     for start in range(0, probs.size, BLOCK):
@@ -27,10 +34,35 @@ def find_steps(probs: Array, steps: Array) -> None:
         for i in range(count):
             p = probs[start + i]
             near[i] = np.float32(p) if p < 0.5 else np.float32(1.0 - p)
+        if probs.itemsize > 4:
+            for i in range(count):
+                p, q = np.float64(probs[start + i]), np.float64(near[i])
+                if p < 0.5:
+                    bits[i] += np.uint32(q < p)
+                else:
+                    bits[i] -= np.uint32(q > 1.0 - p)
         for i in range(count):
-            code = np.int64(bits[i] >> np.uint32(23 - MANTISSA)) - np.int64(LOWEST) + 1
-            code = max(code, np.int64(0))
-            steps[start + i] = code if probs[start + i] < 0.5 else STEPS - 1 - code
+            fine = np.int64(bits[i] >> np.uint32(23 - FINE)) - FINE_CODE + FINE_STEP
+            coarse = np.int64(bits[i] >> np.uint32(23 - COARSE)) + np.int64(bits[i] > 0)
+            code = fine if bits[i] >= FINE_FROM else coarse
+            steps[start + i] = code if probs[start + i] < 0.5 else STEPS - 1 - max(code - UNUSED, 0)
+
+
+def lower_ends() -> Array:
+    """What a probability of each step exceeds; below 0 for the lowest, which holds 0 alone.
+
+    Below 0.5 a step starts with a float32 p, so that the float32 before it is exceeded; from 0.5 on it is cut at
+    1 - q, which it does not reach.
+    """
+    coarse = np.arange(FINE_STEP - 1, dtype=np.uint32) << np.uint32(23 - COARSE)
+    coarse[0] = 1
+    fine = FINE_FROM + (np.arange(MIDDLE - FINE_STEP + 1, dtype=np.uint32) << np.uint32(23 - FINE))
+    first = np.concatenate([coarse, fine]).view(np.float32)  # of the steps 1 to MIDDLE
+    below = np.nextafter(first, np.float32(0)).astype(np.float64)
+    cuts = first[UNUSED:].astype(np.float64)
+    above = 1.0 - cuts
+    above = np.where(1.0 - above < cuts, np.nextafter(above, 0.0), above)
+    return np.concatenate([[-1.0], below, above[::-1]])
 
 
 @compiled

@@ -1,7 +1,7 @@
 """What a checkpoint must say to be used again: network, classes, channels, normalisation."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from segmeter.checks import collecting
@@ -57,7 +57,7 @@ class ModelCard:
 
     def to_dict(self) -> dict[str, Any]:
         """The card in values that JSON has."""
-        return asdict(self)
+        return {**vars(self), "spec": self.spec.model_dump()}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> "ModelCard":

@@ -62,7 +62,7 @@ def convolve_enlarged(small: Tensor, weight: Tensor, skip: Tensor | None) -> Ten
     weight : (O, C + S, 3, 3), floating
         Of a convolution with stride 1 and zero padding 1; its first C channels belong to `small`.
     skip : (B, S, 2 H, 2 W), or None
-        In the final size.
+        In the final size. S may be 0: some encoders have no map of half the image's size.
 
     Returns
     -------
@@ -70,7 +70,7 @@ def convolve_enlarged(small: Tensor, weight: Tensor, skip: Tensor | None) -> Ten
     """
     ours, theirs = weight.tensor_split([small.shape[1]], dim=1)
     large = functional.conv_transpose2d(small, sum_taps(ours), stride=2, padding=1)
-    return large if skip is None else large.add_(functional.conv2d(skip, theirs, padding=1))
+    return large if skip is None or not skip.shape[1] else large.add_(functional.conv2d(skip, theirs, padding=1))
 
 
 def sum_taps(weight: Tensor) -> Tensor:

@@ -64,10 +64,10 @@ def build_network(config: Any, *, spec: ClassSpec, in_channels: int) -> nn.Modul
     stride = int(network.encoder.output_stride)  # type: ignore[union-attr, arg-type]
     network.size_multiple = stride  # type: ignore[assignment]
     network.size_least = _PAN_LEAST * stride if config.name == "pan" else 1  # type: ignore[assignment]
-    _check_size(network, config, in_channels)
+    fold_upsampling(network)
+    _check_size(network, config, in_channels)  # of what will run, so after folding
     if config.weights is not None and not wanted:
         start_from(network, config.weights)
-    fold_upsampling(network)
     return network
 
 
@@ -126,20 +126,19 @@ def _pretrained_names(encoder: str) -> list[str]:
 
 @torch.inference_mode()
 def _check_size(network: nn.Module, config: Any, in_channels: int) -> None:
-    """Run the smallest image once: a combination whose logits have another size must not get further."""
-    size = max(2 * int(network.size_multiple), int(network.size_least))  # type: ignore[arg-type]
+    """Run a small image that is not square: a combination whose logits have another size must not get further."""
+    multiple, least = int(network.size_multiple), int(network.size_least)  # type: ignore[arg-type]
+    size = max(2 * multiple, least), max(3 * multiple, least)
     training = network.training
     try:
-        logits = network.eval()(torch.zeros(1, in_channels, size, size))
-    except (ValueError, TypeError, RuntimeError, AssertionError, IndexError) as error:
+        logits = network.eval()(torch.zeros(1, in_channels, *size))
+    except (ValueError, TypeError, RuntimeError, AssertionError, IndexError, AttributeError, KeyError) as error:
         raise ConfigError(f"{_what(config)} does not run: {_line(error)}. Choose another encoder or depth.") from error
     finally:
         network.train(training)
-    if tuple(logits.shape[-2:]) != (size, size):
+    if tuple(logits.shape[-2:]) != size:
         given = tuple(logits.shape[-2:])
-        raise ConfigError(
-            f"{_what(config)} gives logits of {given} for an image of {(size, size)}. Choose model.depth=5."
-        )
+        raise ConfigError(f"{_what(config)} gives logits of {given} for an image of {size}. Choose model.depth=5.")
 
 
 def _what(config: Any) -> str:

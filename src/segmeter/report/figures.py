@@ -7,6 +7,8 @@ AGGREGATES = {"mean_iou": "mean IoU", "mean_dice": "mean Dice", "pixel_accuracy"
 SCORES = {"iou": "IoU", "dice": "Dice", "precision": "precision", "recall": "recall"}
 UNDEFINED = "n/a"
 
+_VISIBLE = 0.001  # an error of average precision that the printed digits show
+
 
 def number(value: float | str | None, digits: int = 4) -> str:
     """A score with fixed digits; metrics.json says "inf" for infinity.
@@ -77,15 +79,23 @@ def classes(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
 def measures(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
     """One row per metric that was asked for and per class or group; "mean" is over classes.
 
-    A row has ``metric, region, mean, ci95, median, dataset, dataset_ci95, n_used, n_penalised, n_undefined``; what a
-    metric does not have is None, and ``whole`` says whether it is one of the whole data set.
+    A row has ``metric, label, region, mean, ci95, median, dataset, dataset_ci95, n_used, n_penalised, n_undefined``;
+    what a metric does not have is None, ``label`` is the metric with its unit, and ``whole`` says whether it is one of
+    the whole data set.
     """
+    units = summary.get("units", {})
     keys = ("mean", "ci95", "median", "dataset", "dataset_ci95", "n_used", "n_penalised", "n_undefined")
     return [
-        {"metric": metric, "region": region, "whole": "dataset" in entry} | {key: entry.get(key) for key in keys}
+        {"metric": metric, "label": _with_unit(metric, units.get(metric)), "region": region}
+        | {"whole": "dataset" in entry}
+        | {key: entry.get(key) for key in keys}
         for metric, regions in summary.get("measures", {}).items()
         for region, entry in regions.items()
     ]
+
+
+def _with_unit(name: str, unit: str | None) -> str:
+    return f"{name} ({unit})" if unit else name
 
 
 def calibration(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -101,7 +111,11 @@ def calibration(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
         "nll": "negative log-likelihood",
         "mean_average_precision": "mean average precision",
     }
-    return [{"name": text, "value": found[key]} for key, text in names.items() if found[key] is not None]
+    rows = [{"name": text, "value": found[key]} for key, text in names.items() if found[key] is not None]
+    error = max((entry.get("average_precision_error") or 0 for entry in found["per_class"].values()), default=0)
+    if error >= _VISIBLE:
+        rows.append({"name": "average precision, off by up to", "value": error})
+    return rows
 
 
 HEADLINES = {"mean_iou": "mean IoU", "mean_dice": "mean Dice", "hd95": "HD95", "assd": "ASSD", "nsd": "NSD"}
@@ -112,7 +126,8 @@ def headlines(summary: Mapping[str, Any]) -> dict[str, str]:
     found = dict.fromkeys(name for entry in summary.get("conventions", ()) for name in entry["figures"])
     order = list(HEADLINES)
     known = sorted(found, key=lambda name: order.index(name.partition("@")[0]))
-    return {name: "@".join([HEADLINES[name.partition("@")[0]], *name.split("@")[1:]]) for name in known}
+    words = {name: "@".join([HEADLINES[name.partition("@")[0]], *name.split("@")[1:]]) for name in known}
+    return {name: _with_unit(text, summary.get("units", {}).get(name)) for name, text in words.items()}
 
 
 def conventions(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -148,6 +163,10 @@ def notes(summary: Mapping[str, Any]) -> list[str]:
     left_out = [name for name in summary["classes"] if name not in summary.get("mean_classes", summary["classes"])]
     if left_out:
         lines.append(f"means without {', '.join(left_out)}")
+    if summary.get("units"):
+        unit = next(iter(summary["units"].values()))  # all are of one spacing
+        lines.append(f"distances and tolerances in {unit or 'the unit of the spacing, which has no name'}")
+    lines += summary.get("spacing", {}).get("warnings", [])
     resampling = summary.get("bootstrap") or {}
     if resampling.get("resamples"):
         units = "clusters" if resampling.get("cluster") else "cases"

@@ -88,11 +88,12 @@ def _measure_table(summary: Mapping[str, Any], lines: box.Box) -> Table:
     table = _table(lines, "measure", "class", "mean", "95 % interval", "median", "data set", "95 %", "used", "failed")
     rows = measures(summary)
     if len(rows) > MOST_MEASURED:
-        rows = [row for row in rows if row["region"] not in summary["classes"]]
+        averaged = {row["metric"] for row in rows if row["region"] == "mean"}  # numbers of objects are not
+        rows = [row for row in rows if row["region"] not in summary["classes"] or row["metric"] not in averaged]
     for row in rows:
         per_case = row["n_used"] is not None
         table.add_row(
-            Text(printable(row["metric"])),
+            Text(printable(row["label"])),
             Text(printable(row["region"])),
             Text(number(row["mean"], 3) if per_case else "", "bold"),
             interval(row["ci95"], 3),

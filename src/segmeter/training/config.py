@@ -67,11 +67,14 @@ class TrainingConfig(Config, title="training"):
     batch_size: Annotated[int, Unit("images")] = Field(8, ge=1, le=65536)
     """Images per forward pass."""
     accumulate: Annotated[int, Unit("forward passes")] = Field(1, ge=1, le=65536)
-    """Forward passes per step."""
+    """Forward passes per step, whose loss and gradient are those of one large batch (but for batch norm, and for region
+    losses with ``over=batch``)."""
     clip_norm: float | None = Field(12.0, gt=0)
     """Largest norm of the gradient, or null."""
     precision: Precision = "auto"
     """Number format of the forward pass; "auto" is bfloat16 where the hardware has it."""
+    max_skipped: Annotated[int, Unit("steps")] = Field(50, ge=1)
+    """float16: updates skipped in a row, as their gradient is not finite, after which the run stops."""
     channels_last: bool = True
     """Memory layout with the channels last: faster on CPUs and GPUs alike."""
     compile: Literal["auto", True, False] = "auto"

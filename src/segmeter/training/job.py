@@ -12,6 +12,7 @@ from segmeter.checks import collecting
 from segmeter.errors import ConfigError
 from segmeter.inference.config import InferenceConfig
 from segmeter.inference.device import pick_device
+from segmeter.inference.precision import pick_dtype
 from segmeter.models.segmenter import Segmenter
 from segmeter.training.batches import BatchSource
 from segmeter.training.cache import Cases
@@ -22,6 +23,7 @@ from segmeter.training.validation import check_monitor
 # Values that change how fast or how often, never what is learned; everything else must be the same on resuming
 FREE = (
     *("training.workers", "training.cache_gb", "training.keep", "training.save_minutes", "training.log_every"),
+    "training.max_skipped",
     *("data.root", "logger"),  # of moved data the fingerprint is compared
 )
 
@@ -130,7 +132,11 @@ def check_job(job: TrainJob) -> torch.device:
 
 def identify(job: TrainJob) -> dict[str, Any]:
     """All that decides what is learned, as "group.key" -> plain value; compared on resuming."""
+    device = pick_device(job.device)
+    dtype = str(pick_dtype(device, job.training.precision)).removeprefix("torch.")
     groups = {
+        "device": device.type,
+        "training.precision.resolved": dtype,  # what "auto" means depends on the device
         "training": job.training.model_dump(),
         "optimizer": job.optimizer.model_dump(),
         "schedule": job.schedule.model_dump(),

@@ -1,6 +1,7 @@
 """Everything that changes while learning, put together from a job: weights, their average, optimizer, scaler."""
 
 import copy
+import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -8,6 +9,7 @@ import torch
 from torch import Tensor
 
 from segmeter.inference.predictor import Predictor
+from segmeter.losses.additive import additive
 from segmeter.models.checkpoint import Checkpoint
 from segmeter.models.manifest import WEIGHTS
 from segmeter.models.weights import load_tensors
@@ -20,6 +22,8 @@ from segmeter.training.limits import Limits
 from segmeter.training.optimizer import set_lr
 from segmeter.training.rng import capture_rng, restore_rng
 from segmeter.training.step import Stepper, build_scaler, compiled
+
+_LOG = logging.getLogger(__name__)
 
 
 class Learner:
@@ -42,15 +46,21 @@ class Learner:
         self.schedule = SCHEDULES.build(job.schedule)
         self.optimizer: torch.optim.Optimizer = OPTIMIZERS.build(job.optimizer, model=self.segmenter)
         self.scaler = build_scaler(device, config.precision)
+        self.loss = additive(job.loss, job.segmenter.card.spec.ignore_index).to(device)
+        if config.accumulate > 1 and not self.loss.adds:
+            _LOG.warning(
+                "training: the loss counts over each forward pass (loss.over=batch), so that accumulate=%d gives the "
+                "mean of that many losses; with loss.over=sample it is that of one large batch",
+                config.accumulate,
+            )
         self._step = Stepper(
             forward=compiled(self.segmenter, config, device=device, steps=limits.last_step),
-            loss=job.loss.to(device),
+            loss=self.loss,
             optimizer=self.optimizer,
             scaler=self.scaler,
             augment=job.augment,
             config=config,
             device=device,
-            ignore_index=job.segmenter.card.spec.ignore_index,
         )
 
     def update(self, batches: Sequence[Batch], progress: float) -> tuple[Tensor, Tensor, float]:
@@ -79,6 +89,14 @@ class Learner:
             load_weights(self.segmenter, state["weights"])
             self.ema.updates = state["ema_updates"]
         self.optimizer.load_state_dict(state["optimizer"])
-        if self.scaler:
-            self.scaler.load_state_dict(state["scaler"])
+        self._load_scaler(state["scaler"])
         restore_rng(state["rng"])
+
+    def _load_scaler(self, state: Mapping[str, Any] | None) -> None:
+        """Precision may change on resuming where that was allowed; the search for the scale then starts again."""
+        if self.scaler and state:
+            self.scaler.load_state_dict(dict(state))
+        elif self.scaler:
+            _LOG.warning("resume: the run had no loss scale so far; float16 starts to search for one")
+        elif state:
+            _LOG.warning("resume: the loss scale of float16 is dropped, as this precision needs none")

@@ -5,9 +5,11 @@ import math
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
+from functools import partial
 from typing import Any
 
 from segmeter.errors import Interrupted
+from segmeter.losses.additive import check_labels
 from segmeter.progress import gauge
 from segmeter.training.batches import Batches
 from segmeter.training.checkpointing import Checkpoints
@@ -86,7 +88,12 @@ class Run:
         self.checkpoints = checkpoints
         self.limits = limits
         self.stop = stop
-        self.watch = Watch(case_id=lambda index: job.train_cases.case_ids[index], scaled=learner.scaler is not None)
+        self.watch = Watch(
+            case_id=lambda index: job.train_cases.case_ids[index],
+            scaled=learner.scaler is not None,
+            max_skipped=job.training.max_skipped,
+            check_labels=partial(check_labels, learner.loss),
+        )
         self.throughput = Throughput()
         self.step = 0
         self.lr = 0.0
@@ -156,16 +163,17 @@ class Run:
     def _log(self) -> None:
         """Write the figures since the last line, if there are any; reading them waits for the device."""
         self.watch.read()
-        losses, norms = self.watch.take()
-        if not losses:
+        seen = self.watch.take()
+        if not seen.losses:
             return
         rates = self.throughput.read()
-        loss = math.fsum(losses) / len(losses)
+        loss = math.fsum(seen.losses) / len(seen.losses)
         self._write(
             {
                 "loss": loss,
                 "lr": self.lr,
-                "grad_norm": math.fsum(norms) / len(norms),
+                "grad_norm": math.fsum(seen.norms) / len(seen.norms) if seen.norms else None,
+                **({"skipped_updates": seen.skipped} if self.watch.scaled else {}),
                 "images_per_second": rates.images_per_second,
                 "data_wait": rates.data_wait,
             }
@@ -188,7 +196,7 @@ class Run:
             self._save()
             return
         start = time.monotonic()
-        values = validate(self.learner.predictor, self.job.val_cases, self.job.loss, stopped=self.stop.__bool__)
+        values = validate(self.learner.predictor, self.job.val_cases, self.learner.loss, stopped=self.stop.__bool__)
         self.due = values is None
         if values is None:
             self._leave()
@@ -232,8 +240,7 @@ class Run:
             "reserve": self.reserve,
             "stale": self.stale,
             "due": self.due,
-            "losses": self.watch.losses,
-            "norms": self.watch.norms,
+            "watch": self.watch.state(),
             "history": self.history.position,
             "identity": identify(self.job),
         }
@@ -246,7 +253,7 @@ class Run:
         self.learner.load(resumed.checkpoint, state)
         self.step, self.stale, self.due = state["step"], state["stale"], state["due"]
         self._before, self.reserve = state["seconds"], state["reserve"]
-        self.watch.losses, self.watch.norms = state["losses"], state["norms"]
+        self.watch.load(state["watch"])
         return int(state["history"])
 
     def _leave(self) -> None:

@@ -1,6 +1,5 @@
 """model -> optimizer; gradients -> clipped gradients, without asking the device for a number."""
 
-from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -39,8 +38,8 @@ def set_lr(optimizer: Optimizer, lr: float) -> None:
         group["lr"] = lr
 
 
-def update_weights(optimizer: Optimizer, *, clip_norm: float | None, share: Tensor | None = None) -> Tensor:
-    """Divide the gradients by `share`, clip them and take one step.
+def update_weights(optimizer: Optimizer, *, clip_norm: float | None) -> Tensor:
+    """Clip the gradients and take one step.
 
     A fused optimizer divides while it reads the gradients, and leaves the weights as they are where the gradient is
     not finite; both are decided on the device.
@@ -49,8 +48,6 @@ def update_weights(optimizer: Optimizer, *, clip_norm: float | None, share: Tens
     ----------
     clip_norm
         Largest 2-norm over all gradients, or None.
-    share
-        0-d, what the gradients are too small by; None is 1.
 
     Returns
     -------
@@ -58,15 +55,12 @@ def update_weights(optimizer: Optimizer, *, clip_norm: float | None, share: Tens
     """
     gradients = [p.grad for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
     norm = torch.nn.utils.get_total_norm(gradients)
-    if share is not None:
-        norm = norm / share
     divisor = None if clip_norm is None else (norm / clip_norm).clamp(min=1.0)
-    if share is not None:
-        divisor = share if divisor is None else divisor * share
     if getattr(optimizer, "_step_supports_amp_scaling", False):
         _fused_step(optimizer, norm, divisor)
     else:
-        _scale(gradients, divisor)
+        if divisor is not None:
+            torch._foreach_div_(gradients, divisor)
         optimizer.step()
     optimizer.zero_grad(set_to_none=True)
     return norm
@@ -74,14 +68,9 @@ def update_weights(optimizer: Optimizer, *, clip_norm: float | None, share: Tens
 
 def _fused_step(optimizer: Any, norm: Tensor, divisor: Tensor | None) -> None:
     """Use the way by which torch's own GradScaler hands a divisor and a "do not step" to fused optimizers."""
-    optimizer.grad_scale = divisor
+    optimizer.grad_scale = None if divisor is None else divisor.float()
     optimizer.found_inf = (~norm.isfinite()).to(torch.float32)
     try:
         optimizer.step()
     finally:
         optimizer.grad_scale = optimizer.found_inf = None
-
-
-def _scale(gradients: Iterable[Tensor], divisor: Tensor | None) -> None:
-    if divisor is not None:
-        torch._foreach_div_(list(gradients), divisor)

@@ -15,11 +15,10 @@ from torch.amp import GradScaler
 from torch.optim import Optimizer
 
 from segmeter.inference.precision import autocast, pick_dtype
+from segmeter.losses.additive import AdditiveLoss, divide
 from segmeter.training.batches import Batch, to_device
 from segmeter.training.config import Precision, TrainingConfig
 from segmeter.training.optimizer import update_weights
-
-Loss = Callable[[Tensor, Tensor], Tensor]
 
 # Runs shorter than this do not win back the minute or so that compiling a U-Net's two passes takes
 AUTO_COMPILE_STEPS = 2000
@@ -43,74 +42,66 @@ class Stepper:
     forward
         Image -> logits: the segmenter, or what compiling it gave.
     loss
-        Logits and target -> 0-d mean over the pixels that count.
+        Its sums and denominators add over the batches of a step.
     scaler
-        Of the loss, for float16; None for other precisions.
-    ignore_index
-        Value of pixels that do not count, or None.
+        Scaler of the loss, for float16; None for other precisions.
     """
 
     forward: Callable[[Tensor], Tensor]
-    loss: Loss
+    loss: AdditiveLoss
     optimizer: Optimizer
     scaler: GradScaler | None
     augment: Augmentation | None
     config: TrainingConfig
     device: torch.device
-    ignore_index: int | None
 
     def __call__(self, batches: Sequence[Batch]) -> tuple[Tensor, Tensor]:
         """Take one step over all of `batches` as if they were one batch.
 
-        Each batch weighs as much as the pixels in it that count, so that the mean is the one over all of them.
-        Batch norm still sees each batch on its own.
+        The denominators of the loss are summed over the batches before the first forward pass, so that each backward
+        pass adds its share of the one gradient. Only batch norm sees each batch on its own.
 
         Returns
         -------
-        Loss and norm of the gradient before clipping, 0-d float32 on the device.
+        Loss and norm of the gradient before clipping, 0-d on the device.
         """
-        if len(batches) == 1:
-            loss = self._compute_loss(*self._prepare(batches[0]))
-            self._backward(loss)
-            return loss.detach(), self._update(None)
-        total = torch.zeros((), device=self.device)
-        share = torch.zeros((), device=self.device)
+        whole = self._denominators(batches) if len(batches) > 1 else None
+        losses = []
         for batch in batches:
-            image, target = self._prepare(batch)
-            part = self._counted(target) / len(batches)
-            loss = self._compute_loss(image, target) * part
-            self._backward(loss)
-            total, share = total + loss.detach(), share + part
-        share = share.clamp(min=torch.finfo(torch.float32).tiny)  # all ignored: the gradient is 0, and stays 0
-        return total / share, self._update(share)
+            image, target = self._augmented(batch)
+            loss = self._compute_loss(image.contiguous(memory_format=self._layout), target, whole)
+            (loss if self.scaler is None else self.scaler.scale(loss)).backward()  # type: ignore[no-untyped-call]
+            losses.append(loss.detach())
+        return torch.stack(losses).sum(), self._update()
 
-    def _prepare(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        image, target = to_device(batch, self.device)
-        if self.augment is not None:
-            with torch.no_grad():
-                image, target = self.augment(
-                    image, target, seed=self.config.seed, epoch=batch.epoch, indices=batch.indices
-                )
-        layout = torch.channels_last if self.config.channels_last else torch.contiguous_format
-        return image.contiguous(memory_format=layout), target
+    @property
+    def _layout(self) -> torch.memory_format:
+        return torch.channels_last if self.config.channels_last else torch.contiguous_format
 
-    def _compute_loss(self, image: Tensor, target: Tensor) -> Tensor:
+    def _compute_loss(self, image: Tensor, target: Tensor, whole: Tensor | None) -> Tensor:
+        """Give the loss of a batch, or its share of a step whose denominators are `whole`."""
         with autocast(self.device, self.config.precision):
-            return self.loss(self.forward(image), target)
+            logits = self.forward(image)
+            if whole is None:
+                alone: Tensor = self.loss(logits, target)
+                return alone
+            return divide(self.loss.sums(logits, target), whole)
 
-    def _counted(self, target: Tensor) -> Tensor:
-        """The part of the target's values that count, 0-d."""
-        if self.ignore_index is None:
-            return torch.ones((), device=self.device)
-        return (target != self.ignore_index).to(torch.float32).mean()
+    def _denominators(self, batches: Sequence[Batch]) -> Tensor:
+        """Sum the denominators; targets are augmented twice rather than kept, so memory does not grow with batches."""
+        return torch.stack([self.loss.denominators(self._augmented(batch)[1]) for batch in batches]).sum(0)
 
-    def _backward(self, loss: Tensor) -> None:
-        (loss if self.scaler is None else self.scaler.scale(loss)).backward()  # type: ignore[no-untyped-call]
+    def _augmented(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        image, target = to_device(batch, self.device)
+        if self.augment is None:
+            return image, target
+        with torch.no_grad():
+            return self.augment(image, target, seed=self.config.seed, epoch=batch.epoch, indices=batch.indices)
 
-    def _update(self, share: Tensor | None) -> Tensor:
+    def _update(self) -> Tensor:
         if self.scaler is None:
-            return update_weights(self.optimizer, clip_norm=self.config.clip_norm, share=share)
-        return update_scaled_weights(self.optimizer, self.scaler, clip_norm=self.config.clip_norm, share=share)
+            return update_weights(self.optimizer, clip_norm=self.config.clip_norm)
+        return update_scaled_weights(self.optimizer, self.scaler, clip_norm=self.config.clip_norm)
 
 
 def build_scaler(device: torch.device, precision: Precision) -> GradScaler | None:
@@ -118,14 +109,10 @@ def build_scaler(device: torch.device, precision: Precision) -> GradScaler | Non
     return GradScaler(device.type) if pick_dtype(device, precision) is torch.float16 else None
 
 
-def update_scaled_weights(
-    optimizer: Optimizer, scaler: GradScaler, *, clip_norm: float | None, share: Tensor | None
-) -> Tensor:
+def update_scaled_weights(optimizer: Optimizer, scaler: GradScaler, *, clip_norm: float | None) -> Tensor:
     """As `update_weights`, for gradients of a scaled loss; a step that overflows is left out and the scale falls."""
     scaler.unscale_(optimizer)
     gradients = [p.grad for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
-    if share is not None:
-        torch._foreach_div_(gradients, share)
     norm = torch.nn.utils.get_total_norm(gradients)
     if clip_norm is not None:
         torch._foreach_div_(gradients, (norm / clip_norm).clamp(min=1.0))

@@ -1,18 +1,21 @@
 """Model and cases -> scores, through the same inference and counting as every evaluation."""
 
+import math
 from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
+from torch import Tensor, nn
 
+from segmeter.bridge.scalars import read_scalars
 from segmeter.checks import expected, nearest
 from segmeter.errors import ConfigError, DataError
 from segmeter.inference.predictor import Predictor
+from segmeter.losses.additive import AdditiveLoss, additive, divide
 from segmeter.metrics.counts import count_case
 from segmeter.metrics.overlap import overlap_scores
 from segmeter.training.cache import Cases
 from segmeter.training.config import CLASS_MONITORS, MONITORS
-from segmeter.training.step import Loss
 from segmeter.vocabulary import ClassSpec
 
 
@@ -29,8 +32,40 @@ def check_monitor(monitor: str, spec: ClassSpec) -> None:
         raise ConfigError(expected("training", "monitor", rule, repr(monitor), nearest(monitor, known)))
 
 
-def validate(predictor: Predictor, cases: Cases, loss: Loss, *, stopped: Callable[[], bool]) -> dict[str, float] | None:
-    """Score the model on every case; the counts of all cases are summed first.
+class RunningLoss:
+    """The loss of all cases together: its sums and denominators are added on the device, case by case.
+
+    Parameters
+    ----------
+    loss
+        A part whose denominator is a number is averaged over the cases.
+    """
+
+    def __init__(self, loss: AdditiveLoss) -> None:
+        self.loss = loss
+        self.cases = 0
+        self._sums: Tensor | float = 0.0
+        self._denominators: Tensor | float = 0.0
+
+    def __call__(self, logits: Tensor, target: Tensor) -> Tensor:
+        """Add a batch of one case, (1, num_channels, H, W) and its target; give its own loss, 0-d."""
+        sums, denominators = self.loss.sums(logits, target), self.loss.denominators(target)
+        self.cases += 1
+        self._sums = self._sums + sums.double()
+        self._denominators = self._denominators + denominators
+        return divide(sums, denominators)
+
+    def value(self) -> float:
+        """Read the loss of all that was added; NaN where nothing was."""
+        if not isinstance(self._sums, Tensor) or not isinstance(self._denominators, Tensor):
+            return math.nan
+        return read_scalars([divide(self._sums, self._denominators, otherwise=self.cases)])[0]
+
+
+def validate(
+    predictor: Predictor, cases: Cases, loss: nn.Module, *, stopped: Callable[[], bool]
+) -> dict[str, float] | None:
+    """Score the model on every case; the counts of all cases are summed first, and so is what the loss divides by.
 
     Parameters
     ----------
@@ -39,7 +74,8 @@ def validate(predictor: Predictor, cases: Cases, loss: Loss, *, stopped: Callabl
     cases
         Each with a target.
     loss
-        Logits and target -> 0-d; its mean over the cases is reported.
+        Logits and target -> 0-d. Reported as that of all cases as one batch, where it adds (`AdditiveLoss`); region
+        losses count each case on its own.
     stopped
         Asked after each case; once it says yes, the validation is given up.
 
@@ -48,8 +84,8 @@ def validate(predictor: Predictor, cases: Cases, loss: Loss, *, stopped: Callabl
     One float per name in `monitors`, NaN where undefined; None where it was given up.
     """
     counts: NDArray[np.int64] | None = None
-    losses: list[float] = []
-    for prediction in predictor.predict(cases, loss=loss):
+    running = RunningLoss(additive(loss, cases.spec.ignore_index))
+    for prediction in predictor.predict(cases, loss=running):
         if stopped():
             return None
         target = prediction.sample.target
@@ -57,10 +93,9 @@ def validate(predictor: Predictor, cases: Cases, loss: Loss, *, stopped: Callabl
             raise DataError(f"{prediction.sample.case_id}: has no mask, and validation needs one for every case.")
         case_counts = count_case(target, prediction.labels, cases.spec)
         counts = case_counts if counts is None else counts + case_counts
-        losses.append(prediction.loss)
     if counts is None:
         raise DataError("validation: there is no case to validate on.")
-    return {**scores(counts, cases.spec), "loss": sum(losses) / len(losses)}
+    return {**scores(counts, cases.spec), "loss": running.value()}
 
 
 def scores(counts: NDArray[np.int64], spec: ClassSpec) -> dict[str, float]:

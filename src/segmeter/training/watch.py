@@ -1,8 +1,14 @@
-"""Losses and gradient norms on the device -> floats, read together; the first that is not finite ends the run."""
+"""Losses and gradient norms on the device -> floats, read together; one that is not finite ends the run.
 
+In float16 an overflowing gradient only skips its update, as the scale of the loss has to be found; too many of them in
+a row end the run.
+"""
+
+import logging
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +18,7 @@ from segmeter.bridge.scalars import read_scalars
 from segmeter.errors import RunError
 
 SHOWN_CASES = 8
+_LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,56 +32,106 @@ class Taken:
     grad_norm: Tensor
 
 
+@dataclass(frozen=True, kw_only=True)
+class Seen:
+    """What was read since the last line of the log: losses, finite gradient norms, number of updates skipped."""
+
+    losses: list[float]
+    norms: list[float]
+    skipped: int
+
+
 @dataclass
 class Watch:
-    """Collects steps and reads their figures in one transfer.
+    """Collects steps and reads their values in one transfer.
 
     Parameters
     ----------
     case_id
         Index of a case -> its name, for the message.
     scaled
-        Whether the loss is scaled (float16): an overflowing gradient is then part of the search for the scale.
+        Whether the loss is scaled (float16): an overflowing gradient then skips an update instead of ending the run.
+    max_skipped
+        Updates skipped in a row after which the run ends all the same, >= 1.
+    check_labels
+        Called once a loss is not finite; raises where bad labels are the cause.
     """
 
     case_id: Callable[[int], str]
     scaled: bool = False
-    losses: list[float] = field(default_factory=list)
-    norms: list[float] = field(default_factory=list)
+    max_skipped: int = 50
+    check_labels: Callable[[], None] = lambda: None
+    _losses: list[float] = field(default_factory=list)
+    _norms: list[float] = field(default_factory=list)
+    _skipped: int = 0
+    _in_a_row: int = 0
     _taken: list[Taken] = field(default_factory=list)
 
     def note(self, taken: Taken) -> None:
         self._taken.append(taken)
 
     def read(self) -> None:
-        """Move the figures of all noted steps to `losses` and `norms`.
+        """Read the losses and norms of all noted steps.
 
         Raises
         ------
         RunError
-            One is not finite: with the step, its learning rate and its cases.
+            One is not finite, or too many updates were skipped: with the step, its learning rate and its cases.
         """
         values = read_scalars([value for taken in self._taken for value in (taken.loss, taken.grad_norm)])
         taken_steps, self._taken = self._taken, []
         for taken, loss, norm in zip(taken_steps, values[::2], values[1::2], strict=True):
             if not math.isfinite(loss):
-                raise RunError(self._message("loss", loss, taken))
-            if not math.isfinite(norm) and not self.scaled:
-                raise RunError(self._message("gradient", norm, taken))
-            self.losses.append(loss)
-            self.norms.append(norm)
+                self.check_labels()
+                raise RunError(self._message(f"a finite loss, got {loss}", taken))
+            self._losses.append(loss)
+            if math.isfinite(norm):
+                self._norms.append(norm)
+                self._in_a_row = 0
+            else:
+                self._skip(norm, taken)
 
-    def take(self) -> tuple[list[float], list[float]]:
-        """Hand out what was read, for a line of the log, and forget it."""
-        taken = self.losses, self.norms
-        self.losses, self.norms = [], []
-        return taken
+    def take(self) -> Seen:
+        """Hand out what was read, for a line of the log, and forget it; say how many updates were skipped."""
+        seen = Seen(losses=self._losses, norms=self._norms, skipped=self._skipped)
+        self._losses, self._norms, self._skipped = [], [], 0
+        if seen.skipped:
+            _LOG.warning(
+                "training: %d of the last %d updates were skipped, as their float16 gradient was not finite",
+                *(seen.skipped, len(seen.losses)),
+            )
+        return seen
 
-    def _message(self, what: str, value: float, taken: Taken) -> str:
+    def state(self) -> dict[str, Any]:
+        """What `load` needs, as plain values."""
+        return {
+            "losses": self._losses,
+            "norms": self._norms,
+            "skipped": self._skipped,
+            "in_a_row": self._in_a_row,
+        }
+
+    def load(self, state: dict[str, Any]) -> None:
+        """Put back what `state` gave."""
+        self._losses, self._norms = list(state["losses"]), list(state["norms"])
+        self._skipped, self._in_a_row = state["skipped"], state["in_a_row"]
+
+    def _skip(self, norm: float, taken: Taken) -> None:
+        if not self.scaled:
+            raise RunError(self._message(f"a finite gradient, got {norm}", taken))
+        self._skipped += 1
+        self._in_a_row += 1
+        if self._in_a_row >= self.max_skipped:
+            skipped = f"but {self._in_a_row} updates in a row were skipped (training.max_skipped), the last"
+            raise RunError(
+                self._message(f"a finite gradient, {skipped}", taken, "use training.precision=bfloat16 or float32, ")
+            )
+
+    def _message(self, what: str, taken: Taken, remedy: str = "") -> str:
         names = list(dict.fromkeys(self.case_id(int(index)) for part in taken.indices for index in part))
         shown = ", ".join(repr(name) for name in names[:SHOWN_CASES])
         more = f" and {len(names) - SHOWN_CASES} more" if len(names) > SHOWN_CASES else ""
         return (
-            f"training: expected a finite {what}, got {value} at step {taken.step} (lr {taken.lr:.3g}, cases {shown}"
-            f"{more}). Earlier checkpoints stay; lower optimizer.lr, set training.clip_norm or look at these cases."
+            f"training: expected {what} at step {taken.step} (lr {taken.lr:.3g}, cases {shown}{more}). "
+            f"Earlier checkpoints stay; {remedy}lower optimizer.lr, set training.clip_norm or look at these cases."
         )

@@ -195,12 +195,11 @@ def _combinations(overrides: list[Override], problems: list[str]) -> list[tuple[
 
 
 def _composed(request: Request, overrides: tuple[str, ...], problems: list[str]) -> Composed:
-    known = options(request.folders)
-    forced = [_forced(line, known) for line in overrides]
+    lines = forced(overrides, request.folders)
     try:
-        config = _compose(request, forced)
+        config = _compose(request, lines)
     except _FAULTS as error:
-        problems.extend(_each_fault(request, forced) or [one_line(error)])
+        problems.extend(_each_fault(request, lines) or [one_line(error)])
         return Composed(overrides=overrides)
     return Composed(overrides=overrides, values=plain(config, problems), config=config)
 
@@ -210,11 +209,16 @@ def _compose(request: Request, overrides: Sequence[str]) -> DictConfig:
     return compose(request.config_name, overrides=[*path, *overrides])
 
 
-def _forced(line: str, known: dict[str, list[str]]) -> str:
-    """A key may be new to Hydra: the schema says what is unknown, all at once and with the nearest name."""
+def forced(overrides: Sequence[str], folders: Sequence[Path]) -> list[str]:
+    """Let keys be new to Hydra: the schema says what is unknown, all of it and with the nearest name."""
+    known = options(folders)
+    return [line if _is_choice(line, known) or line.startswith(("+", "~", "hydra.")) else f"++{line}"
+            for line in overrides]  # fmt: skip
+
+
+def _is_choice(line: str, known: dict[str, list[str]]) -> bool:
     key = line.partition("=")[0]
-    is_group = key.partition("@")[0] in known or "/" in key
-    return line if is_group or line.startswith(("+", "~", "hydra.")) else f"++{line}"
+    return key.partition("@")[0] in known or "/" in key
 
 
 def _each_fault(request: Request, overrides: Sequence[str]) -> list[str]:

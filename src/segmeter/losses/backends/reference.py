@@ -37,15 +37,16 @@ def reference_sums(logits: torch.Tensor, target: torch.Tensor, weights: torch.Te
 
 
 def _log_probs(x: torch.Tensor, k: int, terms: Terms) -> tuple[torch.Tensor, torch.Tensor]:
-    """Give log p_k and log(1 - p_k); the second from the other classes, as 1 - p_k would round to 0."""
+    """Give log p_k and log(1 - p_k), from how far the logit lies above all others: 1 - p_k itself would round to 0."""
     # Logits near the largest float32 would give -inf, and 0 * inf is NaN; 64 leaves room for gamma.
     least = torch.finfo(x.dtype).min / 64
-    if not terms.softmax:
-        hit, miss = logsigmoid(x).clamp(min=least), logsigmoid(-x).clamp(min=least)
-        return (hit, miss) if k == 1 else (miss, hit)
-    total = x.logsumexp(1)
-    others = torch.cat([x[:, :k], x[:, k + 1 :]], dim=1).logsumexp(1)
-    return (x[:, k] - total).clamp(min=least), (others - total).clamp(min=least)
+    if terms.softmax:
+        # Of sums near 1e4 float32 keeps 3 decimals, of differences to the largest all that matter: they come first.
+        delta = (x - x.amax(1, keepdim=True).detach()).clamp(min=least)
+        margin = delta[:, k] - torch.cat([delta[:, :k], delta[:, k + 1 :]], dim=1).logsumexp(1)
+    else:
+        margin = x if k == 1 else -x
+    return logsigmoid(margin).clamp(min=least), logsigmoid(-margin).clamp(min=least)
 
 
 def _soft_class(target: torch.Tensor, k: int, terms: Terms) -> torch.Tensor:

@@ -5,6 +5,8 @@ from typing import NamedTuple
 
 import torch
 
+SHARE_SLACK = 1e-5  # of a soft target that was interpolated in float32
+
 
 @dataclass(frozen=True, kw_only=True)
 class Terms:
@@ -63,7 +65,8 @@ class Sums(NamedTuple):
 
     ``total`` is the 0-d sum, or one loss per element of the target with ``elementwise``; ``weight`` is the summed class
     weight (softmax) or the number (sigmoid) of the valid elements, 0-d; ``bad`` counts, 0-d int64, the labels that are
-    neither a class nor ignore_index. All floats are float32, or float64 for float64 logits.
+    neither a class nor ignore_index, and soft values outside 0 to 1. All floats are float32, or float64 for float64
+    logits.
     """
 
     total: torch.Tensor
@@ -84,17 +87,31 @@ def read_labels(logits: torch.Tensor, target: torch.Tensor, terms: Terms) -> Lab
     if target.is_floating_point():
         shape = logits[:, 0].shape if terms.softmax else logits.shape
         classes = torch.zeros(shape, dtype=torch.int64, device=logits.device)
-        return Labels(classes, torch.ones_like(classes, dtype=torch.bool), torch.zeros_like(classes, dtype=torch.bool))
+        return Labels(classes, torch.ones_like(classes, dtype=torch.bool), ~is_share(target))
     known = (target >= 0) & (target < (logits.shape[1] if terms.softmax else 2))
-    valid = torch.ones_like(known) if _never_in(target.dtype, terms.ignore_index) else target != terms.ignore_index
+    valid = valid_mask(target, terms.ignore_index)
     counted = known & valid
     return Labels(torch.where(counted, target, 0).long(), counted, valid & ~known)
 
 
-def _never_in(dtype: torch.dtype, ignore_index: int | None) -> bool:
-    """Say whether the dtype can't hold the label: a comparison would wrap it round to one that it can."""
+def valid_mask(target: torch.Tensor, ignore_index: int | None) -> torch.Tensor:
+    """Say which elements are not ignored, as bools; of soft targets none is."""
+    if ignore_index is None or target.is_floating_point() or not _holds(target.dtype, ignore_index):
+        return torch.ones_like(target, dtype=torch.bool)
+    return target != ignore_index
+
+
+def is_share(target: torch.Tensor) -> torch.Tensor:
+    """Say which values of a soft target lie in 0 to 1; NaN does not."""
+    return (target >= -SHARE_SLACK) & (target <= 1 + SHARE_SLACK)
+
+
+def _holds(dtype: torch.dtype, label: int) -> bool:
+    """Say whether the dtype can hold the label: a comparison would wrap any other round to one that it can."""
+    if dtype == torch.bool:
+        return label in (0, 1)
     limits = torch.iinfo(dtype)
-    return ignore_index is None or not limits.min <= ignore_index <= limits.max
+    return limits.min <= label <= limits.max
 
 
 def summed_weight(labels: Labels, weights: torch.Tensor | None, *, soft: bool, dtype: torch.dtype) -> torch.Tensor:

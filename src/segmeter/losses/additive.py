@@ -1,0 +1,107 @@
+"""Losses as sums and denominators, so that batches computed one after the other count as one batch."""
+
+import torch
+from torch import nn
+
+from segmeter.checks import expected
+from segmeter.errors import InputError
+from segmeter.losses.backends.terms import valid_mask
+
+
+class AdditiveLoss(nn.Module):
+    """A loss of the form ``sum_i sums_i / denominators_i``, whose sums and denominators add over batches.
+
+    Summing both over several forward passes (or devices) and dividing once gives the loss and the gradient of one
+    large batch, however unevenly pixels, classes and weights are spread. The denominators depend on the target alone,
+    so they are known before the first backward pass. A denominator of 0 leaves its sum as it is.
+
+    On a GPU a label outside the classes can't be refused without waiting for the device: the loss is NaN then, and the
+    buffer ``bad_labels`` counts such labels until `check_labels` reads it.
+
+    Parameters
+    ----------
+    name
+        What its messages begin with.
+    adds
+        False where the loss is defined on a whole batch: its sum is then that value and its denominator 1, so that
+        several batches give their mean.
+    """
+
+    bad_labels: torch.Tensor
+
+    def __init__(self, name: str, *, adds: bool = True) -> None:
+        super().__init__()
+        self.name = name
+        self.adds = adds
+        self.register_buffer("bad_labels", torch.zeros((), dtype=torch.int64), persistent=False)
+
+    def sums(self, logits: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+        """Give the sums, (P,), with their gradient."""
+        raise NotImplementedError
+
+    def denominators(self, target: torch.Tensor) -> torch.Tensor:
+        """Give the denominators, (P,) float64, without a gradient."""
+        raise NotImplementedError
+
+    def forward(self, logits: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+        """Give the loss of one batch, 0-d."""
+        return divide(self.sums(logits, target), self.denominators(target))
+
+    def note_bad_labels(self, bad: torch.Tensor) -> None:
+        """Add to the count that `check_labels` reads."""
+        if self.bad_labels.device == bad.device:
+            self.bad_labels += bad
+
+    def check_labels(self) -> None:
+        """Raise InputError where a target since the last call had a label that is no class; waits for the device."""
+        count = int(self.bad_labels)
+        self.bad_labels.zero_()
+        if count:
+            remedy = "`segmeter check` names the files."
+            raise InputError(
+                expected(self.name, "target", "to hold classes or ignore_index only", f"{count} other labels", remedy)
+            )
+
+
+class PixelMeanLoss(AdditiveLoss):
+    """A loss of any other kind, which is taken to be a mean over the pixels that are not ignored."""
+
+    def __init__(self, loss: nn.Module, ignore_index: int | None) -> None:
+        super().__init__(type(loss).__name__)
+        self.loss = loss
+        self.ignore_index = ignore_index
+
+    def forward(self, logits: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+        value: torch.Tensor = self.loss(logits, target)
+        return value
+
+    def sums(self, logits: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+        value = self(logits, target)
+        wide = value if value.dtype == torch.float64 else value.float()  # float16 can't hold the number of pixels
+        return torch.mul(wide, self.denominators(target).to(wide.dtype))
+
+    def denominators(self, target: torch.Tensor) -> torch.Tensor:
+        return valid_mask(target, self.ignore_index).sum(dtype=torch.float64).view(1)
+
+
+def additive(loss: nn.Module, ignore_index: int | None) -> AdditiveLoss:
+    """Give the loss itself where it is additive, else as the mean over pixels that it is taken to be."""
+    return loss if isinstance(loss, AdditiveLoss) else PixelMeanLoss(loss, ignore_index)
+
+
+def divide(sums: torch.Tensor, denominators: torch.Tensor, *, otherwise: float = 1.0) -> torch.Tensor:
+    """Divide sums (P,) by denominators (P,), those of 0 by `otherwise`; give the total, 0-d in the sums' dtype."""
+    return (sums / torch.where(denominators > 0, denominators, otherwise).to(sums.dtype)).sum()
+
+
+def check_labels(loss: nn.Module) -> None:
+    """Call `AdditiveLoss.check_labels` of a loss and of its parts: what to do when the loss value read was NaN.
+
+    Raises
+    ------
+    InputError
+        A target had labels that are no class; it says how many.
+    """
+    for module in loss.modules():
+        if isinstance(module, AdditiveLoss):
+            module.check_labels()

@@ -1,0 +1,246 @@
+"""Files that are far larger than their pixels, or grow to it: refused by what their headers say, at a bounded cost."""
+
+import bz2
+import gzip
+import json
+import lzma
+import os
+import resource
+import struct
+import subprocess
+import sys
+import zipfile
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import imagecodecs
+import numcodecs
+import numpy as np
+import pytest
+import tifffile
+import zarr
+import zarr.codecs
+
+from segmeter.data.label_maps import Reading, read_map
+from segmeter.data.zarrs import hash_folder
+from segmeter.errors import DataError
+from tests.data.crafted import THREE, encoded, put
+from tests.data.volumes import VOLUME, save_volume
+
+READING = Reading(spec=THREE, label_map={}, max_pixels=1000)
+HUGE = 300 * 10**9  # bytes of a sparse file
+MEASURE = """
+import json, resource, sys
+from pathlib import Path
+from segmeter.data.label_maps import Reading, read_map
+from segmeter.errors import DataError
+from tests.data.crafted import THREE
+import zarr, nibabel, tifffile, imagecodecs
+reading = Reading(spec=THREE, label_map={}, max_pixels=200_000_000)
+for path in sys.argv[1:]:
+    before = resource.getrusage(resource.RUSAGE_SELF)
+    try:
+        read_map(Path(path), reading)
+        message = "was read"
+    except DataError as error:
+        message = str(error)
+    after = resource.getrusage(resource.RUSAGE_SELF)
+    seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    print(json.dumps([path, message, (after.ru_maxrss - before.ru_maxrss) >> 10, seconds]))
+"""
+
+
+def refused_cheaply(*paths: Path) -> list[str]:
+    """Read files in a process of its own, which each may cost 64 MB and 5 s: their refusals."""
+    done = subprocess.run(
+        [sys.executable, "-c", MEASURE, *paths],
+        capture_output=True,
+        text=True,
+        check=True,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (8 << 30, 8 << 30)),
+    )
+    messages = []
+    for path, message, megabytes, seconds in map(json.loads, done.stdout.splitlines()):
+        assert (megabytes < 64, seconds < 5) == (True, True), (message, megabytes, seconds)
+        assert message.startswith(path)
+        assert "\n" not in message
+        messages.append(message)
+    return messages
+
+
+def made_sparse(path: Path, size: int = HUGE) -> Path:
+    with path.open("r+b") as file:
+        file.truncate(size)
+    return path
+
+
+def test_a_sparse_file_is_refused_before_it_is_read(tmp_path: Path) -> None:
+    """300 GB by their size alone; 3 GB, which data.max_pixels would allow, by what their headers say."""
+    names = ["a.nii", "a.nii.gz", "a.npy", "a.npz", "a.tif", "a.png"]
+    huge, large = [tmp_path / "huge" / name for name in names], [tmp_path / "large" / name for name in names]
+    for path in (*huge, *large):
+        if path.suffix == ".png":
+            put(path, encoded(VOLUME[0]))
+        else:
+            save_volume(path, VOLUME)
+        made_sparse(path, HUGE if path in huge else 3 << 30)
+    tiff = large.pop(4)  # its pages say where their bytes are: the rest is only hashed
+    assert tiff.suffix == ".tif"
+    found = refused_cheaply(*huge, *large)
+    assert all("expected `file` of at most" in line for line in (*found[:6], found[-1])), found
+    assert all("truncated or damaged data" in line for line in found[6:-1]), found
+
+
+def test_an_npy_header_of_gigabytes_is_not_read(tmp_path: Path) -> None:
+    path = put(tmp_path / "a.npy", b"\x93NUMPY\x02\x00" + struct.pack("<I", 2**32 - 1) + b"{")
+    made_sparse(path, 3 << 30)
+    assert "a header of 4294967295 bytes" in refused_cheaply(path)[0]
+
+
+def test_millions_of_chunks_are_not_asked_for(tmp_path: Path) -> None:
+    options: dict[str, Any] = {"shape": (4000, 4000), "chunks": (1, 1), "dtype": "u1"}
+    zarr.create_array(str(tmp_path / "2.zarr"), **options, zarr_format=2)
+    zarr.create_array(str(tmp_path / "3.zarr"), **options)
+    zarr.create_array(str(tmp_path / "shards.zarr"), **options, shards=(4000, 4000))
+    for message in refused_cheaply(*sorted(tmp_path.iterdir())):
+        assert "expected `chunks` to be at most 48828, got 16000000 of 1 x 1 pixels. Save it again in" in message
+
+
+BOMB = bytes(1 << 27)
+BOMBS: dict[str, tuple[dict[str, Any], Callable[[], bytes]]] = {  # Zarr 2's codec, and 128 MB packed by it
+    "gzip": ({"id": "gzip", "level": 1}, lambda: gzip.compress(BOMB, 9)),
+    "zlib": ({"id": "zlib", "level": 1}, lambda: zlib.compress(BOMB, 9)),
+    "bz2": ({"id": "bz2", "level": 1}, lambda: bz2.compress(BOMB[: 1 << 26], 1)),
+    "lzma": ({"id": "lzma", "format": 1, "preset": 0}, lambda: lzma.compress(BOMB, preset=0)),
+    "zstd": ({"id": "zstd", "level": 1}, lambda: imagecodecs.zstd_encode(BOMB)),
+    "blosc": ({"id": "blosc", "cname": "zstd", "clevel": 5}, lambda: numcodecs.Blosc("zstd").encode(BOMB)),
+    "lz4": ({"id": "lz4"}, lambda: numcodecs.LZ4().encode(BOMB)),
+}
+
+
+def test_a_chunk_that_grows_beyond_its_pixels_is_refused(tmp_path: Path) -> None:
+    """By its size on disk where that is too much already, else by what it unpacks to."""
+    for codec, (settings, pack) in BOMBS.items():
+        path = tmp_path / f"{codec}.zarr"
+        zarr.create_array(str(path), data=np.ones((512, 512), np.uint8), chunks=(512, 512), zarr_format=2)
+        note = json.loads((path / ".zarray").read_text())
+        (path / ".zarray").write_text(json.dumps({**note, "compressor": settings}))
+        (path / "0.0").write_bytes(pack())
+    for message in refused_cheaply(*sorted(tmp_path.iterdir())):
+        if Path(message.partition(":")[0]).stat().st_size > 329984:
+            assert "expected `chunk` of at most 329984 bytes, got" in message
+        else:
+            assert "expected `chunk` to unpack to at most 263168 bytes, for 512 x 512 pixels, got more" in message
+
+
+@pytest.mark.parametrize("location", ["start", "end"])
+def test_a_chunk_inside_a_shard_is_counted(location: Any, tmp_path: Path) -> None:
+    path = tmp_path / "a.zarr"
+    data = np.random.default_rng(1).integers(0, 3, (64, 64)).astype(np.uint8)
+    config = {"shape": (64, 64), "index_location": location}
+    codec = zarr.codecs.GzipCodec(level=9)
+    zarr.create_array(str(path), data=data, chunks=(32, 32), shards=config, compressors=codec)
+    reading = Reading(spec=THREE, label_map={}, max_pixels=5000)
+    assert np.array_equal(read_map(path, reading).values, data)
+    shard = path / "c" / "0" / "0"
+    content = bytearray(shard.read_bytes())
+    table = 0 if location == "start" else len(content) - 68
+    offset, length = struct.unpack_from("<QQ", content, table)
+    bomb = gzip.compress(bytes(100_000), 9)
+    assert len(bomb) <= length
+    content[offset : offset + len(bomb)] = bomb
+    struct.pack_into("<QQ", content, table, offset, len(bomb))
+    shard.write_bytes(bytes(content))
+    with pytest.raises(DataError, match=r"`chunk` to unpack to at most 2048 bytes, for 32 x 32 pixels, got more"):
+        read_map(path, reading)
+
+
+def zstd_without_its_size(content: bytes) -> bytes:
+    """A frame as a stream has it: of raw blocks, its header without a size (RFC 8878)."""
+    blocks = [content[start : start + (1 << 16)] for start in range(0, len(content), 1 << 16)]
+    heads = [(len(block) << 3 | (block is blocks[-1])).to_bytes(3, "little") for block in blocks]
+    return b"\x28\xb5\x2f\xfd\x00\x58" + b"".join(head + block for head, block in zip(heads, blocks, strict=True))
+
+
+def test_zstd_frames_that_do_not_say_their_size_are_read_and_counted(tmp_path: Path) -> None:
+    path = tmp_path / "a.zarr"
+    data = np.random.default_rng(1).integers(0, 3, (16, 16)).astype(np.uint8)
+    zarr.create_array(str(path), data=data, chunks=(16, 16), compressors=zarr.codecs.ZstdCodec())
+    (path / "c" / "0" / "0").write_bytes(zstd_without_its_size(data.tobytes()))
+    assert np.array_equal(read_map(path, READING).values, data)
+    (path / "c" / "0" / "0").write_bytes(zstd_without_its_size(bytes(1400)))
+    with pytest.raises(DataError, match="to unpack to at most 1280 bytes"):
+        read_map(path, READING)
+
+
+CODECS: dict[str, dict[str, Any]] = {
+    "blosc": {"compressors": zarr.codecs.BloscCodec(cname="lz4", shuffle="bitshuffle")},
+    "gzip": {"compressors": zarr.codecs.GzipCodec(level=9)},
+    "zstd and checksum": {"compressors": [zarr.codecs.ZstdCodec(), zarr.codecs.Crc32cCodec()]},
+    "none": {"compressors": None},
+    "shards": {"shards": (4, 6, 8), "compressors": zarr.codecs.ZstdCodec()},
+    "delta 2": {"zarr_format": 2, "filters": [numcodecs.Delta("u2", "i8")], "compressors": numcodecs.Zlib(9)},
+    "bz2 2": {"zarr_format": 2, "compressors": numcodecs.BZ2()},
+    "lzma 2": {"zarr_format": 2, "compressors": numcodecs.LZMA()},
+    "lz4 2": {"zarr_format": 2, "compressors": numcodecs.LZ4()},
+    "blosc 2": {"zarr_format": 2, "compressors": numcodecs.Blosc()},
+    "zstd 2": {"zarr_format": 2, "compressors": numcodecs.Zstd(3)},
+}
+
+
+@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize("noise", [False, True], ids=["labels", "noise"])
+def test_honest_chunks_of_every_codec_are_read(codec: str, noise: bool, tmp_path: Path) -> None:
+    """Noise does not compress: its chunks are a little larger than their pixels."""
+    data = np.random.default_rng(2).integers(0, 65536 if noise else 3, (7, 9, 11)).astype(np.uint16)
+    options = {"chunks": (4, 3, 8), **CODECS[codec]}
+    zarr.create_array(str(tmp_path / "a.zarr"), data=data, **options)
+    assert np.array_equal(read_map(tmp_path / "a.zarr", READING).values, data)
+
+
+def test_two_packers_in_a_row_and_a_second_stream_are_refused(tmp_path: Path) -> None:
+    two = [zarr.codecs.GzipCodec(), zarr.codecs.ZstdCodec()]
+    zarr.create_array(str(tmp_path / "a.zarr"), data=VOLUME, compressors=two)
+    with pytest.raises(DataError, match="expected `codecs` to pack once, got gzip and zstd"):
+        read_map(tmp_path / "a.zarr", READING)
+    zarr.create_array(str(tmp_path / "b.zarr"), data=VOLUME, chunks=VOLUME.shape, compressors=zarr.codecs.GzipCodec())
+    chunk = tmp_path / "b.zarr" / "c" / "0" / "0" / "0"
+    chunk.write_bytes(chunk.read_bytes() + gzip.compress(b"more"))
+    with pytest.raises(DataError, match="bytes after the end of a packed chunk"):
+        read_map(tmp_path / "b.zarr", READING)
+
+
+def test_a_fifo_for_a_chunk_or_beside_it_is_refused_without_waiting(tmp_path: Path) -> None:
+    zarr.create_array(str(tmp_path / "a.zarr"), data=VOLUME, chunks=VOLUME.shape)
+    chunk = tmp_path / "a.zarr" / "c" / "0" / "0" / "0"
+    chunk.unlink()
+    os.mkfifo(chunk)
+    with pytest.raises(DataError, match="expected `chunk` to be a regular file"):
+        read_map(tmp_path / "a.zarr", READING)
+    with pytest.raises(DataError, match="expected `file` to be a regular file"):
+        hash_folder(tmp_path / "a.zarr")
+
+
+def test_metadata_of_gigabytes_is_not_read(tmp_path: Path) -> None:
+    zarr.create_array(str(tmp_path / "a.zarr"), data=VOLUME, zarr_format=2)
+    put(tmp_path / "a.zarr" / ".zattrs", b"{}")
+    made_sparse(tmp_path / "a.zarr" / ".zattrs", 3 << 30)
+    assert "expected `metadata` of at most 67108864 bytes" in refused_cheaply(tmp_path / "a.zarr")[0]
+
+
+def test_a_member_of_an_archive_that_grows_is_refused_by_its_header(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "a.npz", "w", zipfile.ZIP_DEFLATED) as archive:
+        save_volume(tmp_path / "labels.npy", VOLUME)
+        content = (tmp_path / "labels.npy").read_bytes()
+        archive.writestr("labels.npy", content + bytes(1 << 27))
+    assert "more bytes than the 24" in refused_cheaply(tmp_path / "a.npz")[0]
+
+
+def test_a_large_tiff_is_read_page_by_page_and_hashed_without_being_held(tmp_path: Path) -> None:
+    tifffile.imwrite(tmp_path / "a.tif", VOLUME, photometric="minisblack")
+    made_sparse(tmp_path / "a.tif", 1 << 28)
+    assert np.array_equal(
+        read_map(tmp_path / "a.tif", Reading(spec=THREE, label_map={}, max_pixels=10**8)).values, VOLUME
+    )

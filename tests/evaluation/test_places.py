@@ -1,0 +1,175 @@
+"""Where the files of a case lie: what is compared, warned of, refused, and in which unit distances are shown."""
+
+import io
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+import zarr
+
+from segmeter.errors import DataError, InputError
+from segmeter.evaluation.score import score
+from segmeter.metrics.config import MetricsConfig
+from segmeter.metrics.measure_config import InstancesConfig, SurfaceConfig
+from segmeter.metrics.rows import read_cases, read_spec
+from segmeter.metrics.summary import summarise
+from segmeter.report.config import ReportConfig
+from segmeter.report.html import write_report
+from segmeter.report.table import print_summary
+from tests.data.volumes import EDGES, VOLUME, save_nifti, save_volume
+from tests.evaluation.masks import scoring
+
+SURFACES = MetricsConfig(bootstrap=0, measures=(SurfaceConfig(tolerances=(1.0,)),))
+ONE_SIDE = "only some files say where they lie; the axes of the others are taken as (depth, height, width) (1: a)."
+REVERSED = "predictions agree better with their axes reversed: save array.T if they are (i, j, k) (1: a)."
+
+
+def save_zarr(path: Path, volume: np.ndarray, **attributes: Any) -> None:
+    zarr.create_array(str(path), data=volume, attributes=attributes)
+
+
+def shown(summary: dict[str, Any]) -> str:
+    text = io.StringIO()
+    print_summary(summary, file=text)
+    return text.getvalue()
+
+
+def test_two_units_of_one_length_are_one_place_and_the_references_is_taken(tmp_path: Path) -> None:
+    save_zarr(tmp_path / "references" / "a.zarr", VOLUME, spacing=[3, 0.5, 0.5], unit="millimeter")
+    save_zarr(tmp_path / "predictions" / "a.zarr", VOLUME, spacing=[3000, 500, 500], unit="\u00b5m")
+    summary = score(replace(scoring(tmp_path), metrics=SURFACES))
+    (row,) = read_cases(tmp_path)
+    assert (row.spacing, row.unit) == ((3.0, 0.5, 0.5), "mm")
+    assert summary["spacing"]["warnings"] == []
+    save_zarr(tmp_path / "two" / "predictions" / "a.zarr", VOLUME, spacing=[3, 0.5, 0.5], unit="um")
+    save_zarr(tmp_path / "two" / "references" / "a.zarr", VOLUME, spacing=[3, 0.5, 0.5], unit="mm")
+    with pytest.raises(DataError, match=r"\(3, 0\.5, 0\.5\) mm, got \(3, 0\.5, 0\.5\) um"):
+        score(scoring(tmp_path / "two"))
+
+
+@pytest.mark.parametrize("role", ["references", "predictions"])
+def test_a_spacing_that_cannot_be_used_is_refused_unless_the_configuration_has_one(role: str, tmp_path: Path) -> None:
+    other = {"references": "predictions", "predictions": "references"}[role]
+    save_zarr(tmp_path / role / "a.zarr", VOLUME, spacing=[3, 0.5, -0.5], unit="mm")
+    save_zarr(tmp_path / other / "a.zarr", VOLUME)
+    with pytest.raises(DataError, match=rf"{role}/a\.zarr: Zarr attributes: expected `spacing` to be a finite number"):
+        score(scoring(tmp_path))
+    summary = score(replace(scoring(tmp_path), metrics=replace(SURFACES, spacing=EDGES)))
+    assert (summary["spacing"]["overridden"], read_cases(tmp_path)[0].spacing) == (1, EDGES)
+
+
+@pytest.mark.parametrize(
+    ("save", "unit", "note"),
+    [
+        ({"spacing": [3, 0.5, 0.25], "unit": "inch"}, "inch", "distances and tolerances in inch"),
+        ({"spacing": [3, 0.5, 0.25]}, None, "distances and tolerances in the unit of the spacing, which has no name"),
+        ({}, "pixels", "distances and tolerances in pixels"),
+    ],
+    ids=["named", "unnamed", "none"],
+)
+def test_distances_carry_their_unit_everywhere(
+    save: dict[str, Any], unit: str | None, note: str, tmp_path: Path
+) -> None:
+    for role in ("references", "predictions"):
+        save_zarr(tmp_path / role / "a.zarr", VOLUME, **save)
+    objects = InstancesConfig(distances=True)
+    metrics = replace(SURFACES, measures=(*SURFACES.measures, objects), convention="all")
+    summary = score(replace(scoring(tmp_path), metrics=metrics))
+    assert json.loads((tmp_path / "metrics.json").read_text())["units"] == summary["units"]
+    surfaces = {f"{name}{end}" for name in ("hd", "hd95", "hd95_pooled", "assd", "masd") for end in ("", "_b")}
+    assert set(summary["units"]) == surfaces | {"object_masd"}
+    assert set(summary["units"].values()) == {unit}
+    assert pq.read_table(tmp_path / "cases.parquet")["unit"].to_pylist() == [unit]
+    label = f"hd95 ({unit})" if unit else "hd95"
+    page = write_report(tmp_path, ReportConfig()).read_text()
+    for text in (shown(summary).replace("\n", " "), page):
+        assert label in text
+        assert note in " ".join(text.split())
+
+
+def test_rows_of_two_units_are_not_averaged_even_after_merging(tmp_path: Path) -> None:
+    rows = []
+    for case, unit in (("a", "mm"), ("b", "um")):
+        for role in ("references", "predictions"):
+            save_zarr(tmp_path / case / role / f"{case}.zarr", VOLUME, spacing=[3, 0.5, 0.25], unit=unit)
+        score(replace(scoring(tmp_path / case), metrics=SURFACES))
+        rows += read_cases(tmp_path / case)
+    with pytest.raises(InputError, match=r"to have distances in one unit, got mm \(as a\), um \(as b\)"):
+        summarise(rows, read_spec(tmp_path / "a"), SURFACES)
+    summarise(rows, read_spec(tmp_path / "a"), MetricsConfig(bootstrap=0))  # overlaps have no unit
+
+
+def saved_pair(root: Path, target: np.ndarray, labels: np.ndarray, name: str = "a.npy") -> None:
+    save_nifti(root / "references" / "a.nii.gz", target)
+    save_volume(root / "predictions" / name, labels)
+
+
+CUBE = np.random.default_rng(5).integers(0, 3, (4, 6, 4)).astype(np.uint8)  # reversed it has the same size
+
+
+@pytest.mark.parametrize("name", ["a.npy", "a.npz", "a.zarr", "a.tif"])
+def test_where_one_side_has_no_place_that_is_said(name: str, tmp_path: Path) -> None:
+    saved_pair(tmp_path, VOLUME, VOLUME, name)
+    assert score(scoring(tmp_path))["spacing"]["warnings"] == [ONE_SIDE]
+
+
+def test_a_prediction_in_the_files_own_order_is_told_from_one_in_ours(tmp_path: Path) -> None:
+    """nibabel gives (i, j, k); of a size that reads the same backwards nothing but the values tells."""
+    saved_pair(tmp_path / "ours", CUBE, CUBE)
+    saved_pair(tmp_path / "theirs", CUBE, np.ascontiguousarray(CUBE.T))
+    assert score(scoring(tmp_path / "ours"))["spacing"]["warnings"] == [ONE_SIDE]
+    assert score(scoring(tmp_path / "theirs"))["spacing"]["warnings"] == [ONE_SIDE, REVERSED]
+
+
+def test_a_size_that_fits_only_backwards_is_refused(tmp_path: Path) -> None:
+    saved_pair(tmp_path, VOLUME, np.ascontiguousarray(VOLUME.T))
+    with pytest.raises(DataError, match=r"2 x 3 x 4, got 4 x 3 x 2 .*\. Its axes are reversed: save array\.T\."):
+        score(scoring(tmp_path))
+
+
+def test_places_on_both_sides_or_on_none_warn_of_nothing(tmp_path: Path) -> None:
+    saved_pair(tmp_path / "both", CUBE, CUBE, "a.nii")
+    for role in ("references", "predictions"):
+        save_volume(tmp_path / "none" / role / "a.npy", CUBE)
+    for name in ("both", "none"):
+        assert score(scoring(tmp_path / name))["spacing"]["warnings"] == []
+
+
+def test_a_plane_of_nifti_has_two_orders_too(tmp_path: Path) -> None:
+    plane = CUBE[:, 0]
+    save_nifti(tmp_path / "references" / "a.nii", plane, edges=(0.5, 0.25))
+    save_volume(tmp_path / "predictions" / "a.npy", np.ascontiguousarray(plane.T))
+    assert score(scoring(tmp_path))["spacing"]["warnings"] == [ONE_SIDE, REVERSED]
+
+
+def test_warnings_survive_an_interruption(tmp_path: Path) -> None:
+    saved_pair(tmp_path, VOLUME, VOLUME)
+    save_nifti(tmp_path / "references" / "b.nii.gz")
+    save_volume(tmp_path / "predictions" / "b.npy", VOLUME + 7)
+    with pytest.raises(DataError, match=r"b\.npy"):
+        score(scoring(tmp_path))
+    save_volume(tmp_path / "predictions" / "b.npy", VOLUME)
+    summary = score(replace(scoring(tmp_path), resume=True))
+    assert summary["spacing"]["warnings"] == [ONE_SIDE.replace("1: a", "2: a, b")]
+
+
+def save_ome(path: Path, shift: list[float]) -> None:
+    group = zarr.open_group(str(path), mode="w")
+    group.create_array("0", data=VOLUME)
+    axes = [{"name": name, "type": "space", "unit": "micrometer"} for name in "zyx"]
+    steps = [{"type": "scale", "scale": list(EDGES)}, {"type": "translation", "translation": shift}]
+    sets = [{"path": "0", "coordinateTransformations": steps}]
+    group.attrs["ome"] = {"version": "0.5", "multiscales": [{"axes": axes, "datasets": sets}]}
+
+
+def test_ome_zarr_pictures_of_two_places_are_refused(tmp_path: Path) -> None:
+    save_ome(tmp_path / "references" / "a.zarr", [0, 0, 0])
+    save_ome(tmp_path / "predictions" / "a.zarr", [0, 0, 0.05])  # under a quarter of 0.25
+    score(scoring(tmp_path))
+    save_ome(tmp_path / "predictions" / "a.zarr", [0, 0, 0.25])
+    with pytest.raises(DataError, match=r"expected `origin` to be that of its reference .*\[0\.00025, 0"):
+        score(scoring(tmp_path))

@@ -1,0 +1,268 @@
+"""Which targets and arguments the losses take (soft, bool, one channel), and that each refuses in its own name."""
+
+import numpy as np
+import pytest
+import torch
+
+from segmeter.errors import ConfigError, InputError, SegmeterError
+from segmeter.losses.additive import AdditiveLoss, check_labels
+from segmeter.losses.build import build_loss
+from segmeter.losses.config import LOSSES, CrossEntropyConfig, DiceConfig, LovaszConfig, PartWeights, SumConfig
+from segmeter.losses.focal import FocalLoss, focal_loss
+from segmeter.losses.lovasz import LovaszLoss
+from segmeter.losses.region import TverskyLoss
+from segmeter.vocabulary import ClassSpec
+from tests.losses.cases import make_case, run
+
+TASKS = ["binary", "multiclass", "multilabel"]
+SOFT = ["focal", "cross_entropy", "dice", "tversky", "focal_tversky"]  # Lovasz refuses
+
+
+def build(name: str, task: str, ignore_index: int | None = None) -> AdditiveLoss:
+    names = ("a", "b") if task == "binary" else tuple("abcde")
+    spec = ClassSpec(task=task, names=names, colours=((0, 0, 0),) * len(names), ignore_index=ignore_index)
+    return build_loss(LOSSES.schema(name)(), spec)
+
+
+def as_soft(target: torch.Tensor, task: str) -> torch.Tensor:
+    hot = torch.nn.functional.one_hot(target.long(), 5).movedim(-1, 1) if task == "multiclass" else target
+    return hot.double()
+
+
+@pytest.mark.parametrize("name", SOFT)
+@pytest.mark.parametrize("task", TASKS)
+def test_a_float_target_of_whole_numbers_is_the_integer_one(name, task):
+    case, loss = make_case(task, ignored=False), build(name, task)
+    hard = run(lambda x: loss(x, case.target), case.logits)
+    soft = run(lambda x: loss(x, as_soft(case.target, task)), case.logits)
+    torch.testing.assert_close(soft, hard, rtol=1e-12, atol=1e-14)
+
+
+def test_dice_of_a_float_target_is_not_that_of_background():
+    """All foreground at logit -4: 0.859 with uint8 and 0.0 with float32 before."""
+    logits, target = torch.full((1, 1, 8, 8), -4.0), torch.ones(1, 8, 8)
+    p = 1 / (1 + np.exp(4.0))
+    worked = 1 - (64 * p + 1) / (64 * p + 0.5 * 64 * (1 - p) + 1)
+    for each in (target, target.to(torch.uint8), target.bool()):
+        assert TverskyLoss("binary")(logits, each).item() == pytest.approx(worked, rel=1e-6)
+
+
+@pytest.mark.parametrize("over", ["batch", "sample"])
+@pytest.mark.parametrize("task", TASKS)
+def test_soft_tversky_is_its_definition(task, over):
+    case, rng = make_case(task, ignored=False), np.random.default_rng(0)
+    logits = case.logits.numpy()
+    t = rng.random(logits.shape) * (rng.random(logits.shape) < 0.6)
+    t[:, -1:] *= task == "binary"  # the last class is absent
+    p = np.exp(logits) / np.exp(logits).sum(1, keepdims=True) if task == "multiclass" else 1 / (1 + np.exp(-logits))
+    axes = (2, 3) if over == "sample" else (0, 2, 3)
+    hits, wrong, missed = (p * t).sum(axes), (p * (1 - t)).sum(axes), ((1 - p) * t).sum(axes)
+    losses = (1 - (hits + 2.0) / (hits + 0.3 * wrong + 0.6 * missed + 2.0)) ** 0.75
+    present = t.sum(axes) > 0
+    if over == "sample":
+        worked = np.mean([each[has].mean() for each, has in zip(losses, present, strict=True)])
+    else:
+        worked = losses[present].mean()
+    target = torch.from_numpy(t if task != "binary" else t[:, 0])
+    loss = TverskyLoss(task, alpha=0.3, beta=0.6, gamma=0.75, smooth=2.0, over=over)
+    assert loss(case.logits, target).item() == pytest.approx(worked, rel=1e-12)
+
+
+@pytest.mark.parametrize("make", [TverskyLoss, LovaszLoss], ids=["tversky", "lovasz"])
+@pytest.mark.parametrize("task", TASKS)
+def test_over_samples_is_the_mean_over_the_images_that_count(make, task):
+    case = make_case(task)
+    target = case.target.clone()
+    target[1] = 255
+    alone = [make(task, ignore_index=255)(case.logits[i : i + 1], target[i : i + 1]) for i in (0, 2)]
+    loss = make(task, ignore_index=255, over="sample")
+    torch.testing.assert_close(loss(case.logits, target), sum(alone) / 2, rtol=1e-12, atol=0)
+    torch.testing.assert_close(loss.sums(case.logits, target), sum(alone).view(1), rtol=1e-12, atol=0)
+    assert loss.denominators(target).tolist() == [2.0]
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_lovasz_refuses_a_soft_target_by_name(task):
+    case = make_case(task, ignored=False)
+    message = r"lovasz_loss: expected `target` to hold integer labels, got torch\.float64\. It is defined on sets"
+    with pytest.raises(InputError, match=message):
+        LovaszLoss(task)(case.logits, as_soft(case.target, task))
+
+
+def test_a_sum_refuses_in_the_name_of_the_part_that_does():
+    spec = ClassSpec(task="multiclass", names=tuple("abcde"), colours=((0, 0, 0),) * 5)
+    loss = build_loss(SumConfig(weights=PartWeights(focal=0.0, dice=0.5, lovasz=0.5)), spec)
+    case = make_case("multiclass", ignored=False)
+    with pytest.raises(InputError, match=r"^lovasz_loss: expected `target` to hold integer labels"):
+        loss(case.logits, as_soft(case.target, "multiclass"))
+
+
+@pytest.mark.parametrize("name", SOFT)
+@pytest.mark.parametrize("bad", [1.5, -0.1, 255.0, float("nan")])
+def test_soft_values_outside_0_to_1_are_refused_in_the_losss_own_name(name, bad):
+    case = make_case("binary", ignored=False)
+    target = case.target.double()
+    target[1, 2, 3] = bad
+    rule = rf"{name}_loss: .*`target` to hold 0 to 1, .* 1 other values, the first \[{bad}\] at \[\(1, 0, 2, 3\)\]"
+    with pytest.raises(InputError, match=rule):
+        build(name, "binary")(case.logits, target)
+
+
+@pytest.mark.parametrize("name", [name for name in LOSSES.names() if name != "sum"])
+@pytest.mark.parametrize(
+    ("spoil", "words"),
+    [
+        (lambda logits, target: (logits, target[:, :5]), r"`target` of shape \(3, 7, 9\)"),
+        (lambda logits, target: (logits.long(), target), r"`logits` to be floating"),
+        (lambda logits, target: (logits[:, :1], target), r"`logits` to have 2 channels or more"),
+        (lambda logits, target: (logits, target.to(torch.int8)), r"`target` of dtype uint8, .* got torch.int8"),
+        (lambda logits, target: (logits, target.bool()), r"`target` of dtype uint8, .* got torch.bool"),
+        (lambda logits, target: (logits, target.unsqueeze(1)), r"Squeeze its channel axis"),
+        (lambda logits, target: (logits, target + 5), r"`target` to hold 0 to 4 and ignore_index=255, got"),
+        (
+            lambda logits, target: (logits.numpy(), target),
+            r"`logits` to be a torch.Tensor, got ndarray. Use torch.from",
+        ),
+        (
+            lambda logits, target: (logits, target.numpy()),
+            r"`target` to be a torch.Tensor, got ndarray. Use torch.from",
+        ),
+        (lambda logits, target: (logits, target.tolist()), r"`target` to be a torch.Tensor, got list"),
+        (lambda logits, target: (logits, target.to("meta")), r"`target` on cpu with the logits, got meta"),
+    ],
+    ids=["size", "integer", "one", "int8", "bool", "axis", "range", "array", "target-array", "list", "device"],
+)
+def test_every_loss_refuses_in_its_own_name(name, spoil, words):
+    case = make_case("multiclass")
+    with pytest.raises(
+        InputError, match=rf"^{name}_loss: expected {words}" if words.startswith("`") else words
+    ) as caught:
+        build(name, "multiclass", 255)(*spoil(case.logits, case.target.clamp(max=254)))
+    assert str(caught.value).startswith(f"{name}_loss: ")
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", LOSSES.names())
+def test_binary_targets_may_have_the_channel_axis_of_the_logits_and_be_bool(name):
+    case, loss = make_case("binary", ignored=False), build(name, "binary")
+    expected = run(lambda x: loss(x, case.target), case.logits)
+    for target in (case.target.unsqueeze(1), case.target.bool(), case.target.bool().unsqueeze(1)):
+        assert all(map(torch.equal, run(lambda x, t=target: loss(x, t), case.logits), expected))
+        torch.testing.assert_close(loss.denominators(target), loss.denominators(case.target), rtol=0, atol=0)
+
+
+def test_multilabel_takes_bool_and_a_loss_per_element_has_the_targets_shape():
+    case = make_case("multilabel", ignored=False)
+    plain = focal_loss(case.logits, case.target, task="multilabel")
+    assert focal_loss(case.logits, case.target.bool(), task="multilabel") == plain
+    binary = make_case("binary")
+    for target in (binary.target, binary.target.unsqueeze(1)):
+        every = focal_loss(binary.logits, target, task="binary", ignore_index=255, reduction="none")
+        assert every.shape == target.shape
+
+
+def test_a_float_map_of_class_numbers_gets_the_way_out():
+    case = make_case("multiclass", ignored=False)
+    with pytest.raises(InputError, match=r"got \(3, 7, 9\). It is floating, so .* pass target.long\(\)"):
+        focal_loss(case.logits, case.target.float(), task="multiclass")
+
+
+@pytest.mark.parametrize("alpha", [[0.75, 0.25], (0.75, 0.25), np.array([0.75, 0.25]), torch.tensor([0.75, 0.25])])
+def test_alpha_may_be_a_pair_for_target_0_and_1(alpha):
+    case = make_case("binary", ignored=False)
+    pair = focal_loss(case.logits, case.target, task="binary", alpha=alpha)
+    assert pair == focal_loss(case.logits, case.target, task="binary", alpha=0.25)
+    assert FocalLoss("binary", alpha=alpha)(case.logits, case.target) == pair
+    assert focal_loss(case.logits, case.target, task="binary", alpha=[2.0, 2.0]) == 2 * focal_loss(
+        case.logits, case.target, task="binary"
+    )
+
+
+def test_whole_floats_and_numpy_numbers_are_numbers():
+    case = make_case("multiclass")
+    plain = focal_loss(case.logits, case.target, task="multiclass", gamma=2, ignore_index=255)
+    given = focal_loss(case.logits, case.target, task="multiclass", gamma=np.float32(2), ignore_index=255.0)
+    assert given == plain
+    assert focal_loss(case.logits, case.target, task="multiclass", ignore_index=np.int64(255)) == plain
+    weights = [1.0, 2.0, 3.0, 4.0, 5.0]
+    for each in (weights, tuple(weights), np.array(weights), torch.tensor(weights)):
+        FocalLoss("multiclass", class_weights=each)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"task": None}, r"`task` to be one of"),
+        ({"gamma": "2"}, r"`gamma` to be a number, got '2'"),
+        ({"gamma": [2.0]}, r"`gamma` to be a number, got \[2.0\]"),
+        ({"alpha": [0.2, 0.3, 0.5]}, r"`alpha` to be None for multiclass, got \(0.2, 0.3, 0.5\). Use class_weights"),
+        ({"task": "binary", "alpha": [0.5]}, r"`alpha` to be one number, or for binary a pair"),
+        ({"task": "binary", "alpha": [0.5, -1.0]}, r"`alpha` >= 0 and finite, got -1.0"),
+        ({"task": "binary", "alpha": ["a", 1.0]}, r"`alpha` to be a number, got 'a'"),
+        ({"task": "binary", "alpha": "half"}, r"`alpha` to be a number, got 'half'"),
+        ({"task": "multilabel", "alpha": [0.5, 0.5]}, r"`alpha` to be one number"),
+        ({"class_weights": "auto"}, r"`class_weights` to be one number per class, got 'auto'"),
+        ({"class_weights": [1.0, [2.0]]}, r"`class_weights` to be one number per class"),
+        (
+            {"class_weights": [1.0, -2.0, 1.0, 1.0, 1.0]},
+            r"`class_weights` to be \(K,\), finite and >= 0, one of them > 0",
+        ),
+        ({"class_weights": [0.0] * 5}, r"`class_weights` to be \(K,\), finite and >= 0, one of them > 0"),
+        ({"class_weights": [[1.0] * 5]}, r"`class_weights` to be \(K,\)"),
+        ({"ignore_index": "void"}, r"`ignore_index` to be a whole number or None, got 'void'"),
+        ({"ignore_index": 254.5}, r"`ignore_index` to be a whole number"),
+        ({"ignore_index": [255]}, r"`ignore_index` to be a whole number"),
+        ({"gamma": float("inf")}, r"`gamma` >= 0 and finite"),
+        ({"gamma": None}, r"`gamma` to be given, got None"),
+        ({"label_smoothing": None}, r"`label_smoothing` to be given"),
+        ({"label_smoothing": "a"}, r"`label_smoothing` to be a number"),
+        ({"reduction": None}, r"`reduction` to be one of"),
+        ({"reduction": ["mean"]}, r"`reduction` to be one of"),
+        ({"normalizer": None}, r"`normalizer` to be given"),
+        ({"normalizer": [3]}, r"`normalizer` to be a number"),
+        ({"backend": 3}, r"`backend` to be one of"),
+    ],
+    ids=str,
+)
+def test_wrong_arguments_are_one_clear_line(options, words):
+    case = make_case("multiclass", ignored=False)
+    merged = {"task": "multiclass", **options}
+    with pytest.raises(ConfigError, match=words):
+        focal_loss(case.logits, case.target, **merged)
+    with pytest.raises(ConfigError, match=words):
+        FocalLoss(**merged)
+
+
+@pytest.mark.parametrize(
+    ("make", "options", "words"),
+    [
+        (TverskyLoss, {"task": "multi"}, r"^tversky_loss: expected `task` to be one of"),
+        (TverskyLoss, {"smooth": 0}, r"`smooth` > 0"),
+        (TverskyLoss, {"alpha": [0.5]}, r"`alpha` to be a number"),
+        (TverskyLoss, {"beta": None}, r"`beta` to be given"),
+        (TverskyLoss, {"gamma": 0}, r"`gamma` > 0"),
+        (TverskyLoss, {"over": "bath"}, r"`over` to be one of batch, sample, got 'bath'. Did you mean 'batch'"),
+        (TverskyLoss, {"ignore_index": 0.5}, r"`ignore_index` to be a whole number"),
+        (LovaszLoss, {"task": "multi"}, r"^lovasz_loss: expected `task` to be one of"),
+        (LovaszLoss, {"over": 1}, r"`over` to be one of"),
+    ],
+)
+def test_wrong_arguments_of_region_losses_are_refused(make, options, words):
+    with pytest.raises(ConfigError, match=words):
+        make(**{"task": "multiclass", **options})
+
+
+@pytest.mark.parametrize(
+    "config", [CrossEntropyConfig(), DiceConfig(), LovaszConfig(), SumConfig()], ids=lambda c: c.name
+)
+def test_bad_labels_of_any_loss_are_counted_until_they_are_asked_for(config, monkeypatch):
+    """As on a GPU, where reading them at once would mean waiting."""
+    for module in ("focal", "region", "lovasz"):
+        monkeypatch.setattr(f"segmeter.losses.{module}.refuse_bad_labels", lambda *args, **options: None)
+    spec = ClassSpec(task="multiclass", names=tuple("abcde"), colours=((0, 0, 0),) * 5, ignore_index=255)
+    case, loss = make_case("multiclass"), build_loss(config, spec)
+    target = case.target.clone()
+    target[1, 2, 3:5] = 7
+    assert loss(case.logits, target).isnan()
+    with pytest.raises(SegmeterError, match=r"got 2 other labels\. `segmeter check` names the files"):
+        check_labels(loss)

@@ -1,0 +1,188 @@
+"""The one rule for void in measures of objects, against panopticapi's counting written as plain loops over pixels."""
+
+from collections import Counter
+from itertools import product
+
+import numpy as np
+import pytest
+from scipy import ndimage
+
+from segmeter.metrics.config import MetricsConfig
+from segmeter.metrics.instances import match_instances
+from segmeter.metrics.measure_config import AjiConfig, AveragePrecisionConfig, InstancesConfig, SizesConfig
+from segmeter.metrics.measures import CaseMaps, build_measures, measure_case
+from tests.metrics.build import class_spec
+
+VOID = 255
+THRESHOLDS = (0.5, 0.7, 0.9)
+LIMITS = (6,)
+
+
+def measured(maps, touching="corners", objects="maps"):
+    options = {"touching": touching, "objects": objects}
+    measures = (
+        InstancesConfig(**options, distances=True),
+        AveragePrecisionConfig(**options, thresholds=THRESHOLDS),
+        AjiConfig(**options),
+        SizesConfig(**options, limits=LIMITS),
+    )
+    config = MetricsConfig(measures=measures, background=maps.spec.task != "multiclass")
+    return measure_case(maps, build_measures(config, maps.spec))
+
+
+def case(target, labels, spec, **objects):
+    return CaseMaps(case_id="c", target=target, labels=labels, spacing=(1.0,) * 2, spec=spec, **objects)
+
+
+def loops(target, instances, void):
+    """Every figure, as panopticapi counts: from a table of (target's id, predicted id), void being an id of its own."""
+    table, predicted_areas = Counter(), Counter()
+    for place in product(*map(range, target.shape)):
+        t, p = -1 if void[place] else int(target[place]), int(instances[place])
+        table[t, p] += 1
+        predicted_areas[p] += 1
+    targets = sorted({t for t, _ in table if t > 0})
+    predictions = sorted(p for p in predicted_areas if p > 0)
+    areas = {t: sum(n for (one, _), n in table.items() if one == t) for t in targets}
+    kept = {p: predicted_areas[p] - table[-1, p] for p in predictions}
+
+    def iou(t, p):
+        return table[t, p] / (areas[t] + kept[p] - table[t, p]) if table[t, p] else 0.0
+
+    def spurious(matched):
+        return [p for p in predictions if p not in matched and not table[-1, p] / predicted_areas[p] > 0.5]
+
+    found = {}
+    for threshold in THRESHOLDS:
+        pairs = {t: p for t, p in product(targets, predictions) if iou(t, p) > threshold}
+        tp, fp, fn = len(pairs), spurious(pairs.values()), [t for t in targets if t not in pairs]
+        objects = tp + len(fp) + len(fn)
+        found[f"ap@{threshold}"] = tp / objects if objects else np.nan
+        if threshold == 0.5:
+            total = sum(iou(t, p) for t, p in pairs.items())
+            weight = tp + len(fp) / 2 + len(fn) / 2
+            found |= {"tp": tp, "fp": len(fp), "fn": len(fn), "pq": total / weight if weight else np.nan}
+            for size, low, high in (("small", 0, LIMITS[0]), ("large", LIMITS[0], np.inf)):
+                found[f"fp@{size}"] = sum(low <= kept[p] < high for p in fp)
+                found[f"fn@{size}"] = sum(low <= areas[t] < high for t in fn)
+                found[f"tp@{size}"] = sum(low <= areas[t] < high for t in pairs)
+    common, union, used = 0, 0, set()
+    for t in targets:
+        best = max(predictions, key=lambda p: (iou(t, p), -p), default=None)
+        if best is None or not table[t, best]:
+            union += areas[t]
+            continue
+        common, union = common + table[t, best], union + areas[t] + kept[best] - table[t, best]
+        used.add(best)
+    union += sum(kept[p] for p in spurious(used))
+    return found | {"aji": common / union if union else np.nan}
+
+
+def as_loops(columns, region):
+    """The same figures from our columns."""
+    found = {name: columns[f"sum:instances_{name}/{region}"] for name in ("tp", "fp", "fn")}
+    found |= {name: columns[f"{name}/{region}"] for name in ("pq", "aji")}
+    for threshold in THRESHOLDS:
+        tp, every = (columns[f"sum:ap_{name}@{threshold}/{region}"] for name in ("tp", "all"))
+        found[f"ap@{threshold}"] = tp / every if every else np.nan
+    for name, size in product(("tp", "fp", "fn"), ("small", "large")):
+        found[f"{name}@{size}"] = columns[f"sum:sizes_{name}@{size}/{region}"]
+    return found
+
+
+def assert_same(found, expected):
+    assert found.keys() == expected.keys()
+    for name, value in expected.items():
+        assert found[name] == pytest.approx(value, rel=1e-12, nan_ok=True), name
+
+
+def scene(seed, classes=2, shape=(18, 23)):
+    """A target with void patches, and a prediction that also says something within them."""
+    rng = np.random.default_rng(seed)
+    smooth = ndimage.uniform_filter(rng.random(shape), 3)
+    target = (smooth > rng.uniform(0.45, 0.6)) * rng.integers(1, classes, shape).astype(np.uint8)
+    target = np.where(target > 0, ndimage.maximum_filter(target, 3), 0).astype(np.uint8)
+    labels = np.where(rng.random(shape) < rng.choice([0.03, 0.15]), (target + 1) % classes, target).astype(np.uint8)
+    for _ in range(rng.integers(0, 7)):
+        y, x = rng.integers(0, shape[0] - 2), rng.integers(0, shape[1] - 2)
+        patch = slice(y, y + rng.integers(1, 7)), slice(x, x + rng.integers(1, 7))
+        target[patch] = VOID
+        if rng.random() < 0.5:
+            labels[patch] = rng.integers(0, classes)
+    return target, labels
+
+
+def numbered(mask, touching):
+    return ndimage.label(mask, ndimage.generate_binary_structure(2, 2 if touching == "corners" else 1))[0]
+
+
+def test_a_prediction_mostly_in_void_is_not_spurious():
+    target, labels = np.zeros((12, 12), np.uint8), np.zeros((12, 12), np.uint8)
+    target[1:4, 1:4] = labels[1:4, 1:4] = 1
+    target[6:9, 6:9] = VOID
+    target[8, 8] = 0
+    labels[6:9, 6:9] = 1  # 8 of its 9 pixels are void
+    found = measured(case(target, labels, class_spec(2, "binary", ignore_index=VOID)))
+    assert (found["pq/road"], found["ap/road"], found["aji/road"]) == (1.0, 1.0, 1.0)
+    assert found["sum:sizes_fp@small/road"] == 0
+
+
+def test_void_does_not_part_a_predicted_object_in_two():
+    target = np.array([[1, 1, 1, VOID, 1, 1, 0, 0]], np.uint8)
+    labels = np.array([[1, 1, 1, 1, 1, 1, 0, 0]], np.uint8)
+    # target: 3 and 2 pixels; the prediction is one object of 5, which matches the first by 3 / 5
+    found = as_loops(measured(case(target, labels, class_spec(2, "binary", ignore_index=VOID))), "road")
+    assert [found[name] for name in ("tp", "fp", "fn")] == [1, 0, 1]
+
+
+@pytest.mark.parametrize("touching", ["corners", "sides"])
+@pytest.mark.parametrize("seed", range(12))
+def test_components_equal_the_loops(seed, touching):
+    target, labels = scene(seed)
+    found = measured(case(target, labels, class_spec(2, "binary", ignore_index=VOID)), touching)
+    expected = loops(numbered(target == 1, touching), numbered(labels == 1, touching), target == VOID)
+    assert_same(as_loops(found, "road"), expected)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_every_class_has_the_same_void(seed):
+    target, labels = scene(seed, classes=4)
+    spec = class_spec(4, ignore_index=VOID)
+    found = measured(case(target, labels, spec))
+    for k in (1, 2, 3):
+        sides = (numbered(one == k, "corners") for one in (target, labels))
+        assert_same(as_loops(found, spec.names[k]), loops(*sides, target == VOID))
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_planes_of_multilabel_have_their_own_void(seed):
+    pairs = [scene(seed), scene(seed + 50)]
+    target, labels = (np.stack(planes) for planes in zip(*pairs, strict=True))
+    spec = class_spec(2, "multilabel", ignore_index=VOID)
+    found = measured(case(target, labels, spec))
+    for k, name in enumerate(spec.names):
+        sides = (numbered(one == 1, "corners") for one in (target[k], labels[k]))
+        assert_same(as_loops(found, name), loops(*sides, target[k] == VOID))
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_instance_maps_equal_match_instances_and_the_loops(seed):
+    target, labels = scene(seed)
+    rng = np.random.default_rng(seed)
+    void = target == VOID
+    ours = np.where(target == 1, numbered(target == 1, "sides") + 3, 0)
+    theirs = np.where(labels == 1, rng.permutation(40)[numbered(labels == 1, "sides") % 40] + 1, 0)  # in parts
+    spec = class_spec(2, "binary", ignore_index=VOID)
+    columns = measured(case(target, labels, spec, target_instances=ours, instances=theirs))
+    assert_same(as_loops(columns, "road"), loops(ours, theirs, void))
+    alone = match_instances(ours, theirs, void=void, spacing=(1, 1))
+    assert (alone.tp, alone.fp, alone.fn) == tuple(columns[f"sum:instances_{n}/road"] for n in ("tp", "fp", "fn"))
+    assert columns["pq/road"] == pytest.approx(alone.pq, rel=1e-12, nan_ok=True)
+    assert columns["object_masd/road"] == pytest.approx(alone.mean_masd, rel=1e-12, nan_ok=True)
+
+
+def test_a_case_of_excused_objects_only_is_undefined_and_not_0():
+    target, labels = np.full((3, 9), VOID, np.uint8), np.ones((3, 9), np.uint8)
+    target[:, 6:] = 0
+    found = measured(case(target, labels, class_spec(2, "binary", ignore_index=VOID)))
+    assert all(np.isnan(found[f"{name}/road"]) for name in ("pq", "ap", "aji"))

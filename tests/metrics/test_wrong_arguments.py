@@ -1,0 +1,179 @@
+"""Wrong arguments to what is public: each is refused in a line that names it, none ends in an error of Python."""
+
+import re
+from contextlib import suppress
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import segmeter
+from segmeter.errors import InputError, SegmeterError
+from segmeter.metrics.convention_scores import score_maps_under
+from segmeter.metrics.measures import CaseMaps
+
+TARGET = np.zeros((6, 7), np.uint8)
+TARGET[2:4, 2:5] = 1
+LABELS = np.roll(TARGET, 1, axis=1)
+MASK, OTHER = TARGET > 0, LABELS > 0
+LOGITS = torch.zeros(1, 2, 6, 7)
+FIELDS = {"task": "binary", "names": ("ground", "cell"), "colours": ((0, 0, 0), (9, 9, 9)), "ignore_index": 255}
+SPEC = segmeter.ClassSpec(**FIELDS)
+CASE = CaseMaps(case_id="a", target=TARGET, labels=LABELS, spacing=(1.0, 1.0), spec=SPEC)
+
+
+def sums():
+    return segmeter.Calibration(num_classes=2, task="binary")
+
+
+SURFACES = {"spacing": (1, 1), "tolerances": (1,), "school": "A", "penalty": "inf"}
+SETTINGS = {"num_classes": 2, "task": "binary", "bins": 5, "ignore_index": 255}
+# name: what is called, and arguments that it takes
+PUBLIC = {
+    "confusion_matrix": (
+        segmeter.confusion_matrix,
+        {"target": TARGET, "labels": LABELS, "num_classes": 2, "ignore_index": 255},
+    ),
+    "overlap_scores": (segmeter.overlap_scores, {"counts": np.eye(2, dtype=int), "task": "multiclass", "classes": [0]}),
+    "surface_metrics": (segmeter.surface_metrics, {"target": MASK, "mask": OTHER, **SURFACES}),
+    "surface_metrics_by_class": (
+        segmeter.surface_metrics_by_class,
+        {"target": TARGET, "labels": LABELS, "num_classes": 2, "ignore_index": 255, "classes": [1], **SURFACES},
+    ),
+    "boundary_iou": (
+        segmeter.boundary_iou,
+        {"target": TARGET, "labels": LABELS, "num_classes": 2, "ignore_index": 255, "width": 1},
+    ),
+    "match_instances": (
+        segmeter.match_instances,
+        {"target": TARGET, "instances": LABELS, "threshold": 0.5, "spacing": (1, 1), "void": MASK},
+    ),
+    "centreline_dice": (segmeter.centreline_dice, {"target": MASK, "mask": OTHER}),
+    "calibration": (segmeter.calibration, {"target": TARGET, "probs": np.full((6, 7), 0.4), **SETTINGS}),
+    "Calibration": (segmeter.Calibration, SETTINGS),
+    "Calibration.merge": (lambda other: sums().merge(other), {"other": sums()}),
+    "read_cases": (segmeter.read_cases, {"path": Path("nowhere")}),
+    "read_spec": (segmeter.read_spec, {"path": "nowhere"}),
+    "ClassSpec": (segmeter.ClassSpec, FIELDS),
+    "score_maps_under": (
+        score_maps_under,
+        {"convention": "monai", "cases": [CASE], "tolerances": (1.0,), "groups": {"all": ("cell",)}},
+    ),
+    "to_torch": (segmeter.to_torch, {"array": TARGET}),
+    "to_numpy": (segmeter.to_numpy, {"tensor": LOGITS}),
+    "labels_to_numpy": (
+        segmeter.labels_to_numpy,
+        {
+            "logits_or_labels": LOGITS[:, :1],
+            "task": "binary",
+            "num_classes": 2,
+            "ignore_index": 255,
+            "threshold": 0.5,
+            "dtype": "auto",
+        },
+    ),
+    "probs_to_numpy": (segmeter.probs_to_numpy, {"logits": LOGITS, "task": "multiclass", "dtype": "float32"}),
+}
+
+
+def call(name, **changes):
+    function, arguments = PUBLIC[name]
+    return function(**arguments | changes)
+
+
+@pytest.mark.parametrize(
+    ("name", "argument", "given", "message"),
+    [
+        ("confusion_matrix", "num_classes", 2.5, "to be a whole number, got 2.5"),
+        ("confusion_matrix", "num_classes", "2", "to be a whole number, got '2'"),
+        ("confusion_matrix", "num_classes", True, "to be a whole number, got True"),
+        ("confusion_matrix", "ignore_index", float("nan"), "to be a whole number, got nan"),
+        ("confusion_matrix", "labels", LABELS.tolist(), "to be a plain NumPy array, got list"),
+        ("overlap_scores", "counts", None, "to be whole numbers >= 0, got object ()"),
+        ("overlap_scores", "counts", [["a"]], "to be whole numbers >= 0, got <U1 (1, 1)"),
+        ("overlap_scores", "task", "multi", "to be one of binary, multiclass, multilabel, got 'multi'"),
+        ("overlap_scores", "classes", [0.5], "to be a whole number, got 0.5"),
+        ("overlap_scores", "classes", "car", "to be a sequence of numbers, got 'car'"),
+        ("surface_metrics", "spacing", 1, "to have 2 values, one per axis, got 1. Pass (1, 1) if"),
+        ("surface_metrics", "spacing", "11", "to be a sequence of numbers, got '11'"),
+        ("surface_metrics", "spacing", None, "to be a sequence of numbers, got None"),
+        ("surface_metrics", "tolerances", 1.0, "to be a sequence of numbers, got 1.0"),
+        ("surface_metrics", "school", ["A"], "to be one of A, B, got ['A']"),
+        ("surface_metrics", "penalty", [1], "to be one of inf, diagonal, nan or a number >= 0, got [1]"),
+        ("surface_metrics_by_class", "classes", 1, "to be a sequence of numbers, got 1"),
+        ("surface_metrics_by_class", "num_classes", None, "to be a whole number, got None"),
+        ("boundary_iou", "width", 1.5, "to be a whole number, got 1.5"),
+        ("boundary_iou", "width", 2**70, "and <= 1073741824, got"),
+        ("match_instances", "threshold", [0.5], "to be a number, got [0.5]"),
+        ("match_instances", "void", MASK.tolist(), "to have dtype bool and the target's shape (6, 7), got list"),
+        ("match_instances", "spacing", 2.0, "to have 2 values, one per axis, got 2.0"),
+        ("calibration", "target", TARGET.tolist(), "to be a plain NumPy array, got list"),
+        ("calibration", "probs", np.ma.zeros((6, 7)), "to be a plain NumPy array, got MaskedArray"),
+        ("calibration", "bins", 5.5, "to be a whole number, got 5.5"),
+        ("Calibration.merge", "other", {}, "to be a Calibration, got {}"),
+        ("read_cases", "path", "nowhere", "to be a file, got nowhere"),
+        ("read_spec", "path", 3, "to be a path, got 3"),
+        ("ClassSpec", "names", "ab", "to be a sequence of names, got 'ab'"),
+        ("ClassSpec", "colours", ((0, 0), (1, 1)), "to be a sequence of (red, green, blue), 0 to 255 each"),
+        ("ClassSpec", "ignore_index", "255", "to be null or a whole number, got '255'"),
+        ("score_maps_under", "cases", [], "to be one or more CaseMaps, got none"),
+        ("score_maps_under", "cases", [TARGET], "to be one or more CaseMaps, got ndarray of shape (6, 7)"),
+        ("score_maps_under", "convention", None, "to be one of segmeter, mmseg"),
+        ("score_maps_under", "groups", ["cell"], "to map names to classes, got ['cell']"),
+        ("labels_to_numpy", "num_classes", "2", "to be a whole number, got '2'"),
+        ("labels_to_numpy", "threshold", "0.5", "to be a number, got '0.5'"),
+        ("labels_to_numpy", "task", None, "to be one of binary, multiclass, multilabel, got None"),
+        ("labels_to_numpy", "dtype", np.uint8, "to be one of auto, uint8, uint16, got <class 'numpy.uint8'>"),
+        ("probs_to_numpy", "dtype", 1, "to be one of float32, float16, uint8, got 1"),
+    ],
+)
+def test_a_wrong_argument_is_named_with_what_was_given(name, argument, given, message):
+    shown = {"names": "classes"}.get(argument, argument)
+    with pytest.raises(InputError, match=f"expected `{shown}` .*{re.escape(message)}"):
+        call(name, **{argument: given})
+
+
+WRONG = [
+    *(None, "x", "", b"x", True, -1, 1.5, 1e300, 2**70, float("nan"), float("inf"), 1j),
+    *([1], [0.5], [1, "a"], [[1], [1, 2]], ("a",), (), (1, 1, 1), (None, None), {}, object(), len),
+    *(np.zeros((2, 2)), np.zeros((6, 7)), np.zeros((6, 7), object), np.zeros((6, 7), complex), np.array(["a"])),
+    *(np.ma.zeros((6, 7), int), np.float32(0.5), np.datetime64("2020-01-01"), torch.zeros(2, 2)),
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "argument"), [(name, argument) for name, (_, arguments) in PUBLIC.items() for argument in arguments]
+)
+def test_nothing_ends_in_an_error_of_python(name, argument):
+    for given in WRONG:
+        with suppress(SegmeterError):
+            call(name, **{argument: given})
+
+
+@pytest.mark.parametrize("whole", [2.0, np.uint8(2), np.int64(2), np.float32(2)])
+def test_whole_floats_and_numpy_integers_are_counts(whole):
+    np.testing.assert_array_equal(call("confusion_matrix", num_classes=whole), call("confusion_matrix"))
+    assert call("boundary_iou", num_classes=whole).iou[1] == call("boundary_iou").iou[1]
+    assert call("surface_metrics_by_class", num_classes=whole)[0].hd == call("surface_metrics_by_class")[0].hd
+    assert call("calibration", num_classes=whole).brier == call("calibration").brier
+    assert (call("labels_to_numpy", num_classes=whole) == call("labels_to_numpy")).all()
+
+
+def test_a_numpy_number_of_classes_does_not_wrap():
+    target = np.arange(256, dtype=np.uint16).reshape(16, 16)
+    found = segmeter.confusion_matrix(target, target, num_classes=np.uint16(256))
+    assert found.trace() == 256
+    assert segmeter.confusion_matrix(target % 255, target % 255, num_classes=np.uint8(255)).trace() == 256
+
+
+def test_a_string_is_a_path_and_a_list_of_names_a_tuple(tmp_path):
+    from segmeter.metrics.rows import write_cases
+    from tests.metrics.build import class_spec, random_rows
+
+    spec = class_spec(3)
+    write_cases(tmp_path, random_rows(3), spec)
+    assert len(segmeter.read_cases(str(tmp_path))) == 3
+    assert segmeter.read_spec(str(tmp_path / "cases.parquet")) == spec
+    listed = segmeter.ClassSpec(**FIELDS | {"names": ["ground", "cell"], "colours": [[0, 0, 0], [9, 9, 9]]})
+    assert listed == SPEC

@@ -1,0 +1,217 @@
+"""A step over several batches is the step over one large batch: every loss, in float64."""
+
+import weakref
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+
+from segmeter.losses.additive import additive
+from segmeter.losses.build import build_loss
+from segmeter.losses.config import (
+    CrossEntropyConfig,
+    DiceConfig,
+    FocalConfig,
+    FocalTverskyConfig,
+    LovaszConfig,
+    PartWeights,
+    SumConfig,
+    TverskyConfig,
+)
+from segmeter.losses.focal import FocalLoss
+from segmeter.losses.region import TverskyLoss
+from segmeter.training.batches import Batch
+from segmeter.training.config import SgdConfig, TrainingConfig
+from segmeter.training.optimizer import build_sgd
+from segmeter.training.step import Stepper
+from segmeter.vocabulary import ClassSpec
+
+CLASSES = 3
+SPLITS = {"4+4": [4, 4], "5+3": [5, 3], "1+2+5": [1, 2, 5], "one image is ignored": [7, 1], "eight": [1] * 8}
+
+SUM = SumConfig(
+    weights=PartWeights(focal=0.5, cross_entropy=0.3, dice=2.0, tversky=0.7, focal_tversky=0.1, lovasz=0.25),
+    focal=FocalConfig(normalizer="elements"),
+    dice=DiceConfig(over="sample"),
+    tversky=TverskyConfig(over="sample"),
+    focal_tversky=FocalTverskyConfig(over="sample"),
+    lovasz=LovaszConfig(over="sample"),
+)
+ANY_TASK = {
+    "focal": FocalConfig(),
+    "focal smoothed": FocalConfig(label_smoothing=0.1, gamma=0.5),
+    "focal by elements": FocalConfig(normalizer="elements"),
+    "focal by a number": FocalConfig(normalizer=37.0),
+    "cross-entropy": CrossEntropyConfig(),
+    "dice": DiceConfig(over="sample"),
+    "tversky": TverskyConfig(over="sample"),
+    "focal tversky": FocalTverskyConfig(over="sample"),
+    "lovasz": LovaszConfig(over="sample"),
+    "sum": SUM,
+}
+MULTICLASS = {
+    "focal weighted": FocalConfig(class_weights=(0.2, 3.0, 11.0)),
+    "focal weighted smoothed": FocalConfig(class_weights=(0.0, 3.0, 11.0), label_smoothing=0.2),
+    "cross-entropy weighted": CrossEntropyConfig(class_weights=(0.2, 3.0, 11.0)),
+    "sum weighted": SumConfig(focal=FocalConfig(class_weights=(0.2, 3.0, 11.0)), dice=DiceConfig(over="sample")),
+}
+SIGMOID = {
+    "focal alpha": FocalConfig(alpha=0.1),
+    "focal by positives": FocalConfig(normalizer="positives", alpha=0.25),
+    "sum by positives": SumConfig(focal=FocalConfig(normalizer="positives"), dice=DiceConfig(over="sample")),
+}
+CASES = [
+    *(("multiclass", name, config) for name, config in {**ANY_TASK, **MULTICLASS}.items()),
+    *((task, name, config) for task in ("binary", "multilabel") for name, config in {**ANY_TASK, **SIGMOID}.items()),
+]
+
+
+def spec(task):
+    names = ("ground", "cell") if task == "binary" else ("ground", "cell", "edge")
+    return ClassSpec(task=task, names=names, colours=((0, 0, 0),) * len(names), ignore_index=255)
+
+
+def images_and_targets(task):
+    """Eight images that differ much in ignored pixels and classes; the last is ignored altogether."""
+    rng = np.random.default_rng(4)
+    image = torch.from_numpy(rng.normal(size=(8, 3, 6, 7)))
+    shape = (8, CLASSES, 6, 7) if task == "multilabel" else (8, 6, 7)
+    rare = rng.random(shape) < np.linspace(0.02, 0.6, 8).reshape(-1, *[1] * (len(shape) - 1))
+    target = np.where(rare, rng.integers(1, CLASSES if task == "multiclass" else 2, shape), 0).astype(np.uint8)
+    for index in range(7):
+        target[index, ..., : index % 4, :] = 255
+    target[2] = 0  # one without objects
+    target[7] = 255
+    return image, torch.from_numpy(target)
+
+
+def step_over(loss, sizes, task, **options):
+    """Loss, norm and gradient of one step over batches of these sizes."""
+    torch.manual_seed(3)
+    channels = 1 if task == "binary" else CLASSES
+    model = nn.Sequential(nn.Conv2d(3, 6, 3, padding=1), nn.Tanh(), nn.Conv2d(6, channels, 1)).double()
+    before = [parameter.detach().clone() for parameter in model.parameters()]
+    image, target = options.pop("data", None) or images_and_targets(task)
+    parts = zip(image.split(sizes), target.split(sizes), np.arange(8).cumsum().repeat(8), strict=False)
+    stepper = Stepper(
+        forward=model,
+        loss=loss,
+        optimizer=build_sgd(SgdConfig(lr=1.0, momentum=0.0, nesterov=False, weight_decay=0.0), model=model),
+        scaler=None,
+        augment=options.pop("augment", None),
+        config=TrainingConfig(precision="float32", **{"clip_norm": None, **options}),
+        device=torch.device("cpu"),
+    )
+    batches = [Batch(image=x, target=t, indices=np.arange(len(x)), epoch=0) for x, t, _ in parts]
+    value, norm = stepper(batches)
+    gradient = torch.cat([(old - new).flatten() for old, new in zip(before, model.parameters(), strict=True)])
+    return value, norm, gradient.detach()
+
+
+@pytest.mark.parametrize("sizes", SPLITS.values(), ids=SPLITS)
+@pytest.mark.parametrize(("task", "name", "config"), CASES, ids=lambda value: value if isinstance(value, str) else "")
+def test_accumulating_is_one_large_batch(task, name, config, sizes):
+    loss = build_loss(config, spec(task))
+    assert loss.adds
+    value, norm, gradient = step_over(loss, [8], task)
+    assert norm > 0
+    again = step_over(loss, sizes, task)
+    torch.testing.assert_close(again[0], value, rtol=1e-10, atol=0)
+    torch.testing.assert_close(again[1], norm, rtol=1e-10, atol=0)
+    torch.testing.assert_close(again[2], gradient, rtol=1e-10, atol=1e-10 * float(norm))
+
+
+def test_clipping_sees_the_whole_gradient():
+    loss = build_loss(SUM, spec("multiclass"))
+    one, many = (step_over(loss, sizes, "multiclass", clip_norm=1e-3) for sizes in ([8], [5, 3]))
+    assert one[1] > 1e-3
+    torch.testing.assert_close(many, one, rtol=1e-6, atol=1e-9)  # the optimizer clips in float32
+
+
+def test_accumulated_cross_entropy_is_torchs_over_all_pixels():
+    weights = torch.tensor([0.2, 3.0, 11.0])
+    loss = build_loss(CrossEntropyConfig(class_weights=tuple(weights.tolist())), spec("multiclass"))
+    image, target = images_and_targets("multiclass")
+    torch.manual_seed(3)
+    model = nn.Sequential(nn.Conv2d(3, 6, 3, padding=1), nn.Tanh(), nn.Conv2d(6, CLASSES, 1)).double()
+    whole = functional.cross_entropy(model(image), target.long(), weight=weights.double(), ignore_index=255)
+    torch.testing.assert_close(step_over(loss, [1, 2, 5], "multiclass")[0], whole.detach(), rtol=1e-10, atol=0)
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [FocalLoss("multiclass"), TverskyLoss("multiclass", over="sample"), FocalLoss("multiclass", normalizer="elements")],
+    ids=["focal", "dice", "elements"],
+)
+def test_soft_targets_accumulate_too(loss):
+    image, _ = images_and_targets("multiclass")
+    soft = torch.from_numpy(np.random.default_rng(1).dirichlet((0.3, 0.3, 0.3), (8, 6, 7))).movedim(-1, 1)
+    one, many = (step_over(loss, sizes, "multiclass", data=(image, soft)) for sizes in ([8], [5, 3]))
+    torch.testing.assert_close(many, one, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("config", [DiceConfig(), LovaszConfig()], ids=["dice", "lovasz"])
+def test_a_loss_over_the_batch_is_the_mean_over_the_batches_that_have_pixels(config):
+    loss = build_loss(config, spec("multiclass"))
+    assert not loss.adds
+    image, target = images_and_targets("multiclass")
+    parts = [
+        step_over(loss, [len(x)], "multiclass", data=(x, t))
+        for x, t in ((image[:4], target[:4]), (image[4:7], target[4:7]))
+    ]
+    value, _, gradient = step_over(loss, [4, 3, 1], "multiclass")
+    torch.testing.assert_close(value, (parts[0][0] + parts[1][0]) / 2, rtol=1e-12, atol=0)
+    torch.testing.assert_close(gradient, (parts[0][2] + parts[1][2]) / 2, rtol=1e-12, atol=1e-15)
+
+
+def test_a_step_in_which_everything_is_ignored_changes_nothing():
+    image, target = images_and_targets("multiclass")
+    data = (image, torch.full_like(target, 255))
+    for sizes in ([8], [4, 4]):
+        value, norm, gradient = step_over(build_loss(SUM, spec("multiclass")), sizes, "multiclass", data=data)
+        assert (float(value), float(norm)) == (0.0, 0.0)
+        assert not gradient.any()
+
+
+def test_the_denominators_are_those_of_the_augmented_targets():
+    class HideHalf:
+        """Ignores the left half of every other image, as turning an image does with its corners."""
+
+        def __call__(self, image, target, *, seed, epoch, indices):
+            target = target.clone()
+            target[image[:, 0, 0, 0] > 0, :, :3] = 255
+            return image, target
+
+    loss = build_loss(FocalConfig(class_weights=(0.2, 3.0, 11.0)), spec("multiclass"))
+    one, many = (step_over(loss, sizes, "multiclass", augment=HideHalf()) for sizes in ([8], [3, 5]))
+    torch.testing.assert_close(many, one, rtol=1e-10, atol=1e-13)
+
+
+def test_augmented_images_do_not_stay_in_memory():
+    alive, most = [], []
+
+    class Spy:
+        def __call__(self, image, target, *, seed, epoch, indices):
+            image = image.clone()
+            alive.append(weakref.ref(image))
+            most.append(sum(each() is not None for each in alive))
+            return image, target
+
+    loss = build_loss(FocalConfig(), spec("multiclass"))
+    step_over(loss, [1] * 8, "multiclass", augment=Spy(), channels_last=False)
+    assert len(most) == 16  # each batch twice: for its denominators, and for its gradient
+    assert max(most) <= 2
+
+
+def test_a_plain_module_is_taken_for_a_mean_over_the_pixels_that_are_not_ignored():
+    class Plain(nn.Module):
+        def forward(self, logits, target):
+            return functional.cross_entropy(logits, target.long(), ignore_index=255)
+
+    image, target = images_and_targets("multiclass")
+    data, loss = (image[:7], target[:7]), additive(Plain(), 255)
+    one, many = (step_over(loss, sizes, "multiclass", data=data) for sizes in ([7], [2, 5]))
+    torch.testing.assert_close(many, one, rtol=1e-10, atol=1e-13)
+    assert additive(loss, 255) is loss
