@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 from sklearn.metrics import confusion_matrix
 
@@ -12,7 +13,14 @@ from segmeter.cli.main import main
 from segmeter.metrics.rows import read_cases
 from segmeter.models.checkpoint import read_checkpoint
 
-SMALL = ["data=cells", "data.size=64", "data.train_cases=8", "data.val_cases=3", "data.test_cases=5"]
+SMALL = [
+    "data=cells",
+    "data.size=64",
+    "data.train_cases=8",
+    "data.samples_per_epoch=8",
+    "data.val_cases=3",
+    "data.test_cases=5",
+]
 TRAIN = ["training.epochs=2", "training.batch_size=4", "training.log_every=1", "run.name=small"]
 CLASSES = 4
 
@@ -122,8 +130,10 @@ def test_predict_writes_what_eval_wrote(here: Path, trained: Path, evaluated: Pa
     chosen.mkdir()
     for path in images.glob("test-*.png"):
         (chosen / path.name).write_bytes(path.read_bytes())
-    assert run("predict", f"checkpoint={trained}", f"input={chosen}") == 0
-    predicted, expected = labels_of(newest(here / "runs" / "predict")), labels_of(evaluated)
+    assert run("predict", f"checkpoint={trained}", f"input={chosen}", "report.overlays=3") == 0
+    folder = newest(here / "runs" / "predict")
+    predicted, expected = labels_of(folder), labels_of(evaluated)
+    assert (folder / "report.html").read_text().count("<img ") == len(list((folder / "overlays").iterdir())) == 3
     assert predicted.keys() == expected.keys()
     assert all((predicted[name] == expected[name]).all() for name in expected)
 
@@ -148,6 +158,42 @@ def test_equal_runs_give_equal_files(here: Path, trained: Path, evaluated: Path)
         assert (again / name).read_bytes() == (evaluated / name).read_bytes()
 
 
+def test_eval_needs_no_more_than_the_checkpoint(trained: Path, evaluated: Path, tmp_path: Path) -> None:
+    """From another folder too, where the built-in data would be drawn again."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(tmp_path)
+        assert run("eval", f"checkpoint={trained.absolute()}", "export.labels=false") == 0
+    alone = newest(tmp_path / "runs" / "eval")
+    assert (alone / "cases.csv").read_bytes() == (evaluated / "cases.csv").read_bytes()
+    assert not (tmp_path / "data").exists()
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        ["data=cells", "data.classes=[a,b,c,d]"],
+        ["data=cells", "metrics.groups={x: [nothing]}"],
+        ["data=cells", "metrics.spacing=[3,1,1]"],
+        ["data=cells", "resume=auto", "run.name=nothing"],
+        ["data=cells", "device=cuda:9"],
+        ["data=camvid", "data.root=nowhere"],
+    ],
+    ids=lambda overrides: overrides[1],
+)
+def test_a_refused_evaluation_leaves_no_files(trained: Path, tmp_path: Path, overrides: list[str]) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(tmp_path)
+        assert run("eval", f"checkpoint={trained.absolute()}", *overrides) == 2
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_refused_training_draws_no_data(tmp_path: Path) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(tmp_path)
+        assert run("train", *SMALL, "training.monitor=iou/nothing") == 2
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_sweep_runs_every_combination_in_one_folder(here: Path, trained: Path) -> None:
     assert run("eval", "-m", f"checkpoint={trained}", *SMALL, "inference.flips=false,true", "report.html=false") == 0
     sweep = newest(here / "runs" / "multirun")
@@ -165,10 +211,39 @@ def test_resuming_goes_on_in_the_same_folder(here: Path) -> None:
     assert read_checkpoint(folder / "checkpoints/last").progress["step"] == 6
 
 
+def contents(folder: Path) -> dict[str, bytes]:
+    paths = [path for path in sorted(folder.rglob("*")) if path.is_file() and path.name != ".lock"]
+    return {str(path): path.read_bytes() for path in paths}
+
+
+@pytest.mark.parametrize("change", ["optimizer.lr=0.5", "data.seed=7", "training.monitor=nothing"])
+def test_a_refused_resume_changes_nothing_in_the_folder(change: str, trained: Path) -> None:
+    before = contents(trained)
+    assert run("train", *SMALL, *TRAIN, change, f"resume={trained}") == 2
+    assert contents(trained) == before
+
+
+def test_another_number_of_threads_is_refused(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    count = torch.get_num_threads()
+    torch.set_num_threads(count + 1)
+    try:
+        assert run("train", *SMALL, *TRAIN, f"resume={trained}") == 2
+    finally:
+        torch.set_num_threads(count)
+    assert f"resume: `threads` was {count} and is {count + 1} now." in capsys.readouterr().err
+
+
+def test_a_train_run_without_a_checkpoint_is_begun_anew(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (here / "runs/train/2999-01-01_000000_early/checkpoints").mkdir(parents=True)
+    assert run("train", *SMALL, *TRAIN, "run.name=early", "resume=auto") == 0
+    assert "resume=auto: no run named 'early' with checkpoints/" in capsys.readouterr().err
+    assert newest(here / "runs" / "train").name == "2999-01-01_000000_early"
+
+
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
-        pytest.param(["resume=auto", "run.name=nothing"], "found no run named 'nothing'", id="resume"),
+        pytest.param(["resume=runs"], "a run folder with checkpoints/step-*/manifest.json", id="resume"),
         pytest.param(["device=cuda:9"], "expected `device` to be here, got 'cuda:9'", id="18-device"),
         pytest.param(["data.root=/dev/null/x"], "/dev/null", id="root"),
         pytest.param(["run.root=/dev/null/x"], "to be a folder that can be written", id="36-run root"),

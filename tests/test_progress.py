@@ -38,3 +38,50 @@ def test_gauge_draws_a_bar_on_a_terminal(monkeypatch, capsys):
     with progress.gauge("training") as show:
         show(0.25, "loss 0.5 [red]")
     assert "training" in capsys.readouterr().err
+
+
+def test_parts_of_an_item_move_the_line_and_it_ends_without_a_time_that_is_left(clock, capsys):
+    def one_large_image():
+        for tile in range(1, 5):
+            clock[0] += 10.0
+            report[0](tile / 4)
+        yield "image"
+
+    report = []
+    assert list(progress.track(one_large_image(), "predicting", 1, parts=report.append)) == ["image"]
+    assert capsys.readouterr().err.splitlines() == [
+        "predicting: 0 of 1, 50 % (40 s each, 20 s left)",
+        "predicting: 1 of 1, 100 % (40 s each)",
+        "predicting: 1 in 40.0 s (40 s each)",
+    ]
+
+
+def test_a_batch_that_is_computed_before_its_items_come_does_not_move_back(clock, capsys):
+    report = []
+
+    def batch():
+        clock[0] += 20.0
+        report[0](2.0)
+        yield from "ab"
+
+    for _ in progress.track(batch(), "evaluating", 2, parts=report.append):
+        clock[0] += 20.0
+    assert [line.split(",")[0] for line in capsys.readouterr().err.splitlines()] == [
+        "evaluating: 2 of 2", "evaluating: 2 of 2", "evaluating: 2 of 2", "evaluating: 2 in 60.0 s (30 s each)",
+    ]  # fmt: skip
+
+
+def test_items_are_counted_with_their_rate(clock, capsys):
+    for _ in progress.track(range(40), "checking"):
+        clock[0] += 1.0
+    assert capsys.readouterr().err.splitlines() == [
+        "checking: 15 of 40, 38 % (1.0/s, 25 s left)",
+        "checking: 30 of 40, 75 % (1.0/s, 10 s left)",
+        "checking: 40 in 40.0 s (1.0/s)",
+    ]
+
+
+def test_items_and_parts_draw_a_bar_on_a_terminal(monkeypatch, capsys):
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    assert list(progress.track("abc", "checking", parts=lambda report: report(0.5))) == ["a", "b", "c"]
+    assert "checking" in capsys.readouterr().err

@@ -10,7 +10,13 @@ from PIL import Image
 from segmeter.cli.main import main
 
 SIZE = (40, 52)
-TRAIN = ["training.epochs=1", "training.batch_size=2", "model.encoder=resnet18", "report.html=false"]
+TRAIN = [
+    "data.samples_per_epoch=6",
+    "training.epochs=1",
+    "training.batch_size=2",
+    "model.encoder=resnet18",
+    "report.html=false",
+]
 
 
 def newest(folder: Path) -> Path:
@@ -35,9 +41,9 @@ def scenes(count: int) -> list[tuple[str, np.ndarray, np.ndarray]]:
     return found
 
 
-def train_and_evaluate(*data: str) -> Path:
+def train_and_evaluate(*data: str, measures: str = "metrics.measures=[]") -> Path:
     main(["train", *data, *TRAIN[:-1]])
-    main(["eval", f"checkpoint={newest(Path('runs/train'))}", *data, TRAIN[-1], "export.probs=true"])
+    main(["eval", f"checkpoint={newest(Path('runs/train'))}", *data, TRAIN[-1], "export.probs=true", measures])
     return newest(Path("runs/eval"))
 
 
@@ -98,3 +104,22 @@ def test_masks_of_0_and_255_without_a_map_are_refused_before_the_first_step(
     assert leaving.value.code == 2
     assert "data.label_map={0: 0, 255: 1}" in capsys.readouterr().err.replace("{0:0,255:1}", "{0: 0, 255: 1}")
     assert not (tmp_path / "runs").exists()
+
+
+def test_masks_of_object_numbers_train_a_binary_model_and_are_measured_by_object(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for number, (name, image, disc) in enumerate(scenes(12)):
+        objects = disc.astype(np.uint16) * (300 + number)
+        half = objects[:, : SIZE[1] // 3]
+        half[half > 0] = 7  # where the disc reaches so far, two objects that touch
+        write(tmp_path / "set/images" / f"{name}.png", image)
+        write(tmp_path / "set/masks" / f"{name}.png", objects)
+    folder = train_and_evaluate(
+        "data=folder", "data.root=set", "data.task=binary", "data.classes=[background,disc]", "data.instances=true",
+        "data.val_fraction=0.25", "data.test_fraction=0.25", measures="metrics.measures=[instances]",
+    )  # fmt: skip
+    found = json.loads((folder / "metrics.json").read_text())["measures"]
+    masks = [np.asarray(Image.open(f"set/masks/{path.name}")) for path in (folder / "predictions/labels").iterdir()]
+    objects = sum(len(np.unique(mask)) - 1 for mask in masks)
+    assert objects > len(masks)  # some discs are two objects in one connected part
+    assert found["tp"]["disc"]["dataset"] + found["fn"]["disc"]["dataset"] == objects

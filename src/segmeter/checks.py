@@ -3,6 +3,7 @@
 import difflib
 import math
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from numbers import Integral, Real
@@ -12,6 +13,17 @@ from typing import Any
 from segmeter.errors import ConfigError, InputError
 
 _SHORT = 80  # characters of a value that a message repeats
+
+_SHOWN = 10  # names that one line lists
+_CAUSE_WORDS = 4  # of a rule; what follows are mostly values of the file
+
+
+class Refusal(str):
+    """A line of `expected` that keeps where it applies, what was given and its cause, so that equals can be grouped."""
+
+    where: str = ""
+    given: str = ""
+    cause: str = ""
 
 
 def expected(where: str, argument: str, rule: str, given: object, remedy: str = "") -> str:
@@ -23,7 +35,58 @@ def expected(where: str, argument: str, rule: str, given: object, remedy: str = 
     'focal_loss: expected `gamma` >= 0, got -1.0.'
     """
     text = f"{where}: expected `{argument}` {rule}, got {given}."
-    return f"{text} {remedy}" if remedy else text
+    line = Refusal(f"{text} {remedy}" if remedy else text)
+    line.where, line.given = where, str(given)
+    line.cause = re.sub(r"\d+", "0", f"{argument} {' '.join(rule.split()[:_CAUSE_WORDS])} {remedy}")
+    return line
+
+
+def condense(lines: Iterable[str]) -> list[str]:
+    """Say each cause once: its first line in full, then the other places where it was found, the first ten by name.
+
+    Parameters
+    ----------
+    lines
+        Those of `expected` are grouped by their cause; others stand alone.
+
+    Examples
+    --------
+    >>> condense([expected(f"masks/{name}.png", "mask", "to be gray", "RGB") for name in "abc"])
+    ['masks/a.png: expected `mask` to be gray, got RGB.', '  the same in 2 more: b.png, c.png']
+    """
+    groups: dict[str, list[str]] = {}
+    for line in dict.fromkeys(lines):
+        groups.setdefault(getattr(line, "cause", line), []).append(line)
+    shown = []
+    for group in groups.values():
+        shown.append(group[0])
+        if len(group) > 1:
+            shown.append(f"  the same in {len(group) - 1} more: {shorten(_places(group)[1:])}")
+    return shown
+
+
+def _places(group: list[str]) -> list[str]:
+    """Where a problem was found, as names of files, with their folders if these differ; or what was given, if anywhere
+    it is in one place.
+    """
+    lines = [line for line in group if isinstance(line, Refusal)]
+    places = [line.where for line in lines]
+    if len(set(places)) == 1:
+        return [line.given for line in lines]
+    kept = 1 if len({place.rpartition("/")[0] for place in places}) == 1 else 2
+    return ["/".join(place.split("/")[-kept:]) for place in places]
+
+
+def shorten(names: list[str]) -> str:
+    """List the first ten names, and say how many more there are.
+
+    Examples
+    --------
+    >>> shorten(list("abcdefghijklm"))
+    'a, b, c, d, e, f, g, h, i, j and 3 more'
+    """
+    shown = ", ".join(name if name.isprintable() else ascii(name) for name in names[:_SHOWN])
+    return shown + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 EXIT_OK = 0
 EXIT_BAD_INPUT = 2
 EXIT_FAULT = 3
+EXIT_HANGUP = 129
 EXIT_INTERRUPTED = 130
 EXIT_TERMINATED = 143
 
@@ -27,6 +28,14 @@ class SegmeterError(Exception):
 
 class RunError(SegmeterError):
     """A fault while running (a non-finite loss, a full disk); what was published before stays, and the run resumes."""
+
+
+class OverflowedError(RunError):
+    """A model's output for a case holds NaN or infinity."""
+
+    def __init__(self, problems: str | Sequence[str], *, case_id: str) -> None:
+        super().__init__(problems)
+        self.case_id = case_id
 
 
 class Interrupted(SegmeterError):

@@ -7,12 +7,15 @@ from contextlib import contextmanager
 from typing import TypeVar
 
 Item = TypeVar("Item")
+Report = Callable[[float], None]
 
 QUIET_SECONDS = 2.0  # shorter work shows nothing
 LINE_SECONDS = 15.0  # between two plain lines
 
 
-def track(items: Iterable[Item], what: str, total: int | None = None) -> Iterator[Item]:
+def track(
+    items: Iterable[Item], what: str, total: int | None = None, *, parts: Callable[[Report], None] | None = None
+) -> Iterator[Item]:
     """Yield `items` while showing how far they are.
 
     Parameters
@@ -23,10 +26,19 @@ def track(items: Iterable[Item], what: str, total: int | None = None) -> Iterato
         What is being done, for example "evaluating".
     total
         How many items there are; taken from ``len(items)`` where it has one.
+    parts
+        Told whom to report to while the next item is in the making: how many of the items to come are done, such as
+        0.25. For items that take long, like large images in tiles.
     """
     if total is None and isinstance(items, Sized):
         total = len(items)
-    return _bar(items, what, total) if sys.stderr.isatty() else _lines(items, what, total)
+    done = 0
+    with _bar(what, total) if sys.stderr.isatty() else _lines(what, total) as move:
+        if parts is not None:
+            parts(lambda part: move(done + part))
+        for done, item in enumerate(items, 1):
+            yield item
+            move(done)
 
 
 @contextmanager
@@ -71,7 +83,7 @@ def _gauge_lines(what: str) -> Iterator[Callable[[float, str], None]]:
             return
         said = now
         gained = fraction - first[1]  # a resumed run does not start at zero
-        left = f", {(1.0 - fraction) * (now - first[0]) / gained:.0f} s left" if gained > 0 else ""
+        left = f", {(1.0 - fraction) * (now - first[0]) / gained:.0f} s left" if gained > 0 and fraction < 1 else ""
         sys.stderr.write(f"{what}: {100 * fraction:.0f} %{left}, {figures}\n")
 
     yield show
@@ -79,7 +91,8 @@ def _gauge_lines(what: str) -> Iterator[Callable[[float, str], None]]:
         sys.stderr.write(f"{what}: finished in {time.monotonic() - start:.0f} s\n")
 
 
-def _bar(items: Iterable[Item], what: str, total: int | None) -> Iterator[Item]:
+@contextmanager
+def _bar(what: str, total: int | None) -> Iterator[Report]:
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -92,23 +105,37 @@ def _bar(items: Iterable[Item], what: str, total: int | None) -> Iterator[Item]:
     )
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task(what, total=total, rate="")
-        start = time.monotonic()
-        for done, item in enumerate(items, 1):
-            yield item
-            progress.update(task, completed=done, rate=f"{done / (time.monotonic() - start + 1e-9):.1f}/s")
+        start, reached = time.monotonic(), 0.0
+
+        def move(done: float) -> None:
+            nonlocal reached
+            reached = max(reached, done)  # a batch that is computed is not yet worked through
+            progress.update(task, completed=reached, rate=_rate(reached / (time.monotonic() - start + 1e-9)))
+
+        yield move
 
 
-def _lines(items: Iterable[Item], what: str, total: int | None) -> Iterator[Item]:
+@contextmanager
+def _lines(what: str, total: int | None) -> Iterator[Report]:
     start = said = time.monotonic()
-    done = 0
-    for done, item in enumerate(items, 1):
-        yield item
-        now = time.monotonic()
-        if now - said >= LINE_SECONDS:
-            said = now
-            rate = done / (now - start)
-            left = f", {(total - done) / rate:.0f} s left" if total else ""
-            sys.stderr.write(f"{what}: {done}{f' of {total}' if total else ''} ({rate:.1f}/s{left})\n")
+    reached = 0.0
+
+    def move(done: float) -> None:
+        nonlocal said, reached
+        reached, now = max(reached, done), time.monotonic()
+        if now - said < LINE_SECONDS or not reached:
+            return
+        said = now
+        rate = reached / (now - start)
+        shown = f"{int(reached)} of {total}, {100 * reached / total:.0f} %" if total else f"{int(reached)}"
+        left = f", {(total - reached) / rate:.0f} s left" if total and reached < total else ""
+        sys.stderr.write(f"{what}: {shown} ({_rate(rate)}{left})\n")
+
+    yield move
     spent = time.monotonic() - start
     if spent >= QUIET_SECONDS:
-        sys.stderr.write(f"{what}: {done} in {spent:.1f} s ({done / spent:.1f}/s)\n")
+        sys.stderr.write(f"{what}: {int(reached)} in {spent:.1f} s ({_rate(reached / spent)})\n")
+
+
+def _rate(rate: float) -> str:
+    return f"{rate:.1f}/s" if rate >= 0.1 or not rate else f"{1 / rate:.0f} s each"

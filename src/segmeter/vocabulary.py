@@ -62,6 +62,22 @@ class ClassSpec(Config, title="ClassSpec"):
         return len(self.names)
 
     @property
+    def has_background(self) -> bool:
+        """Whether class 0 is what is left where nothing is: in a binary task, and where multiclass has it in black.
+
+        CamVid's first class, for example, is the sky. It decides how cases are drawn, and no score.
+        """
+        return self.task == "binary" or (self.task == "multiclass" and self.colours[0] == (0, 0, 0))
+
+    @property
+    def headline(self) -> str:
+        """The score that a model is judged by unless asked otherwise: the object's IoU for binary, else the mean IoU.
+
+        Background covers most of a binary task's pixels, so that a model which finds no object has half the mean IoU.
+        """
+        return f"iou/{self.names[1]}" if self.task == "binary" else "mean_iou"
+
+    @property
     def num_channels(self) -> int:
         """Channels of the logits: 1 for binary, K otherwise."""
         return 1 if self.task == "binary" else len(self.names)

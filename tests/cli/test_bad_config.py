@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from hydra.core.config_store import ConfigStore
 
 from segmeter.cli.app import check
 from segmeter.cli.config.compose import Request, compose_jobs
@@ -102,6 +103,19 @@ def test_a_sweep_is_checked_whole_before_its_first_job() -> None:
     assert len(problems) == 2
 
 
+@pytest.mark.parametrize("way", ["hydra/launcher=elsewhere", "experiment=mine"])
+def test_a_launcher_whose_failures_would_not_be_seen_is_refused(way: str, tmp_path: Path) -> None:
+    """Jobs in other processes end with code 0 whatever happens in them; chosen on the command line or in a file."""
+    ConfigStore.instance().store(group="hydra/launcher", name="elsewhere", node={"_target_": "never.imported"})
+    (tmp_path / "experiment").mkdir(parents=True)
+    text = "# @package _global_\ndefaults:\n  - override /hydra/launcher: elsewhere\n"
+    (tmp_path / "experiment" / "mine.yaml").write_text(text)
+    with pytest.raises(ConfigError) as caught:
+        check("train", Request("train", [way, "loss.gamma=1,2"], str(tmp_path), sweep=True))
+    (problem,) = caught.value.problems
+    assert problem.startswith("config: expected `hydra/launcher` to be basic, got elsewhere. Leave it out")
+
+
 def test_commas_without_multirun_are_refused() -> None:
     (problem,) = problems_of("loss.gamma=1,2")
     assert "--multirun" in problem
@@ -158,7 +172,7 @@ def test_a_value_of_the_command_line_is_not_blamed_on_a_file(tmp_path: Path) -> 
 def test_32_a_file_that_ends_in_yml_is_to_be_renamed(tmp_path: Path) -> None:
     (tmp_path / "experiment").mkdir()
     (tmp_path / "experiment" / "mine.yml").write_text("seed: 1\n")
-    with pytest.raises(ConfigError, match=r"mine\.yml: rename it to mine\.yaml\."):
+    with pytest.raises(ConfigError, match=r"mine\.yml: is not read\. Rename it to mine\.yaml\."):
         check("train", Request("train", ["experiment=mine"], str(tmp_path)))
 
 
@@ -167,15 +181,13 @@ def test_32_a_file_that_ends_in_yml_is_to_be_renamed(tmp_path: Path) -> None:
     [
         "# @package _global_\nhydra: {callbacks: {x: {_target_: torch.load, f: evil.pt, weights_only: false}}}\n",
         "# @package hydra.callbacks\nx: {_target_: os.system}\n",
-        "# @package _global_\ndefaults:\n  - override /hydra/launcher: submitit\n",
-        "# @package _global_\ndefaults:\n  - /hydra/callbacks: x\n",
-        "# @package _global_\nhydra.searchpath: [file:///x]\n",
+        "# @package hydra.launcher\n_target_: os.system\n",
     ],
 )
 def test_a_file_of_the_users_own_sets_nothing_of_hydra(text: str, tmp_path: Path) -> None:
     (tmp_path / "experiment").mkdir()
     (tmp_path / "experiment" / "mine.yaml").write_text(text)
-    with pytest.raises(ConfigError, match=r"mine\.yaml sets '.*hydra.*', which is not allowed"):
+    with pytest.raises(ConfigError, match=r"config: 'hydra\..*' (can't be set here|is not allowed)"):
         check("train", Request("train", ["experiment=mine"], str(tmp_path)))
 
 
@@ -218,8 +230,8 @@ def test_only_our_own_environment_variables_are_read(monkeypatch: pytest.MonkeyP
         (["optimizer=adam,sgd"], ["expected `optimizer` to be one of adamw, sgd, got 'adam'. Did you mean 'adamw'?"]),
         (["model.depth=banana", "model.decoder_channels=[1,2]"], ["`model.depth` to be an integer >= 3 and <= 5, got"]),
         (["training.epochs=3.5"], ["`training.epochs` to be an integer >= 1 or null, got 3.5"]),
-        (["hydra/launcher=joblib"], ["a job that fails in another process would go unseen"]),
-        (["hydra.sweeper._target_=os.system"], ["can't be set here"]),
+        (["hydra/launcher=joblib"], ["Could not find 'hydra/launcher/joblib'"]),
+        (["hydra.sweeper._target_=os.system"], ["'hydra.sweeper._target_' is not allowed"]),
         (["seed.x=1"], ["`seed` to be an integer"]),
     ],
 )

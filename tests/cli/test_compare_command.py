@@ -35,6 +35,8 @@ def test_a_comparison_prints_its_tables_and_keeps_its_figures_without_torch(tmp_
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "mean IoU: ranking (stability 1.000)" in done.stdout
+    assert "ranked by mean IoU: good, fair, poor\n" in done.stdout
+    assert "otherwise" not in done.stdout
     assert "p (Holm)" in done.stdout
     assert "Only 6 independent units" in done.stdout.replace("\n", " ")
     (folder,) = (tmp_path / "runs" / "compare").iterdir()
@@ -48,6 +50,60 @@ def test_a_comparison_prints_its_tables_and_keeps_its_figures_without_torch(tmp_
     record = json.loads((folder / "run.json").read_text())
     assert record["state"] == "done"
     assert set(record["runs"]) == {"good", "fair", "poor"}
+
+
+def make_cells(folder: Path, *, iou: float, quality: float) -> Path:
+    """A finished run with one measure's column, of 3 patients with 4 slices each."""
+    names = [f"p{i}_{j}" for i in range(3) for j in range(4)]
+    tables = [np.array([[20, 0], [10 - int(10 * iou), int(10 * iou)]]) for _ in names]
+    extra = {"pq/cell": quality, "area/cell": 1.0}
+    rows = [
+        CaseRow(case_id=name, height=6, width=5, counts=table, extra=extra)
+        for name, table in zip(names, tables, strict=True)
+    ]
+    folder.mkdir()
+    write_cases(folder, rows, BINARY)
+    (folder / "metrics.json").write_text(json.dumps(summarise(rows, BINARY)))
+    return folder
+
+
+def test_what_says_the_opposite_is_printed_and_a_prefix_groups_the_cases(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    make_cells(tmp_path / "one", iou=0.9, quality=0.2)
+    make_cells(tmp_path / "two", iou=0.5, quality=0.6)
+    main(["compare", "runs=[one,two]", "metrics.bootstrap=50", "metrics.cluster=prefix:_", "rank_by=pq"])
+    printed = capsys.readouterr().out
+    assert printed.index("pq, mean over classes: ranking") < printed.index("mean IoU: ranking")
+    assert "ranked by pq, mean over classes: two, one\n" in printed
+    assert "otherwise by mean IoU: one, two\n" in printed
+    assert "Only 3 independent units: no intervals." in printed
+    assert "area, mean over classes: first minus second" in printed
+    assert "area, mean over classes: ranking" not in printed
+
+
+@pytest.mark.parametrize(
+    ("cluster", "units"),
+    [("prefix:_", 3), ('"^([^_]+)[_]"', 3), ('"^p(\\d+)_"', 3), ("wards.csv:ward", 2), ("sub/wards.csv:ward", 2)],
+    ids=["prefix", "suggested", "expression", "table", "path"],
+)
+def test_clusters_are_given_without_ado(
+    cluster: str,
+    units: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    make_cells(tmp_path / "one", iou=0.9, quality=0.2)
+    make_cells(tmp_path / "two", iou=0.5, quality=0.6)
+    rows = [f"p{i}_{j},{'north' if i else 'south'}\n" for i in range(3) for j in range(4)]
+    (tmp_path / "sub").mkdir()
+    for folder in (tmp_path, tmp_path / "sub"):
+        (folder / "wards.csv").write_text("case_id,ward\n" + "".join(rows))
+    main(["compare", "runs=[one,two]", "metrics.bootstrap=50", f"metrics.cluster={cluster}"])
+    (written,) = tmp_path.glob("runs/compare/*/compare.json")
+    assert json.loads(written.read_text())["bootstrap"]["n_units"] == units
 
 
 def test_runs_of_other_cases_end_with_2_and_leave_no_folder(
@@ -71,8 +127,9 @@ def test_runs_of_other_cases_end_with_2_and_leave_no_folder(
         (["runs=[one,one]"], "twice"),
         ([], "`runs` is required"),
         (["runs=[one,two]", "metrics.bootstrap=0"], "expected `bootstrap` >= 1"),
+        (["runs=[one,two]", "metrics.measures=[instances]"], "expected `measures` to be empty"),
     ],
-    ids=["one", "no run", "same", "none", "no bootstrap"],
+    ids=["one", "no run", "same", "none", "no bootstrap", "measures"],
 )
 def test_bad_requests_are_refused(
     arguments: list[str],
@@ -87,3 +144,29 @@ def test_bad_requests_are_refused(
         main(["compare", *arguments])
     assert leaving.value.code == 2
     assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("argument", "message"),
+    [
+        ("rank_by=mean_dcie", "Did you mean 'mean_dice'?"),
+        ("metrics.cluster=prefix:_", "to find its separator in every case id ('prefix:_'), got 6 without: 'c0', 'c1'"),
+        ("metrics.cluster=t.csv:patient", "to name a table, got t.csv"),
+        ("metrics.cluster=prefix", "to be prefix:SEPARATOR, TABLE.csv:COLUMN, or a regular expression with a group"),
+    ],
+)
+def test_bad_ways_to_compare_are_refused(
+    argument: str,
+    message: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    make_run(tmp_path / "one", wrong=1)
+    make_run(tmp_path / "two", wrong=2)
+    with pytest.raises(SystemExit) as leaving:
+        main(["compare", "runs=[one,two]", argument])
+    assert leaving.value.code == 2
+    assert message in capsys.readouterr().err
+    assert not Path("runs").exists()

@@ -72,7 +72,7 @@ def test_bare_names_take_the_defaults(capsys: pytest.CaptureFixture[str]) -> Non
     assert set(measures()) == {"hd", "hd95", "hd95_pooled", "assd", "masd", "nsd@1", "boundary_iou"}
     shown = capsys.readouterr().out
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in shown.splitlines()]
-    assert next(row[2] for row in rows if row[:2] == ["hd95", "class_1"]) == "3.500"
+    assert next(row[2] for row in rows if row[:2] == ["hd95 (pixels)", "class_1"]) == "3.500"
     (folder,) = Path("runs/score").iterdir()
     assert "hd95_pooled" in (folder / "report.html").read_text()
     assert "extra_hd95/class_1" in (folder / "cases.csv").read_text()

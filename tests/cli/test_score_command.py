@@ -85,7 +85,7 @@ def test_bad_files_are_listed_and_end_with_2(capsys: pytest.CaptureFixture[str])
     assert len(lines) == 2
     assert "predictions/a.png" in lines[0]
     assert "references/b.png" in lines[1]
-    assert "stopped" in json.loads((run_folder() / "run.json").read_text())["state"]
+    assert not Path("runs").exists()
 
 
 @pytest.mark.parametrize(
@@ -173,7 +173,7 @@ def test_an_image_volume_of_another_size_is_refused(capsys: pytest.CaptureFixtur
 def test_a_spacing_that_replaces_the_files_is_said(capsys: pytest.CaptureFixture[str]) -> None:
     make_volumes()
     assert run("score", *VOLUMES, "metrics.spacing=[1,1,1]", "report.overlays=0", "report.html=false") == 0
-    assert "metrics.spacing replaces another spacing in the files of 2 cases" in capsys.readouterr().err
+    assert "metrics.spacing replaces another spacing in the files of cases (2: " in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("task", ["binary", "multilabel"])

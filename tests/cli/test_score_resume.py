@@ -125,29 +125,116 @@ def test_changed_files_and_other_cases_are_refused(capsys: pytest.CaptureFixture
     assert "resume: cases that were not there (1: new)." in capsys.readouterr().err
 
 
-def test_a_case_that_was_not_done_may_be_repaired(clean: dict[str, bytes]) -> None:
-    good = Path("predictions/case05.png").read_bytes()
-    put(Path("predictions/case05.png"), good[:50])
-    assert run(*SCORE) == 2
-    put(Path("predictions/case05.png"), good)
-    assert run(*SCORE, "resume=auto") == 0
+def contents(folder: Path) -> dict[str, bytes]:
+    paths = [path for path in sorted(folder.rglob("*")) if path.is_file() and path.name != ".lock"]
+    return {str(path): path.read_bytes() for path in paths}
+
+
+@pytest.mark.parametrize("finished", [True, False])
+@pytest.mark.parametrize("how", ["another folder", "edited in place"])
+def test_files_of_another_model_are_refused(finished: bool, how: str, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = Path("runs/score") if finished else killed_after(CASES)
+    if finished:
+        assert run(*SCORE) == 0
+        (folder,) = folder.iterdir()
+    other = Path("predictions")
+    if how == "another folder":
+        other = Path("modelB")
+        shutil.copytree("predictions", other)
+    put(other / "case03.png", np.ones((20, 30), np.uint8))
+    before = contents(folder)
+    assert run(*SCORE, f"predictions={other}", "resume=auto") == 2
+    assert "the files of cases changed since they were measured (1: case03)" in capsys.readouterr().err
+    assert contents(folder) == before
+
+
+def test_other_probabilities_of_a_finished_run_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("probs").mkdir()
+    for seed in range(CASES):
+        np.save(f"probs/case{seed:02}.npy", np.full((3, 20, 30), 1 / 3, np.float32))
+    assert run(*SCORE, "probs=probs") == 0
+    assert run(*SCORE, "probs=probs", "resume=auto") == 0
+    np.save("probs/case05.npy", np.stack([np.ones((20, 30), np.float32), *np.zeros((2, 20, 30), np.float32)]))
+    assert run(*SCORE, "probs=probs", "resume=auto") == 2
+    assert "changed since they were measured (1: case05)" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", RESULTS)
+def test_a_damaged_result_of_a_finished_run_is_made_again(
+    name: str, clean: dict[str, bytes], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(*SCORE) == 0
     (folder,) = Path("runs/score").iterdir()
+    (folder / name).write_bytes(b"")
+    assert run(*SCORE, "resume=auto") == 0
+    assert f"warning: resume: results that are gone or damaged are made again (1: {name})" in capsys.readouterr().err
     assert {name: (folder / name).read_bytes() for name in RESULTS} == clean
 
 
-@pytest.mark.parametrize(
-    ("resume", "message"), [("auto", "found no run named 'x'"), ("predictions", "a run folder with manifest.json")]
-)
-def test_nothing_to_go_on_with_is_said(resume: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(*SCORE, f"resume={resume}") == 2
-    assert message in capsys.readouterr().err
+def test_masks_that_change_before_they_are_drawn_or_read_again_are_refused(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from segmeter.cli import score as command
+
+    real = command.score
+
+    def score_then_change(job: object) -> object:
+        summary = real(job)  # type: ignore[arg-type]
+        put(Path("predictions/case03.png"), np.zeros((20, 30), np.uint8))
+        return summary
+
+    monkeypatch.setattr(command, "score", score_then_change)
+    assert run(*SCORE, "images=images") == 2
+    assert "case03: its files changed while they were scored" in capsys.readouterr().err
 
 
-def test_a_run_whose_name_only_starts_alike_is_another_run(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_resume_that_finds_nothing_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(*SCORE, "resume=predictions") == 2
+    assert "a run folder with manifest.json" in capsys.readouterr().err
+
+
+def test_auto_starts_anew_where_no_run_of_the_whole_name_holds_anything(capsys: pytest.CaptureFixture[str]) -> None:
     for other in ("xy", "a_x"):
         put(Path(f"runs/score/2026-01-01_000000_{other}/manifest.json"), b"{}")
-    assert run(*SCORE, "resume=auto") == 2
-    assert "found no run named 'x'" in capsys.readouterr().err
+    Path("runs/score/2026-01-01_000000_x").mkdir()
+    assert run(*SCORE, "resume=auto") == 0
+    assert "resume=auto: no run named 'x' with manifest.json in " in capsys.readouterr().err
+
+
+def test_the_newest_run_is_the_last_that_started_whatever_its_name_says(capsys: pytest.CaptureFixture[str]) -> None:
+    zones = {"UTC-12": "first", "UTC+12": "second"}  # POSIX: the first one's clock is a day ahead
+    for zone in zones:
+        command = [sys.executable, "-m", "segmeter", *SCORE]
+        subprocess.run(command, check=True, capture_output=True, env={**os.environ, "TZ": zone})
+    first, second = sorted(Path("runs/score").iterdir(), reverse=True)
+    starts = [json.loads((folder / "run.json").read_text())["start"] for folder in (first, second)]
+    assert starts[0] < starts[1]
+    capsys.readouterr()
+    assert run(*SCORE, "resume=auto") == 0
+    assert f"resuming {second}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("bad", ["predictions/case07.png", "references/case07.png"])
+def test_bad_input_leaves_no_run_folder(bad: str) -> None:
+    put(Path(bad), Path(bad).read_bytes()[:50])
+    assert run(*SCORE) == 2
+    assert not Path("runs").exists()
+
+
+def test_much_work_before_bad_input_is_kept_and_said(
+    clean: dict[str, bytes], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from segmeter.cli import run_folder
+
+    monkeypatch.setattr(run_folder, "KEEP_SECONDS", 0.0)
+    good = Path("predictions/case05.png").read_bytes()
+    put(Path("predictions/case05.png"), good[:50])
+    assert run(*SCORE) == 2
+    (folder,) = Path("runs/score").iterdir()
+    assert f"segmeter: run: what was done is kept: go on with resume={folder}." in capsys.readouterr().err
+    put(Path("predictions/case05.png"), good)
+    assert run(*SCORE, "resume=auto") == 0
+    assert {name: (folder / name).read_bytes() for name in RESULTS} == clean
 
 
 def test_processes_give_the_same_bytes_as_threads(clean: dict[str, bytes]) -> None:
@@ -156,30 +243,43 @@ def test_processes_give_the_same_bytes_as_threads(clean: dict[str, bytes]) -> No
     assert {name: (folder / name).read_bytes() for name in RESULTS} == clean
 
 
-def test_ctrl_c_ends_with_130_without_a_traceback_and_can_be_resumed(clean: dict[str, bytes]) -> None:
-    slow = "import time; from segmeter.evaluation import cases; read = cases.read_map\n"
-    slow += "cases.read_map = lambda *given: (time.sleep(0.3), read(*given))[1]\n"
-    code = f"{slow}import sys; from segmeter.cli.main import main; main(sys.argv[1:])"
-    child = subprocess.Popen([sys.executable, "-c", code, *SCORE], stderr=subprocess.PIPE, text=True)
+SLOW = """
+import sys, time
+from segmeter.cli.main import main
+from segmeter.evaluation import cases
+read = cases.read_map
+cases.read_map = lambda *given: (time.sleep(0.3), read(*given))[1]
+main(sys.argv[1:])
+"""
+ENDS = {"SIGINT": (130, "interrupted"), "SIGTERM": (143, None), "SIGUSR1": (3, None), "SIGHUP": (129, None)}
+
+
+def stopped_by(name: str, *, times: int = 1) -> tuple[int, str, Path]:
+    """Send a signal when the first case is noted; the exit code, what was said, and the run's folder."""
+    child = subprocess.Popen([sys.executable, "-c", SLOW, *SCORE], stderr=subprocess.PIPE, text=True)
     limit = time.monotonic() + 60
     while time.monotonic() < limit and not list(Path().glob(f"runs/score/*/{JOURNAL}")):
         time.sleep(0.05)
-    os.kill(child.pid, signal.SIGINT)
+    for _ in range(times):
+        os.kill(child.pid, getattr(signal, name))
     _, errors = child.communicate(timeout=60)
-    assert child.returncode == 130, errors
-    assert errors.strip().splitlines()[-1] == "segmeter: interrupted."
-    assert "Traceback" not in errors
-    assert run(*SCORE, "resume=auto") == 0
     (folder,) = Path("runs/score").iterdir()
+    return child.returncode, errors, folder
+
+
+@pytest.mark.parametrize("name", ENDS)
+def test_a_signal_ends_with_its_code_one_line_and_a_true_state(name: str, clean: dict[str, bytes]) -> None:
+    code, errors, folder = stopped_by(name)
+    expected, state = ENDS[name]
+    state = state or f"stopped by {name}"
+    assert code == expected, errors
+    assert [line for line in errors.splitlines() if not line.startswith("scoring")] == [f"segmeter: {state}."]
+    assert json.loads((folder / "run.json").read_text())["state"] == state
+    assert run(*SCORE, "resume=auto") == 0
     assert {name: (folder / name).read_bytes() for name in RESULTS} == clean
 
 
-def test_auto_goes_on_with_the_newest_run_of_the_name(capsys: pytest.CaptureFixture[str]) -> None:
-    for name in ("2026-01-02_030405_x", "2026-01-02_030406_x", "2026-01-02_030407_other"):
-        folder = Path("runs/score") / name
-        folder.mkdir(parents=True)
-        (folder / "manifest.json").write_text('{"schema": 1, "state": "running", "identity": {}, "cases": {}}')
-    assert run(*SCORE, "resume=auto") == 2
-    text = capsys.readouterr().err
-    assert "resuming runs/score/2026-01-02_030406_x\n" in text
-    assert "this is another run" in text
+def test_a_second_signal_ends_at_once() -> None:
+    code, errors, _ = stopped_by("SIGINT", times=2)
+    assert code == 130
+    assert "Traceback" not in errors

@@ -89,3 +89,19 @@ def test_folder_config_keeps_what_both_kinds_share():
 def test_mean_must_have_one_value_per_channel():
     with pytest.raises(ConfigError, match=r"mean` to be 1 values, one per channel, got \[0.1, 0.2\]"):
         CellsConfig(mean=(0.1, 0.2))
+
+
+@pytest.mark.parametrize(
+    ("task", "first", "black"),
+    [
+        ("multiclass", "background", True),
+        ("multiclass", "Void", True),
+        ("multiclass", "sky", False),
+        ("binary", "sky", True),
+        ("multilabel", "background", False),
+    ],
+)
+def test_by_default_only_a_background_is_black(task, first, black):
+    spec = FolderConfig(root="x", task=task, classes=(first, "road")).spec()
+    assert (spec.colours[0] == (0, 0, 0)) == black == spec.has_background
+    assert (0, 0, 0) not in spec.colours[1:]

@@ -104,13 +104,16 @@ def test_read_image_takes(tmp_path, name, content, pixels):
 
 
 def test_70_three_channels_for_a_one_channel_model(tmp_path):
-    with pytest.raises(DataError, match=r"to have 1 channels, got rgb with 3 channels. Set data.in_channels=3"):
+    with pytest.raises(
+        DataError,
+        match=r"to have 1 channels, got rgb with 3 channels. .*train with data.in_channels=3",
+    ):
         read_image(put(tmp_path / "x.png", noise()), channels=1)
 
 
 def test_palette_for_a_one_channel_model_says_what_it_can_give(tmp_path):
     Image.fromarray(VALUES).convert("P").save(tmp_path / "x.png")
-    with pytest.raises(DataError, match=r"got palette with 1 channel. Set data.in_channels=3"):
+    with pytest.raises(DataError, match=r"got palette with 1 channel. .*train with data.in_channels=3"):
         read_image(tmp_path / "x.png", channels=1)
 
 
@@ -138,6 +141,7 @@ def test_73_fifo_is_refused_without_waiting(tmp_path):
 
 VALUES = noise(channels=None) % 2
 GRAY = np.uint8([[0, 17, 60, 120, 180, 200, 230, 250, 254, 255]])
+SOFT = np.uint8(np.clip(np.linspace(-3, 4, 3000), 0, 1) * 255).reshape(30, 100)  # every value, most of them 0 and 255
 MASKS = [
     (
         "75-jpeg",
@@ -154,6 +158,14 @@ MASKS = [
     ("81-negative", "x.tif", _tiff(np.int16([[0, -1]])), r"got -1 \(1 pixels\). Labels are never negative"),
     ("86-uint16", "x.png", encoded(np.uint16([[0, 300]])), r"only 0 to 1, got 300 \(1 pixels\)"),
     ("87-blurred", "x.png", encoded(GRAY), "speak for anti-aliased or resampled edges"),
+    ("87-soft-edges", "x.png", encoded(SOFT), "speak for anti-aliased or resampled edges"),
+    (
+        "87-objects",
+        "x.png",
+        encoded(np.arange(600, dtype=np.uint16).reshape(20, 30)),
+        "look like numbers of objects: set",
+    ),
+    ("87-objects-8", "x.png", encoded(np.arange(30, dtype=np.uint8)[None]), "data.task=binary data.instances=true"),
     ("65-mask-pages", "x.tif", PAGES, "got 4 pages"),
 ]
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from segmeter.data.build import build_dataset
+from segmeter.data.build import build_dataset, open_splits
 from segmeter.data.check import check_splits
 from segmeter.data.config import CamvidConfig, FolderConfig
 from segmeter.errors import ConfigError, DataError
@@ -133,3 +133,51 @@ def test_100_names_that_differ_in_case(tmp_path):
     (tmp_path / "two" / "masks" / "a.png").rename(tmp_path / "two" / "masks" / "A.png")
     with pytest.raises(DataError, match=r"'a' and 'A' differ only in upper and lower case"):
         build_dataset(folder(tmp_path / "two"))
+
+
+def test_images_of_several_channel_counts_get_one_advice_that_ends(tmp_path):
+    """Following the advice for one file would only move the refusal to the others."""
+    make_folder(tmp_path)
+    put(tmp_path / "images" / "b.png", noise(channels=None))
+    for channels, odd in ((3, 1), (1, 2)):
+        with pytest.raises(DataError, match=rf"got another one in {odd} of 3. Convert all images to one number"):
+            open_splits(folder(tmp_path, in_channels=channels), ["all"])
+    for name in "ac":
+        put(tmp_path / "images" / f"{name}.png", noise(channels=None, seed=ord(name)))
+    with pytest.raises(DataError, match=r"Set data.in_channels=1 if all images are like this") as refusal:
+        open_splits(folder(tmp_path), ["all"])
+    assert "one number of channels" not in str(refusal.value)
+    open_splits(folder(tmp_path, in_channels=1), ["all"])
+
+
+@pytest.mark.parametrize(
+    "fields", [{"group_until": "_"}, {"val_fraction": 0.3}, {"test_fraction": 0.0}, {"split_seed": 4}], ids=str
+)
+def test_what_shares_out_cases_is_refused_beside_lists(fields):
+    (name,) = fields
+    with pytest.raises(ConfigError, match=rf"`{name}` to be left alone beside lists, got .* set data.lists=null"):
+        FolderConfig(root="x", classes=("a", "b"), lists=".", **fields)
+    every = {split: f"{split}.txt" for split in ("train", "val", "test")}
+    with pytest.raises(ConfigError, match=f"`{name}` to be left alone beside lists"):
+        FolderConfig(root="x", classes=("a", "b"), list_files=every, **fields)
+    FolderConfig(root="x", classes=("a", "b"), list_files={"test": "test.txt"}, **fields)  # the rest is shared out
+
+
+def test_an_empty_list_says_what_to_do(tmp_path):
+    with pytest.raises(DataError, match=r"val.txt: .*to name at least one case, got no names. Write one file name"):
+        build_dataset(_listed(tmp_path, val="\n\n"), split="val")
+
+
+def test_where_lists_are_looked_for_is_said(tmp_path, monkeypatch):
+    make_folder(tmp_path / "set")
+    put(tmp_path / "lists" / "train.txt", b"a\n")
+    monkeypatch.chdir(tmp_path)
+    config = folder(tmp_path / "set", lists="lists")
+    with pytest.raises(DataError) as refusal:
+        build_dataset(config, split="train")
+    text = str(refusal.value)
+    assert f"no file {tmp_path}/set/lists/train.txt. Relative paths of data.lists and data.list_files start at" in text
+    assert f"There is {tmp_path}/lists/train.txt: give absolute paths" in text
+    absolute = folder(tmp_path / "set", lists=str(tmp_path / "lists"))
+    assert build_dataset(absolute, split="train").source == f"{tmp_path}/lists/train.txt"
+    assert build_dataset(folder(tmp_path / "set", val_fraction=0), split="train").source == "seed 0"

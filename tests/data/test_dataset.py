@@ -119,3 +119,20 @@ def test_camvid_has_its_splits_and_class_pixels(shared_data):
     sample = build_dataset(config)[0]
     assert sample.image.shape == (360, 480, 3)
     assert set(np.unique(sample.target)) <= set(range(12))
+
+
+def test_masks_of_object_numbers_give_their_foreground_and_the_objects(tmp_path):
+    put(tmp_path / "images" / "a.png", noise())
+    numbers = np.zeros((12, 10), np.uint16)
+    numbers[1:4, 1:4], numbers[1:4, 4:7], numbers[9:, :3], numbers[0, 0] = 1, 70, 40000, 255
+    put(tmp_path / "masks" / "a.png", numbers)
+    sample = build_dataset(folder(tmp_path, instances=True, ignore_index=255))[0]
+    wanted = np.where(numbers == 255, 255, numbers > 0)
+    np.testing.assert_array_equal(sample.target, wanted)
+    assert sample.target.dtype == np.uint8
+    np.testing.assert_array_equal(sample.instances, np.where(numbers == 255, 0, numbers))
+    with pytest.raises(DataError, match=r"look like numbers of objects|to hold only 0 to 1"):
+        build_dataset(folder(tmp_path, ignore_index=255))[0]
+    for fields in ({"task": "multiclass"}, {"label_map": {"1": 1}}):
+        with pytest.raises(ConfigError, match=r"`instances` to be false but for a binary task without label map"):
+            folder(tmp_path, instances=True, **fields)

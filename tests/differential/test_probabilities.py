@@ -135,7 +135,7 @@ def test_average_precision_and_its_curve_of_scikit_learn():
 
 
 def test_average_precision_of_any_probabilities_is_near():
-    """Those that share one of 47 000 steps count as equal: at most 1 in 1024 of a probability apart."""
+    """Those that share one of 55 555 steps count as equal: at most 1 in 1024 of a probability apart."""
     sklearn = load("sklearn.metrics", "scikit-learn")
     found = [one.sweeps[0].average_precision for one in ours_of_binary()]
     assert_agree(found, [sklearn.average_precision_score(*pair) for pair in binary()], rtol=2e-3)

@@ -10,6 +10,7 @@ from segmeter.errors import DataError, InputError
 from segmeter.evaluation.compare import compare, name_runs
 from segmeter.evaluation.score import score
 from segmeter.metrics.config import MetricsConfig
+from segmeter.metrics.measure_config import InstancesConfig, SurfaceConfig
 from segmeter.vocabulary import ClassSpec
 from tests.data.crafted import THREE
 from tests.evaluation.masks import FEW, LABELS, TARGETS, put_masks, scoring
@@ -52,6 +53,119 @@ def test_a_run_against_its_copy_differs_nowhere(tmp_path: Path) -> None:
     (pair,) = result["metrics"]["mean_iou"]["pairs"]
     assert pair["dataset_difference"] == 0.0
     assert pair["wilcoxon_p"] == pair["wilcoxon_p_holm"] == 1.0
+
+
+CELLS = ClassSpec(task="binary", names=("ground", "cell"), colours=((0, 0, 0), (255, 255, 255)))
+TWO = [1, 1, 1, 1, 0, 1, 1, 1, 1]  # two objects of 4 pixels, one apart
+MERGED = [1] * 9  # IoU 8 / 9, and no object overlaps another by more than half
+APART = [0, 1, 1, 1, 0, 1, 1, 1, 0]  # IoU 6 / 8, PQ .75
+
+
+def cells(row: list[int], cases: int = 6) -> Masks:
+    return {f"c{i}": [row, [0] * 9] for i in range(cases)}
+
+
+def measured(**settings: object) -> MetricsConfig:
+    return FEW.replace(measures=(InstancesConfig(**settings),))  # type: ignore[arg-type]
+
+
+def make_two(folder: Path, *configs: MetricsConfig) -> list[Path]:
+    return [
+        make_run(folder / name, targets=cells(TWO), labels=cells(row), spec=CELLS, config=config)
+        for name, row, config in zip(("merged", "apart"), (MERGED, APART), configs, strict=True)
+    ]
+
+
+def test_pq_that_says_the_opposite_is_shown_and_can_rank(tmp_path: Path) -> None:
+    runs = make_two(tmp_path, measured(), measured())
+    result = compare(runs, FEW)
+    assert (result["rank_by"], result["order"]) == ("mean_iou", ["merged", "apart"])
+    assert result["other_orders"]["pq/mean"] == result["other_orders"]["pq/cell"] == ["apart", "merged"]
+    entry = result["metrics"]["pq/cell"]
+    assert entry["dataset"] == entry["per_case"] == {"merged": 0.0, "apart": 0.75}
+    (pair,) = entry["pairs"]
+    assert (pair["dataset_difference"], pair["per_case_difference"]) == (-0.75, -0.75)
+    assert pair["dataset_ci95"] == pair["per_case_ci95"] == [-0.75, -0.75]
+    assert pair["wilcoxon_p"] < 0.05
+    assert pair["sign_flip_p"] == pair["sign_flip_p_holm"]
+    assert (entry["better"], entry["ranked_by"]) == ("higher", "dataset")
+    again = compare(runs, FEW, rank_by="pq")
+    assert (again["rank_by"], again["order"]) == ("pq/mean", ["apart", "merged"])
+    assert "mean_iou" in again["other_orders"]
+
+
+def test_the_dataset_scores_of_measures_are_those_of_the_runs(tmp_path: Path) -> None:
+    runs = make_two(tmp_path, measured(threshold=0.8), measured(threshold=0.8))
+    result = compare(runs, FEW)
+    for name, folder in zip(("merged", "apart"), runs, strict=True):
+        own = json.loads((folder / "metrics.json").read_text())["measures"]
+        for metric in ("pq", "rq"):
+            assert result["metrics"][f"{metric}/cell"]["dataset"][name] == own[metric]["cell"]["dataset"]
+            assert result["metrics"][f"{metric}/cell"]["per_case"][name] == own[metric]["cell"]["mean"]
+
+
+def test_other_settings_of_a_measure_are_refused(tmp_path: Path) -> None:
+    runs = make_two(tmp_path, measured(), measured(threshold=0.7))
+    message = "same metrics.measures.instances, as 'merged' with threshold=0.5, got threshold=0.7 in 'apart'"
+    with pytest.raises(InputError, match=message):
+        compare(runs, FEW)
+
+
+def test_what_one_run_measured_alone_is_named(tmp_path: Path) -> None:
+    result = compare(make_two(tmp_path, FEW, measured()), FEW)
+    assert list(result["metrics"]) == ["mean_iou", "mean_dice", "pixel_accuracy"]
+    assert "pq/cell" in result["not_shared"]
+
+
+@pytest.mark.parametrize(
+    ("rank_by", "message"), [("mean_uio", "'mean_uio'. Did you mean 'mean_iou'"), ("pq", "got 'pq'. Known")]
+)
+def test_a_metric_that_cannot_rank_is_refused(rank_by: str, message: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=message):
+        compare(make_two(tmp_path, FEW, FEW), FEW, rank_by=rank_by)
+
+
+def test_failures_of_distances_count_as_the_worst(tmp_path: Path) -> None:
+    config = FEW.replace(measures=(SurfaceConfig(),))
+    targets = cells(TWO)
+    missed = {case: [[0] * 9, [0] * 9] for case in targets}
+    runs = [
+        make_run(tmp_path / name, targets=targets, labels=labels, spec=CELLS, config=config)
+        for name, labels in (("found", cells(APART)), ("missed", missed))
+    ]
+    entry = compare(runs, FEW)["metrics"]["hd95/cell"]
+    assert (entry["better"], entry["ranked_by"]) == ("lower", "per_case")
+    assert entry["ranking"]["order"] == ["found", "missed"]
+    (pair,) = entry["pairs"]
+    assert (pair["per_case_difference"], pair["sign_flip_p"], pair["sign_flip_p_holm"]) == ("-inf", None, None)
+    assert pair["wilcoxon_p"] < 0.05
+    assert "dataset_difference" not in pair
+
+
+SLICES = {f"p{i}_{j}": [[0, 1, 2], [i, j % 3, 2]] for i in range(3) for j in range(4)}
+WORSE = {case: [[0, 1, 2], [0, 0, 2]] for case in SLICES}
+GROUPED = FEW.replace(cluster="prefix:_")
+
+
+def test_clusters_are_those_of_the_runs(tmp_path: Path) -> None:
+    runs = [
+        make_run(tmp_path / name, targets=SLICES, labels=labels, config=GROUPED)
+        for name, labels in (("one", SLICES), ("two", WORSE))
+    ]
+    inherited, named = compare(runs, FEW), compare(runs, GROUPED)
+    assert inherited == named
+    assert (inherited["bootstrap"]["cluster"], inherited["bootstrap"]["n_units"]) == ("prefix:_", 3)
+
+
+def test_clusters_that_differ_are_refused_unless_they_are_set(tmp_path: Path) -> None:
+    runs = [
+        make_run(tmp_path / name, targets=SLICES, labels=labels, config=config)
+        for name, labels, config in (("one", SLICES, GROUPED), ("two", WORSE, FEW))
+    ]
+    message = "the same metrics.cluster, as 'one' with prefix:_, got none in 'two'. Set metrics.cluster"
+    with pytest.raises(InputError, match=message):
+        compare(runs, FEW)
+    assert compare(runs, GROUPED)["bootstrap"]["n_units"] == 3
 
 
 MORE = {"c": [[0]]}

@@ -3,6 +3,7 @@
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -101,9 +102,6 @@ def test_a_killed_run_ends_with_the_same_bytes(clean: dict[str, bytes], tmp_path
     )
     assert done.returncode == -signal.SIGKILL, done.stderr
     assert (tmp_path / JOURNAL).read_bytes().count(b"\n") == 8
-    (tmp_path / "predictions" / ".tmp-left").mkdir()
-    (tmp_path / "predictions" / ".tmp-left" / "half.png").write_bytes(b"x")
-    (tmp_path / ".tmp-half.json").write_bytes(b"{")
     cases = TinyCases(count=COUNT)
     evaluate(job(tmp_path, dataset=cases, resume=True))
     assert min(cases.read, default=COUNT) % BATCH == 0
@@ -113,7 +111,7 @@ def test_a_killed_run_ends_with_the_same_bytes(clean: dict[str, bytes], tmp_path
 def test_a_case_whose_file_is_gone_is_predicted_again(
     clean: dict[str, bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def leave(self: Manifest) -> None:
+    def leave(self: Manifest, results: object) -> None:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
@@ -124,7 +122,57 @@ def test_a_case_whose_file_is_gone_is_predicted_again(
         path.unlink()
     cases = TinyCases(count=COUNT)
     evaluate(job(tmp_path, dataset=cases, resume=True))
-    assert sorted(cases.read) == list(range(3, COUNT))
+    assert sorted(cases.read) == [3, 4, 5], "its batch"
+    assert files(tmp_path) == clean
+
+
+def empty(path: Path) -> None:
+    path.write_bytes(b"")
+
+
+def flip(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+def replace_by_a_link(path: Path) -> None:
+    path.rename(path.parents[3] / "elsewhere")
+    path.symlink_to(path.parents[3] / "elsewhere")
+
+
+@pytest.mark.parametrize("damage", [empty, flip, Path.unlink, replace_by_a_link])
+@pytest.mark.parametrize("finished", [True, False])
+def test_a_damaged_file_is_named_and_made_again(
+    finished: bool,
+    damage: Callable[[Path], None],
+    clean: dict[str, bytes],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    folder = tmp_path / "run"
+    if finished:
+        evaluate(job(folder))
+    else:
+        interrupted(folder, 7, monkeypatch)
+    damage(folder / "predictions/labels/case04.png")
+    cases = TinyCases(count=COUNT)
+    evaluate(job(folder, dataset=cases, resume=True))
+    assert "gone or damaged are made again (1: labels/case04.png)" in caplog.text
+    assert {3, 4, 5} <= set(cases.read), "its batch"
+    assert not finished or len(cases.read) == 3
+    assert files(folder) == clean
+
+
+@pytest.mark.parametrize("name", ["metrics.json", "cases.csv", "cases.parquet"])
+def test_a_damaged_result_of_a_finished_run_is_measured_again(
+    name: str, clean: dict[str, bytes], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    evaluate(job(tmp_path))
+    flip(tmp_path / name)
+    evaluate(job(tmp_path, resume=True))
+    assert f"results that are gone or damaged are made again (1: {name})" in caplog.text
     assert files(tmp_path) == clean
 
 

@@ -89,7 +89,9 @@ def test_the_end_is_said_once_and_keeps_the_hashes(tmp_path: Path) -> None:
     manifest.finish()
     content = read_manifest(tmp_path)
     assert content["state"] == "done"
-    assert content["cases"] == {case_id: case_id.encode().hex() for case_id in CASES}
+    assert content["cases"] == {
+        case_id: {"sha256": case_id.encode().hex(), "note": {"unit": "mm"}} for case_id in CASES
+    }
     assert not (tmp_path / JOURNAL).exists()
     assert Manifest.resume(tmp_path, IDENTITY, CASES).done
 
@@ -108,7 +110,7 @@ def test_every_difference_is_shown(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize("content", [None, b"{", b"[]", b'{"schema": 99}'])
+@pytest.mark.parametrize("content", [None, b"{", b"[]", b'{"schema": 99}', b'{"schema": 2, "identity": {}}'])
 def test_what_is_no_manifest_is_refused(content: bytes | None, tmp_path: Path) -> None:
     if content is not None:
         (tmp_path / "manifest.json").write_bytes(content)

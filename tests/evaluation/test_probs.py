@@ -10,6 +10,7 @@ import pytest
 from segmeter.cli.main import main
 from segmeter.data.read import read_image
 from segmeter.errors import DataError
+from segmeter.evaluation.pairing import hash_pair
 from segmeter.evaluation.probs import find_probs, measure_probs
 from segmeter.evaluation.score import Scoring, score
 from segmeter.metrics.calibrated import summarise_calibration
@@ -59,8 +60,9 @@ def test_everything_that_is_wrong_with_the_files_is_said_at_once(job: Scoring, t
     np.save(tmp_path / "probs" / "a.npy", np.ones((3, 20, 30), np.float32))
     np.save(tmp_path / "probs" / "b.npy", np.ones((2, 20, 31), np.float32))
     (tmp_path / "probs" / "c.npy").write_bytes(b"no array")
+    hashes = {pair.case_id: hash_pair(pair) for pair in job.pairing.pairs}
     with pytest.raises(DataError) as caught:
-        measure_probs(job.scorer(), job.pairing.pairs, job.probs)
+        measure_probs(job.scorer(), job.pairing.pairs, job.probs, measured=hashes)
     first, second, third = caught.value.problems
     assert "a.npy" in first
     assert "to sum to 1 in every pixel" in first

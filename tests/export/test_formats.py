@@ -56,7 +56,7 @@ def test_failed_write_leaves_the_old_file_or_none_and_no_temporary(tmp_path, rng
     write(path, old)
     replace = os.replace
 
-    def fail(source, target):
+    def fail(*paths, **places):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "replace", fail)

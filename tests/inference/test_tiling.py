@@ -115,5 +115,7 @@ def test_tiles_are_batched_and_channels_last():
         return tiles.float()
 
     image = torch.zeros(2, 3, 64, 96, dtype=torch.uint8)
-    tiled_logits(image, forward, grid=build_grid(64, 96, tile=32, overlap=0.0, blend="uniform"), tile_batch=5)
+    grid, done = build_grid(64, 96, tile=32, overlap=0.0, blend="uniform"), []
+    tiled_logits(image, forward, grid=grid, tile_batch=5, on_tiles=done.append)
     assert seen == [(5, True), (5, True), (2, True)]  # 2 images of 2 x 3 tiles
+    assert done == [5 / 6, 10 / 6, 2.0]

@@ -115,6 +115,17 @@ def test_a_bin_holds_its_upper_end():
     assert scores.classwise[0].counts.tolist() == [1, 2, 0, 0]
 
 
+@pytest.mark.parametrize("bins", [*range(1, 31), 41, 100, 997])
+def test_every_edge_belongs_to_the_bin_below_it(bins):
+    """7 / 25 times 25 is 7.000000000000001, and was in the bin above."""
+    edges = np.arange(1, bins + 1) / bins
+    for probs in (edges, np.nextafter(edges, 0)):
+        found = calibration(np.ones(bins, int), probs, num_classes=2, task="binary", bins=bins)
+        assert found.classwise[0].counts.tolist() == [1] * bins
+    above = calibration(np.ones(bins, int), np.nextafter(edges, 1), num_classes=2, task="binary", bins=bins)
+    assert above.classwise[0].counts.tolist() == ([0] + [1] * (bins - 2) + [2] if bins > 1 else [1])
+
+
 def test_what_is_always_as_sure_as_right_is_calibrated():
     probs = np.full(1000, 0.75, np.float32)
     target = (np.arange(1000) % 4 > 0).astype(np.uint8)

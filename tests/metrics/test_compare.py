@@ -7,8 +7,9 @@ import pytest
 from scipy.stats import kendalltau
 
 from segmeter.errors import InputError
-from segmeter.metrics.compare import compare_runs, paired_bootstrap, rank_models
+from segmeter.metrics.compare import compare_runs, paired_bootstrap
 from segmeter.metrics.config import MetricsConfig
+from segmeter.metrics.ranking import rank_models
 from segmeter.metrics.rows import CaseRow
 from segmeter.metrics.significance import holm, sign_flip, wilcoxon
 from segmeter.metrics.summary import summarise

@@ -42,6 +42,16 @@ def test_wilcoxon_drops_equal_pairs_and_approximates_ties():
     assert (result.n_used, result.exact) == (7, False)
 
 
+def test_wilcoxon_ranks_infinite_differences_above_all_others():
+    # 1 and -1 infinite: the same ranks as with any size above 9, and they tie
+    first = np.array([1.0, 2.5, 9.0, np.inf, 4.0, np.inf, 3.0])
+    second = np.array([0.0, 0.0, 0.0, 0.0, np.inf, np.inf, 3.5])
+    found = wilcoxon(first, second)
+    finite = wilcoxon(np.array([1.0, 2.5, 9.0, 100.0, 0.0, 0.0, 3.0]), np.array([0, 0, 0, 0, 100, 0, 3.5]))
+    assert (found.p_value, found.n_used) == (finite.p_value, 7)
+    assert wilcoxon(np.full(5, np.inf), np.zeros(5)).p_value < 0.1
+
+
 @pytest.mark.parametrize("test", [wilcoxon, sign_flip])
 def test_equal_models_give_a_p_value_of_1(test):
     values = np.array([0.5, 0.6, NAN, np.inf])
@@ -68,6 +78,18 @@ def test_sign_flip_enumerates_few_pairs():
     result = sign_flip(first, second)
     assert result.exact
     assert result.p_value == sum(s >= abs(difference.sum()) - 1e-12 for s in sums) / 512
+
+
+@pytest.mark.parametrize("n", [1023, 1024, 5000])
+def test_sign_flip_of_more_pairs_than_a_float_has_powers_of_two(n):
+    first = np.random.default_rng(n).normal(0.5, 1, n)
+    found = sign_flip(first, np.zeros(n), resamples=50)
+    assert (found.p_value, found.n_used, found.exact) == (1 / 51, n, False)
+
+
+@pytest.mark.parametrize(("resamples", "exact"), [(31, False), (32, True), (33, True)])
+def test_sign_flip_is_exact_where_all_signs_are_no_more_than_the_resamples(resamples, exact):
+    assert sign_flip(np.arange(1.0, 6), np.zeros(5), resamples=resamples).exact == exact
 
 
 def test_sign_flip_counts_equal_sums_as_equal():
@@ -135,7 +157,7 @@ def test_holm_by_hand():
         (lambda: wilcoxon(np.ones(3), np.ones(2)), r"`second` to be flat, with the shape \(3,\), got \(2,\)"),
         (lambda: sign_flip(np.ones((2, 2)), np.ones((2, 2))), "`second` to be flat"),
         (lambda: sign_flip(np.ones(2), np.ones(2), resamples=0), "`resamples` >= 1, got 0"),
-        (lambda: wilcoxon(np.array([np.inf]), np.ones(1)), "to be finite where the other value is"),
+        (lambda: sign_flip(np.array([np.inf]), np.ones(1)), "to be finite where the other value is, got 1 infinite"),
     ],
     ids=range(6),
 )

@@ -164,11 +164,39 @@ def test_without_a_bootstrap_there_are_no_intervals():
     assert summary["bootstrap"]["warning"] is None
 
 
-@pytest.mark.parametrize(("n_cases", "warned"), [(49, True), (50, False)])
-def test_few_cases_are_warned_about(n_cases, warned):
-    note = summarise(random_rows(n_cases), class_spec(), QUICK)["bootstrap"]
-    assert note["n_units"] == n_cases
-    assert (note["warning"] is not None) == warned
+@pytest.mark.parametrize(("n_cases", "warning"), [(4, "no intervals"), (49, "hold the true value less"), (50, None)])
+def test_few_cases_are_warned_about(n_cases, warning):
+    rows = [replace(row, counts=random_rows(1)[0].counts) for row in random_rows(n_cases)]
+    note = summarise(rows, class_spec(), QUICK)["bootstrap"]
+    assert (note["n_units"], note["interval"], note["level"]) == (n_cases, "expanded", 0.95)
+    if warning is None:
+        assert note["warning"] is None
+    else:
+        assert f"Only {n_cases} independent units: " in note["warning"]
+        assert warning in note["warning"]
+
+
+def test_a_class_that_few_cases_decide_is_named():
+    # the second class: 59 cases of 1 pixel and one of 41; Kish: (59 + 41)^2 / (59 + 41^2) = 5.747
+    rows = [case_row(f"{i}", [[500, 0], [0, 1]]) for i in range(59)] + [case_row("big", [[440, 20], [0, 21]])]
+    summary = summarise(rows, class_spec(2), QUICK)
+    assert summary["per_class"]["road"]["n_effective"] == pytest.approx(100**2 / (59 + 41**2), rel=1e-12)
+    assert summary["per_class"]["sky"]["n_effective"] == pytest.approx(
+        (59 * 500 + 460) ** 2 / (59 * 500**2 + 460**2), rel=1e-12
+    )
+    assert summary["bootstrap"]["warning"] == "Few effective units, as large cases outweigh the others: road 5.7."
+
+
+def test_cases_that_look_grouped_are_named_with_the_remedy():
+    rows = [replace(row, case_id=f"p{i // 20:02}_{i % 20:03}") for i, row in enumerate(random_rows(100))]
+    warning = summarise(rows, class_spec(), QUICK)["bootstrap"]["warning"]
+    assert "Case ids look grouped (5 groups)" in warning
+    assert "set metrics.cluster=prefix:_." in warning
+    grouped = summarise(rows, class_spec(), QUICK.replace(cluster="prefix:_"))
+    assert "grouped" not in grouped["bootstrap"]["warning"]
+    assert grouped["bootstrap"]["n_units"] == 5
+    expression = summarise(rows, class_spec(), QUICK.replace(cluster=r"^(p\d+)_"))
+    assert grouped["dataset_ci95"] == expression["dataset_ci95"]
 
 
 def test_clusters_from_the_case_ids_widen_the_interval():

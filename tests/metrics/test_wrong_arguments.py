@@ -27,6 +27,11 @@ def sums():
     return segmeter.Calibration(num_classes=2, task="binary")
 
 
+def submit(tensor, **options):
+    with segmeter.Exporter(device="cpu") as exporter:
+        return exporter.submit(tensor, case_id="a", **options).result()
+
+
 SURFACES = {"spacing": (1, 1), "tolerances": (1,), "school": "A", "penalty": "inf"}
 SETTINGS = {"num_classes": 2, "task": "binary", "bins": 5, "ignore_index": 255}
 # name: what is called, and arguments that it takes
@@ -60,8 +65,10 @@ PUBLIC = {
         score_maps_under,
         {"convention": "monai", "cases": [CASE], "tolerances": (1.0,), "groups": {"all": ("cell",)}},
     ),
-    "to_torch": (segmeter.to_torch, {"array": TARGET}),
+    "to_torch": (segmeter.to_torch, {"array": TARGET, "device": "cpu"}),
     "to_numpy": (segmeter.to_numpy, {"tensor": LOGITS}),
+    "Exporter": (segmeter.Exporter, {"device": "cpu", "slots": 2, "patience_s": 1.0}),
+    "Exporter.submit": (submit, {"tensor": LOGITS, "dtype": None}),
     "labels_to_numpy": (
         segmeter.labels_to_numpy,
         {
@@ -115,12 +122,17 @@ def call(name, **changes):
         ("read_cases", "path", "nowhere", "to be a file, got nowhere"),
         ("read_spec", "path", 3, "to be a path, got 3"),
         ("ClassSpec", "names", "ab", "to be a sequence of names, got 'ab'"),
-        ("ClassSpec", "colours", ((0, 0), (1, 1)), "to be a sequence of (red, green, blue), 0 to 255 each"),
+        ("ClassSpec", "colours", ((0, 0), (1, 1)), "to be a sequence of (red, green, blue), got ((0, 0), (1, 1))"),
+        ("ClassSpec", "colours", ((0, 0, 0), (0, 0, 256)), "0 to 255 each, got [0, 0, 256]"),
         ("ClassSpec", "ignore_index", "255", "to be null or a whole number, got '255'"),
         ("score_maps_under", "cases", [], "to be one or more CaseMaps, got none"),
         ("score_maps_under", "cases", [TARGET], "to be one or more CaseMaps, got ndarray of shape (6, 7)"),
         ("score_maps_under", "convention", None, "to be one of segmeter, mmseg"),
         ("score_maps_under", "groups", ["cell"], "to map names to classes, got ['cell']"),
+        ("to_torch", "device", 1.5, 'to be a device such as "cpu" or "cuda:0", got 1.5'),
+        ("Exporter", "slots", "3", "to be a whole number, got '3'"),
+        ("Exporter", "patience_s", None, "to be a number, got None"),
+        ("Exporter.submit", "check", "finte", "to be one of raise, finite, got 'finte'. Did you mean 'finite'?"),
         ("labels_to_numpy", "num_classes", "2", "to be a whole number, got '2'"),
         ("labels_to_numpy", "threshold", "0.5", "to be a number, got '0.5'"),
         ("labels_to_numpy", "task", None, "to be one of binary, multiclass, multilabel, got None"),

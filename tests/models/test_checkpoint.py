@@ -7,7 +7,6 @@ import torch
 from torch import nn
 
 from segmeter.errors import CheckpointError, InputError, RunError
-from segmeter.files import umask
 from segmeter.models import checkpoint as module
 from segmeter.models.checkpoint import find_checkpoint, plain_state, read_checkpoint, write_checkpoint
 from segmeter.models.manifest import seal
@@ -29,7 +28,9 @@ def test_a_checkpoint_gives_back_what_was_written(written, tiny):
 def test_the_files_have_the_usual_mode_and_nothing_else_is_there(written):
     assert sorted(path.name for path in written.iterdir()) == ["manifest.json", "model.safetensors", "state.pt"]
     modes = {stat.S_IMODE(path.stat().st_mode) for path in written.iterdir()}
-    assert modes == {0o666 & ~umask()}
+    mask = os.umask(0)
+    os.umask(mask)
+    assert modes == {0o666 & ~mask}
 
 
 def test_equal_checkpoints_are_equal_bytes(written, tiny, tmp_path):

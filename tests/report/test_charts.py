@@ -48,7 +48,15 @@ def test_curves_join_training_and_validation_of_one_name():
     loss = found[0]
     assert [(line.name, line.last) for line in loss.lines] == [("loss", 0.0), ("val/loss", 1.0)]
     assert loss.lines[0].path == "M0.0 0.0 L520.0 190.0"  # from the top left to the bottom right
-    assert loss.lines[1].path == "M260.0 95.0"
+    assert loss.lines[1].path.startswith("M260.0 95.0m")
+
+
+def test_a_point_without_a_neighbour_is_a_ring_around_it():
+    history = [{"step": step, "loss": value} for step, value in enumerate([1.0, None, 0.5, 0.0])]
+    alone, line = charts.curves(history)[0].lines[0].path.split(" M")
+    assert alone == "M0.0 0.0m-3 0a3 3 0 1 0 6 0a3 3 0 1 0 -6 0"
+    assert line == "346.7 95.0 L520.0 190.0"
+    assert "a3 3" in charts.curves([{"step": 7, "loss": 0.5}])[0].lines[0].path
 
 
 def test_missing_values_break_a_line():

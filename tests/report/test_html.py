@@ -21,6 +21,7 @@ from segmeter.metrics.rows import CaseRow, read_cases, write_cases
 from segmeter.metrics.summary import summarise
 from segmeter.report.config import ReportConfig
 from segmeter.report.html import MOST_ROWS, write_report
+from segmeter.report.overlay import write_overlay
 from segmeter.vocabulary import ClassSpec
 
 from .conftest import HOSTILE, HOSTILE_IDS, make_rows
@@ -182,7 +183,9 @@ def test_long_tables_are_cut_and_say_so(run, monkeypatch):
 
 
 def test_a_folder_without_figures_is_refused(tmp_path):
-    with pytest.raises(InputError, match=r"to hold metrics.json or history.jsonl, got .* Give a run's folder"):
+    with pytest.raises(
+        InputError, match=r"to hold metrics.json, history.jsonl or predictions, got .* Give a run's folder"
+    ):
         write_report(tmp_path)
 
 
@@ -249,3 +252,37 @@ def test_conventions_are_shown_with_what_differs(tmp_path, rng, spec):
     assert cells[at + 1] == f"{entries['smp']['figures']['mean_iou']:.4f}"
     assert "all pixels pooled" in cells[at + 3]
     assert any("0.0 for the mean distance when every object was missed" in text for text in page.text("p"))
+
+
+def test_a_binary_run_is_sorted_by_its_object(tmp_path):
+    """By the mean IoU "b" is the worst case, by the object's "a" is."""
+    spec = ClassSpec(task="binary", names=("ground", "cell"), colours=((0, 0, 0), (9, 9, 9)))
+    counts = {"a": [[960, 20], [20, 0]], "b": [[500, 300], [0, 200]]}
+    rows = [CaseRow(case_id=name, height=10, width=100, counts=np.array(table)) for name, table in counts.items()]
+    write_cases(tmp_path, rows, spec)
+    write_json(tmp_path / "metrics.json", summarise(rows, spec, MetricsConfig(bootstrap=0)))
+    page = render(tmp_path)
+    ids = [attributes["data-value"] for attributes in page.all("td") if attributes.get("data-value") in ("a", "b")]
+    assert ids == ["a", "b"]
+    assert page.text("h2")[:2] == ["IoU of cell", "mean IoU"]
+    assert "IoU of cell" in page.text("th")
+
+
+def test_groups_have_a_table(tmp_path, rng, spec):
+    rows = make_rows(rng, spec, "ab")
+    write_cases(tmp_path, rows, spec)
+    config = MetricsConfig(bootstrap=0, groups={"green <i>": ("ground", "tree")})
+    write_json(tmp_path / "metrics.json", summarise(rows, spec, config))
+    page = render(tmp_path)
+    assert "green <i> (ground, tree)" in page.text("td")
+
+
+def test_a_folder_of_predictions_shows_its_pictures(tmp_path, rng):
+    (tmp_path / "predictions").mkdir()
+    assert not render(tmp_path).all("img")
+    for case_id in ("a", "b", "c"):
+        write_overlay(tmp_path / "overlays", case_id, rng.integers(0, 255, (30, 90, 3)).astype(np.uint8))
+    page = render(tmp_path, ReportConfig(worst=1, others=1))
+    assert len(page.all("img")) == 2
+    assert "Predictions" in page.text("h2")
+    assert not [text for _, text in page.texts if "IoU" in text]

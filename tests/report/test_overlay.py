@@ -19,7 +19,7 @@ def panel(picture, index, shape):
 
 def test_four_panels_in_order_at_a_whole_factor(picture_inputs, spec):
     image, target, labels = picture_inputs
-    picture = draw_overlay(image, target, labels, spec, title="x", mean_iou=0.5, panel=130)
+    picture = draw_overlay(image, target, labels, spec, title="x", score=0.5, panel=130)
     shape = (80, 120)  # 130 // 30 = 4
     large = [np.kron(part, np.ones((4, 4), np.uint8)) for part in (target, labels)]
     shown = image.repeat(4, 0).repeat(4, 1)
@@ -34,7 +34,7 @@ def test_without_a_target_there_are_two_panels_and_no_figure(picture_inputs, spe
     image, _, labels = picture_inputs
     picture = draw_overlay(image, None, labels, spec, panel=130)
     assert picture.shape[1] == 2 * 120 + canvas.GAP + 2 * canvas.MARGIN
-    scored = draw_overlay(image, None, labels, spec, panel=130, mean_iou=0.3)
+    scored = draw_overlay(image, None, labels, spec, panel=130, score=0.3)
     np.testing.assert_array_equal(picture, scored)
 
 
@@ -57,13 +57,13 @@ def test_any_text_is_drawn_within_the_same_frame(picture_inputs, text):
     image, target, labels = picture_inputs
     names = (f"{text}0", f"{text}1", f"{text}2")
     spec = ClassSpec(task="multiclass", names=names, colours=((0, 0, 0), (0, 9, 0), (9, 0, 0)))
-    picture = draw_overlay(image, target, labels, spec, title=text, mean_iou=None)
+    picture = draw_overlay(image, target, labels, spec, title=text, score=None)
     assert picture.shape[1] == 4 * 480 + 3 * canvas.GAP + 2 * canvas.MARGIN
 
 
 def test_mean_iou_of_none_and_nan_look_alike_and_differ_from_zero(picture_inputs, spec):
     image, target, labels = picture_inputs
-    pictures = [draw_overlay(image, target, labels, spec, mean_iou=value) for value in (None, float("nan"), 0.0)]
+    pictures = [draw_overlay(image, target, labels, spec, score=value) for value in (None, float("nan"), 0.0)]
     np.testing.assert_array_equal(pictures[0], pictures[1])
     assert (pictures[0] != pictures[2]).any()
 

@@ -120,3 +120,41 @@ def test_right_pixels_are_dim_wrong_ones_strong_and_ignored_ones_grey(spec):
     np.testing.assert_allclose(painted[4, 5], 0.85 * np.array(paint.MISSED) + 0.15 * 90, atol=0.5)
     assert (painted[:, 8:] == painted[:, 8:, :1]).all()
     assert len(np.unique(painted[:, 8:, 0])) == 2  # stripes
+
+
+def test_where_class_0_is_no_background_it_is_drawn_and_mistaken_as_any_other():
+    """CamVid's sky: grey, but tinted; taking it for a building is no miss."""
+    spec = ClassSpec(task="multiclass", names=("sky", "road"), colours=((128, 128, 128), (128, 64, 128)))
+    assert not spec.has_background
+    image = np.repeat(np.linspace(0, 250, 9).astype(np.uint8), 9).reshape(9, 9, 1).repeat(3, axis=-1)
+    sky, grey = (
+        paint.paint_labels(image, np.zeros((9, 9), np.uint8), each)
+        for each in (spec, ClassSpec(task="binary", names=spec.names, colours=spec.colours))
+    )
+    assert np.ptp(sky) < np.ptp(grey) / 3
+    target, labels = np.array([[0, 1, 0]]), np.array([[1, 0, 0]])
+    missed, false, wrong = paint.error_kinds(target, labels, spec)
+    assert not missed.any()
+    assert not false.any()
+    np.testing.assert_array_equal(wrong, [[1, 1, 0]])
+
+
+def test_touching_objects_have_a_contour_between_them(spec):
+    labels = np.full((5, 8), 2, np.uint8)
+    objects = np.repeat([[7] * 4 + [9] * 4], 5, axis=0)
+    blob = paint.paint_labels(np.full((5, 8, 3), 90, np.uint8), labels, spec)
+    parted = paint.paint_labels(np.full((5, 8, 3), 90, np.uint8), labels, spec, objects)
+    assert (blob == blob[0, 0]).all()
+    differ = (parted != blob).any(axis=-1)
+    np.testing.assert_array_equal(differ, np.repeat([[0, 0, 0, 1, 1, 0, 0, 0]], 5, axis=0))
+
+
+def test_objects_are_coloured_by_how_they_were_found(spec):
+    maps = [np.zeros((9, 30), int) for _ in range(3)]
+    for place, each in enumerate(maps):
+        each[1:8, 10 * place + 1 : 10 * place + 8] = place + 5
+    painted = paint.paint_objects(np.full((9, 30, 3), 100, np.uint8), maps, np.zeros((9, 30), np.uint8), spec)
+    for place, colour in enumerate(paint.OBJECT_COLOURS):
+        np.testing.assert_array_equal(painted[1, 10 * place + 4], colour)  # the contour
+        np.testing.assert_allclose(painted[4, 10 * place + 4], 0.45 * np.array(colour) + 0.55 * 45, atol=0.6)
+    assert (painted[0] == 45).all()

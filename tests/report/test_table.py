@@ -1,10 +1,14 @@
 """What the terminal shows, and that names can't steer it."""
 
 import io
+import re
+from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from segmeter.metrics.config import MetricsConfig
+from segmeter.metrics.rows import CaseRow
 from segmeter.metrics.summary import summarise
 from segmeter.report import figures
 from segmeter.report.table import print_summary
@@ -143,3 +147,80 @@ def test_measures_and_probabilities_have_tables(tmp_path, rng):
     assert "ECE of the winning class" in text
     assert "average precision" in text
     assert all(len(line) <= 110 for line in text.splitlines())
+
+
+LONG = "a class with a name as long as forty one letters"
+
+
+def measured(names, *, measures):
+    entry = {"mean": 0.123, "ci95": [0.1, 0.2], "median": 0.125, "n_used": 4, "n_penalised": 0, "n_undefined": 0}
+    return SUMMARY | {
+        "classes": list(names),
+        "per_class": dict.fromkeys(names, SUMMARY["per_class"]["ground"]),
+        "measures": {f"measure_{i}": dict.fromkeys((*names, "mean"), entry) for i in range(measures)},
+    }
+
+
+@pytest.fixture
+def terminal(monkeypatch):
+    """A terminal of some columns, without colours."""
+
+    def printed(summary, columns):
+        file = io.StringIO()
+        file.isatty = lambda: True
+        monkeypatch.setenv("COLUMNS", str(columns))
+        monkeypatch.setenv("NO_COLOR", "1")
+        monkeypatch.setenv("TERM", "xterm")
+        print_summary(summary, file=file)
+        return re.sub(r"\x1b\[[0-9;]*m", "", file.getvalue())
+
+    return printed
+
+
+@pytest.mark.parametrize("columns", [None, 160])
+def test_names_are_whole_where_there_is_room(terminal, columns):
+    summary = measured([LONG], measures=2)
+    text = shown(summary) if columns is None else terminal(summary, columns)
+    assert sum(LONG in line for line in text.splitlines()) == 3
+    assert "measure_0" in text
+
+
+def test_a_narrow_terminal_folds_names_and_cuts_no_figure(terminal):
+    text = terminal(measured([LONG], measures=2), 70)
+    assert LONG not in text
+    assert "…" not in text
+    assert text.count("[0.100, 0.200]") == 4
+    assert text.count("0.6000") == 2  # pixel accuracy, and the IoU of the class
+
+
+def test_classes_that_are_left_out_of_the_measures_are_counted():
+    few, many = (shown(measured(["ground", "car"], measures=count)) for count in (10, 20))
+    assert "only" not in few
+    assert "40 rows of single classes are in metrics.json and in the report only" in many
+    assert [line for line in many.splitlines() if "measure_3 " in line] != []
+    assert not [line for line in many.splitlines() if "measure_3 " in line and "car" in line]
+
+
+def test_groups_stand_under_the_classes():
+    group = {"classes": ["ground", "car"], "iou": 0.5, "dice": 0.6, "precision": 0.7, "recall": 0.8, "support": 1234}
+    lines = shown(SUMMARY | {"per_group": {"road users": group}}).splitlines()
+    (line,) = [line for line in lines if "road users (ground, car)" in line]
+    assert [cell.strip() for cell in line.strip("|").split("|")][1:] == [
+        "0.5000", "0.6000", "0.7000", "0.8000", "", "1,234", "",
+    ]  # fmt: skip
+
+
+def test_the_headline_of_a_binary_task_is_its_objects_iou(rng):
+    spec = ClassSpec(task="binary", names=("ground", "cell"), colours=((0, 0, 0), (9, 9, 9)))
+    collapsed = [
+        CaseRow(case_id=name, height=40, width=25, counts=np.array([[950, 0], [50 - found, found]]))
+        for name, found in (("a", 1), ("b", 0))
+    ]
+    summary = summarise(collapsed, spec, MetricsConfig(bootstrap=0))
+    first, second = figures.aggregates(summary)[:2]
+    assert (first["name"], first["dataset"], first["mean"]) == ("IoU of cell", 0.01, 0.01)
+    assert (second["name"], round(second["dataset"], 3)) == ("mean IoU", 0.48)
+    assert "IoU of cell" in shown(summary)
+    collapsed[0] = replace(collapsed[0], counts=np.array([[950, 0], [50, 0]]))
+    notes = figures.notes(summarise(collapsed, spec, MetricsConfig(bootstrap=0)))
+    assert "IoU below 0.01, though the references hold them: cell" in notes

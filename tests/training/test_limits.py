@@ -17,6 +17,24 @@ def test_epochs_are_counted_in_whole_steps():
     assert limits(epochs=None, time_budget="1m").last_step == math.inf
 
 
+@pytest.mark.parametrize(
+    ("given", "last_step"),
+    [({}, 60 * 7), ({"epochs": 2}, 14), ({"steps": 900}, 900), ({"time_budget": "220s"}, math.inf)],
+)
+def test_a_limit_that_is_given_replaces_the_default_of_60_epochs(given, last_step):
+    assert limits(**given).last_step == last_step
+
+
+def test_the_limit_that_ends_the_run_is_named():
+    both = limits(epochs=3, steps=30, time_budget="1h30")
+    assert both.reached(20, 0.0) == ""
+    assert both.reached(21, 0.0) == "epochs=3"
+    assert both.reached(2, 5400.0) == "time_budget=1h30"
+    assert both.reached(0, 9999.0) == "", "one step is always done"
+    assert limits().reached(420, 0.0) == "epochs=60"
+    assert limits(steps=5).reached(5, 0.0) == "steps=5"
+
+
 def test_progress_follows_the_limit_that_is_nearest_to_its_end():
     both = limits(epochs=None, steps=100, time_budget="200s")
     assert both.progress(10, 10.0) == 0.1

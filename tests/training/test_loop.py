@@ -1,5 +1,6 @@
 import math
 import time
+from contextlib import contextmanager
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ import segmeter.training.loop as loop
 import segmeter.training.watch as watch
 from segmeter.errors import CheckpointError, ConfigError, DataError, RunError
 from segmeter.losses.build import build_loss
-from segmeter.losses.config import FocalConfig
+from segmeter.losses.config import DiceConfig, FocalConfig
 from segmeter.models.build import build_segmenter
 from segmeter.models.card import ModelCard
 from segmeter.models.checkpoint import read_checkpoint
@@ -18,6 +19,7 @@ from segmeter.models.weights import load_tensors
 from segmeter.training.config import AdamWConfig, ConstantConfig
 from segmeter.training.history import read_history
 from segmeter.training.loop import train
+from segmeter.training.validation import Validation
 from tests.training.tiny import SPEC, TinyCases, TinySource, tiny_job, tiny_segmenter
 
 
@@ -35,7 +37,7 @@ def best_of(folder):
 
 def test_training_learns_what_is_easy(tmp_path):
     result = train(tiny_job(tmp_path, epochs=40, validate_every=20, optimizer=AdamWConfig(lr=0.03)))
-    assert (result.steps, result.epochs, result.reason) == (80, 40.0, "finished")
+    assert (result.steps, result.epochs, result.reason) == (80, 40.0, "epochs=40")
     assert result.score > 0.75
     assert read_checkpoint(tmp_path).card.spec == SPEC
     first, *_, last = rows(tmp_path, validated=False)
@@ -129,6 +131,16 @@ def test_a_loss_that_is_not_finite_stops_the_run_and_the_best_stays(tmp_path, lo
         assert all(value.isfinite().all() for value in weights_of(checkpoint).values())
 
 
+def test_a_model_that_overflows_in_validation_is_not_blamed_on_an_image(tmp_path):
+    segmenter = tiny_segmenter()
+    segmenter.network.layers[4].register_forward_hook(
+        lambda module, args, output: output if module.training else output * float("inf")
+    )
+    with pytest.raises(RunError, match=r"output is NaN or infinite at step 2 .*lower optimizer.lr \(0.01\)") as caught:
+        train(tiny_job(tmp_path, segmenter=segmenter))
+    assert "image" not in str(caught.value)
+
+
 def test_nothing_is_saved_after_a_loss_that_is_not_finite_even_before_it_is_logged(tmp_path):
     cases = TinyCases()
     quiet = {"log_every": 50, "validate_every": None, "val_cases": None, "save_minutes": 1e-9}
@@ -141,20 +153,43 @@ def test_a_score_that_is_nan_is_never_best_and_uses_up_patience(tmp_path, monkey
     scores = iter([float("nan"), 0.5, float("nan"), float("nan"), 0.9])
 
     def stub(*args, **kwargs):
-        return {"mean_iou": next(scores), "loss": 1.0}
+        return Validation(values={"mean_iou": next(scores), "loss": 1.0})
 
     monkeypatch.setattr(loop, "validate", stub)
     result = train(tiny_job(tmp_path, epochs=20, patience=2))
-    assert (result.steps, result.score, result.reason) == (8, 0.5, "patience")
+    assert (result.steps, result.score, result.reason) == (8, 0.5, "patience=2")
     assert best_of(tmp_path) == "step-00000004"
     assert "mean_iou is undefined at step 2" in caplog.text
     assert [row["val"]["mean_iou"] for row in rows(tmp_path, validated=True)] == [None, 0.5, None, None]
 
 
+def test_the_progress_line_shows_the_monitor_and_the_validation(tmp_path, monkeypatch):
+    shown = []
+
+    @contextmanager
+    def gauge(what):
+        yield lambda fraction, text: shown.append(text)
+
+    monkeypatch.setattr(loop, "gauge", gauge)
+    result = train(tiny_job(tmp_path, epochs=2, monitor="iou/cell"))
+    assert "step 2, epoch 1.0, loss" in shown[1]
+    assert [text.rpartition(", ")[2] for text in shown[1:4]] == [f"validating {done} of 3" for done in (1, 2, 3)]
+    assert f", iou/cell {result.score:.4f}" in " ".join(shown)
+    assert (result.monitor, result.score) == ("iou/cell", result.values["iou/cell"])
+
+
+def test_classes_that_the_best_checkpoint_does_not_find_are_in_the_result(tmp_path, monkeypatch):
+    found = iter([Validation(values={"mean_iou": 0.5}, unlearned=("cell",)), Validation(values={"mean_iou": 0.4})])
+    monkeypatch.setattr(loop, "validate", lambda *args, **kwargs: next(found))
+    result = train(tiny_job(tmp_path, epochs=2))
+    assert (result.unlearned, result.values) == (("cell",), {"mean_iou": 0.5})
+    assert [row["unlearned"] for row in rows(tmp_path, validated=True)] == [["cell"], []]
+
+
 def test_a_time_budget_ends_the_run_and_drives_the_schedule(tmp_path):
     start = time.monotonic()
     result = train(tiny_job(tmp_path, epochs=None, time_budget=2, log_every=1))
-    assert result.reason == "time"
+    assert result.reason == "time_budget=2"
     assert 1.0 < time.monotonic() - start < 4.0
     rates = [row["lr"] for row in rows(tmp_path, validated=False)]
     assert max(rates) > 0.005
@@ -213,13 +248,13 @@ def test_resuming_with_another_configuration_or_other_data_is_refused_with_the_d
     )
     with pytest.raises(ConfigError) as caught:
         train(changed)
-    assert [problem.split("`")[1] for problem in caught.value.problems[:-1]] == [
+    assert [problem.split("`")[1] for problem in caught.value.problems[:-1] if " was " in problem] == [
         "data.train_cases",
         "optimizer.lr",
         "training.epochs",
     ]
     assert "resume: `training.epochs` was 2 and is 3 now." in caught.value.problems
-    assert "allow these keys to change: data.train_cases, optimizer.lr, training.epochs" in caught.value.problems[-1]
+    assert "with 'allow_changes=[data.train_cases,optimizer.lr,training.epochs]'." in caught.value.problems[-1]
 
 
 def test_resuming_with_changes_that_are_allowed_goes_on(tmp_path):
@@ -261,3 +296,11 @@ def test_a_run_takes_no_notice_of_the_working_folder(tmp_path, monkeypatch):
     result = train(tiny_job(tmp_path / "deep" / "run", epochs=1))
     assert [path.name for path in tmp_path.iterdir()] == ["deep"]
     assert math.isfinite(result.images_per_second)
+
+
+def test_accumulating_a_loss_over_the_batch_is_said(tmp_path, caplog):
+    for over, said in (("batch", True), ("sample", False)):
+        loss = build_loss(DiceConfig(over=over), SPEC)
+        train(tiny_job(tmp_path / over, loss=loss, epochs=None, steps=1, accumulate=2, validate_every=None))
+        assert ("accumulate=2 averages that many losses" in caplog.text) is said
+        caplog.clear()

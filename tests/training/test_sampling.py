@@ -6,20 +6,14 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from segmeter.bridge.to_torch import to_torch
 from segmeter.data.sample import Sample
 from segmeter.errors import ConfigError, DataError
-from segmeter.training.augment_config import AugmentConfig
-from segmeter.training.sampling import (
-    KEPT_PIXELS,
-    SampleSource,
-    Window,
-    class_pixels,
-    cut,
-    epoch_order,
-    resize_image,
-    resize_target,
-    sample_size,
-)
+from segmeter.training.augment import Augment
+from segmeter.training.augment_config import AugmentConfig, choose_crop
+from segmeter.training.epoch import ANYWHERE, LEAST_BATCHES, count_before, epoch_order, plan_epoch
+from segmeter.training.sampling import KEPT_PIXELS, SampleSource, class_pixels, sample_size
+from segmeter.training.windows import Window, cut, other_window, resize_image, resize_target
 from segmeter.vocabulary import ClassSpec
 
 
@@ -46,6 +40,9 @@ class ArrayCases:
     def fingerprint(self) -> str:
         return ""
 
+    def contents(self) -> dict[str, str]:
+        return {}
+
 
 def numbered_cases(count: int, size=(40, 50), spec: ClassSpec | None = None) -> ArrayCases:
     """Each pixel holds its row, its column and the number of its case, and its target follows from them."""
@@ -71,16 +68,166 @@ def test_an_epoch_takes_every_case_once_in_an_order_that_seed_and_epoch_decide()
     assert not np.array_equal(order, epoch_order(100, seed=4, epoch=7))
 
 
-@pytest.mark.parametrize(("count", "batch_size", "batches"), [(10, 4, 2), (8, 4, 2), (3, 4, 1), (0, 4, 0)])
-def test_batches_are_always_full(count, batch_size, batches):
-    source = source_of(numbered_cases(count), batch_size=batch_size)
+NOTHING = {"flip_horizontal": False, "brightness": 0.0, "contrast": 0.0, "crop": None}
+
+
+@pytest.mark.parametrize(
+    ("count", "batch_size", "batches", "full"), [(10, 4, 2, 4), (8, 4, 2, 4), (3, 4, 1, 3), (1, 4, 1, 1), (0, 4, 0, 1)]
+)
+def test_what_is_not_changed_is_never_taken_twice_in_an_epoch(count, batch_size, batches, full):
+    source = source_of(numbered_cases(count), batch_size=batch_size, **NOTHING)
     assert len(source) == batches
+    assert source.batch_size == full
     taken = [source.batch(0, index)[2] for index in range(len(source))]
-    assert all(len(indices) == batch_size for indices in taken)
-    if count >= batch_size:
-        assert len(set(np.concatenate(taken).tolist())) == batches * batch_size
-    elif count:
-        assert set(taken[0].tolist()) == set(range(count))
+    assert all(len(numbers) == full for numbers in taken)
+    numbers = np.concatenate([np.zeros(0, int), *taken]).tolist()
+    assert len(set(numbers)) == len(numbers)
+    assert set(numbers) <= set(range(count))
+
+
+def test_a_batch_that_is_smaller_than_asked_for_is_said(caplog):
+    with caplog.at_level("WARNING", "segmeter"):
+        source_of(numbered_cases(3), batch_size=8, **NOTHING)
+    assert "batches of 3 samples instead of 8" in caplog.text
+
+
+@pytest.mark.parametrize(("count", "batch_size", "batches"), [(3, 8, LEAST_BATCHES), (100, 8, 12), (0, 8, 0)])
+def test_small_data_sets_have_a_sensible_number_of_steps(count, batch_size, batches):
+    assert len(source_of(numbered_cases(count), batch_size=batch_size)) == batches
+
+
+def test_samples_per_epoch_is_what_is_asked_for():
+    cases = numbered_cases(10)
+    few = SampleSource(cases, AugmentConfig(), batch_size=2, seed=0, samples=4)
+    assert len(few) == 2
+    seen = {int(n) for epoch in range(20) for index in range(2) for n in few.batch(epoch, index)[2]}
+    assert seen == set(range(10))  # another part of the data in each epoch
+    many = SampleSource(cases, AugmentConfig(), batch_size=5, seed=0, samples=500)
+    assert len(many) == 100
+    with pytest.raises(ConfigError, match=r"`samples_per_epoch` at most 10, the number of cases, where sampl"):
+        SampleSource(cases, AugmentConfig(**NOTHING), batch_size=2, seed=0, samples=11)
+    with pytest.raises(ConfigError, match=r"`balance` to be 0 where samples are not changed"):
+        source_of(cases, balance=0.5, **NOTHING)
+
+
+def noisy_cases(count, size=(24, 24)):
+    """Every window of every case has other pixels."""
+    rng = np.random.default_rng(5)
+    pairs = [
+        (rng.integers(0, 256, (*size, 3), dtype=np.uint8), rng.integers(0, 3, size).astype(np.uint8))
+        for _ in range(count)
+    ]
+    return ArrayCases(spec_of(), pairs)
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {},
+        {"crop": (16, 16), "balance": 1.0},
+        {"crop": (16, 16), "zoom": (0.8, 1.25), "rotate": 180.0, "noise": 0.1, "flip_vertical": True},
+        {**NOTHING, "crop": (16, 16)},
+        {**NOTHING, "crop": (16, 16), "flip_horizontal": True},
+        {**NOTHING, "crop": (16, 18), "zoom": (0.9, 1.1)},
+    ],
+    ids=["whole", "balanced", "strong", "crop", "crop-flip", "crop-zoom"],
+)
+def test_no_two_samples_of_an_epoch_have_the_same_bits(config):
+    """Of 3 cases 24 samples each: image and target, after the augmentation on the device."""
+    cases = noisy_cases(3)
+    augment = AugmentConfig(**config)
+    source = SampleSource(cases, augment, batch_size=8, seed=0, samples=72)
+    change = Augment(augment, cases.spec)
+    seen = set()
+    for index in range(len(source)):
+        image, target, numbers = source.batch(4, index)
+        batch = to_torch(image).permute(0, 3, 1, 2), to_torch(target)
+        images, targets = change(*batch, seed=0, epoch=4, indices=numbers)
+        seen |= {(one.numpy().tobytes(), other.numpy().tobytes()) for one, other in zip(images, targets, strict=True)}
+    assert len(seen) == 72
+
+
+def test_when_a_case_has_no_window_left_that_is_said():
+    source = SampleSource(
+        noisy_cases(1, (17, 16)), AugmentConfig(**NOTHING | {"crop": (16, 16)}), batch_size=1, seed=0, samples=3
+    )
+    with pytest.raises(DataError, match=r"`samples_per_epoch` to repeat no sample bit for bit, got repeat 2 of case0"):
+        [source.batch(0, index) for index in range(3)]
+
+
+@pytest.mark.parametrize(
+    ("image", "window"), [((10, 12), (4, 5)), ((4, 5), (10, 12)), ((7, 7), (7, 7)), ((6, 9), (8, 3))]
+)
+def test_other_windows_visit_every_place_once(image, window):
+    places = (abs(image[0] - window[0]) + 1) * (abs(image[1] - window[1]) + 1)
+    start = Window(min(0, image[0] - window[0]), max(0, image[1] - window[1]), *window)
+    found = [other_window(start, image, repeat) for repeat in range(places)]
+    assert found[0] == start
+    assert len({(each.top, each.left) for each in found}) == places
+    for each in found:
+        low, high = sorted((0, image[0] - window[0]))
+        assert low <= each.top <= high
+    assert other_window(start, image, places) is None
+
+
+def test_repeats_count_from_zero_for_each_case():
+    assert count_before(np.array([3, 1, 3, 3, 1])).tolist() == [0, 0, 1, 2, 1]
+    plan = plan_epoch(4, 10, seed=1, epoch=2)
+    assert sorted(plan.numbers.tolist()) == sorted(set(plan.numbers.tolist()))
+    cases = plan.numbers % 4
+    assert sorted(cases[:4].tolist()) == sorted(cases[4:8].tolist()) == [0, 1, 2, 3]
+    assert cases[:4].tolist() == epoch_order(4, seed=1, epoch=2).tolist()
+    assert set(plan.labels.tolist()) == {ANYWHERE}
+
+
+def test_a_rare_class_fills_its_share_although_few_cases_have_it():
+    """Class 2 is in 2 of 100 cases; with balance 1 a third of 400 samples are laid around it, evenly over these two."""
+    presence = np.ones((100, 3), bool)
+    presence[:, 2] = False
+    presence[[17, 60], 2] = True
+    plan = plan_epoch(100, 400, seed=0, epoch=3, balance=1.0, presence=presence)
+    shares = np.bincount(plan.labels, minlength=3)
+    assert shares.max() - shares.min() <= 1
+    cases = (plan.numbers % 100)[plan.labels == 2]
+    counts = np.bincount(cases, minlength=100)
+    assert set(np.flatnonzero(counts).tolist()) == {17, 60}
+    assert abs(counts[17] - counts[60]) <= 1
+    half = plan_epoch(100, 400, seed=0, epoch=3, balance=0.5, presence=presence)
+    assert (half.labels == ANYWHERE).sum() == 200
+    assert len(set(half.numbers.tolist())) == 400
+
+
+def test_samples_of_a_rare_class_show_it():
+    """Through the source: the target of every sample that is laid around class 2 holds it."""
+    pairs = []
+    for case in range(50):
+        target = np.zeros((48, 48), np.uint8)
+        target[:10] = 1
+        if case == 31:
+            target[40, 5] = 2
+        pairs.append((np.zeros((48, 48, 1), np.uint8), target))
+    source = SampleSource(
+        ArrayCases(spec_of(), pairs), AugmentConfig(crop=(16, 16), balance=1.0), batch_size=6, seed=0, samples=60
+    )
+    shown = [2 in target for index in range(10) for target in source.batch(0, index)[1]]
+    assert sum(shown) == 20
+
+
+@pytest.mark.parametrize(
+    ("sizes", "crop"),
+    [
+        ({(192, 192): 96}, None),
+        ({(512, 512): 5}, None),
+        ({(512, 544): 5}, (512, 512)),
+        ({(40, 9000): 5}, (32, 512)),
+        ({(100, 90): 3, (130, 131): 1}, (96, 64)),
+        ({(8, 8): 1, (9, 9): 1}, (32, 32)),
+    ],
+)
+def test_the_crop_that_suits_the_images(sizes, crop):
+    assert choose_crop(AugmentConfig(), sizes).crop == crop
+    assert choose_crop(AugmentConfig(crop=(64, 64)), sizes).crop == (64, 64)
+    assert choose_crop(AugmentConfig(crop=None), sizes).crop is None
 
 
 def test_whole_images_come_as_they_are():
@@ -109,7 +256,7 @@ def test_windows_reach_every_place_of_the_image():
 
 
 def test_a_sample_depends_on_seed_epoch_and_case_alone():
-    config = {"crop": (20, 20), "zoom": (0.5, 2.0), "balance": 0.5}
+    config = {"crop": (20, 20), "zoom": (0.5, 2.0)}
     cases = numbered_cases(12)
     alone = source_of(cases, batch_size=1, **config)
     for batch_size in (3, 4):
@@ -170,11 +317,11 @@ def test_multilabel_targets_are_cut_and_padded_with_their_image():
 def test_class_pixels_are_pixels_of_each_class_that_is_there():
     target = np.array([[0, 0, 2], [255, 2, 0]], np.uint8)
     found = class_pixels(target, spec_of(), np.random.default_rng(0))
-    assert [set(each.tolist()) for each in found] == [{0, 1, 5}, {2, 4}]
-    assert {len(each) for each in found} == {KEPT_PIXELS}
+    assert {label: set(each.tolist()) for label, each in found.items()} == {0: {0, 1, 5}, 2: {2, 4}}
+    assert {len(each) for each in found.values()} == {KEPT_PIXELS}
     both = np.array([[[0, 1], [255, 1]], [[0, 0], [0, 0]]], np.uint8)
-    (only,) = class_pixels(both, spec_of("multilabel", classes=2), np.random.default_rng(0))
-    assert set(only.tolist()) == {1, 3}
+    only = class_pixels(both, spec_of("multilabel", classes=2), np.random.default_rng(0))
+    assert {label: set(each.tolist()) for label, each in only.items()} == {0: {1, 3}}
 
 
 def test_balance_lays_windows_around_classes_evenly():
@@ -182,8 +329,8 @@ def test_balance_lays_windows_around_classes_evenly():
     target[50, 7] = 1
     target[3:5, 60:62] = 2
     cases = ArrayCases(spec_of(), [(np.zeros((64, 64, 1), np.uint8), target)])
-    balanced = source_of(cases, crop=(16, 16), balance=1.0)
-    seen = [np.unique(balanced.sample(epoch, 0)[1]) for epoch in range(300)]
+    balanced = SampleSource(cases, AugmentConfig(crop=(16, 16), balance=1.0), batch_size=1, seed=0, samples=1)
+    seen = [np.unique(balanced.batch(epoch, 0)[1]) for epoch in range(300)]
     shares = [np.mean([label in labels for labels in seen]) for label in (1, 2)]
     assert all(0.27 < share < 0.45 for share in shares), shares  # a third each, and what others find by chance
     plain = source_of(cases, crop=(16, 16))
@@ -195,25 +342,8 @@ def test_the_chosen_pixel_lies_anywhere_in_its_window():
     target[30, 40] = 1
     cases = ArrayCases(spec_of(), [(np.zeros((64, 64, 1), np.uint8), target)])
     source = source_of(cases, crop=(16, 16), balance=1.0)
-    places = np.array([np.argwhere(source.sample(epoch, 0)[1] == 1)[0] for epoch in range(200)])
+    places = np.array([np.argwhere(source.sample(epoch, 0, label=1)[1] == 1)[0] for epoch in range(200)])
     assert [set(axis.tolist()) for axis in places.T] == [set(range(16))] * 2
-
-
-def test_which_class_is_chosen_does_not_depend_on_how_often():
-    target = np.full((64, 64), 255, np.uint8)
-    target[4, 4], target[60, 60] = 1, 2
-    cases = ArrayCases(spec_of(), [(np.zeros((64, 64, 1), np.uint8), target)])
-    source = source_of(cases, crop=(16, 16), balance=0.3)
-    seen = [source.sample(epoch, 0)[1] for epoch in range(400)]
-    shares = [np.mean([label in labels for labels in seen]) for label in (1, 2)]
-    assert all(0.1 < share < 0.25 for share in shares), shares  # 0.15 each
-
-
-def test_balance_changes_no_sample_that_it_does_not_choose():
-    cases = numbered_cases(1)
-    half, none = (source_of(cases, crop=(16, 16), balance=balance) for balance in (0.5, 0.0))
-    same = [np.array_equal(half.sample(epoch, 0)[0], none.sample(epoch, 0)[0]) for epoch in range(200)]
-    assert 0.4 < np.mean(same) < 0.6
 
 
 def test_zoom_two_shows_half_the_extent():
@@ -243,7 +373,7 @@ def test_resolution_grows_in_a_line_and_keeps_to_the_stride():
     config = AugmentConfig(crop=(256, 320), resolution=0.5, resolution_until=0.8)
     sizes = [sample_size(config, (360, 480), progress) for progress in (0.0, 0.4, 0.8, 1.0)]
     assert sizes == [((128, 160), 0.5), ((192, 256), 0.75), ((256, 320), 1.0), ((256, 320), 1.0)]
-    assert sample_size(AugmentConfig(), (37, 41), 0.0) == ((37, 41), 1.0)
+    assert sample_size(AugmentConfig(crop=None), (37, 41), 0.0) == ((37, 41), 1.0)
 
 
 def test_resolution_stays_until_it_may_grow():
@@ -295,7 +425,7 @@ def test_images_of_several_sizes_need_a_crop():
     pairs = [(np.zeros((*size, 1), np.uint8), np.zeros(size, np.uint8)) for size in sizes]
     cases = ArrayCases(spec_of(), pairs)
     with pytest.raises(DataError, match=r"expected `crop` to be given .* Set augment.crop"):
-        source_of(cases, batch_size=2).batch(0, 0)
+        source_of(cases, batch_size=2, crop=None).batch(0, 0)
     assert source_of(cases, batch_size=2, crop=(16, 16)).batch(0, 0)[0].shape == (2, 16, 16, 1)
 
 

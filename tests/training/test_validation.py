@@ -8,12 +8,14 @@ from torch.nn import functional
 from segmeter.errors import ConfigError, DataError
 from segmeter.inference import outbox
 from segmeter.inference.config import InferenceConfig
+from segmeter.inference.outbox import Prediction
 from segmeter.inference.predictor import Predictor
 from segmeter.losses.build import build_loss
 from segmeter.losses.config import DiceConfig, FocalConfig, SumConfig
 from segmeter.losses.focal import FocalLoss
 from segmeter.metrics.counts import count_case
-from segmeter.training.validation import RunningLoss, check_monitor, monitors, scores, validate
+from segmeter.metrics.overlap import overlap_scores
+from segmeter.training.validation import UNLEARNED, RunningLoss, find_monitor, monitors, scores, validate
 from segmeter.vocabulary import ClassSpec
 from tests.bridge.fake_stream import FakeTransport
 from tests.training.tiny import SPEC, LongTarget, TinyCases, cross_entropy, tiny_segmenter
@@ -24,7 +26,9 @@ MULTILABEL = ClassSpec(task="multilabel", names=("a", "b"), colours=((0, 0, 0), 
 def test_scores_of_a_validation_are_those_of_all_pixels_together():
     cases, segmenter = TinyCases(count=5), tiny_segmenter()
     predictor = Predictor(segmenter, InferenceConfig(precision="float32", batch_size=2), torch.device("cpu"))
-    values = validate(predictor, cases, LongTarget(cross_entropy()), stopped=lambda: False)
+    done: list[int] = []
+    values = validate(predictor, cases, LongTarget(cross_entropy()), stopped=lambda: False, on_case=done.append).values
+    assert done == [1, 2, 3, 4, 5]
     segmenter.eval()
     table, all_logits, all_targets = np.zeros((3, 3), int), [], []
     for sample in (cases[index] for index in range(5)):
@@ -108,13 +112,34 @@ def test_multilabel_counts_and_scores_by_hand():
     labels = np.array([[[1, 0, 1, 1]], [[0, 0, 0, 0]]], np.uint8)
     counts = count_case(target, labels, MULTILABEL)
     assert counts.tolist() == [[[0, 1], [1, 1]], [[4, 0], [0, 0]]]
-    values = scores(counts, MULTILABEL)
+    values = scores(overlap_scores(counts, task="multilabel"), MULTILABEL)
     assert values["iou/a"] == pytest.approx(1 / 3)
     assert np.isnan(values["iou/b"])
     assert values["mean_iou"] == pytest.approx(1 / 3)
 
 
 def test_a_monitor_that_is_not_computed_is_refused_with_the_nearest():
-    check_monitor("dice/edge", SPEC)
+    assert find_monitor("dice/edge", SPEC) == "dice/edge"
     with pytest.raises(ConfigError, match=r"`monitor` to be a figure .* got 'iou/grond'\. Did you mean 'iou/ground'\?"):
-        check_monitor("iou/grond", SPEC)
+        find_monitor("iou/grond", SPEC)
+
+
+@pytest.mark.parametrize(("task", "monitor"), [("binary", "iou/cell"), ("multiclass", "mean_iou")])
+def test_a_binary_task_is_followed_by_its_object(task, monitor):
+    spec = ClassSpec(task=task, names=("ground", "cell"), colours=((0, 0, 0), (9, 9, 9)))
+    assert find_monitor("auto", spec) == monitor
+    assert find_monitor("mean_iou", spec) == "mean_iou"
+
+
+class Silent:
+    """Predicts class 0 everywhere."""
+
+    def predict(self, cases, *, loss):
+        for case in (cases[index] for index in range(len(cases))):
+            yield Prediction(sample=case, labels=np.zeros_like(case.target), loss=1.0)
+
+
+def test_classes_that_the_targets_hold_and_that_are_not_found_are_named():
+    found = validate(Silent(), TinyCases(count=2), None, stopped=lambda: False)
+    assert found.unlearned == ("cell", "edge")
+    assert found.values["iou/ground"] > UNLEARNED

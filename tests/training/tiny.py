@@ -54,6 +54,9 @@ class TinyCases:
     def fingerprint(self):
         return f"{self.count}-{self.salt}-" + "0" * 40
 
+    def contents(self):
+        return {f"images/{name}.png": f"{self.salt}-{name}" for name in self.case_ids}
+
 
 @dataclass
 class TinySource:

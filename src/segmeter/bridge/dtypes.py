@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from numpy.typing import DTypeLike
 
-from segmeter.checks import expected, known_name
+from segmeter.checks import expected, known_name, shown
 from segmeter.errors import InputError
 
 LabelDtype = Literal["auto", "uint8", "uint16"]
@@ -38,8 +38,8 @@ def wanted_dtype(where: str, dtype: DTypeLike) -> np.dtype:
     """Read `dtype` as a native NumPy dtype that torch has too; InputError otherwise."""
     try:
         wanted = np.dtype(dtype)
-    except TypeError as error:
-        raise InputError(expected(where, "dtype", "to name a NumPy dtype", repr(dtype))) from error
+    except (TypeError, ValueError) as error:
+        raise InputError(expected(where, "dtype", "to name a NumPy dtype", shown(dtype))) from error
     if wanted not in TORCH:  # nor is one of another byte order
         names = ", ".join(numpy.name for numpy in TORCH)
         raise InputError(expected(where, "dtype", f"to be one of {names}", repr(dtype)))

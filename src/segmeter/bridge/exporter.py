@@ -5,7 +5,7 @@ import queue
 import threading
 from collections.abc import Callable, Iterator
 from types import TracebackType
-from typing import Self
+from typing import Self, get_args
 
 import numpy as np
 import torch
@@ -19,7 +19,7 @@ from segmeter.bridge.refuse import check_device, check_tensor
 from segmeter.bridge.ring import Landing, Ring, check_process
 from segmeter.bridge.to_numpy import Check, pack
 from segmeter.bridge.transport import Transport, open_transport, say_once
-from segmeter.checks import expected
+from segmeter.checks import expected, known_name, real_number, whole_number
 from segmeter.errors import InputError, RunError, SegmeterError
 from segmeter.vocabulary import Task
 
@@ -154,10 +154,12 @@ class Exporter:
         patience_s: float = 60.0,
         transport: Transport | None = None,
     ) -> None:
+        slots = whole_number(_WHERE, "slots", slots)
+        slot_bytes = None if slot_bytes is None else whole_number(_WHERE, "slot_bytes", slot_bytes)
         for argument, value, least in (("slots", slots, 2), ("slot_bytes", slot_bytes, 1)):
             if value is not None and value < least:
                 raise InputError(expected(_WHERE, argument, f">= {least}", value))
-        if not patience_s > 0:
+        if not real_number(_WHERE, "patience_s", patience_s) > 0:
             raise InputError(expected(_WHERE, "patience_s", "> 0", patience_s))
         self._transport = transport or _open(check_device(_WHERE, device))
         self._slots = slots
@@ -171,6 +173,7 @@ class Exporter:
     def submit(self, tensor: Tensor, *, case_id: str, dtype: DTypeLike | None = None, check: Check = "raise") -> Ticket:
         """Send the values of a tensor; `dtype` and `check` are those of `to_numpy`."""
         where = "Exporter.submit"
+        known_name(where, "check", check, get_args(Check))
         wanted = None if dtype is None else wanted_dtype(where, dtype)
         source = check_tensor(where, "tensor", tensor)
         return self._send(where, source, lambda: pack(where, source, wanted, check), case_id)

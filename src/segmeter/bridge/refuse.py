@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from segmeter.bridge.dtypes import NUMPY, WIDENED
-from segmeter.checks import expected
+from segmeter.checks import expected, shown
 from segmeter.errors import InputError
 
 
@@ -49,8 +49,9 @@ def check_device(where: str, device: str | torch.device) -> torch.device:
     """Return `device`, or raise an InputError that says what is installed and what to do."""
     try:
         wanted = torch.device(device)
-    except RuntimeError as error:
-        raise InputError(expected(where, "device", 'to be a device such as "cpu" or "cuda:0"', repr(device))) from error
+    except (RuntimeError, TypeError, ValueError) as error:
+        rule = 'to be a device such as "cpu" or "cuda:0"'
+        raise InputError(expected(where, "device", rule, shown(device))) from error
     if wanted.type != "cuda":
         return wanted
     rule = "to be there"

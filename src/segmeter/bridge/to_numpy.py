@@ -1,6 +1,6 @@
 """Tensor -> ndarray: complete on return, exact, and clear about who owns the memory."""
 
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 import torch
@@ -12,7 +12,7 @@ from segmeter.bridge.dtypes import NUMPY, TORCH, WIDENED, wanted_dtype
 from segmeter.bridge.parcel import Parcel, fetch, read_only
 from segmeter.bridge.record import Rule, measure
 from segmeter.bridge.refuse import check_tensor
-from segmeter.checks import expected
+from segmeter.checks import expected, known_name
 from segmeter.errors import InputError
 
 Check = Literal["raise", "finite"]
@@ -73,8 +73,7 @@ the first at index (1,). Pass a wider dtype.
         view = _view(tensor)
         if view is not None:
             return view.copy() if copy else view
-    if check not in ("raise", "finite"):
-        raise InputError(expected(_WHERE, "check", "to be one of raise, finite", repr(check)))
+    known_name(_WHERE, "check", check, get_args(Check))
     source = check_tensor(_WHERE, "tensor", tensor)
     wanted = None if dtype is None else wanted_dtype(_WHERE, dtype)
     if out is not None:

@@ -10,11 +10,10 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, NoReturn
 
-from segmeter.cli.config.compose import Request, compose_jobs
+from segmeter.cli.config.compose import Composed, Request, compose_jobs
 from segmeter.cli.config.convert import convert, unknown_keys
 from segmeter.cli.config.groups import load_plugins
 from segmeter.cli.config.schema import ROOTS
-from segmeter.cli.config.user_files import check_folder
 from segmeter.errors import ConfigError
 
 _REFUSED = {
@@ -65,15 +64,19 @@ def run_command(command: str, argv: Sequence[str]) -> None:
     request = Request(args.config_name or command, args.overrides, args.config_dir, args.multirun)
     if args.cfg:
         return _show(command, request, args)
-    configs = check(command, request)
-    swept = args.multirun and any(check_folder(folder) for folder in request.own_folders)
-    if swept or any(line.lstrip("+~").startswith("hydra") for line in args.overrides):
-        return hand_over(command, args)  # a sweeper of Hydra's, or another place for its jobs
-    folder = sweep_folder(configs[0][1].run.root) if args.multirun else None
-    for number, (overrides, config) in enumerate(configs):
-        job = Job(command, overrides, folder / str(number) if folder else None)
-        run_job(command, config, job)
+    jobs = check(command, request)
+    if any(_is_for_hydra(job, args.multirun) for job, _ in jobs):
+        return hand_over(command, args)
+    folder = sweep_folder(jobs[0][1].run.root) if args.multirun else None
+    for number, (composed, config) in enumerate(jobs):
+        run_job(command, config, Job(command, composed.overrides, folder / str(number) if folder else None))
     return None
+
+
+def _is_for_hydra(job: Composed, sweep: bool) -> bool:
+    """Whether a job asks for a sweeper of Hydra's, for values of a sweep in a file, or for another place of its jobs."""
+    named = any(line.lstrip("+~").startswith("hydra") for line in job.overrides)
+    return named or (sweep and job.hydra is not None and bool(job.hydra.sweeper.get("params")))
 
 
 def read_arguments(command: str, argv: Sequence[str]) -> argparse.Namespace:
@@ -115,8 +118,8 @@ def plugins_of(overrides: Sequence[str]) -> list[str]:
     return [name.strip(" '\"") for value in given for name in value.strip("[]").split(",") if name.strip()]
 
 
-def check(command: str, request: Request) -> list[tuple[tuple[str, ...], Any]]:
-    """Compose and check every job of a request: its overrides and its configuration.
+def check(command: str, request: Request) -> list[tuple[Composed, Any]]:
+    """Compose and check every job of a request.
 
     Raises
     ------
@@ -126,7 +129,7 @@ def check(command: str, request: Request) -> list[tuple[tuple[str, ...], Any]]:
     problems: list[str] = []
     jobs = compose_jobs(request, problems)
     checked = [
-        (job.overrides, convert(ROOTS[command], job, command=command, folders=request.own_folders, problems=problems))
+        (job, convert(ROOTS[command], job, command=command, folders=request.own_folders, problems=problems))
         for job in jobs
         if job.config is not None
     ]

@@ -16,7 +16,7 @@ PLAIN = ("report", "schema", "doctor", "demo")  # commands without a configurati
 
 USAGE = {
     "train": "segmeter train data=camvid data.root=PATH model.encoder=resnet34 loss.gamma=2 training.epochs=80",
-    "eval": "segmeter eval checkpoint=RUN data=camvid data.root=PATH data.split=test",
+    "eval": "segmeter eval checkpoint=RUN data.root=PATH data.split=test",
     "predict": "segmeter predict checkpoint=RUN input=FOLDER_OR_FILE",
     "score": "segmeter score predictions=FOLDER references=FOLDER 'data.classes=[background,cell]'",
     "compare": "segmeter compare 'runs=[A,B]'",

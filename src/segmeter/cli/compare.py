@@ -5,7 +5,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from rich import box
-from rich.console import Console
 from rich.table import Table
 
 from segmeter.cli.app import Job
@@ -13,9 +12,10 @@ from segmeter.cli.config.schema import CompareConfig
 from segmeter.cli.run_folder import open_run
 from segmeter.evaluation.compare import compare
 from segmeter.files import write_json
+from segmeter.metrics.measured import MEAN
 from segmeter.report.canvas import printable
 from segmeter.report.figures import AGGREGATES, interval, number
-from segmeter.report.table import WIDTH
+from segmeter.report.printer import Printer
 
 
 def run(config: CompareConfig, job: Job) -> None:
@@ -26,7 +26,7 @@ def run(config: CompareConfig, job: Job) -> None:
     InputError
         The runs are not comparable; each difference has its line, and no folder is made.
     """
-    result = compare(config.runs, config.metrics)
+    result = compare(config.runs, config.metrics, rank_by=config.rank_by)
     with open_run(config, job, facts={"runs": result["folders"]}) as folder:
         write_json(folder / "compare.json", result)
     print_comparison(result)
@@ -41,14 +41,39 @@ def print_comparison(result: Mapping[str, Any]) -> None:
     result
         The content of compare.json.
     """
-    console = Console(markup=False, highlight=False, emoji=False)
-    if not console.is_terminal:
-        console = Console(markup=False, highlight=False, emoji=False, width=WIDTH, no_color=True)
-    lines = box.SIMPLE_HEAD if console.is_terminal else box.ASCII2
-    for metric, entry in result["metrics"].items():
-        console.print(_ranking_table(AGGREGATES[metric], entry, lines))
-        console.print(_pair_table(AGGREGATES[metric], entry, lines))
-    console.print("; ".join(_notes(result)), style="dim")
+    out = Printer()
+    for metric in _printed(result):
+        entry = result["metrics"][metric]
+        if entry["ranking"]:
+            out.table(_ranking_table(_title(metric), entry, out.lines))
+        out.table(_pair_table(_title(metric), entry, out.lines))
+    for line in _order(result):
+        out.line(line)
+    out.line("; ".join(_notes(result)))
+    if result["bootstrap"]["warning"]:
+        out.line(result["bootstrap"]["warning"])
+
+
+def _printed(result: Mapping[str, Any]) -> list[str]:
+    """The metric that ranks, then the others that are no single class's."""
+    first = result["rank_by"]
+    return [first, *(name for name in result["metrics"] if name != first and ("/" not in name or _is_mean(name)))]
+
+
+def _is_mean(metric: str) -> bool:
+    return metric.partition("/")[2] == MEAN
+
+
+def _title(metric: str) -> str:
+    name, _, region = metric.partition("/")
+    return AGGREGATES.get(name) or f"{name}, {'mean over classes' if region == MEAN else printable(region)}"
+
+
+def _order(result: Mapping[str, Any]) -> list[str]:
+    """By what the runs are ranked, and what would rank them otherwise."""
+    lines = [f"ranked by {_title(result['rank_by'])}: {', '.join(map(printable, result['order']))}"]
+    others = [f"{_title(name)}: {', '.join(map(printable, order))}" for name, order in result["other_orders"].items()]
+    return lines + [f"otherwise by {other}" for other in others]
 
 
 def _ranking_table(title: str, entry: Mapping[str, Any], lines: box.Box) -> Table:
@@ -60,7 +85,8 @@ def _ranking_table(title: str, entry: Mapping[str, Any], lines: box.Box) -> Tabl
         table.add_column(name, justify="right", no_wrap=True)
     for name in ranking["order"]:
         first = f"{100 * ranking['rank_shares'][name][0]:.1f} %"
-        values = (number(entry["dataset"][name]), number(entry["per_case"][name]))
+        dataset = number(entry["dataset"][name]) if "dataset" in entry else ""
+        values = (dataset, number(entry["per_case"][name]))
         table.add_row(printable(name), f"{ranking['ranks'][name]:g}", *values, first)
     return table
 
@@ -73,15 +99,16 @@ def _pair_table(title: str, entry: Mapping[str, Any], lines: box.Box) -> Table:
     for pair in entry["pairs"]:
         values: list[str] = []
         for kind in ("dataset", "per_case"):
-            values += [_signed(pair[f"{kind}_difference"]), interval(pair[f"{kind}_ci95"], 3)]
+            given = f"{kind}_difference" in pair
+            values += [_signed(pair[f"{kind}_difference"]), interval(pair[f"{kind}_ci95"], 3)] if given else ["", ""]
         tests = (_probability(pair["wilcoxon_p"]), _probability(pair["wilcoxon_p_holm"]))
         names = f"{printable(pair['first'])}\n{printable(pair['second'])}"
         table.add_row(names, *values, *tests, f"{pair['n_used']} of {pair['n_used'] + pair['n_undefined']}")
     return table
 
 
-def _signed(value: float | None) -> str:
-    return number(value) if value is None else f"{value:+.4f}"
+def _signed(value: float | str | None) -> str:
+    return f"{value:+.4f}" if isinstance(value, float) else number(value)
 
 
 def _probability(value: float) -> str:
@@ -95,6 +122,9 @@ def _notes(result: Mapping[str, Any]) -> list[str]:
         f"convention {result['convention']}",
         f"{result['n_cases']} cases",
         f"95 % intervals: {resampling['interval']} bootstrap, {resampling['resamples']} draws of {units}",
-        "p: Wilcoxon signed-rank on the cases, two-sided; sign-flip permutation is in compare.json",
+        f"p: Wilcoxon signed-rank on the {units}, two-sided",
+        "sign-flip permutation tests and single classes are in compare.json",
     ]
-    return notes + ([resampling["warning"]] if resampling["warning"] else [])
+    if result["not_shared"]:
+        notes.append(f"not measured in all runs: {', '.join(result['not_shared'])}")
+    return notes

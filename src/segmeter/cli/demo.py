@@ -26,7 +26,7 @@ def run(arguments: Sequence[str]) -> None:
     _step("check", "data=cells")
     _step("train", "experiment=demo", f"run.root={root}")
     checkpoint = f"checkpoint={_newest(root / 'train')}"
-    _step("eval", checkpoint, "data=cells", "postprocess=cells", "export.probs=true", "export.instances=true",
+    _step("eval", checkpoint, "postprocess=cells", "export.probs=true", "export.instances=true",
           f"run.root={root}")  # fmt: skip
     evaluated = _newest(root / "eval")
     _step("predict", checkpoint, f"input={_images()}", f"run.root={root}")

@@ -7,7 +7,7 @@ from pathlib import Path
 from segmeter.checks import close_name, nearest
 from segmeter.cli.app import plugins_of, read_arguments
 from segmeter.cli.command_list import COMMANDS, FLAGS, PLAIN, USAGE
-from segmeter.cli.config.groups import CONFIGS, load_plugins, options
+from segmeter.cli.config.groups import CONFIGS, load_plugins
 from segmeter.cli.config.reference import (
     EXPERIMENT,
     Key,
@@ -15,14 +15,20 @@ from segmeter.cli.config.reference import (
     groups_of,
     keys_of,
     option,
+    options_of,
     own_keys,
     parts_of,
     summary,
 )
-from segmeter.cli.config.user_files import check_folder
+from segmeter.cli.hydra_rules import check_files
+from segmeter.cli.trained_data import TRAINED
 from segmeter.errors import ConfigError
 
 _WIDTH = 110
+TRAINED_SUMMARY = (
+    "The data set that the checkpoint was trained on, with its classes and how its files are read; set data.root where "
+    "it lies elsewhere. Keys of its kind can be set too: --help data data=folder. All kinds have:"
+)
 
 
 def help_text(command: str, arguments: Sequence[str] = ()) -> str:
@@ -47,7 +53,7 @@ def help_text(command: str, arguments: Sequence[str] = ()) -> str:
     load_plugins(plugins_of(args.overrides))
     folders = [CONFIGS, *([Path(args.config_dir)] if args.config_dir else [])]
     for folder in folders[1:]:
-        check_folder(folder)
+        check_files(folder)
     asked = [word for word in args.overrides if "=" not in word]
     lines = [line for name in asked for line in _one_group(command, name, chosen, folders)]
     if not asked:
@@ -61,10 +67,9 @@ def _head(command: str) -> list[str]:
 
 def _groups(command: str, folders: Sequence[Path]) -> Iterator[str]:
     yield from ("", f"groups (GROUP=OPTION chooses, GROUP.KEY=VALUE sets; segmeter {command} --help GROUP lists keys):")
-    known = options(folders)
     for group in groups_of(command):
         default = default_option(command, group)
-        named = [f"{name} (default)" if name == default else name for name in known.get(group, [])]
+        named = [f"{name} (default)" if name == default else name for name in options_of(command, group, folders)]
         yield from _wrapped(", ".join(named), f"  {group:<12} ", " " * 15)
 
 
@@ -90,7 +95,7 @@ def _one_group(command: str, group: str, chosen: dict[str, str], folders: Sequen
     known = groups_of(command)
     if group not in known:
         raise ConfigError(f"config: {command} has no group {group!r}. {nearest(group, known)}")
-    found = options(folders)[group]
+    found = options_of(command, group, folders)
     yield from _wrapped(f"{group}: {', '.join(found)}", "", "  ")
     if group == EXPERIMENT:
         yield f"Each sets keys of several groups; segmeter {command} {group}=NAME --cfg job shows all of them."
@@ -100,7 +105,8 @@ def _one_group(command: str, group: str, chosen: dict[str, str], folders: Sequen
         close = close_name(name, found)
         raise ConfigError(f"config: expected `{group}` to be one of {', '.join(found)}, got {name!r}. {close}".rstrip())
     schema, values = option(group, name, folders)
-    yield from ("", *_wrapped(f"{group}={name}: {summary(schema)}", "", "  "), "")
+    said = TRAINED_SUMMARY if name == TRAINED else summary(schema)
+    yield from ("", *_wrapped(f"{group}={name}: {said}", "", "  "), "")
     for key in keys_of(schema, values, f"{group}."):
         yield from _key(key)
     for key_name, choice in parts_of(schema):

@@ -10,14 +10,16 @@ from typing import Any
 import hydra
 from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 
 from segmeter.cli.app import Job, run_job, sweep_folder
 from segmeter.cli.config.compose import Composed, forced, plain, store_schemas
 from segmeter.cli.config.convert import convert
 from segmeter.cli.config.groups import CONFIGS
 from segmeter.cli.config.schema import ROOTS
+from segmeter.cli.masking import mask
 from segmeter.errors import ConfigError
+from segmeter.files import write_bytes
 
 # Hydra only composes and sweeps here: run folders, logs and records are ours.
 _SETTINGS = ("hydra.output_subdir=null", "hydra.run.dir=.", "hydra/job_logging=none", "hydra/hydra_logging=none")
@@ -76,4 +78,15 @@ def _run(command: str, typed: tuple[str, ...], config: DictConfig) -> Any:
     if problems:
         raise ConfigError(problems)
     folder = Path(settings.runtime.output_dir) if settings.mode == RunMode.MULTIRUN else None
+    if folder is not None:
+        _mask_record(Path(settings.sweep.dir) / "multirun.yaml")
     return run_job(command, checked, Job(command, job.overrides, folder, typed))
+
+
+def _mask_record(path: Path) -> None:
+    """Hydra writes down how a sweep was asked for, secrets included."""
+    if path.is_file():
+        values = OmegaConf.to_container(OmegaConf.load(path), resolve=False)
+        masked = mask(values)
+        if masked != values:
+            write_bytes(path, OmegaConf.to_yaml(OmegaConf.create(masked)).encode())

@@ -4,11 +4,15 @@ import os
 import sys
 import traceback
 from collections.abc import Sequence
+from typing import NoReturn
 
 from segmeter import __version__
-from segmeter.checks import nearest
+from segmeter.checks import condense, nearest
 from segmeter.cli.command_list import COMMANDS, PLAIN
-from segmeter.errors import EXIT_BAD_INPUT, EXIT_FAULT, EXIT_INTERRUPTED, EXIT_OK, ConfigError, SegmeterError
+from segmeter.cli.messages import shown_warnings
+from segmeter.cli.streams import lenient_streams
+from segmeter.errors import EXIT_BAD_INPUT, EXIT_FAULT, EXIT_INTERRUPTED, ConfigError, Interrupted, SegmeterError
+from segmeter.training.signals import Stopped, StopSignals
 
 _HELP = f"""segmeter {__version__}: train U-Nets with focal loss and measure segmentations.
 
@@ -22,27 +26,44 @@ segmeter COMMAND --help shows what a command takes. Tab completion: eval "$(segm
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Run the command line and leave the process with its exit code (0, 2, 3, 130 or 143)."""
-    arguments = list(sys.argv[1:] if argv is None else argv)
+    """Run the command line and leave the process with its exit code (0, 2, 3, 129, 130 or 143)."""
+    with lenient_streams(), shown_warnings(), StopSignals(raises=True) as stop:
+        try:
+            _dispatch([_as_utf8(argument) for argument in (sys.argv[1:] if argv is None else argv)])
+            return
+        except SystemExit as leaving:
+            code = EXIT_BAD_INPUT if leaving.code == 1 else leaving.code  # Hydra says 1 of what it refuses
+            raise SystemExit(code) from None
+        except KeyboardInterrupt as error:
+            _fail(f"segmeter: {str(error) or 'interrupted'}.", getattr(error, "exit_code", EXIT_INTERRUPTED))
+        except Exception as error:
+            if stop.received and not isinstance(error, Interrupted):  # such as a worker that the same signal ended
+                _fail(f"segmeter: {Stopped(stop.received)}.", stop.exit_code)
+            _fail(*_describe(error))
+
+
+def _as_utf8(argument: str) -> str:
+    """An argument that a locale without UTF-8 has read byte by byte."""
     try:
-        _dispatch(arguments)
-        sys.stdout.flush()
-    except SegmeterError as error:
-        _fail("\n".join(f"segmeter: {line}" for line in error.problems), error.exit_code)
-    except KeyboardInterrupt:
-        _fail("segmeter: interrupted.", EXIT_INTERRUPTED)
-    except BrokenPipeError:  # whoever read our output has gone; that is no fault of ours
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(EXIT_OK)
-    except Exception as error:
-        _fail(f"segmeter: unexpected fault: {type(error).__name__}: {error}", EXIT_FAULT)
+        return argument if argument.isprintable() else os.fsencode(argument).decode("utf-8")
+    except UnicodeError:
+        return argument
 
 
-def _fail(message: str, code: int) -> None:
+def _describe(error: Exception) -> tuple[str, int]:
+    """What is said of an error, and the exit code."""
+    if isinstance(error, SegmeterError):
+        return "\n".join(f"segmeter: {line}" for line in condense(error.problems)), error.exit_code
+    if isinstance(error, OSError):
+        where = f"{error.filename}: " if error.filename else ""
+        return f"segmeter: {where}{error.strerror or error}. Remove the cause and run it again.", EXIT_FAULT
+    text = " ".join(f"{type(error).__name__}: {error}".split())
+    return f"segmeter: unexpected fault: {text} (SEGMETER_DEBUG=1 shows the traceback)", EXIT_FAULT
+
+
+def _fail(message: str, code: int) -> NoReturn:
     if os.environ.get("SEGMETER_DEBUG") == "1":
         traceback.print_exc()
-    elif code == EXIT_FAULT:
-        message += " (SEGMETER_DEBUG=1 shows the traceback)"
     sys.stderr.write(message + "\n")
     sys.exit(code)
 

@@ -9,12 +9,14 @@ from segmeter.metrics.rows import CaseRow
 from segmeter.metrics.summary import mean_classes
 from segmeter.postprocess.pipeline import Cleaned
 from segmeter.report.config import ReportConfig
+from segmeter.report.figures import headline_scores
 from segmeter.report.gallery import Gallery
+from segmeter.report.objects import Objects
 from segmeter.vocabulary import ClassSpec
 
 
 class Drawer:
-    """Draws the cases that the configuration asks for, with the mean IoU as metrics.json defines it.
+    """Draws the cases that the configuration asks for, each with its headline score, as metrics.json defines it.
 
     Called with each case in turn; the row is there where it was measured.
     """
@@ -33,12 +35,14 @@ class Drawer:
             image=sample.image,
             target=sample.target,
             labels=cleaned.labels,
-            mean_iou=None if row is None else self._mean_iou(row),
+            score=None if row is None else self._score(row),
+            objects=Objects(prediction=cleaned.instances if cleaned.labels.ndim == 2 else None),
         )
 
     def remember(self, row: CaseRow) -> None:
         """Let a case of an interrupted run take part in the choice."""
-        self._gallery.remember(row.case_id, self._mean_iou(row))
+        self._gallery.remember(row.case_id, self._score(row))
 
-    def _mean_iou(self, row: CaseRow) -> float:
-        return float(overlap_scores(row.counts, task=self._spec.task, classes=self._classes).mean_iou)
+    def _score(self, row: CaseRow) -> float:
+        scores = overlap_scores(row.counts, task=self._spec.task, classes=self._classes)
+        return float(headline_scores(scores, self._spec.task))

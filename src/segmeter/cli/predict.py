@@ -13,6 +13,7 @@ from segmeter.evaluation.predict import PredictionRun, predict
 from segmeter.inference.predictor import Predictor
 from segmeter.models.checkpoint import read_checkpoint
 from segmeter.postprocess.pipeline import build_steps
+from segmeter.report.html import write_report
 
 
 def run(config: PredictConfig, job: Job) -> None:
@@ -20,8 +21,14 @@ def run(config: PredictConfig, job: Job) -> None:
     device = open_device(config.device)
     checkpoint = read_checkpoint(config.checkpoint)
     card = checkpoint.card
-    dataset = open_images(config.input, spec=card.spec, in_channels=card.in_channels)
     build_steps(config.postprocess.steps, card.spec)
+    dataset = open_images(
+        config.input,
+        spec=card.spec,
+        in_channels=card.in_channels,
+        max_pixels=config.data.max_pixels,
+        orientation=config.data.orientation,
+    )
     segmenter = checkpoint.load_segmenter(device)
     with open_run(config, job, facts={**checkpoint_facts(checkpoint), "data": dataset.fingerprint()}) as folder:
         count = predict(
@@ -31,7 +38,9 @@ def run(config: PredictConfig, job: Job) -> None:
                 export=config.export,
                 postprocess=config.postprocess,
                 folder=folder,
-                on_case=Drawer(config.report, folder, card.spec),
+                on_case=Drawer(config.report.replace(worst=0), folder, card.spec),  # without scores none is worst
             )
         )
     sys.stdout.write(f"{count} images   {folder / 'predictions'}\n")
+    if config.report.html:
+        sys.stdout.write(f"report     {write_report(folder, config.report)}\n")

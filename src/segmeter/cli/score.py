@@ -1,30 +1,35 @@
 """`segmeter score`: masks and their references -> figures, pictures, report; no model, no torch."""
 
+import logging
 import sys
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from segmeter.cli.app import Job
 from segmeter.cli.config.schema import ScoreConfig
 from segmeter.cli.resume import find_resumed
-from segmeter.cli.run_folder import open_run
+from segmeter.cli.run_folder import note_done, open_run
 from segmeter.cli.score_pictures import draw_cases
 from segmeter.data.formats import show
 from segmeter.data.listing import some
 from segmeter.data.pairing import Files, list_files, missing_problem, twice_problems
 from segmeter.errors import DataError
-from segmeter.evaluation.manifest import NAME, check_same
+from segmeter.evaluation.manifest import NAME
 from segmeter.evaluation.pairing import Pairing, pair_masks
 from segmeter.evaluation.probs import find_probs
-from segmeter.evaluation.score import Scoring, score
+from segmeter.evaluation.score import Scoring, check_resumed, score
 from segmeter.metrics.config import check_clusters, check_metrics
+from segmeter.report.figures import aggregates
 from segmeter.report.html import write_report
 from segmeter.report.table import print_summary
 
+_LOG = logging.getLogger(__name__)
+
 
 def run(config: ScoreConfig, job: Job) -> float | None:
-    """Score; returns the dataset's mean IoU."""
+    """Score; returns the headline over the data set."""
     spec = config.data.spec()
     check_metrics(config.metrics, spec)
     pairing = pair_masks(config.predictions, config.references, spec=spec, missing=config.missing)
@@ -44,17 +49,19 @@ def run(config: ScoreConfig, job: Job) -> float | None:
         workers=config.workers,
         resume=resumed is not None,
     )
-    if resumed:  # before the folder's records are touched
-        check_same(resumed, scoring.identity(), scoring.case_ids)
     _warn(pairing, config.predictions)
-    with open_run(config, job, resumed=resumed, facts=_facts(config, pairing)) as folder:
+    accept = partial(check_resumed, scoring, scoring.folder)
+    with open_run(config, job, resumed=resumed, facts=_facts(config, pairing), accept=accept) as folder:
         scoring = replace(scoring, folder=folder)
         summary = score(scoring)
         if images:
             draw_cases(scoring, images, config.report)
-    _show(config, folder, summary)  # after the run has closed its records, so that the report can say how it ended
-    mean_iou: float | None = summary["dataset"]["mean_iou"]
-    return mean_iou
+        if config.report.html:
+            note_done(folder)
+            write_report(folder, config.report)
+    _show(config, folder, summary)
+    value: float | None = aggregates(summary)[0]["dataset"]
+    return value
 
 
 def _facts(config: ScoreConfig, pairing: Pairing) -> dict[str, Any]:
@@ -71,9 +78,9 @@ def _facts(config: ScoreConfig, pairing: Pairing) -> dict[str, Any]:
 
 def _warn(pairing: Pairing, predictions: Path) -> None:
     if pairing.missing:
-        sys.stderr.write(f"warning: cases without a prediction, scored as background ({some(pairing.missing)}).\n")
+        _LOG.warning("cases without a prediction, scored as background (%s).", some(pairing.missing))
     if pairing.extra:
-        sys.stderr.write(f"warning: predictions without a reference in {show(predictions)} ({some(pairing.extra)}).\n")
+        _LOG.warning("predictions without a reference in %s (%s).", show(predictions), some(pairing.extra))
 
 
 def _images(folder: Path | None, pairing: Pairing) -> Files:
@@ -90,13 +97,10 @@ def _images(folder: Path | None, pairing: Pairing) -> Files:
 
 
 def _show(config: ScoreConfig, folder: Path, summary: dict[str, Any]) -> None:
-    replaced = summary["spacing"]["overridden"]
-    if replaced:
-        sys.stderr.write(f"warning: metrics.spacing replaces another spacing in the files of {replaced} cases.\n")
     print_summary(summary)
     lines = [f"figures   {folder / 'metrics.json'}", f"cases     {folder / 'cases.csv'}"]
     if config.images and config.report.overlays:
         lines.append(f"overlays  {folder / 'overlays'}")
     if config.report.html:
-        lines.append(f"report    {write_report(folder, config.report)}")
+        lines.append(f"report    {folder / 'report.html'}")
     sys.stdout.write("\n".join(lines) + "\n")

@@ -1,9 +1,13 @@
 """configuration -> Dataset."""
 
+from collections.abc import Sequence
+
 from segmeter.checks import expected
+from segmeter.data.check import DataReport, check_splits
 from segmeter.data.config import DATA, SPLITS, DataConfig
-from segmeter.data.dataset import Dataset
-from segmeter.errors import ConfigError
+from segmeter.data.dataset import Dataset, header_problems
+from segmeter.data.pairing import listed_once
+from segmeter.errors import ConfigError, DataError
 
 
 def build_dataset(config: DataConfig, *, split: str | None = None) -> Dataset:
@@ -25,7 +29,48 @@ def build_dataset(config: DataConfig, *, split: str | None = None) -> Dataset:
     DataError
         Files are missing, unpaired, unreadable or of two sizes.
     """
-    split = split or config.split
+    dataset = _open(config, split or config.split)
+    problems = [*dataset.problems, *header_problems(dataset)]
+    if problems:
+        raise DataError(problems)
+    return dataset
+
+
+def open_splits(config: DataConfig, splits: Sequence[str]) -> tuple[tuple[Dataset, ...], tuple[DataReport, ...]]:
+    """Open splits and read every file of them once, so that all that is wrong is said before any work starts.
+
+    Parameters
+    ----------
+    config
+        A schema of the registry `DATA`; with ``verify="cached"`` files that an earlier start has verified, and that are
+        unchanged, are not read again.
+    splits
+        Each of "train", "val", "test" and "all".
+
+    Returns
+    -------
+    The data sets, which refuse a file whose content is no longer the verified one, and what each holds.
+
+    Raises
+    ------
+    ConfigError
+        There is no such split.
+    DataError
+        One line for everything that can't be used in any of the splits, and for every case that two of them share.
+    """
+    datasets, problems = list[Dataset](), list[str]()
+    with listed_once():
+        for split in splits:
+            try:
+                datasets.append(_open(config, split))
+            except DataError as error:
+                problems += error.problems
+    reports = check_splits(datasets, problems=problems, use_cache=config.verify == "cached")
+    verified = (dataset.with_contents(report.file_sha256) for dataset, report in zip(datasets, reports, strict=True))
+    return tuple(verified), reports
+
+
+def _open(config: DataConfig, split: str) -> Dataset:
     if split not in SPLITS:
         raise ConfigError(expected("data", "split", f"to be one of {', '.join(SPLITS)}", repr(split)))
     dataset: Dataset = DATA.build(config, split=split)

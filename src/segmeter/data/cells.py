@@ -17,7 +17,7 @@ from segmeter.data.folder import build_folder
 from segmeter.data.formats import show
 from segmeter.data.microscopy import draw_scene, touching
 from segmeter.errors import DataError
-from segmeter.files import publish_folder
+from segmeter.files import foreign_write, make_folder, publish_folder, write_bytes, write_json
 from segmeter.progress import track
 
 DRAWING = 1  # raised with every change of a drawn pixel, so that older folders are not taken for the new ones
@@ -69,16 +69,16 @@ def _settings(config: CellsConfig) -> dict[str, int]:
 
 def _fill(config: CellsConfig, folder: Path) -> None:
     for name in ("images", "masks"):
-        (folder / name).mkdir()
+        make_folder(folder / name)
     jobs = []
     for number, split in enumerate(SPLITS[:3]):
         cases = range(getattr(config, f"{split}_cases"))
         names = [f"{split}-{index:04d}" for index in cases]
-        (folder / f"{split}.txt").write_text("".join(f"{name}\n" for name in names))
+        write_bytes(folder / f"{split}.txt", "".join(f"{name}\n" for name in names).encode())
         jobs += [(name, (config.seed, number, index)) for name, index in zip(names, cases, strict=True)]
     for _ in track(in_threads(partial(_draw_case, config, folder), jobs), "drawing cells", len(jobs)):
         pass
-    (folder / "settings.json").write_text(json.dumps(_settings(config), indent=2) + "\n")
+    write_json(folder / "settings.json", _settings(config))
 
 
 def _draw_case(config: CellsConfig, folder: Path, job: tuple[str, tuple[int, int, int]]) -> None:
@@ -91,4 +91,6 @@ def _draw_case(config: CellsConfig, folder: Path, job: tuple[str, tuple[int, int
     for kind, pixels in (("images", scene.image), ("masks", labels)):
         buffer = io.BytesIO()
         Image.fromarray(pixels).save(buffer, "PNG")
-        (folder / kind / f"{name}.png").write_bytes(buffer.getvalue())
+        path = folder / kind / f"{name}.png"
+        with foreign_write(path):  # the folder is published as a whole
+            path.write_bytes(buffer.getvalue())

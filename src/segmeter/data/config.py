@@ -15,6 +15,7 @@ DATA = Registry("data")
 Split = Literal["train", "val", "test", "all"]
 SPLITS: tuple[Split, ...] = get_args(Split)
 CaseShare = Annotated[float, Unit("share of the cases"), Field(ge=0, le=1)]
+Instances = Literal[False, True, "references", "predictions"]
 Cases = Annotated[int, Unit("cases"), Field(ge=1, le=100_000)]
 
 CAMVID_CLASSES = (
@@ -24,8 +25,13 @@ CAMVID_COLOURS: tuple[Colour, ...] = (
     (128, 128, 128), (128, 0, 0), (192, 192, 128), (128, 64, 128), (60, 40, 222), (128, 128, 0),
     (192, 128, 128), (64, 64, 128), (64, 0, 128), (64, 64, 0), (0, 128, 192),
 )  # fmt: skip
+_FRACTIONS = ("val_fraction", "test_fraction", "split_seed", "group_until")  # what decides the split without lists
 CELL_CLASSES = ("background", "round", "spindle", "mitotic")
 CELL_COLOURS: tuple[Colour, ...] = ((0, 0, 0), (86, 180, 233), (0, 158, 115), (230, 97, 1))
+
+
+# What people call a first class that is no object; drawn in black, so left out of pictures
+_BACKGROUNDS = ("background", "bg", "void", "other", "others", "rest", "none", "unlabeled", "unlabelled", "class_0")
 
 
 class ClassesConfig(Config, title="data"):
@@ -36,7 +42,8 @@ class ClassesConfig(Config, title="data"):
     classes: tuple[str, ...] = ()
     """Names in the order of the labels, background included: [background, cell]."""
     colours: Colours | None = None
-    """One [red, green, blue] per class, 0 to 255 each; null gives a default palette."""
+    """One [red, green, blue] per class, 0 to 255 each; null gives a default palette, with black for a first class that
+    is called background, other, void, ... and for the first of a binary task."""
     ignore_index: int | None = Field(None, ge=0, le=65535)
     """The label of pixels that are excluded from loss and metrics; not a class. null: there is none."""
     label_map: dict[str, int] = Field(default_factory=dict)
@@ -79,7 +86,8 @@ class ClassesConfig(Config, title="data"):
         """What the labels mean."""
         colours = self.colours
         if colours is None:  # without a background no class is black, which an overlay would not show
-            first = int(self.task == "multilabel")
+            named = bool(self.classes) and self.classes[0].casefold() in _BACKGROUNDS
+            first = int(self.task == "multilabel" or (self.task == "multiclass" and not named))
             colours = default_colours(first + len(self.classes))[first:]
         return ClassSpec(task=self.task, names=self.classes, colours=colours, ignore_index=self.ignore_index)
 
@@ -110,11 +118,20 @@ class DataConfig(ClassesConfig, PlaceConfig):
 
     in_channels: Annotated[int, Unit("channels")] = Field(3, ge=1, le=1024)
     """Channels of an image."""
-    mean: tuple[float, ...] | None = None
-    """Mean per channel, of pixels scaled to 0..1; null takes ImageNet's for 3 channels and 0.5 otherwise."""
-    std: tuple[Annotated[float, Field(gt=0)], ...] | None = None
-    """Standard deviation per channel, of pixels scaled to 0..1; null takes ImageNet's for 3 channels and 0.25
-    otherwise."""
+    full_scale: Annotated[float | None, Unit("stored value")] = Field(None, gt=0)
+    """The stored value that counts as 1: 4095 for 12 bits in uint16; null takes the dtype's largest, 1 for floats."""
+    mean: tuple[float, ...] | Literal["auto"] | None = None
+    """Mean per channel, of pixels scaled to 0..1; "auto" is that of all training pixels, null ImageNet's for 3 channels
+    and 0.5 otherwise."""
+    std: tuple[Annotated[float, Field(gt=0)], ...] | Literal["auto"] | None = None
+    """Standard deviation per channel, of pixels scaled to 0..1; "auto" is that of all training pixels, null ImageNet's
+    for 3 channels and 0.25 otherwise."""
+    samples_per_epoch: Annotated[int | None, Unit("samples")] = Field(None, ge=1, le=10**9)
+    """Samples that count as one epoch; null takes every case once, of small data sets more."""
+    instances: bool = False
+    """Whether masks hold numbers of objects, 0 being none: a binary task, whose class is what any object covers."""
+    verify: Literal["cached", "always"] = "cached"
+    """Whether the check at the start takes over what it found in files that are unchanged since an earlier start."""
     orientation: Literal["refuse", "ignore", "apply"] = "refuse"
     """What to do with images whose EXIF tag says that they lie on their side."""
     allow_links: bool = False
@@ -122,17 +139,23 @@ class DataConfig(ClassesConfig, PlaceConfig):
 
     @rule("mean")
     @classmethod
-    def _check_mean(cls, mean: tuple[float, ...] | None, given: Given) -> None:
+    def _check_mean(cls, mean: tuple[float, ...] | str | None, given: Given) -> None:
         _one_per_channel(mean, given.in_channels)
 
     @rule("std")
     @classmethod
-    def _check_std(cls, std: tuple[float, ...] | None, given: Given) -> None:
+    def _check_std(cls, std: tuple[float, ...] | str | None, given: Given) -> None:
         _one_per_channel(std, given.in_channels)
 
+    @rule("instances")
+    @classmethod
+    def _of_one_class(cls, instances: bool, given: Given) -> None:
+        if instances and (given.task != "binary" or given.label_map):
+            raise RuleError("to be false but for a binary task without label map", "Set data.task=binary.")
 
-def _one_per_channel(values: tuple[float, ...] | None, in_channels: int) -> None:
-    if values is not None and len(values) != in_channels:
+
+def _one_per_channel(values: tuple[float, ...] | str | None, in_channels: int) -> None:
+    if isinstance(values, tuple) and len(values) != in_channels:
         raise RuleError(f"to be {in_channels} values, one per channel")
 
 
@@ -209,6 +232,17 @@ class FolderConfig(DataConfig):
     def _rest_for_training(cls, test_fraction: float, given: Given) -> None:
         if given.val_fraction + test_fraction >= 1:
             raise RuleError(f"to leave a part for training beside val_fraction={given.val_fraction:g}")
+
+    @rule("group_until")
+    @classmethod
+    def _lists_decide_alone(cls, group_until: str, given: Given) -> None:
+        if given.lists is None and len(given.list_files) < len(SPLITS[:3]):
+            return
+        for name in _FRACTIONS:
+            value = group_until if name == "group_until" else getattr(given, name)
+            if value != FolderConfig.model_fields[name].default:
+                remedy = "Lists decide the split alone: leave it out, or set data.lists=null."
+                raise RuleError("to be left alone beside lists", remedy, key=name)
 
 
 @DATA.register("camvid", builder="segmeter.data.folder:build_folder")

@@ -1,9 +1,10 @@
 """A split of a data set: its cases in order, each read on demand."""
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
 from os import cpu_count
@@ -15,17 +16,26 @@ import numpy as np
 from segmeter.checks import expected
 from segmeter.data.formats import show
 from segmeter.data.header import MAX_PIXELS, Header, read_header
-from segmeter.data.labels import label_dtype
-from segmeter.data.read import Orientation, check_image_header, check_mask_header, read_image, read_mask
+from segmeter.data.labels import label_dtype, split_objects, to_labels
+from segmeter.data.read import (
+    Orientation,
+    StoredFile,
+    check_image_header,
+    check_mask_header,
+    decode_image,
+    decode_mask,
+    read_file,
+)
 from segmeter.data.sample import Pair, Sample
 from segmeter.errors import DataError
+from segmeter.files import sha256_file
 from segmeter.progress import track
 from segmeter.vocabulary import ClassSpec
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-_AHEAD = 64  # tasks per thread that wait or are done, so that a million cases need no million results
+_AHEAD = 8  # tasks per thread that wait or are done, so that a million cases need no million results
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,6 +54,12 @@ class Dataset:
         The files of each case, ordered by case id.
     label_map, max_pixels, orientation
         How files are read, see `segmeter.data.read`.
+    instances
+        Whether the stored values of masks are numbers of objects, 0 being none; labels are then 1 inside any object.
+    source
+        What decided which cases belong to the split, for people to read.
+    problems
+        What is wrong with files that are therefore in no pair, one line each.
     """
 
     spec: ClassSpec
@@ -53,78 +69,138 @@ class Dataset:
     label_map: Mapping[str, int] = field(default_factory=dict)
     max_pixels: int = MAX_PIXELS
     orientation: Orientation = "refuse"
+    instances: bool = False
+    source: str = ""
+    problems: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.pairs)
 
     def __getitem__(self, index: int) -> Sample:
-        """Read one case; DataError names the file that is damaged, gone or of another size."""
+        """Read one case; DataError names the file that is damaged, gone, of another size or changed since the check."""
         pair = self.pairs[index]
-        image = read_image(
-            pair.image, channels=self.in_channels, max_pixels=self.max_pixels, orientation=self.orientation
+        files = [self.read_stored(index, number) for number in range(len(pair.files))]
+        image = self.decode_image(files[0])
+        masks = [self.decode_mask(file) for file in files[1:]]
+        for file, (labels, _) in zip(files[1:], masks, strict=True):
+            check_same_size(pair.image, image.shape[:2], file.path, labels.shape)
+        if not masks:
+            return Sample(case_id=pair.case_id, image=image, target=None)
+        return Sample(
+            case_id=pair.case_id, image=image, target=self.stack([mask[0] for mask in masks]), instances=masks[0][1]
         )
-        return Sample(case_id=pair.case_id, image=image, target=self.read_target(index, image.shape[:2]))
 
     @property
     def case_ids(self) -> tuple[str, ...]:
         return tuple(pair.case_id for pair in self.pairs)
 
-    def read_target(self, index: int, size: tuple[int, ...] | None = None) -> np.ndarray | None:
-        """Read the target of one case alone, None where it has none.
+    def with_contents(self, sha256: Sequence[tuple[str, ...]]) -> "Dataset":
+        """The same data set, which refuses a file whose content is no longer the one that has this hash.
 
         Parameters
         ----------
-        index
-            Which case.
-        size
-            (height, width) that it must have; None checks nothing.
+        sha256
+            Of the files of each case, the image first: ``DataReport.file_sha256``.
+        """
+        pairs = (
+            Pair(case_id=pair.case_id, image=pair.image, masks=pair.masks, sha256=hashes)
+            for pair, hashes in zip(self.pairs, sha256, strict=True)
+        )
+        return replace(self, pairs=tuple(pairs))
+
+    def read_target(self, index: int) -> np.ndarray | None:
+        """Read the target of one case alone, None where it has none."""
+        masks = [self.read_stored(index, number + 1) for number in range(len(self.pairs[index].masks))]
+        return self.stack([self.decode_mask(file)[0] for file in masks]) if masks else None
+
+    def read_stored(self, index: int, number: int) -> StoredFile:
+        """Read file `number` of a case, 0 being the image.
+
+        Raises
+        ------
+        DataError
+            It is damaged, gone, or its content is not what was verified.
         """
         pair = self.pairs[index]
-        if not pair.masks:
-            return None
-        read = partial(read_mask, spec=self.spec, label_map=self.label_map, max_pixels=self.max_pixels)
-        masks = [read(path) for path in pair.masks]
-        for path, mask in zip(pair.masks, masks, strict=True):
-            _check_same_size(pair.image, size or masks[0].shape, path, mask.shape)
-        return np.stack(masks).astype(label_dtype(self.spec), copy=False) if self._is_multilabel else masks[0]
+        file = read_file(pair.files[number], max_pixels=self.max_pixels)
+        if pair.sha256 and file.sha256 != pair.sha256[number]:
+            rule, remedy = "to have the content that was checked at the start", "Start again once the data is settled."
+            raise DataError(expected(show(file.path), "file", rule, "another content", remedy))
+        return file
+
+    def decode_image(self, file: StoredFile) -> np.ndarray:
+        """Decode an image as this data set has them: (H, W, C)."""
+        return decode_image(file, channels=self.in_channels, orientation=self.orientation)
+
+    def decode_mask(self, file: StoredFile) -> tuple[np.ndarray, np.ndarray | None]:
+        """Decode one mask.
+
+        Returns
+        -------
+        Labels (H, W), for multilabel of one class, and the objects' numbers (H, W) where the masks hold these.
+
+        Raises
+        ------
+        DataError
+            The file is not a mask, or a value is not a label.
+        """
+        stored = decode_mask(file, label_map=self.label_map)
+        if self.instances:
+            return split_objects(file.path, stored, self.spec)
+        return to_labels(file.path, stored, spec=self.spec, label_map=self.label_map), None
+
+    def stack(self, masks: Sequence[np.ndarray]) -> np.ndarray:
+        """Turn the labels of a case's masks into its target: (H, W), or (K, H, W) for multilabel."""
+        if self.spec.task != "multilabel":
+            return masks[0]
+        return np.stack(masks).astype(label_dtype(self.spec), copy=False)
+
+    def contents(self) -> dict[str, str]:
+        """Sha256 of every file, by its folder and name; files that were not verified are read for it."""
+        pairs = [pair for pair in self.pairs if not pair.sha256]
+        fresh = dict(zip((pair.case_id for pair in pairs), in_threads(_hash_pair, pairs), strict=True))
+        return {
+            f"{path.parent.name}/{path.name}": sha256
+            for pair in self.pairs
+            for path, sha256 in zip(pair.files, pair.sha256 or fresh[pair.case_id], strict=True)
+        }
 
     def fingerprint(self) -> str:
-        """Sha256 over classes, case ids, file names and file sizes; contents are hashed by `check_dataset`."""
+        """Sha256 over classes, label map, case ids, and the names and contents of all files."""
         digest = hashlib.sha256(repr((self.spec, self.in_channels, sorted(self.label_map.items()))).encode())
-        for pair in self.pairs:
-            files = [(path.name, path.stat().st_size) for path in (pair.image, *pair.masks)]
-            digest.update(repr((pair.case_id, files)).encode("utf-8", "surrogateescape"))
+        digest.update(repr((self.instances, self.case_ids)).encode())
+        for name, sha256 in self.contents().items():
+            digest.update(f"{name} {sha256}\n".encode("utf-8", "surrogateescape"))
         return digest.hexdigest()
 
-    @property
-    def _is_multilabel(self) -> bool:
-        return self.spec.task == "multilabel"
 
-
-def check_headers(dataset: Dataset) -> None:
-    """Refuse a data set before its first use, with every file whose header does not fit.
-
-    Raises
-    ------
-    DataError
-        One line per problem: unreadable files, kinds that are no image or mask, images and masks of two sizes.
-    """
+def header_problems(dataset: Dataset) -> list[str]:
+    """Read every header: one line for each file that can't be read, is not an image or mask, or differs in size."""
     checks = track(in_threads(partial(_header_problems, dataset), dataset.pairs), "checking headers", len(dataset))
-    problems = [problem for found in checks for problem in found]
-    if problems:
-        raise DataError(problems)
+    return [problem for found in checks for problem in found]
 
 
 def in_threads(work: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
-    """Map `work` over `items` in threads (decoding frees the interpreter), in order and in bounded memory."""
+    """Map `work` over `items` in threads (decoding frees the interpreter), in order, one by one, in bounded memory.
+
+    Leaving early (an error, Ctrl-C) drops what waits and ends after the items that are in work.
+    """
     workers = min(16, 2 * (cpu_count() or 1))
     waiting = iter(items)
-    with ThreadPoolExecutor(workers) as pool:
-        running = [pool.submit(work, item) for item in islice(waiting, workers * _AHEAD)]
-        while running:
-            results = [job.result() for job in running]
-            running = [pool.submit(work, item) for item in islice(waiting, workers * _AHEAD)]
-            yield from results
+    with ThreadPoolExecutor(workers, thread_name_prefix="data") as pool:
+        running: deque[Future[Result]] = deque()
+        try:
+            running.extend(pool.submit(work, item) for item in islice(waiting, workers * _AHEAD))
+            while running:
+                yield running.popleft().result()
+                running.extend(pool.submit(work, item) for item in islice(waiting, 1))
+        finally:
+            for future in running:
+                future.cancel()
+
+
+def _hash_pair(pair: Pair) -> tuple[str, ...]:
+    return tuple(sha256_file(path) for path in pair.files)
 
 
 def _header_problems(dataset: Dataset, pair: Pair) -> list[str]:
@@ -139,7 +215,7 @@ def _header_problems(dataset: Dataset, pair: Pair) -> list[str]:
             _note(problems, partial(check_mask_header, path, mask, label_map=dataset.label_map))
         if mask is not None and image is not None:
             size = _turned(image, dataset.orientation)
-            _note(problems, partial(_check_same_size, pair.image, size, path, (mask.height, mask.width)))
+            _note(problems, partial(check_same_size, pair.image, size, path, (mask.height, mask.width)))
     return problems
 
 
@@ -164,7 +240,8 @@ def _turned(header: Header, orientation: Orientation) -> tuple[int, int]:
     return size[::-1] if orientation == "apply" and header.orientation >= 5 else size
 
 
-def _check_same_size(image: Path, image_size: tuple[int, ...], mask: Path, mask_size: tuple[int, ...]) -> None:
+def check_same_size(image: Path, image_size: tuple[int, ...], mask: Path, mask_size: tuple[int, ...]) -> None:
+    """Raise DataError unless a mask has the size (height, width) of its image."""
     if tuple(image_size) == tuple(mask_size):
         return
     remedy = "Give the mask of this image; nothing is resized."

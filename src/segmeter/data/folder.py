@@ -1,14 +1,15 @@
 """folders of images and masks -> Dataset."""
 
+from dataclasses import replace
 from pathlib import Path
 
 from segmeter.checks import expected
 from segmeter.data.config import FolderConfig
-from segmeter.data.dataset import Dataset, check_headers
+from segmeter.data.dataset import Dataset, header_problems
 from segmeter.data.formats import show
 from segmeter.data.header import MAX_PIXELS
 from segmeter.data.listing import read_list, split_of
-from segmeter.data.pairing import Files, check_inside, list_files, missing_problem, twice_problems
+from segmeter.data.pairing import Listing, Names, check_inside, list_files, missing_problem, scan_folder, twice_problems
 from segmeter.data.read import Orientation
 from segmeter.data.sample import Pair
 from segmeter.errors import DataError
@@ -19,33 +20,45 @@ from segmeter.vocabulary import ClassSpec
 def build_folder(config: FolderConfig, *, split: str) -> Dataset:
     """Open one split of a folder of images and masks.
 
+    Returns
+    -------
+    Dataset
+        The cases that are complete; what is wrong with the names of others is in its `problems`.
+
     Raises
     ------
     DataError
-        The layout is another one, files have no partner or two, or a header does not fit.
+        There are no images or no masks, or the split can't be told.
     """
     root = Path(config.root).expanduser()
     if not root.is_dir():
         tried = f"no folder {show(root.absolute())} (working folder {show(Path.cwd())})"
         raise DataError(expected("data", "root", "to be a folder", tried, "Set data.root=/path/to/the/data."))
-    images = list_files(root / config.images, role="images", remedy=_layout(config))
-    masks = _mask_files(config, root)
+    images = scan_folder(root / config.images, role="images", remedy=_layout(config))
+    masks = _mask_folders(config, root)
+    problems = [line for listing in (images, *masks) for line in listing.problems]
+    if not all(listing.names for listing in (images, *masks)):
+        raise DataError(problems)
     if config.images == config.masks:
-        images = {stem: paths for stem, paths in images.items() if not stem.endswith(config.mask_suffix)}
-        masks = [{stem: paths for stem, paths in files.items() if stem not in images} for files in masks]
-    stems = _stems(config, root, split, images)
-    pairs = _pair(config, root, stems, images, masks)
-    dataset = Dataset(
+        own = {stem: names for stem, names in images.names.items() if not stem.endswith(config.mask_suffix)}
+        others = {stem: names for stem, names in images.names.items() if stem not in own}
+        images, masks = replace(images, names=own), [replace(images, names=others)]
+    try:
+        stems = _stems(config, root, split, images.names)
+    except DataError as error:
+        raise DataError([*problems, *error.problems]) from error
+    return Dataset(
         spec=config.spec(),
         in_channels=config.in_channels,
         split=split,
-        pairs=pairs,
+        pairs=_pair(config, root, stems, images, masks, problems),
         label_map=config.labels_of(),
         max_pixels=config.max_pixels,
         orientation=config.orientation,
+        instances=config.instances,
+        source=_source(config, root, split),
+        problems=tuple(problems),
     )
-    check_headers(dataset)
-    return dataset
 
 
 def open_images(
@@ -88,7 +101,9 @@ def open_images(
         max_pixels=max_pixels,
         orientation=orientation,
     )
-    check_headers(dataset)
+    found = header_problems(dataset)
+    if found:
+        raise DataError(found)
     return dataset
 
 
@@ -107,25 +122,24 @@ def _layout(config: FolderConfig) -> str:
     )
 
 
-def _mask_files(config: FolderConfig, root: Path) -> list[Files]:
+def _mask_folders(config: FolderConfig, root: Path) -> list[Listing]:
     """The files of the mask folder, or of each class's folder for multilabel."""
-    folder = root / config.masks
+    folder, remedy = root / config.masks, _layout(config)
     if config.task != "multilabel":
-        return [list_files(folder, role="masks", remedy=_layout(config))]
+        return [scan_folder(folder, role="masks", remedy=remedy)]
     unsafe = [name for name in config.classes if Path(name).name != name or name in (".", "..")]
     if unsafe:
         raise DataError(expected("data", "classes", "to be usable as folder names", unsafe, "Rename these classes."))
-    return [list_files(folder / name, role=f"masks of {name}", remedy=_layout(config)) for name in config.classes]
+    return [scan_folder(folder / name, role=f"masks of {name}", remedy=remedy) for name in config.classes]
 
 
-def _stems(config: FolderConfig, root: Path, split: str, images: Files) -> list[str]:
+def _stems(config: FolderConfig, root: Path, split: str, images: Names) -> list[str]:
     """The names of one split, from its list or by fractions."""
     if split == "all":
         return sorted(images)
-    if split in config.list_files:
-        return read_list(root / config.list_files[split])
-    if config.lists is not None:
-        return read_list(root / config.lists / f"{split}.txt")
+    listed = _list_name(config, split)
+    if listed is not None:
+        return _listed(root, listed)
     fractions = {"val_fraction": config.val_fraction, "test_fraction": config.test_fraction}
     falls = {
         stem: split_of(stem, seed=config.split_seed, group_until=config.group_until, **fractions) for stem in images
@@ -139,29 +153,59 @@ def _stems(config: FolderConfig, root: Path, split: str, images: Files) -> list[
     return stems
 
 
-def _pair(config: FolderConfig, root: Path, stems: list[str], images: Files, masks: list[Files]) -> tuple[Pair, ...]:
-    """Pair by name; everything that is wrong with the names is said at once."""
-    problems = missing_problem(stems, images, what="an image", remedy="Correct the list, or data.images.")
-    chosen = {stem: images[stem] for stem in stems if stem in images}
+def _list_name(config: FolderConfig, split: str) -> Path | None:
+    """The list of a split, as configured; None where the cases are shared out by fractions."""
+    if split in config.list_files:
+        return Path(config.list_files[split])
+    return None if config.lists is None else Path(config.lists) / f"{split}.txt"
+
+
+def _source(config: FolderConfig, root: Path, split: str) -> str:
+    listed = _list_name(config, split)
+    if split == "all":
+        return show((root / config.images).absolute())
+    return f"seed {config.split_seed}" if listed is None else show((root / listed).absolute())
+
+
+def _listed(root: Path, name: Path) -> list[str]:
+    """The names of a list; where it is not under the root but under the working folder, the message says so."""
+    here = name.absolute()
+    remedy = "Relative paths of data.lists and data.list_files start at data.root."
+    if here.is_file():
+        remedy += f" There is {show(here)}: give absolute paths to take lists from there."
+    return read_list(root / name, remedy=remedy)
+
+
+def _pair(
+    config: FolderConfig, root: Path, stems: list[str], images: Listing, masks: list[Listing], problems: list[str]
+) -> tuple[Pair, ...]:
+    """Pair by name what is complete, and note everything that is wrong with the names."""
+    problems += missing_problem(stems, images.names, what="an image", remedy="Correct the list, or data.images.")
+    chosen = {stem: images.names[stem] for stem in stems if stem in images.names}
     problems += twice_problems(chosen, "images")
     wanted = [stem + config.mask_suffix for stem in chosen]
-    for files in masks:
-        problems += missing_problem(wanted, files, what="a mask", remedy=_layout(config))
-        problems += twice_problems({name: files[name] for name in wanted if name in files}, "masks")
-        strays = dict.fromkeys(stem + config.mask_suffix for stem in images)
-        problems += missing_problem(files, strays, what="an image", remedy="Remove these masks, or add their images.")
-    if not problems and not config.allow_links:
-        found = [*chosen.values(), *(files[name] for files in masks for name in wanted)]
-        problems += check_inside(root, (paths[0] for paths in found))
-    if problems:
-        raise DataError(problems)
+    strays = dict.fromkeys(stem + config.mask_suffix for stem in images.names)
+    for mask in masks:
+        problems += missing_problem(wanted, mask.names, what="a mask", remedy=_layout(config))
+        problems += twice_problems({name: mask.names[name] for name in wanted if name in mask.names}, "masks")
+        stray = "Remove these masks, or add their images."
+        problems += missing_problem(mask.names, strays, what="an image", remedy=stray)
+    if not config.allow_links:
+        problems += check_inside(root, _links([(images, list(chosen)), *((mask, wanted) for mask in masks)]))
     return _ordered(
         [
-            Pair(
-                case_id=safe_id(stem),
-                image=paths[0],
-                masks=tuple(files[stem + config.mask_suffix][0] for files in masks),
-            )
-            for stem, paths in chosen.items()
+            Pair(case_id=safe_id(stem), image=images.path(stem), masks=tuple(mask.path(name) for mask in masks))
+            for stem, name in zip(chosen, wanted, strict=True)
+            if all(name in mask.names for mask in masks)
         ]
     )
+
+
+def _links(wanted: list[tuple[Listing, list[str]]]) -> list[Path]:
+    """The folders, and those of the wanted files in them that are links."""
+    found = [listing.folder for listing, _ in wanted]
+    for listing, stems in wanted:
+        if listing.links:
+            names = (listing.names[stem][0] for stem in stems if stem in listing.names)
+            found += [listing.folder / name for name in names if name in listing.links]
+    return found

@@ -11,12 +11,13 @@ import numpy as np
 
 from segmeter.checks import expected
 from segmeter.data.arrays import decode_npy, decode_npz
+from segmeter.data.config import Instances
 from segmeter.data.formats import file_format, read_head, show, volume_format
 from segmeter.data.geometry import Geometry
 from segmeter.data.header import check_file_size
 from segmeter.data.labels import label_dtype, to_labels
 from segmeter.data.nifti import decode_nifti
-from segmeter.data.read import read_codes
+from segmeter.data.read import decode_mask, read_file
 from segmeter.data.stacks import decode_tiff_map
 from segmeter.data.zarrs import hash_folder, read_zarr
 from segmeter.errors import DataError
@@ -62,19 +63,20 @@ class Reading:
     key
         Which array of an NPZ archive or Zarr group; None takes the only one.
     instances
-        Whether the stored values are numbers of objects, 0 being none, and no labels.
+        Whether the stored values are numbers of objects, 0 being none, and not labels: "references" and "predictions"
+        say so of one side of a pair.
     """
 
     spec: ClassSpec
     label_map: Mapping[str, int]
     max_pixels: int
     key: str | None = None
-    instances: bool = False
+    instances: Instances = False
 
     @property
     def has_colours(self) -> bool:
         """Whether the label map names colours."""
-        return any("," in name for name in self.label_map)
+        return not self.instances and any("," in name for name in self.label_map)
 
 
 def read_map(path: Path, reading: Reading) -> StoredMap:
@@ -102,7 +104,7 @@ def read_map(path: Path, reading: Reading) -> StoredMap:
         stored = _read_picture(path, form, reading)
     codes = stored.values
     if reading.instances:
-        codes = _object_numbers(path, codes)
+        codes = whole_numbers(path, codes) if codes.dtype.kind == "f" else codes
     elif codes.ndim == 3 and reading.has_colours and form not in _ARRAYS:
         codes = to_labels(path, codes, spec=reading.spec, label_map=reading.label_map)
     elif reading.label_map or codes.dtype not in (np.uint8, np.uint16):
@@ -176,16 +178,6 @@ def whole_numbers(path: Path, values: np.ndarray) -> np.ndarray:
     return values.astype(np.int64)
 
 
-def _object_numbers(path: Path, values: np.ndarray) -> np.ndarray:
-    numbers = whole_numbers(path, values) if values.dtype.kind == "f" else values
-    if numbers.dtype.kind == "i" and numbers.min() < 0:
-        raise DataError(expected(show(path), "mask", "to hold numbers of objects >= 0", int(numbers.min())))
-    if numbers.dtype == np.uint64 and numbers.max() > np.iinfo(np.int64).max:
-        rule, remedy = "to hold numbers of objects below 2^63", "Number them from 1."
-        raise DataError(expected(show(path), "mask", rule, int(numbers.max()), remedy))
-    return numbers
-
-
 def _read_picture(path: Path, form: str, reading: Reading) -> StoredMap:
     """A picture, a TIFF of planes, or an NPY file, where one channel may stand as an axis of its own."""
     if form == "npy" or (form == "tiff" and not reading.has_colours):
@@ -193,8 +185,8 @@ def _read_picture(path: Path, form: str, reading: Reading) -> StoredMap:
         if form == "npy" and stored.values.ndim == 3 and stored.values.shape[2] == 1:
             return replace(stored, values=stored.values[:, :, 0])
         return stored
-    codes, content = read_codes(path, label_map=reading.label_map, max_pixels=reading.max_pixels)
-    return StoredMap(values=codes, geometry=NOWHERE, sha256=hashlib.sha256(content).hexdigest())
+    file = read_file(path, max_pixels=reading.max_pixels)
+    return StoredMap(values=decode_mask(file, label_map=reading.label_map), geometry=NOWHERE, sha256=file.sha256)
 
 
 def _hash(file: IO[bytes]) -> str:

@@ -25,6 +25,40 @@ def label_dtype(spec: ClassSpec) -> np.dtype:
     return np.dtype(np.uint8 if max(allowed_labels(spec)) <= 255 else np.uint16)
 
 
+def split_objects(path: Path, numbers: np.ndarray, spec: ClassSpec) -> tuple[np.ndarray, np.ndarray]:
+    """Turn a map of object numbers into labels and objects.
+
+    Parameters
+    ----------
+    path
+        Only named in messages.
+    numbers : (H, W) or (D, H, W), integer
+        The object of each pixel, 0 being none; pixels that equal the spec's `ignore_index` are ignored.
+    spec
+        Of a binary task.
+
+    Returns
+    -------
+    Labels of `label_dtype(spec)`, 1 inside any object, and the numbers with 0 where pixels are ignored.
+
+    Raises
+    ------
+    DataError
+        The values are colours, or a number is negative.
+    """
+    if numbers.dtype.kind == "i" and numbers.min(initial=0) < 0:
+        raise DataError(expected(show(path), "mask", "to hold numbers of objects >= 0", int(numbers.min())))
+    if numbers.dtype == np.uint64 and numbers.max(initial=0) > np.iinfo(np.int64).max:
+        rule, remedy = "to hold numbers of objects below 2^63", "Number them from 1."
+        raise DataError(expected(show(path), "mask", rule, int(numbers.max()), remedy))
+    labels = (numbers != 0).astype(label_dtype(spec))
+    if spec.ignore_index is not None:
+        ignored = numbers == spec.ignore_index
+        labels[ignored] = spec.ignore_index
+        numbers = np.where(ignored, 0, numbers).astype(numbers.dtype, copy=False)
+    return labels, numbers
+
+
 def to_labels(path: Path, values: np.ndarray, *, spec: ClassSpec, label_map: Mapping[str, int]) -> np.ndarray:
     """Turn the stored values of one mask into labels.
 
@@ -114,7 +148,7 @@ def _refuse_unknown(
     named = ", ".join(f"{_write(value, colours=colours)} ({count} pixels)" for value, count in unknown[:_SHOWN])
     more = f" and {len(unknown) - _SHOWN} more values" if len(unknown) > _SHOWN else ""
     rule = f"to hold only {_allowed_text(spec, label_map)}"
-    remedy = _remedy([int(value) for value in found], len(unknown), spec, label_map)
+    remedy = _remedy(found, counts, len(unknown), spec, label_map)
     raise DataError(expected(show(path), "mask", rule, named + more, remedy))
 
 
@@ -128,21 +162,35 @@ def _allowed_text(spec: ClassSpec, label_map: Mapping[str, int]) -> str:
     return f"0 to {top}{ignored}"
 
 
-def _remedy(found: list[int], wrong: int, spec: ClassSpec, label_map: Mapping[str, int]) -> str:
+def _remedy(found: np.ndarray, counts: np.ndarray, wrong: int, spec: ClassSpec, label_map: Mapping[str, int]) -> str:
     """The likeliest cause of these values."""
     if label_map:
         return "Add the missing values to data.label_map." if wrong < _BLURRED else _BLUR_TEXT
     if wrong >= _BLURRED:
-        return _BLUR_TEXT
+        return _OBJECTS_TEXT if _look_numbered(found, counts) else _BLUR_TEXT
     if found[0] < 0:
         return "Labels are never negative: name these values in data.label_map."
     if set(found) <= {0, 255}:
         return "If 255 is the object, set data.label_map={0:0,255:1}; if it is to be ignored, data.ignore_index=255."
-    if found == list(range(1, spec.num_classes + 1)):
+    if found.tolist() == list(range(1, spec.num_classes + 1)):
         return "Labels start at 0: if these start at 1, map them with data.label_map={1:0,2:1,...}."
     return "Name more classes in data.classes, set data.ignore_index, or map the values with data.label_map."
 
 
+def _look_numbered(found: np.ndarray, counts: np.ndarray) -> bool:
+    """Whether values look like numbers of objects: 1 to N nearly without gaps, and no one of them rules the others.
+
+    Where edges of labels are blurred, nearly all pixels keep the labels, and few have the values between.
+    """
+    held = found > 0
+    numbers, pixels = found[held], counts[held]
+    return bool(found[0] >= 0 and 10 * len(numbers) >= 9 * numbers[-1] and 2 * pixels.max() < pixels.sum())
+
+
+_OBJECTS_TEXT = (
+    "Values from 1 to N look like numbers of objects: set data.task=binary data.instances=true to take them as such. "
+    "If each is a class, name them in data.classes or map them with data.label_map."
+)
 _BLUR_TEXT = (
     "So many values speak for anti-aliased or resampled edges: save the labels again, resized by nearest only. "
     "If each is a label, map them with data.label_map."

@@ -5,22 +5,31 @@ from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 
-from segmeter.checks import expected
+from segmeter.checks import expected, shorten
 from segmeter.data.formats import SUFFIXES, show
 from segmeter.errors import DataError
 
-_SHOWN = 10
+_EMPTY = (
+    "Write one file name per line, with or without suffix; or leave data.lists and data.list_files out, and the cases "
+    "are shared out by data.val_fraction and data.test_fraction."
+)
 
 
 def some(names: Iterable[str]) -> str:
     """Name the first ten, and say how many more there are."""
     listed = sorted(names)
-    shown = ", ".join(name if name.isprintable() else ascii(name) for name in listed[:_SHOWN])
-    return f"{len(listed)}: {shown}" + (f" and {len(listed) - _SHOWN} more" if len(listed) > _SHOWN else "")
+    return f"{len(listed)}: {shorten(listed)}"
 
 
-def read_list(path: Path) -> list[str]:
+def read_list(path: Path, *, remedy: str = "") -> list[str]:
     """Read a list of image names, one per line, with or without a suffix; any line ends, a BOM and blank lines do.
+
+    Parameters
+    ----------
+    path
+        The list.
+    remedy
+        What to do where there is no such file.
 
     Returns
     -------
@@ -32,7 +41,8 @@ def read_list(path: Path) -> list[str]:
         The file is missing, empty or not UTF-8; a name is given twice or leads to another folder.
     """
     if not path.is_file():
-        raise DataError(expected("data", "list", "to be a text file with one name per line", f"no file {show(path)}"))
+        rule = "to be a text file with one name per line"
+        raise DataError(expected("data", "list", rule, f"no file {show(path.absolute())}", remedy))
     try:
         lines = path.read_text("utf-8-sig").splitlines()
     except UnicodeDecodeError as error:
@@ -46,7 +56,7 @@ def read_list(path: Path) -> list[str]:
     if twice:
         raise DataError(expected(show(path), "list", "to name each case once", f"repeated names ({some(twice)})"))
     if not names:
-        raise DataError(expected(show(path), "list", "to name at least one case", "no names"))
+        raise DataError(expected(show(path), "list", "to name at least one case", "no names", _EMPTY))
     return names
 
 

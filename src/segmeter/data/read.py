@@ -1,9 +1,12 @@
 """file -> array: every pixel as it was stored, or a refusal that names the file."""
 
+import hashlib
 import io
 import struct
 import zlib
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
@@ -39,6 +42,39 @@ _UPRIGHT: dict[int, Callable[[np.ndarray], np.ndarray]] = {  # EXIF 2.3, tag 0x0
 _MASK_FORMATS = "Save it as 8 or 16-bit PNG, TIFF or NPY."
 
 
+@dataclass(frozen=True, eq=False)
+class StoredFile:
+    """The bytes of a file, read once, so that what is hashed, checked and decoded is the same."""
+
+    path: Path
+    content: bytes
+    header: Header
+
+    @cached_property
+    def sha256(self) -> str:
+        """Of the bytes, in hexadecimal."""
+        return hashlib.sha256(self.content).hexdigest()
+
+
+def read_file(path: Path, *, max_pixels: int = MAX_PIXELS) -> StoredFile:
+    """Read a file, its header checked before the rest of it is read.
+
+    Raises
+    ------
+    DataError
+        It can't be read, is not an image, is damaged, or is larger than `max_pixels`.
+    """
+    form = file_format(path)
+    with path.open("rb") as file:
+        header = parse_header(path, file, form=form, max_pixels=max_pixels)
+        pixels = header.height * header.width * header.channels
+        remedy = f"Its {header.height} x {header.width} pixels need less: save it again."
+        check_file_size(path, file, 2 * pixels * max(1, header.bits // 8), remedy)
+        file.seek(0)
+        content = file.read()
+    return StoredFile(path, content, header)
+
+
 def read_image(
     path: Path,
     *,
@@ -71,9 +107,14 @@ def read_image(
     DataError
         The file is damaged or is not such an image.
     """
-    content, header = _load(path, max_pixels)
-    check_image_header(path, header, channels=channels, orientation=orientation)
-    pixels = _decode_image(path, content, header, channels, orientation)
+    return decode_image(read_file(path, max_pixels=max_pixels), channels=channels, orientation=orientation)
+
+
+def decode_image(file: StoredFile, *, channels: int | None, orientation: Orientation) -> np.ndarray:
+    """Decode the bytes of an image as `read_image` does."""
+    path = file.path
+    check_image_header(path, file.header, channels=channels, orientation=orientation)
+    pixels = _decode_image(path, file.content, file.header, channels, orientation)
     if pixels.dtype == np.float32 and not np.isfinite(pixels).all():
         bad = int(pixels.size - np.isfinite(pixels).sum())
         raise DataError(
@@ -114,21 +155,14 @@ def read_mask(
         The file is damaged, lossy, not integer, or has a value that is no label.
     """
     label_map = label_map or {}
-    content, header = _load(path, max_pixels)
-    check_mask_header(path, header, label_map=label_map)
-    return to_labels(path, _decode_mask(path, content, header), spec=spec, label_map=label_map)
+    stored = decode_mask(read_file(path, max_pixels=max_pixels), label_map=label_map)
+    return to_labels(path, stored, spec=spec, label_map=label_map)
 
 
-def read_codes(path: Path, *, label_map: Mapping[str, int], max_pixels: int) -> tuple[np.ndarray, bytes]:
-    """Read a mask file to its stored values, checked as `read_mask` does but for the labels, and the file's bytes.
-
-    Returns
-    -------
-    (H, W) integers, or (H, W, 3) uint8 colours where `label_map` names some; and what they were decoded from.
-    """
-    content, header = _load(path, max_pixels)
-    check_mask_header(path, header, label_map=label_map)
-    return _decode_mask(path, content, header), content
+def decode_mask(file: StoredFile, *, label_map: Mapping[str, int]) -> np.ndarray:
+    """Decode the bytes of a mask to its stored values: (H, W) integers, or (H, W, 3) uint8 colours."""
+    check_mask_header(file.path, file.header, label_map=label_map)
+    return _decode_mask(file.path, file.content, file.header)
 
 
 def check_image_header(path: Path, header: Header, *, channels: int | None, orientation: Orientation) -> None:
@@ -154,7 +188,11 @@ def check_image_header(path: Path, header: Header, *, channels: int | None, orie
         )
         raise DataError(expected(name, "EXIF orientation", "to be 1 (upright)", header.orientation, remedy))
     if channels is not None and channels not in _possible_channels(header):
-        remedy = f"Set data.in_channels={min(_possible_channels(header))}, or convert the image."
+        own = min(_possible_channels(header))
+        remedy = (
+            f"Set data.in_channels={own} if all images are like this and the model is still to be trained; "
+            f"a model that was trained on {channels} takes no others, so convert the image for it."
+        )
         raise DataError(expected(name, "image", f"to have {channels} channels", _kind(header), remedy))
 
 
@@ -189,19 +227,6 @@ def _possible_channels(header: Header) -> set[int]:
     """The channel counts that the file can give without loss (alpha only if it turns out to be opaque)."""
     exact = {"palette": {3}, "gray+alpha": {1, 2}, "rgba": {3, 4}}
     return exact.get(header.kind, {header.channels})
-
-
-def _load(path: Path, max_pixels: int) -> tuple[bytes, Header]:
-    """Read a file once, its header checked first, so that what is decoded is what was checked."""
-    form = file_format(path)
-    with path.open("rb") as file:
-        header = parse_header(path, file, form=form, max_pixels=max_pixels)
-        pixels = header.height * header.width * header.channels
-        remedy = f"Its {header.height} x {header.width} pixels need less: save it again."
-        check_file_size(path, file, 2 * pixels * max(1, header.bits // 8), remedy)
-        file.seek(0)
-        content = file.read()
-    return content, header
 
 
 def _decode_image(

@@ -2,14 +2,16 @@
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
+from scipy import ndimage
 
 from segmeter.checks import expected
 from segmeter.data.formats import show
 from segmeter.data.label_maps import Reading, StoredMap, check_labels, read_map
-from segmeter.data.labels import label_dtype
+from segmeter.data.labels import split_objects
 from segmeter.errors import DataError, InputError
 from segmeter.evaluation.pairing import MaskPair
 from segmeter.evaluation.places import Place, find_place
@@ -17,6 +19,8 @@ from segmeter.metrics.config import MetricsConfig
 from segmeter.metrics.counts import count_case
 from segmeter.metrics.measures import CaseMaps, Measure, build_measures, measure_case
 from segmeter.metrics.rows import CaseRow
+
+_MANY_PARTS = 4
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -74,6 +78,9 @@ class CaseScorer:
         self.metrics = metrics
         self.flag_missing = flag_missing
         self._multilabel = reading.spec.task == "multilabel"
+        self._references, self._predictions = (
+            replace(reading, instances=reading.instances in (True, side)) for side in ("references", "predictions")
+        )
         self._measures: tuple[Measure, ...] = build_measures(metrics, reading.spec)
 
     def __call__(self, pair: MaskPair) -> Scored | tuple[str, ...]:
@@ -146,35 +153,32 @@ class CaseScorer:
     def _load(self, pair: MaskPair) -> tuple[PairMaps, list[StoredMap]]:
         """Read all files of a pair; their values are not yet known to be labels."""
         paths, problems, stored = (*pair.references, *pair.predictions), list[str](), list[StoredMap]()
-        for path in paths:
+        count = len(pair.references)
+        for number, path in enumerate(paths):
             try:
-                stored.append(read_map(path, self.reading))
+                stored.append(read_map(path, self._references if number < count else self._predictions))
             except DataError as error:
                 problems += error.problems
             except OSError as error:
                 problems.append(expected(show(path), "file", "to be readable", error.strerror or error))
         if problems:
             raise DataError(list(dict.fromkeys(problems)))
-        count = len(pair.references)
         place = find_place(paths, stored, self.metrics.spacing, references=count)
         target = self._planes(stored[:count])
         labels = self._planes(stored[count:]) if pair.predictions else np.zeros_like(target)
         digest = hashlib.sha256(" ".join(each.sha256 for each in stored).encode()).hexdigest()
-        if self.reading.instances:
-            (target, first), (labels, second) = (self._objects(numbers) for numbers in (target, labels))
-            objects = {"target_instances": first, "instances": second}
-        else:
-            objects = {}
-        return PairMaps(target=target, labels=labels, place=place, sha256=digest, **objects), stored
-
-    def _objects(self, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Labels, 1 for any object, and the numbers of the objects, 0 where pixels are ignored."""
-        ignored = self.reading.spec.ignore_index
-        labels = (numbers != 0).astype(label_dtype(self.reading.spec))
-        if ignored is not None:
-            labels[numbers == ignored] = ignored
-            numbers = np.where(numbers == ignored, 0, numbers)
-        return labels, numbers
+        first = second = None
+        if self._references.instances:
+            target, first = split_objects(paths[0], target, self.reading.spec)
+        if self._predictions.instances:
+            labels, second = split_objects(paths[-1], labels, self.reading.spec)
+        if first is not None and second is not None and pair.predictions:
+            _refuse_one_number(paths[0], first, second, "predictions")
+            _refuse_one_number(paths[-1], second, first, "references")
+        maps = PairMaps(
+            target=target, labels=labels, target_instances=first, instances=second, place=place, sha256=digest
+        )
+        return maps, stored
 
     def _planes(self, stored: Sequence[StoredMap]) -> np.ndarray:
         return np.stack([each.values for each in stored]) if self._multilabel else stored[0].values
@@ -182,9 +186,12 @@ class CaseScorer:
     def _label_problems(self, pair: MaskPair, stored: Sequence[StoredMap]) -> list[str]:
         """One line for each file with a value that is no label."""
         problems: list[str] = []
-        if self.reading.label_map or self.reading.instances:  # checked, and mapped, on reading
+        if self.reading.label_map:  # checked, and mapped, on reading
             return problems
-        for path, each in zip((*pair.references, *pair.predictions), stored, strict=True):
+        for number, (path, each) in enumerate(zip((*pair.references, *pair.predictions), stored, strict=True)):
+            side = self._references if number < len(pair.references) else self._predictions
+            if side.instances:  # numbers of objects, checked on reading
+                continue
             try:
                 check_labels(path, each.values, self.reading)
             except DataError as error:
@@ -199,3 +206,20 @@ class CaseScorer:
         remedy = "A tool that leaves pixels undecided has to decide on them, or be scored on a class of its own."
         where = show(pair.predictions[0] if len(pair.predictions) == 1 else pair.predictions[0].parents[1] / pair.stem)
         return expected(where, "prediction", rule, f"{pixels} pixels of the ignored value {ignored}", remedy)
+
+
+def _refuse_one_number(path: Path, numbers: np.ndarray, others: np.ndarray, key: str) -> None:
+    """Refuse what looks like a mask of labels beside a map of objects: one number in about as many parts as objects.
+
+    One object may well lie in two or three parts, so it takes `_MANY_PARTS` of them.
+    """
+    most = int(numbers.max(initial=0))
+    if not most or (numbers != most).all() or ((numbers != most) & (numbers != 0)).any():
+        return
+    objects = len(np.unique(others[others != 0]))
+    parts = int(ndimage.label(numbers, ndimage.generate_binary_structure(numbers.ndim, numbers.ndim))[1])
+    if objects < 2 or parts < _MANY_PARTS or 2 * parts < objects:
+        return
+    found = f"one number, {most}, in {parts} separate parts, where the other side has {objects} objects"
+    remedy = f"If its values are labels, set data.instances={key}: its connected parts are then its objects."
+    raise DataError(expected(show(path), "mask", "to hold numbers of objects", found, remedy))

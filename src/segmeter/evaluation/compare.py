@@ -6,19 +6,23 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from segmeter.checks import expected
+import numpy as np
+
+from segmeter.checks import expected, nearest
 from segmeter.errors import DataError, InputError
 from segmeter.metrics.compare import compare_runs
 from segmeter.metrics.config import MetricsConfig, check_metrics
-from segmeter.metrics.rows import read_cases, read_spec
-from segmeter.metrics.summary import cluster_labels, mean_classes, note_resampling
+from segmeter.metrics.measure_config import MEASURES
+from segmeter.metrics.rows import read_cases, read_spec, stack_margins
+from segmeter.metrics.summary import count_effective, mean_classes, note_resampling
+from segmeter.metrics.units import cluster_labels
 from segmeter.vocabulary import ClassSpec
 
 SCHEMA = 1
 _DATE = re.compile(r"^\d{4}-\d{2}-\d{2}_\d{6}_(?=.)")
 
 
-def compare(folders: Sequence[Path], config: MetricsConfig) -> dict[str, Any]:
+def compare(folders: Sequence[Path], config: MetricsConfig, *, rank_by: str = "mean_iou") -> dict[str, Any]:
     """Compare evaluations that saw the same cases, classes and references.
 
     Parameters
@@ -27,20 +31,24 @@ def compare(folders: Sequence[Path], config: MetricsConfig) -> dict[str, Any]:
         Run folders of `eval` or `score`, two or more.
     config
         Convention, background, bootstrap, interval, cluster and seed; must be those that the runs were measured with
-        where they change a figure.
+        where they change a score. Measures, and clusters unless given, are those of the runs.
+    rank_by
+        The metric that orders the runs: a name of ``metrics`` in the result; "pq" is short for "pq/mean".
 
     Returns
     -------
     dict
         The content of compare.json: what `segmeter.metrics.compare.compare_runs` returns, with ``schema``,
-        ``convention``, ``task``, ``classes``, ``ignore_index``, ``folders``, ``bootstrap``.
+        ``convention``, ``task``, ``classes``, ``ignore_index``, ``folders``, ``bootstrap``, ``rank_by`` (the metric),
+        ``order`` (the runs, best first), and ``other_orders``: the metrics that order them in another way.
 
     Raises
     ------
     DataError
         A folder is no finished evaluation.
     InputError
-        The runs differ in cases, classes, convention or references; one line says each difference.
+        The runs differ in cases, classes, convention, references, clusters or settings of measures; one line says each
+        difference. Or they can't be ranked by `rank_by`.
     """
     named = name_runs(folders)
     summaries = {name: _summary(folder) for name, folder in named.items()}
@@ -48,12 +56,16 @@ def compare(folders: Sequence[Path], config: MetricsConfig) -> dict[str, Any]:
     spec = next(iter(specs.values()))
     problems = _spec_problems(specs)
     problems += [] if problems else _convention_problems(summaries, spec, config)
+    config = _inherit(summaries, config, problems)
     if problems:
         raise InputError(problems)
     check_metrics(config, spec)
     rows = {name: read_cases(folder) for name, folder in named.items()}
     compared = compare_runs(rows, spec, config)
-    clusters = cluster_labels(next(iter(rows.values())), config.cluster)
+    case_ids = [row.case_id for row in next(iter(rows.values()))]
+    clusters = cluster_labels(case_ids, config.cluster)
+    effective = [count_effective(stack_margins(one, spec), spec, clusters) for one in rows.values()]
+    least = {name: min(one[name] or np.inf for one in effective) for name in spec.names}
     return {
         "schema": SCHEMA,
         "convention": config.convention,
@@ -62,8 +74,9 @@ def compare(folders: Sequence[Path], config: MetricsConfig) -> dict[str, Any]:
         "mean_classes": [spec.names[k] for k in mean_classes(config, spec)],
         "ignore_index": spec.ignore_index,
         "folders": {name: str(folder) for name, folder in named.items()},
+        **_order(compared["metrics"], rank_by),
         **compared,
-        "bootstrap": note_resampling(compared["n_cases"], clusters, config),
+        "bootstrap": note_resampling(case_ids, clusters, least, config),
     }
 
 
@@ -97,7 +110,7 @@ def _summary(folder: Path) -> Mapping[str, Any]:
         summary = json.loads(path.read_bytes())
     except ValueError as error:
         raise DataError(expected("compare", "runs", "to hold JSON in metrics.json", f"{path} ({error})")) from error
-    if not isinstance(summary, dict) or "convention" not in summary:
+    if not isinstance(summary, dict) or not {"convention", "bootstrap"} <= summary.keys():
         raise DataError(expected("compare", "runs", "to hold a summary in metrics.json", str(path), remedy))
     return summary
 
@@ -131,6 +144,54 @@ def _convention_problems(
             remedy = "Set metrics.background as it was in the runs; if they differ, measure one again."
             problems.append(expected("compare", "runs", rule, given, remedy))
     return problems
+
+
+def _inherit(summaries: Mapping[str, Mapping[str, Any]], config: MetricsConfig, problems: list[str]) -> MetricsConfig:
+    """Take clusters and measures from the runs; note what distinguishes them."""
+    (first, one), *others = summaries.items()
+    cluster = config.cluster or one["bootstrap"]["cluster"]
+    for name, other in others:
+        if config.cluster is None and other["bootstrap"]["cluster"] != cluster:
+            rule = f"to have the same metrics.cluster, as {first!r} with {cluster or 'none'}"
+            given = f"{other['bootstrap']['cluster'] or 'none'} in {name!r}"
+            problems.append(expected("compare", "runs", rule, given, "Set metrics.cluster for the comparison."))
+    settings = {name: {one["name"]: one for one in run.get("measure_settings", ())} for name, run in summaries.items()}
+    shared = [measure for measure in settings[first] if all(measure in run for run in settings.values())]
+    for measure in shared:
+        for name, _ in others:
+            wanted, given = settings[first][measure], settings[name][measure]
+            differing = [key for key in wanted if wanted[key] != given.get(key)]
+            if differing:
+                rule = f"to have the same metrics.measures.{measure}, as {first!r} with {_pairs(wanted, differing)}"
+                problems.append(expected("compare", "runs", rule, f"{_pairs(given, differing)} in {name!r}"))
+    known = [settings[first][measure] for measure in shared if measure in MEASURES.names()]
+    return config.replace(cluster=cluster, measures=tuple(_rebuild(one) for one in known))
+
+
+def _rebuild(settings: Mapping[str, Any]) -> Any:
+    values = {key: tuple(value) if isinstance(value, list) else value for key, value in settings.items()}
+    return MEASURES.schema(settings["name"])(**values)
+
+
+def _order(metrics: Mapping[str, Mapping[str, Any]], rank_by: str) -> dict[str, Any]:
+    """The order of the runs by one metric, and which other metrics disagree."""
+    ranked = {name: entry["ranking"]["order"] for name, entry in metrics.items() if entry["ranking"]}
+    chosen = rank_by if rank_by in ranked else f"{rank_by}/mean"
+    if chosen not in ranked:
+        rule = "to be a metric of all runs, of which it is known whether higher is better"
+        raise InputError(expected("compare", "rank_by", rule, repr(rank_by), nearest(rank_by, ranked)))
+    others = {name: order for name, order in ranked.items() if _differs(metrics[name], metrics[chosen])}
+    return {"rank_by": chosen, "order": ranked[chosen], "other_orders": others}
+
+
+def _differs(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Whether two rankings disagree on a pair that neither of them ties."""
+    ranks, theirs = one["ranking"]["ranks"], other["ranking"]["ranks"]
+    return any((ranks[a] - ranks[b]) * (theirs[a] - theirs[b]) < 0 for a in ranks for b in ranks)
+
+
+def _pairs(settings: Mapping[str, Any], keys: Sequence[str]) -> str:
+    return ", ".join(f"{key}={settings.get(key)}" for key in keys)
 
 
 def _shown(value: Any) -> str:

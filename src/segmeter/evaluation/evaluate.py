@@ -1,17 +1,20 @@
 """A checkpoint on a data set -> label maps, one row of counts per case, and the summary of the rows."""
 
 import json
+import logging
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
 from torch import nn
 
 from segmeter.data.dataset import Dataset
-from segmeter.errors import DataError
-from segmeter.evaluation.manifest import Entry, Manifest
-from segmeter.evaluation.restore import Rest, count_restorable, describe
+from segmeter.data.listing import some
+from segmeter.errors import DataError, RunError
+from segmeter.evaluation.manifest import Entry, Manifest, read_notes
+from segmeter.evaluation.restore import Part, count_restorable, describe, find_damaged, split_batches
 from segmeter.export.config import ExportConfig
 from segmeter.export.writer import Writer
 from segmeter.files import write_json
@@ -28,6 +31,10 @@ from segmeter.metrics.summary import summarise
 from segmeter.postprocess.config import PostprocessConfig
 from segmeter.postprocess.pipeline import Cleaned, run_steps
 from segmeter.progress import track
+
+RESULTS = ("metrics.json", "cases.parquet", "cases.csv")
+
+_LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,7 +90,7 @@ def evaluate(job: Evaluation) -> dict[str, Any]:
     Raises
     ------
     DataError
-        A case has no target, or a file can't be read.
+        A case has no target, or a file can't be read or changed since it was checked.
     ConfigError
         The run that is resumed was begun otherwise.
     RunError
@@ -92,47 +99,113 @@ def evaluate(job: Evaluation) -> dict[str, Any]:
     start = Manifest.resume if job.resume else Manifest.begin
     manifest = start(job.folder, job.identity, job.dataset.case_ids)
     if manifest.done:
-        return cast(dict[str, Any], json.loads((job.folder / "metrics.json").read_bytes()))
+        damaged = manifest.damaged_results()
+        if not damaged:
+            notes = read_notes(job.folder)
+            _repair(job, [notes[case_id]["note"] for case_id in manifest.cases])
+            return cast(dict[str, Any], json.loads((job.folder / "metrics.json").read_bytes()))
+        _LOG.warning("resume: results that are gone or damaged are made again (%s).", some(damaged))
+        manifest = Manifest.begin(job.folder, job.identity, job.dataset.case_ids)
     rows, sums = RowStore(), _calibration(job)
     try:
         _restore(job, manifest, rows)
         _predict(job, manifest, rows, sums)
     finally:
         manifest.close()
-    write_cases(job.folder, rows, job.dataset.spec)
     summary = summarise(rows, job.dataset.spec, job.metrics)
     if sums is not None:
         summary["calibration"] = summarise_calibration(sums.compute(), job.dataset.spec)
+    write_cases(job.folder, rows, job.dataset.spec)
     write_json(job.folder / "metrics.json", summary)
-    manifest.finish()
+    manifest.finish(RESULTS)
     return summary
 
 
 def _restore(job: Evaluation, manifest: Manifest, rows: RowStore) -> None:
     """Take over the cases that are done; for calibration every probability has to be seen again."""
     size = job.predictor.config.batch_size
-    keep = count_restorable(manifest, job.folder / "predictions", batch_size=size) if job.resume else 0
-    for entry in manifest.entries(keep=0 if job.metrics.calibration else keep):
+    keep = count_restorable(manifest, batch_size=size) if job.resume and not job.metrics.calibration else 0
+    notes = []
+    for entry in manifest.entries(keep=keep):
         rows.append(entry.row)
+        notes.append(entry.note)
         job.on_restored(entry.row)
+    _repair(job, notes)
+
+
+def _repair(job: Evaluation, notes: Sequence[Mapping[str, Any]]) -> None:
+    """Make files of finished cases again that are gone or damaged, in the batches in which they were predicted.
+
+    Raises
+    ------
+    RunError
+        A file comes out otherwise than it was, as on another machine.
+    """
+    predictions = job.folder / "predictions"
+    damaged = find_damaged(notes, predictions)
+    if not damaged:
+        return
+    names = [name for found in damaged.values() for name in found]
+    _LOG.warning("resume: files of predictions that are gone or damaged are made again (%s).", some(names))
+    kinds, spec = [note["image"] for note in notes], job.dataset.spec
+    for batch in split_batches(kinds, job.predictor.config.batch_size):
+        if not damaged.keys() & set(batch):
+            continue
+        with Writer(predictions, job.export, spec) as writer:
+            found = job.predictor.predict(Part(job.dataset, batch), probs=job.export.probs)
+            for index, prediction in zip(batch, found, strict=True):
+                if index in damaged:
+                    cleaned = run_steps(prediction.labels, job.postprocess.steps, spec)
+                    export_case(writer, prediction, cleaned, job.export)
+    again = find_damaged([notes[index] for index in damaged], predictions)
+    if again:
+        names = [name for found in again.values() for name in found]
+        remedy = "Start a new run with resume=null."
+        raise RunError(f"resume: predictions come out otherwise than in the resumed run ({some(names)}). {remedy}")
 
 
 def _predict(job: Evaluation, manifest: Manifest, rows: RowStore, sums: Calibration | None) -> None:
     spec, measures = job.dataset.spec, build_measures(job.metrics, job.dataset.spec)
-    rest = Rest(job.dataset, len(rows))
-    with Writer(job.folder / "predictions", job.export, spec) as writer:
+    rest = Part(job.dataset, range(len(rows), len(job.dataset)))
+    with Writer(job.folder / "predictions", job.export, spec, hashed=True) as writer:
+        noted = _Noted(manifest, writer)
         wanted = job.export.probs or sums is not None
         predictions = job.predictor.predict(rest, probs=wanted, loss=job.loss)
-        for prediction in track(predictions, "evaluating", len(rest)):
+        for prediction in track(predictions, "evaluating", len(rest), parts=job.predictor.watch):
             cleaned = run_steps(prediction.labels, job.postprocess.steps, spec)
             export_case(writer, prediction, cleaned, job.export)
             row = _measure(job, measures, prediction, cleaned)
-            rows.append(row)
             if sums is not None and prediction.probs is not None and prediction.sample.target is not None:
                 sums.update(prediction.sample.target, prediction.probs)
             job.on_case(prediction, cleaned, row)
-            note = describe(prediction.sample, writer.queued_names())
-            manifest.add(Entry(row=row, sha256="", note=note))  # last: what is noted is done
+            rows.append(row)
+            noted.add(Entry(row=row, sha256="", note=describe(prediction.sample)))
+        writer.close()
+        noted.flush()
+
+
+class _Noted:
+    """Notes each case in the manifest when its files are written: what is noted is done."""
+
+    def __init__(self, manifest: Manifest, writer: Writer) -> None:
+        self._manifest = manifest
+        self._writer = writer
+        self._waiting: deque[tuple[Entry, list[str]]] = deque()
+
+    def add(self, entry: Entry) -> None:
+        """Take a case whose files were just queued."""
+        self._waiting.append((entry, self._writer.queued_names()))
+        self.flush()
+
+    def flush(self) -> None:
+        """Note, in their order, the cases whose files are there."""
+        while self._waiting:
+            entry, names = self._waiting[0]
+            files = self._writer.take_written(names)
+            if files is None:
+                return
+            self._waiting.popleft()
+            self._manifest.add(replace(entry, note={**entry.note, "files": files}))
 
 
 def _calibration(job: Evaluation) -> Calibration | None:
@@ -164,6 +237,7 @@ def _measure(job: Evaluation, measures: Sequence[Measure], prediction: Predictio
         labels=cleaned.labels,
         spacing=job.metrics.spacing or (1.0, 1.0),
         spec=spec,
+        target_instances=sample.instances,
         instances=cleaned.instances,
     )
     height, width = sample.image.shape[:2]

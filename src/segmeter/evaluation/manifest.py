@@ -1,8 +1,7 @@
 """What a run has done, case by case: an interrupted run goes on from there and counts nothing twice."""
 
+import itertools
 import json
-import os
-import shutil
 import time
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,11 +14,13 @@ import numpy as np
 from segmeter.checks import expected
 from segmeter.data.listing import some
 from segmeter.errors import ConfigError, DataError
-from segmeter.files import TEMPORARY, write_json
+from segmeter.files import describe_file, is_whole, json_bytes, make_folder, remove, write_bytes
 from segmeter.metrics.rows import CaseRow
+from segmeter.open_files import Lines
 
-SCHEMA = 1
+SCHEMA = 2
 NAME = "manifest.json"
+STATES = ("running", "done")
 JOURNAL = "manifest.rows"  # only while a run is unfinished
 SYNC_SECONDS = 1.0  # what a power cut may cost; a killed process loses nothing
 
@@ -36,9 +37,9 @@ class Entry:
 class Manifest:
     """The state of a run in its folder.
 
-    ``manifest.json`` says what is measured (`identity`), of which cases, and at the end the hash of each case's files.
-    ``manifest.rows`` has a line with a checksum per finished case, appended by one write, so that after any fault the
-    complete lines count and the rest is measured again; it goes when the run is done.
+    ``manifest.json`` says what is measured (`identity`), of which cases, and at the end what each case's entry noted
+    and the hashes of the results. ``manifest.rows`` has a line with a checksum per finished case, so that after any
+    fault the complete lines count and the rest is measured again; it goes when the run is done.
 
     Make one with `begin` or `resume`.
     """
@@ -48,29 +49,27 @@ class Manifest:
         self.identity = identity
         self.cases = tuple(cases)
         self.done = done
-        self._hashes: dict[str, bytes] = {}
-        self._file = -1
+        self._noted: dict[str, bytes] = {}  # as JSON, which takes a fraction of the memory
+        self._lines: Lines | None = None
         self._synced = 0.0
 
     @classmethod
     def begin(cls, folder: Path, identity: Mapping[str, Any], cases: Sequence[str]) -> Self:
         """Start a run in a folder that is its own, made where it is missing."""
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
         manifest = cls(folder, flatten(identity), cases, done=False)
-        (folder / JOURNAL).unlink(missing_ok=True)
-        manifest._write("running", dict.fromkeys(cases))
+        manifest._write("running", dict.fromkeys(cases, b"null"))
+        remove(folder / JOURNAL)
         return manifest
 
     @classmethod
     def resume(cls, folder: Path, identity: Mapping[str, Any], cases: Sequence[str]) -> Self:
-        """Go on with the run in a folder, after `check_same`; what a killed process left half written goes."""
+        """Go on with the run in a folder, after `check_same`."""
         check_same(folder, identity, cases)
-        for path in list(folder.rglob(f"{TEMPORARY}*")):
-            if path.is_dir() and not path.is_symlink():
-                shutil.rmtree(path, ignore_errors=True)
-            else:
-                path.unlink(missing_ok=True)
-        return cls(folder, flatten(identity), cases, done=read_manifest(folder)["state"] == "done")
+        done = read_manifest(folder)["state"] == "done"
+        if done:  # a process may have been killed just before it removed these
+            remove(folder / JOURNAL)
+        return cls(folder, flatten(identity), cases, done=done)
 
     def entries(self, keep: int | None = None) -> Iterator[Entry]:
         """The finished cases in the order in which they were added, and an end to what stands after the first `keep`.
@@ -78,49 +77,90 @@ class Manifest:
         A line that a fault left incomplete, and all that follows it, is cut off.
         """
         self.close()
-        self._hashes.clear()
-        path, whole = self.folder / JOURNAL, 0
-        if not path.is_file():
-            return
-        with path.open("rb") as file:
-            for line in file:
-                entry = None if len(self._hashes) == keep else _decode(line)
-                if entry is None or entry.row.case_id in self._hashes:
-                    break
-                whole += len(line)
-                self._hashes[entry.row.case_id] = bytes.fromhex(entry.sha256)
-                yield entry
-        os.truncate(path, whole)
+        self._noted.clear()
+        whole = 0
+        for entry, end in itertools.islice(read_journal(self.folder), keep):
+            whole = end
+            self._noted[entry.row.case_id] = _note(entry)
+            yield entry
+        if (self.folder / JOURNAL).is_file():
+            Lines(self.folder / JOURNAL, keep=whole).close()
 
     def add(self, entry: Entry) -> None:
         """Note a finished case."""
-        if self._file < 0:
-            self._file = os.open(self.folder / JOURNAL, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o666)
-        self._hashes[entry.row.case_id] = bytes.fromhex(entry.sha256)
-        content = memoryview(_encode(entry))
-        while content:
-            content = content[os.write(self._file, content) :]
+        if self._lines is None:
+            self._lines = Lines(self.folder / JOURNAL)
+        self._lines.write(_encode(entry))
+        self._noted[entry.row.case_id] = _note(entry)
         if time.monotonic() - self._synced > SYNC_SECONDS:
-            os.fsync(self._file)
+            self._lines.sync()
             self._synced = time.monotonic()
 
-    def finish(self) -> None:
-        """Say that all cases are done and their results are written."""
+    def finish(self, results: Sequence[str] = (), inputs: Mapping[str, str] | None = None) -> None:
+        """Say that all cases are done and their results are written.
+
+        Parameters
+        ----------
+        results
+            Names of the files in the folder whose hashes are kept, for `damaged_results`.
+        inputs
+            Hashes of files that were read beside those of the cases.
+        """
         self.close()
-        self._write("done", {case_id: digest.hex() for case_id, digest in self._hashes.items()})
-        (self.folder / JOURNAL).unlink(missing_ok=True)
+        kept = {name: describe_file(self.folder / name) for name in results}
+        self._write("done", self._noted, results=kept, inputs=dict(inputs or {}))
+        remove(self.folder / JOURNAL)
         self.done = True
 
     def close(self) -> None:
         """Release the file; what was added stays."""
-        if self._file >= 0:
-            os.fsync(self._file)
-            os.close(self._file)
-            self._file = -1
+        if self._lines is not None:
+            lines, self._lines = self._lines, None
+            try:
+                lines.sync()
+            finally:
+                lines.close()
 
-    def _write(self, state: str, cases: Mapping[str, str | None]) -> None:
-        content = {"schema": SCHEMA, "state": state, "identity": self.identity, "cases": cases}
-        write_json(self.folder / NAME, content)
+    def hashes(self) -> dict[str, str]:
+        """Of the files of each finished case, by its id."""
+        return {case_id: json.loads(noted)["sha256"] for case_id, noted in self._noted.items()}
+
+    def damaged_results(self) -> list[str]:
+        """Names of the results of a finished run that are not what was written."""
+        results = read_manifest(self.folder)["results"]
+        return [name for name, entry in results.items() if not is_whole(self.folder / name, entry)]
+
+    def _write(self, state: str, cases: Mapping[str, bytes], **more: Any) -> None:
+        head = {"schema": SCHEMA, "state": state, "identity": self.identity, **more}
+        lines = ",\n".join(
+            f"    {json.dumps(name, ensure_ascii=False)}: {note.decode()}" for name, note in cases.items()
+        )
+        text = json_bytes(head).decode().removesuffix("\n}\n")
+        write_bytes(self.folder / NAME, f'{text},\n  "cases": {{\n{lines}\n  }}\n}}\n'.encode())
+
+
+def read_journal(folder: Path) -> Iterator[tuple[Entry, int]]:
+    """The finished cases of an interrupted run, each once, and at which byte each one ends; nothing is changed."""
+    seen, end = set[str](), 0
+    path = folder / JOURNAL
+    if path.is_symlink() or not path.is_file():
+        return
+    with path.open("rb") as file:
+        for line in file:
+            entry = _decode(line)
+            if entry is None or entry.row.case_id in seen:
+                return
+            seen.add(entry.row.case_id)
+            end += len(line)
+            yield entry, end
+
+
+def read_notes(folder: Path) -> dict[str, dict[str, Any]]:
+    """What was noted of each finished case, {"sha256": of its files, "note": ...}, of a run in any state."""
+    manifest = read_manifest(folder)
+    if manifest["state"] == "done":
+        return {case_id: dict(noted) for case_id, noted in manifest["cases"].items()}
+    return {entry.row.case_id: json.loads(_note(entry)) for entry, _ in read_journal(folder)}
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
@@ -134,12 +174,18 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     path = folder / NAME
     try:
         content = json.loads(path.read_bytes())
-        if content["schema"] > SCHEMA:
-            raise DataError(expected("resume", "manifest", f"of schema {SCHEMA} or older", path, "Update segmeter."))
-        return cast(dict[str, Any], content)
+        schema = content["schema"]
+        whole = isinstance(content["cases"], dict) and isinstance(content["identity"], dict)
+        if schema == SCHEMA and not (whole and content["state"] in STATES):
+            raise ValueError("damaged")
     except (OSError, ValueError, KeyError, TypeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else f"damaged: {type(error).__name__} {error}"
         remedy = "Give the folder of a run, or resume=null to start one."
-        raise DataError(expected("resume", "run", f"to hold {NAME}", f"{path} ({error})", remedy)) from error
+        raise DataError(expected("resume", "run", f"to hold a whole {NAME}", f"{path} ({reason})", remedy)) from error
+    if schema != SCHEMA:
+        remedy = "Go on with the segmeter that began it, or start a new run with resume=null."
+        raise DataError(expected("resume", "manifest", f"of schema {SCHEMA}", f"{schema!r} in {path}", remedy))
+    return cast(dict[str, Any], content)
 
 
 def check_same(folder: Path, identity: Mapping[str, Any], cases: Sequence[str]) -> None:
@@ -177,6 +223,10 @@ def flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
         path = f"{prefix}{key}"
         flat |= flatten(value, f"{path}.") if isinstance(value, Mapping) else {path: value}
     return cast(dict[str, Any], json.loads(json.dumps(flat, default=str)))
+
+
+def _note(entry: Entry) -> bytes:
+    return json.dumps({"sha256": entry.sha256, "note": dict(entry.note)}, ensure_ascii=False).encode("utf-8")
 
 
 def _encode(entry: Entry) -> bytes:

@@ -1,12 +1,14 @@
 """Two folders of masks -> the files of each case, or every name that has no partner."""
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from segmeter.checks import expected
 from segmeter.data.formats import show, volume_format
+from segmeter.data.label_maps import hash_map
 from segmeter.data.listing import some
 from segmeter.data.nifti import need_nibabel
 from segmeter.data.pairing import Files, list_files, missing_problem, only_alike, twice_problems
@@ -122,3 +124,18 @@ def _mask_files(folder: Path, role: str, spec: ClassSpec) -> list[Files]:
     if unsafe:
         raise DataError(expected("score", "classes", "to be usable as folder names", some(unsafe), "Rename these."))
     return [list_files(folder / name, role=f"{role} of {name}", volumes=True) for name in spec.names]
+
+
+def hash_pair(pair: MaskPair) -> str:
+    """Sha256 over the hashes of all files of a pair; "" where one is gone."""
+    try:
+        digests = [hash_map(path) for path in (*pair.references, *pair.predictions)]
+    except (OSError, DataError):
+        return ""
+    return hashlib.sha256(" ".join(digests).encode()).hexdigest()
+
+
+def check_unchanged(pair: MaskPair, measured: Mapping[str, str]) -> None:
+    """Refuse a case whose files are not those that were measured, by the hashes of `hash_pair`."""
+    if hash_pair(pair) != measured[pair.case_id]:
+        raise DataError(f"{pair.case_id}: its files changed while they were scored. Score them again.")

@@ -46,7 +46,7 @@ def predict(job: PredictionRun) -> int:
     spec = job.dataset.spec
     with Writer(job.folder / "predictions", job.export, spec) as writer:
         predictions = job.predictor.predict(job.dataset, probs=job.export.probs)
-        for prediction in track(predictions, "predicting", len(job.dataset)):
+        for prediction in track(predictions, "predicting", len(job.dataset), parts=job.predictor.watch):
             cleaned = run_steps(prediction.labels, job.postprocess.steps, spec)
             export_case(writer, prediction, cleaned, job.export)
             job.on_case(prediction, cleaned)

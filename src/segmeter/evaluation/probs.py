@@ -1,7 +1,9 @@
 """Files of probabilities, with their references -> how far they can be believed; no model, no torch."""
 
+import hashlib
+import io
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -15,7 +17,7 @@ from segmeter.data.formats import show
 from segmeter.data.pairing import list_files, missing_problem, twice_problems
 from segmeter.errors import DataError, InputError
 from segmeter.evaluation.cases import CaseScorer
-from segmeter.evaluation.pairing import MaskPair
+from segmeter.evaluation.pairing import MaskPair, check_unchanged
 from segmeter.metrics.calibration import Calibration, CalibrationScores
 from segmeter.progress import track
 
@@ -42,7 +44,9 @@ def find_probs(folder: Path, pairs: Sequence[MaskPair]) -> dict[str, Path]:
     return chosen
 
 
-def measure_probs(scorer: CaseScorer, pairs: Sequence[MaskPair], files: Mapping[str, Path]) -> CalibrationScores:
+def measure_probs(
+    scorer: CaseScorer, pairs: Sequence[MaskPair], files: Mapping[str, Path], *, measured: Mapping[str, str]
+) -> tuple[CalibrationScores, dict[str, str]]:
     """Add up all cases, in their order.
 
     Parameters
@@ -51,39 +55,56 @@ def measure_probs(scorer: CaseScorer, pairs: Sequence[MaskPair], files: Mapping[
         Reads the references.
     pairs, files
         The cases, and what `find_probs` found for them.
+    measured
+        Hashes of the pairs when they were measured, from `hash_pair`, by case id.
+
+    Returns
+    -------
+    The scores, and the sha256 of every file by its stem.
 
     Raises
     ------
     DataError
-        One line for every file that can't be taken.
+        One line for every file that can't be taken, or that changed since it was measured.
     """
     spec = scorer.reading.spec
     sums = Calibration(num_classes=spec.num_classes, task=spec.task, ignore_index=spec.ignore_index)
     problems: list[str] = []
-    read = partial(_read, scorer, files)
+    hashes: dict[str, str] = {}
+    read = partial(_read, scorer, files, measured)
     for pair, found in zip(pairs, track(in_threads(read, pairs), "measuring probabilities", len(pairs)), strict=True):
-        if not isinstance(found[0], np.ndarray):
+        if isinstance(found, list):
             problems += found
             continue
         try:
-            sums.update(*found)
+            sums.update(found.target, found.probs)
+            hashes[pair.stem] = found.sha256
         except InputError as error:
             problems += [f"{show(files[pair.stem])}: {line}" for line in error.problems]
     if problems:
         raise DataError(problems)
-    return sums.compute()
+    return sums.compute(), hashes
+
+
+@dataclass(frozen=True, eq=False)
+class _Case:
+    target: NDArray[np.generic]
+    probs: NDArray[np.generic]
+    sha256: str  # of the file of probabilities
 
 
 def _read(
-    scorer: CaseScorer, files: Mapping[str, Path], pair: MaskPair
-) -> tuple[NDArray[np.generic], NDArray[np.generic]] | list[str]:
+    scorer: CaseScorer, files: Mapping[str, Path], measured: Mapping[str, str], pair: MaskPair
+) -> _Case | list[str]:
     """Target and probabilities of a case, or what is wrong with its files."""
     path, reading = files[pair.stem], scorer.reading
     try:
         target = scorer.read(replace(pair, predictions=())).target
+        check_unchanged(pair, measured)
+        content = path.read_bytes()
         most = reading.max_pixels * reading.spec.num_classes
-        with path.open("rb") as file:
-            return target, decode_npy(path, file, max_pixels=most)
+        probs = decode_npy(path, io.BytesIO(content), max_pixels=most)
+        return _Case(target, probs, hashlib.sha256(content).hexdigest())
     except DataError as error:
         return list(error.problems)
     except OSError as error:

@@ -1,30 +1,38 @@
-"""The manifest of an interrupted evaluation -> the cases that need no prediction, and those that do."""
+"""The manifest of an evaluation that is resumed -> cases that stay, files to make again, and cases to predict."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
-from segmeter.data.dataset import Dataset
 from segmeter.data.sample import Sample
-from segmeter.evaluation.manifest import Entry, Manifest
+from segmeter.evaluation.manifest import Manifest, read_journal
+from segmeter.files import is_whole
 
 
-class Rest:
-    """The cases of a data set from one on."""
+class Cases(Protocol):
+    """What is read by number."""
 
-    def __init__(self, dataset: Dataset, start: int) -> None:
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, index: int, /) -> Sample: ...
+
+
+class Part:
+    """Some consecutive cases of a data set."""
+
+    def __init__(self, dataset: Cases, indices: range) -> None:
         self._dataset = dataset
-        self._start = start
+        self._indices = indices
 
     def __len__(self) -> int:
-        return len(self._dataset) - self._start
+        return len(self._indices)
 
     def __getitem__(self, index: int) -> Sample:
-        return self._dataset[self._start + index]
+        return self._dataset[self._indices[index]]
 
 
-def count_restorable(manifest: Manifest, predictions: Path, *, batch_size: int) -> int:
-    """How many of the first cases are done with all their files, up to the end of a batch.
+def count_restorable(manifest: Manifest, *, batch_size: int) -> int:
+    """How many of the first cases are done, up to the end of a batch.
 
     What follows is predicted again in the batches of an uninterrupted run: in others a network's figures may differ in
     their last bits. At most one batch, and what waited to be written, is done twice, and counted once.
@@ -33,14 +41,12 @@ def count_restorable(manifest: Manifest, predictions: Path, *, batch_size: int) 
     ----------
     manifest
         Of a run that went through the cases in the order of ``manifest.cases``; its notes are those of `describe`.
-    predictions
-        The folder of its files.
     batch_size
         Images of one shape that are predicted together.
     """
     kinds: list[Any] = []
-    for entry, case_id in zip(manifest.entries(), manifest.cases, strict=False):
-        if entry.row.case_id != case_id or not _is_written(entry, predictions):
+    for (entry, _), case_id in zip(read_journal(manifest.folder), manifest.cases, strict=False):
+        if entry.row.case_id != case_id:
             break
         kinds.append(entry.note["image"])
     return whole_batches(kinds, batch_size, len(manifest.cases))
@@ -54,18 +60,37 @@ def whole_batches(kinds: Sequence[Any], size: int, total: int) -> int:
     >>> whole_batches("aaaab", 2, 9), whole_batches("aaaaab", 4, 6)
     (4, 6)
     """
+    batches = list(split_batches(kinds, size))
+    whole = not batches or len(kinds) == total or len(batches[-1]) == size
+    return len(kinds) if whole else batches[-1].start
+
+
+def split_batches(kinds: Sequence[Any], size: int) -> Iterator[range]:
+    """The batches in which images of these kinds are predicted: of one kind each, and of `size` at most.
+
+    Examples
+    --------
+    >>> list(split_batches("aaab", 2))
+    [range(0, 2), range(2, 3), range(3, 4)]
+    """
     start = 0
     for index, kind in enumerate(kinds):
         if kind != kinds[start] or index - start == size:
+            yield range(start, index)
             start = index
-    return len(kinds) if len(kinds) in (total, start + size) else start
+    if len(kinds):
+        yield range(start, len(kinds))
 
 
-def describe(sample: Sample, files: Sequence[str]) -> dict[str, Any]:
-    """What a case's entry notes: the kind of its image, which decides on batches, and the files that were queued."""
-    return {"image": [*sample.image.shape, str(sample.image.dtype)], "files": list(files)}
+def find_damaged(notes: Sequence[Mapping[str, Any]], predictions: Path) -> dict[int, list[str]]:
+    """Numbers of the cases with a file that is gone, or not what was written, and the names of these files."""
+    found = {
+        index: [name for name, entry in note["files"].items() if not is_whole(predictions / name, entry)]
+        for index, note in enumerate(notes)
+    }
+    return {index: names for index, names in found.items() if names}
 
 
-def _is_written(entry: Entry, predictions: Path) -> bool:
-    """Files appear complete or not at all."""
-    return all((predictions / name).exists() for name in entry.note["files"])
+def describe(sample: Sample) -> dict[str, Any]:
+    """What a case's entry notes of its image: its kind, which decides on batches."""
+    return {"image": [*sample.image.shape, str(sample.image.dtype)]}

@@ -1,6 +1,5 @@
 """Masks that any tool wrote, with their references -> rows of counts and their summary; no model, no torch."""
 
-import hashlib
 import json
 import logging
 from collections.abc import Mapping
@@ -9,16 +8,17 @@ from pathlib import Path
 from typing import Any, cast
 
 from segmeter import __version__
-from segmeter.data.label_maps import Reading, hash_map
+from segmeter.data.config import Instances
+from segmeter.data.label_maps import Reading
 from segmeter.data.listing import some
 from segmeter.errors import DataError
 from segmeter.evaluation.cases import CaseScorer, Scored
-from segmeter.evaluation.manifest import Entry, Manifest
-from segmeter.evaluation.pairing import MaskPair, Pairing
+from segmeter.evaluation.manifest import Entry, Manifest, check_same, read_manifest, read_notes
+from segmeter.evaluation.pairing import MaskPair, Pairing, hash_pair
 from segmeter.evaluation.places import Place, Places
 from segmeter.evaluation.probs import measure_probs
 from segmeter.evaluation.workers import run_all
-from segmeter.files import write_json
+from segmeter.files import sha256_file, write_json
 from segmeter.metrics.calibrated import summarise_calibration
 from segmeter.metrics.config import MetricsConfig
 from segmeter.metrics.rows import write_cases
@@ -26,6 +26,8 @@ from segmeter.metrics.store import RowStore
 from segmeter.metrics.summary import summarise
 from segmeter.progress import track
 from segmeter.vocabulary import ClassSpec
+
+RESULTS = ("metrics.json", "cases.parquet", "cases.csv")
 
 _LOG = logging.getLogger(__name__)
 
@@ -47,7 +49,8 @@ class Scoring:
     key
         Which array of NPZ archives and Zarr groups; None takes the only one.
     instances
-        Whether the files hold numbers of objects instead of labels, for a binary task.
+        Whether the files hold numbers of objects instead of labels, for a binary task: both sides, or one of them; on
+        the other side connected parts are then the objects.
     metrics
         Its group of the configuration.
     probs
@@ -66,7 +69,7 @@ class Scoring:
     label_map: Mapping[str, int]
     max_pixels: int
     key: str | None = None
-    instances: bool = False
+    instances: Instances = False
     metrics: MetricsConfig
     probs: Mapping[str, Path] = field(default_factory=dict)
     folder: Path
@@ -111,8 +114,8 @@ def score(job: Scoring) -> dict[str, Any]:
     """Read every pair once, in parallel, and measure it.
 
     Writes cases.parquet, cases.csv and metrics.json into the run's folder, and manifest.json, from which an interrupted
-    run goes on. Cases without a prediction are counted in the summary's ``missing_predictions``, and have 1 in the
-    rows' ``extra_missing``; ``spacing`` says where the spacings come from.
+    run goes on; the caller asks `check_resumed` first. Cases without a prediction are counted in the summary's
+    ``missing_predictions``, and have 1 in the rows' ``extra_missing``; ``spacing`` says where the spacings come from.
 
     Returns
     -------
@@ -122,8 +125,7 @@ def score(job: Scoring) -> dict[str, Any]:
     Raises
     ------
     DataError
-        One line for every file that can't be scored; no figure is written then, and what was measured is kept. Or the
-        files of a case changed since it was measured by the run that is resumed.
+        One line for every file that can't be scored; no figure is written then.
     ConfigError
         The run that is resumed was begun otherwise.
     RunError
@@ -132,7 +134,11 @@ def score(job: Scoring) -> dict[str, Any]:
     start = Manifest.resume if job.resume else Manifest.begin
     manifest = start(job.folder, job.identity(), job.case_ids)
     if manifest.done:
-        return cast(dict[str, Any], json.loads((job.folder / "metrics.json").read_bytes()))
+        damaged = manifest.damaged_results()
+        if not damaged:
+            return cast(dict[str, Any], json.loads((job.folder / "metrics.json").read_bytes()))
+        _LOG.warning("resume: results that are gone or damaged are made again (%s).", some(damaged))
+        manifest = Manifest.begin(job.folder, job.identity(), job.case_ids)
     rows, places = RowStore(), Places()
     try:
         done = _restore(job, manifest, rows, places)
@@ -141,37 +147,53 @@ def score(job: Scoring) -> dict[str, Any]:
         manifest.close()
     for line in places.warnings():
         _LOG.warning("%s", line)
-    write_cases(job.folder, rows, job.spec)
     missing = job.pairing.missing
     summary = summarise(rows, job.spec, job.metrics) | {
         "missing_predictions": {"n": len(missing), "cases": list(missing)},
         "extra_predictions": len(job.pairing.extra),
         "spacing": places.summary(),
     }
+    hashes: dict[str, str] = {}
     if job.probs:
-        scores = measure_probs(job.scorer(), job.pairing.pairs, job.probs)
+        scores, hashes = measure_probs(job.scorer(), job.pairing.pairs, job.probs, measured=manifest.hashes())
         summary["calibration"] = summarise_calibration(scores, job.spec)
+    write_cases(job.folder, rows, job.spec)  # what was refused above leaves no tables
     write_json(job.folder / "metrics.json", summary)
-    manifest.finish()
+    manifest.finish(RESULTS, inputs=hashes)
     return summary
 
 
-def _restore(job: Scoring, manifest: Manifest, rows: RowStore, places: Places) -> set[str]:
-    """Take over what the interrupted run has measured, after checking that its files are the same."""
-    pairs = {pair.case_id: pair for pair in job.pairing.pairs}
-    hashes: dict[str, str] = {}
-    for entry in manifest.entries() if job.resume else ():
-        rows.append(entry.row)
-        places.add(entry.row.case_id, Place(**{**entry.note, "spacing": entry.row.spacing}))
-        hashes[entry.row.case_id] = entry.sha256
-    known = [pairs[case_id] for case_id in hashes]
+def check_resumed(job: Scoring, folder: Path) -> None:
+    """Refuse to go on with a run, interrupted or finished, of other settings, cases or files; nothing is changed.
+
+    Raises
+    ------
+    ConfigError
+        What differs in the settings and cases, one line each.
+    DataError
+        The files of cases changed since they were measured.
+    """
+    check_same(folder, job.identity(), job.case_ids)
+    noted = {case_id: each["sha256"] for case_id, each in read_notes(folder).items()}
+    known = [pair for pair in job.pairing.pairs if pair.case_id in noted]
     found = run_all(hash_pair, known, processes=0, name=_name)
     now = track(zip(known, found, strict=True), "checking what is done", len(known))
-    changed = [pair.case_id for pair, digest in now if digest != hashes[pair.case_id]]
+    changed = {pair.case_id for pair, digest in now if digest != noted[pair.case_id]}
+    inputs = read_manifest(folder).get("inputs", {})
+    changed |= {stem for stem, path in job.probs.items() if stem in inputs and sha256_file(path) != inputs[stem]}
     if changed:
         remedy = "Start a new run with resume=null."
         raise DataError(f"resume: the files of cases changed since they were measured ({some(changed)}). {remedy}")
-    return set(hashes)
+
+
+def _restore(job: Scoring, manifest: Manifest, rows: RowStore, places: Places) -> set[str]:
+    """Take over what the interrupted run has measured."""
+    done = set()
+    for entry in manifest.entries() if job.resume else ():
+        rows.append(entry.row)
+        places.add(entry.row.case_id, Place(**{**entry.note, "spacing": entry.row.spacing}))
+        done.add(entry.row.case_id)
+    return done
 
 
 def _measure(job: Scoring, manifest: Manifest, pairs: list[MaskPair], rows: RowStore, places: Places) -> None:
@@ -188,15 +210,6 @@ def _measure(job: Scoring, manifest: Manifest, pairs: list[MaskPair], rows: RowS
             raise DataError(places.problems())
     if problems:
         raise DataError(problems)
-
-
-def hash_pair(pair: MaskPair) -> str:
-    """Sha256 over the hashes of all files of a pair, as `Scored` has it; "" where one is gone."""
-    try:
-        digests = [hash_map(path) for path in (*pair.references, *pair.predictions)]
-    except (OSError, DataError):
-        return ""
-    return hashlib.sha256(" ".join(digests).encode()).hexdigest()
 
 
 def _name(pair: MaskPair) -> str:

@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from typing import TypeVar
 
 from segmeter.errors import RunError
@@ -69,7 +70,8 @@ def _in_order(
     try:
         while True:
             while len(waiting) < ahead and (item := next(source, None)) is not None:
-                waiting.append((item, pool.submit(work, item)))
+                with held_back():  # a process that starts here leaves Ctrl-C to this one from its first moment
+                    waiting.append((item, pool.submit(work, item)))
             if not waiting:
                 return
             result = waiting[0][1].result()
@@ -82,6 +84,17 @@ def _in_order(
             future.cancel()
 
 
+@contextmanager
+def held_back() -> Iterator[None]:
+    """Deliver the signals that a terminal sends after the block; processes started in it never get them."""
+    sent = {signal.SIGINT, signal.SIGHUP, signal.SIGUSR1}  # not SIGTERM: it is how the pool ends a process
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, sent)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 def _killed(names: list[str]) -> str:
     cases = names[0] if len(names) == 1 else f"a case from {names[0]} to {names[-1]}"
     return (
@@ -91,8 +104,7 @@ def _killed(names: list[str]) -> str:
 
 
 def _start_worker() -> None:
-    """Leave Ctrl-C to the parent, and end with it."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    """End with the parent."""
     threading.Thread(target=_end_with_parent, daemon=True).start()
 
 

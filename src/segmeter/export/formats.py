@@ -1,8 +1,6 @@
 """One array -> one file in the format of its suffix, complete or absent."""
 
 import io
-import shutil
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,7 +10,7 @@ import numpy as np
 import tifffile
 from numpy.typing import NDArray
 
-from segmeter.files import TEMPORARY, atomic_write, publish_folder
+from segmeter.files import TEMPORARY, atomic_write, foreign_write, publish_folder, remove, rename
 
 TILE = 256  # edge of TIFF tiles and Zarr chunks, pixels
 COMPRESSION = "zlib"  # every TIFF reader has it
@@ -45,8 +43,9 @@ def write_zarr(path: Path, array: NDArray[Any]) -> None:
 
     def fill(folder: Path) -> None:
         chunks = (1,) * (array.ndim - 2) + tuple(min(TILE, side) for side in array.shape[-2:])
-        stored = zarr.create_array(str(folder), shape=array.shape, dtype=array.dtype, chunks=chunks, overwrite=True)
-        stored[...] = array
+        with foreign_write(folder):
+            stored = zarr.create_array(str(folder), shape=array.shape, dtype=array.dtype, chunks=chunks, overwrite=True)
+            stored[...] = array
 
     with _out_of_the_way(path):
         publish_folder(path, fill)
@@ -58,12 +57,12 @@ def _out_of_the_way(folder: Path) -> Iterator[None]:
     if not folder.exists():
         yield
         return
-    aside = Path(tempfile.mkdtemp(dir=folder.parent, prefix=TEMPORARY))
-    folder.rename(aside / folder.name)
+    aside = folder.with_name(f"{TEMPORARY}{folder.name}")
+    remove(aside)
+    rename(folder, aside.name)
     try:
         yield
     except BaseException:
-        (aside / folder.name).rename(folder)
+        rename(aside, folder.name)
         raise
-    finally:
-        shutil.rmtree(aside)
+    remove(aside)

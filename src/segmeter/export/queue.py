@@ -2,7 +2,7 @@
 
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,6 +10,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from segmeter.errors import RunError
+from segmeter.files import describe_file, make_folder
 
 Write = Callable[[Path, NDArray[Any]], None]
 
@@ -31,13 +32,17 @@ class WriteQueue:
         Threads, >= 1.
     limit
         Bytes of arrays that wait or are being written; an array above the limit goes alone.
+    hashed
+        Whether files are hashed when they are written, for `take_written`.
     """
 
-    def __init__(self, *, workers: int, limit: int) -> None:
+    def __init__(self, *, workers: int, limit: int, hashed: bool = False) -> None:
         self._limit = limit
+        self._hashed = hashed
         self._waiting: deque[_Task] = deque()
         self._bytes = 0
         self._finished = 0
+        self._written: dict[Path, dict[str, Any]] = {}
         self._closing = False
         self._fault: RunError | None = None
         self._changed = threading.Condition()
@@ -50,6 +55,13 @@ class WriteQueue:
         """How many files are complete."""
         with self._changed:
             return self._finished
+
+    def take_written(self, paths: Sequence[Path]) -> list[dict[str, Any]] | None:
+        """Size and hash of files, which are then forgotten; None until all of them are complete."""
+        with self._changed:
+            if not all(path in self._written for path in paths):
+                return None
+            return [self._written.pop(path) for path in paths]
 
     def put(self, case_id: str, path: Path, array: NDArray[Any], write: Write) -> None:
         """Queue one file, waiting for room; the array now belongs to the queue.
@@ -102,13 +114,15 @@ class WriteQueue:
 
     def _work(self) -> None:
         while (task := self._next()) is not None:
-            fault = _write(task)
+            done = _write(task, hashed=self._hashed)
             with self._changed:
                 self._bytes -= task.array.nbytes
-                if fault is None:
-                    self._finished += 1
+                if isinstance(done, Exception):
+                    self._stop(task, done)
                 else:
-                    self._stop(task, fault)
+                    self._finished += 1
+                    if done is not None:
+                        self._written[task.path] = done
                 self._changed.notify_all()
 
     def _next(self) -> _Task | None:
@@ -121,18 +135,21 @@ class WriteQueue:
         if self._fault is not None:
             return
         self._fault = RunError(
-            f"Writer: case {task.case_id!r} could not be written to {str(task.path)!r} "
-            f"({type(fault).__name__}: {fault}). {self._finished} files are complete and nothing half-written stays. "
-            "Remove the cause and resume."
+            f"Writer: case {task.case_id!r} could not be written to {str(task.path)!r} ({_reason(fault)}). "
+            f"{self._finished} files are complete and nothing half-written stays. Remove the cause."
         )
         self._fault.__cause__ = fault
 
 
-def _write(task: _Task) -> Exception | None:
-    """Write one file; any fault of a thread must reach the caller, so it is handed back."""
+def _write(task: _Task, *, hashed: bool) -> dict[str, Any] | Exception | None:
+    """Write one file, and describe it where it is hashed; any fault is handed back, as it must reach the caller."""
     try:
-        task.path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(task.path.parent)
         task.write(task.path, task.array)
+        return describe_file(task.path) if hashed else None
     except Exception as fault:
         return fault
-    return None
+
+
+def _reason(fault: Exception) -> str:
+    return (isinstance(fault, OSError) and fault.strerror) or f"{type(fault).__name__}: {fault}"

@@ -1,5 +1,6 @@
 """One case's arrays -> its files under predictions/, checked before they are queued."""
 
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -43,6 +44,8 @@ class Writer:
         Formats, threads and the queue's size.
     spec
         Gives label maps their range and colours.
+    hashed
+        Whether files are hashed when they are written, for `take_written`.
 
     Raises
     ------
@@ -50,14 +53,14 @@ class Writer:
         ``export.dtype`` can't hold every class and the ignored value.
     """
 
-    def __init__(self, folder: Path, config: ExportConfig, spec: ClassSpec) -> None:
+    def __init__(self, folder: Path, config: ExportConfig, spec: ClassSpec, *, hashed: bool = False) -> None:
         self.folder = folder
         self.config = config
         self.spec = spec
         self.dtype = labels_dtype(config, spec)
         self._taken: set[Path] = set()
         self._fresh: list[str] = []
-        self._queue = WriteQueue(workers=config.workers, limit=config.queue_mb * MIB)
+        self._queue = WriteQueue(workers=config.workers, limit=config.queue_mb * MIB, hashed=hashed)
 
     @property
     def finished(self) -> int:
@@ -68,6 +71,11 @@ class Writer:
         """The files that were queued since the last call, relative to the folder."""
         names, self._fresh = self._fresh, []
         return names
+
+    def take_written(self, names: Sequence[str]) -> dict[str, dict[str, Any]] | None:
+        """Size and hash of files, by their names relative to the folder, once; None until all are complete."""
+        found = self._queue.take_written([self.folder / name for name in names])
+        return None if found is None else dict(zip(names, found, strict=True))
 
     def write_labels(self, case_id: str, labels: NDArray[Any]) -> None:
         """Queue a label map of any integer dtype.

@@ -13,7 +13,7 @@ from torch import Tensor
 from segmeter.bridge.exporter import Exporter, Ticket
 from segmeter.bridge.transport import open_transport
 from segmeter.data.sample import Sample
-from segmeter.errors import InputError, RunError
+from segmeter.errors import InputError, OverflowedError
 from segmeter.vocabulary import ClassSpec
 
 _BATCHES = 2  # one that is taken while the other is computed
@@ -91,7 +91,7 @@ class Outbox:
 
         Raises
         ------
-        RunError
+        OverflowedError
             When a case is taken whose logits are not finite; those before it come first.
         """
         spec = self._spec
@@ -130,9 +130,11 @@ def _take(
         try:
             case_labels = next(rows)
         except InputError:
-            raise RunError(
-                f"inference: the logits of case {sample.case_id!r} hold NaN or infinity, so it has no labels. "
-                f"Check its image; an overflow goes away with inference.precision=float32."
+            raise OverflowedError(
+                f"inference: the logits of case {sample.case_id!r} hold NaN or infinity, so it has no labels. Its "
+                f"image has {_range(sample.image)}. An overflow goes away with inference.precision=float32; if this "
+                "does not, the model's weights are at fault.",
+                case_id=sample.case_id,
             ) from None
         yield Prediction(
             sample=sample,
@@ -140,6 +142,10 @@ def _take(
             probs=None if probs is None else next(next(probs).rows()),
             loss=float(next(values)) if has_loss else None,
         )
+
+
+def _range(image: NDArray[Any]) -> str:
+    return f"{image.dtype} values from {image.min():g} to {image.max():g}"
 
 
 def _first(group: Sequence[Sample]) -> str:

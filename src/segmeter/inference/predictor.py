@@ -47,6 +47,11 @@ class Predictor:
         self.config = config
         self.device = device
         self._budget = Budget(config)
+        self._report: Callable[[float], None] = lambda images: None
+
+    def watch(self, report: Callable[[float], None]) -> None:
+        """Have it said after each pass over tiles how many images of the batch in work are done, such as 0.25."""
+        self._report = report
 
     def logits(self, images: Sequence[np.ndarray]) -> Tensor:
         """Logits of images of one shape.
@@ -174,7 +179,8 @@ class Predictor:
             parts = [self._forward(image[start : start + size]) for start in range(0, len(image), size)]
             return torch.cat(parts) if len(parts) > 1 else parts[0]
         grid = build_grid(height, width, tile=tile, overlap=self.config.overlap, blend=self.config.blend)
-        return tiled_logits(image, self._forward, grid=grid, tile_batch=self._budget.tile_batch)
+        tiles = self._budget.tile_batch
+        return tiled_logits(image, self._forward, grid=grid, tile_batch=tiles, on_tiles=self._report)
 
     def _forward(self, image: Tensor) -> Tensor:
         if self.config.flips:

@@ -62,7 +62,14 @@ def build_grid(height: int, width: int, *, tile: int, overlap: float, blend: Ble
     )
 
 
-def tiled_logits(image: Tensor, forward: Callable[[Tensor], Tensor], *, grid: Grid, tile_batch: int) -> Tensor:
+def tiled_logits(
+    image: Tensor,
+    forward: Callable[[Tensor], Tensor],
+    *,
+    grid: Grid,
+    tile_batch: int,
+    on_tiles: Callable[[float], None] = lambda images: None,
+) -> Tensor:
     """Run tiles of all images through `forward`, `tile_batch` at a time, and blend their logits.
 
     Parameters
@@ -75,6 +82,8 @@ def tiled_logits(image: Tensor, forward: Callable[[Tensor], Tensor], *, grid: Gr
         The tiles; made for H by W.
     tile_batch
         Tiles per pass.
+    on_tiles
+        Called after each pass with the number of images that are done, such as 0.25.
 
     Returns
     -------
@@ -84,6 +93,7 @@ def tiled_logits(image: Tensor, forward: Callable[[Tensor], Tensor], *, grid: Gr
     row_weights, column_weights = rows.weights.to(image.device), columns.weights.to(image.device)
     total: Tensor | None = None
     places = product(range(len(image)), range(len(rows.starts)), range(len(columns.starts)))
+    per_image, done = len(rows.starts) * len(columns.starts), 0
     for group in _batched(places, tile_batch):
         windows = [_window(grid, row, column) for _, row, column in group]
         tiles = torch.stack([image[case, :, *window] for (case, _, _), window in zip(group, windows, strict=True)])
@@ -93,6 +103,8 @@ def tiled_logits(image: Tensor, forward: Callable[[Tensor], Tensor], *, grid: Gr
         for (case, row, column), window, part in zip(group, windows, logits, strict=True):
             weight = row_weights[row, :, None] * column_weights[column]
             total[case, :, *window].addcmul_(part, weight)
+        done += len(group)
+        on_tiles(done / per_image)
     if total is None:
         raise RuntimeError("tiled_logits: no image")
     return total

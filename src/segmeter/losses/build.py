@@ -28,7 +28,8 @@ def build_loss(config: Any, spec: ClassSpec, class_counts: npt.NDArray[np.int64]
     Returns
     -------
     A module: forward(logits (B, num_channels, H, W) of any float dtype, target integer (B, H, W), or (B, K, H, W) for
-    multilabel) -> 0-d float32 tensor.
+    multilabel) -> 0-d float32 tensor. It is an `AdditiveLoss`, or what a registered builder gives: any other module is
+    taken to be a mean over the pixels that are not ignored.
 
     Raises
     ------

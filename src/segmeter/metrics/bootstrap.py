@@ -8,20 +8,17 @@ for any number of threads and any BLAS.
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtr, ndtri
 
 from segmeter.checks import expected
 from segmeter.errors import InputError
+from segmeter.metrics.intervals import INTERVALS, Interval, find_ends, measure_influence
 from segmeter.metrics.overlap import FloatArray, divide
 
-Interval = Literal["bca", "percentile"]
-Statistic = Callable[[FloatArray], FloatArray]
-
-FEW_CASES = 50  # below this, intervals from resampling are too narrow to lean on
+Statistic = Callable[[NDArray[Any]], FloatArray]
 
 _BLOCK = 1 << 20  # multiplicities held at a time
 
@@ -32,11 +29,12 @@ class Resampled:
 
     Parameters
     ----------
-    estimate : (S,)
+    estimate : () or (S,), as the statistic gives
         Of the cases as they are.
-    low, high : (S,)
-        The interval's ends; each is one of the resampled values. NaN with fewer than two cases or clusters.
-    replicates : (B, S)
+    low, high : as the estimate
+        The interval's ends; each is one of the resampled values. NaN where fewer than 5 cases or clusters decide the
+        statistic (of a class's IoU those that hold the class), or where it is undefined without one of them.
+    replicates : (B,) or (B, S)
         The statistics of each resample.
     n_units
         Cases, or clusters, that were resampled.
@@ -55,24 +53,28 @@ def bootstrap(
     *,
     resamples: int = 10_000,
     seed: int = 0,
-    interval: Interval = "bca",
+    interval: Interval = "expanded",
     level: float = 0.95,
     clusters: Sequence[str] | None = None,
 ) -> Resampled:
-    """Resample cases with replacement and find the interval of any function of column sums.
+    """Resample cases with replacement and find the interval of any function of sums over cases.
 
     Parameters
     ----------
-    columns : (N, M), finite
-        One row per case. Integers are summed exactly.
+    columns : (N, ...), finite
+        What is summed of each case, for example its counts (N, K, K). Integers are summed exactly, up to 2**53.
     statistic
-        Maps column sums (R, M), float64, to statistics (R, S); NaN is undefined and left out of the interval.
+        Maps sums (R, ...) of R resamples to one value (R,) or several (R, S) each; NaN is undefined and left out of the
+        interval. The sums are int64 where the columns are integers, else float64.
     resamples
-        B, >= 1.
+        B, >= 1. Below about 1000 the intervals are too narrow, as their ends lie far out in the tails.
     seed
         The same seed gives the same bits, whatever the NumPy version or the number of threads.
     interval
-        "bca" (Efron 1987) or "percentile". Neither suits a median of few cases.
+        "expanded": percentiles whose tails are widened by Student's t, with the degrees of freedom that the influence
+        of single cases leaves, each end the farther of the one with and the one without correction for bias. "bca"
+        (Efron 1987) and "percentile" are narrower than they say for few or uneven cases: see docs/statistics.md. None
+        suits a median of few cases.
     level
         Coverage, between 0 and 1.
     clusters
@@ -85,37 +87,45 @@ def bootstrap(
     Raises
     ------
     InputError
-        Columns are not a finite matrix with a row, B or the level is out of range, or clusters have another length.
+        Columns are not finite numbers of one case or more, B or the level is out of range, or clusters have another
+        length.
 
     References
     ----------
-    Efron 1987, "Better bootstrap confidence intervals", J. Am. Stat. Assoc. 82, 171-185 (BCa).
+    Efron 1987, "Better bootstrap confidence intervals", J. Am. Stat. Assoc. 82, 171-185 (BCa). Hesterberg 2015, "What
+    teachers should know about the bootstrap", Am. Stat. 69, 371-386, arXiv:1411.5279 (percentiles with Student's tails
+    of N - 1 degrees of freedom; ours has fewer, see `segmeter.metrics.intervals`).
 
     Examples
     --------
-    >>> columns = np.array([[3, 4], [1, 2], [8, 9], [5, 5]])  # common pixels and union of four cases
-    >>> found = bootstrap(columns, lambda sums: sums[:, :1] / sums[:, 1:], resamples=1000)
-    >>> found.estimate, found.n_units
-    (array([0.85]), 4)
-    >>> bool(found.low[0] < 0.85 < found.high[0])
+    The mean IoU of a data set, from the confusion matrix of each case:
+
+    >>> from segmeter import overlap_scores
+    >>> cases = [[50, 2, 3, 9], [60, 0, 2, 2], [40, 5, 1, 18], [55, 1, 0, 8], [9, 9, 0, 46]]
+    >>> counts = np.array(cases).reshape(5, 2, 2)
+    >>> found = bootstrap(counts, lambda sums: overlap_scores(sums).mean_iou, resamples=1000)
+    >>> round(float(found.estimate), 3), found.n_units
+    (0.843, 5)
+    >>> bool(found.low < found.estimate < found.high)
     True
     """
-    _check(columns, resamples, level, clusters)
-    units = to_grid(sum_clusters(columns, clusters))
+    _check(columns, clusters, resamples=resamples, level=level, interval=interval)
+    score = _of_sums(columns, statistic)
+    units = to_grid(sum_clusters(columns.reshape(len(columns), -1), clusters))
     total = units.sum(axis=0)
-    estimate = statistic(total[None])[0]
-    parts = [statistic(weights @ units) for weights in draw_weights(len(units), resamples, seed)]
-    replicates = np.concatenate(parts)
-    if len(units) < 2:
-        low = high = np.full(estimate.shape, np.nan)
-        return Resampled(estimate=estimate, low=low, high=high, replicates=replicates, n_units=len(units))
-    tails = np.array([(1 - level) / 2, (1 + level) / 2])[:, None]
-    if interval == "bca":
-        tails = _bca_tails(tails, estimate, replicates, _acceleration(units, total, statistic, estimate))
-    low, high = _order_statistics(replicates, np.broadcast_to(tails, (2, len(estimate))))
-    undefined = np.isnan(estimate)
-    low[undefined] = high[undefined] = np.nan
-    return Resampled(estimate=estimate, low=low, high=high, replicates=replicates, n_units=len(units))
+    estimate = score(total[None])
+    shape, estimate = estimate.shape[1:], estimate.reshape(-1)
+    parts = [score(weights @ units) for weights in draw_weights(len(units), resamples, seed)]
+    replicates = np.concatenate(parts).reshape(resamples, -1)
+    left_out = (score(total - part).reshape(len(part), -1) for part in _blocks(units))
+    low, high = find_ends(interval, level, estimate, replicates, measure_influence(left_out, estimate))
+    return Resampled(
+        estimate=estimate.reshape(shape),
+        low=low.reshape(shape),
+        high=high.reshape(shape),
+        replicates=replicates.reshape(resamples, *shape),
+        n_units=len(units),
+    )
 
 
 def draw_weights(n_units: int, resamples: int, seed: int) -> Iterator[FloatArray]:
@@ -153,7 +163,7 @@ def sum_clusters(columns: NDArray[Any], clusters: Sequence[str] | None) -> NDArr
     if clusters is None:
         return columns
     labels, index = np.unique(np.asarray(clusters), return_inverse=True)
-    sums = np.zeros((len(labels), columns.shape[1]), columns.dtype)
+    sums = np.zeros((len(labels), columns.shape[1]), np.int64 if columns.dtype.kind in "biu" else np.float64)
     np.add.at(sums, index, columns)
     return sums
 
@@ -170,58 +180,37 @@ def mean_of_columns(sums: FloatArray) -> FloatArray:
     return np.where(infinite > 0, np.inf, divide(finite, defined))
 
 
-def _check(columns: NDArray[Any], resamples: int, level: float, clusters: Sequence[str] | None) -> None:
+def _check(
+    columns: NDArray[Any], clusters: Sequence[str] | None, *, resamples: int, level: float, interval: str
+) -> None:
     problems = []
-    if columns.ndim != 2 or not len(columns) or not np.isfinite(columns).all():
-        problems.append(expected("bootstrap", "columns", "to be finite, (N >= 1, M)", columns.shape))
+    if columns.dtype.kind not in "biuf" or columns.ndim < 2 or not len(columns) or not np.isfinite(columns).all():
+        given = f"{columns.dtype} {columns.shape}"
+        problems.append(expected("bootstrap", "columns", "to be finite numbers (N >= 1, ...)", given))
     if resamples < 1:
         problems.append(expected("bootstrap", "resamples", ">= 1", resamples))
     if not 0 < level < 1:
         problems.append(expected("bootstrap", "level", "between 0 and 1", level))
+    if interval not in INTERVALS:
+        problems.append(expected("bootstrap", "interval", f"to be one of {', '.join(INTERVALS)}", repr(interval)))
     if clusters is not None and len(clusters) != len(columns):
         problems.append(expected("bootstrap", "clusters", f"to be {len(columns)} labels", len(clusters)))
     if problems:
         raise InputError(problems)
 
 
+def _of_sums(columns: NDArray[Any], statistic: Statistic) -> Callable[[FloatArray], FloatArray]:
+    """The statistic of flat float64 sums (R, M): in the columns' own shape, and whole numbers where they are."""
+    whole = columns.dtype.kind in "biu"
+
+    def score(sums: FloatArray) -> FloatArray:
+        found = statistic((sums.astype(np.int64) if whole else sums).reshape(len(sums), *columns.shape[1:]))
+        return np.asarray(found, np.float64)
+
+    return score
+
+
 def _blocks(units: FloatArray) -> Iterator[FloatArray]:
     rows = max(1, _BLOCK // (8 * max(units.shape[1], 1)))
     for start in range(0, len(units), rows):
         yield units[start : start + rows]
-
-
-def _acceleration(units: FloatArray, total: FloatArray, statistic: Statistic, estimate: FloatArray) -> FloatArray:
-    """Skewness of the statistics without one unit, over 6: sums of powers around the estimate, no N x S array."""
-    powers = np.zeros((4, len(estimate)))
-    for part in _blocks(units):
-        with np.errstate(invalid="ignore"):  # inf - inf is NaN, and left out
-            change = estimate - statistic(total - part)
-        finite = np.isfinite(change)
-        change = np.where(finite, change, 0.0)
-        powers += [finite.sum(axis=0), change.sum(axis=0), (change**2).sum(axis=0), (change**3).sum(axis=0)]
-    n, first, second, third = powers
-    mean = divide(first, n)
-    spread = np.maximum(second - n * mean**2, 0)
-    return np.nan_to_num(divide(third - 3 * mean * second + 2 * n * mean**3, 6 * spread**1.5))
-
-
-def _bca_tails(tails: FloatArray, estimate: FloatArray, replicates: FloatArray, skewness: FloatArray) -> FloatArray:
-    """Shift the tails (2, 1) for bias and skewness, per statistic: (2, S)."""
-    defined = (~np.isnan(replicates)).sum(axis=0)
-    below = (replicates < estimate).sum(axis=0) + 0.5 * (replicates == estimate).sum(axis=0)
-    share = divide(below, defined)
-    usable = (share > 0) & (share < 1)  # else every resample lies on one side, and nothing can be corrected
-    bias = ndtri(np.where(usable, share, 0.5))
-    shifted = bias + ndtri(tails)
-    adjusted = ndtr(bias + divide(shifted, 1 - skewness * shifted))
-    return np.where(usable & ~np.isnan(adjusted), adjusted, tails)
-
-
-def _order_statistics(replicates: FloatArray, tails: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Take the outer neighbour of each tail: no value between a finite and an infinite one is made up."""
-    ranked = np.sort(replicates, axis=0)  # NaN goes last
-    last = np.maximum((~np.isnan(ranked)).sum(axis=0) - 1, 0)
-    low = np.floor(tails[0] * last).astype(np.int64)
-    high = np.ceil(tails[1] * last).astype(np.int64)
-    column = np.arange(ranked.shape[1])
-    return ranked[low, column], ranked[high, column]

@@ -7,50 +7,26 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
 
 from segmeter.checks import expected
 from segmeter.errors import InputError
-from segmeter.metrics.bootstrap import (
-    Interval,
-    Resampled,
-    Statistic,
-    bootstrap,
-    mean_columns,
-    mean_of_columns,
-    sum_clusters,
-)
+from segmeter.metrics.bootstrap import Resampled, Statistic, bootstrap, mean_columns, mean_of_columns, sum_clusters
 from segmeter.metrics.config import MetricsConfig
-from segmeter.metrics.describe import plain
+from segmeter.metrics.describe import plain, say
+from segmeter.metrics.directions import find_direction
+from segmeter.metrics.intervals import Interval
+from segmeter.metrics.measured import WholeScores, gather_columns
+from segmeter.metrics.measures import build_measures
 from segmeter.metrics.overlap import FloatArray, Margins, score_margins
+from segmeter.metrics.ranking import Ranking, rank_values
 from segmeter.metrics.rows import CaseRow, order_rows, stack_margins
 from segmeter.metrics.significance import holm, sign_flip, wilcoxon
-from segmeter.metrics.summary import DEFAULT, PER_CASE, cluster_labels, mean_classes
+from segmeter.metrics.summary import DEFAULT, PER_CASE, mean_classes
+from segmeter.metrics.units import cluster_labels
 from segmeter.vocabulary import ClassSpec
 
 _LISTED = 8  # cases named in one message
-
-
-@dataclass(frozen=True, kw_only=True)
-class Ranking:
-    """Models ordered by a statistic where more is better, and how firm that order is.
-
-    Parameters
-    ----------
-    order : (M,)
-        Indices of the models, best first.
-    ranks : (M,)
-        1 is best; equals share the mean of their ranks.
-    rank_shares : (M, M)
-        ``[m, r]`` is the share of the resamples in which model m came r-th (0 is best); ties are shared out.
-    stability
-        Mean Kendall tau-b between the ranking and those of the resamples; 1 is never another order. NaN when undefined.
-    """
-
-    order: NDArray[np.int64]
-    ranks: FloatArray
-    rank_shares: FloatArray
-    stability: float
+_TESTS = ("wilcoxon_p", "sign_flip_p")
 
 
 def compare_runs(
@@ -65,21 +41,28 @@ def compare_runs(
     spec
         The classes of all runs.
     config
-        Background, bootstrap (at least 1), interval, cluster and seed.
+        Background, bootstrap (at least 1), interval, cluster and seed. With ``config.measures``, as the runs were
+        measured by, scores of the whole data set that measures give, such as PQ, are compared too.
 
     Returns
     -------
     dict
-        ``{"n_cases", "runs", "metrics": {metric: {"dataset", "per_case", "pairs", "ranking"}}}``, plain values.
+        ``{"n_cases", "runs", "metrics": {metric: entry}, "not_shared"}``, plain values. Metrics are mean_iou, mean_dice
+        and pixel_accuracy, and "<metric>/<class>" or "<metric>/mean" for each measure's column that all runs have;
+        ``not_shared`` names the columns of some runs only. An entry has ``per_case`` (mean over cases, by run),
+        ``dataset`` (by run, where the metric has such a score), ``pairs``, ``better`` ("higher", "lower", or None where
+        that is not known) and ``ranking`` (None without ``better``), which is by ``ranked_by``: "dataset", or
+        "per_case" where there is no such score.
         ``pairs[i]["dataset_difference"]`` is first minus second. Tests are of the per-case values, two-sided, and
         ``*_holm`` is adjusted for all pairs of that metric. With ``config.cluster`` they are of each cluster's mean, as
         its cases do not speak for themselves. Cases in which one value is undefined are left out of a pair's tests and
-        per-case difference, and counted.
+        per-case difference, and counted. Infinity is the text "inf"; infinite differences leave out the sign-flip test,
+        which compares means, and are the largest ones of Wilcoxon's.
 
     Raises
     ------
     InputError
-        Fewer than two runs, other cases, or references that differ: such figures can't be compared.
+        Fewer than two runs, other cases, or references that differ: such scores can't be compared.
 
     Examples
     --------
@@ -97,17 +80,27 @@ def compare_runs(
     ordered = {name: order_rows("compare", rows, spec) for name, rows in runs.items()}
     margins = {name: stack_margins(rows, spec) for name, rows in ordered.items()}
     _check_same(ordered, margins)
+    case_ids = [row.case_id for row in next(iter(ordered.values()))]
+    table = _tabulate(ordered, margins, spec, config)
     options = {
         "resamples": config.bootstrap,
         "seed": config.seed,
-        "clusters": cluster_labels(next(iter(ordered.values())), config.cluster),
+        "clusters": cluster_labels(case_ids, config.cluster),
     }
-    metrics = {metric: _compare_metric(metric, margins, spec, config, options) for metric in PER_CASE}
-    return {"n_cases": len(next(iter(ordered.values()))), "runs": list(runs), "metrics": metrics}
+    pairs = [_compare_pair(table, *pair, config, options) for pair in combinations(range(len(runs)), 2)]
+    for metric in table.metrics:
+        _adjust([pair[metric] for pair in pairs])
+    drawn = _resample(table, options)
+    return {
+        "n_cases": len(case_ids),
+        "runs": list(runs),
+        "metrics": {metric: _entry(table, metric, pairs, drawn) for metric in table.metrics},
+        "not_shared": table.not_shared,
+    }
 
 
 def paired_bootstrap(
-    first: NDArray[Any], second: NDArray[Any], statistic: Statistic, *, interval: Interval = "bca", **options: Any
+    first: NDArray[Any], second: NDArray[Any], statistic: Statistic, *, interval: Interval = "expanded", **options: Any
 ) -> Resampled:
     """Find the interval of ``statistic(first) - statistic(second)``, both on the same resampled cases.
 
@@ -129,46 +122,166 @@ def paired_bootstrap(
         raise InputError(expected("paired_bootstrap", "second", f"to have the shape {first.shape}", second.shape))
     width = first.shape[1]
 
-    def difference(sums: FloatArray) -> FloatArray:
-        return statistic(np.ascontiguousarray(sums[:, :width])) - statistic(np.ascontiguousarray(sums[:, width:]))
+    def difference(sums: NDArray[Any]) -> FloatArray:
+        one, other = (statistic(np.ascontiguousarray(part)) for part in (sums[:, :width], sums[:, width:]))
+        with np.errstate(invalid="ignore"):  # two infinite scores have no difference
+            return one - other
 
     return bootstrap(np.concatenate([first, second], axis=1), difference, interval=interval, **options)
 
 
-def rank_models(columns: Sequence[NDArray[Any]], statistic: Statistic, **options: Any) -> Ranking:
-    """Rank models by a statistic where more is better, and resample the cases to see how firm the order is.
+@dataclass(frozen=True, kw_only=True)
+class _Table:
+    """What is compared of M runs on N cases: V metrics with values per case, of which D have dataset scores.
 
     Parameters
     ----------
-    columns : M arrays (N, C)
-        One per model, row by row of the same case.
-    statistic
-        Column sums (R, C) to one value each (R, 1); an undefined one ranks last.
-    options
-        Passed to `bootstrap`: resamples, seed, clusters.
-
-    Raises
-    ------
-    InputError
-        Fewer than two models, or shapes that differ.
+    runs
+        Names.
+    metrics
+        Of the columns of `values`.
+    values
+        Per run (N, V).
+    columns
+        Per run (N, C), whose sums give the dataset scores.
+    whole
+        Metrics that have a dataset score.
+    score
+        Sums (R, C) -> dataset scores (R, D).
+    not_shared
+        Columns that only some runs have.
     """
-    shapes = {part.shape for part in columns}
-    if len(columns) < 2 or len(shapes) > 1:
-        raise InputError(expected("rank_models", "columns", "to be two or more arrays of one shape", sorted(shapes)))
 
-    def values(sums: FloatArray) -> FloatArray:
-        parts = np.split(sums, len(columns), axis=1)
-        return np.concatenate([statistic(np.ascontiguousarray(part)) for part in parts], axis=1)
+    runs: list[str]
+    metrics: list[str]
+    values: list[FloatArray]
+    columns: list[NDArray[Any]]
+    whole: list[str]
+    score: Statistic
+    not_shared: list[str]
 
-    resampled = bootstrap(np.concatenate(list(columns), axis=1), values, interval="percentile", **options)
-    ranks = _ranks(resampled.estimate[None])[0]
-    drawn = _ranks(resampled.replicates)
-    return Ranking(
-        order=np.argsort(ranks, kind="stable"),
-        ranks=ranks,
-        rank_shares=_rank_shares(drawn),
-        stability=_mean_tau(ranks, drawn),
+
+def _tabulate(
+    ordered: Mapping[str, Sequence[CaseRow]], margins: Mapping[str, Margins], spec: ClassSpec, config: MetricsConfig
+) -> _Table:
+    classes, width = mean_classes(config, spec), 4 * spec.num_classes
+    measured = [gather_columns(rows, spec, config) for rows in ordered.values()]
+    shared = [name for name in measured[0].values if all(name in one.values for one in measured)]
+    sums = [name for name in measured[0].sums if all(name in one.sums for one in measured)]
+    every = dict.fromkeys(name for one in measured for name in one.values)
+    whole = WholeScores(build_measures(config, spec), tuple(sums), [spec.names[k] for k in classes])
+    names = [name for name in whole.score(np.zeros((1, len(sums)))) if name in shared]
+
+    def score(totals: NDArray[Any]) -> FloatArray:
+        scores = score_margins(Margins.from_columns(totals[:, :width]), task=spec.task, classes=classes)
+        further = whole.score(np.asarray(totals[:, width:], np.float64))
+        parts = [getattr(scores, name) for name in PER_CASE] + [further[name] for name in names]
+        return np.stack(parts, axis=1)
+
+    values, columns = [], []
+    for part, one in zip(margins.values(), measured, strict=True):
+        scores = score_margins(part, task=spec.task, classes=classes)
+        own = [getattr(scores, name) for name in PER_CASE] + [one.values[name] for name in shared]
+        values.append(np.stack(own, axis=1))
+        added = np.stack([one.sums[name] for name in sums], axis=1) if sums else np.empty((len(own[0]), 0))
+        columns.append(np.concatenate([part.columns(), added], axis=1))
+    return _Table(
+        runs=list(ordered),
+        metrics=[*PER_CASE, *map("/".join, shared)],
+        values=values,
+        columns=columns,
+        whole=[*PER_CASE, *map("/".join, names)],
+        score=score,
+        not_shared=["/".join(name) for name in every if name not in shared],
     )
+
+
+def _compare_pair(
+    table: _Table, first: int, second: int, config: MetricsConfig, options: dict[str, Any]
+) -> dict[str, dict[str, Any]]:
+    """By metric: the differences of two runs, with intervals and tests."""
+    one, other = table.values[first], table.values[second]
+    undefined = np.isnan(one) | np.isnan(other)
+    ours, theirs = (mean_columns(np.where(undefined, np.nan, part)) for part in (one, other))
+    means = paired_bootstrap(ours, theirs, mean_of_columns, interval=config.interval, **options)
+    whole = paired_bootstrap(
+        table.columns[first], table.columns[second], table.score, interval=config.interval, **options
+    )
+    units = [mean_of_columns(sum_clusters(part, options["clusters"])) for part in (ours, theirs)]
+    found = {}
+    for i, metric in enumerate(table.metrics):
+        entry = {"first": table.runs[first], "second": table.runs[second]}
+        if metric in table.whole:
+            entry |= _difference("dataset", whole, table.whole.index(metric))
+        entry |= _difference("per_case", means, i) | _test(units[0][:, i], units[1][:, i], config)
+        lost = int(undefined[:, i].sum())
+        found[metric] = entry | {"n_used": len(undefined) - lost, "n_undefined": lost}
+    return found
+
+
+def _test(one: FloatArray, other: FloatArray, config: MetricsConfig) -> dict[str, Any]:
+    endless = np.isinf(one) != np.isinf(other)
+    flipped = None
+    if not endless.any():
+        flipped = sign_flip(one, other, resamples=config.bootstrap, seed=config.seed).p_value
+    return {"wilcoxon_p": wilcoxon(one, other).p_value, "sign_flip_p": flipped}
+
+
+def _difference(name: str, resampled: Resampled, i: int) -> dict[str, Any]:
+    ends = [say(resampled.low[i]), say(resampled.high[i])]
+    return {f"{name}_difference": say(resampled.estimate[i]), f"{name}_ci95": ends}
+
+
+def _adjust(pairs: Sequence[dict[str, Any]]) -> None:
+    """Add the p-values adjusted over the pairs in which there is one."""
+    for test in _TESTS:
+        tested = [pair for pair in pairs if pair[test] is not None]
+        for pair, adjusted in zip(tested, holm([pair[test] for pair in tested]), strict=True):
+            pair[f"{test}_holm"] = float(adjusted)
+        for pair in pairs:
+            pair.setdefault(f"{test}_holm", None)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Resamples:
+    """Per run, its dataset scores (D) and means over cases (V), all from the same resamples."""
+
+    dataset: list[Resampled]
+    per_case: list[Resampled]
+
+
+def _resample(table: _Table, options: dict[str, Any]) -> _Resamples:
+    return _Resamples(
+        dataset=[bootstrap(columns, table.score, **options) for columns in table.columns],
+        per_case=[bootstrap(mean_columns(values), mean_of_columns, **options) for values in table.values],
+    )
+
+
+def _entry(table: _Table, metric: str, pairs: Sequence[dict[str, dict[str, Any]]], drawn: _Resamples) -> dict[str, Any]:
+    i, better, whole = table.metrics.index(metric), find_direction(metric), metric in table.whole
+    entry: dict[str, Any] = {}
+    if whole:
+        d = table.whole.index(metric)
+        entry["dataset"] = {run: say(one.estimate[d]) for run, one in zip(table.runs, drawn.dataset, strict=True)}
+    entry["per_case"] = {run: say(one.estimate[i]) for run, one in zip(table.runs, drawn.per_case, strict=True)}
+    entry |= {"pairs": [pair[metric] for pair in pairs], "better": better, "ranking": None}
+    if better:
+        parts, column = (drawn.dataset, table.whole.index(metric)) if whole else (drawn.per_case, i)
+        sign = 1 if better == "higher" else -1
+        values = np.array([sign * part.estimate[column] for part in parts])
+        replicates = np.stack([sign * part.replicates[:, column] for part in parts], axis=1)
+        entry["ranking"] = _describe_ranking(table.runs, rank_values(values, replicates))
+        entry["ranked_by"] = "dataset" if whole else "per_case"
+    return entry
+
+
+def _describe_ranking(names: Sequence[str], ranking: Ranking) -> dict[str, Any]:
+    return {
+        "order": [names[m] for m in ranking.order],
+        "ranks": {name: float(rank) for name, rank in zip(names, ranking.ranks, strict=True)},
+        "rank_shares": {name: share.tolist() for name, share in zip(names, ranking.rank_shares, strict=True)},
+        "stability": plain(ranking.stability),
+    }
 
 
 def _check_same(ordered: Mapping[str, Sequence[CaseRow]], margins: Mapping[str, Margins]) -> None:
@@ -197,89 +310,3 @@ def _check_same(ordered: Mapping[str, Sequence[CaseRow]], margins: Mapping[str, 
 
 def _list(cases: Sequence[str]) -> str:
     return ", ".join(cases[:_LISTED]) + (" ..." if len(cases) > _LISTED else "")
-
-
-def _compare_metric(
-    metric: str, margins: Mapping[str, Margins], spec: ClassSpec, config: MetricsConfig, options: dict[str, Any]
-) -> dict[str, Any]:
-    classes = mean_classes(config, spec)
-
-    def score(part: Margins) -> FloatArray:
-        values: FloatArray = getattr(score_margins(part, task=spec.task, classes=classes), metric)
-        return values
-
-    def statistic(sums: FloatArray) -> FloatArray:
-        return score(Margins.from_columns(sums))[:, None]
-
-    columns = {name: part.columns() for name, part in margins.items()}
-    values = {name: score(part) for name, part in margins.items()}
-    pairs = []
-    for first, second in combinations(margins, 2):
-        dataset = paired_bootstrap(columns[first], columns[second], statistic, interval=config.interval, **options)
-        tests = _test_pair(values[first], values[second], config, options)
-        pairs.append({"first": first, "second": second} | _difference("dataset", dataset) | tests)
-    for test in ("wilcoxon_p", "sign_flip_p"):
-        for pair, adjusted in zip(pairs, holm([pair[test] for pair in pairs]), strict=True):
-            pair[f"{test}_holm"] = float(adjusted)
-    return {
-        "dataset": {name: plain(statistic(part.sum(axis=0)[None])[0, 0]) for name, part in columns.items()},
-        "per_case": {
-            name: plain(mean_of_columns(mean_columns(v[:, None]).sum(axis=0)[None])[0, 0]) for name, v in values.items()
-        },
-        "pairs": pairs,
-        "ranking": _describe_ranking(list(margins), rank_models(list(columns.values()), statistic, **options)),
-    }
-
-
-def _test_pair(first: FloatArray, second: FloatArray, config: MetricsConfig, options: dict[str, Any]) -> dict[str, Any]:
-    undefined = np.isnan(first) | np.isnan(second)
-    ours, theirs = (mean_columns(np.where(undefined, np.nan, part)[:, None]) for part in (first, second))
-    mean = paired_bootstrap(ours, theirs, mean_of_columns, interval=config.interval, **options)
-    one, other = (mean_of_columns(sum_clusters(part, options["clusters"]))[:, 0] for part in (ours, theirs))
-    return _difference("per_case", mean) | {
-        "wilcoxon_p": wilcoxon(one, other).p_value,
-        "sign_flip_p": sign_flip(one, other, resamples=config.bootstrap, seed=config.seed).p_value,
-        "n_used": int((~undefined).sum()),
-        "n_undefined": int(undefined.sum()),
-    }
-
-
-def _difference(name: str, resampled: Resampled) -> dict[str, Any]:
-    ends = [plain(resampled.low[0]), plain(resampled.high[0])]
-    return {f"{name}_difference": plain(resampled.estimate[0]), f"{name}_ci95": ends}
-
-
-def _describe_ranking(names: list[str], ranking: Ranking) -> dict[str, Any]:
-    return {
-        "order": [names[m] for m in ranking.order],
-        "ranks": {name: float(rank) for name, rank in zip(names, ranking.ranks, strict=True)},
-        "rank_shares": {name: share.tolist() for name, share in zip(names, ranking.rank_shares, strict=True)},
-        "stability": plain(ranking.stability),
-    }
-
-
-def _ranks(values: FloatArray) -> FloatArray:
-    """Ranks (R, M), 1 is the largest; equals share their mean rank, NaN ranks last."""
-    ranks: FloatArray = stats.rankdata(-np.nan_to_num(values, nan=-np.inf, posinf=np.inf, neginf=-np.inf), axis=1)
-    return ranks
-
-
-def _rank_shares(ranks: FloatArray) -> FloatArray:
-    """A mean rank of t equals covers t places; each place gets 1 / t."""
-    models = ranks.shape[1]
-    ties = (ranks[:, :, None] == ranks[:, None, :]).sum(axis=2)
-    places = np.arange(1, models + 1)
-    covers = np.abs(places - ranks[:, :, None]) <= (ties[:, :, None] - 1) / 2
-    shares: FloatArray = (covers / ties[:, :, None]).mean(axis=0)
-    return shares
-
-
-def _mean_tau(ranks: FloatArray, drawn: FloatArray) -> float:
-    """Kendall's tau-b of each resampled ranking with `ranks`, averaged where it is defined."""
-    pairs = np.array(list(combinations(range(len(ranks)), 2)))
-    fixed = np.sign(ranks[pairs[:, 0]] - ranks[pairs[:, 1]])
-    moved = np.sign(drawn[:, pairs[:, 0]] - drawn[:, pairs[:, 1]])
-    scale = np.sqrt((fixed != 0).sum() * (moved != 0).sum(axis=1))
-    if not scale.any():
-        return float("nan")
-    return float((moved @ fixed)[scale > 0].dot(1 / scale[scale > 0]) / (scale > 0).sum())

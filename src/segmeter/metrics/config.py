@@ -1,16 +1,17 @@
 """What is measured, and how its uncertainty is found; no torch, no heavy import."""
 
-import re
-from collections.abc import Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from pydantic import Field
 
 from segmeter.checks import expected, nearest
-from segmeter.errors import ConfigError, InputError
+from segmeter.errors import ConfigError
 from segmeter.invalid import RuleError
 from segmeter.metrics.conventions import ALL, CONVENTIONS
+from segmeter.metrics.intervals import Interval
 from segmeter.metrics.measure_config import MEASURES as MEASURES
+from segmeter.metrics.units import CLUSTER_RULE, is_cluster
+from segmeter.metrics.units import check_clusters as check_clusters
 from segmeter.registry import Component
 from segmeter.schema import Config, Given, OneOf, Unit, rule
 from segmeter.vocabulary import ClassSpec
@@ -28,12 +29,14 @@ class MetricsConfig(Config, title="metrics"):
     groups: dict[str, Annotated[tuple[str, ...], Field(min_length=1)]] = Field(default_factory=dict)
     """Classes scored as one region, by the region's name: {vehicles: [Car, Bicyclist]}; not for multilabel."""
     bootstrap: Annotated[int, Unit("resamples")] = Field(10_000, ge=0, le=1_000_000)
-    """Resamples behind each 95 % interval; 0 leaves the intervals out."""
-    interval: Literal["bca", "percentile"] = "bca"
-    """How intervals are made: bias-corrected and accelerated, or percentile."""
+    """Resamples behind each 95 % interval; 0 leaves the intervals out, and below about 1000 they are too narrow."""
+    interval: Interval = "expanded"
+    """How intervals are made: "expanded" (percentiles with Student's tails and bias correction), "bca" (bias-corrected
+    and accelerated) or "percentile"; how often each holds the true value is in docs/statistics.md."""
     cluster: str | None = None
-    """A regular expression with a group, for example "^(patient\\d+)"; cases whose ids agree in what it captures are
-    resampled together."""
+    """Which cases are no independent units, such as slices of a patient or frames of a sequence, and are resampled
+    together: "prefix:_" (same text before the last "_" of the case id), "TABLE.csv:COLUMN" (same value there; its
+    column case_id names the cases), or a regular expression with a group (same text in its groups)."""
     seed: int = Field(0, ge=0)
     """Seed of the resampling."""
     measures: tuple[Annotated[Any, Component(MEASURES)], ...] = ()
@@ -53,9 +56,9 @@ class MetricsConfig(Config, title="metrics"):
 
     @rule("cluster")
     @classmethod
-    def _captures(cls, cluster: str | None, given: Given) -> None:
-        if not _captures(cluster):
-            raise RuleError("to be a regular expression with a group")
+    def _check_cluster(cls, cluster: str | None, given: Given) -> None:
+        if not is_cluster(cluster):
+            raise RuleError(CLUSTER_RULE)
 
     @rule("measures")
     @classmethod
@@ -69,13 +72,6 @@ class MetricsConfig(Config, title="metrics"):
     def _one_per_axis(cls, spacing: tuple[float, ...] | None, given: Given) -> None:
         if spacing is not None and len(spacing) not in (2, 3):
             raise RuleError("to be null or 2 or 3 numbers > 0, one per axis")
-
-
-def _captures(pattern: str | None) -> bool:
-    try:
-        return pattern is None or re.compile(pattern).groups > 0
-    except re.error:
-        return False
 
 
 def check_metrics(config: MetricsConfig, spec: ClassSpec) -> None:
@@ -103,20 +99,6 @@ def check_metrics(config: MetricsConfig, spec: ClassSpec) -> None:
     ]
     if problems:
         raise ConfigError(problems)
-
-
-def check_clusters(pattern: str | None, case_ids: Sequence[str]) -> None:
-    """Refuse case ids that `pattern` does not match; call it before the first case is measured.
-
-    Raises
-    ------
-    InputError
-        Naming the first of them.
-    """
-    missed = [case_id for case_id in case_ids if pattern is not None and not re.search(pattern, case_id)]
-    if missed:
-        rule, found = f"to match every case id ('{pattern}')", f"{len(missed)} without: {missed[0]!r} ..."
-        raise InputError(expected("metrics", "cluster", rule, found))
 
 
 def mean_classes(config: MetricsConfig, spec: ClassSpec) -> list[int]:

@@ -31,11 +31,11 @@ def plain(value: Any) -> float | None:
 
 
 def say(value: Any) -> float | str | None:
-    """A number for JSON where it may be infinite: NaN is None, infinity the text "inf".
+    """A number for JSON where it may be infinite: NaN is None, infinity the text "inf" or "-inf".
 
     Examples
     --------
-    >>> say(0.5), say(np.nan), say(np.inf)
-    (0.5, None, 'inf')
+    >>> say(0.5), say(np.nan), say(np.inf), say(-np.inf)
+    (0.5, None, 'inf', '-inf')
     """
-    return None if np.isnan(value) else "inf" if np.isinf(value) else float(value)
+    return None if np.isnan(value) else str(float(value)) if np.isinf(value) else float(value)

@@ -6,11 +6,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from segmeter.metrics.bootstrap import bootstrap
+from segmeter.metrics.bootstrap import bootstrap, sum_clusters
 from segmeter.metrics.config import MetricsConfig
 from segmeter.metrics.describe import describe, plain
-from segmeter.metrics.overlap import FloatArray, compute_margins, overlap_scores, score_margins
+from segmeter.metrics.overlap import FloatArray, overlap_scores
 from segmeter.metrics.rows import CaseRow, in_groups
+from segmeter.metrics.units import effective_units
 from segmeter.vocabulary import ClassSpec
 
 PER_CLASS = (
@@ -33,7 +34,7 @@ def score_groups(
     Returns
     -------
     dict
-        Per group ``classes, support``, the scores of a class, ``ci95`` and ``per_case``.
+        Per group ``classes, support, n_effective``, the scores of a class, ``ci95`` and ``per_case``.
     """
     return {
         name: {"classes": list(members)} | _entry(_count_region(rows, spec, members), config, clusters)
@@ -55,7 +56,7 @@ def _entry(regions: NDArray[np.int64], config: MetricsConfig, clusters: list[str
     ci95: dict[str, Any] = dict.fromkeys(RESAMPLED_PER_CLASS)
     if config.bootstrap:
         found = bootstrap(
-            regions.reshape(len(regions), 4),
+            regions,
             _statistic,
             resamples=config.bootstrap,
             seed=config.seed,
@@ -64,14 +65,16 @@ def _entry(regions: NDArray[np.int64], config: MetricsConfig, clusters: list[str
         )
         ends = zip(RESAMPLED_PER_CLASS, found.low, found.high, strict=True)
         ci95 = {name: [plain(low), plain(high)] for name, low, high in ends}
+    unions = sum_clusters(regions.reshape(len(regions), 4)[:, 1:], clusters).sum(axis=1, keepdims=True)
     return {
         "support": int(total.support[1]),
+        "n_effective": plain(effective_units(unions)[0]),
         **{name: plain(getattr(total, name)[1]) for name in PER_CLASS},
         "ci95": ci95,
         "per_case": {name: describe(getattr(cases, name)[:, 1]) for name in RESAMPLED_PER_CLASS},
     }
 
 
-def _statistic(sums: FloatArray) -> FloatArray:
-    scores = score_margins(compute_margins(sums.reshape(-1, 2, 2)))
+def _statistic(counts: NDArray[np.int64]) -> FloatArray:
+    scores = overlap_scores(counts)
     return np.stack([getattr(scores, name)[:, 1] for name in RESAMPLED_PER_CLASS], axis=1)

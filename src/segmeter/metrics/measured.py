@@ -50,11 +50,11 @@ def summarise_measures(
         ``{metric: {class: entry}}``.
     """
     measures = build_measures(config, spec)
-    table = _gather(rows, spec, config)
+    table = gather_columns(rows, spec, config)
     values = np.stack(list(table.values.values()), axis=1) if table.values else np.empty((len(rows), 0))
     sums = np.stack(list(table.sums.values()), axis=1) if table.sums else np.empty((len(rows), 0))
     columns = np.concatenate([mean_columns(values), sums], axis=1)
-    whole = _Whole(measures, tuple(table.sums), [spec.names[k] for k in mean_classes(config, spec)])
+    whole = WholeScores(measures, tuple(table.sums), [spec.names[k] for k in mean_classes(config, spec)])
     dataset = whole.score(sums.sum(axis=0)[None])
 
     def statistic(totals: FloatArray) -> FloatArray:
@@ -92,7 +92,7 @@ def length_units(rows: Sequence[CaseRow], spec: ClassSpec, config: MetricsConfig
 
 
 @dataclass(frozen=True)
-class _Table:
+class MeasuredColumns:
     """Columns (N,) by metric and region, the sums by name, and per region where exactly one side holds it."""
 
     values: dict[tuple[str, str], FloatArray]
@@ -101,7 +101,7 @@ class _Table:
 
 
 @dataclass(frozen=True)
-class _Whole:
+class WholeScores:
     """Scores of the whole data set, from sums over its cases."""
 
     measures: tuple[Measure, ...]
@@ -119,7 +119,8 @@ class _Whole:
         return _with_means(found, self.counted)
 
 
-def _gather(rows: Sequence[CaseRow], spec: ClassSpec, config: MetricsConfig) -> _Table:
+def gather_columns(rows: Sequence[CaseRow], spec: ClassSpec, config: MetricsConfig) -> MeasuredColumns:
+    """Lay out the rows' further scores as columns, and the mean over the classes of ``mean_classes`` of each metric."""
     names = dict.fromkeys(name for group in in_groups(rows) for row in group for name in row.extra if "/" in name)
     places = {name: i for i, name in enumerate(names)}
     found = np.full((len(rows), len(names)), np.nan)
@@ -137,7 +138,7 @@ def _gather(rows: Sequence[CaseRow], spec: ClassSpec, config: MetricsConfig) -> 
     failed = _failures(rows, spec, config)
     measured = {region for _, region in values if region in counted}
     failed[MEAN] = np.any([failed[region] for region in measured], axis=0) if measured else np.zeros(len(rows), bool)
-    return _Table(_with_means(values, counted), sums, failed)
+    return MeasuredColumns(_with_means(values, counted), sums, failed)
 
 
 def _with_means(values: Mapping[tuple[str, str], FloatArray], counted: list[str]) -> dict[tuple[str, str], FloatArray]:

@@ -40,10 +40,13 @@ def wilcoxon(first: FloatArray, second: FloatArray) -> PairedTest:
     """Wilcoxon's signed-rank test of paired values (N,); pairs that are equal are dropped (Wilcoxon 1945).
 
     Exact for up to 50 pairs without ties among the absolute differences; else the normal approximation with
-    correction for ties.
+    correction for ties. Infinite differences, where one model failed, are larger than all others and tie.
     """
     differences, n_undefined = _differences("wilcoxon", first, second)
     moved = differences[differences != 0]
+    endless = np.isinf(moved)
+    largest = np.abs(moved[~endless]).max(initial=0.0)
+    moved[endless] = np.sign(moved[endless]) * (2 * largest + 1)  # only ranks count
     sizes = np.abs(moved)
     exact = moved.size <= 50 and len(np.unique(sizes)) == moved.size
     if moved.size == 0:
@@ -74,10 +77,15 @@ def sign_flip(first: FloatArray, second: FloatArray, *, resamples: int = 10_000,
     if resamples < 1:
         raise InputError(expected("sign_flip", "resamples", ">= 1", resamples))
     differences, n_undefined = _differences("sign_flip", first, second)
+    if np.isinf(differences).any():
+        rule = "to be finite where the other value is"
+        raise InputError(
+            expected("sign_flip", "second", rule, f"{int(np.isinf(differences).sum())} infinite differences")
+        )
     n = differences.size
     values = to_grid(differences[:, None])[:, 0]  # sums are exact: equal sums count as equal
     observed = abs(values.sum()) - _ROUNDING * np.abs(values).sum()
-    exact = 2.0**n <= resamples
+    exact = n < resamples.bit_length()  # 2**n <= resamples, without the huge number
     if exact:
         signs = np.array(list(product((-1.0, 1.0), repeat=n))).reshape(2**n, n)
         p_value = float((np.abs(signs @ values) >= observed).mean())
@@ -120,7 +128,4 @@ def _differences(where: str, first: FloatArray, second: FloatArray) -> tuple[Flo
     one, other = first[~undefined], second[~undefined]
     same = one == other
     differences = np.where(same, 0.0, np.where(same, 0.0, one) - np.where(same, 0.0, other))
-    if not np.isfinite(differences).all():
-        rule = "to be finite where the other value is"
-        raise InputError(expected(where, "second", rule, f"{int(np.isinf(differences).sum())} infinite differences"))
     return differences, int(undefined.sum())

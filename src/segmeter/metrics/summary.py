@@ -1,7 +1,6 @@
 """rows -> the summary that metrics.json holds (schema 1)."""
 
-import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,8 +9,8 @@ from numpy.typing import NDArray
 
 from segmeter.checks import expected
 from segmeter.errors import InputError
-from segmeter.metrics.bootstrap import FEW_CASES, Resampled, bootstrap, mean_columns, mean_of_columns
-from segmeter.metrics.config import MetricsConfig, check_clusters, check_metrics
+from segmeter.metrics.bootstrap import Resampled, bootstrap, mean_columns, mean_of_columns, sum_clusters
+from segmeter.metrics.config import MetricsConfig, check_metrics
 from segmeter.metrics.config import mean_classes as mean_classes
 from segmeter.metrics.convention_scores import compare_conventions
 from segmeter.metrics.describe import describe, plain
@@ -26,6 +25,7 @@ from segmeter.metrics.overlap import (
     score_margins,
 )
 from segmeter.metrics.rows import CaseRow, counts_shape, in_groups, order_rows, stack_margins, sum_counts
+from segmeter.metrics.units import cluster_labels, effective_units, warn_of_few
 from segmeter.vocabulary import ClassSpec
 
 SCHEMA = 1
@@ -42,8 +42,8 @@ def summarise(rows: Sequence[CaseRow], spec: ClassSpec, config: MetricsConfig = 
     ``dataset`` sums the counts of all cases, then scores, then takes the mean over classes; ``per_case`` scores each
     case, takes its mean over the classes defined in it, then the mean over cases. ``std`` is the sample's (n - 1),
     ``std_population`` divides by n. Every ``ci95`` comes from the same resamples of the cases. ``measures`` is there
-    when measures were asked for; see `summarise_measures`. So is ``units``, the unit of each of its metrics that is a
-    length.
+    when measures were asked for; see `summarise_measures`. So are ``measure_settings``, by which they were measured,
+    and ``units``, the unit of each of their metrics that is a length.
 
     Parameters
     ----------
@@ -70,8 +70,10 @@ def summarise(rows: Sequence[CaseRow], spec: ClassSpec, config: MetricsConfig = 
     rows = order_rows("summarise", rows, spec)
     if not rows:
         raise InputError(expected("summarise", "rows", "to hold a case", "none"))
-    classes, clusters = mean_classes(config, spec), cluster_labels(rows, config.cluster)
+    classes = mean_classes(config, spec)
     cases = _score_cases(rows, spec, classes)
+    clusters = cluster_labels(cases.ids, config.cluster)
+    effective = count_effective(Margins.from_columns(cases.columns[:, : 4 * spec.num_classes]), spec, clusters)
     counts, multilabel = cases.counts, spec.task == "multilabel"
     total = overlap_scores(counts, task=spec.task, classes=classes)
     intervals = _intervals(cases, spec, config, clusters)
@@ -88,16 +90,18 @@ def summarise(rows: Sequence[CaseRow], spec: ClassSpec, config: MetricsConfig = 
         "dataset": {name: plain(getattr(total, name)) for name in AGGREGATES}
         | {"n_classes_undefined": int(total.n_undefined)},
         "dataset_ci95": {name: intervals.get(f"dataset/{name}") for name in AGGREGATES},
-        "per_class": {name: _class_entry(total, cases, k, intervals) for k, name in enumerate(spec.names)},
+        "per_class": {
+            name: _class_entry(total, cases, k, intervals) | {"n_effective": effective[name]}
+            for k, name in enumerate(spec.names)
+        },
         "per_group": score_groups(rows, spec, config, clusters),
         "per_case": {
             name: describe(cases.means[:, i]) | {"ci95": intervals.get(f"per_case/{name}")}
             for i, name in enumerate(PER_CASE)
         },
-        **({"measures": summarise_measures(rows, spec, config, clusters)} if config.measures else {}),
-        **({"units": length_units(rows, spec, config)} if config.measures else {}),
+        **(_measured(rows, spec, config, clusters) if config.measures else {}),
         "loss": _describe_loss(cases.loss),
-        "bootstrap": note_resampling(len(rows), clusters, config),
+        "bootstrap": note_resampling(cases.ids, clusters, effective, config),
     }
 
 
@@ -105,6 +109,7 @@ def summarise(rows: Sequence[CaseRow], spec: ClassSpec, config: MetricsConfig = 
 class _Cases:
     """What the summary keeps of N rows: counts of all, and per case what is resampled, scores and loss."""
 
+    ids: list[str]
     counts: NDArray[np.int64]
     columns: FloatArray  # (N, 4 K + 9): margins, then the columns of the means
     means: FloatArray  # (N, one per PER_CASE)
@@ -112,19 +117,11 @@ class _Cases:
     loss: FloatArray  # (N,), NaN where there is none
 
 
-def cluster_labels(rows: Sequence[CaseRow], pattern: str | None) -> list[str] | None:
-    """What `pattern` captures in each case id; None without a pattern."""
-    if pattern is None:
-        return None
-    check_clusters(pattern, [row.case_id for row in rows])
-    found = [re.search(pattern, row.case_id) for row in rows]
-    return ["\x1f".join(part or "" for part in match.groups()) for match in found if match]
-
-
 def _score_cases(rows: Sequence[CaseRow], spec: ClassSpec, classes: list[int]) -> _Cases:
     """Go through the rows once, some thousands at a time."""
     n, k = len(rows), spec.num_classes
     cases = _Cases(
+        ids=[],
         counts=np.zeros(counts_shape(spec), np.int64),
         columns=np.empty((n, 4 * k + 3 * len(PER_CASE))),
         means=np.empty((n, len(PER_CASE))),
@@ -141,6 +138,7 @@ def _score_cases(rows: Sequence[CaseRow], spec: ClassSpec, classes: list[int]) -
         cases.columns[part] = np.concatenate([margins.columns(), mean_columns(cases.means[part])], axis=1)
         for name, values in cases.classes.items():
             values[part] = getattr(scores, name)
+        cases.ids.extend(row.case_id for row in group)
         cases.loss[part] = [np.nan if row.loss is None else row.loss for row in group]
         start = part.stop
     return cases
@@ -187,21 +185,46 @@ def _statistic(spec: ClassSpec, classes: list[int]) -> Callable[[FloatArray], Fl
     return statistic
 
 
+def _measured(
+    rows: Sequence[CaseRow], spec: ClassSpec, config: MetricsConfig, clusters: list[str] | None
+) -> dict[str, Any]:
+    """What was measured beside the counts, and by which settings, without which runs can't be compared."""
+    settings = [
+        {key: list(value) if isinstance(value, tuple) else value for key, value in vars(measure).items()}
+        for measure in config.measures
+    ]
+    return {
+        "measures": summarise_measures(rows, spec, config, clusters),
+        "units": length_units(rows, spec, config),
+        "measure_settings": settings,
+    }
+
+
 def _describe_loss(values: FloatArray) -> dict[str, Any]:
     """Describe the losses; an infinite one leaves no mean, as no number can stand for it."""
     infinite = int(np.isinf(values).sum())
     return describe(np.full_like(values, np.nan) if infinite else values) | {"n_infinite": infinite}
 
 
-def note_resampling(n_cases: int, clusters: Sequence[str] | None, config: MetricsConfig) -> dict[str, Any]:
-    """How the intervals of a summary were found, and a warning where so few cases or clusters are resampled."""
-    units = n_cases if clusters is None else len(set(clusters))
-    few = f"Only {units} independent units: intervals from resampling are too narrow." if units < FEW_CASES else None
+def count_effective(margins: Margins, spec: ClassSpec, clusters: Sequence[str] | None) -> dict[str, float | None]:
+    """Effective number of units by class: Kish's, of the class's union in each case or cluster."""
+    unions = sum_clusters(margins.target + margins.predicted - margins.tp, clusters)
+    return {name: plain(value) for name, value in zip(spec.names, effective_units(unions), strict=True)}
+
+
+def note_resampling(
+    case_ids: Sequence[str],
+    clusters: Sequence[str] | None,
+    effective: Mapping[str, float | None],
+    config: MetricsConfig,
+) -> dict[str, Any]:
+    """How every interval of a summary was found, and a warning where few units decide or cases look grouped."""
     return {
         "resamples": config.bootstrap,
         "interval": config.interval,
+        "level": 0.95,
         "seed": config.seed,
         "cluster": config.cluster,
-        "n_units": units,
-        "warning": few if config.bootstrap else None,
+        "n_units": len(case_ids) if clusters is None else len(set(clusters)),
+        "warning": warn_of_few(case_ids, clusters, effective) if config.bootstrap else None,
     }

@@ -17,6 +17,8 @@ MIDDLE = FINE_STEP + 23 * 2**FINE  # the step of 0.5
 UNUSED = 74 * 2**COARSE  # steps that 1 - p, which is 0 or at least 2**-53, never falls in
 STEPS = 2 * MIDDLE + 1 - UNUSED
 
+NEAR = 1e-9  # bins: a product so near to a whole number may have been rounded across it
+
 Array = NDArray[Any]
 
 
@@ -66,16 +68,29 @@ def lower_ends() -> Array:
 
 
 @compiled
+def _find_bin(p: Any, edges: Array) -> int:
+    """The first bin whose upper edge is not below p; next to an edge the product is rounded, and the edge decides."""
+    product = p * np.float64(edges.size - 1)
+    place = int(math.ceil(product))  # noqa: RUF046 - an Any to mypy
+    if not NEAR < place - product < 1 - NEAR:
+        if place > 0 and p <= edges[place - 1]:
+            place -= 1
+        elif p > edges[place]:
+            place += 1
+    return max(place - 1, 0)
+
+
+@compiled
 def tally_plane(
     target: Array, probs: Array, steps: Array, value: int, void: int, counts: Array, confidence: Array, sweep: Array
 ) -> None:
     """Add one class against the rest: `counts` (2, B), `confidence` (B,) and `sweep` (2, STEPS); row 1 is the class."""
-    bins = confidence.size
+    edges = np.arange(confidence.size + 1) / confidence.size
     for i in range(target.size):
         if target[i] == void:
             continue
         hit = 1 if target[i] == value else 0
-        place = max(math.ceil(probs[i] * np.float64(bins)) - 1, 0)
+        place = _find_bin(probs[i], edges)
         counts[hit, place] += 1
         confidence[place] += probs[i]
         sweep[hit, steps[i]] += 1
@@ -88,7 +103,7 @@ def tally_all(target: Array, probs: Array, void: int, counts: Array, confidence:
     `sums` (2,) gets the squared errors over all classes and the negative logarithms of what the target's class was
     given; the result is how many of those were 0 and left out.
     """
-    bins, impossible = confidence.size, 0
+    edges, impossible = np.arange(confidence.size + 1) / confidence.size, 0
     for i in range(target.size):
         if target[i] == void:
             continue
@@ -105,7 +120,7 @@ def tally_all(target: Array, probs: Array, void: int, counts: Array, confidence:
         else:
             impossible += 1
         hit = 1 if target[i] == best else 0
-        place = max(math.ceil(probs[best, i] * np.float64(bins)) - 1, 0)
+        place = _find_bin(probs[best, i], edges)
         counts[hit, place] += 1
         confidence[place] += probs[best, i]
     return impossible

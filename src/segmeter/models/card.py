@@ -1,7 +1,7 @@
 """What a checkpoint must say to be used again: network, classes, channels, normalisation."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from segmeter.checks import collecting
@@ -32,6 +32,9 @@ class ModelCard:
         Channels of the image.
     mean, std
         Per channel, for images scaled to 0 .. 1 (uint8 / 255, uint16 / 65535, float as it is). std > 0.
+    data
+        The kind of data set it was trained on, and how its files are found and read, as JSON values; empty where that
+        is not known. It has no root: a checkpoint names no folder of the machine it comes from.
 
     Raises
     ------
@@ -44,6 +47,7 @@ class ModelCard:
     in_channels: int
     mean: tuple[float, ...]
     std: tuple[float, ...]
+    data: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "model", {key: _as_tuple(value) for key, value in self.model.items()})
@@ -80,6 +84,7 @@ class ModelCard:
             in_channels=values["in_channels"],
             mean=tuple(values["mean"]),
             std=tuple(values["std"]),
+            data=dict(values.get("data", {})),  # older checkpoints do not say it
         )
 
 

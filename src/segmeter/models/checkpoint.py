@@ -19,11 +19,11 @@ from torch import Tensor
 from segmeter import __version__
 from segmeter.checks import expected
 from segmeter.errors import CheckpointError, ConfigError, InputError, RunError, SegmeterError
-from segmeter.files import publish_folder, write_json
+from segmeter.files import atomic_write, foreign_write, publish_folder, write_json
 from segmeter.models.build import build_segmenter
 from segmeter.models.card import ModelCard
 from segmeter.models.foreign import is_pickle, real_path, suspect
-from segmeter.models.manifest import FORMAT, MANIFEST, STATE, WEIGHTS, describe_file, read_manifest, seal, verify_file
+from segmeter.models.manifest import FORMAT, MANIFEST, STATE, WEIGHTS, read_manifest, seal, settle_file, verify_file
 from segmeter.models.segmenter import Segmenter
 from segmeter.models.weights import check_finite, compare, load_plain, load_tensors
 
@@ -124,10 +124,12 @@ def write_checkpoint(
         raise InputError(expected("write_checkpoint", "progress", "to be JSON values", repr(progress))) from error
 
     def fill(fresh: Path) -> None:
-        safetensors.torch.save_file(_own_storage(segmenter_state), fresh / WEIGHTS)
+        with foreign_write(fresh / WEIGHTS):
+            safetensors.torch.save_file(_own_storage(segmenter_state), fresh / WEIGHTS)
         if plain is not None:
-            torch.save(plain, fresh / STATE)
-        files = {path.name: describe_file(path) for path in sorted(fresh.iterdir())}
+            with atomic_write(fresh / STATE) as file:
+                torch.save(plain, file)
+        files = {path.name: settle_file(path) for path in sorted(fresh.iterdir())}
         manifest = {"format": FORMAT, "segmeter": __version__, "card": card.to_dict(), "progress": dict(progress)}
         write_json(fresh / MANIFEST, seal(manifest | {"files": files}))
 
@@ -170,20 +172,35 @@ def read_checkpoint(path: Path | str) -> Checkpoint:
     CheckpointError
         There is none, it is damaged, or a newer segmeter wrote it: one line with the file, the cause and the next step.
     """
+    checkpoint = read_description(path)
+    verify_file(checkpoint.folder, WEIGHTS, checkpoint.files[WEIGHTS])
+    return checkpoint
+
+
+def read_description(path: Path | str) -> Checkpoint:
+    """Open a checkpoint by its manifest alone, for what it says; the weights are not read, so they are not verified.
+
+    Raises
+    ------
+    CheckpointError
+        As for `read_checkpoint`, but for what is wrong with the weights.
+    """
     folder = find_checkpoint(Path(path))
     manifest = read_manifest(folder / MANIFEST)
     try:
-        files = {str(name): dict(entry) for name, entry in manifest["files"].items()}
+        files: dict[str, dict[str, Any]] = {
+            str(name): {"bytes": int(entry["bytes"]), "sha256": str(entry["sha256"])}
+            for name, entry in manifest["files"].items()
+        }
         card = ModelCard.from_dict(manifest["card"])
         progress = dict(manifest["progress"])
-        weights = files[WEIGHTS]
+        sha256 = files[WEIGHTS]["sha256"]
     except (KeyError, TypeError, ValueError, AttributeError, SegmeterError) as error:
         reason = " ".join(f"{type(error).__name__} {error}".split())
         raise CheckpointError(
             f"{folder / MANIFEST}: lacks what a checkpoint must say ({reason}). Take another."
         ) from error
-    verify_file(folder, WEIGHTS, weights)
-    return Checkpoint(folder=folder, card=card, progress=progress, sha256=weights["sha256"], files=files)
+    return Checkpoint(folder=folder, card=card, progress=progress, sha256=sha256, files=files)
 
 
 def plain_state(value: Any, where: str = "state") -> Any:

@@ -9,7 +9,7 @@ from typing import Any
 
 from segmeter import __version__
 from segmeter.errors import CheckpointError
-from segmeter.files import sha256_file, umask
+from segmeter.files import describe_file, sha256_file
 from segmeter.models.foreign import suspect
 
 FORMAT = 1
@@ -19,12 +19,12 @@ STATE = "state.pt"
 _SHORT = 65536  # bytes; a pointer or a page in place of weights is shorter
 
 
-def describe_file(path: Path) -> dict[str, Any]:
-    """Bring a file to the disk with the usual mode, and describe it."""
-    path.chmod(0o666 & ~umask())
+def settle_file(path: Path) -> dict[str, Any]:
+    """Bring a file to the disk with the mode that new files have, and describe it."""
+    path.chmod(path.parent.stat().st_mode & 0o666)  # its folder is new: the umask itself can't be read without a race
     with path.open("rb") as file:
         os.fsync(file.fileno())
-    return {"sha256": sha256_file(path), "bytes": path.stat().st_size}
+    return describe_file(path)
 
 
 def seal(manifest: dict[str, Any]) -> dict[str, Any]:

@@ -14,6 +14,7 @@ MOST_CURVES = 4  # of calibration in one chart
 _PLACE = ("step", "epoch", "seconds")  # where a row stands, not what it measures
 _HEAT_SIDE = 600.0
 _BINS = 20
+_RING = "m-3 0a3 3 0 1 0 6 0a3 3 0 1 0 -6 0"  # around a point without a neighbour, which no line would show
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -182,14 +183,14 @@ def _chart(title: str, series: Mapping[str, list[Point]]) -> Chart | None:
 
 def _line(name: str, points: list[Point], place: Any) -> Line:
     stride = math.ceil(len(points) / MOST_POINTS)
-    parts, broken = [], True
+    runs: list[list[str]] = [[]]
     for x, y in [*points[:-1:stride], points[-1]]:
         if y is None or not math.isfinite(y):
-            broken = True
+            runs.append([])
             continue
         left, top = place(x, y)
-        parts.append(f"{'M' if broken else 'L'}{left:.1f} {top:.1f}")
-        broken = False
+        runs[-1].append(f"{left:.1f} {top:.1f}")
+    parts = [f"M{run[0]}{_RING}" if len(run) == 1 else f"M{' L'.join(run)}" for run in runs if run]
     last = next(y for _, y in reversed(points) if y is not None and math.isfinite(y))
     return Line(name=name, path=" ".join(parts), last=last)
 

@@ -3,9 +3,12 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from segmeter.metrics.overlap import FloatArray, OverlapScores
+
 AGGREGATES = {"mean_iou": "mean IoU", "mean_dice": "mean Dice", "pixel_accuracy": "pixel accuracy"}
 SCORES = {"iou": "IoU", "dice": "Dice", "precision": "precision", "recall": "recall"}
 UNDEFINED = "n/a"
+UNLEARNED = 0.01  # a class that the references hold and whose IoU is below this is as good as not found
 
 _VISIBLE = 0.001  # an error of average precision that the printed digits show
 
@@ -36,11 +39,27 @@ def interval(ends: Sequence[float | str | None] | None, digits: int = 4) -> str:
     return f"[{number(ends[0], digits)}, {number(ends[1], digits)}]"
 
 
+def headline(task: str, names: Sequence[str]) -> str:
+    """What a run is judged by, in words: of a binary task its object's IoU, as background makes half of the mean IoU.
+
+    Examples
+    --------
+    >>> headline("binary", ["background", "cell"]), headline("multiclass", ["road", "car"])
+    ('IoU of cell', 'mean IoU')
+    """
+    return f"IoU of {names[1]}" if task == "binary" else AGGREGATES["mean_iou"]
+
+
+def headline_scores(scores: OverlapScores, task: str) -> FloatArray:
+    """The headline of each row of scores, see `headline`."""
+    return scores.iou[..., 1] if task == "binary" else scores.mean_iou
+
+
 def aggregates(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """One row per aggregate: over the data set, and as mean over cases, each with its interval."""
+    """One row per aggregate, the headline first: over the data set, and as mean over cases, each with its interval."""
     dataset, per_case = summary.get("dataset", {}), summary.get("per_case", {})
     names = [name for name in AGGREGATES if name in dataset or name in per_case]
-    return [
+    return _object_row(summary) + [
         {
             "name": AGGREGATES[name],
             "dataset": dataset.get(name),
@@ -52,6 +71,24 @@ def aggregates(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
             "n_undefined": per_case.get(name, {}).get("n_undefined"),
         }
         for name in names
+    ]
+
+
+def _object_row(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Of a binary task, the row of its object's IoU."""
+    if summary.get("task") != "binary":
+        return []
+    name = summary["classes"][1]
+    entry = summary["per_class"][name]
+    cases = entry.get("per_case", {}).get("iou", {})
+    return [
+        {
+            "name": headline("binary", summary["classes"]),
+            "dataset": entry["iou"],
+            "dataset_ci95": (entry.get("ci95") or {}).get("iou"),
+            "mean_ci95": None,
+            **{key: cases.get(key) for key in ("mean", "std", "n_used", "n_undefined")},
+        }
     ]
 
 
@@ -73,6 +110,19 @@ def classes(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
             "share": support[name] / totals[name] if totals[name] else None,
         }
         for name, entry in entries.items()
+    ]
+
+
+def groups(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """One row per group of classes that was scored as one region: its name with its classes, and a class's scores."""
+    return [
+        {
+            "name": f"{name} ({', '.join(entry['classes'])})",
+            **{score: entry.get(score) for score in SCORES},
+            "ci95": (entry.get("ci95") or {}).get("iou"),
+            "support": entry.get("support"),
+        }
+        for name, entry in summary.get("per_group", {}).items()
     ]
 
 
@@ -167,6 +217,7 @@ def notes(summary: Mapping[str, Any]) -> list[str]:
         unit = next(iter(summary["units"].values()))  # all are of one spacing
         lines.append(f"distances and tolerances in {unit or 'the unit of the spacing, which has no name'}")
     lines += summary.get("spacing", {}).get("warnings", [])
+    lines += _unlearned(summary)
     resampling = summary.get("bootstrap") or {}
     if resampling.get("resamples"):
         units = "clusters" if resampling.get("cluster") else "cases"
@@ -174,3 +225,9 @@ def notes(summary: Mapping[str, Any]) -> list[str]:
     if resampling.get("warning"):
         lines.append(resampling["warning"])
     return lines
+
+
+def _unlearned(summary: Mapping[str, Any]) -> list[str]:
+    entries = summary.get("per_class", {}).items()
+    found = [name for name, e in entries if e.get("support") and e.get("iou") is not None and e["iou"] < UNLEARNED]
+    return [f"IoU below {UNLEARNED}, though the references hold them: {', '.join(found)}"] if found else []

@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from segmeter.files import remove
 from segmeter.report.config import ReportConfig
-from segmeter.report.overlay import draw_overlay, picture_path, write_overlay
+from segmeter.report.objects import Objects
+from segmeter.report.overlay import NO_OBJECTS, draw_overlay, picture_path, write_overlay
 from segmeter.vocabulary import ClassSpec
 
 Key = tuple[float, str] | tuple[str, str]
@@ -29,7 +31,7 @@ class Gallery:
     spec
         The classes.
     scores
-        Mean IoU (None: undefined) of cases that an interrupted run has done already, by case id.
+        The headline (None: undefined) of cases that an interrupted run has done already, by case id.
     """
 
     def __init__(
@@ -50,20 +52,21 @@ class Gallery:
         image: NDArray[Any],
         target: NDArray[Any] | None,
         labels: NDArray[Any],
-        mean_iou: float | None,
+        score: float | None,
+        objects: Objects = NO_OBJECTS,
     ) -> bool:
         """Draw and keep the case if it is one of the chosen so far; shapes as `draw_overlay` takes them."""
-        if not self._admit(case_id, mean_iou):
+        if not self._admit(case_id, score):
             return False
         picture = draw_overlay(
-            image, target, labels, self.spec, title=case_id, mean_iou=mean_iou, panel=self.config.panel
+            image, target, labels, self.spec, title=case_id, score=score, panel=self.config.panel, objects=objects
         )
         write_overlay(self.folder, case_id, picture)
         return True
 
-    def remember(self, case_id: str, mean_iou: float | None) -> None:
+    def remember(self, case_id: str, score: float | None) -> None:
         """Let a case that an interrupted run has drawn, or left out, take part in the choice."""
-        self._admit(case_id, mean_iou)
+        self._admit(case_id, score)
 
     def chosen(self) -> set[str]:
         """Ids of the cases that are kept now."""
@@ -80,7 +83,8 @@ class Gallery:
         _keep_lowest(self._sample, (draw, case_id), self.config.overlays - worst)
         after = self.chosen()
         for gone in before - after:
-            picture_path(self.folder, gone).unlink(missing_ok=True)
+            if self.folder.is_dir():
+                remove(picture_path(self.folder, gone))
         return case_id in after
 
 

@@ -20,7 +20,7 @@ from segmeter.report import figures
 from segmeter.report.charts import calibration_charts, curves, heat_map, histogram
 from segmeter.report.config import ReportConfig
 from segmeter.report.gallery import worst_first
-from segmeter.report.pictures import load_pictures
+from segmeter.report.pictures import Picture, load_pictures
 from segmeter.vocabulary import ClassSpec
 
 MOST_ROWS = 1000  # of the table of cases; cases.csv has them all
@@ -31,9 +31,9 @@ _LONGEST_CONFIG = 200_000  # characters shown
 def write_report(run_folder: Path, config: ReportConfig | None = None) -> Path:
     """Write report.html from what the run's folder holds; an older report stays until the new one is complete.
 
-    An evaluation's folder has metrics.json, cases.parquet and overlays/, a training's folder history.jsonl; run.json
-    and config.yaml are shown where they are. The page loads nothing, and its content policy forbids all but its own
-    style and script.
+    An evaluation's folder has metrics.json, cases.parquet and overlays/, a training's folder history.jsonl, and one of
+    predict predictions/ and overlays/; run.json and config.yaml are shown where they are. The page loads nothing, and
+    its content policy forbids all but its own style and script.
 
     Parameters
     ----------
@@ -49,13 +49,14 @@ def write_report(run_folder: Path, config: ReportConfig | None = None) -> Path:
     Raises
     ------
     InputError
-        The folder has neither metrics.json nor history.jsonl, or one of its files can't be read.
+        The folder has nothing of that, or one of its files can't be read.
     """
     summary, history = _load(run_folder / "metrics.json"), _load_lines(run_folder / "history.jsonl")
-    if summary is None and history is None:
-        rule = "to hold metrics.json or history.jsonl"
+    pictures = _pictures(run_folder, config or ReportConfig()) if summary is None and history is None else []
+    if summary is None and history is None and not pictures and not (run_folder / "predictions").is_dir():
+        rule = "to hold metrics.json, history.jsonl or predictions"
         raise InputError(expected("write_report", "run_folder", rule, str(run_folder), "Give a run's folder."))
-    style, script = (_PAGE / "style.css").read_text(), (_PAGE / "report.js").read_text()
+    style, script = (_PAGE / "style.css").read_text("utf-8"), (_PAGE / "report.js").read_text("utf-8")
     page = (
         _environment()
         .get_template("report.html")
@@ -67,6 +68,7 @@ def write_report(run_folder: Path, config: ReportConfig | None = None) -> Path:
             run=_load(run_folder / "run.json") or {},
             config_text=_config_text(run_folder / "config.yaml"),
             charts=curves(history or []),
+            pictures=pictures,
             evaluation=_evaluation(run_folder, summary, config or ReportConfig()) if summary else None,
         )
     )
@@ -96,13 +98,15 @@ def _policy(style: str, script: str) -> str:
 def _evaluation(folder: Path, summary: Mapping[str, Any], config: ReportConfig) -> dict[str, Any]:
     rows, spec = read_cases(folder), read_spec(folder)
     cases = _cases(rows, spec, summary)
-    scores = {case["id"]: case["mean_iou"] for case in cases}
+    scores = {case["id"]: case["score"] for case in cases}
     worst, others = load_pictures(folder / "overlays", scores, config)
     matrix = summary.get("confusion_matrix")
     return {
         "notes": figures.notes(summary),
+        "headline": figures.headline(spec.task, spec.names),
         "aggregates": figures.aggregates(summary),
         "classes": figures.classes(summary),
+        "groups": figures.groups(summary),
         "colours": dict(zip(spec.names, spec.colours, strict=True)),
         "measures": figures.measures(summary),
         "conventions": figures.conventions(summary),
@@ -121,13 +125,22 @@ def _evaluation(folder: Path, summary: Mapping[str, Any], config: ReportConfig) 
     }
 
 
+def _pictures(folder: Path, config: ReportConfig) -> list[Picture]:
+    """Of cases without a reference, as many as an evaluation shows, spread evenly."""
+    scores = dict.fromkeys(path.stem for path in (folder / "overlays").glob("*.png"))
+    even = config.replace(worst=0, others=min(100, config.worst + config.others))
+    return load_pictures(folder / "overlays", scores, even)[1]
+
+
 def _cases(rows: list[CaseRow], spec: ClassSpec, summary: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """One entry per case, worst first; means run over the classes that the summary's means run over."""
+    """One entry per case, the worst by the headline first; means run over the classes that the summary's run over."""
     counted = [spec.names.index(name) for name in summary.get("mean_classes", spec.names)]
     scores = score_margins(stack_margins(rows, spec), task=spec.task, classes=counted)
+    headline = figures.headline_scores(scores, spec.task)
     cases: dict[str, dict[str, Any]] = {
         row.case_id: {
             "id": row.case_id,
+            "score": _plain(headline[i]),
             "size": (row.width, row.height),
             "mean_iou": _plain(scores.mean_iou[i]),
             "mean_dice": _plain(scores.mean_dice[i]),
@@ -138,7 +151,7 @@ def _cases(rows: list[CaseRow], spec: ClassSpec, summary: Mapping[str, Any]) -> 
         }
         for i, row in enumerate(rows)
     }
-    return [cases[case_id] for case_id in worst_first({name: case["mean_iou"] for name, case in cases.items()})]
+    return [cases[case_id] for case_id in worst_first({name: case["score"] for name, case in cases.items()})]
 
 
 def _weakest(iou: Any, spec: ClassSpec, counted: list[int]) -> tuple[str, float] | None:

@@ -10,21 +10,26 @@ from PIL import Image
 
 from segmeter.checks import expected
 from segmeter.errors import InputError
-from segmeter.files import safe_id, write_bytes
+from segmeter.files import make_folder, safe_id, write_bytes
 from segmeter.report.canvas import Entry, compose
+from segmeter.report.figures import headline, number
+from segmeter.report.objects import THRESHOLD, ObjectKinds, Objects, find_kinds
 from segmeter.report.paint import (
     ERROR_COLOURS,
+    OBJECT_COLOURS,
     RGB,
     display_image,
     error_kinds,
     ignored,
     paint_errors,
     paint_labels,
+    paint_objects,
     resize,
 )
 from segmeter.vocabulary import ClassSpec
 
 PANEL = 480  # longest side of a panel, pixels
+NO_OBJECTS = Objects()
 COMPRESSION = 3  # of the PNG: as small as at the default 6, in less than half of its time
 
 
@@ -35,10 +40,13 @@ def draw_overlay(
     spec: ClassSpec,
     *,
     title: str = "",
-    mean_iou: float | None = None,
+    score: float | None = None,
     panel: int = PANEL,
+    objects: Objects = NO_OBJECTS,
 ) -> RGB:
     """Draw image | target | prediction | errors with a legend; without a target only image | prediction.
+
+    Where the objects of both sides are known, the last panel shows which are matched, missed and false.
 
     Parameters
     ----------
@@ -50,10 +58,13 @@ def draw_overlay(
         Class names, colours and the ignored value.
     title
         The case id.
-    mean_iou
-        In [0, 1]; None or NaN is shown as "n/a" where there is a target.
+    score
+        The headline of the case (see `figures.headline`), in [0, 1]; None or NaN is shown as "n/a" where there is a
+        target.
     panel
         Longest side of a panel, pixels. Smaller images are enlarged by a whole factor, larger ones reduced.
+    objects
+        Of maps (H, W) of one class: each object gets its own contour.
 
     Returns
     -------
@@ -67,15 +78,23 @@ def draw_overlay(
     _check(image, target, labels)
     shape = _panel_shape(image.shape[:2], panel)
     shown = resize(display_image(image), shape, smooth=True)
-    labels = _resize_labels(labels, shape)
-    panels = [("image", shown), ("prediction", paint_labels(shown, labels, spec))]
-    figure = ""
-    if target is not None:
-        target = _resize_labels(target, shape)
-        panels.insert(1, ("target", paint_labels(shown, target, spec)))
-        panels.append(("errors", paint_errors(shown, target, labels, spec)))
-        figure = "mean IoU n/a" if mean_iou is None or np.isnan(mean_iou) else f"mean IoU {mean_iou:.3f}"
-    return compose(panels, title=title, figure=figure, legend=_legend(target, labels, spec))
+    small, small_target = _resize_labels(labels, shape), None if target is None else _resize_labels(target, shape)
+    panels = [("image", shown), ("prediction", paint_labels(shown, small, spec, _resize(objects.prediction, shape)))]
+    legend, figure = [_classes(small_target, small, spec)], ""
+    if target is not None and small_target is not None:
+        panels.insert(1, ("target", paint_labels(shown, small_target, spec, _resize(objects.target, shape))))
+        if objects.target is not None and objects.prediction is not None:
+            kinds = find_kinds(objects.target, objects.prediction, ignored(target, spec))
+            parts = (_resize(each, shape) for each in (kinds.matched, kinds.missed, kinds.spurious))
+            last = "objects", paint_objects(shown, parts, small_target, spec)
+            entries = _object_entries(kinds)
+        else:
+            last = "errors", paint_errors(shown, small_target, small, spec)
+            entries = _error_entries(small_target, small, spec)
+        panels.append(last)
+        legend.append([*entries, ("ignored", None)] if ignored(small_target, spec).any() else entries)
+        figure = f"{headline(spec.task, spec.names)} {number(score, 3)}"
+    return compose(panels, title=title, figure=figure, legend=legend)
 
 
 def write_overlay(folder: Path, case_id: str, picture: RGB) -> Path:
@@ -83,7 +102,7 @@ def write_overlay(folder: Path, case_id: str, picture: RGB) -> Path:
     content = io.BytesIO()
     Image.fromarray(picture).save(content, "PNG", compress_level=COMPRESSION)
     path = picture_path(folder, case_id)
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     write_bytes(path, content.getvalue())
     return path
 
@@ -109,27 +128,37 @@ def _panel_shape(shape: tuple[int, int], panel: int) -> tuple[int, int]:
     return max(1, round(shape[0] * panel / longest)), max(1, round(shape[1] * panel / longest))
 
 
+def _resize(objects: NDArray[Any] | None, shape: tuple[int, int]) -> Any:
+    return None if objects is None else resize(objects, shape, smooth=False)
+
+
 def _resize_labels(labels: NDArray[Any], shape: tuple[int, int]) -> NDArray[Any]:
     if labels.ndim == 2:
         return resize(labels, shape, smooth=False)
     return np.stack([resize(plane, shape, smooth=False) for plane in labels])
 
 
-def _legend(target: NDArray[Any] | None, labels: NDArray[Any], spec: ClassSpec) -> list[list[Entry]]:
-    """The classes that occur; below them the kinds of error that occur."""
+def _classes(target: NDArray[Any] | None, labels: NDArray[Any], spec: ClassSpec) -> list[Entry]:
+    """The classes that occur."""
     maps = [labels] if target is None else [labels, target]
-    classes: list[Entry] = [(spec.names[k], spec.colours[k]) for k in _present(maps) if k < spec.num_classes]
-    if target is None:
-        return [classes]
+    return [(spec.names[k], spec.colours[k]) for k in _present(maps) if k < spec.num_classes]
+
+
+def _error_entries(target: NDArray[Any], labels: NDArray[Any], spec: ClassSpec) -> list[Entry]:
+    """The kinds of error that occur."""
     first = spec.names[0]
     names = (f"missed: predicted as {first}", f"false: {first} in the target", "another class")
     if labels.ndim == 3:
         names = ("missed", "false", "missed and false")
     masks = error_kinds(target, labels, spec)
-    errors: list[Entry] = [
-        (name, colour) for name, colour, mask in zip(names, ERROR_COLOURS, masks, strict=True) if mask.any()
-    ]
-    return [classes, [*errors, ("ignored", None)] if ignored(target, spec).any() else errors]
+    return [(name, colour) for name, colour, mask in zip(names, ERROR_COLOURS, masks, strict=True) if mask.any()]
+
+
+def _object_entries(kinds: ObjectKinds) -> list[Entry]:
+    """How many objects there are of each kind."""
+    names = (f"matched (IoU above {THRESHOLD})", "missed", "false")
+    counted = zip(names, kinds.counts(), OBJECT_COLOURS, strict=True)
+    return [(f"{count} {name}", colour) for name, count, colour in counted]
 
 
 def _present(maps: list[NDArray[Any]]) -> list[int]:

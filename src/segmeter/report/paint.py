@@ -1,5 +1,6 @@
 """Arrays -> RGB panels: the image for display, label maps painted over it, and where they are wrong."""
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -14,8 +15,10 @@ Mask = NDArray[np.bool_]
 MISSED: Colour = (255, 66, 140)
 FALSE: Colour = (64, 156, 255)
 WRONG: Colour = (255, 196, 0)
+MATCHED: Colour = (60, 200, 110)
 ERROR_COLOURS = (MISSED, FALSE, WRONG)
-TINT = 0.45  # share of the class colour over the grey image
+OBJECT_COLOURS = (MATCHED, MISSED, FALSE)
+TINT, GREY_TINT = 0.45, 0.85  # share of a class colour over the grey image: of a pure one, and of a grey one
 DIM = 0.45  # brightness of the image under the error map
 HATCH = 8  # pixels from stripe to stripe over ignored pixels
 _PERCENTILES = (0.5, 99.5)  # of a channel that is not uint8: what becomes black and white
@@ -65,7 +68,7 @@ def resize(array: NDArray[Any], shape: tuple[int, int], *, smooth: bool) -> NDAr
     return np.asarray(array[rows[:, None], columns])
 
 
-def paint_labels(image: RGB, labels: NDArray[Any], spec: ClassSpec) -> RGB:
+def paint_labels(image: RGB, labels: NDArray[Any], spec: ClassSpec, objects: NDArray[Any] | None = None) -> RGB:
     """Tint a greyed image with class colours and draw their contours; ignored pixels are hatched.
 
     Parameters
@@ -77,12 +80,14 @@ def paint_labels(image: RGB, labels: NDArray[Any], spec: ClassSpec) -> RGB:
         and so does class 0 of a binary task.
     spec
         Gives colours and the ignored value.
+    objects
+        (H, W), a number per object and 0 for none: then each object has its contour, also where two touch.
     """
     grey = _grey(image) * 0.75 + 32  # neither black nor white, so that a tint shows on both
     colours = np.array(spec.colours, float)
     tint, share = (_mix_planes if labels.ndim == 3 else _mix_map)(labels, colours, spec)
-    painted = grey * (1 - TINT * share) + tint * TINT * share
-    edge = contours(labels)[..., None] & (share > 0)
+    painted = grey * (1 - share) + tint * share
+    edge = contours(labels if objects is None else objects)[..., None] & (share > 0)
     painted = np.where(edge, 0.75 * tint + 0.25 * 255, painted)
     return _hatch(painted, ignored(labels, spec), grey)
 
@@ -92,14 +97,20 @@ def _mix_map(labels: NDArray[Any], colours: NDArray[np.float64], spec: ClassSpec
     index = np.where(known, labels, 0)
     plain = np.asarray(~colours.any(axis=1))
     plain[0] |= spec.task == "binary"
-    share = known & ~plain[index]
-    return colours[index], share[..., None].astype(float)
+    share = np.where(plain, 0.0, _strengths(colours))[index] * known
+    return colours[index], share[..., None]
 
 
 def _mix_planes(labels: NDArray[Any], colours: NDArray[np.float64], _: ClassSpec) -> tuple[Any, Any]:
     on = (labels == 1).astype(float)
     count = on.sum(axis=0)[..., None]
-    return np.einsum("khw,kc->hwc", on, colours) / np.maximum(count, 1), (count > 0).astype(float)
+    return np.einsum("khw,kc->hwc", on, colours) / np.maximum(count, 1), TINT * (count > 0)
+
+
+def _strengths(colours: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Shares of class colours over the grey image: the greyer a colour itself is, the more of it is needed."""
+    brightest = np.maximum(colours.max(axis=1), 1)
+    return np.asarray(TINT + (GREY_TINT - TINT) * colours.min(axis=1) / brightest)
 
 
 def contours(labels: NDArray[Any]) -> Mask:
@@ -129,15 +140,17 @@ def error_kinds(target: NDArray[Any], labels: NDArray[Any], spec: ClassSpec) -> 
     Returns
     -------
     missed
-        (H, W) bool. The target has a class, the prediction has class 0 (multilabel: some plane lacks pixels).
+        (H, W) bool. The target has a class, the prediction background (multilabel: some plane lacks pixels).
     false
-        The target has class 0, the prediction has another (multilabel: some plane has too many).
+        The target has background, the prediction a class (multilabel: some plane has too many).
     wrong
-        Two different classes, neither being 0 (multilabel: both of the above).
+        Two different classes, neither being background (multilabel: both of the above).
     """
     valid = np.ones(target.shape, bool) if spec.ignore_index is None else target != spec.ignore_index
     differ = (target != labels) & valid
     missed, false = differ & (labels == 0), differ & (target == 0)
+    if target.ndim == 2 and not spec.has_background:
+        return np.zeros_like(differ), np.zeros_like(differ), differ
     if target.ndim == 2:
         return missed, false, differ & ~missed & ~false
     missed, false = missed.any(axis=0), false.any(axis=0)
@@ -150,6 +163,29 @@ def paint_errors(image: RGB, target: NDArray[Any], labels: NDArray[Any], spec: C
     painted = np.repeat(grey, 3, axis=-1)
     for mask, colour in zip(error_kinds(target, labels, spec), ERROR_COLOURS, strict=True):
         painted[mask] = np.array(colour) * 0.85 + painted[mask] * 0.15
+    return _hatch(painted, ignored(target, spec), grey)
+
+
+def paint_objects(image: RGB, kinds: Iterable[NDArray[Any]], target: NDArray[Any], spec: ClassSpec) -> RGB:
+    """Dim the image and paint matched, missed and spurious objects, each with its contour; ignored pixels are hatched.
+
+    Parameters
+    ----------
+    image
+        (H, W, 3) uint8.
+    kinds
+        Three maps (H, W) of numbers, 0 for none, in the order of `OBJECT_COLOURS`; where they overlap the last one
+        is seen, under the contours of all.
+    target, spec
+        Say which pixels are ignored.
+    """
+    maps = list(kinds)
+    grey = _grey(image) * DIM
+    painted = np.repeat(grey, 3, axis=-1)
+    for objects, colour in zip(maps, OBJECT_COLOURS, strict=True):
+        painted[objects > 0] = np.array(colour) * 0.45 + painted[objects > 0] * 0.55
+    for objects, colour in zip(maps, OBJECT_COLOURS, strict=True):
+        painted[(objects > 0) & contours(objects)] = colour
     return _hatch(painted, ignored(target, spec), grey)
 
 

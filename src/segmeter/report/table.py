@@ -1,10 +1,9 @@
 """metrics.json -> tables on the terminal; plain text where it is none. Names are never read as markup."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import IO, Any
 
 from rich import box
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
@@ -15,6 +14,7 @@ from segmeter.report.figures import (
     calibration,
     classes,
     conventions,
+    groups,
     headlines,
     interval,
     measures,
@@ -22,9 +22,9 @@ from segmeter.report.figures import (
     number,
     refused,
 )
+from segmeter.report.printer import Printer
 
-WIDTH = 110  # of plain output, columns
-MOST_MEASURED = 40  # rows of measures; of more classes only their mean is printed
+MOST_MEASURED = 40  # rows of measures; of more, those of single classes are left to the report
 
 
 def print_summary(summary: Mapping[str, Any], *, file: IO[str] | None = None) -> None:
@@ -37,33 +37,32 @@ def print_summary(summary: Mapping[str, Any], *, file: IO[str] | None = None) ->
     file
         Where to; None is the standard output.
     """
-    console = Console(file=file, markup=False, highlight=False, emoji=False)
-    if not console.is_terminal:
-        console = Console(file=file, markup=False, highlight=False, emoji=False, width=WIDTH, no_color=True)
-    lines = box.SIMPLE_HEAD if console.is_terminal else box.ASCII2
-    console.print(_aggregate_table(summary, lines))
-    console.print(_class_table(summary, lines))
+    out = Printer(file)
+    out.table(_aggregate_table(summary, out.lines))
+    out.table(_class_table(summary, out.lines))
     if summary.get("measures"):
-        console.print(_measure_table(summary, lines))
+        _print_measures(out, summary)
     if summary.get("calibration"):
-        console.print(_calibration_table(summary, lines))
+        out.table(_calibration_table(summary, out.lines))
     if summary.get("conventions"):
-        console.print(_convention_table(summary, lines))
+        out.table(_convention_table(summary, out.lines))
         for line in refused(summary):
-            console.print(Text(printable(line), style="dim"))
-    console.print(Text(printable("; ".join(notes(summary))), style="dim"))
+            out.line(line)
+    out.line("; ".join(notes(summary)))
 
 
-def _table(lines: box.Box, first: str, *others: str) -> Table:
+def _table(lines: box.Box, names: Sequence[str], *others: str) -> Table:
+    """Columns of names at the left, of figures at the right."""
     table = Table(box=lines, pad_edge=False)
-    table.add_column(first, overflow="fold")
+    for name in names:
+        table.add_column(name, overflow="fold")
     for name in others:
-        table.add_column(name, justify="right", no_wrap=True)
+        table.add_column(name, justify="right")
     return table
 
 
 def _aggregate_table(summary: Mapping[str, Any], lines: box.Box) -> Table:
-    table = _table(lines, "score", "data set", "95 % interval", "mean of cases", "95 % interval", "cases used")
+    table = _table(lines, ["score"], "data set", "95 % interval", "mean of cases", "95 % interval", "cases used")
     for row in aggregates(summary):
         used = "" if row["n_used"] is None else f"{row['n_used']} of {row['n_used'] + row['n_undefined']}"
         dataset, mean = number(row["dataset"]), number(row["mean"])
@@ -74,22 +73,35 @@ def _aggregate_table(summary: Mapping[str, Any], lines: box.Box) -> Table:
 
 
 def _class_table(summary: Mapping[str, Any], lines: box.Box) -> Table:
-    table = _table(lines, "class", *SCORES.values(), "IoU 95 %", "pixels", "share")
+    table = _table(lines, ["class"], *SCORES.values(), "IoU 95 %", "pixels", "share")
     for row in classes(summary):
-        scores = [number(row[score]) for score in SCORES]
         share = number(None if row["share"] is None else 100 * row["share"], 1)
-        pixels = "" if row["support"] is None else f"{row['support']:,}"
-        unit = "" if row["share"] is None else " %"
-        table.add_row(Text(printable(row["name"])), *scores, interval(row["ci95"], 3), pixels, share + unit)
+        table.add_row(*_class_cells(row), share + ("" if row["share"] is None else " %"))
+    table.add_section()
+    for row in groups(summary):
+        table.add_row(*_class_cells(row), "")
     return table
 
 
-def _measure_table(summary: Mapping[str, Any], lines: box.Box) -> Table:
-    table = _table(lines, "measure", "class", "mean", "95 % interval", "median", "data set", "95 %", "used", "failed")
+def _class_cells(row: Mapping[str, Any]) -> list[Text | str]:
+    scores = [number(row[score]) for score in SCORES]
+    pixels = "" if row["support"] is None else f"{row['support']:,}"
+    return [Text(printable(row["name"])), *scores, interval(row["ci95"], 3), pixels]
+
+
+def _print_measures(out: Printer, summary: Mapping[str, Any]) -> None:
     rows = measures(summary)
+    averaged = {row["metric"] for row in rows if row["region"] == "mean"}  # numbers of objects are not
+    shown = rows
     if len(rows) > MOST_MEASURED:
-        averaged = {row["metric"] for row in rows if row["region"] == "mean"}  # numbers of objects are not
-        rows = [row for row in rows if row["region"] not in summary["classes"] or row["metric"] not in averaged]
+        shown = [row for row in rows if row["region"] not in summary["classes"] or row["metric"] not in averaged]
+    out.table(_measure_table(shown, out.lines))
+    if len(shown) < len(rows):
+        out.line(f"{len(rows) - len(shown)} rows of single classes are in metrics.json and in the report only")
+
+
+def _measure_table(rows: Sequence[Mapping[str, Any]], lines: box.Box) -> Table:
+    table = _table(lines, ["measure", "class"], "mean", "95 % interval", "median", "data set", "95 %", "used", "failed")
     for row in rows:
         per_case = row["n_used"] is not None
         table.add_row(
@@ -108,7 +120,7 @@ def _measure_table(summary: Mapping[str, Any], lines: box.Box) -> Table:
 
 def _convention_table(summary: Mapping[str, Any], lines: box.Box) -> Table:
     names = headlines(summary)
-    table = _table(lines, "convention", *names.values())
+    table = _table(lines, ["convention"], *names.values())
     table.add_column("what differs from ours", overflow="fold", ratio=1)
     for row in conventions(summary):
         scores = [number(row["figures"][name]) if name in row["figures"] else "-" for name in names]
@@ -117,7 +129,7 @@ def _convention_table(summary: Mapping[str, Any], lines: box.Box) -> Table:
 
 
 def _calibration_table(summary: Mapping[str, Any], lines: box.Box) -> Table:
-    table = _table(lines, "probabilities", "", "average precision", "best F1", "at threshold")
+    table = _table(lines, ["probabilities"], "", "average precision", "best F1", "at threshold")
     for row in calibration(summary):
         table.add_row(row["name"], Text(number(row["value"]), "bold"), "", "", "")
     entries = summary["calibration"]["per_class"]

@@ -16,7 +16,7 @@ from segmeter.bridge.to_torch import to_torch
 from segmeter.checks import expected
 from segmeter.errors import InputError
 from segmeter.training.augment_config import AugmentConfig
-from segmeter.training.sampling import AUGMENT, draw
+from segmeter.training.epoch import AUGMENT, draw
 from segmeter.vocabulary import ClassSpec
 
 Draws = Mapping[str, Tensor]
@@ -34,7 +34,7 @@ _TINY = 1e-6  # keeps divisions by the range of a constant image finite
 class Augment:
     """Changes image and target of a batch together.
 
-    What happens to a sample is decided by the seed, the epoch and its case alone, whatever batch it is in. Noise is
+    What happens to a sample is decided by the seed, the epoch and its number alone, whatever batch it is in. Noise is
     drawn on the device, so it differs between a CPU and a GPU.
 
     Parameters
@@ -63,7 +63,7 @@ class Augment:
         seed, epoch
             Decide every draw, together with the index.
         indices : (B,)
-            Which case each sample is from.
+            The number of each sample, which no other one of the epoch has.
 
         Returns
         -------

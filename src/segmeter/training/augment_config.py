@@ -1,12 +1,20 @@
 """Schema of the group `augment`: what a training sample is cut from and how it is changed, without torch."""
 
-from typing import Annotated
+import math
+from collections.abc import Mapping
+from statistics import median_low
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
 from segmeter.invalid import RuleError
 from segmeter.schema import Config, Given, Unit, rule
 
+Size = tuple[int, int]
+
+LARGEST_WHOLE = 512 * 512  # pixels; larger images are cut where the crop is "auto"
+CROP_STEP = 32  # the usual stride of networks, so that no crop is padded
+_CHANGES = ("rotate", "shear", "brightness", "contrast", "colour", "gamma", "noise", "blur")  # of every kind of image
 LEAST_CROP = 16  # pixels; below it the deepest features of a U-Net have no extent left to learn from
 
 Edge = Annotated[int, Unit("pixels"), Field(ge=LEAST_CROP, le=16384)]
@@ -18,12 +26,13 @@ RunShare = Annotated[float, Unit("share of the run")]
 class AugmentConfig(Config, title="augment"):
     """How samples are drawn. Every draw is decided by the seed, the epoch and the case alone."""
 
-    crop: tuple[Edge, Edge] | None = None
-    """[height, width] of a sample; null takes whole images, which then must be of one size per batch."""
+    crop: tuple[Edge, Edge] | Literal["auto"] | None = "auto"
+    """[height, width] of a sample; null takes whole images, which then must be of one size per batch; "auto" takes
+    whole images where all have one size of at most 512 x 512 pixels, else crops of a usual size, at most 512 x 512."""
     zoom: tuple[Magnification, Magnification] = (1.0, 1.0)
     """[least, largest] magnification, drawn evenly on a log scale; 2 makes objects twice as large."""
     balance: Annotated[float, Unit("share of the samples")] = Field(0.0, ge=0, le=1)
-    """Samples that are laid around a pixel of a class, each class of the image being as likely."""
+    """Samples that are laid around a pixel of a class: each class as often, in the cases that have it."""
     resolution: Annotated[float, Unit("share of the full resolution")] = Field(1.0, ge=0.1, le=1)
     """Resolution at the start of the run. It grows in a straight line from `resolution_from` of the run on, until the
     whole of it is reached at `resolution_until`. Samples shrink with it: at 0.5 a step costs a quarter."""
@@ -65,3 +74,37 @@ class AugmentConfig(Config, title="augment"):
     def _grows(cls, resolution_from: float, given: Given) -> None:
         if resolution_from >= given.resolution_until:
             raise RuleError("to be below resolution_until")
+
+    @property
+    def changes_values(self) -> bool:
+        """Whether a sample differs each time it is drawn, wherever it is cut; mirroring alone gives few variants."""
+        return any(getattr(self, name) > 0 for name in _CHANGES)
+
+
+def choose_crop(config: AugmentConfig, sizes: Mapping[Any, int]) -> AugmentConfig:
+    """Replace the crop "auto" by what suits the images.
+
+    Whole images where all have one size of at most `LARGEST_WHOLE` pixels; else half of the images are at least as
+    large as the crop, whose sides are multiples of `CROP_STEP` up to 512. What a crop has beyond a small image is
+    ignored.
+
+    Parameters
+    ----------
+    sizes
+        Images of each (height, width).
+
+    Examples
+    --------
+    >>> choose_crop(AugmentConfig(), {(360, 480): 367}).crop, choose_crop(AugmentConfig(), {(960, 999): 7}).crop
+    (None, (512, 512))
+    >>> choose_crop(AugmentConfig(), {(256, 256): 300, (260, 347): 90, (1040, 1388): 16}).crop
+    (256, 256)
+    """
+    if config.crop != "auto":
+        return config
+    if len(sizes) < 2 and all(height * width <= LARGEST_WHOLE for height, width in sizes):
+        return config.replace(crop=None)
+    most = math.isqrt(LARGEST_WHOLE)
+    every = [size for size, count in sizes.items() for _ in range(count)]
+    sides = (median_low([size[axis] for size in every]) for axis in (0, 1))
+    return config.replace(crop=tuple(min(most, max(CROP_STEP, side // CROP_STEP * CROP_STEP)) for side in sides))

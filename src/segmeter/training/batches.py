@@ -26,7 +26,9 @@ class BatchSource(Protocol):
         """Batches per epoch."""
 
     def batch(self, epoch: int, index: int, progress: float) -> Arrays:
-        """Image (B, H, W, C), target (B, H, W) or (B, K, H, W), and the indices of their cases, int64 (B,).
+        """Image (B, H, W, C), target (B, H, W) or (B, K, H, W), and the number of each sample, int64 (B,).
+
+        A number is that of the case, plus the number of cases for each time that the epoch had the case before.
 
         `progress` is how far the run will be, 0 to 1; the resolution of the batch may follow it.
         """

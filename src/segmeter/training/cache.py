@@ -1,7 +1,7 @@
 """Data set -> the same data set, each case decoded once, as long as memory allows."""
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from segmeter.data.sample import Sample
@@ -22,6 +22,8 @@ class Cases(Protocol):
     def __getitem__(self, index: int, /) -> Sample: ...
 
     def fingerprint(self) -> str: ...
+
+    def contents(self) -> Mapping[str, str]: ...
 
 
 class Budget:
@@ -58,6 +60,7 @@ class CachedCases:
         self.case_ids = cases.case_ids
         self._budget = budget
         self._kept: dict[int, Sample] = {}
+        self._fingerprint = ""
 
     def __len__(self) -> int:
         return len(self.cases)
@@ -67,7 +70,11 @@ class CachedCases:
         return self._read(index) if kept is None else kept
 
     def fingerprint(self) -> str:
-        return self.cases.fingerprint()
+        self._fingerprint = self._fingerprint or self.cases.fingerprint()  # asked for with every checkpoint
+        return self._fingerprint
+
+    def contents(self) -> Mapping[str, str]:
+        return self.cases.contents()
 
     def _read(self, index: int) -> Sample:
         sample = self.cases[index]

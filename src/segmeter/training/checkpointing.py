@@ -9,8 +9,7 @@ best -> step-...
 import logging
 import math
 import re
-import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,11 +18,12 @@ import torch
 from torch import Tensor
 
 from segmeter.errors import CheckpointError, InputError, RunError, SegmeterError
-from segmeter.files import TEMPORARY, point
+from segmeter.files import clear_leftovers, make_folder, point, remove, rename, write_bytes
 from segmeter.models.card import ModelCard
 from segmeter.models.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
 
 LAST, BEST = "last", "best"
+PROBE = ".tmp-probe"
 RECENT = 2  # of the newest stay: if the newest is damaged, there is one before it
 _NAME = re.compile(r"step-(\d{8,})(-unvalidated)?")
 _LOG = logging.getLogger(__name__)
@@ -69,12 +69,10 @@ class Checkpoints:
             Nothing can be written there.
         """
         try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            for stale in self.folder.glob(f"{TEMPORARY}*"):
-                _remove(stale)
-            probe = self.folder / f"{TEMPORARY}probe"
-            probe.write_bytes(b"x")
-            probe.unlink()
+            make_folder(self.folder)
+            clear_leftovers(self.folder)
+            write_bytes(self.folder / PROBE, b"x")
+            remove(self.folder / PROBE)
         except OSError as error:
             raise InputError(
                 f"{self.folder}: can't be written ({error.strerror}). Give another run.root or make room there."
@@ -136,19 +134,28 @@ class Checkpoints:
         CheckpointError
             There is none.
         """
-        names = self._names()
+        resumed = self.peek(say=_LOG.warning)
+        self._adopt(resumed, self._names())
+        _LOG.info("resume: going on from %s", resumed.checkpoint.folder)
+        return resumed
+
+    def peek(self, say: Callable[..., None] = _LOG.debug) -> Resumed:
+        """Read the newest checkpoint that is whole, and change nothing; raises as `newest` does.
+
+        Parameters
+        ----------
+        say
+            Told of each damaged one on the way.
+        """
+        names = self._names() if self.folder.is_dir() else []
         damaged: list[str] = []
         for name in reversed(names):
             try:
                 checkpoint = read_checkpoint(self.folder / name)
-                resumed = Resumed(checkpoint=checkpoint, state=checkpoint.load_state())
+                return Resumed(checkpoint=checkpoint, state=checkpoint.load_state())
             except CheckpointError as error:
-                _LOG.warning("resume: %s is damaged, going back to the one before: %s", name, error)
+                say("resume: %s is damaged, going back to the one before: %s", name, error)
                 damaged.append(str(error))
-                continue
-            self._adopt(resumed, names)
-            _LOG.info("resume: going on from %s", self.folder / name)
-            return resumed
         found = f"none of its {len(names)} checkpoints is whole" if names else "there is no checkpoint"
         raise CheckpointError([f"{self.folder}: {found} to resume from. Start a new run (resume=null).", *damaged])
 
@@ -157,12 +164,12 @@ class Checkpoints:
         self.saved = resumed.checkpoint.folder.name
         self.table = [(score, name) for score, name in resumed.state["table"]]
         for name in names[names.index(self.saved) + 1 :]:
-            damaged = self.folder / f"damaged-{name}"
-            _remove(damaged)
-            (self.folder / name).rename(damaged)
+            remove(self.folder / f"damaged-{name}")
+            rename(self.folder / name, f"damaged-{name}")
         self.table = [entry for entry in self.table if (self.folder / entry[1]).is_dir()]
         self._tabled_before = {name for _, name in self.table}
         self._link()
+        self._prune()  # a killed process may have left what it was about to remove
 
     def _link(self) -> None:
         if self.saved:
@@ -170,7 +177,7 @@ class Checkpoints:
         if self.table:
             point(self.folder / BEST, self.table[0][1])
         else:
-            (self.folder / BEST).unlink(missing_ok=True)
+            remove(self.folder / BEST)
 
     def _names(self) -> list[str]:
         """Of all checkpoints, oldest first; one that is validated is newer than itself unvalidated."""
@@ -182,7 +189,7 @@ class Checkpoints:
         tabled = {name for _, name in self.table}
         for name in names:
             if name not in {*names[-RECENT:], *tabled, *self._tabled_before}:
-                _remove(self.folder / name)
+                remove(self.folder / name)
         self._tabled_before = tabled
 
 
@@ -195,17 +202,6 @@ def step_name(step: int, *, unvalidated: bool = False) -> str:
     'step-00001234'
     """
     return f"step-{step:08d}{'-unvalidated' if unvalidated else ''}"
-
-
-def _remove(path: Path) -> None:
-    """Remove a file or folder; a folder first goes under a temporary name, so that no half of it looks whole."""
-    if path.is_dir() and not path.is_symlink():
-        hidden = path if path.name.startswith(TEMPORARY) else path.with_name(f"{TEMPORARY}{path.name}")
-        if hidden != path:
-            path.rename(hidden)
-        shutil.rmtree(hidden)
-    else:
-        path.unlink(missing_ok=True)
 
 
 def load_weights(model: torch.nn.Module, tensors: Mapping[str, Tensor]) -> None:

@@ -15,6 +15,7 @@ OPTIMIZERS = Registry("optimizer")
 SCHEDULES = Registry("schedule")
 LOGGERS = Registry("logger")
 
+AUTO = "auto"
 MONITORS = ("mean_iou", "mean_dice", "pixel_accuracy", "loss")
 CLASS_MONITORS = ("iou", "dice")  # followed by "/" and the name of a class
 MAX_LR = 10.0  # far above what any optimizer here survives; catches a slip such as 1e30
@@ -26,7 +27,8 @@ LearningRate = Annotated[float, Field(gt=0, le=MAX_LR)]
 WeightDecay = Annotated[float, Field(ge=0, le=10)]
 
 _LIKE = "to be like 12m, 1h30m or 90 (seconds)"
-_DURATION = re.compile(r"(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s?)?")
+DEFAULT_EPOCHS = 60  # where no limit is given
+_DURATION = re.compile(r"(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)(s)?)?")
 
 
 def parse_duration(text: str | float) -> float:
@@ -39,14 +41,15 @@ def parse_duration(text: str | float) -> float:
 
     Examples
     --------
-    >>> parse_duration("1h30m")
-    5400.0
+    >>> parse_duration("1h30m"), parse_duration("1h30")
+    (5400.0, 5400.0)
     >>> parse_duration("12m"), parse_duration("45s"), parse_duration(90)
     (720.0, 45.0, 90.0)
     """
     found = _DURATION.fullmatch(str(text).strip())
-    hours, minutes, seconds = (float(part or 0) for part in found.groups()) if found else (0.0, 0.0, 0.0)
-    total = 3600 * hours + 60 * minutes + seconds
+    hours, minutes, last, unit = found.groups() if found else (None, None, None, None)
+    scale = 60 if hours and not minutes and not unit else 1  # 1h30 is an hour and a half
+    total = 3600 * float(hours or 0) + 60 * float(minutes or 0) + scale * float(last or 0)
     if not total > 0:
         raise ConfigError(expected("training", "time_budget", _LIKE, repr(text)))
     return total
@@ -55,15 +58,16 @@ def parse_duration(text: str | float) -> float:
 class TrainingConfig(Config, title="training"):
     """How long, how often, how exactly: everything about a training run but its parts.
 
-    The run ends at whichever limit comes first, and the schedule follows the limit that is nearest to its end.
+    The run ends at whichever of the limits that are given comes first (epochs, steps, time_budget), and the schedule
+    follows the one that is nearest to its end. Without any of them it runs for 60 epochs.
     """
 
+    epochs: Annotated[int | None, Unit("epochs")] = Field(None, ge=1)
+    """Limit: passes over the training data, or null."""
     steps: Annotated[int | None, Unit("steps")] = Field(None, ge=1)
     """Limit: updates of the weights, or null."""
     time_budget: str | int | None = None
     """Limit: length of time, validation included: 12m, 1h30m, or a number of seconds; or null."""
-    epochs: Annotated[int | None, Unit("epochs")] = Field(60, ge=1)
-    """Limit: passes over the training data, or null; at least one limit is given."""
     batch_size: Annotated[int, Unit("images")] = Field(8, ge=1, le=65536)
     """Images per forward pass."""
     accumulate: Annotated[int, Unit("forward passes")] = Field(1, ge=1, le=65536)
@@ -87,8 +91,9 @@ class TrainingConfig(Config, title="training"):
     """The unit of `validate_every`."""
     patience: Annotated[int | None, Unit("validations")] = Field(None, ge=1)
     """Validations without an improvement after which the run stops, or null."""
-    monitor: Annotated[str, OneOf(*MONITORS, prefixes=tuple(f"{name}/" for name in CLASS_MONITORS))] = "mean_iou"
-    """What decides which checkpoint is best; "iou/" and "dice/" go on with the name of a class."""
+    monitor: Annotated[str, OneOf(AUTO, *MONITORS, prefixes=tuple(f"{name}/" for name in CLASS_MONITORS))] = AUTO
+    """What decides which checkpoint is best; "iou/" and "dice/" go on with the name of a class. "auto" is the object's
+    IoU for a binary task, else mean_iou."""
     keep: Annotated[int, Unit("checkpoints")] = Field(1, ge=1)
     """How many of the best checkpoints stay."""
     save_minutes: Annotated[float | None, Unit("minutes")] = Field(15.0, gt=0)
@@ -112,11 +117,11 @@ class TrainingConfig(Config, title="training"):
         except ConfigError as error:
             raise RuleError(_LIKE) from error
 
-    @rule("epochs")
-    @classmethod
-    def _limited(cls, epochs: int | None, given: Given) -> None:
-        if (epochs, given.steps, given.time_budget) == (None, None, None):
-            raise RuleError("or steps or time_budget to be given")
+    @property
+    def epoch_limit(self) -> int | None:
+        """Passes over the data that end the run: `epochs`, or the default where no limit at all is given."""
+        unlimited = self.epochs is None and self.steps is None and self.time_budget is None
+        return DEFAULT_EPOCHS if unlimited else self.epochs
 
     @property
     def budget_seconds(self) -> float | None:

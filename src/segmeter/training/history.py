@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from segmeter.open_files import Lines
+
 
 class History:
     """Appends rows to a file.
@@ -19,21 +21,20 @@ class History:
     """
 
     def __init__(self, path: Path, *, position: int = 0) -> None:
-        self._file = path.open("ab")
-        self._file.truncate(min(position, self._file.tell()))
+        self.path = path
+        self._lines = Lines(path, keep=position)
 
     @property
     def position(self) -> int:
         """Bytes written so far."""
-        return self._file.seek(0, 2)
+        return self._lines.size
 
     def write(self, row: Mapping[str, Any]) -> None:
         """Append one line of JSON; NaN and infinity, which JSON lacks, become null."""
-        self._file.write((json.dumps(_plain(row), allow_nan=False) + "\n").encode())
-        self._file.flush()
+        self._lines.write((json.dumps(_plain(row), allow_nan=False) + "\n").encode())
 
     def close(self) -> None:
-        self._file.close()
+        self._lines.close()
 
 
 def read_history(path: Path) -> list[dict[str, Any]]:

@@ -17,14 +17,15 @@ from segmeter.models.segmenter import Segmenter
 from segmeter.training.batches import BatchSource
 from segmeter.training.cache import Cases
 from segmeter.training.config import LoggerConfig, NoLoggerConfig, OptimizerConfig, ScheduleConfig, TrainingConfig
+from segmeter.training.contents import name_changes
 from segmeter.training.step import Augmentation
-from segmeter.training.validation import check_monitor
+from segmeter.training.validation import find_monitor
 
 # Values that change how fast or how often, never what is learned; everything else must be the same on resuming
 FREE = (
     *("training.workers", "training.cache_gb", "training.keep", "training.save_minutes", "training.log_every"),
     "training.max_skipped",
-    *("data.root", "logger"),  # of moved data the fingerprint is compared
+    *("data.root", "data.verify", "logger"),  # of moved data the contents are compared
 )
 
 
@@ -39,7 +40,8 @@ class TrainJob:
     segmenter
         On any device; it is trained in place.
     loss
-        Logits (B, num_channels, H, W) and target -> 0-d float32.
+        Logits (B, num_channels, H, W) and target -> 0-d float32. Anything but an `AdditiveLoss` is taken to be a mean
+        over the pixels that are not ignored.
     source
         Gives the batches of the training cases.
     train_cases, val_cases
@@ -84,9 +86,15 @@ class TrainResult:
     steps, epochs
         Done, those before a resume included.
     reason
-        "finished", "patience" or "time".
+        The limit that ended it, such as "epochs=60", "steps=500", "time_budget=12m" or "patience=5".
+    monitor
+        The score that decided which checkpoint is best.
     score, best
-        Of the best checkpoint by `training.monitor`, and its folder; None where nothing was validated.
+        That score of the best checkpoint, and its folder; None where nothing was validated.
+    values
+        All scores of the best checkpoint, None where undefined; empty where nothing was validated.
+    unlearned
+        Classes that the validation targets hold and that the best checkpoint hardly finds, see `validation.UNLEARNED`.
     last
         Folder of the last checkpoint.
     seconds
@@ -98,8 +106,11 @@ class TrainResult:
     steps: int
     epochs: float
     reason: str
+    monitor: str
     score: float | None
     best: Path | None
+    values: Mapping[str, float | None]
+    unlearned: tuple[str, ...]
     last: Path
     seconds: float
     images_per_second: float
@@ -115,8 +126,7 @@ def check_job(job: TrainJob) -> torch.device:
         With every rule that is broken.
     """
     device = pick_device(job.device)
-    if job.val_cases is not None:
-        check_monitor(job.training.monitor, job.segmenter.card.spec)
+    find_monitor(job.training.monitor, job.segmenter.card.spec)
     with collecting("training") as problems:
         validated = job.val_cases is not None and job.training.validate_every is not None
         possible = job.training.patience is None or validated
@@ -137,14 +147,17 @@ def identify(job: TrainJob) -> dict[str, Any]:
     groups = {
         "device": device.type,
         "training.precision.resolved": dtype,  # what "auto" means depends on the device
-        "training": job.training.model_dump(),
+        "training": job.training.model_dump()
+        | {"epochs": job.training.epoch_limit, "monitor": find_monitor(job.training.monitor, job.segmenter.card.spec)},
         "optimizer": job.optimizer.model_dump(),
         "schedule": job.schedule.model_dump(),
         "inference": job.inference.model_dump(),
-        "model": job.segmenter.card.to_dict(),
+        "model": {key: value for key, value in job.segmenter.card.to_dict().items() if key != "data"},
         "data": {"train_cases": _describe(job.train_cases), "val_cases": _describe(job.val_cases)},
     }
     flat = {**_flat(job.identity), **_flat(groups)}
+    if pick_device(job.device).type == "cpu":  # sums are split among the threads, so their last bits differ
+        flat["threads"] = torch.get_num_threads()
     plain: dict[str, Any] = json.loads(json.dumps(flat, default=str))
     return {key: value for key, value in plain.items() if not _covered(key, FREE)}
 
@@ -165,8 +178,11 @@ def check_same(job: TrainJob, before: Mapping[str, Any]) -> None:
     ]
     if changed:
         lines = [f"resume: `{key}` was {before.get(key)!r} and is {now.get(key)!r} now." for key in changed]
-        remedy = "Start a new run (resume=null), put the values back, or allow these keys to change: "
-        raise ConfigError([*lines, f"resume: this is another training. {remedy}{', '.join(changed)}."])
+        if {"data.train_cases", "data.val_cases"} & set(changed):
+            lines += name_changes(job.folder, job.train_cases, job.val_cases)
+        remedy = "Start a new run (resume=null), put the values back, or let these keys change with"
+        allowed = ",".join((*job.allow_changes, *changed))
+        raise ConfigError([*lines, f"resume: this is another training. {remedy} 'allow_changes=[{allowed}]'."])
 
 
 def _describe(cases: Cases | None) -> str | None:

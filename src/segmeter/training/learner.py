@@ -49,8 +49,8 @@ class Learner:
         self.loss = additive(job.loss, job.segmenter.card.spec.ignore_index).to(device)
         if config.accumulate > 1 and not self.loss.adds:
             _LOG.warning(
-                "training: the loss counts over each forward pass (loss.over=batch), so that accumulate=%d gives the "
-                "mean of that many losses; with loss.over=sample it is that of one large batch",
+                "training: the region loss is computed over each forward pass (over=batch), so accumulate=%d averages "
+                "that many losses; set over=sample for the loss of one large batch",
                 config.accumulate,
             )
         self._step = Stepper(

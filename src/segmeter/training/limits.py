@@ -24,12 +24,30 @@ class Limits:
     @property
     def last_step(self) -> float:
         """The step that ends the run, infinity where only a time budget does."""
-        limits = [math.inf]
+        return min(self._last_steps().values(), default=math.inf)
+
+    def _last_steps(self) -> dict[str, int]:
+        """The step that each limit counted in steps or epochs ends at, by how it was given."""
+        limits: dict[str, int] = {}
         if self.config.steps is not None:
-            limits.append(self.config.steps)
-        if self.config.epochs is not None:
-            limits.append(math.ceil(self.config.epochs * self.batches_per_epoch / self.config.accumulate))
-        return min(limits)
+            limits[f"steps={self.config.steps}"] = self.config.steps
+        epochs = self.config.epoch_limit
+        if epochs is not None:
+            limits[f"epochs={epochs}"] = math.ceil(epochs * self.batches_per_epoch / self.config.accumulate)
+        return limits
+
+    def reached(self, step: int, seconds: float) -> str:
+        """Name the limit that ends the run, such as "epochs=60", or give nothing while there is none.
+
+        Parameters
+        ----------
+        step, seconds
+            As for `progress`. A time budget lets at least one step be done.
+        """
+        reached = [name for name, last in self._last_steps().items() if step >= last]
+        if not reached and step > 0 and self.progress(step, seconds) >= 1.0:
+            return f"time_budget={self.config.time_budget}"
+        return reached[0] if reached else ""
 
     def progress(self, step: int, seconds: float) -> float:
         """The part of the run that is over, 0 .. 1, by the limit that is nearest to its end.

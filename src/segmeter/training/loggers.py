@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from segmeter.errors import ConfigError
+from segmeter.files import make_folder
 from segmeter.training.config import NoLoggerConfig, TensorBoardConfig
 
 
@@ -33,6 +34,7 @@ def build_tensorboard(config: TensorBoardConfig, *, folder: Path, step: int) -> 
     except ImportError as error:
         remedy = 'Run `pip install "segmeter[tensorboard]"` or set logger=none.'
         raise ConfigError(f"logger: tensorboard is not installed. {remedy}") from error
+    make_folder(folder / "tensorboard")
     writer = SummaryWriter(folder / "tensorboard", purge_step=step or None, flush_secs=config.flush_seconds)
     return TensorBoardLogger(writer)
 

@@ -8,13 +8,15 @@ from contextlib import ExitStack
 from functools import partial
 from typing import Any
 
-from segmeter.errors import Interrupted
+from segmeter.errors import Interrupted, OverflowedError, RunError
 from segmeter.losses.additive import check_labels
 from segmeter.progress import gauge
 from segmeter.training.batches import Batches
-from segmeter.training.checkpointing import Checkpoints
+from segmeter.training.cache import Cases
+from segmeter.training.checkpointing import Checkpoints, step_name
 from segmeter.training.config import LOGGERS
-from segmeter.training.history import History
+from segmeter.training.contents import write_contents
+from segmeter.training.history import History, read_history
 from segmeter.training.job import TrainJob, TrainResult, check_job, check_same, identify
 from segmeter.training.learner import Learner
 from segmeter.training.limits import Limits
@@ -22,7 +24,7 @@ from segmeter.training.loggers import Logger
 from segmeter.training.rng import kernels, seed_everything
 from segmeter.training.signals import StopSignals
 from segmeter.training.throughput import Throughput
-from segmeter.training.validation import higher_is_better, validate
+from segmeter.training.validation import Validation, find_monitor, higher_is_better, validate
 from segmeter.training.watch import Taken, Watch
 
 _LOG = logging.getLogger(__name__)
@@ -55,10 +57,10 @@ def train(job: TrainJob) -> TrainResult:
         SIGTERM, SIGINT or SIGUSR1 came; the run was saved first.
     """
     device = check_job(job)
-    checkpoints = Checkpoints(
-        job.folder / "checkpoints", keep=job.training.keep, highest=higher_is_better(job.training.monitor)
-    )
+    checkpoints = _checkpoints(job)
     checkpoints.prepare()
+    if not job.resume:
+        write_contents(job.folder, job.train_cases, job.val_cases)
     limits = Limits(config=job.training, batches_per_epoch=len(job.source))
     with ExitStack() as stack:
         stop = stack.enter_context(StopSignals())
@@ -73,7 +75,18 @@ def train(job: TrainJob) -> TrainResult:
             workers=job.training.workers,
             pin=device.type == "cuda",
         )
-        return run.go(stack.enter_context(batches), stack.enter_context(gauge("training")))
+        run.show = stack.enter_context(gauge("training"))
+        return run.go(stack.enter_context(batches))
+
+
+def check_resumed(job: TrainJob) -> None:
+    """Refuse to go on with another training, before anything of it is changed; raises as `train` does."""
+    check_same(job, _checkpoints(job).peek().state["identity"])
+
+
+def _checkpoints(job: TrainJob) -> Checkpoints:
+    highest = higher_is_better(find_monitor(job.training.monitor, job.segmenter.card.spec))
+    return Checkpoints(job.folder / "checkpoints", keep=job.training.keep, highest=highest)
 
 
 class Run:
@@ -87,9 +100,11 @@ class Run:
         self.learner = learner
         self.checkpoints = checkpoints
         self.limits = limits
+        self.monitor = find_monitor(job.training.monitor, job.segmenter.card.spec)
+        self.show: Callable[[float, str], None] = lambda fraction, text: None
         self.stop = stop
         self.watch = Watch(
-            case_id=lambda index: job.train_cases.case_ids[index],
+            case_id=lambda index: job.train_cases.case_ids[index % len(job.train_cases)],
             scaled=learner.scaler is not None,
             max_skipped=job.training.max_skipped,
             check_labels=partial(check_labels, learner.loss),
@@ -100,14 +115,14 @@ class Run:
         self.stale = 0  # validations since the best one
         self.due = False  # a validation that a signal cut short
         self.reserve = 0.0  # seconds that the last validation took, kept free at the end of a time budget
-        self.figures = ""
+        self.figures = {"train": "", "val": ""}  # the newest, as the progress line shows them
         self._before = 0.0  # seconds spent by earlier processes
         self._start = self._saved_at = time.monotonic()
         position = self._resume() if job.resume else 0
         self.history = History(job.folder / "history.jsonl", position=position)
         self.logger: Logger | None = LOGGERS.build(job.logger, folder=job.folder, step=self.step)
 
-    def go(self, batches: Batches, show: Callable[[float, str], None]) -> TrainResult:
+    def go(self, batches: Batches) -> TrainResult:
         """Step until the end; what is due after a step is done before the next one."""
         if self.due:
             self._validate()
@@ -122,7 +137,7 @@ class Run:
                 self._save()
             if self.stop and not reason:
                 self._leave()
-            show(self.progress(self.step), f"step {self.step}, epoch {self.limits.epochs(self.step):.1f}{self.figures}")
+            self._show()
         return self._result(reason)
 
     def close(self) -> None:
@@ -139,14 +154,16 @@ class Run:
         """How far the run is at a step; only a time budget makes this depend on the clock."""
         return self.limits.progress(step, self.seconds + self.reserve)
 
+    def _show(self, doing: str = "") -> None:
+        """Move the bar, or write a line now and then."""
+        place = f"step {self.step}, epoch {self.limits.epochs(self.step):.1f}"
+        self.show(self.progress(self.step), place + "".join(self.figures.values()) + doing)
+
     def _reason(self) -> str:
         """Why the run is over, or nothing."""
-        if self.step >= self.limits.last_step:
-            return "finished"
-        if self.step > 0 and self.progress(self.step) >= 1.0:
-            return "time"
+        limit = self.limits.reached(self.step, self.seconds + self.reserve)
         patience = self.config.patience
-        return "patience" if patience is not None and self.stale >= patience else ""
+        return limit or (f"patience={patience}" if patience is not None and self.stale >= patience else "")
 
     def _step(self, source: Batches) -> None:
         self.throughput.run()
@@ -178,7 +195,7 @@ class Run:
                 "data_wait": rates.data_wait,
             }
         )
-        self.figures = f", loss {loss:.4f}, {rates.images_per_second:.1f} images/s"
+        self.figures["train"] = f", loss {loss:.4f}, {rates.images_per_second:.1f} images/s"
 
     def _write(self, figures: dict[str, Any]) -> None:
         place = {"step": self.step, "epoch": round(self.limits.epochs(self.step), 4)}
@@ -196,19 +213,36 @@ class Run:
             self._save()
             return
         start = time.monotonic()
-        values = validate(self.learner.predictor, self.job.val_cases, self.learner.loss, stopped=self.stop.__bool__)
-        self.due = values is None
-        if values is None:
+        found = self._scores(self.job.val_cases)
+        self.due = found is None
+        if found is None:
             self._leave()
             return
-        score = values[self.config.monitor]
+        score = found.values[self.monitor]
+        self.figures["val"] = f", {self.monitor} {score:.4f}"
         best = self.checkpoints.rank(score, self.step)
         self.stale = 0 if best else self.stale + 1
         if math.isnan(score):
-            _LOG.warning("training: %s is undefined at step %d, so it is not ranked", self.config.monitor, self.step)
-        self._write({"val": values, "best": best})
+            _LOG.warning("training: %s is undefined at step %d, so it is not ranked", self.monitor, self.step)
+        self._write({"val": found.values, "best": best, "unlearned": list(found.unlearned)})
         self._save(score)
         self.reserve = time.monotonic() - start
+
+    def _scores(self, cases: Cases) -> Validation | None:
+        try:
+            return validate(
+                self.learner.predictor,
+                cases,
+                self.learner.loss,
+                stopped=self.stop.__bool__,
+                on_case=lambda done: self._show(f", validating {done} of {len(cases)}"),
+            )
+        except OverflowedError as error:
+            raise RunError(
+                f"training: the model's output is NaN or infinite at step {self.step} (lr {self.lr:.3g}; validation "
+                f"case {error.case_id!r}). Earlier checkpoints stay; lower optimizer.lr ({self.job.optimizer.lr:g}), "
+                "set training.clip_norm, or try inference.precision=float32."
+            ) from error
 
     def _save_due(self) -> bool:
         minutes = self.config.save_minutes
@@ -220,7 +254,7 @@ class Run:
         progress = {
             "step": self.step,
             "epoch": round(self.limits.epochs(self.step), 4),
-            "monitor": self.config.monitor,
+            "monitor": self.monitor,
             "metric": None if score is None or math.isnan(score) else score,
         }
         self.checkpoints.save(
@@ -265,15 +299,24 @@ class Run:
         )
         raise Interrupted(message, exit_code=self.stop.exit_code)
 
+    def _row_of(self, checkpoint: str) -> dict[str, Any]:
+        """The line of the history with the validation of a checkpoint."""
+        rows = reversed(read_history(self.history.path))
+        return next((row for row in rows if "val" in row and step_name(row["step"]) == checkpoint), {})
+
     def _result(self, reason: str) -> TrainResult:
         rates = self.throughput.overall()
         best = self.checkpoints.best
+        row = self._row_of(best[1].name) if best else {}
         return TrainResult(
             steps=self.step,
             epochs=self.limits.epochs(self.step),
             reason=reason,
+            monitor=self.monitor,
             score=best[0] if best else None,
             best=best[1] if best else None,
+            values=row.get("val", {}),
+            unlearned=tuple(row.get("unlearned", ())),
             last=self.checkpoints.folder / "last",
             seconds=self.seconds,
             images_per_second=rates.images_per_second,

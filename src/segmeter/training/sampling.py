@@ -1,61 +1,35 @@
-"""Cases -> batches of samples: in what order, from which window, at which resolution (NumPy, and one resize)."""
+"""Cases -> batches of samples: from which window of which case, at which resolution."""
 
+import logging
 import math
-from dataclasses import dataclass
+from collections import Counter
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from torch.nn import functional
 
-from segmeter.bridge.to_numpy import to_numpy
-from segmeter.bridge.to_torch import to_torch
 from segmeter.checks import expected
-from segmeter.errors import DataError
-from segmeter.training.augment_config import AugmentConfig
+from segmeter.data.verify import count_classes
+from segmeter.errors import ConfigError, DataError
+from segmeter.training.augment_config import AugmentConfig, Size, choose_crop
 from segmeter.training.cache import Cases
+from segmeter.training.epoch import ANYWHERE, LEAST_BATCHES, PIXELS, WINDOW, Plan, draw, plan_epoch
+from segmeter.training.windows import Image, Window, cut, other_window, resize_image, resize_target, slide
 from segmeter.vocabulary import ClassSpec
 
 SIZE_STEP = 32  # samples at a lower resolution keep to the networks' usual stride, so that none of them is padded
 KEPT_PIXELS = 64  # per class and case, to lay windows around; windows are shifted besides, so few suffice
 
-_ORDER, _WINDOW, _PIXELS, AUGMENT = range(4)  # independent streams of draws
-
-Image = NDArray[Any]
-Size = tuple[int, int]
-
-
-def draw(stream: int, *, seed: int, epoch: int = 0, index: int = 0) -> np.random.Generator:
-    """The generator of one stream for one case in one epoch."""
-    return np.random.default_rng([stream, seed, epoch, index])
-
-
-def epoch_order(count: int, *, seed: int, epoch: int) -> NDArray[np.int64]:
-    """In which order an epoch takes the cases: a permutation that seed and epoch decide.
-
-    Examples
-    --------
-    >>> sorted(epoch_order(4, seed=0, epoch=1).tolist())
-    [0, 1, 2, 3]
-    """
-    return draw(_ORDER, seed=seed, epoch=epoch).permutation(count).astype(np.int64)
-
-
-@dataclass(frozen=True)
-class Window:
-    """A rectangle of an image; it may reach beyond the image."""
-
-    top: int
-    left: int
-    height: int
-    width: int
+_LOG = logging.getLogger(__name__)
 
 
 class SampleSource:
     """Gives the batches of a training run by their place alone, so that threads and resumes change nothing.
 
-    An epoch takes every case once, in full batches: what does not fill the last batch is left to other epochs.
-    A data set smaller than a batch fills it by repeating its cases.
+    An epoch takes every case once, in full batches: what does not fill the last batch is left to other epochs. Where
+    samples differ each time they are drawn, an epoch has at least `LEAST_BATCHES` batches, so cases of a small data set
+    come several times; no two samples of one epoch are the same then. Without any change a sample can't be drawn twice,
+    so an epoch is never longer than the data, and a batch never larger.
 
     Parameters
     ----------
@@ -67,18 +41,46 @@ class SampleSource:
         Samples per batch, >= 1.
     seed
         Of every draw.
+    samples
+        Per epoch; None takes what is said above.
+    presence : (N, K)
+        Which classes each case has; None reads all targets where ``config.balance`` needs it.
+
+    Raises
+    ------
+    ConfigError
+        The epoch would have to repeat samples bit for bit.
     """
 
-    def __init__(self, cases: Cases, config: AugmentConfig, *, batch_size: int, seed: int) -> None:
+    def __init__(
+        self,
+        cases: Cases,
+        config: AugmentConfig,
+        *,
+        batch_size: int,
+        seed: int,
+        samples: int | None = None,
+        presence: NDArray[np.bool_] | None = None,
+    ) -> None:
+        if config.crop == "auto":
+            config = choose_crop(config, Counter(cases[index].image.shape[:2] for index in range(len(cases))))
         self.cases = cases
         self.config = config
-        self.batch_size = batch_size
         self.seed = seed
-        self._pixels: dict[int, list[NDArray[np.int64]]] = {}
+        self.samples = _epoch_samples(config, len(cases), batch_size, samples)
+        self.batch_size = max(1, min(batch_size, self.samples))
+        if 0 < self.samples < batch_size:
+            _LOG.warning(
+                "training: batches of %d samples instead of %d, as an epoch has no more", self.samples, batch_size
+            )
+        balanced = config.balance > 0 and len(cases) > 0
+        self._presence = _find_presence(cases) if balanced and presence is None else presence
+        self._pixels: dict[int, dict[int, NDArray[np.int64]]] = {}
+        self._plans: dict[int, Plan] = {}
 
     def __len__(self) -> int:
         """Batches per epoch."""
-        return max(len(self.cases) // self.batch_size, min(len(self.cases), 1))
+        return self.samples // self.batch_size
 
     def batch(self, epoch: int, index: int, progress: float = 1.0) -> tuple[Image, NDArray[Any], NDArray[np.int64]]:
         """Samples of one batch.
@@ -92,59 +94,115 @@ class SampleSource:
 
         Returns
         -------
-        Image (B, H, W, C) and target (B, H, W), or (B, K, H, W) for multilabel, in the cases' dtypes, and the index of
-        each case, int64 (B,).
+        Image (B, H, W, C) and target (B, H, W), or (B, K, H, W) for multilabel, in the cases' dtypes, and the number of
+        each sample, int64 (B,): its case + the number of cases x how often the epoch had this case before.
 
         Raises
         ------
         DataError
             A case without a target, or whole images of several sizes.
         """
-        order = epoch_order(len(self.cases), seed=self.seed, epoch=epoch)
-        indices = np.resize(order[index * self.batch_size : (index + 1) * self.batch_size], self.batch_size)
-        samples = [self.sample(epoch, int(case), progress) for case in indices]
+        plan = self._plan(epoch)
+        place = slice(index * self.batch_size, (index + 1) * self.batch_size)
+        numbers, labels = plan.numbers[place], plan.labels[place]
+        samples = [
+            self.sample(epoch, int(number), progress, label=int(label))
+            for number, label in zip(numbers, labels, strict=True)
+        ]
         if len({image.shape for image, _ in samples}) > 1:
             sizes = sorted({image.shape[:2] for image, _ in samples})
-            remedy = "Set augment.crop=[height,width], or training.batch_size=1."
+            remedy = "Set augment.crop=auto or [height,width], or training.batch_size=1."
             raise DataError(expected("augment", "crop", "to be given for images of several sizes", sizes, remedy))
         images, targets = zip(*samples, strict=True)
-        return np.stack(images), np.stack(targets), indices
+        return np.stack(images), np.stack(targets), numbers
 
-    def sample(self, epoch: int, index: int, progress: float = 1.0) -> tuple[Image, NDArray[Any]]:
-        """Image (H, W, C) and target of one case, cut and resized as the epoch has it."""
+    def sample(
+        self, epoch: int, number: int, progress: float = 1.0, *, label: int = ANYWHERE
+    ) -> tuple[Image, NDArray[Any]]:
+        """Image (H, W, C) and target of one sample, cut and resized as the epoch has it.
+
+        Parameters
+        ----------
+        epoch, progress
+            As for `batch`.
+        number
+            The case, or for its r-th repeat in the epoch the case + r x number of cases.
+        label
+            The class that its window is laid around.
+        """
+        repeat, index = divmod(number, len(self.cases))
         case = self.cases[index]
         if case.target is None:
             raise DataError(expected(case.case_id, "target", "to be there for training", "none"))
-        rng = draw(_WINDOW, seed=self.seed, epoch=epoch, index=index)
+        changes = self.config.changes_values
+        rng = draw(WINDOW, seed=self.seed, epoch=epoch, index=number if changes else index)
         low, high = np.log(self.config.zoom)
         zoom = math.exp(rng.uniform(low, high))
         full: Size = (case.image.shape[0], case.image.shape[1])
         size, scale = sample_size(self.config, full, progress)
         height, width = (max(1, round(side / (scale * zoom))) for side in size)
-        window = self._place(rng, index, case.target, (height, width))
+        window = self._place(rng, index, case.target, (height, width), label)
+        if repeat and not changes:
+            window = self._other(window, full, repeat, case.case_id)
         image, target = cut(case.image, case.target, window, self.cases.spec)
         return resize_image(image, size), resize_target(target, size)
 
-    def _place(self, rng: np.random.Generator, index: int, target: NDArray[Any], window: Size) -> Window:
+    def _other(self, window: Window, image: Size, repeat: int, case_id: str) -> Window:
+        found = other_window(window, image, repeat)
+        if found is None:
+            rule = "to repeat no sample bit for bit"
+            remedy = "Lower data.samples_per_epoch, or set augment.brightness or another change of values."
+            raise DataError(expected("data", "samples_per_epoch", rule, f"repeat {repeat} of {case_id}", remedy))
+        return found
+
+    def _plan(self, epoch: int) -> Plan:
+        plan = self._plans.get(epoch)
+        if plan is None:
+            options: dict[str, Any] = {"balance": self.config.balance, "presence": self._presence}
+            plan = plan_epoch(len(self.cases), self.samples, seed=self.seed, epoch=epoch, **options)
+            self._plans = {**{at: kept for at, kept in self._plans.items() if abs(at - epoch) <= 1}, epoch: plan}
+        return plan
+
+    def _place(self, rng: np.random.Generator, index: int, target: NDArray[Any], window: Size, label: int) -> Window:
         """Anywhere in the image, or around a pixel of a class."""
         image = target.shape[-2:]
-        shift = rng.random(2)  # drawn in any case, so that `balance` does not change the other samples
-        chosen, which = rng.random(2)
-        corner = [_slide(side, length, part) for side, length, part in zip(image, window, shift, strict=True)]
-        pixels = self._class_pixels(index, target) if chosen < self.config.balance else []
-        if pixels:
-            of_class = pixels[int(which * len(pixels))]
-            pixel = divmod(int(rng.choice(of_class)), image[1])
+        shift, which = rng.random(2), rng.random()
+        corner = [slide(side, length, part) for side, length, part in zip(image, window, shift, strict=True)]
+        pixels = self._class_pixels(index, target).get(label) if label != ANYWHERE else None
+        if pixels is not None:
+            pixel = divmod(int(pixels[int(which * len(pixels))]), image[1])
             for axis in (0, 1):
                 low, high = sorted((0, image[axis] - window[axis]))
                 corner[axis] = min(max(pixel[axis] - int(shift[axis] * window[axis]), low), high)
         return Window(corner[0], corner[1], *window)
 
-    def _class_pixels(self, index: int, target: NDArray[Any]) -> list[NDArray[np.int64]]:
+    def _class_pixels(self, index: int, target: NDArray[Any]) -> dict[int, NDArray[np.int64]]:
         if index not in self._pixels:
-            rng = draw(_PIXELS, seed=self.seed, index=index)  # the same in every epoch, so that it can be kept
+            rng = draw(PIXELS, seed=self.seed, index=index)  # the same in every epoch, so that it can be kept
             self._pixels[index] = class_pixels(target, self.cases.spec, rng)
         return self._pixels[index]
+
+
+def _epoch_samples(config: AugmentConfig, cases: int, batch_size: int, wanted: int | None) -> int:
+    """Samples of an epoch; refused where the same bits would have to come twice."""
+    places = config.crop is not None or tuple(config.zoom) != (1.0, 1.0)
+    remedy = "Set augment.brightness, augment.crop or another change, so that no sample comes twice."
+    if config.balance > 0 and not (config.changes_values or places):
+        rule = "to be 0 where samples are not changed, as cases come several times"
+        raise ConfigError(expected("augment", "balance", rule, config.balance, remedy))
+    if wanted is None or cases == 0:
+        return max(cases, LEAST_BATCHES * batch_size) if config.changes_values and cases else cases
+    if wanted > cases and not (config.changes_values or places):
+        rule = f"at most {cases}, the number of cases, where samples are not changed"
+        raise ConfigError(expected("data", "samples_per_epoch", rule, wanted, remedy))
+    return wanted
+
+
+def _find_presence(cases: Cases) -> NDArray[np.bool_]:
+    targets = (cases[index].target for index in range(len(cases)))
+    return np.array(
+        [[False] * cases.spec.num_classes if t is None else count_classes(t, cases.spec) > 0 for t in targets]
+    )
 
 
 def sample_size(config: AugmentConfig, image: Size, progress: float) -> tuple[Size, float]:
@@ -155,7 +213,7 @@ def sample_size(config: AugmentConfig, image: Size, progress: float) -> tuple[Si
     >>> sample_size(AugmentConfig(crop=(256, 320), resolution=0.5, resolution_until=0.8), (360, 480), 0.4)
     ((192, 256), 0.75)
     """
-    full: Size = image if config.crop is None else (config.crop[0], config.crop[1])
+    full: Size = image if config.crop is None else (int(config.crop[0]), int(config.crop[1]))
     start, end = config.resolution_from, config.resolution_until
     grown = min(max((progress - start) / (end - start), 0.0), 1.0)
     scale = config.resolution + (1 - config.resolution) * grown
@@ -165,7 +223,7 @@ def sample_size(config: AugmentConfig, image: Size, progress: float) -> tuple[Si
     return (height, width), scale
 
 
-def class_pixels(target: NDArray[Any], spec: ClassSpec, rng: np.random.Generator) -> list[NDArray[np.int64]]:
+def class_pixels(target: NDArray[Any], spec: ClassSpec, rng: np.random.Generator) -> dict[int, NDArray[np.int64]]:
     """Where the classes of one target are: for each class in it, some of its pixels, drawn at random.
 
     Parameters
@@ -178,72 +236,8 @@ def class_pixels(target: NDArray[Any], spec: ClassSpec, rng: np.random.Generator
 
     Returns
     -------
-    One array per class that is there, of `KEPT_PIXELS` positions in the flattened (H, W); some may repeat.
+    Per class that is there, `KEPT_PIXELS` positions in the flattened (H, W); some may repeat.
     """
     planes = target == 1 if spec.task == "multilabel" else (target == label for label in range(spec.num_classes))
-    found = [np.flatnonzero(plane) for plane in planes]
-    return [each[rng.integers(len(each), size=KEPT_PIXELS)] for each in found if len(each)]
-
-
-def cut(image: Image, target: NDArray[Any], window: Window, spec: ClassSpec) -> tuple[Image, NDArray[Any]]:
-    """Image and target inside a window; beyond the image it is mirrored, and ignored where the data can say so."""
-    full = image.shape[:2]
-    rows, above, below = _span(window.top, window.height, full[0])
-    columns, before, after = _span(window.left, window.width, full[1])
-    inner, inner_target = image[rows, columns], target[..., rows, columns]
-    border = ((above, below), (before, after))
-    if not any(map(any, border)):
-        return inner, inner_target
-    lead = ((0, 0),) * (target.ndim - 2)
-    padded = np.pad(inner, (*border, (0, 0)), mode="symmetric")
-    if spec.ignore_index is None:
-        return padded, np.pad(inner_target, (*lead, *border), mode="symmetric")
-    return padded, np.pad(inner_target, (*lead, *border), constant_values=spec.ignore_index)
-
-
-def resize_image(image: Image, size: Size) -> Image:
-    """Bilinear, with every pixel of a larger image taken into account (antialiased); the dtype stays.
-
-    Parameters
-    ----------
-    image : (H, W, C), uint8, uint16 or float32
-    size
-        Height and width wanted.
-    """
-    if image.shape[:2] == size:
-        return image
-    wide = None if image.dtype == np.uint8 else "float32"
-    tensor = to_torch(image, dtype=wide).permute(2, 0, 1)[None]
-    resized = functional.interpolate(tensor, size, mode="bilinear", antialias=True, align_corners=False)
-    if image.dtype == np.uint16:
-        resized = resized.round_().clamp_(0, 65535)  # the weights of a pixel add up to 1 but for rounding
-    return to_numpy(resized[0].permute(1, 2, 0), dtype=image.dtype)
-
-
-def resize_target(target: NDArray[Any], size: Size) -> NDArray[Any]:
-    """The value at the centre of each new pixel; nothing is blended.
-
-    Parameters
-    ----------
-    target : (..., H, W), any dtype
-    size
-        Height and width wanted.
-    """
-    rows, columns = (_centres(old, new) for old, new in zip(target.shape[-2:], size, strict=True))
-    return np.ascontiguousarray(target[..., rows[:, None], columns])
-
-
-def _centres(old: int, new: int) -> NDArray[np.int64]:
-    return ((2 * np.arange(new) + 1) * old) // (2 * new)
-
-
-def _slide(image: int, window: int, part: float) -> int:
-    """Start of a window inside an image, or of one around it where it is larger; each start is as likely."""
-    low, high = sorted((0, image - window))
-    return low + int(part * (high - low + 1))
-
-
-def _span(start: int, length: int, full: int) -> tuple[slice, int, int]:
-    """The part of a span that is inside, and how much lies before and after it."""
-    inside = slice(max(start, 0), min(start + length, full))
-    return inside, inside.start - start, start + length - inside.stop
+    found = enumerate(np.flatnonzero(plane) for plane in planes)
+    return {label: each[rng.integers(len(each), size=KEPT_PIXELS)] for label, each in found if len(each)}

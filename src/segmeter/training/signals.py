@@ -1,4 +1,4 @@
-"""SIGTERM, SIGINT, SIGUSR1 -> a flag that the loop reads; a second signal ends the process at once."""
+"""SIGTERM, SIGINT, SIGUSR1, SIGHUP -> a flag that a loop reads, or an exception; a second signal ends the process."""
 
 import os
 import signal
@@ -6,17 +6,37 @@ import threading
 from types import FrameType, TracebackType
 from typing import Any, Self
 
-from segmeter.errors import EXIT_FAULT, EXIT_INTERRUPTED, EXIT_TERMINATED
+from segmeter.errors import EXIT_FAULT, EXIT_HANGUP, EXIT_INTERRUPTED, EXIT_TERMINATED
 
 # SIGUSR1 is what SLURM sends ahead of the time limit: the run can go on, like after a fault
-EXIT_CODES = {signal.SIGTERM: EXIT_TERMINATED, signal.SIGINT: EXIT_INTERRUPTED, signal.SIGUSR1: EXIT_FAULT}
+EXIT_CODES = {
+    signal.SIGTERM: EXIT_TERMINATED,
+    signal.SIGINT: EXIT_INTERRUPTED,
+    signal.SIGUSR1: EXIT_FAULT,
+    signal.SIGHUP: EXIT_HANGUP,
+}
+
+
+class Stopped(KeyboardInterrupt):
+    """A signal came, outside a training, which saves first; raised wherever the main thread is, as Ctrl-C is."""
+
+    def __init__(self, received: signal.Signals) -> None:
+        super().__init__("interrupted" if received == signal.SIGINT else f"stopped by {received.name}")
+        self.exit_code = EXIT_CODES[received]
 
 
 class StopSignals:
-    """While the block runs, a first signal only sets `received`; signals reach the main thread alone."""
+    """While the block runs, a first signal sets `received`; a second ends the process at once.
 
-    def __init__(self) -> None:
+    Parameters
+    ----------
+    raises
+        Whether the first signal raises `Stopped` in the main thread, which alone is reached by signals.
+    """
+
+    def __init__(self, *, raises: bool = False) -> None:
         self.received: signal.Signals | None = None
+        self._raises = raises
         self._before: dict[signal.Signals, Any] = {}
 
     @property
@@ -42,3 +62,5 @@ class StopSignals:
         if self.received is not None:
             os._exit(EXIT_CODES[signal.Signals(number)])
         self.received = signal.Signals(number)
+        if self._raises:
+            raise Stopped(self.received)

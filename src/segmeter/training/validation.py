@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,10 +14,28 @@ from segmeter.errors import ConfigError, DataError
 from segmeter.inference.predictor import Predictor
 from segmeter.losses.additive import AdditiveLoss, additive, divide
 from segmeter.metrics.counts import count_case
-from segmeter.metrics.overlap import overlap_scores
+from segmeter.metrics.overlap import OverlapScores, overlap_scores
 from segmeter.training.cache import Cases
-from segmeter.training.config import CLASS_MONITORS, MONITORS
+from segmeter.training.config import AUTO, CLASS_MONITORS, MONITORS
 from segmeter.vocabulary import ClassSpec
+
+UNLEARNED = 0.01  # a class that the targets hold and whose IoU is below this is as good as not found
+
+
+@dataclass(frozen=True, kw_only=True)
+class Validation:
+    """Scores of a model on the validation cases.
+
+    Parameters
+    ----------
+    values
+        One float per name in `monitors`, NaN where undefined.
+    unlearned
+        The classes that the targets hold and whose IoU is below `UNLEARNED`.
+    """
+
+    values: dict[str, float]
+    unlearned: tuple[str, ...] = ()
 
 
 def monitors(spec: ClassSpec) -> list[str]:
@@ -24,12 +43,22 @@ def monitors(spec: ClassSpec) -> list[str]:
     return [*MONITORS, *(f"{kind}/{name}" for kind in CLASS_MONITORS for name in spec.names)]
 
 
-def check_monitor(monitor: str, spec: ClassSpec) -> None:
-    """Raise ConfigError with the nearest name unless a validation computes `monitor`."""
+def find_monitor(monitor: str, spec: ClassSpec) -> str:
+    """Name the score that `training.monitor` means; ConfigError with the nearest name where validation has none such.
+
+    Examples
+    --------
+    >>> cells = ClassSpec(task="binary", names=("background", "cell"), colours=((0, 0, 0), (9, 9, 9)))
+    >>> find_monitor("auto", cells), find_monitor("mean_dice", cells)
+    ('iou/cell', 'mean_dice')
+    """
+    if monitor == AUTO:
+        return spec.headline
     known = monitors(spec)
     if monitor not in known:
         rule = "to be a figure that validation computes"
         raise ConfigError(expected("training", "monitor", rule, repr(monitor), nearest(monitor, known)))
+    return monitor
 
 
 class RunningLoss:
@@ -63,8 +92,13 @@ class RunningLoss:
 
 
 def validate(
-    predictor: Predictor, cases: Cases, loss: nn.Module, *, stopped: Callable[[], bool]
-) -> dict[str, float] | None:
+    predictor: Predictor,
+    cases: Cases,
+    loss: nn.Module,
+    *,
+    stopped: Callable[[], bool],
+    on_case: Callable[[int], None] = lambda done: None,
+) -> Validation | None:
     """Score the model on every case; the counts of all cases are summed first, and so is what the loss divides by.
 
     Parameters
@@ -79,13 +113,16 @@ def validate(
     stopped
         Asked after each case; once it says yes, the validation is given up.
 
+    on_case
+        Called after each case with the number of cases done.
+
     Returns
     -------
-    One float per name in `monitors`, NaN where undefined; None where it was given up.
+    None where it was given up.
     """
     counts: NDArray[np.int64] | None = None
     running = RunningLoss(additive(loss, cases.spec.ignore_index))
-    for prediction in predictor.predict(cases, loss=running):
+    for done, prediction in enumerate(predictor.predict(cases, loss=running), start=1):
         if stopped():
             return None
         target = prediction.sample.target
@@ -93,14 +130,19 @@ def validate(
             raise DataError(f"{prediction.sample.case_id}: has no mask, and validation needs one for every case.")
         case_counts = count_case(target, prediction.labels, cases.spec)
         counts = case_counts if counts is None else counts + case_counts
+        on_case(done)
     if counts is None:
         raise DataError("validation: there is no case to validate on.")
-    return {**scores(counts, cases.spec), "loss": running.value()}
+    overlap = overlap_scores(counts, task=cases.spec.task)
+    named = zip(cases.spec.names, overlap.iou, overlap.support, strict=True)
+    return Validation(
+        values={**scores(overlap, cases.spec), "loss": running.value()},
+        unlearned=tuple(name for name, iou, support in named if support > 0 and iou < UNLEARNED),
+    )
 
 
-def scores(counts: NDArray[np.int64], spec: ClassSpec) -> dict[str, float]:
-    """The overlap scores that a run is followed by."""
-    overlap = overlap_scores(counts, task=spec.task)
+def scores(overlap: OverlapScores, spec: ClassSpec) -> dict[str, float]:
+    """Name the overlap scores that a run is followed by."""
     named = {
         "mean_iou": float(overlap.mean_iou),
         "mean_dice": float(overlap.mean_dice),

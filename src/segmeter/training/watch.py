@@ -48,7 +48,7 @@ class Watch:
     Parameters
     ----------
     case_id
-        Index of a case -> its name, for the message.
+        Number of a sample -> the name of its case, for the message.
     scaled
         Whether the loss is scaled (float16): an overflowing gradient then skips an update instead of ending the run.
     max_skipped

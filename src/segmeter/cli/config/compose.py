@@ -4,7 +4,7 @@ import itertools
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,20 +17,21 @@ from omegaconf import DictConfig, ListConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
-from segmeter.checks import close_name, nearest
+from segmeter.checks import close_name, expected, nearest
 from segmeter.cli.config.groups import CONFIGS, GROUPS, options, schemas_of
 from segmeter.cli.config.schema import ROOTS
-from segmeter.cli.config.user_files import check_folder
+from segmeter.cli.hydra_rules import PLUGINS, check_files, hydra_problems
+from segmeter.cli.trained_data import TRAINED
 from segmeter.errors import ConfigError
 from segmeter.schema import REQUIRED, defaults
 
 SWEEP_LIMIT = 1000  # combinations that are checked before the first job starts
-_FAULTS = (HydraException, OmegaConfBaseException, YAMLError)
+# AttributeError where a mapping replaces a null of Hydra's own
+_FAULTS = (HydraException, OmegaConfBaseException, YAMLError, AttributeError)
 
-# What a user may set of Hydra itself: sweeps. The rest names code to run (callbacks, logging classes, search paths),
-# moves outputs away from the run folder, or starts jobs in processes whose faults would be lost (launchers).
-_HYDRA_KEYS = ("hydra.sweep.", "hydra.sweeper.", "hydra.mode", "hydra.verbose", "hydra.job.env_")
-_HYDRA_GROUPS = ("hydra/sweeper",)
+# What a user may set of Hydra itself: sweeps and launchers. The rest either names code to run
+# (callbacks, logging classes, search paths) or moves outputs away from the run folder.
+_HYDRA_KEYS = ("hydra.sweep.", "hydra.sweeper.", "hydra.launcher.", "hydra.mode", "hydra.verbose", "hydra.job.env_")
 
 
 @dataclass(frozen=True)
@@ -55,11 +56,12 @@ class Request:
 
 @dataclass(frozen=True, kw_only=True)
 class Composed:
-    """One job: its overrides as they were written, its values, and its composed but unresolved configuration."""
+    """One job: its overrides as they were written, its values, and its composed but unresolved parts."""
 
     overrides: tuple[str, ...]
     values: dict[str, Any] = field(default_factory=dict)
     config: DictConfig | None = None
+    hydra: DictConfig | None = None
 
 
 def store_schemas() -> None:
@@ -70,6 +72,7 @@ def store_schemas() -> None:
     for group in GROUPS:
         for name, schema in schemas_of(group).items():
             store.store(group=group, name=name, node=defaults(schema))
+    store.store(group="data", name=TRAINED, node={"name": TRAINED})
     OmegaConf.register_new_resolver("oc.env", _environment, replace=True)
 
 
@@ -92,12 +95,32 @@ def compose_jobs(request: Request, problems: list[str]) -> list[Composed]:
     overrides = _sound(request, _parsed(request.overrides, problems), problems)
     with _hydra(request):
         jobs = _combinations(overrides, problems) if request.sweep else [_strings(overrides)]
-        return [_composed(request, job, problems) for job in jobs]
+        found = [_composed(request, job, problems) for job in jobs]
+        if request.config_dir or any("hydra" in line for line in request.overrides):
+            for job in found:
+                problems.extend(_hydra_problems(request, job))
+    return found
+
+
+def _hydra_problems(request: Request, job: Composed) -> list[str]:
+    """What a job sets of Hydra beyond sweeps, compared with one that has the same plugins and nothing else."""
+    if job.hydra is None:
+        return []
+    choices = {group: name for group, name in job.hydra.runtime.choices.items() if group.startswith(PLUGINS)}
+    plain = _compose(replace(request, config_name="score"), [f"{group}={name}" for group, name in choices.items()])
+    problems = hydra_problems(job.hydra, plain.hydra)
+    launcher = choices.get("hydra/launcher", "basic")
+    if launcher != "basic":
+        remedy = "Leave it out: the jobs run one after another. On a cluster, submit one command per job."
+        problems.append(expected("config", "hydra/launcher", "to be basic", launcher, remedy))
+    return problems
 
 
 def _check_names(request: Request) -> None:
     for folder in request.own_folders:
-        check_folder(folder)
+        if not folder.is_dir():
+            raise ConfigError(f"config: --config-dir: {folder} is not a folder.")
+        check_files(folder)
     known = sorted(path.stem for folder in request.folders for path in folder.glob("*.yaml"))
     if request.config_name not in known:
         raise ConfigError(
@@ -136,18 +159,13 @@ def _sound(request: Request, overrides: list[Override], problems: list[str]) -> 
 def _problem(override: Override, known: dict[str, list[str]], sweep: bool, problems: list[str]) -> bool:
     before = len(problems)
     key, line = override.key_or_group, override.input_line
-    if key.startswith("hydra.") and (not key.startswith(_HYDRA_KEYS) or "_target_" in key):
+    if key.startswith("hydra.") and not key.startswith(_HYDRA_KEYS):
         problems.append(
             f"config: {key!r} can't be set here. Outputs go where run.root and run.name say; of Hydra itself "
-            f"only sweeps can be set ({', '.join(k.rstrip('.') for k in _HYDRA_KEYS[:2])})."
+            f"only sweeps and launchers can be set ({', '.join(k.rstrip('.') for k in _HYDRA_KEYS[:3])})."
         )
-    elif key == "hydra/launcher":
-        problems.append(
-            "config: 'hydra/launcher' can't be set here: a job that fails in another process would go unseen. "
-            "Leave it out, and the jobs run one after another."
-        )
-    elif key.startswith("hydra/") and key not in _HYDRA_GROUPS:
-        problems.append(f"config: {key!r} can't be set here. Allowed: {', '.join(_HYDRA_GROUPS)}.")
+    elif key.startswith("hydra/") and key not in PLUGINS:
+        problems.append(f"config: {key!r} can't be set here. Allowed: {', '.join(PLUGINS)}.")
     elif "/" in key and not key.startswith("hydra/") and key not in known:
         problems.append(f"config: unknown group {key!r}. {nearest(key, known)}")
     elif override.is_sweep_override() and not sweep:
@@ -201,12 +219,15 @@ def _composed(request: Request, overrides: tuple[str, ...], problems: list[str])
     except _FAULTS as error:
         problems.extend(_each_fault(request, lines) or [one_line(error)])
         return Composed(overrides=overrides)
-    return Composed(overrides=overrides, values=plain(config, problems), config=config)
+    OmegaConf.set_readonly(config, False)
+    OmegaConf.set_struct(config, False)
+    node = config.pop("hydra")
+    return Composed(overrides=overrides, values=plain(config, problems), config=config, hydra=node)
 
 
 def _compose(request: Request, overrides: Sequence[str]) -> DictConfig:
     path = [f"hydra.searchpath=['file://{folder}']" for folder in request.own_folders]
-    return compose(request.config_name, overrides=[*path, *overrides])
+    return compose(request.config_name, overrides=[*path, *overrides], return_hydra_config=True)
 
 
 def forced(overrides: Sequence[str], folders: Sequence[Path]) -> list[str]:

@@ -8,7 +8,11 @@ from omegaconf import DictConfig, OmegaConf
 from pydantic import ValidationError
 
 from segmeter.cli.config.compose import Composed
-from segmeter.cli.config.user_files import find_written
+from segmeter.cli.config.schema import EvalConfig
+from segmeter.cli.config.written import find_written
+from segmeter.cli.trained_data import TRAINED, fill_data
+from segmeter.declared import name_of
+from segmeter.errors import InputError
 from segmeter.invalid import problems_by_key, required
 from segmeter.schema import REQUIRED, Config
 
@@ -16,7 +20,7 @@ from segmeter.schema import REQUIRED, Config
 def convert(
     root: type[Config], job: Composed, *, command: str, folders: Sequence[Path], problems: list[str]
 ) -> Config | None:
-    """Check the values of a job.
+    """Check the values of a job; those of eval are first completed by what its checkpoint says of the data.
 
     Parameters
     ----------
@@ -29,8 +33,31 @@ def convert(
     problems
         Takes a line per problem; the result is then None.
     """
+    before, values = len(problems), job.values
+    if root is EvalConfig:
+        try:
+            values = fill_data(values, job.overrides)
+        except InputError as error:
+            problems.extend(error.problems)
+    config, found = _checked(root, job, values, command=command, folders=folders)
+    problems.extend(found)
+    return None if len(problems) > before else config
+
+
+def unknown_keys(root: type[Config], job: Composed, *, command: str) -> list[str]:
+    """A line for each key that the command does not have; values are not looked at."""
+    _, problems = _checked(root, job, job.values, command=command, folders=[])
+    return [line for line in problems if "unknown key" in line or "is not allowed" in line]
+
+
+def _checked(
+    root: type[Config], job: Composed, values: dict[str, Any], *, command: str, folders: Sequence[Path]
+) -> tuple[Config | None, list[str]]:
     unset: list[str] = []
-    values = _without_unset(job.values, "", unset)
+    untold = set()
+    if root is EvalConfig and name_of(values.get("data")) == TRAINED:
+        untold = {"data"}  # only the checkpoint knows it, and that could not be read
+    values = _without_unset({key: value for key, value in values.items() if key not in untold}, "", unset)
     lines = [required(key) for key in unset]
     try:
         config = root.model_validate(values)
@@ -42,10 +69,10 @@ def convert(
             written=lambda key: find_written(key, job.overrides, values, folders),
             advice=lambda key: f"See: segmeter {command} --help {_group(root, key)}".rstrip() + ".",
         )
-        told = {key: of for key, of in found.items() if not _follows(key, job, {*found, *unset})}
-        lines += [line for of in told.values() for line in of if line not in lines]
-    problems.extend(lines)
-    return None if lines else config
+        failed = {*found, *unset}
+        told = {key: of for key, of in found.items() if key not in untold and not _follows(key, job, failed)}
+        return None, [*lines, *(line for of in told.values() for line in of if line not in lines)]
+    return config, lines
 
 
 def _follows(key: str, job: Composed, failed: set[str]) -> bool:
@@ -56,13 +83,6 @@ def _follows(key: str, job: Composed, failed: set[str]) -> bool:
         return False
     raw = OmegaConf.to_container(node, resolve=False)
     return isinstance(raw, dict) and str(raw[last]).strip("${}") in failed
-
-
-def unknown_keys(root: type[Config], job: Composed, *, command: str) -> list[str]:
-    """A line for each key that the command does not have; values are not looked at."""
-    problems: list[str] = []
-    convert(root, job, command=command, folders=[], problems=problems)
-    return [line for line in problems if "unknown key" in line or "is not allowed" in line]
 
 
 def _without_unset(values: Any, path: str, unset: list[str]) -> Any:

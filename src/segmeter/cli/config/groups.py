@@ -6,6 +6,7 @@ from importlib import import_module
 from importlib.metadata import entry_points
 from pathlib import Path
 
+from segmeter.cli.trained_data import TRAINED
 from segmeter.data.config import DATA
 from segmeter.errors import ConfigError
 from segmeter.export.config import ExportConfig
@@ -51,6 +52,7 @@ def schemas_of(group: str) -> dict[str, type[Config]]:
 def options(folders: Sequence[Path] = (CONFIGS,)) -> dict[str, list[str]]:
     """What can be chosen in each group: the YAML files in some folders, and what a schema defines."""
     found: dict[str, set[str]] = {group: set(schemas_of(group)) for group in GROUPS}
+    found["data"].add(TRAINED)
     for path in (path for folder in folders for path in folder.glob("*/*.yaml")):
         found.setdefault(path.parent.name, set()).add(path.stem)
     return {group: sorted(names) for group, names in found.items()}

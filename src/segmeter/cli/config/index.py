@@ -2,19 +2,22 @@
 
 from typing import Any
 
-from segmeter.cli.config.groups import options, schemas_of
-from segmeter.cli.config.reference import EXPERIMENT, Key, default_option, groups_of, keys_of, own_keys
+from segmeter.cli.config.groups import schemas_of
+from segmeter.cli.config.reference import EXPERIMENT, Key, default_option, groups_of, keys_of, options_of, own_keys
 from segmeter.cli.config.schema import ROOTS
 
 
 def completion_index() -> dict[str, Any]:
     """For each command its own keys and its groups, each with its options and their keys; a key has its choices."""
-    found = options()
     return {
         command: {
             "keys": {key.path: _kind(key) for key in own_keys(command)},
             "groups": {
-                group: {"default": default_option(command, group), "options": found[group], "keys": _keys(group)}
+                group: {
+                    "default": default_option(command, group),
+                    "options": options_of(command, group),
+                    "keys": _keys(group),
+                }
                 for group in groups_of(command)
             },
         }

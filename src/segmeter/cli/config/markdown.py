@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 
 from segmeter.cli.command_list import COMMANDS
-from segmeter.cli.config.groups import GROUPS, options, schemas_of
+from segmeter.cli.config.groups import GROUPS, schemas_of
 from segmeter.cli.config.reference import (
     Key,
     as_yaml,
@@ -12,6 +12,7 @@ from segmeter.cli.config.reference import (
     groups_of,
     keys_of,
     option,
+    options_of,
     own_keys,
     parts_of,
     summary,
@@ -44,7 +45,7 @@ def _command(command: str) -> Iterator[str]:
 def _group(group: str) -> Iterator[str]:
     yield from (f"## {group}", "")
     names = schemas_of(group)
-    others = [name for name in options()[group] if name not in names]
+    others = [name for name in options_of("train", group) if name not in names]
     for name, schema in names.items():
         yield from (f"### {group}={name}", "", summary(schema), "", *_table(keys_of(schema, {}, f"{group}.")), "")
     for name in others:

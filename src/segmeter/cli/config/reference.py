@@ -8,8 +8,10 @@ from typing import Any
 import yaml
 from pydantic import BaseModel
 
-from segmeter.cli.config.groups import CONFIGS, GROUPS, schemas_of
+from segmeter.cli.config.groups import CONFIGS, GROUPS, options, schemas_of
 from segmeter.cli.config.schema import ROOTS
+from segmeter.cli.trained_data import TRAINED
+from segmeter.data.config import DataConfig
 from segmeter.declared import (
     Choice,
     choice_of,
@@ -116,8 +118,15 @@ def default_option(command: str, group: str) -> str:
     return next((item[group] or "" for item in listed if isinstance(item, dict) and group in item), "")
 
 
+def options_of(command: str, group: str, folders: Sequence[Path] = (CONFIGS,)) -> list[str]:
+    """What a command can choose in a group; eval alone takes the data of its checkpoint."""
+    return [name for name in options(folders).get(group, []) if name != TRAINED or command == "eval"]
+
+
 def option(group: str, name: str, folders: Sequence[Path] = (CONFIGS,)) -> tuple[type[BaseModel], dict[str, Any]]:
     """The schema of an option and the values that its YAML file, where it has one, sets instead of the defaults."""
+    if (group, name) == ("data", TRAINED):
+        return DataConfig, {}
     files = [folder / group / f"{name}.yaml" for folder in folders]
     path = next((path for path in files if path.is_file()), None)
     if path is None:

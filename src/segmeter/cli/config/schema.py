@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from segmeter.data.config import DATA, ClassesConfig
+from segmeter.data.config import DATA, ClassesConfig, Instances
 from segmeter.export.config import ExportConfig
 from segmeter.inference.config import InferenceConfig
 from segmeter.invalid import RuleError
@@ -38,20 +38,36 @@ class RunConfig(Config, title="run"):
             raise RuleError("to be a plain name without slashes")
 
 
-class Common(Config, title="config"):
+class Command(Config, title="config"):
     """What every command takes."""
 
-    run: RunConfig = RunConfig()
-    """Where the outputs go: ``<root>/<command>/<date>_<time>_<name>``."""
-    device: str = "auto"
-    """Where the model runs: "auto", "cpu", "cuda" or "cuda:<number>"."""
-    seed: int = Field(0, ge=0, le=2**32 - 1)
-    """Seed of everything that is drawn at random."""
     plugins: tuple[str, ...] = ()
     """Modules that register your own components; only the command line is read for them."""
 
 
-class TrainConfig(Common):
+class Common(Command):
+    """What every command with a run folder takes."""
+
+    run: RunConfig = RunConfig()
+    """Where the outputs go: ``<root>/<command>/<date>_<time>_<name>``."""
+
+
+class Seeded(Common):
+    """What a command takes in which something is drawn at random."""
+
+    seed: int = Field(0, ge=0, le=2**32 - 1)
+    """Seed of everything that is drawn at random: ``training.seed`` and ``metrics.seed`` follow it. What decides the
+    data themselves (``data.seed``, ``data.split_seed``) does not."""
+
+
+class Modelled(Common):
+    """What a command takes that runs a model."""
+
+    device: str = "auto"
+    """Where the model runs: "auto", "cpu", "cuda" or "cuda:<number>"."""
+
+
+class TrainConfig(Modelled, Seeded):
     """`segmeter train`: train a model on images and masks."""
 
     resume: str | None = None
@@ -78,7 +94,7 @@ class TrainConfig(Common):
     """Where curves are written beside history.jsonl."""
 
 
-class EvalConfig(Common):
+class EvalConfig(Modelled, Seeded):
     """`segmeter eval`: measure a checkpoint on a data set."""
 
     checkpoint: Path
@@ -101,13 +117,24 @@ class EvalConfig(Common):
     """Pictures and the HTML report."""
 
 
-class PredictConfig(Common):
+class ImagesConfig(Config, title="data"):
+    """How images without masks are read; classes, channels and normalisation are the checkpoint's."""
+
+    max_pixels: Annotated[int, Unit("pixels")] = Field(200_000_000, ge=1)
+    """The most pixels of an image, checked before it is decoded."""
+    orientation: Literal["refuse", "ignore", "apply"] = "refuse"
+    """What to do with images whose EXIF tag says that they lie on their side."""
+
+
+class PredictConfig(Modelled):
     """`segmeter predict`: write label maps for images that have no reference."""
 
     checkpoint: Path
     """A run folder (its best checkpoint), a checkpoint folder, or a file in it."""
     input: Path
     """An image, or a folder of images."""
+    data: ImagesConfig
+    """How images are read."""
     inference: InferenceConfig
     """How the model is run over images."""
     export: ExportConfig
@@ -118,8 +145,8 @@ class PredictConfig(Common):
     """Pictures."""
 
 
-class CheckConfig(Common):
-    """`segmeter check`: verify a data set before the first step."""
+class CheckConfig(Command):
+    """`segmeter check`: verify a data set before the first step; it leaves no run folder."""
 
     data: Annotated[Any, Component(DATA)]
     """The data set."""
@@ -136,8 +163,9 @@ class LabelsConfig(ClassesConfig):
     """Instead of `classes`, which are then called class_0, class_1, ..."""
     key: str | None = None
     """Which array of NPZ archives and Zarr groups; null takes the only one."""
-    instances: bool = False
-    """Whether the files hold numbers of objects, 0 being none, instead of labels; for a binary task."""
+    instances: Instances = False
+    """Whether the files hold numbers of objects, 0 being none, instead of labels; for a binary task. true: both sides;
+    "references", "predictions": one side only, and connected parts of the other one are its objects."""
 
     @model_validator(mode="before")
     @classmethod
@@ -156,12 +184,13 @@ class LabelsConfig(ClassesConfig):
 
     @rule("instances")
     @classmethod
-    def _of_one_class(cls, instances: bool, given: Given) -> None:
-        if instances and (given.task != "binary" or given.label_map):
+    def _of_one_class(cls, instances: Instances, given: Given) -> None:
+        mapped = instances is True and given.label_map  # of one side, the map is for the other one
+        if instances and (given.task != "binary" or mapped):
             raise RuleError("to be false but for a binary task without label map", "Set data.task=binary.")
 
 
-class ScoreConfig(Common):
+class ScoreConfig(Seeded):
     """`segmeter score`: measure masks that any tool wrote against their references, without a model."""
 
     predictions: Path
@@ -193,11 +222,14 @@ class ScoreConfig(Common):
             raise RuleError("to be given for metrics.calibration", "Set probs=FOLDER; labels carry no probabilities.")
 
 
-class CompareConfig(Common):
+class CompareConfig(Seeded):
     """`segmeter compare`: paired statistics between evaluations of the same cases."""
 
     runs: tuple[Path, ...]
     """Folders of two or more finished runs of eval or score, in any order."""
+    rank_by: str = "mean_iou"
+    """The metric that orders the runs: mean_iou, mean_dice, pixel_accuracy, or one that they were measured by, such as
+    pq, nsd@1 or hd95 (the mean over classes), or hd95/car."""
     metrics: MetricsConfig
     """What is compared."""
 
@@ -206,6 +238,9 @@ class CompareConfig(Common):
     def _resampled(cls, metrics: MetricsConfig, given: Given) -> None:
         if metrics.bootstrap < 1:
             raise RuleError("to be an integer >= 1 and <= 1000000", key="metrics.bootstrap")
+        if metrics.measures:
+            remedy = "Leave it out: runs are compared by the measures that they have."
+            raise RuleError("to be empty", remedy, key="metrics.measures")
 
 
 ROOTS: dict[str, type[Config]] = {

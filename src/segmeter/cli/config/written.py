@@ -1,4 +1,4 @@
-"""The user's own folder of YAML files: what may stand in it, and where a value was written."""
+"""key -> how its value was written: in which file and line of the user's own, or on the command line."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -8,48 +8,7 @@ import yaml
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from segmeter.declared import item_of
-from segmeter.errors import ConfigError
 from segmeter.invalid import Written
-
-
-def check_folder(folder: Path) -> bool:
-    """Refuse files that would be passed over, or that set more of Hydra than the values of a sweep.
-
-    Returns
-    -------
-    Whether a file sets the values of a sweep.
-
-    Raises
-    ------
-    ConfigError
-        With a line per file.
-    """
-    if not folder.is_dir():
-        raise ConfigError(f"config: --config-dir: {folder} is not a folder.")
-    problems = [f"config: {path}: rename it to {path.stem}.yaml." for path in sorted(folder.rglob("*.yml"))]
-    sweeps = False
-    for path in sorted(folder.rglob("*.yaml")):
-        asked = [*_hydra_keys(path)]
-        sweeps = sweeps or bool(asked)
-        problems += [
-            f"config: {path} sets {key!r}, which is not allowed: of Hydra itself a file can set hydra.sweeper.params."
-            for key in asked
-            if not key.startswith("hydra.sweeper.params.")
-        ]
-    if problems:
-        raise ConfigError(problems)
-    return sweeps
-
-
-def _hydra_keys(path: Path) -> Iterator[str]:
-    """What a file sets of Hydra, by key, by package, or in its defaults list."""
-    node, package = _read(path)
-    for key, scalar in _scalars(node, package) if node else ():
-        name = key.rpartition(".")[2] if key.startswith("defaults[") else key
-        if name.removeprefix("override ").lstrip("/").startswith("hydra"):
-            yield name
-        elif key.startswith("defaults[") and scalar.value.lstrip("/").startswith("hydra"):
-            yield scalar.value
 
 
 def find_written(key: str, overrides: Sequence[str], values: Any, folders: Sequence[Path]) -> Written | None:

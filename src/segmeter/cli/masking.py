@@ -1,0 +1,70 @@
+"""Values of keys that look like secrets -> [REDACTED], wherever they would be written."""
+
+import re
+from typing import Any
+
+from segmeter.errors import ConfigError
+
+MASK = "[REDACTED]"
+_SECRET = re.compile(
+    r"(^|_)(secret|token|credentials?|pat|auth|authorization|cookie|dsn|webhook(_ur[il])?"
+    r"|(api|access|private|secret|account|ssh|encryption|signing)_?key)s?$"
+    r"|pass(word|wd|phrase|code)?s?$",
+    re.IGNORECASE,
+)
+_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+_INNER = re.compile(r"[\w-]+(?=['\"]?\s*[:=])")  # keys inside a value
+_LOGIN = re.compile(r"(?<=://)[^/\s@]+(?=@)")  # user:password of an address
+
+
+def is_secret(key: str) -> bool:
+    """Whether the name of a key or variable says that its value is not for others.
+
+    Examples
+    --------
+    >>> [name for name in ("GITHUB_PAT", "PGPASS", "apiKey", "path", "key", "tokenizer") if is_secret(name)]
+    ['GITHUB_PAT', 'PGPASS', 'apiKey']
+    """
+    return _SECRET.search(_CAMEL.sub("_", key).replace("-", "_")) is not None
+
+
+def mask(values: Any, key: str = "") -> Any:
+    """Replace the values of keys that look like secrets, at any depth, and of overrides and addresses in texts."""
+    if isinstance(values, dict):
+        return {name: MASK if key == "env_set" else mask(value, str(name)) for name, value in values.items()}
+    if isinstance(values, list):
+        return [mask(value, key) for value in values]
+    if values is not None and is_secret(key):
+        return MASK
+    return mask_override(values) if isinstance(values, str) else values
+
+
+def mask_override(line: str) -> str:
+    """Replace the value of an override whose key looks like a secret, or whose value has such a key in it.
+
+    Environment variables that are set for the jobs of a sweep are all replaced.
+
+    Examples
+    --------
+    >>> mask_override("+logger.api_key=abc"), mask_override("loss.gamma=2")
+    ('+logger.api_key=[REDACTED]', 'loss.gamma=2')
+    >>> mask_override("hydra.job.env_set={GITHUB_PAT: abc}")
+    'hydra.job.env_set=[REDACTED]'
+    """
+    key, equals, value = line.partition("=")
+    name = key.rpartition(".")[2].lstrip("+-")
+    if equals and ("env_set" in key or is_secret(name) or any(map(is_secret, _INNER.findall(value)))):
+        return f"{key}={MASK}"
+    return _LOGIN.sub(MASK, line)
+
+
+def refuse_masked(values: Any, path: str = "") -> None:
+    """Refuse a configuration that was copied from a run folder with its secrets masked."""
+    if isinstance(values, dict):
+        for key, value in values.items():
+            refuse_masked(value, f"{path}.{key}" if path else str(key))
+    elif isinstance(values, list):
+        for index, value in enumerate(values):
+            refuse_masked(value, f"{path}[{index}]")
+    elif isinstance(values, str) and MASK in values:
+        raise ConfigError(f"config: `{path}` is {MASK}, as run folders keep no secrets. Set it again.")

@@ -1,0 +1,210 @@
+"""images -> their values per channel (range, percentiles, mean, deviation), and the normalisation from them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from segmeter.checks import expected
+from segmeter.data.config import DataConfig
+from segmeter.errors import DataError
+
+FULL_SCALE = {"uint8": 255.0, "uint16": 65535.0, "float32": 1.0}  # the stored value that a model takes as 1
+LEVELS = (0, 0.5, 1, 2, 5, 10, 25, 50, 75, 90, 95, 98, 99, 99.5, 100)  # percentiles kept of each image
+SHOWN = (1, 50, 99)  # percentiles of a data set
+
+_LEAST_USE = 1 / 8  # of the full scale; below it the scale is hardly the images' own
+_FAR_MEAN, _FAR_SPREAD = 4.0, 8.0  # of normalised inputs, which networks expect near 0 and 1
+
+Values = NDArray[np.float64]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Intensity:
+    """The stored values of all images of one dtype, per channel.
+
+    Parameters
+    ----------
+    dtype
+        "uint8", "uint16" or "float32".
+    pixels
+        Of all its images together.
+    low, high, mean, std : (C,)
+        Exact, over every pixel, in stored units.
+    percentiles : (P, C)
+        At `SHOWN`, from the percentiles of each image, so exact to a part of the distance between two of `LEVELS`.
+    """
+
+    dtype: str
+    pixels: int
+    low: Values
+    high: Values
+    mean: Values
+    std: Values
+    percentiles: Values
+
+    @property
+    def full_scale(self) -> float:
+        """The stored value that a model takes as 1."""
+        return FULL_SCALE[self.dtype]
+
+
+def measure_image(image: NDArray[Any]) -> tuple[Values, Values, Values]:
+    """Mean (C,), variance (C,) and values at `LEVELS` (L, C) of an image (H, W, C), in stored units."""
+    planes = [image[:, :, channel].ravel() for channel in range(image.shape[2])]
+    measured = [_measure_floats(plane) if plane.dtype.kind == "f" else _measure_integers(plane) for plane in planes]
+    mean, variance, levels = (np.array(values) for values in zip(*measured, strict=True))
+    return mean, variance, levels.T
+
+
+def _measure_integers(plane: NDArray[Any]) -> tuple[float, float, Values]:
+    """From the histogram, which is exact and faster than passes over the pixels."""
+    counts = np.bincount(plane)
+    values, n = np.arange(len(counts), dtype=np.float64), plane.size
+    mean = float((values * counts).sum() / n)
+    variance = float(((values - mean) ** 2 * counts).sum() / n)
+    ranks = np.clip(np.ceil(np.array(LEVELS) / 100 * n), 1, n)
+    return mean, variance, np.searchsorted(counts.cumsum(), ranks).astype(np.float64)
+
+
+def _measure_floats(plane: NDArray[Any]) -> tuple[float, float, Values]:
+    wide = plane.astype(np.float64)
+    mean = float(wide.mean())
+    return mean, float(((wide - mean) ** 2).mean()), np.quantile(wide, np.array(LEVELS) / 100, method="inverted_cdf")
+
+
+def merge_images(dtype: str, pixels: NDArray[Any], mean: Values, variance: Values, levels: Values) -> Intensity:
+    """Put together what `measure_image` found of N images: pixels (N,), mean and variance (N, C), levels (N, L, C)."""
+    weight = (pixels / pixels.sum())[:, None]
+    middle = (weight * mean).sum(0)
+    spread = (weight * (variance + (mean - middle) ** 2)).sum(0)
+    shares = np.diff(np.array(LEVELS, np.float64), prepend=0.0, append=100.0)
+    mass = np.outer(pixels, (shares[:-1] + shares[1:]) / 2)  # a value stands for the pixels half-way to the next ones
+    return Intensity(
+        dtype=dtype,
+        pixels=int(pixels.sum()),
+        low=levels[:, 0].min(0),
+        high=levels[:, -1].max(0),
+        mean=middle,
+        std=np.sqrt(spread),
+        percentiles=np.stack([_percentiles(levels[:, :, c], mass) for c in range(levels.shape[2])], axis=1),
+    )
+
+
+def _percentiles(values: Values, mass: Values) -> Values:
+    order = np.argsort(values, axis=None, kind="stable")
+    grown = mass.ravel()[order].cumsum()
+    places = np.searchsorted(grown, np.array(SHOWN) / 100 * grown[-1])
+    found: Values = values.ravel()[order][np.minimum(places, len(order) - 1)]
+    return found
+
+
+def unit_moments(intensities: Sequence[Intensity]) -> tuple[Values, Values]:
+    """Mean and standard deviation (C,) of all pixels, each image on the scale on which a model takes its dtype."""
+    weight = np.array([[each.pixels] for each in intensities], np.float64)
+    weight /= weight.sum()
+    mean = np.stack([each.mean / each.full_scale for each in intensities])
+    variance = np.stack([(each.std / each.full_scale) ** 2 for each in intensities])
+    middle = (weight * mean).sum(0)
+    return middle, np.sqrt((weight * (variance + (mean - middle) ** 2)).sum(0))
+
+
+def normalisation(
+    config: DataConfig,
+    intensities: Sequence[Intensity],
+    default: tuple[tuple[float, ...], tuple[float, ...]],
+) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """The mean and standard deviation that a model subtracts and divides by, and that its checkpoint keeps.
+
+    Parameters
+    ----------
+    config
+        `mean`, `std` and `full_scale` of it are used.
+    intensities
+        Of the training split.
+    default
+        Where the configuration says nothing, for images in 0 to 1.
+
+    Returns
+    -------
+    Per channel, for images that are divided by their dtype's maximum (uint8 by 255, uint16 by 65535, floats by 1).
+
+    Raises
+    ------
+    DataError
+        Inputs would be far from mean 0 and spread 1, a channel is constant, or one full scale is given for two dtypes.
+    """
+    measured = unit_moments(intensities)
+    factor = _factor(config, intensities)
+    chosen = []
+    for given, found, usual in zip((config.mean, config.std), measured, default, strict=True):
+        wanted = tuple(usual if given is None or isinstance(given, str) else given)
+        chosen.append(found if given == "auto" else np.array(wanted) * factor)
+    mean, std = chosen
+    if config.std == "auto" and not std.all():
+        rule, remedy = "to vary in every channel", "Leave this channel out of the images, or give data.std."
+        raise DataError(expected("data", "images", rule, f"one value in channel {int(np.argmin(std))}", remedy))
+    _refuse_far((measured[0] - mean) / std, measured[1] / std, intensities)
+    return tuple(map(float, mean)), tuple(map(float, std))
+
+
+def _factor(config: DataConfig, intensities: Sequence[Intensity]) -> float:
+    """What the full scale of the configuration is on the scale of the dtype."""
+    if config.full_scale is None:
+        return 1.0
+    if len(intensities) > 1:
+        names = ", ".join(each.dtype for each in intensities)
+        raise DataError(expected("data", "full_scale", "to be null for images of several dtypes", names))
+    if intensities[0].high.max() > config.full_scale:
+        given = f"{config.full_scale:g}, where values reach {intensities[0].high.max():g}"
+        raise DataError(expected("data", "full_scale", "to be at least the largest value", given))
+    return config.full_scale / intensities[0].full_scale
+
+
+def _refuse_far(mean: Values, spread: Values, intensities: Sequence[Intensity]) -> None:
+    found = _far(mean, spread, intensities)
+    if found:
+        remedy = f"Set data.mean=auto data.std=auto{_scale_remedy(intensities)}."
+        raise DataError(expected("data", "mean and std", "to bring inputs near mean 0 and spread 1", found, remedy))
+
+
+def _far(mean: Values, spread: Values, intensities: Sequence[Intensity]) -> str:
+    """What normalised inputs (C,) are, where that is far from 0 and 1, else nothing.
+
+    Of several channels some may be dark or nearly constant; not all of them, and none far beyond the scale.
+    """
+    widest = spread.max()
+    if np.abs(mean).max() <= _FAR_MEAN and 1 / _FAR_SPREAD <= widest <= _FAR_SPREAD:
+        return ""
+    values = "; ".join(f"{each.dtype} from {each.low.min():g} to {each.high.max():g}" for each in intensities)
+    return f"mean {mean[np.abs(mean).argmax()]:.2f} and spread {widest:.2g} (stored values: {values})"
+
+
+def mismatch_warnings(intensities: Sequence[Intensity], mean: tuple[float, ...], std: tuple[float, ...]) -> list[str]:
+    """Say that images are not on the scale that a trained model normalises by, as 8-bit copies of 12-bit images."""
+    measured, spread = unit_moments(intensities)
+    found = _far((measured - np.array(mean)) / np.array(std), spread / np.array(std), intensities)
+    advice = "The model was trained on another scale or dtype: its scores mean little here."
+    return [f"data: inputs normalised as in training have {found}. {advice}"] if found else []
+
+
+def scale_warnings(config: DataConfig, intensities: Sequence[Intensity]) -> list[str]:
+    """Say where images use less than an eighth of their dtype's range and the configuration does not know of it."""
+    if config.full_scale is not None or "auto" in (config.mean, config.std):
+        return []
+    return [
+        f"data: the largest value of the {each.dtype} images is {each.high.max():g} of {each.full_scale:g}, which is "
+        f"less than an eighth of the scale; set data.mean=auto data.std=auto{_scale_remedy([each])}."
+        for each in intensities
+        if each.dtype != "float32" and each.high.max() < _LEAST_USE * each.full_scale
+    ]
+
+
+def _scale_remedy(intensities: Sequence[Intensity]) -> str:
+    """The full scale of a camera whose largest value this may be: a power of two less 1."""
+    if len(intensities) > 1 or intensities[0].dtype != "uint16":
+        return ""
+    bits = int(intensities[0].high.max()).bit_length()
+    return f", or data.full_scale={2**bits - 1} if these are {bits}-bit images" if bits < 16 else ""

@@ -1,0 +1,91 @@
+"""`segmeter check`: what it prints of good data, and how little it prints of much that is wrong."""
+
+import numpy as np
+import pytest
+
+from segmeter.cli.main import main
+from segmeter.data import verified
+from tests.data.crafted import make_folder, noise, put
+
+DATA = ["data=folder", "data.task=binary", "data.classes=[background,cell]"]
+
+
+@pytest.fixture(autouse=True)
+def _apart(tmp_path, monkeypatch):
+    monkeypatch.setenv("SEGMETER_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(verified, "SETTLED_SECONDS", -60.0)
+    monkeypatch.setenv("COLUMNS", "200")
+
+
+def check(*arguments: str) -> int:
+    try:
+        main(["check", *arguments])
+    except SystemExit as leaving:
+        return int(leaving.code or 0)
+    return 0
+
+
+def row(text: str, name: str) -> list[str]:
+    (line,) = [line for line in text.splitlines() if f" {name} " in line]
+    return [cell.strip() for cell in line.replace("┃", "│").split("│")[2:-1]]
+
+
+def test_shares_of_multilabel_classes_are_of_their_own_plane(tmp_path, capsys):
+    """A vessel on 57 of 1000 pixels, 10 more ignored; a disc that overlaps it on half."""
+    put(tmp_path / "images" / "a.png", noise(25, 40))
+    vessel, disc = np.zeros((25, 40), np.uint8), np.zeros((25, 40), np.uint8)
+    vessel.flat[:57], vessel.flat[990:], disc[:, :20] = 1, 9, 1
+    put(tmp_path / "masks" / "vessel" / "a.png", vessel)
+    put(tmp_path / "masks" / "disc" / "a.png", disc)
+    options = ["data=folder", "data.task=multilabel", "data.classes=[vessel,disc]", "data.ignore_index=9"]
+    assert check(*options, f"data.root={tmp_path}", "splits=[all]") == 0
+    text = capsys.readouterr().out
+    assert row(text, "vessel") == ["5.76 (1)"]  # 57 / 990
+    assert row(text, "disc") == ["50.00 (1)"]
+    assert row(text, "ignored, %") == ["0.50"]  # 10 of 2000
+
+
+def test_values_are_shown_per_channel_and_a_second_run_reads_nothing(tmp_path, capsys):
+    root = make_folder(tmp_path / "set")
+    pixels = np.concatenate([noise(seed=seed).reshape(-1, 3) for seed in range(3)])
+    for known in ("0", "3"):
+        assert check(*DATA, f"data.root={root}", "splits=[all]") == 0
+        text = capsys.readouterr().out
+        assert row(text, "unchanged, not read again") == [known]
+        lines = [line.split("│")[1:-1] for line in text.splitlines() if "uint8" in line]
+        assert [cells[2].strip() for cells in lines] == ["0", "1", "2"]
+        for channel, cells in enumerate(lines):
+            low, _, median, _, high, mean, std, mean01, _ = (float(cell) for cell in cells[3:])
+            assert (low, high) == (pixels[:, channel].min(), pixels[:, channel].max())
+            assert abs(median - np.median(pixels[:, channel])) < 12
+            assert mean == pytest.approx(pixels[:, channel].mean(), abs=1e-3)
+            assert std == pytest.approx(pixels[:, channel].std(), abs=1e-3)
+            assert mean01 == pytest.approx(pixels[:, channel].mean() / 255, abs=1e-4)
+    assert check(*DATA, f"data.root={root}", "splits=[all]", "data.verify=always") == 0
+    assert row(capsys.readouterr().out, "unchanged, not read again") == ["0"]
+
+
+def test_five_hundred_files_with_one_fault_print_at_most_twelve_lines(tmp_path, capsys):
+    root = make_folder(tmp_path / "set", tuple(f"c{number:03d}" for number in range(500)), height=4, width=8)
+    for path in (root / "masks").iterdir():
+        put(path, np.arange(32, dtype=np.uint16).reshape(4, 8) * 2)
+    assert check(*DATA, f"data.root={root}") == 2
+    lines = capsys.readouterr().err.strip().splitlines()
+    assert len(lines) <= 12
+    assert sum(map(len, lines)) < 3000
+    assert "the same in 499 more: " in "\n".join(lines)
+
+
+def test_twelve_bit_images_are_warned_of_with_both_remedies(tmp_path, capsys):
+    for number in range(6):
+        (tmp_path / "images").mkdir(exist_ok=True)
+        np.save(tmp_path / "images" / f"{number}.npy", noise(12, 10, seed=number).astype(np.uint16) * 16)
+        put(tmp_path / "masks" / f"{number}.png", noise(12, 10, None, seed=number) % 2)
+    assert check(*DATA, f"data.root={tmp_path}", "splits=[all]") == 0
+    warned = capsys.readouterr().err
+    assert "largest value of the uint16 images is 4080 of 65535" in warned
+    assert "set data.mean=auto data.std=auto, or data.full_scale=4095 if these are 12-bit images" in warned
+    assert check(*DATA, f"data.root={tmp_path}", "splits=[all]", "data.full_scale=4095") == 0
+    assert "4080" not in capsys.readouterr().err
+    assert check(*DATA, f"data.root={tmp_path}", "splits=[all]", "data.mean=auto", "data.std=automatic") == 2
+    assert "data.std" in capsys.readouterr().err

@@ -1,0 +1,153 @@
+"""Every way in which a file or an override could name code to Hydra, or lead it out of the run's root."""
+
+import json
+import pickle
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from segmeter.cli.main import main
+
+MARK = "evil ran"
+
+
+class Touch:
+    """A pickle that leaves a file when it is loaded."""
+
+    def __reduce__(self) -> tuple[object, tuple[object, ...]]:
+        return (exec, (f"open({MARK!r}, 'w')",))
+
+
+@pytest.fixture(autouse=True)
+def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("conf").mkdir()
+    Path("evil.pt").write_bytes(pickle.dumps(Touch()))
+    for folder in ("a", "b"):
+        Path(folder).mkdir()
+        Image.fromarray(np.zeros((8, 8), np.uint8)).save(f"{folder}/case.png")
+
+
+def run(*arguments: str) -> int:
+    try:
+        main(["score", "predictions=a", "references=b", "data.num_classes=2", "metrics.bootstrap=0", *arguments])
+    except SystemExit as leaving:
+        return int(leaving.code or 0)
+    return 0
+
+
+def put(path: str, text: str) -> None:
+    (Path("conf") / path).parent.mkdir(parents=True, exist_ok=True)
+    (Path("conf") / path).write_text(text)
+
+
+LOAD = "{x: {_target_: torch.load, f: evil.pt, weights_only: false}}"
+FILES = {
+    "global package": ("experiment/x.yaml", f"# @package _global_\nhydra: {{callbacks: {LOAD}}}\n", "+experiment=x"),
+    "hydra package": ("experiment/x.yaml", f"# @package hydra\ncallbacks: {LOAD}\n", "+experiment=x"),
+    "deep package": ("experiment/x.yaml", f"# @package hydra.callbacks\n{LOAD[1:-1]}\n", "+experiment=x"),
+    "package of an override": ("experiment/x.yaml", LOAD, "+experiment@hydra.callbacks=x"),
+    "group of hydra": ("hydra/callbacks/x.yaml", LOAD, "--multirun"),
+    "launcher": ("hydra/launcher/x.yaml", "_target_: os.system", "hydra/launcher=x"),
+    "sweeper": ("experiment/x.yaml", "# @package _global_\nhydra: {sweeper: {_target_: os.system}}\n", "+experiment=x"),
+    "logging class": (
+        "experiment/x.yaml",
+        "# @package _global_\nhydra: {job_logging: {version: 1, handlers: {x: {(): os.system}}}}\n",
+        "+experiment=x",
+    ),
+    "search path": (
+        "experiment/x.yaml",
+        "# @package _global_\nhydra: {searchpath: ['file:///tmp']}\n",
+        "+experiment=x",
+    ),
+    "run folder": ("experiment/x.yaml", "# @package _global_\nhydra: {run: {dir: /tmp/x}}\n", "+experiment=x"),
+    "created by a resolver": (
+        "experiment/x.yaml",
+        "# @package _global_\nhydra: {sweeper: {params: \"${oc.create:'{_target_: os.system}'}\"}}\n",
+        "+experiment=x",
+    ),
+    "swept parameter": (
+        "experiment/x.yaml",
+        "# @package _global_\nhydra: {sweeper: {params: {+hydra.callbacks.x._target_: os.system}}}\n",
+        "+experiment=x",
+    ),
+    "one of a sweep": ("experiment/x.yaml", f"# @package _global_\nhydra: {{callbacks: {LOAD}}}\n", "-m +experiment=x"),
+    "primary configuration": ("own.yaml", f"defaults: [score, _self_]\nhydra: {{callbacks: {LOAD}}}\n", "-cn own"),
+}
+
+
+@pytest.mark.parametrize("way", FILES)
+def test_no_file_of_the_user_names_code(way: str, capsys: pytest.CaptureFixture[str]) -> None:
+    path, text, chosen = FILES[way]
+    put(path, text)
+    assert run("--config-dir", "conf", *chosen.split()) == 2
+    errors = capsys.readouterr().err
+    assert "segmeter: config: " in errors
+    assert "hydra" in errors
+    assert not Path(MARK).exists()
+    assert not Path("runs").exists()
+
+
+@pytest.mark.parametrize(
+    "override",
+    [
+        "hydra.launcher._target_=os.system",
+        "hydra.sweeper._target_=os.system",
+        "+hydra.sweeper.x={_target_: os.system}",
+        "+hydra.callbacks.x._target_=os.system",
+        "+hydra.sweeper.params={+hydra.callbacks.x._target_: os.system}",
+        "hydra.sweep.subdir=../../../x",
+        "hydra.sweep.subdir=/tmp/x",
+        "hydra.sweep.subdir=..",
+        "hydra.sweep.subdir=${predictions}",
+        "hydra.sweep.dir=../x",
+    ],
+)
+def test_no_override_names_code_or_leads_out(override: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("-m", override) == 2
+    (line,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("segmeter: ")]
+    assert line.startswith("segmeter: config: ")
+    assert sorted(path.name for path in Path().iterdir()) == ["a", "b", "conf", "evil.pt"]
+
+
+def test_sweeps_of_a_file_are_allowed() -> None:
+    put("experiment/x.yaml", "# @package _global_\nhydra: {sweeper: {params: {metrics.background: 'true,false'}}}\n")
+    where = ["hydra.sweep.dir=out", "hydra.sweep.subdir=job${hydra.job.num}"]
+    assert run("-m", "--config-dir", "conf", "+experiment=x", *where) == 0
+    assert {path.name for path in Path("out").iterdir()} >= {"job0", "job1"}
+
+
+BOMB = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
+    f"{name}: &{name} [{', '.join(['*' + before] * 9)}]\n"
+    for before, name in zip("abcdefghi", "bcdefghij", strict=True)
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("experiment/x.yaml", BOMB, "its aliases (&name, *name) stand for more than"),
+        ("experiment/x.yaml", "a: &a [*a]\n", "its aliases (&name, *name) stand for more than"),
+        ("experiment/x.yaml", "# " + "x" * 300_000, "expected at most 262144 bytes"),
+        ("experiment/x.yml", "a: 1\n", "is not read. Rename it to x.yaml"),
+    ],
+    ids=["bomb", "itself", "large", "yml"],
+)
+def test_files_that_would_fill_the_memory_or_are_not_read_are_refused(
+    name: str, text: str, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    put(name, text)
+    assert run("--config-dir", "conf", "+experiment=x") == 2
+    assert message in capsys.readouterr().err
+
+
+def test_a_whole_run_folder_holds_no_secret() -> None:
+    words = ["hydra.job.env_set={WANDB_API_KEY: hunter2, GITHUB_PAT: hunter2}", "hydra.sweep.dir=out"]
+    assert run("-m", *words, "run.name=one") == 0
+    files = [path for path in Path("out").rglob("*") if path.is_file()]
+    assert len(files) > 8
+    assert not [path for path in files if b"hunter2" in path.read_bytes()]
+    record = json.loads(next(Path("out").rglob("run.json")).read_text())
+    assert "++hydra.job.env_set=[REDACTED]" in record["argv"]

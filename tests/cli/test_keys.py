@@ -1,0 +1,180 @@
+"""Keys that messages advise exist where they are printed, one seed rules, and no key is taken that nothing uses."""
+
+import ast
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from segmeter.cli.config.compose import Request, compose_jobs
+from segmeter.cli.config.groups import GROUPS
+from segmeter.cli.config.schema import ROOTS
+from segmeter.cli.main import main
+from segmeter.declared import choice_of, hint_of
+from tests.data.crafted import put
+
+SOURCE = Path(__file__).parents[2] / "src" / "segmeter"
+
+# Which commands can print a message of which module: the first entry that a module's path begins with
+PRINTED_BY: dict[str, tuple[str, ...]] = {
+    "data/read.py": ("train", "eval", "predict", "check"),
+    "data/header.py": ("train", "eval", "predict", "check", "score"),
+    "data/labels.py": ("train", "eval", "check", "score"),
+    "data/arrays.py": ("score",),
+    "data/stacks.py": ("score",),
+    "data/nifti.py": ("score",),
+    "data/zarrs.py": ("score",),
+    "data/geometry.py": ("score",),
+    "data/label_maps.py": ("score",),
+    "data/": ("train", "eval", "check"),
+    "models/checkpoint.py": ("eval", "predict"),
+    "models/": ("train",),
+    "losses/": ("train", "eval"),
+    "inference/": ("train", "eval", "predict"),
+    "export/": ("eval", "predict"),
+    "postprocess/": ("eval", "predict"),
+    "metrics/compare.py": ("compare",),
+    "metrics/": ("eval", "score", "compare"),
+    "training/": ("train",),
+    "evaluation/compare.py": ("compare",),
+    "evaluation/evaluate.py": ("eval",),
+    "evaluation/manifest.py": ("eval", "score"),
+    "evaluation/": ("score",),
+    "report/": ("eval", "predict", "score"),
+    "cli/build.py": ("train", "eval", "check"),
+    "cli/trained_data.py": ("eval",),
+    "cli/resume.py": ("train", "eval", "score"),
+    "cli/run_folder.py": ("train", "eval", "predict", "score", "compare"),
+    **{f"cli/{name}.py": (name,) for name in ROOTS},
+    "cli/score_pictures.py": ("score",),
+    "cli/config/schema.py": ("score",),
+}
+ROOT_KEYS = ("device", "resume", "plugins", "probs", "images", "missing", "workers", "seed", "runs", "allow_changes")
+GROUP_KEY = re.compile(rf"(?<![\w./])({'|'.join([*GROUPS, 'run'])})\.([a-z]\w*)(?!\w*[.(*])")
+ROOT_KEY = re.compile(rf"(?<![\w.])({'|'.join(ROOT_KEYS)})=")
+FILES = {"json", "html", "js", "safetensors", "parquet", "csv"}  # metrics.json is no key
+# Advice for another command, which it names: what a model takes is decided when it is trained
+ELSEWHERE = {
+    ("data/read.py", "data.in_channels", "train with"),
+    ("models/checkpoint.py", "model.weights", "Train from"),
+    ("evaluation/probs.py", "export.probs", "as export.probs writes them"),
+}
+NEVER = {("data/read.py", "data.label_map", "predict")}  # which reads no masks
+SEVERAL = (
+    "cli/app.py",
+    "cli/config/",
+    "cli/command_list.py",
+    "cli/completion.py",
+    "cli/demo.py",
+    "cli/doctor.py",
+    "cli/help.py",
+)  # name commands themselves
+
+
+def messages(path: Path) -> Iterator[str]:
+    """The texts in a module's code; those of an f-string together, its values as "{}"."""
+    tree = ast.parse(path.read_text())
+    documented = (ast.Module, ast.ClassDef, ast.FunctionDef)
+    texts = {
+        id(node.value)
+        for owner in ast.walk(tree)
+        if isinstance(owner, documented)
+        for node in owner.body
+        if isinstance(node, ast.Expr)
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.JoinedStr):
+            texts |= {id(part) for part in node.values}
+            yield "".join(str(part.value) if isinstance(part, ast.Constant) else "{}" for part in node.values)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in texts:
+            yield node.value
+
+
+def advised() -> list[tuple[str, str, str]]:
+    """(module, key, command) for each key in a message."""
+    found = set()
+    for path in sorted(SOURCE.rglob("*.py")):
+        module = str(path.relative_to(SOURCE))
+        if module.startswith(SEVERAL) or module.startswith("bridge/"):  # the bridge speaks of arguments in Python
+            continue
+        for text in messages(path):
+            keys = {f"{group}.{key}" for group, key in GROUP_KEY.findall(text) if key not in FILES}
+            keys |= set(ROOT_KEY.findall(text))
+            keys = {key for key in keys if not any((module, key) == e[:2] and e[2] in text for e in ELSEWHERE)}
+            commands = next((each for start, each in PRINTED_BY.items() if module.startswith(start)), ())
+            found |= {(module, key, command) for key in keys for command in commands or ("nobody",)}
+    return sorted(found - NEVER)
+
+
+def keys_of(command: str) -> set[str]:
+    """Every key that a command takes, with those of each component that can be chosen."""
+    known: set[str] = set()
+    for name, field in ROOTS[command].model_fields.items():
+        choice = choice_of(hint_of(field))
+        schemas: list[Any] = [choice.schema_of(each) for each in choice.names()] if choice else [field.annotation]
+        known |= {name} | {f"{name}.{key}" for each in schemas for key in getattr(each, "model_fields", ())}
+    return known
+
+
+@pytest.mark.parametrize(("module", "key", "command"), advised(), ids=str)
+def test_a_key_that_a_message_advises_is_one_that_its_command_takes(module: str, key: str, command: str) -> None:
+    assert command != "nobody", f"say in PRINTED_BY which commands print what {module} says"
+    assert key in keys_of(command)
+
+
+def test_the_search_for_advice_finds_it() -> None:
+    found = set(advised())
+    assert ("data/read.py", "data.orientation", "predict") in found
+    assert ("inference/memory.py", "inference.tile", "train") in found
+    assert ("cli/score.py", "images", "score") in found
+    assert len(found) > 60
+
+
+@pytest.mark.parametrize(
+    ("command", "given", "seeds"),
+    [
+        ("train", [], {"training.seed": 7}),
+        ("eval", ["checkpoint=x"], {"metrics.seed": 7}),
+        ("score", ["data.num_classes=2"], {"metrics.seed": 7}),
+        ("compare", ["runs=[a,b]"], {"metrics.seed": 7}),
+    ],
+)
+def test_one_seed_rules_all_that_is_drawn(command: str, given: list[str], seeds: dict[str, int]) -> None:
+    problems: list[str] = []
+    (job,) = compose_jobs(Request(command, [*given, "seed=7"]), problems)
+    assert not problems
+    for key, value in seeds.items():
+        group, name = key.split(".")
+        assert job.values[group][name] == value
+
+
+def test_the_seed_in_run_json_is_the_one_that_was_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for folder in ("a", "b"):
+        put(tmp_path / folder / "x.png", np.eye(8, dtype=np.uint8))
+    for seeds in (["seed=7"], ["seed=7", "metrics.seed=3"]):
+        name = f"run.name=n{len(seeds)}"
+        main(["score", "predictions=a", "references=b", "data.num_classes=2", "metrics.bootstrap=9", name, *seeds])
+        (folder,) = tmp_path.glob(f"runs/score/*n{len(seeds)}")
+        used = json.loads((folder / "metrics.json").read_text())["bootstrap"]["seed"]
+        record = json.loads((folder / "run.json").read_text())
+        assert record["seeds"] == {"seed": 7, "metrics.seed": used}
+        assert used == (7 if len(seeds) == 1 else 3)
+
+
+@pytest.mark.parametrize(
+    ("command", "key"),
+    [
+        *(("score", "device"), ("compare", "device"), ("check", "device"), ("check", "seed"), ("predict", "seed")),
+        ("check", "run.root"),
+    ],
+)
+def test_a_key_that_nothing_uses_is_unknown(command: str, key: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as leaving:
+        main([command, f"{key}=1"])
+    assert leaving.value.code == 2
+    assert f"segmeter: config: unknown key {key!r}. " in capsys.readouterr().err

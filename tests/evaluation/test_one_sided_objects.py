@@ -1,0 +1,79 @@
+"""Masks of labels against maps of object numbers: said by a key, and refused where it is not said."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import ndimage
+
+from segmeter.errors import DataError
+from segmeter.evaluation.score import score
+from segmeter.metrics.config import MetricsConfig
+from segmeter.metrics.instances import match_instances
+from segmeter.metrics.measure_config import InstancesConfig
+from tests.data.crafted import BINARY, put
+from tests.evaluation.masks import scoring
+
+MEASURED = MetricsConfig(bootstrap=0, measures=(InstancesConfig(objects="maps"),))
+
+
+def discs(count: int = 12) -> np.ndarray:
+    """Objects 1 to N in a grid; 7 and 8 touch, so that they are one connected part."""
+    numbers = np.zeros((60, 80), np.uint16)
+    rows, columns = np.indices(numbers.shape)
+    for number in range(count):
+        centre = 10 + 20 * (number // 4), 10 + 20 * (number % 4)
+        numbers[np.hypot(rows - centre[0], columns - centre[1]) < 6] = number + 1
+    numbers[30, 50:72][numbers[30, 50:72] == 0] = 7
+    return numbers
+
+
+def job(folder: Path, references: np.ndarray, predictions: np.ndarray, **changes: object):
+    put(folder / "references" / "a.png", references)
+    put(folder / "predictions" / "a.png", predictions)
+    return replace(scoring(folder, spec=BINARY), metrics=MEASURED, **changes)
+
+
+def found(summary: dict) -> tuple[float, ...]:
+    return tuple(summary["measures"][name]["cell"]["dataset"] for name in ("pq", "tp", "fp", "fn"))
+
+
+@pytest.mark.parametrize(("side", "value"), [("references", 255), ("predictions", 1)])
+def test_a_mask_of_labels_given_as_object_numbers_is_refused_with_the_key(tmp_path, side, value):
+    numbers = discs()
+    labels = np.where(numbers > 0, np.uint8(value), np.uint8(0))
+    maps = {"references": numbers, "predictions": labels}
+    if side == "predictions":  # these hold the objects
+        maps = {"references": labels, "predictions": numbers}
+    wrong = "predictions" if side == "references" else "references"
+    rule = (
+        rf"{wrong}/a.png: expected `mask` to hold numbers of objects, got one number, {value}, in 11 separate parts, "
+    )
+    with pytest.raises(DataError, match=rule + rf"where the other side has 12 objects.*data.instances={side}"):
+        score(job(tmp_path, **maps, instances=True))
+
+
+def test_connected_parts_of_one_side_are_matched_with_the_objects_of_the_other(tmp_path):
+    numbers = discs()
+    labels = np.where(numbers > 0, np.uint8(255), np.uint8(0))
+    summary = score(job(tmp_path, numbers, labels, instances="references", label_map={"0": 0, "255": 1}))
+    wanted = match_instances(numbers.astype(np.int64), ndimage.label(labels, np.ones((3, 3)))[0])
+    assert found(summary) == pytest.approx((wanted.pq, wanted.tp, wanted.fp, wanted.fn))
+    assert (wanted.tp, wanted.fp, wanted.fn) == (11, 0, 1)  # the two that touch are one part
+    turned = score(job(tmp_path / "turned", labels, numbers, instances="predictions", label_map={"0": 0, "255": 1}))
+    assert turned["confusion_matrix"] == summary["confusion_matrix"]
+    assert found(turned)[1:] == (11, 1, 0)
+
+
+def test_one_object_in_a_few_parts_is_taken_as_it_is(tmp_path):
+    numbers, one = discs(), np.zeros((60, 80), np.uint8)
+    one[5:15, 5:15], one[40, 70] = 3, 3
+    assert found(score(job(tmp_path, numbers, one, instances=True)))[1:] == (1, 0, 11)
+    single = (discs() == 4).astype(np.uint8) * 9
+    assert found(score(job(tmp_path / "single", single, single, instances=True)))[0] == 1.0
+
+
+def test_a_side_of_labels_is_still_checked(tmp_path):
+    with pytest.raises(DataError, match=r"predictions/a.png: expected `mask` to hold only 0 to 1, got 12"):
+        score(job(tmp_path, discs(), (discs() == 3).astype(np.uint8) * 12, instances="references"))
