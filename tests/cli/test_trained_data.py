@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -24,7 +25,7 @@ NUCLEI = FolderConfig(
 
 def write_run(folder: Path, config: FolderConfig, *, root: str | None = "/data/nuclei") -> Path:
     torch.manual_seed(0)
-    segmenter = build_segmenter(model_card(config, UnetConfig(encoder="resnet18")))
+    segmenter = build_segmenter(model_card(config, UnetConfig(encoder="resnet18"), SimpleNamespace(intensities=())))
     (folder / "checkpoints").mkdir(parents=True)
     state, best = segmenter.state_dict(), folder / "checkpoints" / "best"
     write_checkpoint(best, segmenter_state=state, card=segmenter.card, state=None, progress={})

@@ -188,11 +188,7 @@ def check_image_header(path: Path, header: Header, *, channels: int | None, orie
         )
         raise DataError(expected(name, "EXIF orientation", "to be 1 (upright)", header.orientation, remedy))
     if channels is not None and channels not in _possible_channels(header):
-        own = min(_possible_channels(header))
-        remedy = (
-            f"Set data.in_channels={own} if all images are like this and the model is still to be trained; "
-            f"a model that was trained on {channels} takes no others, so convert the image for it."
-        )
+        remedy = f"Convert the image, or train with data.in_channels={min(_possible_channels(header))}."
         raise DataError(expected(name, "image", f"to have {channels} channels", _kind(header), remedy))
 
 
