@@ -1,6 +1,6 @@
 """A pydantic ValidationError -> our lines: what was expected of a key, what was given, what to do."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, get_args, get_origin
 
@@ -177,7 +177,11 @@ def _unknown(spot: _Spot, schema: type[BaseModel], values: Any, where: str) -> s
         )
     known = [*known_keys(schema, values)]
     beside = [name for name in known if name.rpartition(".")[0] == parent]
+    key, given = spot.key, spot.given
+    while isinstance(given, Mapping) and len(given) == 1:  # a group that is unknown is named with its key
+        ((name, given),) = given.items()
+        key = f"{key}.{name}"
     same = [name for name in known if name.rpartition(".")[2] == last]
     close = close_name(spot.key, beside)
     hint = f"Did you mean {same[0]!r}?" if same and not close else nearest(spot.key, beside)
-    return f"{where}: unknown key {spot.key!r}. {hint}"
+    return f"{where}: unknown key {key!r}. {hint}"

@@ -63,15 +63,21 @@ ELSEWHERE = {
     ("models/checkpoint.py", "model.weights", "Train from"),
     ("evaluation/probs.py", "export.probs", "as export.probs writes them"),
 }
-NEVER = {("data/read.py", "data.label_map", "predict")}  # which reads no masks
+NEVER = {
+    ("data/read.py", "data.label_map", "predict"),  # which reads no masks
+    *(("cli/run_folder.py", "resume", command) for command in ("predict", "compare")),  # which have none, and ask first
+}
 SEVERAL = (
     "cli/app.py",
+    "cli/hydra_app.py",
+    "cli/hydra_rules.py",
     "cli/config/",
     "cli/command_list.py",
     "cli/completion.py",
     "cli/demo.py",
     "cli/doctor.py",
     "cli/help.py",
+    "cli/schema.py",
 )  # name commands themselves
 
 
@@ -86,6 +92,9 @@ def messages(path: Path) -> Iterator[str]:
         for node in owner.body
         if isinstance(node, ast.Expr)
     }
+    texts |= {
+        id(word.value) for owner in ast.walk(tree) if isinstance(owner, ast.ClassDef) for word in owner.keywords
+    }  # the title of a schema
     for node in ast.walk(tree):
         if isinstance(node, ast.JoinedStr):
             texts |= {id(part) for part in node.values}

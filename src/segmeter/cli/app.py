@@ -74,7 +74,7 @@ def run_command(command: str, argv: Sequence[str]) -> None:
 
 
 def _is_for_hydra(job: Composed, sweep: bool) -> bool:
-    """Whether a job asks for a sweeper of Hydra's, for values of a sweep in a file, or for another place of its jobs."""
+    """Whether a job needs a sweeper of Hydra's, has values of a sweep in a file, or another place for its jobs."""
     named = any(line.lstrip("+~").startswith("hydra") for line in job.overrides)
     return named or (sweep and job.hydra is not None and bool(job.hydra.sweeper.get("params")))
 

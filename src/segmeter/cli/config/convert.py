@@ -33,30 +33,29 @@ def convert(
     problems
         Takes a line per problem; the result is then None.
     """
-    before, values = len(problems), job.values
+    values, told = job.values, []
     if root is EvalConfig:
         try:
             values = fill_data(values, job.overrides)
         except InputError as error:
-            problems.extend(error.problems)
-    config, found = _checked(root, job, values, command=command, folders=folders)
-    problems.extend(found)
-    return None if len(problems) > before else config
+            told = [*error.problems]
+    config, found = _checked(root, job, values, command=command, folders=folders, filled=not told)
+    problems.extend([*told, *found])
+    return None if told or found else config
 
 
 def unknown_keys(root: type[Config], job: Composed, *, command: str) -> list[str]:
     """A line for each key that the command does not have; values are not looked at."""
-    _, problems = _checked(root, job, job.values, command=command, folders=[])
+    _, problems = _checked(root, job, job.values, command=command, folders=[], filled=True)
     return [line for line in problems if "unknown key" in line or "is not allowed" in line]
 
 
 def _checked(
-    root: type[Config], job: Composed, values: dict[str, Any], *, command: str, folders: Sequence[Path]
+    root: type[Config], job: Composed, values: dict[str, Any], *, command: str, folders: Sequence[Path], filled: bool
 ) -> tuple[Config | None, list[str]]:
     unset: list[str] = []
-    untold = set()
-    if root is EvalConfig and name_of(values.get("data")) == TRAINED:
-        untold = {"data"}  # only the checkpoint knows it, and that could not be read
+    unknown = root is EvalConfig and name_of(values.get("data")) == TRAINED  # the checkpoint knows it, but is not given
+    untold = set() if filled and not unknown else {"data"}
     values = _without_unset({key: value for key, value in values.items() if key not in untold}, "", unset)
     lines = [required(key) for key in unset]
     try:
