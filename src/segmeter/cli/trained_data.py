@@ -96,7 +96,7 @@ def _refuse_contradictions(data: Mapping[str, Any], card: ModelCard) -> None:
 def _classes(card: ModelCard, kind: str) -> dict[str, Any]:
     """The checkpoint's classes and channels, for a kind of data set that has none of its own."""
     own = defaults(DATA.schema(kind)).get("classes")
-    return {} if own else _of_card(card)
+    return _of_card(card) if own in ([], REQUIRED) else {}
 
 
 def _of_card(card: ModelCard) -> dict[str, Any]:
