@@ -100,8 +100,13 @@ def nearest(name: str, known: Iterable[str]) -> str:
     'Known: a, b.'
     """
     names = sorted(known)
-    close = difflib.get_close_matches(str(name), names, n=1, cutoff=0.6)
-    return f"Did you mean {close[0]!r}?" if close else f"Known: {', '.join(names)}."
+    return close_name(name, names) or f"Known: {', '.join(names)}."
+
+
+def close_name(name: str, known: Iterable[str]) -> str:
+    """Say which known name is meant, or nothing when none is close."""
+    close = difflib.get_close_matches(str(name), sorted(known), n=1, cutoff=0.6)
+    return f"Did you mean {close[0]!r}?" if close else ""
 
 
 def shown(given: object) -> str:

@@ -5,10 +5,17 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, TypeVar
 
-from segmeter.checks import nearest
-from segmeter.errors import ConfigError
+from annotated_types import BaseMetadata
+from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
+from pydantic_core import CoreSchema, core_schema
 
-Schema = TypeVar("Schema", bound=type)
+from segmeter.checks import nearest
+from segmeter.declared import name_of
+from segmeter.errors import ConfigError
+from segmeter.invalid import RuleError
+from segmeter.schema import Config
+
+Schema = TypeVar("Schema", bound=type[Config])
 Builder = Callable[..., Any]
 
 
@@ -16,7 +23,7 @@ Builder = Callable[..., Any]
 class Entry:
     """One component: its schema, and its builder or the "module:function" where that is found."""
 
-    schema: type
+    schema: type[Config]
     builder: str | Builder
 
 
@@ -36,7 +43,7 @@ class Registry:
         self._entries: dict[str, Entry] = {}
 
     def register(self, name: str, *, builder: str | Builder) -> Callable[[Schema], Schema]:
-        """Register the decorated frozen dataclass as the schema of `name`.
+        """Register the decorated `Config` as the schema of `name`.
 
         Parameters
         ----------
@@ -48,10 +55,12 @@ class Registry:
         Raises
         ------
         ConfigError
-            The name is taken.
+            The name is taken, or the class is no `Config`.
         """
 
         def add(schema: Schema) -> Schema:
+            if not (isinstance(schema, type) and issubclass(schema, Config)):
+                raise ConfigError(f"{self.group}: the schema of {name!r} must derive from segmeter.schema.Config.")
             if name in self._entries and self._entries[name].schema.__qualname__ != schema.__qualname__:
                 raise ConfigError(f"{self.group}: expected a new name, got {name!r}, which is registered already.")
             self._entries[name] = Entry(schema, builder)
@@ -62,8 +71,8 @@ class Registry:
     def names(self) -> list[str]:
         return sorted(self._entries)
 
-    def schema(self, name: str) -> type:
-        """The dataclass of `name`; ConfigError with the nearest name where there is none."""
+    def schema(self, name: str) -> type[Config]:
+        """The schema of `name`; ConfigError with the nearest name where there is none."""
         return self._entry(name).schema
 
     def build(self, config: Any, **context: Any) -> Any:
@@ -78,3 +87,47 @@ class Registry:
         if name not in self._entries:
             raise ConfigError(f"{self.group}: expected a registered name, got {name!r}. {nearest(name, self._entries)}")
         return self._entries[name]
+
+
+class Component(BaseMetadata):
+    """Marks a field that holds a component: its values choose their schema by `name`, or are that name alone.
+
+    Examples
+    --------
+    ``loss: Annotated[Any, Component(LOSSES)]`` takes "dice" as well as ``{"name": "focal", "gamma": 1.0}``.
+    """
+
+    def __init__(self, registry: Registry) -> None:
+        self.registry = registry
+        self.group = registry.group
+
+    def names(self) -> list[str]:
+        """What can be chosen."""
+        return self.registry.names()
+
+    def words(self) -> str:
+        """Describe what can be chosen."""
+        return f"a {self.group}: {', '.join(self.names())}"
+
+    def schema_of(self, values: Any) -> type[Config] | None:
+        """The schema that the values choose, or None where they choose none."""
+        return self.registry.schema(name_of(values)) if name_of(values) in self.names() else None
+
+    def having(self, key: str) -> list[str]:
+        """The components that have a key of this name."""
+        return [name for name in self.names() if key in self.registry.schema(name).model_fields]
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.no_info_plain_validator_function(self._check)
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        # a list of the choices instead of their schemas, which would stand in full wherever a component can
+        return {"component": self.group, "enum": self.names()}
+
+    def _check(self, values: Any) -> Config:
+        if isinstance(values, Config):
+            return values
+        if not name_of(values):
+            raise RuleError(f"to name a {self.group}, one of {', '.join(self.names())}")
+        schema = self.registry.schema(name_of(values))
+        return schema.model_validate({"name": values} if isinstance(values, str) else values)

@@ -8,43 +8,23 @@
 """
 
 from collections import Counter
-from dataclasses import dataclass
-from numbers import Real
-from typing import Literal, get_args
+from collections.abc import Sequence
+from typing import Annotated, Literal, get_args
 
-from segmeter.checks import collecting
+from pydantic import Field
+
+from segmeter.invalid import RuleError
+from segmeter.schema import Config, Given, rule
 
 Task = Literal["binary", "multiclass", "multilabel"]
 TASKS: tuple[Task, ...] = get_args(Task)
 Colour = tuple[int, int, int]
+Byte = Annotated[int, Field(ge=0, le=255)]
+Colours = tuple[tuple[Byte, Byte, Byte], ...]
 
 
-def _is_whole(given: object) -> bool:
-    return isinstance(given, Real) and float(given).is_integer() and not isinstance(given, bool)
-
-
-def _is_colour(given: object) -> bool:
-    try:
-        parts = list(given)  # type: ignore[call-overload]
-    except TypeError:
-        return False
-    return len(parts) == 3 and all(map(_is_whole, parts))
-
-
-@dataclass(frozen=True, kw_only=True)
-class ClassSpec:
+class ClassSpec(Config, title="ClassSpec"):
     """What the labels of a data set mean; it travels with every checkpoint and result.
-
-    Parameters
-    ----------
-    task
-        "binary", "multiclass" or "multilabel".
-    names
-        One per class, in the order of the label values, background included; binary has exactly two.
-    colours
-        One (red, green, blue) per class, 0 to 255 each.
-    ignore_index
-        The label value of pixels that count nowhere, or None. Not a class.
 
     Raises
     ------
@@ -53,49 +33,28 @@ class ClassSpec:
     """
 
     task: Task
+    """Binary, multiclass or multilabel."""
     names: tuple[str, ...]
-    colours: tuple[Colour, ...]
+    """One per class, in the order of the label values, background included; binary has exactly two."""
+    colours: Colours
+    """One (red, green, blue) per class, 0 to 255 each."""
     ignore_index: int | None = None
+    """The label value of pixels that are excluded from loss and metrics, or None. Not a class."""
 
-    def __post_init__(self) -> None:
-        self._check_types()
-        with collecting("data") as problems:
-            problems.one_of("task", self.task, TASKS)
-            least = 1 if self.task == "multilabel" else 2
-            problems.expect(len(self.names) >= least, "classes", f"to name at least {least}", list(self.names))
-            twice = sorted(name for name, count in Counter(self.names).items() if count > 1)
-            problems.expect(not twice, "classes", "to be distinct", list(self.names), f"Twice: {', '.join(twice)}.")
-            if self.task == "binary":
-                problems.expect(
-                    len(self.names) == 2, "classes", "to be two names (background, object)", list(self.names)
-                )
-            for colour in self.colours:
-                ok = all(0 <= part <= 255 for part in colour)
-                problems.expect(ok, "colours", "to be [red, green, blue], 0 to 255 each", list(colour))
-            matched = len(self.colours) == len(self.names) or len(self.names) < least
-            problems.expect(matched, "colours", f"to be {len(self.names)} values", len(self.colours))
-            if self.ignore_index is not None:
-                values = 2 if self.task == "multilabel" else len(self.names)
-                problems.expect(
-                    values <= self.ignore_index <= 65535,
-                    "ignore_index",
-                    f"to be null or between {values} and 65535, as it must not be a class",
-                    self.ignore_index,
-                )
+    @rule("names")
+    @classmethod
+    def _check_names(cls, names: tuple[str, ...], given: Given) -> None:
+        check_names(names, given.task)
 
-    def _check_types(self) -> None:
-        """Refuse what is no name, colour or number, and keep sequences as tuples, which compare."""
-        with collecting("data") as problems:
-            problems.expect(isinstance(self.task, str), "task", "to be a name", self.task)
-            listed = isinstance(self.names, list | tuple) and all(isinstance(name, str) for name in self.names)
-            problems.expect(listed, "classes", "to be a sequence of names", self.names)
-            coloured = isinstance(self.colours, list | tuple) and all(map(_is_colour, self.colours))
-            problems.expect(coloured, "colours", "to be a sequence of (red, green, blue)", self.colours)
-            whole = self.ignore_index is None or _is_whole(self.ignore_index)
-            problems.expect(whole, "ignore_index", "to be null or a whole number", self.ignore_index)
-        object.__setattr__(self, "names", tuple(self.names))
-        object.__setattr__(self, "colours", tuple((int(r), int(g), int(b)) for r, g, b in self.colours))
-        object.__setattr__(self, "ignore_index", None if self.ignore_index is None else int(self.ignore_index))
+    @rule("colours")
+    @classmethod
+    def _check_colours(cls, colours: Colours, given: Given) -> None:
+        check_colours(colours, given.names)
+
+    @rule("ignore_index")
+    @classmethod
+    def _check_ignored(cls, ignore_index: int | None, given: Given) -> None:
+        check_ignored(ignore_index, given.names, given.task)
 
     @property
     def num_classes(self) -> int:
@@ -122,3 +81,27 @@ class ClassSpec:
     def num_channels(self) -> int:
         """Channels of the logits: 1 for binary, K otherwise."""
         return 1 if self.task == "binary" else len(self.names)
+
+
+def check_names(names: Sequence[str], task: Task, remedy: str = "") -> None:
+    """Raise a RuleError unless the names of classes go with the task."""
+    least = 1 if task == "multilabel" else 2
+    if len(names) < least:
+        raise RuleError(f"to name at least {least}", "" if names else remedy)
+    if task == "binary" and len(names) != 2:
+        raise RuleError("to be two names (background, object)")
+    if twice := sorted(name for name, count in Counter(names).items() if count > 1):
+        raise RuleError("to be distinct", f"Twice: {', '.join(twice)}.")
+
+
+def check_colours(colours: Sequence[Colour], names: Sequence[str]) -> None:
+    """Raise a RuleError unless there is a colour per class."""
+    if len(colours) != len(names):
+        raise RuleError(f"to be {len(names)} colours, one per class")
+
+
+def check_ignored(ignore_index: int | None, names: Sequence[str], task: Task) -> None:
+    """Raise a RuleError where the ignored value is a class, or does not fit a label map."""
+    values = 2 if task == "multilabel" else len(names)
+    if ignore_index is not None and not values <= ignore_index <= 65535:
+        raise RuleError(f"to be null or between {values} and 65535, as it must not be a class")

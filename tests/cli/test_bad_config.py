@@ -5,16 +5,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from hydra.core.config_store import ConfigStore
 
-from segmeter.cli.app import _check, load_plugins
-from segmeter.cli.compose import Request, compose_jobs, store_schemas
-from segmeter.cli.schema import ROOTS
+from segmeter.cli.app import check
+from segmeter.cli.config.compose import Request, compose_jobs
+from segmeter.cli.config.groups import load_plugins
 from segmeter.errors import EXIT_BAD_INPUT, ConfigError
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _schemas() -> None:
-    store_schemas(ROOTS)
 
 
 def problems_of(
@@ -22,7 +18,7 @@ def problems_of(
 ) -> list[str]:
     request = Request(config_name or command, overrides, None, sweep)
     with pytest.raises(ConfigError) as caught:
-        _check(request, ROOTS["train"], shown_only=False)
+        check(command, request)
     assert caught.value.exit_code == EXIT_BAD_INPUT
     assert not any("\n" in line for line in caught.value.problems)
     return list(caught.value.problems)
@@ -33,25 +29,33 @@ def problems_of(
     [
         pytest.param(["model.dpth=3"], "unknown key 'model.dpth'. Did you mean 'model.depth'?", id="1-unknown key"),
         pytest.param(["+model.dpth=3"], "unknown key 'model.dpth'. Did you mean 'model.depth'?", id="1-added key"),
-        pytest.param(["model.depth=banana"], "`model.depth` to be an integer, got 'banana'", id="2-not an integer"),
-        pytest.param(["model.depth=0"], "expected `depth` >= ", id="3-depth 0"),
+        pytest.param(
+            ["model.depth=banana"], "`model.depth` to be an integer >= 3 and <= 5, got 'banana'", id="2-not an integer"
+        ),
+        pytest.param(["model.depth=0"], "expected `model.depth` to be an integer >= ", id="3-depth 0"),
         pytest.param(["model.depth=50"], "got 50", id="3-depth 50"),
         pytest.param(["model=unett"], "got 'unett'. Did you mean 'unet'?", id="4-unknown option"),
         pytest.param(["nosuch=x"], "unknown key 'nosuch'. Known: ", id="5-unknown root key"),
         pytest.param(["lr=1"], "unknown key 'lr'. Did you mean 'optimizer.lr'?", id="5-key of a group"),
         pytest.param(["model.encoder=[1,"], "can't read the override 'model.encoder=[1,'", id="6-can't be parsed"),
-        pytest.param(["data=camvid", "data.root="], "`root` to be given, got ''. Set data.root=", id="8-empty root"),
+        pytest.param(
+            ["data=camvid", "data.root="], "`data.root` to be given, got ''. Set data.root=", id="8-empty root"
+        ),
         pytest.param(["data=camvid"], "`data.root` is required. Set data.root=VALUE.", id="9-root not set"),
-        pytest.param(["loss.gamma=-1"], "loss: expected `gamma` >= 0", id="11-gamma"),
-        pytest.param(["loss.gamma=nan"], "expected `gamma`", id="12-gamma nan"),
-        pytest.param(["loss.alpha=1.5"], "expected `alpha`", id="13-alpha"),
-        pytest.param(["training.batch_size=0"], "training: expected `batch_size` >= 1", id="15-batch size"),
-        pytest.param(["optimizer.lr=0"], "optimizer: expected `lr` > 0", id="16-lr 0"),
-        pytest.param(["optimizer.lr=inf"], "optimizer: expected `lr` > 0", id="16-lr inf"),
-        pytest.param(["optimizer.lr=1e30"], "optimizer: expected `lr` > 0 and <= 10, got 1e+30", id="16-lr 1e30"),
-        pytest.param(["data.classes=[bg,bg,x,y]"], "`classes` to be distinct", id="19-duplicate names"),
-        pytest.param(["data.classes=[]"], "`classes` to name at least 2, got []", id="20-no class"),
-        pytest.param(["data.classes=[one]"], "`classes` to name at least 2, got ['one']", id="20-one class"),
+        pytest.param(["loss.gamma=-1"], "config: expected `loss.gamma` to be a number >= 0, got -1", id="11-gamma"),
+        pytest.param(["loss.gamma=nan"], "expected `loss.gamma`", id="12-gamma nan"),
+        pytest.param(["loss.alpha=1.5"], "expected `loss.alpha`", id="13-alpha"),
+        pytest.param(
+            ["training.batch_size=0"], "expected `training.batch_size` to be an integer >= 1", id="15-batch size"
+        ),
+        pytest.param(["optimizer.lr=0"], "expected `optimizer.lr` to be a number > 0", id="16-lr 0"),
+        pytest.param(["optimizer.lr=inf"], "expected `optimizer.lr` to be a number > 0", id="16-lr inf"),
+        pytest.param(
+            ["optimizer.lr=1e30"], "expected `optimizer.lr` to be a number > 0 and <= 10, got 1e+30", id="16-lr 1e30"
+        ),
+        pytest.param(["data.classes=[bg,bg,x,y]"], "`data.classes` to be distinct", id="19-duplicate names"),
+        pytest.param(["data.classes=[]"], "`data.classes` to name at least 2, got []", id="20-no class"),
+        pytest.param(["data.classes=[one]"], "`data.classes` to name at least 2, got ['one']", id="20-one class"),
         pytest.param(["data.ignore_index=1"], "it must not be a class, got 1", id="22-ignored class"),
         pytest.param(["training.monitor=mean_uoi"], "got 'mean_uoi'. Did you mean 'mean_iou'?", id="24-monitor"),
         pytest.param(["run.name=${nope}"], "can't resolve `run.name`: Interpolation key 'nope' not found", id="25"),
@@ -62,11 +66,11 @@ def problems_of(
         pytest.param(["+hydra.callbacks.x._target_=os.system"], "can't be set here", id="29-callback"),
         pytest.param(["hydra.searchpath=[file:///tmp]"], "can't be set here", id="29-search path"),
         pytest.param(["hydra/job_logging=stdout"], "can't be set here", id="29-logging"),
-        pytest.param(["data.classes=[a,b,c,false]"], "`data.classes[3]` to be text, got False. Quote it", id="34-bool"),
+        pytest.param(["data.classes=[a,b,c,false]"], "`data.classes[3]` to be text, got false. Quote it", id="34-bool"),
         pytest.param(["data.classes=[a,b,c,10]"], "`data.classes[3]` to be text, got 10. Quote it", id="35-number"),
         pytest.param(["hydra.run.dir=/"], "Outputs go where run.root and run.name say", id="36-run dir"),
-        pytest.param(["seed=-1", "training.seed=0"], "config: expected `seed` >= 0", id="seed"),
-        pytest.param(["run.name=a/b"], "`name` to be a plain name without slashes", id="run name"),
+        pytest.param(["seed=-1"], "config: expected `seed` to be an integer >= 0", id="seed"),
+        pytest.param(["run.name=a/b"], "`run.name` to be a plain name without slashes", id="run name"),
         pytest.param(["experiment=demoo"], "got 'demoo'. Did you mean 'demo'?", id="experiment"),
         pytest.param(["modle=unet"], "unknown key 'modle'. Did you mean 'model'?", id="group name"),
     ],
@@ -102,13 +106,12 @@ def test_a_sweep_is_checked_whole_before_its_first_job() -> None:
 @pytest.mark.parametrize("way", ["hydra/launcher=elsewhere", "experiment=mine"])
 def test_a_launcher_whose_failures_would_not_be_seen_is_refused(way: str, tmp_path: Path) -> None:
     """Jobs in other processes end with code 0 whatever happens in them; chosen on the command line or in a file."""
-    for group in ("hydra/launcher", "experiment"):
-        (tmp_path / group).mkdir(parents=True)
-    (tmp_path / "hydra/launcher/elsewhere.yaml").write_text("_target_: never.imported\n")
+    ConfigStore.instance().store(group="hydra/launcher", name="elsewhere", node={"_target_": "never.imported"})
+    (tmp_path / "experiment").mkdir(parents=True)
     text = "# @package _global_\ndefaults:\n  - override /hydra/launcher: elsewhere\n"
     (tmp_path / "experiment" / "mine.yaml").write_text(text)
     with pytest.raises(ConfigError) as caught:
-        _check(Request("train", [way, "loss.gamma=1,2"], str(tmp_path), sweep=True), ROOTS["train"], shown_only=False)
+        check("train", Request("train", [way, "loss.gamma=1,2"], str(tmp_path), sweep=True))
     (problem,) = caught.value.problems
     assert problem.startswith("config: expected `hydra/launcher` to be basic, got elsewhere. Leave it out")
 
@@ -134,28 +137,138 @@ def test_a_bad_file_of_the_users_own_is_named(text: str, message: str, tmp_path:
     (tmp_path / "experiment").mkdir()
     (tmp_path / "experiment" / "mine.yaml").write_text("# @package _global_\n" + text)
     with pytest.raises(ConfigError) as caught:
-        _check(Request("train", ["experiment=mine"], str(tmp_path)), ROOTS["train"], shown_only=False)
+        check("train", Request("train", ["experiment=mine"], str(tmp_path)))
     assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        pytest.param("data:\n  classes: [a, no, b, c]\n", "got false ({path}:3). Write 'no', in quotes.", id="34-no"),
+        pytest.param("data:\n  classes: [a, b, c, 010]\n", "got 8 ({path}:3). Write '010', in quotes.", id="35-010"),
+        pytest.param("loss: {gamma: -1}\n", "`loss.gamma` to be a number >= 0, got -1 ({path}:2).", id="range"),
+    ],
+)
+def test_a_bad_value_in_a_file_of_the_users_own_is_one_line_with_its_place(
+    text: str, message: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "experiment" / "mine.yaml"
+    path.parent.mkdir()
+    path.write_text("# @package _global_\n" + text)
+    with pytest.raises(ConfigError) as caught:
+        check("train", Request("train", ["experiment=mine"], str(tmp_path)))
+    (line,) = caught.value.problems
+    assert line.endswith(message.format(path=path))
+
+
+def test_a_value_of_the_command_line_is_not_blamed_on_a_file(tmp_path: Path) -> None:
+    (tmp_path / "experiment").mkdir()
+    (tmp_path / "experiment" / "mine.yaml").write_text("# @package _global_\nloss: {gamma: -1}\n")
+    with pytest.raises(ConfigError) as caught:
+        check("train", Request("train", ["experiment=mine", "loss.gamma=-2"], str(tmp_path)))
+    assert caught.value.problems == ("config: expected `loss.gamma` to be a number >= 0, got -2.",)
+
+
+def test_32_a_file_that_ends_in_yml_is_to_be_renamed(tmp_path: Path) -> None:
+    (tmp_path / "experiment").mkdir()
+    (tmp_path / "experiment" / "mine.yml").write_text("seed: 1\n")
+    with pytest.raises(ConfigError, match=r"mine\.yml: is not read\. Rename it to mine\.yaml\."):
+        check("train", Request("train", ["experiment=mine"], str(tmp_path)))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "# @package _global_\nhydra: {callbacks: {x: {_target_: torch.load, f: evil.pt, weights_only: false}}}\n",
+        "# @package hydra.callbacks\nx: {_target_: os.system}\n",
+        "# @package hydra.launcher\n_target_: os.system\n",
+    ],
+)
+def test_a_file_of_the_users_own_sets_nothing_of_hydra(text: str, tmp_path: Path) -> None:
+    (tmp_path / "experiment").mkdir()
+    (tmp_path / "experiment" / "mine.yaml").write_text(text)
+    with pytest.raises(ConfigError, match=r"config: 'hydra\..*' (can't be set here|is not allowed)"):
+        check("train", Request("train", ["experiment=mine"], str(tmp_path)))
+
+
+def test_a_file_of_the_users_own_may_set_the_values_of_a_sweep(tmp_path: Path) -> None:
+    (tmp_path / "experiment").mkdir()
+    (tmp_path / "experiment" / "mine.yaml").write_text(
+        "# @package _global_\nhydra: {sweeper: {params: {loss.gamma: '0,1'}}}\n"
+    )
+    assert check("train", Request("train", ["experiment=mine"], str(tmp_path)))
 
 
 def test_a_folder_of_the_users_own_configurations_is_found(tmp_path: Path) -> None:
     (tmp_path / "experiment").mkdir()
     (tmp_path / "experiment" / "mine.yaml").write_text("# @package _global_\nseed: 7\n")
-    (values,) = compose_jobs(Request("train", ["experiment=mine"], str(tmp_path)), [])
-    assert values["seed"] == 7
+    (job,) = compose_jobs(Request("train", ["experiment=mine"], str(tmp_path)), [])
+    assert job.values["seed"] == 7
 
 
 def test_a_missing_folder_of_configurations_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="--config-dir to be a folder"):
+    with pytest.raises(ConfigError, match=r"--config-dir: .*/no is not a folder"):
         compose_jobs(Request("train", [], str(tmp_path / "no")), [])
 
 
 def test_only_our_own_environment_variables_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SEGMETER_NAME", "mine")
-    (values,) = compose_jobs(Request("train", ["run.name=${oc.env:SEGMETER_NAME}"]), [])
-    assert values["run"]["name"] == "mine"
+    (job,) = compose_jobs(Request("train", ["run.name=${oc.env:SEGMETER_NAME}"]), [])
+    assert job.values["run"]["name"] == "mine"
     assert "HOME" in os.environ
     assert "only variables" in problems_of("run.name=${oc.env:HOME}")[0]
+
+
+@pytest.mark.parametrize(
+    ("overrides", "messages"),
+    [
+        (
+            ["loss=dice", "loss.gamma=2"],
+            ["loss=dice has no gamma. Those that have it: focal, focal_tversky. See: segmeter train --help loss."],
+        ),
+        (["loss=focal,dice", "loss.gamma=0,2"], ["'loss.gamma': loss=dice has no gamma. Those that have it: focal"]),
+        (["optimizer=adam,sgd"], ["expected `optimizer` to be one of adamw, sgd, got 'adam'. Did you mean 'adamw'?"]),
+        (["model.depth=banana", "model.decoder_channels=[1,2]"], ["`model.depth` to be an integer >= 3 and <= 5, got"]),
+        (["training.epochs=3.5"], ["`training.epochs` to be an integer >= 1 or null, got 3.5"]),
+        (["hydra/launcher=joblib"], ["Could not find 'hydra/launcher/joblib'"]),
+        (["hydra.sweeper._target_=os.system"], ["'hydra.sweeper._target_' is not allowed"]),
+        (["seed.x=1"], ["`seed` to be an integer"]),
+    ],
+)
+def test_a_line_names_what_there_is_instead(overrides: list[str], messages: list[str]) -> None:
+    problems = problems_of(*overrides, sweep=True)
+    assert len(problems) == len(messages)
+    assert all(message in problem for message, problem in zip(messages, problems, strict=True))
+
+
+def test_a_whole_float_is_a_count() -> None:
+    ((_, config),) = check("train", Request("train", ["training.steps=1e4"]))
+    assert config.training.steps == 10_000
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("raise RuntimeError('no\\nluck')", "the plugin 'failing_plugin' can't be loaded: RuntimeError: no luck"),
+        ("import nothing_like_it", "can't import the plugin 'failing_plugin': No module named 'nothing_like_it'"),
+        (
+            "from segmeter.losses.config import LOSSES\nLOSSES.register('mine', builder='x:y')(dict)",
+            "can't be loaded: loss: the schema of 'mine' must derive from segmeter.schema.Config",
+        ),
+    ],
+)
+def test_a_plugin_that_fails_is_named(text: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "failing_plugin.py").write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ConfigError) as caught:
+        load_plugins(["failing_plugin"])
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize("name", [".x", "a.", "a-b", "a b", "/tmp/x.py"])
+def test_a_plugin_that_is_no_module_is_refused(name: str) -> None:
+    with pytest.raises(ConfigError, match="expected `plugins` to name modules"):
+        load_plugins([name])
 
 
 def test_a_plugin_that_can_not_be_imported_is_named() -> None:

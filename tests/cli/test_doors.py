@@ -42,6 +42,28 @@ def test_the_package_is_a_command_too() -> None:
     assert (done.returncode, done.stderr) == (2, "segmeter: unknown command 'trian'. Did you mean 'train'?\n")
 
 
+def test_one_start_composes_once_and_checks_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    from segmeter.cli import app
+    from segmeter.cli.config import compose
+    from segmeter.cli.config.schema import TrainConfig
+
+    calls: list[str] = []
+    composed, checked = compose.compose, TrainConfig.model_validate
+    monkeypatch.setattr(compose, "compose", lambda *a, **k: calls.append("compose") or composed(*a, **k))
+    monkeypatch.setattr(TrainConfig, "model_validate", lambda *a, **k: calls.append("check") or checked(*a, **k))
+    monkeypatch.setattr(app, "run_job", lambda command, config, job: calls.append("run"))
+    main(["train", "loss.gamma=1", "experiment=demo"])
+    assert calls == ["compose", "check", "run"]
+    calls.clear()
+    main(["train", "--multirun", "loss.gamma=1,2,3"])
+    assert calls == [*["compose"] * 3, *["check"] * 3, *["run"] * 3]
+
+
+def test_nothing_private_of_hydra_is_imported() -> None:
+    texts = [path.read_text() for path in (ROOT / "src").rglob("*.py")]
+    assert not [text for text in texts if "hydra._internal" in text]
+
+
 def test_help_shows_keys_that_are_empty_mappings(capsys: pytest.CaptureFixture[str]) -> None:
     main(["score", "--help"])
     assert "  data.label_map = {}\n" in capsys.readouterr().out
@@ -57,7 +79,7 @@ def test_importing_segmeter_imports_no_torch_and_knows_its_names() -> None:
     [
         ("segmeter tr", {"train"}),
         ("segmeter ", set(COMMANDS)),
-        ("segmeter train mod", {"model."}),
+        ("segmeter train mod", {"model=", "model."}),
         ("segmeter train model=une", {"model=unet", "model=unetplusplus"}),
         ("segmeter train loss.ga", {"loss.gamma="}),
     ],
@@ -71,7 +93,7 @@ def test_completion_knows_commands_groups_and_keys(line: str, expected: set[str]
 
 def test_completion_can_be_installed() -> None:
     done = python(NO_TORCH.format(arguments=["-sc", "install=bash"]))
-    assert "hydra_bash_completion" in done.stdout
+    assert "complete -o nospace" in done.stdout
 
 
 @pytest.mark.parametrize("script", sorted(path.name for path in (ROOT / "scripts").glob("*.py")))
@@ -97,6 +119,13 @@ def test_scripts_are_thin_doors(script: str) -> None:
         (["doctor", "x"], "expected no arguments"),
         (["demo", "a=b"], "expected at most a folder"),
         (["check", "data=camvid", "data.root=nowhere"], "nowhere"),
+        (["-sc", "bogus"], "expected `-sc install=SHELL`"),
+        (["train", "--cfg", "job", "-p", "nosuch"], "there is no 'nosuch' to show"),
+        (["train", "--cfg", "job", "-p", "los"], "Did you mean 'loss'?"),
+        (["train", "--cfg", "jbo"], "invalid choice: 'jbo'"),
+        (["train", "--nosuch"], "unrecognized arguments: --nosuch. See: segmeter train --help"),
+        (["schema"], "expected one name, got 0"),
+        (["schema", "trian"], "Did you mean 'train'?"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )

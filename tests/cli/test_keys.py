@@ -4,18 +4,17 @@ import ast
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import fields, is_dataclass
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any
 
 import numpy as np
 import pytest
 
-from segmeter.cli.compose import Request, compose_jobs, store_schemas
-from segmeter.cli.groups import GROUPS
+from segmeter.cli.config.compose import Request, compose_jobs
+from segmeter.cli.config.groups import GROUPS
+from segmeter.cli.config.schema import ROOTS
 from segmeter.cli.main import main
-from segmeter.cli.schema import ROOTS
-from segmeter.registry import Registry
+from segmeter.declared import choice_of, hint_of
 from tests.data.crafted import put
 
 SOURCE = Path(__file__).parents[2] / "src" / "segmeter"
@@ -52,7 +51,7 @@ PRINTED_BY: dict[str, tuple[str, ...]] = {
     "cli/run_folder.py": ("train", "eval", "predict", "score", "compare"),
     **{f"cli/{name}.py": (name,) for name in ROOTS},
     "cli/score_pictures.py": ("score",),
-    "cli/schema.py": ("score",),
+    "cli/config/schema.py": ("score",),
 }
 ROOT_KEYS = ("device", "resume", "plugins", "probs", "images", "missing", "workers", "seed", "runs", "allow_changes")
 GROUP_KEY = re.compile(rf"(?<![\w./])({'|'.join([*GROUPS, 'run'])})\.([a-z]\w*)(?!\w*[.(*])")
@@ -64,13 +63,21 @@ ELSEWHERE = {
     ("models/checkpoint.py", "model.weights", "Train from"),
     ("evaluation/probs.py", "export.probs", "as export.probs writes them"),
 }
-NEVER = {("data/read.py", "data.label_map", "predict")}  # which reads no masks
+NEVER = {
+    ("data/read.py", "data.label_map", "predict"),  # which reads no masks
+    *(("cli/run_folder.py", "resume", command) for command in ("predict", "compare")),  # which have none, and ask first
+}
 SEVERAL = (
     "cli/app.py",
-    "cli/compose.py",
+    "cli/hydra_app.py",
+    "cli/hydra_rules.py",
+    "cli/config/",
+    "cli/command_list.py",
+    "cli/completion.py",
     "cli/demo.py",
     "cli/doctor.py",
     "cli/help.py",
+    "cli/schema.py",
 )  # name commands themselves
 
 
@@ -85,6 +92,9 @@ def messages(path: Path) -> Iterator[str]:
         for node in owner.body
         if isinstance(node, ast.Expr)
     }
+    texts |= {
+        id(word.value) for owner in ast.walk(tree) if isinstance(owner, ast.ClassDef) for word in owner.keywords
+    }  # the title of a schema
     for node in ast.walk(tree):
         if isinstance(node, ast.JoinedStr):
             texts |= {id(part) for part in node.values}
@@ -98,7 +108,7 @@ def advised() -> list[tuple[str, str, str]]:
     found = set()
     for path in sorted(SOURCE.rglob("*.py")):
         module = str(path.relative_to(SOURCE))
-        if module in SEVERAL or module.startswith("bridge/"):  # the bridge speaks of arguments in Python
+        if module.startswith(SEVERAL) or module.startswith("bridge/"):  # the bridge speaks of arguments in Python
             continue
         for text in messages(path):
             keys = {f"{group}.{key}" for group, key in GROUP_KEY.findall(text) if key not in FILES}
@@ -112,10 +122,10 @@ def advised() -> list[tuple[str, str, str]]:
 def keys_of(command: str) -> set[str]:
     """Every key that a command takes, with those of each component that can be chosen."""
     known: set[str] = set()
-    for name, hint in get_type_hints(ROOTS[command]).items():
-        choice: Any = GROUPS.get(name) if name in GROUPS and not is_dataclass(hint) else hint
-        schemas = [choice.schema(each) for each in choice.names()] if isinstance(choice, Registry) else [choice]
-        known |= {name} | {f"{name}.{item.name}" for each in schemas if is_dataclass(each) for item in fields(each)}
+    for name, field in ROOTS[command].model_fields.items():
+        choice = choice_of(hint_of(field))
+        schemas: list[Any] = [choice.schema_of(each) for each in choice.names()] if choice else [field.annotation]
+        known |= {name} | {f"{name}.{key}" for each in schemas for key in getattr(each, "model_fields", ())}
     return known
 
 
@@ -133,11 +143,6 @@ def test_the_search_for_advice_finds_it() -> None:
     assert len(found) > 60
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _schemas() -> None:
-    store_schemas(ROOTS)
-
-
 @pytest.mark.parametrize(
     ("command", "given", "seeds"),
     [
@@ -149,11 +154,11 @@ def _schemas() -> None:
 )
 def test_one_seed_rules_all_that_is_drawn(command: str, given: list[str], seeds: dict[str, int]) -> None:
     problems: list[str] = []
-    (values,) = compose_jobs(Request(command, [*given, "seed=7"]), problems)
+    (job,) = compose_jobs(Request(command, [*given, "seed=7"]), problems)
     assert not problems
     for key, value in seeds.items():
         group, name = key.split(".")
-        assert values[group][name] == value
+        assert job.values[group][name] == value
 
 
 def test_the_seed_in_run_json_is_the_one_that_was_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

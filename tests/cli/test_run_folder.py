@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from segmeter.cli.app import Job
+from segmeter.cli.config.schema import Common, RunConfig
 from segmeter.cli.masking import MASK, mask, mask_override, refuse_masked
 from segmeter.cli.run_folder import open_run
-from segmeter.cli.schema import Common, RunConfig
 from segmeter.errors import ConfigError, DataError, InputError, RunError
 from segmeter.files import make_folder, write_bytes
 

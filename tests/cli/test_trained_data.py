@@ -2,20 +2,22 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
-from segmeter.cli.app import _check, _complete
-from segmeter.cli.build import model_card
-from segmeter.cli.compose import Request, compose_jobs, store_schemas
-from segmeter.cli.convert import convert
-from segmeter.cli.schema import ROOTS, EvalConfig
+from segmeter.cli.app import check
+from segmeter.cli.config.compose import Request
+from segmeter.cli.config.schema import EvalConfig
+from segmeter.cli.trained_data import describe_data
 from segmeter.data.config import CamvidConfig, FolderConfig
 from segmeter.errors import ConfigError
 from segmeter.models.build import build_segmenter
+from segmeter.models.card import ModelCard
 from segmeter.models.checkpoint import write_checkpoint
 from segmeter.models.config import UnetConfig
+from segmeter.schema import as_plain
 
 NUCLEI = FolderConfig(
     root="gone", task="binary", classes=("background", "nucleus"), label_map={"0": 0, "255": 1}, in_channels=1,
@@ -23,14 +25,16 @@ NUCLEI = FolderConfig(
 )  # fmt: skip
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _schemas() -> None:
-    store_schemas(ROOTS)
-
-
-def write_run(folder: Path, config: FolderConfig, *, root: str | None = "/data/nuclei") -> Path:
+def write_run(
+    folder: Path, config: FolderConfig, *, root: str | None = "/data/nuclei", data: dict[str, Any] | None = None
+) -> Path:
     torch.manual_seed(0)
-    segmenter = build_segmenter(model_card(config, UnetConfig(encoder="resnet18")))
+    n = config.in_channels
+    card = ModelCard(
+        model=as_plain(UnetConfig(encoder="resnet18")), spec=config.spec(), in_channels=n, mean=(0.5,) * n,
+        std=(0.25,) * n, data=describe_data(config) if data is None else data,
+    )  # fmt: skip
+    segmenter = build_segmenter(card)
     (folder / "checkpoints").mkdir(parents=True)
     state, best = segmenter.state_dict(), folder / "checkpoints" / "best"
     write_checkpoint(best, segmenter_state=state, card=segmenter.card, state=None, progress={})
@@ -45,15 +49,13 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def composed(*overrides: str) -> EvalConfig:
-    problems: list[str] = []
-    (values,) = compose_jobs(Request("eval", overrides), problems)
-    assert not problems
-    return convert(EvalConfig, _complete(EvalConfig, values, overrides))
+    ((_, config),) = check("eval", Request("eval", overrides))
+    return config
 
 
 def problems_of(*overrides: str) -> list[str]:
     with pytest.raises(ConfigError) as caught:
-        _check(Request("eval", overrides), EvalConfig, shown_only=False)
+        check("eval", Request("eval", overrides))
     return list(caught.value.problems)
 
 
@@ -117,11 +119,8 @@ def test_without_its_run_the_checkpoint_asks_for_the_root(tmp_path: Path) -> Non
     assert composed(f"checkpoint={alone}", "data.root=/other").data.masks == "drawn"
 
 
-def test_a_checkpoint_that_does_not_know_its_data_asks_for_them(
-    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("segmeter.cli.build.describe_data", lambda config: {})
-    old = write_run(tmp_path / "old", NUCLEI)
+def test_a_checkpoint_that_does_not_know_its_data_asks_for_them(run: Path, tmp_path: Path) -> None:
+    old = write_run(tmp_path / "old", NUCLEI, data={})
     (problem,) = problems_of(f"checkpoint={old}")
     assert problem.startswith(
         "eval: this checkpoint does not say which data it was trained on. Choose it: data=camvid |"

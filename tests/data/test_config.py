@@ -1,29 +1,14 @@
-import dataclasses
-from pathlib import Path
-
 import pytest
 
-from segmeter.checks import collecting
 from segmeter.data.config import DATA, CamvidConfig, CellsConfig, FolderConfig, default_colours, folder_config
 from segmeter.errors import ConfigError
-
-CONFIGS = Path(__file__).parents[2] / "configs" / "data"
 
 
 def test_registry_holds_the_three_kinds_under_their_names():
     assert DATA.names() == ["camvid", "cells", "folder"]
     for name in DATA.names():
         schema = DATA.schema(name)
-        assert next(field.default for field in dataclasses.fields(schema) if field.name == "name") == name
-
-
-@pytest.mark.parametrize("name", ["camvid", "cells", "folder"])
-def test_yaml_names_only_fields_of_its_schema_and_fits_25_lines(name):
-    lines = (CONFIGS / f"{name}.yaml").read_text().splitlines()
-    keys = {line.split(":")[0] for line in lines if line[0].isalpha()} - {"defaults"}
-    assert len(lines) <= 25
-    assert keys <= {field.name for field in dataclasses.fields(DATA.schema(name))}
-    assert f"schema_{name}" in lines[1]
+        assert schema.model_fields["name"].default == name
 
 
 def test_every_broken_rule_is_said_at_once():
@@ -48,15 +33,15 @@ def test_every_broken_rule_is_said_at_once():
         "split",
         "task",
         "in_channels",
-        "std",
+        "std[0]",
         "list_files",
         "label_map",
-        "colours",
+        "colours[0][2]",
         "classes",
         "masks",
     ):
         assert f"`{key}`" in text
-    assert "`val_fraction + test_fraction` < 1, as the rest is for training, got 1.1." in text
+    assert "`test_fraction` to leave a part for training beside val_fraction=0.6, got 0.5." in text
     assert "Did you mean 'test'?" in text
 
 
@@ -67,7 +52,7 @@ def test_label_map_takes_numbers_as_keys_and_colours_with_spaces():
 
 @pytest.mark.parametrize("key", ["x", "1,2", "1,2,3,4", "1,2,256", "", "--"])
 def test_label_map_refuses_keys_that_are_no_value(key):
-    with pytest.raises(ConfigError, match=r"label_map` from a value or 'red,green,blue', got"):
+    with pytest.raises(ConfigError, match=r"label_map` from a value or 'red,green,blue', not from"):
         FolderConfig(root="x", classes=("a", "b"), label_map={key: 0})
 
 
@@ -95,20 +80,15 @@ def test_default_colours_are_distinct_and_start_with_black():
 
 
 def test_folder_config_keeps_what_both_kinds_share():
-    config = folder_config(CellsConfig(root="x", mean=(0.5,), std=(0.25,), split="val"))
+    config = folder_config(CellsConfig(mean=(0.5,), std=(0.25,), split="val"), "x")
     assert (config.name, config.lists, config.mean, config.split) == ("folder", ".", (0.5,), "val")
+    assert config.root == "x"
     assert config.spec() == CellsConfig().spec()
 
 
 def test_mean_must_have_one_value_per_channel():
-    with pytest.raises(ConfigError, match=r"mean` to be 1 values, got \(0.1, 0.2\)"):
+    with pytest.raises(ConfigError, match=r"mean` to be 1 values, one per channel, got \[0.1, 0.2\]"):
         CellsConfig(mean=(0.1, 0.2))
-
-
-def test_nothing_is_collected_from_a_good_configuration():
-    with collecting("data") as problems:
-        CellsConfig()._check(problems)
-        assert problems.lines == []
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,11 @@ SPECS = [
     ("20-none", {"classes": ()}, "classes` to name at least 2"),
     ("20-one", {"classes": ("bg",)}, "classes` to name at least 2"),
     ("22-ignore", {"ignore_index": 1}, "ignore_index` to be null or between 2 and 65535, as it must not be a class"),
-    ("22-map", {"label_map": {"255": 2}}, "label_map` to a label from 0 to 1 or ignore_index, got {'255': 2}"),
+    (
+        "22-map",
+        {"label_map": {"255": 2}},
+        "label_map` to a label from 0 to 1 or ignore_index, not to 2, got {'255': 2}",
+    ),
 ]
 
 

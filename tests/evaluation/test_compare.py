@@ -66,7 +66,7 @@ def cells(row: list[int], cases: int = 6) -> Masks:
 
 
 def measured(**settings: object) -> MetricsConfig:
-    return replace(FEW, measures=(InstancesConfig(**settings),))  # type: ignore[arg-type]
+    return FEW.replace(measures=(InstancesConfig(**settings),))  # type: ignore[arg-type]
 
 
 def make_two(folder: Path, *configs: MetricsConfig) -> list[Path]:
@@ -126,7 +126,7 @@ def test_a_metric_that_cannot_rank_is_refused(rank_by: str, message: str, tmp_pa
 
 
 def test_failures_of_distances_count_as_the_worst(tmp_path: Path) -> None:
-    config = replace(FEW, measures=(SurfaceConfig(),))
+    config = FEW.replace(measures=(SurfaceConfig(),))
     targets = cells(TWO)
     missed = {case: [[0] * 9, [0] * 9] for case in targets}
     runs = [
@@ -144,7 +144,7 @@ def test_failures_of_distances_count_as_the_worst(tmp_path: Path) -> None:
 
 SLICES = {f"p{i}_{j}": [[0, 1, 2], [i, j % 3, 2]] for i in range(3) for j in range(4)}
 WORSE = {case: [[0, 1, 2], [0, 0, 2]] for case in SLICES}
-GROUPED = replace(FEW, cluster="prefix:_")
+GROUPED = FEW.replace(cluster="prefix:_")
 
 
 def test_clusters_are_those_of_the_runs(tmp_path: Path) -> None:
@@ -179,7 +179,7 @@ FOREGROUND = MetricsConfig(bootstrap=50, background=False)
         pytest.param({"targets": TARGETS | MORE, "labels": LABELS | MORE}, "1 missing from 'one': c", id="cases"),
         pytest.param({"targets": TARGETS | OTHER_B}, "1 cases of 'two' with another target: b", id="targets"),
         pytest.param(
-            {"spec": replace(THREE, names=("a", "b", "d"))}, "as 'one' with a, b, c, got a, b, d", id="classes"
+            {"spec": THREE.replace(names=("a", "b", "d"))}, "as 'one' with a, b, c, got a, b, d", id="classes"
         ),
         pytest.param({"config": FOREGROUND}, "means over b, c in 'two'", id="background"),
     ],
@@ -194,7 +194,7 @@ def test_runs_that_differ_are_refused(changes: dict[str, object], message: str, 
 def test_an_ignored_value_that_differs_is_refused(tmp_path: Path) -> None:
     targets = {"a": [[0, 1, 2]]}
     one = make_run(tmp_path / "one", targets=targets, labels=targets)
-    spec = replace(THREE, ignore_index=None)
+    spec = THREE.replace(ignore_index=None)
     two = make_run(tmp_path / "two", targets=targets, labels=targets, spec=spec)
     with pytest.raises(InputError, match="same ignore_index, as 'one' with 255, got None in 'two'"):
         compare([one, two], FEW)

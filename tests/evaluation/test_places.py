@@ -58,7 +58,7 @@ def test_a_spacing_that_cannot_be_used_is_refused_unless_the_configuration_has_o
     save_zarr(tmp_path / other / "a.zarr", VOLUME)
     with pytest.raises(DataError, match=rf"{role}/a\.zarr: Zarr attributes: expected `spacing` to be a finite number"):
         score(scoring(tmp_path))
-    summary = score(replace(scoring(tmp_path), metrics=replace(SURFACES, spacing=EDGES)))
+    summary = score(replace(scoring(tmp_path), metrics=SURFACES.replace(spacing=EDGES)))
     assert (summary["spacing"]["overridden"], read_cases(tmp_path)[0].spacing) == (1, EDGES)
 
 
@@ -77,7 +77,7 @@ def test_distances_carry_their_unit_everywhere(
     for role in ("references", "predictions"):
         save_zarr(tmp_path / role / "a.zarr", VOLUME, **save)
     objects = InstancesConfig(distances=True)
-    metrics = replace(SURFACES, measures=(*SURFACES.measures, objects), convention="all")
+    metrics = SURFACES.replace(measures=(*SURFACES.measures, objects), convention="all")
     summary = score(replace(scoring(tmp_path), metrics=metrics))
     assert json.loads((tmp_path / "metrics.json").read_text())["units"] == summary["units"]
     surfaces = {f"{name}{end}" for name in ("hd", "hd95", "hd95_pooled", "assd", "masd") for end in ("", "_b")}

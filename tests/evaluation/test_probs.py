@@ -92,4 +92,4 @@ def test_the_command_takes_a_folder(
     assert "ECE of the winning class" in capsys.readouterr().out
     with pytest.raises(SystemExit):
         main(["score", "predictions=predictions", "references=references", "metrics.calibration=true", *options])
-    assert "expected `probs` for metrics.calibration, got None. Set probs=FOLDER" in capsys.readouterr().err
+    assert "expected `probs` to be given for metrics.calibration, got null. Set probs=FOLDER" in capsys.readouterr().err

@@ -53,7 +53,7 @@ def test_distances_are_in_the_unit_of_the_file(tmp_path: Path) -> None:
     save_nifti(tmp_path / "predictions" / "a.nii.gz", np.roll(target, 1, axis=0))
     score(replace(scoring(tmp_path), metrics=MEASURED))
     assert read_cases(tmp_path)[0].extra["hd/b"] == 3.0
-    score(replace(scoring(tmp_path), metrics=replace(MEASURED, spacing=(2.0, 1.0, 1.0))))
+    score(replace(scoring(tmp_path), metrics=MEASURED.replace(spacing=(2.0, 1.0, 1.0))))
     assert read_cases(tmp_path)[0].extra["hd/b"] == 2.0
 
 
@@ -61,7 +61,7 @@ def test_the_configurations_spacing_wins_and_says_so(tmp_path: Path) -> None:
     for role in ("references", "predictions"):
         save_nifti(tmp_path / role / "a.nii.gz")
         save_volume(tmp_path / role / "b.npy")
-    summary = score(replace(scoring(tmp_path), metrics=replace(FEW, spacing=(1.0, 1.0, 1.0))))
+    summary = score(replace(scoring(tmp_path), metrics=FEW.replace(spacing=(1.0, 1.0, 1.0))))
     assert summary["spacing"] == {
         "sources": {"config": 2},
         "units": [""],
@@ -84,7 +84,7 @@ def test_a_spacing_of_other_axes_is_refused(tmp_path: Path) -> None:
     for role in ("references", "predictions"):
         save_volume(tmp_path / role / "a.npy")
     with pytest.raises(DataError, match=r"`metrics\.spacing` to have 3 values, one per axis of 2 x 3 x 4, got 2"):
-        score(replace(scoring(tmp_path), metrics=replace(FEW, spacing=(1.0, 1.0))))
+        score(replace(scoring(tmp_path), metrics=FEW.replace(spacing=(1.0, 1.0))))
 
 
 def test_what_lies_elsewhere_or_has_another_size_is_named(tmp_path: Path) -> None:
@@ -115,7 +115,7 @@ def test_a_header_in_conflict_needs_a_decision(tmp_path: Path) -> None:
         path.write_bytes(bytes(content))
     with pytest.raises(DataError, match=r"`NIfTI header` to say one spacing, got pixdim .* set metrics\.spacing"):
         score(scoring(tmp_path))
-    score(replace(scoring(tmp_path), metrics=replace(FEW, spacing=EDGES)))
+    score(replace(scoring(tmp_path), metrics=FEW.replace(spacing=EDGES)))
 
 
 def test_a_missing_volume_is_scored_as_background(tmp_path: Path) -> None:

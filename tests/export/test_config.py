@@ -24,5 +24,5 @@ def test_limits_of_workers_are_allowed(workers):
 
 
 def test_too_many_workers_are_refused():
-    with pytest.raises(ConfigError, match=r"export: expected `workers` >= 1 and <= 64, got 65"):
+    with pytest.raises(ConfigError, match=r"export: expected `workers` to be an integer >= 1 and <= 64, got 65"):
         ExportConfig(workers=65)

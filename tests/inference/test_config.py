@@ -7,15 +7,15 @@ from segmeter.inference.config import InferenceConfig
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"tile": 31}, "inference: expected `tile` >= 32"),
-        ({"overlap": 0.95}, "`overlap` >= 0 and <= 0.9"),
-        ({"overlap": -0.1}, "`overlap` >= 0"),
+        ({"tile": 31}, "inference: expected `tile` to be an integer >= 32 or null"),
+        ({"overlap": 0.95}, "`overlap` to be a number >= 0 and <= 0.9"),
+        ({"overlap": -0.1}, "`overlap` to be a number >= 0"),
         ({"overlap": float("nan")}, "got nan"),
-        ({"tile_batch": 0}, "`tile_batch` >= 1"),
+        ({"tile_batch": 0}, "`tile_batch` to be an integer >= 1"),
         ({"blend": "gausian"}, "Did you mean 'gaussian'"),
-        ({"threshold": 1.5}, "`threshold` >= 0 and <= 1"),
+        ({"threshold": 1.5}, "`threshold` to be a number >= 0 and <= 1"),
         ({"precision": "float61"}, "Did you mean 'float16'"),
-        ({"batch_size": 0}, "`batch_size` >= 1"),
+        ({"batch_size": 0}, "`batch_size` to be an integer >= 1"),
     ],
     ids=str,
 )

@@ -71,7 +71,7 @@ def predictor(segmenter=None, **values):
 
 
 def stub(function, **more):
-    return Segmenter(Stub(function), make_card(replace(make_spec(3), **more)))
+    return Segmenter(Stub(function), make_card(make_spec(3).replace(**more)))
 
 
 def cross_entropy(logits, target):

@@ -101,7 +101,7 @@ def test_cases_of_a_cluster_are_one_piece_of_evidence():
     slices = [
         [replace(row, case_id=f"{row.case_id}-{i}") for row in rows for i in range(5)] for rows in (patients, worse)
     ]
-    config = replace(QUICK, cluster=r"(.*)-\d")
+    config = QUICK.replace(cluster=r"(.*)-\d")
     alone = compare_runs({"a": patients, "b": worse}, class_spec(), QUICK)["metrics"]["mean_iou"]["pairs"][0]
     repeated = compare_runs({"a": slices[0], "b": slices[1]}, class_spec(), config)["metrics"]["mean_iou"]["pairs"][0]
     for name in ("wilcoxon_p", "sign_flip_p"):
@@ -111,7 +111,7 @@ def test_cases_of_a_cluster_are_one_piece_of_evidence():
 
 def test_cases_undefined_in_one_run_are_left_out_of_both_sides_and_counted():
     # "c" holds nothing but the second class: without background, the first run's score is undefined there
-    spec, config = class_spec(2), replace(QUICK, background=False)
+    spec, config = class_spec(2), QUICK.replace(background=False)
     one = [case_row("a", [[5, 0], [1, 4]]), case_row("b", [[5, 0], [2, 4]]), case_row("c", [[9, 0], [0, 0]])]
     two = [case_row("a", [[5, 0], [2, 3]]), case_row("b", [[5, 0], [4, 2]]), case_row("c", [[8, 1], [0, 0]])]
     (pair,) = compare_runs({"one": one, "two": two}, spec, config)["metrics"]["mean_iou"]["pairs"]

@@ -14,7 +14,7 @@ from segmeter.metrics.summary import summarise
 from tests.metrics.build import case_row, class_spec
 
 CONFIG = MetricsConfig(bootstrap=0, measures=(SurfaceConfig(), BoundaryConfig()))
-QUICK = replace(CONFIG, bootstrap=300)
+QUICK = CONFIG.replace(bootstrap=300)
 BOTH, MISSED, EMPTY = [[5, 0], [0, 3]], [[5, 0], [3, 0]], [[8, 0], [0, 0]]
 
 
@@ -55,10 +55,10 @@ def test_a_failure_is_counted_whatever_stands_for_it():
 
 def test_the_mean_over_classes_leaves_out_what_the_means_leave_out():
     rows = rows_of((1.0, 4.0), (3.0, 6.0), counts=[BOTH, MISSED])
-    config = replace(CONFIG, background=False)
+    config = CONFIG.replace(background=False)
     assert summarise(rows, class_spec(2), config)["measures"]["hd95"]["mean"]["mean"] == 5.0
     grouped = [replace(row, extra={**row.extra, "hd95/all": 100.0}) for row in rows]
-    config = replace(CONFIG, groups={"all": ("sky", "road")})
+    config = CONFIG.replace(groups={"all": ("sky", "road")})
     hd95 = summarise(grouped, class_spec(2), config)["measures"]["hd95"]
     assert hd95["mean"]["mean"] == 3.5
     assert (hd95["all"]["mean"], hd95["all"]["n_penalised"]) == (100.0, 0)
@@ -96,7 +96,7 @@ def test_intervals_are_of_the_same_resamples_as_the_rest():
     ends = summary["measures"]["boundary_iou"]["road"]["dataset_ci95"]
     assert ends[0] < summary["measures"]["boundary_iou"]["road"]["dataset"] < ends[1]
     assert summarise(rows[::-1], class_spec(2), QUICK) == summary
-    clustered = summarise(rows, class_spec(2), replace(QUICK, cluster=r"^c(\d)"))
+    clustered = summarise(rows, class_spec(2), QUICK.replace(cluster=r"^c(\d)"))
     assert clustered["measures"]["hd95"]["road"]["ci95"] != [low, high]
 
 
@@ -104,7 +104,7 @@ def test_the_interval_of_a_sum_over_cases_is_around_that_sum():
     numbers = {"tp": 3.0, "fp": 1.0, "fn": 0.0, "iou": 2.5, "dice": 2.7}
     extra = {f"sum:instances_{name}/road": value for name, value in numbers.items()}
     rows = [case_row(f"c{i}", BOTH, extra=extra) for i in range(60)]
-    found = summarise(rows, class_spec(2), replace(QUICK, measures=(InstancesConfig(),)))["measures"]
+    found = summarise(rows, class_spec(2), QUICK.replace(measures=(InstancesConfig(),)))["measures"]
     assert found["tp"]["road"]["dataset"] == 180
     assert found["tp"]["road"]["dataset_ci95"] == [180, 180]  # every resample has the same sum
 
@@ -112,7 +112,7 @@ def test_the_interval_of_a_sum_over_cases_is_around_that_sum():
 def test_numbers_of_objects_have_no_mean_over_classes():
     numbers = {"tp": 3.0, "fp": 1.0, "fn": 0.0, "iou": 2.5, "dice": 2.7}
     extra = {f"sum:instances_{name}/{k}": value for name, value in numbers.items() for k in ("sky", "road")}
-    config = replace(QUICK, measures=(InstancesConfig(),))
+    config = QUICK.replace(measures=(InstancesConfig(),))
     found = summarise([case_row("a", BOTH, extra=extra)], class_spec(2), config)["measures"]
     assert all(list(found[name]) == ["sky", "road"] for name in ("tp", "fp", "fn"))
     assert found["pq"]["mean"]["dataset"] == found["pq"]["road"]["dataset"] == 2.5 / 3.5

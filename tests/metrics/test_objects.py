@@ -206,10 +206,10 @@ def test_the_golden_components_of_spines(shared_data):
 @pytest.mark.parametrize(
     ("build", "message"),
     [
-        (lambda: InstancesConfig(threshold=1.0), "`threshold` between 0 and 1, below 1"),
+        (lambda: InstancesConfig(threshold=1.0), "`threshold` to be a number >= 0 and < 1"),
         (lambda: InstancesConfig(touching="edges"), "`touching` to be one of corners, sides"),
         (lambda: InstancesConfig(objects="files"), "`objects` to be one of"),
-        (lambda: AveragePrecisionConfig(thresholds=(0.3, 0.5)), "`thresholds` to ascend from 0.5"),
+        (lambda: AveragePrecisionConfig(thresholds=(0.3, 0.5)), r"`thresholds\[0\]` to be a number >= 0.5"),
         (lambda: AveragePrecisionConfig(thresholds=(0.6, 0.5)), "`thresholds` to ascend"),
         (lambda: AveragePrecisionConfig(thresholds=()), "`thresholds` to ascend"),
         (lambda: SizesConfig(limits=(9, 4)), "`limits` to be 1 or 2 rising numbers"),

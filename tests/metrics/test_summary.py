@@ -114,7 +114,7 @@ def test_the_mean_of_a_binary_task_is_over_both_classes_unless_background_is_lef
     assert both["dataset"]["mean_iou"] == pytest.approx(sum(iou) / 2, rel=1e-12)
     assert both["mean_classes"] == ["sky", "road"]
     assert both["per_class"]["road"]["iou"] == pytest.approx(iou[1], rel=1e-12)
-    only = summarise(rows, spec, replace(NONE, background=False))
+    only = summarise(rows, spec, NONE.replace(background=False))
     assert only["dataset"]["mean_iou"] == pytest.approx(iou[1], rel=1e-12)
     assert only["mean_classes"] == ["road"]
     assert only["per_case"]["mean_iou"]["mean"] == pytest.approx((3 / 10 + 10 / 20) / 2, rel=1e-12)
@@ -132,7 +132,7 @@ def test_a_group_is_scored_as_one_region():
     # relabel the pixels by hand: road and car become one class
     rng = np.random.default_rng(4)
     target, labels = rng.integers(0, 4, (2, 500), dtype=np.uint8)
-    config = replace(NONE, groups={"traffic": ("car", "road")})
+    config = NONE.replace(groups={"traffic": ("car", "road")})
     rows = [case_row("a", confusion_matrix(target, labels, num_classes=4))]
     entry = summarise(rows, class_spec(4), config)["per_group"]["traffic"]
     merged = confusion_matrix(np.isin(target, [1, 2]), np.isin(labels, [1, 2]), num_classes=2)
@@ -149,7 +149,7 @@ def test_a_group_has_cases_and_an_interval_as_its_classes_merged_by_hand_have():
     merged = [
         case_row(f"{i:02d}", confusion_matrix(*np.isin(pair, [2, 3]), num_classes=2)) for i, pair in enumerate(maps)
     ]
-    group = summarise(rows, class_spec(4), replace(QUICK, groups={"green": ("car", "tree")}))["per_group"]["green"]
+    group = summarise(rows, class_spec(4), QUICK.replace(groups={"green": ("car", "tree")}))["per_group"]["green"]
     alone = summarise(merged, class_spec(2), QUICK)["per_class"]["road"]
     assert group["per_case"] == alone["per_case"]
     assert group["per_case"]["iou"]["n_undefined"] == 3
@@ -192,10 +192,10 @@ def test_cases_that_look_grouped_are_named_with_the_remedy():
     warning = summarise(rows, class_spec(), QUICK)["bootstrap"]["warning"]
     assert "Case ids look grouped (5 groups)" in warning
     assert "set metrics.cluster=prefix:_." in warning
-    grouped = summarise(rows, class_spec(), replace(QUICK, cluster="prefix:_"))
+    grouped = summarise(rows, class_spec(), QUICK.replace(cluster="prefix:_"))
     assert "grouped" not in grouped["bootstrap"]["warning"]
     assert grouped["bootstrap"]["n_units"] == 5
-    expression = summarise(rows, class_spec(), replace(QUICK, cluster=r"^(p\d+)_"))
+    expression = summarise(rows, class_spec(), QUICK.replace(cluster=r"^(p\d+)_"))
     assert grouped["dataset_ci95"] == expression["dataset_ci95"]
 
 
@@ -204,7 +204,7 @@ def test_clusters_from_the_case_ids_widen_the_interval():
     patients = random_rows(5, seed=3)
     rows = [replace(row, case_id=f"p{i}_{j}") for i, row in enumerate(patients) for j in range(8)]
     single = summarise(rows, class_spec(), QUICK)
-    grouped = summarise(rows, class_spec(), replace(QUICK, cluster=r"^(p\d+)_"))
+    grouped = summarise(rows, class_spec(), QUICK.replace(cluster=r"^(p\d+)_"))
     assert grouped["bootstrap"]["n_units"] == 5
     assert grouped["dataset"] == single["dataset"]
     width = {name: np.ptp(s["dataset_ci95"]["mean_iou"]) for name, s in (("one", single), ("all", grouped))}
@@ -226,7 +226,7 @@ def test_a_loss_that_is_infinite_leaves_no_mean():
         (random_rows(2) + random_rows(1), NONE, "twice: case-000"),
         (
             random_rows(2),
-            replace(NONE, cluster="^(p)"),
+            NONE.replace(cluster="^(p)"),
             "metrics: expected `cluster` to match every case id .* got 2 without",
         ),
     ],
@@ -239,6 +239,6 @@ def test_refusals(rows, config, message):
 
 def test_groups_are_checked_against_the_classes():
     with pytest.raises(ConfigError, match=r"`groups\.x` to name classes, got 'rod'\. Did you mean 'road'"):
-        summarise(random_rows(1), class_spec(), replace(DEFAULT, groups={"x": ("rod",)}))
+        summarise(random_rows(1), class_spec(), DEFAULT.replace(groups={"x": ("rod",)}))
     with pytest.raises(ConfigError, match="to be empty for a multilabel task"):
-        summarise([], class_spec(2, "multilabel"), replace(DEFAULT, groups={"x": ("sky",)}))
+        summarise([], class_spec(2, "multilabel"), DEFAULT.replace(groups={"x": ("sky",)}))

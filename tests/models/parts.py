@@ -1,7 +1,6 @@
 """Small segmenters for tests."""
 
 from collections.abc import Callable
-from dataclasses import asdict
 
 import torch
 from torch import Tensor, nn
@@ -23,7 +22,7 @@ def make_spec(num_classes: int = 3, task: Task = "multiclass") -> ClassSpec:
 
 def make_card(spec: ClassSpec | None = None, *, in_channels: int = 3, model: object = TINY) -> ModelCard:
     return ModelCard(
-        model=asdict(model),
+        model=dict(model),
         spec=spec or make_spec(),
         in_channels=in_channels,
         mean=tuple(0.4 + 0.1 * index for index in range(in_channels)),

@@ -1,5 +1,3 @@
-from dataclasses import replace
-
 import pytest
 import torch
 
@@ -69,7 +67,7 @@ def test_segformer_gives_logits_of_the_images_size_on_its_own_encoder():
 
 
 def test_the_decoder_doubles_from_16_channels_unless_told():
-    network = build(replace(TINY, decoder_channels=None))
+    network = build(TINY.replace(decoder_channels=None))
     assert [block.conv2[0].out_channels for block in network.decoder.blocks] == [64, 32, 16]
 
 
@@ -83,12 +81,12 @@ def test_a_network_is_built_in_training_mode():
 
 def test_an_unknown_timm_encoder_gets_the_nearest_name():
     with pytest.raises(ConfigError, match="Did you mean 'tu-convnext_tiny'"):
-        build(replace(TINY, encoder="tu-convnext_tinny"))
+        build(TINY.replace(encoder="tu-convnext_tinny"))
 
 
 def test_an_unlike_timm_encoder_is_refused_without_a_list_of_a_thousand():
     with pytest.raises(ConfigError, match="such as tu-convnext_tiny") as caught:
-        build(replace(TINY, encoder="tu-qqqqqqqq"))
+        build(TINY.replace(encoder="tu-qqqqqqqq"))
     assert len(str(caught.value)) < 200
 
 
@@ -116,7 +114,7 @@ def test_pretrained_weights_without_network_and_cache_fail_at_once(monkeypatch, 
     with pytest.raises(
         ConfigError, match=r"expected the imagenet weights of .*no network.*model.weights=null"
     ) as caught:
-        build(replace(TINY, encoder=encoder, weights="imagenet"))
+        build(TINY.replace(encoder=encoder, weights="imagenet"))
     assert "\n" not in str(caught.value)
     assert pretrained.constants.HF_HUB_OFFLINE is False
 
@@ -141,13 +139,13 @@ def test_the_library_is_asked_for_the_weights_that_are_named(monkeypatch, encode
     monkeypatch.setattr(pretrained, "_reachable", lambda endpoint: False)
     monkeypatch.setitem(networks._NETWORKS, "unet", construct)
     with pytest.raises(ConfigError, match="can't be built: enough"):
-        build(replace(TINY, encoder=encoder, weights=weights))
+        build(TINY.replace(encoder=encoder, weights=weights))
     assert asked == [passed]
 
 
 def test_weights_that_an_encoder_lacks_are_refused_with_those_it_has():
     with pytest.raises(ConfigError, match=r"`weights` that resnext101_32x48d has, got 'imagenet'. Known: instagram"):
-        build(replace(TINY, encoder="resnext101_32x48d", weights="imagenet"))
+        build(TINY.replace(encoder="resnext101_32x48d", weights="imagenet"))
 
 
 def test_the_host_counts_as_unreachable_where_its_name_is_unknown(monkeypatch):

@@ -22,15 +22,19 @@ from segmeter.postprocess.config import (
 @pytest.mark.parametrize(
     ("schema", "settings", "said"),
     [
-        (RemoveSmallObjectsConfig, {"min_pixels": 0}, r"remove_small_objects: expected `min_pixels` >= 1 .*got 0"),
-        (RemoveSmallObjectsConfig, {"connectivity": 6}, r"`connectivity` to be 4 or 8, got 6"),
+        (
+            RemoveSmallObjectsConfig,
+            {"min_pixels": 0},
+            r"remove_small_objects: expected `min_pixels` to be an integer >= 1, got 0",
+        ),
+        (RemoveSmallObjectsConfig, {"connectivity": 6}, r"`connectivity` to be one of 4, 8, got 6"),
         (LargestComponentConfig, {"connectivity": 1}, r"largest_component: .* got 1"),
-        (ClearBorderConfig, {"margin": -1}, r"clear_border: expected `margin` >= 0"),
-        (FillHolesConfig, {"max_pixels": 0}, r"fill_holes: expected `max_pixels` >= 1"),
-        (OpeningConfig, {"radius": 0}, r"opening: expected `radius` >= 1 and <= 50, got 0"),
+        (ClearBorderConfig, {"margin": -1}, r"clear_border: expected `margin` to be an integer >= 0"),
+        (FillHolesConfig, {"max_pixels": 0}, r"fill_holes: expected `max_pixels` to be an integer >= 1"),
+        (OpeningConfig, {"radius": 0}, r"opening: expected `radius` to be an integer >= 1 and <= 50, got 0"),
         (ClosingConfig, {"radius": 51}, r"closing: expected `radius` .* got 51"),
-        (WatershedConfig, {"min_distance": 0}, r"watershed: expected `min_distance` >= 1"),
-        (OpeningConfig, {"classes": ()}, r"`classes` to be null or names"),
+        (WatershedConfig, {"min_distance": 0}, r"watershed: expected `min_distance` to be an integer >= 1"),
+        (OpeningConfig, {"classes": ()}, r"`classes` to be a list, each text, of length >= 1 or null, got \[\]"),
     ],
 )
 def test_settings_out_of_range_are_refused(schema, settings, said):

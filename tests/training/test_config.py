@@ -35,20 +35,20 @@ def test_duration_refuses_what_is_no_length_of_time(text):
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"batch_size": 0}, "expected `batch_size` >= 1 and <= 65536, got 0"),
-        ({"accumulate": 0}, "expected `accumulate` >= 1"),
-        ({"epochs": 0}, "expected `epochs` >= 1"),
-        ({"clip_norm": 0.0}, "expected `clip_norm` > 0"),
-        ({"clip_norm": float("nan")}, "expected `clip_norm` > 0 and finite, got nan"),
-        ({"ema": 1.0}, "expected `ema` > 0"),
+        ({"batch_size": 0}, "expected `batch_size` to be an integer >= 1 and <= 65536, got 0"),
+        ({"accumulate": 0}, "expected `accumulate` to be an integer >= 1"),
+        ({"epochs": 0}, "expected `epochs` to be an integer >= 1"),
+        ({"clip_norm": 0.0}, "expected `clip_norm` to be a number > 0"),
+        ({"clip_norm": float("nan")}, "expected `clip_norm` to be a number > 0 or null, got nan"),
+        ({"ema": 1.0}, "expected `ema` to be a number > 0"),
         ({"time_budget": "soon"}, "expected `time_budget` to be like 12m, 1h30m or 90"),
         ({"precision": "bf16"}, "expected `precision` to be one of auto, float32"),
         ({"monitor": "mean_iuo"}, r"expected `monitor` to be one of .*Did you mean 'mean_iou'\?"),
         ({"validate_unit": "epoch"}, r"Did you mean 'epochs'\?"),
-        ({"compile": "yes"}, "expected `compile` to be auto, true or false"),
-        ({"keep": 0}, "expected `keep` >= 1"),
-        ({"workers": -1}, "expected `workers` >= 0"),
-        ({"seed": -1}, "expected `seed` >= 0"),
+        ({"compile": "yes"}, "expected `compile` to be one of auto, true, false"),
+        ({"keep": 0}, "expected `keep` to be an integer >= 1"),
+        ({"workers": -1}, "expected `workers` to be an integer >= 0"),
+        ({"seed": -1}, "expected `seed` to be an integer >= 0"),
     ],
 )
 def test_training_refuses(values, message):
@@ -69,7 +69,7 @@ def test_training_takes_the_monitor_of_a_class():
 @pytest.mark.parametrize("lr", [0.0, -1e-3, float("inf"), float("nan"), 1e30])
 @pytest.mark.parametrize("schema", [AdamWConfig, SgdConfig])
 def test_learning_rate_is_above_0_and_at_most_10(schema, lr):
-    with pytest.raises(ConfigError, match="optimizer: expected `lr` > 0 and <= 10, got"):
+    with pytest.raises(ConfigError, match="optimizer: expected `lr` to be a number > 0 and <= 10, got"):
         schema(lr=lr)
 
 
@@ -80,12 +80,12 @@ def test_nesterov_needs_momentum():
 
 @pytest.mark.parametrize("schema", [CosineConfig, PolyConfig, ConstantConfig])
 def test_warmup_leaves_a_part_of_the_run(schema):
-    with pytest.raises(ConfigError, match=r"expected `warmup` >= 0 and <= 0\.9, got 1\.0"):
+    with pytest.raises(ConfigError, match=r"expected `warmup` to be a number >= 0 and <= 0\.9, got 1\.0"):
         schema(warmup=1.0)
 
 
 def test_one_cycle_refuses_a_run_that_only_rises():
-    with pytest.raises(ConfigError, match=r"schedule: expected `rise` > 0 and <= 0\.9"):
+    with pytest.raises(ConfigError, match=r"schedule: expected `rise` to be a number > 0 and <= 0\.9"):
         OneCycleConfig(rise=1.0)
 
 

@@ -61,12 +61,12 @@ def test_a_group_that_is_allowed_to_change_stands_for_its_keys_alone(tmp_path):
 
 
 def test_validation_data_of_other_classes_is_refused(tmp_path):
-    other = TinyCases(spec=replace(SPEC, names=("a", "b", "c")))
+    other = TinyCases(spec=SPEC.replace(names=("a", "b", "c")))
     with pytest.raises(ConfigError, match="expected `data` to have the same classes"):
         check_job(tiny_job(tmp_path, val_cases=other))
 
 
 def test_a_model_of_other_classes_than_the_data_is_refused(tmp_path):
-    other = TinyCases(spec=replace(SPEC, names=("a", "b", "c")))
+    other = TinyCases(spec=SPEC.replace(names=("a", "b", "c")))
     with pytest.raises(ConfigError, match="`model` to have the data's classes"):
         check_job(tiny_job(tmp_path, cases=other, val_cases=None))

@@ -383,7 +383,7 @@ def test_resolution_stays_until_it_may_grow():
 
 
 def test_resolution_that_would_grow_before_it_may_is_refused():
-    with pytest.raises(ConfigError, match=r"`resolution_from` from 0 to below resolution_until, got 0\.8"):
+    with pytest.raises(ConfigError, match=r"`resolution_from` to be below resolution_until, got 0\.8"):
         AugmentConfig(resolution=0.5, resolution_from=0.8, resolution_until=0.8)
 
 

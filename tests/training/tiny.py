@@ -130,7 +130,7 @@ def tiny_segmenter(seed=1):
 def tiny_job(folder, *, cases=None, val_cases="tiny", source=None, segmenter=None, **changes):
     """A job; `changes` that are fields of TrainingConfig go there, others to TrainJob."""
     cases = cases or TinyCases()
-    fields = TrainingConfig.__dataclass_fields__
+    fields = TrainingConfig.model_fields
     training = TrainingConfig(
         **{
             "epochs": 4,

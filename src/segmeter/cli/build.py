@@ -4,7 +4,6 @@ from typing import Any
 
 import torch
 
-from segmeter.cli.convert import as_plain
 from segmeter.cli.trained_data import describe_data
 from segmeter.data.check import DataReport
 from segmeter.data.config import DataConfig
@@ -12,6 +11,7 @@ from segmeter.data.intensity import normalisation
 from segmeter.inference.allocator import keep_freed_memory
 from segmeter.inference.device import pick_device
 from segmeter.models.card import ModelCard, default_normalisation
+from segmeter.schema import as_plain
 
 
 def open_device(name: str) -> torch.device:

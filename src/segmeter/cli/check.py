@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.table import Table
 
 from segmeter.cli.app import Job
-from segmeter.cli.schema import CheckConfig
+from segmeter.cli.config.schema import CheckConfig
 from segmeter.data.build import open_splits
 from segmeter.data.check import DataReport
 from segmeter.data.dataset import Dataset

@@ -8,8 +8,8 @@ from rich import box
 from rich.table import Table
 
 from segmeter.cli.app import Job
+from segmeter.cli.config.schema import CompareConfig
 from segmeter.cli.run_folder import open_run
-from segmeter.cli.schema import CompareConfig
 from segmeter.evaluation.compare import compare
 from segmeter.files import write_json
 from segmeter.metrics.measured import MEAN

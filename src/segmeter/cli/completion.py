@@ -1,25 +1,171 @@
-"""Tab completion: commands by ourselves, everything after them by Hydra."""
+"""Tab completion: commands, groups, options, keys, choices, runs and files, without importing Hydra or the schemas."""
 
+import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
 
-from segmeter.cli.main import COMMANDS, PLAIN
+from segmeter.cli.command_list import COMMANDS, FLAGS, PLAIN
+from segmeter.errors import ConfigError
+
+INDEX = Path(__file__).with_name("completion.json")  # written from the schemas by docs/write_configuration.py
+_RUNS = ("checkpoint", "runs", "resume", "run")  # keys whose values are run folders
+
+# bash gives and takes the part of a word after its last "=" or ":" only
+_BASH = """_segmeter() {
+  local IFS=$'\\n' word="${COMP_LINE:0:COMP_POINT}"
+  word="${word##* }"
+  COMPREPLY=( $(COMP_LINE="$COMP_LINE" COMP_POINT="$COMP_POINT" "$1" -sc query=bash) )
+  if [[ "$COMP_WORDBREAKS" == *=* ]]; then
+    local before="${word%"${word##*[=:]}"}"
+    COMPREPLY=( "${COMPREPLY[@]#"$before"}" )
+  fi
+}
+complete -o nospace -o default -F _segmeter segmeter
+"""
+_SCRIPTS = {
+    "bash": _BASH,
+    "zsh": f"autoload -Uz bashcompinit && bashcompinit\n{_BASH}",
+    "fish": "complete -c segmeter -f -a '(env COMP_LINE=(commandline -cp) segmeter -sc query=fish)'\n",
+}
 
 
 def complete(arguments: Sequence[str]) -> None:
-    """Answer Hydra's completion scripts (``-sc install=bash``, ``-sc query=bash``)."""
-    line = os.environ.get("COMP_LINE", "")
-    words = line.split()
-    if any(argument.startswith("query=") for argument in arguments) and len(words) + line.endswith(" ") <= 2:
-        start = words[1] if len(words) > 1 else ""
-        sys.stdout.write(" ".join(name for name in COMMANDS if name.startswith(start)) + "\n")
-        return
-    command = words[1] if len(words) > 1 and words[1] in COMMANDS else "train"
-    if len(words) > 1 and words[1] in PLAIN:
-        return
-    # Hydra reads the line as "app overrides": the command's own word must go.
-    os.environ["COMP_LINE"] = line.replace(f" {command}", "", 1) if len(words) > 1 else line
-    from segmeter.cli.app import run_command
+    """Answer ``-sc install=SHELL``, ``-sc uninstall=SHELL`` and, from the installed script, ``-sc query=SHELL``.
 
-    run_command(command, ["-sc", *arguments])
+    Raises
+    ------
+    ConfigError
+        Anything else was asked, or there is no such shell.
+    """
+    wanted, _, shell = (arguments[0] if len(arguments) == 1 else "").partition("=")
+    if wanted not in ("install", "uninstall", "query") or shell not in _SCRIPTS:
+        given = " ".join(arguments)
+        raise ConfigError(f"completion: expected `-sc install=SHELL` with one of {', '.join(_SCRIPTS)}, got {given!r}.")
+    if wanted == "install":
+        sys.stdout.write(_SCRIPTS[shell])
+    elif wanted == "uninstall":
+        sys.stdout.write("complete -c segmeter -e\n" if shell == "fish" else "complete -r segmeter\n")
+    else:
+        line = os.environ.get("COMP_LINE", "")
+        line = line[: int(os.environ.get("COMP_POINT") or len(line))]
+        sys.stdout.write("".join(f"{word}\n" for word in suggestions(line)))
+
+
+def suggestions(line: str) -> list[str]:
+    """What the last word of a command line may become."""
+    words = line.split()[1:]
+    start = words.pop() if words and not line.endswith(" ") else ""
+    if not words:
+        return _starting(COMMANDS, start)
+    command = words[0]
+    if command not in COMMANDS:
+        return []
+    if command in PLAIN:
+        return _starting(_plain(command), start) or ([] if command in ("doctor", "schema") else _paths(start))
+    known = _index(words)[command]
+    _add_own(known, words)
+    if start.startswith("-"):
+        return _starting([flag.split(" ")[0].rstrip(",") for flag in FLAGS], start)
+    if {"--help", "-h"} & set(words):
+        return _starting(known["groups"], start)
+    if "=" in start:
+        return _values(command, known, words, start)
+    return _keys(known, words, start)
+
+
+def _plain(command: str) -> Iterable[str]:
+    if command == "schema":
+        known = json.loads(INDEX.read_text())
+        return dict.fromkeys([*known, *(group for each in known.values() for group in each["groups"])])
+    return [f"{folder}/" for folder in _runs(Path("runs"))] if command == "report" else ()
+
+
+def _index(words: Sequence[str]) -> dict[str, Any]:
+    if any(word.startswith("plugins=") for word in words):  # their components are known to the schemas only
+        from segmeter.cli.app import plugins_of
+        from segmeter.cli.config.groups import load_plugins
+        from segmeter.cli.config.index import completion_index
+
+        load_plugins(plugins_of(words))
+        return completion_index()
+    known: dict[str, Any] = json.loads(INDEX.read_text())
+    return known
+
+
+def _add_own(known: dict[str, Any], words: Sequence[str]) -> None:
+    """Add the options of the user's own folder of YAML files."""
+    for flag, folder in pairwise(words):
+        if flag in ("--config-dir", "-cd"):
+            for path in sorted(Path(folder).expanduser().glob("*/*.yaml")):
+                if path.parent.name in known["groups"]:
+                    known["groups"][path.parent.name]["options"].append(path.stem)
+
+
+def _keys(known: dict[str, Any], words: Sequence[str], start: str) -> list[str]:
+    """Groups as `loss=` and `loss.`; keys one level at a time."""
+    chosen = dict(word.split("=", 1) for word in words if "=" in word)
+    found = [f"{group}=" for group in known["groups"]]
+    for key in (*known["keys"], *_group_keys(known, chosen, start.partition(".")[0])):
+        rest = key.removeprefix(start[: start.rfind(".") + 1])
+        if rest != key or "." not in start:
+            head, dot, _ = rest.partition(".")
+            found.append(f"{start[: start.rfind('.') + 1]}{head}{dot or '='}")
+    found += [f"{group}." for group, each in known["groups"].items() if any(each["keys"].values())]
+    return [name for name in _starting(dict.fromkeys(found), start) if name != start]
+
+
+def _group_keys(known: dict[str, Any], chosen: dict[str, str], group: str) -> dict[str, Any]:
+    """The keys of a group's chosen option, or of all of them where that is the user's own."""
+    if group not in known["groups"]:
+        return {}
+    each = known["groups"][group]
+    option = chosen.get(group, each["default"])
+    keys = each["keys"].get("*") or each["keys"].get(option)
+    keys = keys if keys is not None else {key: kind for of in each["keys"].values() for key, kind in of.items()}
+    return {f"{group}.{key}": kind for key, kind in keys.items()}
+
+
+def _values(command: str, known: dict[str, Any], words: Sequence[str], start: str) -> list[str]:
+    key, _, value = start.partition("=")
+    if key in known["groups"]:
+        return [f"{key}={name}" for name in _starting(sorted(known["groups"][key]["options"]), value)]
+    chosen = dict(word.split("=", 1) for word in words if "=" in word)
+    kind = {**known["keys"], **_group_keys(known, chosen, key.partition(".")[0])}.get(key, [])
+    begun = value[: max(value.rfind("["), value.rfind(",")) + 1]  # the items of a list that are complete
+    item = value[len(begun) :]
+    found: list[str] = []
+    if key in _RUNS:
+        folders = _runs(Path(chosen.get("run.root", "runs")), command if key == "resume" else "")
+        found = _starting([*folders, *(["auto"] if key == "resume" else [])], item) or _paths(item)
+    elif kind == "path":
+        found = _paths(item)
+    else:
+        found = _starting(kind, item)
+    return [f"{key}={begun}{name}" for name in found]
+
+
+def _runs(root: Path, command: str = "") -> list[str]:
+    """The run folders under a root, those of one command or of all; the newest first."""
+    folders = [path.parent for path in root.glob(f"{command or '*'}/*/run.json")]
+    return [str(folder) for folder in sorted(folders, key=lambda folder: folder.name, reverse=True)]
+
+
+def _paths(start: str) -> list[str]:
+    """Files and folders whose path begins so; a folder ends in a slash."""
+    folder, _, name = start.rpartition("/")
+    place = Path(f"{folder}/" if folder or start.startswith("/") else ".").expanduser()
+    try:
+        entries = sorted(place.iterdir())
+    except OSError:
+        return []
+    before = start[: len(start) - len(name)]
+    shown = [path for path in entries if path.name.startswith(name) and not (path.name[0] == "." and not name)]
+    return [f"{before}{path.name}{'/' if path.is_dir() else ''}" for path in shown]
+
+
+def _starting(names: Iterable[str], start: str) -> list[str]:
+    return [name for name in names if name.startswith(start)]

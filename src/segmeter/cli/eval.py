@@ -10,11 +10,10 @@ from segmeter import __version__
 from segmeter.checks import expected
 from segmeter.cli.app import Job
 from segmeter.cli.build import open_device
-from segmeter.cli.convert import as_plain
+from segmeter.cli.config.schema import EvalConfig
 from segmeter.cli.overlays import Drawer
 from segmeter.cli.resume import find_resumed
 from segmeter.cli.run_folder import note_done, open_run
-from segmeter.cli.schema import EvalConfig
 from segmeter.data.build import open_splits
 from segmeter.data.intensity import mismatch_warnings
 from segmeter.errors import ConfigError
@@ -28,6 +27,7 @@ from segmeter.postprocess.pipeline import build_steps
 from segmeter.report.figures import aggregates
 from segmeter.report.html import write_report
 from segmeter.report.table import print_summary
+from segmeter.schema import as_plain
 
 _LOG = logging.getLogger(__name__)
 

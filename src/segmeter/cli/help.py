@@ -1,66 +1,122 @@
 """What a command takes, read from its schema, so that the help can't disagree with the program."""
 
-from dataclasses import fields, is_dataclass
+import textwrap
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 
-from segmeter.cli.convert import defaults
-from segmeter.cli.groups import GROUPS
-from segmeter.cli.main import COMMANDS, PLAIN
-from segmeter.registry import Registry
+from segmeter.checks import close_name, nearest
+from segmeter.cli.app import plugins_of, read_arguments
+from segmeter.cli.command_list import COMMANDS, FLAGS, PLAIN, USAGE
+from segmeter.cli.config.groups import CONFIGS, load_plugins
+from segmeter.cli.config.reference import (
+    EXPERIMENT,
+    Key,
+    default_option,
+    groups_of,
+    keys_of,
+    option,
+    options_of,
+    own_keys,
+    parts_of,
+    summary,
+)
+from segmeter.cli.hydra_rules import check_files
+from segmeter.cli.trained_data import TRAINED
+from segmeter.errors import ConfigError
 
-_USAGE = {
-    "train": "segmeter train data=camvid data.root=PATH model.encoder=resnet34 loss.gamma=2 training.epochs=80",
-    "eval": "segmeter eval checkpoint=RUN data.root=PATH data.split=test",
-    "predict": "segmeter predict checkpoint=RUN input=FOLDER_OR_FILE",
-    "score": "segmeter score predictions=FOLDER references=FOLDER 'data.classes=[background,cell]'",
-    "compare": "segmeter compare 'runs=[A,B]'",
-    "check": "segmeter check data=camvid data.root=PATH",
-    "report": "segmeter report RUN",
-    "doctor": "segmeter doctor",
-    "demo": "segmeter demo [folder]",
-}
-
-_FLAGS = """
-flags:
-  --cfg job         show the composed configuration instead of running
-  --cfg job -p KEY  show one part of it
-  --multirun, -m    run every combination: loss.gamma=0,1,2
-  --config-dir DIR  add your own folder of YAML files
-"""
+_WIDTH = 110
+TRAINED_SUMMARY = (
+    "The data set that the checkpoint was trained on, with its classes and how its files are read; set data.root where "
+    "it lies elsewhere. Keys of its kind can be set too: --help data data=folder. All kinds have:"
+)
 
 
-def help_text(command: str) -> str:
-    """Write the help of one command: its own keys with their defaults, and its groups with their options."""
-    lines = [f"segmeter {command}: {COMMANDS[command]}.", "", "usage:", f"  {_USAGE[command]}"]
+def help_text(command: str, arguments: Sequence[str] = ()) -> str:
+    """Write the help of one command, or of the groups that `arguments` name.
+
+    Parameters
+    ----------
+    command
+        "train", "eval" and so on.
+    arguments
+        Groups whose keys are listed ("augment"), overrides that choose their options ("loss=focal"), and flags.
+
+    Raises
+    ------
+    ConfigError
+        The command has no such group, or the group no such option.
+    """
     if command in PLAIN:
-        return "\n".join(lines) + "\n"
-    from segmeter.cli.compose import CONFIGS
-    from segmeter.cli.schema import ROOTS
-
-    root = ROOTS[command]
-    groups = [item.name for item in fields(root) if GROUPS.get(item.name) is item.metadata.get("registry", item.type)]
-    lines += ["", "groups (choose with GROUP=OPTION, set a value with GROUP.KEY=VALUE):"]
-    for group in groups:
-        files = {path.stem for path in (CONFIGS / group).glob("*.yaml")}
-        choice = GROUPS[group]
-        options = sorted(files | set(choice.names() if isinstance(choice, Registry) else []))
-        lines.append(f"  {group:<12} {', '.join(options)}")
-    if command == "train":
-        options = sorted(path.stem for path in (CONFIGS / "experiment").glob("*.yaml"))
-        lines.append(f"  {'experiment':<12} {', '.join(options)}")
-    lines += ["", "keys:"]
-    nested = {item.name: item.type for item in fields(root) if isinstance(item.type, type) and is_dataclass(item.type)}
-    own = {k: v for k, v in defaults(root).items() if k not in groups}
-    own |= {k: defaults(nested[k]) for k, v in own.items() if v == "???" and k in nested}
-    for key, value in _leaves(own):
-        lines.append(f"  {key} = {'(required)' if value == '???' else value}")
-    return "\n".join(lines) + "\n" + _FLAGS
+        return "\n".join(_head(command)) + "\n"
+    args = read_arguments(command, arguments)
+    chosen = dict(word.split("=", 1) for word in args.overrides if "=" in word)
+    load_plugins(plugins_of(args.overrides))
+    folders = [CONFIGS, *([Path(args.config_dir)] if args.config_dir else [])]
+    for folder in folders[1:]:
+        check_files(folder)
+    asked = [word for word in args.overrides if "=" not in word]
+    lines = [line for name in asked for line in _one_group(command, name, chosen, folders)]
+    if not asked:
+        lines = [*_head(command), *_groups(command, folders), *_own(command), *_flags()]
+    return "\n".join(lines) + "\n"
 
 
-def _leaves(values: dict[str, object], prefix: str = "") -> list[tuple[str, object]]:
-    found: list[tuple[str, object]] = []
-    for key, value in values.items():
-        if isinstance(value, dict) and value:
-            found += _leaves(value, f"{prefix}{key}.")
-        else:
-            found.append((f"{prefix}{key}", "null" if value is None else value))
-    return found
+def _head(command: str) -> list[str]:
+    return [f"segmeter {command}: {COMMANDS[command]}.", "", "usage:", f"  {USAGE[command]}"]
+
+
+def _groups(command: str, folders: Sequence[Path]) -> Iterator[str]:
+    yield from ("", f"groups (GROUP=OPTION chooses, GROUP.KEY=VALUE sets; segmeter {command} --help GROUP lists keys):")
+    for group in groups_of(command):
+        default = default_option(command, group)
+        named = [f"{name} (default)" if name == default else name for name in options_of(command, group, folders)]
+        yield from _wrapped(", ".join(named), f"  {group:<12} ", " " * 15)
+
+
+def _own(command: str) -> Iterator[str]:
+    yield from ("", "keys:")
+    for key in own_keys(command):
+        yield from _key(key)
+
+
+def _key(key: Key, indent: str = "  ") -> Iterator[str]:
+    yield f"{indent}{key.path} = {key.default}"
+    yield from _wrapped(key.meaning, f"{indent}    ", f"{indent}    ")
+    yield from _wrapped(f"[{key.range}]", f"{indent}    ", f"{indent}    ")
+
+
+def _flags() -> Iterator[str]:
+    yield from ("", "flags:")
+    for flag, said in FLAGS.items():
+        yield f"  {flag:<20} {said}"
+
+
+def _one_group(command: str, group: str, chosen: dict[str, str], folders: Sequence[Path]) -> Iterator[str]:
+    known = groups_of(command)
+    if group not in known:
+        raise ConfigError(f"config: {command} has no group {group!r}. {nearest(group, known)}")
+    found = options_of(command, group, folders)
+    yield from _wrapped(f"{group}: {', '.join(found)}", "", "  ")
+    if group == EXPERIMENT:
+        yield f"Each sets keys of several groups; segmeter {command} {group}=NAME --cfg job shows all of them."
+        return
+    name = chosen.get(group, default_option(command, group))
+    if name not in found:
+        close = close_name(name, found)
+        raise ConfigError(f"config: expected `{group}` to be one of {', '.join(found)}, got {name!r}. {close}".rstrip())
+    schema, values = option(group, name, folders)
+    said = TRAINED_SUMMARY if name == TRAINED else summary(schema)
+    yield from ("", *_wrapped(f"{group}={name}: {said}", "", "  "), "")
+    for key in keys_of(schema, values, f"{group}."):
+        yield from _key(key)
+    for key_name, choice in parts_of(schema):
+        for member in choice.names():
+            if inner := choice.schema_of(member):
+                text = f"in {group}.{key_name}, {{name: {member}, ...}}: {summary(inner)}"
+                yield from ("", *_wrapped(text, "", "  "))
+                for key in keys_of(inner, {}):
+                    yield from _key(key)
+
+
+def _wrapped(text: str, first: str, rest: str) -> list[str]:
+    return textwrap.wrap(text, _WIDTH, initial_indent=first, subsequent_indent=rest, break_on_hyphens=False)

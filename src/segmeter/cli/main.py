@@ -8,23 +8,11 @@ from typing import NoReturn
 
 from segmeter import __version__
 from segmeter.checks import condense, nearest
+from segmeter.cli.command_list import COMMANDS, PLAIN
 from segmeter.cli.messages import shown_warnings
 from segmeter.cli.streams import lenient_streams
 from segmeter.errors import EXIT_BAD_INPUT, EXIT_FAULT, EXIT_INTERRUPTED, ConfigError, Interrupted, SegmeterError
 from segmeter.training.signals import Stopped, StopSignals
-
-COMMANDS = {
-    "train": "train a model on images and masks",
-    "eval": "measure a checkpoint on a data set: label maps, figures with intervals, overlays, report",
-    "predict": "write label maps for images that have no reference",
-    "score": "measure masks that any tool wrote against their references, without a model",
-    "compare": "paired statistics between evaluations of the same cases",
-    "check": "verify a data set before the first step: every bad file, listed at once",
-    "report": "rebuild the HTML report of a run",
-    "doctor": "versions, devices, and what is wrong with this install",
-    "demo": "all of it on built-in data, in a few minutes",
-}
-PLAIN = ("report", "doctor", "demo")  # commands without a configuration of their own
 
 _HELP = f"""segmeter {__version__}: train U-Nets with focal loss and measure segmentations.
 
@@ -103,7 +91,7 @@ def _run(command: str, rest: list[str]) -> None:
     if {"--help", "-h"} & set(rest):
         from segmeter.cli.help import help_text
 
-        sys.stdout.write(help_text(command))
+        sys.stdout.write(help_text(command, [word for word in rest if word not in ("--help", "-h")]))
     elif command in PLAIN:
         from importlib import import_module
 

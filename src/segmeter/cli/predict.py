@@ -1,14 +1,13 @@
 """`segmeter predict`: a checkpoint and images -> label maps."""
 
 import sys
-from dataclasses import replace
 
 from segmeter.cli.app import Job
 from segmeter.cli.build import open_device
+from segmeter.cli.config.schema import PredictConfig
 from segmeter.cli.eval import checkpoint_facts
 from segmeter.cli.overlays import Drawer
 from segmeter.cli.run_folder import open_run
-from segmeter.cli.schema import PredictConfig
 from segmeter.data.folder import open_images
 from segmeter.evaluation.predict import PredictionRun, predict
 from segmeter.inference.predictor import Predictor
@@ -39,7 +38,7 @@ def run(config: PredictConfig, job: Job) -> None:
                 export=config.export,
                 postprocess=config.postprocess,
                 folder=folder,
-                on_case=Drawer(replace(config.report, worst=0), folder, card.spec),  # without scores none is worst
+                on_case=Drawer(config.report.replace(worst=0), folder, card.spec),  # without scores none is worst
             )
         )
     sys.stdout.write(f"{count} images   {folder / 'predictions'}\n")

@@ -5,8 +5,8 @@ import sys
 from pathlib import Path
 
 from segmeter.cli.app import Job
+from segmeter.cli.config.schema import Common
 from segmeter.cli.run_folder import read_start, run_name
-from segmeter.cli.schema import Common
 from segmeter.errors import ConfigError
 
 

@@ -4,7 +4,6 @@ import errno
 import fcntl
 import json
 import os
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -16,10 +15,9 @@ from omegaconf import OmegaConf
 
 from segmeter.checks import expected
 from segmeter.cli.app import Job
-from segmeter.cli.convert import as_plain
+from segmeter.cli.config.schema import Common
 from segmeter.cli.masking import mask, mask_override, refuse_masked
 from segmeter.cli.messages import LOGGER, logged
-from segmeter.cli.schema import Common
 from segmeter.errors import EXIT_BAD_INPUT, ConfigError, RunError, SegmeterError
 from segmeter.files import (
     clear_leftovers,
@@ -34,6 +32,7 @@ from segmeter.files import (
 )
 from segmeter.open_files import Reserved, open_lock
 from segmeter.provenance import hardware, source, versions
+from segmeter.schema import as_plain
 
 RECORD = "run.json"
 KEEP_SECONDS = 60.0  # of work: a new run that is refused earlier leaves nothing
@@ -192,7 +191,7 @@ def _recorded(folder: Path, config: Common, job: Job, facts: dict[str, Any]) -> 
     write_bytes(folder / "overrides.yaml", OmegaConf.to_yaml(overrides).encode())
     record = {
         "command": job.command,
-        "argv": [mask_override(argument) for argument in sys.argv],
+        "argv": [mask_override(argument) for argument in job.argv],
         "overrides": overrides,
         "start": earlier or _now(),
         **({"resumed": _now()} if earlier else {}),

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from segmeter.cli.app import Job
+from segmeter.cli.config.schema import ScoreConfig
 from segmeter.cli.resume import find_resumed
 from segmeter.cli.run_folder import note_done, open_run
-from segmeter.cli.schema import ScoreConfig
 from segmeter.cli.score_pictures import draw_cases
 from segmeter.data.formats import show
 from segmeter.data.listing import some

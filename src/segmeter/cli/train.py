@@ -10,16 +10,16 @@ import torch
 
 from segmeter.cli.app import Job
 from segmeter.cli.build import model_card, open_device
-from segmeter.cli.convert import as_plain
+from segmeter.cli.config.schema import TrainConfig
 from segmeter.cli.resume import find_resumed
 from segmeter.cli.run_folder import note_done, open_run
-from segmeter.cli.schema import TrainConfig
 from segmeter.data.build import open_splits
 from segmeter.data.check import DataReport
 from segmeter.losses.build import build_loss
 from segmeter.models.build import build_segmenter
 from segmeter.report.figures import number
 from segmeter.report.html import write_report
+from segmeter.schema import as_plain
 from segmeter.training.augment import Augment
 from segmeter.training.augment_config import choose_crop
 from segmeter.training.cache import Budget, CachedCases

@@ -6,15 +6,14 @@ files (`max_pixels`, `allow_links`) are left to the user, and so is the split.
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from segmeter.checks import expected
-from segmeter.cli.convert import UNSET, as_plain, defaults
 from segmeter.data.config import DATA, DataConfig
 from segmeter.errors import ConfigError
 from segmeter.models.card import ModelCard
+from segmeter.schema import REQUIRED, as_plain, defaults
 
 TRAINED = "checkpoint"  # eval's default choice of data: the set that the checkpoint was trained on
 _CARD = ("task", "classes", "colours", "ignore_index", "in_channels", "mean", "std")  # the card has these itself
@@ -24,12 +23,6 @@ _USERS = ("root", "split", "max_pixels", "allow_links")
 def describe_data(config: DataConfig) -> dict[str, Any]:
     """What a checkpoint says of its data beside classes, channels and normalisation."""
     return {key: value for key, value in as_plain(config).items() if key not in (*_CARD, *_USERS)}
-
-
-def open_keys() -> dict[str, Any]:
-    """Every key that some data set has, without a value: what the user does not set comes from the checkpoint."""
-    keys = dict.fromkeys((key for name in DATA.names() for key in defaults(DATA.schema(name))), UNSET)
-    return {**keys, "name": TRAINED}
 
 
 def fill_data(values: Mapping[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
@@ -51,11 +44,11 @@ def fill_data(values: Mapping[str, Any], overrides: Sequence[str]) -> dict[str, 
         The checkpoint can't be read.
     """
     data = values.get("data")
-    if values.get("checkpoint") in (None, UNSET) or not isinstance(data, Mapping):
+    if values.get("checkpoint") in (None, REQUIRED) or not isinstance(data, Mapping):
         return dict(values)  # the schema says what is missing
     card, root = _read(Path(str(values["checkpoint"])))
     if data["name"] == TRAINED:
-        filled = _own(card, root) | {key: value for key, value in data.items() if value not in (UNSET, TRAINED)}
+        filled = _own(card, root) | {key: value for key, value in data.items() if value not in (REQUIRED, TRAINED)}
     elif data["name"] in DATA.names():
         chosen = _chosen(data, overrides)
         known = _own(card, root) if data["name"] == card.data.get("name") else _classes(card, data["name"])
@@ -94,7 +87,7 @@ def _refuse_contradictions(data: Mapping[str, Any], card: ModelCard) -> None:
     problems = [
         expected("eval", f"data.{key}", f"to be the checkpoint's {theirs[key]}", data[key], "Leave it out.")
         for key in ("task", "classes", "in_channels", "mean", "std")
-        if as_plain(data.get(key)) not in (None, UNSET, theirs[key])
+        if as_plain(data.get(key)) not in (None, REQUIRED, theirs[key])
     ]
     if problems:
         raise ConfigError(problems)
@@ -103,11 +96,11 @@ def _refuse_contradictions(data: Mapping[str, Any], card: ModelCard) -> None:
 def _classes(card: ModelCard, kind: str) -> dict[str, Any]:
     """The checkpoint's classes and channels, for a kind of data set that has none of its own."""
     own = defaults(DATA.schema(kind)).get("classes")
-    return {} if own else _of_card(card)
+    return _of_card(card) if own in ([], REQUIRED) else {}
 
 
 def _of_card(card: ModelCard) -> dict[str, Any]:
-    spec = asdict(card.spec)
+    spec = card.spec.model_dump()
     known = {**spec, "classes": spec["names"], "in_channels": card.in_channels, "mean": card.mean, "std": card.std}
     return {key: as_plain(known[key]) for key in _CARD}
 
@@ -117,4 +110,4 @@ def _chosen(data: Mapping[str, Any], overrides: Sequence[str]) -> set[str]:
     usual = defaults(DATA.schema(data["name"]))
     keys = [line.partition("=")[0].lstrip("+~") for line in overrides]
     named = {key.split(".")[1] for key in keys if key.startswith("data.")}
-    return named | {"name"} | {key for key, value in data.items() if value not in (UNSET, usual.get(key))}
+    return named | {"name"} | {key for key, value in data.items() if value not in (REQUIRED, usual.get(key))}

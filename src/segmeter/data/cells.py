@@ -4,7 +4,6 @@ import errno
 import hashlib
 import io
 import json
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -33,7 +32,7 @@ def build_cells(config: CellsConfig, *, split: str) -> Dataset:
     DataError
         The root can't be written to.
     """
-    return build_folder(replace(folder_config(config), root=str(draw_cells(config))), split=split)
+    return build_folder(folder_config(config, str(draw_cells(config))), split=split)
 
 
 def draw_cells(config: CellsConfig) -> Path:

@@ -1,17 +1,22 @@
 """What a user may say about data: one schema per kind of data set."""
 
 import colorsys
-from dataclasses import dataclass, field
-from typing import Literal
+from typing import Annotated, Literal, get_args
 
-from segmeter.checks import Problems, collecting
-from segmeter.errors import ConfigError
+from pydantic import Field
+
+from segmeter.checks import nearest
+from segmeter.invalid import RuleError
 from segmeter.registry import Registry
-from segmeter.vocabulary import ClassSpec, Colour, Task
+from segmeter.schema import REQUIRED, Config, Given, Unit, rule
+from segmeter.vocabulary import ClassSpec, Colour, Colours, Task, check_colours, check_ignored, check_names
 
 DATA = Registry("data")
-SPLITS = ("train", "val", "test", "all")
+Split = Literal["train", "val", "test", "all"]
+SPLITS: tuple[Split, ...] = get_args(Split)
+CaseShare = Annotated[float, Unit("share of the cases"), Field(ge=0, le=1)]
 Instances = Literal[False, True, "references", "predictions"]
+Cases = Annotated[int, Unit("cases"), Field(ge=1, le=100_000)]
 
 CAMVID_CLASSES = (
     "Sky", "Building", "Pole", "Road", "Pavement", "Tree", "SignSymbol", "Fence", "Car", "Pedestrian", "Bicyclist",
@@ -29,55 +34,53 @@ CELL_COLOURS: tuple[Colour, ...] = ((0, 0, 0), (86, 180, 233), (0, 158, 115), (2
 _BACKGROUNDS = ("background", "bg", "void", "other", "others", "rest", "none", "unlabeled", "unlabelled", "class_0")
 
 
-@dataclass(frozen=True, kw_only=True)
-class DataConfig:
-    """The fields that every data set has; `name` chooses the kind."""
+class ClassesConfig(Config, title="data"):
+    """What the values in masks mean."""
 
-    name: str
-    root: str
-    """The data set's folder."""
-    split: str = "test"
-    """Which cases evaluation takes: train, val, test or all."""
     task: Task = "multiclass"
+    """Whether a pixel has one class of two (binary), one of several (multiclass), or any number (multilabel)."""
     classes: tuple[str, ...] = ()
-    """Names in the order of the labels, background included."""
-    colours: tuple[tuple[int, ...], ...] | None = None
-    """One (red, green, blue) per class; None gives a default palette, with black for a first class that is called
-    background, other, void, ... and for the first of a binary task."""
-    ignore_index: int | None = None
-    """The label of pixels that count nowhere."""
-    label_map: dict[str, int] = field(default_factory=dict)
-    """From a stored value ("255") or colour ("128,64,0") to a label; empty takes stored values as labels."""
-    in_channels: int = 3
-    """Channels of an image."""
-    full_scale: float | None = None
-    """The stored value that counts as 1, for example 4095 for 12-bit images; None takes the dtype's largest, and 1 for
-    floats."""
-    mean: tuple[float, ...] | Literal["auto"] | None = None
-    """Per channel, of pixels scaled to 0..1; "auto" is that of all training pixels, None ImageNet's for 3 channels and
-    0.5 otherwise."""
-    std: tuple[float, ...] | Literal["auto"] | None = None
-    """Likewise; None takes ImageNet's for 3 channels and 0.25 otherwise."""
-    samples_per_epoch: int | None = None
-    """Samples that count as one epoch; None takes every case once, of small data sets more (see `SampleSource`)."""
-    instances: bool = False
-    """Whether masks hold numbers of objects, 0 being none: a binary task, whose class is what any object covers."""
-    verify: Literal["cached", "always"] = "cached"
-    """Whether the check at the start takes over what it found in files that are unchanged since an earlier start."""
-    max_pixels: int = 200_000_000
-    """The largest height x width of a file, checked before it is decoded."""
-    orientation: Literal["refuse", "ignore", "apply"] = "refuse"
-    """What to do with images whose EXIF tag says that they lie on their side."""
-    allow_links: bool = False
-    """Whether files may be links to places outside the root."""
+    """Names in the order of the labels, background included: [background, cell]."""
+    colours: Colours | None = None
+    """One [red, green, blue] per class, 0 to 255 each; null gives a default palette, with black for a first class that
+    is called background, other, void, ... and for the first of a binary task."""
+    ignore_index: int | None = Field(None, ge=0, le=65535)
+    """The label of pixels that are excluded from loss and metrics; not a class. null: there is none."""
+    label_map: dict[str, int] = Field(default_factory=dict)
+    """From a stored value or colour to a label: {0: 0, 255: 1} or {"128,64,0": 1}; {} takes stored values as labels."""
+    max_pixels: Annotated[int, Unit("pixels")] = Field(200_000_000, ge=1)
+    """The most pixels or voxels of a file, checked before it is decoded."""
 
-    def __post_init__(self) -> None:
-        with collecting("data") as problems:
-            self._check(problems)
-            try:
-                self.spec()
-            except ConfigError as error:
-                problems.lines.extend(error.problems)
+    @rule("classes")
+    @classmethod
+    def _check_classes(cls, classes: tuple[str, ...], given: Given) -> None:
+        check_names(classes, given.task, "Set data.classes=[background,cell].")
+
+    @rule("colours")
+    @classmethod
+    def _check_colours(cls, colours: Colours | None, given: Given) -> None:
+        if colours is not None:
+            check_colours(colours, given.classes)
+
+    @rule("ignore_index")
+    @classmethod
+    def _check_ignored(cls, ignore_index: int | None, given: Given) -> None:
+        check_ignored(ignore_index, given.classes, given.task)
+
+    @rule("label_map")
+    @classmethod
+    def _from_values(cls, label_map: dict[str, int], given: Given) -> None:
+        for key in label_map:
+            if not _is_key(_key(key)):
+                raise RuleError(f"from a value or 'red,green,blue', not from {key!r}")
+
+    @rule("label_map")
+    @classmethod
+    def _to_labels(cls, label_map: dict[str, int], given: Given) -> None:
+        top = (2 if given.task == "multilabel" else len(given.classes)) - 1
+        for label in label_map.values():
+            if not 0 <= label <= top and label != given.ignore_index:
+                raise RuleError(f"to a label from 0 to {top} or ignore_index, not to {label}")
 
     def spec(self) -> ClassSpec:
         """What the labels mean."""
@@ -86,47 +89,74 @@ class DataConfig:
             named = bool(self.classes) and self.classes[0].casefold() in _BACKGROUNDS
             first = int(self.task == "multilabel" or (self.task == "multiclass" and not named))
             colours = default_colours(first + len(self.classes))[first:]
-        return ClassSpec(
-            task=self.task,
-            names=tuple(self.classes),
-            colours=tuple((int(c[0]), int(c[1]), int(c[2])) for c in colours if len(c) == 3),
-            ignore_index=self.ignore_index,
-        )
+        return ClassSpec(task=self.task, names=self.classes, colours=colours, ignore_index=self.ignore_index)
 
     def labels_of(self) -> dict[str, int]:
         """The label map with its keys written in one way."""
         return {_key(key): label for key, label in self.label_map.items()}
 
-    def _check(self, problems: Problems) -> None:
-        remedy = "Set data.root=/path/to/the/data."
-        problems.expect(bool(str(self.root).strip()) and self.root != "???", "root", "to be given", self.root, remedy)
-        problems.one_of("split", self.split, SPLITS)
-        problems.in_range("in_channels", self.in_channels, 1, 1024)
-        problems.in_range("max_pixels", self.max_pixels, 1)
-        problems.one_of("orientation", self.orientation, ("refuse", "ignore", "apply"))
-        for name in ("mean", "std"):
-            values = getattr(self, name)
-            if values is not None and values != "auto":
-                problems.expect(len(values) == self.in_channels, name, f"to be {self.in_channels} values", values)
-        for value in self.std if isinstance(self.std, tuple) else ():
-            problems.in_range("std", value, 0, above=True)
-        problems.in_range("full_scale", self.full_scale, 0, above=True)
-        problems.in_range("samples_per_epoch", self.samples_per_epoch, 1, 10**9)
-        problems.one_of("verify", self.verify, ("cached", "always"))
-        alone = not self.instances or (self.task == "binary" and not self.label_map)
-        rule, remedy = "to be false but for a binary task without label map", "Set data.task=binary."
-        problems.expect(alone, "instances", rule, self.instances, remedy)
-        for colour in self.colours or ():
-            problems.expect(len(colour) == 3, "colours", "to be [red, green, blue], 0 to 255 each", list(colour))
-        self._check_label_map(problems)
 
-    def _check_label_map(self, problems: Problems) -> None:
-        top = (2 if self.task == "multilabel" else len(self.classes)) - 1
-        rule = "from a value or 'red,green,blue'"
-        for key, label in self.label_map.items():
-            problems.expect(_is_key(_key(key)), "label_map", rule, key)
-            ok = 0 <= label <= top or label == self.ignore_index
-            problems.expect(ok, "label_map", f"to a label from 0 to {top} or ignore_index", {key: label})
+class PlaceConfig(Config, title="data"):
+    """Which data set it is, and where."""
+
+    name: str
+    """The registered name of the kind of data set."""
+    root: str
+    """The data set's folder."""
+    split: Split = "test"
+    """Which cases evaluation takes."""
+
+    @rule("root")
+    @classmethod
+    def _check_root(cls, root: str, given: Given) -> None:
+        if root.strip() in ("", REQUIRED):
+            raise RuleError("to be given", "Set data.root=/path/to/the/data.")
+
+
+class DataConfig(ClassesConfig, PlaceConfig):
+    """The fields that every data set has; `name` chooses the kind."""
+
+    in_channels: Annotated[int, Unit("channels")] = Field(3, ge=1, le=1024)
+    """Channels of an image."""
+    full_scale: Annotated[float | None, Unit("stored value")] = Field(None, gt=0)
+    """The stored value that counts as 1: 4095 for 12 bits in uint16; null takes the dtype's largest, 1 for floats."""
+    mean: tuple[float, ...] | Literal["auto"] | None = None
+    """Mean per channel, of pixels scaled to 0..1; "auto" is that of all training pixels, null ImageNet's for 3 channels
+    and 0.5 otherwise."""
+    std: tuple[Annotated[float, Field(gt=0)], ...] | Literal["auto"] | None = None
+    """Standard deviation per channel, of pixels scaled to 0..1; "auto" is that of all training pixels, null ImageNet's
+    for 3 channels and 0.25 otherwise."""
+    samples_per_epoch: Annotated[int | None, Unit("samples")] = Field(None, ge=1, le=10**9)
+    """Samples that count as one epoch; null takes every case once, of small data sets more."""
+    instances: bool = False
+    """Whether masks hold numbers of objects, 0 being none: a binary task, whose class is what any object covers."""
+    verify: Literal["cached", "always"] = "cached"
+    """Whether the check at the start takes over what it found in files that are unchanged since an earlier start."""
+    orientation: Literal["refuse", "ignore", "apply"] = "refuse"
+    """What to do with images whose EXIF tag says that they lie on their side."""
+    allow_links: bool = False
+    """Whether files may be links to places outside the root."""
+
+    @rule("mean")
+    @classmethod
+    def _check_mean(cls, mean: tuple[float, ...] | str | None, given: Given) -> None:
+        _one_per_channel(mean, given.in_channels)
+
+    @rule("std")
+    @classmethod
+    def _check_std(cls, std: tuple[float, ...] | str | None, given: Given) -> None:
+        _one_per_channel(std, given.in_channels)
+
+    @rule("instances")
+    @classmethod
+    def _of_one_class(cls, instances: bool, given: Given) -> None:
+        if instances and (given.task != "binary" or given.label_map):
+            raise RuleError("to be false but for a binary task without label map", "Set data.task=binary.")
+
+
+def _one_per_channel(values: tuple[float, ...] | str | None, in_channels: int) -> None:
+    if isinstance(values, tuple) and len(values) != in_channels:
+        raise RuleError(f"to be {in_channels} values, one per channel")
 
 
 def _key(key: object) -> str:
@@ -157,91 +187,112 @@ def default_colours(count: int) -> tuple[Colour, ...]:
 
 
 @DATA.register("folder", builder="segmeter.data.folder:build_folder")
-@dataclass(frozen=True, kw_only=True)
 class FolderConfig(DataConfig):
-    """A folder of images and one of masks, paired by file name without its suffix."""
+    """Your own data: a folder of images and one of masks, paired by file name without its suffix."""
 
     name: str = "folder"
+    classes: tuple[str, ...]
+    """Names in the order of the labels, background included: [background, cell]."""
     images: str = "images"
     """Folder of the images, under the root."""
-    masks: str = "masks"
-    """Folder of the masks, under the root; for multilabel it holds one folder per class name.
-
-    With `mask_suffix` it may be that of the images."""
     mask_suffix: str = ""
     """What a mask's name has after its image's, for example "_mask"."""
+    masks: str = "masks"
+    """Folder of the masks, under the root; for multilabel it holds one folder per class name. With `mask_suffix` it may
+    be that of the images."""
     lists: str | None = None
-    """Folder, under the root, with train.txt, val.txt and test.txt; None splits by fractions."""
-    list_files: dict[str, str] = field(default_factory=dict)
-    """A list file per split, under the root, instead of those names."""
-    val_fraction: float = 0.15
-    test_fraction: float = 0.15
+    """Folder, under the root, with train.txt, val.txt and test.txt; null splits by fractions."""
+    list_files: dict[str, str] = Field(default_factory=dict)
+    """A list file per split, under the root, instead of those names: {train: mine.txt}."""
+    val_fraction: CaseShare = 0.15
+    """Cases for validation; each case falls by its name and `split_seed` alone."""
+    test_fraction: CaseShare = 0.15
+    """Cases for testing; the rest is for training."""
     split_seed: int = 0
-    """Decides, with its name alone, which split a case falls into; other cases don't matter."""
+    """Decides, with its name alone, which split a case falls into; other cases do not matter."""
     group_until: str = ""
-    """Cases whose names agree up to this text stay in one split, for example "_" after a patient's number."""
+    """Cases whose names agree up to this text stay in one split: "_" keeps p07_1 and p07_2 together."""
 
-    def _check(self, problems: Problems) -> None:
-        super()._check(problems)
-        for name in ("val_fraction", "test_fraction"):
-            problems.in_range(name, getattr(self, name), 0, 1)
-        total = self.val_fraction + self.test_fraction
-        problems.expect(total < 1, "val_fraction + test_fraction", "< 1, as the rest is for training", total)
-        remedy = "Two names or a suffix tell a mask from its image."
-        together = self.images == self.masks and not self.mask_suffix
-        problems.expect(not together, "masks", "to be another folder, or to have data.mask_suffix", self.masks, remedy)
-        for split in self.list_files:
-            problems.one_of("list_files", split, SPLITS[:3])
-        if self.lists is not None or len(self.list_files) == len(SPLITS[:3]):
-            remedy = "Lists decide the split alone: leave it out, or set data.lists=null."
-            for name in _FRACTIONS:
-                given, usual = getattr(self, name), FolderConfig.__dataclass_fields__[name].default
-                problems.expect(given == usual, name, "to be left alone beside lists", given, remedy)
+    @rule("masks")
+    @classmethod
+    def _told_apart(cls, masks: str, given: Given) -> None:
+        if masks == given.images and not given.mask_suffix:
+            remedy = "Two names or a suffix tell a mask from its image."
+            raise RuleError("to be another folder, or to have data.mask_suffix", remedy)
+
+    @rule("list_files")
+    @classmethod
+    def _of_splits(cls, list_files: dict[str, str], given: Given) -> None:
+        for split in list_files:
+            if split not in SPLITS[:3]:
+                raise RuleError(f"to be for {', '.join(SPLITS[:3])}, not for {split!r}", nearest(split, SPLITS[:3]))
+
+    @rule("test_fraction")
+    @classmethod
+    def _rest_for_training(cls, test_fraction: float, given: Given) -> None:
+        if given.val_fraction + test_fraction >= 1:
+            raise RuleError(f"to leave a part for training beside val_fraction={given.val_fraction:g}")
+
+    @rule("group_until")
+    @classmethod
+    def _lists_decide_alone(cls, group_until: str, given: Given) -> None:
+        if given.lists is None and len(given.list_files) < len(SPLITS[:3]):
+            return
+        for name in _FRACTIONS:
+            value = group_until if name == "group_until" else getattr(given, name)
+            if value != FolderConfig.model_fields[name].default:
+                remedy = "Lists decide the split alone: leave it out, or set data.lists=null."
+                raise RuleError("to be left alone beside lists", remedy, key=name)
 
 
 @DATA.register("camvid", builder="segmeter.data.folder:build_folder")
-@dataclass(frozen=True, kw_only=True)
 class CamvidConfig(FolderConfig):
-    """CamVid's road scenes, 11 classes; the value 11 is void and counts nowhere."""
+    """CamVid's road scenes: images/<id>.jpg, masks/<id>.png, train.txt, val.txt, test.txt; 11 classes, 11 is void."""
 
     name: str = "camvid"
     classes: tuple[str, ...] = CAMVID_CLASSES
-    colours: tuple[tuple[int, ...], ...] | None = CAMVID_COLOURS
-    ignore_index: int | None = 11
+    """Names in the order of the labels."""
+    colours: Colours | None = CAMVID_COLOURS
+    """One [red, green, blue] per class, 0 to 255 each; null gives a default palette."""
+    ignore_index: int | None = Field(11, ge=0, le=65535)
+    """The label of pixels that are excluded from loss and metrics; not a class. null: there is none."""
     lists: str | None = "."
+    """Folder, under the root, with train.txt, val.txt and test.txt; null splits by fractions."""
 
 
 @DATA.register("cells", builder="segmeter.data.cells:build_cells")
-@dataclass(frozen=True, kw_only=True)
 class CellsConfig(DataConfig):
-    """The built-in synthetic microscopy, drawn once under the root into a folder named after these settings."""
+    """Built-in synthetic fluorescence cells: background, round, spindle, mitotic (rare).
+
+    They are drawn once under the root, into a folder named after these settings.
+    """
 
     name: str = "cells"
     root: str = "data"
+    """Folder that takes cells-<hash>/."""
     classes: tuple[str, ...] = CELL_CLASSES
-    colours: tuple[tuple[int, ...], ...] | None = CELL_COLOURS
-    ignore_index: int | None = 255
-    in_channels: int = 1
-    size: int = 192
-    """Height and width of an image, in pixels."""
-    train_cases: int = 96
-    val_cases: int = 24
-    test_cases: int = 32
-    seed: int = 0
-    """Decides every pixel."""
-    ignore_rim: int = 0
-    """Width in pixels of the ignored rim between touching cells; 0 is none."""
+    """Names in the order of the labels, background included."""
+    colours: Colours | None = CELL_COLOURS
+    """One [red, green, blue] per class, 0 to 255 each; null gives a default palette."""
+    ignore_index: int | None = Field(255, ge=0, le=65535)
+    """The label of pixels that are excluded from loss and metrics; not a class. null: there is none."""
+    in_channels: Annotated[int, Unit("channels")] = Field(1, ge=1, le=1024)
+    """Channels of an image."""
+    size: Annotated[int, Unit("pixels")] = Field(192, ge=64, le=2048)
+    """Height and width of an image."""
+    train_cases: Cases = 96
+    """Images for training."""
+    val_cases: Cases = 24
+    """Images for validation."""
+    test_cases: Cases = 32
+    """Images for testing."""
+    seed: int = Field(0, ge=0)
+    """Seed that decides every pixel."""
+    ignore_rim: Annotated[int, Unit("pixels")] = Field(0, ge=0, le=9)
+    """Width of the ignored rim between touching cells; 0 is none."""
 
-    def _check(self, problems: Problems) -> None:
-        super()._check(problems)
-        problems.in_range("size", self.size, 64, 2048)
-        for name in ("train_cases", "val_cases", "test_cases"):
-            problems.in_range(name, getattr(self, name), 1, 100_000)
-        problems.in_range("seed", self.seed, 0)
-        problems.in_range("ignore_rim", self.ignore_rim, 0, 9)
 
-
-def folder_config(config: DataConfig) -> FolderConfig:
+def folder_config(config: DataConfig, root: str) -> FolderConfig:
     """The same settings for a folder of files with lists beside it."""
-    shared = {name: getattr(config, name) for name in DataConfig.__dataclass_fields__ if name != "name"}
-    return FolderConfig(**shared, lists=".")
+    shared = {name: getattr(config, name) for name in DataConfig.model_fields if name not in ("name", "root")}
+    return FolderConfig(**shared, root=root, lists=".")

@@ -3,7 +3,6 @@
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -166,7 +165,7 @@ def _inherit(summaries: Mapping[str, Mapping[str, Any]], config: MetricsConfig, 
                 rule = f"to have the same metrics.measures.{measure}, as {first!r} with {_pairs(wanted, differing)}"
                 problems.append(expected("compare", "runs", rule, f"{_pairs(given, differing)} in {name!r}"))
     known = [settings[first][measure] for measure in shared if measure in MEASURES.names()]
-    return replace(config, cluster=cluster, measures=tuple(_rebuild(one) for one in known))
+    return config.replace(cluster=cluster, measures=tuple(_rebuild(one) for one in known))
 
 
 def _rebuild(settings: Mapping[str, Any]) -> Any:

@@ -3,7 +3,7 @@
 import json
 import logging
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
@@ -83,7 +83,7 @@ class Scoring:
 
     def identity(self) -> dict[str, Any]:
         """All that decides the figures but the files; a run goes on only where it is the same."""
-        spec = {name: value for name, value in asdict(self.spec).items() if name != "colours"}
+        spec = {name: value for name, value in self.spec if name != "colours"}
         return {
             "data": {
                 **spec,
@@ -91,7 +91,7 @@ class Scoring:
                 "key": self.key,
                 "instances": self.instances,
             },
-            "metrics": asdict(self.metrics),
+            "metrics": self.metrics.model_dump(),
             "probs": bool(self.probs),
             "missing_predictions": list(self.pairing.missing),
             "extra_predictions": len(self.pairing.extra),

@@ -1,9 +1,10 @@
 """What is written for each case, and how much memory the waiting arrays may take."""
 
-from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Annotated, Literal
 
-from segmeter.checks import collecting
+from pydantic import Field
+
+from segmeter.schema import Config, Unit
 
 LabelsFormat = Literal["png", "tiff"]
 ProbsFormat = Literal["npy", "npz", "tiff", "zarr"]
@@ -12,48 +13,23 @@ LabelsDtype = Literal["auto", "uint8", "uint16"]
 MAX_WORKERS = 64
 
 
-@dataclass(frozen=True, kw_only=True)
-class ExportConfig:
-    """Which files an evaluation leaves per case.
-
-    Parameters
-    ----------
-    labels
-        Write predictions/labels/<case>: the label map.
-    labels_format
-        "png" (palette for 8 bits, greyscale for 16) or "tiff" (tiled, deflate).
-    dtype
-        Of label maps; "auto" takes uint8 unless a class or the ignored value needs more.
-    probs
-        Write predictions/probs/<case>: float32 (C, H, W).
-    probs_format
-        "npy", "npz" (compressed), "tiff" (one page per class) or "zarr" (a folder).
-    instances
-        Write predictions/instances/<case>, where post-processing makes instances.
-    workers
-        Writer threads, 1 to 64.
-    queue_mb
-        Arrays that wait to be written, in MiB, > 0; a single larger array waits alone.
-
-    Raises
-    ------
-    ConfigError
-        With every rule that is broken.
-    """
+class ExportConfig(Config, title="export"):
+    """Which files an evaluation leaves per case, under predictions/."""
 
     labels: bool = True
+    """Write predictions/labels/<case>: the label map."""
     labels_format: LabelsFormat = "png"
+    """File format of label maps: "png" (palette for 8 bits, greyscale for 16) or "tiff" (tiled, deflate)."""
     dtype: LabelsDtype = "auto"
+    """Type of label maps; "auto" takes uint8 unless a class or the ignored value needs more. A value that does not fit
+    is an error."""
     probs: bool = False
+    """Write predictions/probs/<case>: float32 probabilities (C, H, W), 4 bytes per pixel and class."""
     probs_format: ProbsFormat = "npy"
+    """File format of probabilities: "npy", "npz" (compressed), "tiff" (one page per class) or "zarr" (a folder)."""
     instances: bool = False
-    workers: int = 2
-    queue_mb: int = 256
-
-    def __post_init__(self) -> None:
-        with collecting("export") as problems:
-            problems.one_of("labels_format", self.labels_format, get_args(LabelsFormat))
-            problems.one_of("dtype", self.dtype, get_args(LabelsDtype))
-            problems.one_of("probs_format", self.probs_format, get_args(ProbsFormat))
-            problems.in_range("workers", self.workers, 1, MAX_WORKERS)
-            problems.in_range("queue_mb", self.queue_mb, 1)
+    """Write predictions/instances/<case>, where post-processing makes instances."""
+    workers: Annotated[int, Unit("threads")] = Field(2, ge=1, le=MAX_WORKERS)
+    """Threads that write files."""
+    queue_mb: Annotated[int, Unit("MiB")] = Field(256, ge=1)
+    """Largest amount of arrays that wait to be written; a single larger array waits alone."""

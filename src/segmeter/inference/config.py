@@ -1,53 +1,33 @@
 """How a model is run over images: whole or in tiles, once or flipped too, and in which precision."""
 
-from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Annotated, Literal
 
-from segmeter.checks import collecting
+from pydantic import Field
+
+from segmeter.schema import Config, Unit
 
 Blend = Literal["gaussian", "uniform"]
 Precision = Literal["auto", "float32", "bfloat16", "float16"]
 
 
-@dataclass(frozen=True, kw_only=True)
-class InferenceConfig:
-    """The settings of inference.
+class InferenceConfig(Config, title="inference"):
+    """How a model is run over images."""
 
-    Parameters
-    ----------
-    tile
-        Edge of a square tile in pixels, >= 32; None runs whole images. An image no larger than a tile is run whole.
-    overlap
-        The least part of a tile that its neighbour covers too, 0 to 0.9.
-    tile_batch
-        Tiles per forward pass, >= 1.
-    blend
-        How overlapping tiles are weighed: "gaussian" (the middle of a tile counts most) or "uniform".
-    flips
-        Run each image mirrored left-right, top-bottom and both ways too, and average the probabilities: 4 x the cost.
-    threshold
-        Binary and multilabel: a probability above it is the class. Between 0 and 1.
-    precision
-        "auto" is bfloat16 where the device computes in it, else float16 on CUDA, else float32.
-    batch_size
-        Images of one size per forward pass, >= 1.
-    """
-
-    tile: int | None = None
-    overlap: float = 0.25
-    tile_batch: int = 4
+    tile: Annotated[int | None, Unit("pixels")] = Field(None, ge=32)
+    """Edge of a square tile; null runs whole images. An image no larger than a tile is run whole."""
+    overlap: Annotated[float, Unit("share of a tile")] = Field(0.25, ge=0, le=0.9)
+    """The least part of a tile that its neighbour covers too."""
+    tile_batch: Annotated[int, Unit("tiles")] = Field(4, ge=1)
+    """Tiles per forward pass."""
     blend: Blend = "gaussian"
+    """How overlapping tiles are weighted: "gaussian" (the middle of a tile counts most) or "uniform"."""
     flips: bool = False
-    threshold: float = 0.5
+    """Run each image mirrored left-right, top-bottom and both ways too, and average the probabilities: 4 times the
+    cost."""
+    threshold: Annotated[float, Unit("probability")] = Field(0.5, ge=0, le=1)
+    """Binary and multilabel: a class is present where its probability is above this."""
     precision: Precision = "auto"
-    batch_size: int = 4
-
-    def __post_init__(self) -> None:
-        with collecting("inference") as problems:
-            problems.in_range("tile", self.tile, 32)
-            problems.in_range("overlap", self.overlap, 0, 0.9)
-            problems.in_range("tile_batch", self.tile_batch, 1)
-            problems.one_of("blend", self.blend, get_args(Blend))
-            problems.in_range("threshold", self.threshold, 0, 1)
-            problems.one_of("precision", self.precision, get_args(Precision))
-            problems.in_range("batch_size", self.batch_size, 1)
+    """Number format of the forward pass; "auto" is bfloat16 where the device computes in it, else float16 on CUDA,
+    else float32."""
+    batch_size: Annotated[int, Unit("images")] = Field(4, ge=1)
+    """Images of one size per forward pass."""

@@ -50,7 +50,7 @@ class SumLoss(AdditiveLoss):
 
 def build_sum(config: SumConfig, *, spec: ClassSpec, class_counts: npt.NDArray[np.int64] | None) -> nn.Module:
     """Build every part whose weight is above 0."""
-    weights: dict[str, Any] = {name: weight for name, weight in vars(config.weights).items() if weight > 0}
+    weights: dict[str, Any] = {name: weight for name, weight in config.weights if weight > 0}
     parts = {
         name: additive(build_loss(getattr(config, name), spec, class_counts), spec.ignore_index) for name in weights
     }

@@ -1,81 +1,77 @@
 """What is measured, and how its uncertainty is found; no torch, no heavy import."""
 
-import math
-from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any
 
-from segmeter.checks import collecting, expected, nearest
+from pydantic import Field
+
+from segmeter.checks import expected, nearest
 from segmeter.errors import ConfigError
+from segmeter.invalid import RuleError
 from segmeter.metrics.conventions import ALL, CONVENTIONS
-from segmeter.metrics.intervals import INTERVALS, Interval
+from segmeter.metrics.intervals import Interval
 from segmeter.metrics.measure_config import MEASURES as MEASURES
 from segmeter.metrics.units import CLUSTER_RULE, is_cluster
 from segmeter.metrics.units import check_clusters as check_clusters
+from segmeter.registry import Component
+from segmeter.schema import Config, Given, OneOf, Unit, rule
 from segmeter.vocabulary import ClassSpec
 
 
-@dataclass(frozen=True, kw_only=True)
-class MetricsConfig:
-    """How the rows of counts become a summary.
+class MetricsConfig(Config, title="metrics"):
+    """How the rows of counts become a summary, and what is measured beside the counts."""
 
-    Parameters
-    ----------
-    convention
-        Whose definitions the headline figures follow: one of `CONVENTIONS`, or "all" to see how they move from ours to
-        each other. What is kept of each case is the same under all of them.
-    background
-        Whether class 0 counts in the means over classes; every class does for multilabel.
-    groups
-        Name of a region to the names of the classes that are scored as one; not for multilabel.
-    bootstrap
-        Resamples behind each interval; 0 leaves the intervals out. Below about 1000 they are too narrow.
-    interval
-        "expanded" (percentiles with Student's tails and bias correction), "bca" (bias-corrected and accelerated) or
-        "percentile"; how often each holds the true value is in docs/statistics.md.
-    cluster
-        Which cases are no independent units, such as slices of a patient or frames of a sequence, and are resampled
-        together: "prefix:_" (same text before the last "_" of the case id), "TABLE.csv:COLUMN" (same value there; its
-        column case_id names the cases), or a regular expression (same text in its groups).
-    seed
-        Of the resampling.
-    measures
-        What is measured of each case beside its counts: measure configurations, each chosen by its `name`, none twice.
-    spacing
-        Pixel edge per axis, in the unit that distances shall have, for files that do not say it; None counts pixels.
-    calibration
-        Whether probabilities are measured too, where a model gives them.
-
-    Raises
-    ------
-    ConfigError
-        With every value that is out of range.
-    """
-
-    convention: str = "segmeter"
+    convention: Annotated[str, OneOf(*CONVENTIONS, ALL)] = "segmeter"
+    """Whose definitions the headline figures follow; "all" shows how they move from ours to each other. What is kept of
+    each case is the same under all of them; see docs/why-tools-differ.md."""
     background: bool = True
-    groups: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    bootstrap: int = 10_000
+    """Whether class 0 counts in the means over classes (mmseg, Cityscapes) or not (nnU-Net); every class does for
+    multilabel."""
+    groups: dict[str, Annotated[tuple[str, ...], Field(min_length=1)]] = Field(default_factory=dict)
+    """Classes scored as one region, by the region's name: {vehicles: [Car, Bicyclist]}; not for multilabel."""
+    bootstrap: Annotated[int, Unit("resamples")] = Field(10_000, ge=0, le=1_000_000)
+    """Resamples behind each 95 % interval; 0 leaves the intervals out, and below about 1000 they are too narrow."""
     interval: Interval = "expanded"
+    """How intervals are made: "expanded" (percentiles with Student's tails and bias correction), "bca" (bias-corrected
+    and accelerated) or "percentile"; how often each holds the true value is in docs/statistics.md."""
     cluster: str | None = None
-    seed: int = 0
-    measures: tuple[Any, ...] = field(default=(), metadata={"registry": MEASURES})
-    spacing: tuple[float, ...] | None = None
+    """Which cases are no independent units, such as slices of a patient or frames of a sequence, and are resampled
+    together: "prefix:_" (same text before the last "_" of the case id), "TABLE.csv:COLUMN" (same value there; its
+    column case_id names the cases), or a regular expression with a group (same text in its groups)."""
+    seed: int = Field(0, ge=0)
+    """Seed of the resampling."""
+    measures: tuple[Annotated[Any, Component(MEASURES)], ...] = ()
+    """What is measured of each case beside its counts, each once: [surface, boundary], or
+    [{name: surface, tolerances: [1, 2]}]."""
+    spacing: tuple[Annotated[float, Unit("unit of the distances"), Field(gt=0)], ...] | None = None
+    """Pixel edge per axis, for files that do not say it: [0.5, 0.5]; null counts pixels."""
     calibration: bool = False
+    """Whether probabilities are measured too: calibration and every threshold. Brings them to the host."""
 
-    def __post_init__(self) -> None:
-        with collecting("metrics") as problems:
-            problems.one_of("convention", self.convention, (*CONVENTIONS, ALL))
-            problems.one_of("interval", self.interval, INTERVALS)
-            problems.in_range("bootstrap", self.bootstrap, 0, 1_000_000)
-            problems.in_range("seed", self.seed, 0)
-            for name, members in self.groups.items():
-                distinct = bool(members) and len(set(members)) == len(members)
-                problems.expect(distinct, f"groups.{name}", "to name one or more distinct classes", list(members))
-            problems.expect(is_cluster(self.cluster), "cluster", CLUSTER_RULE, self.cluster)
-            names = [measure.name for measure in self.measures]
-            problems.expect(len(set(names)) == len(names), "measures", "to name each measure once", names)
-            ok = self.spacing is None or (len(self.spacing) in (2, 3) and all(0 < e < math.inf for e in self.spacing))
-            problems.expect(ok, "spacing", "to be null or 2 or 3 numbers > 0, one per axis", self.spacing)
+    @rule("groups")
+    @classmethod
+    def _distinct(cls, groups: dict[str, tuple[str, ...]], given: Given) -> None:
+        for name, members in groups.items():
+            if len(set(members)) < len(members):
+                raise RuleError("to name distinct classes", key=f"groups.{name}")
+
+    @rule("cluster")
+    @classmethod
+    def _check_cluster(cls, cluster: str | None, given: Given) -> None:
+        if not is_cluster(cluster):
+            raise RuleError(CLUSTER_RULE)
+
+    @rule("measures")
+    @classmethod
+    def _each_once(cls, measures: tuple[Any, ...], given: Given) -> None:
+        names = [measure.name for measure in measures]
+        if len(set(names)) < len(names):
+            raise RuleError("to name each measure once")
+
+    @rule("spacing")
+    @classmethod
+    def _one_per_axis(cls, spacing: tuple[float, ...] | None, given: Given) -> None:
+        if spacing is not None and len(spacing) not in (2, 3):
+            raise RuleError("to be null or 2 or 3 numbers > 0, one per axis")
 
 
 def check_metrics(config: MetricsConfig, spec: ClassSpec) -> None:

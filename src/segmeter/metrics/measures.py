@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
@@ -136,7 +136,7 @@ def build_measures(config: MetricsConfig, spec: ClassSpec) -> tuple[Measure, ...
     check_metrics(config, spec)
     wanted = config.measures
     if config.convention != OURS.name:  # the conventions differ in their schools
-        wanted = tuple(replace(one, school="both") if isinstance(one, SurfaceConfig) else one for one in wanted)
+        wanted = tuple(one.replace(school="both") if isinstance(one, SurfaceConfig) else one for one in wanted)
     return tuple(MEASURES.build(measure, spec=spec, regions=find_regions(measure, config, spec)) for measure in wanted)
 
 

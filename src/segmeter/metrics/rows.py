@@ -5,7 +5,7 @@ import io
 import itertools
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, overload
 
@@ -18,6 +18,7 @@ from segmeter.checks import expected, known_path
 from segmeter.errors import DataError, InputError
 from segmeter.files import atomic_write
 from segmeter.metrics.overlap import Margins, compute_margins, score_margins
+from segmeter.schema import as_plain
 from segmeter.vocabulary import ClassSpec
 
 FORMAT = 1  # of cases.parquet; a reader refuses a newer one
@@ -233,7 +234,7 @@ def _tables(rows: Sequence[CaseRow], spec: ClassSpec) -> Iterator[pa.Table]:
     for row in rows:
         changed |= dict.fromkeys(row.changed_pixels)
         extra |= dict.fromkeys(row.extra)
-    note = json.dumps({"format": FORMAT, "spec": asdict(spec)}, ensure_ascii=False)
+    note = json.dumps({"format": FORMAT, "spec": as_plain(spec)}, ensure_ascii=False)
     for group in in_groups(rows) if rows else [rows]:
         columns = _fixed_columns(group, spec)
         for step in changed:

@@ -1,7 +1,5 @@
 """card -> Segmenter."""
 
-from dataclasses import replace
-
 from segmeter.models.card import ModelCard
 from segmeter.models.config import MODELS, model_config
 from segmeter.models.segmenter import Segmenter
@@ -26,6 +24,6 @@ def build_segmenter(card: ModelCard, *, initialise: bool = True) -> Segmenter:
     """
     config = model_config(card.model)
     if not initialise and getattr(config, "weights", None) is not None:
-        config = replace(config, weights=None)
+        config = config.replace(weights=None)
     network = MODELS.build(config, spec=card.spec, in_channels=card.in_channels)
     return Segmenter(network, card)

@@ -1,7 +1,7 @@
 """What a checkpoint must say to be used again: network, classes, channels, normalisation."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 from segmeter.checks import collecting
@@ -25,7 +25,7 @@ class ModelCard:
     Parameters
     ----------
     model
-        The network's registered name under "name", and its fields: ``dataclasses.asdict`` of its configuration.
+        The network's registered name under "name", and its fields: ``as_plain`` of its configuration.
     spec
         Task, class names, colours, ignore_index.
     in_channels
@@ -61,7 +61,7 @@ class ModelCard:
 
     def to_dict(self) -> dict[str, Any]:
         """The card in values that JSON has."""
-        return asdict(self)
+        return {**vars(self), "spec": self.spec.model_dump()}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> "ModelCard":

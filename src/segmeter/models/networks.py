@@ -1,6 +1,5 @@
 """configuration -> raw network of segmentation-models-pytorch, at every depth with logits as large as the image."""
 
-from dataclasses import asdict
 from typing import Any
 
 import segmentation_models_pytorch as smp
@@ -96,7 +95,7 @@ def _construct(config: Any, num_channels: int, in_channels: int, *, pretrained: 
 
 def _options(config: EncoderConfig) -> dict[str, Any]:
     """The fields that one network has of its own carry the library's names; a few follow from the depth."""
-    options = {key: value for key, value in asdict(config).items() if key not in _SHARED}
+    options = {key: value for key, value in config if key not in _SHARED}
     name = getattr(config, "name", "")
     if options.get("decoder_channels", 0) is None:
         options["decoder_channels"] = tuple(16 * 2**level for level in reversed(range(config.depth)))

@@ -4,7 +4,6 @@ import base64
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -129,7 +128,7 @@ def _evaluation(folder: Path, summary: Mapping[str, Any], config: ReportConfig) 
 def _pictures(folder: Path, config: ReportConfig) -> list[Picture]:
     """Of cases without a reference, as many as an evaluation shows, spread evenly."""
     scores = dict.fromkeys(path.stem for path in (folder / "overlays").glob("*.png"))
-    even = replace(config, worst=0, others=min(100, config.worst + config.others))
+    even = config.replace(worst=0, others=min(100, config.worst + config.others))
     return load_pictures(folder / "overlays", scores, even)[1]
 
 

@@ -2,11 +2,13 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from statistics import median_low
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from segmeter.checks import Problems, collecting
+from pydantic import Field
+
+from segmeter.invalid import RuleError
+from segmeter.schema import Config, Given, Unit, rule
 
 Size = tuple[int, int]
 
@@ -15,82 +17,63 @@ CROP_STEP = 32  # the usual stride of networks, so that no crop is padded
 _CHANGES = ("rotate", "shear", "brightness", "contrast", "colour", "gamma", "noise", "blur")  # of every kind of image
 LEAST_CROP = 16  # pixels; below it the deepest features of a U-Net have no extent left to learn from
 
+Edge = Annotated[int, Unit("pixels"), Field(ge=LEAST_CROP, le=16384)]
+Magnification = Annotated[float, Unit("magnification"), Field(ge=0.1, le=10)]
+Change = Annotated[float, Unit("relative change"), Field(ge=0, le=0.95)]
+RunShare = Annotated[float, Unit("share of the run")]
 
-@dataclass(frozen=True, kw_only=True)
-class AugmentConfig:
-    """How samples are drawn. Every draw is decided by the seed, the epoch and the case alone.
 
-    Parameters
-    ----------
-    crop
-        Height and width of a sample in pixels; null takes whole images, which then must be of one size per batch;
-        "auto" takes whole images of one size up to `LARGEST_WHOLE` pixels, else see `choose_crop`.
-    zoom
-        Least and largest magnification, drawn evenly on a log scale; 2 makes objects twice as large.
-    balance
-        Part of the samples that are laid around a pixel of a class: each class as often, in the cases that have it.
-    resolution
-        Share of the full resolution at the start of the run. It grows in a straight line from `resolution_from` of
-        the run on, until the whole of it is reached at `resolution_until`. Samples shrink with it: at 0.5 a step
-        costs a quarter.
-    flip_horizontal, flip_vertical
-        Mirror half of the samples left to right, upside down.
-    rotate, shear
-        Largest angles in degrees, both ways.
-    brightness, contrast, saturation, colour
-        Largest relative change of the whole image, of its distance from its mean, of its distance from grey, and of
-        each channel on its own.
-    gamma
-        Largest exponent less 1, on the image scaled to its own range; the exponents g and 1/g are as likely.
-    noise
-        Largest standard deviation of Gaussian noise, as a share of the image's own.
-    blur
-        Largest standard deviation of a Gaussian blur, in pixels.
-    """
+class AugmentConfig(Config, title="augment"):
+    """How samples are drawn. Every draw is decided by the seed, the epoch and the case alone."""
 
-    crop: tuple[int, ...] | Literal["auto"] | None = "auto"
-    zoom: tuple[float, ...] = (1.0, 1.0)
-    balance: float = 0.0
-    resolution: float = 1.0
-    resolution_from: float = 0.0
-    resolution_until: float = 0.7
+    crop: tuple[Edge, Edge] | Literal["auto"] | None = "auto"
+    """[height, width] of a sample; null takes whole images, which then must be of one size per batch; "auto" takes
+    whole images where all have one size of at most 512 x 512 pixels, else crops of a usual size, at most 512 x 512."""
+    zoom: tuple[Magnification, Magnification] = (1.0, 1.0)
+    """[least, largest] magnification, drawn evenly on a log scale; 2 makes objects twice as large."""
+    balance: Annotated[float, Unit("share of the samples")] = Field(0.0, ge=0, le=1)
+    """Samples that are laid around a pixel of a class: each class as often, in the cases that have it."""
+    resolution: Annotated[float, Unit("share of the full resolution")] = Field(1.0, ge=0.1, le=1)
+    """Resolution at the start of the run. It grows in a straight line from `resolution_from` of the run on, until the
+    whole of it is reached at `resolution_until`. Samples shrink with it: at 0.5 a step costs a quarter."""
+    resolution_until: RunShare = Field(0.7, gt=0, le=1)
+    """When the full resolution is reached."""
+    resolution_from: RunShare = Field(0.0, ge=0, lt=1)
+    """When the resolution starts to grow; below `resolution_until`."""
     flip_horizontal: bool = True
+    """Mirror half of the samples left to right."""
     flip_vertical: bool = False
-    rotate: float = 0.0
-    shear: float = 0.0
-    brightness: float = 0.2
-    contrast: float = 0.2
-    saturation: float = 0.0
-    colour: float = 0.0
-    gamma: float = 0.0
-    noise: float = 0.0
-    blur: float = 0.0
+    """Mirror half of the samples upside down, where up and down are alike."""
+    rotate: Annotated[float, Unit("degrees")] = Field(0.0, ge=0, le=180)
+    """Largest angle of rotation, both ways."""
+    shear: Annotated[float, Unit("degrees")] = Field(0.0, ge=0, le=60)
+    """Largest angle of shear, both ways."""
+    brightness: Change = 0.2
+    """Largest change of the whole image."""
+    contrast: Change = 0.2
+    """Largest change of the distance from the image's mean."""
+    saturation: Change = 0.0
+    """Largest change of the distance from grey."""
+    colour: Change = 0.0
+    """Largest change of each channel on its own."""
+    gamma: float = Field(0.0, ge=0, le=4)
+    """Largest exponent less 1, on the image scaled to its own range; the exponents g and 1/g are as likely."""
+    noise: Annotated[float, Unit("share of the image's standard deviation")] = Field(0.0, ge=0, le=4)
+    """Largest standard deviation of Gaussian noise."""
+    blur: Annotated[float, Unit("pixels")] = Field(0.0, ge=0, le=8)
+    """Largest standard deviation of a Gaussian blur."""
 
-    def __post_init__(self) -> None:
-        with collecting("augment") as problems:
-            self._check_sample(problems)
-            problems.in_range("rotate", self.rotate, 0, 180)
-            problems.in_range("shear", self.shear, 0, 60)
-            for name in ("brightness", "contrast", "saturation", "colour"):
-                problems.in_range(name, getattr(self, name), 0, 0.95)
-            problems.in_range("gamma", self.gamma, 0, 4)
-            problems.in_range("noise", self.noise, 0, 4)
-            problems.in_range("blur", self.blur, 0, 8)
+    @rule("zoom")
+    @classmethod
+    def _ordered(cls, zoom: tuple[float, float], given: Given) -> None:
+        if zoom[0] > zoom[1]:
+            raise RuleError("to be [least, largest]")
 
-    def _check_sample(self, problems: Problems) -> None:
-        if isinstance(self.crop, tuple | list):
-            for size in self.crop:
-                problems.in_range("crop", size, LEAST_CROP, 16384)
-            problems.expect(len(self.crop) == 2, "crop", "to be auto, null or [height, width]", self.crop)
-        for factor in self.zoom:
-            problems.in_range("zoom", factor, 0.1, 10)
-        ordered = len(self.zoom) == 2 and self.zoom[0] <= self.zoom[1]
-        problems.expect(ordered, "zoom", "to be [least, largest]", list(self.zoom))
-        problems.in_range("balance", self.balance, 0, 1)
-        problems.in_range("resolution", self.resolution, 0.1, 1)
-        problems.in_range("resolution_until", self.resolution_until, 0, 1, above=True)
-        grows = 0 <= self.resolution_from < self.resolution_until
-        problems.expect(grows, "resolution_from", "from 0 to below resolution_until", self.resolution_from)
+    @rule("resolution_from")
+    @classmethod
+    def _grows(cls, resolution_from: float, given: Given) -> None:
+        if resolution_from >= given.resolution_until:
+            raise RuleError("to be below resolution_until")
 
     @property
     def changes_values(self) -> bool:
@@ -120,8 +103,8 @@ def choose_crop(config: AugmentConfig, sizes: Mapping[Any, int]) -> AugmentConfi
     if config.crop != "auto":
         return config
     if len(sizes) < 2 and all(height * width <= LARGEST_WHOLE for height, width in sizes):
-        return replace(config, crop=None)
+        return config.replace(crop=None)
     most = math.isqrt(LARGEST_WHOLE)
     every = [size for size, count in sizes.items() for _ in range(count)]
     sides = (median_low([size[axis] for size in every]) for axis in (0, 1))
-    return replace(config, crop=tuple(min(most, max(CROP_STEP, side // CROP_STEP * CROP_STEP)) for side in sides))
+    return config.replace(crop=tuple(min(most, max(CROP_STEP, side // CROP_STEP * CROP_STEP)) for side in sides))

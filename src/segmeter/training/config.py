@@ -1,12 +1,15 @@
 """Schemas of the groups `training`, `optimizer`, `schedule` and `logger`: types and ranges, without torch."""
 
 import re
-from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Any, Literal
 
-from segmeter.checks import collecting, expected
+from pydantic import Field
+
+from segmeter.checks import expected
 from segmeter.errors import ConfigError
+from segmeter.invalid import RuleError
 from segmeter.registry import Registry
+from segmeter.schema import Config, Given, OneOf, Unit, rule
 
 OPTIMIZERS = Registry("optimizer")
 SCHEDULES = Registry("schedule")
@@ -17,7 +20,13 @@ MONITORS = ("mean_iou", "mean_dice", "pixel_accuracy", "loss")
 CLASS_MONITORS = ("iou", "dice")  # followed by "/" and the name of a class
 MAX_LR = 10.0  # far above what any optimizer here survives; catches a slip such as 1e30
 Precision = Literal["auto", "float32", "bfloat16", "float16"]
+RunShare = Annotated[float, Unit("share of the run")]
+WarmUp = Annotated[RunShare, Field(ge=0, le=0.9)]
+RateShare = Annotated[float, Unit("share of the learning rate")]
+LearningRate = Annotated[float, Field(gt=0, le=MAX_LR)]
+WeightDecay = Annotated[float, Field(ge=0, le=10)]
 
+_LIKE = "to be like 12m, 1h30m or 90 (seconds)"
 DEFAULT_EPOCHS = 60  # where no limit is given
 _DURATION = re.compile(r"(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)(s)?)?")
 
@@ -42,90 +51,71 @@ def parse_duration(text: str | float) -> float:
     scale = 60 if hours and not minutes and not unit else 1  # 1h30 is an hour and a half
     total = 3600 * float(hours or 0) + 60 * float(minutes or 0) + scale * float(last or 0)
     if not total > 0:
-        raise ConfigError(expected("training", "time_budget", "to be like 12m, 1h30m or 90 (seconds)", repr(text)))
+        raise ConfigError(expected("training", "time_budget", _LIKE, repr(text)))
     return total
 
 
-@dataclass(frozen=True, kw_only=True)
-class TrainingConfig:
+class TrainingConfig(Config, title="training"):
     """How long, how often, how exactly: everything about a training run but its parts.
 
-    Parameters
-    ----------
-    epochs, steps, time_budget
-        The run ends at whichever of the limits that are given comes first, and the schedule follows the one that is
-        nearest to its end. Without any of them it runs for `DEFAULT_EPOCHS`. A step is one update of the weights.
-    batch_size, accumulate
-        Images per forward pass, and forward passes per step, whose loss and gradient are those of one large batch
-        (but for batch norm, and for region losses with ``over=batch``).
-    clip_norm
-        Largest norm of the gradient, or null.
-    max_skipped
-        float16: updates skipped in a row, as their gradient is not finite, after which the run stops, >= 1.
-    compile
-        "auto" compiles long runs on a GPU only.
-    ema
-        Decay of the moving average of the weights, which is then what is validated and published, or null.
-    validate_every, validate_unit
-        How often the model is validated; null validates never.
-    patience
-        Validations without an improvement after which the run stops, or null.
-    monitor
-        What decides which checkpoint is best: one of `MONITORS`, or "iou/<class>" or "dice/<class>"; "auto" is the
-        object's IoU for a binary task, else "mean_iou".
-    keep
-        How many of the best checkpoints stay.
-    save_minutes
-        Longest time without a checkpoint, or null.
+    The run ends at whichever of the limits that are given comes first (epochs, steps, time_budget), and the schedule
+    follows the one that is nearest to its end. Without any of them it runs for 60 epochs.
     """
 
-    epochs: int | None = None
-    steps: int | None = None
+    epochs: Annotated[int | None, Unit("epochs")] = Field(None, ge=1)
+    """Limit: passes over the training data, or null."""
+    steps: Annotated[int | None, Unit("steps")] = Field(None, ge=1)
+    """Limit: updates of the weights, or null."""
     time_budget: str | int | None = None
-    batch_size: int = 8
-    accumulate: int = 1
-    clip_norm: float | None = 12.0
+    """Limit: length of time, validation included: 12m, 1h30m, or a number of seconds; or null."""
+    batch_size: Annotated[int, Unit("images")] = Field(8, ge=1, le=65536)
+    """Images per forward pass."""
+    accumulate: Annotated[int, Unit("forward passes")] = Field(1, ge=1, le=65536)
+    """Forward passes per step, whose loss and gradient are those of one large batch (but for batch norm, and for region
+    losses with ``over=batch``)."""
+    clip_norm: float | None = Field(12.0, gt=0)
+    """Largest norm of the gradient, or null."""
     precision: Precision = "auto"
-    max_skipped: int = 50
+    """Number format of the forward pass; "auto" is bfloat16 where the hardware has it."""
+    max_skipped: Annotated[int, Unit("steps")] = Field(50, ge=1)
+    """float16: updates skipped in a row, as their gradient is not finite, after which the run stops."""
     channels_last: bool = True
+    """Memory layout with the channels last: faster on CPUs and GPUs alike."""
     compile: Literal["auto", True, False] = "auto"
-    ema: float | None = None
-    validate_every: int | None = 1
+    """Whether torch compiles the network; "auto" compiles long runs on a GPU only."""
+    ema: float | None = Field(None, gt=0, le=0.99999)
+    """Decay of the moving average of the weights, which is then what is validated and published, or null."""
+    validate_every: int | None = Field(1, ge=1)
+    """How often the model is validated, in `validate_unit`; null validates never."""
     validate_unit: Literal["epochs", "steps"] = "epochs"
-    patience: int | None = None
-    monitor: str = AUTO
-    keep: int = 1
-    save_minutes: float | None = 15.0
-    log_every: int = 20
+    """The unit of `validate_every`."""
+    patience: Annotated[int | None, Unit("validations")] = Field(None, ge=1)
+    """Validations without an improvement after which the run stops, or null."""
+    monitor: Annotated[str, OneOf(AUTO, *MONITORS, prefixes=tuple(f"{name}/" for name in CLASS_MONITORS))] = AUTO
+    """What decides which checkpoint is best; "iou/" and "dice/" go on with the name of a class. "auto" is the object's
+    IoU for a binary task, else mean_iou."""
+    keep: Annotated[int, Unit("checkpoints")] = Field(1, ge=1)
+    """How many of the best checkpoints stay."""
+    save_minutes: Annotated[float | None, Unit("minutes")] = Field(15.0, gt=0)
+    """Longest time without a checkpoint, or null."""
+    log_every: Annotated[int, Unit("steps")] = Field(20, ge=1)
+    """Steps between two lines of history.jsonl."""
     deterministic: bool = False
-    cache_gb: float = 4.0
-    workers: int = 2
-    seed: int = 0
+    """Deterministic kernels on a GPU; the CPU is deterministic anyway."""
+    cache_gb: Annotated[float, Unit("GB")] = Field(4.0, ge=0)
+    """Decoded images that are kept in memory."""
+    workers: Annotated[int, Unit("threads")] = Field(2, ge=0, le=256)
+    """Threads that prepare batches; 0: none."""
+    seed: int = Field(0, ge=0, le=2**63 - 1)
+    """Seed of everything random in training."""
 
-    def __post_init__(self) -> None:
-        with collecting("training") as problems:
-            for name in ("epochs", "steps", "validate_every", "patience"):
-                problems.in_range(name, getattr(self, name), 1)
-            problems.in_range("batch_size", self.batch_size, 1, 65536)
-            problems.in_range("accumulate", self.accumulate, 1, 65536)
-            problems.in_range("clip_norm", self.clip_norm, 0, above=True)
-            problems.one_of("precision", self.precision, ("auto", "float32", "bfloat16", "float16"))
-            problems.in_range("max_skipped", self.max_skipped, 1)
-            problems.expect(self.compile in ("auto", True, False), "compile", "to be auto, true or false", self.compile)
-            problems.in_range("ema", self.ema, 0, 0.99999, above=True)
-            problems.one_of("validate_unit", self.validate_unit, ("epochs", "steps"))
-            if self.monitor.partition("/")[0] not in CLASS_MONITORS:
-                problems.one_of("monitor", self.monitor, (AUTO, *MONITORS))
-            problems.in_range("keep", self.keep, 1)
-            problems.in_range("save_minutes", self.save_minutes, 0, above=True)
-            problems.in_range("log_every", self.log_every, 1)
-            problems.in_range("cache_gb", self.cache_gb, 0)
-            problems.in_range("workers", self.workers, 0, 256)
-            problems.in_range("seed", self.seed, 0, 2**63 - 1)
-            try:
-                _ = self.budget_seconds
-            except ConfigError as error:
-                problems.lines.extend(error.problems)
+    @rule("time_budget")
+    @classmethod
+    def _length_of_time(cls, time_budget: Any, given: Given) -> None:
+        try:
+            _ = time_budget is None or parse_duration(time_budget)
+        except ConfigError as error:
+            raise RuleError(_LIKE) from error
 
     @property
     def epoch_limit(self) -> int | None:
@@ -139,128 +129,122 @@ class TrainingConfig:
         return None if self.time_budget is None else parse_duration(self.time_budget)
 
 
+class OptimizerConfig(Config, title="optimizer"):
+    """What every optimizer has."""
+
+    name: str
+    """The registered name of the optimizer."""
+    lr: LearningRate
+    """Highest learning rate."""
+
+
 @OPTIMIZERS.register("adamw", builder="segmeter.training.optimizer:build_adamw")
-@dataclass(frozen=True, kw_only=True)
-class AdamWConfig:
-    """AdamW (Loshchilov and Hutter 2019); weight decay leaves norms and biases alone."""
+class AdamWConfig(OptimizerConfig):
+    """AdamW (Loshchilov and Hutter 2019), fused; weight decay leaves norms and biases alone."""
 
     name: str = "adamw"
-    lr: float = 1e-3
-    weight_decay: float = 0.01
-    beta1: float = 0.9
-    beta2: float = 0.999
-    eps: float = 1e-8
-
-    def __post_init__(self) -> None:
-        with collecting("optimizer") as problems:
-            problems.in_range("lr", self.lr, 0, MAX_LR, above=True)
-            problems.in_range("weight_decay", self.weight_decay, 0, 10)
-            problems.in_range("beta1", self.beta1, 0, 0.9999)
-            problems.in_range("beta2", self.beta2, 0, 0.99999)
-            problems.in_range("eps", self.eps, 0, 1, above=True)
+    lr: LearningRate = 1e-3
+    """Highest learning rate."""
+    weight_decay: WeightDecay = 0.01
+    """Weight decay."""
+    beta1: float = Field(0.9, ge=0, le=0.9999)
+    """Decay of the running mean of the gradient."""
+    beta2: float = Field(0.999, ge=0, le=0.99999)
+    """Decay of the running mean of the squared gradient."""
+    eps: float = Field(1e-8, gt=0, le=1)
+    """Added to the denominator."""
 
 
 @OPTIMIZERS.register("sgd", builder="segmeter.training.optimizer:build_sgd")
-@dataclass(frozen=True, kw_only=True)
-class SgdConfig:
-    """Stochastic gradient descent with momentum; weight decay leaves norms and biases alone."""
+class SgdConfig(OptimizerConfig):
+    """Stochastic gradient descent with momentum (nnU-Net's values); weight decay leaves norms and biases alone."""
 
     name: str = "sgd"
-    lr: float = 0.01
-    weight_decay: float = 3e-5
-    momentum: float = 0.99
+    lr: LearningRate = 0.01
+    """Highest learning rate."""
+    weight_decay: WeightDecay = 3e-5
+    """Weight decay."""
+    momentum: float = Field(0.99, ge=0, le=0.9999)
+    """Momentum."""
     nesterov: bool = True
+    """Nesterov's form of momentum."""
 
-    def __post_init__(self) -> None:
-        with collecting("optimizer") as problems:
-            problems.in_range("lr", self.lr, 0, MAX_LR, above=True)
-            problems.in_range("weight_decay", self.weight_decay, 0, 10)
-            problems.in_range("momentum", self.momentum, 0, 0.9999)
-            usable = not self.nesterov or self.momentum > 0
-            problems.expect(usable, "nesterov", "to be false where momentum is 0", self.nesterov)
+    @rule("nesterov")
+    @classmethod
+    def _needs_momentum(cls, nesterov: bool, given: Given) -> None:
+        if nesterov and given.momentum == 0:
+            raise RuleError("to be false where momentum is 0")
+
+
+class ScheduleConfig(Config, title="schedule"):
+    """What every schedule of the learning rate has."""
+
+    name: str
+    """The registered name of the schedule."""
 
 
 @SCHEDULES.register("cosine", builder="segmeter.training.schedule:build_cosine")
-@dataclass(frozen=True, kw_only=True)
-class CosineConfig:
-    """Linear warm-up, then half a cosine; `warmup` is a fraction of the run, `final` one of the learning rate."""
+class CosineConfig(ScheduleConfig):
+    """Linear warm-up, then half a cosine."""
 
     name: str = "cosine"
-    warmup: float = 0.05
-    final: float = 0.0
-
-    def __post_init__(self) -> None:
-        with collecting("schedule") as problems:
-            problems.in_range("warmup", self.warmup, 0, 0.9)
-            problems.in_range("final", self.final, 0, 1)
+    warmup: WarmUp = 0.05
+    """Length of the warm-up."""
+    final: RateShare = Field(0.0, ge=0, le=1)
+    """Learning rate at the end."""
 
 
 @SCHEDULES.register("poly", builder="segmeter.training.schedule:build_poly")
-@dataclass(frozen=True, kw_only=True)
-class PolyConfig:
+class PolyConfig(ScheduleConfig):
     """Linear warm-up, then (1 - progress) to a power (DeepLab, nnU-Net)."""
 
     name: str = "poly"
-    warmup: float = 0.0
-    power: float = 0.9
-
-    def __post_init__(self) -> None:
-        with collecting("schedule") as problems:
-            problems.in_range("warmup", self.warmup, 0, 0.9)
-            problems.in_range("power", self.power, 0, 10, above=True)
+    warmup: WarmUp = 0.0
+    """Length of the warm-up."""
+    power: float = Field(0.9, gt=0, le=10)
+    """The exponent."""
 
 
 @SCHEDULES.register("one_cycle", builder="segmeter.training.schedule:build_one_cycle")
-@dataclass(frozen=True, kw_only=True)
-class OneCycleConfig:
-    """A cosine up from `start` of the learning rate over `rise` of the run, then one down to `final` of it."""
+class OneCycleConfig(ScheduleConfig):
+    """One cosine up and one down (Smith and Topin 2018)."""
 
     name: str = "one_cycle"
-    rise: float = 0.3
-    start: float = 0.04
-    final: float = 1e-4
-
-    def __post_init__(self) -> None:
-        with collecting("schedule") as problems:
-            problems.in_range("rise", self.rise, 0, 0.9, above=True)
-            problems.in_range("start", self.start, 0, 1, above=True)
-            problems.in_range("final", self.final, 0, 1)
+    rise: RunShare = Field(0.3, gt=0, le=0.9)
+    """Length of the rise."""
+    start: RateShare = Field(0.04, gt=0, le=1)
+    """Learning rate at the start."""
+    final: RateShare = Field(1e-4, ge=0, le=1)
+    """Learning rate at the end."""
 
 
 @SCHEDULES.register("constant", builder="segmeter.training.schedule:build_constant")
-@dataclass(frozen=True, kw_only=True)
-class ConstantConfig:
+class ConstantConfig(ScheduleConfig):
     """Linear warm-up, then the learning rate as given."""
 
     name: str = "constant"
-    warmup: float = 0.0
+    warmup: WarmUp = 0.0
+    """Length of the warm-up."""
 
-    def __post_init__(self) -> None:
-        with collecting("schedule") as problems:
-            problems.in_range("warmup", self.warmup, 0, 0.9)
+
+class LoggerConfig(Config, title="logger"):
+    """What every logger has."""
+
+    name: str
+    """The registered name of the logger."""
 
 
 @LOGGERS.register("none", builder="segmeter.training.loggers:build_none")
-@dataclass(frozen=True, kw_only=True)
-class NoLoggerConfig:
+class NoLoggerConfig(LoggerConfig):
     """Nothing beside history.jsonl, which is always written."""
 
     name: str = "none"
 
 
 @LOGGERS.register("tensorboard", builder="segmeter.training.loggers:build_tensorboard")
-@dataclass(frozen=True, kw_only=True)
-class TensorBoardConfig:
-    """Curves for TensorBoard, in the folder tensorboard/ of the run; needs the extra `tensorboard`."""
+class TensorBoardConfig(LoggerConfig):
+    """Curves for TensorBoard, in the folder tensorboard/ of the run; needs: pip install "segmeter[tensorboard]"."""
 
     name: str = "tensorboard"
-    flush_seconds: int = 30
-
-    def __post_init__(self) -> None:
-        with collecting("logger") as problems:
-            problems.in_range("flush_seconds", self.flush_seconds, 1)
-
-
-OptimizerConfig = AdamWConfig | SgdConfig
-ScheduleConfig = CosineConfig | PolyConfig | OneCycleConfig | ConstantConfig
-LoggerConfig = NoLoggerConfig | TensorBoardConfig
+    flush_seconds: Annotated[int, Unit("seconds")] = Field(30, ge=1)
+    """Time between two writes to disk."""

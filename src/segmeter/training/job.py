@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -147,11 +147,11 @@ def identify(job: TrainJob) -> dict[str, Any]:
     groups = {
         "device": device.type,
         "training.precision.resolved": dtype,  # what "auto" means depends on the device
-        "training": asdict(job.training)
+        "training": job.training.model_dump()
         | {"epochs": job.training.epoch_limit, "monitor": find_monitor(job.training.monitor, job.segmenter.card.spec)},
-        "optimizer": asdict(job.optimizer),
-        "schedule": asdict(job.schedule),
-        "inference": asdict(job.inference),
+        "optimizer": job.optimizer.model_dump(),
+        "schedule": job.schedule.model_dump(),
+        "inference": job.inference.model_dump(),
         "model": {key: value for key, value in job.segmenter.card.to_dict().items() if key != "data"},
         "data": {"train_cases": _describe(job.train_cases), "val_cases": _describe(job.val_cases)},
     }

@@ -1,0 +1,285 @@
+"""overrides -> composed values, through Hydra; everything that is wrong with them is said at once, before any work."""
+
+import itertools
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from hydra import compose, initialize_config_dir
+from hydra.core.config_store import ConfigStore
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Override
+from hydra.errors import HydraException
+from omegaconf import DictConfig, ListConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+from yaml import YAMLError
+
+from segmeter.checks import close_name, expected, nearest
+from segmeter.cli.config.groups import CONFIGS, GROUPS, options, schemas_of
+from segmeter.cli.config.schema import ROOTS
+from segmeter.cli.hydra_rules import PLUGINS, check_files, hydra_problems
+from segmeter.cli.trained_data import TRAINED
+from segmeter.errors import ConfigError
+from segmeter.schema import REQUIRED, defaults
+
+SWEEP_LIMIT = 1000  # combinations that are checked before the first job starts
+# AttributeError where a mapping replaces a null of Hydra's own
+_FAULTS = (HydraException, OmegaConfBaseException, YAMLError, AttributeError)
+
+# What a user may set of Hydra itself: sweeps and launchers. The rest either names code to run
+# (callbacks, logging classes, search paths) or moves outputs away from the run folder.
+_HYDRA_KEYS = ("hydra.sweep.", "hydra.sweeper.", "hydra.launcher.", "hydra.mode", "hydra.verbose", "hydra.job.env_")
+
+
+@dataclass(frozen=True)
+class Request:
+    """What was asked on the command line: the root configuration, its overrides and an extra folder of YAML files."""
+
+    config_name: str
+    overrides: Sequence[str] = ()
+    config_dir: str | None = None
+    sweep: bool = False
+
+    @property
+    def own_folders(self) -> list[Path]:
+        """Where the user's own YAML files are."""
+        return [Path(self.config_dir).absolute()] if self.config_dir else []
+
+    @property
+    def folders(self) -> list[Path]:
+        """Where YAML files are found, ours first."""
+        return [CONFIGS, *self.own_folders]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Composed:
+    """One job: its overrides as they were written, its values, and its composed but unresolved parts."""
+
+    overrides: tuple[str, ...]
+    values: dict[str, Any] = field(default_factory=dict)
+    config: DictConfig | None = None
+    hydra: DictConfig | None = None
+
+
+def store_schemas() -> None:
+    """Give Hydra the defaults of every schema: what has no YAML file is chosen by its name."""
+    store = ConfigStore.instance()
+    for name, root in ROOTS.items():
+        store.store(name=f"schema_{name}", node=defaults(root))
+    for group in GROUPS:
+        for name, schema in schemas_of(group).items():
+            store.store(group=group, name=name, node=defaults(schema))
+    store.store(group="data", name=TRAINED, node={"name": TRAINED})
+    OmegaConf.register_new_resolver("oc.env", _environment, replace=True)
+
+
+def _environment(name: str, default: str | None = None) -> str | None:
+    """Only SEGMETER_* variables can be read: whatever is read ends in files and reports."""
+    if not name.startswith("SEGMETER_"):
+        raise ValueError(f"only variables whose names start with SEGMETER_ can be read, not {name}")
+    if name not in os.environ and default is None:
+        raise ValueError(f"environment variable {name} is not set")
+    return os.environ.get(name, default)
+
+
+def compose_jobs(request: Request, problems: list[str]) -> list[Composed]:
+    """Compose every job that a command line asks for: one, or one per combination of a sweep.
+
+    Overrides that can't be parsed, unknown groups and options, and interpolations that fail are left out, and each
+    adds a line to `problems`, so that what remains can be checked too.
+    """
+    _check_names(request)
+    overrides = _sound(request, _parsed(request.overrides, problems), problems)
+    with _hydra(request):
+        jobs = _combinations(overrides, problems) if request.sweep else [_strings(overrides)]
+        found = [_composed(request, job, problems) for job in jobs]
+        if request.config_dir or any("hydra" in line for line in request.overrides):
+            for job in found:
+                problems.extend(_hydra_problems(request, job))
+    return found
+
+
+def _hydra_problems(request: Request, job: Composed) -> list[str]:
+    """What a job sets of Hydra beyond sweeps, compared with one that has the same plugins and nothing else."""
+    if job.hydra is None:
+        return []
+    choices = {group: name for group, name in job.hydra.runtime.choices.items() if group.startswith(PLUGINS)}
+    plain = _compose(replace(request, config_name="score"), [f"{group}={name}" for group, name in choices.items()])
+    problems = hydra_problems(job.hydra, plain.hydra)
+    launcher = choices.get("hydra/launcher", "basic")
+    if launcher != "basic":
+        remedy = "Leave it out: the jobs run one after another. On a cluster, submit one command per job."
+        problems.append(expected("config", "hydra/launcher", "to be basic", launcher, remedy))
+    return problems
+
+
+def _check_names(request: Request) -> None:
+    for folder in request.own_folders:
+        if not folder.is_dir():
+            raise ConfigError(f"config: --config-dir: {folder} is not a folder.")
+        check_files(folder)
+    known = sorted(path.stem for folder in request.folders for path in folder.glob("*.yaml"))
+    if request.config_name not in known:
+        raise ConfigError(
+            f"config: no configuration is named {request.config_name!r}. {nearest(request.config_name, known)}"
+        )
+
+
+@contextmanager
+def _hydra(request: Request) -> Iterator[None]:
+    store_schemas()
+    with initialize_config_dir(str(CONFIGS), job_name=request.config_name, version_base="1.3"):
+        yield
+
+
+def _parsed(lines: Sequence[str], problems: list[str]) -> list[Override]:
+    parser = OverridesParser.create()
+    overrides = []
+    for line in lines:
+        try:
+            overrides.extend(parser.parse_overrides([line]))
+        except HydraException as error:
+            reason = " ".join(str(error).split("\n")[0].split())
+            problems.append(
+                f"config: can't read the override {line!r} ({reason}). Write key=value, and quote [ ] {{ }} , "
+                f"and spaces for the shell: 'key=[1,2]'."
+            )
+    return overrides
+
+
+def _sound(request: Request, overrides: list[Override], problems: list[str]) -> list[Override]:
+    """Drop, with a line each, what can't be composed: unknown groups and options, Hydra's own keys, stray commas."""
+    known = options(request.folders)
+    return [o for o in overrides if not _problem(o, known, request.sweep, problems)]
+
+
+def _problem(override: Override, known: dict[str, list[str]], sweep: bool, problems: list[str]) -> bool:
+    before = len(problems)
+    key, line = override.key_or_group, override.input_line
+    if key.startswith("hydra.") and not key.startswith(_HYDRA_KEYS):
+        problems.append(
+            f"config: {key!r} can't be set here. Outputs go where run.root and run.name say; of Hydra itself "
+            f"only sweeps and launchers can be set ({', '.join(k.rstrip('.') for k in _HYDRA_KEYS[:3])})."
+        )
+    elif key.startswith("hydra/") and key not in PLUGINS:
+        problems.append(f"config: {key!r} can't be set here. Allowed: {', '.join(PLUGINS)}.")
+    elif "/" in key and not key.startswith("hydra/") and key not in known:
+        problems.append(f"config: unknown group {key!r}. {nearest(key, known)}")
+    elif override.is_sweep_override() and not sweep:
+        problems.append(
+            f"config: {line!r} gives several values. Add --multirun to run each; write a list as '{key}=[1,2]', "
+            f"and quote text that holds commas: \"{key}='a,b'\"."
+        )
+    elif key in known and not override.is_delete():
+        problems += _unknown_options(override, known[key])
+    return len(problems) > before
+
+
+def _unknown_options(override: Override, known: list[str]) -> list[str]:
+    group = override.key_or_group
+    if override.is_sweep_override():
+        chosen: list[Any] = list(override.sweep_string_iterator()) if override.is_discrete_sweep() else []
+    else:
+        value = override.value()
+        chosen = value if isinstance(value, list) else [] if value is None else [value]
+    return [
+        f"config: expected `{group}` to be one of {', '.join(known)}, got {name!r}. {close_name(str(name), known)}"
+        for name in map(str, chosen)
+        if name not in known
+    ]
+
+
+def _strings(overrides: list[Override]) -> tuple[str, ...]:
+    return tuple(override.input_line or "" for override in overrides)
+
+
+def _combinations(overrides: list[Override], problems: list[str]) -> list[tuple[str, ...]]:
+    """Every job of a sweep over listed values; what an optimiser will choose is checked when it has chosen."""
+    axes = []
+    for override in overrides:
+        if override.is_sweep_override():
+            if not override.is_discrete_sweep():
+                continue
+            key = override.get_key_element()
+            axes.append([f"{key}={value}" for value in override.sweep_string_iterator()])
+            if not axes[-1]:
+                problems.append(f"config: the sweep {override.input_line!r} is empty. List its values: {key}=1,2.")
+        else:
+            axes.append([override.input_line or ""])
+    return list(itertools.islice(itertools.product(*axes), SWEEP_LIMIT))
+
+
+def _composed(request: Request, overrides: tuple[str, ...], problems: list[str]) -> Composed:
+    lines = forced(overrides, request.folders)
+    try:
+        config = _compose(request, lines)
+    except _FAULTS as error:
+        problems.extend(_each_fault(request, lines) or [one_line(error)])
+        return Composed(overrides=overrides)
+    OmegaConf.set_readonly(config, False)
+    OmegaConf.set_struct(config, False)
+    node = config.pop("hydra")
+    return Composed(overrides=overrides, values=plain(config, problems), config=config, hydra=node)
+
+
+def _compose(request: Request, overrides: Sequence[str]) -> DictConfig:
+    path = [f"hydra.searchpath=['file://{folder}']" for folder in request.own_folders]
+    return compose(request.config_name, overrides=[*path, *overrides], return_hydra_config=True)
+
+
+def forced(overrides: Sequence[str], folders: Sequence[Path]) -> list[str]:
+    """Let keys be new to Hydra: the schema says what is unknown, all of it and with the nearest name."""
+    known = options(folders)
+    return [line if _is_choice(line, known) or line.startswith(("+", "~", "hydra.")) else f"++{line}"
+            for line in overrides]  # fmt: skip
+
+
+def _is_choice(line: str, known: dict[str, list[str]]) -> bool:
+    key = line.partition("=")[0]
+    return key.partition("@")[0] in known or "/" in key
+
+
+def _each_fault(request: Request, overrides: Sequence[str]) -> list[str]:
+    """What is wrong with each override alone, where Hydra stopped at the first."""
+    lines = []
+    for override in overrides:
+        try:
+            _compose(request, [override])
+        except _FAULTS as error:
+            lines.append(one_line(error))
+    return lines
+
+
+def plain(config: DictConfig, problems: list[str]) -> dict[str, Any]:
+    """Resolve a composed configuration into plain values; an interpolation that fails is a line, not the end."""
+    return {str(key): _plain(config, key, str(key), problems) for key in config}
+
+
+def _plain(parent: DictConfig | ListConfig, key: Any, path: str, problems: list[str]) -> Any:
+    if OmegaConf.is_missing(parent, key):
+        return REQUIRED
+    try:
+        value = parent[key]
+    except OmegaConfBaseException as error:
+        problems.append(f"config: can't resolve `{path}`: {one_line(error).removeprefix('config: ')}")
+        return None
+    if isinstance(value, DictConfig):
+        return {k: _plain(value, k, f"{path}.{k!s}", problems) for k in value}
+    if isinstance(value, ListConfig):
+        return [_plain(value, i, f"{path}[{i}]", problems) for i in range(len(value))]
+    return value
+
+
+def one_line(error: Exception) -> str:
+    """What Hydra says, on one line."""
+    cause = error.__cause__ if isinstance(error.__cause__, OmegaConfBaseException) else None
+    text = str(cause or error)
+    kept = [
+        line.strip()
+        for line in text.splitlines()
+        if line.strip() and not line.strip().startswith(("full_key", "object_type", "reference_type"))
+    ]
+    return f"config: {' '.join(kept)}"

@@ -1,0 +1,253 @@
+"""The root configuration of each command."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, model_validator
+
+from segmeter.data.config import DATA, ClassesConfig, Instances
+from segmeter.export.config import ExportConfig
+from segmeter.inference.config import InferenceConfig
+from segmeter.invalid import RuleError
+from segmeter.losses.config import LOSSES
+from segmeter.metrics.config import MetricsConfig
+from segmeter.models.config import MODELS
+from segmeter.postprocess.config import PostprocessConfig
+from segmeter.registry import Component
+from segmeter.report.config import ReportConfig
+from segmeter.schema import Config, Given, Unit, rule
+from segmeter.training.augment_config import AugmentConfig
+from segmeter.training.config import LOGGERS, OPTIMIZERS, SCHEDULES, TrainingConfig
+
+MAX_CLASSES = 65534
+
+
+class RunConfig(Config, title="run"):
+    """Where the outputs go: ``<root>/<command>/<date>_<time>_<name>``."""
+
+    root: Path = Path("runs")
+    """Folder of all runs."""
+    name: str | None = None
+    """Last part of the folder's name; null takes the data set's name."""
+
+    @rule("name")
+    @classmethod
+    def _plain(cls, name: str | None, given: Given) -> None:
+        if name is not None and (name == "" or set(name) & set("/\\\n\0")):
+            raise RuleError("to be a plain name without slashes")
+
+
+class Command(Config, title="config"):
+    """What every command takes."""
+
+    plugins: tuple[str, ...] = ()
+    """Modules that register your own components; only the command line is read for them."""
+
+
+class Common(Command):
+    """What every command with a run folder takes."""
+
+    run: RunConfig = RunConfig()
+    """Where the outputs go: ``<root>/<command>/<date>_<time>_<name>``."""
+
+
+class Seeded(Common):
+    """What a command takes in which something is drawn at random."""
+
+    seed: int = Field(0, ge=0, le=2**32 - 1)
+    """Seed of everything that is drawn at random: ``training.seed`` and ``metrics.seed`` follow it. What decides the
+    data themselves (``data.seed``, ``data.split_seed``) does not."""
+
+
+class Modelled(Common):
+    """What a command takes that runs a model."""
+
+    device: str = "auto"
+    """Where the model runs: "auto", "cpu", "cuda" or "cuda:<number>"."""
+
+
+class TrainConfig(Modelled, Seeded):
+    """`segmeter train`: train a model on images and masks."""
+
+    resume: str | None = None
+    """null starts a new run; "auto" continues the newest run of this name; a path continues that run."""
+    allow_changes: tuple[str, ...] = ()
+    """Keys that may differ from the resumed run's configuration: [training.epochs]."""
+    data: Annotated[Any, Component(DATA)]
+    """The data set."""
+    model: Annotated[Any, Component(MODELS)]
+    """The network."""
+    loss: Annotated[Any, Component(LOSSES)]
+    """The loss."""
+    optimizer: Annotated[Any, Component(OPTIMIZERS)]
+    """The optimizer."""
+    schedule: Annotated[Any, Component(SCHEDULES)]
+    """The schedule of the learning rate."""
+    training: TrainingConfig
+    """How long, how often, how exactly."""
+    augment: AugmentConfig
+    """How samples are drawn."""
+    inference: InferenceConfig
+    """How the model is run over images in validation."""
+    logger: Annotated[Any, Component(LOGGERS)]
+    """Where curves are written beside history.jsonl."""
+
+
+class EvalConfig(Modelled, Seeded):
+    """`segmeter eval`: measure a checkpoint on a data set."""
+
+    checkpoint: Path
+    """A run folder (its best checkpoint), a checkpoint folder, or a file in it."""
+    resume: str | None = None
+    """null starts a new run; "auto" continues the newest run of this name; a path continues that run."""
+    data: Annotated[Any, Component(DATA)]
+    """The data set."""
+    loss: Annotated[Any, Component(LOSSES)]
+    """The loss, which is reported beside the metrics."""
+    inference: InferenceConfig
+    """How the model is run over images."""
+    export: ExportConfig
+    """Which files are written per case."""
+    postprocess: PostprocessConfig
+    """The steps that clean each label map."""
+    metrics: MetricsConfig
+    """What is measured."""
+    report: ReportConfig
+    """Pictures and the HTML report."""
+
+
+class ImagesConfig(Config, title="data"):
+    """How images without masks are read; classes, channels and normalisation are the checkpoint's."""
+
+    max_pixels: Annotated[int, Unit("pixels")] = Field(200_000_000, ge=1)
+    """The most pixels of an image, checked before it is decoded."""
+    orientation: Literal["refuse", "ignore", "apply"] = "refuse"
+    """What to do with images whose EXIF tag says that they lie on their side."""
+
+
+class PredictConfig(Modelled):
+    """`segmeter predict`: write label maps for images that have no reference."""
+
+    checkpoint: Path
+    """A run folder (its best checkpoint), a checkpoint folder, or a file in it."""
+    input: Path
+    """An image, or a folder of images."""
+    data: ImagesConfig
+    """How images are read."""
+    inference: InferenceConfig
+    """How the model is run over images."""
+    export: ExportConfig
+    """Which files are written per image."""
+    postprocess: PostprocessConfig
+    """The steps that clean each label map."""
+    report: ReportConfig
+    """Pictures."""
+
+
+class CheckConfig(Command):
+    """`segmeter check`: verify a data set before the first step; it leaves no run folder."""
+
+    data: Annotated[Any, Component(DATA)]
+    """The data set."""
+    splits: tuple[str, ...] = ("train", "val", "test")
+    """The splits to verify; all of them are also compared with each other."""
+
+
+class LabelsConfig(ClassesConfig):
+    """What the values in masks mean, where there are no images and no model that say so."""
+
+    max_pixels: Annotated[int, Unit("pixels")] = Field(500_000_000, ge=1)
+    """The most pixels or voxels of a file, checked before it is decoded."""
+    num_classes: Annotated[int | None, Unit("classes")] = Field(None, ge=1, le=MAX_CLASSES)
+    """Instead of `classes`, which are then called class_0, class_1, ..."""
+    key: str | None = None
+    """Which array of NPZ archives and Zarr groups; null takes the only one."""
+    instances: Instances = False
+    """Whether the files hold numbers of objects, 0 being none, instead of labels; for a binary task. true: both sides;
+    "references", "predictions": one side only, and connected parts of the other one are its objects."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _numbered(cls, values: Any) -> Any:
+        """Name the classes that only a number tells."""
+        count = values.get("num_classes") if isinstance(values, Mapping) else None
+        if type(count) is int and 1 <= count <= MAX_CLASSES and not values.get("classes"):
+            return {**values, "classes": tuple(f"class_{k}" for k in range(count))}
+        return values
+
+    @rule("num_classes")
+    @classmethod
+    def _as_many_as_named(cls, num_classes: int | None, given: Given) -> None:
+        if num_classes not in (None, len(given.classes)):
+            raise RuleError(f"to be {len(given.classes)}, as many as data.classes")
+
+    @rule("instances")
+    @classmethod
+    def _of_one_class(cls, instances: Instances, given: Given) -> None:
+        mapped = instances is True and given.label_map  # of one side, the map is for the other one
+        if instances and (given.task != "binary" or mapped):
+            raise RuleError("to be false but for a binary task without label map", "Set data.task=binary.")
+
+
+class ScoreConfig(Seeded):
+    """`segmeter score`: measure masks that any tool wrote against their references, without a model."""
+
+    predictions: Path
+    """Folder of label maps: PNG, BMP, TIFF, NPY, NPZ, NIfTI, Zarr; multilabel: one folder per class."""
+    references: Path
+    """Folder of the masks that they are measured against, with the same file names."""
+    images: Path | None = None
+    """Folder of the images, for overlays; null draws none."""
+    missing: Literal["error", "as_background"] = "error"
+    """What a reference without a prediction is: an error, or scored as class 0 everywhere."""
+    workers: Annotated[int, Unit("processes")] = Field(0, ge=0, le=256)
+    """Processes; 0 takes threads, one per core, which are as fast but for measures in plain Python."""
+    resume: str | None = None
+    """null starts a new run; "auto" continues the newest run of this name; a path continues that run."""
+    data: LabelsConfig
+    """What the values in masks mean."""
+    metrics: MetricsConfig
+    """What is measured."""
+    report: ReportConfig
+    """Pictures and the HTML report."""
+    probs: Path | None = None
+    """Folder of their probabilities, NPY (C, H, W) float32 as `export.probs` writes them, with the same names; null
+    measures none."""
+
+    @rule("probs")
+    @classmethod
+    def _for_calibration(cls, probs: Path | None, given: Given) -> None:
+        if probs is None and given.metrics.calibration:
+            raise RuleError("to be given for metrics.calibration", "Set probs=FOLDER; labels carry no probabilities.")
+
+
+class CompareConfig(Seeded):
+    """`segmeter compare`: paired statistics between evaluations of the same cases."""
+
+    runs: tuple[Path, ...]
+    """Folders of two or more finished runs of eval or score, in any order."""
+    rank_by: str = "mean_iou"
+    """The metric that orders the runs: mean_iou, mean_dice, pixel_accuracy, or one that they were measured by, such as
+    pq, nsd@1 or hd95 (the mean over classes), or hd95/car."""
+    metrics: MetricsConfig
+    """What is compared."""
+
+    @rule("metrics")
+    @classmethod
+    def _resampled(cls, metrics: MetricsConfig, given: Given) -> None:
+        if metrics.bootstrap < 1:
+            raise RuleError("to be an integer >= 1 and <= 1000000", key="metrics.bootstrap")
+        if metrics.measures:
+            remedy = "Leave it out: runs are compared by the measures that they have."
+            raise RuleError("to be empty", remedy, key="metrics.measures")
+
+
+ROOTS: dict[str, type[Config]] = {
+    "train": TrainConfig,
+    "eval": EvalConfig,
+    "predict": PredictConfig,
+    "check": CheckConfig,
+    "score": ScoreConfig,
+    "compare": CompareConfig,
+}

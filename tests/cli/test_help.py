@@ -1,0 +1,113 @@
+"""The help of commands and groups, and what stands beside the keys of --cfg job."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from segmeter.cli.config.groups import GROUPS, schemas_of
+from segmeter.cli.config.reference import groups_of, keys_of, parts_of
+from segmeter.cli.config.schema import ROOTS
+from segmeter.cli.help import help_text
+from segmeter.cli.main import main
+from segmeter.errors import ConfigError
+
+# Numbers without a unit: seeds, exponents, weights, norms, decays, and what has its unit in another key
+_PURE = {
+    "seed", "split_seed", "gamma", "alpha", "beta", "label_smoothing", "normalizer", "class_weights", "clip_norm",
+    "ema",
+    "lr", "weight_decay", "beta1", "beta2", "eps", "momentum", "power", "validate_every", "time_budget", "mean", "std",
+    "colours", "ignore_index", "label_map", "decoder_atrous_rates", "connectivity",
+    "focal", "cross_entropy", "dice", "tversky", "focal_tversky", "lovasz",
+}  # fmt: skip
+
+
+def every_schema():
+    for command, root in ROOTS.items():
+        yield pytest.param(root, id=command)
+    for group in GROUPS:
+        for name, schema in schemas_of(group).items():
+            yield pytest.param(schema, id=f"{group}={name}")
+            for key, choice in parts_of(schema):
+                for member in choice.names():
+                    yield pytest.param(choice.schema_of(member), id=f"{group}.{key}={member}")
+
+
+@pytest.mark.parametrize("schema", list(every_schema()))
+def test_every_key_has_a_meaning_and_every_number_a_range_and_a_unit(schema):
+    assert schema.__doc__
+    for key in keys_of(schema, {}):
+        last = key.path.rpartition(".")[2]
+        assert key.meaning.endswith("."), key
+        if "integer" in key.takes or "number" in key.takes:
+            unbounded = {"mean", "split_seed", "label_map", "time_budget"}
+            assert last in unbounded or any(sign in key.takes for sign in "<>"), key
+            assert key.unit or last in _PURE, key
+
+
+@pytest.mark.parametrize("command", ROOTS)
+def test_the_help_of_a_command_has_its_groups_options_and_keys_with_meaning(command):
+    text = help_text(command)
+    assert "\n  run.root = runs\n      Folder of all runs.\n      [a path]\n" in text
+    for group in groups_of(command):
+        assert f"\n  {group} " in text
+    assert "schema_" not in text
+
+
+def test_the_help_of_a_group_has_every_key_of_the_chosen_option():
+    text = help_text("train", ["loss=dice", "loss"])
+    assert "loss=dice: Soft Dice over the batch" in text
+    assert "  loss.smooth = 1.0\n      Added above and below the fraction.\n      [a number > 0; pixels]\n" in text
+    assert "gamma" not in text
+
+
+def test_the_help_of_an_option_with_a_file_has_that_files_values():
+    assert "  augment.rotate = 4.0\n" in help_text("train", ["augment", "augment=road"])
+    assert "  augment.rotate = 0.0\n" in help_text("train", ["augment"])
+
+
+def test_the_help_of_a_list_of_components_has_the_keys_of_each():
+    assert "{name: watershed, ...}: Split the objects" in help_text("eval", ["postprocess"])
+
+
+def test_own_options_are_listed(tmp_path: Path):
+    (tmp_path / "augment").mkdir()
+    (tmp_path / "augment" / "gentle.yaml").write_text("defaults: [default, _self_]\nrotate: 10\n")
+    flags = ["--config-dir", str(tmp_path)]
+    assert "gentle" in help_text("train", flags)
+    assert "  augment.rotate = 10\n" in help_text("train", [*flags, "augment", "augment=gentle"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["augmnt"], "train has no group 'augmnt'. Did you mean 'augment'?"),
+        (["loss", "loss=dise"], "got 'dise'. Did you mean 'dice'?"),
+        (["--nosuch"], "unrecognized arguments: --nosuch"),
+    ],
+)
+def test_help_for_what_there_is_not(arguments, message):
+    with pytest.raises(ConfigError) as caught:
+        help_text("train", arguments)
+    assert message in str(caught.value)
+
+
+def test_cfg_job_is_yaml_with_the_meaning_of_each_key(capsys: pytest.CaptureFixture[str]):
+    main(["train", "loss.gamma=3", "--cfg", "job"])
+    text = capsys.readouterr().out
+    assert "\n  gamma: 3  # Focusing exponent; 0 is cross-entropy [a number >= 0]\n" in text
+    values = yaml.safe_load(text)
+    assert values["loss"]["gamma"] == 3
+    assert values["training"]["seed"] == "${seed}"
+
+
+def test_cfg_job_shows_a_part_and_resolves_it(capsys: pytest.CaptureFixture[str]):
+    main(["train", "seed=7", "--cfg", "job", "-p", "training.seed", "--resolve"])
+    assert capsys.readouterr().out == "7\n"
+
+
+@pytest.mark.parametrize("command", ROOTS)
+def test_cfg_job_can_be_read_back(command, capsys: pytest.CaptureFixture[str]):
+    main([command, "--cfg", "job"])
+    values = yaml.safe_load(capsys.readouterr().out)
+    assert set(values) == set(ROOTS[command].model_fields)
