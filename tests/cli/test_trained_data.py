@@ -14,7 +14,7 @@ from segmeter.cli.schema import ROOTS, EvalConfig
 from segmeter.data.config import CamvidConfig, FolderConfig
 from segmeter.errors import ConfigError
 from segmeter.models.build import build_segmenter
-from segmeter.models.checkpoint import write_checkpoint
+from segmeter.models.checkpoints.checkpoint import write_checkpoint
 from segmeter.models.config import UnetConfig
 
 NUCLEI = FolderConfig(

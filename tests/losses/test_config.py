@@ -7,6 +7,7 @@ import pytest
 import torch
 import yaml
 
+from segmeter.classes import ClassSpec
 from segmeter.errors import ConfigError, InputError
 from segmeter.losses.additive import divide
 from segmeter.losses.build import build_loss
@@ -21,9 +22,8 @@ from segmeter.losses.config import (
     SumConfig,
     TverskyConfig,
 )
-from segmeter.losses.focal import FocalLoss
+from segmeter.losses.focal.focal import FocalLoss
 from segmeter.losses.weights import class_weights
-from segmeter.vocabulary import ClassSpec
 from tests.losses.cases import make_case
 
 CONFIGS = Path(__file__).parents[2] / "configs" / "loss"

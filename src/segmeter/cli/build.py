@@ -6,9 +6,9 @@ import torch
 
 from segmeter.cli.convert import as_plain
 from segmeter.cli.trained_data import describe_data
-from segmeter.data.check import DataReport
 from segmeter.data.config import DataConfig
-from segmeter.data.intensity import normalisation
+from segmeter.data.verification.intensity import normalisation
+from segmeter.data.verification.report import DataReport
 from segmeter.inference.allocator import keep_freed_memory
 from segmeter.inference.device import pick_device
 from segmeter.models.card import ModelCard, default_normalisation

@@ -9,9 +9,9 @@ from rich.table import Table
 from segmeter.cli.app import Job
 from segmeter.cli.schema import CheckConfig
 from segmeter.data.build import open_splits
-from segmeter.data.check import DataReport
 from segmeter.data.dataset import Dataset
-from segmeter.data.intensity import SHOWN, Intensity, scale_warnings
+from segmeter.data.verification.intensity import SHOWN, Intensity, scale_warnings
+from segmeter.data.verification.report import DataReport
 
 _LOG = logging.getLogger(__name__)
 

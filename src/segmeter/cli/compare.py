@@ -12,7 +12,7 @@ from segmeter.cli.run_folder import open_run
 from segmeter.cli.schema import CompareConfig
 from segmeter.evaluation.compare import compare
 from segmeter.files import write_json
-from segmeter.metrics.measured import MEAN
+from segmeter.metrics.summary.measures import MEAN
 from segmeter.report.canvas import printable
 from segmeter.report.figures import AGGREGATES, interval, number
 from segmeter.report.printer import Printer

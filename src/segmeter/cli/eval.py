@@ -16,14 +16,14 @@ from segmeter.cli.resume import find_resumed
 from segmeter.cli.run_folder import note_done, open_run
 from segmeter.cli.schema import EvalConfig
 from segmeter.data.build import open_splits
-from segmeter.data.intensity import mismatch_warnings
+from segmeter.data.verification.intensity import mismatch_warnings
 from segmeter.errors import ConfigError
 from segmeter.evaluation.evaluate import Evaluation, evaluate
 from segmeter.evaluation.manifest import NAME, check_same
 from segmeter.inference.predictor import Predictor
 from segmeter.losses.build import build_loss
-from segmeter.metrics.config import check_clusters, check_metrics
-from segmeter.models.checkpoint import Checkpoint, read_checkpoint
+from segmeter.metrics.config.metrics import check_clusters, check_metrics
+from segmeter.models.checkpoints.checkpoint import Checkpoint, read_checkpoint
 from segmeter.postprocess.pipeline import build_steps
 from segmeter.report.figures import aggregates
 from segmeter.report.html import write_report

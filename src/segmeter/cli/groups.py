@@ -8,13 +8,13 @@ from segmeter.errors import ConfigError
 from segmeter.export.config import ExportConfig
 from segmeter.inference.config import InferenceConfig
 from segmeter.losses.config import LOSSES
-from segmeter.metrics.config import MetricsConfig
+from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.models.config import MODELS
 from segmeter.postprocess.config import PostprocessConfig
 from segmeter.registry import Registry
 from segmeter.report.config import ReportConfig
-from segmeter.training.augment_config import AugmentConfig
 from segmeter.training.config import LOGGERS, OPTIMIZERS, SCHEDULES, TrainingConfig
+from segmeter.training.data.augment_config import AugmentConfig
 
 GROUPS: dict[str, Registry | type] = {
     "data": DATA,

@@ -11,7 +11,7 @@ from segmeter.checks import condense, nearest
 from segmeter.cli.messages import shown_warnings
 from segmeter.cli.streams import lenient_streams
 from segmeter.errors import EXIT_BAD_INPUT, EXIT_FAULT, EXIT_INTERRUPTED, ConfigError, Interrupted, SegmeterError
-from segmeter.training.signals import Stopped, StopSignals
+from segmeter.training.run.signals import Stopped, StopSignals
 
 COMMANDS = {
     "train": "train a model on images and masks",

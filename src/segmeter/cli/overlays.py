@@ -2,17 +2,17 @@
 
 from pathlib import Path
 
-from segmeter.inference.outbox import Prediction
-from segmeter.metrics.config import MetricsConfig
-from segmeter.metrics.overlap import overlap_scores
-from segmeter.metrics.rows import CaseRow
-from segmeter.metrics.summary import mean_classes
+from segmeter.classes import ClassSpec
+from segmeter.inference.async_results import Prediction
+from segmeter.metrics.cases.table import CaseRow
+from segmeter.metrics.config.metrics import MetricsConfig
+from segmeter.metrics.pixels.overlap import overlap_scores
+from segmeter.metrics.summary.summary import mean_classes
 from segmeter.postprocess.pipeline import Cleaned
 from segmeter.report.config import ReportConfig
 from segmeter.report.figures import headline_scores
 from segmeter.report.gallery import Gallery
 from segmeter.report.objects import Objects
-from segmeter.vocabulary import ClassSpec
 
 
 class Drawer:

@@ -9,10 +9,10 @@ from segmeter.cli.eval import checkpoint_facts
 from segmeter.cli.overlays import Drawer
 from segmeter.cli.run_folder import open_run
 from segmeter.cli.schema import PredictConfig
-from segmeter.data.folder import open_images
+from segmeter.data.folders.folder import open_images
 from segmeter.evaluation.predict import PredictionRun, predict
 from segmeter.inference.predictor import Predictor
-from segmeter.models.checkpoint import read_checkpoint
+from segmeter.models.checkpoints.checkpoint import read_checkpoint
 from segmeter.postprocess.pipeline import build_steps
 from segmeter.report.html import write_report
 

@@ -5,18 +5,18 @@ from pathlib import Path
 from typing import Any, Literal
 
 from segmeter.checks import collecting
+from segmeter.classes import ClassSpec, Task
 from segmeter.cli.convert import component
 from segmeter.data.config import DATA, DataConfig, Instances
 from segmeter.export.config import ExportConfig
 from segmeter.inference.config import InferenceConfig
 from segmeter.losses.config import LOSSES
-from segmeter.metrics.config import MetricsConfig
+from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.models.config import MODELS
 from segmeter.postprocess.config import PostprocessConfig
 from segmeter.report.config import ReportConfig
-from segmeter.training.augment_config import AugmentConfig
 from segmeter.training.config import LOGGERS, OPTIMIZERS, SCHEDULES, TrainingConfig
-from segmeter.vocabulary import ClassSpec, Task
+from segmeter.training.data.augment_config import AugmentConfig
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,15 +12,15 @@ from segmeter.cli.resume import find_resumed
 from segmeter.cli.run_folder import note_done, open_run
 from segmeter.cli.schema import ScoreConfig
 from segmeter.cli.score_pictures import draw_cases
-from segmeter.data.formats import show
-from segmeter.data.listing import some
-from segmeter.data.pairing import Files, list_files, missing_problem, twice_problems
+from segmeter.data.files.sniff import show
+from segmeter.data.folders.pairing import Files, list_files, missing_problem, twice_problems
+from segmeter.data.folders.split_lists import some
 from segmeter.errors import DataError
 from segmeter.evaluation.manifest import NAME
 from segmeter.evaluation.pairing import Pairing, pair_masks
 from segmeter.evaluation.probs import find_probs
 from segmeter.evaluation.score import Scoring, check_resumed, score
-from segmeter.metrics.config import check_clusters, check_metrics
+from segmeter.metrics.config.metrics import check_clusters, check_metrics
 from segmeter.report.figures import aggregates
 from segmeter.report.html import write_report
 from segmeter.report.table import print_summary

@@ -8,19 +8,19 @@ import numpy as np
 
 from segmeter.checks import expected
 from segmeter.data.dataset import in_threads
-from segmeter.data.formats import show, volume_format
-from segmeter.data.label_maps import read_values
-from segmeter.data.pairing import Files
-from segmeter.data.read import IMAGE_DTYPES, read_image
+from segmeter.data.files.images import IMAGE_DTYPES, read_image
+from segmeter.data.files.masks import read_values
+from segmeter.data.files.sniff import show, volume_format
+from segmeter.data.folders.pairing import Files
 from segmeter.errors import DataError
 from segmeter.evaluation.cases import CaseScorer
 from segmeter.evaluation.manifest import read_notes
 from segmeter.evaluation.pairing import MaskPair, check_unchanged
 from segmeter.evaluation.places import write_shape
 from segmeter.evaluation.score import Scoring
-from segmeter.metrics.overlap import score_margins
-from segmeter.metrics.rows import read_cases, stack_margins
-from segmeter.metrics.summary import mean_classes
+from segmeter.metrics.cases.table import read_cases, stack_margins
+from segmeter.metrics.pixels.overlap import score_margins
+from segmeter.metrics.summary.summary import mean_classes
 from segmeter.progress import track
 from segmeter.report.config import ReportConfig
 from segmeter.report.figures import headline_scores

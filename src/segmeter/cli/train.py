@@ -15,17 +15,17 @@ from segmeter.cli.resume import find_resumed
 from segmeter.cli.run_folder import note_done, open_run
 from segmeter.cli.schema import TrainConfig
 from segmeter.data.build import open_splits
-from segmeter.data.check import DataReport
+from segmeter.data.verification.report import DataReport
 from segmeter.losses.build import build_loss
 from segmeter.models.build import build_segmenter
 from segmeter.report.figures import number
 from segmeter.report.html import write_report
-from segmeter.training.augment import Augment
-from segmeter.training.augment_config import choose_crop
-from segmeter.training.cache import Budget, CachedCases
+from segmeter.training.data.augment import Augment
+from segmeter.training.data.augment_config import choose_crop
+from segmeter.training.data.cache import Budget, CachedCases
+from segmeter.training.data.sampling import SampleSource
 from segmeter.training.job import TrainJob, TrainResult, check_job
 from segmeter.training.loop import check_resumed, train
-from segmeter.training.sampling import SampleSource
 from segmeter.training.validation import UNLEARNED, find_monitor
 
 

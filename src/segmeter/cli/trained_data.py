@@ -68,7 +68,7 @@ def fill_data(values: Mapping[str, Any], overrides: Sequence[str]) -> dict[str, 
 
 def _read(path: Path) -> tuple[ModelCard, str | None]:
     """The card, and where the run that the checkpoint lies in found its data."""
-    from segmeter.models.checkpoint import read_description  # torch: not for --help and --cfg
+    from segmeter.models.checkpoints.checkpoint import read_description  # torch: not for --help and --cfg
 
     found = read_description(path)
     record = found.folder.parents[1] / "run.json"

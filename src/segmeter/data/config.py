@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from segmeter.checks import Problems, collecting
+from segmeter.classes import ClassSpec, Colour, Task
 from segmeter.errors import ConfigError
 from segmeter.registry import Registry
-from segmeter.vocabulary import ClassSpec, Colour, Task
 
 DATA = Registry("data")
 SPLITS = ("train", "val", "test", "all")
@@ -156,7 +156,7 @@ def default_colours(count: int) -> tuple[Colour, ...]:
     return tuple(colours[:count])
 
 
-@DATA.register("folder", builder="segmeter.data.folder:build_folder")
+@DATA.register("folder", builder="segmeter.data.folders.folder:build_folder")
 @dataclass(frozen=True, kw_only=True)
 class FolderConfig(DataConfig):
     """A folder of images and one of masks, paired by file name without its suffix."""
@@ -199,7 +199,7 @@ class FolderConfig(DataConfig):
                 problems.expect(given == usual, name, "to be left alone beside lists", given, remedy)
 
 
-@DATA.register("camvid", builder="segmeter.data.folder:build_folder")
+@DATA.register("camvid", builder="segmeter.data.folders.folder:build_folder")
 @dataclass(frozen=True, kw_only=True)
 class CamvidConfig(FolderConfig):
     """CamVid's road scenes, 11 classes; the value 11 is void and counts nowhere."""
@@ -211,7 +211,7 @@ class CamvidConfig(FolderConfig):
     lists: str | None = "."
 
 
-@DATA.register("cells", builder="segmeter.data.cells:build_cells")
+@DATA.register("cells", builder="segmeter.data.synthetic.cells:build_cells")
 @dataclass(frozen=True, kw_only=True)
 class CellsConfig(DataConfig):
     """The built-in synthetic microscopy, drawn once under the root into a folder named after these settings."""

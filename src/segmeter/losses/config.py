@@ -25,7 +25,7 @@ def _check_weights(problems: Problems, weights: ClassWeights) -> None:
         problems.expect(ok, "class_weights", "to be finite and >= 0, one of them > 0", tuple(weights))
 
 
-@LOSSES.register("focal", builder="segmeter.losses.focal:build_focal")
+@LOSSES.register("focal", builder="segmeter.losses.focal.focal:build_focal")
 @dataclass(frozen=True, kw_only=True)
 class FocalConfig:
     """Focal loss, softmax for multiclass and sigmoid otherwise, averaged over the valid pixels.
@@ -41,7 +41,7 @@ class FocalConfig:
     label_smoothing
         In 0 to 1: the share of the target that is spread over all classes.
     normalizer
-        What the sum is divided by: see `segmeter.losses.focal.focal_loss`.
+        What the sum is divided by: see `segmeter.losses.focal.focal.focal_loss`.
     backend
         Which implementation computes it; they agree, so "auto" is for everyone.
     """
@@ -67,7 +67,7 @@ class FocalConfig:
             _check_weights(problems, self.class_weights)
 
 
-@LOSSES.register("cross_entropy", builder="segmeter.losses.focal:build_cross_entropy")
+@LOSSES.register("cross_entropy", builder="segmeter.losses.focal.focal:build_cross_entropy")
 @dataclass(frozen=True, kw_only=True)
 class CrossEntropyConfig:
     """Cross-entropy, which is focal loss at gamma 0; sigmoid for binary and multilabel."""

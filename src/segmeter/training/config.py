@@ -139,7 +139,7 @@ class TrainingConfig:
         return None if self.time_budget is None else parse_duration(self.time_budget)
 
 
-@OPTIMIZERS.register("adamw", builder="segmeter.training.optimizer:build_adamw")
+@OPTIMIZERS.register("adamw", builder="segmeter.training.optimisation.optimizer:build_adamw")
 @dataclass(frozen=True, kw_only=True)
 class AdamWConfig:
     """AdamW (Loshchilov and Hutter 2019); weight decay leaves norms and biases alone."""
@@ -160,7 +160,7 @@ class AdamWConfig:
             problems.in_range("eps", self.eps, 0, 1, above=True)
 
 
-@OPTIMIZERS.register("sgd", builder="segmeter.training.optimizer:build_sgd")
+@OPTIMIZERS.register("sgd", builder="segmeter.training.optimisation.optimizer:build_sgd")
 @dataclass(frozen=True, kw_only=True)
 class SgdConfig:
     """Stochastic gradient descent with momentum; weight decay leaves norms and biases alone."""
@@ -180,7 +180,7 @@ class SgdConfig:
             problems.expect(usable, "nesterov", "to be false where momentum is 0", self.nesterov)
 
 
-@SCHEDULES.register("cosine", builder="segmeter.training.schedule:build_cosine")
+@SCHEDULES.register("cosine", builder="segmeter.training.optimisation.schedule:build_cosine")
 @dataclass(frozen=True, kw_only=True)
 class CosineConfig:
     """Linear warm-up, then half a cosine; `warmup` is a fraction of the run, `final` one of the learning rate."""
@@ -195,7 +195,7 @@ class CosineConfig:
             problems.in_range("final", self.final, 0, 1)
 
 
-@SCHEDULES.register("poly", builder="segmeter.training.schedule:build_poly")
+@SCHEDULES.register("poly", builder="segmeter.training.optimisation.schedule:build_poly")
 @dataclass(frozen=True, kw_only=True)
 class PolyConfig:
     """Linear warm-up, then (1 - progress) to a power (DeepLab, nnU-Net)."""
@@ -210,7 +210,7 @@ class PolyConfig:
             problems.in_range("power", self.power, 0, 10, above=True)
 
 
-@SCHEDULES.register("one_cycle", builder="segmeter.training.schedule:build_one_cycle")
+@SCHEDULES.register("one_cycle", builder="segmeter.training.optimisation.schedule:build_one_cycle")
 @dataclass(frozen=True, kw_only=True)
 class OneCycleConfig:
     """A cosine up from `start` of the learning rate over `rise` of the run, then one down to `final` of it."""
@@ -227,7 +227,7 @@ class OneCycleConfig:
             problems.in_range("final", self.final, 0, 1)
 
 
-@SCHEDULES.register("constant", builder="segmeter.training.schedule:build_constant")
+@SCHEDULES.register("constant", builder="segmeter.training.optimisation.schedule:build_constant")
 @dataclass(frozen=True, kw_only=True)
 class ConstantConfig:
     """Linear warm-up, then the learning rate as given."""
@@ -240,7 +240,7 @@ class ConstantConfig:
             problems.in_range("warmup", self.warmup, 0, 0.9)
 
 
-@LOGGERS.register("none", builder="segmeter.training.loggers:build_none")
+@LOGGERS.register("none", builder="segmeter.training.run.loggers:build_none")
 @dataclass(frozen=True, kw_only=True)
 class NoLoggerConfig:
     """Nothing beside history.jsonl, which is always written."""
@@ -248,7 +248,7 @@ class NoLoggerConfig:
     name: str = "none"
 
 
-@LOGGERS.register("tensorboard", builder="segmeter.training.loggers:build_tensorboard")
+@LOGGERS.register("tensorboard", builder="segmeter.training.run.loggers:build_tensorboard")
 @dataclass(frozen=True, kw_only=True)
 class TensorBoardConfig:
     """Curves for TensorBoard, in the folder tensorboard/ of the run; needs the extra `tensorboard`."""
