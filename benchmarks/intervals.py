@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 from scipy.special import expit, logit
 
 from record import circumstances, write_record
-from segmeter.metrics.bootstrap import bootstrap, mean_columns, mean_of_columns, sum_clusters
-from segmeter.metrics.intervals import INTERVALS, find_ends, measure_influence
-from segmeter.metrics.overlap import divide, mean_defined
+from segmeter.metrics.pixels.overlap import divide, mean_defined
+from segmeter.metrics.statistics.bootstrap import bootstrap, mean_columns, mean_of_columns, sum_clusters
+from segmeter.metrics.statistics.intervals import INTERVALS, find_ends, measure_influence
 
 Array = NDArray[np.float64]
 Draw = Callable[[np.random.Generator, int], tuple[Array, list[str] | None]]

@@ -28,14 +28,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from record import RESULTS, circumstances, write_record
-from segmeter.metrics.bootstrap import bootstrap
-from segmeter.metrics.boundary import boundary_iou
-from segmeter.metrics.counts import confusion_matrix
-from segmeter.metrics.overlap import Margins, compute_margins, score_margins
-from segmeter.metrics.rows import CaseRow
-from segmeter.metrics.summary import summarise
-from segmeter.metrics.surface import TOLERANCES, SurfaceMetrics, surface_metrics, surface_metrics_by_class
-from segmeter.vocabulary import ClassSpec
+from segmeter.classes import ClassSpec
+from segmeter.metrics.cases.table import CaseRow
+from segmeter.metrics.pixels.confusion import confusion_matrix
+from segmeter.metrics.pixels.overlap import Margins, compute_margins, score_margins
+from segmeter.metrics.statistics.bootstrap import bootstrap
+from segmeter.metrics.summary.summary import summarise
+from segmeter.metrics.surfaces.boundary_iou import boundary_iou
+from segmeter.metrics.surfaces.surface import TOLERANCES, SurfaceMetrics, surface_metrics, surface_metrics_by_class
 
 Array = NDArray[np.uint8]
 Work = Callable[[], object]
@@ -372,7 +372,7 @@ def published_boundary(target: Array, labels: Array, width: int) -> NDArray[np.f
 def start_up() -> dict[str, float]:
     """Seconds of the first count in a fresh process: with an empty compilation cache, and with a filled one."""
     code = (
-        "import time; import numpy as np; from segmeter.metrics.counts import confusion_matrix;"
+        "import time; import numpy as np; from segmeter.metrics.pixels.confusion import confusion_matrix;"
         "maps = np.zeros((2, 9), np.uint8); start = time.process_time();"
         "confusion_matrix(*maps, num_classes=2); print(time.process_time() - start)"
     )

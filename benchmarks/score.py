@@ -21,12 +21,12 @@ import numpy as np
 from PIL import Image
 
 from record import circumstances, write_record
+from segmeter.classes import ClassSpec
 from segmeter.data.config import default_colours
 from segmeter.evaluation.pairing import MaskPair, pair_masks
 from segmeter.evaluation.score import Scoring, score
 from segmeter.evaluation.workers import count_cores, run_all
-from segmeter.metrics.config import MetricsConfig
-from segmeter.vocabulary import ClassSpec
+from segmeter.metrics.config.metrics import MetricsConfig
 
 K, SIDE = 19, 1024
 RESULT = Path(__file__).parent / "results" / "score.json"

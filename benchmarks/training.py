@@ -25,16 +25,16 @@ import torch
 from torch import Tensor, nn
 
 from record import RESULTS, circumstances, write_record
+from segmeter.classes import ClassSpec
 from segmeter.inference.allocator import keep_freed_memory
-from segmeter.losses.focal import FocalLoss
+from segmeter.losses.focal.focal import FocalLoss
 from segmeter.models.build import build_segmenter
 from segmeter.models.card import ModelCard
 from segmeter.models.segmenter import Segmenter
-from segmeter.training.batches import Batch
 from segmeter.training.config import AdamWConfig, TrainingConfig
-from segmeter.training.optimizer import build_adamw
-from segmeter.training.step import Stepper
-from segmeter.vocabulary import ClassSpec
+from segmeter.training.data.batches import Batch
+from segmeter.training.optimisation.optimizer import build_adamw
+from segmeter.training.optimisation.step import Stepper
 
 CLASSES, VOID = 11, 11
 LEARNING_STEPS = 12  # enough that both losses have clearly fallen

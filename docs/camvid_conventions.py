@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 from PIL import Image
 from scipy import ndimage
 
-from segmeter.metrics.config import MetricsConfig
-from segmeter.metrics.convention_scores import compare_conventions, count_and_measure
-from segmeter.metrics.measure_config import SurfaceConfig
-from segmeter.metrics.measures import CaseMaps
-from segmeter.vocabulary import ClassSpec
+from segmeter.classes import ClassSpec
+from segmeter.metrics.config.measures import SurfaceConfig
+from segmeter.metrics.config.metrics import MetricsConfig
+from segmeter.metrics.measures.protocol import CaseMaps
+from segmeter.metrics.summary.conventions import compare_conventions, count_and_measure
 
 NAMES = ("Sky", "Building", "Pole", "Road", "Pavement", "Tree", "SignSymbol", "Fence", "Car", "Pedestrian", "Bicyclist")
 VOID = 11

@@ -7,8 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 from skimage.measure import find_contours
 
-from segmeter.metrics.distances import find_surface
-from segmeter.metrics.elements import element_sizes
+from segmeter.metrics.surfaces.distances import find_surface
+from segmeter.metrics.surfaces.marching_cubes import element_sizes
 
 mpl.use("svg")
 import matplotlib.pyplot as plt

@@ -10,8 +10,8 @@ from PIL import Image
 from sklearn.metrics import confusion_matrix
 
 from segmeter.cli.main import main
-from segmeter.metrics.rows import read_cases
-from segmeter.models.checkpoint import read_checkpoint
+from segmeter.metrics.cases.table import read_cases
+from segmeter.models.checkpoints.checkpoint import read_checkpoint
 
 SMALL = [
     "data=cells",

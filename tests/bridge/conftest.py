@@ -2,7 +2,7 @@
 
 import pytest
 
-from segmeter.bridge.exporter import Exporter
+from segmeter.bridge.host_copier import Exporter
 from tests.bridge.fake_stream import FakeTransport
 
 DEVICES = {"cpu": lambda: None, "fake stream": FakeTransport}

@@ -7,7 +7,7 @@ import time
 import pytest
 import torch
 
-from segmeter.bridge.exporter import Exporter
+from segmeter.bridge.host_copier import Exporter
 from segmeter.errors import InputError, RunError
 from tests.bridge.fake_stream import FakeTransport, is_poison
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from segmeter.bridge.exporter import Exporter
+from segmeter.bridge.host_copier import Exporter
 from segmeter.bridge.transport import PlainTransport
 from tests.bridge.crossing import Crossing, inside
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from segmeter.bridge.decode import decode_labels, labels_to_numpy, probs_to_numpy
-from segmeter.bridge.exporter import Exporter
+from segmeter.bridge.host_copier import Exporter
 from segmeter.bridge.scalars import read_scalars
 from segmeter.bridge.to_numpy import to_numpy
 from segmeter.bridge.to_torch import to_torch

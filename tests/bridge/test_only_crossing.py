@@ -15,11 +15,11 @@ IMPORTS_TORCH = re.compile(r"^\s*(?:import|from) torch\b", re.MULTILINE)
 EXAMPLE = re.compile(r"^\s*(?:>>>|\.\.\.) .*$", re.MULTILINE)
 
 EXCEPTIONS = {  # (module, what): how often, and why
-    ("models/checkpoint.py", ".cpu("): (1, "a checkpoint writes tensors as they are; no array is made"),
-    ("losses/refusals.py", ".tolist("): (2, "options that the caller gave, such as alpha"),
-    ("losses/refusals.py", ".item("): (1, "the first bad labels of a target, for the message of the refusal"),
-    ("losses/refusals.py", "from_numpy"): (1, "the words of an advice"),
-    ("losses/refusals.py", "__array__"): (1, "tells whether the caller passed an array, to refuse it"),
+    ("models/checkpoints/checkpoint.py", ".cpu("): (1, "a checkpoint writes tensors as they are; no array is made"),
+    ("losses/checks.py", ".tolist("): (2, "options that the caller gave, such as alpha"),
+    ("losses/checks.py", ".item("): (1, "the first bad labels of a target, for the message of the refusal"),
+    ("losses/checks.py", "from_numpy"): (1, "the words of an advice"),
+    ("losses/checks.py", "__array__"): (1, "tells whether the caller passed an array, to refuse it"),
 }
 
 

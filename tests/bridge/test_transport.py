@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from segmeter.bridge import transport
-from segmeter.bridge.exporter import Exporter
+from segmeter.bridge.host_copier import Exporter
 from segmeter.bridge.transport import CudaTransport, PlainTransport, open_transport
 
 

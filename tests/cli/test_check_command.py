@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from segmeter.cli.main import main
-from segmeter.data import verified
+from segmeter.data.verification import cache as verified
 from tests.data.crafted import make_folder, noise, put
 
 DATA = ["data=folder", "data.task=binary", "data.classes=[background,cell]"]

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from segmeter.cli.main import main
-from segmeter.metrics.rows import CaseRow, write_cases
-from segmeter.metrics.summary import summarise
+from segmeter.metrics.cases.table import CaseRow, write_cases
+from segmeter.metrics.summary.summary import summarise
 from tests.data.crafted import BINARY
 
 CODE = "import sys; from segmeter.cli.main import main; main(sys.argv[1:]); assert 'torch' not in sys.modules"

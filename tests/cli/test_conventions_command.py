@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from segmeter.cli.main import main
-from segmeter.metrics.conventions import CONVENTIONS
+from segmeter.metrics.config.conventions import CONVENTIONS
 from tests.data.crafted import put
 
 RUN = ["score", "predictions=predictions", "references=references", "data.num_classes=2", "data.task=binary"]

@@ -21,23 +21,23 @@ SOURCE = Path(__file__).parents[2] / "src" / "segmeter"
 
 # Which commands can print a message of which module: the first entry that a module's path begins with
 PRINTED_BY: dict[str, tuple[str, ...]] = {
-    "data/read.py": ("train", "eval", "predict", "check"),
-    "data/header.py": ("train", "eval", "predict", "check", "score"),
-    "data/labels.py": ("train", "eval", "check", "score"),
-    "data/arrays.py": ("score",),
-    "data/stacks.py": ("score",),
-    "data/nifti.py": ("score",),
-    "data/zarrs.py": ("score",),
+    "data/files/images.py": ("train", "eval", "predict", "check"),
+    "data/files/header.py": ("train", "eval", "predict", "check", "score"),
+    "data/files/label_mapping.py": ("train", "eval", "check", "score"),
+    "data/files/npy.py": ("score",),
+    "data/files/tiff.py": ("score",),
+    "data/files/nifti.py": ("score",),
+    "data/files/zarr.py": ("score",),
     "data/geometry.py": ("score",),
-    "data/label_maps.py": ("score",),
+    "data/files/masks.py": ("score",),
     "data/": ("train", "eval", "check"),
-    "models/checkpoint.py": ("eval", "predict"),
+    "models/checkpoints/checkpoint.py": ("eval", "predict"),
     "models/": ("train",),
     "losses/": ("train", "eval"),
     "inference/": ("train", "eval", "predict"),
     "export/": ("eval", "predict"),
     "postprocess/": ("eval", "predict"),
-    "metrics/compare.py": ("compare",),
+    "metrics/summary/compare.py": ("compare",),
     "metrics/": ("eval", "score", "compare"),
     "training/": ("train",),
     "evaluation/compare.py": ("compare",),
@@ -45,12 +45,12 @@ PRINTED_BY: dict[str, tuple[str, ...]] = {
     "evaluation/manifest.py": ("eval", "score"),
     "evaluation/": ("score",),
     "report/": ("eval", "predict", "score"),
-    "cli/build.py": ("train", "eval", "check"),
-    "cli/trained_data.py": ("eval",),
-    "cli/resume.py": ("train", "eval", "score"),
-    "cli/run_folder.py": ("train", "eval", "predict", "score", "compare"),
-    **{f"cli/{name}.py": (name,) for name in ROOTS},
-    "cli/score_pictures.py": ("score",),
+    "cli/commands/_parts.py": ("train", "eval", "check"),
+    "cli/config/trained_data.py": ("eval",),
+    "cli/runs/resume.py": ("train", "eval", "score"),
+    "cli/runs/run_folder.py": ("train", "eval", "predict", "score", "compare"),
+    **{f"cli/commands/{name}.py": (name,) for name in ROOTS},
+    "cli/commands/_score_pictures.py": ("score",),
     "cli/config/schema.py": ("score",),
 }
 ROOT_KEYS = ("device", "resume", "plugins", "probs", "images", "missing", "workers", "seed", "runs", "allow_changes")
@@ -59,25 +59,25 @@ ROOT_KEY = re.compile(rf"(?<![\w.])({'|'.join(ROOT_KEYS)})=")
 FILES = {"json", "html", "js", "safetensors", "parquet", "csv"}  # metrics.json is no key
 # Advice for another command, which it names: what a model takes is decided when it is trained
 ELSEWHERE = {
-    ("data/read.py", "data.in_channels", "train with"),
-    ("models/checkpoint.py", "model.weights", "Train from"),
+    ("data/files/images.py", "data.in_channels", "train with"),
+    ("models/checkpoints/checkpoint.py", "model.weights", "Train from"),
     ("evaluation/probs.py", "export.probs", "as export.probs writes them"),
 }
 NEVER = {
-    ("data/read.py", "data.label_map", "predict"),  # which reads no masks
-    *(("cli/run_folder.py", "resume", command) for command in ("predict", "compare")),  # which have none, and ask first
+    ("data/files/images.py", "data.label_map", "predict"),  # which reads no masks
+    *(("cli/runs/run_folder.py", "resume", command) for command in ("predict", "compare")),  # have none
 }
 SEVERAL = (
     "cli/app.py",
     "cli/hydra_app.py",
-    "cli/hydra_rules.py",
+    "cli/config/hydra_rules.py",
     "cli/config/",
     "cli/command_list.py",
     "cli/completion.py",
-    "cli/demo.py",
-    "cli/doctor.py",
+    "cli/commands/demo.py",
+    "cli/commands/doctor.py",
     "cli/help.py",
-    "cli/schema.py",
+    "cli/commands/schema.py",
 )  # name commands themselves
 
 
@@ -137,9 +137,9 @@ def test_a_key_that_a_message_advises_is_one_that_its_command_takes(module: str,
 
 def test_the_search_for_advice_finds_it() -> None:
     found = set(advised())
-    assert ("data/read.py", "data.orientation", "predict") in found
-    assert ("inference/memory.py", "inference.tile", "train") in found
-    assert ("cli/score.py", "images", "score") in found
+    assert ("data/files/images.py", "data.orientation", "predict") in found
+    assert ("inference/oom_fallback.py", "inference.tile", "train") in found
+    assert ("cli/commands/score.py", "images", "score") in found
     assert len(found) > 60
 
 

@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 
 from segmeter.cli.main import main
-from segmeter.metrics.config import MEASURES
+from segmeter.metrics.config.metrics import MEASURES
 from tests.data.crafted import put
 
 RUN = ["score", "predictions=predictions", "references=references", "data.num_classes=2", "data.task=binary"]
 RUN += ["metrics.bootstrap=20", "run.name=x"]
 PLUGIN = """
 from dataclasses import dataclass
-from segmeter.metrics.config import MEASURES
-from segmeter.metrics.measure_config import MeasureConfig
+from segmeter.metrics.config.metrics import MEASURES
+from segmeter.metrics.config.measures import MeasureConfig
 
 @MEASURES.register("area", builder="area_plugin:build_area")
 @dataclass(frozen=True, kw_only=True)

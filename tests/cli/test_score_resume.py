@@ -174,7 +174,7 @@ def test_a_damaged_result_of_a_finished_run_is_made_again(
 def test_masks_that_change_before_they_are_drawn_or_read_again_are_refused(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from segmeter.cli import score as command
+    from segmeter.cli.commands import score as command
 
     real = command.score
 
@@ -224,7 +224,7 @@ def test_bad_input_leaves_no_run_folder(bad: str) -> None:
 def test_much_work_before_bad_input_is_kept_and_said(
     clean: dict[str, bytes], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from segmeter.cli import run_folder
+    from segmeter.cli.runs import run_folder
 
     monkeypatch.setattr(run_folder, "KEEP_SECONDS", 0.0)
     good = Path("predictions/case05.png").read_bytes()

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
+from segmeter.classes import ClassSpec
 from segmeter.data.config import FolderConfig
-from segmeter.vocabulary import ClassSpec
 
 BINARY = ClassSpec(task="binary", names=("background", "cell"), colours=((0, 0, 0), (255, 0, 0)))
 THREE = ClassSpec(

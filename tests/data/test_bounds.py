@@ -23,8 +23,8 @@ import tifffile
 import zarr
 import zarr.codecs
 
-from segmeter.data.label_maps import Reading, read_map
-from segmeter.data.zarrs import hash_folder
+from segmeter.data.files.masks import Reading, read_map
+from segmeter.data.files.zarr import hash_folder
 from segmeter.errors import DataError
 from tests.data.crafted import THREE, encoded, put
 from tests.data.volumes import VOLUME, save_volume
@@ -34,7 +34,7 @@ HUGE = 300 * 10**9  # bytes of a sparse file
 MEASURE = """
 import json, resource, sys
 from pathlib import Path
-from segmeter.data.label_maps import Reading, read_map
+from segmeter.data.files.masks import Reading, read_map
 from segmeter.errors import DataError
 from tests.data.crafted import THREE
 import zarr, nibabel, tifffile, imagecodecs

@@ -10,8 +10,8 @@ import tifffile
 from PIL import Image
 
 from segmeter.data.build import build_dataset
-from segmeter.data.check import check_dataset
-from segmeter.data.read import read_image, read_mask
+from segmeter.data.files.images import read_image, read_mask
+from segmeter.data.verification.report import check_dataset
 from segmeter.errors import DataError
 from tests.data.crafted import BINARY, THREE, encoded, folder, make_folder, noise, png_bytes, put
 

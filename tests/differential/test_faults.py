@@ -8,14 +8,14 @@ import math
 import numpy as np
 import pytest
 
+from segmeter.classes import ClassSpec
 from segmeter.errors import InputError
-from segmeter.metrics.convention_scores import score_maps_under
-from segmeter.metrics.counts import confusion_matrix
-from segmeter.metrics.instances import match_instances
-from segmeter.metrics.measures import CaseMaps
-from segmeter.metrics.overlap import overlap_scores
-from segmeter.metrics.surface import surface_metrics
-from segmeter.vocabulary import ClassSpec
+from segmeter.metrics.measures.protocol import CaseMaps
+from segmeter.metrics.objects.panoptic import match_instances
+from segmeter.metrics.pixels.confusion import confusion_matrix
+from segmeter.metrics.pixels.overlap import overlap_scores
+from segmeter.metrics.summary.conventions import score_maps_under
+from segmeter.metrics.surfaces.surface import surface_metrics
 from tests.differential.cases import BOTH_HOLD_ONE, EMPTY, ONE, boxes
 from tests.differential.peers import installed, load, quiet
 

@@ -5,8 +5,8 @@ from functools import cache
 import numpy as np
 import pytest
 
-from segmeter.metrics.counts import confusion_matrix, multilabel_counts
-from segmeter.metrics.overlap import overlap_scores
+from segmeter.metrics.pixels.confusion import confusion_matrix, multilabel_counts
+from segmeter.metrics.pixels.overlap import overlap_scores
 from tests.differential.cases import BOTH_HOLD_ONE, IGNORED, MANY_CLASSES, Case, assert_agree, sweep
 from tests.differential.peers import load, quiet
 

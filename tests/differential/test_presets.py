@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from segmeter.metrics.convention_scores import score_maps_under
-from segmeter.metrics.counts import confusion_matrix
-from segmeter.metrics.measures import CaseMaps
-from segmeter.metrics.overlap import overlap_scores
-from segmeter.vocabulary import ClassSpec
+from segmeter.classes import ClassSpec
+from segmeter.metrics.measures.protocol import CaseMaps
+from segmeter.metrics.pixels.confusion import confusion_matrix
+from segmeter.metrics.pixels.overlap import overlap_scores
+from segmeter.metrics.summary.conventions import score_maps_under
 from tests.differential.cases import BOTH_HOLD_ONE, VOID, Case, assert_agree, sweep
 from tests.differential.peers import load, quiet
 

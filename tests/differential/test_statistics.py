@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from segmeter.metrics.bootstrap import bootstrap, mean_columns, mean_of_columns
-from segmeter.metrics.boundary import boundary_iou
-from segmeter.metrics.overlap import Margins, compute_margins, score_margins
-from segmeter.metrics.significance import sign_flip, wilcoxon
-from segmeter.metrics.skeletons import centreline_dice
+from segmeter.metrics.pixels.overlap import Margins, compute_margins, score_margins
+from segmeter.metrics.statistics.bootstrap import bootstrap, mean_columns, mean_of_columns
+from segmeter.metrics.statistics.paired_tests import sign_flip, wilcoxon
+from segmeter.metrics.surfaces.boundary_iou import boundary_iou
+from segmeter.metrics.surfaces.centreline import centreline_dice
 from tests.differential.cases import BOTH_HOLD_ONE, IGNORED, MANY_CLASSES, SWEEP, assert_agree, sweep
 from tests.differential.peers import load
 

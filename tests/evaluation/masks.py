@@ -4,10 +4,10 @@ from pathlib import Path
 
 import numpy as np
 
+from segmeter.classes import ClassSpec
 from segmeter.evaluation.pairing import Missing, pair_masks
 from segmeter.evaluation.score import Scoring
-from segmeter.metrics.config import MetricsConfig
-from segmeter.vocabulary import ClassSpec
+from segmeter.metrics.config.metrics import MetricsConfig
 from tests.data.crafted import THREE, put
 
 FEW = MetricsConfig(bootstrap=50)

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from segmeter.classes import ClassSpec
 from segmeter.errors import DataError, InputError
 from segmeter.evaluation.compare import compare, name_runs
 from segmeter.evaluation.score import score
-from segmeter.metrics.config import MetricsConfig
-from segmeter.metrics.measure_config import InstancesConfig, SurfaceConfig
-from segmeter.vocabulary import ClassSpec
+from segmeter.metrics.config.measures import InstancesConfig, SurfaceConfig
+from segmeter.metrics.config.metrics import MetricsConfig
 from tests.data.crafted import THREE
 from tests.evaluation.masks import FEW, LABELS, TARGETS, put_masks, scoring
 

@@ -11,11 +11,11 @@ from segmeter.bridge.transport import open_transport
 from segmeter.evaluation.evaluate import Evaluation, evaluate
 from segmeter.evaluation.predict import PredictionRun, predict
 from segmeter.export.config import ExportConfig
-from segmeter.inference import outbox
+from segmeter.inference import async_results as outbox
 from segmeter.inference.config import InferenceConfig
 from segmeter.inference.predictor import Predictor
-from segmeter.metrics.config import MetricsConfig
-from segmeter.metrics.rows import read_cases
+from segmeter.metrics.cases.table import read_cases
+from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.postprocess.config import PostprocessConfig
 from tests.bridge.fake_stream import FakeTransport
 from tests.training.tiny import LongTarget, TinyCases, cross_entropy, tiny_segmenter

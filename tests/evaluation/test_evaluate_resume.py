@@ -17,7 +17,7 @@ from segmeter.evaluation.restore import whole_batches
 from segmeter.export.config import ExportConfig
 from segmeter.inference.config import InferenceConfig
 from segmeter.inference.predictor import Predictor
-from segmeter.metrics.config import MetricsConfig
+from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.postprocess.config import PostprocessConfig
 from tests.training.tiny import LongTarget, TinyCases, cross_entropy, tiny_segmenter
 

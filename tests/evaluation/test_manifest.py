@@ -8,7 +8,7 @@ import pytest
 
 from segmeter.errors import ConfigError, DataError
 from segmeter.evaluation.manifest import JOURNAL, Entry, Manifest, check_same, read_manifest
-from segmeter.metrics.rows import CaseRow
+from segmeter.metrics.cases.table import CaseRow
 
 IDENTITY = {"data": {"names": ("a", "b"), "key": None}, "metrics": {"seed": 0}}
 CASES = ["a", "b", "ü"]

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from segmeter.evaluation.score import score
-from segmeter.metrics.config import MetricsConfig
-from segmeter.metrics.measure_config import BoundaryConfig, SurfaceConfig
+from segmeter.metrics.config.measures import BoundaryConfig, SurfaceConfig
+from segmeter.metrics.config.metrics import MetricsConfig
 from tests.data.crafted import BINARY, put
 from tests.evaluation.masks import scoring
 

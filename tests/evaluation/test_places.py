@@ -13,10 +13,10 @@ import zarr
 
 from segmeter.errors import DataError, InputError
 from segmeter.evaluation.score import score
-from segmeter.metrics.config import MetricsConfig
-from segmeter.metrics.measure_config import InstancesConfig, SurfaceConfig
-from segmeter.metrics.rows import read_cases, read_spec
-from segmeter.metrics.summary import summarise
+from segmeter.metrics.cases.table import read_cases, read_spec
+from segmeter.metrics.config.measures import InstancesConfig, SurfaceConfig
+from segmeter.metrics.config.metrics import MetricsConfig
+from segmeter.metrics.summary.summary import summarise
 from segmeter.report.config import ReportConfig
 from segmeter.report.html import write_report
 from segmeter.report.table import print_summary

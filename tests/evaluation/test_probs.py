@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from segmeter.cli.main import main
-from segmeter.data.read import read_image
+from segmeter.data.files.images import read_image
 from segmeter.errors import DataError
 from segmeter.evaluation.pairing import hash_pair
 from segmeter.evaluation.probs import find_probs, measure_probs
 from segmeter.evaluation.score import Scoring, score
-from segmeter.metrics.calibrated import summarise_calibration
-from segmeter.metrics.calibration import Calibration
+from segmeter.metrics.probabilities.calibration import Calibration
+from segmeter.metrics.probabilities.summary import summarise_calibration
 from tests.data.crafted import THREE, put
 from tests.evaluation.masks import scoring
 

@@ -8,11 +8,11 @@ import pytest
 import tifffile
 from sklearn.metrics import confusion_matrix
 
+from segmeter.classes import ClassSpec
 from segmeter.errors import DataError
 from segmeter.evaluation.pairing import pair_masks
 from segmeter.evaluation.score import score
-from segmeter.metrics.rows import read_cases
-from segmeter.vocabulary import ClassSpec
+from segmeter.metrics.cases.table import read_cases
 from tests.data.crafted import BINARY, THREE, encoded, noise, put
 from tests.evaluation.masks import LABELS, TARGETS, put_masks, scoring, two_cases
 

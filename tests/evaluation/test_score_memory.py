@@ -7,15 +7,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from segmeter.classes import ClassSpec
 from segmeter.evaluation import cases
 from segmeter.evaluation.cases import Scored
 from segmeter.evaluation.pairing import MaskPair, Pairing
 from segmeter.evaluation.places import Place
 from segmeter.evaluation.score import Scoring, score
-from segmeter.metrics import bootstrap, rows, store
-from segmeter.metrics.config import MetricsConfig
-from segmeter.metrics.rows import CaseRow
-from segmeter.vocabulary import ClassSpec
+from segmeter.metrics.cases import packed as store
+from segmeter.metrics.cases import table as rows
+from segmeter.metrics.cases.table import CaseRow
+from segmeter.metrics.config.metrics import MetricsConfig
+from segmeter.metrics.statistics import bootstrap
 
 K = 19
 MOST_BYTES = 2048  # a case

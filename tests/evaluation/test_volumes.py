@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from sklearn.metrics import confusion_matrix
 
+from segmeter.classes import ClassSpec
 from segmeter.errors import DataError
 from segmeter.evaluation.score import score
-from segmeter.metrics.config import MetricsConfig
-from segmeter.metrics.measure_config import InstancesConfig, SurfaceConfig
-from segmeter.metrics.rows import read_cases
-from segmeter.vocabulary import ClassSpec
+from segmeter.metrics.cases.table import read_cases
+from segmeter.metrics.config.measures import InstancesConfig, SurfaceConfig
+from segmeter.metrics.config.metrics import MetricsConfig
 from tests.data.volumes import EDGES, VOLUME, save_nifti, save_volume
 from tests.evaluation.masks import FEW, scoring
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from segmeter.vocabulary import ClassSpec
+from segmeter.classes import ClassSpec
 
 
 @pytest.fixture

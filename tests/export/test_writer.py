@@ -16,11 +16,11 @@ import pytest
 import tifffile
 from PIL import Image
 
+from segmeter.classes import ClassSpec
 from segmeter.errors import ConfigError, InputError, RunError
 from segmeter.export import writer as writer_module
 from segmeter.export.config import ExportConfig
 from segmeter.export.writer import Writer, labels_dtype
-from segmeter.vocabulary import ClassSpec
 
 
 def read(path):
@@ -240,7 +240,7 @@ def test_a_file_size_limit_of_the_system_stops_with_the_case(tmp_path):
         from segmeter.errors import RunError
         from segmeter.export.config import ExportConfig
         from segmeter.export.writer import Writer
-        from segmeter.vocabulary import ClassSpec
+        from segmeter.classes import ClassSpec
         spec = ClassSpec(task="binary", names=("a", "b"), colours=((0, 0, 0), (1, 1, 1)))
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, (1024, 1024))

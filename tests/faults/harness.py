@@ -21,7 +21,7 @@ from PIL import Image
 import segmeter.files
 from segmeter.cli import messages
 from segmeter.cli.main import main
-from segmeter.models.checkpoint import read_checkpoint
+from segmeter.models.checkpoints.checkpoint import read_checkpoint
 
 NEEDS_ROOM = ("open", "write", "mkdir", "link")
 TIMES = ("run.json", "log.txt", ".lock", "report.html", "history.jsonl", "config.yaml", "overrides.yaml")

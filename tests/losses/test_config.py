@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from segmeter.classes import ClassSpec
 from segmeter.errors import ConfigError, InputError
 from segmeter.losses.additive import divide
 from segmeter.losses.build import build_loss
@@ -18,9 +19,8 @@ from segmeter.losses.config import (
     SumConfig,
     TverskyConfig,
 )
-from segmeter.losses.focal import FocalLoss
+from segmeter.losses.focal.focal import FocalLoss
 from segmeter.losses.weights import class_weights
-from segmeter.vocabulary import ClassSpec
 from tests.losses.cases import make_case
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from segmeter.losses.focal import focal_loss
+from segmeter.losses.focal.focal import focal_loss
 from tests.losses.extreme import GAMMAS, extreme
 
 

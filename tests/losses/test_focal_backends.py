@@ -11,9 +11,9 @@ import pytest
 import torch
 
 from segmeter.errors import InputError
-from segmeter.losses.backends import compiled
-from segmeter.losses.backends.choose import choose_backend
-from segmeter.losses.focal import FocalLoss, focal_loss
+from segmeter.losses.focal import numba_backend as compiled
+from segmeter.losses.focal.dispatch import choose_backend
+from segmeter.losses.focal.focal import FocalLoss, focal_loss
 from tests.losses.cases import make_case, run
 
 TASKS = ["binary", "multiclass", "multilabel"]
@@ -108,7 +108,7 @@ def test_blocks_of_rows_are_cut_without_a_seam(monkeypatch):
         loss = FocalLoss(reduction=reduction, **options)
         whole = run(lambda x, f=loss: f(x, case.target), case.logits)
         with monkeypatch.context() as patch:
-            patch.setattr("segmeter.losses.backends.closed.BLOCK_ELEMENTS", 100)  # 2 rows of 5 x 9
+            patch.setattr("segmeter.losses.focal.torch_closed_form.BLOCK_ELEMENTS", 100)  # 2 rows of 5 x 9
             torch.testing.assert_close(run(lambda x, f=loss: f(x, case.target), case.logits), whole)
 
 
@@ -231,7 +231,7 @@ def test_choosing_without_a_gpu():
 
 
 def test_importing_the_loss_does_not_import_numba_or_triton():
-    code = "import sys; import segmeter.losses.focal; print([m for m in ('numba', 'triton') if m in sys.modules])"
+    code = "import sys; import segmeter.losses.focal.focal; print([m for m in ('numba', 'triton') if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
 

@@ -3,14 +3,14 @@
 import pytest
 import torch
 
+from segmeter.classes import ClassSpec
 from segmeter.errors import InputError
 from segmeter.losses.additive import check_labels
-from segmeter.losses.backends.ops import traced_gradient, traced_sums
-from segmeter.losses.backends.terms import Terms
 from segmeter.losses.build import build_loss
 from segmeter.losses.config import LOSSES
-from segmeter.losses.focal import FocalLoss, focal_loss
-from segmeter.vocabulary import ClassSpec
+from segmeter.losses.focal.custom_ops import traced_gradient, traced_sums
+from segmeter.losses.focal.focal import FocalLoss, focal_loss
+from segmeter.losses.focal.params import Terms
 from tests.losses.cases import make_case, run
 
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from segmeter.errors import ConfigError, InputError
-from segmeter.losses.focal import FocalLoss, focal_loss
+from segmeter.losses.focal.focal import FocalLoss, focal_loss
 from tests.losses.cases import make_case
 
 

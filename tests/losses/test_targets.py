@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 import torch
 
+from segmeter.classes import ClassSpec
 from segmeter.errors import ConfigError, InputError, SegmeterError
 from segmeter.losses.additive import AdditiveLoss, check_labels
 from segmeter.losses.build import build_loss
 from segmeter.losses.config import LOSSES, CrossEntropyConfig, DiceConfig, LovaszConfig, PartWeights, SumConfig
-from segmeter.losses.focal import FocalLoss, focal_loss
+from segmeter.losses.focal.focal import FocalLoss, focal_loss
 from segmeter.losses.lovasz import LovaszLoss
 from segmeter.losses.region import TverskyLoss
-from segmeter.vocabulary import ClassSpec
 from tests.losses.cases import make_case, run
 
 TASKS = ["binary", "multiclass", "multilabel"]

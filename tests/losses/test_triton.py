@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from segmeter.errors import InputError
-from segmeter.losses.focal import FocalLoss, focal_loss
+from segmeter.losses.focal.focal import FocalLoss, focal_loss
 from tests.losses import triton_grid
 from tests.losses.cases import make_case, run
 
@@ -35,7 +35,7 @@ def test_the_kernels_compile_for_a_gpu_that_is_not_here(name, smooth):
     triton = pytest.importorskip("triton", reason="torch brings no Triton on this system")
     compiler = pytest.importorskip("triton.compiler")
     target = pytest.importorskip("triton.backends.compiler").GPUTarget("cuda", 90, 32)
-    kernel = getattr(importlib.import_module("segmeter.losses.backends.triton_kernels"), name)
+    kernel = getattr(importlib.import_module("segmeter.losses.focal.triton_kernels"), name)
     constants = {**CONSTANTS, "GAMMA": 0.5 if smooth else 2.0, "SMOOTH": smooth, "ELEMENTWISE": smooth}
     types = {"logits": "*bf16", "gradient": "*bf16", "target": "*u8", **dict.fromkeys(FLOATS, "*fp32")}
     types |= dict.fromkeys(("smoothing", "negative", "positive"), "fp32")

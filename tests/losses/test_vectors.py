@@ -5,7 +5,7 @@ import pytest
 import torch
 from numba import njit
 
-from segmeter.losses.backends import vectors
+from segmeter.losses.focal import numba_math as vectors
 
 
 def apply(function, values):

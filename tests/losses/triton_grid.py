@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 import torch
 
-from segmeter.losses.backends.closed import closed_gradient, closed_sums
-from segmeter.losses.backends.terms import Terms
-from segmeter.losses.backends.triton import triton_gradient, triton_sums
+from segmeter.losses.focal.params import Terms
+from segmeter.losses.focal.torch_closed_form import closed_gradient, closed_sums
+from segmeter.losses.focal.triton_backend import triton_gradient, triton_sums
 from tests.losses.cases import make_case
 from tests.losses.extreme import extreme
 

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from segmeter.metrics.rows import CaseRow
-from segmeter.vocabulary import ClassSpec
+from segmeter.classes import ClassSpec
+from segmeter.metrics.cases.table import CaseRow
 
 NAMES = ("sky", "road", "car", "tree", "pole")
 

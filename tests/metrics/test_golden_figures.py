@@ -5,9 +5,9 @@ import math
 import numpy as np
 import pytest
 
-from segmeter.metrics.counts import confusion_matrix
-from segmeter.metrics.overlap import overlap_scores
-from segmeter.metrics.surface import surface_metrics
+from segmeter.metrics.pixels.confusion import confusion_matrix
+from segmeter.metrics.pixels.overlap import overlap_scores
+from segmeter.metrics.surfaces.surface import surface_metrics
 
 
 def boxes(shape, *corners):

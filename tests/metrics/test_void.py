@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from scipy import ndimage
 
-from segmeter.metrics.config import MetricsConfig
-from segmeter.metrics.instances import match_instances
-from segmeter.metrics.measure_config import AjiConfig, AveragePrecisionConfig, InstancesConfig, SizesConfig
-from segmeter.metrics.measures import CaseMaps, build_measures, measure_case
+from segmeter.metrics.config.measures import AjiConfig, AveragePrecisionConfig, InstancesConfig, SizesConfig
+from segmeter.metrics.config.metrics import MetricsConfig
+from segmeter.metrics.measures.protocol import CaseMaps, build_measures, measure_case
+from segmeter.metrics.objects.panoptic import match_instances
 from tests.metrics.build import class_spec
 
 VOID = 255

@@ -10,8 +10,8 @@ import torch
 
 import segmeter
 from segmeter.errors import InputError, SegmeterError
-from segmeter.metrics.convention_scores import score_maps_under
-from segmeter.metrics.measures import CaseMaps
+from segmeter.metrics.measures.protocol import CaseMaps
+from segmeter.metrics.summary.conventions import score_maps_under
 
 TARGET = np.zeros((6, 7), np.uint8)
 TARGET[2:4, 2:5] = 1
@@ -180,7 +180,7 @@ def test_a_numpy_number_of_classes_does_not_wrap():
 
 
 def test_a_string_is_a_path_and_a_list_of_names_a_tuple(tmp_path):
-    from segmeter.metrics.rows import write_cases
+    from segmeter.metrics.cases.table import write_cases
     from tests.metrics.build import class_spec, random_rows
 
     spec = class_spec(3)

@@ -5,11 +5,11 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
+from segmeter.classes import ClassSpec, Task
 from segmeter.models.build import build_segmenter
 from segmeter.models.card import ModelCard
 from segmeter.models.config import UnetConfig
 from segmeter.models.segmenter import Segmenter
-from segmeter.vocabulary import ClassSpec, Task
 
 TINY = UnetConfig(encoder="tu-test_resnet", depth=3, decoder_channels=(8, 8, 4))
 

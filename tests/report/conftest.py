@@ -5,13 +5,13 @@ import json
 import numpy as np
 import pytest
 
+from segmeter.classes import ClassSpec
 from segmeter.files import write_json
-from segmeter.metrics.config import MetricsConfig
-from segmeter.metrics.counts import confusion_matrix
-from segmeter.metrics.rows import CaseRow, write_cases
-from segmeter.metrics.summary import summarise
+from segmeter.metrics.cases.table import CaseRow, write_cases
+from segmeter.metrics.config.metrics import MetricsConfig
+from segmeter.metrics.pixels.confusion import confusion_matrix
+from segmeter.metrics.summary.summary import summarise
 from segmeter.report.overlay import write_overlay
-from segmeter.vocabulary import ClassSpec
 
 HOSTILE = (
     "<img src=x onerror=alert(1)>",

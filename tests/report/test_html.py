@@ -9,20 +9,20 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 
+from segmeter.classes import ClassSpec
 from segmeter.errors import InputError
 from segmeter.files import write_json
-from segmeter.metrics.calibrated import summarise_calibration
-from segmeter.metrics.calibration import Calibration
-from segmeter.metrics.config import MetricsConfig
-from segmeter.metrics.counts import confusion_matrix
-from segmeter.metrics.measure_config import InstancesConfig, SurfaceConfig
-from segmeter.metrics.measures import CaseMaps, build_measures, measure_case
-from segmeter.metrics.rows import CaseRow, read_cases, write_cases
-from segmeter.metrics.summary import summarise
+from segmeter.metrics.cases.table import CaseRow, read_cases, write_cases
+from segmeter.metrics.config.measures import InstancesConfig, SurfaceConfig
+from segmeter.metrics.config.metrics import MetricsConfig
+from segmeter.metrics.measures.protocol import CaseMaps, build_measures, measure_case
+from segmeter.metrics.pixels.confusion import confusion_matrix
+from segmeter.metrics.probabilities.calibration import Calibration
+from segmeter.metrics.probabilities.summary import summarise_calibration
+from segmeter.metrics.summary.summary import summarise
 from segmeter.report.config import ReportConfig
 from segmeter.report.html import MOST_ROWS, write_report
 from segmeter.report.overlay import write_overlay
-from segmeter.vocabulary import ClassSpec
 
 from .conftest import HOSTILE, HOSTILE_IDS, make_rows
 

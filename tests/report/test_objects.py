@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+from segmeter.classes import ClassSpec
 from segmeter.report.objects import Objects, find_kinds
 from segmeter.report.overlay import draw_overlay
-from segmeter.vocabulary import ClassSpec
 
 CELLS = ClassSpec(task="binary", names=("background", "cell"), colours=((0, 0, 0), (230, 57, 57)), ignore_index=255)
 

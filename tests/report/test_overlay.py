@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from segmeter.classes import ClassSpec
 from segmeter.errors import InputError
 from segmeter.report import canvas, paint
 from segmeter.report.overlay import draw_overlay, write_overlay
-from segmeter.vocabulary import ClassSpec
 
 TOP = canvas.MARGIN + 50
 

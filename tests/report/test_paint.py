@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from segmeter.classes import ClassSpec
 from segmeter.report import paint
-from segmeter.vocabulary import ClassSpec
 
 
 def test_uint8_is_shown_as_it_is(rng):

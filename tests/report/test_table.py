@@ -7,12 +7,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from segmeter.metrics.config import MetricsConfig
-from segmeter.metrics.rows import CaseRow
-from segmeter.metrics.summary import summarise
+from segmeter.classes import ClassSpec
+from segmeter.metrics.cases.table import CaseRow
+from segmeter.metrics.config.metrics import MetricsConfig
+from segmeter.metrics.summary.summary import summarise
 from segmeter.report import figures
 from segmeter.report.table import print_summary
-from segmeter.vocabulary import ClassSpec
 
 from .conftest import HOSTILE, make_rows
 from .test_html import measured_run

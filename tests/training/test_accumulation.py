@@ -8,6 +8,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from segmeter.classes import ClassSpec
 from segmeter.losses.additive import additive
 from segmeter.losses.build import build_loss
 from segmeter.losses.config import (
@@ -20,13 +21,12 @@ from segmeter.losses.config import (
     SumConfig,
     TverskyConfig,
 )
-from segmeter.losses.focal import FocalLoss
+from segmeter.losses.focal.focal import FocalLoss
 from segmeter.losses.region import TverskyLoss
-from segmeter.training.batches import Batch
 from segmeter.training.config import SgdConfig, TrainingConfig
-from segmeter.training.optimizer import build_sgd
-from segmeter.training.step import Stepper
-from segmeter.vocabulary import ClassSpec
+from segmeter.training.data.batches import Batch
+from segmeter.training.optimisation.optimizer import build_sgd
+from segmeter.training.optimisation.step import Stepper
 
 CLASSES = 3
 SPLITS = {"4+4": [4, 4], "5+3": [5, 3], "1+2+5": [1, 2, 5], "one image is ignored": [7, 1], "eight": [1] * 8}

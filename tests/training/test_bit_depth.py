@@ -6,16 +6,16 @@ import torch
 
 from segmeter.data.build import open_splits
 from segmeter.data.config import FolderConfig
-from segmeter.data.intensity import normalisation
+from segmeter.data.verification.intensity import normalisation
 from segmeter.errors import DataError
 from segmeter.models.card import ModelCard
 from segmeter.models.segmenter import Segmenter
-from segmeter.training.augment import Augment
-from segmeter.training.augment_config import AugmentConfig
-from segmeter.training.cache import Budget, CachedCases
 from segmeter.training.config import AdamWConfig
+from segmeter.training.data.augment import Augment
+from segmeter.training.data.augment_config import AugmentConfig
+from segmeter.training.data.cache import Budget, CachedCases
+from segmeter.training.data.sampling import SampleSource
 from segmeter.training.loop import train
-from segmeter.training.sampling import SampleSource
 from tests.data.crafted import put
 from tests.training.tiny import SPEC, TinyNetwork, tiny_job
 

@@ -5,10 +5,10 @@ import torch
 from torch.amp import GradScaler
 
 from segmeter.errors import RunError
-from segmeter.models.checkpoint import read_checkpoint
+from segmeter.models.checkpoints.checkpoint import read_checkpoint
 from segmeter.training import learner
-from segmeter.training.history import read_history
 from segmeter.training.loop import train
+from segmeter.training.run.history import read_history
 from tests.training.tiny import tiny_job, tiny_segmenter
 
 

@@ -7,18 +7,18 @@ import pytest
 import torch
 
 import segmeter.training.loop as loop
-import segmeter.training.watch as watch
+import segmeter.training.run.divergence as watch
 from segmeter.errors import CheckpointError, ConfigError, DataError, RunError
 from segmeter.losses.build import build_loss
 from segmeter.losses.config import DiceConfig, FocalConfig
 from segmeter.models.build import build_segmenter
 from segmeter.models.card import ModelCard
-from segmeter.models.checkpoint import read_checkpoint
-from segmeter.models.manifest import WEIGHTS
-from segmeter.models.weights import load_tensors
+from segmeter.models.checkpoints.checkpoint import read_checkpoint
+from segmeter.models.checkpoints.manifest import WEIGHTS
+from segmeter.models.checkpoints.weights import load_tensors
 from segmeter.training.config import AdamWConfig, ConstantConfig
-from segmeter.training.history import read_history
 from segmeter.training.loop import train
+from segmeter.training.run.history import read_history
 from segmeter.training.validation import Validation
 from tests.training.tiny import SPEC, TinyCases, TinySource, tiny_job, tiny_segmenter
 

@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from segmeter.errors import Interrupted
-from segmeter.models.checkpoint import read_checkpoint
-from segmeter.training.history import read_history
+from segmeter.models.checkpoints.checkpoint import read_checkpoint
 from segmeter.training.loop import train
+from segmeter.training.run.history import read_history
 from tests.training.tiny import TinyCases, TinySource, tiny_job, tiny_segmenter
 
 TIMES = ("seconds", "images_per_second", "data_wait")

@@ -5,18 +5,18 @@ import pytest
 import torch
 from torch.nn import functional
 
+from segmeter.classes import ClassSpec
 from segmeter.errors import ConfigError, DataError
-from segmeter.inference import outbox
+from segmeter.inference import async_results as outbox
+from segmeter.inference.async_results import Prediction
 from segmeter.inference.config import InferenceConfig
-from segmeter.inference.outbox import Prediction
 from segmeter.inference.predictor import Predictor
 from segmeter.losses.build import build_loss
 from segmeter.losses.config import DiceConfig, FocalConfig, SumConfig
-from segmeter.losses.focal import FocalLoss
-from segmeter.metrics.counts import count_case
-from segmeter.metrics.overlap import overlap_scores
+from segmeter.losses.focal.focal import FocalLoss
+from segmeter.metrics.pixels.confusion import count_case
+from segmeter.metrics.pixels.overlap import overlap_scores
 from segmeter.training.validation import UNLEARNED, RunningLoss, find_monitor, monitors, scores, validate
-from segmeter.vocabulary import ClassSpec
 from tests.bridge.fake_stream import FakeTransport
 from tests.training.tiny import SPEC, LongTarget, TinyCases, cross_entropy, tiny_segmenter
 

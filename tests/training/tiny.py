@@ -6,13 +6,13 @@ import numpy as np
 import torch
 from torch import nn
 
+from segmeter.classes import ClassSpec
 from segmeter.data.sample import Sample
 from segmeter.errors import DataError
 from segmeter.models.card import ModelCard
 from segmeter.models.segmenter import Segmenter
 from segmeter.training.config import AdamWConfig, CosineConfig, TrainingConfig
 from segmeter.training.job import TrainJob
-from segmeter.vocabulary import ClassSpec
 
 SPEC = ClassSpec(
     task="multiclass", names=("ground", "cell", "edge"), colours=((0, 0, 0), (255, 0, 0), (0, 255, 0)), ignore_index=255

@@ -9,14 +9,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from segmeter.bridge.channels import winners
+from segmeter.bridge.argmax import winners
+from segmeter.bridge.device_check import Rule, judge, measure
 from segmeter.bridge.dtypes import SIGNED, TORCH, LabelDtype, label_dtype
-from segmeter.bridge.parcel import Parcel, fetch
-from segmeter.bridge.record import Rule, judge, measure
-from segmeter.bridge.refuse import check_tensor
+from segmeter.bridge.tensor_checks import check_tensor
+from segmeter.bridge.transfer import Parcel, fetch
 from segmeter.checks import expected, known_name, real_number, whole_number
+from segmeter.classes import TASKS, Task
 from segmeter.errors import InputError
-from segmeter.vocabulary import TASKS, Task
 
 ProbsDtype = Literal["float32", "float16", "uint8"]
 _FINITE = "Non-finite logits have no winner: look for an overflow (float16?) or a diverged model."

@@ -8,10 +8,10 @@ from numpy.typing import DTypeLike
 from torch import Tensor
 
 from segmeter.bridge.cast import cast, comparable
+from segmeter.bridge.device_check import Rule, measure
 from segmeter.bridge.dtypes import NUMPY, TORCH, WIDENED, wanted_dtype
-from segmeter.bridge.parcel import Parcel, fetch, read_only
-from segmeter.bridge.record import Rule, measure
-from segmeter.bridge.refuse import check_tensor
+from segmeter.bridge.tensor_checks import check_tensor
+from segmeter.bridge.transfer import Parcel, fetch, read_only
 from segmeter.checks import expected, known_name
 from segmeter.errors import InputError
 

@@ -5,9 +5,9 @@ import torch
 from torch import Tensor
 
 from segmeter.bridge.cast import cast, comparable
+from segmeter.bridge.device_check import Rule, judge, measure
 from segmeter.bridge.dtypes import TORCH
-from segmeter.bridge.record import Rule, judge, measure
-from segmeter.bridge.refuse import check_device
+from segmeter.bridge.tensor_checks import check_device
 from segmeter.checks import expected
 from segmeter.errors import InputError
 

@@ -151,7 +151,7 @@ def _show(command: str, request: Request, args: argparse.Namespace) -> None:
 
 def run_job(command: str, config: Any, job: Job) -> Any:
     """Run one job; returns the score that a sweep may optimise."""
-    return import_module(f"segmeter.cli.{command}").run(config, job)
+    return import_module(f"segmeter.cli.commands.{command}").run(config, job)
 
 
 def sweep_folder(root: Path | str) -> Path:

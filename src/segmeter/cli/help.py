@@ -8,6 +8,7 @@ from segmeter.checks import close_name, nearest
 from segmeter.cli.app import plugins_of, read_arguments
 from segmeter.cli.command_list import COMMANDS, FLAGS, PLAIN, USAGE
 from segmeter.cli.config.groups import CONFIGS, load_plugins
+from segmeter.cli.config.hydra_rules import check_files
 from segmeter.cli.config.reference import (
     EXPERIMENT,
     Key,
@@ -20,8 +21,7 @@ from segmeter.cli.config.reference import (
     parts_of,
     summary,
 )
-from segmeter.cli.hydra_rules import check_files
-from segmeter.cli.trained_data import TRAINED
+from segmeter.cli.config.trained_data import TRAINED
 from segmeter.errors import ConfigError
 
 _WIDTH = 110

@@ -17,7 +17,7 @@ from segmeter.cli.config.compose import Composed, forced, plain, store_schemas
 from segmeter.cli.config.convert import convert
 from segmeter.cli.config.groups import CONFIGS
 from segmeter.cli.config.schema import ROOTS
-from segmeter.cli.masking import mask
+from segmeter.cli.runs.masking import mask
 from segmeter.errors import ConfigError
 from segmeter.files import write_bytes
 

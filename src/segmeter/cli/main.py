@@ -12,7 +12,7 @@ from segmeter.cli.command_list import COMMANDS, PLAIN
 from segmeter.cli.messages import shown_warnings
 from segmeter.cli.streams import lenient_streams
 from segmeter.errors import EXIT_BAD_INPUT, EXIT_FAULT, EXIT_INTERRUPTED, ConfigError, Interrupted, SegmeterError
-from segmeter.training.signals import Stopped, StopSignals
+from segmeter.training.run.signals import Stopped, StopSignals
 
 _HELP = f"""segmeter {__version__}: train U-Nets with focal loss and measure segmentations.
 
@@ -95,7 +95,7 @@ def _run(command: str, rest: list[str]) -> None:
     elif command in PLAIN:
         from importlib import import_module
 
-        import_module(f"segmeter.cli.{command}").run(rest)
+        import_module(f"segmeter.cli.commands.{command}").run(rest)
     else:
         from segmeter.cli.app import run_command
 

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 
 from segmeter.checks import expected
-from segmeter.data.check import DataReport, check_splits
 from segmeter.data.config import DATA, SPLITS, DataConfig
 from segmeter.data.dataset import Dataset, header_problems
-from segmeter.data.pairing import listed_once
+from segmeter.data.folders.pairing import listed_once
+from segmeter.data.verification.report import DataReport, check_splits
 from segmeter.errors import ConfigError, DataError
 
 

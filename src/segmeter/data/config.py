@@ -6,10 +6,10 @@ from typing import Annotated, Literal, get_args
 from pydantic import Field
 
 from segmeter.checks import nearest
+from segmeter.classes import ClassSpec, Colour, Colours, Task, check_colours, check_ignored, check_names
 from segmeter.invalid import RuleError
 from segmeter.registry import Registry
 from segmeter.schema import REQUIRED, Config, Given, Unit, rule
-from segmeter.vocabulary import ClassSpec, Colour, Colours, Task, check_colours, check_ignored, check_names
 
 DATA = Registry("data")
 Split = Literal["train", "val", "test", "all"]
@@ -186,7 +186,7 @@ def default_colours(count: int) -> tuple[Colour, ...]:
     return tuple(colours[:count])
 
 
-@DATA.register("folder", builder="segmeter.data.folder:build_folder")
+@DATA.register("folder", builder="segmeter.data.folders.folder:build_folder")
 class FolderConfig(DataConfig):
     """Your own data: a folder of images and one of masks, paired by file name without its suffix."""
 
@@ -245,7 +245,7 @@ class FolderConfig(DataConfig):
                 raise RuleError("to be left alone beside lists", remedy, key=name)
 
 
-@DATA.register("camvid", builder="segmeter.data.folder:build_folder")
+@DATA.register("camvid", builder="segmeter.data.folders.folder:build_folder")
 class CamvidConfig(FolderConfig):
     """CamVid's road scenes: images/<id>.jpg, masks/<id>.png, train.txt, val.txt, test.txt; 11 classes, 11 is void."""
 
@@ -260,7 +260,7 @@ class CamvidConfig(FolderConfig):
     """Folder, under the root, with train.txt, val.txt and test.txt; null splits by fractions."""
 
 
-@DATA.register("cells", builder="segmeter.data.cells:build_cells")
+@DATA.register("cells", builder="segmeter.data.synthetic.cells:build_cells")
 class CellsConfig(DataConfig):
     """Built-in synthetic fluorescence cells: background, round, spindle, mitotic (rare).
 

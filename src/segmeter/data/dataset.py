@@ -14,10 +14,9 @@ from typing import TypeVar
 import numpy as np
 
 from segmeter.checks import expected
-from segmeter.data.formats import show
-from segmeter.data.header import MAX_PIXELS, Header, read_header
-from segmeter.data.labels import label_dtype, split_objects, to_labels
-from segmeter.data.read import (
+from segmeter.classes import ClassSpec
+from segmeter.data.files.header import MAX_PIXELS, Header, read_header
+from segmeter.data.files.images import (
     Orientation,
     StoredFile,
     check_image_header,
@@ -26,11 +25,12 @@ from segmeter.data.read import (
     decode_mask,
     read_file,
 )
+from segmeter.data.files.label_mapping import label_dtype, split_objects, to_labels
+from segmeter.data.files.sniff import show
 from segmeter.data.sample import Pair, Sample
 from segmeter.errors import DataError
 from segmeter.files import sha256_file
 from segmeter.progress import track
-from segmeter.vocabulary import ClassSpec
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -53,7 +53,7 @@ class Dataset:
     pairs
         The files of each case, ordered by case id.
     label_map, max_pixels, orientation
-        How files are read, see `segmeter.data.read`.
+        How files are read, see `segmeter.data.files.images`.
     instances
         Whether the stored values of masks are numbers of objects, 0 being none; labels are then 1 inside any object.
     source

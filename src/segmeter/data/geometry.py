@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from segmeter.checks import expected
-from segmeter.data.formats import show
+from segmeter.data.files.sniff import show
 from segmeter.data.units import MILLIMETRES, PIXEL_NAMES, find_unit
 
 SPACING_TOLERANCE = 1e-3  # relative: a figure in mm moves no more than this

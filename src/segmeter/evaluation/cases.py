@@ -9,16 +9,16 @@ import numpy as np
 from scipy import ndimage
 
 from segmeter.checks import expected
-from segmeter.data.formats import show
-from segmeter.data.label_maps import Reading, StoredMap, check_labels, read_map
-from segmeter.data.labels import split_objects
+from segmeter.data.files.label_mapping import split_objects
+from segmeter.data.files.masks import Reading, StoredMap, check_labels, read_map
+from segmeter.data.files.sniff import show
 from segmeter.errors import DataError, InputError
 from segmeter.evaluation.pairing import MaskPair
 from segmeter.evaluation.places import Place, find_place
-from segmeter.metrics.config import MetricsConfig
-from segmeter.metrics.counts import count_case
-from segmeter.metrics.measures import CaseMaps, Measure, build_measures, measure_case
-from segmeter.metrics.rows import CaseRow
+from segmeter.metrics.cases.table import CaseRow
+from segmeter.metrics.config.metrics import MetricsConfig
+from segmeter.metrics.measures.protocol import CaseMaps, Measure, build_measures, measure_case
+from segmeter.metrics.pixels.confusion import count_case
 
 _MANY_PARTS = 4
 

@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 
 from segmeter.checks import expected, nearest
+from segmeter.classes import ClassSpec
 from segmeter.errors import DataError, InputError
-from segmeter.metrics.compare import compare_runs
-from segmeter.metrics.config import MetricsConfig, check_metrics
-from segmeter.metrics.measure_config import MEASURES
-from segmeter.metrics.rows import read_cases, read_spec, stack_margins
-from segmeter.metrics.summary import count_effective, mean_classes, note_resampling
-from segmeter.metrics.units import cluster_labels
-from segmeter.vocabulary import ClassSpec
+from segmeter.metrics.cases.table import read_cases, read_spec, stack_margins
+from segmeter.metrics.config.measures import MEASURES
+from segmeter.metrics.config.metrics import MetricsConfig, check_metrics
+from segmeter.metrics.statistics.clusters import cluster_labels
+from segmeter.metrics.summary.compare import compare_runs
+from segmeter.metrics.summary.summary import count_effective, mean_classes, note_resampling
 
 SCHEMA = 1
 _DATE = re.compile(r"^\d{4}-\d{2}-\d{2}_\d{6}_(?=.)")
@@ -38,7 +38,7 @@ def compare(folders: Sequence[Path], config: MetricsConfig, *, rank_by: str = "m
     Returns
     -------
     dict
-        The content of compare.json: what `segmeter.metrics.compare.compare_runs` returns, with ``schema``,
+        The content of compare.json: what `segmeter.metrics.summary.compare.compare_runs` returns, with ``schema``,
         ``convention``, ``task``, ``classes``, ``ignore_index``, ``folders``, ``bootstrap``, ``rank_by`` (the metric),
         ``order`` (the runs, best first), and ``other_orders``: the metrics that order them in another way.
 

@@ -11,23 +11,23 @@ from typing import Any, cast
 from torch import nn
 
 from segmeter.data.dataset import Dataset
-from segmeter.data.listing import some
+from segmeter.data.folders.split_lists import some
 from segmeter.errors import DataError, RunError
 from segmeter.evaluation.manifest import Entry, Manifest, read_notes
 from segmeter.evaluation.restore import Part, count_restorable, describe, find_damaged, split_batches
 from segmeter.export.config import ExportConfig
 from segmeter.export.writer import Writer
 from segmeter.files import write_json
-from segmeter.inference.outbox import Prediction
+from segmeter.inference.async_results import Prediction
 from segmeter.inference.predictor import Predictor
-from segmeter.metrics.calibrated import summarise_calibration
-from segmeter.metrics.calibration import Calibration
-from segmeter.metrics.config import MetricsConfig
-from segmeter.metrics.counts import count_case
-from segmeter.metrics.measures import CaseMaps, Measure, build_measures, measure_case
-from segmeter.metrics.rows import CaseRow, write_cases
-from segmeter.metrics.store import RowStore
-from segmeter.metrics.summary import summarise
+from segmeter.metrics.cases.packed import RowStore
+from segmeter.metrics.cases.table import CaseRow, write_cases
+from segmeter.metrics.config.metrics import MetricsConfig
+from segmeter.metrics.measures.protocol import CaseMaps, Measure, build_measures, measure_case
+from segmeter.metrics.pixels.confusion import count_case
+from segmeter.metrics.probabilities.calibration import Calibration
+from segmeter.metrics.probabilities.summary import summarise_calibration
+from segmeter.metrics.summary.summary import summarise
 from segmeter.postprocess.config import PostprocessConfig
 from segmeter.postprocess.pipeline import Cleaned, run_steps
 from segmeter.progress import track

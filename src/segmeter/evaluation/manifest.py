@@ -12,10 +12,10 @@ from typing import Any, Self, cast
 import numpy as np
 
 from segmeter.checks import expected
-from segmeter.data.listing import some
+from segmeter.data.folders.split_lists import some
 from segmeter.errors import ConfigError, DataError
 from segmeter.files import describe_file, is_whole, json_bytes, make_folder, remove, write_bytes
-from segmeter.metrics.rows import CaseRow
+from segmeter.metrics.cases.table import CaseRow
 from segmeter.open_files import Lines
 
 SCHEMA = 2

@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import Literal
 
 from segmeter.checks import expected
-from segmeter.data.formats import show, volume_format
-from segmeter.data.label_maps import hash_map
-from segmeter.data.listing import some
-from segmeter.data.nifti import need_nibabel
-from segmeter.data.pairing import Files, list_files, missing_problem, only_alike, twice_problems
+from segmeter.classes import ClassSpec
+from segmeter.data.files.masks import hash_map
+from segmeter.data.files.nifti import need_nibabel
+from segmeter.data.files.sniff import show, volume_format
+from segmeter.data.folders.pairing import Files, list_files, missing_problem, only_alike, twice_problems
+from segmeter.data.folders.split_lists import some
 from segmeter.errors import DataError
 from segmeter.files import safe_id
-from segmeter.vocabulary import ClassSpec
 
 Missing = Literal["error", "as_background"]
 

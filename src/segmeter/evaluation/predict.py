@@ -8,7 +8,7 @@ from segmeter.data.dataset import Dataset
 from segmeter.evaluation.evaluate import export_case
 from segmeter.export.config import ExportConfig
 from segmeter.export.writer import Writer
-from segmeter.inference.outbox import Prediction
+from segmeter.inference.async_results import Prediction
 from segmeter.inference.predictor import Predictor
 from segmeter.postprocess.config import PostprocessConfig
 from segmeter.postprocess.pipeline import Cleaned, run_steps

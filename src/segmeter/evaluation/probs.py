@@ -11,14 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from segmeter.checks import expected
-from segmeter.data.arrays import decode_npy
 from segmeter.data.dataset import in_threads
-from segmeter.data.formats import show
-from segmeter.data.pairing import list_files, missing_problem, twice_problems
+from segmeter.data.files.npy import decode_npy
+from segmeter.data.files.sniff import show
+from segmeter.data.folders.pairing import list_files, missing_problem, twice_problems
 from segmeter.errors import DataError, InputError
 from segmeter.evaluation.cases import CaseScorer
 from segmeter.evaluation.pairing import MaskPair, check_unchanged
-from segmeter.metrics.calibration import Calibration, CalibrationScores
+from segmeter.metrics.probabilities.calibration import Calibration, CalibrationScores
 from segmeter.progress import track
 
 _FORM = "Probabilities are NPY files (C, H, W), float32, as export.probs writes them."

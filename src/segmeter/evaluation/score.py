@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any, cast
 
 from segmeter import __version__
+from segmeter.classes import ClassSpec
 from segmeter.data.config import Instances
-from segmeter.data.label_maps import Reading
-from segmeter.data.listing import some
+from segmeter.data.files.masks import Reading
+from segmeter.data.folders.split_lists import some
 from segmeter.errors import DataError
 from segmeter.evaluation.cases import CaseScorer, Scored
 from segmeter.evaluation.manifest import Entry, Manifest, check_same, read_manifest, read_notes
@@ -19,13 +20,12 @@ from segmeter.evaluation.places import Place, Places
 from segmeter.evaluation.probs import measure_probs
 from segmeter.evaluation.workers import run_all
 from segmeter.files import sha256_file, write_json
-from segmeter.metrics.calibrated import summarise_calibration
-from segmeter.metrics.config import MetricsConfig
-from segmeter.metrics.rows import write_cases
-from segmeter.metrics.store import RowStore
-from segmeter.metrics.summary import summarise
+from segmeter.metrics.cases.packed import RowStore
+from segmeter.metrics.cases.table import write_cases
+from segmeter.metrics.config.metrics import MetricsConfig
+from segmeter.metrics.probabilities.summary import summarise_calibration
+from segmeter.metrics.summary.summary import summarise
 from segmeter.progress import track
-from segmeter.vocabulary import ClassSpec
 
 RESULTS = ("metrics.json", "cases.parquet", "cases.csv")
 

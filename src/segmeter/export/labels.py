@@ -20,8 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from segmeter.checks import expected
+from segmeter.classes import Colour
 from segmeter.errors import InputError
-from segmeter.vocabulary import Colour
 
 LabelArray = NDArray[np.uint8] | NDArray[np.uint16]
 

@@ -10,13 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from segmeter.checks import expected
+from segmeter.classes import ClassSpec, Colour
 from segmeter.errors import ConfigError, InputError
 from segmeter.export import formats
 from segmeter.export.config import ExportConfig
 from segmeter.export.labels import encode_labels_png
 from segmeter.export.queue import Write, WriteQueue
 from segmeter.files import safe_id, write_bytes
-from segmeter.vocabulary import ClassSpec, Colour
 
 MIB = 2**20
 BLACK: Colour = (0, 0, 0)

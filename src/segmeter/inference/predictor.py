@@ -11,13 +11,13 @@ from segmeter.bridge.to_torch import to_torch
 from segmeter.checks import expected
 from segmeter.data.sample import Sample
 from segmeter.errors import DataError, InputError
+from segmeter.inference.async_results import Outbox, Prediction
 from segmeter.inference.config import InferenceConfig
-from segmeter.inference.flips import flipped_logits
-from segmeter.inference.memory import Budget, is_out_of_memory
-from segmeter.inference.outbox import Outbox, Prediction
+from segmeter.inference.oom_fallback import Budget, is_out_of_memory
 from segmeter.inference.precision import autocast, pick_dtype
-from segmeter.inference.reading import Indexed, one_behind, read_ahead, same_shape_groups
+from segmeter.inference.prefetch import Indexed, one_behind, read_ahead, same_shape_groups
 from segmeter.inference.tiling import build_grid, tiled_logits
+from segmeter.inference.tta import flipped_logits
 from segmeter.models.segmenter import Segmenter
 
 Loss = Callable[[Tensor, Tensor], Tensor]

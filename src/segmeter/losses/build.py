@@ -7,10 +7,10 @@ import numpy.typing as npt
 from torch import nn
 
 from segmeter.checks import Problems, collecting
+from segmeter.classes import ClassSpec
 from segmeter.errors import ConfigError
 from segmeter.losses.config import LOSSES
 from segmeter.losses.weights import class_weights
-from segmeter.vocabulary import ClassSpec
 
 
 def build_loss(config: Any, spec: ClassSpec, class_counts: npt.NDArray[np.int64] | None = None) -> nn.Module:

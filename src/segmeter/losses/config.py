@@ -41,7 +41,7 @@ class WeightedLossConfig(LossConfig):
             raise RuleError("to have one that is > 0")
 
 
-@LOSSES.register("focal", builder="segmeter.losses.focal:build_focal")
+@LOSSES.register("focal", builder="segmeter.losses.focal.focal:build_focal")
 class FocalConfig(WeightedLossConfig):
     """Focal loss (Lin et al. 2017), softmax for multiclass and sigmoid otherwise, averaged over the valid pixels."""
 
@@ -57,7 +57,7 @@ class FocalConfig(WeightedLossConfig):
     """Which implementation computes it; all agree. "compiled" runs on the CPU only, "triton" on CUDA only."""
 
 
-@LOSSES.register("cross_entropy", builder="segmeter.losses.focal:build_cross_entropy")
+@LOSSES.register("cross_entropy", builder="segmeter.losses.focal.focal:build_cross_entropy")
 class CrossEntropyConfig(WeightedLossConfig):
     """Cross-entropy, which is focal loss at gamma 0: softmax for multiclass, sigmoid otherwise."""
 

@@ -5,12 +5,12 @@ from typing import Any
 import torch
 
 from segmeter.checks import collecting
+from segmeter.classes import ClassSpec, Task
 from segmeter.losses.additive import AdditiveLoss, divide
-from segmeter.losses.backends.terms import Terms, read_labels, valid_mask, widened
+from segmeter.losses.checks import check_common, check_tensors, refuse_bad_labels, whole_number
 from segmeter.losses.config import LovaszConfig, Over
-from segmeter.losses.refusals import check_common, check_tensors, refuse_bad_labels, whole_number
+from segmeter.losses.focal.params import Terms, read_labels, valid_mask, widened
 from segmeter.losses.region import count_images, flatten_elements, split_regions
-from segmeter.vocabulary import ClassSpec, Task
 
 
 class LovaszLoss(AdditiveLoss):

@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 import torch
 
 from segmeter.checks import collecting
+from segmeter.classes import ClassSpec, Task
 from segmeter.losses.additive import AdditiveLoss, divide
-from segmeter.losses.backends.terms import Terms, read_labels, valid_mask, widened
+from segmeter.losses.checks import check_common, check_numbers, check_tensors, refuse_bad_labels, whole_number
 from segmeter.losses.config import DiceConfig, FocalTverskyConfig, Over, TverskyConfig
-from segmeter.losses.refusals import check_common, check_numbers, check_tensors, refuse_bad_labels, whole_number
-from segmeter.vocabulary import ClassSpec, Task
+from segmeter.losses.focal.params import Terms, read_labels, valid_mask, widened
 
 
 class Regions(NamedTuple):

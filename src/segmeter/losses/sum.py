@@ -8,10 +8,10 @@ import numpy.typing as npt
 import torch
 from torch import nn
 
+from segmeter.classes import ClassSpec
 from segmeter.losses.additive import AdditiveLoss, additive
 from segmeter.losses.build import build_loss
 from segmeter.losses.config import SumConfig
-from segmeter.vocabulary import ClassSpec
 
 
 class SumLoss(AdditiveLoss):

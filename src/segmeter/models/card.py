@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from segmeter.checks import collecting
-from segmeter.vocabulary import ClassSpec
+from segmeter.classes import ClassSpec
 
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)

@@ -7,9 +7,9 @@ from pathlib import Path
 from torch import Tensor, nn
 
 from segmeter.errors import CheckpointError
-from segmeter.models.checkpoint import read_checkpoint
-from segmeter.models.manifest import WEIGHTS
-from segmeter.models.weights import Fit, check_finite, compare, load_tensors
+from segmeter.models.checkpoints.checkpoint import read_checkpoint
+from segmeter.models.checkpoints.manifest import WEIGHTS
+from segmeter.models.checkpoints.weights import Fit, check_finite, compare, load_tensors
 
 _WRAPPERS = ("module.", "_orig_mod.", "network.", "model.")  # DataParallel, torch.compile, Segmenter, Lightning
 _LOG = logging.getLogger(__name__)

@@ -8,12 +8,12 @@ import torch
 from torch import nn
 
 from segmeter.checks import expected, nearest
+from segmeter.classes import ClassSpec
 from segmeter.errors import ConfigError
 from segmeter.models.config import EncoderConfig
 from segmeter.models.folding import fold_upsampling
 from segmeter.models.initial import start_from
 from segmeter.models.pretrained import pretrained_encoder
-from segmeter.vocabulary import ClassSpec
 
 _NETWORKS: dict[str, type[nn.Module]] = {
     "unet": smp.Unet,

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 
 from segmeter.checks import expected
+from segmeter.classes import ClassSpec
 from segmeter.errors import InputError
 from segmeter.postprocess.config import STEPS
 from segmeter.postprocess.instances import InstanceArray, Split
 from segmeter.postprocess.planes import LabelArray
-from segmeter.vocabulary import ClassSpec
 
 Step = Callable[[LabelArray], LabelArray | Split]
 

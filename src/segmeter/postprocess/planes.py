@@ -19,10 +19,10 @@ from numpy.typing import NDArray
 from scipy import ndimage
 
 from segmeter.checks import expected, nearest
+from segmeter.classes import ClassSpec
 from segmeter.errors import ConfigError
 from segmeter.postprocess.config import ClassNames
 from segmeter.postprocess.masks import Mask, box_around, grow_by_sides
-from segmeter.vocabulary import ClassSpec
 
 LabelArray = NDArray[np.uint8] | NDArray[np.uint16]
 MaskStep = Callable[[Mask], Mask]

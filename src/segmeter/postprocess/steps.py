@@ -2,11 +2,11 @@
 
 from functools import partial
 
+from segmeter.classes import ClassSpec
 from segmeter.postprocess import config as schema
 from segmeter.postprocess import masks
 from segmeter.postprocess.instances import Split, split_labels
 from segmeter.postprocess.planes import LabelArray, MaskStep, apply_per_class, class_indices, fill_index
-from segmeter.vocabulary import ClassSpec
 
 Step = partial[LabelArray]
 

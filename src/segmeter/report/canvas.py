@@ -8,8 +8,8 @@ import matplotlib
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
+from segmeter.classes import Colour
 from segmeter.report.paint import RGB
-from segmeter.vocabulary import Colour
 
 INK: Colour = (236, 239, 244)
 FAINT: Colour = (150, 158, 171)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from segmeter.metrics.overlap import FloatArray, OverlapScores
+from segmeter.metrics.pixels.overlap import FloatArray, OverlapScores
 
 AGGREGATES = {"mean_iou": "mean IoU", "mean_dice": "mean Dice", "pixel_accuracy": "pixel accuracy"}
 SCORES = {"iou": "IoU", "dice": "Dice", "precision": "precision", "recall": "recall"}

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from segmeter.classes import ClassSpec
 from segmeter.files import remove
 from segmeter.report.config import ReportConfig
 from segmeter.report.objects import Objects
 from segmeter.report.overlay import NO_OBJECTS, draw_overlay, picture_path, write_overlay
-from segmeter.vocabulary import ClassSpec
 
 Key = tuple[float, str] | tuple[str, str]
 

@@ -12,16 +12,16 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from segmeter.checks import expected
+from segmeter.classes import ClassSpec
 from segmeter.errors import InputError
 from segmeter.files import write_bytes
-from segmeter.metrics.overlap import score_margins
-from segmeter.metrics.rows import CaseRow, read_cases, read_spec, stack_margins
+from segmeter.metrics.cases.table import CaseRow, read_cases, read_spec, stack_margins
+from segmeter.metrics.pixels.overlap import score_margins
 from segmeter.report import figures
 from segmeter.report.charts import calibration_charts, curves, heat_map, histogram
 from segmeter.report.config import ReportConfig
 from segmeter.report.gallery import worst_first
 from segmeter.report.pictures import Picture, load_pictures
-from segmeter.vocabulary import ClassSpec
 
 MOST_ROWS = 1000  # of the table of cases; cases.csv has them all
 _PAGE = Path(__file__).parent / "page"

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from segmeter.metrics.instances import match_instances
+from segmeter.metrics.objects.panoptic import match_instances
 
 THRESHOLD = 0.5  # IoU that a match exceeds, as for panoptic quality
 

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from segmeter.checks import expected
+from segmeter.classes import ClassSpec
 from segmeter.errors import InputError
 from segmeter.files import make_folder, safe_id, write_bytes
 from segmeter.report.canvas import Entry, compose
@@ -26,7 +27,6 @@ from segmeter.report.paint import (
     paint_objects,
     resize,
 )
-from segmeter.vocabulary import ClassSpec
 
 PANEL = 480  # longest side of a panel, pixels
 NO_OBJECTS = Objects()

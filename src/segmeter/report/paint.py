@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from segmeter.vocabulary import ClassSpec, Colour
+from segmeter.classes import ClassSpec, Colour
 
 RGB = NDArray[np.uint8]
 Mask = NDArray[np.bool_]

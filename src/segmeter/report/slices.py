@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from segmeter.vocabulary import ClassSpec
+from segmeter.classes import ClassSpec
 
 
 def choose_slice(target: NDArray[Any], labels: NDArray[Any], spec: ClassSpec) -> int:

@@ -20,7 +20,7 @@ from torch import Tensor
 from segmeter.errors import CheckpointError, InputError, RunError, SegmeterError
 from segmeter.files import clear_leftovers, make_folder, point, remove, rename, write_bytes
 from segmeter.models.card import ModelCard
-from segmeter.models.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
+from segmeter.models.checkpoints.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
 
 LAST, BEST = "last", "best"
 PROBE = ".tmp-probe"

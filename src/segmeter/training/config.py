@@ -138,7 +138,7 @@ class OptimizerConfig(Config, title="optimizer"):
     """Highest learning rate."""
 
 
-@OPTIMIZERS.register("adamw", builder="segmeter.training.optimizer:build_adamw")
+@OPTIMIZERS.register("adamw", builder="segmeter.training.optimisation.optimizer:build_adamw")
 class AdamWConfig(OptimizerConfig):
     """AdamW (Loshchilov and Hutter 2019), fused; weight decay leaves norms and biases alone."""
 
@@ -155,7 +155,7 @@ class AdamWConfig(OptimizerConfig):
     """Added to the denominator."""
 
 
-@OPTIMIZERS.register("sgd", builder="segmeter.training.optimizer:build_sgd")
+@OPTIMIZERS.register("sgd", builder="segmeter.training.optimisation.optimizer:build_sgd")
 class SgdConfig(OptimizerConfig):
     """Stochastic gradient descent with momentum (nnU-Net's values); weight decay leaves norms and biases alone."""
 
@@ -183,7 +183,7 @@ class ScheduleConfig(Config, title="schedule"):
     """The registered name of the schedule."""
 
 
-@SCHEDULES.register("cosine", builder="segmeter.training.schedule:build_cosine")
+@SCHEDULES.register("cosine", builder="segmeter.training.optimisation.schedule:build_cosine")
 class CosineConfig(ScheduleConfig):
     """Linear warm-up, then half a cosine."""
 
@@ -194,7 +194,7 @@ class CosineConfig(ScheduleConfig):
     """Learning rate at the end."""
 
 
-@SCHEDULES.register("poly", builder="segmeter.training.schedule:build_poly")
+@SCHEDULES.register("poly", builder="segmeter.training.optimisation.schedule:build_poly")
 class PolyConfig(ScheduleConfig):
     """Linear warm-up, then (1 - progress) to a power (DeepLab, nnU-Net)."""
 
@@ -205,7 +205,7 @@ class PolyConfig(ScheduleConfig):
     """The exponent."""
 
 
-@SCHEDULES.register("one_cycle", builder="segmeter.training.schedule:build_one_cycle")
+@SCHEDULES.register("one_cycle", builder="segmeter.training.optimisation.schedule:build_one_cycle")
 class OneCycleConfig(ScheduleConfig):
     """One cosine up and one down (Smith and Topin 2018)."""
 
@@ -218,7 +218,7 @@ class OneCycleConfig(ScheduleConfig):
     """Learning rate at the end."""
 
 
-@SCHEDULES.register("constant", builder="segmeter.training.schedule:build_constant")
+@SCHEDULES.register("constant", builder="segmeter.training.optimisation.schedule:build_constant")
 class ConstantConfig(ScheduleConfig):
     """Linear warm-up, then the learning rate as given."""
 
@@ -234,14 +234,14 @@ class LoggerConfig(Config, title="logger"):
     """The registered name of the logger."""
 
 
-@LOGGERS.register("none", builder="segmeter.training.loggers:build_none")
+@LOGGERS.register("none", builder="segmeter.training.run.loggers:build_none")
 class NoLoggerConfig(LoggerConfig):
     """Nothing beside history.jsonl, which is always written."""
 
     name: str = "none"
 
 
-@LOGGERS.register("tensorboard", builder="segmeter.training.loggers:build_tensorboard")
+@LOGGERS.register("tensorboard", builder="segmeter.training.run.loggers:build_tensorboard")
 class TensorBoardConfig(LoggerConfig):
     """Curves for TensorBoard, in the folder tensorboard/ of the run; needs: pip install "segmeter[tensorboard]"."""
 

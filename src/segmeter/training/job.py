@@ -14,11 +14,11 @@ from segmeter.inference.config import InferenceConfig
 from segmeter.inference.device import pick_device
 from segmeter.inference.precision import pick_dtype
 from segmeter.models.segmenter import Segmenter
-from segmeter.training.batches import BatchSource
-from segmeter.training.cache import Cases
 from segmeter.training.config import LoggerConfig, NoLoggerConfig, OptimizerConfig, ScheduleConfig, TrainingConfig
-from segmeter.training.contents import name_changes
-from segmeter.training.step import Augmentation
+from segmeter.training.data.batches import BatchSource
+from segmeter.training.data.cache import Cases
+from segmeter.training.optimisation.step import Augmentation
+from segmeter.training.run.contents import name_changes
 from segmeter.training.validation import find_monitor
 
 # Values that change how fast or how often, never what is learned; everything else must be the same on resuming

@@ -10,18 +10,18 @@ from torch import Tensor
 
 from segmeter.inference.predictor import Predictor
 from segmeter.losses.additive import additive
-from segmeter.models.checkpoint import Checkpoint
-from segmeter.models.manifest import WEIGHTS
-from segmeter.models.weights import load_tensors
-from segmeter.training.batches import Batch
+from segmeter.models.checkpoints.checkpoint import Checkpoint
+from segmeter.models.checkpoints.manifest import WEIGHTS
+from segmeter.models.checkpoints.weights import load_tensors
 from segmeter.training.checkpointing import load_weights
 from segmeter.training.config import OPTIMIZERS, SCHEDULES
-from segmeter.training.ema import Ema
+from segmeter.training.data.batches import Batch
 from segmeter.training.job import TrainJob
 from segmeter.training.limits import Limits
-from segmeter.training.optimizer import set_lr
-from segmeter.training.rng import capture_rng, restore_rng
-from segmeter.training.step import Stepper, build_scaler, compiled
+from segmeter.training.optimisation.ema import Ema
+from segmeter.training.optimisation.optimizer import set_lr
+from segmeter.training.optimisation.step import Stepper, build_scaler, compiled
+from segmeter.training.run.determinism import capture_rng, restore_rng
 
 _LOG = logging.getLogger(__name__)
 

@@ -11,21 +11,21 @@ from typing import Any
 from segmeter.errors import Interrupted, OverflowedError, RunError
 from segmeter.losses.additive import check_labels
 from segmeter.progress import gauge
-from segmeter.training.batches import Batches
-from segmeter.training.cache import Cases
 from segmeter.training.checkpointing import Checkpoints, step_name
 from segmeter.training.config import LOGGERS
-from segmeter.training.contents import write_contents
-from segmeter.training.history import History, read_history
+from segmeter.training.data.batches import Batches
+from segmeter.training.data.cache import Cases
 from segmeter.training.job import TrainJob, TrainResult, check_job, check_same, identify
 from segmeter.training.learner import Learner
 from segmeter.training.limits import Limits
-from segmeter.training.loggers import Logger
-from segmeter.training.rng import kernels, seed_everything
-from segmeter.training.signals import StopSignals
-from segmeter.training.throughput import Throughput
+from segmeter.training.run.contents import write_contents
+from segmeter.training.run.determinism import kernels, seed_everything
+from segmeter.training.run.divergence import Taken, Watch
+from segmeter.training.run.history import History, read_history
+from segmeter.training.run.loggers import Logger
+from segmeter.training.run.signals import StopSignals
+from segmeter.training.run.throughput import Throughput
 from segmeter.training.validation import Validation, find_monitor, higher_is_better, validate
-from segmeter.training.watch import Taken, Watch
 
 _LOG = logging.getLogger(__name__)
 

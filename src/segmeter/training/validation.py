@@ -10,14 +10,14 @@ from torch import Tensor, nn
 
 from segmeter.bridge.scalars import read_scalars
 from segmeter.checks import expected, nearest
+from segmeter.classes import ClassSpec
 from segmeter.errors import ConfigError, DataError
 from segmeter.inference.predictor import Predictor
 from segmeter.losses.additive import AdditiveLoss, additive, divide
-from segmeter.metrics.counts import count_case
-from segmeter.metrics.overlap import OverlapScores, overlap_scores
-from segmeter.training.cache import Cases
+from segmeter.metrics.pixels.confusion import count_case
+from segmeter.metrics.pixels.overlap import OverlapScores, overlap_scores
 from segmeter.training.config import AUTO, CLASS_MONITORS, MONITORS
-from segmeter.vocabulary import ClassSpec
+from segmeter.training.data.cache import Cases
 
 UNLEARNED = 0.01  # a class that the targets hold and whose IoU is below this is as good as not found
 

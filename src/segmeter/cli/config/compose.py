@@ -19,9 +19,9 @@ from yaml import YAMLError
 
 from segmeter.checks import close_name, expected, nearest
 from segmeter.cli.config.groups import CONFIGS, GROUPS, options, schemas_of
+from segmeter.cli.config.hydra_rules import PLUGINS, check_files, hydra_problems
 from segmeter.cli.config.schema import ROOTS
-from segmeter.cli.hydra_rules import PLUGINS, check_files, hydra_problems
-from segmeter.cli.trained_data import TRAINED
+from segmeter.cli.config.trained_data import TRAINED
 from segmeter.errors import ConfigError
 from segmeter.schema import REQUIRED, defaults
 

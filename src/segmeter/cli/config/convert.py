@@ -9,8 +9,8 @@ from pydantic import ValidationError
 
 from segmeter.cli.config.compose import Composed
 from segmeter.cli.config.schema import EvalConfig
+from segmeter.cli.config.trained_data import TRAINED, fill_data
 from segmeter.cli.config.written import find_written
-from segmeter.cli.trained_data import TRAINED, fill_data
 from segmeter.declared import name_of
 from segmeter.errors import InputError
 from segmeter.invalid import problems_by_key, required

@@ -6,20 +6,20 @@ from importlib import import_module
 from importlib.metadata import entry_points
 from pathlib import Path
 
-from segmeter.cli.trained_data import TRAINED
+from segmeter.cli.config.trained_data import TRAINED
 from segmeter.data.config import DATA
 from segmeter.errors import ConfigError
 from segmeter.export.config import ExportConfig
 from segmeter.inference.config import InferenceConfig
 from segmeter.losses.config import LOSSES
-from segmeter.metrics.config import MetricsConfig
+from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.models.config import MODELS
 from segmeter.postprocess.config import PostprocessConfig
 from segmeter.registry import Registry
 from segmeter.report.config import ReportConfig
 from segmeter.schema import Config
-from segmeter.training.augment_config import AugmentConfig
 from segmeter.training.config import LOGGERS, OPTIMIZERS, SCHEDULES, TrainingConfig
+from segmeter.training.data.augment_config import AugmentConfig
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 

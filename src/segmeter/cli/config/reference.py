@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from segmeter.cli.config.groups import CONFIGS, GROUPS, options, schemas_of
 from segmeter.cli.config.schema import ROOTS
-from segmeter.cli.trained_data import TRAINED
+from segmeter.cli.config.trained_data import TRAINED
 from segmeter.data.config import DataConfig
 from segmeter.declared import (
     Choice,

@@ -11,14 +11,14 @@ from segmeter.export.config import ExportConfig
 from segmeter.inference.config import InferenceConfig
 from segmeter.invalid import RuleError
 from segmeter.losses.config import LOSSES
-from segmeter.metrics.config import MetricsConfig
+from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.models.config import MODELS
 from segmeter.postprocess.config import PostprocessConfig
 from segmeter.registry import Component
 from segmeter.report.config import ReportConfig
 from segmeter.schema import Config, Given, Unit, rule
-from segmeter.training.augment_config import AugmentConfig
 from segmeter.training.config import LOGGERS, OPTIMIZERS, SCHEDULES, TrainingConfig
+from segmeter.training.data.augment_config import AugmentConfig
 
 MAX_CLASSES = 65534
 

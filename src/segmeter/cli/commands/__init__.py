@@ -1,0 +1,1 @@
+"""One module per command: its checked configuration -> what it does, and what it prints."""

@@ -1,0 +1,48 @@
+"""Cases as they are measured -> the run's pictures."""
+
+from pathlib import Path
+
+from segmeter.classes import ClassSpec
+from segmeter.inference.async_results import Prediction
+from segmeter.metrics.cases.table import CaseRow
+from segmeter.metrics.config.metrics import MetricsConfig
+from segmeter.metrics.pixels.overlap import overlap_scores
+from segmeter.metrics.summary.summary import mean_classes
+from segmeter.postprocess.pipeline import Cleaned
+from segmeter.report.config import ReportConfig
+from segmeter.report.figures import headline_scores
+from segmeter.report.gallery import Gallery
+from segmeter.report.objects import Objects
+
+
+class Drawer:
+    """Draws the cases that the configuration asks for, each with its headline score, as metrics.json defines it.
+
+    Called with each case in turn; the row is there where it was measured.
+    """
+
+    def __init__(
+        self, config: ReportConfig, folder: Path, spec: ClassSpec, metrics: MetricsConfig | None = None
+    ) -> None:
+        self._gallery = Gallery(folder / "overlays", config, spec)
+        self._spec = spec
+        self._classes = None if metrics is None else mean_classes(metrics, spec)
+
+    def __call__(self, prediction: Prediction, cleaned: Cleaned, row: CaseRow | None = None) -> None:
+        sample = prediction.sample
+        self._gallery.offer(
+            sample.case_id,
+            image=sample.image,
+            target=sample.target,
+            labels=cleaned.labels,
+            score=None if row is None else self._score(row),
+            objects=Objects(prediction=cleaned.instances if cleaned.labels.ndim == 2 else None),
+        )
+
+    def remember(self, row: CaseRow) -> None:
+        """Let a case of an interrupted run take part in the choice."""
+        self._gallery.remember(row.case_id, self._score(row))
+
+    def _score(self, row: CaseRow) -> float:
+        scores = overlap_scores(row.counts, task=self._spec.task, classes=self._classes)
+        return float(headline_scores(scores, self._spec.task))

@@ -1,0 +1,108 @@
+"""Scored cases and their images -> the run's pictures; of a volume, one slice."""
+
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from segmeter.checks import expected
+from segmeter.data.dataset import in_threads
+from segmeter.data.files.images import IMAGE_DTYPES, read_image
+from segmeter.data.files.masks import read_values
+from segmeter.data.files.sniff import show, volume_format
+from segmeter.data.folders.pairing import Files
+from segmeter.errors import DataError
+from segmeter.evaluation.cases import CaseScorer
+from segmeter.evaluation.manifest import read_notes
+from segmeter.evaluation.pairing import MaskPair, check_unchanged
+from segmeter.evaluation.places import write_shape
+from segmeter.evaluation.score import Scoring
+from segmeter.metrics.cases.table import read_cases, stack_margins
+from segmeter.metrics.pixels.overlap import score_margins
+from segmeter.metrics.summary.summary import mean_classes
+from segmeter.progress import track
+from segmeter.report.config import ReportConfig
+from segmeter.report.figures import headline_scores
+from segmeter.report.gallery import Gallery
+from segmeter.report.objects import Objects
+from segmeter.report.overlay import draw_overlay, write_overlay
+from segmeter.report.slices import choose_slice
+
+
+def draw_cases(scoring: Scoring, images: Files, config: ReportConfig) -> None:
+    """Draw the chosen cases. They are read again: which ones they are is known only after the last.
+
+    Parameters
+    ----------
+    scoring
+        The finished run.
+    images
+        The image of every case, by stem.
+    config
+        Which cases are drawn, and how large.
+
+    Raises
+    ------
+    DataError
+        One line for each image that can't be read or has another size, and each case whose masks changed.
+    """
+    rows = read_cases(scoring.folder)
+    classes = mean_classes(scoring.metrics, scoring.spec)  # the mean IoU that metrics.json has
+    margins = score_margins(stack_margins(rows, scoring.spec), task=scoring.spec.task, classes=classes)
+    values = headline_scores(margins, scoring.spec.task)
+    scores = {row.case_id: float(value) for row, value in zip(rows, values, strict=True)}
+    chosen = Gallery(scoring.folder / "overlays", config, scoring.spec, scores=scores).chosen()
+    pairs = [pair for pair in scoring.pairing.pairs if pair.case_id in chosen or config.overlays < 0]
+    measured = {case_id: noted["sha256"] for case_id, noted in read_notes(scoring.folder).items()}
+    draw = partial(_draw_pair, scoring, scoring.scorer(), images, scores, measured, config.panel)
+    problems = [line for found in track(in_threads(draw, pairs), "drawing", len(pairs)) for line in found]
+    if problems:
+        raise DataError(problems)
+
+
+def _draw_pair(
+    scoring: Scoring,
+    scorer: CaseScorer,
+    images: Files,
+    scores: Mapping[str, float],
+    measured: Mapping[str, str],
+    panel: int,
+    pair: MaskPair,
+) -> tuple[str, ...]:
+    """Write one picture, or say what is wrong with its image."""
+    try:
+        maps = scorer.read(pair)
+        check_unchanged(pair, measured)
+        shape = maps.axes(scoring.spec.task == "multilabel")
+        image = _image(images[pair.stem][0], shape, scoring)
+    except DataError as error:
+        return error.problems
+    target, labels, title = maps.target, maps.labels, pair.case_id
+    objects = Objects(target=maps.target_instances, prediction=maps.instances)
+    if len(shape) == 3:
+        place = choose_slice(target, labels, scoring.spec)
+        title = f"{title}, slice {place + 1} of {shape[0]}"
+        target, labels, image = target[..., place, :, :], labels[..., place, :, :], image[place]
+        numbers = (each if each is None else each[place] for each in (objects.target, objects.prediction))
+        objects = Objects(target=next(numbers), prediction=next(numbers))
+    score = scores[pair.case_id]
+    picture = draw_overlay(image, target, labels, scoring.spec, title=title, score=score, panel=panel, objects=objects)
+    write_overlay(scoring.folder / "overlays", pair.case_id, picture)
+    return ()
+
+
+def _image(path: Path, shape: tuple[int, ...], scoring: Scoring) -> np.ndarray:
+    """The image of a case, (H, W, C), or (D, H, W, 1) of a volume."""
+    if len(shape) == 2 and volume_format(path) is None:
+        image = read_image(path, max_pixels=scoring.max_pixels)
+        found = image.shape[:2]
+    else:
+        values = read_values(path, max_pixels=scoring.max_pixels, key=None).values
+        image = values if values.dtype.name in IMAGE_DTYPES else values.astype(np.float32)
+        image, found = image[..., None], values.shape
+    if found != shape:
+        axes = "(height x width)" if len(found) == 2 else "(depth x height x width)"
+        rule = f"to have the size of its reference, {write_shape(shape)}"
+        raise DataError(expected(show(path), "image", rule, f"{write_shape(found)} {axes}"))
+    return image

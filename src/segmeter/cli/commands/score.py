@@ -1,0 +1,106 @@
+"""`segmeter score`: masks and their references -> figures, pictures, report; no model, no torch."""
+
+import logging
+import sys
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from segmeter.cli.app import Job
+from segmeter.cli.commands._score_pictures import draw_cases
+from segmeter.cli.config.schema import ScoreConfig
+from segmeter.cli.runs.resume import find_resumed
+from segmeter.cli.runs.run_folder import note_done, open_run
+from segmeter.data.files.sniff import show
+from segmeter.data.folders.pairing import Files, list_files, missing_problem, twice_problems
+from segmeter.data.folders.split_lists import some
+from segmeter.errors import DataError
+from segmeter.evaluation.manifest import NAME
+from segmeter.evaluation.pairing import Pairing, pair_masks
+from segmeter.evaluation.probs import find_probs
+from segmeter.evaluation.score import Scoring, check_resumed, score
+from segmeter.metrics.config.metrics import check_clusters, check_metrics
+from segmeter.report.figures import aggregates
+from segmeter.report.html import write_report
+from segmeter.report.table import print_summary
+
+_LOG = logging.getLogger(__name__)
+
+
+def run(config: ScoreConfig, job: Job) -> float | None:
+    """Score; returns the headline over the data set."""
+    spec = config.data.spec()
+    check_metrics(config.metrics, spec)
+    pairing = pair_masks(config.predictions, config.references, spec=spec, missing=config.missing)
+    check_clusters(config.metrics.cluster, [pair.case_id for pair in pairing.pairs])
+    images = _images(config.images, pairing)
+    resumed = find_resumed(config, job, config.resume, holds=NAME)
+    scoring = Scoring(
+        pairing=pairing,
+        spec=spec,
+        label_map=config.data.labels_of(),
+        max_pixels=config.data.max_pixels,
+        key=config.data.key,
+        instances=config.data.instances,
+        metrics=config.metrics,
+        probs=find_probs(config.probs, pairing.pairs) if config.probs else {},
+        folder=resumed or Path(),
+        workers=config.workers,
+        resume=resumed is not None,
+    )
+    _warn(pairing, config.predictions)
+    accept = partial(check_resumed, scoring, scoring.folder)
+    with open_run(config, job, resumed=resumed, facts=_facts(config, pairing), accept=accept) as folder:
+        scoring = replace(scoring, folder=folder)
+        summary = score(scoring)
+        if images:
+            draw_cases(scoring, images, config.report)
+        if config.report.html:
+            note_done(folder)
+            write_report(folder, config.report)
+    _show(config, folder, summary)
+    value: float | None = aggregates(summary)[0]["dataset"]
+    return value
+
+
+def _facts(config: ScoreConfig, pairing: Pairing) -> dict[str, Any]:
+    """What run.json says about the files."""
+    return {
+        "predictions": str(config.predictions.absolute()),
+        "references": str(config.references.absolute()),
+        "probs": str(config.probs.absolute()) if config.probs else None,
+        "data": pairing.fingerprint(),
+        "missing_predictions": list(pairing.missing),
+        "extra_predictions": list(pairing.extra),
+    }
+
+
+def _warn(pairing: Pairing, predictions: Path) -> None:
+    if pairing.missing:
+        _LOG.warning("cases without a prediction, scored as background (%s).", some(pairing.missing))
+    if pairing.extra:
+        _LOG.warning("predictions without a reference in %s (%s).", show(predictions), some(pairing.extra))
+
+
+def _images(folder: Path | None, pairing: Pairing) -> Files:
+    """The image of every case."""
+    if folder is None:
+        return {}
+    files = list_files(folder, role="images", volumes=True)
+    stems = [pair.stem for pair in pairing.pairs]
+    problems = missing_problem(stems, files, what="an image", remedy="Leave images= out to draw no overlays.")
+    problems += twice_problems({stem: files[stem] for stem in stems if stem in files}, "images")
+    if problems:
+        raise DataError(problems)
+    return files
+
+
+def _show(config: ScoreConfig, folder: Path, summary: dict[str, Any]) -> None:
+    print_summary(summary)
+    lines = [f"figures   {folder / 'metrics.json'}", f"cases     {folder / 'cases.csv'}"]
+    if config.images and config.report.overlays:
+        lines.append(f"overlays  {folder / 'overlays'}")
+    if config.report.html:
+        lines.append(f"report    {folder / 'report.html'}")
+    sys.stdout.write("\n".join(lines) + "\n")

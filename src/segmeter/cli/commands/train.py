@@ -1,0 +1,112 @@
+"""`segmeter train`: data and configuration -> checkpoints."""
+
+import sys
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from segmeter.cli.app import Job
+from segmeter.cli.commands._parts import model_card, open_device
+from segmeter.cli.config.schema import TrainConfig
+from segmeter.cli.runs.resume import find_resumed
+from segmeter.cli.runs.run_folder import note_done, open_run
+from segmeter.data.build import open_splits
+from segmeter.data.verification.report import DataReport
+from segmeter.losses.build import build_loss
+from segmeter.models.build import build_segmenter
+from segmeter.report.figures import number
+from segmeter.report.html import write_report
+from segmeter.schema import as_plain
+from segmeter.training.data.augment import Augment
+from segmeter.training.data.augment_config import choose_crop
+from segmeter.training.data.cache import Budget, CachedCases
+from segmeter.training.data.sampling import SampleSource
+from segmeter.training.job import TrainJob, TrainResult, check_job
+from segmeter.training.loop import check_resumed, train
+from segmeter.training.validation import UNLEARNED, find_monitor
+
+
+def run(config: TrainConfig, job: Job) -> float | None:
+    """Train; returns the best score, which a sweep may optimise."""
+    device = open_device(config.device)
+    resumed = find_resumed(config, job, config.resume, holds="checkpoints/step-*/manifest.json")
+    find_monitor(config.training.monitor, config.data.spec())  # before any data is read, or drawn
+    (train_data, val_data), (seen, val_seen) = open_splits(config.data, ["train", "val"])
+    loss = build_loss(config.loss, spec=train_data.spec, class_counts=seen.class_pixels)
+    torch.manual_seed(config.training.seed)  # the first weights
+    segmenter = build_segmenter(model_card(config.data, config.model, seen))
+    budget = Budget(int(config.training.cache_gb * 1e9))
+    train_cases, val_cases = CachedCases(train_data, budget), CachedCases(val_data, budget)
+    augment = choose_crop(config.augment, seen.sizes)
+    training = TrainJob(
+        folder=resumed or Path(),
+        segmenter=segmenter,
+        loss=loss,
+        source=SampleSource(
+            train_cases,
+            augment,
+            batch_size=config.training.batch_size,
+            seed=config.training.seed,
+            samples=config.data.samples_per_epoch,
+            presence=seen.presence,
+        ),
+        train_cases=train_cases,
+        val_cases=val_cases if len(val_data) else None,
+        augment=Augment(augment, train_data.spec),
+        training=config.training,
+        optimizer=config.optimizer,
+        schedule=config.schedule,
+        inference=config.inference,
+        logger=config.logger,
+        device=str(device),
+        identity=_identity(config),
+        resume=resumed is not None,
+        allow_changes=config.allow_changes,
+    )
+    check_job(training)
+    facts, accept = _facts(config, seen, val_seen), partial(check_resumed, training)
+    with open_run(config, job, resumed=resumed, facts=facts, accept=accept) as folder:
+        result = train(replace(training, folder=folder))
+        note_done(folder)
+        write_report(folder)
+    _show(folder, result)
+    return result.score
+
+
+def _facts(config: TrainConfig, seen: DataReport, val_seen: DataReport) -> dict[str, Any]:
+    """What run.json says about the data: its place, where eval finds it again, and its contents; data.json has each."""
+    return {
+        "data": seen.content_sha256,
+        "val_data": val_seen.content_sha256,
+        "data_root": str(Path(config.data.root).expanduser().absolute()),
+    }
+
+
+def _identity(config: TrainConfig) -> dict[str, Any]:
+    return {"loss": as_plain(config.loss), "augment": as_plain(config.augment), "data": as_plain(config.data)}
+
+
+def _show(folder: Path, result: TrainResult) -> None:
+    sys.stdout.write(
+        f"{result.steps} steps, {result.epochs:.1f} epochs in {result.seconds:.0f} s "
+        f"({result.images_per_second:.1f} images/s), ended by: {result.reason}\n"
+        f"{_checkpoint_line(folder, result)}\n"
+        f"report    {folder / 'report.html'}\n"
+    )
+    if result.unlearned:
+        sys.stderr.write(
+            f"warning: IoU below {UNLEARNED} at the best checkpoint, though the validation masks hold them: "
+            f"{', '.join(result.unlearned)}.\n"
+        )
+
+
+def _checkpoint_line(folder: Path, result: TrainResult) -> str:
+    """The best checkpoint with the score that chose it, beside the mean IoU; without validation, the last one."""
+    if result.score is None:
+        return f"last      not validated   {folder / 'checkpoints' / 'last'}"
+    shown = {result.monitor: result.score, "mean_iou": result.values.get("mean_iou")}
+    scores = ", ".join(f"{name} {number(value)}" for name, value in shown.items())
+    return f"best      {scores}   {folder / 'checkpoints' / 'best'}"

@@ -1,0 +1,113 @@
+"""checkpoint -> what eval need not be told about its data: first the command line, then the checkpoint, then defaults.
+
+What a checkpoint says is values only, checked by the schema like any others. The limits that protect the reader of
+files (`max_pixels`, `allow_links`) are left to the user, and so is the split.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from segmeter.checks import expected
+from segmeter.data.config import DATA, DataConfig
+from segmeter.errors import ConfigError
+from segmeter.models.card import ModelCard
+from segmeter.schema import REQUIRED, as_plain, defaults
+
+TRAINED = "checkpoint"  # eval's default choice of data: the set that the checkpoint was trained on
+_CARD = ("task", "classes", "colours", "ignore_index", "in_channels", "mean", "std")  # the card has these itself
+_USERS = ("root", "split", "max_pixels", "allow_links")
+
+
+def describe_data(config: DataConfig) -> dict[str, Any]:
+    """What a checkpoint says of its data beside classes, channels and normalisation."""
+    return {key: value for key, value in as_plain(config).items() if key not in (*_CARD, *_USERS)}
+
+
+def fill_data(values: Mapping[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
+    """Complete the composed values of eval with what its checkpoint says of the data.
+
+    Parameters
+    ----------
+    values
+        As they were composed. A data set that brings its own classes, such as camvid, keeps them unless the checkpoint
+        was trained on the same kind.
+    overrides
+        The lines of the command line, which tell what was set from what is a default.
+
+    Raises
+    ------
+    ConfigError
+        The data contradicts the checkpoint, or no data set was chosen and the checkpoint does not know its own.
+    CheckpointError
+        The checkpoint can't be read.
+    """
+    data = values.get("data")
+    if values.get("checkpoint") in (None, REQUIRED) or not isinstance(data, Mapping):
+        return dict(values)  # the schema says what is missing
+    card, root = _read(Path(str(values["checkpoint"])))
+    if data["name"] == TRAINED:
+        filled = _own(card, root) | {key: value for key, value in data.items() if value not in (REQUIRED, TRAINED)}
+    elif data["name"] in DATA.names():
+        chosen = _chosen(data, overrides)
+        known = _own(card, root) if data["name"] == card.data.get("name") else _classes(card, data["name"])
+        filled = {**data, **{key: value for key, value in known.items() if key in data and key not in chosen}}
+    else:
+        return dict(values)
+    _refuse_contradictions(filled, card)
+    return {**values, "data": filled}
+
+
+def _read(path: Path) -> tuple[ModelCard, str | None]:
+    """The card, and where the run that the checkpoint lies in found its data."""
+    from segmeter.models.checkpoints.checkpoint import read_description  # torch: not for --help and --cfg
+
+    found = read_description(path)
+    record = found.folder.parents[1] / "run.json"
+    try:
+        root = json.loads(record.read_bytes()).get("data_root")
+    except (OSError, ValueError, AttributeError):
+        root = None
+    return found.card, root if isinstance(root, str) else None
+
+
+def _own(card: ModelCard, root: str | None) -> dict[str, Any]:
+    """The data set that the checkpoint was trained on, with defaults for what it does not say."""
+    if "name" not in card.data:
+        remedy = f"Choose it: data={' | '.join(DATA.names())}, with data.root=PATH."
+        raise ConfigError(f"eval: this checkpoint does not say which data it was trained on. {remedy}")
+    usual = defaults(DATA.schema(card.data["name"]))
+    return {**usual, **card.data, **_of_card(card), **({} if root is None else {"root": root})}
+
+
+def _refuse_contradictions(data: Mapping[str, Any], card: ModelCard) -> None:
+    """What the network's input and output are, no option can change."""
+    theirs = _of_card(card)
+    problems = [
+        expected("eval", f"data.{key}", f"to be the checkpoint's {theirs[key]}", data[key], "Leave it out.")
+        for key in ("task", "classes", "in_channels", "mean", "std")
+        if as_plain(data.get(key)) not in (None, REQUIRED, theirs[key])
+    ]
+    if problems:
+        raise ConfigError(problems)
+
+
+def _classes(card: ModelCard, kind: str) -> dict[str, Any]:
+    """The checkpoint's classes and channels, for a kind of data set that has none of its own."""
+    own = defaults(DATA.schema(kind)).get("classes")
+    return _of_card(card) if own in ([], REQUIRED) else {}
+
+
+def _of_card(card: ModelCard) -> dict[str, Any]:
+    spec = card.spec.model_dump()
+    known = {**spec, "classes": spec["names"], "in_channels": card.in_channels, "mean": card.mean, "std": card.std}
+    return {key: as_plain(known[key]) for key in _CARD}
+
+
+def _chosen(data: Mapping[str, Any], overrides: Sequence[str]) -> set[str]:
+    """The keys that the user set: on the command line, or in a file of values other than the default."""
+    usual = defaults(DATA.schema(data["name"]))
+    keys = [line.partition("=")[0].lstrip("+~") for line in overrides]
+    named = {key.split(".")[1] for key in keys if key.startswith("data.")}
+    return named | {"name"} | {key for key, value in data.items() if value not in (REQUIRED, usual.get(key))}

@@ -1,0 +1,55 @@
+"""resume=RUN or resume=auto -> the folder of the run that is continued."""
+
+import re
+import sys
+from pathlib import Path
+
+from segmeter.cli.app import Job
+from segmeter.cli.config.schema import Common
+from segmeter.cli.runs.run_folder import read_start, run_name
+from segmeter.errors import ConfigError
+
+
+def find_resumed(config: Common, job: Job, resume: str | Path | None, *, holds: str) -> Path | None:
+    """Find the run folder that `resume` means: None for a new run, "auto" for the newest of this very name.
+
+    "auto" passes over runs that hold nothing to go on from; where there is no other it says so and starts a new run, so
+    that a job that was stopped early is started again by the same command. The newest run is the one whose run.json
+    has the latest start, in UTC: the local time in a folder's name may be that of another zone.
+
+    Parameters
+    ----------
+    holds
+        What there is to go on from: the name of a file in the folder, or a pattern of them.
+
+    Raises
+    ------
+    ConfigError
+        `resume` is no such run.
+    """
+    if resume is None:
+        return None
+    if resume != "auto":
+        folder = Path(resume)
+        if not _holds(folder, holds):
+            rule = f"expected `resume` to be a run folder with {holds}"
+            raise ConfigError(f"{job.command}: {rule}, got {folder.absolute()}.")
+        return folder
+    found = job.folder if job.folder is not None else _newest(config, job, holds)
+    if found is not None and _holds(found, holds):
+        sys.stderr.write(f"resuming {found}\n")
+        return found
+    place = (found or config.run.root / job.command).absolute()
+    sys.stderr.write(f"resume=auto: no run named {run_name(config, job)!r} with {holds} in {place}; starting anew\n")
+    return None
+
+
+def _newest(config: Common, job: Job, holds: str) -> Path | None:
+    named = re.compile(rf"[\d-]+_\d+_{re.escape(run_name(config, job))}(-\d+)?")
+    root = config.run.root / job.command
+    runs = [path for path in root.glob("*") if named.fullmatch(path.name) and _holds(path, holds)]
+    return max(runs, key=lambda path: (read_start(path), path.name), default=None)
+
+
+def _holds(folder: Path, pattern: str) -> bool:
+    return next(folder.glob(pattern), None) is not None

@@ -1,0 +1,272 @@
+"""A run's folder: never shared, unchanged by what is refused, and telling afterwards what happened in it."""
+
+import errno
+import fcntl
+import json
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from omegaconf import OmegaConf
+
+from segmeter.checks import expected
+from segmeter.cli.app import Job
+from segmeter.cli.config.schema import Common
+from segmeter.cli.messages import LOGGER, logged
+from segmeter.cli.runs.masking import mask, mask_override, refuse_masked
+from segmeter.errors import EXIT_BAD_INPUT, ConfigError, RunError, SegmeterError
+from segmeter.files import (
+    clear_leftovers,
+    confined,
+    json_bytes,
+    make_folder,
+    new_folder,
+    remove,
+    safe_id,
+    write_bytes,
+    write_json,
+)
+from segmeter.open_files import Reserved, open_lock
+from segmeter.provenance import hardware, source, versions
+from segmeter.schema import as_plain
+
+RECORD = "run.json"
+KEEP_SECONDS = 60.0  # of work: a new run that is refused earlier leaves nothing
+_ROOM = 16384  # bytes kept for how the run ended
+_NOT_WRITABLE = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENAMETOOLONG)
+_REMEDY = {
+    errno.ENOSPC: "Make room there",
+    errno.EDQUOT: "Make room in your quota",
+    errno.EFBIG: "Raise the limit on file sizes",
+    errno.EMFILE: "Raise the limit on open files (ulimit -n)",
+}
+
+
+@contextmanager
+def open_run(
+    config: Common,
+    job: Job,
+    *,
+    resumed: Path | None = None,
+    facts: dict[str, Any],
+    accept: Callable[[], None] = lambda: None,
+) -> Iterator[Path]:
+    """Make the run's folder (or lock the one that is resumed), keep its records, and note how it ended.
+
+    A new run that is refused, as its input is bad, leaves no folder.
+
+    Parameters
+    ----------
+    config
+        The checked configuration.
+    job
+        How the run was asked for.
+    resumed
+        The folder of the run to continue.
+    facts
+        What else run.json says: data fingerprint, checkpoint hash.
+    accept
+        Called when a resumed folder is locked and nothing in it has changed yet; raises to refuse.
+
+    Raises
+    ------
+    ConfigError
+        The folder can't be made or written, or another process runs in it.
+    RunError
+        A file can't be written, or another fault of the system: one line with the file, the cause and the next step.
+    """
+    refuse_masked(as_plain(config))
+    begun, entered = time.monotonic(), False
+    folder, lock = _claim(config, job, resumed)
+    try:
+        with confined(folder):
+            if resumed:
+                accept()
+                clear_leftovers(folder)
+            with logged(folder), _recorded(folder, config, job, facts):
+                entered = True
+                yield folder
+    except BaseException as error:
+        fault = _explain(error, config, job, folder if entered or resumed else None)
+        refused = isinstance(fault, SegmeterError) and fault.exit_code == EXIT_BAD_INPUT
+        if resumed is None and (refused or not entered):
+            fault = _leave(folder, config, fault, time.monotonic() - begun)
+        if fault is error:
+            raise
+        raise fault from error
+    finally:
+        os.close(lock)
+
+
+def note_done(folder: Path) -> None:
+    """Let run.json say that the run is done, for the report; what fails afterwards changes that again."""
+    record = json.loads((folder / RECORD).read_bytes())
+    write_json(folder / RECORD, {**record, "end": _now(), "state": "done"})
+
+
+def run_name(config: Common, job: Job) -> str:
+    """The last part of a new folder's name."""
+    return safe_id(config.run.name or str(getattr(getattr(config, "data", None), "name", job.command)))
+
+
+def read_start(folder: Path) -> str:
+    """When the run of a folder was started, UTC in ISO 8601; "" where its run.json can't be read."""
+    try:
+        return str(json.loads((folder / RECORD).read_bytes())["start"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return ""
+
+
+def _claim(config: Common, job: Job, resumed: Path | None) -> tuple[Path, int]:
+    """A folder that this process alone writes to, and the descriptor of its lock."""
+    name = f"{datetime.now():%Y-%m-%d_%H%M%S}_{run_name(config, job)}"
+    wanted = resumed or job.folder or config.run.root / job.command / name
+    try:
+        if resumed:
+            lock = _lock(resumed)
+            if lock is None:
+                raise ConfigError(f"run: {resumed} is in use by {_owner(resumed)}.")
+            return resumed, lock
+        for attempt in range(1, 1000):
+            folder = wanted if attempt == 1 else wanted.with_name(f"{wanted.name}-{attempt}")
+            lock = _claim_new(folder, adopt=job.folder is not None)
+            if lock is not None:
+                return folder, lock
+    except OSError as error:
+        if error.errno not in _NOT_WRITABLE:
+            raise RunError(_system_fault(error, job.command, "Nothing was begun.", "start again")) from error
+        given = f"{error.filename or wanted} ({error.strerror})"
+        key = "resume" if resumed else "run.root"
+        raise ConfigError(expected("config", key, "to be a folder that can be written", given)) from error
+    raise ConfigError(expected("config", "run.root", "to have room for a new run", str(wanted)))
+
+
+def _claim_new(folder: Path, *, adopt: bool) -> int | None:
+    """Make and lock a folder that nobody else has; `adopt` takes an empty one, as a sweep makes them before."""
+    make_folder(folder.parent)
+    with suppress(FileNotFoundError):  # another process has just removed the empty folder above
+        if new_folder(folder):
+            return _lock(folder)
+    if not adopt or not folder.is_dir() or any(folder.iterdir()):
+        return None
+    lock = _lock(folder)
+    if lock is not None and {path.name for path in folder.iterdir()} != {".lock"}:
+        os.close(lock)
+        return None
+    return lock
+
+
+def _lock(folder: Path) -> int | None:
+    """Hold the folder; the system frees the lock of a killed process, so none is ever stale."""
+    with confined(folder):
+        lock = open_lock(folder / ".lock")
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(lock)
+        return None
+    with suppress(OSError):  # a full disk: the lock holds without a name
+        os.ftruncate(lock, 0)
+        os.pwrite(lock, f"process {os.getpid()} on {os.uname().nodename}\n".encode(), 0)
+    return lock
+
+
+def _owner(folder: Path) -> str:
+    try:
+        return (folder / ".lock").read_text("utf-8").strip() or "another process"
+    except OSError:
+        return "another process"
+
+
+@contextmanager
+def _recorded(folder: Path, config: Common, job: Job, facts: dict[str, Any]) -> Iterator[None]:
+    """Keep run.json, config.yaml and overrides.yaml; run.json says at the end what came of the run."""
+    earlier = read_start(folder)  # of a resumed run; "newest" is decided by it
+    write_bytes(folder / "config.yaml", OmegaConf.to_yaml(mask(as_plain(config))).encode())
+    overrides = [mask_override(line) for line in job.overrides]
+    write_bytes(folder / "overrides.yaml", OmegaConf.to_yaml(overrides).encode())
+    record = {
+        "command": job.command,
+        "argv": [mask_override(argument) for argument in job.argv],
+        "overrides": overrides,
+        "start": earlier or _now(),
+        **({"resumed": _now()} if earlier else {}),
+        "seeds": _seeds(as_plain(config)),
+        **facts,
+        "versions": versions(),
+        "hardware": hardware(),
+        "source": source(),
+        "process": os.getpid(),
+    }
+    write_json(folder / RECORD, {**record, "state": "running"})
+    room = Reserved(folder / RECORD, len(json_bytes(record)) + _ROOM)
+    try:
+        try:
+            yield
+            room.publish(json_bytes({**record, "end": _now(), "state": "done"}))
+        except BaseException as error:
+            fault = _explain(error, config, job, folder)
+            LOGGER.error("%s", _state(fault))
+            with suppress(OSError):  # the first fault is the one that is said
+                room.publish(json_bytes({**record, "end": _now(), "state": _state(fault)}), durable=False)
+            raise fault from (error if fault is not error else error.__cause__)
+    finally:
+        room.close()
+
+
+def _state(error: BaseException) -> str:
+    if isinstance(error, SegmeterError):
+        return f"stopped: {error.problems[0][: _ROOM // 8]}"
+    if isinstance(error, KeyboardInterrupt):
+        return str(error) or "interrupted"
+    return f"failed: {type(error).__name__}: {str(error)[: _ROOM // 8]}"
+
+
+def _explain(error: BaseException, config: Common, job: Job, folder: Path | None) -> BaseException:
+    """What is said of an error; a fault of the system becomes one line, and says how to go on in `folder`."""
+    resumes = hasattr(config, "resume") and folder is not None
+    remedy = f"go on with resume={folder}" if resumes else "run it again"
+    if isinstance(error, OSError):
+        safe = f"Every file in {folder} is whole." if folder else "Nothing was begun."
+        return RunError(_system_fault(error, job.command, safe, remedy))
+    if isinstance(error, RunError) and isinstance(error.__cause__, OSError) and resumes and remedy not in str(error):
+        *others, last = error.problems
+        return RunError([*others, f"{last} Then {remedy}."])
+    return error
+
+
+def _system_fault(error: OSError, command: str, safe: str, remedy: str) -> str:
+    what = error.strerror or str(error) or type(error).__name__
+    first = _REMEDY.get(error.errno or 0, "Remove the cause")
+    where = f"{error.filename}: " if error.filename else ""
+    return f"{command}: {where}{what}. {safe} {first} and {remedy}."
+
+
+def _leave(folder: Path, config: Common, error: BaseException, seconds: float) -> BaseException:
+    """Take back what a refused run began, unless that is much work that a resume can use."""
+    if isinstance(error, SegmeterError) and seconds > KEEP_SECONDS and hasattr(config, "resume"):
+        return type(error)([*error.problems, f"run: what was done is kept: go on with resume={folder}."])
+    with suppress(OSError):
+        remove(folder)
+        for above in (folder.parent, config.run.root):  # those that are empty
+            above.rmdir()
+    return error
+
+
+def _seeds(values: dict[str, Any], prefix: str = "") -> dict[str, int]:
+    """Every seed of the configuration, by its key."""
+    found: dict[str, int] = {}
+    for name, value in values.items():
+        if isinstance(value, dict):
+            found |= _seeds(value, f"{prefix}{name}.")
+        elif str(name).endswith("seed"):
+            found[f"{prefix}{name}"] = value
+    return found
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="microseconds")

@@ -1,0 +1,1 @@
+"""One file -> arrays: told by its content, limited by its header, read exactly, with its geometry."""

@@ -1,0 +1,234 @@
+"""A file's header: size and kind of its pixels, known and limited before any of them is decoded."""
+
+import io
+import logging
+import math
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any, Literal
+
+import numpy as np
+import tifffile
+from PIL import BmpImagePlugin, Image, JpegImagePlugin, PngImagePlugin
+
+from segmeter.checks import expected
+from segmeter.data.files.sniff import file_format, show
+from segmeter.errors import DataError
+
+logging.getLogger("tifffile").addHandler(logging.NullHandler())  # damage is refused in our own one line per file
+
+MAX_PIXELS = 200_000_000  # 600 MB of RGB; the user may allow more
+SPARE_BYTES = 1 << 26  # that a file may take beside its pixels: profiles, thumbnails, notes of other tools
+Kind = Literal["gray", "gray+alpha", "palette", "rgb", "rgba", "cmyk", "array"]
+
+# The plug-ins themselves: only these formats can be parsed, and our limit replaces Pillow's, which is a global.
+_PLUGINS: dict[str, Any] = {
+    "png": PngImagePlugin.PngImageFile,
+    "jpeg": JpegImagePlugin.JpegImageFile,
+    "bmp": BmpImagePlugin.BmpImageFile,
+}
+_MODES: dict[str, tuple[Kind, int]] = {
+    "1": ("gray", 1),
+    "L": ("gray", 1),
+    "I;16": ("gray", 1),
+    "LA": ("gray+alpha", 2),
+    "P": ("palette", 1),
+    "RGB": ("rgb", 3),
+    "RGBA": ("rgba", 4),
+    "CMYK": ("cmyk", 4),
+}
+LOSSY_TIFF = {6, 7, 33003, 33004, 33005, 34712, 34892, 50001}  # JPEG, JPEG 2000 and WebP compression tags
+_ORIENTATION = 0x0112
+_NPY_HEAD = 10_000  # NumPy's own limit, which it applies only after reading
+_PNG_HEAD = 26  # signature, IHDR length and name, width, height, bit depth, colour type
+
+
+@dataclass(frozen=True, kw_only=True)
+class Header:
+    """What a file says about its pixels.
+
+    `bits` is the depth of one stored sample, `dtype` what decoding gives; `channels` counts alpha;
+    `orientation` is the EXIF tag, 1 when upright.
+    """
+
+    format: str
+    height: int
+    width: int
+    channels: int
+    kind: Kind
+    bits: int
+    dtype: np.dtype[Any]
+    lossy: bool = False
+    orientation: int = 1
+
+
+def read_header(path: Path, *, max_pixels: int = MAX_PIXELS) -> Header:
+    """Read the header of an image or mask.
+
+    Parameters
+    ----------
+    path
+        A PNG, JPEG, BMP, TIFF or NPY file.
+    max_pixels
+        The largest height x width that is accepted.
+
+    Raises
+    ------
+    DataError
+        The file is not one of these, is damaged, holds several pictures, or is larger than allowed.
+    """
+    form = file_format(path)
+    with path.open("rb") as file:
+        return parse_header(path, file, form=form, max_pixels=max_pixels)
+
+
+def parse_header(path: Path, file: IO[bytes], *, form: str, max_pixels: int) -> Header:
+    """Read the header from an open file; `path` only names it in messages."""
+    readers = {"tiff": _tiff_header, "npy": _npy_header}
+    try:
+        header = readers[form](path, file) if form in readers else _pillow_header(path, file, form)
+    except DataError:
+        raise
+    except Exception as error:  # third-party parsers raise many types on hostile bytes
+        raise damaged(path, error) from error
+    _check_size(path, header, max_pixels)
+    return header
+
+
+def open_picture(form: str, file: IO[bytes]) -> Any:
+    """Open a PNG, JPEG or BMP with that format's own plug-in."""
+    return _PLUGINS[form](file)
+
+
+def exif_orientation(picture: Any) -> int:
+    """The EXIF orientation as far as `picture` was read; a PNG's own getexif would decode all of it."""
+    return int(Image.Image.getexif(picture).get(_ORIENTATION, 1))
+
+
+def check_file_size(path: Path, file: IO[bytes], most: int, remedy: str) -> None:
+    """Refuse an open file whose bytes are far more than its pixels can need, before they are read."""
+    found, allowed = os.fstat(file.fileno()).st_size, most + SPARE_BYTES
+    if found > allowed:
+        raise DataError(expected(show(path), "file", f"of at most {allowed} bytes", f"{found}", remedy))
+
+
+def damaged(path: Path, error: Exception) -> DataError:
+    """The refusal of a file whose bytes can't be decoded."""
+    reason = " ".join(str(error).split())[:120] or type(error).__name__
+    return DataError(
+        expected(show(path), "file", "to be complete", f"truncated or damaged data ({reason})", "Copy it again.")
+    )
+
+
+def _check_size(path: Path, header: Header, max_pixels: int) -> None:
+    size = f"{header.height} x {header.width}"
+    if min(header.height, header.width, header.channels) < 1:
+        raise DataError(expected(show(path), "size", "to be at least 1 x 1 pixels", f"{size} (height x width)"))
+    if header.height * header.width > max_pixels:
+        remedy = f"If it is genuine, set data.max_pixels={header.height * header.width} or cut it into tiles."
+        raise DataError(
+            expected(show(path), "size", f"at most {max_pixels} pixels", f"{size} (height x width)", remedy)
+        )
+
+
+def _pillow_header(path: Path, file: IO[bytes], form: str) -> Header:
+    head = file.read(_PNG_HEAD)
+    file.seek(0)
+    with open_picture(form, file) as picture:
+        if getattr(picture, "is_animated", False):
+            found = f"{picture.n_frames} frames"
+            raise DataError(expected(show(path), "file", "to hold one picture", found, "Save one frame per file."))
+        if picture.mode not in _MODES:
+            raise DataError(
+                expected(show(path), "mode", f"to be one of {', '.join(_MODES)}", picture.mode, "Save it as PNG.")
+            )
+        kind, channels = _MODES[picture.mode]
+        bits = head[24] if form == "png" else 8
+        return Header(
+            format=form,
+            height=picture.height,
+            width=picture.width,
+            channels=channels,
+            kind=kind,
+            bits=bits,
+            dtype=np.dtype(np.uint16 if bits == 16 else np.uint8),
+            lossy=form == "jpeg",
+            orientation=exif_orientation(picture),
+        )
+
+
+def _tiff_header(path: Path, file: IO[bytes]) -> Header:
+    with tifffile.TiffFile(file) as tiff:
+        if len(tiff.pages) != 1:
+            remedy = "Save each page as its own file (channels belong into one page, as samples)."
+            raise DataError(expected(show(path), "file", "to hold one page", f"{len(tiff.pages)} pages", remedy))
+        page = tiff.pages.first
+        shape = (page.imagelength, page.imagewidth, page.samplesperpixel)
+        if page.imagedepth != 1:
+            raise DataError(expected(show(path), "file", "to hold one 2-D picture", f"{page.imagedepth} planes"))
+        check_strips(page, file)
+        return Header(
+            format="tiff",
+            height=shape[0],
+            width=shape[1],
+            channels=shape[2],
+            kind=_tiff_kind(path, page),
+            bits=page.bitspersample,
+            dtype=np.dtype(page.dtype).newbyteorder("="),
+            lossy=int(page.compression) in LOSSY_TIFF,
+            orientation=int(page.tags.valueof(274, 1)),
+        )
+
+
+def check_strips(page: Any, file: IO[bytes]) -> None:
+    """Refuse strips that lie outside the file: decoding would fill them with zeros."""
+    end = file.seek(0, io.SEEK_END)
+    spans = zip(page.dataoffsets, page.databytecounts, strict=True)
+    if any(count == 0 or offset + count > end for offset, count in spans):
+        raise ValueError("the file ends before its pixels do")
+
+
+def _tiff_kind(path: Path, page: Any) -> Kind:
+    name = getattr(page.photometric, "name", str(page.photometric))
+    if page.dtype is None or name not in {"MINISBLACK", "RGB", "PALETTE", "YCBCR", "SEPARATED"}:
+        rule = "to be MINISBLACK, RGB or PALETTE with whole samples"
+        raise DataError(expected(show(path), "photometric", rule, f"{name}, {page.dtype}", "Save it as PNG."))
+    if name == "SEPARATED":
+        return "cmyk"
+    if name == "PALETTE":
+        return "palette"
+    by_channels: dict[int, Kind] = {1: "gray", 3: "rgb"}
+    return by_channels.get(page.samplesperpixel, "array")
+
+
+def read_npy_header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    """Shape, whether columns come first, and dtype; the length that the header claims is bounded before it is read."""
+    version = np.lib.format.read_magic(file)
+    start, width = file.tell(), 2 if version == (1, 0) else 4
+    length = int.from_bytes(file.read(width), "little")
+    if length > _NPY_HEAD:
+        raise ValueError(f"a header of {length} bytes")
+    file.seek(start)
+    read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+    return read(file)
+
+
+def _npy_header(path: Path, file: IO[bytes]) -> Header:
+    shape, _, dtype = read_npy_header(file)
+    if dtype.hasobject:
+        raise DataError(expected(show(path), "dtype", "to be numbers", "Python objects", "Save a plain numeric array."))
+    if len(shape) not in (2, 3):
+        raise DataError(expected(show(path), "shape", "(height, width) or (height, width, channels)", shape))
+    start, end = file.tell(), file.seek(0, io.SEEK_END)
+    if end - start != math.prod(shape) * dtype.itemsize:
+        raise ValueError(f"{end - start} bytes of pixels, where the header says {math.prod(shape) * dtype.itemsize}")
+    return Header(
+        format="npy",
+        height=shape[0],
+        width=shape[1],
+        channels=shape[2] if len(shape) == 3 else 1,
+        kind="array",
+        bits=dtype.itemsize * 8,
+        dtype=dtype.newbyteorder("="),
+    )

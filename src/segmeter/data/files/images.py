@@ -1,0 +1,321 @@
+"""file -> array: every pixel as it was stored, or a refusal that names the file."""
+
+import hashlib
+import io
+import struct
+import zlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import tifffile
+
+from segmeter.checks import expected
+from segmeter.classes import ClassSpec
+from segmeter.data.files.header import (
+    MAX_PIXELS,
+    Header,
+    check_file_size,
+    damaged,
+    exif_orientation,
+    open_picture,
+    parse_header,
+)
+from segmeter.data.files.label_mapping import to_labels
+from segmeter.data.files.sniff import file_format, show
+from segmeter.errors import DataError
+
+Orientation = Literal["refuse", "ignore", "apply"]
+IMAGE_DTYPES = ("uint8", "uint16", "float32")
+_UPRIGHT: dict[int, Callable[[np.ndarray], np.ndarray]] = {  # EXIF 2.3, tag 0x0112: where row 0 and column 0 lie
+    2: np.fliplr,
+    3: lambda pixels: pixels[::-1, ::-1],
+    4: np.flipud,
+    5: lambda pixels: pixels.swapaxes(0, 1),
+    6: lambda pixels: np.rot90(pixels, 3),
+    7: lambda pixels: np.rot90(pixels, 2).swapaxes(0, 1),
+    8: np.rot90,
+}
+_MASK_FORMATS = "Save it as 8 or 16-bit PNG, TIFF or NPY."
+
+
+@dataclass(frozen=True, eq=False)
+class StoredFile:
+    """The bytes of a file, read once, so that what is hashed, checked and decoded is the same."""
+
+    path: Path
+    content: bytes
+    header: Header
+
+    @cached_property
+    def sha256(self) -> str:
+        """Of the bytes, in hexadecimal."""
+        return hashlib.sha256(self.content).hexdigest()
+
+
+def read_file(path: Path, *, max_pixels: int = MAX_PIXELS) -> StoredFile:
+    """Read a file, its header checked before the rest of it is read.
+
+    Raises
+    ------
+    DataError
+        It can't be read, is not an image, is damaged, or is larger than `max_pixels`.
+    """
+    form = file_format(path)
+    with path.open("rb") as file:
+        header = parse_header(path, file, form=form, max_pixels=max_pixels)
+        pixels = header.height * header.width * header.channels
+        remedy = f"Its {header.height} x {header.width} pixels need less: save it again."
+        check_file_size(path, file, 2 * pixels * max(1, header.bits // 8), remedy)
+        file.seek(0)
+        content = file.read()
+    return StoredFile(path, content, header)
+
+
+def read_image(
+    path: Path,
+    *,
+    channels: int | None = None,
+    max_pixels: int = MAX_PIXELS,
+    orientation: Orientation = "refuse",
+) -> np.ndarray:
+    """Read an image exactly.
+
+    A 1-bit picture becomes 0 and 255, a palette becomes its RGB colours, float16 becomes float32, and an alpha
+    channel that is opaque everywhere is dropped; each of these loses nothing. All other conversions are refused.
+
+    Parameters
+    ----------
+    path
+        PNG, JPEG, BMP, TIFF or NPY.
+    channels
+        How many the image must have; None takes any number.
+    max_pixels
+        The largest height x width, checked before decoding.
+    orientation
+        What to do with an EXIF orientation: "refuse" it, "ignore" it, or "apply" it to the pixels.
+
+    Returns
+    -------
+    (H, W, C) array, uint8, uint16 or finite float32, C-contiguous.
+
+    Raises
+    ------
+    DataError
+        The file is damaged or is not such an image.
+    """
+    return decode_image(read_file(path, max_pixels=max_pixels), channels=channels, orientation=orientation)
+
+
+def decode_image(file: StoredFile, *, channels: int | None, orientation: Orientation) -> np.ndarray:
+    """Decode the bytes of an image as `read_image` does."""
+    path = file.path
+    check_image_header(path, file.header, channels=channels, orientation=orientation)
+    pixels = _decode_image(path, file.content, file.header, channels, orientation)
+    if pixels.dtype == np.float32 and not np.isfinite(pixels).all():
+        bad = int(pixels.size - np.isfinite(pixels).sum())
+        raise DataError(
+            expected(show(path), "image", "to be finite", f"{bad} NaN or infinite values", "Replace them before.")
+        )
+    return np.ascontiguousarray(pixels)
+
+
+def read_mask(
+    path: Path,
+    *,
+    spec: ClassSpec,
+    label_map: Mapping[str, int] | None = None,
+    max_pixels: int = MAX_PIXELS,
+) -> np.ndarray:
+    """Read one mask file as labels.
+
+    A palette picture gives its indices, never its colours; 1-bit gives 0 and 1; 2 and 4-bit give their stored values.
+
+    Parameters
+    ----------
+    path
+        PNG, BMP, TIFF or NPY with integers.
+    spec
+        What the labels mean. For "multilabel" the file is one class's mask, with 0 and 1.
+    label_map
+        From a stored value ("255") or colour ("128,64,0") to a label; None takes values as labels.
+    max_pixels
+        The largest height x width, checked before decoding.
+
+    Returns
+    -------
+    (H, W) array of labels, uint8 or, where the spec needs it, uint16.
+
+    Raises
+    ------
+    DataError
+        The file is damaged, lossy, not integer, or has a value that is no label.
+    """
+    label_map = label_map or {}
+    stored = decode_mask(read_file(path, max_pixels=max_pixels), label_map=label_map)
+    return to_labels(path, stored, spec=spec, label_map=label_map)
+
+
+def decode_mask(file: StoredFile, *, label_map: Mapping[str, int]) -> np.ndarray:
+    """Decode the bytes of a mask to its stored values: (H, W) integers, or (H, W, 3) uint8 colours."""
+    check_mask_header(file.path, file.header, label_map=label_map)
+    return _decode_mask(file.path, file.content, file.header)
+
+
+def check_image_header(path: Path, header: Header, *, channels: int | None, orientation: Orientation) -> None:
+    """Refuse, from its header, a file that can't be such an image."""
+    name = show(path)
+    if header.kind == "cmyk":
+        found = "CMYK (4 inks)"
+        raise DataError(
+            expected(name, "image", "to be gray or RGB", found, "Convert it to RGB with its colour profile.")
+        )
+    if header.format == "png" and header.bits == 16 and header.channels > 1:
+        remedy = "Save it as TIFF: PNG decoding would cut it to 8 bits."
+        raise DataError(expected(name, "image", "to have 8 bits per colour channel", "16-bit colour PNG", remedy))
+    if header.format == "tiff" and header.kind == "palette":
+        raise DataError(expected(name, "image", "to be gray or RGB", "a palette TIFF", "Save it as RGB."))
+    if header.dtype.name not in (*IMAGE_DTYPES, "float16", "bool"):
+        remedy = "Save it as one of these; the scale is yours to choose."
+        raise DataError(expected(name, "image", f"of dtype {', '.join(IMAGE_DTYPES)}", header.dtype.name, remedy))
+    if header.orientation != 1 and orientation == "refuse":
+        remedy = (
+            "The mask isn't turned by this tag: turn the pixels themselves and clear the tag, "
+            "or set data.orientation=apply (masks fit the turned image) or =ignore (they fit the stored one)."
+        )
+        raise DataError(expected(name, "EXIF orientation", "to be 1 (upright)", header.orientation, remedy))
+    if channels is not None and channels not in _possible_channels(header):
+        remedy = f"Convert the image, or train with data.in_channels={min(_possible_channels(header))}."
+        raise DataError(expected(name, "image", f"to have {channels} channels", _kind(header), remedy))
+
+
+def check_mask_header(path: Path, header: Header, *, label_map: Mapping[str, int]) -> None:
+    """Refuse, from its header, a file that can't be a mask."""
+    name = show(path)
+    if header.lossy:
+        found = f"a lossy {header.format.upper()} file"
+        raise DataError(
+            expected(name, "mask", "to be stored exactly", found, f"Its values are blurred. {_MASK_FORMATS}")
+        )
+    if header.dtype.kind not in "uib":
+        found = f"dtype {header.dtype.name}"
+        raise DataError(expected(name, "mask", "to hold integers", found, f"Decide on labels first. {_MASK_FORMATS}"))
+    if header.orientation != 1:
+        remedy = "Turn the pixels themselves and clear the tag."
+        raise DataError(expected(name, "EXIF orientation", "to be 1 (upright)", header.orientation, remedy))
+    has_colours = any("," in key for key in label_map)
+    if header.channels == 1 or (header.kind == "rgb" and header.bits == 8 and has_colours):
+        return
+    remedy = "Save the labels as one channel."
+    if header.kind == "rgb":
+        remedy = 'Name the colours: data.label_map={"0,0,0": 0, "255,0,0": 1}, or save the labels as one channel.'
+    raise DataError(expected(name, "mask", "to have one channel", _kind(header), remedy))
+
+
+def _kind(header: Header) -> str:
+    return f"{header.kind} with {header.channels} channel{'s' if header.channels > 1 else ''}"
+
+
+def _possible_channels(header: Header) -> set[int]:
+    """The channel counts that the file can give without loss (alpha only if it turns out to be opaque)."""
+    exact = {"palette": {3}, "gray+alpha": {1, 2}, "rgba": {3, 4}}
+    return exact.get(header.kind, {header.channels})
+
+
+def _decode_image(
+    path: Path, content: bytes, header: Header, channels: int | None, orientation: Orientation
+) -> np.ndarray:
+    pixels = _decode(path, content, header, channels)
+    if orientation == "apply":
+        pixels = _UPRIGHT.get(header.orientation, np.asarray)(pixels)
+    if pixels.dtype == np.bool_:
+        pixels = pixels.astype(np.uint8) * np.uint8(255)
+    if pixels.dtype == np.float16:
+        pixels = pixels.astype(np.float32)
+    return pixels[:, :, None] if pixels.ndim == 2 else pixels
+
+
+def _decode_mask(path: Path, content: bytes, header: Header) -> np.ndarray:
+    """The stored samples; Pillow stretches 2 and 4-bit gray to 0..255, which is undone exactly."""
+    pixels = _decode(path, content, header, channels=None, raw=True)
+    if header.kind == "gray" and header.format == "png" and header.bits in (2, 4):
+        pixels = pixels // np.uint8(85 if header.bits == 2 else 17)
+    if pixels.dtype == np.bool_:
+        pixels = pixels.astype(np.uint8)
+    return pixels[:, :, 0] if pixels.ndim == 3 and pixels.shape[2] == 1 else pixels
+
+
+def _decode(path: Path, content: bytes, header: Header, channels: int | None, *, raw: bool = False) -> np.ndarray:
+    try:
+        if header.format == "npy":
+            pixels = np.load(io.BytesIO(content), allow_pickle=False)
+            return np.asarray(pixels, dtype=header.dtype)
+        if header.format == "tiff":
+            return _decode_tiff(content, header)
+        return _decode_picture(path, content, header, channels, raw=raw)
+    except DataError:
+        raise
+    except Exception as error:  # third-party decoders raise many types on hostile bytes
+        raise damaged(path, error) from error
+
+
+def _decode_tiff(content: bytes, header: Header) -> np.ndarray:
+    with tifffile.TiffFile(io.BytesIO(content)) as tiff:
+        page = tiff.pages.first
+        pixels = np.asarray(page.asarray())
+        by_plane = header.channels > 1 and page.planarconfig == tifffile.PLANARCONFIG.SEPARATE
+    if by_plane:
+        pixels = np.moveaxis(pixels, 0, -1)
+    return pixels.astype(header.dtype, copy=False).reshape(_shape(header))
+
+
+def _shape(header: Header) -> tuple[int, ...]:
+    plane = (header.height, header.width)
+    return plane if header.channels == 1 else (*plane, header.channels)
+
+
+def _decode_picture(path: Path, content: bytes, header: Header, channels: int | None, *, raw: bool) -> np.ndarray:
+    if header.format == "png":
+        _check_chunks(content)
+    with open_picture(header.format, io.BytesIO(content)) as picture:
+        picture.load()
+        if exif_orientation(picture) != header.orientation:
+            found = f"{exif_orientation(picture)}, after the pixels"
+            remedy = "Turn the pixels themselves and clear the tag."
+            raise DataError(expected(show(path), "EXIF orientation", "to stand before the pixels", found, remedy))
+        if not raw:
+            picture = _without_alpha(path, picture, header, channels)
+        return np.asarray(picture)
+
+
+def _without_alpha(path: Path, picture: Any, header: Header, channels: int | None) -> Any:
+    """Drop an alpha channel that is opaque everywhere, and turn palette indices into their colours."""
+    if channels == header.channels and header.kind in ("rgba", "gray+alpha"):
+        return picture
+    plain = "L" if header.kind in ("gray", "gray+alpha") else "RGB"
+    if header.kind in ("rgba", "gray+alpha") or "transparency" in picture.info:
+        picture = picture.convert("LA" if plain == "L" else "RGBA")
+        if picture.getchannel("A").getextrema() != (255, 255):
+            remedy = "Flatten it onto the background you mean, or save it without alpha."
+            raise DataError(expected(show(path), "image", "to be opaque", "transparent pixels", remedy))
+        return picture.convert(plain)
+    return picture.convert(plain) if header.kind == "palette" else picture
+
+
+def _check_chunks(content: bytes) -> None:
+    """Check every PNG chunk's CRC, which Pillow skips over where pixels are concerned."""
+    at = 8
+    while at + 12 <= len(content):
+        (length,) = struct.unpack_from(">I", content, at)
+        end = at + 8 + length
+        if end + 4 > len(content):
+            break
+        if zlib.crc32(memoryview(content)[at + 4 : end]) != struct.unpack_from(">I", content, end)[0]:
+            raise ValueError(f"checksum of the chunk at byte {at} does not fit")
+        if content[at + 4 : at + 8] == b"IEND":
+            return
+        at = end + 4
+    raise ValueError("the file ends before its IEND chunk")

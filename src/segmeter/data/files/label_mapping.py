@@ -1,0 +1,197 @@
+"""stored mask values -> labels: by the label map, with every value that is no label refused."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from segmeter.checks import expected
+from segmeter.classes import ClassSpec
+from segmeter.data.files.sniff import show
+from segmeter.errors import DataError
+
+_SHOWN = 10  # values named in one message
+_BLURRED = 8  # so many different wrong values speak for anti-aliasing
+
+
+def allowed_labels(spec: ClassSpec) -> list[int]:
+    """The values that a target may hold, `ignore_index` included."""
+    classes = list(range(2 if spec.task == "multilabel" else spec.num_classes))
+    return classes if spec.ignore_index is None else [*classes, spec.ignore_index]
+
+
+def label_dtype(spec: ClassSpec) -> np.dtype:
+    """uint8 where every label fits, else uint16."""
+    return np.dtype(np.uint8 if max(allowed_labels(spec)) <= 255 else np.uint16)
+
+
+def split_objects(path: Path, numbers: np.ndarray, spec: ClassSpec) -> tuple[np.ndarray, np.ndarray]:
+    """Turn a map of object numbers into labels and objects.
+
+    Parameters
+    ----------
+    path
+        Only named in messages.
+    numbers : (H, W) or (D, H, W), integer
+        The object of each pixel, 0 being none; pixels that equal the spec's `ignore_index` are ignored.
+    spec
+        Of a binary task.
+
+    Returns
+    -------
+    Labels of `label_dtype(spec)`, 1 inside any object, and the numbers with 0 where pixels are ignored.
+
+    Raises
+    ------
+    DataError
+        The values are colours, or a number is negative.
+    """
+    if numbers.dtype.kind == "i" and numbers.min(initial=0) < 0:
+        raise DataError(expected(show(path), "mask", "to hold numbers of objects >= 0", int(numbers.min())))
+    if numbers.dtype == np.uint64 and numbers.max(initial=0) > np.iinfo(np.int64).max:
+        rule, remedy = "to hold numbers of objects below 2^63", "Number them from 1."
+        raise DataError(expected(show(path), "mask", rule, int(numbers.max()), remedy))
+    labels = (numbers != 0).astype(label_dtype(spec))
+    if spec.ignore_index is not None:
+        ignored = numbers == spec.ignore_index
+        labels[ignored] = spec.ignore_index
+        numbers = np.where(ignored, 0, numbers).astype(numbers.dtype, copy=False)
+    return labels, numbers
+
+
+def to_labels(path: Path, values: np.ndarray, *, spec: ClassSpec, label_map: Mapping[str, int]) -> np.ndarray:
+    """Turn the stored values of one mask into labels.
+
+    Parameters
+    ----------
+    path
+        Only named in messages.
+    values : (H, W) integers, or (H, W, 3) uint8 colours
+    spec
+        Which labels there are.
+    label_map
+        From "value" or "red,green,blue" to a label; empty takes values as labels.
+
+    Returns
+    -------
+    (H, W) of `label_dtype(spec)`.
+
+    Raises
+    ------
+    DataError
+        A value that is no label or, with a label map, not in it.
+    """
+    codes = _colour_codes(values) if values.ndim == 3 else values
+    if codes.dtype not in (np.uint8, np.uint16):
+        return _by_search(path, codes, spec, label_map, colours=values.ndim == 3)
+    if not label_map and _all_allowed(codes, spec):
+        return codes.astype(label_dtype(spec), copy=False)
+    counts = np.bincount(codes.ravel(), minlength=1)
+    found = np.flatnonzero(counts)
+    table = _targets(found, spec, label_map, colours=False)
+    _refuse_unknown(path, found, counts[found], table, spec, label_map, colours=False)
+    lookup = np.zeros(len(counts), label_dtype(spec))
+    lookup[found] = table
+    return np.asarray(lookup[codes])
+
+
+def _all_allowed(codes: np.ndarray, spec: ClassSpec) -> bool:
+    """Whether all values are labels: compared at memory speed; counting values would take as long as decoding."""
+    known = codes < (2 if spec.task == "multilabel" else spec.num_classes)
+    if spec.ignore_index is not None and spec.ignore_index <= np.iinfo(codes.dtype).max:
+        known |= codes == spec.ignore_index
+    return bool(known.all())
+
+
+def _by_search(
+    path: Path, codes: np.ndarray, spec: ClassSpec, label_map: Mapping[str, int], *, colours: bool
+) -> np.ndarray:
+    """The general route, for colours and for wide or signed integers."""
+    found, inverse, counts = np.unique(codes, return_inverse=True, return_counts=True)
+    table = _targets(found, spec, label_map, colours=colours)
+    _refuse_unknown(path, found, counts, table, spec, label_map, colours=colours)
+    lookup = np.asarray(table, label_dtype(spec))
+    return np.asarray(lookup[inverse].reshape(codes.shape))
+
+
+def _colour_codes(colours: np.ndarray) -> np.ndarray:
+    wide = colours.astype(np.int32)
+    return (wide[..., 0] << 16) | (wide[..., 1] << 8) | wide[..., 2]
+
+
+def _write(value: int, *, colours: bool) -> str:
+    """A stored value as the label map writes it."""
+    return f"{value >> 16},{value >> 8 & 255},{value & 255}" if colours else str(value)
+
+
+def _targets(found: np.ndarray, spec: ClassSpec, label_map: Mapping[str, int], *, colours: bool) -> list[int]:
+    """The label of each value found, -1 where it has none."""
+    if label_map:
+        return [label_map.get(_write(int(value), colours=colours), -1) for value in found]
+    allowed = set(allowed_labels(spec))
+    return [int(value) if int(value) in allowed else -1 for value in found]
+
+
+def _refuse_unknown(
+    path: Path,
+    found: np.ndarray,
+    counts: np.ndarray,
+    table: list[int],
+    spec: ClassSpec,
+    label_map: Mapping[str, int],
+    *,
+    colours: bool,
+) -> None:
+    unknown = [(int(v), int(n)) for v, n, label in zip(found, counts, table, strict=True) if label < 0]
+    if not unknown:
+        return
+    named = ", ".join(f"{_write(value, colours=colours)} ({count} pixels)" for value, count in unknown[:_SHOWN])
+    more = f" and {len(unknown) - _SHOWN} more values" if len(unknown) > _SHOWN else ""
+    rule = f"to hold only {_allowed_text(spec, label_map)}"
+    remedy = _remedy(found, counts, len(unknown), spec, label_map)
+    raise DataError(expected(show(path), "mask", rule, named + more, remedy))
+
+
+def _allowed_text(spec: ClassSpec, label_map: Mapping[str, int]) -> str:
+    if label_map:
+        keys = list(label_map)
+        more = f" and {len(keys) - _SHOWN} more" if len(keys) > _SHOWN else ""
+        return f"what data.label_map names: {'; '.join(keys[:_SHOWN])}{more}"
+    top = (2 if spec.task == "multilabel" else spec.num_classes) - 1
+    ignored = "" if spec.ignore_index is None else f" and {spec.ignore_index} (ignored)"
+    return f"0 to {top}{ignored}"
+
+
+def _remedy(found: np.ndarray, counts: np.ndarray, wrong: int, spec: ClassSpec, label_map: Mapping[str, int]) -> str:
+    """The likeliest cause of these values."""
+    if label_map:
+        return "Add the missing values to data.label_map." if wrong < _BLURRED else _BLUR_TEXT
+    if wrong >= _BLURRED:
+        return _OBJECTS_TEXT if _look_numbered(found, counts) else _BLUR_TEXT
+    if found[0] < 0:
+        return "Labels are never negative: name these values in data.label_map."
+    if set(found) <= {0, 255}:
+        return "If 255 is the object, set data.label_map={0:0,255:1}; if it is to be ignored, data.ignore_index=255."
+    if found.tolist() == list(range(1, spec.num_classes + 1)):
+        return "Labels start at 0: if these start at 1, map them with data.label_map={1:0,2:1,...}."
+    return "Name more classes in data.classes, set data.ignore_index, or map the values with data.label_map."
+
+
+def _look_numbered(found: np.ndarray, counts: np.ndarray) -> bool:
+    """Whether values look like numbers of objects: 1 to N nearly without gaps, and no one of them rules the others.
+
+    Where edges of labels are blurred, nearly all pixels keep the labels, and few have the values between.
+    """
+    held = found > 0
+    numbers, pixels = found[held], counts[held]
+    return bool(found[0] >= 0 and 10 * len(numbers) >= 9 * numbers[-1] and 2 * pixels.max() < pixels.sum())
+
+
+_OBJECTS_TEXT = (
+    "Values from 1 to N look like numbers of objects: set data.task=binary data.instances=true to take them as such. "
+    "If each is a class, name them in data.classes or map them with data.label_map."
+)
+_BLUR_TEXT = (
+    "So many values speak for anti-aliased or resampled edges: save the labels again, resized by nearest only. "
+    "If each is a label, map them with data.label_map."
+)

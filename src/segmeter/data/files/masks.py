@@ -1,0 +1,210 @@
+"""A file or Zarr folder of any tool -> label map of two or three axes, with its spacing and the hash of its bytes."""
+
+import hashlib
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import IO
+
+import numpy as np
+
+from segmeter.checks import expected
+from segmeter.classes import ClassSpec
+from segmeter.data.config import Instances
+from segmeter.data.files.header import check_file_size
+from segmeter.data.files.images import decode_mask, read_file
+from segmeter.data.files.label_mapping import label_dtype, to_labels
+from segmeter.data.files.nifti import decode_nifti
+from segmeter.data.files.npy import decode_npy, decode_npz
+from segmeter.data.files.sniff import file_format, read_head, show, volume_format
+from segmeter.data.files.tiff import decode_tiff_map
+from segmeter.data.files.zarr import hash_folder, read_zarr
+from segmeter.data.geometry import Geometry
+from segmeter.errors import DataError
+from segmeter.files import sha256_file
+
+NOWHERE = Geometry()
+_ARRAYS = ("npy", "npz", "nifti", "zarr")  # formats whose third axis is never colour
+_BYTES_PER_PIXEL = 16  # that a file may take for each of data.max_pixels: 8 of the widest dtype, and as many beside it
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class StoredMap:
+    """What a file holds.
+
+    Parameters
+    ----------
+    values : (H, W) or (D, H, W)
+        As `read_values` and `read_map` say.
+    geometry
+        Where its pixels lie.
+    sha256
+        Of the file's bytes, or of all files of a Zarr folder.
+    """
+
+    values: np.ndarray
+    geometry: Geometry
+    sha256: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reading:
+    """How label maps are read.
+
+    Parameters
+    ----------
+    spec
+        What the labels mean.
+    label_map
+        From a stored value or colour to a label; empty takes stored values as labels.
+    max_pixels
+        The most pixels or voxels of a file, checked before it is decoded.
+    key
+        Which array of an NPZ archive or Zarr group; None takes the only one.
+    instances
+        Whether the stored values are numbers of objects, 0 being none, and not labels: "references" and "predictions"
+        say so of one side of a pair.
+    """
+
+    spec: ClassSpec
+    label_map: Mapping[str, int]
+    max_pixels: int
+    key: str | None = None
+    instances: Instances = False
+
+    @property
+    def has_colours(self) -> bool:
+        """Whether the label map names colours."""
+        return not self.instances and any("," in name for name in self.label_map)
+
+
+def read_map(path: Path, reading: Reading) -> StoredMap:
+    """Read a label map.
+
+    Three axes are (depth, height, width); colours are read from pictures only, where the label map names them. Floats
+    are taken where every one is a whole number. Without a label map, uint8 and uint16 are returned as they are
+    stored, to be counted first and checked by `check_labels` only where the counts are not those of classes. Numbers of
+    objects are returned as they are stored, but floats as int64.
+
+    Returns
+    -------
+    StoredMap
+        Labels of `label_dtype(spec)`, or stored uint8 or uint16.
+
+    Raises
+    ------
+    DataError
+        The file is damaged, lossy, too large, of fractions, or has a value that is no label.
+    """
+    form = volume_format(path) or file_format(path)
+    if form in ("npz", "nifti", "zarr"):
+        stored = read_values(path, max_pixels=reading.max_pixels, key=reading.key)
+    else:
+        stored = _read_picture(path, form, reading)
+    codes = stored.values
+    if reading.instances:
+        codes = whole_numbers(path, codes) if codes.dtype.kind == "f" else codes
+    elif codes.ndim == 3 and reading.has_colours and form not in _ARRAYS:
+        codes = to_labels(path, codes, spec=reading.spec, label_map=reading.label_map)
+    elif reading.label_map or codes.dtype not in (np.uint8, np.uint16):
+        codes = check_labels(path, codes, reading)
+    return StoredMap(values=codes, geometry=stored.geometry, sha256=stored.sha256)
+
+
+def read_values(path: Path, *, max_pixels: int, key: str | None = None) -> StoredMap:
+    """Read what a volume holds, numbers of any kind: an image for pictures, or probabilities.
+
+    Returns
+    -------
+    StoredMap
+        (H, W) or (D, H, W) as stored.
+
+    Raises
+    ------
+    DataError
+        The file is damaged, too large, or none of NPY, NPZ, TIFF, NIfTI and Zarr.
+    """
+    form = volume_format(path) or file_format(path)
+    if form == "zarr":
+        values, geometry = read_zarr(path, key=key, max_pixels=max_pixels)
+        return StoredMap(values=values, geometry=geometry, sha256=hash_folder(path))
+    read_head(path)
+    with path.open("rb") as file:
+        remedy = f"That is {_BYTES_PER_PIXEL} per pixel of data.max_pixels: raise it if the file is genuine."
+        check_file_size(path, file, _BYTES_PER_PIXEL * max_pixels, remedy)
+        before = os.fstat(file.fileno())
+        values, geometry = _decode_array(path, file, form, key, max_pixels)
+        digest = _hash(file)
+        after = os.fstat(file.fileno())
+    if (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns):
+        raise DataError(expected(show(path), "file", "to stay as it is", "a change while it was read", "Run again."))
+    return StoredMap(values=values, geometry=geometry, sha256=digest)
+
+
+def hash_map(path: Path) -> str:
+    """Sha256 of a file's bytes, or of a Zarr folder's files, as `StoredMap` has it."""
+    if path.is_dir():
+        return hash_folder(path)
+    read_head(path)
+    return sha256_file(path)
+
+
+def check_labels(path: Path, values: np.ndarray, reading: Reading) -> np.ndarray:
+    """Turn stored values into labels of `label_dtype(spec)`; DataError names every value that is none."""
+    if values.dtype.kind == "f":
+        values = whole_numbers(path, values)
+    plane = values.reshape(-1, values.shape[-1])
+    labels = to_labels(path, plane, spec=reading.spec, label_map=reading.label_map).reshape(values.shape)
+    return labels.astype(label_dtype(reading.spec), copy=False)
+
+
+def whole_numbers(path: Path, values: np.ndarray) -> np.ndarray:
+    """Floats as int64, where every one is a whole number that int64 and the float's own precision hold exactly.
+
+    Raises
+    ------
+    DataError
+        With how many are not, and one of them.
+    """
+    exact = 2 ** (np.finfo(values.dtype).nmant + 1)  # beyond it a float stands for several whole numbers
+    with np.errstate(invalid="ignore"):
+        good = (values == np.rint(values)) & (np.abs(values) <= exact)
+    if not good.all():
+        wrong = values[~good]
+        found = f"{wrong.size} that are none, such as {wrong[0]!s}"
+        remedy = "Decide on labels first: save them as integers."
+        raise DataError(expected(show(path), "mask", "to hold whole numbers", found, remedy))
+    return values.astype(np.int64)
+
+
+def _read_picture(path: Path, form: str, reading: Reading) -> StoredMap:
+    """A picture, a TIFF of planes, or an NPY file, where one channel may stand as an axis of its own."""
+    if form == "npy" or (form == "tiff" and not reading.has_colours):
+        stored = read_values(path, max_pixels=reading.max_pixels)
+        if form == "npy" and stored.values.ndim == 3 and stored.values.shape[2] == 1:
+            return replace(stored, values=stored.values[:, :, 0])
+        return stored
+    file = read_file(path, max_pixels=reading.max_pixels)
+    return StoredMap(values=decode_mask(file, label_map=reading.label_map), geometry=NOWHERE, sha256=file.sha256)
+
+
+def _hash(file: IO[bytes]) -> str:
+    """Of the whole of an open file, without holding it in memory."""
+    file.seek(0)
+    return hashlib.file_digest(file, "sha256").hexdigest()  # type: ignore[arg-type]
+
+
+def _decode_array(
+    path: Path, file: IO[bytes], form: str, key: str | None, max_pixels: int
+) -> tuple[np.ndarray, Geometry]:
+    if form == "nifti":
+        return decode_nifti(path, file, max_pixels=max_pixels)
+    if form == "npz":
+        return decode_npz(path, file, key=key, max_pixels=max_pixels), NOWHERE
+    if form == "npy":
+        return decode_npy(path, file, max_pixels=max_pixels), NOWHERE
+    if form == "tiff":
+        return decode_tiff_map(path, file, max_pixels=max_pixels)
+    rule = "to be NPY, NPZ, TIFF, NIfTI or Zarr"
+    raise DataError(expected(show(path), "content", rule, form.upper()))

@@ -1,0 +1,84 @@
+"""Open NPY and NPZ files -> array, its size known from the header before a value is read; pickles are refused."""
+
+import math
+import zipfile
+from pathlib import Path
+from typing import IO
+
+import numpy as np
+
+from segmeter.checks import expected, nearest
+from segmeter.data.files.header import damaged, read_npy_header
+from segmeter.data.files.sniff import show
+from segmeter.data.folders.split_lists import some
+from segmeter.errors import DataError
+
+_ONE_MAP = "Save one map per file, without axes for channels or time."
+
+
+def decode_npy(path: Path, file: IO[bytes], *, max_pixels: int) -> np.ndarray:
+    """Decode an open NPY file; DataError where it is damaged, too large, or holds Python objects."""
+    try:
+        return _array(path, file, max_pixels)
+    except DataError:
+        raise
+    except Exception as error:  # NumPy raises many types on hostile bytes
+        raise damaged(path, error) from error
+
+
+def decode_npz(path: Path, file: IO[bytes], *, key: str | None, max_pixels: int) -> np.ndarray:
+    """Decode one array of an open NPZ archive: the one called `key`, or its only one.
+
+    Raises
+    ------
+    DataError
+        As for NPY; or there is no such array, or more than one and no key.
+    """
+    try:
+        with zipfile.ZipFile(file) as archive:
+            names = [name.removesuffix(".npy") for name in archive.namelist()]
+            with archive.open(f"{pick_array(path, names, key)}.npy") as member:
+                return _array(path, member, max_pixels)
+    except DataError:
+        raise
+    except Exception as error:  # zipfile, zlib and NumPy raise many types on hostile bytes
+        raise damaged(path, error) from error
+
+
+def pick_array(path: Path, names: list[str], key: str | None) -> str:
+    """The name of the array to read, where a file holds several."""
+    if key is None and len(names) == 1:
+        return names[0]
+    if key is None:
+        remedy = "Name one of them: data.key=NAME."
+        raise DataError(expected(show(path), "file", "to hold one array", some(names), remedy))
+    if key not in names:
+        raise DataError(expected(show(path), "file", f"to hold the array {key!r}", some(names), nearest(key, names)))
+    return key
+
+
+def check_pixels(path: Path, shape: tuple[int, ...], dtype: np.dtype, max_pixels: int) -> None:
+    """Refuse an array, by its header, that is no map or too large."""
+    size = " x ".join(map(str, shape))
+    if dtype.kind not in "biuf":
+        found = "Python objects" if dtype.hasobject else str(dtype)
+        raise DataError(expected(show(path), "dtype", "to be numbers", found, "Save a plain numeric array."))
+    if len(shape) not in (2, 3):
+        raise DataError(expected(show(path), "shape", "(height, width) or (depth, height, width)", shape, _ONE_MAP))
+    if min(shape) < 1:
+        raise DataError(expected(show(path), "size", "to be at least 1 along every axis", size, "Write it again."))
+    if math.prod(shape) > max_pixels:
+        remedy = f"If it is genuine, set data.max_pixels={math.prod(shape)}."
+        raise DataError(expected(show(path), "size", f"at most {max_pixels} pixels", size, remedy))
+
+
+def _array(path: Path, file: IO[bytes], max_pixels: int) -> np.ndarray:
+    shape, by_column, dtype = read_npy_header(file)
+    check_pixels(path, shape, dtype, max_pixels)
+    size = math.prod(shape) * dtype.itemsize
+    content = file.read(size)
+    if len(content) != size or file.read(1):  # the one byte more makes zipfile check its sums
+        found = "fewer" if len(content) != size else "more"
+        raise ValueError(f"{found} bytes than the {size} that the header asks for")
+    pixels = np.frombuffer(content, dtype).reshape(shape, order="F" if by_column else "C")
+    return pixels.astype(dtype.newbyteorder("="), copy=False)

@@ -1,0 +1,219 @@
+"""folders of images and masks -> Dataset."""
+
+from dataclasses import replace
+from pathlib import Path
+
+from segmeter.checks import expected
+from segmeter.classes import ClassSpec
+from segmeter.data.config import FolderConfig
+from segmeter.data.dataset import Dataset, header_problems
+from segmeter.data.files.header import MAX_PIXELS
+from segmeter.data.files.images import Orientation
+from segmeter.data.files.sniff import show
+from segmeter.data.folders.pairing import (
+    Listing,
+    Names,
+    check_inside,
+    list_files,
+    missing_problem,
+    scan_folder,
+    twice_problems,
+)
+from segmeter.data.folders.split_lists import read_list, split_of
+from segmeter.data.sample import Pair
+from segmeter.errors import DataError
+from segmeter.files import safe_id
+
+
+def build_folder(config: FolderConfig, *, split: str) -> Dataset:
+    """Open one split of a folder of images and masks.
+
+    Returns
+    -------
+    Dataset
+        The cases that are complete; what is wrong with the names of others is in its `problems`.
+
+    Raises
+    ------
+    DataError
+        There are no images or no masks, or the split can't be told.
+    """
+    root = Path(config.root).expanduser()
+    if not root.is_dir():
+        tried = f"no folder {show(root.absolute())} (working folder {show(Path.cwd())})"
+        raise DataError(expected("data", "root", "to be a folder", tried, "Set data.root=/path/to/the/data."))
+    images = scan_folder(root / config.images, role="images", remedy=_layout(config))
+    masks = _mask_folders(config, root)
+    problems = [line for listing in (images, *masks) for line in listing.problems]
+    if not all(listing.names for listing in (images, *masks)):
+        raise DataError(problems)
+    if config.images == config.masks:
+        own = {stem: names for stem, names in images.names.items() if not stem.endswith(config.mask_suffix)}
+        others = {stem: names for stem, names in images.names.items() if stem not in own}
+        images, masks = replace(images, names=own), [replace(images, names=others)]
+    try:
+        stems = _stems(config, root, split, images.names)
+    except DataError as error:
+        raise DataError([*problems, *error.problems]) from error
+    return Dataset(
+        spec=config.spec(),
+        in_channels=config.in_channels,
+        split=split,
+        pairs=_pair(config, root, stems, images, masks, problems),
+        label_map=config.labels_of(),
+        max_pixels=config.max_pixels,
+        orientation=config.orientation,
+        instances=config.instances,
+        source=_source(config, root, split),
+        problems=tuple(problems),
+    )
+
+
+def open_images(
+    path: Path,
+    *,
+    spec: ClassSpec,
+    in_channels: int,
+    max_pixels: int = MAX_PIXELS,
+    orientation: Orientation = "refuse",
+) -> Dataset:
+    """Open a folder of images, or one image, without references.
+
+    Parameters
+    ----------
+    path
+        A folder or a file.
+    spec, in_channels
+        What the model that will see them says.
+    max_pixels, orientation
+        As in `segmeter.data.files.images.read_image`.
+
+    Raises
+    ------
+    DataError
+        Nothing is there, or a header does not fit.
+    """
+    if not path.exists():
+        tried = f"nothing at {show(path.absolute())} (working folder {show(Path.cwd())})"
+        raise DataError(expected("predict", "input", "to be a folder or an image", tried))
+    files = list_files(path, role="images") if path.is_dir() else {path.stem: [path]}
+    problems = twice_problems(files, "images")
+    if problems:
+        raise DataError(problems)
+    pairs = [Pair(case_id=safe_id(stem), image=paths[0]) for stem, paths in files.items()]
+    dataset = Dataset(
+        spec=spec,
+        in_channels=in_channels,
+        split="all",
+        pairs=_ordered(pairs),
+        max_pixels=max_pixels,
+        orientation=orientation,
+    )
+    found = header_problems(dataset)
+    if found:
+        raise DataError(found)
+    return dataset
+
+
+def _ordered(pairs: list[Pair]) -> tuple[Pair, ...]:
+    return tuple(sorted(pairs, key=lambda pair: pair.case_id))
+
+
+def _layout(config: FolderConfig) -> str:
+    """The expected tree, in words."""
+    mask = f"<name>{config.mask_suffix}.png"
+    inner = f"{config.masks}/<class>/{mask}" if config.task == "multilabel" else f"{config.masks}/{mask}"
+    lists = f", {Path(config.lists) / 'train.txt'}, val.txt and test.txt" if config.lists else ""
+    return (
+        f"The expected layout under {show(Path(config.root).absolute())} is "
+        f"{config.images}/<name>.png and {inner}{lists}; data.images and data.masks name other folders."
+    )
+
+
+def _mask_folders(config: FolderConfig, root: Path) -> list[Listing]:
+    """The files of the mask folder, or of each class's folder for multilabel."""
+    folder, remedy = root / config.masks, _layout(config)
+    if config.task != "multilabel":
+        return [scan_folder(folder, role="masks", remedy=remedy)]
+    unsafe = [name for name in config.classes if Path(name).name != name or name in (".", "..")]
+    if unsafe:
+        raise DataError(expected("data", "classes", "to be usable as folder names", unsafe, "Rename these classes."))
+    return [scan_folder(folder / name, role=f"masks of {name}", remedy=remedy) for name in config.classes]
+
+
+def _stems(config: FolderConfig, root: Path, split: str, images: Names) -> list[str]:
+    """The names of one split, from its list or by fractions."""
+    if split == "all":
+        return sorted(images)
+    listed = _list_name(config, split)
+    if listed is not None:
+        return _listed(root, listed)
+    fractions = {"val_fraction": config.val_fraction, "test_fraction": config.test_fraction}
+    falls = {
+        stem: split_of(stem, seed=config.split_seed, group_until=config.group_until, **fractions) for stem in images
+    }
+    stems = [stem for stem in sorted(images) if falls[stem] == split]
+    if not stems:
+        remedy = f"Raise data.{split}_fraction, give lists, or set data.split=all."
+        if split == "train":
+            remedy = "Lower data.val_fraction and data.test_fraction, or give lists."
+        raise DataError(expected("data", "split", f"{split!r} to hold a case", f"none of {len(images)} images", remedy))
+    return stems
+
+
+def _list_name(config: FolderConfig, split: str) -> Path | None:
+    """The list of a split, as configured; None where the cases are shared out by fractions."""
+    if split in config.list_files:
+        return Path(config.list_files[split])
+    return None if config.lists is None else Path(config.lists) / f"{split}.txt"
+
+
+def _source(config: FolderConfig, root: Path, split: str) -> str:
+    listed = _list_name(config, split)
+    if split == "all":
+        return show((root / config.images).absolute())
+    return f"seed {config.split_seed}" if listed is None else show((root / listed).absolute())
+
+
+def _listed(root: Path, name: Path) -> list[str]:
+    """The names of a list; where it is not under the root but under the working folder, the message says so."""
+    here = name.absolute()
+    remedy = "Relative paths of data.lists and data.list_files start at data.root."
+    if here.is_file():
+        remedy += f" There is {show(here)}: give absolute paths to take lists from there."
+    return read_list(root / name, remedy=remedy)
+
+
+def _pair(
+    config: FolderConfig, root: Path, stems: list[str], images: Listing, masks: list[Listing], problems: list[str]
+) -> tuple[Pair, ...]:
+    """Pair by name what is complete, and note everything that is wrong with the names."""
+    problems += missing_problem(stems, images.names, what="an image", remedy="Correct the list, or data.images.")
+    chosen = {stem: images.names[stem] for stem in stems if stem in images.names}
+    problems += twice_problems(chosen, "images")
+    wanted = [stem + config.mask_suffix for stem in chosen]
+    strays = dict.fromkeys(stem + config.mask_suffix for stem in images.names)
+    for mask in masks:
+        problems += missing_problem(wanted, mask.names, what="a mask", remedy=_layout(config))
+        problems += twice_problems({name: mask.names[name] for name in wanted if name in mask.names}, "masks")
+        stray = "Remove these masks, or add their images."
+        problems += missing_problem(mask.names, strays, what="an image", remedy=stray)
+    if not config.allow_links:
+        problems += check_inside(root, _links([(images, list(chosen)), *((mask, wanted) for mask in masks)]))
+    return _ordered(
+        [
+            Pair(case_id=safe_id(stem), image=images.path(stem), masks=tuple(mask.path(name) for mask in masks))
+            for stem, name in zip(chosen, wanted, strict=True)
+            if all(name in mask.names for mask in masks)
+        ]
+    )
+
+
+def _links(wanted: list[tuple[Listing, list[str]]]) -> list[Path]:
+    """The folders, and those of the wanted files in them that are links."""
+    found = [listing.folder for listing, _ in wanted]
+    for listing, stems in wanted:
+        if listing.links:
+            names = (listing.names[stem][0] for stem in stems if stem in listing.names)
+            found += [listing.folder / name for name in names if name in listing.links]
+    return found

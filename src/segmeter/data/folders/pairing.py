@@ -1,0 +1,195 @@
+"""folders -> pairs: each image with its mask, by name."""
+
+import gc
+import os
+import unicodedata
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from pathlib import Path
+
+from segmeter.checks import expected
+from segmeter.data.files.sniff import SUFFIX_NAMES, SUFFIXES, VOLUME_NAMES, is_junk, show, stem_of, volume_format
+from segmeter.data.files.zarr import is_zarr
+from segmeter.data.folders.split_lists import some
+from segmeter.errors import DataError
+
+Files = dict[str, list[Path]]
+Names = dict[str, list[str]]
+NO_ENTRY = ("to be a folder whose files may be opened", "one without the x permission", "Run chmod u+x on it.")
+_HIDDEN = (".", "__MACOSX")
+
+
+def list_files(folder: Path, *, role: str, remedy: str = "", volumes: bool = False) -> Files:
+    """Find the image files of a folder by name without suffix.
+
+    Hidden files, a system's own and notes (.txt, .json, ...) are passed over; other files and folders are refused.
+
+    Parameters
+    ----------
+    folder
+        Where to look; its sub-folders are not searched.
+    role
+        "images" or "masks", for messages.
+    remedy
+        What to do when it is not there or empty, for example the expected layout.
+    volumes
+        Whether NPZ, NIfTI and Zarr are taken too; names are then those of `stem_of`.
+
+    Raises
+    ------
+    DataError
+        The folder is missing or empty, or holds something else.
+    """
+    found = scan_folder(folder, role=role, remedy=remedy, volumes=volumes)
+    if found.problems:
+        raise DataError(found.problems)
+    return {stem: [folder / name for name in names] for stem, names in found.names.items()}
+
+
+@dataclass(frozen=True)
+class Listing:
+    """The image files of a folder.
+
+    Parameters
+    ----------
+    folder
+        Where they are.
+    names
+        Names of files by name without suffix. Paths are made of those alone that are wanted: for a hundred thousand
+        files that takes longer than finding them.
+    links
+        Those names that are links.
+    problems
+        What is wrong with the folder, one line each.
+    """
+
+    folder: Path
+    names: Names
+    links: frozenset[str] = frozenset()
+    problems: tuple[str, ...] = ()
+
+    def path(self, stem: str) -> Path:
+        """The first file of a name."""
+        return self.folder / self.names[stem][0]
+
+
+_LISTED: ContextVar[dict[tuple[Path, str, str, bool], Listing] | None] = ContextVar("listed", default=None)
+
+
+@contextmanager
+def listed_once() -> Iterator[None]:
+    """Inside of the block each folder is listed once, however many splits are taken from it.
+
+    The garbage collector rests meanwhile: names and pairs all stay, and it would walk over all of them again and again,
+    for a third of the time.
+    """
+    token, collecting = _LISTED.set({}), gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        _LISTED.reset(token)
+        if collecting:
+            gc.enable()
+
+
+def scan_folder(folder: Path, *, role: str, remedy: str = "", volumes: bool = False) -> Listing:
+    """Find the image files of a folder as `list_files` does, and give back what is wrong instead of raising it."""
+    listed, key = _LISTED.get(), (folder, role, remedy, volumes)
+    found = listed.get(key) if listed is not None else None
+    if found is None:
+        found = _scan(folder, role, remedy, volumes)
+        if listed is not None:
+            listed[key] = found
+    return found
+
+
+def _scan(folder: Path, role: str, remedy: str, volumes: bool) -> Listing:
+    try:
+        with os.scandir(folder) as scanned:
+            entries = sorted((entry.name, entry.is_symlink()) for entry in scanned)
+    except OSError as error:
+        tried = f"{error.strerror} at {show(folder.absolute())} (working folder {show(Path.cwd())})"
+        return Listing(folder, {}, problems=(expected("data", role, "to be a folder", tried, remedy),))
+    if not os.access(folder, os.X_OK):
+        return Listing(folder, {}, problems=(expected(show(folder), role, *NO_ENTRY),))
+    names, foreign = defaultdict[str, list[str]](list), list[str]()
+    for name, _ in entries:
+        stem, _, suffix = name.rpartition(".")
+        if f".{suffix.lower()}" in SUFFIXES and not name.startswith(_HIDDEN):
+            names[stem_of(Path(name)) if volumes else stem].append(name)
+        elif not is_junk(folder / name):
+            if volumes and _is_volume(folder / name):
+                names[stem_of(Path(name))].append(name)
+            else:
+                foreign.append(name)
+    problems: tuple[str, ...] = ()
+    rule = f"to hold {VOLUME_NAMES if volumes else SUFFIX_NAMES} files"
+    if foreign:
+        advice = f"Convert or move these. {remedy}".strip()
+        problems = (expected(show(folder), role, rule, some(foreign), advice),)
+    elif not names:
+        problems = (expected(show(folder), role, rule, "none", remedy),)
+    return Listing(folder, dict(names), frozenset(name for name, is_link in entries if is_link), problems)
+
+
+def _is_volume(entry: Path) -> bool:
+    form = volume_format(entry)
+    return is_zarr(entry) if form == "zarr" else form is not None
+
+
+def check_inside(root: Path, paths: Iterable[Path]) -> list[str]:
+    """Name the folders and files that lie outside of the root once links are followed."""
+    home = os.path.realpath(root)
+    outside = [path for path in paths if os.path.commonpath([home, os.path.realpath(path)]) != home]
+    if not outside:
+        return []
+    remedy = "Set data.allow_links=true if these links are yours."
+    return [
+        expected("data", "files", f"to lie under {show(root)}", f"links out of it ({some(map(str, outside))})", remedy)
+    ]
+
+
+def twice_problems(files: Mapping[str, Sequence[str | Path]], role: str) -> list[str]:
+    """Name what has two files, and names that differ only in case."""
+    twice = {stem: paths for stem, paths in files.items() if len(paths) > 1}
+    alike: dict[str, list[str]] = defaultdict(list)
+    for stem in files:
+        alike[_fold(stem)].append(stem)
+    found = [
+        expected("data", role, f"to have one file per name, as for {stem!r}", some(Path(path).name for path in paths))
+        for stem, paths in twice.items()
+    ]
+    rule = "to differ in more than upper and lower case or Unicode form"
+    return found + [
+        expected("data", role, rule, some(stems), "Rename one.") for stems in alike.values() if len(stems) > 1
+    ]
+
+
+def missing_problem(wanted: Iterable[str], present: Mapping[str, object], *, what: str, remedy: str) -> list[str]:
+    """Name what is wanted and not there, with names that differ only in case as a hint."""
+    missing = [name for name in wanted if name not in present]
+    if not missing:
+        return []
+    by_fold = {_fold(name): name for name in present}
+    close = next(((name, by_fold[_fold(name)]) for name in missing if _fold(name) in by_fold), None)
+    if close:
+        one, other = (ascii(name) for name in close)  # of two Unicode forms a terminal shows one
+        remedy = f"{one} and {other} differ only in upper and lower case or Unicode form. Rename one."
+    return [expected("data", what, "for every name", f"none for {some(missing)}", remedy)]
+
+
+def only_alike(wanted: Iterable[str], present: Iterable[str]) -> list[str]:
+    """Those wanted names that are present in another case or Unicode form only."""
+    names = set(present)
+    folded = {_fold(name) for name in names}
+    return [name for name in wanted if name not in names and _fold(name) in folded]
+
+
+def _fold(name: str) -> str:
+    if name.isascii():
+        return name.lower()
+    return unicodedata.normalize("NFC", name).casefold()

@@ -1,0 +1,83 @@
+"""list files -> names: which cases belong to a split."""
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+
+from segmeter.checks import expected, shorten
+from segmeter.data.files.sniff import SUFFIXES, show
+from segmeter.errors import DataError
+
+_EMPTY = (
+    "Write one file name per line, with or without suffix; or leave data.lists and data.list_files out, and the cases "
+    "are shared out by data.val_fraction and data.test_fraction."
+)
+
+
+def some(names: Iterable[str]) -> str:
+    """Name the first ten, and say how many more there are."""
+    listed = sorted(names)
+    return f"{len(listed)}: {shorten(listed)}"
+
+
+def read_list(path: Path, *, remedy: str = "") -> list[str]:
+    """Read a list of image names, one per line, with or without a suffix; any line ends, a BOM and blank lines do.
+
+    Parameters
+    ----------
+    path
+        The list.
+    remedy
+        What to do where there is no such file.
+
+    Returns
+    -------
+    Names without suffix, in the order of the file.
+
+    Raises
+    ------
+    DataError
+        The file is missing, empty or not UTF-8; a name is given twice or leads to another folder.
+    """
+    if not path.is_file():
+        rule = "to be a text file with one name per line"
+        raise DataError(expected("data", "list", rule, f"no file {show(path.absolute())}", remedy))
+    try:
+        lines = path.read_text("utf-8-sig").splitlines()
+    except UnicodeDecodeError as error:
+        raise DataError(expected(show(path), "list", "to be UTF-8 text", f"other bytes at {error.start}")) from error
+    names = [_without_suffix(line.strip()) for line in lines if line.strip()]
+    outside = [name for name in names if "/" in name or "\\" in name or name in (".", "..")]
+    if outside:
+        remedy = "Write file names only; folders are set by data.images and data.masks."
+        raise DataError(expected(show(path), "list", "to hold names without a folder", some(outside), remedy))
+    twice = [name for name, count in Counter(names).items() if count > 1]
+    if twice:
+        raise DataError(expected(show(path), "list", "to name each case once", f"repeated names ({some(twice)})"))
+    if not names:
+        raise DataError(expected(show(path), "list", "to name at least one case", "no names", _EMPTY))
+    return names
+
+
+def _without_suffix(name: str) -> str:
+    path = Path(name)
+    return name[: -len(path.suffix)] if path.suffix.lower() in SUFFIXES else name
+
+
+def split_of(stem: str, *, seed: int, val_fraction: float, test_fraction: float, group_until: str = "") -> str:
+    """The split that a case falls into, decided by its name and the seed alone.
+
+    Adding or removing other cases never moves it.
+
+    Examples
+    --------
+    >>> split_of("p07_s1", seed=0, val_fraction=0.5, test_fraction=0, group_until="_")
+    'train'
+    """
+    group = stem.split(group_until, 1)[0] if group_until else stem
+    digest = hashlib.sha256(f"{seed}:{group}".encode("utf-8", "surrogateescape")).digest()
+    place = int.from_bytes(digest[:8]) / 2**64
+    if place < test_fraction:
+        return "test"
+    return "val" if place < test_fraction + val_fraction else "train"

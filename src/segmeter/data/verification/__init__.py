@@ -1,0 +1,1 @@
+"""Dataset -> DataReport: every file verified once, its values measured, and remembered for the next start."""

@@ -1,0 +1,233 @@
+"""Dataset -> DataReport: every file read once, and everything that is wrong said at once."""
+
+import hashlib
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import combinations
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from segmeter.checks import expected
+from segmeter.data.dataset import Dataset, in_threads
+from segmeter.data.files.sniff import show
+from segmeter.data.folders.split_lists import some
+from segmeter.data.verification.cache import Rows
+from segmeter.data.verification.intensity import Intensity, merge_images
+from segmeter.data.verification.verify import DTYPES, Verified, count_classes, verify
+from segmeter.errors import DataError
+from segmeter.progress import track
+
+__all__ = ["DataReport", "check_dataset", "check_splits", "class_counts", "count_classes"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataReport:
+    """What a split holds.
+
+    Parameters
+    ----------
+    n_cases, n_known
+        Cases, and those of them whose files are unchanged since an earlier start verified them.
+    class_pixels, class_cases : (K,), int64
+        Pixels of each class, and cases that have any.
+    counted_pixels : (K,), int64
+        Pixels in which a class is decided, that is, not ignored; for multilabel each class has a plane of its own.
+    ignored_pixels, total_pixels
+        Over all planes of all targets.
+    presence : (N, K), bool
+        Which classes each case has.
+    sizes, dtypes
+        Cases of each (height, width), and of each image dtype.
+    intensities
+        Values of the images, per dtype.
+    content_sha256
+        Over the hashes of all files in the order of the case ids.
+    file_sha256
+        Of the files of each case, the image first: what `Dataset.with_contents` compares when a case is read.
+    warnings
+        What is odd but usable, one line each.
+    """
+
+    split: str
+    n_cases: int
+    n_known: int
+    class_pixels: NDArray[np.int64]
+    class_cases: NDArray[np.int64]
+    counted_pixels: NDArray[np.int64]
+    ignored_pixels: int
+    total_pixels: int
+    presence: NDArray[np.bool_]
+    sizes: dict[tuple[int, int], int]
+    dtypes: dict[str, int]
+    intensities: tuple[Intensity, ...]
+    content_sha256: str
+    file_sha256: tuple[tuple[str, ...], ...]
+    warnings: tuple[str, ...]
+
+
+def check_dataset(dataset: Dataset, *, use_cache: bool = True) -> DataReport:
+    """Read every file of a split once, in parallel; see `check_splits`."""
+    return check_splits([dataset], use_cache=use_cache)[0]
+
+
+def check_splits(
+    datasets: Sequence[Dataset], *, problems: Iterable[str] = (), use_cache: bool = True
+) -> tuple[DataReport, ...]:
+    """Check several splits of one data set, and that they share no case, by name or by content.
+
+    Parameters
+    ----------
+    datasets
+        The splits; what their `problems` say is reported with what is found in their files.
+    problems
+        What is wrong with splits that could not be opened.
+    use_cache
+        Whether a file that is unchanged since an earlier start has verified it is taken as good without decoding it,
+        see `segmeter.data.verification.cache`.
+
+    Raises
+    ------
+    DataError
+        With one line for every file that can't be used, and for every overlap.
+    """
+    passes = [verify(dataset, use_cache=use_cache) for dataset in datasets]
+    found = [*problems, *(line for dataset in datasets for line in dataset.problems)]
+    found += [line for verified in passes for line in verified.problems]
+    found += _mixed_channels(found, sum(map(len, datasets)))
+    hashes = [verified.hashes() for verified in passes]
+    for (one, first), (two, second) in combinations(zip(datasets, hashes, strict=True), 2):
+        found += _overlaps(one, first, two, second)
+    if found:
+        raise DataError(list(dict.fromkeys(found)))
+    return tuple(_report(dataset, verified) for dataset, verified in zip(datasets, passes, strict=True))
+
+
+def class_counts(dataset: Dataset) -> NDArray[np.int64]:
+    """Count the pixels of each class over all targets.
+
+    Returns
+    -------
+    int64 (K,). Ignored pixels are in none.
+
+    Raises
+    ------
+    DataError
+        A mask can't be used.
+    """
+    total = np.zeros(dataset.spec.num_classes, np.int64)
+    counts = in_threads(partial(_count_case, dataset), range(len(dataset)))
+    for pixels in track(counts, "counting classes", len(dataset)):
+        total += pixels
+    return total
+
+
+def _count_case(dataset: Dataset, index: int) -> NDArray[np.int64]:
+    target = dataset.read_target(index)
+    if target is None:
+        return np.zeros(dataset.spec.num_classes, np.int64)
+    return count_classes(target, dataset.spec)
+
+
+def _mixed_channels(problems: Sequence[str], images: int) -> list[str]:
+    """Say that no number of channels fits all images, as the advice for one file would lead to the next."""
+    odd = sum(getattr(line, "cause", "").startswith("image to have 0 channels") for line in problems)
+    if not 0 < odd < images:
+        return []
+    remedy = "Convert all images to one number: data.in_channels is that of the whole data set."
+    return [expected("data", "images", "to have one number of channels", f"another one in {odd} of {images}", remedy)]
+
+
+def _overlaps(one: Dataset, first: list[tuple[str, ...]], two: Dataset, second: list[tuple[str, ...]]) -> list[str]:
+    splits = f"{one.split} and {two.split}"
+    names = set(one.case_ids) & set(two.case_ids)
+    problems = [expected("data", splits, "to share no case", some(names), "Keep each in one split.")] if names else []
+    here = {hashes[0]: pair for hashes, pair in zip(first, one.pairs, strict=True) if int(hashes[0], 16)}
+    twins = [
+        f"{here[hashes[0]].case_id} = {pair.case_id}"
+        for hashes, pair in zip(second, two.pairs, strict=True)
+        if hashes[0] in here and pair.case_id not in names
+    ]
+    if twins:
+        remedy = "The images are equal to the last byte. Keep each in one split."
+        problems.append(expected("data", splits, "to share no image", some(twins), remedy))
+    return problems
+
+
+def _report(dataset: Dataset, verified: Verified) -> DataReport:
+    rows, hashes = verified.rows, verified.hashes()
+    planes = dataset.spec.num_classes if dataset.spec.task == "multilabel" else 1
+    has_target = any(pair.masks for pair in dataset.pairs)
+    total = int(rows["size"].astype(np.int64).prod(1).sum()) * planes
+    digest = hashlib.sha256("".join(value for case in hashes for value in case).encode())
+    return DataReport(
+        split=dataset.split,
+        n_cases=len(rows),
+        n_known=verified.known,
+        class_pixels=rows["classes"].sum(0),
+        class_cases=(rows["classes"] > 0).sum(0),
+        counted_pixels=rows["counted"].sum(0),
+        ignored_pixels=total - int(rows["counted"][:, :planes].sum()) if has_target else 0,
+        total_pixels=total,
+        presence=rows["classes"] > 0,
+        sizes=dict(sorted(Counter(map(tuple, rows["size"].tolist())).items())),
+        dtypes=dict(sorted(Counter(DTYPES[code] for code in rows["dtype"].tolist()).items())),
+        intensities=_intensities(rows),
+        content_sha256=digest.hexdigest(),
+        file_sha256=tuple(hashes),
+        warnings=tuple(_warnings(dataset, rows, hashes)),
+    )
+
+
+def _intensities(rows: Rows) -> tuple[Intensity, ...]:
+    found = []
+    for code in np.unique(rows["dtype"]):
+        own = rows[rows["dtype"] == code]
+        pixels = own["size"].astype(np.float64).prod(1)
+        levels = own["levels"].astype(np.float64)
+        found.append(merge_images(DTYPES[code], pixels, own["mean"], own["variance"], levels))
+    return tuple(found)
+
+
+def _warnings(dataset: Dataset, rows: Rows, hashes: list[tuple[str, ...]]) -> list[str]:
+    where, found = f"data, {dataset.split}", []
+    by_hash: dict[str, list[Path]] = defaultdict(list)
+    for files, pair in zip(hashes, dataset.pairs, strict=True):
+        by_hash[files[0]].append(pair.image)
+    twins = [" = ".join(show(Path(path.name)) for path in paths) for paths in by_hash.values() if len(paths) > 1]
+    if twins:
+        found.append(f"{where}: images that are equal to the last byte ({some(twins)}).")
+    if len(np.unique(rows["dtype"])) > 1:
+        found.append(f"{where}: images of several dtypes, which are scaled by different maxima.")
+    if rows["palette"].any():
+        found.append(f"{where}: masks with a palette; their indices are the labels, not their colours.")
+    if any(pair.masks for pair in dataset.pairs):
+        found += _class_warnings(where, dataset, rows)
+    return found
+
+
+def _class_warnings(where: str, dataset: Dataset, rows: Rows) -> list[str]:
+    found, spec, per_class = [], dataset.spec, rows["classes"]
+    total = per_class.sum(0)
+    absent = [name for name, count in zip(spec.names, total, strict=True) if not count]
+    if absent:
+        found.append(f"{where}: no pixel of {', '.join(absent)}; their scores are undefined.")
+    if spec.task == "multilabel":
+        return found
+    has_ignored = bool((rows["counted"] < rows["size"].astype(np.int64).prod(1)[:, None]).any())
+    if has_ignored and not total[1:].any():
+        found.append(
+            f"{where}: nothing but {spec.names[0]} and ignored pixels; "
+            f"if {spec.ignore_index} is the object, set data.label_map and another data.ignore_index."
+        )
+    names = np.array(dataset.case_ids)
+    empty, plain = ~per_class.any(1), (per_class[:, 0] > 0) & ~per_class[:, 1:].any(1)
+    if empty.any():
+        listed = some(names[empty])
+        found.append(f"{where}: cases in which every pixel is ignored; their scores are undefined ({listed}).")
+    if plain.any():
+        found.append(f"{where}: cases of {spec.names[0]} only ({some(names[plain])}).")
+    return found

@@ -1,0 +1,201 @@
+"""Dataset -> what every file of it holds: each file is read once, or not at all where an earlier start has read it."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from itertools import islice
+from typing import Any, TypeVar
+
+import numpy as np
+import PIL
+import tifffile
+from numpy.typing import NDArray
+
+from segmeter import __version__
+from segmeter.checks import expected
+from segmeter.classes import ClassSpec
+from segmeter.data.dataset import Dataset, check_same_size, in_threads
+from segmeter.data.files.sniff import show
+from segmeter.data.sample import Pair
+from segmeter.data.verification.cache import Rows, VerifiedFiles, is_settled, read_state
+from segmeter.data.verification.intensity import FULL_SCALE, LEVELS, measure_image
+from segmeter.errors import DataError
+from segmeter.progress import track
+
+Value = TypeVar("Value")
+
+DTYPES = tuple(FULL_SCALE)
+_FINDINGS = 1  # raised with every change of what is found in a file
+_CHUNK = 512  # cases whose states one task reads
+
+
+@dataclass(frozen=True)
+class Verified:
+    """One row of findings per case, see `row_dtype`, one line for everything that is wrong, and cases known before."""
+
+    rows: Rows
+    problems: tuple[str, ...]
+    known: int
+
+    def hashes(self) -> list[tuple[str, ...]]:
+        """Sha256 of the files of each case, the image first."""
+        count, digits = self.rows["sha256"].shape[1], self.rows["sha256"].tobytes().hex()
+        whole = [digits[start : start + 64] for start in range(0, len(digits), 64)]
+        return [tuple(whole[start : start + count]) for start in range(0, len(whole), count)]
+
+
+def verify(dataset: Dataset, *, use_cache: bool) -> Verified:
+    """Read every file that is not known to be unchanged since it was last verified.
+
+    Parameters
+    ----------
+    dataset
+        All its cases are read.
+    use_cache
+        Whether findings of earlier starts are taken over; those of this one are kept in any case.
+    """
+    dtype = row_dtype(dataset)
+    store = VerifiedFiles(_settings(dataset), dtype)
+    names = [str(pair.image.absolute()) for pair in dataset.pairs]
+    now = time.time_ns()
+    states = _read_states(dataset)
+    rows, fresh = _take_known(store, names, states, use_cache)
+    problems: list[str] = []
+    found = in_threads(partial(_verify_case, dataset, dtype), fresh)
+    for place, (row, lines) in zip(fresh, track(found, f"checking {dataset.split}", len(fresh)), strict=True):
+        rows[place] = row
+        problems += lines
+    good = [i for i in fresh if rows[i]["size"].all() and is_settled(rows[i]["state"], now).all()]
+    if good:
+        store.save([names[place] for place in good], rows[good])
+    return Verified(rows, tuple(problems), len(rows) - len(fresh))
+
+
+def row_dtype(dataset: Dataset) -> np.dtype[Any]:
+    """What is kept of a case.
+
+    `state` of each file, see `read_state`; `sha256` of each; `size` (height, width), zeros where something is wrong;
+    `dtype` of the image in `DTYPES`; `mean`, `variance` and `levels` of its values, see `measure_image`; `classes` and
+    `counted`, pixels of each class, and pixels that are not ignored where it may be; `palette`, whether a mask has one.
+    """
+    files = _most_files(dataset)
+    channels, classes = dataset.in_channels, dataset.spec.num_classes
+    return np.dtype(
+        [
+            ("state", np.int64, (files, 4)),
+            ("sha256", np.uint8, (files, 32)),
+            ("size", np.int32, (2,)),
+            ("dtype", np.int8),
+            ("mean", np.float64, (channels,)),
+            ("variance", np.float64, (channels,)),
+            ("levels", np.float32, (len(LEVELS), channels)),
+            ("classes", np.int64, (classes,)),
+            ("counted", np.int64, (classes,)),
+            ("palette", np.bool_),
+        ]
+    )
+
+
+def count_classes(target: NDArray[Any], spec: ClassSpec) -> NDArray[np.int64]:
+    """Count the pixels of each class in one target.
+
+    Parameters
+    ----------
+    target : (H, W), or (K, H, W) for multilabel
+    spec
+        What its labels mean.
+
+    Returns
+    -------
+    int64 (K,). Ignored pixels are in none.
+    """
+    if spec.task == "multilabel":
+        return np.asarray((target == 1).sum((1, 2)), np.int64)
+    counts = np.bincount(target.ravel(), minlength=spec.num_classes)
+    return np.asarray(counts[: spec.num_classes], np.int64)
+
+
+def count_decided(target: NDArray[Any], spec: ClassSpec) -> NDArray[np.int64]:
+    """Count the pixels, int64 (K,), in which a class is decided: for multilabel each has a plane of its own."""
+    decided = target != (-1 if spec.ignore_index is None else spec.ignore_index)
+    if spec.task == "multilabel":
+        return np.asarray(decided.sum((1, 2)), np.int64)
+    return np.full(spec.num_classes, decided.sum(), np.int64)
+
+
+def _settings(dataset: Dataset) -> list[Any]:
+    """All that decides what is found in a file; the images' folder keeps data sets apart."""
+    spec = dataset.spec
+    folders = sorted({str(path.parent.absolute()) for pair in dataset.pairs[:1] for path in pair.files})
+    reading = [dataset.in_channels, sorted(dataset.label_map.items()), dataset.max_pixels, dataset.orientation]
+    tools = [__version__, np.__version__, PIL.__version__, tifffile.__version__]
+    meaning = [spec.task, spec.num_classes, spec.ignore_index, dataset.instances]
+    return [_FINDINGS, tools, folders, reading, meaning]
+
+
+def _read_states(dataset: Dataset) -> NDArray[np.int64]:
+    """The state of every file (N, F, 4), in chunks, as a task per file would cost more than its work."""
+    most = _most_files(dataset)
+    pairs = iter(dataset.pairs)
+    chunks = iter(lambda: tuple(islice(pairs, _CHUNK)), ())
+    found = in_threads(lambda chunk: np.array([_states(pair, most) for pair in chunk], np.int64), chunks)
+    return np.concatenate([np.zeros((0, most, 4), np.int64), *found])
+
+
+def _states(pair: Pair, most: int) -> list[tuple[int, int, int, int]]:
+    states = [read_state(path) for path in pair.files]
+    return states + [(0, 0, 0, 0)] * (most - len(states))
+
+
+def _most_files(dataset: Dataset) -> int:
+    return max((len(pair.files) for pair in dataset.pairs), default=1)
+
+
+def _take_known(
+    store: VerifiedFiles, names: list[str], states: NDArray[np.int64], use_cache: bool
+) -> tuple[Rows, list[int]]:
+    """Rows with the findings that still hold, and the places of the others."""
+    rows = np.zeros(len(names), store.dtype)
+    known, kept = store.load() if use_cache else ({}, rows)
+    places = np.array([known.get(name, -1) for name in names], np.int64)
+    there = np.flatnonzero(places >= 0)
+    rows[there] = kept[places[there]]
+    same = (rows["state"] == states).all((1, 2)) & (places >= 0)
+    rows[~same] = np.zeros((), store.dtype)
+    rows["state"] = states
+    return rows, np.flatnonzero(~same).tolist()
+
+
+def _verify_case(dataset: Dataset, dtype: np.dtype[Any], index: int) -> tuple[Rows, list[str]]:
+    """Read the files of a case; whatever is wrong with one does not hide what is wrong with another."""
+    pair, problems = dataset.pairs[index], list[str]()
+    row = np.zeros((), dtype)
+    row["state"] = _states(pair, len(row["state"]))
+    files = [_attempt(problems, partial(dataset.read_stored, index, number)) for number in range(len(pair.files))]
+    image = None if files[0] is None else _attempt(problems, partial(dataset.decode_image, files[0]))
+    masks = [None if file is None else _attempt(problems, partial(dataset.decode_mask, file)) for file in files[1:]]
+    for path, mask in zip(pair.masks, masks, strict=True):
+        if image is not None and mask is not None:
+            _attempt(problems, partial(check_same_size, pair.image, image.shape[:2], path, mask[0].shape))
+    if not problems and (row["state"] != _states(pair, len(row["state"]))).any():
+        problems.append(expected(show(pair.image), "files", "to stay as they are while they are checked", "changes"))
+    if problems or image is None:
+        return row, problems
+    read = [file for file in files if file is not None]
+    row["sha256"][: len(read)] = [list(bytes.fromhex(file.sha256)) for file in read]
+    row["size"], row["dtype"] = image.shape[:2], DTYPES.index(image.dtype.name)
+    row["mean"], row["variance"], row["levels"] = measure_image(image)
+    if pair.masks:
+        target = dataset.stack([mask[0] for mask in masks if mask is not None])
+        row["classes"], row["counted"] = count_classes(target, dataset.spec), count_decided(target, dataset.spec)
+        row["palette"] = any(file.header.kind == "palette" for file in read[1:])
+    return row, problems
+
+
+def _attempt(problems: list[str], work: Callable[[], Value]) -> Value | None:
+    try:
+        return work()
+    except DataError as error:
+        problems.extend(error.problems)
+        return None

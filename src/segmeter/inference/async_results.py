@@ -1,0 +1,152 @@
+"""Logits of a batch -> labels, probabilities and losses on the host, while the device goes on with the next batch."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from segmeter.bridge.host_copier import Exporter, Ticket
+from segmeter.bridge.transport import open_transport
+from segmeter.classes import ClassSpec
+from segmeter.data.sample import Sample
+from segmeter.errors import InputError, OverflowedError
+
+_BATCHES = 2  # one that is taken while the other is computed
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prediction:
+    """One case with what the model says of it, all on the host.
+
+    `labels` is (H, W), multilabel (K, H, W), uint8 or uint16; `probs` is (num_channels, H, W) float32, and `loss` the
+    loss of the raw logits, both None where they were not asked for (the loss also where there is no target).
+    """
+
+    sample: Sample
+    labels: NDArray[Any]
+    probs: NDArray[np.float32] | None = None
+    loss: float | None = None
+
+
+class Outbox:
+    """Sends what is kept of each batch through pinned rings; nothing waits until a case is taken.
+
+    Batches are to be taken in the order in which they were sent, with one other on its way at most. A context manager.
+
+    Parameters
+    ----------
+    device
+        Where the logits are.
+    spec
+        What the channels mean.
+    threshold
+        Binary and multilabel: a probability above it is the class.
+    batch_size
+        Cases of a batch, at most; with `probs` it bounds the memory.
+    probs
+        Whether probabilities are kept.
+    """
+
+    def __init__(
+        self, device: torch.device, spec: ClassSpec, *, threshold: float, batch_size: int, probs: bool
+    ) -> None:
+        transport = open_transport(device)
+        self.overlaps = not transport.immediate
+        self._spec, self._threshold, self._keep_probs = spec, threshold, probs
+        # three rings, as a slot is as large as the largest result in it; without a result they take no memory
+        self._labels, self._losses = (Exporter(device=device, slots=_BATCHES, transport=transport) for _ in range(2))
+        self._probs = Exporter(device=device, slots=_BATCHES * batch_size, transport=transport)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        for exporter in (self._labels, self._losses, self._probs):
+            exporter.__exit__(kind, error, traceback)
+
+    def send(
+        self, group: Sequence[Sample], logits: Tensor, losses: Sequence[Tensor | None] | None
+    ) -> Iterator[Prediction]:
+        """Send a batch, and give the way to take its cases one by one.
+
+        Parameters
+        ----------
+        group
+            The cases.
+        logits : (B, num_channels, H, W)
+            One per case; may be dropped or overwritten when this returns and `overlaps`.
+        losses
+            0-d, one per case, None where a case has none; or None for no losses at all.
+
+        Yields
+        ------
+        The cases in their order.
+
+        Raises
+        ------
+        OverflowedError
+            When a case is taken whose logits are not finite; those before it come first.
+        """
+        spec = self._spec
+        labels = self._labels.submit_labels(
+            logits,
+            case_id=_first(group),
+            task=spec.task,
+            num_classes=spec.num_classes,
+            ignore_index=spec.ignore_index,
+            threshold=self._threshold,
+        )
+        kept = [loss for loss in losses or () if loss is not None]
+        values = self._losses.submit(torch.stack(kept), case_id=_first(group)) if kept else None
+        probs = self._send_probs(group, logits) if self._keep_probs else None
+        if probs is not None and self.overlaps:
+            probs = iter(list(probs))
+        known = [loss is not None for loss in losses or [None] * len(group)]
+        return _take(group, labels, values, known, probs)
+
+    def _send_probs(self, group: Sequence[Sample], logits: Tensor) -> Iterator[Ticket]:
+        """One by one, as probabilities are the largest thing of all: where nothing overlaps, one case is in memory."""
+        for sample, case in zip(group, logits, strict=True):
+            yield self._probs.submit_probs(case[None], case_id=sample.case_id, task=self._spec.task)
+
+
+def _take(
+    group: Sequence[Sample],
+    labels: Ticket,
+    losses: Ticket | None,
+    known: Sequence[bool],
+    probs: Iterator[Ticket] | None,
+) -> Iterator[Prediction]:
+    rows = labels.rows()
+    values = iter(()) if losses is None else losses.rows()
+    for sample, has_loss in zip(group, known, strict=True):
+        try:
+            case_labels = next(rows)
+        except InputError:
+            raise OverflowedError(
+                f"inference: the logits of case {sample.case_id!r} hold NaN or infinity, so it has no labels. Its "
+                f"image has {_range(sample.image)}. An overflow goes away with inference.precision=float32; if this "
+                "does not, the model's weights are at fault.",
+                case_id=sample.case_id,
+            ) from None
+        yield Prediction(
+            sample=sample,
+            labels=case_labels,
+            probs=None if probs is None else next(next(probs).rows()),
+            loss=float(next(values)) if has_loss else None,
+        )
+
+
+def _range(image: NDArray[Any]) -> str:
+    return f"{image.dtype} values from {image.min():g} to {image.max():g}"
+
+
+def _first(group: Sequence[Sample]) -> str:
+    return group[0].case_id

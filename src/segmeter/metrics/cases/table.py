@@ -1,0 +1,321 @@
+"""rows of sufficient statistics -> cases.parquet and cases.csv, and back: exact, the same bytes for the same rows."""
+
+import csv
+import io
+import itertools
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, overload
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from segmeter.checks import expected, known_path
+from segmeter.classes import ClassSpec
+from segmeter.errors import DataError, InputError
+from segmeter.files import atomic_write
+from segmeter.metrics.pixels.overlap import Margins, compute_margins, score_margins
+from segmeter.schema import as_plain
+
+FORMAT = 1  # of cases.parquet; a reader refuses a newer one
+STATUSES = ("ok", "both_empty", "prediction_empty", "target_empty")
+
+_GROUP = 4096  # rows laid out at a time: bounds the memory of writing
+_LISTED = 8  # values named in one message
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, slots=True)
+class CaseRow:
+    """What one case leaves behind; every summary, interval, test and merge is computed from these.
+
+    Parameters
+    ----------
+    case_id
+        The case's name, unique in a run.
+    height, width
+        Of the target, in pixels.
+    counts : (K, K), or (K, 2, 2) for multilabel, int64
+        From `confusion_matrix` or `multilabel_counts`.
+    loss
+        Mean loss of the case, or None where there is none.
+    changed_pixels
+        Pixels that each post-processing step changed, in the steps' order.
+    extra
+        Further scores by name, for example "hd95/car"; NaN is undefined. What starts with "sum:" adds up over cases.
+    depth
+        Of a volume's target, in voxels; None for an image.
+    spacing
+        Pixel edge per axis, in axis order; None where it is unknown.
+    unit
+        The name of the spacing's unit, "" where it has none or is unknown.
+    """
+
+    case_id: str
+    height: int
+    width: int
+    counts: NDArray[np.int64]
+    loss: float | None = None
+    changed_pixels: Mapping[str, int] = field(default_factory=dict)
+    extra: Mapping[str, float] = field(default_factory=dict)
+    depth: int | None = None
+    spacing: tuple[float, ...] | None = None
+    unit: str = ""
+
+    @property
+    def length_unit(self) -> str:
+        """What distances of the case are measured in: "pixels" without a spacing, "" where its unit has no name."""
+        return "pixels" if self.spacing is None else self.unit
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """(H, W), or (D, H, W) of a volume."""
+        return (self.height, self.width) if self.depth is None else (self.depth, self.height, self.width)
+
+
+def write_cases(folder: Path, rows: Sequence[CaseRow], spec: ClassSpec) -> None:
+    """Write ``cases.parquet`` and ``cases.csv``, one row per case, sorted by case id.
+
+    The columns are ``case_id, height, width, depth, spacing, unit`` (of the spacing and of every distance of the case;
+    "pixels" without a spacing), ``loss, mean_iou, mean_dice, pixel_accuracy``, then per class and in this order ``tp_,
+    fp_, fn_, support_`` (int64), ``iou_, dice_, status_``, then ``changed_<step>``, ``extra_<score>``, and (Parquet
+    only) ``confusion``: the counts row by row. Undefined is null in Parquet and empty
+    in CSV, where a list is written with spaces. Text in the CSV that a spreadsheet would run as a formula starts with
+    an apostrophe there.
+
+    Parameters
+    ----------
+    folder
+        Where the files appear, each complete or not at all.
+    rows
+        In any order.
+    spec
+        The classes; kept in the Parquet file.
+
+    Raises
+    ------
+    InputError
+        A case occurs twice, or counts do not fit `spec`.
+    """
+    tables = _tables(order_rows("write_cases", rows, spec), spec)
+    first = next(tables)
+    with atomic_write(folder / "cases.parquet") as parquet, atomic_write(folder / "cases.csv") as text:
+        text.write(_csv_lines([[_harmless(name) for name in first.column_names if name != "confusion"]]))
+        with pq.ParquetWriter(parquet, first.schema, compression="zstd") as writer:
+            for table in itertools.chain([first], tables):
+                writer.write_table(table)
+                columns = (_texts(table[name]) for name in table.column_names if name != "confusion")
+                text.write(_csv_lines(zip(*columns, strict=True)))
+
+
+def read_cases(path: str | Path) -> list[CaseRow]:
+    """Read the rows of a ``cases.parquet``, or of the run's folder that holds it; exact, sorted by case id.
+
+    Raises
+    ------
+    DataError
+        The file is missing, damaged, or not one of ours.
+    """
+    table, spec = _read(path)
+    counts = np.asarray(table["confusion"].combine_chunks().flatten(), np.int64)
+    counts = counts.reshape(len(table), *counts_shape(spec))
+    columns = {name: table[name].to_pylist() for name in ("case_id", "height", "width", "loss")}
+    for name in ("depth", "spacing", "unit"):  # files of early versions lack them
+        columns[name] = table[name].to_pylist() if name in table.column_names else [None] * len(table)
+    columns["spacing"] = [edges and tuple(edges) for edges in columns["spacing"]]
+    units = zip(columns["spacing"], columns["unit"], strict=True)
+    columns["unit"] = [unit if edges and unit else "" for edges, unit in units]
+    changed, extra = _unnamed(table, "changed_", None), _unnamed(table, "extra_", np.nan)
+    return [
+        CaseRow(
+            **{name: values[i] for name, values in columns.items()},
+            counts=counts[i],
+            changed_pixels={step: values[i] for step, values in changed.items() if values[i] is not None},
+            extra={name: values[i] for name, values in extra.items()},
+        )
+        for i in range(len(table))
+    ]
+
+
+def read_spec(path: str | Path) -> ClassSpec:
+    """Read the classes that a ``cases.parquet``, or the one in a run's folder, was written with."""
+    return _read(path)[1]
+
+
+class Ordered(Sequence[CaseRow]):
+    """Rows in another order, taken from where they are kept: none is held twice."""
+
+    def __init__(self, rows: Sequence[CaseRow], order: Sequence[int]) -> None:
+        self._rows = rows
+        self._order = order
+
+    def __len__(self) -> int:
+        return len(self._order)
+
+    @overload
+    def __getitem__(self, index: int) -> CaseRow: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[CaseRow]: ...
+    def __getitem__(self, index: int | slice) -> CaseRow | list[CaseRow]:
+        if isinstance(index, slice):
+            return [self._rows[i] for i in self._order[index]]
+        return self._rows[self._order[index]]
+
+
+def order_rows(where: str, rows: Sequence[CaseRow], spec: ClassSpec) -> Ordered:
+    """Sort rows by case id, after checking that they are of `spec` and that no case counts twice.
+
+    Raises
+    ------
+    InputError
+        With every duplicated id and the first rows whose counts do not fit.
+    """
+    shape, ids, foreign = counts_shape(spec), [], []
+    for row in rows:
+        ids.append(row.case_id)
+        if row.counts.shape != shape or row.counts.dtype != np.int64:
+            foreign.append(f"{row.counts.dtype} {row.counts.shape} of {row.case_id!r}")
+    order = sorted(range(len(ids)), key=ids.__getitem__)
+    twice = sorted({ids[one] for one, other in itertools.pairwise(order) if ids[one] == ids[other]})
+    problems = [expected(where, "counts", f"to be int64 {shape}", given) for given in foreign[:_LISTED]]
+    if twice:
+        more = f" and {len(twice) - _LISTED} more" if len(twice) > _LISTED else ""
+        problems.append(expected(where, "rows", "to hold each case once", f"twice: {', '.join(twice[:_LISTED])}{more}"))
+    if problems:
+        raise InputError(problems)
+    return Ordered(rows, order)
+
+
+def in_groups(rows: Sequence[CaseRow]) -> Iterator[Sequence[CaseRow]]:
+    """Yield the rows some thousands at a time, so that what is computed of them stays small."""
+    for start in range(0, len(rows), _GROUP):
+        yield rows[start : start + _GROUP]
+
+
+def counts_shape(spec: ClassSpec) -> tuple[int, ...]:
+    """(K, 2, 2) for multilabel, else (K, K)."""
+    return (spec.num_classes, 2, 2) if spec.task == "multilabel" else (spec.num_classes, spec.num_classes)
+
+
+def stack_margins(rows: Sequence[CaseRow], spec: ClassSpec) -> Margins:
+    """Margins (N, K), int64, of all rows; the confusion matrices are held twice for some thousands at a time only."""
+    columns = np.empty((len(rows), 4 * spec.num_classes), np.int64)
+    done = 0
+    for group in in_groups(rows):
+        counts = np.stack([row.counts for row in group])
+        columns[done : done + len(group)] = compute_margins(counts, task=spec.task).columns()
+        done += len(group)
+    return Margins.from_columns(columns)
+
+
+def sum_counts(rows: Sequence[CaseRow], spec: ClassSpec) -> NDArray[np.int64]:
+    """Counts of all cases together."""
+    total = np.zeros(counts_shape(spec), np.int64)
+    for row in rows:
+        total += row.counts
+    return total
+
+
+def class_statuses(margins: Margins) -> NDArray[np.int64]:
+    """Index into `STATUSES` per case and class."""
+    no_target, no_prediction = margins.target == 0, margins.predicted == 0
+    chosen: NDArray[Any] = np.select([no_target & no_prediction, no_prediction, no_target], [1, 2, 3], 0)
+    return chosen
+
+
+def _tables(rows: Sequence[CaseRow], spec: ClassSpec) -> Iterator[pa.Table]:
+    """Lay out the rows, a group at a time; without rows, one empty table with the columns."""
+    changed: dict[str, None] = {}
+    extra: dict[str, None] = {}
+    for row in rows:
+        changed |= dict.fromkeys(row.changed_pixels)
+        extra |= dict.fromkeys(row.extra)
+    note = json.dumps({"format": FORMAT, "spec": as_plain(spec)}, ensure_ascii=False)
+    for group in in_groups(rows) if rows else [rows]:
+        columns = _fixed_columns(group, spec)
+        for step in changed:
+            columns[f"changed_{step}"] = pa.array([row.changed_pixels.get(step) for row in group], pa.int64())
+        for name in extra:
+            columns[f"extra_{name}"] = _floats([row.extra.get(name) for row in group])
+        columns["confusion"] = _lists(group, spec)
+        yield pa.table(columns).replace_schema_metadata({"segmeter": note})
+
+
+def _fixed_columns(rows: Sequence[CaseRow], spec: ClassSpec) -> dict[str, pa.Array]:
+    margins = stack_margins(rows, spec)
+    scores = score_margins(margins, task=spec.task)
+    columns = {"case_id": pa.array([row.case_id for row in rows], pa.string())}
+    sizes = ("height", "width", "depth")
+    columns |= {name: pa.array([getattr(row, name) for row in rows], pa.int64()) for name in sizes}
+    spacing = [None if row.spacing is None else list(row.spacing) for row in rows]
+    columns["spacing"] = pa.array(spacing, pa.list_(pa.float64()))
+    columns["unit"] = pa.array([row.length_unit or None for row in rows], pa.string())
+    columns["loss"] = _floats([row.loss for row in rows])
+    columns |= {name: _floats(getattr(scores, name)) for name in ("mean_iou", "mean_dice", "pixel_accuracy")}
+    fp, fn = margins.predicted - margins.tp, margins.target - margins.tp
+    for prefix, values in {"tp": margins.tp, "fp": fp, "fn": fn, "support": margins.target}.items():
+        columns |= {f"{prefix}_{name}": pa.array(values[:, k], pa.int64()) for k, name in enumerate(spec.names)}
+    for prefix, ratios in {"iou": scores.iou, "dice": scores.dice}.items():
+        columns |= {f"{prefix}_{name}": _floats(ratios[:, k]) for k, name in enumerate(spec.names)}
+    statuses = np.array(STATUSES)[class_statuses(margins)]
+    return columns | {f"status_{name}": pa.array(statuses[:, k], pa.string()) for k, name in enumerate(spec.names)}
+
+
+def _lists(rows: Sequence[CaseRow], spec: ClassSpec) -> pa.Array:
+    size = int(np.prod(counts_shape(spec)))
+    flat = np.concatenate([row.counts.reshape(-1) for row in rows]) if rows else np.empty(0, np.int64)
+    return pa.LargeListArray.from_arrays(pa.array(np.arange(len(rows) + 1) * size), pa.array(flat, pa.int64()))
+
+
+def _floats(values: Any) -> pa.Array:
+    return pa.array(values, pa.float64(), from_pandas=True)  # NaN becomes null
+
+
+def _unnamed(table: pa.Table, prefix: str, missing: float | None) -> dict[str, list[Any]]:
+    """Columns that start with `prefix`, by the rest of their name."""
+    names = [name for name in table.column_names if name.startswith(prefix)]
+    return {
+        name.removeprefix(prefix): [missing if value is None else value for value in table[name].to_pylist()]
+        for name in names
+    }
+
+
+def _csv_lines(lines: Iterable[Sequence[str]]) -> bytes:
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(lines)
+    return text.getvalue().encode("utf-8")
+
+
+def _texts(column: pa.ChunkedArray) -> list[str]:
+    """Shortest text that reads back as the same value; null is empty."""
+    if pa.types.is_string(column.type):
+        return [_harmless(value or "") for value in column.to_pylist()]
+    if pa.types.is_list(column.type):
+        return [" ".join(map(repr, value or ())) for value in column.to_pylist()]
+    return ["" if value is None else repr(value) for value in column.to_pylist()]
+
+
+def _harmless(text: str) -> str:
+    return f"'{text}" if text.startswith(_FORMULA) else text
+
+
+def _read(given: str | Path) -> tuple[pa.Table, ClassSpec]:
+    path = known_path("read_cases", "path", given)
+    path = path / "cases.parquet" if path.is_dir() else path
+    remedy = "Give a run's folder or its cases.parquet."
+    if not path.is_file():
+        raise DataError(expected("read_cases", "path", "to be a file", path, remedy))
+    try:
+        table = pq.read_table(path)
+        note = json.loads((table.schema.metadata or {})[b"segmeter"])
+    except (pa.ArrowException, OSError, KeyError, ValueError) as error:
+        raise DataError(expected("read_cases", "path", "to be a cases.parquet", f"{path} ({error})", remedy)) from error
+    if note["format"] > FORMAT:
+        rule = f"to be of format {FORMAT} or older"
+        raise DataError(expected("read_cases", "path", rule, f"{note['format']} in {path}", "Update segmeter."))
+    spec = note["spec"] | {"names": tuple(note["spec"]["names"])}
+    return table, ClassSpec(**spec | {"colours": tuple(tuple(colour) for colour in spec["colours"])})

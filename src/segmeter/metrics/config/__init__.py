@@ -1,0 +1,1 @@
+"""What may be measured, with which settings and under which convention; no heavy import."""

@@ -1,0 +1,156 @@
+"""What can be measured of a case beside its counts, and the settings of each; no torch, no heavy import."""
+
+import math
+from itertools import pairwise
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, field_validator
+
+from segmeter.invalid import RuleError
+from segmeter.registry import Registry
+from segmeter.schema import Config, Given, Unit, rule
+
+MEASURES = Registry("measure")
+
+_MEASURES = "segmeter.metrics.measures.protocol"
+_OBJECTS = "segmeter.metrics.measures.objects"
+
+MatchIou = Annotated[float, Unit("IoU"), Field(ge=0, lt=1)]
+
+
+class MeasureConfig(Config, title="metrics.measures"):
+    """What every measure has."""
+
+    name: str
+    """The registered name of the measure."""
+    classes: Annotated[tuple[str, ...], Field(min_length=1)] | None = None
+    """Which classes are measured, by name; null: those that means run over; of a binary task only the object."""
+
+    @rule("classes")
+    @classmethod
+    def _distinct(cls, classes: tuple[str, ...] | None, given: Given) -> None:
+        if classes and len(set(classes)) < len(classes):
+            raise RuleError("to be null or distinct names")
+
+
+@MEASURES.register("surface", builder=f"{_MEASURES}:build_surface")
+class SurfaceConfig(MeasureConfig):
+    """Distances between surfaces: hd, hd95, hd95_pooled, assd, masd, and nsd@t for each tolerance t.
+
+    In school B all of them end in ``_b`` (``nsd_b@t``). Under another convention than ours both schools are measured.
+    """
+
+    name: str = "surface"
+    tolerances: tuple[Annotated[float, Unit("unit of the spacing"), Field(ge=0)], ...] = (1.0,)
+    """Tolerances of the surface Dice, one nsd@t each."""
+    penalty: Literal["inf", "diagonal", "nan"] | Annotated[float, Unit("unit of the spacing"), Field(ge=0)] = "inf"
+    """The distances where exactly one side holds the class: "inf", "diagonal" (the image's), "nan", or a number."""
+    school: Literal["A", "B", "both"] = "A"
+    """Where a surface lies: "A", on the border's pixels; "B", between pixels, weighted by area (see `surface_metrics`);
+    "both": either, and ``nsd_mean@t``, the mean of the two surfaces' shares, which some tools call surface Dice."""
+
+    @field_validator("penalty", mode="before")
+    @classmethod
+    def _as_word(cls, penalty: Any) -> Any:
+        """The command line reads these words as numbers."""
+        return str(penalty) if isinstance(penalty, float) and (math.isnan(penalty) or penalty == math.inf) else penalty
+
+    @rule("tolerances")
+    @classmethod
+    def _named_apart(cls, tolerances: tuple[float, ...], given: Given) -> None:
+        if len({f"{tolerance:g}" for tolerance in tolerances}) < max(1, len(tolerances)):
+            raise RuleError("to be distinct numbers >= 0")
+
+
+@MEASURES.register("boundary", builder=f"{_MEASURES}:build_boundary")
+class BoundaryConfig(MeasureConfig):
+    """Boundary IoU (2-D): the overlap of the bands just inside the borders."""
+
+    name: str = "boundary"
+    width: Annotated[int | None, Unit("pixels")] = Field(None, ge=1)
+    """Width of the bands; null takes `ratio` of the image's diagonal."""
+    ratio: Annotated[float, Unit("share of the diagonal")] = Field(0.02, gt=0, le=1)
+    """Width of the bands where `width` is null."""
+
+
+class ObjectsConfig(MeasureConfig):
+    """What every measure of objects has.
+
+    One rule says what ignored pixels of the target (void) mean for objects, that of panopticapi and of
+    ``match_instances(void=)``. They belong to no object of either side: sizes and unions are without them. A predicted
+    object without a partner is left out, rather than counted as spurious, where more than half of it is void; for that
+    it is taken as it was predicted, void pixels included, which also hold its parts together.
+    """
+
+    touching: Literal["corners", "sides"] = "corners"
+    """Which pixels belong to one object. "corners": those that touch at a corner (8 neighbours, 26 in 3-D); "sides":
+    only those with a side in common (4, 6 in 3-D)."""
+    objects: Literal["maps", "components", "by_class"] = "maps"
+    """What is one object. "maps": the instance maps that come with a case (files of object numbers, what a watershed
+    split) say so; a side without such a map is read as "components". "components": the connected pixels of a class, or
+    of a group's classes together, on both sides. "by_class": in a group, those of each of its classes, and objects of
+    different classes may match."""
+
+
+@MEASURES.register("instances", builder=f"{_OBJECTS}:build_instances")
+class InstancesConfig(ObjectsConfig):
+    """Objects that match: pq, sq, rq (which is F1 over objects), their mean Dice, and tp, fp, fn of the data set."""
+
+    name: str = "instances"
+    threshold: MatchIou = 0.5
+    """A match has an IoU above this."""
+    distances: bool = False
+    """Also measure the mean surface distance of the matches (object_masd), in the unit of the spacing."""
+
+
+@MEASURES.register("average_precision", builder=f"{_OBJECTS}:build_average_precision")
+class AveragePrecisionConfig(ObjectsConfig):
+    """tp / (tp + fp + fn) over objects at each IoU threshold (ap@t), and its mean over the thresholds (ap).
+
+    This is what Cellpose and the Data Science Bowl of 2018 call average precision, and StarDist accuracy; it is not
+    COCO's, which needs a confidence per object.
+    """
+
+    name: str = "average_precision"
+    thresholds: tuple[Annotated[float, Unit("IoU"), Field(ge=0.5, lt=1)], ...] = (
+        0.5, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95,
+    )  # fmt: skip
+    """A match has an IoU above the threshold; ascending."""
+
+    @rule("thresholds")
+    @classmethod
+    def _ascending(cls, thresholds: tuple[float, ...], given: Given) -> None:
+        if not thresholds or any(one >= other for one, other in pairwise(thresholds)):
+            raise RuleError("to ascend from 0.5 or above to below 1")
+
+
+@MEASURES.register("aji", builder=f"{_OBJECTS}:build_aji")
+class AjiConfig(ObjectsConfig):
+    """Aggregated Jaccard index (aji), Kumar et al. 2017, Algorithm 1: several targets may take one prediction."""
+
+    name: str = "aji"
+
+
+@MEASURES.register("sizes", builder=f"{_OBJECTS}:build_sizes")
+class SizesConfig(ObjectsConfig):
+    """Recall and F1 over the objects of each size, of the data set: object_recall@small, object_f1@small and so on."""
+
+    name: str = "sizes"
+    limits: tuple[Annotated[int, Unit("pixels"), Field(ge=1)], ...] = (32**2, 96**2)
+    """Areas (volumes in 3-D), void pixels left out, from which on an object is medium, and large; one number tells
+    small from large. The default is COCO's."""
+    threshold: MatchIou = 0.5
+    """A match has an IoU above this."""
+
+    @rule("limits")
+    @classmethod
+    def _rising(cls, limits: tuple[int, ...], given: Given) -> None:
+        if len(limits) not in (1, 2) or any(one >= other for one, other in pairwise(limits)):
+            raise RuleError("to be 1 or 2 rising numbers")
+
+
+@MEASURES.register("cldice", builder="segmeter.metrics.surfaces.centreline:build_cldice")
+class ClDiceConfig(MeasureConfig):
+    """Centreline Dice of tubes: how much of each side's skeleton lies in the other side's mask (cldice)."""
+
+    name: str = "cldice"

@@ -1,0 +1,107 @@
+"""What is measured, and how its uncertainty is found; no torch, no heavy import."""
+
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from segmeter.checks import expected, nearest
+from segmeter.classes import ClassSpec
+from segmeter.errors import ConfigError
+from segmeter.invalid import RuleError
+from segmeter.metrics.config.conventions import ALL, CONVENTIONS
+from segmeter.metrics.config.measures import MEASURES as MEASURES
+from segmeter.metrics.statistics.clusters import CLUSTER_RULE, is_cluster
+from segmeter.metrics.statistics.clusters import check_clusters as check_clusters
+from segmeter.metrics.statistics.intervals import Interval
+from segmeter.registry import Component
+from segmeter.schema import Config, Given, OneOf, Unit, rule
+
+
+class MetricsConfig(Config, title="metrics"):
+    """How the rows of counts become a summary, and what is measured beside the counts."""
+
+    convention: Annotated[str, OneOf(*CONVENTIONS, ALL)] = "segmeter"
+    """Whose definitions the headline figures follow; "all" shows how they move from ours to each other. What is kept of
+    each case is the same under all of them; see docs/why-tools-differ.md."""
+    background: bool = True
+    """Whether class 0 counts in the means over classes (mmseg, Cityscapes) or not (nnU-Net); every class does for
+    multilabel."""
+    groups: dict[str, Annotated[tuple[str, ...], Field(min_length=1)]] = Field(default_factory=dict)
+    """Classes scored as one region, by the region's name: {vehicles: [Car, Bicyclist]}; not for multilabel."""
+    bootstrap: Annotated[int, Unit("resamples")] = Field(10_000, ge=0, le=1_000_000)
+    """Resamples behind each 95 % interval; 0 leaves the intervals out, and below about 1000 they are too narrow."""
+    interval: Interval = "expanded"
+    """How intervals are made: "expanded" (percentiles with Student's tails and bias correction), "bca" (bias-corrected
+    and accelerated) or "percentile"; how often each holds the true value is in docs/statistics.md."""
+    cluster: str | None = None
+    """Which cases are no independent units, such as slices of a patient or frames of a sequence, and are resampled
+    together: "prefix:_" (same text before the last "_" of the case id), "TABLE.csv:COLUMN" (same value there; its
+    column case_id names the cases), or a regular expression with a group (same text in its groups)."""
+    seed: int = Field(0, ge=0)
+    """Seed of the resampling."""
+    measures: tuple[Annotated[Any, Component(MEASURES)], ...] = ()
+    """What is measured of each case beside its counts, each once: [surface, boundary], or
+    [{name: surface, tolerances: [1, 2]}]."""
+    spacing: tuple[Annotated[float, Unit("unit of the distances"), Field(gt=0)], ...] | None = None
+    """Pixel edge per axis, for files that do not say it: [0.5, 0.5]; null counts pixels."""
+    calibration: bool = False
+    """Whether probabilities are measured too: calibration and every threshold. Brings them to the host."""
+
+    @rule("groups")
+    @classmethod
+    def _distinct(cls, groups: dict[str, tuple[str, ...]], given: Given) -> None:
+        for name, members in groups.items():
+            if len(set(members)) < len(members):
+                raise RuleError("to name distinct classes", key=f"groups.{name}")
+
+    @rule("cluster")
+    @classmethod
+    def _check_cluster(cls, cluster: str | None, given: Given) -> None:
+        if not is_cluster(cluster):
+            raise RuleError(CLUSTER_RULE)
+
+    @rule("measures")
+    @classmethod
+    def _each_once(cls, measures: tuple[Any, ...], given: Given) -> None:
+        names = [measure.name for measure in measures]
+        if len(set(names)) < len(names):
+            raise RuleError("to name each measure once")
+
+    @rule("spacing")
+    @classmethod
+    def _one_per_axis(cls, spacing: tuple[float, ...] | None, given: Given) -> None:
+        if spacing is not None and len(spacing) not in (2, 3):
+            raise RuleError("to be null or 2 or 3 numbers > 0, one per axis")
+
+
+def check_metrics(config: MetricsConfig, spec: ClassSpec) -> None:
+    """Refuse groups and measures of classes that there are not; call it before the first case, not after the last.
+
+    Raises
+    ------
+    ConfigError
+        With every problem.
+    """
+    problems = []
+    if config.groups and spec.task == "multilabel":
+        problems.append(expected("metrics", "groups", "to be empty for a multilabel task", list(config.groups)))
+    wanted = {f"groups.{group}": members for group, members in config.groups.items()}
+    wanted |= {f"measures.{measure.name}.classes": measure.classes or () for measure in config.measures}
+    for key, members in wanted.items():
+        unknown = [name for name in members if name not in spec.names]
+        problems += [
+            expected("metrics", key, "to name classes", repr(name), nearest(name, spec.names)) for name in unknown
+        ]
+    taken = [name for name in ("mean", *config.groups) if config.measures and name in spec.names]
+    problems += [
+        expected("metrics", "measures", f"to have classes of other names than {name!r}", list(spec.names))
+        for name in taken
+    ]
+    if problems:
+        raise ConfigError(problems)
+
+
+def mean_classes(config: MetricsConfig, spec: ClassSpec) -> list[int]:
+    """Indices of the classes that means run over."""
+    first = 0 if config.background or spec.task == "multilabel" else 1
+    return list(range(first, spec.num_classes))

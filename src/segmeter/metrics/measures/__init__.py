@@ -1,0 +1,1 @@
+"""Maps of one case -> the columns that were asked for beside its counts."""

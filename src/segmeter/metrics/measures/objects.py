@@ -1,0 +1,241 @@
+"""maps of one case -> measures of objects: which match, how many at each IoU, and of which size."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import ndimage
+
+from segmeter.classes import ClassSpec
+from segmeter.metrics.config.measures import (
+    AjiConfig,
+    AveragePrecisionConfig,
+    InstancesConfig,
+    ObjectsConfig,
+    SizesConfig,
+)
+from segmeter.metrics.map_checks import union_box
+from segmeter.metrics.measures.protocol import NUMBERS, SUM, CaseMaps, Measure, Region, names_of
+from segmeter.metrics.objects.matching import Overlaps, choose_pairs, find_overlaps
+from segmeter.metrics.objects.panoptic import measure_masd
+from segmeter.metrics.pixels.overlap import FloatArray, divide
+from segmeter.metrics.surfaces.distances import BoolArray, IntArray
+
+Columns = dict[str, float]
+Sums = dict[str, FloatArray]
+
+_SIZES = {1: ("small", "large"), 2: ("small", "medium", "large")}
+
+
+def aggregated_jaccard(overlaps: Overlaps) -> tuple[int, int]:
+    """Numerator and denominator of the aggregated Jaccard index, in pixels.
+
+    Every target object takes the prediction with the largest IoU, which several may take; the shares and unions of
+    these pairs are added up, and what no target took adds its pixels to the union, but for predictions that lie mostly
+    in void.
+
+    References
+    ----------
+    Kumar et al. 2017, IEEE Trans. Med. Imaging 36, Algorithm 1; the measure of the MoNuSeg challenge.
+    """
+    order = np.lexsort((overlaps.second, -overlaps.iou(), overlaps.first))
+    taken, place = np.unique(overlaps.first[order], return_index=True)
+    best = order[place]
+    second, common = overlaps.second[best], int(overlaps.common[best].sum())
+    union = int((overlaps.target_sizes[taken] + overlaps.instance_sizes[second]).sum()) - common
+    union += int(np.delete(overlaps.target_sizes, taken).sum())
+    return common, union + int(overlaps.instance_sizes[overlaps.spurious(best)].sum())
+
+
+def find_objects(mask: BoolArray, instances: NDArray[Any] | None, touching: str) -> NDArray[Any]:
+    """Number the objects of a mask: its connected parts, or what the instance map holds inside of it."""
+    if instances is not None:
+        return np.where(mask, instances, 0)
+    structure = ndimage.generate_binary_structure(mask.ndim, mask.ndim if touching == "corners" else 1)
+    numbered: NDArray[Any] = ndimage.label(mask, structure)[0]
+    return numbered
+
+
+def numbered_objects(
+    maps: CaseMaps, region: Region, config: ObjectsConfig
+) -> tuple[NDArray[Any], NDArray[Any], BoolArray | None]:
+    """Number the objects of a region in target and labels, and mark what is void, all cut to the box that holds them.
+
+    Predicted objects are numbered with their void pixels: these tell which of them lie mostly in void, and do not part
+    an object in two.
+    """
+    target, labels = maps.planes(region)
+    box = union_box(target == 1, labels)
+    void = None if maps.spec.ignore_index is None else target[box] == 2
+    if config.objects == "by_class":
+        parts = [maps.planes(Region(name=region.name, members=(member,))) for member in region.members]
+        ours, theirs = [part[0][box] == 1 for part in parts], [part[1][box] == 1 for part in parts]
+        return _in_turn(ours, config), _in_turn(theirs, config), void
+    given = (maps.target_instances, maps.instances) if config.objects == "maps" else (None, None)
+    first, second = (
+        find_objects(plane[box] == 1, None if numbers is None else numbers[box], config.touching)
+        for plane, numbers in zip((target, labels), given, strict=True)
+    )
+    return first, second, void
+
+
+def _in_turn(masks: Sequence[BoolArray], config: ObjectsConfig) -> NDArray[Any]:
+    """Number the objects of each mask, those of one after those of the others; the masks share no pixel."""
+    numbered = find_objects(masks[0], None, config.touching)
+    for mask in masks[1:]:
+        more = find_objects(mask, None, config.touching)
+        numbered = np.where(more > 0, more + numbered.max(initial=0), numbered)
+    return numbered
+
+
+def overlaps_of(maps: CaseMaps, region: Region, config: ObjectsConfig) -> Overlaps:
+    """The objects of a region on both sides and the pixels they share; kept with the case, as measures agree on it."""
+    key = (region.members, config.touching, config.objects)
+    if key not in maps.kept:
+        maps.kept[key] = find_overlaps(*numbered_objects(maps, region, config))
+    found: Overlaps = maps.kept[key]
+    return found
+
+
+@dataclass(frozen=True)
+class _Objects:
+    """A measure of the objects of each region: columns of one case, and scores of the sums."""
+
+    lengths: ClassVar = ("object_masd",)
+
+    config: ObjectsConfig
+    regions: tuple[Region, ...]
+    case: Callable[[Any, Overlaps], Columns]
+    whole: Callable[[Any, Mapping[str, FloatArray]], Sums]
+    first: str  # a sum that every region has
+
+    def __call__(self, maps: CaseMaps) -> Columns:
+        columns: Columns = {}
+        for region in self.regions:
+            overlaps = overlaps_of(maps, region, self.config)
+            found = self.case(self.config, overlaps)
+            if isinstance(self.config, InstancesConfig) and self.config.distances:
+                found |= _distances(maps, region, self.config, overlaps)
+            columns |= {f"{name}/{region.name}": value for name, value in found.items()}
+        return columns
+
+    def summarise(self, sums: Mapping[str, FloatArray]) -> Sums:
+        by_region: dict[str, Sums] = {}
+        for column, total in sums.items():
+            metric, _, region = column.partition("/")
+            by_region.setdefault(region, {})[metric] = total
+        scores: Sums = {}
+        for region in names_of(sums, self.first):
+            own = self.whole(self.config, by_region[region])
+            scores |= {f"{name}/{region}": score for name, score in own.items()}
+        return scores
+
+
+def _numbers(overlaps: Overlaps, chosen: IntArray) -> tuple[int, int, int]:
+    """Tp, fp, fn."""
+    return len(chosen), len(overlaps.spurious(chosen)), len(overlaps.target_ids) - len(chosen)
+
+
+def _instances(config: InstancesConfig, overlaps: Overlaps) -> Columns:
+    chosen = choose_pairs(overlaps, config.threshold)
+    total = float(overlaps.iou()[chosen].sum())
+    tp, fp, fn = _numbers(overlaps, chosen)
+    sums = {"instances_tp": tp, "instances_fp": fp, "instances_fn": fn, "instances_iou": total}
+    sums["instances_dice"] = float(overlaps.dice()[chosen].sum())
+    quality = _qualities({name: np.array([value], np.float64) for name, value in sums.items()})
+    return {name: float(value[0]) for name, value in quality.items()} | {
+        f"{SUM}{name}": float(value) for name, value in sums.items()
+    }
+
+
+def _qualities(sums: Mapping[str, FloatArray]) -> Sums:
+    tp, total = sums["instances_tp"], sums["instances_iou"]
+    objects = tp + (sums["instances_fp"] + sums["instances_fn"]) / 2
+    quality = {"pq": divide(total, objects), "sq": divide(total, tp), "rq": divide(tp, objects)}
+    return quality | {"object_dice": divide(sums["instances_dice"], tp)}
+
+
+def _distances(maps: CaseMaps, region: Region, config: InstancesConfig, overlaps: Overlaps) -> Columns:
+    """The mean surface distance of the objects that match."""
+    chosen = choose_pairs(overlaps, config.threshold)
+    numbered = numbered_objects(maps, region, config)
+    masd = measure_masd(*numbered, overlaps, chosen, np.asarray(maps.spacing, np.float64))
+    mean = float(masd.mean()) if masd.size else np.nan
+    return {"object_masd": mean, f"{SUM}instances_masd": float(masd.sum())}
+
+
+def _all_instances(config: InstancesConfig, sums: Mapping[str, FloatArray]) -> Sums:
+    masd = {"object_masd": divide(sums["instances_masd"], sums["instances_tp"])} if config.distances else {}
+    return _qualities(sums) | masd | {name: sums[f"instances_{name}"] for name in NUMBERS}
+
+
+def _precision(config: AveragePrecisionConfig, overlaps: Overlaps) -> Columns:
+    """From IoU 0.5 on an object has one partner at most, so that the pairs above a threshold are the matches."""
+    iou, sums = overlaps.iou(), Columns()
+    for threshold in config.thresholds:
+        tp, fp, fn = _numbers(overlaps, np.flatnonzero(iou > threshold))
+        sums |= {f"ap_tp@{threshold:g}": tp, f"ap_all@{threshold:g}": tp + fp + fn}
+    scores = _all_precision(config, {name: np.array([value], np.float64) for name, value in sums.items()})
+    return {"ap": float(scores["ap"][0])} | {f"{SUM}{name}": float(value) for name, value in sums.items()}
+
+
+def _all_precision(config: AveragePrecisionConfig, sums: Mapping[str, FloatArray]) -> Sums:
+    scores = {f"ap@{t:g}": divide(sums[f"ap_tp@{t:g}"], sums[f"ap_all@{t:g}"]) for t in config.thresholds}
+    return {"ap": np.mean(list(scores.values()), axis=0)} | scores
+
+
+def _aji(config: AjiConfig, overlaps: Overlaps) -> Columns:
+    common, union = aggregated_jaccard(overlaps)
+    return {"aji": common / union if union else np.nan, f"{SUM}aji_common": common, f"{SUM}aji_union": union}
+
+
+def _all_aji(config: AjiConfig, sums: Mapping[str, FloatArray]) -> Sums:
+    return {"aji": divide(sums["aji_common"], sums["aji_union"])}
+
+
+def _sizes(config: SizesConfig, overlaps: Overlaps) -> Columns:
+    """Found and missed objects by their own size, spurious ones by theirs."""
+    chosen = choose_pairs(overlaps, config.threshold)
+    found, missed = (
+        overlaps.target_sizes[overlaps.first[chosen]],
+        np.delete(overlaps.target_sizes, overlaps.first[chosen]),
+    )
+    spurious = overlaps.instance_sizes[overlaps.spurious(chosen)]
+    columns: Columns = {}
+    for name, areas in (("tp", found), ("fn", missed), ("fp", spurious)):
+        numbers = _count_by_size(areas, config.limits)
+        columns |= {
+            f"{SUM}sizes_{name}@{size}": float(n) for size, n in zip(_SIZES[len(config.limits)], numbers, strict=True)
+        }
+    return columns
+
+
+def _count_by_size(areas: IntArray, limits: tuple[int, ...]) -> IntArray:
+    return np.bincount(np.searchsorted(limits, areas, side="right"), minlength=len(limits) + 1)
+
+
+def _all_sizes(config: SizesConfig, sums: Mapping[str, FloatArray]) -> Sums:
+    scores: Sums = {}
+    for size in _SIZES[len(config.limits)]:
+        tp, fp, fn = (sums[f"sizes_{name}@{size}"] for name in ("tp", "fp", "fn"))
+        scores[f"object_recall@{size}"] = divide(tp, tp + fn)
+        scores[f"object_f1@{size}"] = divide(2 * tp, 2 * tp + fp + fn)
+    return scores
+
+
+def build_instances(config: InstancesConfig, *, spec: ClassSpec, regions: tuple[Region, ...]) -> Measure:
+    return _Objects(config, regions, _instances, _all_instances, "instances_tp")
+
+
+def build_average_precision(config: AveragePrecisionConfig, *, spec: ClassSpec, regions: tuple[Region, ...]) -> Measure:
+    return _Objects(config, regions, _precision, _all_precision, f"ap_tp@{config.thresholds[0]:g}")
+
+
+def build_aji(config: AjiConfig, *, spec: ClassSpec, regions: tuple[Region, ...]) -> Measure:
+    return _Objects(config, regions, _aji, _all_aji, "aji_common")
+
+
+def build_sizes(config: SizesConfig, *, spec: ClassSpec, regions: tuple[Region, ...]) -> Measure:
+    return _Objects(config, regions, _sizes, _all_sizes, "sizes_tp@small")

@@ -1,0 +1,300 @@
+"""maps of one case -> the columns of what was asked to be measured beside its counts."""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from segmeter.checks import expected
+from segmeter.classes import ClassSpec
+from segmeter.errors import InputError
+from segmeter.metrics.config.conventions import OURS
+from segmeter.metrics.config.measures import MEASURES, BoundaryConfig, MeasureConfig, SurfaceConfig
+from segmeter.metrics.config.metrics import MetricsConfig, check_metrics, mean_classes
+from segmeter.metrics.map_checks import check_maps, check_spacing
+from segmeter.metrics.pixels.overlap import FloatArray, divide
+from segmeter.metrics.surfaces.boundary_iou import BoundaryIoU, band_width, boundary_iou
+from segmeter.metrics.surfaces.distances import School
+from segmeter.metrics.surfaces.surface import SurfaceMetrics, surface_metrics, surface_metrics_by_class
+
+SUM = "sum:"  # starts the names of columns that are added up over cases
+NUMBERS = ("tp", "fp", "fn")  # metrics of a data set that are numbers of objects
+
+_DISTANCES = ("hd", "hd95", "hd95_pooled", "assd", "masd")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Region:
+    """What is measured as one thing: a class, or a group of classes. `members` are indices of classes."""
+
+    name: str
+    members: tuple[int, ...]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class CaseMaps:
+    """What a measure sees of one case; the maps have been counted before, so they hold nothing but classes.
+
+    Parameters
+    ----------
+    case_id
+        The case's name.
+    target, labels : (H, W) or (D, H, W), for multilabel (K, H, W), integer
+        Reference and prediction.
+    spacing
+        Pixel edge per spatial axis, in axis order; ones where it is unknown.
+    spec
+        The classes. Pixels of the target that equal its `ignore_index` are left out.
+    target_instances, instances : as one plane of the maps, integer
+        Objects of either side, where something else than their connected pixels says what they are; 0 is none.
+    kept
+        What one measure has computed of the case and others may take.
+
+    Raises
+    ------
+    InputError
+        The maps differ in shape, one is not an array of integers, ids are negative, or the spacing has other axes.
+    """
+
+    case_id: str
+    target: NDArray[Any]
+    labels: NDArray[Any]
+    spacing: tuple[float, ...]
+    spec: ClassSpec
+    target_instances: NDArray[Any] | None = None
+    instances: NDArray[Any] | None = None
+    kept: dict[Any, Any] = field(default_factory=dict, repr=False)
+
+    def __post_init__(self) -> None:
+        where, multilabel = f"case {self.case_id}", self.spec.task == "multilabel"
+        axes = (3, 4) if multilabel else (2, 3)
+        check_maps(where, self.target, self.labels, "labels", kinds="iub", axes=axes)
+        plane = self.target[0] if multilabel else self.target
+        check_spacing(where, self.spacing, plane.ndim)
+        for name, numbers in (("target_instances", self.target_instances), ("instances", self.instances)):
+            if numbers is not None:
+                check_maps(where, plane, numbers, name, kinds="iub", axes=(2, 3))
+                if numbers.dtype.kind == "i" and numbers.min(initial=0) < 0:
+                    raise InputError(expected(where, name, "to hold ids >= 0", numbers.min()))
+
+    def planes(self, region: Region) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
+        """Target and labels of a region: 1 inside, 0 outside, and in the target 2 where nothing counts."""
+        target, labels, members = self.target, self.labels, list(region.members)
+        if self.spec.task == "multilabel":
+            target, labels, members = target[region.members[0]], labels[region.members[0]], [1]
+        held = _is_in(target, members).astype(np.uint8)
+        if self.spec.ignore_index is not None:
+            held[target == self.spec.ignore_index] = 2
+        return held, _is_in(labels, members).astype(np.uint8)
+
+    def masks(self, region: Region) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+        """Target and labels of a region as masks; what does not count is in neither."""
+        target, labels = self.planes(region)
+        return target == 1, (labels == 1) & (target != 2)
+
+
+def _is_in(labels: NDArray[Any], members: list[int]) -> NDArray[np.bool_]:
+    held: NDArray[np.bool_] = labels == members[0]
+    for member in members[1:]:
+        held |= labels == member
+    return held
+
+
+@runtime_checkable
+class Measure(Protocol):
+    """Measures one case.
+
+    Called with a `CaseMaps`, it returns columns: "<metric>/<class or group>" for a value of the case (NaN is undefined,
+    inf a failure), and "sum:<name>/<class or group>" for a finite number that is added up over the cases. Metrics that
+    are lengths in the unit of the spacing are named by an attribute `lengths`, where there are some.
+    """
+
+    def __call__(self, maps: CaseMaps) -> Mapping[str, float]:
+        """Measure a case."""
+
+    def summarise(self, sums: Mapping[str, FloatArray]) -> Mapping[str, FloatArray]:
+        """Turn sums over cases, by column name without "sum:", into "<metric>/<class or group>" of the whole data set.
+
+        Every value is an array (R,), one per resample, so that the results have intervals like everything else.
+        """
+
+
+def build_measures(config: MetricsConfig, spec: ClassSpec) -> tuple[Measure, ...]:
+    """Build the measures of a configuration.
+
+    A measure of one's own registers its schema, derived from `MeasureConfig`, with `MEASURES`; its builder is called as
+    ``build(config, spec=ClassSpec, regions=tuple of Region)``.
+
+    Raises
+    ------
+    ConfigError
+        As `check_metrics`.
+    """
+    check_metrics(config, spec)
+    wanted = config.measures
+    if config.convention != OURS.name:  # the conventions differ in their schools
+        wanted = tuple(one.replace(school="both") if isinstance(one, SurfaceConfig) else one for one in wanted)
+    return tuple(MEASURES.build(measure, spec=spec, regions=find_regions(measure, config, spec)) for measure in wanted)
+
+
+def find_regions(measure: MeasureConfig, config: MetricsConfig, spec: ClassSpec) -> tuple[Region, ...]:
+    """The classes that are measured, then the groups."""
+    names = measure.classes
+    if names is None:
+        indices = [1] if spec.task == "binary" else mean_classes(config, spec)
+        names = tuple(spec.names[k] for k in indices)
+    members = {name: (name,) for name in names} | config.groups
+    return tuple(
+        Region(name=name, members=tuple(spec.names.index(one) for one in held)) for name, held in members.items()
+    )
+
+
+def measure_case(maps: CaseMaps, measures: Sequence[Measure]) -> dict[str, float]:
+    """Measure one case by everything that was asked for; a row keeps the result as its `extra`.
+
+    Raises
+    ------
+    InputError
+        A measure can't be taken of such maps (the lines name the case), two measures give the same column, or a sum is
+        not finite.
+    """
+    found: dict[str, float] = {}
+    for measure in measures:
+        try:
+            columns = {name: float(value) for name, value in measure(maps).items()}
+        except InputError as error:
+            raise InputError([f"{maps.case_id}: {line}" for line in error.problems]) from error
+        twice = sorted(columns.keys() & found.keys())
+        unnamed = [name for name in columns if "/" not in name]
+        if twice or unnamed:
+            rule = "to give columns <metric>/<class> of their own"
+            raise InputError(expected("measure_case", "measures", rule, ", ".join(twice or unnamed)))
+        endless = [name for name, value in columns.items() if name.startswith(SUM) and not math.isfinite(value)]
+        if endless:
+            raise InputError(expected("measure_case", "measures", "to give finite sums", ", ".join(endless)))
+        found |= columns
+    return found
+
+
+def length_metrics(measures: Iterable[Measure]) -> frozenset[str]:
+    """The metrics that are lengths, in the unit of the spacing."""
+    return frozenset(name for measure in measures for name in getattr(measure, "lengths", ()))
+
+
+@dataclass(frozen=True)
+class _Surface:
+    lengths: ClassVar = tuple(f"{name}{suffix}" for name in _DISTANCES for suffix in ("", "_b"))
+
+    config: SurfaceConfig
+    regions: tuple[Region, ...]
+
+    def __call__(self, maps: CaseMaps) -> dict[str, float]:
+        columns: dict[str, float] = {}
+        schools: tuple[School, ...] = ("A", "B") if self.config.school == "both" else (self.config.school,)
+        for school in schools:
+            for region, scores in self._scores(maps, school):
+                columns |= self._columns(region, scores, "_b" if school == "B" else "")
+        return columns
+
+    def _columns(self, region: Region, scores: SurfaceMetrics, suffix: str) -> dict[str, float]:
+        columns: dict[str, float] = {f"{name}{suffix}/{region.name}": getattr(scores, name) for name in _DISTANCES}
+        either = (np.nan_to_num(scores.near_target) + np.nan_to_num(scores.near_mask)) / 2
+        for i, tolerance in enumerate(scores.tolerances):
+            columns[f"nsd{suffix}@{tolerance:g}/{region.name}"] = float(scores.nsd[i])
+            if self.config.school == "both" and not suffix:
+                share = math.nan if scores.status == "both_empty" else float(either[i])
+                columns[f"nsd_mean@{tolerance:g}/{region.name}"] = share
+        return columns
+
+    def summarise(self, sums: Mapping[str, FloatArray]) -> dict[str, FloatArray]:
+        return {}
+
+    def _scores(self, maps: CaseMaps, school: School) -> Iterable[tuple[Region, SurfaceMetrics]]:
+        """Classes of one map are measured together, groups and planes one by one."""
+        together = [r for r in self.regions if len(r.members) == 1 and maps.spec.task != "multilabel"]
+        options: dict[str, Any] = {
+            "spacing": maps.spacing,
+            "tolerances": self.config.tolerances,
+            "school": school,
+            "penalty": self.config.penalty,
+        }
+        if together:
+            members = sorted({region.members[0] for region in together})  # a group of one class is measured once
+            found = surface_metrics_by_class(
+                maps.target,
+                maps.labels,
+                num_classes=maps.spec.num_classes,
+                classes=members,
+                ignore_index=maps.spec.ignore_index,
+                **options,
+            )
+            by_class = dict(zip(members, found, strict=True))
+            yield from ((region, by_class[region.members[0]]) for region in together)
+        for region in self.regions:
+            if region not in together:
+                yield region, surface_metrics(*maps.masks(region), **options)
+
+
+@dataclass(frozen=True)
+class _Boundary:
+    config: BoundaryConfig
+    regions: tuple[Region, ...]
+
+    def __call__(self, maps: CaseMaps) -> dict[str, float]:
+        columns: dict[str, float] = {}
+        for region, k, scores in self._scores(maps):
+            counts = scores.counts
+            common = counts[k, k]
+            columns[f"boundary_iou/{region.name}"] = float(scores.iou[k])
+            columns[f"{SUM}boundary_common/{region.name}"] = float(common)
+            columns[f"{SUM}boundary_union/{region.name}"] = float(counts[k].sum() + counts[:, k].sum() - common)
+        return columns
+
+    def summarise(self, sums: Mapping[str, FloatArray]) -> dict[str, FloatArray]:
+        return {
+            f"boundary_iou/{name}": divide(sums[f"boundary_common/{name}"], sums[f"boundary_union/{name}"])
+            for name in names_of(sums, "boundary_common")
+        }
+
+    def _scores(self, maps: CaseMaps) -> Iterable[tuple[Region, int, BoundaryIoU]]:
+        together = [r for r in self.regions if len(r.members) == 1 and maps.spec.task != "multilabel"]
+        axes = maps.target.ndim - (maps.spec.task == "multilabel")
+        if axes != 2:
+            rule = "to have two spatial axes for boundary IoU"
+            raise InputError(expected("boundary", "target", rule, maps.target.shape, "Leave out this measure."))
+        width = self.config.width or band_width(maps.target.shape[-2:], self.config.ratio)
+        if together:
+            found = boundary_iou(
+                maps.target,
+                maps.labels,
+                num_classes=maps.spec.num_classes,
+                ignore_index=maps.spec.ignore_index,
+                width=width,
+            )
+            yield from ((region, region.members[0], found) for region in together)
+        for region in self.regions:
+            if region not in together:
+                target, labels = maps.planes(region)
+                yield region, 1, boundary_iou(target, labels, num_classes=2, ignore_index=2, width=width)
+
+
+def names_of(columns: Iterable[str], metric: str) -> list[str]:
+    """The classes and groups that have a column of this metric.
+
+    Examples
+    --------
+    >>> names_of(["tp/car", "fp/car", "tp/a/b"], "tp")
+    ['car', 'a/b']
+    """
+    return [column.partition("/")[2] for column in columns if column.partition("/")[0] == metric]
+
+
+def build_surface(config: SurfaceConfig, *, spec: ClassSpec, regions: tuple[Region, ...]) -> Measure:
+    return _Surface(config, regions)
+
+
+def build_boundary(config: BoundaryConfig, *, spec: ClassSpec, regions: tuple[Region, ...]) -> Measure:
+    return _Boundary(config, regions)

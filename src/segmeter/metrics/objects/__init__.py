@@ -1,0 +1,1 @@
+"""Instance maps -> matched objects and scores over the matches."""

@@ -1,0 +1,142 @@
+"""two instance maps -> the pairs of objects that share pixels, and which of them match.
+
+Axis letters: P pairs that overlap, M pairs that match.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import linear_sum_assignment
+
+from segmeter.metrics.pixels.overlap import FloatArray
+from segmeter.metrics.surfaces.distances import BoolArray, IntArray
+
+_UNIQUE = 0.5  # objects that do not overlap have at most one partner with a larger IoU (Kirillov et al. 2019)
+_DENSE = 1 << 24  # cells of a table that is still quicker to fill than pixels are to sort
+
+
+@dataclass(frozen=True, kw_only=True)
+class Overlaps:
+    """Objects of both maps with their pixels, and the pairs (P,) that share some: indices into the objects.
+
+    Sizes and common pixels are without void pixels; `mostly_void` is of the predicted objects, counted before.
+    """
+
+    target_ids: IntArray
+    instance_ids: IntArray
+    target_sizes: IntArray
+    instance_sizes: IntArray
+    first: IntArray
+    second: IntArray
+    common: IntArray
+    mostly_void: BoolArray
+
+    def spurious(self, chosen: IntArray) -> IntArray:
+        """Indices of the predicted objects that are in none of the chosen pairs and do not lie mostly in void."""
+        alone = ~self.mostly_void
+        alone[self.second[chosen]] = False
+        return np.flatnonzero(alone)
+
+    def iou(self) -> FloatArray:
+        union = self.target_sizes[self.first] + self.instance_sizes[self.second] - self.common
+        return self.common / union
+
+    def dice(self) -> FloatArray:
+        return 2 * self.common / (self.target_sizes[self.first] + self.instance_sizes[self.second])
+
+
+def find_overlaps(target: NDArray[Any], instances: NDArray[Any], void: BoolArray | None = None) -> Overlaps:
+    """Count each map's objects and the pixels of each pair; ids may be as large as int64.
+
+    The rule for void, everywhere that objects are matched, is that of panopticapi: a void pixel belongs to no object of
+    either map, so it is in no union, and a predicted object without a partner is not spurious where more than half of
+    it, as it was predicted, is void.
+    """
+    excused = np.empty(0, np.int64)
+    if void is not None:
+        excused = _find_mostly_void(instances, void)
+        target, instances = np.where(void, 0, target), np.where(void, 0, instances)
+    held = np.flatnonzero(target.reshape(-1)), np.flatnonzero(instances.reshape(-1))
+    target_ids, rows, target_sizes = _number(target.reshape(-1)[held[0]])
+    instance_ids, columns, instance_sizes = _number(instances.reshape(-1)[held[1]])
+    row_of = np.full(target.size, -1, np.int64)
+    row_of[held[0]] = rows
+    row_of = row_of[held[1]]
+    both = row_of >= 0
+    codes = row_of[both] * len(instance_ids) + columns[both]
+    pairs, common = _tally(codes, len(target_ids) * len(instance_ids))
+    return Overlaps(
+        target_ids=target_ids,
+        instance_ids=instance_ids,
+        target_sizes=target_sizes,
+        instance_sizes=instance_sizes,
+        first=pairs // max(len(instance_ids), 1),
+        second=pairs % max(len(instance_ids), 1),
+        common=common,
+        mostly_void=np.isin(instance_ids, excused),
+    )
+
+
+def _number(ids: NDArray[Any]) -> tuple[IntArray, IntArray, IntArray]:
+    """Distinct ids, the place of each pixel's id among them, and their pixels."""
+    ids = ids.astype(np.int64, copy=False)
+    if ids.size and ids.max() >= _DENSE:
+        distinct, places, sizes = np.unique(ids, return_inverse=True, return_counts=True)
+        return distinct, places.astype(np.int64), sizes.astype(np.int64)
+    tally = np.bincount(ids)
+    distinct = np.flatnonzero(tally)
+    place = np.cumsum(tally > 0) - 1
+    return distinct, place[ids], tally[distinct]
+
+
+def _tally(codes: IntArray, cells: int) -> tuple[IntArray, IntArray]:
+    if cells > _DENSE:
+        pairs, common = np.unique(codes, return_counts=True)
+        return pairs, common.astype(np.int64)
+    tally = np.bincount(codes)
+    pairs = np.flatnonzero(tally)
+    return pairs, tally[pairs]
+
+
+def choose_pairs(overlaps: Overlaps, threshold: float) -> IntArray:
+    """Indices of the pairs that match, by ascending target id."""
+    iou = overlaps.iou()
+    above = np.flatnonzero(iou > threshold)
+    if threshold >= _UNIQUE or not above.size:
+        return above
+    first, second = overlaps.first[above], overlaps.second[above]
+    rivals = (np.bincount(first)[first] > 1) | (np.bincount(second)[second] > 1)
+    return np.sort(np.concatenate([above[~rivals], _assign(overlaps, above[rivals], iou)]))
+
+
+def _assign(overlaps: Overlaps, rivals: IntArray, iou: FloatArray) -> IntArray:
+    """Choose among pairs that share objects; the table holds these objects only, as it grows with their square."""
+    rows, first = np.unique(overlaps.first[rivals], return_inverse=True)
+    columns, second = np.unique(overlaps.second[rivals], return_inverse=True)
+    gain = np.zeros((len(rows), len(columns)))
+    gain[first, second] = iou[rivals]
+    place = np.full(gain.shape, -1)
+    place[first, second] = rivals
+    found = place[linear_sum_assignment(gain, maximize=True)]
+    return found[found >= 0]
+
+
+def renumber(instances: NDArray[Any], ids: IntArray) -> IntArray:
+    """Give the objects named by `ids`, all distinct, the numbers 1 to M in their order, and all else 0."""
+    numbered = np.zeros(instances.shape, np.int64)
+    held = instances != 0
+    known, places, _ = _number(instances[held])
+    number = np.zeros(len(known), np.int64)
+    number[np.searchsorted(known, ids)] = np.arange(1, len(ids) + 1)
+    numbered[held] = number[places]
+    return numbered
+
+
+def _find_mostly_void(instances: NDArray[Any], void: BoolArray) -> IntArray:
+    """Ids of which more than half is void."""
+    held = instances != 0
+    ids, places, sizes = _number(instances[held])
+    inside = np.bincount(places, weights=void[held], minlength=len(ids))
+    return ids[2 * inside > sizes]

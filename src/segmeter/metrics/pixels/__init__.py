@@ -1,0 +1,1 @@
+"""target, labels -> integer counts, and the overlap scores that follow from them."""

@@ -1,0 +1,194 @@
+"""target, labels -> counts: the one place where pixels are counted, exactly and in integers."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from segmeter.checks import expected
+from segmeter.classes import ClassSpec
+from segmeter.errors import InputError
+from segmeter.metrics.map_checks import check_classes
+
+IntArray = NDArray[np.int64]
+LabelArray = NDArray[Any]
+
+_CHUNK = 1 << 31  # pixels per kernel call: its counters are uint32
+_LISTED = 8  # values named in one message
+_VOID, _FOREIGN = 65535, 65534  # stand-ins for ignored and foreign values of wide dtypes
+_NO_IGNORE = 0  # 0 is always a class, so the kernels never compare with it
+
+
+def confusion_matrix(
+    target: LabelArray, labels: LabelArray, *, num_classes: int, ignore_index: int | None = None
+) -> IntArray:
+    """Count the pixels of each (target class, predicted class) pair.
+
+    Pixels whose target is `ignore_index` are left out, whatever is predicted there.
+
+    Parameters
+    ----------
+    target, labels : (...), integer or bool
+        Reference and predicted class maps of one shape. uint8 and uint16 are counted as they are; wider integers are
+        counted exactly, but slower. bool is read as the classes 0 and 1.
+    num_classes
+        K, background included, 1 to 65534.
+    ignore_index
+        Value of `target` that marks pixels to leave out; not a class. None leaves out nothing.
+
+    Returns
+    -------
+    (K, K), int64. Rows are the target's classes, columns the predicted ones.
+
+    Raises
+    ------
+    InputError
+        Shapes differ, a dtype is not integer, or a counted pixel of `target` or `labels` is outside the classes; the
+        message names the values and how many pixels have them.
+
+    Examples
+    --------
+    >>> target = np.array([[0, 1, 1, 255]], np.uint8)
+    >>> labels = np.array([[0, 1, 0, 1]], np.uint8)
+    >>> confusion_matrix(target, labels, num_classes=2, ignore_index=255)
+    array([[1, 0],
+           [1, 1]])
+    """
+    num_classes, ignore_index = check_classes("confusion_matrix", num_classes, ignore_index)
+    _check("confusion_matrix", target, labels, num_classes=num_classes, ignore_index=ignore_index)
+    return _count("confusion_matrix", target, labels, num_classes=num_classes, ignore_index=ignore_index)
+
+
+def multilabel_counts(target: LabelArray, labels: LabelArray, *, ignore_index: int | None = None) -> IntArray:
+    """Count, per class, the pixels of each (target, predicted) pair of absent and present.
+
+    Parameters
+    ----------
+    target, labels : (K, ...), integer or bool
+        One plane of 0 and 1 per class. Pixels of a plane of `target` that equal `ignore_index` are left out there.
+    ignore_index
+        Any value but 0 and 1, or None.
+
+    Returns
+    -------
+    (K, 2, 2), int64. ``[k, 1, 1]`` are class k's true positives, ``[k, 0, 1]`` its false positives.
+
+    Raises
+    ------
+    InputError
+        As `confusion_matrix`, naming the class.
+    """
+    where = "multilabel_counts"
+    _, ignore_index = check_classes(where, 2, ignore_index)
+    _check(where, target, labels, num_classes=2, ignore_index=ignore_index)
+    if target.ndim < 2:
+        raise InputError(expected(where, "target", "to have a class axis and pixel axes", target.shape))
+    counts = np.empty((len(target), 2, 2), np.int64)
+    for k, (plane, predicted) in enumerate(zip(target, labels, strict=True)):
+        counts[k] = _count(f"{where}: class {k}", plane, predicted, num_classes=2, ignore_index=ignore_index)
+    return counts
+
+
+def count_case(target: LabelArray, labels: LabelArray, spec: ClassSpec) -> IntArray:
+    """Count a case as its task asks for.
+
+    Parameters
+    ----------
+    target, labels : (...), for multilabel (K, ...), integer or bool
+        As for `confusion_matrix` and `multilabel_counts`.
+    spec
+        The classes, and the value of the target that marks pixels to leave out.
+
+    Returns
+    -------
+    (K, K), for multilabel (K, 2, 2), int64.
+
+    Raises
+    ------
+    InputError
+        As `confusion_matrix` and `multilabel_counts`.
+    """
+    if spec.task == "multilabel":
+        return multilabel_counts(target, labels, ignore_index=spec.ignore_index)
+    return confusion_matrix(target, labels, num_classes=spec.num_classes, ignore_index=spec.ignore_index)
+
+
+def _count(
+    where: str, target: LabelArray, labels: LabelArray, *, num_classes: int, ignore_index: int | None
+) -> IntArray:
+    table = _table(target, labels, num_classes=num_classes, ignore_index=ignore_index)
+    if table[num_classes + 1].any() or table[:num_classes, num_classes].any():
+        raise InputError(_outside(where, target, labels, num_classes=num_classes, ignore_index=ignore_index))
+    return np.ascontiguousarray(table[:num_classes, :num_classes])
+
+
+def _table(target: LabelArray, labels: LabelArray, *, num_classes: int, ignore_index: int | None) -> IntArray:
+    """Counts (K + 2, K + 1): row K is ignored, row K + 1 and column K are outside the classes."""
+    from segmeter.metrics.pixels import _confusion_kernels as kernels  # numba: only where something is counted
+
+    rows, ignore = _narrow(target, num_classes, ignore_index)
+    columns, _ = _narrow(labels, num_classes, None)
+    if rows.dtype != columns.dtype:
+        rows, columns = rows.astype(np.uint16), columns.astype(np.uint16)
+    rows, columns = np.ascontiguousarray(rows).reshape(-1), np.ascontiguousarray(columns).reshape(-1)
+    shape = (num_classes + 2, num_classes + 1)
+    if num_classes > kernels.MOST_CLASSES:
+        table: IntArray = kernels.count_many(rows, columns, num_classes, ignore)
+        return table
+    table = np.zeros(shape, np.int64)
+    for start in range(0, rows.size, _CHUNK):
+        part = slice(start, start + _CHUNK)
+        table += kernels.count_pairs(rows[part], columns[part], num_classes, ignore).reshape(shape)
+    return table
+
+
+def _narrow(array: LabelArray, num_classes: int, ignore_index: int | None) -> tuple[NDArray[Any], int]:
+    """Give the map as uint8 or uint16, and the ignore value in it; no foreign value becomes a class."""
+    ignore = _NO_IGNORE if ignore_index is None else ignore_index
+    if array.dtype == np.bool_:
+        array = array.view(np.uint8)
+    if array.dtype.kind == "u" and array.dtype.itemsize <= 2:
+        fits = 0 <= ignore <= np.iinfo(array.dtype).max
+        return array.astype(array.dtype.newbyteorder("="), copy=False), ignore if fits else _NO_IGNORE
+    known = np.where((array >= 0) & (array < num_classes), array, _FOREIGN).astype(np.uint16)
+    if ignore_index is not None and np.iinfo(array.dtype).min <= ignore_index <= np.iinfo(array.dtype).max:
+        known[array == ignore_index] = _VOID
+    return known, _VOID
+
+
+def _outside(
+    where: str, target: LabelArray, labels: LabelArray, *, num_classes: int, ignore_index: int | None
+) -> list[str]:
+    """Name the values outside the classes; reached only when there are some."""
+    valid = np.ones(target.shape, bool) if ignore_index is None else target != ignore_index
+    problems = []
+    for argument, array in (("target", target), ("labels", labels)):
+        values, pixels = np.unique(array[valid], return_counts=True)
+        foreign = (values < 0) | (values >= num_classes)
+        if foreign.any():
+            found = [
+                f"{n} pixel{'s' if n > 1 else ''} of {v}" for v, n in zip(values[foreign], pixels[foreign], strict=True)
+            ]
+            more = f" and {len(found) - _LISTED} more values" if len(found) > _LISTED else ""
+            rule = f"to hold only classes 0 to {num_classes - 1}"
+            remedy = "Pass its void value as ignore_index." if argument == "target" and ignore_index is None else ""
+            problems.append(expected(where, argument, rule, ", ".join(found[:_LISTED]) + more, remedy))
+    return problems
+
+
+def _check(where: str, target: LabelArray, labels: LabelArray, *, num_classes: int, ignore_index: int | None) -> None:
+    problems = []
+    for argument, array in (("target", target), ("labels", labels)):
+        if not isinstance(array, np.ndarray) or isinstance(array, np.ma.MaskedArray):
+            problems.append(expected(where, argument, "to be a plain NumPy array", type(array).__name__))
+        elif array.dtype.kind not in "iub":
+            problems.append(expected(where, argument, "to have an integer dtype", f"{array.dtype} {array.shape}"))
+    if not problems and target.shape != labels.shape:
+        problems.append(expected(where, "labels", f"to have the target's shape {target.shape}", labels.shape))
+    if not 1 <= num_classes < _FOREIGN + 1:
+        problems.append(expected(where, "num_classes", f"between 1 and {_FOREIGN}", num_classes))
+    elif ignore_index is not None and 0 <= ignore_index < num_classes:
+        rule = f"to be no class (0 to {num_classes - 1})"
+        problems.append(expected(where, "ignore_index", rule, ignore_index))
+    if problems:
+        raise InputError(problems)

@@ -1,0 +1,274 @@
+"""counts -> overlap scores: per class and aggregated, for one confusion matrix or a stack of them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from segmeter.checks import expected, known_name, real_numbers, whole_number
+from segmeter.classes import TASKS, Task
+from segmeter.errors import InputError
+
+FloatArray = NDArray[np.float64]
+
+_EXACT = 2.0**53  # float64 holds every whole number up to it
+
+
+@dataclass(frozen=True, kw_only=True)
+class Margins:
+    """All that the overlap scores need from counts: four sums per class, each (..., K).
+
+    They are linear in the counts, so sums over cases and over resampled cases are sums of margins.
+    """
+
+    tp: NDArray[Any]
+    target: NDArray[Any]
+    predicted: NDArray[Any]
+    total: NDArray[Any]
+
+    def columns(self) -> NDArray[Any]:
+        """One row per case: (..., 4 K)."""
+        return np.concatenate([self.tp, self.target, self.predicted, self.total], axis=-1)
+
+    @classmethod
+    def from_columns(cls, columns: NDArray[Any]) -> "Margins":
+        tp, target, predicted, total = np.split(columns, 4, axis=-1)
+        return cls(tp=tp, target=target, predicted=predicted, total=total)
+
+
+@dataclass(frozen=True, kw_only=True)
+class OverlapScores:
+    """Scores per class (..., K) and aggregates (...), float64; NaN where undefined.
+
+    Parameters
+    ----------
+    iou, dice
+        tp / (tp + fp + fn) and 2 tp / (2 tp + fp + fn).
+    precision, recall, specificity
+        tp / (tp + fp), tp / (tp + fn) and tn / (tn + fp).
+    support
+        Pixels of the class in the target, int64 for integer counts.
+    volumetric_similarity
+        1 - |fn - fp| / (2 tp + fp + fn).
+    relative_volume_difference
+        (predicted - target) / target, signed; undefined where the target is empty.
+    mean_iou, mean_dice
+        Means over the defined classes among those asked for.
+    balanced_accuracy
+        Mean recall over the same classes.
+    pixel_accuracy
+        Correct pixels / counted pixels; for multilabel, correct decisions / decisions of all classes.
+    frequency_weighted_iou
+        IoU weighted by the class's share of the target.
+    kappa, mcc
+        Cohen's kappa and Matthews' (multiclass: Gorodkin's) correlation; for multilabel over all decisions pooled.
+    n_undefined
+        Classes that `mean_iou` left out, as neither target nor prediction holds them.
+    """
+
+    iou: FloatArray
+    dice: FloatArray
+    precision: FloatArray
+    recall: FloatArray
+    specificity: FloatArray
+    support: NDArray[Any]
+    volumetric_similarity: FloatArray
+    relative_volume_difference: FloatArray
+    mean_iou: FloatArray
+    mean_dice: FloatArray
+    balanced_accuracy: FloatArray
+    pixel_accuracy: FloatArray
+    frequency_weighted_iou: FloatArray
+    kappa: FloatArray
+    mcc: FloatArray
+    n_undefined: NDArray[np.int64]
+
+
+AGGREGATES = (
+    "mean_iou",
+    "mean_dice",
+    "pixel_accuracy",
+    "balanced_accuracy",
+    "frequency_weighted_iou",
+    "kappa",
+    "mcc",
+)
+
+
+def overlap_scores(
+    counts: NDArray[Any] | Sequence[Any], *, task: Task = "multiclass", classes: Sequence[int] | None = None
+) -> OverlapScores:
+    """Compute every overlap score of one case, of a sum of cases, or of a stack of either.
+
+    Parameters
+    ----------
+    counts : (..., K, K), or (..., K, 2, 2) for multilabel
+        From `confusion_matrix` or `multilabel_counts`; rows are the target. Whole numbers, integer or floating (as the
+        sums that `bootstrap` hands out), together at most 2**53 for each matrix, so that every sum is exact.
+    task
+        "multilabel" for (..., K, 2, 2) counts; binary and multiclass read (..., K, K) alike.
+    classes
+        The classes that the means run over; None means all, background included (as mmseg and Cityscapes).
+
+    Returns
+    -------
+    OverlapScores with arrays (..., K) per class and (...) for aggregates.
+
+    Raises
+    ------
+    InputError
+        The counts are not square per case, not whole numbers >= 0, or too many; the task is unknown, or `classes` names
+        a class that they do not have.
+
+    References
+    ----------
+    Gorodkin 2004, "Comparing two K-category assignments by a K-category correlation coefficient", Comput. Biol.
+    Chem. 28, 367-374.
+
+    Examples
+    --------
+    >>> scores = overlap_scores(np.array([[3, 1], [0, 0]]))  # class 1: predicted once, never there
+    >>> scores.iou, scores.recall
+    (array([0.75, 0.  ]), array([0.75,  nan]))
+    """
+    known_name("overlap_scores", "task", task, TASKS)
+    margins = compute_margins(_as_counts(counts), task=task)
+    return score_margins(margins, task=task, classes=classes)
+
+
+def _as_counts(counts: Any) -> NDArray[np.int64]:
+    """Counts as int64, in which differences do not wrap and sums are exact; whole floats are counts."""
+    try:
+        given = np.asarray(counts)
+    except (TypeError, ValueError) as error:
+        raise InputError(expected("overlap_scores", "counts", "to be an array of numbers", error)) from None
+    if isinstance(counts, np.ma.MaskedArray) or given.dtype.kind not in "iuf":
+        what = type(counts).__name__ if isinstance(counts, np.ma.MaskedArray) else given.dtype
+        raise InputError(expected("overlap_scores", "counts", "to be whole numbers >= 0", f"{what} {given.shape}"))
+    if given.size and not (given.min() >= 0 and np.isfinite(given.max())):
+        rule = "to be whole numbers >= 0"
+        raise InputError(expected("overlap_scores", "counts", rule, f"{given.min()} to {given.max()}"))
+    if given.dtype.kind == "f" and (given != np.rint(given)).any():
+        part = given[given != np.rint(given)].flat[0]
+        raise InputError(expected("overlap_scores", "counts", "to be whole numbers >= 0", part))
+    if given.sum(dtype=np.float64, axis=(-2, -1) if given.ndim > 1 else None).max(initial=0) > _EXACT:
+        raise InputError(expected("overlap_scores", "counts", "to sum to 2**53 pixels or fewer", "more"))
+    return given.astype(np.int64, copy=False)
+
+
+def compute_margins(counts: NDArray[Any], *, task: Task = "multiclass") -> Margins:
+    """Reduce counts (..., K, K), or (..., K, 2, 2) for multilabel, to what the scores need."""
+    square = counts.ndim >= 2 and counts.shape[-1] == counts.shape[-2]
+    if task == "multilabel":
+        if not (square and counts.ndim >= 3 and counts.shape[-1] == 2):
+            raise InputError(expected("overlap_scores", "counts", "to be (..., K, 2, 2)", counts.shape))
+        total = counts.sum(axis=(-2, -1))
+        target, predicted = counts[..., 1, :].sum(axis=-1), counts[..., 1].sum(axis=-1)
+        return Margins(tp=counts[..., 1, 1], target=target, predicted=predicted, total=total)
+    if not square:
+        raise InputError(expected("overlap_scores", "counts", "to be (..., K, K)", counts.shape))
+    target = counts.sum(axis=-1)
+    total = np.broadcast_to(target.sum(axis=-1, keepdims=True), target.shape)
+    tp = np.diagonal(counts, axis1=-2, axis2=-1)
+    return Margins(tp=tp, target=target, predicted=counts.sum(axis=-2), total=total)
+
+
+def score_margins(
+    margins: Margins, *, task: Task = "multiclass", classes: Sequence[int] | None = None
+) -> OverlapScores:
+    """Compute the scores from margins; the bootstrap comes in here, with float64 sums."""
+    tp, target, predicted = margins.tp, margins.target, margins.predicted
+    chosen = _chosen(classes, tp.shape[-1])
+    both, tn = target + predicted, margins.total - target - predicted + tp
+    iou, dice, recall = divide(tp, both - tp), divide(2 * tp, both), divide(tp, target)
+    pooled = _pool(margins) if task == "multilabel" else margins
+    return OverlapScores(
+        iou=iou,
+        dice=dice,
+        precision=divide(tp, predicted),
+        recall=recall,
+        specificity=divide(tn, margins.total - target),
+        support=target,
+        volumetric_similarity=divide(both - abs(target - predicted), both),
+        relative_volume_difference=divide(predicted - target, target),
+        mean_iou=mean_defined(np.take(iou, chosen, axis=-1)),
+        mean_dice=mean_defined(np.take(dice, chosen, axis=-1)),
+        balanced_accuracy=mean_defined(np.take(recall, chosen, axis=-1)),
+        pixel_accuracy=divide(pooled.tp.sum(axis=-1), pooled.target.sum(axis=-1)),
+        frequency_weighted_iou=divide((target * np.nan_to_num(iou)).sum(axis=-1), target.sum(axis=-1)),
+        kappa=_kappa(pooled),
+        mcc=_mcc(pooled),
+        n_undefined=np.isnan(np.take(iou, chosen, axis=-1)).sum(axis=-1),
+    )
+
+
+def divide(numerator: NDArray[Any], denominator: NDArray[Any]) -> FloatArray:
+    """Numerator / denominator, NaN where the denominator is 0."""
+    quotient = np.full(np.broadcast(numerator, denominator).shape, np.nan)
+    np.divide(numerator, denominator, out=quotient, where=denominator != 0)
+    return quotient
+
+
+def mean_defined(values: FloatArray) -> FloatArray:
+    """Mean over the last axis of what is not NaN; NaN where nothing is defined."""
+    return divide(np.nansum(values, axis=-1), (~np.isnan(values)).sum(axis=-1))
+
+
+def _chosen(classes: Sequence[int] | None, num_classes: int) -> NDArray[np.int64]:
+    if classes is None:
+        return np.arange(num_classes)
+    indices = real_numbers("overlap_scores", "classes", classes)
+    chosen = np.array([whole_number("overlap_scores", "classes", k) for k in indices], np.int64)
+    if chosen.size == 0 or chosen.min() < 0 or chosen.max() >= num_classes or len(set(chosen)) < chosen.size:
+        rule = f"to be distinct class indices, 0 to {num_classes - 1}"
+        raise InputError(expected("overlap_scores", "classes", rule, classes))
+    return chosen
+
+
+def _pool(margins: Margins) -> Margins:
+    """Margins of the one 2 x 2 table of all multilabel decisions."""
+    tp, target, predicted, total = (
+        part.sum(axis=-1) for part in (margins.tp, margins.target, margins.predicted, margins.total)
+    )
+    return Margins(
+        tp=np.stack([total - target - predicted + tp, tp], axis=-1),
+        target=np.stack([total - target, target], axis=-1),
+        predicted=np.stack([total - predicted, predicted], axis=-1),
+        total=np.stack([total, total], axis=-1),
+    )
+
+
+def _kappa(margins: Margins) -> FloatArray:
+    beyond, left, _, _ = _chance(margins)
+    return divide(beyond, left)
+
+
+def _mcc(margins: Margins) -> FloatArray:
+    beyond, _, target, predicted = _chance(margins)
+    return divide(beyond, np.sqrt(target) * np.sqrt(predicted))
+
+
+def _chance(margins: Margins) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
+    """Squared pixels (...): agreement beyond chance, what chance leaves, and the spread of target and of prediction.
+
+    They are n tp - t p, n^2 - t p, n^2 - t^2 and n^2 - p^2, summed over classes, written as sums of products of counts:
+    subtracting the squares would lose all the digits of a rare class.
+    """
+    total = margins.target.sum(axis=-1, keepdims=True)
+    tp, target, predicted, fn, fp, tn = (
+        np.asarray(part, np.float64)
+        for part in (
+            margins.tp,
+            margins.target,
+            margins.predicted,
+            margins.target - margins.tp,
+            margins.predicted - margins.tp,
+            total - margins.target - margins.predicted + margins.tp,
+        )
+    )
+    rest, unpredicted = fp + tn, fn + tn
+    products = tp * tn - fn * fp, target * unpredicted, target * rest, predicted * unpredicted
+    beyond, left, spread, other = (part.sum(axis=-1) for part in products)
+    return beyond, left, spread, other

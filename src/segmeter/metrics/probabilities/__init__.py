@@ -1,0 +1,1 @@
+"""target, probs -> calibration and precision-recall, from sums that grow by image."""

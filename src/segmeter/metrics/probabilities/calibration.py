@@ -1,0 +1,305 @@
+"""target, probs -> is a probability of 0.8 right in 80 % of its pixels; sums that grow by image, and scores of them."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from segmeter.checks import expected, known_name, shown, whole_number
+from segmeter.classes import TASKS, Task
+from segmeter.errors import InputError
+from segmeter.metrics.map_checks import check_classes, erase_ignored
+from segmeter.metrics.pixels.overlap import FloatArray, divide, mean_defined
+from segmeter.metrics.probabilities.precision_recall import Sweep, sweep_thresholds
+from segmeter.metrics.surfaces.distances import IntArray
+
+BINS = 15
+MOST_BINS = 10_000
+
+_CHUNK = 1 << 20  # pixels at a time: bounds the memory of the steps
+_SUM_ERROR = 1e-3  # how far the probabilities of a pixel may be from 1 together: float16 softmax is off by 5e-4
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reliability:
+    """What was said and what happened, by bin (B,) of equal width: (0, 1/B], (1/B, 2/B], ...; 0 is in the first.
+
+    Parameters
+    ----------
+    counts : int64
+        Probabilities in each bin.
+    confidence, accuracy : float64
+        Their mean, and the share of them that came true. NaN in an empty bin.
+    ece
+        Expected calibration error: the gap of the two, weighed by the counts. NaN without any.
+    mce
+        The largest gap of a bin that is not empty.
+    """
+
+    counts: IntArray
+    confidence: FloatArray
+    accuracy: FloatArray
+    ece: float
+    mce: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class CalibrationScores:
+    """How far probabilities can be believed.
+
+    Parameters
+    ----------
+    n
+        Pixels; for multilabel decisions, pixels times classes, that are not ignored.
+    top_label
+        Of the winning class's probability; None for multilabel, where no class wins.
+    classwise
+        Of each class against the rest, K of them; for binary one, of class 1.
+    classwise_ece
+        Mean of the classes' errors.
+    brier
+        Mean squared error: over pixels of the sum over classes (0 to 2); for binary and multilabel of each decision's
+        one probability (0 to 1).
+    nll
+        Mean negative logarithm of what the target's class was given; inf where that was 0 once.
+    n_impossible
+        How often it was 0.
+    sweeps
+        Every threshold of each class, in the order of `classwise`.
+    """
+
+    n: int
+    top_label: Reliability | None
+    classwise: tuple[Reliability, ...]
+    classwise_ece: float
+    brier: float
+    nll: float
+    n_impossible: int
+    sweeps: tuple[Sweep, ...]
+
+
+class Calibration:
+    """Sums that any number of images add to, in constant memory; sums of parts merge.
+
+    Parameters
+    ----------
+    num_classes
+        K, background included; 2 for binary.
+    task
+        What the channels are, see `segmeter.classes`.
+    bins
+        B, 1 to 10 000.
+    ignore_index
+        Value of `target` that marks pixels to leave out; not a class.
+
+    Examples
+    --------
+    >>> sums = Calibration(num_classes=2, task="binary", bins=4)
+    >>> sums.update(np.array([[0, 1, 1, 1]]), np.array([[[0.1, 0.9, 0.7, 0.3]]]))
+    >>> scores = sums.compute()
+    >>> scores.classwise[0].accuracy  # 0.1 did not happen, 0.3 and 0.7 and 0.9 did
+    array([0., 1., 1., 1.])
+    >>> round(scores.brier, 3)
+    0.15
+    """
+
+    def __init__(
+        self, *, num_classes: int, task: Task = "multiclass", bins: int = BINS, ignore_index: int | None = None
+    ) -> None:
+        num_classes, ignore_index = check_classes("calibration", num_classes, ignore_index)
+        bins = whole_number("calibration", "bins", bins)
+        _check_settings(num_classes, task, bins)
+        from segmeter.metrics.probabilities import _kernels as tallies  # numba: only where something is counted
+
+        self.settings = (task, num_classes, bins, ignore_index)
+        channels = 1 if task == "binary" else num_classes
+        self._tops = np.zeros((2, bins), np.int64)
+        self._top_confidence = np.zeros(bins)
+        self._counts = np.zeros((channels, 2, bins), np.int64)
+        self._confidence = np.zeros((channels, bins))
+        self._sweeps = np.zeros((channels, 2, tallies.STEPS), np.int64)
+        self._losses = np.zeros(2)  # squared errors, negative logarithms
+        self._impossible = 0
+
+    def update(self, target: NDArray[Any], probs: NDArray[Any]) -> None:
+        """Add an image.
+
+        Parameters
+        ----------
+        target : (...), for multilabel (K, ...), integer or bool
+            The reference.
+        probs : (K, ...), for binary (1, ...) or (...), float32 or float64 (float16 is widened)
+            Of each class; for binary of class 1. For multiclass they sum to 1 in every pixel.
+
+        Raises
+        ------
+        InputError
+            Shapes do not fit, a probability is NaN or outside 0 to 1, they do not sum to 1, or a pixel that is not
+            ignored is outside the classes.
+        """
+        task, num_classes, _, ignore_index = self.settings
+        probs = _check_probs(target, probs, task, num_classes)
+        values = num_classes if task == "multiclass" else 2
+        nothing = np.zeros(target.shape, np.uint8)
+        known, _ = erase_ignored("calibration", target, nothing, num_classes=values, ignore_index=ignore_index)
+        pixels = known.reshape(len(probs), -1) if task == "multilabel" else known.reshape(1, -1)
+        flat = probs.reshape(len(probs), -1)
+        for start in range(0, flat.shape[1], _CHUNK):
+            part = slice(start, start + _CHUNK)
+            self._add(np.ascontiguousarray(pixels[:, part]), np.ascontiguousarray(flat[:, part]))
+
+    def merge(self, other: "Calibration") -> None:
+        """Add what another one has counted.
+
+        Raises
+        ------
+        InputError
+            Its settings are others.
+        """
+        if not isinstance(other, Calibration):
+            raise InputError(expected("calibration", "other", "to be a Calibration", shown(other)))
+        if self.settings != other.settings:
+            raise InputError(expected("calibration", "other", f"to have the settings {self.settings}", other.settings))
+        for name in ("_tops", "_top_confidence", "_counts", "_confidence", "_sweeps", "_losses"):
+            getattr(self, name)[...] += getattr(other, name)
+        self._impossible += other._impossible
+
+    def compute(self) -> CalibrationScores:
+        """Score what was added so far; NaN where nothing was."""
+        from segmeter.metrics.probabilities import _kernels as tallies
+
+        task = self.settings[0]
+        lower = tallies.lower_ends()
+        classwise = tuple(_reliability(*part) for part in zip(self._counts, self._confidence, strict=True))
+        n = int(self._counts.sum() if task == "multilabel" else self._counts[0].sum())
+        squares, logarithms = divide(self._losses, np.array([n, n])).tolist()
+        return CalibrationScores(
+            n=n,
+            top_label=None if task == "multilabel" else _reliability(self._tops, self._top_confidence),
+            classwise=classwise,
+            classwise_ece=float(mean_defined(np.array([one.ece for one in classwise]))),
+            brier=squares if task == "multiclass" else squares / 2,
+            nll=float("inf") if self._impossible else logarithms,
+            n_impossible=self._impossible,
+            sweeps=tuple(sweep_thresholds(histogram, lower) for histogram in self._sweeps),
+        )
+
+    def _add(self, pixels: NDArray[Any], probs: NDArray[Any]) -> None:
+        from segmeter.metrics.probabilities import _kernels as tallies
+
+        task, num_classes = self.settings[:2]
+        void = num_classes if task == "multiclass" else 2
+        steps = np.empty(probs.shape[1], np.int32)
+        for k, plane in enumerate(probs):
+            own, value = (pixels[0], k) if task == "multiclass" else (pixels[k], 1)
+            tallies.find_steps(plane, steps)
+            tallies.tally_plane(own, plane, steps, value, void, self._counts[k], self._confidence[k], self._sweeps[k])
+            if task != "multiclass":  # both outcomes of one decision, in float64, as 1 - p has to be exact
+                self._add_all(own, np.stack([1 - plane.astype(np.float64), plane.astype(np.float64)]), void)
+        if task == "multiclass":
+            self._add_all(pixels[0], probs, void)
+
+    def _add_all(self, pixels: NDArray[Any], probs: NDArray[Any], void: int) -> None:
+        from segmeter.metrics.probabilities import _kernels as tallies
+
+        self._impossible += tallies.tally_all(pixels, probs, void, self._tops, self._top_confidence, self._losses)
+
+
+def calibration(
+    target: NDArray[Any],
+    probs: NDArray[Any],
+    *,
+    num_classes: int,
+    task: Task = "multiclass",
+    bins: int = BINS,
+    ignore_index: int | None = None,
+) -> CalibrationScores:
+    """Measure how far the probabilities of one image, or of a stack of them, can be believed.
+
+    Parameters
+    ----------
+    target, probs
+        As for `Calibration.update`.
+    num_classes, task, bins, ignore_index
+        As for `Calibration`, which many images can be added to.
+
+    Returns
+    -------
+    CalibrationScores
+
+    Raises
+    ------
+    InputError
+        As `Calibration.update`, or an option is out of range.
+
+    References
+    ----------
+    Guo et al. 2017, arXiv:1706.04599 (ECE, MCE, NLL of the top label).
+
+    Examples
+    --------
+    >>> target = np.array([[0, 1, 1]])
+    >>> probs = np.array([[[0.9, 0.2, 0.6]], [[0.1, 0.8, 0.4]]], np.float32)
+    >>> scores = calibration(target, probs, num_classes=2, bins=5)
+    >>> scores.top_label.counts, scores.top_label.accuracy
+    (array([0, 0, 0, 1, 2]), array([nan, nan, nan,  0.,  1.]))
+    >>> round(scores.top_label.ece, 4)  # (0.6 wrong + |1.7 - 2|) / 3
+    0.3
+    """
+    sums = Calibration(num_classes=num_classes, task=task, bins=bins, ignore_index=ignore_index)
+    sums.update(target, probs)
+    return sums.compute()
+
+
+def _reliability(counts: IntArray, confidence: FloatArray) -> Reliability:
+    total = counts.sum(axis=0)
+    said, came = divide(confidence, total), divide(counts[1], total)
+    gaps, held = np.abs(counts[1] - confidence), total > 0
+    return Reliability(
+        counts=total,
+        confidence=said,
+        accuracy=came,
+        ece=float(divide(gaps.sum(), total.sum())),
+        mce=float(np.abs(came - said)[held].max()) if held.any() else float("nan"),
+    )
+
+
+def _check_settings(num_classes: int, task: Task, bins: int) -> None:
+    known_name("calibration", "task", task, TASKS)
+    problems = []
+    least = 1 if task == "multilabel" else 2
+    if num_classes < least or (task == "binary" and num_classes != 2):
+        rule = "2 for binary" if task == "binary" else f">= {least}"
+        problems.append(expected("calibration", "num_classes", rule, num_classes))
+    if not 1 <= bins <= MOST_BINS:
+        problems.append(expected("calibration", "bins", f"between 1 and {MOST_BINS}", bins))
+    if problems:
+        raise InputError(problems)
+
+
+def _check_probs(target: NDArray[Any], probs: NDArray[Any], task: Task, num_classes: int) -> NDArray[Any]:
+    """Probabilities as (C, ...), float32 or float64, or an InputError that says what is wrong with either array."""
+    where = "calibration"
+    for argument, array in (("target", target), ("probs", probs)):
+        if not isinstance(array, np.ndarray) or isinstance(array, np.ma.MaskedArray):
+            raise InputError(expected(where, argument, "to be a plain NumPy array", type(array).__name__))
+    if target.dtype.kind not in "iub":
+        raise InputError(expected(where, "target", "to have dtype integer", f"{target.dtype} {target.shape}"))
+    if probs.dtype.kind != "f":
+        raise InputError(expected(where, "probs", "to be floating", probs.dtype, "Labels carry no probabilities."))
+    if task == "binary" and probs.shape == target.shape:
+        probs = probs[None]
+    wanted = target.shape if task == "multilabel" else (1 if task == "binary" else num_classes, *target.shape)
+    if probs.shape != wanted or (task == "multilabel" and wanted[:1] != (num_classes,)):
+        rule = f"to be {wanted} for a {task} target {target.shape} of {num_classes} classes"
+        raise InputError(expected(where, "probs", rule, probs.shape))
+    probs = probs.astype(np.float64 if probs.dtype.itemsize > 4 else np.float32, copy=False)
+    if probs.size and not (probs.min() >= 0 and probs.max() <= 1):
+        rule = "to lie between 0 and 1"
+        raise InputError(expected(where, "probs", rule, f"{probs.min()} to {probs.max()}", "Pass softmax or sigmoid."))
+    if task == "multiclass" and probs.size:
+        off = float(np.abs(probs.sum(axis=0) - 1).max())
+        if off > _SUM_ERROR:
+            raise InputError(expected(where, "probs", "to sum to 1 in every pixel", f"a sum that is off by {off:.3g}"))
+    return probs

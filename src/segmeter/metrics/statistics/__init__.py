@@ -1,0 +1,1 @@
+"""Values per case -> intervals and tests."""

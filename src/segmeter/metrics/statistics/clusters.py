@@ -1,0 +1,183 @@
+"""case ids -> independent units: which cases belong together, and how many units effectively decide a score."""
+
+import csv
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from segmeter.checks import expected
+from segmeter.errors import InputError
+from segmeter.metrics.pixels.overlap import FloatArray, divide
+from segmeter.metrics.statistics.intervals import MIN_UNITS
+
+FEW_UNITS = 50  # below this, intervals may hold the true value less often than they say
+FEW_WARNING = "intervals may hold the true value less often than 95 %"
+
+CLUSTER_RULE = "to be prefix:SEPARATOR, TABLE.csv:COLUMN, or a regular expression with a group"
+
+_PREFIX = "prefix:"
+_TABLE = re.compile(r"(?P<path>.+\.(?:csv|tsv)):(?P<column>[^:]+)", re.IGNORECASE)
+_SEPARATORS = "/_-."
+_LISTED = 8  # cases or classes named in one message
+
+
+def is_cluster(cluster: str | None) -> bool:
+    """Whether `metrics.cluster` is written in one of its three ways, or not given."""
+    if cluster is None or _TABLE.fullmatch(cluster):
+        return True
+    if cluster.startswith(_PREFIX):
+        return cluster != _PREFIX
+    try:
+        return re.compile(cluster).groups > 0
+    except re.error:
+        return False
+
+
+def cluster_labels(case_ids: Sequence[str], cluster: str | None) -> list[str] | None:
+    """The cluster of each case; None where `cluster` is None and every case stands for itself.
+
+    Parameters
+    ----------
+    case_ids
+        Of the cases, in the order of the labels.
+    cluster
+        "prefix:_": the text before the last "_" of the case id. "TABLE.csv:COLUMN": that column of a table (CSV, or TSV
+        with tabs) whose column `case_id` names the cases. Else a regular expression: what its groups capture.
+
+    Raises
+    ------
+    InputError
+        Cases without a label, with the first of them; or a table that can't be read, lacks a column, or gives a case
+        two labels.
+
+    Examples
+    --------
+    >>> cluster_labels(["p01_s_001", "p01_s_002", "p02_s_001"], "prefix:_")
+    ['p01_s', 'p01_s', 'p02_s']
+    """
+    if cluster is None:
+        return None
+    table = _TABLE.fullmatch(cluster)
+    if table:
+        column = _read_column(Path(table["path"]), table["column"])
+        labels = [column.get(case_id) for case_id in case_ids]
+        rule = f"to have a row for every case ('{cluster}')"
+    elif cluster.startswith(_PREFIX):
+        parts = [case_id.rpartition(cluster.removeprefix(_PREFIX)) for case_id in case_ids]
+        labels = [before or None for before, _, _ in parts]
+        rule = f"to find its separator in every case id ('{cluster}')"
+    else:
+        found = [re.search(cluster, case_id) for case_id in case_ids]
+        labels = [match and "\x1f".join(part or "" for part in match.groups()) for match in found]
+        rule = f"to match every case id ('{cluster}')"
+    missed = [case_id for case_id, label in zip(case_ids, labels, strict=True) if label is None]
+    if missed:
+        raise InputError(expected("metrics", "cluster", rule, f"{len(missed)} without: {_some(missed)}"))
+    return [label for label in labels if label is not None]
+
+
+def check_clusters(cluster: str | None, case_ids: Sequence[str]) -> None:
+    """Refuse case ids that have no cluster; call it before the first case is measured.
+
+    Raises
+    ------
+    InputError
+        As `cluster_labels`.
+    """
+    cluster_labels(case_ids, cluster)
+
+
+def find_grouping(case_ids: Sequence[str]) -> tuple[str, int] | None:
+    """A value of `metrics.cluster` that gathers most cases into groups, and how many groups; None where none does.
+
+    Examples
+    --------
+    >>> find_grouping(["p01_001", "p01_002", "p02_001", "p02_002"])
+    ('prefix:_', 2)
+    >>> find_grouping(["case_001", "case_002", "case_003"]) is None
+    True
+    """
+    patterns = [f"{_PREFIX}{separator}" for separator in _SEPARATORS]
+    patterns += [f"^([^{separator}]+)[{separator}]" for separator in _SEPARATORS]
+    for pattern in patterns:
+        try:
+            groups = Counter(cluster_labels(case_ids, pattern))
+        except InputError:
+            continue
+        shared = sum(size for size in groups.values() if size > 1)
+        if len(groups) > 1 and 2 * shared >= len(case_ids):
+            return pattern, len(groups)
+    return None
+
+
+def effective_units(sizes: NDArray[Any]) -> FloatArray:
+    """Kish's effective number of units (S,) of sizes (N, S): the square of the sum over the sum of squares; NaN for 0.
+
+    Examples
+    --------
+    >>> effective_units(np.array([[5], [5], [5], [5]])), effective_units(np.array([[90], [5], [5], [0]])).round(2)
+    (array([4.]), array([1.23]))
+    """
+    values = sizes.astype(np.float64)
+    return divide(values.sum(axis=0) ** 2, (values**2).sum(axis=0))
+
+
+def warn_of_few(
+    case_ids: Sequence[str], clusters: Sequence[str] | None, effective: Mapping[str, float | None]
+) -> str | None:
+    """Say what makes the intervals less certain than they look; None where nothing does.
+
+    Parameters
+    ----------
+    case_ids, clusters
+        Of the cases; no clusters where each case is a unit.
+    effective
+        Effective units by class, None where it is absent.
+    """
+    units = len(case_ids) if clusters is None else len(set(clusters))
+    lines = []
+    if units < FEW_UNITS:
+        lines.append(f"Only {units} independent units: {'no intervals' if units < MIN_UNITS else FEW_WARNING}.")
+    bound = FEW_UNITS if units >= FEW_UNITS else units / 2
+    few = sorted((value, name) for name, value in effective.items() if value is not None and value < bound)
+    if few:
+        named = ", ".join(f"{name} {value:.1f}" for value, name in few[:_LISTED])
+        lines.append(f"Few effective units, as large cases outweigh the others: {named}.")
+    grouping = find_grouping(case_ids) if clusters is None else None
+    if grouping:
+        pattern, groups = grouping
+        remedy = (
+            f"set metrics.cluster={pattern}" if pattern.startswith(_PREFIX) else f"set 'metrics.cluster=\"{pattern}\"'"
+        )
+        lines.append(f"Case ids look grouped ({groups} groups): unless cases of a group are independent, {remedy}.")
+    return " ".join(lines) or None
+
+
+def _read_column(path: Path, column: str) -> dict[str, str]:
+    """Case id -> value; rows without a value are left out."""
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as lines:
+            reader = csv.DictReader(lines, delimiter="\t" if path.suffix.lower() == ".tsv" else ",")
+            names, rows = list(reader.fieldnames or ()), list(reader)
+    except (OSError, UnicodeError, csv.Error) as error:
+        raise InputError(expected("metrics", "cluster", "to name a table", f"{path} ({error})")) from error
+    lacking = [name for name in ("case_id", column) if name not in names]
+    if lacking:
+        rule = f"to name a table with the columns case_id and {column}"
+        raise InputError(expected("metrics", "cluster", rule, f"{path} with {', '.join(names) or 'none'}"))
+    labels: dict[str, str] = {}
+    for row in rows:
+        case_id, label = row["case_id"], row[column]
+        if label and labels.setdefault(case_id, label) != label:
+            rule = "to give each case one value"
+            raise InputError(expected("metrics", "cluster", rule, f"two for {case_id!r} in {path}"))
+    return labels
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(map(repr, names[:_LISTED])) + (" ..." if len(names) > _LISTED else "")

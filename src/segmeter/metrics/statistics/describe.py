@@ -1,0 +1,41 @@
+"""values of cases -> plain figures for JSON: undefined is None, and counted."""
+
+from typing import Any
+
+import numpy as np
+
+from segmeter.metrics.pixels.overlap import FloatArray
+
+
+def describe(values: FloatArray) -> dict[str, Any]:
+    """Mean and both standard deviations of the defined values, and how many those are.
+
+    Examples
+    --------
+    >>> describe(np.array([0.5, 1.0, np.nan]))["mean"], describe(np.array([np.nan]))["mean"]
+    (0.75, None)
+    """
+    used = values[~np.isnan(values)]
+    return {
+        "mean": plain(used.mean()) if used.size else None,
+        "std": plain(used.std(ddof=1)) if used.size > 1 else None,
+        "std_population": plain(used.std()) if used.size else None,
+        "n_used": int(used.size),
+        "n_undefined": int(values.size - used.size),
+    }
+
+
+def plain(value: Any) -> float | None:
+    """A float for JSON: NaN is None."""
+    return None if np.isnan(value) else float(value)
+
+
+def say(value: Any) -> float | str | None:
+    """A number for JSON where it may be infinite: NaN is None, infinity the text "inf" or "-inf".
+
+    Examples
+    --------
+    >>> say(0.5), say(np.nan), say(np.inf), say(-np.inf)
+    (0.5, None, 'inf', '-inf')
+    """
+    return None if np.isnan(value) else str(float(value)) if np.isinf(value) else float(value)

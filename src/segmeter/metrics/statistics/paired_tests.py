@@ -1,0 +1,131 @@
+"""Paired values of two models -> p-values; and p-values of several tests, adjusted."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import product
+
+import numpy as np
+from scipy import stats
+
+from segmeter.checks import expected
+from segmeter.errors import InputError
+from segmeter.metrics.pixels.overlap import FloatArray
+from segmeter.metrics.statistics.bootstrap import to_grid
+
+_BLOCK = 1 << 20  # signs held at a time
+_ROUNDING = 1e-12  # of the sum of sizes: 0.3 - 0.2 and 0.2 - 0.1 differ in their last bit, and count as equal
+
+
+@dataclass(frozen=True, kw_only=True)
+class PairedTest:
+    """A two-sided test of paired differences.
+
+    Parameters
+    ----------
+    p_value
+        1 when no difference is left to test.
+    n_used, n_undefined
+        Pairs with both values, and pairs left out because one is NaN.
+    exact
+        Whether the p-value is of all arrangements, not of a sample or an approximation.
+    """
+
+    p_value: float
+    n_used: int
+    n_undefined: int
+    exact: bool
+
+
+def wilcoxon(first: FloatArray, second: FloatArray) -> PairedTest:
+    """Wilcoxon's signed-rank test of paired values (N,); pairs that are equal are dropped (Wilcoxon 1945).
+
+    Exact for up to 50 pairs without ties among the absolute differences; else the normal approximation with
+    correction for ties. Infinite differences, where one model failed, are larger than all others and tie.
+    """
+    differences, n_undefined = _differences("wilcoxon", first, second)
+    moved = differences[differences != 0]
+    endless = np.isinf(moved)
+    largest = np.abs(moved[~endless]).max(initial=0.0)
+    moved[endless] = np.sign(moved[endless]) * (2 * largest + 1)  # only ranks count
+    sizes = np.abs(moved)
+    exact = moved.size <= 50 and len(np.unique(sizes)) == moved.size
+    if moved.size == 0:
+        return PairedTest(p_value=1.0, n_used=differences.size, n_undefined=n_undefined, exact=True)
+    result = stats.wilcoxon(moved, method="exact" if exact else "approx")
+    return PairedTest(p_value=float(result.pvalue), n_used=differences.size, n_undefined=n_undefined, exact=bool(exact))
+
+
+def sign_flip(first: FloatArray, second: FloatArray, *, resamples: int = 10_000, seed: int = 0) -> PairedTest:
+    """Permutation test of the mean paired difference: under the null, each difference may as well have the other sign.
+
+    All 2**N signs are tried where they are no more than `resamples`; else as many random ones are, and the p-value is
+    (hits + 1) / (resamples + 1), never 0.
+
+    Parameters
+    ----------
+    first, second : (N,)
+        Values of two models, case by case; pairs with a NaN are left out.
+    resamples
+        Random sign vectors, >= 1.
+    seed
+        The same seed gives the same p-value.
+
+    References
+    ----------
+    Phipson and Smyth 2010, arXiv:1603.05766 (why the p-value is never 0).
+    """
+    if resamples < 1:
+        raise InputError(expected("sign_flip", "resamples", ">= 1", resamples))
+    differences, n_undefined = _differences("sign_flip", first, second)
+    if np.isinf(differences).any():
+        rule = "to be finite where the other value is"
+        raise InputError(
+            expected("sign_flip", "second", rule, f"{int(np.isinf(differences).sum())} infinite differences")
+        )
+    n = differences.size
+    values = to_grid(differences[:, None])[:, 0]  # sums are exact: equal sums count as equal
+    observed = abs(values.sum()) - _ROUNDING * np.abs(values).sum()
+    exact = n < resamples.bit_length()  # 2**n <= resamples, without the huge number
+    if exact:
+        signs = np.array(list(product((-1.0, 1.0), repeat=n))).reshape(2**n, n)
+        p_value = float((np.abs(signs @ values) >= observed).mean())
+        return PairedTest(p_value=p_value, n_used=n, n_undefined=n_undefined, exact=True)
+    source, hits, rows = np.random.PCG64(seed), 0, max(1, _BLOCK // n)
+    for start in range(0, resamples, rows):
+        count = min(rows, resamples - start)
+        words = source.random_raw(count * ((n + 63) // 64)).astype("<u8", copy=False)
+        bits = np.unpackbits(words.view(np.uint8).reshape(count, -1), axis=1)[:, :n]
+        hits += int((np.abs((2.0 * bits - 1) @ values) >= observed).sum())
+    return PairedTest(p_value=(hits + 1) / (resamples + 1), n_used=n, n_undefined=n_undefined, exact=False)
+
+
+def holm(p_values: Sequence[float]) -> FloatArray:
+    """Adjust p-values of several tests, so that one false alarm among all of them stays as rare as for one test.
+
+    References
+    ----------
+    Holm 1979, "A simple sequentially rejective multiple test procedure", Scand. J. Statist. 6, 65-70.
+
+    Examples
+    --------
+    >>> holm([0.01, 0.04, 0.03])
+    array([0.03, 0.06, 0.06])
+    """
+    values = np.asarray(p_values, np.float64)
+    if values.size and not ((values >= 0) & (values <= 1)).all():
+        raise InputError(expected("holm", "p_values", "between 0 and 1", values.tolist()))
+    order = np.argsort(values, kind="stable")
+    adjusted = np.empty_like(values)
+    adjusted[order] = np.minimum(np.maximum.accumulate(values[order] * np.arange(values.size, 0, -1)), 1)
+    return adjusted
+
+
+def _differences(where: str, first: FloatArray, second: FloatArray) -> tuple[FloatArray, int]:
+    """Paired differences that are defined, and how many are not; equal infinities differ by 0."""
+    if first.shape != second.shape or first.ndim != 1:
+        raise InputError(expected(where, "second", f"to be flat, with the shape {first.shape}", second.shape))
+    undefined = np.isnan(first) | np.isnan(second)
+    one, other = first[~undefined], second[~undefined]
+    same = one == other
+    differences = np.where(same, 0.0, np.where(same, 0.0, one) - np.where(same, 0.0, other))
+    return differences, int(undefined.sum())

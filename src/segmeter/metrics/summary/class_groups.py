@@ -1,0 +1,80 @@
+"""rows -> scores of groups of classes, each as one region: exact, as its counts are sums of the matrices' cells."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from segmeter.classes import ClassSpec
+from segmeter.metrics.cases.table import CaseRow, in_groups
+from segmeter.metrics.config.metrics import MetricsConfig
+from segmeter.metrics.pixels.overlap import FloatArray, overlap_scores
+from segmeter.metrics.statistics.bootstrap import bootstrap, sum_clusters
+from segmeter.metrics.statistics.clusters import effective_units
+from segmeter.metrics.statistics.describe import describe, plain
+
+PER_CLASS = (
+    "iou",
+    "dice",
+    "precision",
+    "recall",
+    "specificity",
+    "volumetric_similarity",
+    "relative_volume_difference",
+)
+RESAMPLED_PER_CLASS = ("iou", "dice")
+
+
+def score_groups(
+    rows: Sequence[CaseRow], spec: ClassSpec, config: MetricsConfig, clusters: list[str] | None
+) -> dict[str, Any]:
+    """Score each group of ``config.groups`` over the data set and per case, with the intervals that classes have.
+
+    Returns
+    -------
+    dict
+        Per group ``classes, support, n_effective``, the scores of a class, ``ci95`` and ``per_case``.
+    """
+    return {
+        name: {"classes": list(members)} | _entry(_count_region(rows, spec, members), config, clusters)
+        for name, members in config.groups.items()
+    }
+
+
+def _count_region(rows: Sequence[CaseRow], spec: ClassSpec, members: Sequence[str]) -> NDArray[np.int64]:
+    """Counts (N, 2, 2) of outside and inside."""
+    inside = np.isin(np.arange(spec.num_classes), [spec.names.index(member) for member in members])
+    sides = np.stack([~inside, inside]).astype(np.int64)
+    parts = [sides @ np.stack([row.counts for row in group]) @ sides.T for group in in_groups(rows)]
+    regions: NDArray[np.int64] = np.concatenate(parts)
+    return regions
+
+
+def _entry(regions: NDArray[np.int64], config: MetricsConfig, clusters: list[str] | None) -> dict[str, Any]:
+    total, cases = overlap_scores(regions.sum(axis=0)), overlap_scores(regions)
+    ci95: dict[str, Any] = dict.fromkeys(RESAMPLED_PER_CLASS)
+    if config.bootstrap:
+        found = bootstrap(
+            regions,
+            _statistic,
+            resamples=config.bootstrap,
+            seed=config.seed,
+            interval=config.interval,
+            clusters=clusters,
+        )
+        ends = zip(RESAMPLED_PER_CLASS, found.low, found.high, strict=True)
+        ci95 = {name: [plain(low), plain(high)] for name, low, high in ends}
+    unions = sum_clusters(regions.reshape(len(regions), 4)[:, 1:], clusters).sum(axis=1, keepdims=True)
+    return {
+        "support": int(total.support[1]),
+        "n_effective": plain(effective_units(unions)[0]),
+        **{name: plain(getattr(total, name)[1]) for name in PER_CLASS},
+        "ci95": ci95,
+        "per_case": {name: describe(getattr(cases, name)[:, 1]) for name in RESAMPLED_PER_CLASS},
+    }
+
+
+def _statistic(counts: NDArray[np.int64]) -> FloatArray:
+    scores = overlap_scores(counts)
+    return np.stack([getattr(scores, name)[:, 1] for name in RESAMPLED_PER_CLASS], axis=1)

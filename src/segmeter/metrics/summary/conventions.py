@@ -1,0 +1,310 @@
+"""rows -> the headline figures under a convention, and how they move from one convention to the next.
+
+Axis letters: N cases, R regions (classes or groups of classes).
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from segmeter.checks import expected, known_name, real_numbers, shown
+from segmeter.classes import ClassSpec
+from segmeter.errors import InputError
+from segmeter.metrics.cases.table import CaseRow, in_groups, stack_margins
+from segmeter.metrics.config.conventions import ALL, CONVENTIONS, OURS, Convention, Figure, differences
+from segmeter.metrics.config.measures import SurfaceConfig
+from segmeter.metrics.config.metrics import MetricsConfig, check_metrics
+from segmeter.metrics.measures.protocol import CaseMaps, build_measures, measure_case
+from segmeter.metrics.pixels.confusion import count_case
+from segmeter.metrics.pixels.overlap import FloatArray, Margins, divide, mean_defined
+from segmeter.metrics.statistics.describe import say
+
+DEFAULT = MetricsConfig()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Figures:
+    """Headline figures of a set of cases under one convention.
+
+    Parameters
+    ----------
+    values
+        "mean_iou", "mean_dice", and where surfaces were measured "hd95", "assd" and "nsd@<tolerance>". NaN is
+        undefined; a figure that the tool does not have is missing.
+    left_out
+        By the same names, how many pairs of case and class, of which exactly one side is empty, the mean leaves out.
+    """
+
+    values: dict[str, float]
+    left_out: dict[str, int]
+
+
+def score_under(
+    convention: str | Convention, rows: Sequence[CaseRow], spec: ClassSpec, config: MetricsConfig = DEFAULT
+) -> dict[str, float]:
+    """Compute the headline figures that a tool would print.
+
+    Parameters
+    ----------
+    convention
+        One of `CONVENTIONS`, or its name.
+    rows
+        One per case. Distances need the columns that the measure "surface" leaves, with ``school`` "both" for all.
+    spec
+        The classes.
+    config
+        Its ``background`` and ``groups``.
+
+    Returns
+    -------
+    dict
+        "mean_iou", "mean_dice", and where surfaces were measured "hd95", "assd" and "nsd@<tolerance>". NaN is
+        undefined; a figure that the tool does not have is missing.
+
+    Raises
+    ------
+    InputError
+        The convention is unknown, or there is no row.
+    """
+    chosen = find_convention(convention)
+    if not rows:
+        raise InputError(expected("score_under", "rows", "to hold a case", "none"))
+    return figures_under(chosen, rows, spec, config).values
+
+
+def score_maps_under(
+    convention: str | Convention,
+    cases: Iterable[CaseMaps],
+    *,
+    tolerances: Sequence[float] = (1.0,),
+    groups: dict[str, tuple[str, ...]] | None = None,
+) -> dict[str, float]:
+    """As `score_under`, from maps: count them, measure their surfaces in both schools, and score.
+
+    Parameters
+    ----------
+    convention
+        One of `CONVENTIONS`, or its name.
+    cases
+        One or more, with the same classes.
+    tolerances
+        Of the surface Dice, in the unit of the spacing.
+    groups
+        Name of a region to the names of its classes.
+
+    Raises
+    ------
+    InputError
+        As `score_under`; there is no case, or one of other classes; an option is out of range.
+    """
+    where = "score_maps_under"
+    given = _check_cases(where, cases)
+    if not isinstance(groups, Mapping | None):
+        raise InputError(expected(where, "groups", "to map names to classes", shown(groups)))
+    measure = SurfaceConfig(tolerances=real_numbers(where, "tolerances", tolerances), school="both")
+    config = MetricsConfig(measures=(measure,), groups=dict(groups or {}))
+    check_metrics(config, given[0].spec)
+    rows = [count_and_measure(maps, config) for maps in given]
+    return score_under(convention, rows, given[0].spec, config)
+
+
+def _check_cases(where: str, cases: Iterable[CaseMaps]) -> list[CaseMaps]:
+    rule = "to be one or more CaseMaps"
+    try:
+        given = list(cases)
+    except TypeError:
+        raise InputError(expected(where, "cases", rule, shown(cases))) from None
+    if not given:
+        raise InputError(expected(where, "cases", rule, "none"))
+    for one in given:
+        if not isinstance(one, CaseMaps):
+            raise InputError(expected(where, "cases", rule, shown(one)))
+        if one.spec != given[0].spec:
+            rule = f"to have the classes of case {given[0].case_id!r}"
+            raise InputError(expected(where, "cases", rule, f"others in case {one.case_id!r}"))
+    return given
+
+
+def count_and_measure(maps: CaseMaps, config: MetricsConfig) -> CaseRow:
+    """Make a case's row from its maps; `config` says what is measured."""
+    spec = maps.spec
+    counts = count_case(maps.target, maps.labels, spec)
+    extra = measure_case(maps, build_measures(config, spec))
+    shape = maps.target.shape[1:] if spec.task == "multilabel" else maps.target.shape
+    depth = shape[0] if len(shape) == 3 else None
+    height, width = shape[-2:]
+    return CaseRow(case_id=maps.case_id, height=height, width=width, depth=depth, counts=counts, extra=extra)
+
+
+def find_convention(convention: str | Convention) -> Convention:
+    """Look a convention up by name.
+
+    Raises
+    ------
+    InputError
+        There is none of that name.
+    """
+    if isinstance(convention, Convention):
+        return convention
+    known_name("score_under", "convention", convention, tuple(CONVENTIONS))
+    return CONVENTIONS[convention]
+
+
+def compare_conventions(rows: Sequence[CaseRow], spec: ClassSpec, config: MetricsConfig) -> dict[str, Any]:
+    """What metrics.json says of conventions: ours and the one that was asked for, or all.
+
+    Returns
+    -------
+    dict
+        ``convention``, ``convention_hash``; unless it is ours, ``headline`` and ``conventions``, a list of entries
+        ``name, version, hash, tool, figures, differs, left_out, refused``.
+    """
+    chosen = OURS if config.convention == ALL else CONVENTIONS[config.convention]
+    facts: dict[str, Any] = {"convention": chosen.name, "convention_hash": chosen.hash}
+    if config.convention == OURS.name:
+        return facts
+    shown = list(CONVENTIONS.values()) if config.convention == ALL else [OURS, chosen]
+    entries = [_entry(convention, rows, spec, config) for convention in shown]
+    headline = next(entry["figures"] for entry in entries if entry["name"] == chosen.name)
+    return facts | {"headline": headline, "conventions": entries}
+
+
+def figures_under(
+    convention: Convention, rows: Sequence[CaseRow], spec: ClassSpec, config: MetricsConfig = DEFAULT
+) -> Figures:
+    """The headline figures under a convention, and what their means leave out."""
+    values: dict[str, float] = {}
+    left_out: dict[str, int] = {}
+    regions = _regions(spec, config, grouped=convention.groups, background=_with_background(convention, config))
+    cases = _region_margins(rows, spec, regions)
+    for figure in ("iou", "dice"):
+        if figure in convention.figures:
+            scores = _overlap(convention, figure, cases)
+            values[f"mean_{figure}"] = _aggregate(convention, figure, cases, scores)
+            left_out[f"mean_{figure}"] = int((_one_empty(cases) & np.isnan(scores)).sum())
+    for name, figure, column in _surface_columns(convention, rows):
+        background = True if convention.surface_background is None else convention.surface_background
+        wanted = _regions(spec, config, grouped=convention.groups, background=background)
+        distances, margins = _distances(convention, figure, rows, spec, wanted, column)
+        values[name] = _mean_of_cases(convention, distances)
+        left_out[name] = int((_one_empty(margins) & np.isnan(distances)).sum())
+    return Figures(values=values, left_out=left_out)
+
+
+def _entry(convention: Convention, rows: Sequence[CaseRow], spec: ClassSpec, config: MetricsConfig) -> dict[str, Any]:
+    found = figures_under(convention, rows, spec, config)
+    surfaces = any(not name.startswith("mean_") for name in found.values)
+    return {
+        "name": convention.name,
+        "version": convention.version,
+        "hash": convention.hash,
+        "tool": convention.tool,
+        "figures": {name: say(value) for name, value in found.values.items()},
+        "differs": differences(convention, surfaces=surfaces, groups=bool(config.groups), background=config.background),
+        "left_out": {name: count for name, count in found.left_out.items() if count},
+        "refused": list(convention.refused),
+    }
+
+
+def _with_background(convention: Convention, config: MetricsConfig) -> bool:
+    return config.background if convention.background is None else convention.background
+
+
+def _regions(spec: ClassSpec, config: MetricsConfig, *, grouped: bool, background: bool) -> dict[str, list[int]]:
+    """Members of what the means run over."""
+    if grouped and config.groups and spec.task != "multilabel":
+        return {name: [spec.names.index(one) for one in members] for name, members in config.groups.items()}
+    first = 0 if background or spec.task == "multilabel" else 1
+    return {name: [k] for k, name in enumerate(spec.names) if k >= first}
+
+
+def _region_margins(rows: Sequence[CaseRow], spec: ClassSpec, regions: dict[str, list[int]]) -> Margins:
+    """Margins (N, R), exact: a region's counts are sums of the matrix's cells."""
+    members = list(regions.values())
+    if all(len(held) == 1 for held in members):
+        chosen = [held[0] for held in members]
+        every = stack_margins(rows, spec)
+        return Margins(
+            tp=every.tp[:, chosen],
+            target=every.target[:, chosen],
+            predicted=every.predicted[:, chosen],
+            total=every.total[:, chosen],
+        )
+    parts = []
+    for group in in_groups(rows):
+        counts = np.stack([row.counts for row in group])
+        tp = np.stack([counts[:, held][:, :, held].sum(axis=(1, 2)) for held in members], axis=1)
+        target = np.stack([counts[:, held].sum(axis=(1, 2)) for held in members], axis=1)
+        predicted = np.stack([counts[:, :, held].sum(axis=(1, 2)) for held in members], axis=1)
+        total = np.broadcast_to(counts.sum(axis=(1, 2))[:, None], tp.shape)
+        parts.append(Margins(tp=tp, target=target, predicted=predicted, total=total).columns())
+    return Margins.from_columns(np.concatenate(parts))
+
+
+def _overlap(convention: Convention, figure: Figure, margins: Margins) -> FloatArray:
+    """IoU or Dice of every entry, with the convention's values for empty sides."""
+    both = margins.target + margins.predicted
+    iou = figure == "iou"
+    scores = divide(margins.tp, both - margins.tp) if iou else divide(2 * margins.tp, both)
+    scores[both == 0] = convention.iou_both_empty if iou else convention.dice_both_empty
+    scores[(margins.target == 0) & (margins.predicted > 0)] = convention.overlap_target_empty
+    return scores
+
+
+def _aggregate(convention: Convention, figure: Figure, cases: Margins, scores: FloatArray) -> float:
+    if convention.aggregation in ("cases", "classes"):
+        return _mean_of_cases(convention, scores)
+    axes = 0 if convention.aggregation == "dataset" else (0, 1)
+    parts = (cases.tp, cases.target, cases.predicted, cases.total)
+    tp, target, predicted, total = (np.atleast_1d(part.sum(axis=axes)) for part in parts)
+    sums = Margins(tp=tp, target=target, predicted=predicted, total=total)
+    return float(mean_defined(_overlap(convention, figure, sums)))
+
+
+def _mean_of_cases(convention: Convention, scores: FloatArray) -> float:
+    """Mean of (N, R) over what is defined: over classes first, or over cases first."""
+    return float(mean_defined(mean_defined(scores.T if convention.aggregation == "classes" else scores)))
+
+
+def _surface_columns(convention: Convention, rows: Sequence[CaseRow]) -> list[tuple[str, Figure, str]]:
+    """Name of each figure, what it is, and the metric that the rows keep it as; only what they keep."""
+    suffix = "_b" if convention.school == "B" else ""
+    hd95 = "hd95_pooled" if convention.hd95 == "pooled" else "hd95"
+    assd = "masd" if convention.assd == "mean" else "assd"
+    nsd = "nsd_mean" if convention.nsd == "mean" else "nsd"
+    wanted: list[tuple[str, Figure, str]] = [("hd95", "hd95", f"{hd95}{suffix}"), ("assd", "assd", f"{assd}{suffix}")]
+    kept = {name.partition("/")[0]: None for row in rows[:1] for name in row.extra}
+    ending = [metric.partition("@") for metric in kept]
+    wanted += [(f"nsd@{t}", "nsd", f"{name}@{t}") for name, at, t in ending if at and name == f"{nsd}{suffix}"]
+    return [item for item in wanted if item[1] in convention.figures and item[2] in kept]
+
+
+def _distances(
+    convention: Convention,
+    figure: Figure,
+    rows: Sequence[CaseRow],
+    spec: ClassSpec,
+    regions: dict[str, list[int]],
+    metric: str,
+) -> tuple[FloatArray, Margins]:
+    """Values (N, R) of what was measured, with the convention's values for empty sides, and the margins of the same."""
+    measured = {name: held for name, held in regions.items() if f"{metric}/{name}" in rows[0].extra}
+    margins = _region_margins(rows, spec, measured)
+    columns = [f"{metric}/{name}" for name in measured]
+    found = np.array([[row.extra.get(column, math.nan) for column in columns] for row in rows]).reshape(len(rows), -1)
+    if figure == "nsd":
+        return found, margins
+    cost = convention.hd95_one_empty if figure == "hd95" else convention.assd_one_empty
+    if cost is not None:
+        found[_one_empty(margins)] = cost
+    found[(margins.target == 0) & (margins.predicted == 0)] = convention.distance_both_empty
+    return found, margins
+
+
+def _one_empty(margins: Margins) -> NDArray[np.bool_]:
+    """Where exactly one side holds the region."""
+    return np.asarray((margins.target == 0) != (margins.predicted == 0))

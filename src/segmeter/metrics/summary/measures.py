@@ -1,0 +1,195 @@
+"""rows with the columns of measures -> their part of the summary: failures are counted and never lower an error."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from segmeter.checks import expected
+from segmeter.classes import ClassSpec
+from segmeter.errors import InputError
+from segmeter.metrics.cases.table import CaseRow, in_groups, stack_margins
+from segmeter.metrics.config.metrics import MetricsConfig, mean_classes
+from segmeter.metrics.measures.protocol import NUMBERS, SUM, Measure, build_measures, length_metrics
+from segmeter.metrics.pixels.overlap import FloatArray, mean_defined
+from segmeter.metrics.statistics.bootstrap import bootstrap, mean_columns, mean_of_columns
+from segmeter.metrics.statistics.describe import say
+from segmeter.metrics.surfaces.distances import BoolArray
+
+MEAN = "mean"  # over classes
+
+Names = list[tuple[str, str]]  # (metric, class, group or MEAN)
+
+
+def summarise_measures(
+    rows: Sequence[CaseRow], spec: ClassSpec, config: MetricsConfig, clusters: list[str] | None
+) -> dict[str, dict[str, dict[str, Any]]]:
+    """Summarise the columns that measures left in the rows' `extra`.
+
+    Each metric has an entry per class and group, and one named "mean" that takes, in every case, the mean over those
+    classes of ``mean_classes`` that are defined in it. An entry holds ``mean, median, std`` (of the sample)
+    and ``std_population`` over the ``n_used`` cases with a value, ``n_undefined`` cases without one, and
+    ``n_penalised``: the cases in which exactly one side holds the class, whatever value stands for that. A metric of
+    the whole data set, from sums over cases, is the entry's ``dataset``; its "mean" is over the classes' values, and
+    numbers of objects (tp, fp, fn) have none.
+    Infinity is the text "inf", as JSON has no such number.
+
+    Parameters
+    ----------
+    rows
+        One or more, in the order of `clusters`.
+    spec, config
+        As for `summarise`.
+    clusters
+        One label per row, or None.
+
+    Returns
+    -------
+    dict
+        ``{metric: {class: entry}}``.
+    """
+    measures = build_measures(config, spec)
+    table = gather_columns(rows, spec, config)
+    values = np.stack(list(table.values.values()), axis=1) if table.values else np.empty((len(rows), 0))
+    sums = np.stack(list(table.sums.values()), axis=1) if table.sums else np.empty((len(rows), 0))
+    columns = np.concatenate([mean_columns(values), sums], axis=1)
+    whole = WholeScores(measures, tuple(table.sums), [spec.names[k] for k in mean_classes(config, spec)])
+    dataset = whole.score(sums.sum(axis=0)[None])
+
+    def statistic(totals: FloatArray) -> FloatArray:
+        split = 3 * values.shape[1]
+        further = [score[:, None] for score in whole.score(totals[:, split:]).values()]
+        return np.concatenate([mean_of_columns(totals[:, :split]), *further], axis=1)
+
+    intervals = _intervals(columns, statistic, config, clusters)
+    ends = dict(zip([*table.values, *(("dataset", *name) for name in dataset)], intervals, strict=False))
+    summary: dict[str, dict[str, dict[str, Any]]] = {}
+    for (metric, region), found in table.values.items():
+        entry = _describe(found, table.failed.get(region)) | {"ci95": ends.get((metric, region))}
+        summary.setdefault(metric, {})[region] = entry
+    for (metric, region), score in dataset.items():
+        entry = summary.setdefault(metric, {}).setdefault(region, {})
+        entry |= {"dataset": say(score[0]), "dataset_ci95": ends.get(("dataset", metric, region))}
+    return summary
+
+
+def length_units(rows: Sequence[CaseRow], spec: ClassSpec, config: MetricsConfig) -> dict[str, str | None]:
+    """The unit of each metric that is a length: of the rows' spacing, "pixels" without one, None where it has no name.
+
+    Raises
+    ------
+    InputError
+        The rows' units differ, so that nothing can be averaged over them.
+    """
+    metrics = {name.partition("/")[0]: None for group in in_groups(rows) for row in group for name in row.extra}
+    lengths = [name for name in metrics if name in length_metrics(build_measures(config, spec))]
+    units = {row.length_unit: row.case_id for group in in_groups(rows) for row in group} if lengths else {}
+    if len(units) > 1:
+        found = ", ".join(f"{unit or 'no unit'} (as {case_id})" for unit, case_id in sorted(units.items()))
+        raise InputError(expected("summarise", "rows", "to have distances in one unit", found))
+    return {name: next(iter(units)) or None for name in lengths}
+
+
+@dataclass(frozen=True)
+class MeasuredColumns:
+    """Columns (N,) by metric and region, the sums by name, and per region where exactly one side holds it."""
+
+    values: dict[tuple[str, str], FloatArray]
+    sums: dict[str, FloatArray]
+    failed: dict[str, BoolArray]
+
+
+@dataclass(frozen=True)
+class WholeScores:
+    """Scores of the whole data set, from sums over its cases."""
+
+    measures: tuple[Measure, ...]
+    names: tuple[str, ...]
+    counted: list[str]
+
+    def score(self, totals: FloatArray) -> dict[tuple[str, str], FloatArray]:
+        """Sums (R, U) -> scores (R,)."""
+        sums = dict(zip(self.names, totals.T, strict=True))
+        found: dict[tuple[str, str], FloatArray] = {}
+        for measure in self.measures:
+            for column, score in measure.summarise(sums).items():
+                metric, _, region = column.partition("/")
+                found[metric, region] = score
+        return _with_means(found, self.counted)
+
+
+def gather_columns(rows: Sequence[CaseRow], spec: ClassSpec, config: MetricsConfig) -> MeasuredColumns:
+    """Lay out the rows' further scores as columns, and the mean over the classes of ``mean_classes`` of each metric."""
+    names = dict.fromkeys(name for group in in_groups(rows) for row in group for name in row.extra if "/" in name)
+    places = {name: i for i, name in enumerate(names)}
+    found = np.full((len(rows), len(names)), np.nan)
+    for i, row in enumerate(row for group in in_groups(rows) for row in group):
+        for name, value in row.extra.items():
+            if name in places:
+                found[i, places[name]] = value
+    values: dict[tuple[str, str], FloatArray] = {}
+    for name, i in places.items():
+        if not name.startswith(SUM):
+            metric, _, region = name.partition("/")
+            values[metric, region] = found[:, i]
+    sums = {name.removeprefix(SUM): np.nan_to_num(found[:, i]) for name, i in places.items() if name.startswith(SUM)}
+    counted = [spec.names[k] for k in mean_classes(config, spec)]
+    failed = _failures(rows, spec, config)
+    measured = {region for _, region in values if region in counted}
+    failed[MEAN] = np.any([failed[region] for region in measured], axis=0) if measured else np.zeros(len(rows), bool)
+    return MeasuredColumns(_with_means(values, counted), sums, failed)
+
+
+def _with_means(values: Mapping[tuple[str, str], FloatArray], counted: list[str]) -> dict[tuple[str, str], FloatArray]:
+    """Add the mean over classes of each metric behind its classes; a mean number of objects would say nothing."""
+    by_metric: dict[str, dict[str, FloatArray]] = {}
+    for (metric, region), found in values.items():
+        by_metric.setdefault(metric, {})[region] = found
+    complete: dict[tuple[str, str], FloatArray] = {}
+    for metric, regions in by_metric.items():
+        complete |= {(metric, region): found for region, found in regions.items()}
+        classes = [found for region, found in regions.items() if region in counted]
+        if classes and metric not in NUMBERS:
+            complete[metric, MEAN] = mean_defined(np.stack(classes, axis=-1))
+    return complete
+
+
+def _failures(rows: Sequence[CaseRow], spec: ClassSpec, config: MetricsConfig) -> dict[str, BoolArray]:
+    """By class and group, the cases (N,) in which exactly one side holds it."""
+    margins = stack_margins(rows, spec)
+    members = {name: [k] for k, name in enumerate(spec.names)}
+    members |= {group: [spec.names.index(name) for name in names] for group, names in config.groups.items()}
+    return {
+        name: margins.target[:, held].any(axis=1) != margins.predicted[:, held].any(axis=1)
+        for name, held in members.items()
+    }
+
+
+def _intervals(columns: FloatArray, statistic: Any, config: MetricsConfig, clusters: list[str] | None) -> list[Any]:
+    """Ends of the 95 % interval of each statistic, from the resamples that the rest of the summary has."""
+    if not config.bootstrap or not columns.shape[1]:
+        return []
+    found = bootstrap(
+        columns,
+        statistic,
+        resamples=config.bootstrap,
+        seed=config.seed,
+        interval=config.interval,
+        clusters=clusters,
+    )
+    return [[say(low), say(high)] for low, high in zip(found.low, found.high, strict=True)]
+
+
+def _describe(values: FloatArray, failed: BoolArray | None) -> dict[str, Any]:
+    used = values[~np.isnan(values)]
+    finite = bool(np.isfinite(used).all())
+    return {
+        "mean": say(used.mean()) if used.size else None,
+        "median": say(np.median(used)) if used.size else None,
+        "std": say(used.std(ddof=1)) if used.size > 1 and finite else None,
+        "std_population": say(used.std()) if used.size and finite else None,
+        "n_used": int(used.size),
+        "n_penalised": int(np.isinf(used).sum() if failed is None else failed.sum()),
+        "n_undefined": int(values.size - used.size),
+    }

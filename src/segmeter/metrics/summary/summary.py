@@ -1,0 +1,230 @@
+"""rows -> the summary that metrics.json holds (schema 1)."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from segmeter.checks import expected
+from segmeter.classes import ClassSpec
+from segmeter.errors import InputError
+from segmeter.metrics.cases.table import CaseRow, counts_shape, in_groups, order_rows, stack_margins, sum_counts
+from segmeter.metrics.config.metrics import MetricsConfig, check_metrics
+from segmeter.metrics.config.metrics import mean_classes as mean_classes
+from segmeter.metrics.pixels.overlap import (
+    AGGREGATES,
+    FloatArray,
+    Margins,
+    OverlapScores,
+    overlap_scores,
+    score_margins,
+)
+from segmeter.metrics.statistics.bootstrap import Resampled, bootstrap, mean_columns, mean_of_columns, sum_clusters
+from segmeter.metrics.statistics.clusters import cluster_labels, effective_units, warn_of_few
+from segmeter.metrics.statistics.describe import describe, plain
+from segmeter.metrics.summary.class_groups import PER_CLASS, RESAMPLED_PER_CLASS, score_groups
+from segmeter.metrics.summary.conventions import compare_conventions
+from segmeter.metrics.summary.measures import length_units, summarise_measures
+
+SCHEMA = 1
+PER_CASE = ("mean_iou", "mean_dice", "pixel_accuracy")
+
+DEFAULT = MetricsConfig()
+
+
+def summarise(rows: Sequence[CaseRow], spec: ClassSpec, config: MetricsConfig = DEFAULT) -> dict[str, Any]:
+    """Summarise the rows of a run; every value is plain, and undefined is None, never 0.
+
+    Means over classes run over all classes, background included, unless ``config.background`` is false; a binary task
+    has two classes too, and its object is the second of ``per_class``. ``mean_classes`` names them in the result.
+    ``dataset`` sums the counts of all cases, then scores, then takes the mean over classes; ``per_case`` scores each
+    case, takes its mean over the classes defined in it, then the mean over cases. ``std`` is the sample's (n - 1),
+    ``std_population`` divides by n. Every ``ci95`` comes from the same resamples of the cases. ``measures`` is there
+    when measures were asked for; see `summarise_measures`. So are ``measure_settings``, by which they were measured,
+    and ``units``, the unit of each of their metrics that is a length.
+
+    Parameters
+    ----------
+    rows
+        One per case, in any order: the result does not depend on it.
+    spec
+        The classes.
+    config
+        Background, groups of classes, intervals.
+
+    Returns
+    -------
+    dict
+        metrics.json, schema 1.
+
+    Raises
+    ------
+    InputError
+        No rows, a case twice, counts that do not fit `spec`, or a case id that ``config.cluster`` does not match.
+    ConfigError
+        ``config.groups`` names a class that `spec` does not have.
+    """
+    check_metrics(config, spec)
+    rows = order_rows("summarise", rows, spec)
+    if not rows:
+        raise InputError(expected("summarise", "rows", "to hold a case", "none"))
+    classes = mean_classes(config, spec)
+    cases = _score_cases(rows, spec, classes)
+    clusters = cluster_labels(cases.ids, config.cluster)
+    effective = count_effective(Margins.from_columns(cases.columns[:, : 4 * spec.num_classes]), spec, clusters)
+    counts, multilabel = cases.counts, spec.task == "multilabel"
+    total = overlap_scores(counts, task=spec.task, classes=classes)
+    intervals = _intervals(cases, spec, config, clusters)
+    return {
+        "schema": SCHEMA,
+        **compare_conventions(rows, spec, config),
+        "task": spec.task,
+        "n_cases": len(rows),
+        "classes": list(spec.names),
+        "mean_classes": [spec.names[k] for k in classes],
+        "ignore_index": spec.ignore_index,
+        "confusion_matrix": None if multilabel else counts.tolist(),
+        **({"confusion_matrices": counts.tolist()} if multilabel else {}),
+        "dataset": {name: plain(getattr(total, name)) for name in AGGREGATES}
+        | {"n_classes_undefined": int(total.n_undefined)},
+        "dataset_ci95": {name: intervals.get(f"dataset/{name}") for name in AGGREGATES},
+        "per_class": {
+            name: _class_entry(total, cases, k, intervals) | {"n_effective": effective[name]}
+            for k, name in enumerate(spec.names)
+        },
+        "per_group": score_groups(rows, spec, config, clusters),
+        "per_case": {
+            name: describe(cases.means[:, i]) | {"ci95": intervals.get(f"per_case/{name}")}
+            for i, name in enumerate(PER_CASE)
+        },
+        **(_measured(rows, spec, config, clusters) if config.measures else {}),
+        "loss": _describe_loss(cases.loss),
+        "bootstrap": note_resampling(cases.ids, clusters, effective, config),
+    }
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Cases:
+    """What the summary keeps of N rows: counts of all, and per case what is resampled, scores and loss."""
+
+    ids: list[str]
+    counts: NDArray[np.int64]
+    columns: FloatArray  # (N, 4 K + 9): margins, then the columns of the means
+    means: FloatArray  # (N, one per PER_CASE)
+    classes: dict[str, FloatArray]  # (N, K) per RESAMPLED_PER_CLASS
+    loss: FloatArray  # (N,), NaN where there is none
+
+
+def _score_cases(rows: Sequence[CaseRow], spec: ClassSpec, classes: list[int]) -> _Cases:
+    """Go through the rows once, some thousands at a time."""
+    n, k = len(rows), spec.num_classes
+    cases = _Cases(
+        ids=[],
+        counts=np.zeros(counts_shape(spec), np.int64),
+        columns=np.empty((n, 4 * k + 3 * len(PER_CASE))),
+        means=np.empty((n, len(PER_CASE))),
+        classes={name: np.empty((n, k)) for name in RESAMPLED_PER_CLASS},
+        loss=np.empty(n),
+    )
+    start = 0
+    for group in in_groups(rows):
+        part = slice(start, start + len(group))
+        margins = stack_margins(group, spec)
+        scores = score_margins(margins, task=spec.task, classes=classes)
+        cases.counts[...] += sum_counts(group, spec)
+        cases.means[part] = np.stack([getattr(scores, name) for name in PER_CASE], axis=1)
+        cases.columns[part] = np.concatenate([margins.columns(), mean_columns(cases.means[part])], axis=1)
+        for name, values in cases.classes.items():
+            values[part] = getattr(scores, name)
+        cases.ids.extend(row.case_id for row in group)
+        cases.loss[part] = [np.nan if row.loss is None else row.loss for row in group]
+        start = part.stop
+    return cases
+
+
+def _class_entry(total: OverlapScores, cases: _Cases, k: int, intervals: dict[str, Any]) -> dict[str, Any]:
+    scores = {name: plain(getattr(total, name)[k]) for name in PER_CLASS}
+    ci95 = {name: intervals.get(f"per_class/{name}/{k}") for name in RESAMPLED_PER_CLASS}
+    per_case = {name: describe(cases.classes[name][:, k]) for name in RESAMPLED_PER_CLASS}
+    return scores | {"support": int(total.support[k]), "ci95": ci95, "per_case": per_case}
+
+
+def _intervals(
+    cases: _Cases, spec: ClassSpec, config: MetricsConfig, clusters: list[str] | None
+) -> dict[str, list[float | None]]:
+    """95 % intervals by name, all from one set of resamples; empty without a bootstrap."""
+    if not config.bootstrap:
+        return {}
+    names = [f"dataset/{name}" for name in AGGREGATES]
+    names += [f"per_class/{name}/{k}" for name in RESAMPLED_PER_CLASS for k in range(spec.num_classes)]
+    names += [f"per_case/{name}" for name in PER_CASE]
+    resampled: Resampled = bootstrap(
+        cases.columns,
+        _statistic(spec, mean_classes(config, spec)),
+        resamples=config.bootstrap,
+        seed=config.seed,
+        interval=config.interval,
+        clusters=clusters,
+    )
+    ends = zip(resampled.low, resampled.high, strict=True)
+    return {name: [plain(low), plain(high)] for name, (low, high) in zip(names, ends, strict=True)}
+
+
+def _statistic(spec: ClassSpec, classes: list[int]) -> Callable[[FloatArray], FloatArray]:
+    """Column sums (R, 4 K + 9) -> aggregates, scores per class, means over cases."""
+    width = 4 * spec.num_classes
+
+    def statistic(sums: FloatArray) -> FloatArray:
+        scores = score_margins(Margins.from_columns(sums[:, :width]), task=spec.task, classes=classes)
+        parts = [np.stack([getattr(scores, name) for name in AGGREGATES], axis=1)]
+        parts += [getattr(scores, name) for name in RESAMPLED_PER_CLASS]
+        return np.concatenate([*parts, mean_of_columns(sums[:, width:])], axis=1)
+
+    return statistic
+
+
+def _measured(
+    rows: Sequence[CaseRow], spec: ClassSpec, config: MetricsConfig, clusters: list[str] | None
+) -> dict[str, Any]:
+    """What was measured beside the counts, and by which settings, without which runs can't be compared."""
+    settings = [
+        {key: list(value) if isinstance(value, tuple) else value for key, value in vars(measure).items()}
+        for measure in config.measures
+    ]
+    return {
+        "measures": summarise_measures(rows, spec, config, clusters),
+        "units": length_units(rows, spec, config),
+        "measure_settings": settings,
+    }
+
+
+def _describe_loss(values: FloatArray) -> dict[str, Any]:
+    """Describe the losses; an infinite one leaves no mean, as no number can stand for it."""
+    infinite = int(np.isinf(values).sum())
+    return describe(np.full_like(values, np.nan) if infinite else values) | {"n_infinite": infinite}
+
+
+def count_effective(margins: Margins, spec: ClassSpec, clusters: Sequence[str] | None) -> dict[str, float | None]:
+    """Effective number of units by class: Kish's, of the class's union in each case or cluster."""
+    unions = sum_clusters(margins.target + margins.predicted - margins.tp, clusters)
+    return {name: plain(value) for name, value in zip(spec.names, effective_units(unions), strict=True)}
+
+
+def note_resampling(
+    case_ids: Sequence[str],
+    clusters: Sequence[str] | None,
+    effective: Mapping[str, float | None],
+    config: MetricsConfig,
+) -> dict[str, Any]:
+    """How every interval of a summary was found, and a warning where few units decide or cases look grouped."""
+    return {
+        "resamples": config.bootstrap,
+        "interval": config.interval,
+        "level": 0.95,
+        "seed": config.seed,
+        "cluster": config.cluster,
+        "n_units": len(case_ids) if clusters is None else len(set(clusters)),
+        "warning": warn_of_few(case_ids, clusters, effective) if config.bootstrap else None,
+    }

@@ -1,0 +1,1 @@
+"""Masks -> their surfaces, the distances between them, boundary bands and centrelines."""

@@ -1,0 +1,37 @@
+"""The compiled loop behind `boundary`; imported on the first use, as numba takes a moment to load."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from segmeter.metrics.pixels._confusion_kernels import compiled
+
+
+@compiled
+def find_band(labels: NDArray[Any], width: int) -> NDArray[Any]:
+    """Mark the pixels (H, W) whose window, `width` pixels to each side, leaves the image or holds another value.
+
+    For each value that is its mask and not the mask's erosion, `width` times with 3 x 3; one pass serves all values,
+    as a window is uniform where its rows are, and agree.
+    """
+    height, length = labels.shape
+    band = np.ones((height, length), np.bool_)
+    depth = np.zeros(length, np.int64)  # uniform stretches of one value, one above the other, that end in this row
+    for y in range(height):
+        start = 0  # of the run of equal pixels that ends in x
+        for x in range(length):
+            if x > 0 and labels[y, x] != labels[y, x - 1]:
+                start = x
+            middle = x - width
+            if middle < width:
+                continue
+            if x - 2 * width < start:
+                depth[middle] = 0
+            elif y > 0 and labels[y, middle] == labels[y - 1, middle]:
+                depth[middle] += 1
+            else:
+                depth[middle] = 1
+            if depth[middle] > 2 * width:
+                band[y - width, middle] = False
+    return band

@@ -1,0 +1,120 @@
+"""two label maps -> boundary IoU per class: the overlap of the bands just inside the masks' borders (2-D)."""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from segmeter.checks import expected, whole_number
+from segmeter.errors import InputError
+from segmeter.metrics.map_checks import Status, check_classes, check_maps, erase_ignored, find_status
+from segmeter.metrics.pixels.confusion import IntArray, confusion_matrix
+from segmeter.metrics.pixels.overlap import FloatArray, divide
+
+RATIO = 0.02  # of the diagonal: what the paper chose
+
+_WIDEST = 1 << 30  # pixels: the loop adds widths
+
+
+@dataclass(frozen=True, kw_only=True)
+class BoundaryIoU:
+    """Boundary IoU of each class of one image.
+
+    Parameters
+    ----------
+    iou : (K,), float64
+        NaN where neither map holds the class, 0 where one of them does.
+    status
+        K of them: "ok", or which of the masks is empty.
+    counts : (K + 1, K + 1), int64
+        Pixels of each (target band, predicted band) pair; row and column K are what is in no band. Counts of several
+        images add, and `iou_of_bands` scores the sum.
+    width
+        Of the bands, in pixels.
+    """
+
+    iou: FloatArray
+    status: tuple[Status, ...]
+    counts: IntArray
+    width: int
+
+
+def boundary_iou(
+    target: NDArray[Any],
+    labels: NDArray[Any],
+    *,
+    num_classes: int,
+    ignore_index: int | None = None,
+    width: int | None = None,
+) -> BoundaryIoU:
+    """Overlap of the bands inside the borders of each class, which large objects do not hide as IoU does.
+
+    A class's band is its mask and not the mask's erosion, `width` times with 3 x 3; what is outside the image is
+    background.
+
+    Parameters
+    ----------
+    target, labels : (H, W), integer or bool
+        Reference and predicted class maps. bool is read as the classes 0 and 1.
+    num_classes
+        K, background included, 1 to 65533.
+    ignore_index
+        Value of `target` that marks pixels to leave out: they belong to no class in either map, so that the border of
+        an ignored region is a border of both. Not a class.
+    width
+        Pixels, >= 1. None is 2 % of the image's diagonal, rounded, at least 1.
+
+    Returns
+    -------
+    BoundaryIoU
+
+    Raises
+    ------
+    InputError
+        Shapes differ or are not 2-D, a dtype is not integer, a pixel that is not ignored is outside the classes, or
+        the width is below 1.
+
+    References
+    ----------
+    Cheng et al. 2021, arXiv:2103.16562.
+
+    Examples
+    --------
+    >>> target = np.zeros((7, 7), np.uint8)
+    >>> labels = target.copy()
+    >>> target[1:6, 1:6], labels[1:6, 1:5] = 1, 1  # rings of 16 and 14 pixels; 11 are in both
+    >>> boundary_iou(target, labels, num_classes=2, width=1).iou[1] == 11 / (16 + 14 - 11)
+    np.True_
+    """
+    where = "boundary_iou"
+    check_maps(where, target, labels, "labels", kinds="iub", axes=(2,))
+    if width is not None and not 1 <= (width := whole_number(where, "width", width)) <= _WIDEST:
+        raise InputError(expected(where, "width", f">= 1 and <= {_WIDEST}", width))
+    num_classes, ignore_index = check_classes(where, num_classes, ignore_index)
+    maps = erase_ignored(where, target, labels, num_classes=num_classes, ignore_index=ignore_index)
+    width = band_width(target.shape) if width is None else width
+    first, second = (_keep_band(one, width, num_classes) for one in maps)
+    held = [np.bincount(one.reshape(-1), minlength=num_classes + 1)[:num_classes] > 0 for one in (first, second)]
+    counts = confusion_matrix(first, second, num_classes=num_classes + 1)
+    status = tuple(find_status(*pair) for pair in zip(*held, strict=True))
+    return BoundaryIoU(iou=iou_of_bands(counts), status=status, counts=counts, width=width)
+
+
+def iou_of_bands(counts: IntArray) -> FloatArray:
+    """Boundary IoU (..., K) of the counts (..., K + 1, K + 1) of one image, or of a sum over images."""
+    common = np.diagonal(counts, axis1=-2, axis2=-1)
+    return divide(common, counts.sum(axis=-1) + counts.sum(axis=-2) - common)[..., :-1]
+
+
+def band_width(shape: tuple[int, ...], ratio: float = RATIO) -> int:
+    """Pixels that make up a share of the diagonal, rounded half to even as in the paper's code; at least 1."""
+    return max(1, round(ratio * math.hypot(*shape)))
+
+
+def _keep_band(labels: NDArray[Any], width: int, outside: int) -> NDArray[Any]:
+    from segmeter.metrics.surfaces._boundary_kernels import find_band  # numba: only where something is measured
+
+    band = find_band(np.ascontiguousarray(labels), width)
+    return np.where(band, labels, labels.dtype.type(outside))

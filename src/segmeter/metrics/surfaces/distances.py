@@ -1,0 +1,156 @@
+"""two label maps -> distances between the surfaces of each class; the step behind `surface`, whose schools these are.
+
+Axis letters: N points of a surface, D axes of the map (2 or 3), K classes, M neighbourhoods.
+"""
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.spatial import cKDTree
+
+from segmeter.metrics.pixels.overlap import FloatArray
+from segmeter.metrics.surfaces.marching_cubes import element_sizes
+
+School = Literal["A", "B"]
+BoolArray = NDArray[np.bool_]
+IntArray = NDArray[np.int64]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Distances:
+    """From every surface point of one map to the nearest of the other; all inf where the other has none.
+
+    Parameters
+    ----------
+    from_target, from_mask : (N,), float64, in the unit of the spacing
+        N differs between the two.
+    sizes_target, sizes_mask : (N,), float64
+        Lengths or areas of the elements; None where each point counts once.
+    """
+
+    from_target: FloatArray
+    from_mask: FloatArray
+    sizes_target: FloatArray | None = None
+    sizes_mask: FloatArray | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Surface:
+    """Points (N, D) in pixels, in the order of the map; whether the other map has the same one (N,); sizes (N,)."""
+
+    points: IntArray
+    shared: BoolArray
+    sizes: FloatArray | None = None
+
+
+def find_surface(labels: NDArray[Any]) -> BoolArray:
+    """Mark the pixels that a 4-neighbour (3-D: 6-neighbour) of another value touches, or the map's edge.
+
+    For each value that is its mask and not the mask's erosion, with background outside.
+    """
+    surface = np.zeros(labels.shape, bool)
+    for axis in range(labels.ndim):
+        lines, marks = np.moveaxis(labels, axis, 0), np.moveaxis(surface, axis, 0)
+        if len(lines):
+            marks[0] = marks[-1] = True
+        differs = lines[1:] != lines[:-1]
+        marks[1:] |= differs
+        marks[:-1] |= differs
+    return surface
+
+
+def distances_by_class(
+    target: NDArray[Any], mask: NDArray[Any], classes: range, spacing: FloatArray, *, school: School = "A"
+) -> Iterator[Distances]:
+    """Yield the distances of each class, from one pass over the two maps (of one shape; other values are no class)."""
+    pairs = _pixel_pairs(target, mask, classes) if school == "A" else _element_pairs(target, mask, classes, spacing)
+    for first, second in pairs:
+        yield Distances(
+            from_target=_nearest(first, second, spacing),
+            from_mask=_nearest(second, first, spacing),
+            sizes_target=first.sizes,
+            sizes_mask=second.sizes,
+        )
+
+
+def _pixel_pairs(target: NDArray[Any], mask: NDArray[Any], classes: range) -> Iterator[tuple[_Surface, _Surface]]:
+    """Both surfaces of each class in school A: pixels of the class that are not inside it."""
+    edges = find_surface(target), find_surface(mask)
+    shared = edges[0] & edges[1] & (target == mask)
+    own = _split(target, edges[0], shared, classes)
+    other = _split(mask, edges[1], shared, classes)
+    return zip(own, other, strict=True)
+
+
+def _split(labels: NDArray[Any], surface: BoolArray, shared: BoolArray, classes: range) -> list[_Surface]:
+    index = np.flatnonzero(surface)
+    values = labels.reshape(-1)[index]
+    order = np.argsort(values, kind="stable")
+    starts = np.searchsorted(values[order], np.arange(classes.start, classes.stop + 1))
+    parts = [index[order[start:stop]] for start, stop in itertools.pairwise(starts)]
+    flat = shared.reshape(-1)
+    return [
+        _Surface(points=np.stack(np.unravel_index(part, labels.shape), axis=1), shared=flat[part]) for part in parts
+    ]
+
+
+def _element_pairs(
+    target: NDArray[Any], mask: NDArray[Any], classes: range, spacing: FloatArray
+) -> Iterator[tuple[_Surface, _Surface]]:
+    """Both surfaces of each class in school B: neighbourhoods that lie partly in the class, at their centres."""
+    sizes, shape = element_sizes(spacing.tolist()), tuple(length + 1 for length in target.shape)
+    maps = [_mixed_neighbourhoods(labels, outside=0 if classes.start else classes.stop) for labels in (target, mask)]
+    for k in classes:
+        (first, first_sizes), (second, second_sizes) = (
+            _elements_of(k, *neighbourhoods, sizes) for neighbourhoods in maps
+        )
+        yield (
+            _Surface(
+                points=np.stack(np.unravel_index(first, shape), axis=1),
+                shared=np.isin(first, second, assume_unique=True),
+                sizes=first_sizes,
+            ),
+            _Surface(
+                points=np.stack(np.unravel_index(second, shape), axis=1),
+                shared=np.isin(second, first, assume_unique=True),
+                sizes=second_sizes,
+            ),
+        )
+
+
+def _elements_of(k: int, places: IntArray, values: NDArray[Any], sizes: FloatArray) -> tuple[IntArray, FloatArray]:
+    """Where the neighbourhoods lie that are partly of class k, and what their elements measure."""
+    codes = np.packbits(values == k, axis=1, bitorder="little")[:, 0]
+    partly = (codes > 0) & (codes < len(sizes) - 1)
+    return places[partly], sizes[codes[partly]]
+
+
+def _mixed_neighbourhoods(labels: NDArray[Any], *, outside: int) -> tuple[IntArray, NDArray[Any]]:
+    """Where 2 x 2 (2 x 2 x 2) pixels are not all alike (M,), in the map grown by one, and their values (M, 2 ** D)."""
+    padded = np.pad(labels, 1, constant_values=outside)
+    ends = itertools.product((slice(None, -1), slice(1, None)), repeat=labels.ndim)
+    corners = [padded[end] for end in ends]
+    mixed = np.zeros(corners[0].shape, bool)
+    for corner in corners[1:]:
+        mixed |= corner != corners[0]
+    return np.flatnonzero(mixed), np.stack([corner[mixed] for corner in corners], axis=1)
+
+
+def _nearest(own: _Surface, other: _Surface, spacing: FloatArray) -> FloatArray:
+    """Distances (N,) from each own point; they come from whole pixels, so that a shift of both changes no bit."""
+    distances = np.zeros(len(own.points))
+    if not len(other.points):
+        distances[:] = np.inf
+        return distances
+    apart = own.points[~own.shared]
+    if not len(apart):
+        return distances
+    tree = cKDTree(other.points * spacing, balanced_tree=False, compact_nodes=False)
+    _, index = tree.query(apart * spacing)
+    steps = (apart - other.points[index]) * spacing
+    distances[~own.shared] = np.sqrt((steps**2).sum(axis=1))
+    return distances

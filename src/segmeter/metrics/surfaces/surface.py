@@ -1,0 +1,320 @@
+"""two masks -> Hausdorff, mean surface distances and surface Dice, all from one set of distances.
+
+There are two schools of what a surface is; for both, what is outside the image is background:
+
+* A (default; MONAI, medpy, MetricsReloaded, panoptica): a mask and not its erosion with the 4-neighbourhood (3-D:
+  6-neighbourhood). The points are pixel centres times the spacing, and each counts once.
+* B (DeepMind's surface-distance, MONAI's ``use_subvoxels``): the elements that marching squares (3-D: cubes) lay
+  between foreground and background. The points are the centres of the 2 x 2 (2 x 2 x 2) pixels, times the spacing, and
+  each counts by the length (area) of its element. A percentile is the smallest distance within which so much of the
+  surface lies.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from numbers import Real
+from typing import Any, Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from segmeter.checks import expected, known_name, real_numbers, shown, whole_number
+from segmeter.errors import InputError
+from segmeter.metrics.map_checks import (
+    Status,
+    check_classes,
+    check_maps,
+    check_spacing,
+    erase_ignored,
+    find_status,
+    union_box,
+)
+from segmeter.metrics.pixels.overlap import FloatArray
+from segmeter.metrics.surfaces.distances import BoolArray, Distances, School, distances_by_class
+
+Penalty = Literal["inf", "diagonal", "nan"] | float
+
+TOLERANCES = (1.0, 2.0, 3.0, 4.0, 5.0)
+
+_PENALTIES = ("inf", "diagonal", "nan")
+_ROUNDING = 1 + 1e-12  # 3 pixels of 0.1 are 0.30000000000000004, and within 0.3
+
+
+@dataclass(frozen=True, kw_only=True)
+class SurfaceMetrics:
+    """Distances between two surfaces, in the unit of the spacing.
+
+    Parameters
+    ----------
+    status
+        "ok", or which of the masks is empty: the distances are then the penalty, or NaN where both are.
+    hd
+        Hausdorff distance: the larger of the two directed maxima.
+    hd95
+        The larger of the two directed 95th percentiles; in school A linearly interpolated (MONAI, MetricsReloaded).
+    hd95_pooled
+        The 95th percentile of both directions' distances together (medpy, panoptica).
+    assd
+        Mean of both directions' distances together.
+    masd
+        Mean of the two directed means (panoptica's ASSD).
+    mean_from_target, mean_from_mask
+        The directed means.
+    nsd : (T,), float64
+        Normalised surface Dice: the share of both surfaces within each tolerance of the other. 0 where exactly one
+        mask is empty.
+    near_target, near_mask : (T,), float64
+        The same share of the target's surface and of the mask's. NaN for a mask that is empty.
+    tolerances
+        T of them, as given.
+    points_target, points_mask
+        How many points the two surfaces have.
+    """
+
+    status: Status
+    hd: float
+    hd95: float
+    hd95_pooled: float
+    assd: float
+    masd: float
+    mean_from_target: float
+    mean_from_mask: float
+    nsd: FloatArray
+    near_target: FloatArray
+    near_mask: FloatArray
+    tolerances: tuple[float, ...]
+    points_target: int
+    points_mask: int
+
+
+def surface_metrics(
+    target: BoolArray,
+    mask: BoolArray,
+    *,
+    spacing: Sequence[float],
+    tolerances: Sequence[float] = TOLERANCES,
+    school: School = "A",
+    penalty: Penalty = "inf",
+) -> SurfaceMetrics:
+    """Measure how far two masks' surfaces are apart, by every usual summary, in one pass.
+
+    Parameters
+    ----------
+    target, mask : (H, W) or (D, H, W), bool
+        Reference and prediction, of one shape. True is foreground.
+    spacing
+        Pixel edge per axis, in axis order. All > 0; its unit is the unit of the results.
+    tolerances
+        Of the surface Dice, in the same unit, >= 0. A distance equal to one, up to rounding, is within it.
+    school
+        "A" or "B": see the module.
+    penalty
+        The distances where exactly one mask is empty: "inf", "diagonal" (the image's), "nan", or a number >= 0.
+
+    Returns
+    -------
+    SurfaceMetrics
+
+    Raises
+    ------
+    InputError
+        Shapes differ, a dtype is not bool, the map is neither 2-D nor 3-D, or an option is out of range.
+
+    References
+    ----------
+    Maier-Hein et al. 2024, doi:10.1038/s41592-023-02151-z (which distance suits what); Nikolov et al. 2021,
+    doi:10.2196/26151 (surface Dice, and school B).
+
+    Examples
+    --------
+    >>> target = np.zeros((5, 9), bool)
+    >>> mask = target.copy()
+    >>> target[2, 2], mask[2, 6] = True, True
+    >>> found = surface_metrics(target, mask, spacing=(1, 0.5), tolerances=(1, 2))
+    >>> found.hd, found.nsd.tolist(), found.status
+    (2.0, [0.0, 1.0], 'ok')
+    """
+    where = "surface_metrics"
+    check_maps(where, target, mask, "mask", kinds="b", axes=(2, 3))
+    spacing = check_spacing(where, spacing, target.ndim)
+    tolerances = _check_options(where, tolerances=tolerances, school=school, penalty=penalty)
+    box = union_box(target, mask)
+    pairs = distances_by_class(target[box], mask[box], range(1, 2), np.array(spacing), school=school)
+    failed = _penalty_value(penalty, target.shape, spacing)
+    return summarise_distances(next(pairs), tolerances, failed)
+
+
+def surface_metrics_by_class(
+    target: NDArray[Any],
+    labels: NDArray[Any],
+    *,
+    num_classes: int,
+    spacing: Sequence[float],
+    tolerances: Sequence[float] = TOLERANCES,
+    ignore_index: int | None = None,
+    school: School = "A",
+    penalty: Penalty = "inf",
+    classes: Sequence[int] | None = None,
+) -> tuple[SurfaceMetrics, ...]:
+    """Measure every class of a label map in one pass; class k's result is that of the masks ``map == k``.
+
+    Parameters
+    ----------
+    target, labels : (H, W) or (D, H, W), integer
+        Reference and predicted class maps of one shape.
+    num_classes
+        K, background included, 1 to 65533.
+    spacing, tolerances, school, penalty
+        As for `surface_metrics`.
+    ignore_index
+        Value of `target` that marks pixels to leave out: they belong to no class in either map, so that the border of
+        an ignored region is a surface of both. Not a class.
+    classes
+        The classes to measure, distinct; None is all of them.
+
+    Returns
+    -------
+    One SurfaceMetrics per class, in the order of `classes`.
+
+    Raises
+    ------
+    InputError
+        As `surface_metrics`, or a pixel that is not ignored is outside the classes, or `classes` names no class.
+
+    Examples
+    --------
+    >>> target = np.array([[0, 0, 1, 1, 2, 2]])
+    >>> labels = np.array([[0, 1, 1, 1, 1, 2]])
+    >>> [found.hd for found in surface_metrics_by_class(target, labels, num_classes=3, spacing=(1, 0.5))]
+    [0.5, 0.5, 0.5]
+    """
+    where = "surface_metrics_by_class"
+    check_maps(where, target, labels, "labels", kinds="iu", axes=(2, 3))
+    num_classes, ignore_index = check_classes(where, num_classes, ignore_index)
+    spacing = check_spacing(where, spacing, target.ndim)
+    tolerances = _check_options(where, tolerances=tolerances, school=school, penalty=penalty)
+    maps = erase_ignored(where, target, labels, num_classes=num_classes, ignore_index=ignore_index)
+    chosen = range(num_classes)
+    if classes is not None:
+        maps, chosen = _keep_classes(where, maps, classes, num_classes)
+    pairs = distances_by_class(*maps, chosen, np.array(spacing), school=school)
+    failed = _penalty_value(penalty, target.shape, spacing)
+    return tuple(summarise_distances(distances, tolerances, failed) for distances in pairs)
+
+
+def _keep_classes(
+    where: str, maps: tuple[NDArray[Any], NDArray[Any]], classes: Sequence[int], num_classes: int
+) -> tuple[tuple[NDArray[Any], NDArray[Any]], range]:
+    """Renumber the classes that are measured 1, 2, ..., and make all else 0, which no surface is found of."""
+    classes = [whole_number(where, "classes", k) for k in real_numbers(where, "classes", classes)]
+    if not all(0 <= k < num_classes for k in classes) or len(set(classes)) < len(classes):
+        raise InputError(expected(where, "classes", f"to be distinct, 0 to {num_classes - 1}", classes))
+    number = np.zeros(num_classes + 1, maps[0].dtype)
+    number[classes] = np.arange(1, len(classes) + 1)
+    return (number[maps[0]], number[maps[1]]), range(1, len(classes) + 1)
+
+
+def summarise_distances(distances: Distances, tolerances: tuple[float, ...], penalty: float) -> SurfaceMetrics:
+    """Every summary of one pair's distances; `penalty` is the value where one surface has no point."""
+    ours = _Weighed(distances.from_target, distances.sizes_target)
+    theirs = _Weighed(distances.from_mask, distances.sizes_mask)
+    points = len(ours.distances), len(theirs.distances)
+    if not all(points):
+        return _empty(points, tolerances, penalty)
+    both, means, near = (
+        ours.joined(theirs),
+        (ours.mean(), theirs.mean()),
+        [ours.near(tolerances), theirs.near(tolerances)],
+    )
+    return SurfaceMetrics(
+        status="ok",
+        hd=float(both.distances.max()),
+        hd95=max(ours.percentile(95), theirs.percentile(95)),
+        hd95_pooled=both.percentile(95),
+        assd=both.mean(),
+        masd=sum(means) / 2,
+        mean_from_target=means[0],
+        mean_from_mask=means[1],
+        nsd=(near[0] + near[1]) / both.total(),
+        near_target=near[0] / ours.total(),
+        near_mask=near[1] / theirs.total(),
+        tolerances=tolerances,
+        points_target=points[0],
+        points_mask=points[1],
+    )
+
+
+@dataclass(frozen=True)
+class _Weighed:
+    """Distances (N,), each of weight 1 or of its size (N,)."""
+
+    distances: FloatArray
+    sizes: FloatArray | None
+
+    def joined(self, other: "_Weighed") -> "_Weighed":
+        parts = [part for part in (self.sizes, other.sizes) if part is not None]
+        return _Weighed(np.concatenate([self.distances, other.distances]), np.concatenate(parts) if parts else None)
+
+    def total(self) -> float:
+        return float(len(self.distances) if self.sizes is None else self.sizes.sum())
+
+    def mean(self) -> float:
+        if self.sizes is None:
+            return float(self.distances.mean())
+        return float((self.distances * self.sizes).sum() / self.sizes.sum())
+
+    def near(self, tolerances: tuple[float, ...]) -> FloatArray:
+        """How many points, or how much of the surface, are within each tolerance: (T,)."""
+        within = self.distances <= np.asarray(tolerances, np.float64)[:, None] * _ROUNDING
+        return np.array([(row if self.sizes is None else self.sizes[row]).sum() for row in within], np.float64)
+
+    def percentile(self, percent: float) -> float:
+        if self.sizes is None:
+            return float(np.percentile(self.distances, percent))
+        order = np.lexsort((self.sizes, self.distances))
+        shares = np.cumsum(self.sizes[order]) / self.sizes.sum()
+        reached = int(np.searchsorted(shares, percent / 100))
+        return float(self.distances[order][min(reached, len(order) - 1)])
+
+
+def _empty(points: tuple[int, int], tolerances: tuple[float, ...], penalty: float) -> SurfaceMetrics:
+    status = find_status(*points)
+    value = math.nan if status == "both_empty" else penalty
+    nothing = [np.full(len(tolerances), 0.0 if held else math.nan) for held in points]
+    return SurfaceMetrics(
+        status=status,
+        hd=value,
+        hd95=value,
+        hd95_pooled=value,
+        assd=value,
+        masd=value,
+        mean_from_target=value,
+        mean_from_mask=value,
+        nsd=np.full(len(tolerances), math.nan if status == "both_empty" else 0.0),
+        near_target=nothing[0],
+        near_mask=nothing[1],
+        tolerances=tolerances,
+        points_target=points[0],
+        points_mask=points[1],
+    )
+
+
+def _penalty_value(penalty: Penalty, shape: tuple[int, ...], spacing: Sequence[float]) -> float:
+    if penalty == "diagonal":
+        return math.hypot(*(length * edge for length, edge in zip(shape, spacing, strict=True)))
+    return float(penalty)
+
+
+def _check_options(where: str, *, tolerances: Sequence[float], school: str, penalty: Penalty) -> tuple[float, ...]:
+    """Refuse what is out of range, and give the tolerances as floats."""
+    near = real_numbers(where, "tolerances", tolerances)
+    if not all(tolerance >= 0 for tolerance in near):
+        raise InputError(expected(where, "tolerances", ">= 0", tuple(tolerances)))
+    known_name(where, "school", school, get_args(School))
+    named = isinstance(penalty, str) and penalty in _PENALTIES
+    number = isinstance(penalty, Real) and not isinstance(penalty, bool) and penalty >= 0
+    if not number and not named:
+        rule = f"to be one of {', '.join(_PENALTIES)} or a number >= 0"
+        raise InputError(expected(where, "penalty", rule, shown(penalty)))
+    return near

@@ -1,0 +1,1 @@
+"""Segmenter <-> folder: weights and manifest, verified when read; nothing in a file is run."""

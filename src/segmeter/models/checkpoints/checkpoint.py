@@ -1,0 +1,273 @@
+"""segmenter <-> folder: weights, card and progress, published at once and verified when read.
+
+A checkpoint is a folder: `model.safetensors`, `manifest.json` with the sha256 of each file and of itself, and while a
+training can resume from it, `state.pt` of plain tensors and numbers. Nothing in it is ever run or imported.
+"""
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import safetensors.torch
+import torch
+from safetensors import SafetensorError
+from torch import Tensor
+
+from segmeter import __version__
+from segmeter.checks import expected
+from segmeter.errors import CheckpointError, ConfigError, InputError, RunError, SegmeterError
+from segmeter.files import atomic_write, foreign_write, publish_folder, write_json
+from segmeter.models.build import build_segmenter
+from segmeter.models.card import ModelCard
+from segmeter.models.checkpoints.foreign import is_pickle, real_path, suspect
+from segmeter.models.checkpoints.manifest import (
+    FORMAT,
+    MANIFEST,
+    STATE,
+    WEIGHTS,
+    read_manifest,
+    seal,
+    settle_file,
+    verify_file,
+)
+from segmeter.models.checkpoints.weights import check_finite, compare, load_plain, load_tensors
+from segmeter.models.segmenter import Segmenter
+
+
+@dataclass(frozen=True, kw_only=True)
+class Checkpoint:
+    """A checkpoint whose manifest and weights were verified.
+
+    `folder` is the real folder, links followed; `progress` is what the training said (epoch, step, metric); `sha256`
+    is that of the weights.
+    """
+
+    folder: Path
+    card: ModelCard
+    progress: Mapping[str, Any]
+    sha256: str
+    files: Mapping[str, Mapping[str, Any]]
+
+    def load_segmenter(self, device: str | torch.device = "cpu") -> Segmenter:
+        """Build the segmenter and load its weights, in evaluation mode.
+
+        Raises
+        ------
+        CheckpointError
+            Names or shapes differ from what the card builds, or a weight is not finite.
+        """
+        path = self.folder / WEIGHTS
+        segmenter = self._build()
+        tensors = load_tensors(path)
+        fit = compare(segmenter.state_dict(), tensors)
+        if not fit.exact:
+            name = self.card.model.get("name")
+            raise CheckpointError(f"{path}: does not fit the network {name!r} of its card - {fit.describe()}.")
+        check_finite(tensors, path)
+        segmenter.load_state_dict(tensors)
+        return segmenter.to(device).eval()
+
+    def _build(self) -> Segmenter:
+        try:
+            return build_segmenter(self.card, initialise=False)
+        except ConfigError as error:
+            remedy = "If a plugin brings this network, name it: plugins=[...]."
+            raise CheckpointError(
+                f"{self.folder / MANIFEST}: can't be built here. {' '.join(error.problems)} {remedy}"
+            ) from error
+
+    def load_state(self) -> dict[str, Any]:
+        """Read the training's state, on the CPU.
+
+        Raises
+        ------
+        CheckpointError
+            There is none, or it is not as it was written.
+        """
+        if STATE not in self.files:
+            raise CheckpointError(
+                f"{self.folder}: has no {STATE}, so no training can go on from it. Use it to evaluate."
+            )
+        verify_file(self.folder, STATE, self.files[STATE])
+        state: dict[str, Any] = load_plain(self.folder / STATE)
+        return state
+
+
+def write_checkpoint(
+    folder: Path,
+    *,
+    segmenter_state: Mapping[str, Tensor],
+    card: ModelCard,
+    state: Mapping[str, Any] | None,
+    progress: Mapping[str, Any],
+) -> None:
+    """Write a checkpoint under a new name: it appears complete, or not at all.
+
+    Parameters
+    ----------
+    folder
+        Must not exist yet.
+    segmenter_state
+        ``Segmenter.state_dict()``, on any device.
+    card
+        What the segmenter was built from.
+    state
+        What a training needs to go on: dicts, lists, tuples of tensors, numbers, strings and None. Or None.
+    progress
+        JSON values: epoch, step, metric (None where it is undefined).
+
+    Raises
+    ------
+    InputError
+        `state` holds something else, or `progress` a value that JSON lacks.
+    RunError
+        The disk is full, or the folder can't be written; earlier checkpoints are as they were.
+    """
+    plain = None if state is None else plain_state(state)
+    try:
+        json.dumps(dict(progress), allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise InputError(expected("write_checkpoint", "progress", "to be JSON values", repr(progress))) from error
+
+    def fill(fresh: Path) -> None:
+        with foreign_write(fresh / WEIGHTS):
+            safetensors.torch.save_file(_own_storage(segmenter_state), fresh / WEIGHTS)
+        if plain is not None:
+            with atomic_write(fresh / STATE) as file:
+                torch.save(plain, file)
+        files = {path.name: settle_file(path) for path in sorted(fresh.iterdir())}
+        manifest = {"format": FORMAT, "segmeter": __version__, "card": card.to_dict(), "progress": dict(progress)}
+        write_json(fresh / MANIFEST, seal(manifest | {"files": files}))
+
+    try:
+        publish_folder(folder, fill)
+    except (OSError, SafetensorError, RuntimeError) as error:
+        reason = _cause(error)
+        raise RunError(
+            f"{folder}: the checkpoint can't be written ({reason}). "
+            "Earlier checkpoints are untouched; make room and resume."
+        ) from error
+
+
+def find_checkpoint(path: Path) -> Path:
+    """Find the checkpoint's folder from a run's folder (its best), the checkpoint's own, or a file in it.
+
+    Raises
+    ------
+    CheckpointError
+        There is none; the message says what is there instead.
+    """
+    real = real_path(path)
+    if real.is_file():
+        if (real.parent / MANIFEST).is_file():
+            return real.parent
+        raise CheckpointError(f"{path}: {_not_ours(real)}")
+    if (real / MANIFEST).is_file():
+        return real
+    best = real / "checkpoints" / "best"
+    if os.path.lexists(best):
+        return find_checkpoint(best)
+    raise CheckpointError(f"{path}: {_no_checkpoint(real)}")
+
+
+def read_checkpoint(path: Path | str) -> Checkpoint:
+    """Open a checkpoint, and verify its manifest and weights.
+
+    Raises
+    ------
+    CheckpointError
+        There is none, it is damaged, or a newer segmeter wrote it: one line with the file, the cause and the next step.
+    """
+    checkpoint = read_description(path)
+    verify_file(checkpoint.folder, WEIGHTS, checkpoint.files[WEIGHTS])
+    return checkpoint
+
+
+def read_description(path: Path | str) -> Checkpoint:
+    """Open a checkpoint by its manifest alone, for what it says; the weights are not read, so they are not verified.
+
+    Raises
+    ------
+    CheckpointError
+        As for `read_checkpoint`, but for what is wrong with the weights.
+    """
+    folder = find_checkpoint(Path(path))
+    manifest = read_manifest(folder / MANIFEST)
+    try:
+        files: dict[str, dict[str, Any]] = {
+            str(name): {"bytes": int(entry["bytes"]), "sha256": str(entry["sha256"])}
+            for name, entry in manifest["files"].items()
+        }
+        card = ModelCard.from_dict(manifest["card"])
+        progress = dict(manifest["progress"])
+        sha256 = files[WEIGHTS]["sha256"]
+    except (KeyError, TypeError, ValueError, AttributeError, SegmeterError) as error:
+        reason = " ".join(f"{type(error).__name__} {error}".split())
+        raise CheckpointError(
+            f"{folder / MANIFEST}: lacks what a checkpoint must say ({reason}). Take another."
+        ) from error
+    return Checkpoint(folder=folder, card=card, progress=progress, sha256=sha256, files=files)
+
+
+def plain_state(value: Any, where: str = "state") -> Any:
+    """Copy nested containers into plain ones of tensors, numbers, strings and None; InputError names anything else."""
+    if isinstance(value, Tensor):
+        return value.detach()
+    if isinstance(value, Mapping):
+        return {key: plain_state(each, f"{where}[{key!r}]") for key, each in value.items()}
+    if type(value) in (list, tuple):
+        return type(value)(plain_state(each, f"{where}[{index}]") for index, each in enumerate(value))
+    if value is None or type(value) in (bool, int, float, str, bytes):
+        return value
+    remedy = "A checkpoint holds no objects: turn it into tensors, numbers or strings."
+    raise InputError(expected("write_checkpoint", where, "to be plain", type(value).__name__, remedy))
+
+
+def _own_storage(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Contiguous tensors on the CPU; those that share memory get a copy each, as safetensors takes none that do."""
+    seen: set[int] = set()
+    tensors = {}
+    for name, value in state.items():
+        tensor = value.detach().cpu().contiguous()
+        memory = tensor.untyped_storage().data_ptr()
+        tensors[name] = tensor.clone() if memory in seen else tensor
+        seen.add(memory)
+    return tensors
+
+
+def _not_ours(path: Path) -> str:
+    """Say what a lone file is that was given as a checkpoint."""
+    fault = suspect(path)
+    if fault:
+        return fault
+    tensors = load_tensors(path)
+    wrapped = ", all starting with 'module.' (dropped there)" if all(n.startswith("module.") for n in tensors) else ""
+    kind = "state dict" if is_pickle(path) else "safetensors file"
+    return (
+        f"is a bare {kind} ({len(tensors)} tensors{wrapped}) without classes and normalisation. "
+        "Train from it with model.weights=PATH."
+    )
+
+
+def _no_checkpoint(folder: Path) -> str:
+    known = folder / "checkpoints"
+    if known.is_dir():
+        names = sorted(entry.name for entry in known.iterdir() if not entry.name.startswith("."))
+        has = (
+            f"checkpoints/ has {', '.join(names)}: name one of them"
+            if names
+            else "checkpoints/ is empty: no epoch ended"
+        )
+        return f"has no checkpoints/best; {has}."
+    return f"is a folder without a checkpoint ({MANIFEST} or checkpoints/best). Give a run's folder or a checkpoint."
+
+
+def _cause(error: BaseException) -> str:
+    """The system's word for a failed write, which torch.save hides behind an error of its own about its archive."""
+    inner: BaseException | None = error
+    while inner is not None and not isinstance(inner, OSError):
+        inner = inner.__cause__ or inner.__context__
+    return (inner.strerror if inner is not None else None) or str(error)

@@ -1,0 +1,1 @@
+"""Data set -> augmented batches, the same ones whatever the number of workers."""

@@ -1,0 +1,210 @@
+"""Batch -> changed batch, on its device: mirrored, turned, blurred, recoloured, noisy.
+
+Axes: B batch, C channels of the image, K classes, H height, W width.
+"""
+
+import math
+from collections.abc import Mapping
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn import functional
+
+from segmeter.bridge.to_torch import to_torch
+from segmeter.checks import expected
+from segmeter.classes import ClassSpec
+from segmeter.errors import InputError
+from segmeter.training.data.augment_config import AugmentConfig
+from segmeter.training.data.epoch import AUGMENT, draw
+
+Draws = Mapping[str, Tensor]
+
+# One draw per name and sample, always in this order, so that one setting does not change what another one does
+_DRAWS = (
+    *("flip_horizontal", "flip_vertical", "rotate", "shear_x", "shear_y"),
+    *("blur", "brightness", "contrast", "saturation", "gamma", "noise"),
+)
+_TONES = ("blur", "brightness", "colour", "contrast", "saturation", "gamma", "noise")
+_FULL_SCALE = {torch.uint8: 255.0, torch.uint16: 65535.0}
+_TINY = 1e-6  # keeps divisions by the range of a constant image finite
+
+
+class Augment:
+    """Changes image and target of a batch together.
+
+    What happens to a sample is decided by the seed, the epoch and its number alone, whatever batch it is in. Noise is
+    drawn on the device, so it differs between a CPU and a GPU.
+
+    Parameters
+    ----------
+    config
+        Which changes, and how large.
+    spec
+        Says which value of the target counts nowhere.
+    """
+
+    def __init__(self, config: AugmentConfig, spec: ClassSpec) -> None:
+        self.config = config
+        self.spec = spec
+        self._turns = bool(config.rotate or config.shear)
+        self._tones = any(getattr(config, name) for name in _TONES)
+
+    def __call__(
+        self, image: Tensor, target: Tensor, *, seed: int, epoch: int, indices: NDArray[np.int64]
+    ) -> tuple[Tensor, Tensor]:
+        """Draw and apply the changes.
+
+        Parameters
+        ----------
+        image : (B, C, H, W), uint8, uint16 or floating
+        target : (B, H, W), or (B, K, H, W) for multilabel, integer
+        seed, epoch
+            Decide every draw, together with the index.
+        indices : (B,)
+            The number of each sample, which no other one of the epoch has.
+
+        Returns
+        -------
+        The image: floating where its values were changed, then 0 to 1 for integers and unscaled for floats. The target,
+        of its dtype. What is turned in from outside is mirrored in the image, and ignored in the target; where the data
+        has no value to ignore it is mirrored there too.
+
+        Raises
+        ------
+        InputError
+            Image, target and indices do not fit together.
+        """
+        _check_batch(image, target, len(indices))
+        generators = [draw(AUGMENT, seed=seed, epoch=epoch, index=int(index)) for index in indices]
+        table = np.stack([rng.random(len(_DRAWS) + image.shape[1], dtype=np.float32) for rng in generators])
+        columns = to_torch(table, device=image.device)
+        draws = dict(zip(_DRAWS, columns.T, strict=False))
+        bounded = image.dtype in _FULL_SCALE
+        if self._turns or self._tones:
+            image = to_unit(image)
+        image, target = self._flip(image, target, draws)
+        if self._turns:
+            image, target = self._turn(image, target, draws)
+        if self._tones:
+            image = self._recolour(image, draws, columns[:, len(_DRAWS) :])
+            if self.config.noise:
+                image = add_noise(image, draws["noise"] * self.config.noise, generators)
+            image = image.clamp(0.0, 1.0) if bounded else image
+        return image, target
+
+    def _flip(self, image: Tensor, target: Tensor, draws: Draws) -> tuple[Tensor, Tensor]:
+        for name, axis in (("flip_horizontal", -1), ("flip_vertical", -2)):
+            if getattr(self.config, name):
+                chosen = draws[name] < 0.5
+                image = torch.where(_beside(chosen, image), image.flip(axis), image)
+                target = torch.where(_beside(chosen, target), target.flip(axis), target)
+        return image, target
+
+    def _turn(self, image: Tensor, target: Tensor, draws: Draws) -> tuple[Tensor, Tensor]:
+        """Rotate and shear by one look-up: bilinear in the image, nearest in the target."""
+        angle = spread(draws["rotate"], math.radians(self.config.rotate))
+        shear = [spread(draws[name], math.radians(self.config.shear)).tan() for name in ("shear_x", "shear_y")]
+        grid = turned_grid(image.shape[-2:], angle=angle, shear_x=shear[0], shear_y=shear[1])
+        planes = target.view(len(target), -1, *target.shape[-2:])
+        labels = _look_up(planes.to(torch.float32), grid, "nearest").to(target.dtype)
+        if self.spec.ignore_index is not None:
+            outside = (grid.abs() > 1).any(-1)
+            labels = labels.masked_fill(outside[:, None], self.spec.ignore_index)
+        return _look_up(image, grid, "bilinear"), labels.view(target.shape)
+
+    def _recolour(self, image: Tensor, draws: Draws, gains: Tensor) -> Tensor:
+        """Focus, then light, then how the camera renders it."""
+        config = self.config
+        if config.blur:
+            image = blur(image, draws["blur"] * config.blur, most=config.blur)
+        if config.brightness:
+            image = image * _beside(1 + spread(draws["brightness"], config.brightness), image)
+        if config.colour:
+            image = image * (1 + spread(gains, config.colour))[:, :, None, None]
+        if config.contrast:
+            factor = _beside(1 + spread(draws["contrast"], config.contrast), image)
+            image = torch.lerp(image.mean((1, 2, 3), keepdim=True), image, factor)
+        if config.saturation:
+            factor = _beside(1 + spread(draws["saturation"], config.saturation), image)
+            image = torch.lerp(image.mean(1, keepdim=True), image, factor)
+        if config.gamma:
+            image = apply_gamma(image, torch.exp(spread(draws["gamma"], math.log1p(config.gamma))))
+        return image
+
+
+def spread(uniform: Tensor, most: float) -> Tensor:
+    """Draws in 0 to 1 -> draws in -most to most."""
+    return (2 * uniform - 1) * most
+
+
+def to_unit(image: Tensor) -> Tensor:
+    """Integers -> float32 in 0 to 1; floats as they are."""
+    full = _FULL_SCALE.get(image.dtype)
+    return image if full is None else image.to(torch.float32).div_(full)
+
+
+def turned_grid(size: torch.Size, *, angle: Tensor, shear_x: Tensor, shear_y: Tensor) -> Tensor:
+    """Where each pixel comes from, (B, H, W, 2) as (x, y) in units of half the image, for a sheared and turned image.
+
+    Parameters
+    ----------
+    size
+        (H, W); turning keeps the shape of things in images that are not square.
+    angle : (B,)
+        In radians.
+    shear_x, shear_y : (B,)
+        Pixels moved along an axis per pixel along the other.
+    """
+    height, width = size
+    cos, sin = angle.cos(), angle.sin()
+    to_x = torch.stack([cos - sin * shear_y, (cos * shear_x - sin) * (height / width)], dim=1)
+    to_y = torch.stack([(sin + cos * shear_y) * (width / height), sin * shear_x + cos], dim=1)
+    unshifted = functional.pad(torch.stack([to_x, to_y], dim=1), (0, 1))
+    return functional.affine_grid(unshifted, [len(angle), 1, height, width], align_corners=False)
+
+
+def apply_gamma(image: Tensor, exponent: Tensor) -> Tensor:
+    """Raise each image to its exponent (B,), on the scale from its least to its largest value."""
+    low = image.amin((1, 2, 3), keepdim=True)
+    extent = (image.amax((1, 2, 3), keepdim=True) - low).clamp(min=_TINY)
+    return low + extent * ((image - low) / extent).pow(_beside(exponent, image))
+
+
+def blur(image: Tensor, sigma: Tensor, *, most: float) -> Tensor:
+    """Gaussian blur of each image by its own sigma (B,), in pixels and at most `most`; edges are repeated."""
+    radius = math.ceil(3 * most)
+    distance = torch.arange(-radius, radius + 1, device=image.device, dtype=image.dtype)
+    weight = torch.exp(-(distance**2) / (2 * sigma.clamp(min=_TINY)[:, None] ** 2))
+    weight = (weight / weight.sum(1, keepdim=True)).repeat_interleave(image.shape[1], 0)[:, None]
+    planes = image.reshape(1, -1, *image.shape[-2:])
+    padded = functional.pad(planes, (radius,) * 4, mode="replicate")
+    rows = functional.conv2d(padded, weight[:, :, :, None], groups=len(weight))
+    return functional.conv2d(rows, weight[:, :, None, :], groups=len(weight)).view(image.shape)
+
+
+def add_noise(image: Tensor, share: Tensor, generators: list[np.random.Generator]) -> Tensor:
+    """Add Gaussian noise whose standard deviation is a share (B,) of that of each image."""
+    noise = torch.empty(image.shape, dtype=image.dtype, device=image.device)
+    source = torch.Generator(image.device)
+    for plane, rng in zip(noise, generators, strict=True):
+        plane.normal_(generator=source.manual_seed(int(rng.integers(2**63))))
+    return image + noise * image.std((1, 2, 3), keepdim=True) * _beside(share, image)
+
+
+def _look_up(planes: Tensor, grid: Tensor, mode: str) -> Tensor:
+    return functional.grid_sample(planes, grid, mode=mode, padding_mode="reflection", align_corners=False)
+
+
+def _beside(values: Tensor, batch: Tensor) -> Tensor:
+    """One value per sample, shaped to go with a batch."""
+    return values.view(-1, *[1] * (batch.dim() - 1))
+
+
+def _check_batch(image: Tensor, target: Tensor, count: int) -> None:
+    fits = image.dim() == 4 and target.dim() in (3, 4) and image.shape[-2:] == target.shape[-2:]
+    if not fits or not len(image) == len(target) == count:
+        rule = "to be (B, H, W) or (B, K, H, W) for an image (B, C, H, W) and B indices"
+        given = f"{tuple(target.shape)} for {tuple(image.shape)} and {count} indices"
+        raise InputError(expected("augment", "target", rule, given))

@@ -1,0 +1,86 @@
+"""Data set -> the same data set, each case decoded once, as long as memory allows."""
+
+import threading
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from segmeter.classes import ClassSpec
+from segmeter.data.sample import Sample
+
+
+class Cases(Protocol):
+    """What training needs of a data set; `segmeter.data.dataset.Dataset` has it."""
+
+    @property
+    def spec(self) -> ClassSpec: ...
+
+    @property
+    def case_ids(self) -> Sequence[str]: ...
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, index: int, /) -> Sample: ...
+
+    def fingerprint(self) -> str: ...
+
+    def contents(self) -> Mapping[str, str]: ...
+
+
+class Budget:
+    """Bytes that several caches share."""
+
+    def __init__(self, limit: int) -> None:
+        self.left = limit
+        self._lock = threading.Lock()
+
+    def take(self, size: int) -> bool:
+        """Whether `size` bytes were there; they are taken then."""
+        with self._lock:
+            fits = size <= self.left
+            self.left -= size if fits else 0
+        return fits
+
+
+class CachedCases:
+    """Keeps the first cases that fit the budget and reads the others each time; safe to use from threads.
+
+    What was kept is never given up for another case: in training every case is wanted equally often.
+
+    Parameters
+    ----------
+    cases
+        Read on demand.
+    budget
+        Of bytes, shared with other caches.
+    """
+
+    def __init__(self, cases: Cases, budget: Budget) -> None:
+        self.cases = cases
+        self.spec = cases.spec
+        self.case_ids = cases.case_ids
+        self._budget = budget
+        self._kept: dict[int, Sample] = {}
+        self._fingerprint = ""
+
+    def __len__(self) -> int:
+        return len(self.cases)
+
+    def __getitem__(self, index: int) -> Sample:
+        kept = self._kept.get(index)
+        return self._read(index) if kept is None else kept
+
+    def fingerprint(self) -> str:
+        self._fingerprint = self._fingerprint or self.cases.fingerprint()  # asked for with every checkpoint
+        return self._fingerprint
+
+    def contents(self) -> Mapping[str, str]:
+        return self.cases.contents()
+
+    def _read(self, index: int) -> Sample:
+        sample = self.cases[index]
+        arrays = [sample.image] if sample.target is None else [sample.image, sample.target]
+        if self._budget.take(sum(array.nbytes for array in arrays)):
+            for array in arrays:
+                array.flags.writeable = False  # every epoch sees these same arrays
+            self._kept[index] = sample
+        return sample

@@ -1,0 +1,243 @@
+"""Cases -> batches of samples: from which window of which case, at which resolution."""
+
+import logging
+import math
+from collections import Counter
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from segmeter.checks import expected
+from segmeter.classes import ClassSpec
+from segmeter.data.verification.verify import count_classes
+from segmeter.errors import ConfigError, DataError
+from segmeter.training.data.augment_config import AugmentConfig, Size, choose_crop
+from segmeter.training.data.cache import Cases
+from segmeter.training.data.epoch import ANYWHERE, LEAST_BATCHES, PIXELS, WINDOW, Plan, draw, plan_epoch
+from segmeter.training.data.windows import Image, Window, cut, other_window, resize_image, resize_target, slide
+
+SIZE_STEP = 32  # samples at a lower resolution keep to the networks' usual stride, so that none of them is padded
+KEPT_PIXELS = 64  # per class and case, to lay windows around; windows are shifted besides, so few suffice
+
+_LOG = logging.getLogger(__name__)
+
+
+class SampleSource:
+    """Gives the batches of a training run by their place alone, so that threads and resumes change nothing.
+
+    An epoch takes every case once, in full batches: what does not fill the last batch is left to other epochs. Where
+    samples differ each time they are drawn, an epoch has at least `LEAST_BATCHES` batches, so cases of a small data set
+    come several times; no two samples of one epoch are the same then. Without any change a sample can't be drawn twice,
+    so an epoch is never longer than the data, and a batch never larger.
+
+    Parameters
+    ----------
+    cases
+        Cases with targets, best cached.
+    config
+        How samples are drawn.
+    batch_size
+        Samples per batch, >= 1.
+    seed
+        Of every draw.
+    samples
+        Per epoch; None takes what is said above.
+    presence : (N, K)
+        Which classes each case has; None reads all targets where ``config.balance`` needs it.
+
+    Raises
+    ------
+    ConfigError
+        The epoch would have to repeat samples bit for bit.
+    """
+
+    def __init__(
+        self,
+        cases: Cases,
+        config: AugmentConfig,
+        *,
+        batch_size: int,
+        seed: int,
+        samples: int | None = None,
+        presence: NDArray[np.bool_] | None = None,
+    ) -> None:
+        if config.crop == "auto":
+            config = choose_crop(config, Counter(cases[index].image.shape[:2] for index in range(len(cases))))
+        self.cases = cases
+        self.config = config
+        self.seed = seed
+        self.samples = _epoch_samples(config, len(cases), batch_size, samples)
+        self.batch_size = max(1, min(batch_size, self.samples))
+        if 0 < self.samples < batch_size:
+            _LOG.warning(
+                "training: batches of %d samples instead of %d, as an epoch has no more", self.samples, batch_size
+            )
+        balanced = config.balance > 0 and len(cases) > 0
+        self._presence = _find_presence(cases) if balanced and presence is None else presence
+        self._pixels: dict[int, dict[int, NDArray[np.int64]]] = {}
+        self._plans: dict[int, Plan] = {}
+
+    def __len__(self) -> int:
+        """Batches per epoch."""
+        return self.samples // self.batch_size
+
+    def batch(self, epoch: int, index: int, progress: float = 1.0) -> tuple[Image, NDArray[Any], NDArray[np.int64]]:
+        """Samples of one batch.
+
+        Parameters
+        ----------
+        epoch, index
+            Which epoch, and which batch of it.
+        progress
+            The part of the run that is over, 0 to 1; decides the resolution alone.
+
+        Returns
+        -------
+        Image (B, H, W, C) and target (B, H, W), or (B, K, H, W) for multilabel, in the cases' dtypes, and the number of
+        each sample, int64 (B,): its case + the number of cases x how often the epoch had this case before.
+
+        Raises
+        ------
+        DataError
+            A case without a target, or whole images of several sizes.
+        """
+        plan = self._plan(epoch)
+        place = slice(index * self.batch_size, (index + 1) * self.batch_size)
+        numbers, labels = plan.numbers[place], plan.labels[place]
+        samples = [
+            self.sample(epoch, int(number), progress, label=int(label))
+            for number, label in zip(numbers, labels, strict=True)
+        ]
+        if len({image.shape for image, _ in samples}) > 1:
+            sizes = sorted({image.shape[:2] for image, _ in samples})
+            remedy = "Set augment.crop=auto or [height,width], or training.batch_size=1."
+            raise DataError(expected("augment", "crop", "to be given for images of several sizes", sizes, remedy))
+        images, targets = zip(*samples, strict=True)
+        return np.stack(images), np.stack(targets), numbers
+
+    def sample(
+        self, epoch: int, number: int, progress: float = 1.0, *, label: int = ANYWHERE
+    ) -> tuple[Image, NDArray[Any]]:
+        """Image (H, W, C) and target of one sample, cut and resized as the epoch has it.
+
+        Parameters
+        ----------
+        epoch, progress
+            As for `batch`.
+        number
+            The case, or for its r-th repeat in the epoch the case + r x number of cases.
+        label
+            The class that its window is laid around.
+        """
+        repeat, index = divmod(number, len(self.cases))
+        case = self.cases[index]
+        if case.target is None:
+            raise DataError(expected(case.case_id, "target", "to be there for training", "none"))
+        changes = self.config.changes_values
+        rng = draw(WINDOW, seed=self.seed, epoch=epoch, index=number if changes else index)
+        low, high = np.log(self.config.zoom)
+        zoom = math.exp(rng.uniform(low, high))
+        full: Size = (case.image.shape[0], case.image.shape[1])
+        size, scale = sample_size(self.config, full, progress)
+        height, width = (max(1, round(side / (scale * zoom))) for side in size)
+        window = self._place(rng, index, case.target, (height, width), label)
+        if repeat and not changes:
+            window = self._other(window, full, repeat, case.case_id)
+        image, target = cut(case.image, case.target, window, self.cases.spec)
+        return resize_image(image, size), resize_target(target, size)
+
+    def _other(self, window: Window, image: Size, repeat: int, case_id: str) -> Window:
+        found = other_window(window, image, repeat)
+        if found is None:
+            rule = "to repeat no sample bit for bit"
+            remedy = "Lower data.samples_per_epoch, or set augment.brightness or another change of values."
+            raise DataError(expected("data", "samples_per_epoch", rule, f"repeat {repeat} of {case_id}", remedy))
+        return found
+
+    def _plan(self, epoch: int) -> Plan:
+        plan = self._plans.get(epoch)
+        if plan is None:
+            options: dict[str, Any] = {"balance": self.config.balance, "presence": self._presence}
+            plan = plan_epoch(len(self.cases), self.samples, seed=self.seed, epoch=epoch, **options)
+            self._plans = {**{at: kept for at, kept in self._plans.items() if abs(at - epoch) <= 1}, epoch: plan}
+        return plan
+
+    def _place(self, rng: np.random.Generator, index: int, target: NDArray[Any], window: Size, label: int) -> Window:
+        """Anywhere in the image, or around a pixel of a class."""
+        image = target.shape[-2:]
+        shift, which = rng.random(2), rng.random()
+        corner = [slide(side, length, part) for side, length, part in zip(image, window, shift, strict=True)]
+        pixels = self._class_pixels(index, target).get(label) if label != ANYWHERE else None
+        if pixels is not None:
+            pixel = divmod(int(pixels[int(which * len(pixels))]), image[1])
+            for axis in (0, 1):
+                low, high = sorted((0, image[axis] - window[axis]))
+                corner[axis] = min(max(pixel[axis] - int(shift[axis] * window[axis]), low), high)
+        return Window(corner[0], corner[1], *window)
+
+    def _class_pixels(self, index: int, target: NDArray[Any]) -> dict[int, NDArray[np.int64]]:
+        if index not in self._pixels:
+            rng = draw(PIXELS, seed=self.seed, index=index)  # the same in every epoch, so that it can be kept
+            self._pixels[index] = class_pixels(target, self.cases.spec, rng)
+        return self._pixels[index]
+
+
+def _epoch_samples(config: AugmentConfig, cases: int, batch_size: int, wanted: int | None) -> int:
+    """Samples of an epoch; refused where the same bits would have to come twice."""
+    places = config.crop is not None or tuple(config.zoom) != (1.0, 1.0)
+    remedy = "Set augment.brightness, augment.crop or another change, so that no sample comes twice."
+    if config.balance > 0 and not (config.changes_values or places):
+        rule = "to be 0 where samples are not changed, as cases come several times"
+        raise ConfigError(expected("augment", "balance", rule, config.balance, remedy))
+    if wanted is None or cases == 0:
+        return max(cases, LEAST_BATCHES * batch_size) if config.changes_values and cases else cases
+    if wanted > cases and not (config.changes_values or places):
+        rule = f"at most {cases}, the number of cases, where samples are not changed"
+        raise ConfigError(expected("data", "samples_per_epoch", rule, wanted, remedy))
+    return wanted
+
+
+def _find_presence(cases: Cases) -> NDArray[np.bool_]:
+    targets = (cases[index].target for index in range(len(cases)))
+    return np.array(
+        [[False] * cases.spec.num_classes if t is None else count_classes(t, cases.spec) > 0 for t in targets]
+    )
+
+
+def sample_size(config: AugmentConfig, image: Size, progress: float) -> tuple[Size, float]:
+    """How large a sample is at this point of the run, and the share of the full resolution that it has.
+
+    Examples
+    --------
+    >>> sample_size(AugmentConfig(crop=(256, 320), resolution=0.5, resolution_until=0.8), (360, 480), 0.4)
+    ((192, 256), 0.75)
+    """
+    full: Size = image if config.crop is None else (int(config.crop[0]), int(config.crop[1]))
+    start, end = config.resolution_from, config.resolution_until
+    grown = min(max((progress - start) / (end - start), 0.0), 1.0)
+    scale = config.resolution + (1 - config.resolution) * grown
+    if scale == 1.0:
+        return full, scale
+    height, width = (max(SIZE_STEP, SIZE_STEP * round(side * scale / SIZE_STEP)) for side in full)
+    return (height, width), scale
+
+
+def class_pixels(target: NDArray[Any], spec: ClassSpec, rng: np.random.Generator) -> dict[int, NDArray[np.int64]]:
+    """Where the classes of one target are: for each class in it, some of its pixels, drawn at random.
+
+    Parameters
+    ----------
+    target : (H, W), or (K, H, W) for multilabel
+    spec
+        What its values mean.
+    rng
+        Draws the pixels.
+
+    Returns
+    -------
+    Per class that is there, `KEPT_PIXELS` positions in the flattened (H, W); some may repeat.
+    """
+    planes = target == 1 if spec.task == "multilabel" else (target == label for label in range(spec.num_classes))
+    found = enumerate(np.flatnonzero(plane) for plane in planes)
+    return {label: each[rng.integers(len(each), size=KEPT_PIXELS)] for label, each in found if len(each)}

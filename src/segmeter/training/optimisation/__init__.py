@@ -1,0 +1,1 @@
+"""Batches -> updates of the weights: step, optimizer, schedule, averaged weights."""

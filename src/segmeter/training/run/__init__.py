@@ -1,0 +1,1 @@
+"""What goes on around the loop: history, loggers, signals, throughput, determinism, divergence."""

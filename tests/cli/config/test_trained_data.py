@@ -1,0 +1,134 @@
+"""eval takes the data's description from its checkpoint: command line > checkpoint > default."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from segmeter.cli.app import check
+from segmeter.cli.config.compose import Request
+from segmeter.cli.config.schema import EvalConfig
+from segmeter.cli.config.trained_data import describe_data
+from segmeter.data.config import CamvidConfig, FolderConfig
+from segmeter.errors import ConfigError
+from segmeter.models.build import build_segmenter
+from segmeter.models.card import ModelCard
+from segmeter.models.checkpoints.checkpoint import write_checkpoint
+from segmeter.models.config import UnetConfig
+from segmeter.schema import as_plain
+
+NUCLEI = FolderConfig(
+    root="gone", task="binary", classes=("background", "nucleus"), label_map={"0": 0, "255": 1}, in_channels=1,
+    masks="drawn", mask_suffix="_mask", max_pixels=9, allow_links=True,
+)  # fmt: skip
+
+
+def write_run(
+    folder: Path, config: FolderConfig, *, root: str | None = "/data/nuclei", data: dict[str, Any] | None = None
+) -> Path:
+    torch.manual_seed(0)
+    n = config.in_channels
+    card = ModelCard(
+        model=as_plain(UnetConfig(encoder="resnet18")), spec=config.spec(), in_channels=n, mean=(0.5,) * n,
+        std=(0.25,) * n, data=describe_data(config) if data is None else data,
+    )  # fmt: skip
+    segmenter = build_segmenter(card)
+    (folder / "checkpoints").mkdir(parents=True)
+    state, best = segmenter.state_dict(), folder / "checkpoints" / "best"
+    write_checkpoint(best, segmenter_state=state, card=segmenter.card, state=None, progress={})
+    if root:
+        (folder / "run.json").write_text(json.dumps({"data_root": root}))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_run(tmp_path_factory.mktemp("run") / "nuclei", NUCLEI)
+
+
+def composed(*overrides: str) -> EvalConfig:
+    ((_, config),) = check("eval", Request("eval", overrides))
+    return config
+
+
+def problems_of(*overrides: str) -> list[str]:
+    with pytest.raises(ConfigError) as caught:
+        check("eval", Request("eval", overrides))
+    return list(caught.value.problems)
+
+
+def test_a_checkpoint_alone_is_enough(run: Path) -> None:
+    data = composed(f"checkpoint={run}").data
+    assert isinstance(data, FolderConfig)
+    assert (data.root, data.split, data.masks, data.mask_suffix) == ("/data/nuclei", "test", "drawn", "_mask")
+    assert (data.task, data.classes, data.in_channels) == ("binary", ("background", "nucleus"), 1)
+    assert data.label_map == {"0": 0, "255": 1}
+    assert (data.mean, data.std) == ((0.5,), (0.25,))
+
+
+def test_the_limits_on_files_are_the_users_alone(run: Path) -> None:
+    data = composed(f"checkpoint={run}").data
+    assert (data.max_pixels, data.allow_links) == (200_000_000, False)
+
+
+@pytest.mark.parametrize("choice", [[], ["data=folder"]], ids=["checkpoint", "folder"])
+def test_what_is_set_goes_first(run: Path, choice: list[str]) -> None:
+    changed = ["data.root=/other", "data.split=val", "data.label_map={7: 1}", "data.mask_suffix=_seg", "data.lists=s"]
+    data = composed(f"checkpoint={run}", *choice, *changed[:2], f"++{changed[2]}", *changed[3:]).data
+    assert (data.root, data.split, data.mask_suffix, data.lists) == ("/other", "val", "_seg", "s")
+    assert data.label_map["7"] == 1
+    assert (data.masks, data.classes) == ("drawn", ("background", "nucleus"))
+
+
+def test_a_value_that_is_set_to_the_default_is_set(run: Path) -> None:
+    data = composed(f"checkpoint={run}", "data=folder", "data.root=/other", "data.masks=masks").data
+    assert data.masks == "masks"
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("data.task=multiclass", "`data.task` to be the checkpoint's binary, got multiclass. Leave it out."),
+        ("data.classes=[a,b]", "`data.classes` to be the checkpoint's ['background', 'nucleus'], got ['a', 'b']"),
+        ("data.in_channels=3", "`data.in_channels` to be the checkpoint's 1, got 3."),
+        ("data.mean=[0.1]", "`data.mean` to be the checkpoint's [0.5], got [0.1]."),
+    ],
+)
+@pytest.mark.parametrize("choice", [[], ["data=folder", "data.root=/other"]], ids=["checkpoint", "folder"])
+def test_contradictions_are_refused_by_name(run: Path, choice: list[str], override: str, message: str) -> None:
+    (problem,) = problems_of(f"checkpoint={run}", *choice, override)
+    assert problem.startswith(f"eval: expected {message}")
+
+
+def test_a_data_set_with_classes_of_its_own_keeps_them(run: Path) -> None:
+    problems = problems_of(f"checkpoint={run}", "data=camvid", "data.root=/other")
+    assert [line.split("`")[1] for line in problems] == ["data.task", "data.classes", "data.in_channels"]
+
+
+def test_of_its_own_kind_the_checkpoint_says_what_differs_from_the_default(tmp_path: Path) -> None:
+    roads = write_run(tmp_path / "roads", CamvidConfig(root="x", lists="lists", ignore_index=None))
+    data = composed(f"checkpoint={roads}", "data=camvid", "data.root=/other").data
+    assert (data.lists, data.ignore_index, data.root) == ("lists", None, "/other")
+
+
+def test_without_its_run_the_checkpoint_asks_for_the_root(tmp_path: Path) -> None:
+    alone = write_run(tmp_path / "alone", NUCLEI, root=None)
+    assert problems_of(f"checkpoint={alone}") == ["config: `data.root` is required. Set data.root=VALUE."]
+    assert composed(f"checkpoint={alone}", "data.root=/other").data.masks == "drawn"
+
+
+def test_a_checkpoint_that_does_not_know_its_data_asks_for_them(run: Path, tmp_path: Path) -> None:
+    old = write_run(tmp_path / "old", NUCLEI, data={})
+    (problem,) = problems_of(f"checkpoint={old}")
+    assert problem.startswith(
+        "eval: this checkpoint does not say which data it was trained on. Choose it: data=camvid |"
+    )
+    assert composed(f"checkpoint={old}", "data=folder", "data.root=/other").data.classes == ("background", "nucleus")
+
+
+def test_a_checkpoint_names_no_folder_of_its_machine(run: Path) -> None:
+    text = (run / "checkpoints" / "best" / "manifest.json").read_text()
+    assert "gone" not in text
+    assert "root" not in json.loads(text)["card"]["data"]

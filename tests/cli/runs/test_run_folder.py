@@ -1,0 +1,201 @@
+import json
+import os
+import subprocess
+import sys
+from contextlib import nullcontext
+from pathlib import Path
+
+import pytest
+
+from segmeter.cli.app import Job
+from segmeter.cli.config.schema import Common, RunConfig
+from segmeter.cli.runs.masking import MASK, mask, mask_override, refuse_masked
+from segmeter.cli.runs.run_folder import open_run
+from segmeter.errors import ConfigError, DataError, InputError, RunError
+from segmeter.files import make_folder, write_bytes
+
+JOB = Job("eval", ("run.name=x", "+logger.api_key=abc"), None)
+
+
+def config(root: Path, name: str | None = "x") -> Common:
+    return Common(run=RunConfig(root=root, name=name))
+
+
+def test_a_run_keeps_its_records_and_how_it_ended(tmp_path: Path) -> None:
+    with open_run(config(tmp_path), JOB, facts={"data": "abc"}) as folder:
+        assert json.loads((folder / "run.json").read_text())["state"] == "running"
+    record = json.loads((folder / "run.json").read_text())
+    assert record["state"] == "done"
+    assert record["data"] == "abc"
+    assert record["versions"]["numpy"]
+    assert record["hardware"]["cores"] >= 1
+    assert record["overrides"] == ["run.name=x", f"+logger.api_key={MASK}"]
+    assert {"config.yaml", "overrides.yaml", "run.json", "log.txt"} <= {path.name for path in folder.iterdir()}
+    assert "abc" not in (folder / "overrides.yaml").read_text()
+
+
+def test_a_failed_run_says_why(tmp_path: Path) -> None:
+    with pytest.raises(RunError), open_run(config(tmp_path), JOB, facts={}) as folder:
+        raise RunError("train: the loss is nan at step 7.")
+    assert json.loads((folder / "run.json").read_text())["state"] == "stopped: train: the loss is nan at step 7."
+    assert "the loss is nan at step 7" in (folder / "log.txt").read_text()
+
+
+def test_runs_of_the_same_second_get_their_own_folders(tmp_path: Path) -> None:
+    with open_run(config(tmp_path), JOB, facts={}) as first, open_run(config(tmp_path), JOB, facts={}) as second:
+        assert first != second
+
+
+def test_a_folder_in_use_is_refused_with_its_process(tmp_path: Path) -> None:
+    with open_run(config(tmp_path), JOB, facts={}) as folder:
+        with pytest.raises(ConfigError, match=rf"is in use by process {os.getpid()} on"):
+            with open_run(config(tmp_path), JOB, resumed=folder, facts={}):
+                pass
+    with open_run(config(tmp_path), JOB, resumed=folder, facts={}) as again:
+        assert again == folder
+
+
+def test_the_lock_of_a_killed_process_is_free(tmp_path: Path) -> None:
+    with open_run(config(tmp_path), JOB, facts={}) as folder:
+        pass
+    code = (
+        f"import fcntl,os,signal; f=open({str(folder / '.lock')!r},'a+'); "
+        "fcntl.flock(f,fcntl.LOCK_EX); os.kill(os.getpid(),signal.SIGKILL)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == -9
+    with open_run(config(tmp_path), JOB, resumed=folder, facts={}) as again:
+        assert again == folder
+
+
+def test_a_root_that_is_a_file_is_refused_before_any_work(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(ConfigError, match=r"`run.root` to be a folder that can be written, got .*file"):
+        with open_run(config(tmp_path / "file"), JOB, facts={}):
+            pass
+
+
+def test_secrets_are_masked_at_any_depth() -> None:
+    values = {
+        "logger": {"api_key": "abc", "project": "p"},
+        "tokens": ["a"],
+        "model": {"tokenizer": "t"},
+        "password": None,
+    }
+    assert mask(values) == {
+        "logger": {"api_key": MASK, "project": "p"},
+        "tokens": [MASK],
+        "model": {"tokenizer": "t"},
+        "password": None,
+    }
+    assert mask_override("++a.secret=1") == f"++a.secret={MASK}"
+    assert mask_override("~a.secret") == "~a.secret"
+
+
+def test_a_masked_configuration_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"`logger.api_key` is \[REDACTED\].*Set it again"):
+        refuse_masked({"logger": {"api_key": MASK}})
+
+
+def ended(folder: Path) -> str:
+    return str(json.loads((folder / "run.json").read_text())["state"])
+
+
+def test_a_fault_of_the_system_is_one_line_with_file_cause_and_next_step(tmp_path: Path) -> None:
+    with pytest.raises(RunError) as caught, open_run(config(tmp_path), JOB, facts={}) as folder:
+        raise OSError(28, "No space left on device", "x.png")
+    (line,) = caught.value.problems
+    assert line.startswith("eval: x.png: No space left on device. ")
+    assert line.endswith("Make room there and run it again.")
+    assert ended(folder) == f"stopped: {line}"
+
+
+def test_a_log_and_a_record_that_fail_hide_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(operation: str, path: Path) -> None:
+        raise OSError(28, "No space left on device")
+
+    def work() -> None:
+        monkeypatch.setattr("segmeter.files.watch", fail)
+        raise RunError("the first.")
+
+    with pytest.raises(RunError, match=r"^the first\.$"), open_run(config(tmp_path), JOB, facts={}):
+        work()
+    assert capsys.readouterr().err.count("log.txt: No space left on device. Nothing more is logged.") == 1
+
+
+def test_bad_input_leaves_nothing_of_a_new_run_and_a_resumed_one_in_place(tmp_path: Path) -> None:
+    with pytest.raises(DataError), open_run(config(tmp_path / "runs"), JOB, facts={}) as folder:
+        raise DataError("bad.")
+    assert not (tmp_path / "runs").exists()
+    with open_run(config(tmp_path / "runs"), JOB, facts={}) as folder:
+        pass
+    with pytest.raises(DataError), open_run(config(tmp_path / "runs"), JOB, resumed=folder, facts={}):
+        raise DataError("bad.")
+    assert ended(folder) == "stopped: bad."
+
+
+def test_what_is_refused_at_a_resume_changes_nothing(tmp_path: Path) -> None:
+    def refuse() -> None:
+        raise ConfigError("another run.")
+
+    with open_run(config(tmp_path), JOB, facts={}) as folder:
+        pass
+    (folder / ".tmp-left").write_text("x")
+    before = {path.name: path.read_bytes() for path in folder.iterdir() if path.name != ".lock"}
+    with pytest.raises(ConfigError, match="another run"):
+        with open_run(config(tmp_path), JOB, resumed=folder, facts={}, accept=refuse):
+            pass
+    assert {path.name: path.read_bytes() for path in folder.iterdir() if path.name != ".lock"} == before
+    with open_run(config(tmp_path), JOB, resumed=folder, facts={}):
+        assert not (folder / ".tmp-left").exists()
+    first, second = (json.loads(text) for text in (before["run.json"], (folder / "run.json").read_bytes()))
+    assert second["start"] == first["start"] < second["resumed"]
+
+
+@pytest.mark.parametrize("name", [".lock", "log.txt", "run.json", "config.yaml", "overrides.yaml", "results.json"])
+def test_a_link_in_a_resumed_folder_is_never_written_through(name: str, tmp_path: Path) -> None:
+    with open_run(config(tmp_path), JOB, facts={}) as folder:
+        pass
+    victim = tmp_path / "victim"
+    victim.write_text("precious")
+    (folder / name).unlink(missing_ok=True)
+    (folder / name).symlink_to(victim)
+    appended = name in (".lock", "log.txt")  # the others are replaced
+    with pytest.raises(InputError, match="is a link") if appended else nullcontext():
+        with open_run(config(tmp_path), JOB, resumed=folder, facts={}):
+            write_bytes(folder / "results.json", b"{}")
+    assert victim.read_text() == "precious"
+
+
+def test_a_linked_folder_in_a_resumed_one_is_refused(tmp_path: Path) -> None:
+    def write(path: Path) -> None:
+        make_folder(path.parent)
+        write_bytes(path, b"x")
+
+    outside = tmp_path / "outside"
+    (outside / "labels").mkdir(parents=True)
+    with open_run(config(tmp_path), JOB, facts={}) as folder:
+        pass
+    (folder / "predictions").symlink_to(outside)
+    with pytest.raises(InputError, match=r"predictions: is a link"):
+        with open_run(config(tmp_path), JOB, resumed=folder, facts={}):
+            write(folder / "predictions/labels/a.png")
+    assert not list((outside / "labels").iterdir())
+
+
+def test_an_empty_folder_that_a_sweep_made_is_given_to_one_process(tmp_path: Path) -> None:
+    job = Job("eval", (), tmp_path / "sweep" / "0")
+    (tmp_path / "sweep" / "0").mkdir(parents=True)
+    with open_run(config(tmp_path), job, facts={}) as first, open_run(config(tmp_path), job, facts={}) as second:
+        assert (first.name, second.name) == ("0", "0-2")
+
+
+def test_an_empty_folder_of_this_second_is_left_to_who_made_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("segmeter.cli.runs.run_folder.run_name", lambda config, job: "x")
+    with open_run(config(tmp_path), JOB, facts={}) as first:
+        pass
+    for path in first.iterdir():
+        path.unlink()
+    with open_run(config(tmp_path), JOB, facts={}) as second:
+        assert second != first

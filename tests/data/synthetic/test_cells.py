@@ -1,0 +1,124 @@
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from segmeter.data.build import build_dataset
+from segmeter.data.config import CELL_CLASSES, CellsConfig
+from segmeter.data.synthetic import cells
+from segmeter.data.synthetic.cells import build_cells, cells_folder, draw_cells
+from segmeter.data.verification.report import check_splits
+from segmeter.errors import DataError
+
+
+def _config(root, **fields):
+    return CellsConfig(root=str(root), **({"size": 64, "train_cases": 3, "val_cases": 2, "test_cases": 1} | fields))
+
+
+def _contents(folder):
+    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+def test_cells_are_drawn_bit_for_bit_from_the_seed(tmp_path):
+    first = _contents(draw_cells(_config(tmp_path / "one")))
+    assert first == _contents(draw_cells(_config(tmp_path / "two")))
+    other = _contents(draw_cells(_config(tmp_path / "one", seed=1)))
+    assert first.keys() == other.keys()
+    assert all(first[name] != other[name] for name in first if name.endswith(".png"))
+
+
+def test_cases_do_not_depend_on_how_many_there_are(tmp_path):
+    few, many = draw_cells(_config(tmp_path)), draw_cells(_config(tmp_path, train_cases=5, val_cases=3))
+    assert few != many
+    for name, content in _contents(few).items():
+        if name.endswith(".png"):
+            assert (many / name).read_bytes() == content
+
+
+def test_cells_are_a_dataset_without_overlap(tmp_path):
+    config = _config(tmp_path)
+    splits = [build_dataset(config, split=split) for split in ("train", "val", "test")]
+    assert [len(dataset) for dataset in splits] == [3, 2, 1]
+    assert splits[0].spec.names == CELL_CLASSES
+    assert splits[0][0].image.shape == (64, 64, 1)
+    assert splits[0].case_ids == ("train-0000", "train-0001", "train-0002")
+    assert len(check_splits(splits)) == 3
+
+
+def test_drawn_folder_is_used_again_and_says_what_it_was_drawn_from(tmp_path, monkeypatch):
+    folder = draw_cells(_config(tmp_path))
+    assert json.loads((folder / "settings.json").read_text())["train_cases"] == 3
+    monkeypatch.setattr(cells, "draw_scene", None)
+    assert draw_cells(_config(tmp_path)) == folder
+    assert len(build_cells(_config(tmp_path), split="all")) == 6
+
+
+@pytest.mark.parametrize("field", ["size", "train_cases", "val_cases", "test_cases", "seed", "ignore_rim"])
+def test_every_setting_that_decides_pixels_has_its_own_folder(tmp_path, field):
+    config = _config(tmp_path)
+    changed = _config(tmp_path, **{field: getattr(config, field) + 1})
+    assert cells_folder(config) != cells_folder(changed)
+
+
+def test_what_does_not_decide_pixels_shares_the_folder(tmp_path):
+    binary = _config(
+        tmp_path, task="binary", classes=("rest", "mitotic"), colours=None, label_map={"0": 0, "1": 0, "2": 0, "3": 1}
+    )
+    assert cells_folder(binary) == cells_folder(_config(tmp_path))
+    assert build_dataset(binary, split="train").spec.num_classes == 2
+
+
+def test_crash_while_drawing_leaves_no_folder(tmp_path, monkeypatch):
+    def fail(*_):
+        raise RuntimeError("crash")
+
+    monkeypatch.setattr(cells, "draw_scene", fail)
+    with pytest.raises(RuntimeError, match="crash"):
+        draw_cells(_config(tmp_path))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_processes_that_draw_at_once_leave_one_complete_folder(tmp_path):
+    code = (
+        "import sys\nfrom segmeter.data.config import CellsConfig\n"
+        "from segmeter.data.synthetic.cells import draw_cells\n"
+        "draw_cells(CellsConfig(root=sys.argv[1], size=64, train_cases=3, val_cases=2, test_cases=1))"
+    )
+    running = [subprocess.Popen([sys.executable, "-c", code, tmp_path]) for _ in range(3)]
+    assert [process.wait() for process in running] == [0, 0, 0]
+    (folder,) = tmp_path.iterdir()
+    assert _contents(folder) == _contents(draw_cells(_config(tmp_path / "again")))
+
+
+def test_process_that_loses_the_race_takes_the_winners_folder(tmp_path, monkeypatch):
+    config = _config(tmp_path)
+    fill = cells._fill
+
+    def slow(config, folder):
+        fill(config, folder)
+        monkeypatch.setattr(cells, "_fill", fill)
+        draw_cells(config)
+
+    monkeypatch.setattr(cells, "_fill", slow)
+    folder = draw_cells(config)
+    assert [path.name for path in tmp_path.iterdir()] == [folder.name]
+
+
+def test_root_that_can_not_be_written_is_named(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(DataError, match=r"`root` to take the drawn cells, got .* at .*file/cells-"):
+        draw_cells(_config(tmp_path / "file"))
+
+
+def test_rim_is_ignored_only_where_cells_touch(tmp_path):
+    plain = draw_cells(_config(tmp_path, size=192, train_cases=2))
+    rimmed = draw_cells(_config(tmp_path, size=192, train_cases=2, ignore_rim=1))
+    for name in ("train-0000.png", "train-0001.png"):
+        labels, with_rim = (np.asarray(Image.open(folder / "masks" / name)) for folder in (plain, rimmed))
+        rim = with_rim == 255
+        assert 0 < rim.sum() < 0.05 * rim.size
+        assert (labels[rim] > 0).all()
+        np.testing.assert_array_equal(with_rim[~rim], labels[~rim])

@@ -1,0 +1,186 @@
+"""What images hold per channel, and the normalisation that follows; against NumPy over all pixels together."""
+
+import numpy as np
+import pytest
+
+from segmeter.data.build import build_dataset, open_splits
+from segmeter.data.verification.intensity import (
+    LEVELS,
+    SHOWN,
+    measure_image,
+    mismatch_warnings,
+    normalisation,
+    scale_warnings,
+    unit_moments,
+)
+from segmeter.data.verification.report import check_dataset
+from segmeter.errors import ConfigError, DataError
+from tests.data.crafted import folder, make_folder, noise, put
+
+
+def npy(path, array):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    np.save(path, array)
+
+
+def values_of(dtype, scale, count=7, channels=2):
+    rng = np.random.default_rng(3)
+    shapes = [(int(rng.integers(5, 30)), int(rng.integers(5, 30)), channels) for _ in range(count)]
+    return [(rng.beta(2, 5, shape) * scale * rng.uniform(0.5, 1)).astype(dtype) for shape in shapes]
+
+
+def data_of(root, images, **fields):
+    for number, image in enumerate(images):
+        npy(root / "images" / f"c{number}.npy", image)
+        put(root / "masks" / f"c{number}.png", (noise(*image.shape[:2], None, seed=number) % 2).astype(np.uint8))
+    return folder(root, in_channels=images[0].shape[2], **fields)
+
+
+@pytest.mark.parametrize(("dtype", "scale"), [("uint8", 255), ("uint16", 4095), ("float32", 3.5)])
+def test_moments_and_range_are_those_of_all_pixels(tmp_path, dtype, scale):
+    images = values_of(dtype, scale)
+    (found,) = check_dataset(build_dataset(data_of(tmp_path, images))).intensities
+    pixels = np.concatenate([image.reshape(-1, 2) for image in images]).astype(np.float64)
+    assert (found.dtype, found.pixels) == (dtype, len(pixels))
+    np.testing.assert_allclose(found.mean, pixels.mean(0), rtol=1e-12)
+    np.testing.assert_allclose(found.std, pixels.std(0), rtol=1e-12)
+    np.testing.assert_array_equal(found.low, pixels.min(0))
+    np.testing.assert_array_equal(found.high, pixels.max(0))
+    exact = np.percentile(pixels, SHOWN, axis=0)
+    assert (np.abs(found.percentiles - exact) < 0.06 * scale).all()
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "uint16", "float32"])
+def test_percentiles_of_one_image_are_exact(dtype):
+    image = values_of(dtype, 200, count=1)[0]
+    _, _, levels = measure_image(image)
+    exact = np.quantile(image.reshape(-1, 2), np.array(LEVELS) / 100, axis=0, method="inverted_cdf")
+    np.testing.assert_array_equal(levels.astype(dtype), exact)
+
+
+def test_images_of_two_dtypes_are_put_on_one_scale(tmp_path):
+    eight, sixteen = values_of("uint8", 255, 3), values_of("uint16", 65535, 4)
+    report = check_dataset(build_dataset(data_of(tmp_path, [*eight, *sixteen])))
+    pixels = [image.reshape(-1, 2) / full for group, full in ((eight, 255), (sixteen, 65535)) for image in group]
+    mean, std = unit_moments(report.intensities)
+    np.testing.assert_allclose(mean, np.concatenate(pixels).mean(0), rtol=1e-12)
+    np.testing.assert_allclose(std, np.concatenate(pixels).std(0), rtol=1e-12)
+
+
+DEFAULT = ((0.5,), (0.25,))
+
+
+def cells(tmp_path, name, convert, **fields):
+    """Three pictures with a dark ground and bright discs, converted from 0..1."""
+    rows, columns = np.indices((48, 48))
+    images = []
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        light = 0.15 + 0.05 * rng.standard_normal((48, 48))
+        for row, column in rng.integers(8, 40, (5, 2)):
+            light[np.hypot(rows - row, columns - column) < 6] += 0.5
+        images.append(convert(np.clip(light, 0, 1))[..., None])
+    return data_of(tmp_path / name, images, **fields)
+
+
+def eight_bits(light):
+    return np.rint(light * 255).astype(np.uint8)
+
+
+def twelve_bits(light):
+    return np.rint(light * 4095).astype(np.uint16)
+
+
+def test_twelve_bits_in_uint16_are_noticed_and_both_remedies_work(tmp_path):
+    plain = cells(tmp_path, "12", twelve_bits)
+    intensities = check_dataset(build_dataset(plain)).intensities
+    (warning,) = scale_warnings(plain, intensities)
+    assert "of 65535, which is less than an eighth of the scale; set data.mean=auto data.std=auto" in warning
+    assert "or data.full_scale=4095 if these are 12-bit images" in warning
+    with pytest.raises(DataError, match=r"near mean 0 and spread 1, got mean -1.\d+ and spread 0.0\d+ .*mean=auto"):
+        normalisation(plain, intensities, DEFAULT)
+    full = cells(tmp_path, "12", twelve_bits, full_scale=4095.0)
+    mean, std = normalisation(full, intensities, DEFAULT)
+    np.testing.assert_allclose((mean[0] * 65535, std[0] * 65535), (0.5 * 4095, 0.25 * 4095))
+    assert scale_warnings(full, intensities) == []
+
+
+@pytest.mark.parametrize("fields", [{"mean": "auto", "std": "auto"}, {"full_scale": None}], ids=["auto", "full-scale"])
+def test_eight_and_twelve_bit_copies_give_a_network_the_same_inputs(tmp_path, fields):
+    scaled = {"8": dict(fields), "12": dict(fields)}
+    if "full_scale" in fields:
+        scaled["12"]["full_scale"] = 4095.0
+    inputs = []
+    for name, convert, full in (("8", eight_bits, 255), ("12", twelve_bits, 65535)):
+        config = cells(tmp_path, name, convert, **scaled[name])
+        dataset = build_dataset(config)
+        mean, std = normalisation(config, check_dataset(dataset).intensities, DEFAULT)
+        inputs.append((dataset[0].image / full - mean[0]) / std[0])
+    assert np.abs(inputs[0] - inputs[1]).max() < 0.02
+
+
+def test_auto_is_computed_from_the_training_split_alone(tmp_path):
+    images = values_of("uint8", 255, 12)
+    config = data_of(tmp_path, images, val_fraction=0.4, test_fraction=0, mean="auto", std="auto")
+    (train, _), (seen, _) = open_splits(config, ["train", "val"])
+    mean, std = normalisation(config, seen.intensities, ((0.5,) * 2, (0.25,) * 2))
+    pixels = np.concatenate([train[i].image.reshape(-1, 2) for i in range(len(train))]) / 255
+    np.testing.assert_allclose(mean, pixels.mean(0), rtol=1e-12)
+    np.testing.assert_allclose(std, pixels.std(0), rtol=1e-12)
+
+
+def test_inputs_far_from_the_scale_are_refused_with_the_remedy(tmp_path):
+    floats = cells(tmp_path, "floats", lambda light: (light * 255).astype(np.float32))
+    seen = check_dataset(build_dataset(floats)).intensities
+    with pytest.raises(DataError, match=r"got mean \d\d\d.* Set data.mean=auto data.std=auto\.$"):
+        normalisation(floats, seen, DEFAULT)
+    normalisation(
+        cells(tmp_path, "floats", lambda light: (light * 255).astype(np.float32), full_scale=255.0), seen, DEFAULT
+    )
+    in_bytes = cells(tmp_path, "8", eight_bits, mean=(123.7,), std=(58.4,))  # of values in 0..255: a common slip
+    with pytest.raises(DataError, match="near mean 0 and spread 1"):
+        normalisation(in_bytes, check_dataset(build_dataset(in_bytes)).intensities, DEFAULT)
+
+
+def test_what_can_not_be_normalised_is_refused(tmp_path):
+    flat = [np.full((5, 6, 2), 7, np.uint8) for _ in range(2)]
+    flat[0][..., 0] = np.arange(30).reshape(5, 6)
+    config = data_of(tmp_path / "flat", flat, mean="auto", std="auto")
+    with pytest.raises(DataError, match="to vary in every channel, got one value in channel 1"):
+        normalisation(config, check_dataset(build_dataset(config)).intensities, DEFAULT)
+    config = data_of(
+        tmp_path / "mixed", [*values_of("uint8", 255, 2), *values_of("uint16", 4095, 2)], full_scale=4095.0
+    )
+    with pytest.raises(DataError, match="`full_scale` to be null for images of several dtypes, got uint8, uint16"):
+        normalisation(config, check_dataset(build_dataset(config)).intensities, DEFAULT)
+    config = cells(tmp_path, "12", twelve_bits, full_scale=1000.0)
+    with pytest.raises(DataError, match="`full_scale` to be at least the largest value, got 1000, where values reach"):
+        normalisation(config, check_dataset(build_dataset(config)).intensities, DEFAULT)
+
+
+def test_one_dark_channel_among_others_is_no_fault(tmp_path):
+    images = values_of("uint8", 255, 4)
+    for image in images:
+        image[..., 1] = 0
+    config = data_of(tmp_path, images)
+    normalisation(config, check_dataset(build_dataset(config)).intensities, ((0.5,) * 2, (0.25,) * 2))
+
+
+@pytest.mark.parametrize(
+    "fields", [{"full_scale": 0.0}, {"std": (0.0, 1.0, 1.0)}, {"mean": (0.1,)}, {"samples_per_epoch": 0}]
+)
+def test_values_that_can_not_be_meant_are_refused(tmp_path, fields):
+    with pytest.raises(ConfigError, match=f"data: expected `{next(iter(fields))}`"):
+        folder(make_folder(tmp_path), **fields)
+
+
+def test_images_on_another_scale_than_the_models_are_warned_of(tmp_path):
+    """A model of 12-bit images in uint16 sees 8-bit copies sixteen times as bright as it should."""
+    twelve = cells(tmp_path, "12", twelve_bits, mean="auto", std="auto")
+    eight = check_dataset(build_dataset(cells(tmp_path, "8", eight_bits))).intensities
+    own = check_dataset(build_dataset(twelve)).intensities
+    mean, std = normalisation(twelve, own, DEFAULT)
+    assert mismatch_warnings(own, mean, std) == []
+    (line,) = mismatch_warnings(eight, mean, std)
+    assert "uint8 from" in line
+    assert "its scores mean little here" in line

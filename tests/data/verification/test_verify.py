@@ -1,0 +1,279 @@
+"""What a start takes over from an earlier one, and what makes it read a file again."""
+
+import hashlib
+import os
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from segmeter.checks import condense
+from segmeter.data.build import build_dataset, open_splits
+from segmeter.data.verification import cache as verified
+from segmeter.data.verification import verify
+from segmeter.data.verification.report import check_dataset
+from segmeter.errors import DataError
+from tests.data.crafted import encoded, folder, make_folder, noise, put
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path, monkeypatch):
+    """A cache of its own, which trusts files however young they are."""
+    monkeypatch.setenv("SEGMETER_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(verified, "SETTLED_SECONDS", -60.0)
+
+
+@pytest.fixture
+def read(monkeypatch):
+    """The names of the cases that are decoded."""
+    names: list[str] = []
+    work = verify._verify_case
+
+    def noted(dataset, dtype, index):
+        names.append(dataset.pairs[index].case_id)
+        return work(dataset, dtype, index)
+
+    monkeypatch.setattr(verify, "_verify_case", noted)
+    return names
+
+
+def cache_files(tmp_path):
+    return list((tmp_path / "cache").iterdir())
+
+
+def assert_same(one, other):
+    for name in one.__dataclass_fields__:
+        if name == "n_known":
+            continue
+        if name == "intensities":
+            for a, b in zip(one.intensities, other.intensities, strict=True):
+                for key in ("low", "high", "mean", "std", "percentiles"):
+                    np.testing.assert_array_equal(getattr(a, key), getattr(b, key))
+        else:
+            np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
+
+
+def test_a_second_start_decodes_nothing_and_reports_the_same(tmp_path, read):
+    config = folder(make_folder(tmp_path / "data"))
+    first = check_dataset(build_dataset(config))
+    assert sorted(read) == ["a", "b", "c"]
+    read.clear()
+    second = check_dataset(build_dataset(config))
+    assert_same(second, first)
+    assert (first.n_known, second.n_known) == (0, 3)
+    assert read == []
+    check_dataset(build_dataset(config), use_cache=False)
+    assert sorted(read) == ["a", "b", "c"]
+
+
+def test_a_changed_file_is_read_again_even_where_size_and_time_are_put_back(tmp_path, read):
+    config = folder(make_folder(tmp_path / "data"))
+    (tmp_path / "data" / "masks" / "b.png").unlink()
+    path, mask = tmp_path / "data" / "masks" / "b.npy", noise(12, 10, None) % 2
+    np.save(path, mask)  # no compression, so that other values take as many bytes
+    first = check_dataset(build_dataset(config))
+    before = path.stat()
+    np.save(path, 1 - mask)
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert (path.stat().st_size, path.stat().st_ino) == (before.st_size, before.st_ino)
+    assert path.stat().st_mtime_ns == before.st_mtime_ns
+    read.clear()
+    second = check_dataset(build_dataset(config))
+    assert read == ["b"]
+    assert second.content_sha256 != first.content_sha256
+    assert second.file_sha256[0] == first.file_sha256[0]
+
+
+def test_other_settings_have_other_findings(tmp_path, read):
+    make_folder(tmp_path / "data")
+    check_dataset(build_dataset(folder(tmp_path / "data")))
+    read.clear()
+    report = check_dataset(build_dataset(folder(tmp_path / "data", ignore_index=9)))
+    assert len(read) == 3
+    assert report.ignored_pixels == 0
+    read.clear()
+    put(tmp_path / "data" / "masks" / "a.png", np.full((12, 10), 9, np.uint8))
+    with pytest.raises(DataError, match="to hold only 0 to 1"):
+        check_dataset(build_dataset(folder(tmp_path / "data")))
+    assert read == ["a"]
+
+
+def test_files_that_were_just_written_are_not_recognised_by_their_times(tmp_path, read, monkeypatch):
+    monkeypatch.setattr(verified, "SETTLED_SECONDS", 2.0)
+    config = folder(make_folder(tmp_path / "data"))
+    for _ in range(2):
+        check_dataset(build_dataset(config))
+    assert len(read) == 6
+    assert not (tmp_path / "cache").exists()
+
+
+@pytest.mark.parametrize("damage", [b"", b"x" * 10, b"flip", b"cut"], ids=["empty", "short", "flipped", "cut"])
+def test_a_damaged_cache_is_built_anew(tmp_path, read, damage):
+    config = folder(make_folder(tmp_path / "data"))
+    first = check_dataset(build_dataset(config))
+    (path,) = cache_files(tmp_path)
+    content = bytearray(path.read_bytes())
+    if damage == b"flip":
+        content[-20] ^= 1
+    path.write_bytes({b"flip": bytes(content), b"cut": bytes(content[:-30])}.get(damage, damage))
+    read.clear()
+    assert_same(check_dataset(build_dataset(config)), first)
+    assert len(read) == 3
+    read.clear()
+    check_dataset(build_dataset(config))
+    assert read == []
+
+
+def test_a_cache_that_can_not_be_written_is_as_good_as_none(tmp_path, monkeypatch):
+    put(tmp_path / "file", b"x")
+    monkeypatch.setenv("SEGMETER_CACHE", str(tmp_path / "file" / "cache"))
+    assert check_dataset(build_dataset(folder(make_folder(tmp_path / "data")))).n_cases == 3
+
+
+def test_the_cache_lies_in_the_users_cache_folder_never_beside_the_data(tmp_path, monkeypatch):
+    monkeypatch.delenv("SEGMETER_CACHE")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
+    root = make_folder(tmp_path / "data")
+    before = sorted(root.rglob("*"))
+    check_dataset(build_dataset(folder(root)))
+    assert sorted(root.rglob("*")) == before
+    assert [path.suffix for path in (tmp_path / "xdg" / "segmeter").iterdir()] == [".verified"]
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setenv("HOME", "/home/somebody")
+    assert verified.cache_folder() == Path("/home/somebody/.cache/segmeter")
+
+
+def test_splits_share_one_file_and_what_is_used_least_recently_goes_first(tmp_path, monkeypatch):
+    monkeypatch.setattr(verified, "MAX_FILES", 2)
+    config = folder(make_folder(tmp_path / "one", tuple(map(str, range(12)))), val_fraction=0.4, test_fraction=0)
+    open_splits(config, ["train", "val"])
+    (first,) = cache_files(tmp_path)
+    open_splits(folder(make_folder(tmp_path / "two")), ["all"])
+    time.sleep(0.02)
+    open_splits(config, ["val"])  # used again
+    time.sleep(0.02)
+    open_splits(folder(make_folder(tmp_path / "three")), ["all"])
+    assert len(cache_files(tmp_path)) == 2
+    assert first in cache_files(tmp_path)
+
+
+def test_many_starts_at_once_agree(tmp_path):
+    config = folder(make_folder(tmp_path / "data", tuple(map(str, range(40)))))
+    found: list[str] = []
+    threads = [
+        threading.Thread(target=lambda: found.append(check_dataset(build_dataset(config)).content_sha256))
+        for _ in range(6)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == 6
+    assert len(set(found)) == 1
+    assert [path.suffix for path in cache_files(tmp_path)] == [".verified"]
+
+
+def test_hashes_are_those_of_the_bytes(tmp_path):
+    root = make_folder(tmp_path / "data")
+    (dataset,), (report,) = open_splits(folder(root), ["all"])
+    wanted = {
+        f"{kind}/{name}.png": hashlib.sha256((root / kind / f"{name}.png").read_bytes()).hexdigest()
+        for name in "abc"
+        for kind in ("images", "masks")
+    }
+    assert dataset.contents() == wanted
+    assert [value for case in report.file_sha256 for value in case] == list(wanted.values())
+    assert build_dataset(folder(root)).contents() == wanted  # without a check before
+    assert build_dataset(folder(root)).fingerprint() == dataset.fingerprint()
+
+
+def test_a_file_that_changes_after_the_check_is_refused_when_it_is_read(tmp_path):
+    root = make_folder(tmp_path / "data")
+    (dataset,), _ = open_splits(folder(root), ["all"])
+    path = root / "masks" / "b.png"
+    times = path.stat()
+    path.write_bytes(encoded(1 - noise(12, 10, None, seed=101) % 2))
+    os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+    assert dataset[0].case_id == "a"
+    with pytest.raises(DataError, match=r"masks/b.png: expected `file` to have the content that was checked at the st"):
+        dataset[1]
+    with pytest.raises(DataError, match="checked at the start"):
+        dataset.read_target(1)
+
+
+def _with_eight_faults(root):
+    """Eight kinds of fault (and an overlap) over three splits; every other case is good."""
+    make_folder(root, tuple(f"c{i:02d}" for i in range(20)))
+    images, masks = root / "images", root / "masks"
+    (masks / "c00.png").unlink()  # 1, train: no mask
+    put(masks / "stray.png", noise(12, 10, None) % 2)  # 2: no image
+    put(masks / "c01.png", np.zeros((5, 5), np.uint8))  # 3, train: another size
+    put(masks / "c08.png", noise())  # 4, val: colours
+    (masks / "c09.png").unlink()
+    put(masks / "c09.jpg", encoded(noise(12, 10, None) % 2, "JPEG"))  # 5, val: lossy
+    put(images / "c14.png", b"<html>login</html>")  # 6, test: not an image
+    put(masks / "c15.png", np.full((12, 10), 7, np.uint8))  # 7, test: not a label
+    put(images / "c16.png", (images / "c17.png").read_bytes()[:-40])  # 8, test: cut off
+    (images / "folder").mkdir()  # 9: not a file
+    lists = {"train": range(7), "val": range(6, 13), "test": [*range(13, 20), 99]}  # 10: c06 twice; 11: no c99
+    for split, numbers in lists.items():
+        put(root / f"{split}.txt", "".join(f"c{i:02d}\n" for i in numbers).encode())
+    return folder(root, lists=".")
+
+
+def test_eight_kinds_of_fault_in_three_splits_are_listed_in_the_first_run(tmp_path):
+    with pytest.raises(DataError) as refusal:
+        open_splits(_with_eight_faults(tmp_path), ["train", "val", "test"])
+    lines = condense(refusal.value.problems)
+    wanted = [
+        r"`a mask` for every name, got none for 1: c00.",
+        r"`an image` for every name, got none for 1: stray.",
+        r"masks/c01.png: expected `mask` to have the size",
+        r"masks/c08.png: expected `mask` to have one channel, got rgb",
+        r"masks/c09.jpg: expected `mask` to be stored exactly",
+        r"images/c14.png: expected `content` to be PNG, JPEG, BMP, TIFF or NPY, got an HTML page",
+        r"masks/c15.png: expected `mask` to hold only 0 to 1, got 7",
+        r"images/c16.png: expected `file` to be complete",
+        r"to hold .bmp, .jpeg, .jpg, .npy, .png, .tif, .tiff files, got 1: folder",
+        r"`train and val` to share no case, got 1: c06",
+        r"`an image` for every name, got none for 1: c99",
+    ]
+    missing = [text for text in wanted if not any(text in line for line in lines)]
+    assert missing == []
+    assert len(lines) <= len(wanted) + 2, lines  # c09 has a mask, but an unusable one
+
+
+def test_everything_wrong_with_one_case_is_said(tmp_path):
+    root = make_folder(tmp_path)
+    put(root / "images" / "a.png", b"")
+    put(root / "masks" / "a.png", np.full((12, 10), 7, np.uint8))
+    with pytest.raises(DataError) as refusal:
+        open_splits(folder(root), ["all"])
+    assert [line.split(":")[0][-12:] for line in refusal.value.problems] == ["images/a.png", "/masks/a.png"]
+
+
+def test_five_hundred_files_of_one_fault_print_a_few_lines(tmp_path):
+    root = make_folder(tmp_path, tuple(f"c{i:03d}" for i in range(500)), height=2, width=2)
+    for number in range(500):
+        put(root / "masks" / f"c{number:03d}.png", np.array([[0, 2 + number % 5], [0, 1]], np.uint8))
+    with pytest.raises(DataError) as refusal:
+        open_splits(folder(root), ["train", "val", "test"])
+    assert len(refusal.value.problems) == 500
+    lines = condense(refusal.value.problems)
+    assert len(lines) <= 12
+    assert sum(map(len, lines)) < 2000
+    assert "the same in 499 more: " in lines[1]
+    assert "and 489 more" in lines[1]
+
+
+def test_a_missing_list_does_not_hide_bad_files_of_other_splits(tmp_path):
+    root = make_folder(tmp_path)
+    put(root / "train.txt", b"a\nb\n")
+    put(root / "images" / "a.png", b"")
+    with pytest.raises(DataError) as refusal:
+        open_splits(folder(root, lists="."), ["train", "val"])
+    text = str(refusal.value)
+    assert "val.txt" in text
+    assert "images/a.png: expected `file` to hold an image, got an empty file" in text

@@ -1,0 +1,285 @@
+"""The meaning of focal_loss: hand-worked values, torch's own losses at gamma 0, properties, edges."""
+
+import math
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch.nn import functional
+
+from segmeter.losses.focal.focal import FocalLoss, focal_loss
+from tests.losses.cases import make_case, run
+
+BACKENDS = ["reference", "closed", "compiled"]
+TASKS = ["binary", "multiclass", "multilabel"]
+
+
+def options_of(backend: str, task: str, **options: Any) -> dict[str, Any]:
+    return {"task": task, "backend": backend, "ignore_index": 255, **options}
+
+
+def as_taken(backend: str, logits: torch.Tensor) -> torch.Tensor:
+    """The compiled kernels take float32; the others are held to float64."""
+    return logits.float() if backend == "compiled" else logits
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_focal_loss_is_the_hand_worked_value(backend):
+    # Probabilities 1/4, 3/4 over two classes: logits log 1, log 3. Targets 1 and 0 in the two pixels.
+    logits = torch.tensor([0.0, math.log(3)]).view(1, 2, 1, 1).expand(1, 2, 1, 2).contiguous()
+    target = torch.tensor([[[1, 0]]])
+    value = focal_loss(logits, target, task="multiclass", gamma=2.0, backend=backend)
+    worked = (0.25**2 * -math.log(0.75) + 0.75**2 * -math.log(0.25)) / 2
+    assert value.item() == pytest.approx(worked, rel=1e-6)
+    weighted = focal_loss(logits, target, task="multiclass", gamma=2.0, class_weights=[3.0, 1.0], backend=backend)
+    # The weight belongs to the target's class, and the mean divides by the weights' sum, 4.
+    worked = (1 * 0.25**2 * -math.log(0.75) + 3 * 0.75**2 * -math.log(0.25)) / 4
+    assert weighted.item() == pytest.approx(worked, rel=1e-6)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_binary_focal_loss_is_the_hand_worked_value(backend):
+    logits = torch.full((1, 1, 1, 2), math.log(3))  # p = 3/4
+    target = torch.tensor([[[1, 0]]], dtype=torch.int16)
+    value = focal_loss(logits, target, task="binary", gamma=3.0, alpha=0.2, backend=backend)
+    worked = (0.2 * 0.25**3 * -math.log(0.75) + 0.8 * 0.75**3 * -math.log(0.25)) / 2
+    assert value.item() == pytest.approx(worked, rel=1e-6)
+    smoothed = focal_loss(logits, target, task="binary", gamma=3.0, label_smoothing=0.1, backend=backend)
+    hit, miss = 0.25**3 * -math.log(0.75), 0.75**3 * -math.log(0.25)
+    assert smoothed.item() == pytest.approx((0.95 * hit + 0.05 * miss + 0.95 * miss + 0.05 * hit) / 2, rel=1e-6)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+@pytest.mark.parametrize("smoothing", [0.0, 0.1], ids=["hard", "smoothed"])
+@pytest.mark.parametrize("weighted", [False, True], ids=["plain", "weighted"])
+def test_gamma_0_is_cross_entropy_in_value_and_gradient(backend, reduction, smoothing, weighted):
+    case = make_case("multiclass")
+    weights = torch.tensor([0.5, 2.0, 0.0, 1.0, 3.0]) if weighted else None
+    options = options_of(backend, "multiclass", gamma=0.0, class_weights=weights, label_smoothing=smoothing)
+    logits = as_taken(backend, case.logits)
+    ours = run(lambda x: focal_loss(x, case.target, reduction=reduction, **options), logits)
+    torchs = run(
+        lambda x: functional.cross_entropy(
+            x,
+            case.target.long(),
+            weight=None if weights is None else weights.to(x.dtype),
+            ignore_index=255,
+            label_smoothing=smoothing,
+            reduction=reduction,
+        ),
+        logits,
+    )
+    torch.testing.assert_close(ours, torchs)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+@pytest.mark.parametrize("task", ["binary", "multilabel"])
+@pytest.mark.parametrize("smoothing", [0.0, 0.1], ids=["hard", "smoothed"])
+@pytest.mark.parametrize("alpha", [None, 0.25], ids=["plain", "alpha"])
+def test_gamma_0_is_binary_cross_entropy_in_value_and_gradient(backend, reduction, task, smoothing, alpha):
+    case = make_case(task)
+    options = options_of(backend, task, gamma=0.0, alpha=alpha, label_smoothing=smoothing)
+    logits = as_taken(backend, case.logits)
+    ours = run(lambda x: focal_loss(x, case.target, reduction=reduction, **options), logits)
+    valid = (case.target != 255).to(logits.dtype)
+    hot = (case.target == 1).to(logits.dtype) * (1 - smoothing) + smoothing / 2
+
+    def torchs(x):
+        x = x.squeeze(1) if task == "binary" else x
+        up = functional.binary_cross_entropy_with_logits(x, torch.ones_like(x), reduction="none")
+        down = functional.binary_cross_entropy_with_logits(x, torch.zeros_like(x), reduction="none")
+        positive, negative = (1, 1) if alpha is None else (alpha, 1 - alpha)
+        losses = valid * (hot * positive * up + (1 - hot) * negative * down)
+        return {"none": losses, "sum": losses.sum(), "mean": losses.sum() / valid.sum()}[reduction]
+
+    torch.testing.assert_close(ours, run(torchs, logits))
+
+
+@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("gamma", [0.0, 0.5, 1.0, 2.0, 3.7])
+def test_focal_loss_agrees_with_a_loop_over_pixels(task, gamma):
+    case = make_case(task, num_classes=3, size=(2, 4))
+    logits, target = case.logits.numpy(), case.target.numpy()
+    weights = [0.5, 2.0, 1.5]
+    total, weight = 0.0, 0.0
+    for place in np.ndindex(target.shape):
+        label = int(target[place])
+        if label == 255:
+            continue
+        if task == "multiclass":
+            probs = np.exp(logits[place[0], :, place[1], place[2]])
+            p, w = probs[label] / probs.sum(), weights[label]
+        else:
+            x = logits[place] if task == "multilabel" else logits[place[0], 0, place[1], place[2]]
+            p, w = 1 / (1 + np.exp(-x if label == 1 else x)), 1.0
+        total += -w * (1 - p) ** gamma * np.log(p)
+        weight += w
+    options = {"class_weights": weights} if task == "multiclass" else {}
+    value = focal_loss(case.logits, case.target, task=task, gamma=gamma, ignore_index=255, **options)
+    assert value.dtype == torch.float64
+    assert value.item() == pytest.approx(total / weight, rel=1e-10)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("gamma", [0.0, 0.5, 1.0, 2.0, 5.0, 8.0])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16], ids=str)
+def test_value_and_gradient_are_finite_for_finite_logits(backend, gamma, dtype):
+    if backend == "compiled" and dtype in (torch.float64, torch.float16):
+        pytest.skip("the compiled kernels take float32 and bfloat16")
+    largest = torch.finfo(dtype).max
+    values = [0.0, 1e-30, 1e-3, 1, 15, 17, 80, 89, 104, 1e3, 1e4, 3e38]
+    values = torch.tensor([min(v, largest) for v in values], dtype=torch.float64)
+    values = torch.cat([values, -values]).to(dtype)
+    pairs = torch.cartesian_prod(values, values)
+    logits = pairs.T.reshape(1, 2, -1, 1).contiguous()
+    for label in (0, 1):
+        target = torch.full((1, *logits.shape[2:]), label, dtype=torch.uint8)
+        for smoothing in (0.0, 0.1):
+            options = {"gamma": gamma, "label_smoothing": smoothing, "reduction": "none", "backend": backend}
+            for task, x in [("multiclass", logits), ("binary", logits[:, :1].contiguous())]:
+                value, gradient = run(partial(focal_loss, target=target, task=task, **options), x)
+                assert not value.isnan().any(), (task, label, smoothing)
+                assert gradient.isfinite().all(), (task, label, smoothing)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_softmax_focal_loss_does_not_move_when_all_logits_do(backend):
+    case = make_case("multiclass")
+    loss = FocalLoss("multiclass", gamma=2.0, ignore_index=255, backend=backend)
+    logits = as_taken(backend, case.logits)
+    # 8 is exact in float32, but the sums that it rounds are not: 1 ulp of 20.
+    torch.testing.assert_close(loss(logits + 8, case.target), loss(logits, case.target), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_pixels_and_classes_can_change_places(backend):
+    case = make_case("multiclass")
+    rng = torch.Generator().manual_seed(1)
+    classes, rows = torch.randperm(5, generator=rng), torch.randperm(7, generator=rng)
+    weights = torch.tensor([0.5, 2.0, 0.1, 1.0, 3.0])
+    loss = options_of(backend, "multiclass", gamma=1.5)
+    logits = as_taken(backend, case.logits)
+    renamed = torch.full((256,), 255, dtype=torch.uint8)
+    renamed[classes] = torch.arange(5, dtype=torch.uint8)
+    value = focal_loss(logits, case.target, class_weights=weights, **loss)
+    moved_logits, moved_target = logits[:, classes][:, :, rows], renamed[case.target.long()][:, rows]
+    moved = focal_loss(moved_logits, moved_target, class_weights=weights[classes], **loss)
+    torch.testing.assert_close(moved, value)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("task", TASKS)
+def test_sum_is_mean_times_the_normaliser(backend, task):
+    case = make_case(task)
+    weights = {"class_weights": [0.5, 2.0, 0.1, 1.0, 3.0]} if task == "multiclass" else {}
+    loss = options_of(backend, task, **weights)
+    logits = as_taken(backend, case.logits)
+    total = focal_loss(logits, case.target, reduction="sum", **loss)
+    valid = case.target[case.target != 255]
+    summed = torch.tensor(weights.get("class_weights", [1.0] * 5), dtype=torch.float64)[valid.long()].sum()
+    normalisers = {"valid": float(summed), "elements": case.target.numel(), 12.5: 12.5}
+    if task != "multiclass":
+        normalisers["positives"] = int((valid == 1).sum())
+    for normalizer, divisor in normalisers.items():
+        mean = focal_loss(logits, case.target, normalizer=normalizer, **loss)
+        torch.testing.assert_close(mean * divisor, total)
+    each = focal_loss(logits, case.target, reduction="none", **loss)
+    assert each.shape == case.target.shape
+    torch.testing.assert_close(each.sum(), total)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("normalizer", ["valid", "elements"])
+def test_all_ignored_is_0_with_a_connected_zero_gradient(backend, task, normalizer):
+    case = make_case(task)
+    target = torch.full_like(case.target, 255)
+    options = options_of(backend, task, normalizer=normalizer)
+    value, gradient = run(lambda x: focal_loss(x, target, **options), as_taken(backend, case.logits))
+    assert value == 0
+    assert not gradient.any()
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("task", TASKS)
+def test_ignored_pixels_count_nowhere_even_where_logits_are_nan(backend, task):
+    case = make_case(task)
+    logits = as_taken(backend, case.logits.clone())
+    hidden = (case.target == 255).unsqueeze(1) if task != "multilabel" else case.target == 255
+    options = options_of(backend, task, label_smoothing=0.1)
+    value, gradient = run(lambda x: focal_loss(x, case.target, **options), logits)
+    spoilt = torch.where(hidden, torch.nan, logits)
+    again = run(lambda x: focal_loss(x, case.target, **options), spoilt)
+    assert torch.equal(again[0], value)
+    assert torch.equal(again[1], gradient)
+    assert not gradient[hidden.expand_as(gradient)].any()
+
+
+def test_nan_in_a_counted_pixel_is_seen():
+    case = make_case("multiclass", ignored=False)
+    logits = case.logits.float()
+    logits[1, 2, 3, 4] = torch.nan
+    for backend in BACKENDS:
+        assert focal_loss(logits, case.target, task="multiclass", backend=backend).isnan(), backend
+
+
+@pytest.mark.parametrize("backend", ["reference", "closed"])
+@pytest.mark.parametrize("task", TASKS)
+def test_soft_targets_of_one_class_equal_the_labels(backend, task):
+    case = make_case(task, ignored=False)
+    soft = case.target.double()
+    if task == "multiclass":
+        soft = functional.one_hot(case.target.long(), 5).movedim(-1, 1).double()
+    hard = run(lambda x: focal_loss(x, case.target, task=task, backend=backend), case.logits)
+    torch.testing.assert_close(run(lambda x: focal_loss(x, soft, task=task, backend=backend), case.logits), hard)
+
+
+@pytest.mark.parametrize("backend", ["reference", "closed"])
+def test_soft_targets_at_gamma_0_are_cross_entropy(backend):
+    case = make_case("multiclass", ignored=False)
+    rng = torch.Generator().manual_seed(3)
+    soft = torch.rand(case.logits.shape, generator=rng, dtype=torch.float64).softmax(1)
+    weights = torch.tensor([0.5, 2.0, 0.1, 1.0, 3.0])
+    options = {"task": "multiclass", "gamma": 0.0, "class_weights": weights, "label_smoothing": 0.2}
+    ours = run(lambda x: focal_loss(x, soft, backend=backend, **options), case.logits)
+    torchs = run(lambda x: functional.cross_entropy(x, soft, weight=weights.double(), label_smoothing=0.2), case.logits)
+    torch.testing.assert_close(ours, torchs)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_class_can_be_the_ignored_label(backend):
+    case = make_case("multiclass", ignored=False)
+    logits = as_taken(backend, case.logits)
+    options = {"task": "multiclass", "gamma": 0.0, "ignore_index": 2, "backend": backend}
+    theirs = run(lambda x: functional.cross_entropy(x, case.target.long(), ignore_index=2), logits)
+    torch.testing.assert_close(run(lambda x: focal_loss(x, case.target, **options), logits), theirs)
+
+
+def test_an_ignore_index_that_the_dtype_cannot_hold_ignores_nothing():
+    case = make_case("multiclass", ignored=False)
+    for backend in BACKENDS:
+        options = {"task": "multiclass", "backend": backend}
+        # 256 would wrap round to class 0 in a uint8 comparison.
+        value = focal_loss(case.logits.float(), case.target, ignore_index=256, **options)
+        assert torch.equal(value, focal_loss(case.logits.float(), case.target, **options)), backend
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+def test_half_precision_logits_are_computed_in_float32(backend, dtype):
+    if backend == "compiled" and dtype == torch.float16:
+        pytest.skip("the compiled kernels take float32 and bfloat16")
+    logits = torch.tensor([8.0, 0.0]).to(dtype).view(1, 2, 1, 1)
+    with torch.autocast("cpu", dtype=dtype):
+        value, gradient = run(
+            lambda x: focal_loss(x, torch.zeros(1, 1, 1, dtype=torch.uint8), task="multiclass", backend=backend),
+            logits,
+        )
+    assert value.dtype == torch.float32
+    assert gradient.dtype == dtype
+    q = 1 / (1 + math.exp(8))
+    assert value.item() == pytest.approx(q**2 * -math.log1p(-q), rel=1e-5)  # 3.8e-11: 0 in half precision

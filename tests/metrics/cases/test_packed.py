@@ -1,0 +1,83 @@
+"""The store gives back what was put in, and takes less room."""
+
+import tracemalloc
+
+import numpy as np
+import pytest
+
+from segmeter.metrics.cases import packed as store_module
+from segmeter.metrics.cases.packed import RowStore
+from segmeter.metrics.cases.table import read_cases, write_cases
+from segmeter.metrics.config.metrics import MetricsConfig
+from segmeter.metrics.summary.summary import summarise
+from tests.metrics.build import case_row, class_spec, random_rows
+
+
+@pytest.fixture(autouse=True, params=[0, store_module.PLAIN_BYTES], ids=["packed", "plain"])
+def room(request, monkeypatch):
+    monkeypatch.setattr(store_module, "PLAIN_BYTES", request.param)
+    return request.param
+
+
+def stored(rows):
+    store = RowStore()
+    for row in rows:
+        store.append(row)
+    return store
+
+
+@pytest.mark.parametrize("task", ["multiclass", "multilabel"])
+def test_rows_come_back_as_they_were(task):
+    rows = random_rows(5, 3, task=task, loss=0.1, changed_pixels={"fill": 2}, extra={"hd95": 1.5, "assd": 0.25})
+    rows.append(case_row("big", np.full((3, 3), 2**62)))
+    store = stored(rows)
+    assert len(store) == 6
+    for one, other in zip([*store[:3], store[3], store[4], store[-1]], rows, strict=True):
+        np.testing.assert_array_equal(one.counts, other.counts)
+        assert one.counts.dtype == np.int64
+        assert (one.case_id, one.loss, one.changed_pixels) == (other.case_id, other.loss, other.changed_pixels)
+        assert one.extra == other.extra
+
+
+def test_later_changes_of_the_counts_do_not_reach_the_store():
+    counts = np.eye(3, dtype=np.int64)
+    store = stored([case_row("a", counts)])
+    counts[:] = 7
+    np.testing.assert_array_equal(store[0].counts, np.eye(3))
+
+
+def test_files_and_summary_are_those_of_a_list(tmp_path):
+    rows = random_rows(30)[::-1]
+    config = MetricsConfig(bootstrap=50)
+    assert summarise(stored(rows), class_spec(), config) == summarise(rows, class_spec(), config)
+    for name, kept in (("list", rows), ("store", stored(rows))):
+        (tmp_path / name).mkdir()
+        write_cases(tmp_path / name, kept, class_spec())
+    assert (tmp_path / "list" / "cases.parquet").read_bytes() == (tmp_path / "store" / "cases.parquet").read_bytes()
+    assert len(read_cases(tmp_path / "store")) == 30
+
+
+def test_a_case_of_19_classes_takes_less_than_2_kilobytes_beyond_the_first(monkeypatch):
+    monkeypatch.setattr(store_module, "PLAIN_BYTES", 10_000)
+    rng = np.random.default_rng(0)
+    store = RowStore()
+    tracemalloc.start()
+    for i in range(500):
+        counts = rng.integers(0, 3000, (19, 19)) * (rng.random((19, 19)) < 0.3) + np.diag(rng.integers(0, 10**6, 19))
+        store.append(case_row(f"case-{i:06d}", counts, loss=rng.random()))
+    used = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    assert used / 500 < 2000
+
+
+def test_further_scores_count_too_in_what_is_kept_as_it_is(monkeypatch):
+    monkeypatch.setattr(store_module, "PLAIN_BYTES", 100_000)
+    store = RowStore()
+    tracemalloc.start()
+    for i in range(2000):
+        store.append(
+            case_row(f"case-{i:06d}", np.eye(2, dtype=np.int64), extra={f"m{j}/car": i / 7 for j in range(30)})
+        )
+    used = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    assert used / 2000 < 1300

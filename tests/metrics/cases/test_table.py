@@ -1,0 +1,176 @@
+"""Rows survive their files exactly, in a fixed order and with fixed bytes."""
+
+import csv
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from segmeter.errors import DataError, InputError
+from segmeter.metrics.cases import table as module
+from segmeter.metrics.cases.table import read_cases, read_spec, write_cases
+from tests.metrics.build import case_row, class_spec, random_rows
+
+
+def same(one, other):
+    np.testing.assert_array_equal(one.counts, other.counts)
+    assert one.counts.dtype == other.counts.dtype == np.int64
+    assert (one.case_id, one.shape, one.spacing, one.loss) == (other.case_id, other.shape, other.spacing, other.loss)
+    assert dict(one.changed_pixels) == dict(other.changed_pixels)
+    np.testing.assert_equal(dict(one.extra), dict(other.extra))
+
+
+def read_csv(folder):
+    with (folder / "cases.csv").open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+@pytest.mark.parametrize("task", ["multiclass", "multilabel"])
+def test_rows_come_back_as_they_were_and_sorted(tmp_path, task):
+    rows = random_rows(7, 3, task=task, loss=0.1 + 0.2, changed_pixels={"fill": 3, "open": 0}, extra={"hd95": np.inf})
+    rows.append(case_row("a", rows[0].counts * 2**40, extra={"hd95": np.nan}))
+    rows.append(case_row("v", rows[0].counts, extra={"hd95": 2.0}, depth=3, spacing=(2.5, 0.3, 1.0)))
+    spec = class_spec(3, task, ignore_index=9)
+    write_cases(tmp_path, rows[::-1], spec)
+    back = read_cases(tmp_path)
+    assert [row.case_id for row in back] == sorted(row.case_id for row in rows)
+    for one, other in zip(back, sorted(rows, key=lambda row: row.case_id), strict=True):
+        same(one, other)
+    assert read_spec(tmp_path / "cases.parquet") == spec
+
+
+def test_two_writings_in_any_order_give_the_same_bytes(tmp_path):
+    rows = random_rows(9, loss=0.3, changed_pixels={"b": 1, "a": 2})
+    for name, order in (("one", rows), ("two", rows[::-1])):
+        (tmp_path / name).mkdir()
+        write_cases(tmp_path / name, order, class_spec())
+    for file in ("cases.parquet", "cases.csv"):
+        assert (tmp_path / "one" / file).read_bytes() == (tmp_path / "two" / file).read_bytes()
+
+
+def test_groups_of_rows_join_to_the_same_content(tmp_path, monkeypatch):
+    rows = random_rows(10, extra={"x": 0.5})
+    write_cases(tmp_path, rows, class_spec())
+    text = (tmp_path / "cases.csv").read_bytes()
+    monkeypatch.setattr(module, "_GROUP", 3)
+    write_cases(tmp_path, rows, class_spec())
+    assert (tmp_path / "cases.csv").read_bytes() == text
+    assert [row.case_id for row in read_cases(tmp_path)] == [row.case_id for row in rows]
+
+
+def test_columns_hold_the_counts_scores_and_statuses(tmp_path):
+    # sky: tp 6, fp 0, fn 2; road: target only in prediction (2 pixels); car: in neither
+    rows = [case_row("x", [[6, 2, 0], [0, 0, 0], [0, 0, 0]], loss=1 / 3, changed_pixels={"fill": 7})]
+    write_cases(tmp_path, rows, class_spec())
+    (line,) = pq.read_table(tmp_path / "cases.parquet").to_pylist()
+    assert [line[f"{name}_sky"] for name in ("tp", "fp", "fn", "support")] == [6, 0, 2, 8]
+    assert [line[f"status_{name}"] for name in ("sky", "road", "car")] == ["ok", "target_empty", "both_empty"]
+    assert [line[f"iou_{name}"] for name in ("sky", "road", "car")] == [0.75, 0.0, None]
+    assert line["mean_iou"] == 0.375
+    assert line["confusion"] == [6, 2, 0, 0, 0, 0, 0, 0, 0]
+    (text,) = read_csv(tmp_path)
+    assert (text["loss"], text["iou_car"], text["fn_sky"], text["changed_fill"]) == (repr(1 / 3), "", "2", "7")
+    assert "confusion" not in text
+
+
+def test_a_volume_and_its_spacing_are_columns(tmp_path):
+    write_cases(
+        tmp_path, [case_row("x", np.eye(3), depth=7, spacing=(2.5, 0.5, 0.5)), case_row("y", np.eye(3))], class_spec()
+    )
+    one, other = read_csv(tmp_path)
+    assert [one[name] for name in ("depth", "height", "width", "spacing")] == ["7", "4", "5", "2.5 0.5 0.5"]
+    assert (other["depth"], other["spacing"]) == ("", "")
+    assert [row.shape for row in read_cases(tmp_path)] == [(7, 4, 5), (4, 5)]
+
+
+def test_the_unit_of_spacing_and_distances_is_a_column(tmp_path):
+    units = {"a": "mm", "b": "", "c": ""}
+    rows = [case_row(name, np.eye(3), spacing=None if name == "c" else (1, 1), unit=u) for name, u in units.items()]
+    write_cases(tmp_path, rows, class_spec())
+    assert [row["unit"] for row in read_csv(tmp_path)] == ["mm", "", "pixels"]
+    assert pq.read_table(tmp_path / "cases.parquet")["unit"].to_pylist() == ["mm", None, "pixels"]
+    assert [(row.unit, row.length_unit) for row in read_cases(tmp_path)] == [("mm", "mm"), ("", ""), ("", "pixels")]
+
+
+def test_files_from_before_volumes_are_read(tmp_path):
+    write_cases(tmp_path, random_rows(2), class_spec())
+    path = tmp_path / "cases.parquet"
+    pq.write_table(pq.read_table(path).drop_columns(["depth", "spacing", "unit"]), path)
+    assert [(row.depth, row.spacing, row.unit) for row in read_cases(path)] == [(None, None, "")] * 2
+
+
+def test_an_empty_prediction_is_named(tmp_path):
+    write_cases(tmp_path, [case_row("x", [[6, 0], [3, 0]])], class_spec(2))
+    assert read_csv(tmp_path)[0]["status_road"] == "prediction_empty"
+
+
+def test_the_column_order_is_fixed(tmp_path):
+    write_cases(tmp_path, random_rows(2, 2, changed_pixels={"z": 1, "a": 1}, extra={"hd": 1.0}), class_spec(2))
+    per_class = [f"{p}_{n}" for p in ("tp", "fp", "fn", "support", "iou", "dice", "status") for n in ("sky", "road")]
+    fixed = [
+        "case_id",
+        "height",
+        "width",
+        "depth",
+        "spacing",
+        "unit",
+        "loss",
+        "mean_iou",
+        "mean_dice",
+        "pixel_accuracy",
+    ]
+    names = [*fixed, *per_class, "changed_z", "changed_a", "extra_hd"]
+    assert list(read_csv(tmp_path)[0]) == names
+    assert pq.read_schema(tmp_path / "cases.parquet").names == [*names, "confusion"]
+
+
+@pytest.mark.parametrize("case_id", ["=1+1", "+x", "-x", "@SUM(A1)", "\tx"])
+def test_text_that_a_spreadsheet_would_run_is_made_harmless_in_the_csv_only(tmp_path, case_id):
+    write_cases(tmp_path, [case_row(case_id, np.eye(3))], class_spec())
+    assert read_csv(tmp_path)[0]["case_id"] == f"'{case_id}"
+    assert read_cases(tmp_path)[0].case_id == case_id
+
+
+def test_commas_quotes_and_other_alphabets_survive_the_csv(tmp_path):
+    write_cases(tmp_path, [case_row('a,"b"\n地図', np.eye(3))], class_spec())
+    assert read_csv(tmp_path)[0]["case_id"] == 'a,"b"\n地図'
+
+
+def test_no_rows_give_files_with_columns_only(tmp_path):
+    write_cases(tmp_path, [], class_spec())
+    assert read_cases(tmp_path) == []
+    assert read_csv(tmp_path) == []
+    assert read_spec(tmp_path) == class_spec()
+
+
+def test_a_case_that_occurs_twice_is_refused_and_nothing_is_written(tmp_path):
+    rows = [case_row(name, np.eye(3)) for name in ("b", "a", "b")]
+    with pytest.raises(InputError, match="`rows` to hold each case once, got twice: b"):
+        write_cases(tmp_path, rows, class_spec())
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("counts", [np.eye(2, dtype=np.int64), np.eye(3), np.ones((3, 2, 2), np.int64)], ids=range(3))
+def test_counts_of_other_classes_or_kinds_are_refused(tmp_path, counts):
+    row = module.CaseRow(case_id="x", height=1, width=1, counts=counts)
+    with pytest.raises(InputError, match=r"`counts` to be int64 \(3, 3\), got .* of 'x'"):
+        write_cases(tmp_path, [row], class_spec())
+
+
+def test_a_missing_foreign_damaged_or_newer_file_is_refused(tmp_path, monkeypatch):
+    with pytest.raises(DataError, match="`path` to be a file"):
+        read_cases(tmp_path)
+    path = tmp_path / "cases.parquet"
+    write_cases(tmp_path, random_rows(2), class_spec())
+    table = pq.read_table(path)
+    path.write_bytes(path.read_bytes()[:-9])
+    with pytest.raises(DataError, match=r"to be a cases\.parquet"):
+        read_cases(path)
+    pq.write_table(table.replace_schema_metadata({}), path)
+    with pytest.raises(DataError, match=r"to be a cases\.parquet"):
+        read_cases(path)
+    monkeypatch.setattr(module, "FORMAT", 2)
+    write_cases(tmp_path, random_rows(2), class_spec())
+    monkeypatch.undo()
+    with pytest.raises(DataError, match=r"of format 1 or older, got 2 .* Update segmeter"):
+        read_cases(path)

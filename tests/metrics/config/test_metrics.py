@@ -1,0 +1,32 @@
+"""The schema refuses what no summary could use."""
+
+import pytest
+
+from segmeter.errors import ConfigError
+from segmeter.metrics.config.metrics import MetricsConfig
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"convention": "segmetr"}, r"`convention` to be one of segmeter, mmseg, .*\. Did you mean 'segmeter'"),
+        ({"bootstrap": -1}, "`bootstrap` to be an integer >= 0"),
+        ({"bootstrap": 2_000_000}, "<= 1000000"),
+        ({"seed": -1}, "`seed` to be an integer >= 0"),
+        ({"interval": "basic"}, "`interval` to be one of expanded, bca, percentile"),
+        ({"cluster": "p["}, "`cluster` to be prefix:SEPARATOR, TABLE.csv:COLUMN, or a regular expression with a group"),
+        ({"cluster": "p"}, "`cluster` to be prefix:SEPARATOR, TABLE.csv:COLUMN, or a regular expression with a group"),
+        ({"groups": {"x": ()}}, r"`groups\.x` to be a list, each text, of length >= 1"),
+        ({"groups": {"x": ("a", "a")}}, r"`groups\.x` to name distinct classes, got \['a', 'a'\]"),
+    ],
+    ids=range(9),
+)
+def test_values_out_of_range_are_refused(values, message):
+    with pytest.raises(ConfigError, match=message):
+        MetricsConfig(**values)
+
+
+def test_all_problems_are_said_at_once():
+    with pytest.raises(ConfigError) as caught:
+        MetricsConfig(seed=-1, bootstrap=-1)
+    assert len(caught.value.problems) == 2

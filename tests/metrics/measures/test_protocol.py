@@ -1,0 +1,195 @@
+"""Measures of a case: columns by class and group, equal to the public functions on hand-made masks."""
+
+import math
+
+import numpy as np
+import pytest
+
+from segmeter.errors import ConfigError, InputError
+from segmeter.metrics.config.measures import MEASURES, BoundaryConfig, SurfaceConfig
+from segmeter.metrics.config.metrics import MetricsConfig, check_metrics
+from segmeter.metrics.measures.protocol import CaseMaps, Region, build_measures, find_regions, measure_case
+from segmeter.metrics.surfaces.boundary_iou import boundary_iou
+from segmeter.metrics.surfaces.surface import surface_metrics
+from tests.metrics.build import class_spec
+
+
+def blobs(num_classes=4, shape=(24, 30), seed=0, ignore=True):
+    """Rectangles of every class, moved a little in the prediction, with a strip of ignored pixels."""
+    rng = np.random.default_rng(seed)
+    target, labels = np.zeros(shape, np.uint8), np.zeros(shape, np.uint8)
+    for k in range(1, num_classes):
+        y, x = rng.integers(0, 14, 2)
+        target[y : y + 7, x : x + 9] = k
+        labels[y + 1 : y + 8, x : x + 8] = k
+    if ignore:
+        target[:, 20:23] = 255
+    return target, labels
+
+
+def case_of(target, labels, spec, **fields):
+    fields = {"spacing": (1.0,) * (target.ndim - (spec.task == "multilabel"))} | fields
+    return CaseMaps(case_id="c", target=target, labels=labels, spec=spec, **fields)
+
+
+def measured(config, maps):
+    return measure_case(maps, build_measures(config, maps.spec))
+
+
+def test_two_squares_three_columns_apart_by_hand():
+    # 3 x 3 squares: each surface is 8 pixels. Distances to the other one 3 columns away: columns 3, 2, 1 px off
+    # (the middle column only above and below), so 3*3 + 2*2 + 3*1 = 16 per side
+    target, labels = np.zeros((9, 12), np.uint8), np.zeros((9, 12), np.uint8)
+    target[3:6, 2:5], labels[3:6, 5:8] = 1, 1
+    config = MetricsConfig(measures=(SurfaceConfig(tolerances=(1, 2.5)), BoundaryConfig(width=1)))
+    found = measured(config, case_of(target, labels, class_spec(2, "binary")))
+    assert found == {
+        "hd/road": 3.0,
+        "hd95/road": 3.0,
+        "hd95_pooled/road": 3.0,
+        "assd/road": 2.0,
+        "masd/road": 2.0,
+        "nsd@1/road": 3 / 8,
+        "nsd@2.5/road": 5 / 8,
+        "boundary_iou/road": 0.0,
+        "sum:boundary_common/road": 0.0,
+        "sum:boundary_union/road": 16.0,
+    }
+
+
+def test_classes_and_groups_equal_the_functions_on_masks():
+    target, labels = blobs()
+    config = MetricsConfig(
+        background=False,
+        groups={"traffic": ("road", "tree")},
+        measures=(SurfaceConfig(tolerances=(2,)), BoundaryConfig(ratio=0.05)),
+    )
+    found = measured(config, case_of(target, labels, class_spec(4), spacing=(2.0, 0.5)))
+    members = {"road": [1], "car": [2], "tree": [3], "traffic": [1, 3]}
+    assert {name.rpartition("/")[2] for name in found} == set(members)
+    for name, held in members.items():
+        masks = np.isin(target, held), np.isin(labels, held) & (target != 255)
+        surface = surface_metrics(*masks, spacing=(2.0, 0.5), tolerances=(2,))
+        assert found[f"hd95/{name}"] == surface.hd95
+        assert found[f"assd/{name}"] == surface.assd
+        assert found[f"nsd@2/{name}"] == surface.nsd[0]
+        boundary = boundary_iou(*(mask.astype(np.uint8) for mask in masks), num_classes=2, width=2)
+        assert found[f"boundary_iou/{name}"] == boundary.iou[1]
+        common, union = (found[f"sum:boundary_{part}/{name}"] for part in ("common", "union"))
+        assert 0 < common == boundary.counts[1, 1]
+        assert common / union == boundary.iou[1]
+
+
+def test_multilabel_planes_are_measured_one_by_one():
+    planes = [blobs(2, seed=seed) for seed in (1, 2)]
+    target, labels = (np.stack(maps) for maps in zip(*planes, strict=True))
+    config = MetricsConfig(measures=(SurfaceConfig(), BoundaryConfig()))
+    found = measured(config, case_of(target, labels, class_spec(2, "multilabel")))
+    for name, plane in zip(("sky", "road"), planes, strict=True):
+        alone = measured(config, case_of(*plane, class_spec(2, "binary")))
+        assert found[f"assd/{name}"] == alone["assd/road"]
+        assert found[f"boundary_iou/{name}"] == alone["boundary_iou/road"]
+
+
+def test_a_volume_has_surfaces_in_the_unit_of_its_spacing():
+    target, labels = np.zeros((5, 6, 7), np.uint8), np.zeros((5, 6, 7), np.uint8)
+    target[1, 2, 3], labels[3, 2, 3] = 1, 1
+    spec = class_spec(2, "binary")
+    maps = case_of(target, labels, spec, spacing=(2.5, 1.0, 1.0))
+    assert measured(MetricsConfig(measures=(SurfaceConfig(),)), maps)["hd/road"] == 5.0
+    with pytest.raises(InputError, match=r"c: boundary: expected `target` to have two spatial axes"):
+        measured(MetricsConfig(measures=(BoundaryConfig(),)), maps)
+
+
+@pytest.mark.parametrize(
+    ("penalty", "value"), [("inf", math.inf), (math.inf, math.inf), ("diagonal", 13.0), ("nan", math.nan), (7, 7.0)]
+)
+def test_a_miss_gets_the_penalty(penalty, value):
+    target, labels = np.zeros((2, 5, 12), np.uint8)
+    target[2, 2] = 1
+    config = MetricsConfig(measures=(SurfaceConfig(penalty=penalty),))
+    found = measured(config, case_of(target, labels, class_spec(2, "binary")))
+    np.testing.assert_equal(found["hd95/road"], value)
+    assert found["nsd@1/road"] == 0.0
+    swapped = measured(config, case_of(labels, target, class_spec(2, "binary")))
+    np.testing.assert_equal(swapped, found)
+
+
+def test_nan_from_the_command_line_is_the_policy_nan():
+    config = MetricsConfig(measures=(SurfaceConfig(penalty=math.nan),))
+    assert [SurfaceConfig(penalty=number).penalty for number in (math.nan, math.inf, 3.5)] == ["nan", "inf", 3.5]
+    target, labels = np.zeros((2, 5, 12), np.uint8)
+    target[2, 2] = 1
+    assert math.isnan(measured(config, case_of(target, labels, class_spec(2, "binary")))["hd/road"])
+
+
+def test_what_neither_side_holds_is_undefined():
+    target = np.zeros((5, 6), np.uint8)
+    found = measured(MetricsConfig(measures=(SurfaceConfig(),)), case_of(target, target, class_spec(3)))
+    assert math.isnan(found["hd95/car"])
+    assert math.isnan(found["nsd@1/car"])
+    assert found["hd95/sky"] == 0.0
+
+
+def test_what_a_target_leaves_out_is_in_no_mask():
+    target, labels = np.array([[1, 255, 0]], np.uint8), np.array([[1, 1, 1]], np.uint8)
+    first, second = case_of(target, labels, class_spec(2, "binary")).masks(Region(name="road", members=(1,)))
+    assert first.tolist() == [[True, False, False]]
+    assert second.tolist() == [[True, False, True]]
+
+
+def test_only_chosen_classes_are_measured():
+    config = MetricsConfig(background=True)
+    spec = class_spec(3)
+    named = [region.name for region in find_regions(SurfaceConfig(classes=("car",)), config, spec)]
+    assert named == ["car"]
+    assert [r.name for r in find_regions(SurfaceConfig(), config, spec)] == ["sky", "road", "car"]
+    assert [r.name for r in find_regions(SurfaceConfig(), config, class_spec(2, "binary"))] == ["road"]
+
+
+def test_two_measures_of_one_column_are_refused():
+    maps = case_of(*blobs(), class_spec(4))
+    measures = build_measures(MetricsConfig(measures=(SurfaceConfig(),)), maps.spec)
+    with pytest.raises(InputError, match="`measures` to give columns <metric>/<class> of their own, got assd/car"):
+        measure_case(maps, [*measures, *measures])
+
+
+def test_sums_that_can_not_be_added_up_are_refused():
+    maps = case_of(*blobs(), class_spec(4))
+    with pytest.raises(InputError, match="`measures` to give finite sums, got sum:area/car"):
+        measure_case(maps, [lambda seen: {"sum:area/car": math.nan, "area/car": math.nan}])
+
+
+@pytest.mark.parametrize(
+    ("build", "message"),
+    [
+        (lambda: SurfaceConfig(tolerances=()), "`tolerances` to be distinct numbers >= 0"),
+        (lambda: SurfaceConfig(tolerances=(1, -1)), r"`tolerances\[1\]` to be a number >= 0, got -1"),
+        (lambda: SurfaceConfig(tolerances=(1, 1.0)), "`tolerances` to be distinct"),
+        (lambda: SurfaceConfig(penalty=-1), "`penalty` to be one of inf, diagonal, nan or a number >= 0, got -1"),
+        (lambda: SurfaceConfig(penalty="max"), "`penalty` to be one of inf"),
+        (lambda: SurfaceConfig(school="C"), "`school` to be one of"),
+        (lambda: SurfaceConfig(classes=("a", "a")), "`classes` to be null or distinct names"),
+        (lambda: BoundaryConfig(width=0), "`width` to be an integer >= 1"),
+        (lambda: BoundaryConfig(ratio=0), "`ratio` to be a number > 0"),
+        (
+            lambda: MetricsConfig(measures=(SurfaceConfig(), SurfaceConfig(tolerances=(2,)))),
+            "to name each measure once",
+        ),
+        (lambda: MetricsConfig(spacing=(1.0, 0.0)), r"`spacing\[1\]` to be a number > 0"),
+        (lambda: MetricsConfig(spacing=(1.0,)), "`spacing` to be null or 2 or 3 numbers > 0"),
+    ],
+)
+def test_bad_options_are_refused(build, message):
+    with pytest.raises(ConfigError, match=message):
+        build()
+
+
+def test_classes_and_names_are_checked_before_any_case():
+    config = MetricsConfig(measures=(SurfaceConfig(classes=("cra",)),), groups={"road": ("car",)})
+    with pytest.raises(ConfigError) as caught:
+        check_metrics(config, class_spec(3))
+    first, second = caught.value.problems
+    assert "`measures.surface.classes` to name classes, got 'cra'. Did you mean 'car'?" in first
+    assert "other names than 'road'" in second
+    assert {"boundary", "surface"} <= set(MEASURES.names())

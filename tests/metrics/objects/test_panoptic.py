@@ -1,0 +1,247 @@
+"""Matching of objects equals brute force and published figures, and says what it left out."""
+
+import math
+from itertools import permutations
+
+import numpy as np
+import pytest
+from scipy import ndimage
+
+from segmeter.errors import InputError
+from segmeter.metrics.objects import matching as pairs
+from segmeter.metrics.objects.panoptic import match_instances
+from segmeter.metrics.surfaces.surface import surface_metrics
+
+# Of the public example of panoptica, as its authors' tool scores it (spacing 1).
+MATCHED = {
+    "rq": 0.8636363636363636,
+    "sq": 0.8328184295330798,
+    "pq": 0.7192522800512963,
+    "mean_dice": 0.900292616009954,
+    "mean_masd": 0.25033188787922506,
+}
+SEMANTIC = {
+    "rq": 0.8295454545454546,
+    "sq": 0.7940127477906024,
+    "pq": 0.6586696657808406,
+    "mean_dice": 0.8802182546605446,
+}
+
+
+def load_spine(folder, kind):
+    nibabel = pytest.importorskip("nibabel")
+    files = [folder / "golden" / "spine" / kind / f"{name}.nii.gz" for name in ("ref", "pred")]
+    return [np.asarray(nibabel.load(file).dataobj) for file in files]
+
+
+def components(classes):
+    """Number the 26-connected components of each class."""
+    found = np.zeros(classes.shape, np.int32)
+    for k in np.unique(classes[classes > 0]):
+        parts, _ = ndimage.label(classes == k, np.ones((3, 3, 3)))
+        found[parts > 0] = parts[parts > 0] + found.max()
+    return found
+
+
+def random_objects(shape, count, *, seed=0):
+    """Boxes with gaps and overlaps, ids far apart, and a prediction that is moved and rough."""
+    rng = np.random.default_rng(seed)
+    target = np.zeros(shape, np.int64)
+    for i in range(count):
+        corner = [rng.integers(0, length - 2) for length in shape]
+        box = tuple(slice(start, start + rng.integers(2, 9)) for start in corner)
+        target[box] = 3 + 7 * i
+    instances = np.roll(target, 1, axis=-1) * 2
+    rough = rng.random(shape) < 0.1
+    instances[rough] = rng.permutation(instances[rough])
+    return target, instances
+
+
+def brute_force(target, instances, threshold):
+    """Every pair as two masks; one to one by trying every assignment."""
+    ours, theirs = ([i for i in np.unique(one) if i] for one in (target, instances))
+    table = np.zeros((len(ours), len(theirs)))
+    for i, first in enumerate(ours):
+        for j, second in enumerate(theirs):
+            a, b = target == first, instances == second
+            table[i, j] = (a & b).sum() / (a | b).sum()
+    table[table <= threshold] = 0
+    flat = table if len(ours) <= len(theirs) else table.T
+    best = max(permutations(range(flat.shape[1]), len(flat)), key=lambda order: flat[range(len(flat)), order].sum())
+    chosen = [(i, j) if len(ours) <= len(theirs) else (j, i) for i, j in enumerate(best) if flat[i, j] > 0]
+    matched = {(int(ours[i]), int(theirs[j])): table[i, j] for i, j in chosen}
+    return matched, len(theirs) - len(matched), len(ours) - len(matched)
+
+
+def as_pairs(found):
+    ids = zip(found.target_ids.tolist(), found.instance_ids.tolist(), strict=True)
+    return dict(zip(ids, found.iou.tolist(), strict=True))
+
+
+def test_a_row_of_objects_by_hand():
+    target = np.array([[1, 1, 1, 0, 2, 2, 2, 2, 0, 5, 5]])
+    instances = np.array([[4, 4, 0, 0, 6, 6, 6, 8, 8, 0, 0]])
+    found = match_instances(target, instances, spacing=(1, 0.5))
+    # 1 with 4: 2 of 3; 2 with 6: 3 of 4; 8 shares 1 of 5 with 2; 5 is missed
+    assert as_pairs(found) == {(1, 4): 2 / 3, (2, 6): 3 / 4}
+    assert found.dice.tolist() == [4 / 5, 6 / 7]
+    # all pixels are surface: the last of the target is one pixel, 0.5, from the prediction
+    assert found.masd.tolist() == [0.5 / 3 / 2, 0.5 / 4 / 2]
+    assert (found.missed_ids.tolist(), found.spurious_ids.tolist()) == ([5], [8])
+    assert (found.tp, found.fp, found.fn, found.status) == (2, 1, 1, "ok")
+    figures = (found.rq, found.f1, found.sq, found.pq, found.mean_dice, found.mean_masd)
+    np.testing.assert_allclose(figures, [2 / 3, 2 / 3, 17 / 24, 17 / 36, 29 / 35, 7 / 96], rtol=1e-12)
+    assert {one.dtype for one in (found.target_ids, found.instance_ids, found.missed_ids)} == {np.dtype(np.int64)}
+
+
+def test_the_golden_figures_of_matched_spines(shared_data):
+    found = match_instances(*load_spine(shared_data, "matched"), spacing=(1, 1, 1))
+    assert (found.tp, found.fp, found.fn) == (19, 3, 3)
+    for name, value in MATCHED.items():
+        np.testing.assert_allclose(getattr(found, name), value, rtol=1e-12, err_msg=name)
+
+
+def test_the_golden_figures_of_the_components_of_spines(shared_data):
+    target, instances = (components(one) for one in load_spine(shared_data, "semantic"))
+    found = match_instances(target, instances)
+    assert (found.tp, found.fp, found.fn) == (73, 16, 14)
+    assert (instances.max(), target.max()) == (89, 87)
+    for name, value in SEMANTIC.items():
+        np.testing.assert_allclose(getattr(found, name), value, rtol=1e-12, err_msg=name)
+
+
+@pytest.mark.parametrize("threshold", [0.0, 0.1, 0.3, 0.5, 0.7])
+@pytest.mark.parametrize("shape", [(17, 23), (6, 9, 11)], ids=["2-D", "3-D"])
+@pytest.mark.parametrize("seed", range(3))
+def test_pairs_equal_a_brute_force_over_all_assignments(shape, threshold, seed):
+    target, instances = random_objects(shape, 5, seed=seed)
+    matched, fp, fn = brute_force(target, instances, threshold)
+    found = match_instances(target, instances, threshold=threshold)
+    assert as_pairs(found) == matched
+    assert (found.tp, found.fp, found.fn) == (len(matched), fp, fn)
+
+
+def test_below_one_half_the_sum_of_iou_decides_and_not_the_best_pair():
+    target = np.array([[1] * 10 + [2] * 4])
+    instances = np.array([[7] * 4 + [8] * 10])
+    # IoU: 1-7 .4, 1-8 6/14, 2-7 0, 2-8 .4: taking 6/14 first would leave 2 and 7 alone
+    assert as_pairs(match_instances(target, instances, threshold=0.2)) == {(1, 7): 0.4, (2, 8): 0.4}
+    assert match_instances(target, instances, threshold=0.4).iou.tolist() == [6 / 14]
+
+
+def test_an_iou_of_the_threshold_is_no_match():
+    target, instances = np.array([[1, 1]]), np.array([[1, 0]])
+    assert match_instances(target, instances, threshold=0.5).tp == 0
+    assert match_instances(target, instances, threshold=0.49).tp == 1
+
+
+def test_neither_ids_nor_dtypes_matter():
+    target, instances = random_objects((20, 30), 6)
+    found = match_instances(target, instances, spacing=(1, 1))
+    order = np.random.default_rng(0).permutation(200)
+    wide = np.where(target, target + 2**40, 0)
+    renamed = match_instances(wide, np.where(instances, order[instances] + 1, 0).astype(np.uint16), spacing=(1, 1))
+    assert [renamed.tp, renamed.pq, renamed.fp] == [found.tp, found.pq, found.fp]
+    np.testing.assert_array_equal(renamed.target_ids, found.target_ids + 2**40)
+    np.testing.assert_array_equal(renamed.instance_ids, order[found.instance_ids] + 1)
+    np.testing.assert_array_equal(renamed.masd, found.masd)
+    narrow = match_instances(target.astype(np.uint8), instances.astype(np.uint64))
+    np.testing.assert_array_equal(narrow.iou, found.iou)
+
+
+def test_swapping_the_maps_swaps_misses_and_spurious_objects():
+    target, instances = random_objects((20, 30), 6, seed=1)
+    one, other = match_instances(target, instances), match_instances(instances, target)
+    assert (one.tp, one.fp, one.fn, one.pq) == (other.tp, other.fn, other.fp, pytest.approx(other.pq, rel=1e-12))
+    assert one.missed_ids.tolist() == other.spurious_ids.tolist()
+
+
+def test_a_table_too_large_to_fill_gives_the_same(monkeypatch):
+    target, instances = random_objects((20, 30), 6, seed=2)
+    found = match_instances(target, instances, threshold=0.1)
+    monkeypatch.setattr(pairs, "_DENSE", 1)
+    sorted_instead = match_instances(target, instances, threshold=0.1)
+    assert as_pairs(sorted_instead) == as_pairs(found)
+    assert sorted_instead.spurious_ids.tolist() == found.spurious_ids.tolist()
+
+
+@pytest.mark.parametrize("shape", [(20, 30), (8, 9, 12)], ids=["2-D", "3-D"])
+def test_the_surface_distance_of_a_pair_is_that_of_its_masks(shape):
+    target, instances = random_objects(shape, 6, seed=3)
+    spacing = (2.0, 0.5, 1.5)[: len(shape)]
+    found = match_instances(target, instances, threshold=0.1, spacing=spacing)
+    expected = [
+        surface_metrics(target == i, instances == j, spacing=spacing).masd
+        for i, j in zip(found.target_ids, found.instance_ids, strict=True)
+    ]
+    assert len(expected) >= 2
+    np.testing.assert_allclose(found.masd, expected, rtol=1e-12)
+    assert found.mean_masd == np.mean(found.masd)
+
+
+def test_void_pixels_are_of_no_object_and_forgive_what_is_mostly_in_them():
+    target = np.array([[1, 1, 1, 0, 0, 0, 0, 0, 0, 0]])
+    instances = np.array([[5, 5, 5, 5, 6, 6, 6, 7, 7, 0]])
+    void = np.array([[0, 0, 1, 1, 1, 1, 0, 1, 0, 0]], bool)
+    found = match_instances(target, instances, void=void)
+    # 1 and 5 keep their first 2 pixels; 6 is void by 2 of 3, and 7 by 1 of 2, which is not more than half
+    assert as_pairs(found) == {(1, 5): 1.0}
+    assert (found.fp, found.spurious_ids.tolist()) == (1, [7])
+    assert match_instances(target, instances).fp == 2
+
+
+def test_a_match_that_is_mostly_void_stays_a_match():
+    ones = np.ones((1, 4), np.uint8)
+    void = np.array([[1, 1, 1, 0]], bool)
+    found = match_instances(ones, ones, void=void)
+    assert (found.tp, found.fp, found.pq) == (1, 0, 1)
+    assert match_instances(ones, ones, void=np.ones_like(void)).status == "both_empty"
+
+
+ONE, NONE = np.ones((2, 2), np.uint8), np.zeros((2, 2), np.uint8)
+
+
+@pytest.mark.parametrize(
+    ("target", "instances", "status", "counted", "rq"),
+    [
+        (NONE, NONE, "both_empty", (0, 0, 0), math.nan),
+        (ONE, NONE, "prediction_empty", (0, 0, 1), 0),
+        (NONE, ONE, "target_empty", (0, 1, 0), 0),
+        (NONE[:0], NONE[:0], "both_empty", (0, 0, 0), math.nan),
+    ],
+    ids=["both", "prediction", "target", "no pixel"],
+)
+@pytest.mark.parametrize("threshold", [0.2, 0.5])
+def test_empty_maps_follow_the_table(target, instances, status, counted, rq, threshold):
+    found = match_instances(target, instances, spacing=(1, 1), threshold=threshold)
+    assert (found.status, (found.tp, found.fp, found.fn)) == (status, counted)
+    np.testing.assert_array_equal([found.rq, found.pq, found.f1], rq)
+    assert np.isnan([found.sq, found.mean_dice, found.mean_masd]).all()
+    assert found.masd.shape == found.iou.shape == (0,)
+
+
+def test_without_a_spacing_no_surface_is_measured():
+    found = match_instances(ONE, ONE)
+    assert found.masd is None
+    assert math.isnan(found.mean_masd)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"target": ONE == 1}, r"`target` to have dtype integer, got bool \(2, 2\)"),
+        ({"instances": ONE[:1]}, r"`instances` to have the target's shape \(2, 2\), got \(1, 2\)"),
+        ({"target": ONE[0], "instances": ONE[0]}, r"`target` to have 2 or 3 axes, got \(2,\)"),
+        ({"instances": ONE - np.int16(3)}, r"`instances` to hold ids between 0 and 2\*\*63 - 1, got -2 to -2"),
+        ({"target": ONE * np.uint64(2**63)}, r"`target` to hold ids between 0 and 2\*\*63 - 1"),
+        ({"threshold": 1.0}, r"`threshold` between 0 and 1, below 1, got 1\.0"),
+        ({"threshold": math.nan}, "`threshold` between 0 and 1, below 1, got nan"),
+        ({"spacing": (1, 0)}, r"`spacing` > 0 and finite, got \(1, 0\)"),
+        ({"spacing": (1,)}, r"`spacing` to have 2 values, one per axis, got 1: \(1,\)"),
+        ({"void": ONE}, r"`void` to have dtype bool and the target's shape \(2, 2\), got uint8 \(2, 2\)"),
+    ],
+    ids=range(10),
+)
+def test_refusals_name_the_argument_and_what_was_given(changes, message):
+    with pytest.raises(InputError, match=f"match_instances: expected {message}"):
+        match_instances(**{"target": ONE, "instances": ONE, **changes})

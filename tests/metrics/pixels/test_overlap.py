@@ -1,0 +1,236 @@
+"""Overlap scores against hand-worked values, scikit-learn, and the table of undefined cases."""
+
+import math
+import operator
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from sklearn import metrics as reference
+
+from segmeter.errors import InputError
+from segmeter.metrics.pixels.confusion import confusion_matrix, multilabel_counts
+from segmeter.metrics.pixels.overlap import AGGREGATES, Margins, compute_margins, overlap_scores, score_margins
+from segmeter.metrics.statistics.bootstrap import bootstrap
+
+PER_CLASS = ("iou", "dice", "precision", "recall", "specificity", "volumetric_similarity", "relative_volume_difference")
+
+
+def maps(num_classes, *, seed, size=3000):
+    rng = np.random.default_rng(seed)
+    target = rng.choice(num_classes, size, p=rng.dirichlet(np.ones(num_classes)))
+    labels = np.where(rng.random(size) < 0.4, rng.integers(0, num_classes, size), target)
+    return target.astype(np.uint8), labels.astype(np.uint8)
+
+
+def test_scores_of_a_hand_worked_matrix():
+    # rows 8, 5, 7; columns 7, 10, 3; 20 pixels. tp 6, 5, 3; fp 1, 5, 0; fn 2, 0, 4
+    scores = overlap_scores(np.array([[6, 2, 0], [0, 5, 0], [1, 3, 3]]))
+    np.testing.assert_allclose(scores.iou, [6 / 9, 5 / 10, 3 / 7], rtol=1e-12)
+    np.testing.assert_allclose(scores.dice, [12 / 15, 10 / 15, 6 / 10], rtol=1e-12)
+    np.testing.assert_allclose(scores.precision, [6 / 7, 5 / 10, 3 / 3], rtol=1e-12)
+    np.testing.assert_allclose(scores.recall, [6 / 8, 5 / 5, 3 / 7], rtol=1e-12)
+    np.testing.assert_allclose(scores.specificity, [11 / 12, 10 / 15, 13 / 13], rtol=1e-12)
+    np.testing.assert_allclose(scores.volumetric_similarity, [1 - 1 / 15, 1 - 5 / 15, 1 - 4 / 10], rtol=1e-12)
+    np.testing.assert_allclose(scores.relative_volume_difference, [-1 / 8, 5 / 5, -4 / 7], rtol=1e-12)
+    np.testing.assert_array_equal(scores.support, [8, 5, 7])
+    assert scores.mean_iou == pytest.approx((6 / 9 + 5 / 10 + 3 / 7) / 3, rel=1e-12)
+    assert scores.pixel_accuracy == pytest.approx(14 / 20, rel=1e-12)
+    assert scores.frequency_weighted_iou == pytest.approx((8 * 6 / 9 + 5 * 0.5 + 7 * 3 / 7) / 20, rel=1e-12)
+
+
+@pytest.mark.parametrize("num_classes", [2, 3, 19])
+@pytest.mark.parametrize("seed", [0, 1])
+def test_scores_equal_scikit_learn(num_classes, seed):
+    target, labels = maps(num_classes, seed=seed)
+    scores = overlap_scores(confusion_matrix(target, labels, num_classes=num_classes))
+    present = np.union1d(target, labels)
+    options = {"labels": present, "average": None, "zero_division": np.nan}
+    for ours, theirs in (
+        (scores.iou, reference.jaccard_score(target, labels, labels=present, average=None)),
+        (scores.dice, reference.f1_score(target, labels, **options)),
+        (scores.precision, reference.precision_score(target, labels, **options)),
+        (scores.recall, reference.recall_score(target, labels, **options)),
+    ):
+        np.testing.assert_allclose(ours[present], theirs, rtol=1e-12)
+    assert scores.pixel_accuracy == pytest.approx(reference.accuracy_score(target, labels), rel=1e-12)
+    assert scores.kappa == pytest.approx(reference.cohen_kappa_score(target, labels), rel=1e-12)
+    assert scores.mcc == pytest.approx(reference.matthews_corrcoef(target, labels), rel=1e-12)
+    if len(np.unique(target)) == num_classes:
+        balanced = reference.balanced_accuracy_score(target, labels)
+        assert scores.balanced_accuracy == pytest.approx(balanced, rel=1e-12)
+
+
+def test_multilabel_scores_are_those_of_each_class_and_of_all_decisions_pooled():
+    rng = np.random.default_rng(5)
+    target = (rng.random((3, 400)) < np.array([[0.1], [0.5], [0.7]])).astype(np.uint8)
+    labels = np.where(rng.random((3, 400)) < 0.3, 1 - target, target)
+    scores = overlap_scores(multilabel_counts(target, labels), task="multilabel")
+    per_class = reference.jaccard_score(target.T, labels.T, average=None)
+    np.testing.assert_allclose(scores.iou, per_class, rtol=1e-12)
+    assert scores.mean_iou == pytest.approx(per_class.mean(), rel=1e-12)
+    assert scores.pixel_accuracy == pytest.approx((target == labels).mean(), rel=1e-12)
+    assert scores.mcc == pytest.approx(reference.matthews_corrcoef(target.ravel(), labels.ravel()), rel=1e-12)
+    assert scores.kappa == pytest.approx(reference.cohen_kappa_score(target.ravel(), labels.ravel()), rel=1e-12)
+    true_negatives = ((target == 0) & (labels == 0)).sum(1)
+    np.testing.assert_allclose(scores.specificity, true_negatives / (target == 0).sum(1), rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("counts", "iou", "precision", "recall"),
+    [
+        ([[4, 0], [0, 0]], np.nan, np.nan, np.nan),
+        ([[4, 0], [3, 0]], 0.0, np.nan, 0.0),
+        ([[4, 3], [0, 0]], 0.0, 0.0, np.nan),
+    ],
+    ids=["both_empty", "prediction_empty", "target_empty"],
+)
+def test_the_table_of_undefined_cases(counts, iou, precision, recall):
+    scores = overlap_scores(np.array(counts))
+    np.testing.assert_equal([scores.iou[1], scores.dice[1]], [iou, iou])
+    np.testing.assert_equal([scores.precision[1], scores.recall[1]], [precision, recall])
+
+
+def test_an_absent_class_is_left_out_of_the_mean_and_counted():
+    scores = overlap_scores(np.array([[3, 1, 0], [0, 4, 0], [0, 0, 0]]))
+    assert scores.mean_iou == pytest.approx((3 / 4 + 4 / 5) / 2, rel=1e-12)
+    assert scores.n_undefined == 1
+
+
+def test_nothing_counted_leaves_every_score_undefined():
+    scores = overlap_scores(np.zeros((3, 3), np.int64))
+    for name in AGGREGATES:
+        assert np.isnan(getattr(scores, name)), name
+    for name in PER_CLASS:
+        assert np.isnan(getattr(scores, name)).all(), name
+
+
+def test_kappa_and_mcc_are_undefined_when_there_is_only_one_class():
+    scores = overlap_scores(np.array([[7, 0], [0, 0]]))
+    assert np.isnan(scores.kappa)
+    assert np.isnan(scores.mcc)
+    assert scores.pixel_accuracy == 1
+
+
+@pytest.mark.parametrize("shape", [(5,), (2, 3)])
+def test_a_stack_scores_as_its_members(shape):
+    counts = np.random.default_rng(2).integers(0, 30, (*shape, 4, 4))
+    counts[..., 3, :] = counts[..., 3] = 0
+    stacked = overlap_scores(counts)
+    for index in np.ndindex(shape):
+        single = overlap_scores(counts[index])
+        for name in (*PER_CLASS, *AGGREGATES, "support", "n_undefined"):
+            np.testing.assert_array_equal(getattr(stacked, name)[index], getattr(single, name), err_msg=name)
+
+
+def test_renaming_the_classes_permutes_the_scores_and_leaves_the_aggregates():
+    counts = np.random.default_rng(7).integers(0, 99, (4, 4))
+    order = np.array([2, 0, 3, 1])
+    plain, turned = overlap_scores(counts), overlap_scores(counts[np.ix_(order, order)])
+    np.testing.assert_array_equal(turned.iou, plain.iou[order])
+    for name in AGGREGATES:
+        assert getattr(turned, name) == pytest.approx(getattr(plain, name), rel=1e-12), name
+
+
+def test_swapping_target_and_prediction_swaps_precision_and_recall():
+    counts = np.random.default_rng(8).integers(0, 99, (4, 4))
+    plain, turned = overlap_scores(counts), overlap_scores(counts.T)
+    np.testing.assert_array_equal(turned.precision, plain.recall)
+    np.testing.assert_array_equal(turned.dice, plain.dice)
+
+
+def test_the_means_run_over_the_classes_asked_for():
+    counts = np.array([[90, 0, 0], [5, 5, 0], [0, 5, 15]])
+    scores = overlap_scores(counts, classes=[1, 2])
+    assert scores.mean_iou == pytest.approx((5 / 15 + 15 / 20) / 2, rel=1e-12)
+    assert scores.balanced_accuracy == pytest.approx((5 / 10 + 15 / 20) / 2, rel=1e-12)
+    assert scores.pixel_accuracy == pytest.approx(110 / 120, rel=1e-12)  # pixels, whatever the classes
+
+
+def test_unsigned_counts_do_not_wrap():
+    counts = np.array([[3, 1], [0, 0]], np.uint8)
+    np.testing.assert_allclose(overlap_scores(counts).volumetric_similarity, [1 - 1 / 7, 0], rtol=1e-12)
+
+
+def test_sums_beyond_float32_stay_exact():
+    counts = np.array([[2**24 + 1, 1], [0, 2**24 + 3]])
+    assert overlap_scores(counts).pixel_accuracy == (2**25 + 4) / (2**25 + 5)
+
+
+def exact(counts):
+    """Kappa and the squared MCC with its sign, in fractions."""
+    n = sum(map(sum, counts))
+    rows, columns = [sum(row) for row in counts], [sum(column) for column in zip(*counts, strict=True)]
+    agreement = n * sum(row[k] for k, row in enumerate(counts)) - sum(map(operator.mul, rows, columns))
+    chance = n * n - sum(map(operator.mul, rows, columns))
+    spread = (n * n - sum(t * t for t in rows)) * (n * n - sum(p * p for p in columns))
+    kappa = Fraction(agreement, chance) if chance else math.nan
+    return float(kappa), float(Fraction(agreement * abs(agreement), spread)) if spread else math.nan
+
+
+def rare(seed):
+    """One class of up to 10**15 pixels, the others of a few, found more or less."""
+    rng = np.random.default_rng(seed)
+    counts = rng.integers(0, 10 ** rng.integers(1, 5), (size := int(rng.integers(2, 6)), size))
+    counts[0, 0] = 10 ** rng.integers(3, 16)
+    return counts
+
+
+@pytest.mark.parametrize("counts", [np.array([[4 * 10**9, 1], [1, 1]]), *map(rare, range(60))])
+def test_rare_classes_keep_the_digits_of_kappa_and_mcc(counts):
+    kappa, square = exact(counts.tolist())
+    scores = overlap_scores(counts)
+    assert float(scores.kappa) == pytest.approx(kappa, rel=1e-12, abs=1e-15)
+    assert float(scores.mcc * abs(scores.mcc)) == pytest.approx(square, rel=1e-12, abs=1e-15)
+
+
+@pytest.mark.parametrize("task", ["multiclass", "multilabel"])
+def test_whole_floats_and_lists_are_counts(task):
+    counts = np.random.default_rng(4).integers(0, 2**40, (3, 2, 2))
+    wanted = overlap_scores(counts, task=task)
+    for given in (counts.astype(float), counts.tolist(), counts.astype(">u8"), counts.astype(np.uint64)):
+        found = overlap_scores(given, task=task)
+        assert found.support.dtype == np.int64
+        for name in (*PER_CLASS, *AGGREGATES, "support"):
+            np.testing.assert_array_equal(getattr(found, name), getattr(wanted, name), err_msg=name)
+
+
+def test_the_interval_of_the_data_sets_mean_iou_needs_no_rounding():
+    counts = np.random.default_rng(3).integers(0, 50, (20, 3, 3))
+
+    def mean_iou(sums):
+        return overlap_scores(sums.reshape(-1, 3, 3)).mean_iou[:, None]
+
+    found = bootstrap(counts.reshape(20, 9), mean_iou, resamples=50)
+    assert found.estimate[0] == overlap_scores(counts.sum(axis=0)).mean_iou
+
+
+def test_margins_are_linear_and_survive_their_columns():
+    counts = np.random.default_rng(1).integers(0, 9, (6, 3, 3))
+    margins = compute_margins(counts)
+    total = Margins.from_columns(margins.columns().sum(axis=0))
+    np.testing.assert_array_equal(score_margins(total).iou, overlap_scores(counts.sum(axis=0)).iou)
+
+
+@pytest.mark.parametrize(
+    ("counts", "options", "message"),
+    [
+        (np.zeros((2, 3), int), {}, r"`counts` to be \(\.\.\., K, K\), got \(2, 3\)"),
+        (np.zeros((3, 3), int), {"task": "multilabel"}, r"\(\.\.\., K, 2, 2\), got \(3, 3\)"),
+        (np.full((2, 2), -1), {}, "`counts` to be whole numbers >= 0, got -1 to -1"),
+        (np.full((2, 2), np.nan), {}, "whole numbers >= 0, got nan to nan"),
+        (np.array([[2, 0.5], [0, 1]]), {}, r"whole numbers >= 0, got 0\.5"),
+        (np.ones((2, 2), bool), {}, r"whole numbers >= 0, got bool \(2, 2\)"),
+        (np.ma.ones((2, 2), int), {}, r"whole numbers >= 0, got MaskedArray \(2, 2\)"),
+        ([[1, 2], [3]], {}, "`counts` to be an array of numbers"),
+        (np.full((2, 2), 2**63, np.uint64), {}, r"to sum to 2\*\*53 pixels or fewer"),
+        (np.full((2, 2), 2**62), {}, r"to sum to 2\*\*53 pixels or fewer"),
+        (np.zeros((2, 2), int), {"classes": [2]}, r"distinct class indices, 0 to 1, got \[2\]"),
+        (np.zeros((2, 2), int), {"classes": [1, 1]}, "distinct class indices"),
+        (np.zeros((2, 2), int), {"classes": []}, "distinct class indices"),
+    ],
+    ids=range(13),
+)
+def test_refusals(counts, options, message):
+    with pytest.raises(InputError, match=message):
+        overlap_scores(counts, **options)

@@ -1,0 +1,206 @@
+"""Calibration: by hand, against scikit-learn and plain loops, at the ends of the range, and in parts."""
+
+import math
+
+import numpy as np
+import pytest
+from sklearn.metrics import brier_score_loss, log_loss
+
+from segmeter.errors import InputError
+from segmeter.metrics.probabilities.calibration import Calibration, calibration
+
+
+def softmax_case(seed, num_classes=4, shape=(30, 40), dtype=np.float32):
+    rng = np.random.default_rng(seed)
+    logits = rng.normal(0, 2, (num_classes, *shape))
+    probs = np.exp(logits) / np.exp(logits).sum(axis=0)
+    target = (rng.random(shape) > probs.cumsum(axis=0)).sum(axis=0).clip(0, num_classes - 1).astype(np.uint8)
+    target[rng.random(shape) < 0.3] = 1
+    return target, probs.astype(dtype)
+
+
+def bins_by_loop(said, came, bins):
+    """Counts, mean confidence, share that came true, ECE and MCE, one probability after the other."""
+    edges = [i / bins for i in range(bins + 1)]
+    held = [[] for _ in range(bins)]
+    for p, true in zip(said, came, strict=True):
+        place = next(i for i in range(bins) if p <= edges[i + 1])
+        held[place].append((float(p), bool(true)))
+    gaps = [(len(one), abs(np.mean([p for p, _ in one]) - np.mean([t for _, t in one]))) for one in held if one]
+    ece = sum(n * gap for n, gap in gaps) / len(said)
+    return [len(one) for one in held], ece, max(gap for _, gap in gaps)
+
+
+def test_four_pixels_by_hand():
+    # bins of a quarter: 0.2 (came true) in the first; 0.7 and 0.6 (one of two) in the third; 0.9 in the last
+    target, probs = np.array([1, 1, 0, 1]), np.array([0.2, 0.7, 0.6, 0.9])
+    scores = calibration(target, probs, num_classes=2, task="binary", bins=4)
+    one = scores.classwise[0]
+    assert one.counts.tolist() == [1, 0, 2, 1]
+    np.testing.assert_allclose(one.confidence, [0.2, np.nan, 0.65, 0.9], rtol=1e-12)
+    np.testing.assert_array_equal(one.accuracy, [1, np.nan, 0.5, 1])
+    assert one.ece == pytest.approx((0.8 + 2 * 0.15 + 0.1) / 4, rel=1e-12)
+    assert one.mce == pytest.approx(0.8, rel=1e-12)
+    assert scores.brier == pytest.approx((0.8**2 + 0.3**2 + 0.6**2 + 0.1**2) / 4, rel=1e-12)
+    assert scores.nll == pytest.approx(-math.log(0.2 * 0.7 * 0.4 * 0.9) / 4, rel=1e-12)
+    # the winner's probability: 0.8 wrong, 0.7 right, 0.6 wrong, 0.9 right
+    assert scores.top_label.counts.tolist() == [0, 0, 2, 2]
+    assert scores.top_label.ece == pytest.approx((abs(1.3 - 1) + abs(1.7 - 1)) / 4, rel=1e-12)
+    assert (scores.n, scores.n_impossible, scores.classwise_ece) == (4, 0, one.ece)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("bins", [10, 15])
+def test_multiclass_equals_scikit_learn_and_a_loop(dtype, bins):
+    target, probs = softmax_case(0, dtype=dtype)
+    flat, wide = target.ravel(), probs.reshape(4, -1).T.astype(np.float64)
+    scores = calibration(target, probs, num_classes=4, bins=bins)
+    hot = np.eye(4)[flat]
+    assert scores.brier == pytest.approx(((wide - hot) ** 2).sum(axis=1).mean(), rel=1e-12)
+    assert scores.nll == pytest.approx(-np.log(wide[np.arange(len(flat)), flat]).mean(), rel=1e-12)
+    assert scores.nll == pytest.approx(log_loss(flat, wide / wide.sum(axis=1, keepdims=True)), rel=1e-6)
+    counts, ece, mce = bins_by_loop(wide.max(axis=1), wide.argmax(axis=1) == flat, bins)
+    assert scores.top_label.counts.tolist() == counts
+    assert scores.top_label.ece == pytest.approx(ece, rel=1e-9)  # the loop's means are rounded once more
+    assert scores.top_label.mce == pytest.approx(mce, rel=1e-9)
+    eces = []
+    for k in range(4):
+        counts, ece, mce = bins_by_loop(wide[:, k], flat == k, bins)
+        assert scores.classwise[k].counts.tolist() == counts
+        assert scores.classwise[k].mce == pytest.approx(mce, rel=1e-9)
+        eces.append(ece)
+    assert scores.classwise_ece == pytest.approx(np.mean(eces), rel=1e-9)
+
+
+def test_binary_equals_scikit_learn_and_two_channels():
+    target, probs = softmax_case(1, num_classes=2, dtype=np.float64)
+    one = calibration(target, probs[1], num_classes=2, task="binary")
+    two = calibration(target, np.stack([1 - probs[1], probs[1]]), num_classes=2)
+    flat = probs[1].ravel()
+    assert one.brier == pytest.approx(brier_score_loss(target.ravel(), flat), rel=1e-12)
+    assert one.nll == pytest.approx(log_loss(target.ravel(), flat), rel=1e-12)
+    assert two.brier == pytest.approx(2 * one.brier, rel=1e-12)
+    assert two.nll == pytest.approx(one.nll, rel=1e-12)
+    assert two.top_label.ece == pytest.approx(one.top_label.ece, rel=1e-12)
+    assert two.classwise[1].ece == one.classwise[0].ece
+    assert len(one.classwise) == len(one.sweeps) == 1
+
+
+def test_multilabel_planes_are_decisions_of_their_own():
+    target, probs = softmax_case(2, num_classes=3)
+    planes = np.stack([target == k for k in range(3)]).astype(np.uint8)
+    scores = calibration(planes, probs, num_classes=3, task="multilabel")
+    alone = [calibration(planes[k], probs[k], num_classes=2, task="binary") for k in range(3)]
+    assert scores.top_label is None
+    assert scores.n == planes.size
+    assert scores.brier == pytest.approx(np.mean([one.brier for one in alone]), rel=1e-12)
+    assert scores.nll == pytest.approx(np.mean([one.nll for one in alone]), rel=1e-12)
+    for k in range(3):
+        assert scores.classwise[k].ece == alone[k].classwise[0].ece
+        assert scores.sweeps[k].average_precision == alone[k].sweeps[0].average_precision
+
+
+def test_0_and_1_fall_in_bins_and_0_for_what_is_there_is_infinitely_bad():
+    scores = calibration(np.array([0, 1, 1]), np.array([0.0, 1.0, 1.0], np.float32), num_classes=2, task="binary")
+    assert scores.classwise[0].counts.tolist() == [1] + [0] * 13 + [2]
+    assert (scores.classwise[0].ece, scores.brier, scores.nll) == (0.0, 0.0, 0.0)
+    wrong = calibration(np.array([1, 1]), np.array([0.0, 0.5]), num_classes=2, task="binary")
+    assert wrong.nll == math.inf
+    assert wrong.n_impossible == 1
+    assert wrong.classwise[0].mce == 1.0
+
+
+def test_a_bin_holds_its_upper_end():
+    scores = calibration(np.array([1, 1, 1]), np.array([0.5, 0.25, 0.2500001]), num_classes=2, task="binary", bins=4)
+    assert scores.classwise[0].counts.tolist() == [1, 2, 0, 0]
+
+
+@pytest.mark.parametrize("bins", [*range(1, 31), 41, 100, 997])
+def test_every_edge_belongs_to_the_bin_below_it(bins):
+    """7 / 25 times 25 is 7.000000000000001, and was in the bin above."""
+    edges = np.arange(1, bins + 1) / bins
+    for probs in (edges, np.nextafter(edges, 0)):
+        found = calibration(np.ones(bins, int), probs, num_classes=2, task="binary", bins=bins)
+        assert found.classwise[0].counts.tolist() == [1] * bins
+    above = calibration(np.ones(bins, int), np.nextafter(edges, 1), num_classes=2, task="binary", bins=bins)
+    assert above.classwise[0].counts.tolist() == ([0] + [1] * (bins - 2) + [2] if bins > 1 else [1])
+
+
+def test_what_is_always_as_sure_as_right_is_calibrated():
+    probs = np.full(1000, 0.75, np.float32)
+    target = (np.arange(1000) % 4 > 0).astype(np.uint8)
+    scores = calibration(target, probs, num_classes=2, task="binary")
+    assert scores.classwise[0].ece == 0.0
+    assert scores.brier == pytest.approx(0.75 * 0.25, rel=1e-12)
+
+
+@pytest.mark.parametrize("task", ["binary", "multiclass", "multilabel"])
+def test_parts_merge_to_the_whole_and_ignored_pixels_count_nowhere(task):
+    target, probs = softmax_case(3, num_classes=2)
+    if task == "multilabel":
+        target = np.stack([target == k for k in range(2)]).astype(np.uint8)
+    if task == "binary":
+        probs = probs[1:]
+    target[..., ::3, :] = 255
+    settings = {"num_classes": 2, "task": task, "ignore_index": 255}
+    whole = Calibration(**settings)
+    whole.update(target, probs)
+    parts = [Calibration(**settings) for _ in range(2)]
+    parts[0].update(target[..., :17], probs[..., :17])
+    parts[1].update(target[..., 17:], probs[..., 17:])
+    parts[0].merge(parts[1])
+    one, other = whole.compute(), parts[0].compute()
+    kept = target != 255
+    assert one.n == other.n == kept.sum()
+    for first, second in zip(one.classwise, other.classwise, strict=True):
+        np.testing.assert_array_equal(first.counts, second.counts)
+        np.testing.assert_allclose(first.confidence, second.confidence, rtol=1e-12)
+    assert other.brier == pytest.approx(one.brier, rel=1e-12)
+    assert other.nll == pytest.approx(one.nll, rel=1e-12)
+    assert [s.average_precision for s in one.sweeps] == [s.average_precision for s in other.sweeps]
+
+
+def test_nothing_is_nan_and_not_0():
+    scores = Calibration(num_classes=3).compute()
+    assert scores.n == 0
+    for value in (scores.brier, scores.nll, scores.classwise_ece, scores.top_label.ece, scores.top_label.mce):
+        assert math.isnan(value)
+    assert math.isnan(scores.sweeps[0].average_precision)
+
+
+def test_chunks_do_not_change_the_sums(monkeypatch):
+    target, probs = softmax_case(4, dtype=np.float64)
+    whole = calibration(target, probs, num_classes=4)
+    monkeypatch.setattr("segmeter.metrics.probabilities.calibration._CHUNK", 101)
+    cut = calibration(target, probs, num_classes=4)
+    assert cut.nll == pytest.approx(whole.nll, rel=1e-12)
+    np.testing.assert_array_equal(cut.top_label.counts, whole.top_label.counts)
+
+
+PIXELS, HALF = np.zeros((2, 2), np.uint8), np.full((2, 2, 2), 0.5, np.float32)
+
+
+@pytest.mark.parametrize(
+    ("target", "probs", "options", "message"),
+    [
+        (PIXELS, HALF[:1], {}, r"`probs` to be \(2, 2, 2\) for a multiclass target"),
+        (PIXELS, HALF.astype(int), {}, "`probs` to be floating, got int64. Labels carry no probabilities"),
+        (PIXELS, HALF * 3, {}, r"`probs` to lie between 0 and 1, got 1\.5 to 1\.5"),
+        (PIXELS, HALF * np.nan, {}, "`probs` to lie between 0 and 1, got nan"),
+        (PIXELS, HALF * 0.9, {}, "`probs` to sum to 1 in every pixel, got a sum that is off by 0.1"),
+        (PIXELS + 2, HALF, {}, "`target` to hold only classes 0 to 1"),
+        (PIXELS * 1.0, HALF, {}, "`target` to have dtype integer"),
+        (PIXELS, HALF, {"bins": 0}, "`bins` between 1 and"),
+        (PIXELS, HALF, {"task": "panoptic"}, "`task` to be one of"),
+        (PIXELS, HALF[0], {"task": "binary", "num_classes": 3}, "`num_classes` 2 for binary"),
+        (PIXELS, HALF, {"task": "multilabel"}, "for a multilabel target"),
+    ],
+)
+def test_refusals(target, probs, options, message):
+    with pytest.raises(InputError, match=message):
+        calibration(target, probs, **({"num_classes": 2} | options))
+
+
+def test_sums_of_other_settings_do_not_merge():
+    with pytest.raises(InputError, match="to have the settings"):
+        Calibration(num_classes=2).merge(Calibration(num_classes=2, bins=10))

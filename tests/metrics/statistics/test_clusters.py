@@ -1,0 +1,115 @@
+"""Clusters from case ids and tables, and what looks grouped."""
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from segmeter.errors import InputError
+from segmeter.metrics.statistics.clusters import cluster_labels, effective_units, find_grouping, is_cluster, warn_of_few
+
+IDS = ["p01_a_001", "p01_a_002", "p02_b_001"]
+
+
+@pytest.mark.parametrize(
+    ("cluster", "labels"),
+    [
+        (None, None),
+        ("prefix:_", ["p01_a", "p01_a", "p02_b"]),
+        ("prefix:_0", ["p01_a", "p01_a", "p02_b"]),
+        (r"^(p\d+)_", ["p01", "p01", "p02"]),
+        (r"^p(\d)(\d)", ["0\x1f1", "0\x1f1", "0\x1f2"]),
+    ],
+)
+def test_labels_come_from_the_case_ids(cluster: str | None, labels: list[str] | None) -> None:
+    assert cluster_labels(IDS, cluster) == labels
+
+
+@pytest.mark.parametrize(("suffix", "separator"), [("csv", ","), ("tsv", "\t")])
+def test_labels_come_from_a_table(tmp_path: Path, suffix: str, separator: str) -> None:
+    table = tmp_path / f"patients.{suffix}"
+    rows = [("case_id", "age", "patient"), *((case, "50", f"x{i // 2}") for i, case in enumerate([*IDS, "other"]))]
+    table.write_text("\ufeff" + "\n".join(separator.join(row) for row in rows), encoding="utf-8")
+    assert cluster_labels(IDS[::-1], f"{table}:patient") == ["x1", "x0", "x0"]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (None, "to name a table, got .*t.csv .*No such file"),
+        ("case,patient\np01_a_001,x\n", "the columns case_id and patient, got .*t.csv with case, patient"),
+        ("", "with none"),
+        (
+            "case_id,patient\np01_a_001,x\np02_b_001,\n",
+            "a row for every case .* got 2 without: 'p01_a_002', 'p02_b_001'",
+        ),
+        ("case_id,patient\np01_a_001,x\np01_a_001,y\n", "to give each case one value, got two for 'p01_a_001'"),
+    ],
+    ids=["missing", "column", "empty", "case", "twice"],
+)
+def test_tables_that_do_not_say_it_are_refused(tmp_path: Path, content: str | None, message: str) -> None:
+    if content is not None:
+        (tmp_path / "t.csv").write_text(content)
+    with pytest.raises(InputError, match=message):
+        cluster_labels(IDS, f"{tmp_path / 't.csv'}:patient")
+
+
+@pytest.mark.parametrize("cluster", ["prefix:-", "prefix:p", r"^(q\d)"])
+def test_case_ids_without_a_cluster_are_refused(cluster: str) -> None:
+    with pytest.raises(InputError, match=f"{re.escape(cluster)}.*'p01_a_001'"):
+        cluster_labels(IDS, cluster)
+
+
+@pytest.mark.parametrize(
+    ("cluster", "ok"),
+    [
+        (None, True),
+        ("prefix:_", True),
+        ("prefix:", False),
+        ("a/b.csv:who", True),
+        ("p[", False),
+        ("p", False),
+        ("(p)", True),
+    ],
+)
+def test_what_is_a_cluster(cluster: str | None, ok: bool) -> None:
+    assert is_cluster(cluster) == ok
+
+
+@pytest.mark.parametrize(
+    ("case_ids", "found"),
+    [
+        (["p01_003", "p01_004", "p02_001", "p02_002"], ("prefix:_", 2)),
+        (["a-1_1", "a-1_2", "a-2_1", "a-2_2"], ("prefix:_", 2)),
+        (["p1/s1", "p1/s2", "p2/s1", "p3/s1"], ("prefix:/", 3)),
+        (["p01_left_1", "p01_right_1", "p02_left_1", "p02_right_1"], ("^([^_]+)[_]", 2)),
+        (["case_1", "case_2", "case_3", "case_4"], None),
+        (["a_1", "b_1", "c_1", "d_1", "d_2"], None),
+        (["p01_1", "p01_2", "p02_1", "overview"], None),
+        (["1", "2"], None),
+        ([], None),
+    ],
+    ids=range(9),
+)
+def test_what_looks_grouped(case_ids: list[str], found: tuple[str, int] | None) -> None:
+    assert find_grouping(case_ids) == found
+
+
+def test_a_suggested_expression_is_quoted_for_the_shell() -> None:
+    ids = [f"p{i}_{side}_1" for i in range(40) for side in ("left", "right")]
+    assert """set 'metrics.cluster="^([^_]+)[_]"'.""" in (warn_of_few(ids, None, {}) or "")
+
+
+def test_effective_units_are_those_of_equal_sizes() -> None:
+    sizes = np.array([[7, 1, 0], [7, 1, 0], [7, 0, 0], [7, 98, 0]])
+    np.testing.assert_allclose(effective_units(sizes), [4, 10_000 / 9606, np.nan], rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("units", "effective", "named"),
+    [(60, 49.9, True), (60, 50.0, False), (20, 9.9, True), (20, 10.0, False), (60, None, False)],
+)
+def test_few_effective_units_are_named(units: int, effective: float | None, named: bool) -> None:
+    warning = warn_of_few([f"c{i}" for i in range(units)], None, {"car": effective}) or ""
+    assert ("car" in warning) == named

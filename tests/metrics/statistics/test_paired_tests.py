@@ -1,0 +1,166 @@
+"""Paired tests against SciPy, enumeration and hand-worked cases."""
+
+from itertools import product
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from segmeter.errors import InputError
+from segmeter.metrics.statistics.paired_tests import holm, sign_flip, wilcoxon
+
+NAN = np.nan
+
+
+def pair(n, shift=0.0, seed=0):
+    rng = np.random.default_rng(seed)
+    second = rng.normal(size=n)
+    return second + shift + rng.normal(size=n), second
+
+
+def test_wilcoxon_of_three_gains_by_hand():
+    # of the 2^3 sign patterns only +++ and --- are as extreme: 2 / 8
+    result = wilcoxon(np.array([0.9, 0.8, 0.7]), np.array([0.8, 0.6, 0.2]))
+    assert result.p_value == pytest.approx(0.25, rel=1e-12)
+    assert result.exact
+
+
+@pytest.mark.parametrize("n", [8, 50, 51, 400])
+def test_wilcoxon_equals_scipy(n):
+    first, second = pair(n, 0.2, seed=n)
+    result = wilcoxon(first, second)
+    method = "exact" if n <= 50 else "approx"
+    assert result.p_value == pytest.approx(stats.wilcoxon(first, second, method=method).pvalue, rel=1e-12)
+    assert result.exact == (n <= 50)
+
+
+def test_wilcoxon_drops_equal_pairs_and_approximates_ties():
+    first, second = np.array([1.0, 2, 3, 4, 5, 6, 7]), np.array([1.0, 1, 2, 3, 4, 8, 7])
+    result = wilcoxon(first, second)  # differences 0 1 1 1 1 -2 0
+    expected = stats.wilcoxon([1, 1, 1, 1, -2], method="approx").pvalue
+    assert result.p_value == pytest.approx(expected, rel=1e-12)
+    assert (result.n_used, result.exact) == (7, False)
+
+
+def test_wilcoxon_ranks_infinite_differences_above_all_others():
+    # 1 and -1 infinite: the same ranks as with any size above 9, and they tie
+    first = np.array([1.0, 2.5, 9.0, np.inf, 4.0, np.inf, 3.0])
+    second = np.array([0.0, 0.0, 0.0, 0.0, np.inf, np.inf, 3.5])
+    found = wilcoxon(first, second)
+    finite = wilcoxon(np.array([1.0, 2.5, 9.0, 100.0, 0.0, 0.0, 3.0]), np.array([0, 0, 0, 0, 100, 0, 3.5]))
+    assert (found.p_value, found.n_used) == (finite.p_value, 7)
+    assert wilcoxon(np.full(5, np.inf), np.zeros(5)).p_value < 0.1
+
+
+@pytest.mark.parametrize("test", [wilcoxon, sign_flip])
+def test_equal_models_give_a_p_value_of_1(test):
+    values = np.array([0.5, 0.6, NAN, np.inf])
+    result = test(values, values)
+    assert (result.p_value, result.n_used, result.n_undefined) == (1.0, 3, 1)
+
+
+@pytest.mark.parametrize("test", [wilcoxon, sign_flip])
+def test_no_pair_at_all_gives_a_p_value_of_1(test):
+    result = test(np.array([NAN]), np.array([0.5]))
+    assert (result.p_value, result.n_used, result.n_undefined) == (1.0, 0, 1)
+
+
+@pytest.mark.parametrize("test", [wilcoxon, sign_flip])
+def test_the_tests_are_two_sided(test):
+    first, second = pair(30, 0.5)
+    assert test(first, second) == test(second, first)
+
+
+def test_sign_flip_enumerates_few_pairs():
+    first, second = pair(9, 0.6)
+    difference = first - second
+    sums = [abs(sum(s * d for s, d in zip(signs, difference, strict=True))) for signs in product((-1, 1), repeat=9)]
+    result = sign_flip(first, second)
+    assert result.exact
+    assert result.p_value == sum(s >= abs(difference.sum()) - 1e-12 for s in sums) / 512
+
+
+@pytest.mark.parametrize("n", [1023, 1024, 5000])
+def test_sign_flip_of_more_pairs_than_a_float_has_powers_of_two(n):
+    first = np.random.default_rng(n).normal(0.5, 1, n)
+    found = sign_flip(first, np.zeros(n), resamples=50)
+    assert (found.p_value, found.n_used, found.exact) == (1 / 51, n, False)
+
+
+@pytest.mark.parametrize(("resamples", "exact"), [(31, False), (32, True), (33, True)])
+def test_sign_flip_is_exact_where_all_signs_are_no_more_than_the_resamples(resamples, exact):
+    assert sign_flip(np.arange(1.0, 6), np.zeros(5), resamples=resamples).exact == exact
+
+
+def test_sign_flip_counts_equal_sums_as_equal():
+    # 0.1 + 0.2 - 0.3 is not 0 in floating point: sums must tie as the true ones do. Differences .1 .2 .3:
+    # |sum| >= .6 only for +++ and ---
+    first = np.array([0.1, 0.2, 0.3])
+    assert sign_flip(first, np.zeros(3)).p_value == 2 / 8
+    # differences .1 .1 .1 -.1: |sum| >= .2 for all but the 6 balanced patterns of 16
+    assert sign_flip(np.array([0.1, 0.1, 0.1, -0.1]), np.zeros(4)).p_value == 10 / 16
+
+
+def test_sign_flip_counts_sums_as_equal_that_only_rounding_tells_apart():
+    first, second = np.array([0.42, 0.25, 0.80, 0.09]), np.array([0.19, 0.18, 0.87, 0.25])
+    # 0.23, 0.07, -0.07 and -0.16, but for their last bits: no sum is smaller than 0.07
+    assert abs(first - second)[1] != abs(first - second)[2]
+    assert sign_flip(first, second).p_value == 1
+
+
+def test_sign_flip_by_sampling_agrees_with_scipy():
+    first, second = pair(40, 0.35, seed=3)
+    ours = sign_flip(first, second, resamples=20_000, seed=1)
+    reference = stats.permutation_test(
+        (first, second),
+        lambda a, b, axis: (a - b).mean(axis=axis),
+        permutation_type="samples",
+        vectorized=True,
+        n_resamples=20_000,
+        rng=np.random.default_rng(0),
+    )
+    assert not ours.exact
+    # both estimate one p: a difference has a standard error of sqrt(2 p (1 - p) / 20000); four of them
+    assert 0.001 < reference.pvalue < 0.5
+    error = (2 * reference.pvalue * (1 - reference.pvalue) / 20_000) ** 0.5
+    assert abs(ours.p_value - reference.pvalue) < 4 * error
+
+
+def test_sign_flip_never_gives_0_and_repeats_for_a_seed():
+    first = np.arange(1.0, 101)
+    assert sign_flip(first, np.zeros(100), resamples=99).p_value == 1 / 100
+    noisy = pair(70, 0.1)
+    assert sign_flip(*noisy, resamples=500, seed=4) == sign_flip(*noisy, resamples=500, seed=4)
+    assert sign_flip(*noisy, resamples=500, seed=4) != sign_flip(*noisy, resamples=500, seed=5)
+
+
+@pytest.mark.parametrize("test", [wilcoxon, sign_flip])
+def test_false_alarms_are_as_rare_as_stated(test):
+    # 400 pairs of equal models, n = 25: rejections at .05 are Binomial(400, .05), 20 +- 4.4; four of those
+    alarms = sum(test(*pair(25, seed=seed)).p_value <= 0.05 for seed in range(400))
+    assert 3 <= alarms <= 37
+
+
+def test_holm_by_hand():
+    # sorted .01 .02 .04 .5: x4 .04, x3 .06, x2 .08, x1 .5
+    np.testing.assert_allclose(holm([0.04, 0.01, 0.5, 0.02]), [0.08, 0.04, 0.5, 0.06], rtol=1e-12)
+    np.testing.assert_array_equal(holm([0.6, 0.7]), [1, 1])
+    np.testing.assert_allclose(holm([0.01, 0.011]), [0.02, 0.02], rtol=1e-12)  # never below a smaller one
+    assert holm([]).shape == (0,)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: holm([1.5]), r"`p_values` between 0 and 1, got \[1\.5\]"),
+        (lambda: holm([NAN]), "`p_values` between 0 and 1"),
+        (lambda: wilcoxon(np.ones(3), np.ones(2)), r"`second` to be flat, with the shape \(3,\), got \(2,\)"),
+        (lambda: sign_flip(np.ones((2, 2)), np.ones((2, 2))), "`second` to be flat"),
+        (lambda: sign_flip(np.ones(2), np.ones(2), resamples=0), "`resamples` >= 1, got 0"),
+        (lambda: sign_flip(np.array([np.inf]), np.ones(1)), "to be finite where the other value is, got 1 infinite"),
+    ],
+    ids=range(6),
+)
+def test_refusals(call, message):
+    with pytest.raises(InputError, match=message):
+        call()

@@ -1,0 +1,213 @@
+"""Runs are compared case by case on one reference, or not at all."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy.stats import kendalltau
+
+from segmeter.errors import InputError
+from segmeter.metrics.cases.table import CaseRow
+from segmeter.metrics.config.metrics import MetricsConfig
+from segmeter.metrics.statistics.paired_tests import holm, sign_flip, wilcoxon
+from segmeter.metrics.summary.compare import compare_runs, paired_bootstrap
+from segmeter.metrics.summary.ranking import rank_models
+from segmeter.metrics.summary.summary import summarise
+from tests.metrics.build import case_row, class_spec, random_rows
+
+QUICK = MetricsConfig(bootstrap=300)
+
+
+def spoil(rows: list[CaseRow], share: float, seed: int = 0) -> list[CaseRow]:
+    """The same references, predicted worse: `share` of the correct pixels of each class go to the next one."""
+    rng = np.random.default_rng(seed)
+    worse = []
+    for row in rows:
+        counts = row.counts.copy()
+        k = np.arange(len(counts))
+        moved = rng.binomial(counts[k, k], share)
+        counts[k, k] -= moved
+        counts[k, (k + 1) % len(counts)] += moved
+        worse.append(replace(row, counts=counts))
+    return worse
+
+
+def mean(sums):
+    return sums[:, :1] / sums[:, 1:]
+
+
+def test_the_difference_is_that_of_the_two_summaries():
+    rows = random_rows(30)
+    worse = spoil(rows, 0.3)
+    result = compare_runs({"a": rows, "b": worse[::-1]}, class_spec(), QUICK)
+    one, other = (summarise(r, class_spec(), QUICK) for r in (rows, worse))
+    assert result["n_cases"] == 30
+    for metric, entry in result["metrics"].items():
+        (pair,) = entry["pairs"]
+        assert entry["dataset"] == {"a": one["dataset"][metric], "b": other["dataset"][metric]}
+        assert pair["dataset_difference"] == pytest.approx(one["dataset"][metric] - other["dataset"][metric], rel=1e-12)
+        low, high = pair["dataset_ci95"]
+        assert 0 < low < pair["dataset_difference"] < high
+        assert pair["per_case_ci95"][0] > 0
+        assert pair["wilcoxon_p"] < 0.01
+        assert entry["ranking"]["order"] == ["a", "b"]
+
+
+def test_a_paired_interval_is_narrower_than_the_two_alone():
+    # the same hard and easy cases in both: only the difference of .1 +- .01 is uncertain
+    rng = np.random.default_rng(0)
+    base = rng.normal(0, 1, (60, 1))
+    columns = [
+        np.concatenate([base + offset, np.ones((60, 1))], axis=1) for offset in (0.1, 0.01 * rng.normal(size=(60, 1)))
+    ]
+    result = paired_bootstrap(columns[0], columns[1], mean, resamples=1000)
+    assert 0.09 < result.low[0] < 0.1 < result.high[0] < 0.11
+
+
+@pytest.mark.parametrize("cases", [20, 60])
+def test_runs_that_differ_by_chance_alone_rarely_miss_zero(cases):
+    # the quick form of benchmarks/intervals.py's A/A: log-normal sizes, chance on the logit scale; 300 replications of
+    # a method that misses in 7 % miss in at most 7 % + 2.6 standard errors 199 times in 200; the seed is fixed
+    rng = np.random.default_rng(cases)
+    misses = 0
+    for seed in range(300):
+        size = np.exp(1.5 * rng.normal(size=(cases, 1)))
+        hard = rng.normal(size=size.shape)
+        first, second = (
+            np.concatenate([size / (1 + np.exp(hard - 1 + 0.6 * rng.normal(size=size.shape))), size], axis=1)
+            for _ in range(2)
+        )
+        found = paired_bootstrap(first, second, mean, resamples=1000, seed=seed)
+        misses += int(not found.low[0] <= 0 <= found.high[0])
+    assert misses / 300 < 0.07 + 2.6 * (0.07 * 0.93 / 300) ** 0.5
+
+
+def test_p_values_are_those_of_the_per_case_scores_adjusted_over_the_pairs():
+    rows = random_rows(12)
+    runs = {"a": rows, "b": spoil(rows, 0.02), "c": spoil(rows, 0.3)}
+    entry = compare_runs(runs, class_spec(), QUICK)["metrics"]["pixel_accuracy"]
+    values = {n: np.array([np.trace(r.counts) / r.counts.sum() for r in rs]) for n, rs in runs.items()}
+    pairs = [("a", "b"), ("a", "c"), ("b", "c")]
+    assert [(pair["first"], pair["second"]) for pair in entry["pairs"]] == pairs
+    for name, test in (("wilcoxon_p", wilcoxon), ("sign_flip_p", lambda a, b: sign_flip(a, b, resamples=300))):
+        raw = [test(values[a], values[b]).p_value for a, b in pairs]
+        assert [pair[name] for pair in entry["pairs"]] == pytest.approx(raw, rel=1e-12)
+        assert [pair[f"{name}_holm"] for pair in entry["pairs"]] == pytest.approx(list(holm(raw)), rel=1e-12)
+
+
+def test_cases_of_a_cluster_are_one_piece_of_evidence():
+    patients = random_rows(8)
+    worse = spoil(patients, 0.02)
+    slices = [
+        [replace(row, case_id=f"{row.case_id}-{i}") for row in rows for i in range(5)] for rows in (patients, worse)
+    ]
+    config = QUICK.replace(cluster=r"(.*)-\d")
+    alone = compare_runs({"a": patients, "b": worse}, class_spec(), QUICK)["metrics"]["mean_iou"]["pairs"][0]
+    repeated = compare_runs({"a": slices[0], "b": slices[1]}, class_spec(), config)["metrics"]["mean_iou"]["pairs"][0]
+    for name in ("wilcoxon_p", "sign_flip_p"):
+        assert repeated[name] == pytest.approx(alone[name], rel=1e-12)
+    assert (repeated["n_used"], repeated["n_undefined"]) == (40, 0)
+
+
+def test_cases_undefined_in_one_run_are_left_out_of_both_sides_and_counted():
+    # "c" holds nothing but the second class: without background, the first run's score is undefined there
+    spec, config = class_spec(2), QUICK.replace(background=False)
+    one = [case_row("a", [[5, 0], [1, 4]]), case_row("b", [[5, 0], [2, 4]]), case_row("c", [[9, 0], [0, 0]])]
+    two = [case_row("a", [[5, 0], [2, 3]]), case_row("b", [[5, 0], [4, 2]]), case_row("c", [[8, 1], [0, 0]])]
+    (pair,) = compare_runs({"one": one, "two": two}, spec, config)["metrics"]["mean_iou"]["pairs"]
+    assert (pair["n_used"], pair["n_undefined"]) == (2, 1)
+    expected = (4 / 5 + 4 / 6) / 2 - (3 / 5 + 2 / 6) / 2
+    assert pair["per_case_difference"] == pytest.approx(expected, rel=1e-12)
+
+
+def test_a_run_compared_with_itself_differs_by_nothing():
+    rows = random_rows(15)
+    entry = compare_runs({"a": rows, "b": rows}, class_spec(), QUICK)["metrics"]["mean_iou"]
+    (pair,) = entry["pairs"]
+    assert (pair["dataset_difference"], pair["dataset_ci95"]) == (0, [0, 0])
+    assert (pair["wilcoxon_p"], pair["sign_flip_p_holm"]) == (1, 1)
+    assert entry["ranking"]["ranks"] == {"a": 1.5, "b": 1.5}
+    assert entry["ranking"]["rank_shares"] == {"a": [0.5, 0.5], "b": [0.5, 0.5]}
+    assert entry["ranking"]["stability"] is None
+
+
+def test_ranking_shares_are_those_of_a_plain_loop():
+    rng = np.random.default_rng(6)
+    scores = rng.normal([0.0, 0.3, 0.2], 1, (25, 3))
+    columns = [np.stack([scores[:, m], np.ones(25)], axis=1) for m in range(3)]
+    ranking = rank_models(columns, mean, resamples=200, seed=2)
+    single = [paired_bootstrap(c, np.zeros_like(c), lambda s: s[:, :1], resamples=200, seed=2) for c in columns]
+    drawn = np.concatenate([s.replicates for s in single], axis=1)
+    shares = np.zeros((3, 3))
+    for row in drawn:
+        for place, model in enumerate(np.argsort(-row)):
+            shares[model, place] += 1 / 200
+    np.testing.assert_allclose(ranking.rank_shares, shares, rtol=1e-12)
+    np.testing.assert_array_equal(ranking.order, np.argsort(-scores.mean(axis=0)))
+
+
+def test_stability_is_the_mean_kendall_tau():
+    rng = np.random.default_rng(7)
+    scores = rng.normal([0.0, 0.3, 0.2, 0.1], 1, (25, 4))
+    columns = [np.stack([scores[:, m], np.ones(25)], axis=1) for m in range(4)]
+    ranking = rank_models(columns, mean, resamples=50, seed=3)
+    single = [paired_bootstrap(c, np.zeros_like(c), lambda s: s[:, :1], resamples=50, seed=3) for c in columns]
+    drawn = np.concatenate([s.replicates for s in single], axis=1)
+    taus = [kendalltau(-row, ranking.ranks).statistic for row in drawn]
+    assert ranking.stability == pytest.approx(np.mean(taus), rel=1e-12)
+    assert ranking.stability < 0.9
+
+
+def test_models_that_tie_share_the_places_that_they_cover():
+    # values 9 5 5 5 1 in every case: the three in the middle share the places 2 to 4
+    columns = [np.array([[value, 1.0]] * 4) for value in (9, 5, 5, 5, 1)]
+    ranking = rank_models(columns, mean, resamples=10)
+    np.testing.assert_array_equal(ranking.ranks, [1, 3, 3, 3, 5])
+    third = [0, 1 / 3, 1 / 3, 1 / 3, 0]
+    expected = [[1, 0, 0, 0, 0], third, third, third, [0, 0, 0, 0, 1]]
+    np.testing.assert_allclose(ranking.rank_shares, expected, rtol=1e-12)
+    assert ranking.stability == pytest.approx(1, rel=1e-12)
+
+
+def test_stability_allows_for_ties_in_the_resamples():
+    hits = np.array([[1, 1, 1, 1, 0, 0], [1, 1, 0, 0, 1, 0], [0, 1, 0, 0, 0, 1.0], [1, 0, 0, 0, 0, 0]])
+    columns = [np.stack([row, np.ones(6)], axis=1) for row in hits]
+    drawn = paired_bootstrap(hits.T, np.zeros((6, 4)), lambda sums: sums, resamples=80, seed=1).replicates
+    ranking = rank_models(columns, mean, resamples=80, seed=1)
+    taus = [kendalltau(-row, ranking.ranks).statistic for row in drawn if np.ptp(row)]
+    assert any(len(set(row)) < 4 for row in drawn)
+    assert ranking.stability == pytest.approx(np.mean(taus), rel=1e-12)
+
+
+def test_a_clear_winner_is_always_first():
+    columns = [np.stack([np.arange(9.0) + 100 * m, np.ones(9)], axis=1) for m in (0, 2, 1)]
+    ranking = rank_models(columns, mean, resamples=100)
+    np.testing.assert_array_equal(ranking.order, [1, 2, 0])
+    np.testing.assert_array_equal(ranking.rank_shares, [[0, 0, 1], [1, 0, 0], [0, 1, 0]])
+    assert ranking.stability == 1
+
+
+def test_an_undefined_score_ranks_last():
+    columns = [np.array([[0.0, 0.0]] * 3), np.array([[-5.0, 1.0]] * 3)]
+
+    def statistic(sums):
+        return np.where(sums[:, 1:] == 0, np.nan, sums[:, :1])
+
+    np.testing.assert_array_equal(rank_models(columns, statistic, resamples=20).order, [1, 0])
+
+
+def test_refusals():
+    rows = random_rows(12)
+    with pytest.raises(InputError, match=r"10 missing from 'b': case-000, .* case-007 \.\.\."):
+        compare_runs({"a": rows, "b": rows[10:]}, class_spec(), QUICK)
+    other = [replace(rows[0], counts=rows[0].counts + 1), *rows[1:]]
+    with pytest.raises(InputError, match="the same references, got 1 cases of 'b' with another target: case-000"):
+        compare_runs({"a": rows, "b": other}, class_spec(), QUICK)
+    with pytest.raises(InputError, match="to be two or more, with a bootstrap, got 1 runs"):
+        compare_runs({"a": rows}, class_spec(), QUICK)
+    with pytest.raises(InputError, match="`runs` to hold a case, got none"):
+        compare_runs({"a": [], "b": []}, class_spec(), QUICK)
+    with pytest.raises(InputError, match=r"`second` to have the shape \(3, 2\), got \(2, 2\)"):
+        paired_bootstrap(np.ones((3, 2)), np.ones((2, 2)), mean)
+    with pytest.raises(InputError, match="`columns` to be two or more arrays of one shape"):
+        rank_models([np.ones((3, 2))], mean)

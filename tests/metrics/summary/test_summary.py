@@ -1,0 +1,244 @@
+"""The summary is metrics.json schema 1: named aggregations, null for undefined, the same for any order of rows."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from segmeter.errors import ConfigError, InputError
+from segmeter.metrics.cases import table as rows_module
+from segmeter.metrics.cases.table import read_cases, stack_margins, write_cases
+from segmeter.metrics.config.metrics import MetricsConfig
+from segmeter.metrics.pixels.confusion import confusion_matrix
+from segmeter.metrics.pixels.overlap import overlap_scores
+from segmeter.metrics.summary.summary import DEFAULT, summarise
+from tests.metrics.build import case_row, class_spec, random_rows
+
+QUICK = MetricsConfig(bootstrap=200)
+NONE = MetricsConfig(bootstrap=0)
+
+
+def test_dataset_and_per_case_means_are_told_apart():
+    # a: iou 3/4 and 4/5 (car absent); b: iou 1 and, for road and car, undefined
+    rows = [case_row("a", [[3, 1, 0], [0, 4, 0], [0, 0, 0]]), case_row("b", [[10, 0, 0], [0, 0, 0], [0, 0, 0]])]
+    summary = summarise(rows, class_spec(), NONE)
+    assert summary["dataset"]["mean_iou"] == pytest.approx((13 / 14 + 4 / 5) / 2, rel=1e-12)
+    assert summary["dataset"]["n_classes_undefined"] == 1
+    per_case = summary["per_case"]["mean_iou"]
+    first = (3 / 4 + 4 / 5) / 2
+    assert per_case["mean"] == pytest.approx((first + 1) / 2, rel=1e-12)
+    assert per_case["std"] == pytest.approx((1 - first) / 2**0.5, rel=1e-12)  # of two values, n - 1
+    assert per_case["std_population"] == pytest.approx((1 - first) / 2, rel=1e-12)
+    assert (per_case["n_used"], per_case["n_undefined"]) == (2, 0)
+    road = summary["per_class"]["road"]
+    assert (road["iou"], road["support"], road["per_case"]["iou"]["n_undefined"]) == (0.8, 4, 1)
+
+
+def test_the_schema_that_other_tools_read():
+    summary = summarise(random_rows(6, loss=0.5), class_spec(), QUICK)
+    assert summary["schema"] == 1
+    assert summary["convention"] == "segmeter"
+    assert summary["n_cases"] == 6
+    assert summary["classes"] == ["sky", "road", "car"]
+    assert summary["ignore_index"] == 255
+    np.testing.assert_array_equal(summary["confusion_matrix"], sum(row.counts for row in random_rows(6)))
+    assert {"mean_iou", "mean_dice", "pixel_accuracy"} <= set(summary["dataset"])
+    for name in summary["classes"]:
+        assert {"iou", "dice", "precision", "recall", "support"} <= set(summary["per_class"][name])
+    for entry in summary["per_case"].values():
+        assert {"mean", "std", "n_used", "n_undefined", "ci95"} <= set(entry)
+        low, high = entry["ci95"]
+        assert low < entry["mean"] < high
+    assert summary["loss"]["mean"] == 0.5
+    assert json.loads(json.dumps(summary, allow_nan=False)) == summary
+
+
+def test_what_is_undefined_is_null_and_never_0():
+    rows = [case_row("a", np.zeros((3, 3))), case_row("b", np.zeros((3, 3)))]
+    summary = summarise(rows, class_spec(), QUICK)
+    assert set(summary["dataset"].values()) == {None, 3}
+    assert summary["dataset_ci95"]["mean_iou"] == [None, None]
+    assert summary["per_case"]["mean_dice"] == {
+        "mean": None,
+        "std": None,
+        "std_population": None,
+        "n_used": 0,
+        "n_undefined": 2,
+        "ci95": [None, None],
+    }
+    assert summary["per_class"]["sky"]["iou"] is None
+    assert summary["loss"]["mean"] is None
+
+
+def test_one_case_has_no_spread_and_no_interval():
+    summary = summarise([case_row("a", [[5, 1, 0], [0, 2, 0], [0, 0, 3]])], class_spec(), QUICK)
+    assert summary["per_case"]["mean_iou"]["std"] is None
+    assert summary["per_case"]["mean_iou"]["ci95"] == [None, None]
+    assert summary["dataset_ci95"]["mean_iou"] == [None, None]
+    assert summary["dataset"]["mean_iou"] == pytest.approx((5 / 6 + 2 / 3 + 1) / 3, rel=1e-12)
+
+
+def test_the_order_of_the_rows_and_a_trip_through_files_change_nothing(tmp_path):
+    rows = random_rows(20, loss=0.1)
+    summary = summarise(rows, class_spec(), QUICK)
+    assert summarise(rows[::-1], class_spec(), QUICK) == summary
+    write_cases(tmp_path, rows, class_spec())
+    assert summarise(read_cases(tmp_path), class_spec(), QUICK) == summary
+
+
+def test_going_through_the_rows_in_small_groups_changes_nothing(monkeypatch):
+    rows = random_rows(11, loss=0.1)
+    whole, margins = summarise(rows, class_spec(), QUICK), stack_margins(rows, class_spec())
+    monkeypatch.setattr(rows_module, "_GROUP", 3)
+    assert summarise(rows, class_spec(), QUICK) == whole
+    np.testing.assert_array_equal(stack_margins(rows, class_spec()).columns(), margins.columns())
+
+
+def test_dataset_scores_equal_those_of_all_pixels_together():
+    rng = np.random.default_rng(0)
+    target, labels = rng.integers(0, 3, (2, 8, 100), dtype=np.uint8)
+    rows = [
+        case_row(str(i), confusion_matrix(a, b, num_classes=3))
+        for i, (a, b) in enumerate(zip(target, labels, strict=True))
+    ]
+    whole = overlap_scores(confusion_matrix(target, labels, num_classes=3))
+    assert summarise(rows, class_spec(), NONE)["dataset"]["mcc"] == float(whole.mcc)
+
+
+def test_the_mean_of_a_binary_task_is_over_both_classes_unless_background_is_left_out():
+    spec = class_spec(2, "binary")
+    rows = [case_row("a", [[90, 5], [2, 3]]), case_row("b", [[80, 5], [5, 10]])]
+    both = summarise(rows, spec, NONE)
+    iou = [170 / 187, 13 / 30]
+    assert both["dataset"]["mean_iou"] == pytest.approx(sum(iou) / 2, rel=1e-12)
+    assert both["mean_classes"] == ["sky", "road"]
+    assert both["per_class"]["road"]["iou"] == pytest.approx(iou[1], rel=1e-12)
+    only = summarise(rows, spec, NONE.replace(background=False))
+    assert only["dataset"]["mean_iou"] == pytest.approx(iou[1], rel=1e-12)
+    assert only["mean_classes"] == ["road"]
+    assert only["per_case"]["mean_iou"]["mean"] == pytest.approx((3 / 10 + 10 / 20) / 2, rel=1e-12)
+
+
+def test_multilabel_keeps_a_matrix_per_class():
+    summary = summarise(random_rows(5, 2, task="multilabel"), class_spec(2, "multilabel"), QUICK)
+    assert summary["confusion_matrix"] is None
+    assert np.shape(summary["confusion_matrices"]) == (2, 2, 2)
+    (_, fp), (fn, tp) = summary["confusion_matrices"][1]
+    assert summary["per_class"]["road"]["iou"] == pytest.approx(tp / (tp + fp + fn), rel=1e-12)
+
+
+def test_a_group_is_scored_as_one_region():
+    # relabel the pixels by hand: road and car become one class
+    rng = np.random.default_rng(4)
+    target, labels = rng.integers(0, 4, (2, 500), dtype=np.uint8)
+    config = NONE.replace(groups={"traffic": ("car", "road")})
+    rows = [case_row("a", confusion_matrix(target, labels, num_classes=4))]
+    entry = summarise(rows, class_spec(4), config)["per_group"]["traffic"]
+    merged = confusion_matrix(np.isin(target, [1, 2]), np.isin(labels, [1, 2]), num_classes=2)
+    assert entry["iou"] == float(overlap_scores(merged).iou[1])
+    assert entry["support"] == merged[1].sum()
+    assert entry["classes"] == ["car", "road"]
+
+
+def test_a_group_has_cases_and_an_interval_as_its_classes_merged_by_hand_have():
+    rng = np.random.default_rng(5)
+    maps = rng.integers(0, 4, (30, 2, 200), dtype=np.uint8)
+    maps[:3] %= 2  # car and tree are in neither map there
+    rows = [case_row(f"{i:02d}", confusion_matrix(*pair, num_classes=4)) for i, pair in enumerate(maps)]
+    merged = [
+        case_row(f"{i:02d}", confusion_matrix(*np.isin(pair, [2, 3]), num_classes=2)) for i, pair in enumerate(maps)
+    ]
+    group = summarise(rows, class_spec(4), QUICK.replace(groups={"green": ("car", "tree")}))["per_group"]["green"]
+    alone = summarise(merged, class_spec(2), QUICK)["per_class"]["road"]
+    assert group["per_case"] == alone["per_case"]
+    assert group["per_case"]["iou"]["n_undefined"] == 3
+    assert group["ci95"] == alone["ci95"]
+    assert group["dice"] == alone["dice"]
+
+
+def test_without_a_bootstrap_there_are_no_intervals():
+    summary = summarise(random_rows(4), class_spec(), NONE)
+    assert summary["dataset_ci95"]["mean_iou"] is None
+    assert summary["per_case"]["mean_iou"]["ci95"] is None
+    assert summary["bootstrap"]["warning"] is None
+
+
+@pytest.mark.parametrize(("n_cases", "warning"), [(4, "no intervals"), (49, "hold the true value less"), (50, None)])
+def test_few_cases_are_warned_about(n_cases, warning):
+    rows = [replace(row, counts=random_rows(1)[0].counts) for row in random_rows(n_cases)]
+    note = summarise(rows, class_spec(), QUICK)["bootstrap"]
+    assert (note["n_units"], note["interval"], note["level"]) == (n_cases, "expanded", 0.95)
+    if warning is None:
+        assert note["warning"] is None
+    else:
+        assert f"Only {n_cases} independent units: " in note["warning"]
+        assert warning in note["warning"]
+
+
+def test_a_class_that_few_cases_decide_is_named():
+    # the second class: 59 cases of 1 pixel and one of 41; Kish: (59 + 41)^2 / (59 + 41^2) = 5.747
+    rows = [case_row(f"{i}", [[500, 0], [0, 1]]) for i in range(59)] + [case_row("big", [[440, 20], [0, 21]])]
+    summary = summarise(rows, class_spec(2), QUICK)
+    assert summary["per_class"]["road"]["n_effective"] == pytest.approx(100**2 / (59 + 41**2), rel=1e-12)
+    assert summary["per_class"]["sky"]["n_effective"] == pytest.approx(
+        (59 * 500 + 460) ** 2 / (59 * 500**2 + 460**2), rel=1e-12
+    )
+    assert summary["bootstrap"]["warning"] == "Few effective units, as large cases outweigh the others: road 5.7."
+
+
+def test_cases_that_look_grouped_are_named_with_the_remedy():
+    rows = [replace(row, case_id=f"p{i // 20:02}_{i % 20:03}") for i, row in enumerate(random_rows(100))]
+    warning = summarise(rows, class_spec(), QUICK)["bootstrap"]["warning"]
+    assert "Case ids look grouped (5 groups)" in warning
+    assert "set metrics.cluster=prefix:_." in warning
+    grouped = summarise(rows, class_spec(), QUICK.replace(cluster="prefix:_"))
+    assert "grouped" not in grouped["bootstrap"]["warning"]
+    assert grouped["bootstrap"]["n_units"] == 5
+    expression = summarise(rows, class_spec(), QUICK.replace(cluster=r"^(p\d+)_"))
+    assert grouped["dataset_ci95"] == expression["dataset_ci95"]
+
+
+def test_clusters_from_the_case_ids_widen_the_interval():
+    # five patients with eight equal slices each: 40 rows, 5 independent units
+    patients = random_rows(5, seed=3)
+    rows = [replace(row, case_id=f"p{i}_{j}") for i, row in enumerate(patients) for j in range(8)]
+    single = summarise(rows, class_spec(), QUICK)
+    grouped = summarise(rows, class_spec(), QUICK.replace(cluster=r"^(p\d+)_"))
+    assert grouped["bootstrap"]["n_units"] == 5
+    assert grouped["dataset"] == single["dataset"]
+    width = {name: np.ptp(s["dataset_ci95"]["mean_iou"]) for name, s in (("one", single), ("all", grouped))}
+    assert width["all"] > 1.5 * width["one"]
+
+
+def test_a_loss_that_is_infinite_leaves_no_mean():
+    rows = [replace(row, loss=value) for row, value in zip(random_rows(3), (0.5, np.inf, None), strict=True)]
+    loss = summarise(rows, class_spec(), NONE)["loss"]
+    assert (loss["mean"], loss["n_infinite"]) == (None, 1)
+    kept = summarise(rows[::2], class_spec(), NONE)["loss"]
+    assert (kept["mean"], kept["n_used"], kept["n_undefined"]) == (0.5, 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("rows", "config", "message"),
+    [
+        ([], NONE, "`rows` to hold a case, got none"),
+        (random_rows(2) + random_rows(1), NONE, "twice: case-000"),
+        (
+            random_rows(2),
+            NONE.replace(cluster="^(p)"),
+            "metrics: expected `cluster` to match every case id .* got 2 without",
+        ),
+    ],
+    ids=["none", "twice", "cluster"],
+)
+def test_refusals(rows, config, message):
+    with pytest.raises(InputError, match=message):
+        summarise(rows, class_spec(), config)
+
+
+def test_groups_are_checked_against_the_classes():
+    with pytest.raises(ConfigError, match=r"`groups\.x` to name classes, got 'rod'\. Did you mean 'road'"):
+        summarise(random_rows(1), class_spec(), DEFAULT.replace(groups={"x": ("rod",)}))
+    with pytest.raises(ConfigError, match="to be empty for a multilabel task"):
+        summarise([], class_spec(2, "multilabel"), DEFAULT.replace(groups={"x": ("sky",)}))

@@ -1,0 +1,157 @@
+"""Boundary IoU equals the published algorithm, class by class, and refuses what it cannot measure."""
+
+import numpy as np
+import pytest
+from scipy import ndimage
+
+from segmeter.errors import InputError
+from segmeter.metrics.surfaces.boundary_iou import band_width, boundary_iou, iou_of_bands
+
+
+def published(target, labels, width):
+    """Cheng et al.'s recipe for two masks: pad by 1, erode `width` times with 3 x 3, subtract, intersect."""
+    bands = []
+    for mask in (target, labels):
+        inside = ndimage.binary_erosion(np.pad(mask, 1), np.ones((3, 3)), iterations=width, border_value=1)[1:-1, 1:-1]
+        bands.append(mask & ~inside)
+    union = (bands[0] | bands[1]).sum()
+    return (bands[0] & bands[1]).sum() / union if union else np.nan
+
+
+def random_maps(shape, num_classes, *, seed=0):
+    """Smooth regions and specks, cut by the border."""
+    rng = np.random.default_rng(seed)
+    fields = ndimage.gaussian_filter(rng.standard_normal((num_classes, *shape)), (0, 4, 4))
+    target = fields.argmax(axis=0).astype(np.uint8)
+    labels = np.roll(target, (1, 2), (0, 1))
+    specks = rng.random(shape) < 0.01
+    labels[specks] = rng.integers(0, num_classes, specks.sum())
+    return target, labels
+
+
+def test_two_squares_by_hand():
+    target, labels = np.zeros((2, 9, 9), np.uint8)
+    target[1:8, 1:8] = 1  # 7 x 7: a band of 2 leaves out 3 x 3, so 40 pixels
+    labels[1:8, 3:8] = 1  # 7 x 5: it leaves out 3 x 1, so 32
+    # of these 32, columns 3 and 4 of rows 3 to 5 are inside the target: 32 - 6 are common
+    found = boundary_iou(target, labels, num_classes=2, width=2)
+    assert found.iou[1] == 26 / (40 + 32 - 26)
+    assert (found.width, found.status) == (2, ("ok", "ok"))
+    assert found.iou.dtype == np.float64
+    # the target's other 14, in columns 1 and 2, are background to the prediction; both leave out 3 x 1
+    np.testing.assert_array_equal(found.counts[1:], [[14, 26, 0], [0, 6, 3]])
+    assert found.counts.dtype == np.int64
+
+
+@pytest.mark.parametrize("width", [1, 2, 3, 7, 19, 20, 40])
+@pytest.mark.parametrize("shape", [(40, 61), (61, 40), (1, 50), (5, 5), (1, 1)], ids=str)
+def test_every_class_equals_the_published_algorithm(shape, width):
+    target, labels = random_maps(shape, 4, seed=width)
+    found = boundary_iou(target, labels, num_classes=4, width=width)
+    np.testing.assert_array_equal(found.iou, [published(target == k, labels == k, width) for k in range(4)])
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_large_regions_are_hollow(seed):
+    target, labels = random_maps((90, 120), 3, seed=seed)
+    target[20:70, 30:100] = labels[25:75, 33:100] = 2
+    for width in (2, 5, 12):
+        found = boundary_iou(target, labels, num_classes=3, width=width)
+        expected = [published(target == k, labels == k, width) for k in range(3)]
+        np.testing.assert_array_equal(found.iou, expected)
+        assert found.counts[3, 3] > 0  # what both leave out
+
+
+@pytest.mark.parametrize(("num_classes", "void"), [(3, 255), (254, 255), (255, 255), (300, 65535), (3, -7)])
+def test_ignored_pixels_belong_to_no_class_of_either_map(num_classes, void):
+    target, labels = random_maps((50, 40), 3, seed=5)
+    valid = np.ones(target.shape, bool)
+    valid[10:25, 5:30] = False
+    labels = labels.astype(np.int32)
+    labels[12, 12] = 70_000  # of no class, but ignored
+    given = np.where(valid, target.astype(np.int32), void)
+    found = boundary_iou(given, labels, num_classes=num_classes, ignore_index=void, width=3)
+    expected = [published(valid & (target == k), valid & (labels == k), 3) for k in range(3)]
+    np.testing.assert_array_equal(found.iou[:3], expected)
+    assert found.counts.sum() == target.size
+
+
+def test_bool_masks_are_classes_0_and_1():
+    target, labels = (one == 1 for one in random_maps((30, 30), 2))
+    found = boundary_iou(target, labels, num_classes=2, width=2)
+    assert found.iou[1] == published(target, labels, 2)
+
+
+@pytest.mark.parametrize(
+    ("shape", "width"), [((1024, 1024), 29), ((480, 640), 16), ((10, 10), 1), ((15, 20), 1), ((60, 45), 2)], ids=str
+)
+def test_the_width_is_two_percent_of_the_diagonal_and_at_least_one(shape, width):
+    # 0.02 * 800 = 16; 0.02 * 25 = 0.5, which rounds to 0 and so becomes 1; 0.02 * 75 = 1.5, which rounds to 2
+    assert band_width(shape) == width
+    target, labels = random_maps(shape, 3)
+    found = boundary_iou(target, labels, num_classes=3)
+    assert found.width == width
+
+
+def test_counts_of_images_add_to_the_score_of_the_data_set():
+    pairs = [random_maps((40, 50), 3, seed=seed) for seed in range(3)]
+    counts = [boundary_iou(*pair, num_classes=3, width=2).counts for pair in pairs]
+    beside = [np.concatenate([np.pad(one[i], 5, constant_values=3) for one in pairs]) for i in (0, 1)]
+    whole = boundary_iou(*beside, num_classes=4, width=2).counts
+    np.testing.assert_array_equal(sum(counts)[:3, :3], whole[:3, :3])
+    np.testing.assert_array_equal(iou_of_bands(sum(counts)), iou_of_bands(whole)[:3])
+    stacked = iou_of_bands(np.stack(counts))
+    np.testing.assert_array_equal(stacked[1], boundary_iou(*pairs[1], num_classes=3, width=2).iou)
+
+
+def test_symmetry_and_a_perfect_prediction():
+    target, labels = random_maps((40, 50), 4)
+    one = boundary_iou(target, labels, num_classes=4)
+    other = boundary_iou(labels, target, num_classes=4)
+    np.testing.assert_array_equal(one.iou, other.iou)
+    np.testing.assert_array_equal(boundary_iou(target, target, num_classes=4).iou, 1)
+
+
+def test_empty_classes_follow_the_table():
+    target, labels = np.zeros((2, 6, 6), np.uint8)
+    target[2, 2], labels[4, 4] = 1, 2
+    found = boundary_iou(target, labels, num_classes=4)
+    assert found.status == ("ok", "prediction_empty", "target_empty", "both_empty")
+    np.testing.assert_array_equal(found.iou[1:], [0, 0, np.nan])
+
+
+@pytest.mark.parametrize("shape", [(4, 4), (0, 4), (4, 0)], ids=str)
+def test_nothing_to_count_is_undefined(shape):
+    ignored = np.full(shape, 255, np.uint8)
+    found = boundary_iou(ignored, np.zeros_like(ignored), num_classes=2, ignore_index=255)
+    assert np.isnan(found.iou).all()
+    assert found.status == ("both_empty", "both_empty")
+
+
+def test_layout_does_not_matter():
+    target, labels = random_maps((40, 30), 3)
+    expected = boundary_iou(target, labels, num_classes=3).iou
+    turned = boundary_iou(np.asfortranarray(target), labels.astype(">i4"), num_classes=3)
+    np.testing.assert_array_equal(turned.iou, expected)
+
+
+MAP = np.zeros((3, 4), np.uint8)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"labels": MAP + np.uint8(5)}, r"`labels` to hold only classes 0 to 2, got 12 pixels of 5\."),
+        ({"target": MAP + np.uint8(5)}, r"`target` .* Pass its void value as ignore_index"),
+        ({"labels": MAP[:2]}, r"`labels` to have the target's shape \(3, 4\), got \(2, 4\)"),
+        ({"target": MAP * 1.0}, r"`target` to have dtype integer, got float64 \(3, 4\)"),
+        ({"target": MAP[None], "labels": MAP[None]}, r"`target` to have 2 axes, got \(1, 3, 4\)"),
+        ({"width": 0}, "`width` >= 1 and <= 1073741824, got 0"),
+        ({"ignore_index": 2}, r"`ignore_index` to be no class \(0 to 2\), got 2"),
+        ({"num_classes": 65534}, "`num_classes` between 1 and 65533, got 65534"),
+    ],
+    ids=range(8),
+)
+def test_refusals_name_the_argument_and_what_was_given(changes, message):
+    with pytest.raises(InputError, match=f"boundary_iou: expected {message}"):
+        boundary_iou(**{"target": MAP, "labels": MAP, "num_classes": 3, **changes})

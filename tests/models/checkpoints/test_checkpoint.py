@@ -1,0 +1,205 @@
+import json
+import os
+import stat
+
+import pytest
+import torch
+from torch import nn
+
+from segmeter.errors import CheckpointError, InputError, RunError
+from segmeter.models.checkpoints import checkpoint as module
+from segmeter.models.checkpoints.checkpoint import find_checkpoint, plain_state, read_checkpoint, write_checkpoint
+from segmeter.models.checkpoints.manifest import seal
+from tests.models.parts import TINY, make_card
+
+
+def test_a_checkpoint_gives_back_what_was_written(written, tiny):
+    found = read_checkpoint(written)
+    assert found.card == make_card()
+    assert found.progress == {"epoch": 1, "step": 10, "metric": 0.5}
+    state = found.load_state()
+    assert torch.equal(state["moments"][0], torch.arange(3.0))
+    assert state["moments"][1] == (1, None, "adamw")
+    segmenter = found.load_segmenter()
+    assert not segmenter.training
+    assert all(torch.equal(segmenter.state_dict()[name], value) for name, value in tiny.state_dict().items())
+
+
+def test_the_files_have_the_usual_mode_and_nothing_else_is_there(written):
+    assert sorted(path.name for path in written.iterdir()) == ["manifest.json", "model.safetensors", "state.pt"]
+    modes = {stat.S_IMODE(path.stat().st_mode) for path in written.iterdir()}
+    mask = os.umask(0)
+    os.umask(mask)
+    assert modes == {0o666 & ~mask}
+
+
+def test_equal_checkpoints_are_equal_bytes(written, tiny, tmp_path):
+    arguments = {"card": make_card(), "state": None, "progress": {"step": 1}}
+    for name in ("a", "b"):
+        write_checkpoint(tmp_path / name, segmenter_state=tiny.state_dict(), **arguments)
+    for name in ("manifest.json", "model.safetensors"):
+        assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
+
+
+def test_channels_last_tied_and_sliced_weights_are_written_as_they_are(tmp_path):
+    whole = torch.arange(24.0)
+    state = {
+        "last": whole.view(2, 3, 2, 2).to(memory_format=torch.channels_last),
+        "whole": whole,
+        "tied": whole,
+        "slice": whole[3:7],
+        "empty": torch.zeros(0),
+        "count": torch.tensor(3),
+    }
+    write_checkpoint(tmp_path / "a", segmenter_state=state, card=make_card(), state=None, progress={})
+    tensors = module.load_tensors(tmp_path / "a" / "model.safetensors")
+    assert tensors.keys() == state.keys()
+    assert all(torch.equal(tensors[name], each) and tensors[name].dtype == each.dtype for name, each in state.items())
+
+
+@pytest.fixture
+def run_folder(checkpoint):
+    run = checkpoint.parent / "run"
+    (run / "checkpoints").mkdir(parents=True)
+    checkpoint.rename(run / "checkpoints" / checkpoint.name)
+    for name in ("best", "last"):
+        (run / "checkpoints" / name).symlink_to(checkpoint.name)
+    return run
+
+
+@pytest.mark.parametrize(
+    "inside",
+    ["", "checkpoints/best", "checkpoints/last", "checkpoints/best/model.safetensors", "checkpoints/last/state.pt"],
+)
+def test_a_checkpoint_is_found_from_its_run_its_folder_or_a_file_in_it(run_folder, inside):
+    assert find_checkpoint(run_folder / inside) == run_folder / "checkpoints" / "step-00000010"
+
+
+def test_a_run_without_a_best_checkpoint_says_what_it_has(run_folder):
+    (run_folder / "checkpoints" / "best").unlink()
+    with pytest.raises(
+        CheckpointError, match=r"has no checkpoints/best; checkpoints/ has last, step-00000010: name one"
+    ):
+        read_checkpoint(run_folder)
+
+
+def test_a_checkpoint_that_is_there_already_is_not_overwritten(written, tiny):
+    before = (written / "manifest.json").read_bytes()
+    with pytest.raises(RunError, match=r"can't be written .*Earlier checkpoints are untouched"):
+        write_checkpoint(written, segmenter_state={}, card=make_card(), state=None, progress={})
+    assert (written / "manifest.json").read_bytes() == before
+
+
+@pytest.mark.parametrize("step", ["save_file", "fsync", "replace"])
+def test_a_full_disk_leaves_no_half_checkpoint(monkeypatch, tmp_path, tiny, step):
+    def full(*_, **__):
+        raise OSError(28, "No space left on device")
+
+    target = {"save_file": module.safetensors.torch, "fsync": os, "replace": os}[step]
+    with monkeypatch.context() as patch:
+        patch.setattr(target, step, full)
+        with pytest.raises(RunError, match="No space left on device"):
+            write_checkpoint(
+                tmp_path / "new", segmenter_state=tiny.state_dict(), card=make_card(), state=None, progress={}
+            )
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_is_not_plain_is_refused_by_its_place():
+    with pytest.raises(InputError, match=r"expected `state\['optimizer'\]\[1\]` to be plain, got Conv2d"):
+        plain_state({"optimizer": [1, nn.Conv2d(1, 1, 1)]})
+
+
+def test_progress_that_json_lacks_is_refused(tmp_path):
+    with pytest.raises(InputError, match="expected `progress` to be JSON values"):
+        write_checkpoint(
+            tmp_path / "a", segmenter_state={}, card=make_card(), state=None, progress={"metric": float("nan")}
+        )
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_checkpoint_without_a_state_can_be_evaluated_but_not_resumed(tmp_path, tiny):
+    write_checkpoint(tmp_path / "a", segmenter_state=tiny.state_dict(), card=make_card(), state=None, progress={})
+    found = read_checkpoint(tmp_path / "a")
+    assert found.load_segmenter() is not None
+    with pytest.raises(CheckpointError, match=r"has no state.pt, so no training can go on from it"):
+        found.load_state()
+
+
+def test_a_removed_state_leaves_the_weights_readable(checkpoint):
+    (checkpoint / "state.pt").unlink()
+    found = read_checkpoint(checkpoint)
+    with pytest.raises(CheckpointError, match=r"state.pt: is missing, though the manifest lists it"):
+        found.load_state()
+
+
+def rewrite(folder, card=None, state=None):
+    """Give a checkpoint another card or other weights, with a manifest that is sound."""
+    old = read_checkpoint(folder)
+    tensors = module.load_tensors(folder / "model.safetensors") if state is None else state
+    fresh = folder.with_name("fresh")
+    write_checkpoint(fresh, segmenter_state=tensors, card=card or old.card, state=None, progress={})
+    return read_checkpoint(fresh)
+
+
+def test_another_architecture_lists_at_most_ten_of_each_difference(checkpoint):
+    other = make_card(model=TINY.replace(depth=4, decoder_channels=(8, 8, 8, 4)))
+    with pytest.raises(CheckpointError) as caught:
+        rewrite(checkpoint, card=other).load_segmenter()
+    text = str(caught.value)
+    assert "does not fit the network 'unet'" in text
+    assert "missing: network.encoder.model.layer3" in text
+    assert "and " in text
+    assert text.count("network.") <= 30
+
+
+def test_48_another_number_of_classes_is_said_by_shape(checkpoint, tiny):
+    state = dict(tiny.state_dict())
+    state["network.segmentation_head.0.bias"] = torch.zeros(7)
+    with pytest.raises(CheckpointError, match=r"segmentation_head.0.bias \(7,\) in the file, \(3,\) in the network"):
+        rewrite(checkpoint, state=state).load_segmenter()
+
+
+def test_49_weights_that_are_not_finite_are_refused_by_name(checkpoint, tiny):
+    state = {name: value.clone() for name, value in tiny.state_dict().items()}
+    state["network.encoder.model.conv1.0.weight"][0, 0, 0, 0] = float("nan")
+    state["network.segmentation_head.0.bias"][0] = float("inf")
+    with pytest.raises(CheckpointError, match=r"2 tensors hold NaN or infinity: network.*conv1.0.weight.*earlier"):
+        rewrite(checkpoint, state=state).load_segmenter()
+
+
+def edit(folder, **changes):
+    manifest = json.loads((folder / "manifest.json").read_text())
+    (folder / "manifest.json").write_text(json.dumps(seal(manifest | changes)))
+
+
+def test_50_a_newer_format_asks_for_an_upgrade(checkpoint):
+    edit(checkpoint, format=2, segmeter="9.0")
+    with pytest.raises(
+        CheckpointError, match=r"has format 2, from segmeter '9.0'; this segmeter .* reads up to 1. Upgrade"
+    ):
+        read_checkpoint(checkpoint)
+
+
+def test_a_card_never_names_code(checkpoint):
+    card = json.loads((checkpoint / "manifest.json").read_text())["card"]
+    edit(checkpoint, card=card | {"model": {"name": "os.system", "encoder": "true"}})
+    with pytest.raises(
+        CheckpointError, match=r"manifest.json: .* registered name, got 'os.system'.*plugins="
+    ) as caught:
+        read_checkpoint(checkpoint).load_segmenter()
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("key", ["card", "files", "progress"])
+def test_a_manifest_without_a_key_is_refused(checkpoint, key):
+    edit(checkpoint, **{key: None})
+    with pytest.raises(CheckpointError, match=r"manifest.json: lacks what a checkpoint must say"):
+        read_checkpoint(checkpoint)
+
+
+def test_a_changed_manifest_is_found(checkpoint):
+    path = checkpoint / "manifest.json"
+    path.write_text(path.read_text().replace("0.4", "0.3", 1))
+    with pytest.raises(CheckpointError, match=r"manifest.json: was changed or damaged .*sha256 differs"):
+        read_checkpoint(checkpoint)

@@ -1,0 +1,102 @@
+import threading
+import time
+
+import numpy as np
+import pytest
+import torch
+
+from segmeter.errors import DataError, RunError
+from segmeter.training.data.batches import Batches, to_device
+from tests.training.tiny import TinyCases, TinySource
+
+
+class CountingSource:
+    """Five batches per epoch of one value each; notes what was asked for, and by whom."""
+
+    def __init__(self, dtype=np.uint8):
+        self.asked = []
+        self.threads = set()
+        self.dtype = dtype
+
+    def __len__(self):
+        return 5
+
+    def batch(self, epoch, index, progress):
+        self.asked.append((epoch, index, progress))
+        self.threads.add(threading.current_thread().name)
+        value = 10 * epoch + index
+        return (
+            np.full((1, 2, 3, 3), value, np.uint8),
+            np.full((1, 2, 3), value, self.dtype),
+            np.array([value], np.int64),
+        )
+
+
+def open_batches(source, *, first=0, workers=0):
+    return Batches(source, first=first, progress=lambda number: number / 100, workers=workers, pin=False)
+
+
+def take_all(batches, count):
+    return [batches.take() for _ in range(count)]
+
+
+@pytest.mark.parametrize("workers", [0, 1, 3])
+def test_batches_come_in_order_across_epochs_whatever_the_workers(workers):
+    with open_batches(CountingSource(), first=3, workers=workers) as batches:
+        taken = take_all(batches, 8)
+    assert [int(batch.indices[0]) for batch in taken] == [3, 4, 10, 11, 12, 13, 14, 20]
+    assert [batch.epoch for batch in taken] == [0, 0, 1, 1, 1, 1, 1, 2]
+    assert taken[2].image.shape == (1, 3, 2, 3)
+    assert taken[2].image.unique().tolist() == [10]
+    assert batches.waited > 0
+
+
+@pytest.mark.parametrize(("workers", "ahead"), [(0, 1), (1, 2), (3, 4)])
+def test_no_more_batches_are_prepared_than_workers_and_one(workers, ahead):
+    source = CountingSource()
+    with open_batches(source, workers=workers) as batches:
+        batches.take()
+        deadline = time.monotonic() + 5
+        while len(source.asked) < ahead and time.monotonic() < deadline:
+            time.sleep(0.01)
+        time.sleep(0.05)  # for one too many
+        assert len(source.asked) == ahead
+    assert ("MainThread" in source.threads) == (workers == 0)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_the_source_learns_how_far_the_run_is_at_its_batch(workers):
+    source = CountingSource()
+    with open_batches(source, first=4, workers=workers) as batches:
+        take_all(batches, 2)
+    assert sorted(source.asked)[:2] == [(0, 4, 0.04), (1, 0, 0.05)]
+
+
+def test_images_are_channels_last_and_wide_targets_are_what_torch_computes_with():
+    with open_batches(CountingSource(np.uint16)) as batches:
+        image, target = to_device(batches.take(), torch.device("cpu"))
+    assert image.is_contiguous(memory_format=torch.channels_last)
+    assert target.dtype == torch.int32
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_an_error_in_a_file_comes_out_with_its_name(workers):
+    source = TinySource(TinyCases(broken=(3,)))
+    with (
+        open_batches(source, workers=workers) as batches,
+        pytest.raises(DataError, match=r"images/case03\.png: is truncated"),
+    ):
+        take_all(batches, 4)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_any_other_error_names_the_batch(workers):
+    class Faulty(CountingSource):
+        def batch(self, epoch, index, progress):
+            raise KeyError("x")
+
+    with (
+        open_batches(Faulty(), first=7, workers=workers) as batches,
+        pytest.raises(RunError, match="batch 2 of epoch 1 could not be prepared: KeyError"),
+    ):
+        batches.take()

@@ -1,0 +1,443 @@
+"""Order, windows, resolution and balance of training samples."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from segmeter.bridge.to_torch import to_torch
+from segmeter.classes import ClassSpec
+from segmeter.data.sample import Sample
+from segmeter.errors import ConfigError, DataError
+from segmeter.training.data.augment import Augment
+from segmeter.training.data.augment_config import AugmentConfig, choose_crop
+from segmeter.training.data.epoch import ANYWHERE, LEAST_BATCHES, count_before, epoch_order, plan_epoch
+from segmeter.training.data.sampling import KEPT_PIXELS, SampleSource, class_pixels, sample_size
+from segmeter.training.data.windows import Window, cut, other_window, resize_image, resize_target
+
+
+def spec_of(task="multiclass", *, classes=3, ignore_index=255) -> ClassSpec:
+    names = tuple(f"class{k}" for k in range(classes))
+    return ClassSpec(task=task, names=names, colours=((0, 0, 0),) * classes, ignore_index=ignore_index)
+
+
+class ArrayCases:
+    """Cases in memory."""
+
+    def __init__(self, spec: ClassSpec, pairs: Sequence[tuple[np.ndarray, np.ndarray | None]]) -> None:
+        self.spec = spec
+        self.pairs = pairs
+        self.case_ids = tuple(f"case{i}" for i in range(len(pairs)))
+
+    def __len__(self) -> int:
+        return len(self.pairs)
+
+    def __getitem__(self, index: int) -> Sample:
+        image, target = self.pairs[index]
+        return Sample(case_id=self.case_ids[index], image=image, target=target)
+
+    def fingerprint(self) -> str:
+        return ""
+
+    def contents(self) -> dict[str, str]:
+        return {}
+
+
+def numbered_cases(count: int, size=(40, 50), spec: ClassSpec | None = None) -> ArrayCases:
+    """Each pixel holds its row, its column and the number of its case, and its target follows from them."""
+    rows, columns = np.indices(size, dtype=np.uint8)
+    spec = spec or spec_of()
+    pairs = []
+    for case in range(count):
+        image = np.stack([rows, columns, np.full(size, case, np.uint8)], axis=-1)
+        pairs.append((image, (rows + columns + case) % spec.num_classes))
+    return ArrayCases(spec, pairs)
+
+
+def source_of(cases: ArrayCases, *, batch_size=4, seed=0, **config) -> SampleSource:
+    return SampleSource(cases, AugmentConfig(**config), batch_size=batch_size, seed=seed)
+
+
+def test_an_epoch_takes_every_case_once_in_an_order_that_seed_and_epoch_decide():
+    order = epoch_order(100, seed=3, epoch=7)
+    assert order.dtype == np.int64
+    assert sorted(order.tolist()) == list(range(100))
+    assert np.array_equal(order, epoch_order(100, seed=3, epoch=7))
+    assert not np.array_equal(order, epoch_order(100, seed=3, epoch=8))
+    assert not np.array_equal(order, epoch_order(100, seed=4, epoch=7))
+
+
+NOTHING = {"flip_horizontal": False, "brightness": 0.0, "contrast": 0.0, "crop": None}
+
+
+@pytest.mark.parametrize(
+    ("count", "batch_size", "batches", "full"), [(10, 4, 2, 4), (8, 4, 2, 4), (3, 4, 1, 3), (1, 4, 1, 1), (0, 4, 0, 1)]
+)
+def test_what_is_not_changed_is_never_taken_twice_in_an_epoch(count, batch_size, batches, full):
+    source = source_of(numbered_cases(count), batch_size=batch_size, **NOTHING)
+    assert len(source) == batches
+    assert source.batch_size == full
+    taken = [source.batch(0, index)[2] for index in range(len(source))]
+    assert all(len(numbers) == full for numbers in taken)
+    numbers = np.concatenate([np.zeros(0, int), *taken]).tolist()
+    assert len(set(numbers)) == len(numbers)
+    assert set(numbers) <= set(range(count))
+
+
+def test_a_batch_that_is_smaller_than_asked_for_is_said(caplog):
+    with caplog.at_level("WARNING", "segmeter"):
+        source_of(numbered_cases(3), batch_size=8, **NOTHING)
+    assert "batches of 3 samples instead of 8" in caplog.text
+
+
+@pytest.mark.parametrize(("count", "batch_size", "batches"), [(3, 8, LEAST_BATCHES), (100, 8, 12), (0, 8, 0)])
+def test_small_data_sets_have_a_sensible_number_of_steps(count, batch_size, batches):
+    assert len(source_of(numbered_cases(count), batch_size=batch_size)) == batches
+
+
+def test_samples_per_epoch_is_what_is_asked_for():
+    cases = numbered_cases(10)
+    few = SampleSource(cases, AugmentConfig(), batch_size=2, seed=0, samples=4)
+    assert len(few) == 2
+    seen = {int(n) for epoch in range(20) for index in range(2) for n in few.batch(epoch, index)[2]}
+    assert seen == set(range(10))  # another part of the data in each epoch
+    many = SampleSource(cases, AugmentConfig(), batch_size=5, seed=0, samples=500)
+    assert len(many) == 100
+    with pytest.raises(ConfigError, match=r"`samples_per_epoch` at most 10, the number of cases, where sampl"):
+        SampleSource(cases, AugmentConfig(**NOTHING), batch_size=2, seed=0, samples=11)
+    with pytest.raises(ConfigError, match=r"`balance` to be 0 where samples are not changed"):
+        source_of(cases, balance=0.5, **NOTHING)
+
+
+def noisy_cases(count, size=(24, 24)):
+    """Every window of every case has other pixels."""
+    rng = np.random.default_rng(5)
+    pairs = [
+        (rng.integers(0, 256, (*size, 3), dtype=np.uint8), rng.integers(0, 3, size).astype(np.uint8))
+        for _ in range(count)
+    ]
+    return ArrayCases(spec_of(), pairs)
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {},
+        {"crop": (16, 16), "balance": 1.0},
+        {"crop": (16, 16), "zoom": (0.8, 1.25), "rotate": 180.0, "noise": 0.1, "flip_vertical": True},
+        {**NOTHING, "crop": (16, 16)},
+        {**NOTHING, "crop": (16, 16), "flip_horizontal": True},
+        {**NOTHING, "crop": (16, 18), "zoom": (0.9, 1.1)},
+    ],
+    ids=["whole", "balanced", "strong", "crop", "crop-flip", "crop-zoom"],
+)
+def test_no_two_samples_of_an_epoch_have_the_same_bits(config):
+    """Of 3 cases 24 samples each: image and target, after the augmentation on the device."""
+    cases = noisy_cases(3)
+    augment = AugmentConfig(**config)
+    source = SampleSource(cases, augment, batch_size=8, seed=0, samples=72)
+    change = Augment(augment, cases.spec)
+    seen = set()
+    for index in range(len(source)):
+        image, target, numbers = source.batch(4, index)
+        batch = to_torch(image).permute(0, 3, 1, 2), to_torch(target)
+        images, targets = change(*batch, seed=0, epoch=4, indices=numbers)
+        seen |= {(one.numpy().tobytes(), other.numpy().tobytes()) for one, other in zip(images, targets, strict=True)}
+    assert len(seen) == 72
+
+
+def test_when_a_case_has_no_window_left_that_is_said():
+    source = SampleSource(
+        noisy_cases(1, (17, 16)), AugmentConfig(**NOTHING | {"crop": (16, 16)}), batch_size=1, seed=0, samples=3
+    )
+    with pytest.raises(DataError, match=r"`samples_per_epoch` to repeat no sample bit for bit, got repeat 2 of case0"):
+        [source.batch(0, index) for index in range(3)]
+
+
+@pytest.mark.parametrize(
+    ("image", "window"), [((10, 12), (4, 5)), ((4, 5), (10, 12)), ((7, 7), (7, 7)), ((6, 9), (8, 3))]
+)
+def test_other_windows_visit_every_place_once(image, window):
+    places = (abs(image[0] - window[0]) + 1) * (abs(image[1] - window[1]) + 1)
+    start = Window(min(0, image[0] - window[0]), max(0, image[1] - window[1]), *window)
+    found = [other_window(start, image, repeat) for repeat in range(places)]
+    assert found[0] == start
+    assert len({(each.top, each.left) for each in found}) == places
+    for each in found:
+        low, high = sorted((0, image[0] - window[0]))
+        assert low <= each.top <= high
+    assert other_window(start, image, places) is None
+
+
+def test_repeats_count_from_zero_for_each_case():
+    assert count_before(np.array([3, 1, 3, 3, 1])).tolist() == [0, 0, 1, 2, 1]
+    plan = plan_epoch(4, 10, seed=1, epoch=2)
+    assert sorted(plan.numbers.tolist()) == sorted(set(plan.numbers.tolist()))
+    cases = plan.numbers % 4
+    assert sorted(cases[:4].tolist()) == sorted(cases[4:8].tolist()) == [0, 1, 2, 3]
+    assert cases[:4].tolist() == epoch_order(4, seed=1, epoch=2).tolist()
+    assert set(plan.labels.tolist()) == {ANYWHERE}
+
+
+def test_a_rare_class_fills_its_share_although_few_cases_have_it():
+    """Class 2 is in 2 of 100 cases; with balance 1 a third of 400 samples are laid around it, evenly over these two."""
+    presence = np.ones((100, 3), bool)
+    presence[:, 2] = False
+    presence[[17, 60], 2] = True
+    plan = plan_epoch(100, 400, seed=0, epoch=3, balance=1.0, presence=presence)
+    shares = np.bincount(plan.labels, minlength=3)
+    assert shares.max() - shares.min() <= 1
+    cases = (plan.numbers % 100)[plan.labels == 2]
+    counts = np.bincount(cases, minlength=100)
+    assert set(np.flatnonzero(counts).tolist()) == {17, 60}
+    assert abs(counts[17] - counts[60]) <= 1
+    half = plan_epoch(100, 400, seed=0, epoch=3, balance=0.5, presence=presence)
+    assert (half.labels == ANYWHERE).sum() == 200
+    assert len(set(half.numbers.tolist())) == 400
+
+
+def test_samples_of_a_rare_class_show_it():
+    """Through the source: the target of every sample that is laid around class 2 holds it."""
+    pairs = []
+    for case in range(50):
+        target = np.zeros((48, 48), np.uint8)
+        target[:10] = 1
+        if case == 31:
+            target[40, 5] = 2
+        pairs.append((np.zeros((48, 48, 1), np.uint8), target))
+    source = SampleSource(
+        ArrayCases(spec_of(), pairs), AugmentConfig(crop=(16, 16), balance=1.0), batch_size=6, seed=0, samples=60
+    )
+    shown = [2 in target for index in range(10) for target in source.batch(0, index)[1]]
+    assert sum(shown) == 20
+
+
+@pytest.mark.parametrize(
+    ("sizes", "crop"),
+    [
+        ({(192, 192): 96}, None),
+        ({(512, 512): 5}, None),
+        ({(512, 544): 5}, (512, 512)),
+        ({(40, 9000): 5}, (32, 512)),
+        ({(100, 90): 3, (130, 131): 1}, (96, 64)),
+        ({(8, 8): 1, (9, 9): 1}, (32, 32)),
+    ],
+)
+def test_the_crop_that_suits_the_images(sizes, crop):
+    assert choose_crop(AugmentConfig(), sizes).crop == crop
+    assert choose_crop(AugmentConfig(crop=(64, 64)), sizes).crop == (64, 64)
+    assert choose_crop(AugmentConfig(crop=None), sizes).crop is None
+
+
+def test_whole_images_come_as_they_are():
+    cases = numbered_cases(5)
+    image, target, indices = source_of(cases).batch(2, 0)
+    for row, index in enumerate(indices):
+        assert np.array_equal(image[row], cases.pairs[index][0])
+        assert np.array_equal(target[row], cases.pairs[index][1])
+    assert (image.dtype, target.dtype, indices.dtype) == (np.uint8, np.uint8, np.int64)
+
+
+def test_a_crop_is_a_window_of_image_and_target_alike():
+    cases = numbered_cases(8)
+    image, target, indices = source_of(cases, crop=(16, 24)).batch(0, 1)
+    assert image.shape == (4, 16, 24, 3)
+    for row, index in enumerate(indices):
+        top, left = image[row, 0, 0, :2]
+        assert np.array_equal(image[row], cases.pairs[index][0][top : top + 16, left : left + 24])
+        assert np.array_equal(target[row], cases.pairs[index][1][top : top + 16, left : left + 24])
+
+
+def test_windows_reach_every_place_of_the_image():
+    source = source_of(numbered_cases(1), crop=(36, 48))
+    corners = {tuple(source.sample(epoch, 0)[0][0, 0, :2].tolist()) for epoch in range(400)}
+    assert corners == {(top, left) for top in range(5) for left in range(3)}
+
+
+def test_a_sample_depends_on_seed_epoch_and_case_alone():
+    config = {"crop": (20, 20), "zoom": (0.5, 2.0)}
+    cases = numbered_cases(12)
+    alone = source_of(cases, batch_size=1, **config)
+    for batch_size in (3, 4):
+        image, target, indices = source_of(cases, batch_size=batch_size, **config).batch(5, 1)
+        for row, index in enumerate(indices):
+            expected_image, expected_target = alone.sample(5, int(index))
+            assert np.array_equal(image[row], expected_image)
+            assert np.array_equal(target[row], expected_target)
+    other_epoch, other_seed = alone.sample(6, 0)[0], source_of(cases, seed=1, **config).sample(5, 0)[0]
+    assert not np.array_equal(alone.sample(5, 0)[0], other_epoch)
+    assert not np.array_equal(alone.sample(5, 0)[0], other_seed)
+
+
+def test_what_was_sampled_before_does_not_matter():
+    cases = numbered_cases(6)
+    config = {"crop": (16, 16), "balance": 1.0}
+    used = source_of(cases, **config)
+    for epoch in range(3):
+        used.batch(epoch, 0)
+    assert np.array_equal(used.sample(9, 2)[0], source_of(cases, **config).sample(9, 2)[0])
+
+
+@pytest.mark.parametrize("ignore_index", [255, None], ids=["ignored", "mirrored"])
+def test_small_images_are_mirrored_and_their_outside_is_ignored(ignore_index):
+    image = np.arange(1, 7, dtype=np.uint8).reshape(2, 3, 1)
+    target = np.array([[0, 1, 2], [2, 1, 0]], np.uint8)
+    window = Window(top=-1, left=-2, height=4, width=5)
+    padded, labels = cut(image, target, window, spec_of(ignore_index=ignore_index))
+    assert padded[..., 0].tolist() == [[2, 1, 1, 2, 3], [2, 1, 1, 2, 3], [5, 4, 4, 5, 6], [5, 4, 4, 5, 6]]
+    outside = [[255] * 5, [255, 255, 0, 1, 2], [255, 255, 2, 1, 0], [255] * 5]
+    mirrored = [[1, 0, 0, 1, 2], [1, 0, 0, 1, 2], [1, 2, 2, 1, 0], [1, 2, 2, 1, 0]]
+    assert labels.tolist() == (outside if ignore_index else mirrored)
+    assert labels.dtype == np.uint8
+
+
+def test_an_image_smaller_than_the_crop_lies_anywhere_in_the_sample():
+    source = source_of(numbered_cases(1, size=(10, 12)), crop=(16, 16))
+    samples = [source.sample(epoch, 0) for epoch in range(60)]
+    assert {image.shape for image, _ in samples} == {(16, 16, 3)}
+    assert {int((target != 255).sum()) for _, target in samples} == {120}
+    assert {int(np.argmax((target != 255).any(1))) for _, target in samples} == set(range(7))
+
+
+def test_multilabel_targets_are_cut_and_padded_with_their_image():
+    spec = spec_of("multilabel", classes=2)
+    rows, columns = np.indices((10, 12), dtype=np.uint8)
+    image = np.stack([rows, columns], axis=-1)
+    target = np.stack([rows % 2, columns % 2])
+    source = source_of(ArrayCases(spec, [(image, target)]), crop=(16, 16), batch_size=1)
+    picture, labels, _ = source.batch(1, 0)
+    assert (picture.shape, labels.shape) == ((1, 16, 16, 2), (1, 2, 16, 16))
+    inside = labels[0, 0] != 255
+    assert inside.sum() == 120
+    assert np.array_equal(labels[0, 0][inside], picture[0, ..., 0][inside] % 2)
+    assert np.array_equal(labels[0, 1][inside], picture[0, ..., 1][inside] % 2)
+
+
+def test_class_pixels_are_pixels_of_each_class_that_is_there():
+    target = np.array([[0, 0, 2], [255, 2, 0]], np.uint8)
+    found = class_pixels(target, spec_of(), np.random.default_rng(0))
+    assert {label: set(each.tolist()) for label, each in found.items()} == {0: {0, 1, 5}, 2: {2, 4}}
+    assert {len(each) for each in found.values()} == {KEPT_PIXELS}
+    both = np.array([[[0, 1], [255, 1]], [[0, 0], [0, 0]]], np.uint8)
+    only = class_pixels(both, spec_of("multilabel", classes=2), np.random.default_rng(0))
+    assert {label: set(each.tolist()) for label, each in only.items()} == {0: {1, 3}}
+
+
+def test_balance_lays_windows_around_classes_evenly():
+    target = np.zeros((64, 64), np.uint8)
+    target[50, 7] = 1
+    target[3:5, 60:62] = 2
+    cases = ArrayCases(spec_of(), [(np.zeros((64, 64, 1), np.uint8), target)])
+    balanced = SampleSource(cases, AugmentConfig(crop=(16, 16), balance=1.0), batch_size=1, seed=0, samples=1)
+    seen = [np.unique(balanced.batch(epoch, 0)[1]) for epoch in range(300)]
+    shares = [np.mean([label in labels for labels in seen]) for label in (1, 2)]
+    assert all(0.27 < share < 0.45 for share in shares), shares  # a third each, and what others find by chance
+    plain = source_of(cases, crop=(16, 16))
+    assert np.mean([1 in plain.sample(epoch, 0)[1] for epoch in range(300)]) < 0.15
+
+
+def test_the_chosen_pixel_lies_anywhere_in_its_window():
+    target = np.full((64, 64), 255, np.uint8)
+    target[30, 40] = 1
+    cases = ArrayCases(spec_of(), [(np.zeros((64, 64, 1), np.uint8), target)])
+    source = source_of(cases, crop=(16, 16), balance=1.0)
+    places = np.array([np.argwhere(source.sample(epoch, 0, label=1)[1] == 1)[0] for epoch in range(200)])
+    assert [set(axis.tolist()) for axis in places.T] == [set(range(16))] * 2
+
+
+def test_zoom_two_shows_half_the_extent():
+    image = np.zeros((64, 64, 1), np.uint8)
+    image[:, 32:] = 200
+    cases = ArrayCases(spec_of(), [(image, (image[..., 0] > 0).astype(np.uint8))])
+    picture, target = source_of(cases, crop=(64, 64), zoom=(2.0, 2.0)).sample(0, 0)
+    assert picture.shape == (64, 64, 1)
+    source = source_of(cases, crop=(64, 64), zoom=(0.5, 0.5))
+    small, labels = source.sample(0, 0)
+    assert (labels != 255).sum() == 32 * 32
+    assert (labels == 1).sum() == 32 * 16
+    assert set(np.unique(target)) <= {0, 1}
+    assert small.shape == (64, 64, 1)
+
+
+@pytest.mark.parametrize("zoom", [(0.5, 2.0)])
+def test_zoom_is_even_on_a_log_scale(zoom):
+    cases = ArrayCases(spec_of(), [(np.zeros((40, 40, 1), np.uint8), np.zeros((40, 40), np.uint8))])
+    source = source_of(cases, crop=(40, 40), zoom=zoom)
+    shares = np.array([(source.sample(epoch, 0)[1] != 255).mean() for epoch in range(300)])
+    assert 0.42 < np.mean(shares == 1.0) < 0.58  # half of the zooms are >= 1
+    assert shares.min() < 0.3
+
+
+def test_resolution_grows_in_a_line_and_keeps_to_the_stride():
+    config = AugmentConfig(crop=(256, 320), resolution=0.5, resolution_until=0.8)
+    sizes = [sample_size(config, (360, 480), progress) for progress in (0.0, 0.4, 0.8, 1.0)]
+    assert sizes == [((128, 160), 0.5), ((192, 256), 0.75), ((256, 320), 1.0), ((256, 320), 1.0)]
+    assert sample_size(AugmentConfig(crop=None), (37, 41), 0.0) == ((37, 41), 1.0)
+
+
+def test_resolution_stays_until_it_may_grow():
+    config = AugmentConfig(crop=(256, 320), resolution=0.5, resolution_from=0.4, resolution_until=0.8)
+    shares = [sample_size(config, (360, 480), progress)[1] for progress in (0.0, 0.4, 0.6, 0.8, 1.0)]
+    assert shares == pytest.approx([0.5, 0.5, 0.75, 1.0, 1.0])
+
+
+def test_resolution_that_would_grow_before_it_may_is_refused():
+    with pytest.raises(ConfigError, match=r"`resolution_from` to be below resolution_until, got 0\.8"):
+        AugmentConfig(resolution=0.5, resolution_from=0.8, resolution_until=0.8)
+
+
+def test_a_lower_resolution_shows_the_same_window_smaller():
+    rows, columns = np.indices((128, 128))
+    image = np.stack([rows, columns], axis=-1).astype(np.uint8)
+    cases = ArrayCases(spec_of(), [(image, np.zeros((128, 128), np.uint8))])
+    source = source_of(cases, crop=(64, 64), resolution=0.5)
+    early, late = source.sample(0, 0, 0.0)[0], source.sample(0, 0, 1.0)[0]
+    assert (early.shape, late.shape) == ((32, 32, 2), (64, 64, 2))
+    means = late.reshape(32, 2, 32, 2, 2).mean((1, 3))
+    assert np.abs(early[1:-1, 1:-1] - means[1:-1, 1:-1]).max() <= 1  # both round
+
+
+@pytest.mark.parametrize("size", [(9, 13), (40, 30), (20, 61)])
+def test_resize_matches_pillow_for_uint8(size):
+    image = np.random.default_rng(0).integers(0, 256, (30, 40, 3), dtype=np.uint8)
+    reference = np.asarray(Image.fromarray(image).resize(size[::-1], Image.Resampling.BILINEAR))
+    assert np.abs(resize_image(image, size).astype(int) - reference.astype(int)).max() <= 1  # both round twice
+
+
+@pytest.mark.parametrize("dtype", [np.uint16, np.float32])
+def test_resize_keeps_the_dtype_and_the_range(dtype):
+    image = np.full((8, 8, 2), 65535, dtype)
+    resized = resize_image(image, (5, 3))
+    assert resized.dtype == dtype
+    np.testing.assert_allclose(resized, np.full((5, 3, 2), 65535, dtype), rtol=1e-6 if dtype is np.float32 else 0)
+
+
+def test_resize_of_a_target_takes_the_value_at_the_centre():
+    target = np.array([[0, 1, 2, 3], [4, 5, 6, 7]], np.uint16)
+    assert resize_target(target, (2, 2)).tolist() == [[1, 3], [5, 7]]
+    assert resize_target(target, (1, 8)).tolist() == [[4, 4, 5, 5, 6, 6, 7, 7]]
+    assert resize_target(target, (2, 4)).dtype == np.uint16
+
+
+def test_images_of_several_sizes_need_a_crop():
+    sizes = ((20, 30), (30, 20))
+    pairs = [(np.zeros((*size, 1), np.uint8), np.zeros(size, np.uint8)) for size in sizes]
+    cases = ArrayCases(spec_of(), pairs)
+    with pytest.raises(DataError, match=r"expected `crop` to be given .* Set augment.crop"):
+        source_of(cases, batch_size=2, crop=None).batch(0, 0)
+    assert source_of(cases, batch_size=2, crop=(16, 16)).batch(0, 0)[0].shape == (2, 16, 16, 1)
+
+
+def test_a_case_without_a_target_is_refused_by_name():
+    cases = ArrayCases(spec_of(), [(np.zeros((20, 20, 1), np.uint8), None)])
+    with pytest.raises(DataError, match="case0: expected `target` to be there"):
+        source_of(cases, batch_size=1).batch(0, 0)
+
+
+def test_the_configuration_says_all_that_is_wrong_with_it():
+    with pytest.raises(ConfigError) as raised:
+        AugmentConfig(crop=(8, 64, 3), zoom=(2.0, 1.0), balance=1.5, resolution=0.0, rotate=200.0, gamma=-1.0)
+    text = str(raised.value)
+    for key in ("crop", "zoom", "balance", "resolution", "rotate", "gamma"):
+        assert f"augment: expected `{key}`" in text
