@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import segmeter
+from segmeter.parallel import count_cores
 
 PACKAGES = [
     "torch", "torchvision", "segmentation-models-pytorch", "timm", "numpy", "scipy", "scikit-image", "hydra-core",
@@ -33,7 +34,7 @@ def hardware() -> dict[str, Any]:
     facts: dict[str, Any] = {
         "os": platform.platform(),
         "cpu": _processor(),
-        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "cores": count_cores(),
         "memory_gb": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1),
     }
     torch = sys.modules.get("torch")  # asking about GPUs must not cost a torch import

@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 
 from segmeter.checks import expected
-from segmeter.data.dataset import in_threads
 from segmeter.data.files.images import IMAGE_DTYPES, read_image
 from segmeter.data.files.masks import read_values
 from segmeter.data.files.sniff import show, volume_format
@@ -21,6 +20,7 @@ from segmeter.evaluation.score import Scoring
 from segmeter.metrics.cases.table import read_cases, stack_margins
 from segmeter.metrics.pixels.overlap import score_margins
 from segmeter.metrics.summary.summary import mean_classes
+from segmeter.parallel import map_in_threads
 from segmeter.progress import track
 from segmeter.report.config import ReportConfig
 from segmeter.report.figures import headline_scores
@@ -56,7 +56,7 @@ def draw_cases(scoring: Scoring, images: Files, config: ReportConfig) -> None:
     pairs = [pair for pair in scoring.pairing.pairs if pair.case_id in chosen or config.overlays < 0]
     measured = {case_id: noted["sha256"] for case_id, noted in read_notes(scoring.folder).items()}
     draw = partial(_draw_pair, scoring, scoring.scorer(), images, scores, measured, config.panel)
-    problems = [line for found in track(in_threads(draw, pairs), "drawing", len(pairs)) for line in found]
+    problems = [line for found in track(map_in_threads(draw, pairs), "drawing", len(pairs)) for line in found]
     if problems:
         raise DataError(problems)
 

@@ -12,13 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from segmeter.checks import expected
-from segmeter.data.dataset import Dataset, in_threads
+from segmeter.data.dataset import Dataset
 from segmeter.data.files.sniff import show
 from segmeter.data.folders.split_lists import some
 from segmeter.data.verification.cache import Rows
 from segmeter.data.verification.intensity import Intensity, merge_images
 from segmeter.data.verification.verify import DTYPES, Verified, count_classes, verify
 from segmeter.errors import DataError
+from segmeter.parallel import map_in_threads
 from segmeter.progress import track
 
 __all__ = ["DataReport", "check_dataset", "check_splits", "class_counts", "count_classes"]
@@ -119,7 +120,7 @@ def class_counts(dataset: Dataset) -> NDArray[np.int64]:
         A mask can't be used.
     """
     total = np.zeros(dataset.spec.num_classes, np.int64)
-    counts = in_threads(partial(_count_case, dataset), range(len(dataset)))
+    counts = map_in_threads(partial(_count_case, dataset), range(len(dataset)))
     for pixels in track(counts, "counting classes", len(dataset)):
         total += pixels
     return total

@@ -15,12 +15,13 @@ from numpy.typing import NDArray
 from segmeter import __version__
 from segmeter.checks import expected
 from segmeter.classes import ClassSpec
-from segmeter.data.dataset import Dataset, check_same_size, in_threads
+from segmeter.data.dataset import Dataset, check_same_size
 from segmeter.data.files.sniff import show
 from segmeter.data.sample import Pair
 from segmeter.data.verification.cache import Rows, VerifiedFiles, is_settled, read_state
 from segmeter.data.verification.intensity import FULL_SCALE, LEVELS, measure_image
 from segmeter.errors import DataError
+from segmeter.parallel import map_in_threads
 from segmeter.progress import track
 
 Value = TypeVar("Value")
@@ -62,7 +63,7 @@ def verify(dataset: Dataset, *, use_cache: bool) -> Verified:
     states = _read_states(dataset)
     rows, fresh = _take_known(store, names, states, use_cache)
     problems: list[str] = []
-    found = in_threads(partial(_verify_case, dataset, dtype), fresh)
+    found = map_in_threads(partial(_verify_case, dataset, dtype), fresh)
     for place, (row, lines) in zip(fresh, track(found, f"checking {dataset.split}", len(fresh)), strict=True):
         rows[place] = row
         problems += lines
@@ -139,7 +140,7 @@ def _read_states(dataset: Dataset) -> NDArray[np.int64]:
     most = _most_files(dataset)
     pairs = iter(dataset.pairs)
     chunks = iter(lambda: tuple(islice(pairs, _CHUNK)), ())
-    found = in_threads(lambda chunk: np.array([_states(pair, most) for pair in chunk], np.int64), chunks)
+    found = map_in_threads(lambda chunk: np.array([_states(pair, most) for pair in chunk], np.int64), chunks)
     return np.concatenate([np.zeros((0, most, 4), np.int64), *found])
 
 
