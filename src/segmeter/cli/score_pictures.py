@@ -74,15 +74,14 @@ def _draw_pair(
     try:
         maps = scorer.read(pair)
         check_unchanged(pair, measured)
-        shape = maps.axes(scoring.spec.task == "multilabel")
-        image = _image(images[pair.stem][0], shape, scoring)
+        image = _image(images[pair.stem][0], maps.shape, scoring)
     except DataError as error:
         return error.problems
     target, labels, title = maps.target, maps.labels, pair.case_id
     objects = Objects(target=maps.target_instances, prediction=maps.instances)
-    if len(shape) == 3:
+    if len(maps.shape) == 3:
         place = choose_slice(target, labels, scoring.spec)
-        title = f"{title}, slice {place + 1} of {shape[0]}"
+        title = f"{title}, slice {place + 1} of {maps.shape[0]}"
         target, labels, image = target[..., place, :, :], labels[..., place, :, :], image[place]
         numbers = (each if each is None else each[place] for each in (objects.target, objects.prediction))
         objects = Objects(target=next(numbers), prediction=next(numbers))

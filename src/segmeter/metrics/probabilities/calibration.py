@@ -107,9 +107,11 @@ class Calibration:
     def __init__(
         self, *, num_classes: int, task: Task = "multiclass", bins: int = BINS, ignore_index: int | None = None
     ) -> None:
-        num_classes, ignore_index = check_classes("calibration", num_classes, ignore_index)
+        num_classes = whole_number("calibration", "num_classes", num_classes)
         bins = whole_number("calibration", "bins", bins)
         _check_settings(num_classes, task, bins)
+        values = num_classes if task == "multiclass" else 2
+        _, ignore_index = check_classes("calibration", values, ignore_index)
         from segmeter.metrics.probabilities import _kernels as tallies  # numba: only where something is counted
 
         self.settings = (task, num_classes, bins, ignore_index)
