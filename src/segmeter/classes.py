@@ -10,13 +10,18 @@
 from collections import Counter
 from dataclasses import dataclass
 from numbers import Real
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
 
 from segmeter.checks import collecting
 
 Task = Literal["binary", "multiclass", "multilabel"]
 TASKS: tuple[Task, ...] = get_args(Task)
 Colour = tuple[int, int, int]
+
+_MOST_CLASSES = 65534  # what can be counted: uint16 also has to hold an ignored value and one outside the classes
 
 
 def _is_whole(given: object) -> bool:
@@ -29,6 +34,11 @@ def _is_colour(given: object) -> bool:
     except TypeError:
         return False
     return len(parts) == 3 and all(map(_is_whole, parts))
+
+
+def label_dtype(highest: int) -> np.dtype:
+    """uint8 where labels from 0 to `highest` fit, else uint16."""
+    return np.dtype(np.uint8 if highest <= np.iinfo(np.uint8).max else np.uint16)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,7 +54,7 @@ class ClassSpec:
     colours
         One (red, green, blue) per class, 0 to 255 each.
     ignore_index
-        The label value of pixels that count nowhere, or None. Not a class.
+        The label value of pixels that are excluded from loss and metrics, or None. Not a class.
 
     Raises
     ------
@@ -61,8 +71,10 @@ class ClassSpec:
         self._check_types()
         with collecting("data") as problems:
             problems.one_of("task", self.task, TASKS)
-            least = 1 if self.task == "multilabel" else 2
+            least = 1 if self.is_multilabel else 2
             problems.expect(len(self.names) >= least, "classes", f"to name at least {least}", list(self.names))
+            many = f"{len(self.names)} names"
+            problems.expect(len(self.names) <= _MOST_CLASSES, "classes", f"to name at most {_MOST_CLASSES}", many)
             twice = sorted(name for name, count in Counter(self.names).items() if count > 1)
             problems.expect(not twice, "classes", "to be distinct", list(self.names), f"Twice: {', '.join(twice)}.")
             if self.task == "binary":
@@ -75,7 +87,7 @@ class ClassSpec:
             matched = len(self.colours) == len(self.names) or len(self.names) < least
             problems.expect(matched, "colours", f"to be {len(self.names)} values", len(self.colours))
             if self.ignore_index is not None:
-                values = 2 if self.task == "multilabel" else len(self.names)
+                values = self.num_values
                 problems.expect(
                     values <= self.ignore_index <= 65535,
                     "ignore_index",
@@ -103,6 +115,37 @@ class ClassSpec:
         return len(self.names)
 
     @property
+    def num_channels(self) -> int:
+        """Channels of the logits: 1 for binary, K otherwise."""
+        return 1 if self.task == "binary" else len(self.names)
+
+    @property
+    def is_multilabel(self) -> bool:
+        """Whether each class has a plane of its own, of 0 and 1."""
+        return self.task == "multilabel"
+
+    @property
+    def num_values(self) -> int:
+        """Values that a label may have beside the ignored one: 2 for multilabel, K otherwise."""
+        return 2 if self.is_multilabel else len(self.names)
+
+    @property
+    def label_dtype(self) -> np.dtype:
+        """uint8 where every label and the ignored value fit, else uint16."""
+        return label_dtype(max(self.num_values - 1, self.ignore_index or 0))
+
+    @property
+    def counts_shape(self) -> tuple[int, ...]:
+        """Shape of a case's counts: (K, 2, 2) for multilabel, else (K, K)."""
+        return (self.num_classes, 2, 2) if self.is_multilabel else (self.num_classes, self.num_classes)
+
+    def valid(self, target: NDArray[Any]) -> NDArray[np.bool_]:
+        """True where a pixel of the target is not ignored, in the target's shape."""
+        if self.ignore_index is None:
+            return np.ones(target.shape, bool)
+        return np.asarray(target != self.ignore_index)
+
+    @property
     def has_background(self) -> bool:
         """Whether class 0 is what is left where nothing is: in a binary task, and where multiclass has it in black.
 
@@ -117,8 +160,3 @@ class ClassSpec:
         Background covers most of a binary task's pixels, so that a model which finds no object has half the mean IoU.
         """
         return f"iou/{self.names[1]}" if self.task == "binary" else "mean_iou"
-
-    @property
-    def num_channels(self) -> int:
-        """Channels of the logits: 1 for binary, K otherwise."""
-        return 1 if self.task == "binary" else len(self.names)

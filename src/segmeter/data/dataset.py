@@ -20,7 +20,7 @@ from segmeter.data.files.images import (
     decode_mask,
     read_file,
 )
-from segmeter.data.files.label_mapping import label_dtype, split_objects, to_labels
+from segmeter.data.files.label_mapping import split_objects, to_labels
 from segmeter.data.files.sniff import show
 from segmeter.data.sample import Pair, Sample
 from segmeter.errors import DataError
@@ -142,9 +142,9 @@ class Dataset:
 
     def stack(self, masks: Sequence[np.ndarray]) -> np.ndarray:
         """Turn the labels of a case's masks into its target: (H, W), or (K, H, W) for multilabel."""
-        if self.spec.task != "multilabel":
+        if not self.spec.is_multilabel:
             return masks[0]
-        return np.stack(masks).astype(label_dtype(self.spec), copy=False)
+        return np.stack(masks).astype(self.spec.label_dtype, copy=False)
 
     def contents(self) -> dict[str, str]:
         """Sha256 of every file, by its folder and name; files that were not verified are read for it."""

@@ -60,7 +60,7 @@ class CaseScorer:
         self.reading = reading
         self.metrics = metrics
         self.flag_missing = flag_missing
-        self._multilabel = reading.spec.task == "multilabel"
+        self._multilabel = reading.spec.is_multilabel
         self._references, self._predictions = (
             replace(reading, instances=reading.instances in (True, side)) for side in ("references", "predictions")
         )
@@ -103,8 +103,8 @@ class CaseScorer:
         except InputError:
             problems = self._label_problems(pair, loaded.stored) or [self._undecided(pair, maps)]
             raise DataError(problems) from None
-        ignored, values = counts.sum() != maps.target.size, 2 if self._multilabel else spec.num_classes
-        if ignored and maps.labels.max() >= values:  # the counts do not show what is predicted on ignored pixels
+        ignored = counts.sum() != maps.target.size
+        if ignored and maps.labels.max() >= spec.num_values:  # the counts do not show what is predicted there
             problems = self._label_problems(pair, loaded.stored)
             if problems:
                 raise DataError(problems)

@@ -118,7 +118,7 @@ def _pair(stem: str, wanted: list[Files], given: list[Files]) -> MaskPair:
 
 def _mask_files(folder: Path, role: str, spec: ClassSpec) -> list[Files]:
     """The files of a folder, or of each class's folder for multilabel."""
-    if spec.task != "multilabel":
+    if not spec.is_multilabel:
         return [list_files(folder, role=role, volumes=True)]
     unsafe = [name for name in spec.names if Path(name).name != name or name in (".", "..")]
     if unsafe:

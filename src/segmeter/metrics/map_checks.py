@@ -19,7 +19,7 @@ MOST_CLASSES = 65533  # K stands for ignored pixels and is counted as a class of
 def check_maps(
     where: str, target: NDArray[Any], other: NDArray[Any], name: str, *, kinds: str, axes: tuple[int, ...] = ()
 ) -> None:
-    """Refuse a pair whose dtype kinds are not in `kinds`, whose shapes differ, or whose number of axes is none of `axes`."""
+    """Refuse a pair with other dtype kinds than `kinds`, with two shapes, or with a number of axes not in `axes`."""
     problems = []
     dtype = "bool" if kinds == "b" else "integer"
     for argument, array in (("target", target), (name, other)):

@@ -160,7 +160,7 @@ def _overlaps(one: Dataset, first: list[tuple[str, ...]], two: Dataset, second: 
 
 def _report(dataset: Dataset, verified: Verified) -> DataReport:
     rows, hashes = verified.rows, verified.hashes()
-    planes = dataset.spec.num_classes if dataset.spec.task == "multilabel" else 1
+    planes = dataset.spec.num_classes if dataset.spec.is_multilabel else 1
     has_target = any(pair.masks for pair in dataset.pairs)
     total = int(rows["size"].astype(np.int64).prod(1).sum()) * planes
     digest = hashlib.sha256("".join(value for case in hashes for value in case).encode())
@@ -216,7 +216,7 @@ def _class_warnings(where: str, dataset: Dataset, rows: Rows) -> list[str]:
     absent = [name for name, count in zip(spec.names, total, strict=True) if not count]
     if absent:
         found.append(f"{where}: no pixel of {', '.join(absent)}; their scores are undefined.")
-    if spec.task == "multilabel":
+    if spec.is_multilabel:
         return found
     has_ignored = bool((rows["counted"] < rows["size"].astype(np.int64).prod(1)[:, None]).any())
     if has_ignored and not total[1:].any():

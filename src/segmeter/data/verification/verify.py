@@ -111,7 +111,7 @@ def count_classes(target: NDArray[Any], spec: ClassSpec) -> NDArray[np.int64]:
     -------
     int64 (K,). Ignored pixels are in none.
     """
-    if spec.task == "multilabel":
+    if spec.is_multilabel:
         return np.asarray((target == 1).sum((1, 2)), np.int64)
     counts = np.bincount(target.ravel(), minlength=spec.num_classes)
     return np.asarray(counts[: spec.num_classes], np.int64)
@@ -119,8 +119,8 @@ def count_classes(target: NDArray[Any], spec: ClassSpec) -> NDArray[np.int64]:
 
 def count_decided(target: NDArray[Any], spec: ClassSpec) -> NDArray[np.int64]:
     """Count the pixels, int64 (K,), in which a class is decided: for multilabel each has a plane of its own."""
-    decided = target != (-1 if spec.ignore_index is None else spec.ignore_index)
-    if spec.task == "multilabel":
+    decided = spec.valid(target)
+    if spec.is_multilabel:
         return np.asarray(decided.sum((1, 2)), np.int64)
     return np.full(spec.num_classes, decided.sum(), np.int64)
 

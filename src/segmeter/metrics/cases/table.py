@@ -121,7 +121,7 @@ def read_cases(path: str | Path) -> list[CaseRow]:
     """
     table, spec = _read(path)
     counts = np.asarray(table["confusion"].combine_chunks().flatten(), np.int64)
-    counts = counts.reshape(len(table), *counts_shape(spec))
+    counts = counts.reshape(len(table), *spec.counts_shape)
     columns = {name: table[name].to_pylist() for name in ("case_id", "height", "width", "loss")}
     for name in ("depth", "spacing", "unit"):  # files of early versions lack them
         columns[name] = table[name].to_pylist() if name in table.column_names else [None] * len(table)
@@ -173,7 +173,7 @@ def order_rows(where: str, rows: Sequence[CaseRow], spec: ClassSpec) -> Ordered:
     InputError
         With every duplicated id and the first rows whose counts do not fit.
     """
-    shape, ids, foreign = counts_shape(spec), [], []
+    shape, ids, foreign = spec.counts_shape, [], []
     for row in rows:
         ids.append(row.case_id)
         if row.counts.shape != shape or row.counts.dtype != np.int64:
@@ -195,11 +195,6 @@ def in_groups(rows: Sequence[CaseRow]) -> Iterator[Sequence[CaseRow]]:
         yield rows[start : start + _GROUP]
 
 
-def counts_shape(spec: ClassSpec) -> tuple[int, ...]:
-    """(K, 2, 2) for multilabel, else (K, K)."""
-    return (spec.num_classes, 2, 2) if spec.task == "multilabel" else (spec.num_classes, spec.num_classes)
-
-
 def stack_margins(rows: Sequence[CaseRow], spec: ClassSpec) -> Margins:
     """Margins (N, K), int64, of all rows; the confusion matrices are held twice for some thousands at a time only."""
     columns = np.empty((len(rows), 4 * spec.num_classes), np.int64)
@@ -213,7 +208,7 @@ def stack_margins(rows: Sequence[CaseRow], spec: ClassSpec) -> Margins:
 
 def sum_counts(rows: Sequence[CaseRow], spec: ClassSpec) -> NDArray[np.int64]:
     """Counts of all cases together."""
-    total = np.zeros(counts_shape(spec), np.int64)
+    total = np.zeros(spec.counts_shape, np.int64)
     for row in rows:
         total += row.counts
     return total
@@ -265,7 +260,7 @@ def _fixed_columns(rows: Sequence[CaseRow], spec: ClassSpec) -> dict[str, pa.Arr
 
 
 def _lists(rows: Sequence[CaseRow], spec: ClassSpec) -> pa.Array:
-    size = int(np.prod(counts_shape(spec)))
+    size = int(np.prod(spec.counts_shape))
     flat = np.concatenate([row.counts.reshape(-1) for row in rows]) if rows else np.empty(0, np.int64)
     return pa.LargeListArray.from_arrays(pa.array(np.arange(len(rows) + 1) * size), pa.array(flat, pa.int64()))
 

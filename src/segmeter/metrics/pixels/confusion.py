@@ -109,7 +109,7 @@ def count_case(target: LabelArray, labels: LabelArray, spec: ClassSpec) -> IntAr
     InputError
         As `confusion_matrix` and `multilabel_counts`.
     """
-    if spec.task == "multilabel":
+    if spec.is_multilabel:
         return multilabel_counts(target, labels, ignore_index=spec.ignore_index)
     return confusion_matrix(target, labels, num_classes=spec.num_classes, ignore_index=spec.ignore_index)
 

@@ -205,9 +205,9 @@ def _with_background(convention: Convention, config: MetricsConfig) -> bool:
 
 def _regions(spec: ClassSpec, config: MetricsConfig, *, grouped: bool, background: bool) -> dict[str, list[int]]:
     """Members of what the means run over."""
-    if grouped and config.groups and spec.task != "multilabel":
+    if grouped and config.groups and not spec.is_multilabel:
         return {name: [spec.names.index(one) for one in members] for name, members in config.groups.items()}
-    first = 0 if background or spec.task == "multilabel" else 1
+    first = 0 if background or spec.is_multilabel else 1
     return {name: [k] for k, name in enumerate(spec.names) if k >= first}
 
 
