@@ -1,9 +1,11 @@
 """What a result was made with: versions, source, machine."""
 
+import json
 import os
 import platform
 import subprocess
 import sys
+from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -27,6 +29,23 @@ def versions() -> dict[str, str | None]:
         except PackageNotFoundError:
             found[package] = None
     return found
+
+
+def flatten(values: Mapping[str, Any], *, separator: str = ".", prefix: str = "") -> dict[str, Any]:
+    """Nested values as "group.key" -> plain value, as JSON gives it back.
+
+    Examples
+    --------
+    >>> flatten({"data": {"names": ("a", "b"), "root": None}})
+    {'data.names': ['a', 'b'], 'data.root': None}
+    """
+    flat: dict[str, Any] = {}
+    for key, value in values.items():
+        if isinstance(value, Mapping):
+            flat |= flatten(value, separator=separator, prefix=f"{prefix}{key}{separator}")
+        else:
+            flat[f"{prefix}{key}"] = json.loads(json.dumps(value, default=str))
+    return flat
 
 
 def hardware() -> dict[str, Any]:

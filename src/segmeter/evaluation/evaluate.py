@@ -10,8 +10,8 @@ from typing import Any, cast
 
 from torch import nn
 
+from segmeter.checks import some
 from segmeter.data.dataset import Dataset
-from segmeter.data.folders.split_lists import some
 from segmeter.errors import DataError, RunError
 from segmeter.evaluation.manifest import Entry, Manifest, read_notes
 from segmeter.evaluation.restore import Part, count_restorable, describe, find_damaged, split_batches

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any, cast
 
 from segmeter import __version__
+from segmeter.checks import some
 from segmeter.classes import ClassSpec
 from segmeter.data.config import Instances
 from segmeter.data.files.masks import Reading
-from segmeter.data.folders.split_lists import some
 from segmeter.errors import DataError
 from segmeter.evaluation.cases import CaseScorer, Scored
-from segmeter.evaluation.manifest import Entry, Manifest, check_same, read_manifest, read_notes
+from segmeter.evaluation.manifest import Entry, Manifest, check_same, read_notes, read_run_manifest
 from segmeter.evaluation.pairing import MaskPair, Pairing, hash_pair
 from segmeter.evaluation.places import Place, Places
 from segmeter.evaluation.probs import measure_probs
@@ -179,7 +179,7 @@ def check_resumed(job: Scoring, folder: Path) -> None:
     found = map_in_threads(hash_pair, known)
     now = track(zip(known, found, strict=True), "checking what is done", len(known))
     changed = {pair.case_id for pair, digest in now if digest != noted[pair.case_id]}
-    inputs = read_manifest(folder).get("inputs", {})
+    inputs = read_run_manifest(folder).get("inputs", {})
     changed |= {stem for stem, path in job.probs.items() if stem in inputs and sha256_file(path) != inputs[stem]}
     if changed:
         remedy = "Start a new run with resume=null."

@@ -6,6 +6,7 @@ from typing import Literal
 
 from segmeter.checks import collecting, expected
 from segmeter.errors import ConfigError
+from segmeter.inference.config import Precision
 from segmeter.registry import Registry
 
 OPTIMIZERS = Registry("optimizer")
@@ -16,7 +17,6 @@ AUTO = "auto"
 MONITORS = ("mean_iou", "mean_dice", "pixel_accuracy", "loss")
 CLASS_MONITORS = ("iou", "dice")  # followed by "/" and the name of a class
 MAX_LR = 10.0  # far above what any optimizer here survives; catches a slip such as 1e30
-Precision = Literal["auto", "float32", "bfloat16", "float16"]
 
 DEFAULT_EPOCHS = 60  # where no limit is given
 _DURATION = re.compile(r"(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)(s)?)?")

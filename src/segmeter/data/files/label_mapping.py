@@ -5,12 +5,11 @@ from pathlib import Path
 
 import numpy as np
 
-from segmeter.checks import expected
+from segmeter.checks import expected, shorten
 from segmeter.classes import ClassSpec
 from segmeter.data.files.sniff import show
 from segmeter.errors import DataError
 
-_SHOWN = 10  # values named in one message
 _BLURRED = 8  # so many different wrong values speak for anti-aliasing
 
 
@@ -140,18 +139,15 @@ def _refuse_unknown(
     unknown = [(int(v), int(n)) for v, n, label in zip(found, counts, table, strict=True) if label < 0]
     if not unknown:
         return
-    named = ", ".join(f"{_write(value, colours=colours)} ({count} pixels)" for value, count in unknown[:_SHOWN])
-    more = f" and {len(unknown) - _SHOWN} more values" if len(unknown) > _SHOWN else ""
+    found_values = [f"{_write(value, colours=colours)} ({count} pixels)" for value, count in unknown]
     rule = f"to hold only {_allowed_text(spec, label_map)}"
     remedy = _remedy(found, counts, len(unknown), spec, label_map)
-    raise DataError(expected(show(path), "mask", rule, named + more, remedy))
+    raise DataError(expected(show(path), "mask", rule, shorten(found_values, rest="more values"), remedy))
 
 
 def _allowed_text(spec: ClassSpec, label_map: Mapping[str, int]) -> str:
     if label_map:
-        keys = list(label_map)
-        more = f" and {len(keys) - _SHOWN} more" if len(keys) > _SHOWN else ""
-        return f"what data.label_map names: {'; '.join(keys[:_SHOWN])}{more}"
+        return f"what data.label_map names: {shorten(list(label_map), separator='; ')}"
     top = spec.num_values - 1
     ignored = "" if spec.ignore_index is None else f" and {spec.ignore_index} (ignored)"
     return f"0 to {top}{ignored}"

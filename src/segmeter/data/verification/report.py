@@ -4,25 +4,21 @@ import hashlib
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import combinations
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from segmeter.checks import expected
+from segmeter.checks import expected, some
 from segmeter.data.dataset import Dataset
 from segmeter.data.files.sniff import show
-from segmeter.data.folders.split_lists import some
 from segmeter.data.verification.cache import Rows
 from segmeter.data.verification.intensity import Intensity, merge_images
 from segmeter.data.verification.verify import DTYPES, Verified, count_classes, verify
 from segmeter.errors import DataError
-from segmeter.parallel import map_in_threads
-from segmeter.progress import track
 
-__all__ = ["DataReport", "check_dataset", "check_splits", "class_counts", "count_classes"]
+__all__ = ["DataReport", "check_dataset", "check_splits", "count_classes"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,32 +101,6 @@ def check_splits(
     if found:
         raise DataError(list(dict.fromkeys(found)))
     return tuple(_report(dataset, verified) for dataset, verified in zip(datasets, passes, strict=True))
-
-
-def class_counts(dataset: Dataset) -> NDArray[np.int64]:
-    """Count the pixels of each class over all targets.
-
-    Returns
-    -------
-    int64 (K,). Ignored pixels are in none.
-
-    Raises
-    ------
-    DataError
-        A mask can't be used.
-    """
-    total = np.zeros(dataset.spec.num_classes, np.int64)
-    counts = map_in_threads(partial(_count_case, dataset), range(len(dataset)))
-    for pixels in track(counts, "counting classes", len(dataset)):
-        total += pixels
-    return total
-
-
-def _count_case(dataset: Dataset, index: int) -> NDArray[np.int64]:
-    target = dataset.read_target(index)
-    if target is None:
-        return np.zeros(dataset.spec.num_classes, np.int64)
-    return count_classes(target, dataset.spec)
 
 
 def _mixed_channels(problems: Sequence[str], images: int) -> list[str]:

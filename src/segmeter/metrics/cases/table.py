@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from segmeter.checks import expected, known_path
+from segmeter.checks import expected, known_path, shorten
 from segmeter.classes import ClassSpec
 from segmeter.errors import DataError, InputError
 from segmeter.files import atomic_write
@@ -182,8 +182,7 @@ def order_rows(where: str, rows: Sequence[CaseRow], spec: ClassSpec) -> Ordered:
     twice = sorted({ids[one] for one, other in itertools.pairwise(order) if ids[one] == ids[other]})
     problems = [expected(where, "counts", f"to be int64 {shape}", given) for given in foreign[:_LISTED]]
     if twice:
-        more = f" and {len(twice) - _LISTED} more" if len(twice) > _LISTED else ""
-        problems.append(expected(where, "rows", "to hold each case once", f"twice: {', '.join(twice[:_LISTED])}{more}"))
+        problems.append(expected(where, "rows", "to hold each case once", f"twice: {shorten(twice, most=_LISTED)}"))
     if problems:
         raise InputError(problems)
     return Ordered(rows, order)

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from segmeter.checks import expected
+from segmeter.checks import expected, shorten
 from segmeter.classes import ClassSpec
 from segmeter.errors import InputError
 from segmeter.metrics.map_checks import check_classes, check_maps
@@ -170,8 +170,7 @@ def _outside(
             found = [
                 f"{n} pixel{'s' if n > 1 else ''} of {v}" for v, n in zip(values[foreign], pixels[foreign], strict=True)
             ]
-            more = f" and {len(found) - _LISTED} more values" if len(found) > _LISTED else ""
             rule = f"to hold only classes 0 to {num_classes - 1}"
             remedy = "Pass its void value as ignore_index." if argument == "target" and ignore_index is None else ""
-            problems.append(expected(where, argument, rule, ", ".join(found[:_LISTED]) + more, remedy))
+            problems.append(expected(where, argument, rule, shorten(found, most=_LISTED, rest="more values"), remedy))
     return problems
