@@ -25,8 +25,8 @@ from segmeter.classes import ClassSpec
 from segmeter.data.config import default_colours
 from segmeter.evaluation.pairing import MaskPair, pair_masks
 from segmeter.evaluation.score import Scoring, score
-from segmeter.evaluation.workers import count_cores, run_all
 from segmeter.metrics.config.metrics import MetricsConfig
+from segmeter.parallel import count_cores, map_in_processes, map_in_threads
 
 K, SIDE = 19, 1024
 RESULT = Path(__file__).parent / "results" / "score.json"
@@ -50,8 +50,8 @@ def write_pairs(root: Path, count: int) -> None:
         Image.fromarray(labels).save(root / "predictions" / f"{i:06}.png")
 
 
-def decode_all(job: Scoring, *, processes: int) -> None:
-    for _ in run_all(decode, job.pairing.pairs, processes=processes, name=str):
+def decode_all(job: Scoring) -> None:
+    for _ in map_in_threads(decode, job.pairing.pairs, threads=count_cores()):
         pass
 
 
@@ -62,7 +62,9 @@ def decode(pair: MaskPair) -> None:
 
 
 def count_all(job: Scoring, *, processes: int) -> None:
-    for _ in run_all(job.scorer(), job.pairing.pairs, processes=processes, name=str):
+    pairs = job.pairing.pairs
+    threads = map_in_threads(job.scorer(), pairs, threads=count_cores())
+    for _ in map_in_processes(job.scorer(), pairs, processes=processes, describe=str) if processes else threads:
         pass
 
 
@@ -101,7 +103,7 @@ def main(count: int = 60, rounds: int = 5) -> None:
             folder=root,
         )
         work: dict[str, Callable[[], object]] = {
-            "decoding alone": partial(decode_all, job, processes=0),
+            "decoding alone": partial(decode_all, job),
             "reading and counting, threads": partial(count_all, job, processes=0),
             "reading and counting, processes": partial(count_all, job, processes=count_cores()),
             "score, whole": partial(score, job),

@@ -16,10 +16,11 @@ from PIL import Image
 from scipy import ndimage
 
 from segmeter.classes import ClassSpec
+from segmeter.metrics.cases.row import make_row
 from segmeter.metrics.config.measures import SurfaceConfig
 from segmeter.metrics.config.metrics import MetricsConfig
-from segmeter.metrics.measures.protocol import CaseMaps
-from segmeter.metrics.summary.conventions import compare_conventions, count_and_measure
+from segmeter.metrics.measures.protocol import CaseMaps, build_measures
+from segmeter.metrics.summary.conventions import compare_conventions
 
 NAMES = ("Sky", "Building", "Pole", "Road", "Pavement", "Tree", "SignSymbol", "Fence", "Car", "Pedestrian", "Bicyclist")
 VOID = 11
@@ -36,7 +37,8 @@ def compare(folder: Path) -> list[dict[str, Any]]:
         CaseMaps(case_id=case_id, target=target, labels=make_up(target), spacing=(1.0, 1.0), spec=SPEC)
         for case_id, target in zip(ids, targets, strict=True)
     ]
-    rows = [count_and_measure(maps, CONFIG) for maps in cases]
+    measures = build_measures(CONFIG, SPEC)
+    rows = [make_row(maps, measures) for maps in cases]
     entries: list[dict[str, Any]] = compare_conventions(rows, SPEC, CONFIG)["conventions"]
     return entries
 

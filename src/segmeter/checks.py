@@ -14,7 +14,6 @@ from segmeter.errors import ConfigError, InputError
 
 _SHORT = 80  # characters of a value that a message repeats
 
-_SHOWN = 10  # names that one line lists
 _CAUSE_WORDS = 4  # of a rule; what follows are mostly values of the file
 
 
@@ -77,16 +76,28 @@ def _places(group: list[str]) -> list[str]:
     return ["/".join(place.split("/")[-kept:]) for place in places]
 
 
-def shorten(names: list[str]) -> str:
-    """List the first ten names, and say how many more there are.
+def shorten(names: Sequence[str], *, most: int = 10, separator: str = ", ", rest: str = "more") -> str:
+    """List the first names, and say how many more there are.
 
     Examples
     --------
     >>> shorten(list("abcdefghijklm"))
     'a, b, c, d, e, f, g, h, i, j and 3 more'
     """
-    shown = ", ".join(name if name.isprintable() else ascii(name) for name in names[:_SHOWN])
-    return shown + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")
+    shown = separator.join(name if name.isprintable() else ascii(name) for name in names[:most])
+    return shown + (f" and {len(names) - most} {rest}" if len(names) > most else "")
+
+
+def some(names: Iterable[str]) -> str:
+    """Say how many names there are, and list the first of them in alphabetical order.
+
+    Examples
+    --------
+    >>> some({"b", "a"})
+    '2: a, b'
+    """
+    listed = sorted(names)
+    return f"{len(listed)}: {shorten(listed)}"
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

@@ -9,8 +9,10 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Annotated, Literal, get_args
+from typing import Annotated, Any, Literal, get_args
 
+import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field
 
 from segmeter.invalid import RuleError
@@ -21,6 +23,13 @@ TASKS: tuple[Task, ...] = get_args(Task)
 Colour = tuple[int, int, int]
 Byte = Annotated[int, Field(ge=0, le=255)]
 Colours = tuple[tuple[Byte, Byte, Byte], ...]
+
+_MOST_CLASSES = 65534  # what can be counted: uint16 also has to hold an ignored value and one outside the classes
+
+
+def label_dtype(highest: int) -> np.dtype:
+    """uint8 where labels from 0 to `highest` fit, else uint16."""
+    return np.dtype(np.uint8 if highest <= np.iinfo(np.uint8).max else np.uint16)
 
 
 class ClassSpec(Config, title="ClassSpec"):
@@ -62,6 +71,37 @@ class ClassSpec(Config, title="ClassSpec"):
         return len(self.names)
 
     @property
+    def num_channels(self) -> int:
+        """Channels of the logits: 1 for binary, K otherwise."""
+        return 1 if self.task == "binary" else len(self.names)
+
+    @property
+    def is_multilabel(self) -> bool:
+        """Whether each class has a plane of its own, of 0 and 1."""
+        return self.task == "multilabel"
+
+    @property
+    def num_values(self) -> int:
+        """Values that a label may have beside the ignored one: 2 for multilabel, K otherwise."""
+        return 2 if self.is_multilabel else len(self.names)
+
+    @property
+    def label_dtype(self) -> np.dtype:
+        """uint8 where every label and the ignored value fit, else uint16."""
+        return label_dtype(max(self.num_values - 1, self.ignore_index or 0))
+
+    @property
+    def counts_shape(self) -> tuple[int, ...]:
+        """Shape of a case's counts: (K, 2, 2) for multilabel, else (K, K)."""
+        return (self.num_classes, 2, 2) if self.is_multilabel else (self.num_classes, self.num_classes)
+
+    def valid(self, target: NDArray[Any]) -> NDArray[np.bool_]:
+        """True where a pixel of the target is not ignored, in the target's shape."""
+        if self.ignore_index is None:
+            return np.ones(target.shape, bool)
+        return np.asarray(target != self.ignore_index)
+
+    @property
     def has_background(self) -> bool:
         """Whether class 0 is what is left where nothing is: in a binary task, and where multiclass has it in black.
 
@@ -77,17 +117,14 @@ class ClassSpec(Config, title="ClassSpec"):
         """
         return f"iou/{self.names[1]}" if self.task == "binary" else "mean_iou"
 
-    @property
-    def num_channels(self) -> int:
-        """Channels of the logits: 1 for binary, K otherwise."""
-        return 1 if self.task == "binary" else len(self.names)
-
 
 def check_names(names: Sequence[str], task: Task, remedy: str = "") -> None:
     """Raise a RuleError unless the names of classes go with the task."""
     least = 1 if task == "multilabel" else 2
     if len(names) < least:
         raise RuleError(f"to name at least {least}", "" if names else remedy)
+    if len(names) > _MOST_CLASSES:
+        raise RuleError(f"to name at most {_MOST_CLASSES}")
     if task == "binary" and len(names) != 2:
         raise RuleError("to be two names (background, object)")
     if twice := sorted(name for name, count in Counter(names).items() if count > 1):

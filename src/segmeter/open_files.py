@@ -1,9 +1,11 @@
 """Files that stay open for the length of a run: lines that are appended, room that is set aside, a lock."""
 
 import errno
+import json
 import os
 from contextlib import nullcontext, suppress
 from pathlib import Path
+from typing import Any
 
 from segmeter.files import handle_of, operation, sync, temporary_name
 
@@ -55,6 +57,11 @@ class Lines:
         with operation("write", self._path):
             os.ftruncate(self._handle, size)
         self.size = size
+
+
+def read_json_lines(path: Path) -> list[Any]:
+    """Read every complete line of JSON; a last one that a crash cut short is left out."""
+    return [json.loads(line) for line in path.read_bytes().split(b"\n")[:-1]]
 
 
 class Reserved:

@@ -1,14 +1,17 @@
 """What a result was made with: versions, source, machine."""
 
+import json
 import os
 import platform
 import subprocess
 import sys
+from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 import segmeter
+from segmeter.parallel import count_cores
 
 PACKAGES = [
     "torch", "torchvision", "segmentation-models-pytorch", "timm", "numpy", "scipy", "scikit-image", "hydra-core",
@@ -28,12 +31,29 @@ def versions() -> dict[str, str | None]:
     return found
 
 
+def flatten(values: Mapping[str, Any], *, separator: str = ".", prefix: str = "") -> dict[str, Any]:
+    """Nested values as "group.key" -> plain value, as JSON gives it back.
+
+    Examples
+    --------
+    >>> flatten({"data": {"names": ("a", "b"), "root": None}})
+    {'data.names': ['a', 'b'], 'data.root': None}
+    """
+    flat: dict[str, Any] = {}
+    for key, value in values.items():
+        if isinstance(value, Mapping):
+            flat |= flatten(value, separator=separator, prefix=f"{prefix}{key}{separator}")
+        else:
+            flat[f"{prefix}{key}"] = json.loads(json.dumps(value, default=str))
+    return flat
+
+
 def hardware() -> dict[str, Any]:
     """The processor, its cores that this process may use, memory, and the CUDA devices if torch is loaded."""
     facts: dict[str, Any] = {
         "os": platform.platform(),
         "cpu": _processor(),
-        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "cores": count_cores(),
         "memory_gb": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1),
     }
     torch = sys.modules.get("torch")  # asking about GPUs must not cost a torch import

@@ -5,7 +5,6 @@ import pytest
 
 from segmeter.data.build import build_dataset
 from segmeter.data.config import CamvidConfig
-from segmeter.data.dataset import in_threads
 from segmeter.errors import ConfigError, DataError
 from tests.data.crafted import encoded, folder, make_folder, noise, put
 
@@ -103,13 +102,6 @@ def test_orientation_apply_compares_the_mask_with_the_turned_image(tmp_path):
 def test_unknown_split_is_refused(tmp_path):
     with pytest.raises(ConfigError, match=r"`split` to be one of train, val, test, all, got 'dev'"):
         build_dataset(folder(tmp_path), split="dev")
-
-
-def test_in_threads_keeps_order_and_raises_what_the_work_raises():
-    assert list(in_threads(lambda x: x * x, range(5000))) == [x * x for x in range(5000)]
-    assert list(in_threads(str, [])) == []
-    with pytest.raises(ZeroDivisionError):
-        list(in_threads(lambda x: 1 // x, [1, 0]))
 
 
 def test_camvid_has_its_splits_and_class_pixels(shared_data):

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from segmeter.errors import ConfigError, DataError
-from segmeter.evaluation.manifest import JOURNAL, Entry, Manifest, check_same, read_manifest
+from segmeter.evaluation.manifest import JOURNAL, Entry, Manifest, check_same, read_run_manifest
 from segmeter.metrics.cases.table import CaseRow
 
 IDENTITY = {"data": {"names": ("a", "b"), "key": None}, "metrics": {"seed": 0}}
@@ -85,9 +85,9 @@ def test_a_case_counts_once_and_rows_can_be_given_up(tmp_path: Path) -> None:
 
 def test_the_end_is_said_once_and_keeps_the_hashes(tmp_path: Path) -> None:
     manifest = begun(tmp_path)
-    assert read_manifest(tmp_path)["state"] == "running"
+    assert read_run_manifest(tmp_path)["state"] == "running"
     manifest.finish()
-    content = read_manifest(tmp_path)
+    content = read_run_manifest(tmp_path)
     assert content["state"] == "done"
     assert content["cases"] == {
         case_id: {"sha256": case_id.encode().hex(), "note": {"unit": "mm"}} for case_id in CASES

@@ -9,7 +9,6 @@ import sys
 import textwrap
 import threading
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -50,7 +49,7 @@ def test_each_kind_of_array_has_its_place_and_comes_back(tmp_path, rng, spec):
         writer.write_labels("a.b", labels)
         writer.write_probs("a.b", probs)
         writer.write_instances("a.b", instances)
-    assert writer.finished == 3
+    assert writer.close() == 3
     assert files(tmp_path) == ["instances/a.b.png", "labels/a.b.png", "probs/a.b.npy"]
     found = read(tmp_path / "labels" / "a.b.png")
     assert found.dtype == np.uint8
@@ -140,11 +139,6 @@ def test_300_classes_are_written_as_uint16_and_not_wrapped(tmp_path):
 def test_uint8_for_300_classes_is_refused_before_the_first_case(tmp_path):
     with pytest.raises(ConfigError, match=r"`dtype` to hold every label, got 'uint8' for labels up to 299"):
         Writer(tmp_path, ExportConfig(dtype="uint8"), many(300))
-
-
-def test_more_classes_than_uint16_holds_are_refused():
-    with pytest.raises(ConfigError, match="up to 65536"):
-        labels_dtype(ExportConfig(), SimpleNamespace(task="multiclass", num_classes=65537, ignore_index=None))
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from segmeter.inference.config import InferenceConfig
 from segmeter.inference.predictor import Predictor
 from segmeter.models.segmenter import Segmenter
 from tests.bridge.fake_stream import FakeTransport
+from tests.inference.parts import labels_of
 from tests.models.parts import Stub, make_card, make_pointwise, make_spec
 
 SHAPE = (6, 5)
@@ -226,7 +227,7 @@ def test_the_ignore_value_decides_the_dtype_of_labels():
     """A map that is to hold 1000 later is uint16 from the start. Mutation seen to fail: no ignore_index is passed."""
     wide = predictor(stub(lambda image: image, ignore_index=1000))
     [found] = wide.predict(samples(1))
-    assert found.labels.dtype == wide.labels(wide.logits([MIXED[0].image])).dtype == np.uint16
+    assert found.labels.dtype == labels_of(wide, wide.logits([MIXED[0].image])).dtype == np.uint16
 
 
 def test_a_prediction_that_is_given_up_leaves_no_thread_and_no_slot(stream):
@@ -243,5 +244,5 @@ def test_a_gpu_says_what_its_synchronous_calls_say():
     found = list(cuda.predict(MIXED, probs=True))
     for each, case in zip(found, MIXED, strict=True):
         logits = cuda.logits([case.image])
-        np.testing.assert_array_equal(each.labels, cuda.labels(logits)[0])
+        np.testing.assert_array_equal(each.labels, labels_of(cuda, logits)[0])
         np.testing.assert_allclose(each.probs, probs_to_numpy(logits, task="multiclass")[0], rtol=1e-5, atol=1e-6)

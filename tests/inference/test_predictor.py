@@ -7,6 +7,7 @@ from segmeter.errors import ConfigError, InputError, RunError
 from segmeter.inference.config import InferenceConfig
 from segmeter.inference.predictor import Predictor
 from segmeter.models.segmenter import Segmenter
+from tests.inference.parts import labels_of
 from tests.models.parts import Stub, make_card, make_pointwise, make_spec, make_tiny
 
 CPU = torch.device("cpu")
@@ -47,7 +48,7 @@ def test_logits_are_those_of_the_segmenter(tiny):
 @pytest.mark.parametrize("batch_size", [1, 2, 5, 16])
 def test_the_batch_size_changes_no_label(tiny, batch_size):
     cases = samples([*images(5), *images(2, (33, 35, 3)), *images(1)])
-    one_by_one = [predictor(tiny).labels(predictor(tiny).logits([case.image]))[0] for case in cases]
+    one_by_one = [labels_of(predictor(tiny), predictor(tiny).logits([case.image]))[0] for case in cases]
     found = list(predictor(tiny, batch_size=batch_size).predict(cases))
     assert [each.sample.case_id for each in found] == [case.case_id for case in cases]
     for each, expected in zip(found, one_by_one, strict=True):
@@ -70,7 +71,7 @@ def test_tiles_and_flips_of_a_pointwise_network_say_what_the_whole_image_says(ta
     if task == "multiclass":
         whole, tiled = whole.log_softmax(1), tiled.log_softmax(1)
     torch.testing.assert_close(tiled, whole, rtol=1e-5, atol=1e-5)  # logits up to 12 through sums and logarithms
-    assert np.array_equal(predictor(segmenter).labels(tiled), predictor(segmenter).labels(whole))
+    assert np.array_equal(labels_of(predictor(segmenter), tiled), labels_of(predictor(segmenter), whole))
 
 
 def test_an_image_no_larger_than_the_tile_is_run_whole(tiny):
@@ -118,8 +119,8 @@ def test_labels_have_the_shape_and_dtype_of_the_task(task, num_classes, shape):
 def test_the_threshold_decides_binary_labels():
     segmenter = stub(lambda image: torch.full_like(image[:, :1], 1.0), "binary", 2)  # sigmoid(1) = 0.731
     arrays = images(1)
-    assert predictor(segmenter, threshold=0.7).labels(predictor(segmenter).logits(arrays)).min() == 1
-    assert predictor(segmenter, threshold=0.75).labels(predictor(segmenter).logits(arrays)).max() == 0
+    assert labels_of(predictor(segmenter, threshold=0.7), predictor(segmenter).logits(arrays)).min() == 1
+    assert labels_of(predictor(segmenter, threshold=0.75), predictor(segmenter).logits(arrays)).max() == 0
 
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf")])

@@ -23,10 +23,6 @@ SPEC = segmeter.ClassSpec(**FIELDS)
 CASE = CaseMaps(case_id="a", target=TARGET, labels=LABELS, spacing=(1.0, 1.0), spec=SPEC)
 
 
-def sums():
-    return segmeter.Calibration(num_classes=2, task="binary")
-
-
 def submit(tensor, **options):
     with segmeter.Exporter(device="cpu") as exporter:
         return exporter.submit(tensor, case_id="a", **options).result()
@@ -57,7 +53,6 @@ PUBLIC = {
     "centreline_dice": (segmeter.centreline_dice, {"target": MASK, "mask": OTHER}),
     "calibration": (segmeter.calibration, {"target": TARGET, "probs": np.full((6, 7), 0.4), **SETTINGS}),
     "Calibration": (segmeter.Calibration, SETTINGS),
-    "Calibration.merge": (lambda other: sums().merge(other), {"other": sums()}),
     "read_cases": (segmeter.read_cases, {"path": Path("nowhere")}),
     "read_spec": (segmeter.read_spec, {"path": "nowhere"}),
     "ClassSpec": (segmeter.ClassSpec, FIELDS),
@@ -118,7 +113,6 @@ def call(name, **changes):
         ("calibration", "target", TARGET.tolist(), "to be a plain NumPy array, got list"),
         ("calibration", "probs", np.ma.zeros((6, 7)), "to be a plain NumPy array, got MaskedArray"),
         ("calibration", "bins", 5.5, "to be a whole number, got 5.5"),
-        ("Calibration.merge", "other", {}, "to be a Calibration, got {}"),
         ("read_cases", "path", "nowhere", "to be a file, got nowhere"),
         ("read_spec", "path", 3, "to be a path, got 3"),
         ("ClassSpec", "names", "ab", "to be a sequence of names, got 'ab'"),

@@ -6,9 +6,9 @@ from torch.amp import GradScaler
 
 from segmeter.errors import RunError
 from segmeter.models.checkpoints.checkpoint import read_checkpoint
+from segmeter.open_files import read_json_lines
 from segmeter.training import learner
 from segmeter.training.loop import train
-from segmeter.training.run.history import read_history
 from tests.training.tiny import tiny_job, tiny_segmenter
 
 
@@ -26,7 +26,7 @@ def overflowing(segmenter, steps):
 
 
 def logged(folder):
-    return [row for row in read_history(folder / "history.jsonl") if "loss" in row]
+    return [row for row in read_json_lines(folder / "history.jsonl") if "loss" in row]
 
 
 def test_skipped_updates_are_counted_in_the_history_and_said(tmp_path, scaled, caplog):

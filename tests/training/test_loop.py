@@ -16,15 +16,15 @@ from segmeter.models.card import ModelCard
 from segmeter.models.checkpoints.checkpoint import read_checkpoint
 from segmeter.models.checkpoints.manifest import WEIGHTS
 from segmeter.models.checkpoints.weights import load_tensors
+from segmeter.open_files import read_json_lines
 from segmeter.training.config import AdamWConfig, ConstantConfig
 from segmeter.training.loop import train
-from segmeter.training.run.history import read_history
 from segmeter.training.validation import Validation
 from tests.training.tiny import SPEC, TinyCases, TinySource, tiny_job, tiny_segmenter
 
 
 def rows(folder, *, validated):
-    return [row for row in read_history(folder / "history.jsonl") if ("val" in row) == validated]
+    return [row for row in read_json_lines(folder / "history.jsonl") if ("val" in row) == validated]
 
 
 def weights_of(checkpoint):

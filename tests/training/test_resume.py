@@ -8,8 +8,8 @@ import torch
 
 from segmeter.errors import Interrupted
 from segmeter.models.checkpoints.checkpoint import read_checkpoint
+from segmeter.open_files import read_json_lines
 from segmeter.training.loop import train
-from segmeter.training.run.history import read_history
 from tests.training.tiny import TinyCases, TinySource, tiny_job, tiny_segmenter
 
 TIMES = ("seconds", "images_per_second", "data_wait")
@@ -43,7 +43,7 @@ def content(folder):
     state = checkpoint.load_state()
     for key in ("seconds", "reserve", "history"):
         state.pop(key)
-    rows = [{k: v for k, v in row.items() if k not in TIMES} for row in read_history(folder / "history.jsonl")]
+    rows = [{k: v for k, v in row.items() if k not in TIMES} for row in read_json_lines(folder / "history.jsonl")]
     best = (folder / "checkpoints" / "best").resolve().name
     return {"state": state, "rows": rows, "sha256": checkpoint.sha256, "best": best}
 

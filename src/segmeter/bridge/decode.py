@@ -11,7 +11,7 @@ from torch import Tensor
 
 from segmeter.bridge.argmax import winners
 from segmeter.bridge.device_check import Rule, judge, measure
-from segmeter.bridge.dtypes import SIGNED, TORCH, LabelDtype, label_dtype
+from segmeter.bridge.dtypes import SIGNED, TORCH, LabelDtype, wanted_label_dtype
 from segmeter.bridge.tensor_checks import check_tensor
 from segmeter.bridge.transfer import Parcel, fetch
 from segmeter.checks import expected, known_name, real_number, whole_number
@@ -47,7 +47,7 @@ def decode_labels(logits: Tensor, *, task: Task, threshold: float = 0.5) -> Tens
         A logit is NaN or infinite (with the first position), or the shape or dtype does not fit the task.
     """
     num_classes = logits.shape[1] if task == "multiclass" and logits.ndim > 1 else 2
-    wanted = label_dtype("decode_labels", num_classes=num_classes, ignore_index=None, dtype="auto")
+    wanted = wanted_label_dtype("decode_labels", num_classes=num_classes, ignore_index=None, dtype="auto")
     parcel = _pack_logits("decode_labels", logits, task=task, threshold=threshold, dtype=TORCH[wanted])
     if parcel.record is not None and parcel.rule is not None:
         judge(parcel.record.cpu().numpy(), parcel.rule, None)
@@ -159,7 +159,7 @@ def pack_labels(
     known_name(where, "task", task, TASKS)
     num_classes = whole_number(where, "num_classes", num_classes)
     ignore_index = None if ignore_index is None else whole_number(where, "ignore_index", ignore_index)
-    wanted = TORCH[label_dtype(where, num_classes=num_classes, ignore_index=ignore_index, dtype=dtype)]
+    wanted = TORCH[wanted_label_dtype(where, num_classes=num_classes, ignore_index=ignore_index, dtype=dtype)]
     if task == "binary" and num_classes != 2:
         raise InputError(expected(where, "num_classes", "to be 2 for binary (background, object)", num_classes))
     values = 2 if task == "multilabel" else num_classes

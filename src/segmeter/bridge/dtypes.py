@@ -8,6 +8,7 @@ import torch
 from numpy.typing import DTypeLike
 
 from segmeter.checks import expected, known_name, shown
+from segmeter.classes import label_dtype
 from segmeter.errors import InputError
 
 LabelDtype = Literal["auto", "uint8", "uint16"]
@@ -46,7 +47,7 @@ def wanted_dtype(where: str, dtype: DTypeLike) -> np.dtype:
     return wanted
 
 
-def label_dtype(where: str, *, num_classes: int, ignore_index: int | None, dtype: LabelDtype) -> np.dtype:
+def wanted_label_dtype(where: str, *, num_classes: int, ignore_index: int | None, dtype: LabelDtype) -> np.dtype:
     """uint8 where every class and the ignore value fit, else uint16; InputError where `dtype` is too small."""
     for argument, value, least in (("num_classes", num_classes, 1), ("ignore_index", ignore_index, 0)):
         if value is not None and not least <= value <= 65535 + least:
@@ -54,9 +55,7 @@ def label_dtype(where: str, *, num_classes: int, ignore_index: int | None, dtype
             raise InputError(expected(where, argument, f">= {least} and <= {65535 + least}", value, remedy))
     largest = max(num_classes - 1, -1 if ignore_index is None else ignore_index)
     known_name(where, "dtype", dtype, get_args(LabelDtype))
-    if dtype == "auto":
-        dtype = "uint8" if largest <= 255 else "uint16"
-    wanted = np.dtype(dtype)
+    wanted = label_dtype(largest) if dtype == "auto" else np.dtype(dtype)
     if largest > np.iinfo(wanted).max:
         rule = f"to hold the label values 0 to {largest}"
         raise InputError(expected(where, "dtype", rule, dtype, 'Pass dtype="auto".'))

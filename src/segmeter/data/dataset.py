@@ -1,15 +1,10 @@
 """A split of a data set: its cases in order, each read on demand."""
 
 import hashlib
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import islice
-from os import cpu_count
 from pathlib import Path
-from typing import TypeVar
 
 import numpy as np
 
@@ -25,17 +20,13 @@ from segmeter.data.files.images import (
     decode_mask,
     read_file,
 )
-from segmeter.data.files.label_mapping import label_dtype, split_objects, to_labels
+from segmeter.data.files.label_mapping import split_objects, to_labels
 from segmeter.data.files.sniff import show
 from segmeter.data.sample import Pair, Sample
 from segmeter.errors import DataError
 from segmeter.files import sha256_file
+from segmeter.parallel import map_in_threads
 from segmeter.progress import track
-
-Item = TypeVar("Item")
-Result = TypeVar("Result")
-
-_AHEAD = 8  # tasks per thread that wait or are done, so that a million cases need no million results
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -151,14 +142,14 @@ class Dataset:
 
     def stack(self, masks: Sequence[np.ndarray]) -> np.ndarray:
         """Turn the labels of a case's masks into its target: (H, W), or (K, H, W) for multilabel."""
-        if self.spec.task != "multilabel":
+        if not self.spec.is_multilabel:
             return masks[0]
-        return np.stack(masks).astype(label_dtype(self.spec), copy=False)
+        return np.stack(masks).astype(self.spec.label_dtype, copy=False)
 
     def contents(self) -> dict[str, str]:
         """Sha256 of every file, by its folder and name; files that were not verified are read for it."""
         pairs = [pair for pair in self.pairs if not pair.sha256]
-        fresh = dict(zip((pair.case_id for pair in pairs), in_threads(_hash_pair, pairs), strict=True))
+        fresh = dict(zip((pair.case_id for pair in pairs), map_in_threads(_hash_pair, pairs), strict=True))
         return {
             f"{path.parent.name}/{path.name}": sha256
             for pair in self.pairs
@@ -176,27 +167,8 @@ class Dataset:
 
 def header_problems(dataset: Dataset) -> list[str]:
     """Read every header: one line for each file that can't be read, is not an image or mask, or differs in size."""
-    checks = track(in_threads(partial(_header_problems, dataset), dataset.pairs), "checking headers", len(dataset))
+    checks = track(map_in_threads(partial(_header_problems, dataset), dataset.pairs), "checking headers", len(dataset))
     return [problem for found in checks for problem in found]
-
-
-def in_threads(work: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
-    """Map `work` over `items` in threads (decoding frees the interpreter), in order, one by one, in bounded memory.
-
-    Leaving early (an error, Ctrl-C) drops what waits and ends after the items that are in work.
-    """
-    workers = min(16, 2 * (cpu_count() or 1))
-    waiting = iter(items)
-    with ThreadPoolExecutor(workers, thread_name_prefix="data") as pool:
-        running: deque[Future[Result]] = deque()
-        try:
-            running.extend(pool.submit(work, item) for item in islice(waiting, workers * _AHEAD))
-            while running:
-                yield running.popleft().result()
-                running.extend(pool.submit(work, item) for item in islice(waiting, 1))
-        finally:
-            for future in running:
-                future.cancel()
 
 
 def _hash_pair(pair: Pair) -> tuple[str, ...]:

@@ -15,40 +15,13 @@ from segmeter.data.files.sniff import show
 from segmeter.errors import DataError, InputError
 from segmeter.evaluation.pairing import MaskPair
 from segmeter.evaluation.places import Place, find_place
+from segmeter.metrics.cases.row import make_row
 from segmeter.metrics.cases.table import CaseRow
 from segmeter.metrics.config.metrics import MetricsConfig
-from segmeter.metrics.measures.protocol import CaseMaps, Measure, build_measures, measure_case
+from segmeter.metrics.measures.protocol import CaseMaps, Measure, build_measures
 from segmeter.metrics.pixels.confusion import count_case
 
 _MANY_PARTS = 4
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class PairMaps:
-    """What the files of a pair hold.
-
-    Parameters
-    ----------
-    target, labels : (H, W) or (D, H, W), for multilabel with a leading axis K; uint8 or uint16
-        Without a prediction the labels are 0.
-    target_instances, instances : as `target`, integer
-        Numbers of objects, 0 being none, where the files hold these; else None.
-    place
-        Their spacing.
-    sha256
-        Over the hashes of all files.
-    """
-
-    target: np.ndarray
-    labels: np.ndarray
-    target_instances: np.ndarray | None = None
-    instances: np.ndarray | None = None
-    place: Place
-    sha256: str
-
-    def axes(self, multilabel: bool) -> tuple[int, ...]:
-        """Sizes of the spatial axes."""
-        return self.target.shape[1:] if multilabel else self.target.shape
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -57,6 +30,16 @@ class Scored:
 
     row: CaseRow
     place: Place
+    sha256: str
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Loaded:
+    """What the files of a pair hold (without a prediction, labels of 0); `sha256` is over the hashes of all files."""
+
+    maps: CaseMaps
+    place: Place
+    stored: list[StoredMap]
     sha256: str
 
 
@@ -77,7 +60,7 @@ class CaseScorer:
         self.reading = reading
         self.metrics = metrics
         self.flag_missing = flag_missing
-        self._multilabel = reading.spec.task == "multilabel"
+        self._multilabel = reading.spec.is_multilabel
         self._references, self._predictions = (
             replace(reading, instances=reading.instances in (True, side)) for side in ("references", "predictions")
         )
@@ -90,7 +73,7 @@ class CaseScorer:
         except InputError as error:
             return error.problems
 
-    def read(self, pair: MaskPair) -> PairMaps:
+    def read(self, pair: MaskPair) -> CaseMaps:
         """Read target and labels of a case, every value checked.
 
         Raises
@@ -98,59 +81,36 @@ class CaseScorer:
         DataError
             With every problem of its files; each line names one.
         """
-        maps, stored = self._load(pair)
-        problems = self._label_problems(pair, stored)
+        loaded = self._load(pair)
+        problems = self._label_problems(pair, loaded.stored)
         if problems:
             raise DataError(problems)
-        return maps
+        return loaded.maps
 
     def _score(self, pair: MaskPair) -> Scored:
-        maps, stored = self._load(pair)
-        counts = self._count(pair, maps, stored)
-        shape, place = maps.axes(self._multilabel), maps.place
-        extra: dict[str, float] = {}
-        if self._measures:
-            spacing = place.spacing or (1.0,) * len(shape)
-            seen = CaseMaps(
-                case_id=pair.case_id,
-                target=maps.target,
-                labels=maps.labels,
-                spacing=spacing,
-                spec=self.reading.spec,
-                target_instances=maps.target_instances,
-                instances=maps.instances,
-            )
-            extra |= measure_case(seen, self._measures)
-        if self.flag_missing:
-            extra["missing"] = float(not pair.predictions)
-        depth = shape[0] if len(shape) == 3 else None
-        row = CaseRow(
-            case_id=pair.case_id,
-            height=shape[-2],
-            width=shape[-1],
-            depth=depth,
-            counts=counts,
-            extra=extra,
-            spacing=place.spacing,
-            unit=place.unit if place.spacing else "",
-        )
-        return Scored(row=row, place=place, sha256=maps.sha256)
+        loaded = self._load(pair)
+        row = make_row(loaded.maps, self._measures, counts=self._count(pair, loaded))
+        missing = {"missing": float(not pair.predictions)} if self.flag_missing else {}
+        spacing, unit = loaded.place.spacing, loaded.place.unit
+        row = replace(row, extra={**row.extra, **missing}, spacing=spacing, unit=unit if spacing else "")
+        return Scored(row=row, place=loaded.place, sha256=loaded.sha256)
 
-    def _count(self, pair: MaskPair, maps: PairMaps, stored: Sequence[StoredMap]) -> np.ndarray:
+    def _count(self, pair: MaskPair, loaded: _Loaded) -> np.ndarray:
         """Count first: the counts themselves show whether a value is no label, without a pass over the pixels."""
-        spec = self.reading.spec
+        maps, spec = loaded.maps, self.reading.spec
         try:
             counts = count_case(maps.target, maps.labels, spec)
         except InputError:
-            raise DataError(self._label_problems(pair, stored) or [self._undecided(pair, maps)]) from None
-        ignored, values = counts.sum() != maps.target.size, 2 if self._multilabel else spec.num_classes
-        if ignored and maps.labels.max() >= values:  # the counts do not show what is predicted on ignored pixels
-            problems = self._label_problems(pair, stored)
+            problems = self._label_problems(pair, loaded.stored) or [self._undecided(pair, maps)]
+            raise DataError(problems) from None
+        ignored = counts.sum() != maps.target.size
+        if ignored and maps.labels.max() >= spec.num_values:  # the counts do not show what is predicted there
+            problems = self._label_problems(pair, loaded.stored)
             if problems:
                 raise DataError(problems)
         return counts
 
-    def _load(self, pair: MaskPair) -> tuple[PairMaps, list[StoredMap]]:
+    def _load(self, pair: MaskPair) -> _Loaded:
         """Read all files of a pair; their values are not yet known to be labels."""
         paths, problems, stored = (*pair.references, *pair.predictions), list[str](), list[StoredMap]()
         count = len(pair.references)
@@ -175,10 +135,16 @@ class CaseScorer:
         if first is not None and second is not None and pair.predictions:
             _refuse_one_number(paths[0], first, second, "predictions")
             _refuse_one_number(paths[-1], second, first, "references")
-        maps = PairMaps(
-            target=target, labels=labels, target_instances=first, instances=second, place=place, sha256=digest
+        maps = CaseMaps(
+            case_id=pair.case_id,
+            target=target,
+            labels=labels,
+            spacing=place.spacing or (1.0,) * stored[0].values.ndim,
+            spec=self.reading.spec,
+            target_instances=first,
+            instances=second,
         )
-        return maps, stored
+        return _Loaded(maps=maps, place=place, stored=stored, sha256=digest)
 
     def _planes(self, stored: Sequence[StoredMap]) -> np.ndarray:
         return np.stack([each.values for each in stored]) if self._multilabel else stored[0].values
@@ -198,7 +164,7 @@ class CaseScorer:
                 problems += error.problems
         return problems
 
-    def _undecided(self, pair: MaskPair, maps: PairMaps) -> str:
+    def _undecided(self, pair: MaskPair, maps: CaseMaps) -> str:
         """All values are labels, so the ignored one is what the prediction holds too much of."""
         ignored = self.reading.spec.ignore_index
         pixels = int(((maps.labels == ignored) & (maps.target != ignored)).sum())

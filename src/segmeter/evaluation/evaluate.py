@@ -10,8 +10,8 @@ from typing import Any, cast
 
 from torch import nn
 
+from segmeter.checks import some
 from segmeter.data.dataset import Dataset
-from segmeter.data.folders.split_lists import some
 from segmeter.errors import DataError, RunError
 from segmeter.evaluation.manifest import Entry, Manifest, read_notes
 from segmeter.evaluation.restore import Part, count_restorable, describe, find_damaged, split_batches
@@ -21,10 +21,10 @@ from segmeter.files import write_json
 from segmeter.inference.async_results import Prediction
 from segmeter.inference.predictor import Predictor
 from segmeter.metrics.cases.packed import RowStore
+from segmeter.metrics.cases.row import make_row
 from segmeter.metrics.cases.table import CaseRow, write_cases
 from segmeter.metrics.config.metrics import MetricsConfig
-from segmeter.metrics.measures.protocol import CaseMaps, Measure, build_measures, measure_case
-from segmeter.metrics.pixels.confusion import count_case
+from segmeter.metrics.measures.protocol import CaseMaps, Measure, build_measures
 from segmeter.metrics.probabilities.calibration import Calibration
 from segmeter.metrics.probabilities.summary import summarise_calibration
 from segmeter.metrics.summary.summary import summarise
@@ -240,14 +240,9 @@ def _measure(job: Evaluation, measures: Sequence[Measure], prediction: Predictio
         target_instances=sample.instances,
         instances=cleaned.instances,
     )
-    height, width = sample.image.shape[:2]
-    return CaseRow(
-        case_id=sample.case_id,
-        height=height,
-        width=width,
-        counts=count_case(sample.target, cleaned.labels, spec),
+    return replace(
+        make_row(maps, measures),
         loss=prediction.loss,
         changed_pixels=cleaned.changed,
-        extra=measure_case(maps, measures),
         spacing=job.metrics.spacing,
     )

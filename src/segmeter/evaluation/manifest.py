@@ -11,12 +11,12 @@ from typing import Any, Self, cast
 
 import numpy as np
 
-from segmeter.checks import expected
-from segmeter.data.folders.split_lists import some
+from segmeter.checks import expected, some
 from segmeter.errors import ConfigError, DataError
 from segmeter.files import describe_file, is_whole, json_bytes, make_folder, remove, write_bytes
 from segmeter.metrics.cases.table import CaseRow
 from segmeter.open_files import Lines
+from segmeter.provenance import flatten
 
 SCHEMA = 2
 NAME = "manifest.json"
@@ -66,7 +66,7 @@ class Manifest:
     def resume(cls, folder: Path, identity: Mapping[str, Any], cases: Sequence[str]) -> Self:
         """Go on with the run in a folder, after `check_same`."""
         check_same(folder, identity, cases)
-        done = read_manifest(folder)["state"] == "done"
+        done = read_run_manifest(folder)["state"] == "done"
         if done:  # a process may have been killed just before it removed these
             remove(folder / JOURNAL)
         return cls(folder, flatten(identity), cases, done=done)
@@ -127,7 +127,7 @@ class Manifest:
 
     def damaged_results(self) -> list[str]:
         """Names of the results of a finished run that are not what was written."""
-        results = read_manifest(self.folder)["results"]
+        results = read_run_manifest(self.folder)["results"]
         return [name for name, entry in results.items() if not is_whole(self.folder / name, entry)]
 
     def _write(self, state: str, cases: Mapping[str, bytes], **more: Any) -> None:
@@ -157,13 +157,13 @@ def read_journal(folder: Path) -> Iterator[tuple[Entry, int]]:
 
 def read_notes(folder: Path) -> dict[str, dict[str, Any]]:
     """What was noted of each finished case, {"sha256": of its files, "note": ...}, of a run in any state."""
-    manifest = read_manifest(folder)
+    manifest = read_run_manifest(folder)
     if manifest["state"] == "done":
         return {case_id: dict(noted) for case_id, noted in manifest["cases"].items()}
     return {entry.row.case_id: json.loads(_note(entry)) for entry, _ in read_journal(folder)}
 
 
-def read_manifest(folder: Path) -> dict[str, Any]:
+def read_run_manifest(folder: Path) -> dict[str, Any]:
     """The content of a run's manifest.json.
 
     Raises
@@ -196,7 +196,7 @@ def check_same(folder: Path, identity: Mapping[str, Any], cases: Sequence[str]) 
     ConfigError
         One line per key of the configuration that differs, and one for the cases.
     """
-    before, now = read_manifest(folder), flatten(identity)
+    before, now = read_run_manifest(folder), flatten(identity)
     was = before["identity"]
     lines = [
         f"resume: `{key}` was {was.get(key)!r} and is {now.get(key)!r} now."
@@ -208,21 +208,6 @@ def check_same(folder: Path, identity: Mapping[str, Any], cases: Sequence[str]) 
         lines += [f"resume: cases that {text} ({some(names)})."] if names else []
     if lines:
         raise ConfigError([*lines, "resume: this is another run. Start it with resume=null, or put these back."])
-
-
-def flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested values as "group.key" -> plain value, as JSON gives it back.
-
-    Examples
-    --------
-    >>> flatten({"data": {"names": ("a", "b"), "root": None}})
-    {'data.names': ['a', 'b'], 'data.root': None}
-    """
-    flat: dict[str, Any] = {}
-    for key, value in values.items():
-        path = f"{prefix}{key}"
-        flat |= flatten(value, f"{path}.") if isinstance(value, Mapping) else {path: value}
-    return cast(dict[str, Any], json.loads(json.dumps(flat, default=str)))
 
 
 def _note(entry: Entry) -> bytes:

@@ -6,13 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from segmeter.checks import expected
+from segmeter.checks import expected, some
 from segmeter.classes import ClassSpec
 from segmeter.data.files.masks import hash_map
 from segmeter.data.files.nifti import need_nibabel
 from segmeter.data.files.sniff import show, volume_format
 from segmeter.data.folders.pairing import Files, list_files, missing_problem, only_alike, twice_problems
-from segmeter.data.folders.split_lists import some
 from segmeter.errors import DataError
 from segmeter.files import safe_id
 
@@ -118,7 +117,7 @@ def _pair(stem: str, wanted: list[Files], given: list[Files]) -> MaskPair:
 
 def _mask_files(folder: Path, role: str, spec: ClassSpec) -> list[Files]:
     """The files of a folder, or of each class's folder for multilabel."""
-    if spec.task != "multilabel":
+    if not spec.is_multilabel:
         return [list_files(folder, role=role, volumes=True)]
     unsafe = [name for name in spec.names if Path(name).name != name or name in (".", "..")]
     if unsafe:

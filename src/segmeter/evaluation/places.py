@@ -8,10 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from segmeter.checks import expected
+from segmeter.checks import expected, some
 from segmeter.data.files.masks import StoredMap
 from segmeter.data.files.sniff import show
-from segmeter.data.folders.split_lists import some
 from segmeter.data.geometry import agree, geometry_problem
 from segmeter.errors import DataError
 

@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from segmeter.checks import expected
-from segmeter.data.dataset import in_threads
 from segmeter.data.files.npy import decode_npy
 from segmeter.data.files.sniff import show
 from segmeter.data.folders.pairing import list_files, missing_problem, twice_problems
@@ -19,6 +18,7 @@ from segmeter.errors import DataError, InputError
 from segmeter.evaluation.cases import CaseScorer
 from segmeter.evaluation.pairing import MaskPair, check_unchanged
 from segmeter.metrics.probabilities.calibration import Calibration, CalibrationScores
+from segmeter.parallel import map_in_threads
 from segmeter.progress import track
 
 _FORM = "Probabilities are NPY files (C, H, W), float32, as export.probs writes them."
@@ -72,7 +72,9 @@ def measure_probs(
     problems: list[str] = []
     hashes: dict[str, str] = {}
     read = partial(_read, scorer, files, measured)
-    for pair, found in zip(pairs, track(in_threads(read, pairs), "measuring probabilities", len(pairs)), strict=True):
+    for pair, found in zip(
+        pairs, track(map_in_threads(read, pairs), "measuring probabilities", len(pairs)), strict=True
+    ):
         if isinstance(found, list):
             problems += found
             continue

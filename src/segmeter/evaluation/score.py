@@ -8,23 +8,23 @@ from pathlib import Path
 from typing import Any, cast
 
 from segmeter import __version__
+from segmeter.checks import some
 from segmeter.classes import ClassSpec
 from segmeter.data.config import Instances
 from segmeter.data.files.masks import Reading
-from segmeter.data.folders.split_lists import some
 from segmeter.errors import DataError
 from segmeter.evaluation.cases import CaseScorer, Scored
-from segmeter.evaluation.manifest import Entry, Manifest, check_same, read_manifest, read_notes
+from segmeter.evaluation.manifest import Entry, Manifest, check_same, read_notes, read_run_manifest
 from segmeter.evaluation.pairing import MaskPair, Pairing, hash_pair
 from segmeter.evaluation.places import Place, Places
 from segmeter.evaluation.probs import measure_probs
-from segmeter.evaluation.workers import run_all
 from segmeter.files import sha256_file, write_json
 from segmeter.metrics.cases.packed import RowStore
 from segmeter.metrics.cases.table import write_cases
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.probabilities.summary import summarise_calibration
 from segmeter.metrics.summary.summary import summarise
+from segmeter.parallel import count_cores, map_in_processes, map_in_threads
 from segmeter.progress import track
 
 RESULTS = ("metrics.json", "cases.parquet", "cases.csv")
@@ -176,10 +176,10 @@ def check_resumed(job: Scoring, folder: Path) -> None:
     check_same(folder, job.identity(), job.case_ids)
     noted = {case_id: each["sha256"] for case_id, each in read_notes(folder).items()}
     known = [pair for pair in job.pairing.pairs if pair.case_id in noted]
-    found = run_all(hash_pair, known, processes=0, name=_name)
+    found = map_in_threads(hash_pair, known)
     now = track(zip(known, found, strict=True), "checking what is done", len(known))
     changed = {pair.case_id for pair, digest in now if digest != noted[pair.case_id]}
-    inputs = read_manifest(folder).get("inputs", {})
+    inputs = read_run_manifest(folder).get("inputs", {})
     changed |= {stem for stem, path in job.probs.items() if stem in inputs and sha256_file(path) != inputs[stem]}
     if changed:
         remedy = "Start a new run with resume=null."
@@ -198,7 +198,11 @@ def _restore(job: Scoring, manifest: Manifest, rows: RowStore, places: Places) -
 
 def _measure(job: Scoring, manifest: Manifest, pairs: list[MaskPair], rows: RowStore, places: Places) -> None:
     problems: list[str] = []
-    results = run_all(job.scorer(), pairs, processes=job.workers, name=_name)
+    results = (
+        map_in_processes(job.scorer(), pairs, processes=job.workers, describe=lambda pair: pair.case_id)
+        if job.workers
+        else map_in_threads(job.scorer(), pairs, threads=count_cores(), name="score")
+    )
     for result in track(results, "scoring", len(pairs)):
         if not isinstance(result, Scored):
             problems.extend(result)
@@ -210,10 +214,6 @@ def _measure(job: Scoring, manifest: Manifest, pairs: list[MaskPair], rows: RowS
             raise DataError(places.problems())
     if problems:
         raise DataError(problems)
-
-
-def _name(pair: MaskPair) -> str:
-    return pair.case_id
 
 
 def _note(place: Place) -> dict[str, Any]:

@@ -62,11 +62,6 @@ class Writer:
         self._fresh: list[str] = []
         self._queue = WriteQueue(workers=config.workers, limit=config.queue_mb * MIB, hashed=hashed)
 
-    @property
-    def finished(self) -> int:
-        """How many files are complete."""
-        return self._queue.finished
-
     def queued_names(self) -> list[str]:
         """The files that were queued since the last call, relative to the folder."""
         names, self._fresh = self._fresh, []
@@ -92,7 +87,7 @@ class Writer:
         """
         _check_labels(case_id, labels, self.spec)
         content = labels.astype(self.dtype, order="C")
-        if self.spec.task != "multilabel":
+        if not self.spec.is_multilabel:
             return self._put_labels(case_id, "labels", content, self.spec.colours)
         for name, colour, plane in zip(self.spec.names, self.spec.colours, content, strict=True):
             self._put_labels(case_id, f"labels/{_folder_name(name)}", plane, (BLACK, colour))
@@ -158,33 +153,28 @@ def labels_dtype(config: ExportConfig, spec: ClassSpec) -> np.dtype[Any]:
     ConfigError
         ``export.dtype`` can't hold them.
     """
-    highest = max(_highest(spec), spec.ignore_index or 0)
-    least = np.min_scalar_type(highest)
-    wanted = least if config.dtype == "auto" else np.dtype(config.dtype)
-    if max(least.itemsize, wanted.itemsize) > 2 or wanted.itemsize < least.itemsize:
+    wanted = spec.label_dtype if config.dtype == "auto" else np.dtype(config.dtype)
+    if wanted.itemsize < spec.label_dtype.itemsize:
+        highest = max(spec.num_values - 1, spec.ignore_index or 0)
         given, remedy = f"{config.dtype!r} for labels up to {highest}", "uint16 holds up to 65535."
         raise ConfigError(expected("export", "dtype", "to hold every label", given, remedy))
     return wanted
 
 
-def _highest(spec: ClassSpec) -> int:
-    return 1 if spec.task == "multilabel" else spec.num_classes - 1
-
-
 def _check_labels(case_id: str, labels: NDArray[Any], spec: ClassSpec) -> None:
-    multilabel = spec.task == "multilabel"
+    multilabel = spec.is_multilabel
     axes = f"({spec.num_classes}, H, W)" if multilabel else "(H, W)"
     shaped = labels.ndim == 3 and len(labels) == spec.num_classes if multilabel else labels.ndim == 2
     if labels.dtype.kind not in "iu" or not shaped or not labels.size:
         given = f"{labels.dtype} {labels.shape} for case {case_id!r}"
         raise InputError(expected("write_labels", "labels", f"{axes}, integer", given))
-    if labels.min() >= 0 and labels.max() <= _highest(spec):
+    if labels.min() >= 0 and labels.max() < spec.num_values:
         return
     found = np.unique(labels)
-    strange = found[(found < 0) | (found > _highest(spec))].tolist()
+    strange = found[(found < 0) | (found >= spec.num_values)].tolist()
     if strange != [spec.ignore_index]:
         given = f"{strange[:5]} in case {case_id!r}"
-        raise InputError(expected("write_labels", "labels", f"to be in 0 .. {_highest(spec)}", given))
+        raise InputError(expected("write_labels", "labels", f"to be in 0 .. {spec.num_values - 1}", given))
 
 
 def _check_instances(case_id: str, instances: NDArray[Any]) -> int:

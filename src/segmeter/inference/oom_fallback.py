@@ -18,7 +18,7 @@ def is_out_of_memory(error: BaseException) -> bool:
     return isinstance(error, RuntimeError) and "can't allocate memory" in str(error)  # torch's CPU allocator
 
 
-class Budget:
+class RunSizes:
     """How much is run at once; it shrinks when memory runs out, and stays so for the images that follow.
 
     Parameters

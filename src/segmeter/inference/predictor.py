@@ -6,14 +6,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from segmeter.bridge.decode import labels_to_numpy
 from segmeter.bridge.to_torch import to_torch
 from segmeter.checks import expected
 from segmeter.data.sample import Sample
 from segmeter.errors import DataError, InputError
 from segmeter.inference.async_results import Outbox, Prediction
 from segmeter.inference.config import InferenceConfig
-from segmeter.inference.oom_fallback import Budget, is_out_of_memory
+from segmeter.inference.oom_fallback import RunSizes, is_out_of_memory
 from segmeter.inference.precision import autocast, pick_dtype
 from segmeter.inference.prefetch import Indexed, one_behind, read_ahead, same_shape_groups
 from segmeter.inference.tiling import build_grid, tiled_logits
@@ -46,7 +45,7 @@ class Predictor:
         self.segmenter = segmenter.to(device=device, memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.config = config
         self.device = device
-        self._budget = Budget(config)
+        self._sizes = RunSizes(config)
         self._report: Callable[[float], None] = lambda images: None
 
     def watch(self, report: Callable[[float], None]) -> None:
@@ -81,23 +80,6 @@ class Predictor:
         finally:
             for module in learning:  # not train(): that would wake modules that were frozen
                 module.training = True
-
-    def labels(self, logits: Tensor) -> np.ndarray:
-        """Decode logits on their device, and bring the labels: (B, H, W), multilabel (B, K, H, W).
-
-        Raises
-        ------
-        InputError
-            A logit is NaN or infinite.
-        """
-        spec = self.segmenter.card.spec
-        return labels_to_numpy(
-            logits,
-            task=spec.task,
-            num_classes=spec.num_classes,
-            ignore_index=spec.ignore_index,
-            threshold=self.config.threshold,
-        )
 
     def predict(
         self, samples: Iterable[Sample] | Indexed[Sample], *, probs: bool = False, loss: Loss | None = None
@@ -169,17 +151,17 @@ class Predictor:
                 if not is_out_of_memory(error):
                     raise
                 fault = error.with_traceback(None)  # its frames hold the tensors that did not fit
-            self._budget.shrink(fault, images=len(image), height=image.shape[2], width=image.shape[3])
+            self._sizes.shrink(fault, images=len(image), height=image.shape[2], width=image.shape[3])
 
     def _run(self, image: Tensor) -> Tensor:
-        tile = self._budget.tile
+        tile = self._sizes.tile
         height, width = image.shape[-2:]
         if tile is None or max(height, width) <= tile:
-            size = self._budget.batch_size
+            size = self._sizes.batch_size
             parts = [self._forward(image[start : start + size]) for start in range(0, len(image), size)]
             return torch.cat(parts) if len(parts) > 1 else parts[0]
         grid = build_grid(height, width, tile=tile, overlap=self.config.overlap, blend=self.config.blend)
-        tiles = self._budget.tile_batch
+        tiles = self._sizes.tile_batch
         return tiled_logits(image, self._forward, grid=grid, tile_batch=tiles, on_tiles=self._report)
 
     def _forward(self, image: Tensor) -> Tensor:

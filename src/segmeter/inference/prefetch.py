@@ -1,12 +1,11 @@
 """Samples -> samples read ahead in threads -> groups of one shape."""
 
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from functools import partial
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import repeat
 from typing import Protocol, TypeVar, cast
 
 from segmeter.data.sample import Sample
+from segmeter.parallel import map_in_threads
 
 Item = TypeVar("Item")
 Read = TypeVar("Read", covariant=True)
@@ -35,35 +34,15 @@ def read_ahead(samples: Iterable[Item] | Indexed[Item], count: int) -> Iterator[
     count
         Samples held at a time, >= 1: this bounds the memory.
     """
-    indexed = hasattr(samples, "__getitem__") and hasattr(samples, "__len__")
-    tasks = _by_number(cast(Indexed[Item], samples)) if indexed else _one_by_one(cast(Iterable[Item], samples))
-    with ThreadPoolExecutor(_THREADS if indexed else 1, thread_name_prefix="read") as pool:
-        yield from cast(Iterator[Item], _in_order(pool, tasks, count))
-
-
-def _by_number(samples: Indexed[Item]) -> Iterator[Callable[[], object]]:
-    for index in range(len(samples)):
-        yield partial(samples.__getitem__, index)
-
-
-def _one_by_one(samples: Iterable[Item]) -> Iterator[Callable[[], object]]:
+    if hasattr(samples, "__getitem__") and hasattr(samples, "__len__"):
+        indexed = cast(Indexed[Item], samples)
+        yield from map_in_threads(indexed.__getitem__, range(len(indexed)), threads=_THREADS, ahead=count, name="read")
+        return
     source = iter(samples)
-    while True:
-        yield partial(next, source, _END)
-
-
-def _in_order(pool: ThreadPoolExecutor, tasks: Iterator[Callable[[], object]], count: int) -> Iterator[object]:
-    waiting: deque[Future[object]] = deque()
-    try:
-        while True:
-            while len(waiting) < count and (task := next(tasks, None)) is not None:
-                waiting.append(pool.submit(task))
-            if not waiting or (item := waiting.popleft().result()) is _END:
-                return
-            yield item
-    finally:
-        for future in waiting:
-            future.cancel()
+    for item in map_in_threads(lambda end: next(source, end), repeat(_END), threads=1, ahead=count, name="read"):
+        if item is _END:
+            return
+        yield cast(Item, item)
 
 
 def same_shape_groups(samples: Iterable[Sample], size: int) -> Iterator[Sequence[Sample]]:

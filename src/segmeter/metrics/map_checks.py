@@ -13,13 +13,13 @@ from segmeter.errors import InputError
 
 Status = Literal["ok", "both_empty", "prediction_empty", "target_empty"]
 
-_MOST_CLASSES = 65533  # K stands for ignored pixels and is counted as a class of its own
+MOST_CLASSES = 65533  # K stands for ignored pixels and is counted as a class of its own
 
 
 def check_maps(
-    where: str, target: NDArray[Any], other: NDArray[Any], name: str, *, kinds: str, axes: tuple[int, ...]
+    where: str, target: NDArray[Any], other: NDArray[Any], name: str, *, kinds: str, axes: tuple[int, ...] = ()
 ) -> None:
-    """Refuse a pair whose dtype kinds are not in `kinds`, whose shapes differ, or whose axes are not so many."""
+    """Refuse a pair with other dtype kinds than `kinds`, with two shapes, or with a number of axes not in `axes`."""
     problems = []
     dtype = "bool" if kinds == "b" else "integer"
     for argument, array in (("target", target), (name, other)):
@@ -31,7 +31,7 @@ def check_maps(
             problems.append(expected(where, argument, f"to have dtype {dtype}", given, remedy))
     if not problems and target.shape != other.shape:
         problems.append(expected(where, name, f"to have the target's shape {target.shape}", other.shape))
-    if not problems and target.ndim not in axes:
+    if not problems and axes and target.ndim not in axes:
         problems.append(expected(where, "target", f"to have {' or '.join(map(str, axes))} axes", target.shape))
     if problems:
         raise InputError(problems)
@@ -53,21 +53,32 @@ def check_spacing(where: str, spacing: Sequence[float], axes: int) -> tuple[floa
     return edges
 
 
-def check_classes(where: str, num_classes: int, ignore_index: int | None) -> tuple[int, int | None]:
-    """The number of classes and the ignored value as ints, so that no NumPy integer wraps later."""
-    ignored = None if ignore_index is None else whole_number(where, "ignore_index", ignore_index)
-    return whole_number(where, "num_classes", num_classes), ignored
+def check_classes(
+    where: str, num_classes: int, ignore_index: int | None, *, most: int = MOST_CLASSES
+) -> tuple[int, int | None]:
+    """The number of classes and the ignored value as ints, so that no NumPy integer wraps later.
+
+    Raises
+    ------
+    InputError
+        There are no classes or more than `most`, or the ignored value is a class.
+    """
+    num_classes = whole_number(where, "num_classes", num_classes)
+    ignore_index = None if ignore_index is None else whole_number(where, "ignore_index", ignore_index)
+    if not 1 <= num_classes <= most:
+        raise InputError(expected(where, "num_classes", f"between 1 and {most}", num_classes))
+    if ignore_index is not None and 0 <= ignore_index < num_classes:
+        raise InputError(expected(where, "ignore_index", f"to be no class (0 to {num_classes - 1})", ignore_index))
+    return num_classes, ignore_index
 
 
 def erase_ignored(
     where: str, target: NDArray[Any], labels: NDArray[Any], *, num_classes: int, ignore_index: int | None
 ) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Give both maps as uint8 or uint16, ignored pixels being K in both; refuse what is outside the classes."""
-    num_classes, ignore_index = check_classes(where, num_classes, ignore_index)
-    if not 1 <= num_classes <= _MOST_CLASSES:
-        raise InputError(expected(where, "num_classes", f"between 1 and {_MOST_CLASSES}", num_classes))
-    if ignore_index is not None and 0 <= ignore_index < num_classes:
-        raise InputError(expected(where, "ignore_index", f"to be no class (0 to {num_classes - 1})", ignore_index))
+    """Give both maps as uint8 or uint16, ignored pixels being K in both; refuse what is outside the classes.
+
+    `num_classes` and `ignore_index` are as `check_classes` returns them.
+    """
     ignored = None if ignore_index is None else target == ignore_index
     pair = ("target", target), ("labels", labels)
     first, second = (_known(where, name, given, num_classes, ignored) for name, given in pair)

@@ -78,7 +78,7 @@ def run_steps(labels: LabelArray, steps: Sequence[Any], spec: ClassSpec) -> Clea
 
 
 def _check(labels: LabelArray, spec: ClassSpec) -> None:
-    multilabel = spec.task == "multilabel"
+    multilabel = spec.is_multilabel
     axes = f"({spec.num_classes}, H, W)" if multilabel else "(H, W)"
     shaped = labels.ndim == 3 and len(labels) == spec.num_classes if multilabel else labels.ndim == 2
     if labels.dtype not in (np.uint8, np.uint16) or not shaped or not labels.size:

@@ -37,7 +37,7 @@ def class_indices(classes: ClassNames, spec: ClassSpec, *, where: str, argument:
         A name is not a class.
     """
     if classes is None:
-        return tuple(range(0 if spec.task == "multilabel" else 1, spec.num_classes))
+        return tuple(range(0 if spec.is_multilabel else 1, spec.num_classes))
     strange = [name for name in classes if name not in spec.names]
     if strange:
         rule = "to name a class"

@@ -42,7 +42,7 @@ def build_watershed(config: schema.WatershedConfig, *, spec: ClassSpec) -> parti
     return partial(
         split_labels,
         classes=class_indices(config.classes, spec, where=f"postprocess.{config.name}"),
-        multilabel=spec.task == "multilabel",
+        multilabel=spec.is_multilabel,
         min_distance=config.min_distance,
     )
 
@@ -53,6 +53,6 @@ def _per_class(config: schema.StepConfig, step: MaskStep, spec: ClassSpec, *, fi
         apply_per_class,
         step=step,
         classes=class_indices(config.classes, spec, where=where),
-        multilabel=spec.task == "multilabel",
+        multilabel=spec.is_multilabel,
         fill=fill_index(fill, spec, where=where),
     )

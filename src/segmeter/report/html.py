@@ -17,6 +17,7 @@ from segmeter.errors import InputError
 from segmeter.files import write_bytes
 from segmeter.metrics.cases.table import CaseRow, read_cases, read_spec, stack_margins
 from segmeter.metrics.pixels.overlap import score_margins
+from segmeter.open_files import read_json_lines
 from segmeter.report import figures
 from segmeter.report.charts import calibration_charts, curves, heat_map, histogram
 from segmeter.report.config import ReportConfig
@@ -190,11 +191,10 @@ def _load(path: Path) -> Any:
 
 
 def _load_lines(path: Path) -> list[dict[str, Any]] | None:
-    """The complete lines; a last one that a crash cut short is left out."""
     if not path.is_file():
         return None
     try:
-        return [json.loads(line) for line in path.read_bytes().split(b"\n")[:-1]]
+        return read_json_lines(path)
     except ValueError as error:
         raise InputError(
             expected("write_report", path.name, "to be lines of JSON", f"{str(path)!r} ({error})")

@@ -146,8 +146,7 @@ def error_kinds(target: NDArray[Any], labels: NDArray[Any], spec: ClassSpec) -> 
     wrong
         Two different classes, neither being background (multilabel: both of the above).
     """
-    valid = np.ones(target.shape, bool) if spec.ignore_index is None else target != spec.ignore_index
-    differ = (target != labels) & valid
+    differ = (target != labels) & spec.valid(target)
     missed, false = differ & (labels == 0), differ & (target == 0)
     if target.ndim == 2 and not spec.has_background:
         return np.zeros_like(differ), np.zeros_like(differ), differ

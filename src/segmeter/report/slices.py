@@ -29,8 +29,8 @@ def choose_slice(target: NDArray[Any], labels: NDArray[Any], spec: ClassSpec) ->
     >>> choose_slice(target, labels, spec), choose_slice(target, target, spec)
     (3, 2)
     """
-    others = (0, 2, 3) if spec.task == "multilabel" else (1, 2)
-    counted = np.ones(target.shape, bool) if spec.ignore_index is None else target != spec.ignore_index
+    others = (0, 2, 3) if spec.is_multilabel else (1, 2)
+    counted = spec.valid(target)
     wrong = np.sum((target != labels) & counted, axis=others)
     seen = wrong if wrong.any() else np.sum((target != 0) & counted, axis=others)
     best = np.flatnonzero(seen == seen.max())

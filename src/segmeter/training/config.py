@@ -7,6 +7,7 @@ from pydantic import Field
 
 from segmeter.checks import expected
 from segmeter.errors import ConfigError
+from segmeter.inference.config import Precision
 from segmeter.invalid import RuleError
 from segmeter.registry import Registry
 from segmeter.schema import Config, Given, OneOf, Unit, rule
@@ -19,7 +20,6 @@ AUTO = "auto"
 MONITORS = ("mean_iou", "mean_dice", "pixel_accuracy", "loss")
 CLASS_MONITORS = ("iou", "dice")  # followed by "/" and the name of a class
 MAX_LR = 10.0  # far above what any optimizer here survives; catches a slip such as 1e30
-Precision = Literal["auto", "float32", "bfloat16", "float16"]
 RunShare = Annotated[float, Unit("share of the run")]
 WarmUp = Annotated[RunShare, Field(ge=0, le=0.9)]
 RateShare = Annotated[float, Unit("share of the learning rate")]

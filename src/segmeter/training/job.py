@@ -1,6 +1,5 @@
 """What a training is given and what it gives back."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,6 +13,7 @@ from segmeter.inference.config import InferenceConfig
 from segmeter.inference.device import pick_device
 from segmeter.inference.precision import pick_dtype
 from segmeter.models.segmenter import Segmenter
+from segmeter.provenance import flatten
 from segmeter.training.config import LoggerConfig, NoLoggerConfig, OptimizerConfig, ScheduleConfig, TrainingConfig
 from segmeter.training.data.batches import BatchSource
 from segmeter.training.data.cache import Cases
@@ -155,11 +155,10 @@ def identify(job: TrainJob) -> dict[str, Any]:
         "model": {key: value for key, value in job.segmenter.card.to_dict().items() if key != "data"},
         "data": {"train_cases": _describe(job.train_cases), "val_cases": _describe(job.val_cases)},
     }
-    flat = {**_flat(job.identity), **_flat(groups)}
+    flat = {**flatten(job.identity), **flatten(groups)}
     if pick_device(job.device).type == "cpu":  # sums are split among the threads, so their last bits differ
         flat["threads"] = torch.get_num_threads()
-    plain: dict[str, Any] = json.loads(json.dumps(flat, default=str))
-    return {key: value for key, value in plain.items() if not _covered(key, FREE)}
+    return {key: value for key, value in flat.items() if not _covered(key, FREE)}
 
 
 def check_same(job: TrainJob, before: Mapping[str, Any]) -> None:
@@ -191,11 +190,3 @@ def _describe(cases: Cases | None) -> str | None:
 
 def _covered(key: str, allowed: tuple[str, ...]) -> bool:
     return any(key == name or key.startswith(f"{name}.") for name in allowed)
-
-
-def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for key, value in values.items():
-        path = f"{prefix}{key}"
-        flat.update(_flat(value, f"{path}.") if isinstance(value, Mapping) else {path: value})
-    return flat

@@ -10,6 +10,7 @@ from typing import Any
 
 from segmeter.errors import Interrupted, OverflowedError, RunError
 from segmeter.losses.additive import check_labels
+from segmeter.open_files import read_json_lines
 from segmeter.progress import gauge
 from segmeter.training.checkpointing import Checkpoints, step_name
 from segmeter.training.config import LOGGERS
@@ -21,7 +22,7 @@ from segmeter.training.limits import Limits
 from segmeter.training.run.contents import write_contents
 from segmeter.training.run.determinism import kernels, seed_everything
 from segmeter.training.run.divergence import Taken, Watch
-from segmeter.training.run.history import History, read_history
+from segmeter.training.run.history import History
 from segmeter.training.run.loggers import Logger
 from segmeter.training.run.signals import StopSignals
 from segmeter.training.run.throughput import Throughput
@@ -301,7 +302,7 @@ class Run:
 
     def _row_of(self, checkpoint: str) -> dict[str, Any]:
         """The line of the history with the validation of a checkpoint."""
-        rows = reversed(read_history(self.history.path))
+        rows = reversed(read_json_lines(self.history.path))
         return next((row for row in rows if "val" in row and step_name(row["step"]) == checkpoint), {})
 
     def _result(self, reason: str) -> TrainResult:

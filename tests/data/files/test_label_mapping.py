@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from segmeter.classes import ClassSpec
-from segmeter.data.files.label_mapping import allowed_labels, label_dtype, to_labels
+from segmeter.data.files.label_mapping import allowed_labels, to_labels
 from segmeter.errors import DataError
 from tests.data.crafted import BINARY, THREE
 
@@ -30,7 +30,7 @@ def _spec(task: str, classes: int, ignore_index: int | None = None) -> ClassSpec
 )
 def test_allowed_labels_decide_the_dtype(spec, allowed, dtype):
     assert allowed_labels(spec) == allowed
-    assert label_dtype(spec) == dtype
+    assert spec.label_dtype == dtype
 
 
 @pytest.mark.parametrize("dtype", ["uint8", "uint16", "int16", "int64", "uint32"])

@@ -181,7 +181,7 @@ WRONG = MAP + np.array([0, 7, 7], np.uint8)
         (MAP, MAP.astype(np.int32) - 1, {}, r"`labels` .* got 6 pixels of -1"),
         (MAP, MAP.astype(np.int64) + 2**32, {}, r"`labels` .* got 6 pixels of 4294967296"),
         (MAP.astype(np.int64) + 65535, MAP, {}, r"`target` .* got 6 pixels of 65535"),
-        (MAP, MAP.astype(np.float32), {}, r"`labels` to have an integer dtype, got float32 \(2, 3\)"),
+        (MAP, MAP.astype(np.float32), {}, r"`labels` to have dtype integer, got float32 \(2, 3\)"),
         (MAP, MAP[:1], {}, r"`labels` to have the target's shape \(2, 3\), got \(1, 3\)"),
         (MAP, [[0, 0, 0]], {}, "`labels` to be a plain NumPy array, got list"),
         (np.ma.masked_array(MAP, True), MAP, {}, "`target` to be a plain NumPy array, got MaskedArray"),

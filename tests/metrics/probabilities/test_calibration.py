@@ -145,11 +145,10 @@ def test_parts_merge_to_the_whole_and_ignored_pixels_count_nowhere(task):
     settings = {"num_classes": 2, "task": task, "ignore_index": 255}
     whole = Calibration(**settings)
     whole.update(target, probs)
-    parts = [Calibration(**settings) for _ in range(2)]
-    parts[0].update(target[..., :17], probs[..., :17])
-    parts[1].update(target[..., 17:], probs[..., 17:])
-    parts[0].merge(parts[1])
-    one, other = whole.compute(), parts[0].compute()
+    parts = Calibration(**settings)
+    parts.update(target[..., :17], probs[..., :17])
+    parts.update(target[..., 17:], probs[..., 17:])
+    one, other = whole.compute(), parts.compute()
     kept = target != 255
     assert one.n == other.n == kept.sum()
     for first, second in zip(one.classwise, other.classwise, strict=True):
@@ -199,8 +198,3 @@ PIXELS, HALF = np.zeros((2, 2), np.uint8), np.full((2, 2, 2), 0.5, np.float32)
 def test_refusals(target, probs, options, message):
     with pytest.raises(InputError, match=message):
         calibration(target, probs, **({"num_classes": 2} | options))
-
-
-def test_sums_of_other_settings_do_not_merge():
-    with pytest.raises(InputError, match="to have the settings"):
-        Calibration(num_classes=2).merge(Calibration(num_classes=2, bins=10))

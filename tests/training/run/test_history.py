@@ -1,6 +1,7 @@
 import json
 
-from segmeter.training.run.history import History, read_history
+from segmeter.open_files import read_json_lines
+from segmeter.training.run.history import History
 
 
 def test_rows_come_back_and_undefined_numbers_are_null(tmp_path):
@@ -8,7 +9,7 @@ def test_rows_come_back_and_undefined_numbers_are_null(tmp_path):
     history.write({"step": 1, "loss": 0.1 + 0.2})
     history.write({"step": 2, "val": {"mean_iou": float("nan"), "loss": float("inf")}})
     history.close()
-    assert read_history(tmp_path / "history.jsonl") == [
+    assert read_json_lines(tmp_path / "history.jsonl") == [
         {"step": 1, "loss": 0.30000000000000004},
         {"step": 2, "val": {"mean_iou": None, "loss": None}},
     ]
@@ -31,7 +32,7 @@ def test_a_resumed_history_is_cut_back_to_its_position(tmp_path):
     history.close()
     with path.open("ab") as file:
         file.write(b'{"step": 3, "lo')
-    assert [row["step"] for row in read_history(path)] == [1, 2]
+    assert [row["step"] for row in read_json_lines(path)] == [1, 2]
     again = History(path, position=position)
     again.write({"step": 2, "loss": 7})
     again.close()

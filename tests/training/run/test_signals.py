@@ -13,8 +13,8 @@ import torch
 
 from segmeter.errors import EXIT_FAULT, EXIT_INTERRUPTED, EXIT_TERMINATED, Interrupted
 from segmeter.models.checkpoints.checkpoint import read_checkpoint
+from segmeter.open_files import read_json_lines
 from segmeter.training.loop import train
-from segmeter.training.run.history import read_history
 from segmeter.training.run.signals import StopSignals
 from tests.training.tiny import TinyCases, TinySource, tiny_job
 
@@ -126,6 +126,6 @@ def test_a_killed_process_leaves_a_run_that_goes_on(tmp_path):
     )
     result = train(job)
     assert (result.steps, result.reason) == (before + 5, f"steps={before + 5}")
-    steps = [row["step"] for row in read_history(tmp_path / "history.jsonl") if "val" in row]
+    steps = [row["step"] for row in read_json_lines(tmp_path / "history.jsonl") if "val" in row]
     assert steps == list(range(5, before + 6, 5))
     assert not list((tmp_path / "checkpoints").glob(".tmp-*"))

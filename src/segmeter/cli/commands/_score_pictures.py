@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 
 from segmeter.checks import expected
-from segmeter.data.dataset import in_threads
 from segmeter.data.files.images import IMAGE_DTYPES, read_image
 from segmeter.data.files.masks import read_values
 from segmeter.data.files.sniff import show, volume_format
@@ -21,6 +20,7 @@ from segmeter.evaluation.score import Scoring
 from segmeter.metrics.cases.table import read_cases, stack_margins
 from segmeter.metrics.pixels.overlap import score_margins
 from segmeter.metrics.summary.summary import mean_classes
+from segmeter.parallel import map_in_threads
 from segmeter.progress import track
 from segmeter.report.config import ReportConfig
 from segmeter.report.figures import headline_scores
@@ -56,7 +56,7 @@ def draw_cases(scoring: Scoring, images: Files, config: ReportConfig) -> None:
     pairs = [pair for pair in scoring.pairing.pairs if pair.case_id in chosen or config.overlays < 0]
     measured = {case_id: noted["sha256"] for case_id, noted in read_notes(scoring.folder).items()}
     draw = partial(_draw_pair, scoring, scoring.scorer(), images, scores, measured, config.panel)
-    problems = [line for found in track(in_threads(draw, pairs), "drawing", len(pairs)) for line in found]
+    problems = [line for found in track(map_in_threads(draw, pairs), "drawing", len(pairs)) for line in found]
     if problems:
         raise DataError(problems)
 
@@ -74,15 +74,14 @@ def _draw_pair(
     try:
         maps = scorer.read(pair)
         check_unchanged(pair, measured)
-        shape = maps.axes(scoring.spec.task == "multilabel")
-        image = _image(images[pair.stem][0], shape, scoring)
+        image = _image(images[pair.stem][0], maps.shape, scoring)
     except DataError as error:
         return error.problems
     target, labels, title = maps.target, maps.labels, pair.case_id
     objects = Objects(target=maps.target_instances, prediction=maps.instances)
-    if len(shape) == 3:
+    if len(maps.shape) == 3:
         place = choose_slice(target, labels, scoring.spec)
-        title = f"{title}, slice {place + 1} of {shape[0]}"
+        title = f"{title}, slice {place + 1} of {maps.shape[0]}"
         target, labels, image = target[..., place, :, :], labels[..., place, :, :], image[place]
         numbers = (each if each is None else each[place] for each in (objects.target, objects.prediction))
         objects = Objects(target=next(numbers), prediction=next(numbers))

@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from segmeter.checks import some
 from segmeter.cli.app import Job
 from segmeter.cli.commands._score_pictures import draw_cases
 from segmeter.cli.config.schema import ScoreConfig
@@ -14,7 +15,6 @@ from segmeter.cli.runs.resume import find_resumed
 from segmeter.cli.runs.run_folder import note_done, open_run
 from segmeter.data.files.sniff import show
 from segmeter.data.folders.pairing import Files, list_files, missing_problem, twice_problems
-from segmeter.data.folders.split_lists import some
 from segmeter.errors import DataError
 from segmeter.evaluation.manifest import NAME
 from segmeter.evaluation.pairing import Pairing, pair_masks

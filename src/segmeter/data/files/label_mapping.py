@@ -5,24 +5,18 @@ from pathlib import Path
 
 import numpy as np
 
-from segmeter.checks import expected
+from segmeter.checks import expected, shorten
 from segmeter.classes import ClassSpec
 from segmeter.data.files.sniff import show
 from segmeter.errors import DataError
 
-_SHOWN = 10  # values named in one message
 _BLURRED = 8  # so many different wrong values speak for anti-aliasing
 
 
 def allowed_labels(spec: ClassSpec) -> list[int]:
     """The values that a target may hold, `ignore_index` included."""
-    classes = list(range(2 if spec.task == "multilabel" else spec.num_classes))
+    classes = list(range(spec.num_values))
     return classes if spec.ignore_index is None else [*classes, spec.ignore_index]
-
-
-def label_dtype(spec: ClassSpec) -> np.dtype:
-    """uint8 where every label fits, else uint16."""
-    return np.dtype(np.uint8 if max(allowed_labels(spec)) <= 255 else np.uint16)
 
 
 def split_objects(path: Path, numbers: np.ndarray, spec: ClassSpec) -> tuple[np.ndarray, np.ndarray]:
@@ -39,7 +33,7 @@ def split_objects(path: Path, numbers: np.ndarray, spec: ClassSpec) -> tuple[np.
 
     Returns
     -------
-    Labels of `label_dtype(spec)`, 1 inside any object, and the numbers with 0 where pixels are ignored.
+    Labels of `spec.label_dtype`, 1 inside any object, and the numbers with 0 where pixels are ignored.
 
     Raises
     ------
@@ -51,7 +45,7 @@ def split_objects(path: Path, numbers: np.ndarray, spec: ClassSpec) -> tuple[np.
     if numbers.dtype == np.uint64 and numbers.max(initial=0) > np.iinfo(np.int64).max:
         rule, remedy = "to hold numbers of objects below 2^63", "Number them from 1."
         raise DataError(expected(show(path), "mask", rule, int(numbers.max()), remedy))
-    labels = (numbers != 0).astype(label_dtype(spec))
+    labels = (numbers != 0).astype(spec.label_dtype)
     if spec.ignore_index is not None:
         ignored = numbers == spec.ignore_index
         labels[ignored] = spec.ignore_index
@@ -74,7 +68,7 @@ def to_labels(path: Path, values: np.ndarray, *, spec: ClassSpec, label_map: Map
 
     Returns
     -------
-    (H, W) of `label_dtype(spec)`.
+    (H, W) of `spec.label_dtype`.
 
     Raises
     ------
@@ -85,19 +79,19 @@ def to_labels(path: Path, values: np.ndarray, *, spec: ClassSpec, label_map: Map
     if codes.dtype not in (np.uint8, np.uint16):
         return _by_search(path, codes, spec, label_map, colours=values.ndim == 3)
     if not label_map and _all_allowed(codes, spec):
-        return codes.astype(label_dtype(spec), copy=False)
+        return codes.astype(spec.label_dtype, copy=False)
     counts = np.bincount(codes.ravel(), minlength=1)
     found = np.flatnonzero(counts)
     table = _targets(found, spec, label_map, colours=False)
     _refuse_unknown(path, found, counts[found], table, spec, label_map, colours=False)
-    lookup = np.zeros(len(counts), label_dtype(spec))
+    lookup = np.zeros(len(counts), spec.label_dtype)
     lookup[found] = table
     return np.asarray(lookup[codes])
 
 
 def _all_allowed(codes: np.ndarray, spec: ClassSpec) -> bool:
     """Whether all values are labels: compared at memory speed; counting values would take as long as decoding."""
-    known = codes < (2 if spec.task == "multilabel" else spec.num_classes)
+    known = codes < spec.num_values
     if spec.ignore_index is not None and spec.ignore_index <= np.iinfo(codes.dtype).max:
         known |= codes == spec.ignore_index
     return bool(known.all())
@@ -110,7 +104,7 @@ def _by_search(
     found, inverse, counts = np.unique(codes, return_inverse=True, return_counts=True)
     table = _targets(found, spec, label_map, colours=colours)
     _refuse_unknown(path, found, counts, table, spec, label_map, colours=colours)
-    lookup = np.asarray(table, label_dtype(spec))
+    lookup = np.asarray(table, spec.label_dtype)
     return np.asarray(lookup[inverse].reshape(codes.shape))
 
 
@@ -145,19 +139,16 @@ def _refuse_unknown(
     unknown = [(int(v), int(n)) for v, n, label in zip(found, counts, table, strict=True) if label < 0]
     if not unknown:
         return
-    named = ", ".join(f"{_write(value, colours=colours)} ({count} pixels)" for value, count in unknown[:_SHOWN])
-    more = f" and {len(unknown) - _SHOWN} more values" if len(unknown) > _SHOWN else ""
+    found_values = [f"{_write(value, colours=colours)} ({count} pixels)" for value, count in unknown]
     rule = f"to hold only {_allowed_text(spec, label_map)}"
     remedy = _remedy(found, counts, len(unknown), spec, label_map)
-    raise DataError(expected(show(path), "mask", rule, named + more, remedy))
+    raise DataError(expected(show(path), "mask", rule, shorten(found_values, rest="more values"), remedy))
 
 
 def _allowed_text(spec: ClassSpec, label_map: Mapping[str, int]) -> str:
     if label_map:
-        keys = list(label_map)
-        more = f" and {len(keys) - _SHOWN} more" if len(keys) > _SHOWN else ""
-        return f"what data.label_map names: {'; '.join(keys[:_SHOWN])}{more}"
-    top = (2 if spec.task == "multilabel" else spec.num_classes) - 1
+        return f"what data.label_map names: {shorten(list(label_map), separator='; ')}"
+    top = spec.num_values - 1
     ignored = "" if spec.ignore_index is None else f" and {spec.ignore_index} (ignored)"
     return f"0 to {top}{ignored}"
 

@@ -14,7 +14,7 @@ from segmeter.classes import ClassSpec
 from segmeter.data.config import Instances
 from segmeter.data.files.header import check_file_size
 from segmeter.data.files.images import decode_mask, read_file
-from segmeter.data.files.label_mapping import label_dtype, to_labels
+from segmeter.data.files.label_mapping import to_labels
 from segmeter.data.files.nifti import decode_nifti
 from segmeter.data.files.npy import decode_npy, decode_npz
 from segmeter.data.files.sniff import file_format, read_head, show, volume_format
@@ -90,7 +90,7 @@ def read_map(path: Path, reading: Reading) -> StoredMap:
     Returns
     -------
     StoredMap
-        Labels of `label_dtype(spec)`, or stored uint8 or uint16.
+        Labels of `spec.label_dtype`, or stored uint8 or uint16.
 
     Raises
     ------
@@ -151,12 +151,12 @@ def hash_map(path: Path) -> str:
 
 
 def check_labels(path: Path, values: np.ndarray, reading: Reading) -> np.ndarray:
-    """Turn stored values into labels of `label_dtype(spec)`; DataError names every value that is none."""
+    """Turn stored values into labels of `spec.label_dtype`; DataError names every value that is none."""
     if values.dtype.kind == "f":
         values = whole_numbers(path, values)
     plane = values.reshape(-1, values.shape[-1])
     labels = to_labels(path, plane, spec=reading.spec, label_map=reading.label_map).reshape(values.shape)
-    return labels.astype(label_dtype(reading.spec), copy=False)
+    return labels.astype(reading.spec.label_dtype, copy=False)
 
 
 def whole_numbers(path: Path, values: np.ndarray) -> np.ndarray:

@@ -7,10 +7,9 @@ from typing import IO
 
 import numpy as np
 
-from segmeter.checks import expected, nearest
+from segmeter.checks import expected, nearest, some
 from segmeter.data.files.header import damaged, read_npy_header
 from segmeter.data.files.sniff import show
-from segmeter.data.folders.split_lists import some
 from segmeter.errors import DataError
 
 _ONE_MAP = "Save one map per file, without axes for channels or time."

@@ -10,10 +10,9 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 
-from segmeter.checks import expected
+from segmeter.checks import expected, some
 from segmeter.data.files.sniff import SUFFIX_NAMES, SUFFIXES, VOLUME_NAMES, is_junk, show, stem_of, volume_format
 from segmeter.data.files.zarr import is_zarr
-from segmeter.data.folders.split_lists import some
 from segmeter.errors import DataError
 
 Files = dict[str, list[Path]]

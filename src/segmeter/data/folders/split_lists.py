@@ -2,10 +2,9 @@
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterable
 from pathlib import Path
 
-from segmeter.checks import expected, shorten
+from segmeter.checks import expected, some
 from segmeter.data.files.sniff import SUFFIXES, show
 from segmeter.errors import DataError
 
@@ -13,12 +12,6 @@ _EMPTY = (
     "Write one file name per line, with or without suffix; or leave data.lists and data.list_files out, and the cases "
     "are shared out by data.val_fraction and data.test_fraction."
 )
-
-
-def some(names: Iterable[str]) -> str:
-    """Name the first ten, and say how many more there are."""
-    listed = sorted(names)
-    return f"{len(listed)}: {shorten(listed)}"
 
 
 def read_list(path: Path, *, remedy: str = "") -> list[str]:

@@ -12,12 +12,13 @@ from PIL import Image
 
 from segmeter.checks import expected
 from segmeter.data.config import SPLITS, CellsConfig, folder_config
-from segmeter.data.dataset import Dataset, in_threads
+from segmeter.data.dataset import Dataset
 from segmeter.data.files.sniff import show
 from segmeter.data.folders.folder import build_folder
 from segmeter.data.synthetic.drawing import draw_scene, touching
 from segmeter.errors import DataError
 from segmeter.files import foreign_write, make_folder, publish_folder, write_bytes, write_json
+from segmeter.parallel import map_in_threads
 from segmeter.progress import track
 
 DRAWING = 1  # raised with every change of a drawn pixel, so that older folders are not taken for the new ones
@@ -76,7 +77,7 @@ def _fill(config: CellsConfig, folder: Path) -> None:
         names = [f"{split}-{index:04d}" for index in cases]
         write_bytes(folder / f"{split}.txt", "".join(f"{name}\n" for name in names).encode())
         jobs += [(name, (config.seed, number, index)) for name, index in zip(names, cases, strict=True)]
-    for _ in track(in_threads(partial(_draw_case, config, folder), jobs), "drawing cells", len(jobs)):
+    for _ in track(map_in_threads(partial(_draw_case, config, folder), jobs), "drawing cells", len(jobs)):
         pass
     write_json(folder / "settings.json", _settings(config))
 

@@ -4,24 +4,21 @@ import hashlib
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import combinations
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from segmeter.checks import expected
-from segmeter.data.dataset import Dataset, in_threads
+from segmeter.checks import expected, some
+from segmeter.data.dataset import Dataset
 from segmeter.data.files.sniff import show
-from segmeter.data.folders.split_lists import some
 from segmeter.data.verification.cache import Rows
 from segmeter.data.verification.intensity import Intensity, merge_images
 from segmeter.data.verification.verify import DTYPES, Verified, count_classes, verify
 from segmeter.errors import DataError
-from segmeter.progress import track
 
-__all__ = ["DataReport", "check_dataset", "check_splits", "class_counts", "count_classes"]
+__all__ = ["DataReport", "check_dataset", "check_splits", "count_classes"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,32 +103,6 @@ def check_splits(
     return tuple(_report(dataset, verified) for dataset, verified in zip(datasets, passes, strict=True))
 
 
-def class_counts(dataset: Dataset) -> NDArray[np.int64]:
-    """Count the pixels of each class over all targets.
-
-    Returns
-    -------
-    int64 (K,). Ignored pixels are in none.
-
-    Raises
-    ------
-    DataError
-        A mask can't be used.
-    """
-    total = np.zeros(dataset.spec.num_classes, np.int64)
-    counts = in_threads(partial(_count_case, dataset), range(len(dataset)))
-    for pixels in track(counts, "counting classes", len(dataset)):
-        total += pixels
-    return total
-
-
-def _count_case(dataset: Dataset, index: int) -> NDArray[np.int64]:
-    target = dataset.read_target(index)
-    if target is None:
-        return np.zeros(dataset.spec.num_classes, np.int64)
-    return count_classes(target, dataset.spec)
-
-
 def _mixed_channels(problems: Sequence[str], images: int) -> list[str]:
     """Say that no number of channels fits all images, as the advice for one file would lead to the next."""
     odd = sum(getattr(line, "cause", "").startswith("image to have 0 channels") for line in problems)
@@ -159,7 +130,7 @@ def _overlaps(one: Dataset, first: list[tuple[str, ...]], two: Dataset, second: 
 
 def _report(dataset: Dataset, verified: Verified) -> DataReport:
     rows, hashes = verified.rows, verified.hashes()
-    planes = dataset.spec.num_classes if dataset.spec.task == "multilabel" else 1
+    planes = dataset.spec.num_classes if dataset.spec.is_multilabel else 1
     has_target = any(pair.masks for pair in dataset.pairs)
     total = int(rows["size"].astype(np.int64).prod(1).sum()) * planes
     digest = hashlib.sha256("".join(value for case in hashes for value in case).encode())
@@ -215,7 +186,7 @@ def _class_warnings(where: str, dataset: Dataset, rows: Rows) -> list[str]:
     absent = [name for name, count in zip(spec.names, total, strict=True) if not count]
     if absent:
         found.append(f"{where}: no pixel of {', '.join(absent)}; their scores are undefined.")
-    if spec.task == "multilabel":
+    if spec.is_multilabel:
         return found
     has_ignored = bool((rows["counted"] < rows["size"].astype(np.int64).prod(1)[:, None]).any())
     if has_ignored and not total[1:].any():

@@ -15,12 +15,13 @@ from numpy.typing import NDArray
 from segmeter import __version__
 from segmeter.checks import expected
 from segmeter.classes import ClassSpec
-from segmeter.data.dataset import Dataset, check_same_size, in_threads
+from segmeter.data.dataset import Dataset, check_same_size
 from segmeter.data.files.sniff import show
 from segmeter.data.sample import Pair
 from segmeter.data.verification.cache import Rows, VerifiedFiles, is_settled, read_state
 from segmeter.data.verification.intensity import FULL_SCALE, LEVELS, measure_image
 from segmeter.errors import DataError
+from segmeter.parallel import map_in_threads
 from segmeter.progress import track
 
 Value = TypeVar("Value")
@@ -62,7 +63,7 @@ def verify(dataset: Dataset, *, use_cache: bool) -> Verified:
     states = _read_states(dataset)
     rows, fresh = _take_known(store, names, states, use_cache)
     problems: list[str] = []
-    found = in_threads(partial(_verify_case, dataset, dtype), fresh)
+    found = map_in_threads(partial(_verify_case, dataset, dtype), fresh)
     for place, (row, lines) in zip(fresh, track(found, f"checking {dataset.split}", len(fresh)), strict=True):
         rows[place] = row
         problems += lines
@@ -110,7 +111,7 @@ def count_classes(target: NDArray[Any], spec: ClassSpec) -> NDArray[np.int64]:
     -------
     int64 (K,). Ignored pixels are in none.
     """
-    if spec.task == "multilabel":
+    if spec.is_multilabel:
         return np.asarray((target == 1).sum((1, 2)), np.int64)
     counts = np.bincount(target.ravel(), minlength=spec.num_classes)
     return np.asarray(counts[: spec.num_classes], np.int64)
@@ -118,8 +119,8 @@ def count_classes(target: NDArray[Any], spec: ClassSpec) -> NDArray[np.int64]:
 
 def count_decided(target: NDArray[Any], spec: ClassSpec) -> NDArray[np.int64]:
     """Count the pixels, int64 (K,), in which a class is decided: for multilabel each has a plane of its own."""
-    decided = target != (-1 if spec.ignore_index is None else spec.ignore_index)
-    if spec.task == "multilabel":
+    decided = spec.valid(target)
+    if spec.is_multilabel:
         return np.asarray(decided.sum((1, 2)), np.int64)
     return np.full(spec.num_classes, decided.sum(), np.int64)
 
@@ -139,7 +140,7 @@ def _read_states(dataset: Dataset) -> NDArray[np.int64]:
     most = _most_files(dataset)
     pairs = iter(dataset.pairs)
     chunks = iter(lambda: tuple(islice(pairs, _CHUNK)), ())
-    found = in_threads(lambda chunk: np.array([_states(pair, most) for pair in chunk], np.int64), chunks)
+    found = map_in_threads(lambda chunk: np.array([_states(pair, most) for pair in chunk], np.int64), chunks)
     return np.concatenate([np.zeros((0, most, 4), np.int64), *found])
 
 

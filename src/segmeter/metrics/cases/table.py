@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from segmeter.checks import expected, known_path
+from segmeter.checks import expected, known_path, shorten
 from segmeter.classes import ClassSpec
 from segmeter.errors import DataError, InputError
 from segmeter.files import atomic_write
@@ -122,7 +122,7 @@ def read_cases(path: str | Path) -> list[CaseRow]:
     """
     table, spec = _read(path)
     counts = np.asarray(table["confusion"].combine_chunks().flatten(), np.int64)
-    counts = counts.reshape(len(table), *counts_shape(spec))
+    counts = counts.reshape(len(table), *spec.counts_shape)
     columns = {name: table[name].to_pylist() for name in ("case_id", "height", "width", "loss")}
     for name in ("depth", "spacing", "unit"):  # files of early versions lack them
         columns[name] = table[name].to_pylist() if name in table.column_names else [None] * len(table)
@@ -174,7 +174,7 @@ def order_rows(where: str, rows: Sequence[CaseRow], spec: ClassSpec) -> Ordered:
     InputError
         With every duplicated id and the first rows whose counts do not fit.
     """
-    shape, ids, foreign = counts_shape(spec), [], []
+    shape, ids, foreign = spec.counts_shape, [], []
     for row in rows:
         ids.append(row.case_id)
         if row.counts.shape != shape or row.counts.dtype != np.int64:
@@ -183,8 +183,7 @@ def order_rows(where: str, rows: Sequence[CaseRow], spec: ClassSpec) -> Ordered:
     twice = sorted({ids[one] for one, other in itertools.pairwise(order) if ids[one] == ids[other]})
     problems = [expected(where, "counts", f"to be int64 {shape}", given) for given in foreign[:_LISTED]]
     if twice:
-        more = f" and {len(twice) - _LISTED} more" if len(twice) > _LISTED else ""
-        problems.append(expected(where, "rows", "to hold each case once", f"twice: {', '.join(twice[:_LISTED])}{more}"))
+        problems.append(expected(where, "rows", "to hold each case once", f"twice: {shorten(twice, most=_LISTED)}"))
     if problems:
         raise InputError(problems)
     return Ordered(rows, order)
@@ -194,11 +193,6 @@ def in_groups(rows: Sequence[CaseRow]) -> Iterator[Sequence[CaseRow]]:
     """Yield the rows some thousands at a time, so that what is computed of them stays small."""
     for start in range(0, len(rows), _GROUP):
         yield rows[start : start + _GROUP]
-
-
-def counts_shape(spec: ClassSpec) -> tuple[int, ...]:
-    """(K, 2, 2) for multilabel, else (K, K)."""
-    return (spec.num_classes, 2, 2) if spec.task == "multilabel" else (spec.num_classes, spec.num_classes)
 
 
 def stack_margins(rows: Sequence[CaseRow], spec: ClassSpec) -> Margins:
@@ -214,7 +208,7 @@ def stack_margins(rows: Sequence[CaseRow], spec: ClassSpec) -> Margins:
 
 def sum_counts(rows: Sequence[CaseRow], spec: ClassSpec) -> NDArray[np.int64]:
     """Counts of all cases together."""
-    total = np.zeros(counts_shape(spec), np.int64)
+    total = np.zeros(spec.counts_shape, np.int64)
     for row in rows:
         total += row.counts
     return total
@@ -266,7 +260,7 @@ def _fixed_columns(rows: Sequence[CaseRow], spec: ClassSpec) -> dict[str, pa.Arr
 
 
 def _lists(rows: Sequence[CaseRow], spec: ClassSpec) -> pa.Array:
-    size = int(np.prod(counts_shape(spec)))
+    size = int(np.prod(spec.counts_shape))
     flat = np.concatenate([row.counts.reshape(-1) for row in rows]) if rows else np.empty(0, np.int64)
     return pa.LargeListArray.from_arrays(pa.array(np.arange(len(rows) + 1) * size), pa.array(flat, pa.int64()))
 

@@ -80,6 +80,11 @@ class CaseMaps:
                 if numbers.dtype.kind == "i" and numbers.min(initial=0) < 0:
                     raise InputError(expected(where, name, "to hold ids >= 0", numbers.min()))
 
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """(H, W), or (D, H, W) of a volume."""
+        return self.target.shape[1:] if self.spec.task == "multilabel" else self.target.shape
+
     def planes(self, region: Region) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
         """Target and labels of a region: 1 inside, 0 outside, and in the target 2 where nothing counts."""
         target, labels, members = self.target, self.labels, list(region.members)
@@ -261,11 +266,10 @@ class _Boundary:
 
     def _scores(self, maps: CaseMaps) -> Iterable[tuple[Region, int, BoundaryIoU]]:
         together = [r for r in self.regions if len(r.members) == 1 and maps.spec.task != "multilabel"]
-        axes = maps.target.ndim - (maps.spec.task == "multilabel")
-        if axes != 2:
+        if len(maps.shape) != 2:
             rule = "to have two spatial axes for boundary IoU"
             raise InputError(expected("boundary", "target", rule, maps.target.shape, "Leave out this measure."))
-        width = self.config.width or band_width(maps.target.shape[-2:], self.config.ratio)
+        width = self.config.width or band_width(maps.shape, self.config.ratio)
         if together:
             found = boundary_iou(
                 maps.target,

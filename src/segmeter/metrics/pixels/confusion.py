@@ -5,10 +5,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from segmeter.checks import expected
+from segmeter.checks import expected, shorten
 from segmeter.classes import ClassSpec
 from segmeter.errors import InputError
-from segmeter.metrics.map_checks import check_classes
+from segmeter.metrics.map_checks import check_classes, check_maps
 
 IntArray = NDArray[np.int64]
 LabelArray = NDArray[Any]
@@ -54,9 +54,10 @@ def confusion_matrix(
     array([[1, 0],
            [1, 1]])
     """
-    num_classes, ignore_index = check_classes("confusion_matrix", num_classes, ignore_index)
-    _check("confusion_matrix", target, labels, num_classes=num_classes, ignore_index=ignore_index)
-    return _count("confusion_matrix", target, labels, num_classes=num_classes, ignore_index=ignore_index)
+    where = "confusion_matrix"
+    check_maps(where, target, labels, "labels", kinds="iub")
+    num_classes, ignore_index = check_classes(where, num_classes, ignore_index, most=_FOREIGN)
+    return _count(where, target, labels, num_classes=num_classes, ignore_index=ignore_index)
 
 
 def multilabel_counts(target: LabelArray, labels: LabelArray, *, ignore_index: int | None = None) -> IntArray:
@@ -79,8 +80,8 @@ def multilabel_counts(target: LabelArray, labels: LabelArray, *, ignore_index: i
         As `confusion_matrix`, naming the class.
     """
     where = "multilabel_counts"
+    check_maps(where, target, labels, "labels", kinds="iub")
     _, ignore_index = check_classes(where, 2, ignore_index)
-    _check(where, target, labels, num_classes=2, ignore_index=ignore_index)
     if target.ndim < 2:
         raise InputError(expected(where, "target", "to have a class axis and pixel axes", target.shape))
     counts = np.empty((len(target), 2, 2), np.int64)
@@ -108,7 +109,7 @@ def count_case(target: LabelArray, labels: LabelArray, spec: ClassSpec) -> IntAr
     InputError
         As `confusion_matrix` and `multilabel_counts`.
     """
-    if spec.task == "multilabel":
+    if spec.is_multilabel:
         return multilabel_counts(target, labels, ignore_index=spec.ignore_index)
     return confusion_matrix(target, labels, num_classes=spec.num_classes, ignore_index=spec.ignore_index)
 
@@ -169,26 +170,7 @@ def _outside(
             found = [
                 f"{n} pixel{'s' if n > 1 else ''} of {v}" for v, n in zip(values[foreign], pixels[foreign], strict=True)
             ]
-            more = f" and {len(found) - _LISTED} more values" if len(found) > _LISTED else ""
             rule = f"to hold only classes 0 to {num_classes - 1}"
             remedy = "Pass its void value as ignore_index." if argument == "target" and ignore_index is None else ""
-            problems.append(expected(where, argument, rule, ", ".join(found[:_LISTED]) + more, remedy))
+            problems.append(expected(where, argument, rule, shorten(found, most=_LISTED, rest="more values"), remedy))
     return problems
-
-
-def _check(where: str, target: LabelArray, labels: LabelArray, *, num_classes: int, ignore_index: int | None) -> None:
-    problems = []
-    for argument, array in (("target", target), ("labels", labels)):
-        if not isinstance(array, np.ndarray) or isinstance(array, np.ma.MaskedArray):
-            problems.append(expected(where, argument, "to be a plain NumPy array", type(array).__name__))
-        elif array.dtype.kind not in "iub":
-            problems.append(expected(where, argument, "to have an integer dtype", f"{array.dtype} {array.shape}"))
-    if not problems and target.shape != labels.shape:
-        problems.append(expected(where, "labels", f"to have the target's shape {target.shape}", labels.shape))
-    if not 1 <= num_classes < _FOREIGN + 1:
-        problems.append(expected(where, "num_classes", f"between 1 and {_FOREIGN}", num_classes))
-    elif ignore_index is not None and 0 <= ignore_index < num_classes:
-        rule = f"to be no class (0 to {num_classes - 1})"
-        problems.append(expected(where, "ignore_index", rule, ignore_index))
-    if problems:
-        raise InputError(problems)

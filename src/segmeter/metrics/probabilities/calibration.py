@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from segmeter.checks import expected, known_name, shown, whole_number
+from segmeter.checks import expected, known_name, whole_number
 from segmeter.classes import TASKS, Task
 from segmeter.errors import InputError
 from segmeter.metrics.map_checks import check_classes, erase_ignored
@@ -107,9 +107,11 @@ class Calibration:
     def __init__(
         self, *, num_classes: int, task: Task = "multiclass", bins: int = BINS, ignore_index: int | None = None
     ) -> None:
-        num_classes, ignore_index = check_classes("calibration", num_classes, ignore_index)
+        num_classes = whole_number("calibration", "num_classes", num_classes)
         bins = whole_number("calibration", "bins", bins)
         _check_settings(num_classes, task, bins)
+        values = num_classes if task == "multiclass" else 2
+        _, ignore_index = check_classes("calibration", values, ignore_index)
         from segmeter.metrics.probabilities import _kernels as tallies  # numba: only where something is counted
 
         self.settings = (task, num_classes, bins, ignore_index)
@@ -148,22 +150,6 @@ class Calibration:
         for start in range(0, flat.shape[1], _CHUNK):
             part = slice(start, start + _CHUNK)
             self._add(np.ascontiguousarray(pixels[:, part]), np.ascontiguousarray(flat[:, part]))
-
-    def merge(self, other: "Calibration") -> None:
-        """Add what another one has counted.
-
-        Raises
-        ------
-        InputError
-            Its settings are others.
-        """
-        if not isinstance(other, Calibration):
-            raise InputError(expected("calibration", "other", "to be a Calibration", shown(other)))
-        if self.settings != other.settings:
-            raise InputError(expected("calibration", "other", f"to have the settings {self.settings}", other.settings))
-        for name in ("_tops", "_top_confidence", "_counts", "_confidence", "_sweeps", "_losses"):
-            getattr(self, name)[...] += getattr(other, name)
-        self._impossible += other._impossible
 
     def compute(self) -> CalibrationScores:
         """Score what was added so far; NaN where nothing was."""

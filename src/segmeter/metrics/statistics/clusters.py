@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from segmeter.checks import expected
+from segmeter.checks import expected, shorten
 from segmeter.errors import InputError
 from segmeter.metrics.pixels.overlap import FloatArray, divide
 from segmeter.metrics.statistics.intervals import MIN_UNITS
@@ -77,7 +77,8 @@ def cluster_labels(case_ids: Sequence[str], cluster: str | None) -> list[str] | 
         rule = f"to match every case id ('{cluster}')"
     missed = [case_id for case_id, label in zip(case_ids, labels, strict=True) if label is None]
     if missed:
-        raise InputError(expected("metrics", "cluster", rule, f"{len(missed)} without: {_some(missed)}"))
+        named = shorten([repr(case_id) for case_id in missed], most=_LISTED)
+        raise InputError(expected("metrics", "cluster", rule, f"{len(missed)} without: {named}"))
     return [label for label in labels if label is not None]
 
 
@@ -177,7 +178,3 @@ def _read_column(path: Path, column: str) -> dict[str, str]:
             rule = "to give each case one value"
             raise InputError(expected("metrics", "cluster", rule, f"two for {case_id!r} in {path}"))
     return labels
-
-
-def _some(names: Sequence[str]) -> str:
-    return ", ".join(map(repr, names[:_LISTED])) + (" ..." if len(names) > _LISTED else "")

@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 from segmeter.checks import expected, known_name, real_numbers, shown
 from segmeter.classes import ClassSpec
 from segmeter.errors import InputError
+from segmeter.metrics.cases.row import make_row
 from segmeter.metrics.cases.table import CaseRow, in_groups, stack_margins
 from segmeter.metrics.config.conventions import ALL, CONVENTIONS, OURS, Convention, Figure, differences
 from segmeter.metrics.config.measures import SurfaceConfig
-from segmeter.metrics.config.metrics import MetricsConfig, check_metrics
-from segmeter.metrics.measures.protocol import CaseMaps, build_measures, measure_case
-from segmeter.metrics.pixels.confusion import count_case
+from segmeter.metrics.config.metrics import MetricsConfig
+from segmeter.metrics.measures.protocol import CaseMaps, build_measures
 from segmeter.metrics.pixels.overlap import FloatArray, Margins, divide, mean_defined
 from segmeter.metrics.statistics.describe import say
 
@@ -107,8 +107,8 @@ def score_maps_under(
         raise InputError(expected(where, "groups", "to map names to classes", shown(groups)))
     measure = SurfaceConfig(tolerances=real_numbers(where, "tolerances", tolerances), school="both")
     config = MetricsConfig(measures=(measure,), groups=dict(groups or {}))
-    check_metrics(config, given[0].spec)
-    rows = [count_and_measure(maps, config) for maps in given]
+    measures = build_measures(config, given[0].spec)
+    rows = [make_row(maps, measures) for maps in given]
     return score_under(convention, rows, given[0].spec, config)
 
 
@@ -127,17 +127,6 @@ def _check_cases(where: str, cases: Iterable[CaseMaps]) -> list[CaseMaps]:
             rule = f"to have the classes of case {given[0].case_id!r}"
             raise InputError(expected(where, "cases", rule, f"others in case {one.case_id!r}"))
     return given
-
-
-def count_and_measure(maps: CaseMaps, config: MetricsConfig) -> CaseRow:
-    """Make a case's row from its maps; `config` says what is measured."""
-    spec = maps.spec
-    counts = count_case(maps.target, maps.labels, spec)
-    extra = measure_case(maps, build_measures(config, spec))
-    shape = maps.target.shape[1:] if spec.task == "multilabel" else maps.target.shape
-    depth = shape[0] if len(shape) == 3 else None
-    height, width = shape[-2:]
-    return CaseRow(case_id=maps.case_id, height=height, width=width, depth=depth, counts=counts, extra=extra)
 
 
 def find_convention(convention: str | Convention) -> Convention:
@@ -216,9 +205,9 @@ def _with_background(convention: Convention, config: MetricsConfig) -> bool:
 
 def _regions(spec: ClassSpec, config: MetricsConfig, *, grouped: bool, background: bool) -> dict[str, list[int]]:
     """Members of what the means run over."""
-    if grouped and config.groups and spec.task != "multilabel":
+    if grouped and config.groups and not spec.is_multilabel:
         return {name: [spec.names.index(one) for one in members] for name, members in config.groups.items()}
-    first = 0 if background or spec.task == "multilabel" else 1
+    first = 0 if background or spec.is_multilabel else 1
     return {name: [k] for k, name in enumerate(spec.names) if k >= first}
 
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from segmeter.checks import expected
 from segmeter.classes import ClassSpec
 from segmeter.errors import InputError
-from segmeter.metrics.cases.table import CaseRow, counts_shape, in_groups, order_rows, stack_margins, sum_counts
+from segmeter.metrics.cases.table import CaseRow, in_groups, order_rows, stack_margins, sum_counts
 from segmeter.metrics.config.metrics import MetricsConfig, check_metrics
 from segmeter.metrics.config.metrics import mean_classes as mean_classes
 from segmeter.metrics.pixels.overlap import (
@@ -74,7 +74,7 @@ def summarise(rows: Sequence[CaseRow], spec: ClassSpec, config: MetricsConfig = 
     cases = _score_cases(rows, spec, classes)
     clusters = cluster_labels(cases.ids, config.cluster)
     effective = count_effective(Margins.from_columns(cases.columns[:, : 4 * spec.num_classes]), spec, clusters)
-    counts, multilabel = cases.counts, spec.task == "multilabel"
+    counts, multilabel = cases.counts, spec.is_multilabel
     total = overlap_scores(counts, task=spec.task, classes=classes)
     intervals = _intervals(cases, spec, config, clusters)
     return {
@@ -122,7 +122,7 @@ def _score_cases(rows: Sequence[CaseRow], spec: ClassSpec, classes: list[int]) -
     n, k = len(rows), spec.num_classes
     cases = _Cases(
         ids=[],
-        counts=np.zeros(counts_shape(spec), np.int64),
+        counts=np.zeros(spec.counts_shape, np.int64),
         columns=np.empty((n, 4 * k + 3 * len(PER_CASE))),
         means=np.empty((n, len(PER_CASE))),
         classes={name: np.empty((n, k)) for name in RESAMPLED_PER_CLASS},

@@ -11,10 +11,10 @@ import torch
 from safetensors import SafetensorError
 from torch import Tensor
 
+from segmeter.checks import shorten
 from segmeter.errors import CheckpointError
 from segmeter.models.checkpoints.foreign import check_is_file, is_bare_pickle, is_pickle, suspect
 
-SHOWN = 10  # names listed in one message
 _NESTS = ("state_dict", "model_state_dict", "model")
 
 
@@ -35,12 +35,6 @@ class Fit:
         """One line: each kind of difference, at most ten names of it."""
         kinds = (("missing", self.missing), ("extra", self.extra), ("other shape", self.reshaped))
         return "; ".join(f"{len(names)} {kind}: {shorten(names)}" for kind, names in kinds if names)
-
-
-def shorten(names: tuple[str, ...] | list[str]) -> str:
-    """The first ten names, and how many more there are."""
-    more = len(names) - SHOWN
-    return ", ".join(names[:SHOWN]) + (f" and {more} more" if more > 0 else "")
 
 
 def compare(network: Mapping[str, Tensor], tensors: Mapping[str, Tensor]) -> Fit:

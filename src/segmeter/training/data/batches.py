@@ -1,10 +1,9 @@
 """Number of a batch -> batch, prepared ahead by threads; which batch it is never depends on them."""
 
 import time
-from collections import deque
-from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
+from itertools import count
 from types import TracebackType
 from typing import Any, Protocol, Self
 
@@ -15,6 +14,7 @@ from torch import Tensor
 
 from segmeter.bridge.to_torch import to_torch
 from segmeter.errors import RunError, SegmeterError
+from segmeter.parallel import map_in_threads
 
 Arrays = tuple[NDArray[Any], NDArray[Any], NDArray[np.int64]]
 
@@ -68,12 +68,13 @@ class Batches:
         self, source: BatchSource, *, first: int, progress: Callable[[int], float], workers: int, pin: bool
     ) -> None:
         self._source = source
-        self._progress = progress
-        self._next = first
         self._pin = pin
-        self._ahead: deque[Future[Batch]] = deque()
-        self._depth = workers + 1
-        self._pool = ThreadPoolExecutor(workers, thread_name_prefix="batches") if workers else None
+        places = ((number, progress(number)) for number in count(first))
+        self._batches: Generator[Batch, None, None] = (
+            map_in_threads(self._prepare, places, threads=workers, ahead=workers + 1, name="batches")
+            if workers
+            else (self._prepare(place) for place in places)
+        )
         self.waited = 0.0
 
     def __enter__(self) -> Self:
@@ -82,8 +83,7 @@ class Batches:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._pool:
-            self._pool.shutdown(wait=True, cancel_futures=True)
+        self._batches.close()
 
     def take(self) -> Batch:
         """The next batch; the time that this took adds to `waited`, in seconds.
@@ -94,20 +94,12 @@ class Batches:
             What reading a file led to, as it was raised; anything else as a RunError that names the batch.
         """
         start = time.perf_counter()
-        batch = self._prepare(*self._reserve()) if self._pool is None else self._from_pool(self._pool)
+        batch = next(self._batches)
         self.waited += time.perf_counter() - start
         return batch
 
-    def _from_pool(self, pool: ThreadPoolExecutor) -> Batch:
-        while len(self._ahead) < self._depth:
-            self._ahead.append(pool.submit(self._prepare, *self._reserve()))
-        return self._ahead.popleft().result()
-
-    def _reserve(self) -> tuple[int, float]:
-        self._next += 1
-        return self._next - 1, self._progress(self._next - 1)
-
-    def _prepare(self, number: int, progress: float) -> Batch:
+    def _prepare(self, place: tuple[int, float]) -> Batch:
+        number, progress = place
         epoch, index = divmod(number, len(self._source))
         try:
             image, target, indices = self._source.batch(epoch, index, progress)

@@ -238,6 +238,6 @@ def class_pixels(target: NDArray[Any], spec: ClassSpec, rng: np.random.Generator
     -------
     Per class that is there, `KEPT_PIXELS` positions in the flattened (H, W); some may repeat.
     """
-    planes = target == 1 if spec.task == "multilabel" else (target == label for label in range(spec.num_classes))
+    planes = target == 1 if spec.is_multilabel else (target == label for label in range(spec.num_classes))
     found = enumerate(np.flatnonzero(plane) for plane in planes)
     return {label: each[rng.integers(len(each), size=KEPT_PIXELS)] for label, each in found if len(each)}

@@ -14,9 +14,10 @@ from torch import Tensor, nn
 from torch.amp import GradScaler
 from torch.optim import Optimizer
 
+from segmeter.inference.config import Precision
 from segmeter.inference.precision import autocast, pick_dtype
 from segmeter.losses.additive import AdditiveLoss, divide
-from segmeter.training.config import Precision, TrainingConfig
+from segmeter.training.config import TrainingConfig
 from segmeter.training.data.batches import Batch, to_device
 from segmeter.training.optimisation.optimizer import update_weights
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from segmeter.data.folders.split_lists import some
+from segmeter.checks import some
 from segmeter.files import write_json
 from segmeter.training.data.cache import Cases
 

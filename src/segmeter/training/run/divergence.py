@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from segmeter.bridge.scalars import read_scalars
+from segmeter.checks import shorten
 from segmeter.errors import RunError
 
 SHOWN_CASES = 8
@@ -129,9 +130,8 @@ class Watch:
 
     def _message(self, what: str, taken: Taken, remedy: str = "") -> str:
         names = list(dict.fromkeys(self.case_id(int(index)) for part in taken.indices for index in part))
-        shown = ", ".join(repr(name) for name in names[:SHOWN_CASES])
-        more = f" and {len(names) - SHOWN_CASES} more" if len(names) > SHOWN_CASES else ""
+        shown = shorten([repr(name) for name in names], most=SHOWN_CASES)
         return (
-            f"training: expected {what} at step {taken.step} (lr {taken.lr:.3g}, cases {shown}{more}). "
+            f"training: expected {what} at step {taken.step} (lr {taken.lr:.3g}, cases {shown}). "
             f"Earlier checkpoints stay; {remedy}lower optimizer.lr, set training.clip_norm or look at these cases."
         )

@@ -37,14 +37,6 @@ class History:
         self._lines.close()
 
 
-def read_history(path: Path) -> list[dict[str, Any]]:
-    """Read every complete line; a last one that a crash cut short is left out."""
-    rows = []
-    for line in path.read_bytes().split(b"\n")[:-1]:
-        rows.append(json.loads(line))
-    return rows
-
-
 def _plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {key: _plain(item) for key, item in value.items()}

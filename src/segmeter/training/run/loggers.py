@@ -6,6 +6,7 @@ from typing import Any, Protocol
 
 from segmeter.errors import ConfigError
 from segmeter.files import make_folder
+from segmeter.provenance import flatten
 from segmeter.training.config import NoLoggerConfig, TensorBoardConfig
 
 
@@ -46,16 +47,9 @@ class TensorBoardLogger:
         self._writer = writer
 
     def write(self, row: Mapping[str, Any]) -> None:
-        for name, value in _flat(row).items():
+        for name, value in flatten(row, separator="/").items():
             if name != "step" and isinstance(value, int | float) and not isinstance(value, bool):
                 self._writer.add_scalar(name, value, row["step"])
 
     def close(self) -> None:
         self._writer.close()
-
-
-def _flat(row: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for key, value in row.items():
-        flat.update(_flat(value, f"{prefix}{key}/") if isinstance(value, Mapping) else {f"{prefix}{key}": value})
-    return flat

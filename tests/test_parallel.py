@@ -5,15 +5,20 @@ import os
 import signal
 import threading
 import time
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from segmeter.errors import RunError
-from segmeter.evaluation.workers import run_all
+from segmeter.parallel import count_cores, map_in_processes, map_in_threads
 
-KINDS = [pytest.param(0, id="threads"), pytest.param(2, id="processes")]
+KINDS = [
+    pytest.param(partial(map_in_threads, threads=2), id="threads"),
+    pytest.param(partial(map_in_processes, processes=2, describe=str), id="processes"),
+]
 
 
 def slower_first(item: int) -> tuple[int, int]:
@@ -21,11 +26,40 @@ def slower_first(item: int) -> tuple[int, int]:
     return item, os.getpid()
 
 
-@pytest.mark.parametrize("processes", KINDS)
-def test_results_come_in_the_order_of_the_items(processes: int) -> None:
-    found = list(run_all(slower_first, range(40), processes=processes, name=str))
-    assert [item for item, _ in found] == list(range(40))
-    assert (os.getpid() in {pid for _, pid in found}) == (processes == 0)
+@pytest.mark.parametrize("run", KINDS)
+def test_results_come_in_the_order_of_the_items(run: Callable[..., Iterator[Any]]) -> None:
+    assert [item for item, _ in run(slower_first, range(40))] == list(range(40))
+    assert list(run(slower_first, range(0))) == []
+
+
+def test_threads_are_of_this_process_and_processes_are_not() -> None:
+    assert {pid for _, pid in map_in_threads(slower_first, range(4))} == {os.getpid()}
+    assert os.getpid() not in {pid for _, pid in map_in_processes(slower_first, range(4), processes=2, describe=str)}
+
+
+@pytest.mark.parametrize("run", KINDS)
+def test_each_result_is_yielded_before_later_items_are_done(run: Callable[..., Iterator[Any]], tmp_path: Path) -> None:
+    results = run(partial(wait_at_three, tmp_path / "go"), range(8))
+    assert [next(results) for _ in range(3)] == [0, 1, 2]  # item 3 waits for the file
+    (tmp_path / "go").touch()
+    assert list(results) == [3, 4, 5, 6, 7]
+
+
+def wait_at_three(path: Path, item: int) -> int:
+    while item == 3 and not path.exists():
+        time.sleep(0.01)
+    return item
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="this system has no CPU affinity")
+def test_cores_are_those_of_the_affinity() -> None:
+    before = os.sched_getaffinity(0)
+    try:
+        os.sched_setaffinity(0, {min(before)})
+        assert count_cores() == 1
+    finally:
+        os.sched_setaffinity(0, before)
+    assert count_cores() == len(before)
 
 
 def die_at_three(item: int) -> int:
@@ -39,7 +73,7 @@ def test_a_killed_worker_gives_one_line_with_the_cases_that_it_may_have_had() ->
     with pytest.raises(
         RunError, match=r"a worker process was killed at .*\b\d+.*resume=RUN and fewer workers"
     ) as caught:
-        found.extend(run_all(die_at_three, range(30), processes=2, name=lambda item: f"case-{item}"))
+        found.extend(map_in_processes(die_at_three, range(30), processes=2, describe=lambda item: f"case-{item}"))
     assert caught.value.exit_code == 3
     assert len(caught.value.problems) == 1
     assert "case-3" in str(caught.value) or len(found) < 3
@@ -53,9 +87,9 @@ def count_calls(calls: list[int], item: int) -> int:
 
 def test_leaving_early_drops_what_waits() -> None:
     calls: list[int] = []
-    results = run_all(partial(count_calls, calls), range(1000), processes=0, name=str, ahead=500)
+    results = map_in_threads(partial(count_calls, calls), range(1000), threads=2, ahead=500)
     assert next(results) == 0
-    results.close()  # type: ignore[attr-defined]
+    results.close()
     assert len(calls) < 100
 
 
@@ -63,10 +97,10 @@ def fail(item: int) -> int:
     raise ValueError(f"item {item}")
 
 
-@pytest.mark.parametrize("processes", KINDS)
-def test_an_error_of_the_work_comes_out(processes: int) -> None:
+@pytest.mark.parametrize("run", KINDS)
+def test_an_error_of_the_work_comes_out(run: Callable[..., Iterator[Any]]) -> None:
     with pytest.raises(ValueError, match="item 0"):
-        list(run_all(fail, range(3), processes=processes, name=str))
+        list(run(fail, range(3)))
 
 
 def test_memory_is_bounded_by_what_is_ahead() -> None:
@@ -78,12 +112,12 @@ def test_memory_is_bounded_by_what_is_ahead() -> None:
             started.append(item)
         return item
 
-    results = run_all(note, range(100_000), processes=0, name=str)
+    results = map_in_threads(note, range(100_000), threads=4, ahead=12)
     for _ in range(10):
         next(results)
     time.sleep(0.05)
-    assert len(started) < 1000
-    results.close()  # type: ignore[attr-defined]
+    assert 10 <= len(started) <= 10 + 12
+    results.close()
 
 
 def long_then(item: int) -> int:
@@ -92,7 +126,7 @@ def long_then(item: int) -> int:
 
 
 def start_and_wait() -> None:
-    list(run_all(long_then, range(2), processes=2, name=str))
+    list(map_in_processes(long_then, range(2), processes=2, describe=str))
 
 
 @pytest.mark.skipif(not Path("/proc").is_dir(), reason="processes are looked up in /proc")

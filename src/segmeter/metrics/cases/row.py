@@ -1,0 +1,40 @@
+"""The maps of one case -> its row of counts and measures."""
+
+from collections.abc import Sequence
+
+from segmeter.metrics.cases.table import CaseRow
+from segmeter.metrics.measures.protocol import CaseMaps, Measure, measure_case
+from segmeter.metrics.pixels.confusion import IntArray, count_case
+
+
+def make_row(maps: CaseMaps, measures: Sequence[Measure], *, counts: IntArray | None = None) -> CaseRow:
+    """Count a case and measure it.
+
+    Parameters
+    ----------
+    maps
+        Reference and prediction.
+    measures
+        From `build_measures`.
+    counts : (K, K), for multilabel (K, 2, 2), int64
+        From `count_case`, where the case has been counted before; None counts it.
+
+    Returns
+    -------
+    CaseRow
+        Without loss, changed pixels and spacing, which the maps do not tell.
+
+    Raises
+    ------
+    InputError
+        A counted pixel is outside the classes, or a measure can't be taken of such maps.
+    """
+    *depth, height, width = maps.shape
+    return CaseRow(
+        case_id=maps.case_id,
+        height=height,
+        width=width,
+        depth=depth[0] if depth else None,
+        counts=count_case(maps.target, maps.labels, maps.spec) if counts is None else counts,
+        extra=measure_case(maps, measures),
+    )

@@ -1,0 +1,141 @@
+"""One function over many items, in threads or processes -> its results, in order and in bounded memory."""
+
+import multiprocessing
+import os
+import signal
+import threading
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import closing, contextmanager
+from itertools import islice
+from typing import TypeVar
+
+from segmeter.errors import RunError
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+_AHEAD = 8  # items per worker that wait or are done, so that a million items need no million results
+_MOST_READERS = 16
+
+
+def count_cores() -> int:
+    """Cores that this process may use: its CPU affinity may allow fewer than the machine has."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def map_in_threads(
+    work: Callable[[Item], Result],
+    items: Iterable[Item],
+    *,
+    threads: int | None = None,
+    ahead: int | None = None,
+    name: str = "map",
+) -> Generator[Result, None, None]:
+    """Map `work` over `items` in threads, and yield the results one by one in the order of the items.
+
+    Leaving early (an error, Ctrl-C) drops what waits and returns once the items being worked on are done. An exception
+    is raised in its item's turn.
+
+    Parameters
+    ----------
+    work
+        Called from several threads at once.
+    items
+        Taken one by one in the caller's thread, at most `ahead` before their results are asked for.
+    threads
+        How many; None takes two per core, at most 16, which suits reading and decoding files.
+    ahead
+        Items that wait, are being worked on, or are done and not yet yielded, >= 1; None takes eight per thread.
+    name
+        Starts the names of the threads.
+    """
+    count = threads or min(_MOST_READERS, 2 * count_cores())
+    with ThreadPoolExecutor(count, thread_name_prefix=name) as pool:
+        yield from _in_order(lambda item: pool.submit(work, item), items, ahead or count * _AHEAD)
+
+
+def map_in_processes(
+    work: Callable[[Item], Result], items: Sequence[Item], *, processes: int, describe: Callable[[Item], str]
+) -> Generator[Result, None, None]:
+    """Do as `map_in_threads` does, in spawned processes, with eight items per process ahead.
+
+    Parameters
+    ----------
+    work, items
+        Picklable, as are the results.
+    processes
+        How many at most, >= 1.
+    describe
+        What an item is called in messages.
+
+    Raises
+    ------
+    RunError
+        A process was killed, as the system does when memory runs out; the items that it may have had are named.
+    """
+    context = multiprocessing.get_context("spawn")  # a fork of a process with threads may hang
+    count = max(1, min(processes, len(items)))
+    ahead, done = count * _AHEAD, 0
+    with ProcessPoolExecutor(count, mp_context=context, initializer=_end_with_parent) as pool:
+
+        def submit(item: Item) -> Future[Result]:
+            with _terminal_signals_blocked():  # a process that starts here never gets Ctrl-C: that is for its parent
+                return pool.submit(work, item)
+
+        try:
+            with closing(_in_order(submit, items, ahead)) as results:
+                for result in results:
+                    yield result
+                    done += 1
+        except BrokenProcessPool as error:
+            raise RunError(_killed([describe(item) for item in items[done : done + ahead]])) from error
+
+
+def _in_order(
+    submit: Callable[[Item], Future[Result]], items: Iterable[Item], ahead: int
+) -> Generator[Result, None, None]:
+    source = iter(items)
+    waiting: deque[Future[Result]] = deque()
+    try:
+        while True:
+            waiting.extend(submit(item) for item in islice(source, ahead - len(waiting)))
+            if not waiting:
+                return
+            yield waiting.popleft().result()
+    finally:
+        for future in waiting:
+            future.cancel()
+
+
+@contextmanager
+def _terminal_signals_blocked() -> Iterator[None]:
+    """Deliver the signals that a terminal sends after the block; processes started in it never get them."""
+    sent = {signal.SIGINT, signal.SIGHUP, signal.SIGUSR1}  # not SIGTERM, by which the pool ends a process
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, sent)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _killed(names: list[str]) -> str:
+    items = names[0] if len(names) == 1 else f"one of the items from {names[0]} to {names[-1]}"
+    return (
+        f"workers: a worker process was killed at {items}, as the system does when memory runs out. "
+        "Finished work is kept: continue with resume=RUN and fewer workers."
+    )
+
+
+def _end_with_parent() -> None:
+    """End this process when its parent ends, however that happens."""
+
+    def wait() -> None:
+        parent = multiprocessing.parent_process()
+        if parent is not None:
+            parent.join()
+            os._exit(1)
+
+    threading.Thread(target=wait, daemon=True).start()

@@ -1,0 +1,57 @@
+"""Maps -> a row: checked against counting by hand, for images, volumes and multilabel."""
+
+import numpy as np
+import pytest
+
+from segmeter.classes import ClassSpec
+from segmeter.errors import InputError
+from segmeter.metrics.cases.row import make_row
+from segmeter.metrics.measures.protocol import CaseMaps
+
+GREY = (1, 1, 1)
+BINARY = ClassSpec(task="binary", names=("ground", "cell"), colours=((0, 0, 0), GREY), ignore_index=9)
+LABELLED = ClassSpec(task="multilabel", names=("a", "b", "c"), colours=(GREY,) * 3)
+TARGET = np.array([[0, 1, 1], [9, 0, 1]], np.uint8)
+LABELS = np.array([[0, 1, 0], [1, 1, 1]], np.uint8)
+
+
+def maps_of(target, labels, spec=BINARY, axes=2):
+    return CaseMaps(case_id="one", target=target, labels=labels, spacing=(1.0,) * axes, spec=spec)
+
+
+def test_an_image_has_its_counts_without_ignored_pixels_and_no_depth():
+    row = make_row(maps_of(TARGET, LABELS), ())
+    assert (row.case_id, row.height, row.width, row.depth) == ("one", 2, 3, None)
+    assert row.counts.tolist() == [[1, 1], [1, 2]]
+    assert (row.loss, row.spacing, row.unit, dict(row.extra)) == (None, None, "", {})
+
+
+def test_a_volume_has_a_depth():
+    row = make_row(maps_of(np.stack([TARGET] * 4), np.stack([LABELS] * 4), axes=3), ())
+    assert (row.depth, row.height, row.width) == (4, 2, 3)
+    assert row.counts.tolist() == [[4, 4], [4, 8]]
+
+
+def test_planes_of_multilabel_are_no_depth():
+    target = np.zeros((3, 2, 5), np.uint8)
+    target[1, 0] = 1
+    row = make_row(maps_of(target, np.zeros_like(target), LABELLED), ())
+    assert (row.height, row.width, row.depth) == (2, 5, None)
+    assert row.counts[:, 1, 0].tolist() == [0, 5, 0]
+
+
+def test_measures_leave_their_columns_and_counts_are_taken_as_given():
+    def area(maps):
+        return {"area/cell": float((maps.labels == 1).sum())}
+
+    counts = np.full((2, 2), 7, np.int64)
+    row = make_row(maps_of(TARGET, LABELS), (area,), counts=counts)
+    assert dict(row.extra) == {"area/cell": 4.0}
+    assert row.counts is counts
+
+
+def test_a_pixel_outside_the_classes_is_refused():
+    labels = LABELS.copy()
+    labels[0, 0] = 5
+    with pytest.raises(InputError, match="1 pixel of 5"):
+        make_row(maps_of(TARGET, labels), ())

@@ -1,0 +1,93 @@
+"""What the classes of a data set are: shapes and dtypes of each task, and what is refused."""
+
+import numpy as np
+import pytest
+
+from segmeter.classes import ClassSpec, label_dtype
+from segmeter.errors import ConfigError
+
+
+def make(task: str, count: int, ignore_index: int | None = None, **changes: object) -> ClassSpec:
+    given = {"names": tuple(f"c{k}" for k in range(count)), "colours": ((5, 5, 5),) * count} | changes
+    return ClassSpec(task=task, ignore_index=ignore_index, **given)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("spec", "channels", "values", "counts"),
+    [
+        (make("binary", 2), 1, 2, (2, 2)),
+        (make("multiclass", 5), 5, 5, (5, 5)),
+        (make("multilabel", 5), 5, 2, (5, 2, 2)),
+        (make("multilabel", 1), 1, 2, (1, 2, 2)),
+    ],
+    ids=["binary", "multiclass", "multilabel", "one-label"],
+)
+def test_each_task_has_its_shapes(spec, channels, values, counts):
+    assert (spec.num_channels, spec.num_values, spec.counts_shape) == (channels, values, counts)
+    assert spec.is_multilabel == (spec.task == "multilabel")
+
+
+@pytest.mark.parametrize(
+    ("spec", "dtype"),
+    [
+        (make("binary", 2), np.uint8),
+        (make("binary", 2, 255), np.uint8),
+        (make("binary", 2, 256), np.uint16),
+        (make("multiclass", 256), np.uint8),
+        (make("multiclass", 256, 256), np.uint16),
+        (make("multiclass", 257), np.uint16),
+        (make("multilabel", 300), np.uint8),
+    ],
+)
+def test_the_label_dtype_holds_every_label_and_the_ignored_value(spec, dtype):
+    highest = max(spec.num_values - 1, spec.ignore_index or 0)
+    assert spec.label_dtype == dtype == label_dtype(highest)
+    assert np.array(highest).astype(spec.label_dtype) == highest
+
+
+def test_valid_pixels_are_those_that_are_not_ignored():
+    target = np.array([[0, 1, 255], [255, 2, 0]], np.uint8)
+    assert make("multiclass", 3, 255).valid(target).tolist() == [[True, True, False], [False, True, True]]
+    assert make("multiclass", 3).valid(target).all()
+    assert make("multiclass", 3, 300).valid(target).all()  # a value that uint8 can't hold is in no pixel
+    assert make("multiclass", 3).valid(target).dtype == bool
+
+
+def test_the_headline_is_the_objects_iou_for_binary_and_the_mean_otherwise():
+    assert make("binary", 2, names=("ground", "cell")).headline == "iou/cell"
+    assert make("multiclass", 3).headline == make("multilabel", 3).headline == "mean_iou"
+
+
+def test_class_0_is_background_for_binary_and_where_multiclass_has_it_in_black():
+    assert make("binary", 2).has_background
+    assert not make("multiclass", 2).has_background
+    assert make("multiclass", 2, colours=((0, 0, 0), (1, 1, 1))).has_background
+    assert not make("multilabel", 2, colours=((0, 0, 0), (1, 1, 1))).has_background
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"task": "panoptic", "count": 2}, "`task` to be one of binary, multiclass, multilabel"),
+        ({"task": "binary", "count": 3}, "to be two names"),
+        ({"task": "multiclass", "count": 1}, "to name at least 2"),
+        ({"task": "multiclass", "count": 65535}, "to name at most 65534, got '65535 names'"),
+        ({"task": "multiclass", "count": 2, "names": ("a", "a")}, "Twice: a"),
+        ({"task": "multiclass", "count": 3, "ignore_index": 2}, "between 3 and 65535, as it must not be a class"),
+        ({"task": "multilabel", "count": 3, "ignore_index": 65536}, "between 2 and 65535"),
+        ({"task": "multiclass", "count": 3, "ignore_index": 254.5}, "to be null or a whole number"),
+        ({"task": "multiclass", "count": 2, "colours": ((0, 0, 256), (0, 0, 0))}, "0 to 255 each"),
+        ({"task": "multiclass", "count": 2, "colours": ((0, 0, 0),)}, "`colours` to be 2 values"),
+        ({"task": "multiclass", "count": 2, "names": "ab"}, "`classes` to be a sequence of names"),
+    ],
+    ids=range(11),
+)
+def test_refusals(given, message):
+    with pytest.raises(ConfigError, match=message):
+        make(**given)
+
+
+def test_all_broken_rules_are_named_at_once():
+    with pytest.raises(ConfigError) as caught:
+        make("multiclass", 3, 1, names=("a", "a", "b"), colours=((0, 0, 300),) * 3)
+    assert len(caught.value.problems) == 5  # the names, each colour, the ignored value
