@@ -66,9 +66,8 @@ def test_only_the_sums_that_say_so_are_added_in_lanes(decorate):
 
 def test_a_change_in_a_part_from_another_file_is_compiled_anew(tmp_path):
     """Mutation seen to fail: numba's own cache, which looks at the kernel's file only."""
-    (tmp_path / "part.py").write_text(
-        "from segmeter.jit import fused_part\n\n@fused_part\ndef f(x):\n    return x + 1\n"
-    )
+    part = "from segmeter.jit import fused_part\n\n@fused_part\ndef f(x):\n    return x + 1\n"
+    (tmp_path / "part.py").write_text(part)
     (tmp_path / "whole.py").write_text(
         "from part import f\nfrom segmeter.jit import fused_kernel\n\n@fused_kernel\ndef g(x):\n"
         "    return 10 * f(x)\n\n"

@@ -3,14 +3,14 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, get_args
 
 from segmeter.checks import Problems, collecting
 from segmeter.registry import Registry
 
 LOSSES = Registry("loss")
 
-Backend = Literal["auto", "reference", "closed", "compiled", "triton"]
+Backend = Literal["auto", "reference", "torch", "numba", "triton"]
 Normalizer = Literal["valid", "elements", "positives"]
 Scheme = Literal["auto", "log", "median", "inverse"]
 Over = Literal["batch", "sample"]
@@ -59,7 +59,7 @@ class FocalConfig:
             problems.in_range("gamma", self.gamma, 0)
             problems.in_range("alpha", self.alpha, 0, 1)
             problems.in_range("label_smoothing", self.label_smoothing, 0, 1)
-            problems.one_of("backend", self.backend, ("auto", "reference", "closed", "compiled", "triton"))
+            problems.one_of("backend", self.backend, get_args(Backend))
             if isinstance(self.normalizer, str):
                 problems.one_of("normalizer", self.normalizer, ("valid", "elements", "positives"))
             else:

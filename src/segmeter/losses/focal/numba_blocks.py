@@ -1,4 +1,4 @@
-"""What the compiled kernels are given, and what softmax and sigmoid share: arriving gradients, losses, sums."""
+"""What the numba kernels are given, and what softmax and sigmoid share: arriving gradients, losses, sums."""
 
 from typing import Any, NamedTuple
 

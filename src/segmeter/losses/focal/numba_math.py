@@ -1,4 +1,4 @@
-"""The arithmetic of the compiled backend: float32 exp and log that vectorise, and rows that are read and written.
+"""The arithmetic of the numba backend: float32 exp and log that vectorise, and rows that are read and written.
 
 numba's own exp and log call a scalar function per element; these are polynomials that LLVM turns into vector code, with
 the coefficients of Cephes' expf and logf (S. Moshier); the tests say how near they are.

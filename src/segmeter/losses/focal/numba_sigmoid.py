@@ -1,4 +1,4 @@
-"""The compiled kernels for binary and multilabel: a block of pixels at a time, channels as rows.
+"""The numba kernels for binary and multilabel: a block of pixels at a time, channels as rows.
 
 Letters: k channel, p pixel within the block; nll = -log p, q = 1 - p of the element's target.
 """

@@ -1,4 +1,4 @@
-"""The compiled kernels for multiclass: a block of pixels at a time, channels as rows, so that it stays in the cache.
+"""The numba kernels for multiclass: a block of pixels at a time, channels as rows, so that it stays in the cache.
 
 A block's logits are read once, whatever their layout, into rows[k, p]; every loop over p is vector code.
 
