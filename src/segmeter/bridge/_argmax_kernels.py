@@ -1,4 +1,4 @@
-"""The compiled loops behind `channels`; imported on the first large map, as numba takes a moment to load.
+"""The numba kernels behind `argmax`; imported on the first large map, as numba takes a moment to load.
 
 Both give the first largest channel of each pixel, and say whether all values were finite: 0 times a value is 0, or NaN
 of NaN and of infinity, so one sum over all of them tells, and can't overflow.
