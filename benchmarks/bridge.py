@@ -148,23 +148,23 @@ def gpu_labels(rounds: int) -> list[Row]:
 
 
 def gpu_probs(rounds: int) -> list[Row]:
-    """Repeated 256 MiB: the ring, against pageable copies, and against the bare pinned copy as the link's limit."""
+    """Repeated 256 MiB: the pinned pool against pageable copies, and the bare pinned copy as the link's limit."""
     probs = torch.rand(4, 16, 1024, 1024, device="cuda")
     nbytes, repeats = probs.numel() * 4, 4
     pinned = torch.empty(probs.shape, pin_memory=True)
 
-    with Exporter(device="cuda", slot_bytes=nbytes) as exporter:
+    with Exporter(device="cuda", slot_bytes=nbytes) as copier:
 
-        def ring() -> None:
-            tickets = [exporter.submit(probs, case_id="0")]
+        def pool() -> None:
+            waiting = [copier.submit(probs, case_id="0")]
             for number in range(1, repeats):
-                tickets.append(exporter.submit(probs, case_id=str(number)))
-                tickets.pop(0).result()
-            tickets.pop(0).result()
+                waiting.append(copier.submit(probs, case_id=str(number)))
+                waiting.pop(0).result()
+            waiting.pop(0).result()
 
         ours, theirs, link = interleave(
             rounds,
-            ring,
+            pool,
             lambda: [probs.cpu().numpy() for _ in range(repeats)],
             lambda: [copy_pinned(pinned, probs) for _ in range(repeats)],
         )
@@ -192,32 +192,32 @@ def gpu_ring(rounds: int) -> Row:
         while time.perf_counter() < end:
             time.sleep(0)
 
-    with Exporter(device="cuda", slots=2, slot_bytes=source.numel() * 4, consume=consume) as exporter:
+    with Exporter(device="cuda", slots=2, slot_bytes=source.numel() * 4, consume=consume) as copier:
 
-        def ring() -> None:
+        def pool() -> None:
             for number in range(repeats):
-                exporter.submit(source, case_id=str(number))
-            exporter.drain()
+                copier.submit(source, case_id=str(number))
+            copier.drain()
 
         def synchronous() -> None:
             for _ in range(repeats):
                 copy_pinned(pinned, source)
                 consume()
 
-        ours, theirs = interleave(rounds, ring, synchronous)
-    return compare("two-slot ring under a consumer as long as the copy, GPU", "synchronous copies", 1.8, ours, theirs)
+        ours, theirs = interleave(rounds, pool, synchronous)
+    return compare("two slots under a consumer as long as the copy, GPU", "synchronous copies", 1.8, ours, theirs)
 
 
 def gpu_checks(rounds: int) -> Row:
     """Labels with the record of every check, against the same labels without one."""
     logits = torch.randn(16, 19, 1024, 1024, device="cuda")
-    with Exporter(device="cuda", slot_bytes=16 * MIB) as exporter:
+    with Exporter(device="cuda", slot_bytes=16 * MIB) as copier:
 
         def checked() -> None:
-            exporter.submit_labels(logits, case_id="a", task="multiclass", num_classes=19).result()
+            copier.submit_labels(logits, case_id="a", task="multiclass", num_classes=19).result()
 
         def unchecked() -> None:
-            exporter.submit(logits.max(dim=1)[1].to(torch.uint8), case_id="a").result()
+            copier.submit(logits.max(dim=1)[1].to(torch.uint8), case_id="a").result()
 
         ours, theirs = interleave(rounds, checked, unchecked)
     overhead = ours / theirs - 1
@@ -241,7 +241,7 @@ def without_gpu() -> list[Row]:
         (labels, 'logits.argmax(1).cpu().numpy().astype("uint8")', "at least 3x"),
         (probs, ".cpu().numpy()", "at least 3x"),
         (probs, "80 % of the link's pinned limit", "at least 0.8x"),
-        ("two-slot ring under a consumer as long as the copy, GPU", "synchronous copies", "at least 1.8x"),
+        ("two slots under a consumer as long as the copy, GPU", "synchronous copies", "at least 1.8x"),
         ("overhead of every check together, GPU", "the same transfer unchecked", "at most 5 %"),
     )
     return [Row(work=work, against=against, needs=needs, note=NO_GPU) for work, against, needs in rows]

@@ -70,10 +70,10 @@ def multiclass(device: str, *, dtype: torch.dtype, layout: torch.memory_format, 
     small, target = labels.to(device, torch.uint8), labels.to(device)
     plain = torch.where(target == 255, 0, target)
     ours = FocalLoss("multiclass", gamma=2.0, ignore_index=255).to(device)
-    closed = FocalLoss("multiclass", gamma=2.0, ignore_index=255, backend="closed").to(device)
+    in_torch = FocalLoss("multiclass", gamma=2.0, ignore_index=255, backend="torch").to(device)
     losses: dict[str, Loss] = {
         "segmeter": lambda x: ours(x, small),
-        "segmeter, closed form in plain torch": lambda x: closed(x, small),
+        "segmeter, closed form in plain torch": lambda x: in_torch(x, small),
         # Autocast computes cross-entropy in float32, and so do we.
         "F.cross_entropy (no focal loss)": lambda x: cross_entropy(x.float(), target, ignore_index=255),
     }
@@ -97,11 +97,11 @@ def binary(device: str, size: tuple[int, ...]) -> Work:
     labels = torch.randint(0, 2, (size[0], *size[2:]), generator=rng)
     small, floats = labels.to(device, torch.uint8), labels.unsqueeze(1).float().to(device)
     ours = FocalLoss("binary", gamma=2.0).to(device)
-    closed = FocalLoss("binary", gamma=2.0, backend="closed").to(device)
+    in_torch = FocalLoss("binary", gamma=2.0, backend="torch").to(device)
     smp = SmpFocalLoss("binary", gamma=2.0)
     losses: dict[str, Loss] = {
         "segmeter": lambda x: ours(x, small),
-        "segmeter, closed form in plain torch": lambda x: closed(x, small),
+        "segmeter, closed form in plain torch": lambda x: in_torch(x, small),
         "F.binary_cross_entropy_with_logits (no focal loss)": lambda x: binary_cross_entropy_with_logits(x, floats),
         "torchvision": lambda x: sigmoid_focal_loss(x, floats, alpha=-1, gamma=2.0, reduction="mean"),
         "SMP": lambda x: smp(x, floats),

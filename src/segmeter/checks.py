@@ -14,6 +14,7 @@ from segmeter.errors import ConfigError, InputError
 
 _SHORT = 80  # characters of a value that a message repeats
 
+RENAMED = {"compiled": "numba", "closed": "torch"}  # values of earlier versions -> what they are called now
 _CAUSE_WORDS = 4  # of a rule; what follows are mostly values of the file
 
 
@@ -116,7 +117,10 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 def close_name(name: str, known: Iterable[str]) -> str:
     """Say which known name is meant, or nothing when none is close."""
-    close = difflib.get_close_matches(str(name), sorted(known), n=1, cutoff=0.6)
+    names = sorted(known)
+    if RENAMED.get(str(name)) in names:
+        return f"It is called {RENAMED[str(name)]!r} now."
+    close = difflib.get_close_matches(str(name), names, n=1, cutoff=0.6)
     return f"Did you mean {close[0]!r}?" if close else ""
 
 

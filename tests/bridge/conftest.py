@@ -1,4 +1,4 @@
-"""Exporters that every test of the ring is run with."""
+"""Copiers that every test of the pinned pool is run with."""
 
 import pytest
 
@@ -9,6 +9,6 @@ DEVICES = {"cpu": lambda: None, "fake stream": FakeTransport}
 
 
 @pytest.fixture(params=DEVICES)
-def open_exporter(request):
-    """Make an exporter on the CPU, with plain copies or with those of the fake stream."""
+def open_copier(request):
+    """Make a copier on the CPU, with plain copies or with those of the fake stream."""
     return lambda **more: Exporter(device="cpu", transport=DEVICES[request.param](), **more)

@@ -10,7 +10,7 @@ class Crossing(TorchDispatchMode):
     Parameters
     ----------
     is_host
-        Says of a tensor whether its memory is the host's; on the CPU a test names the ring's buffers instead.
+        Says of a tensor whether its memory is the host's; on the CPU a test names the pool's buffers instead.
     """
 
     def __init__(self, is_host) -> None:

@@ -1,4 +1,4 @@
-"""How many bytes cross, counted on the CPU into the buffers of a ring; test_gpu.py counts the real crossing."""
+"""How many bytes cross, counted on the CPU into the buffers of a pool; test_gpu.py counts the real crossing."""
 
 import pytest
 import torch
@@ -17,23 +17,21 @@ class Across(PlainTransport):
 
 
 @pytest.fixture
-def exporter():
+def copier():
     with Exporter(device="cpu", slot_bytes=16 * PIXELS, transport=Across(torch.device("cpu"))) as opened:
         yield opened
 
 
-def crossed(exporter, submit):
-    with Crossing(inside(host for slot in exporter._ring.slots for host in (slot.buffer, slot.record))) as crossing:
-        ticket = submit()
-    return crossing.nbytes, ticket
+def crossed(copier, submit):
+    with Crossing(inside(host for slot in copier._pool.slots for host in (slot.buffer, slot.record))) as crossing:
+        pending = submit()
+    return crossing.nbytes, pending
 
 
-def test_labels_of_19_classes_cross_as_one_byte_per_pixel(exporter):
+def test_labels_of_19_classes_cross_as_one_byte_per_pixel(copier):
     """Mutation seen to fail: the int64 argmax crosses, as in Detectron2 and mmseg."""
     logits = torch.zeros(2, 19, 1024, 1024, dtype=torch.float16)
-    nbytes, _ = crossed(
-        exporter, lambda: exporter.submit_labels(logits, case_id="a", task="multiclass", num_classes=19)
-    )
+    nbytes, _ = crossed(copier, lambda: copier.submit_labels(logits, case_id="a", task="multiclass", num_classes=19))
     assert nbytes == 2 * PIXELS
 
 
@@ -49,17 +47,17 @@ def test_labels_of_19_classes_cross_as_one_byte_per_pixel(exporter):
     ],
     ids=["bfloat16", "bfloat16 as float32", "float8", "int64 as uint8", "slice", "with a record"],
 )
-def test_only_what_is_needed_crosses(exporter, make, more, nbytes):
+def test_only_what_is_needed_crosses(copier, make, more, nbytes):
     """Mutation seen to fail: bfloat16 widened before it crosses."""
-    assert crossed(exporter, lambda: exporter.submit(make(), case_id="a", **more))[0] == nbytes
+    assert crossed(copier, lambda: copier.submit(make(), case_id="a", **more))[0] == nbytes
 
 
-def test_probs_cross_in_the_dtype_asked_for(exporter):
+def test_probs_cross_in_the_dtype_asked_for(copier):
     """Mutation seen to fail: probabilities cross as float32 always."""
     logits = torch.zeros(1, 3, 20, 20)
     for dtype, size in (("float32", 4), ("float16", 2), ("uint8", 1)):
         nbytes, _ = crossed(
-            exporter, lambda dtype=dtype: exporter.submit_probs(logits, case_id="a", task="multiclass", dtype=dtype)
+            copier, lambda dtype=dtype: copier.submit_probs(logits, case_id="a", task="multiclass", dtype=dtype)
         )
         assert nbytes == 3 * 20 * 20 * size
 
@@ -73,8 +71,8 @@ def test_on_the_cpu_what_was_made_for_the_result_is_the_result():
         logits = torch.zeros(1, 3, 20, 20)
         for submit in (plain.submit_labels, plain.submit_probs):
             more = {"num_classes": 3} if submit == plain.submit_labels else {}
-            nbytes, ticket = crossed(plain, lambda s=submit, m=more: s(logits, case_id="a", task="multiclass", **m))
+            nbytes, pending = crossed(plain, lambda s=submit, m=more: s(logits, case_id="a", task="multiclass", **m))
             assert nbytes == 0
-            assert ticket.result().size in (400, 1200)
+            assert pending.result().size in (400, 1200)
         nbytes, _ = crossed(plain, lambda: plain.submit(logits, case_id="a"))
         assert nbytes == 4 * 3 * 20 * 20, "the caller may write to this one"

@@ -82,38 +82,38 @@ def test_labels_of_19_classes_cross_as_one_byte_per_pixel():
 def test_the_synchronous_path_never_waits_for_the_whole_device(monkeypatch):
     monkeypatch.setattr(torch.cuda, "synchronize", lambda *_: pytest.fail("torch.cuda.synchronize was called"))
     to_numpy(torch.ones(10, device="cuda"), check="finite")
-    with Exporter(device="cuda") as exporter:
-        exporter.submit(torch.ones(10, device="cuda"), case_id="a").result()
+    with Exporter(device="cuda") as copier:
+        copier.submit(torch.ones(10, device="cuda"), case_id="a").result()
 
 
 def test_a_long_kernel_before_the_copy_never_shows():
     """The copy is queued long before its source is computed; the source is overwritten as soon as it is queued."""
     cycles = 2_000_000  # about 1 ms
-    with Exporter(device="cuda", slot_bytes=4 << 20, slots=3) as exporter:
-        for slot in exporter._ring.slots:
+    with Exporter(device="cuda", slot_bytes=4 << 20, slots=3) as copier:
+        for slot in copier._pool.slots:
             assert slot.buffer.is_pinned()
         for number in range(ROUNDS):
-            for slot in exporter._ring.slots:
+            for slot in copier._pool.slots:
                 slot.buffer.fill_(0xA5)
             source = torch.empty(1 << 20, device="cuda")
             torch.cuda._sleep(cycles)
             source.fill_(float(number))
-            ticket = exporter.submit(source, case_id=str(number))
+            pending = copier.submit(source, case_id=str(number))
             source.fill_(-1.0)
             del source
             torch.empty(1 << 20, device="cuda").fill_(-2.0)
-            array = ticket.result()
+            array = pending.result()
             assert array.min() == array.max() == number
-            del array, ticket
+            del array, pending
 
 
 def test_pinned_memory_is_constant_after_the_first_submit():
     def pinned():
         return torch.cuda.host_memory_stats()["allocated_bytes.current"]
 
-    with Exporter(device="cuda") as exporter:
-        exporter.submit(torch.zeros(1 << 20, device="cuda"), case_id="first").result()
+    with Exporter(device="cuda") as copier:
+        copier.submit(torch.zeros(1 << 20, device="cuda"), case_id="first").result()
         before = pinned()
         for number in range(100):
-            exporter.submit(torch.zeros(1 << 20, device="cuda"), case_id=str(number)).result()
+            copier.submit(torch.zeros(1 << 20, device="cuda"), case_id=str(number)).result()
             assert pinned() == before

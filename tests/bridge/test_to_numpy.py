@@ -186,7 +186,7 @@ def test_to_numpy_fills_out(name):
 
 
 def test_to_numpy_checks_values_before_it_fills_out():
-    """Mutation seen to fail: the record is not judged."""
+    """Mutation seen to fail: the record is not read."""
     out = np.zeros(2, np.uint8)
     with pytest.raises(InputError, match="fit uint8"):
         to_numpy(torch.tensor([1, 256]), out=out)

@@ -74,7 +74,7 @@ def test_the_side_stream_waits_then_copies_then_records(recorder):
 @pytest.mark.usefixtures("recorder")
 def test_where_pinning_fails_plain_memory_serves_with_one_warning(monkeypatch, caplog):
     """Mutation seen to fail: the RuntimeError of torch passes through."""
-    transport.say_once.cache_clear()
+    transport.warn_once.cache_clear()
     real = torch.empty
 
     def refuse(*shape, pin_memory=False, **more):
@@ -87,13 +87,13 @@ def test_where_pinning_fails_plain_memory_serves_with_one_warning(monkeypatch, c
     with caplog.at_level(logging.WARNING):
         assert [cuda.allocate(64).shape for _ in range(3)] == [(64,)] * 3
     assert [record.message for record in caplog.records] == [
-        "64 bytes of host memory could not be pinned, exports are slower: cannot pin"
+        "64 bytes of host memory could not be pinned, copies are slower: cannot pin"
     ]
 
 
 def test_the_cpu_copies_at_once_and_says_so_once(caplog):
     """Where the caller brings the transport, he knows. Mutation seen to fail: the warning is given each time."""
-    transport.say_once.cache_clear()
+    transport.warn_once.cache_clear()
     plain = open_transport(torch.device("cpu"))
     assert isinstance(plain, PlainTransport)
     with caplog.at_level(logging.WARNING):
@@ -101,7 +101,7 @@ def test_the_cpu_copies_at_once_and_says_so_once(caplog):
             Exporter(device="cpu").close()
             Exporter(device="cpu", transport=plain).close()
     assert [record.message for record in caplog.records] == [
-        "exports from cpu are plain copies: nothing overlaps, the results are the same"
+        "results from cpu are copied at once: nothing overlaps, the values are the same"
     ]
     host = torch.zeros(2)
     plain.start([(host, torch.ones(2))], plain.event())

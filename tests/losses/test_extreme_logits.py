@@ -8,7 +8,7 @@ from tests.losses.extreme import GAMMAS, extreme
 
 @pytest.mark.parametrize("gamma", GAMMAS)
 @pytest.mark.parametrize("task", ["multiclass", "binary"])
-@pytest.mark.parametrize("backend", ["reference", "closed", "compiled"])
+@pytest.mark.parametrize("backend", ["reference", "torch", "numba"])
 def test_float32_is_exact_at_extreme_logits(backend: str, task: str, gamma: float) -> None:
     case = extreme(task, gamma)
     leaf = case.logits.clone().requires_grad_()

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from segmeter.errors import InputError
-from segmeter.losses.focal import numba_backend as compiled
+from segmeter.losses.focal import numba_backend
 from segmeter.losses.focal.dispatch import choose_backend
 from segmeter.losses.focal.focal import FocalLoss, focal_loss
 from tests.losses.cases import make_case, run
@@ -33,8 +33,8 @@ def test_the_closed_form_is_the_reference_over_the_option_grid(task):
         reference = run(
             lambda x, o=options: focal_loss(x, case.target, task=task, backend="reference", **o), case.logits
         )
-        closed = run(lambda x, o=options: focal_loss(x, case.target, task=task, backend="closed", **o), case.logits)
-        torch.testing.assert_close(closed, reference, rtol=1e-12, atol=1e-14)
+        ours = run(lambda x, o=options: focal_loss(x, case.target, task=task, backend="torch", **o), case.logits)
+        torch.testing.assert_close(ours, reference, rtol=1e-12, atol=1e-14)
 
 
 @pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last], ids=["nchw", "nhwc"])
@@ -46,9 +46,7 @@ def test_the_kernels_are_the_reference_over_the_option_grid(task, dtype, layout)
     # bfloat16 keeps 8 bits: its gradient is the float32 one, rounded once.
     rtol = 1e-5 if dtype == torch.float32 else 2**-8
     for options in option_grid(task):
-        value, gradient = run(
-            lambda x, o=options: focal_loss(x, case.target, task=task, backend="compiled", **o), logits
-        )
+        value, gradient = run(lambda x, o=options: focal_loss(x, case.target, task=task, backend="numba", **o), logits)
         reference = run(
             lambda x, o=options: focal_loss(x, case.target, task=task, backend="reference", **o), logits.double()
         )
@@ -58,7 +56,7 @@ def test_the_kernels_are_the_reference_over_the_option_grid(task, dtype, layout)
         assert gradient.stride() == logits.stride()
 
 
-@pytest.mark.parametrize("backend", ["closed", "compiled"])
+@pytest.mark.parametrize("backend", ["torch", "numba"])
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.int16, torch.int32, torch.int64], ids=str)
 def test_every_label_dtype_means_the_same(backend, dtype):
     case = make_case("multiclass")
@@ -72,7 +70,7 @@ def test_every_label_dtype_means_the_same(backend, dtype):
     )
 
 
-@pytest.mark.parametrize("backend", ["closed", "compiled"])
+@pytest.mark.parametrize("backend", ["torch", "numba"])
 def test_layouts_no_stride_describes_are_taken_too(backend):
     case = make_case("multiclass", size=(8, 8))
     logits = case.logits.float().transpose(2, 3)  # pixels of a row are not adjacent, rows are
@@ -88,7 +86,7 @@ def test_layouts_no_stride_describes_are_taken_too(backend):
     )
 
 
-@pytest.mark.parametrize("backend", ["closed", "compiled"])
+@pytest.mark.parametrize("backend", ["torch", "numba"])
 @pytest.mark.parametrize(
     "shape", [(0, 3, 4, 4), (2, 3, 1, 1), (2, 3), (2, 3, 5), (2, 3, 2, 3, 4), (1, 150, 5, 3)], ids=str
 )
@@ -103,7 +101,7 @@ def test_any_number_of_axes_and_empty_batches(backend, shape):
 
 def test_blocks_of_rows_are_cut_without_a_seam(monkeypatch):
     case = make_case("multiclass")
-    options = {"task": "multiclass", "backend": "closed", "ignore_index": 255}
+    options = {"task": "multiclass", "backend": "torch", "ignore_index": 255}
     for reduction in ("mean", "none"):
         loss = FocalLoss(reduction=reduction, **options)
         whole = run(lambda x, f=loss: f(x, case.target), case.logits)
@@ -117,14 +115,14 @@ def test_blocks_of_rows_are_cut_without_a_seam(monkeypatch):
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 def test_gradcheck_of_the_closed_form(task, gamma, smoothing):
     case = make_case(task, num_classes=3, size=(2, 4))
-    options = {"task": task, "gamma": gamma, "label_smoothing": smoothing, "ignore_index": 255, "backend": "closed"}
+    options = {"task": task, "gamma": gamma, "label_smoothing": smoothing, "ignore_index": 255, "backend": "torch"}
     leaf = case.logits.clone().requires_grad_()
     for reduction in ("mean", "none"):
         loss = FocalLoss(reduction=reduction, **options)
         assert torch.autograd.gradcheck(lambda x, f=loss: f(x, case.target), (leaf,))
 
 
-@pytest.mark.parametrize("backend", ["closed", "compiled"])
+@pytest.mark.parametrize("backend", ["torch", "numba"])
 def test_a_second_backward_gives_the_same_gradient(backend):
     case = make_case("multiclass")
     leaf = case.logits.float().requires_grad_()
@@ -134,7 +132,7 @@ def test_a_second_backward_gives_the_same_gradient(backend):
     torch.testing.assert_close(first, second * 3)
 
 
-@pytest.mark.parametrize("backend", ["closed", "compiled"])
+@pytest.mark.parametrize("backend", ["torch", "numba"])
 def test_a_second_derivative_is_refused(backend):
     case = make_case("multiclass")
     leaf = case.logits.float().requires_grad_()
@@ -151,7 +149,7 @@ def test_the_reference_has_a_second_derivative():
     assert torch.autograd.gradgradcheck(lambda x: loss(x, case.target), (case.logits.clone().requires_grad_(),))
 
 
-@pytest.mark.parametrize("backend", ["closed", "compiled"])
+@pytest.mark.parametrize("backend", ["torch", "numba"])
 @pytest.mark.parametrize("task", TASKS)
 def test_nothing_the_size_of_the_logits_is_saved_but_the_logits(backend, task):
     case = make_case(task, size=(32, 32))
@@ -167,7 +165,7 @@ def test_nothing_the_size_of_the_logits_is_saved_but_the_logits(backend, task):
 def test_the_peak_of_the_kernels_is_the_gradient_alone(task):
     case = make_case(task, size=(192, 192))
     leaf = case.logits.float().requires_grad_()
-    loss = FocalLoss(task, ignore_index=255, backend="compiled")
+    loss = FocalLoss(task, ignore_index=255, backend="numba")
     loss(leaf, case.target)  # loads the kernels
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profiler:
         loss(leaf, case.target).backward()
@@ -179,7 +177,7 @@ def test_the_peak_of_the_kernels_is_the_gradient_alone(task):
 
 def test_the_bits_do_not_depend_on_the_number_of_threads():
     case = make_case("multiclass", size=(128, 128))
-    loss = FocalLoss("multiclass", ignore_index=255, backend="compiled")
+    loss = FocalLoss("multiclass", ignore_index=255, backend="numba")
     before = torch.get_num_threads()
     results = []
     try:
@@ -188,7 +186,7 @@ def test_the_bits_do_not_depend_on_the_number_of_threads():
             results.append(run(lambda x: loss(x, case.target), case.logits.float()))
     finally:
         torch.set_num_threads(before)
-    assert case.logits.numel() >= compiled.SMALL_JOB
+    assert case.logits.numel() >= numba_backend.SMALL_JOB
     for value, gradient in results[1:]:
         assert torch.equal(value, results[0][0])
         assert torch.equal(gradient, results[0][1])
@@ -200,7 +198,7 @@ def test_a_forked_child_computes_the_loss_too():
     logits, (parent, child) = case.logits.float(), multiprocessing.Pipe()
 
     def send_loss() -> None:
-        loss = focal_loss(logits, case.target, task="multiclass", ignore_index=255, backend="compiled")
+        loss = focal_loss(logits, case.target, task="multiclass", ignore_index=255, backend="numba")
         child.send(float(loss))
 
     before = torch.get_num_threads()
@@ -222,11 +220,11 @@ def test_a_forked_child_computes_the_loss_too():
 def test_choosing_without_a_gpu():
     target = torch.zeros(1, 256, 256, dtype=torch.uint8)
     large = torch.zeros(1, 2, 256, 256)
-    assert choose_backend(large, target, "auto") == "compiled"
-    assert choose_backend(large.double(), target, "auto") == "closed"
-    assert choose_backend(large.half(), target, "auto") == "closed"
-    assert choose_backend(large, large.softmax(1), "auto") == "closed"
-    assert choose_backend(large[:, :, :8], target[:, :8], "auto") == "closed"  # too little to load kernels for
+    assert choose_backend(large, target, "auto") == "numba"
+    assert choose_backend(large.double(), target, "auto") == "torch"
+    assert choose_backend(large.half(), target, "auto") == "torch"
+    assert choose_backend(large, large.softmax(1), "auto") == "torch"
+    assert choose_backend(large[:, :, :8], target[:, :8], "auto") == "torch"  # too little to load kernels for
     assert choose_backend(large, target, "reference") == "reference"
 
 

@@ -22,6 +22,8 @@ from tests.losses.cases import make_case
         ({"normalizer": "positives"}, r"`normalizer` to be another one for multiclass"),
         ({"normalizer": 0.0}, r"`normalizer` > 0"),
         ({"backend": "cuda"}, r"`backend` to be one of"),
+        ({"backend": "compiled"}, r"got 'compiled'. It is called 'numba' now."),
+        ({"backend": "closed"}, r"got 'closed'. It is called 'torch' now."),
         ({"task": "multi"}, r"`task` to be one of binary, multiclass, multilabel"),
     ],
     ids=lambda value: ",".join(value) if isinstance(value, dict) else "",
@@ -75,7 +77,7 @@ def test_dtypes_that_are_no_labels_are_refused():
         focal_loss(case.logits, case.target, task="multiclass", class_weights=[1.0, 2.0])
 
 
-@pytest.mark.parametrize("backend", ["reference", "closed", "compiled"])
+@pytest.mark.parametrize("backend", ["reference", "torch", "numba"])
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.int16, torch.int32, torch.int64], ids=str)
 def test_labels_out_of_range_are_refused_with_values_and_places(backend, dtype):
     case = make_case("multiclass")
@@ -103,7 +105,7 @@ def test_a_mask_of_0_and_255_gets_a_hint():
 
 def test_a_backend_that_does_not_fit_is_refused():
     case = make_case("multiclass")
-    with pytest.raises(InputError, match=r"'compiled' with float32 or bfloat16 logits.*got torch.float64"):
-        focal_loss(case.logits, case.target, task="multiclass", ignore_index=255, backend="compiled")
+    with pytest.raises(InputError, match=r"'numba' with float32 or bfloat16 logits.*got torch.float64"):
+        focal_loss(case.logits, case.target, task="multiclass", ignore_index=255, backend="numba")
     with pytest.raises(InputError, match=r"'triton' with floating logits.*on cpu. Use backend=.auto"):
         focal_loss(case.logits.float(), case.target, task="multiclass", ignore_index=255, backend="triton")

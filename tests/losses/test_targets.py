@@ -257,7 +257,7 @@ def test_wrong_arguments_of_region_losses_are_refused(make, options, words):
 )
 def test_bad_labels_of_any_loss_are_counted_until_they_are_asked_for(config, monkeypatch):
     """As on a GPU, where reading them at once would mean waiting."""
-    for module in ("focal", "region", "lovasz"):
+    for module in ("focal.focal", "region", "lovasz"):
         monkeypatch.setattr(f"segmeter.losses.{module}.refuse_bad_labels", lambda *args, **options: None)
     spec = ClassSpec(task="multiclass", names=tuple("abcde"), colours=((0, 0, 0),) * 5, ignore_index=255)
     case, loss = make_case("multiclass"), build_loss(config, spec)

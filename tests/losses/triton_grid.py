@@ -10,7 +10,7 @@ from typing import NamedTuple
 import torch
 
 from segmeter.losses.focal.params import Terms
-from segmeter.losses.focal.torch_closed_form import closed_gradient, closed_sums
+from segmeter.losses.focal.torch_closed_form import torch_gradient, torch_sums
 from segmeter.losses.focal.triton_backend import triton_gradient, triton_sums
 from tests.losses.cases import make_case
 from tests.losses.extreme import extreme
@@ -32,14 +32,14 @@ def check(terms: Terms, kind: Kind, *, weighted: bool, device: str) -> None:
     target = (case.target.unsqueeze(1) if kind.task == "binary" else case.target).to(device, kind.label_dtype)
     target[1, ..., 2, 5] = 77  # a bad label
     weights = torch.tensor([0.5, 2.0, 0.0, 1.0, 3.0], device=device) if weighted and terms.softmax else None
-    expected = closed_sums(logits.double(), target, weights, terms)
+    expected = torch_sums(logits.double(), target, weights, terms)
     sums = triton_sums(logits, target, weights, terms)
     torch.testing.assert_close(sums.total.double(), expected.total, rtol=1e-5, atol=1e-6)
     torch.testing.assert_close(sums.weight.double(), expected.weight, rtol=1e-5, atol=0)
     assert int(sums.bad) == int(expected.bad) > 0
     scale = torch.rand(sums.total.shape, generator=torch.Generator().manual_seed(1)).to(device)
     gradient = triton_gradient(logits, target, weights, terms=terms, scale=scale)
-    reference = closed_gradient(logits.double(), target, weights, terms=terms, scale=scale.double())
+    reference = torch_gradient(logits.double(), target, weights, terms=terms, scale=scale.double())
     # Triton's interpreter cuts bfloat16 off where the hardware rounds: 2^-7 instead of 2^-8.
     rtol = 1e-5 if kind.dtype == torch.float32 else 2**-7
     torch.testing.assert_close(gradient.double(), reference, rtol=rtol, atol=1e-6)

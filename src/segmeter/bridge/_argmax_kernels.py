@@ -1,31 +1,22 @@
-"""The compiled loops behind `channels`; imported on the first large map, as numba takes a moment to load.
+"""The numba kernels behind `argmax`; imported on the first large map, as numba takes a moment to load.
 
 Both give the first largest channel of each pixel, and say whether all values were finite: 0 times a value is 0, or NaN
 of NaN and of infinity, so one sum over all of them tells, and can't overflow.
 """
 
-from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
-Function = TypeVar("Function", bound=Callable[..., Any])
+from segmeter.jit import kernel
+
 Values = NDArray[Any]
 
 BLOCK = 1024  # pixels whose highs, labels and sums stay in the first-level cache
 
 
-def _compiled(function: Function) -> Function:
-    """Compile on the first call, without the GIL and kept on disk where a folder can be written."""
-    try:
-        return numba.njit(function, cache=True, nogil=True, error_model="numpy")  # type: ignore[no-any-return]
-    except RuntimeError:  # numba finds no writable cache folder: read-only install and home
-        return numba.njit(function, nogil=True, error_model="numpy")  # type: ignore[no-any-return]
-
-
-@_compiled
+@kernel
 def along_pixels(values: Values, stride: int, channels: int, found: Values) -> bool:
     """For pixels that are adjacent in memory: channel c of pixel p is values[c * stride + p].
 
@@ -53,7 +44,7 @@ def along_pixels(values: Values, stride: int, channels: int, found: Values) -> b
     return finite
 
 
-@_compiled
+@kernel
 def along_channels(values: Values, stride: int, channels: int, found: Values) -> bool:
     """For channels that are adjacent in memory (channels_last): channel c of pixel p is values[p * stride + c]."""
     zero = values.dtype.type(0)

@@ -1,6 +1,6 @@
 """logits (B, K, N) -> the winning channel of each pixel, and whether all of them were finite, in one pass.
 
-torch's own argmax over the channels is slow on the CPU in either layout, as it goes pixel by pixel. Here compiled loops
+torch's own argmax over the channels is slow on the CPU in either layout, as it goes pixel by pixel. Here numba kernels
 read each value once, from where the model left it: by channels in rows of pixels, or, in channels_last, pixel by pixel.
 """
 
@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-SMALL = 1 << 16  # logits: up to here torch's argmax is done before the compiled loops would be loaded
+SMALL = 1 << 16  # logits: up to here torch's argmax is done before the numba kernels would be loaded
 ALONE = 1 << 22  # logits: up to here one thread needs a few milliseconds, less than a second one may have to wait for
 PART = 1 << 18  # logits that a thread takes at a time; as float32 they fit the L2 cache
 _READ = (torch.float32, torch.float64)  # the others are widened part by part, which is exact
@@ -75,7 +75,7 @@ def _winners_cpu(logits: Tensor, dtype: torch.dtype) -> tuple[Tensor, bool]:
 
 
 class _Decoder:
-    """Runs the kernel that fits the layout, over the logits where they lie or over a copy in a buffer of its own."""
+    """Runs the kernel that fits the layout, over the logits where they lie or over a copy in its own buffer."""
 
     def __init__(self, logits: Tensor, size: int) -> None:
         from segmeter.bridge import _argmax_kernels as kernels  # numba: only where there is much to decode

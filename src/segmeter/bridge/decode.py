@@ -48,10 +48,10 @@ def decode_labels(logits: Tensor, *, task: Task, threshold: float = 0.5) -> Tens
     """
     num_classes = logits.shape[1] if task == "multiclass" and logits.ndim > 1 else 2
     wanted = wanted_label_dtype("decode_labels", num_classes=num_classes, ignore_index=None, dtype="auto")
-    parcel = _pack_logits("decode_labels", logits, task=task, threshold=threshold, dtype=TORCH[wanted])
-    if parcel.record is not None and parcel.rule is not None:
-        judge(parcel.record.cpu().numpy(), parcel.rule, None)
-    return parcel.payload
+    transfer = _pack_logits("decode_labels", logits, task=task, threshold=threshold, dtype=TORCH[wanted])
+    if transfer.record is not None and transfer.rule is not None:
+        judge(transfer.record.cpu().numpy(), transfer.rule, None)
+    return transfer.payload
 
 
 def labels_to_numpy(
@@ -98,7 +98,7 @@ def labels_to_numpy(
     >>> labels_to_numpy(logits, task="multiclass", num_classes=2)
     array([[[0, 1]]], dtype=uint8)
     """
-    parcel = pack_labels(
+    transfer = pack_labels(
         "labels_to_numpy",
         logits_or_labels,
         task=task,
@@ -107,8 +107,8 @@ def labels_to_numpy(
         threshold=threshold,
         dtype=dtype,
     )
-    array: np.ndarray = fetch(parcel).numpy()
-    return array if parcel.private else array.copy()
+    array: np.ndarray = fetch(transfer).numpy()
+    return array if transfer.private else array.copy()
 
 
 def probs_to_numpy(logits: Tensor, *, task: Task, dtype: ProbsDtype = "float32") -> np.ndarray:
@@ -185,7 +185,7 @@ def pack_probs(where: str, logits: Tensor, *, task: Task, dtype: ProbsDtype) -> 
         probs = (probs * 255).round_().clamp_(0, 255)
     wanted = TORCH[np.dtype(dtype)]
     lows, highs = torch.aminmax(tensor.contiguous(), dim=1) if tensor.numel() else (tensor[:, :0], tensor[:, :0])
-    return _parcel(where, probs.to(wanted).contiguous(), lows=lows, highs=highs)
+    return _transfer(where, probs.to(wanted).contiguous(), lows=lows, highs=highs)
 
 
 def _pack_logits(where: str, logits: Tensor, *, task: Task, threshold: float, dtype: torch.dtype) -> Parcel:
@@ -196,8 +196,8 @@ def _pack_logits(where: str, logits: Tensor, *, task: Task, threshold: float, dt
         shape = tuple(tensor.shape[:1] + tensor.shape[2:])
         found, extremes = winners(tensor.flatten(2) if tensor.ndim > 2 else tensor[..., None], dtype)
         if extremes is None:
-            return _parcel(where, found.view(shape))
-        return _parcel(where, found.view(shape), lows=extremes[0].view(shape), highs=extremes[1].view(shape))
+            return _transfer(where, found.view(shape))
+        return _transfer(where, found.view(shape), lows=extremes[0].view(shape), highs=extremes[1].view(shape))
     threshold = real_number(where, "threshold", threshold)
     if not 0 <= threshold <= 1:
         raise InputError(expected(where, "threshold", ">= 0 and <= 1", threshold))
@@ -205,7 +205,7 @@ def _pack_logits(where: str, logits: Tensor, *, task: Task, threshold: float, dt
         tensor = tensor.squeeze(1)
     wide = tensor if tensor.dtype == torch.float64 else tensor.float()
     above = wide > _logit(threshold, double=tensor.dtype == torch.float64)
-    return _parcel(where, above.to(dtype).contiguous(), lows=tensor, highs=tensor)
+    return _transfer(where, above.to(dtype).contiguous(), lows=tensor, highs=tensor)
 
 
 def _pack_given(
@@ -229,7 +229,7 @@ def _pack_given(
     return Parcel(payload=packed, arrives=dtype, record=record, rule=rule, private=private)
 
 
-def _parcel(where: str, payload: Tensor, *, lows: Tensor | None = None, highs: Tensor | None = None) -> Parcel:
+def _transfer(where: str, payload: Tensor, *, lows: Tensor | None = None, highs: Tensor | None = None) -> Parcel:
     """A payload computed from logits, and the record of whether those were finite where that is not known."""
     if lows is None or highs is None or not lows.numel():
         return Parcel(payload=payload, arrives=payload.dtype, record=None, rule=None, private=True)

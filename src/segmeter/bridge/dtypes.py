@@ -63,7 +63,7 @@ def wanted_label_dtype(where: str, *, num_classes: int, ignore_index: int | None
 
 
 def holds_every_value(source: torch.dtype, target: torch.dtype) -> bool:
-    """Whether `target` holds each value of `source` exactly, so that nothing needs to be looked at."""
+    """Whether `target` holds each value of `source` exactly, so that no value needs to be checked."""
     if source == target or source == torch.bool:
         return True
     if target == torch.bool or (source.is_complex and not target.is_complex):

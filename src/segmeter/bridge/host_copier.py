@@ -1,4 +1,4 @@
-"""Tensors -> arrays while the device goes on: submit now, take the result when it is needed."""
+"""Tensors -> arrays while the device computes on: submit now, take the result when it is needed."""
 
 import os
 import queue
@@ -18,7 +18,7 @@ from segmeter.bridge.pinned_pool import Landing, Ring, check_process
 from segmeter.bridge.tensor_checks import check_device, check_tensor
 from segmeter.bridge.to_numpy import Check, pack
 from segmeter.bridge.transfer import Parcel
-from segmeter.bridge.transport import Transport, open_transport, say_once
+from segmeter.bridge.transport import Transport, open_transport, warn_once
 from segmeter.checks import expected, known_name, real_number, whole_number
 from segmeter.classes import Task
 from segmeter.errors import InputError, RunError, SegmeterError
@@ -36,9 +36,9 @@ class Ticket:
         What was submitted; errors name it.
     """
 
-    def __init__(self, case_id: str, landing: Landing) -> None:
+    def __init__(self, case_id: str, copy: Landing) -> None:
         self.case_id = case_id
-        self._landing: Landing | None = landing
+        self._copy: Landing | None = copy
         self._array: np.ndarray | None = None
         self._problems: tuple[str, ...] = ()
         self._lock = threading.Lock()
@@ -49,29 +49,29 @@ class Ticket:
         Returns
         -------
         Read-only, C-contiguous ndarray; the same one on every call. It stays valid as long as anyone holds it or a
-        view of it, and occupies a slot of the exporter until then.
+        view of it, and occupies a slot of the copier until then.
 
         Raises
         ------
         InputError
             A check failed: the message names the case, min, max and the first bad index.
         RunError
-            The ticket was released.
+            It was released.
         """
         with self._lock:
             if self._problems:
                 raise InputError(self._problems)
             if self._array is not None:
                 return self._array
-            if self._landing is None:
-                raise RunError(f"Ticket.result: expected a ticket in use, got a released one of case {self.case_id!r}.")
+            if self._copy is None:
+                raise RunError(f"Ticket.result: expected an array in use, got a released one of case {self.case_id!r}.")
             try:
-                self._array = self._landing.array(self.case_id)
+                self._array = self._copy.array(self.case_id)
             except InputError as error:
                 self._problems = error.problems
                 raise
             finally:
-                self._landing = None
+                self._copy = None
             return self._array
 
     def rows(self) -> Iterator[np.ndarray]:
@@ -86,14 +86,14 @@ class Ticket:
         InputError
             A check failed: raised in the place of the first row with a bad value, after the good ones before it.
         RunError
-            The ticket was released, or its result taken.
+            It was released, or its result taken.
         """
         with self._lock:
-            landing, self._landing = self._landing, None
-        if landing is None:
-            raise RunError(f"Ticket.rows: expected a ticket in use, got a released one of case {self.case_id!r}.")
-        array, fault = landing.rows(self.case_id)
-        del landing
+            copy, self._copy = self._copy, None
+        if copy is None:
+            raise RunError(f"Ticket.rows: expected an array in use, got a released one of case {self.case_id!r}.")
+        array, fault = copy.rows(self.case_id)
+        del copy
         yield from array
         if fault is not None:
             raise fault
@@ -101,11 +101,11 @@ class Ticket:
     def release(self) -> None:
         """Let go of the result; the slot is free again when its arrays are gone too."""
         with self._lock:
-            self._landing = self._array = None
+            self._copy = self._array = None
 
 
 class Exporter:
-    """Brings results to the host through a ring of pinned buffers, beside what the device computes next.
+    """Brings results to the host through a pool of pinned buffers while the device computes on.
 
     What is submitted is packed and checked on its device and copied on a side stream; nothing waits until a result
     is taken, and that wait is for this result alone. What a tensor held when it was submitted is what arrives. On
@@ -121,9 +121,9 @@ class Exporter:
         Size of one buffer. A larger payload gets unpinned memory of its own. None begins with the size of the first
         payload, and makes a buffer anew, of the next power of two, where a larger one comes.
     consume
-        Called with (case_id, array) for each result, in order, in a thread of the exporter; the array may be kept,
-        at the price of its slot, but its ticket is released. Its exception is raised by the next submit and by
-        `drain`. None: the caller takes the results from the tickets.
+        Called with (case_id, array) for each result, in order, in a thread of the copier; the array may be kept,
+        at the price of its slot, but the pending array is released. Its exception is raised by the next submit and by
+        `drain`. None: the caller takes the results from the pending arrays.
     patience_s
         Without `consume`: how many seconds a submit waits for a slot before it raises, > 0.
     transport
@@ -138,9 +138,9 @@ class Exporter:
     --------
     >>> import torch
     >>> from segmeter import Exporter
-    >>> with Exporter(device="cpu") as exporter:
-    ...     ticket = exporter.submit(torch.tensor([1, 2]), case_id="a", dtype="uint8")
-    ...     ticket.result()
+    >>> with Exporter(device="cpu") as copier:
+    ...     pending = copier.submit(torch.tensor([1, 2]), case_id="a", dtype="uint8")
+    ...     pending.result()
     array([1, 2], dtype=uint8)
     """
 
@@ -163,7 +163,7 @@ class Exporter:
             raise InputError(expected(_WHERE, "patience_s", "> 0", patience_s))
         self._transport = transport or _open(check_device(_WHERE, device))
         self._slots = slots
-        self._ring = None if slot_bytes is None else self._make_ring(slot_bytes, grows=False)
+        self._pool = None if slot_bytes is None else self._make_pool(slot_bytes, grows=False)
         self._pid = os.getpid()
         self._open = True
         self._lock = threading.Lock()
@@ -214,8 +214,8 @@ class Exporter:
     def drain(self) -> None:
         """Wait until everything submitted has arrived and been consumed; raise what the consumer raised."""
         self._check_process()
-        if self._ring is not None:
-            for slot in self._ring.slots:
+        if self._pool is not None:
+            for slot in self._pool.slots:
                 slot.wait()
         if self._consumer is not None:
             self._consumer.join()
@@ -245,32 +245,32 @@ class Exporter:
         """Check what can be checked without a slot, then load one."""
         self._check_process()
         if not self._open:
-            raise RunError(f"{where}: expected an open exporter, got a closed one.")
+            raise RunError(f"{where}: expected an open copier, got a closed one.")
         device, home = check_tensor(where, "tensor", tensor).device, self._transport.device
         if (device.type, device.index or 0) != (home.type, home.index or 0):
-            raise InputError(expected(where, "tensor", f"to be on {home}, the exporter's device", device))
+            raise InputError(expected(where, "tensor", f"to be on {home}, the copier's device", device))
         with self._lock:
-            ticket = self._load(make, case_id)
+            pending = self._load(make, case_id)
             if self._consumer is not None:
-                self._consumer.put(ticket)
-        return ticket
+                self._consumer.put(pending)
+        return pending
 
     def _load(self, make: Callable[[], Parcel], case_id: str) -> Ticket:
         """Take a slot before packing, so that payloads on the device are bounded as those on the host are."""
         first = None
-        if self._ring is None:
+        if self._pool is None:
             first = make()
-            self._ring = self._make_ring(max(first.nbytes, 1), grows=True)
+            self._pool = self._make_pool(max(first.nbytes, 1), grows=True)
         self._surface()
-        slot = self._ring.take(self._patience_s)
+        slot = self._pool.take(self._patience_s)
         try:
-            parcel = first or make()
+            transfer = first or make()
         except BaseException:
-            self._ring.give_back(slot)
+            self._pool.give_back(slot)
             raise
-        return Ticket(case_id, self._ring.land(slot, parcel, case_id))
+        return Ticket(case_id, self._pool.start_copy(slot, transfer, case_id))
 
-    def _make_ring(self, slot_bytes: int, *, grows: bool) -> Ring:
+    def _make_pool(self, slot_bytes: int, *, grows: bool) -> Ring:
         return Ring(self._transport, slots=self._slots, slot_bytes=slot_bytes, grows=grows)
 
     def _surface(self) -> None:
@@ -281,8 +281,8 @@ class Exporter:
         self._open = False
         if self._consumer is not None:
             self._consumer.stop()
-        if self._ring is not None:
-            for slot in self._ring.slots:
+        if self._pool is not None:
+            for slot in self._pool.slots:
                 slot.wait()
 
     def _check_process(self) -> None:
@@ -292,7 +292,7 @@ class Exporter:
 def _open(device: torch.device) -> Transport:
     transport = open_transport(device)
     if transport.immediate:
-        say_once(f"exports from {device} are plain copies: nothing overlaps, the results are the same")
+        warn_once(f"results from {device} are copied at once: nothing overlaps, the values are the same")
     return transport
 
 
@@ -301,18 +301,18 @@ class _Consumer:
 
     def __init__(self, consume: Consume) -> None:
         self._consume = consume
-        self._tickets: queue.Queue[Ticket | None] = queue.Queue()  # bounded by the slots
+        self._waiting: queue.Queue[Ticket | None] = queue.Queue()  # bounded by the slots
         self._fault: BaseException | None = None
         self._abandoned = False
-        # a daemon, so that an exporter that was never closed does not keep the process alive
-        self._thread = threading.Thread(target=self._run, name="segmeter-exporter", daemon=True)
+        # a daemon, so that a copier that was never closed does not keep the process alive
+        self._thread = threading.Thread(target=self._run, name="segmeter-host-copier", daemon=True)
         self._thread.start()
 
-    def put(self, ticket: Ticket) -> None:
-        self._tickets.put(ticket)
+    def put(self, pending: Ticket) -> None:
+        self._waiting.put(pending)
 
     def join(self) -> None:
-        self._tickets.join()
+        self._waiting.join()
 
     def surface(self) -> None:
         """Raise what the consumer raised; a foreign exception becomes the cause of a RunError."""
@@ -323,16 +323,16 @@ class _Consumer:
 
     def stop(self) -> None:
         self._abandoned = True
-        self._tickets.put(None)
+        self._waiting.put(None)
         self._thread.join()
 
     def _run(self) -> None:
-        while (ticket := self._tickets.get()) is not None:
+        while (pending := self._waiting.get()) is not None:
             try:
                 if self._fault is None and not self._abandoned:
-                    self._consume(ticket.case_id, ticket.result())
+                    self._consume(pending.case_id, pending.result())
             except BaseException as error:  # the thread that submits raises it
                 self._fault = error
             finally:
-                ticket.release()
-                self._tickets.task_done()
+                pending.release()
+                self._waiting.task_done()

@@ -14,7 +14,7 @@ from torch import Tensor
 from segmeter.bridge.device_check import FIRST_BAD, RECORD_SIZE, judge
 from segmeter.bridge.dtypes import NUMPY
 from segmeter.bridge.transfer import Parcel, read_only
-from segmeter.bridge.transport import Copy, Transport, say_once
+from segmeter.bridge.transport import Copy, Transport, warn_once
 from segmeter.errors import InputError, RunError
 
 ALIGNMENT = 64  # bytes
@@ -39,17 +39,17 @@ class Slot:
         self._lock = threading.Lock()  # one thread may drain while another takes a result and a third submits
         self.holder = ""
 
-    def load(self, parcel: Parcel) -> tuple[Tensor, Tensor | None]:
+    def load(self, transfer: Parcel) -> tuple[Tensor, Tensor | None]:
         """Start the copies; return where payload and record will be, which must not be read before `wait`.
 
         What is private host memory already stays where it is.
         """
-        payload, record = parcel.payload, parcel.record
-        if self.transport.immediate and parcel.private and payload.device.type == "cpu":
+        payload, record = transfer.payload, transfer.record
+        if self.transport.immediate and transfer.private and payload.device.type == "cpu":
             return payload, record
-        if not parcel.private and not self.transport.immediate:
+        if not transfer.private and not self.transport.immediate:
             payload = payload.clone()  # the caller may write to his tensor while the copy runs
-        host = self._room(parcel.nbytes)[: parcel.nbytes].view(payload.dtype).view(payload.shape)
+        host = self._room(transfer.nbytes)[: transfer.nbytes].view(payload.dtype).view(payload.shape)
         copies: list[Copy] = [(host, payload)]
         if record is not None:
             copies.append((self.record, record))
@@ -77,7 +77,7 @@ class Slot:
         if self.grows:  # to a power of two, which torch pins anyway: few of them are ever made
             self._allocate(1 << (nbytes - 1).bit_length())
             return self.buffer
-        say_once(f"Exporter: {nbytes} bytes do not fit a slot of {self.capacity}; give slot_bytes for the largest")
+        warn_once(f"Exporter: {nbytes} bytes do not fit a slot of {self.capacity}; give slot_bytes for the largest")
         with torch.inference_mode(False):
             return torch.empty(nbytes, dtype=torch.uint8)
 
@@ -90,18 +90,18 @@ class Slot:
 class Landing:
     """A payload on its way into a slot. The slot is free again when this object and all arrays on it are gone."""
 
-    def __init__(self, slot: Slot, parcel: Parcel, free: "queue.SimpleQueue[Slot]") -> None:
+    def __init__(self, slot: Slot, transfer: Parcel, free: "queue.SimpleQueue[Slot]") -> None:
         self._slot = slot
-        self._rule, self._arrives = parcel.rule, parcel.arrives
+        self._rule, self._arrives = transfer.rule, transfer.arrives
         self._leave = weakref.finalize(self, free.put, slot)
         self._leave.atexit = False
-        self._host, self._record = slot.load(parcel)
+        self._host, self._record = slot.load(transfer)
 
     def array(self, case_id: str) -> np.ndarray:
         """Wait, check the record, and give the read-only array; InputError if a check failed."""
         self._slot.wait()
         try:
-            self._judge(case_id)
+            self._raise_if_bad(case_id)
         except InputError:
             self._leave()  # whoever keeps the error, and with it this frame, must not keep the slot
             raise
@@ -113,19 +113,19 @@ class Landing:
         """Wait, and give an array that the caller owns: all rows, or those before the first bad one and the error."""
         self._slot.wait()
         try:
-            self._judge(case_id)
+            self._raise_if_bad(case_id)
         except InputError as error:
             good = self._first_bad_row()
             return self._own()[:good], error.with_traceback(None)
         return self._own(), None
 
-    def _judge(self, case_id: str) -> None:
+    def _raise_if_bad(self, case_id: str) -> None:
         if self._record is not None and self._rule is not None:
             judge(self._record.numpy(), self._rule, case_id)
 
     def _first_bad_row(self) -> int:
         if self._record is None or self._rule is None:
-            raise RuntimeError("Landing: no record")
+            raise RuntimeError("first bad row: no record")
         return int(self._record.numpy()[FIRST_BAD]) // math.prod(self._rule.shape[1:])
 
     def _own(self) -> np.ndarray:
@@ -136,10 +136,10 @@ class Landing:
 
 
 class _Held:
-    """What NumPy asks for the memory; the array refers to it, and through it to the landing."""
+    """What NumPy asks for the memory; the array refers to it, and through it to the copy."""
 
-    def __init__(self, landing: Landing, host: Tensor) -> None:
-        self._landing = landing
+    def __init__(self, copy: Landing, host: Tensor) -> None:
+        self._copy = copy
         described = host.numpy().__array_interface__
         self.__array_interface__: dict[str, Any] = {**described, "data": (host.data_ptr(), True)}
 
@@ -160,16 +160,16 @@ class Ring:
         except queue.Empty:
             held = ", ".join(repr(slot.holder) for slot in self.slots)
             message = f"Exporter: expected a slot to get free within {timeout_s:g} s, got none. The results of {held}"
-            raise RunError(f"{message} are still held: call ticket.release() and drop their arrays.") from None
+            raise RunError(f"{message} are still held: call release() on them and drop their arrays.") from None
         slot.wait()  # a result that nobody asked for may still be on its way
         return slot
 
     def give_back(self, slot: Slot) -> None:
         self._free.put(slot)
 
-    def land(self, slot: Slot, parcel: Parcel, case_id: str) -> Landing:
+    def start_copy(self, slot: Slot, transfer: Parcel, case_id: str) -> Landing:
         slot.holder = case_id
-        return Landing(slot, parcel, self._free)
+        return Landing(slot, transfer, self._free)
 
 
 def check_process(pid: int) -> None:

@@ -1,4 +1,4 @@
-"""What can't cross as an array, and what to do about it; and which devices are there."""
+"""Refuses tensors that have no array and devices that are not available, each with a remedy."""
 
 import torch
 from torch import Tensor
@@ -54,7 +54,7 @@ def check_device(where: str, device: str | torch.device) -> torch.device:
         raise InputError(expected(where, "device", rule, shown(device))) from error
     if wanted.type != "cuda":
         return wanted
-    rule = "to be there"
+    rule = "to be available"
     if not torch.cuda.is_available():
         raise InputError(expected(where, "device", rule, f"{str(wanted)!r}: {_build()}", 'Or pass device="cpu".'))
     if wanted.index is not None and wanted.index >= torch.cuda.device_count():

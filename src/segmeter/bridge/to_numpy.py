@@ -78,14 +78,14 @@ the first at index (1,). Pass a wider dtype.
     wanted = None if dtype is None else wanted_dtype(_WHERE, dtype)
     if out is not None:
         wanted = _check_out(out, source, wanted, copy)
-    parcel = pack(_WHERE, source, wanted, check)
-    fresh = parcel.private or source.device.type != "cpu" or parcel.payload.dtype not in NUMPY
+    transfer = pack(_WHERE, source, wanted, check)
+    fresh = transfer.private or source.device.type != "cpu" or transfer.payload.dtype not in NUMPY
     if copy is False and fresh:
         raise InputError(_needs_copy(source, wanted))
     if out is not None:
-        fetch(parcel, out=torch.from_numpy(out))
+        fetch(transfer, out=torch.from_numpy(out))
         return out
-    array: np.ndarray = fetch(parcel).numpy()
+    array: np.ndarray = fetch(transfer).numpy()
     if fresh:
         return array
     return array.copy() if copy else read_only(array)

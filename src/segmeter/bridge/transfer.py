@@ -1,4 +1,4 @@
-"""What crosses: a packed payload, how to read it, and the record of its checks; and the way that waits for it."""
+"""A packed tensor with the record of its checks, and the blocking way to bring it to the host."""
 
 from dataclasses import dataclass
 
@@ -21,7 +21,8 @@ class Parcel:
     arrives
         The torch dtype on the host; differs from the payload's where NumPy lacks that one.
     record, rule
-        Of the checks: (6,) int64 on the same device, and what it is judged by. None where nothing can be wrong.
+        The record of the checks, (6,) int64 on the same device, and the rule that it belongs to. None where nothing can
+        be wrong.
     private
         Whether nobody else can reach the payload's memory.
     """
@@ -37,21 +38,21 @@ class Parcel:
         return self.payload.numel() * self.payload.element_size()
 
 
-def fetch(parcel: Parcel, *, out: Tensor | None = None) -> Tensor:
-    """Bring a parcel to the host and wait for it; return `out`, or else a CPU tensor of dtype `arrives`.
+def fetch(transfer: Parcel, *, out: Tensor | None = None) -> Tensor:
+    """Bring a packed tensor to the host and wait for it; return `out`, or else a CPU tensor of dtype `arrives`.
 
     The payload and its record are queued on the same stream, and the host waits once for both.
     """
-    payload, record = parcel.payload, parcel.record
+    payload, record = transfer.payload, transfer.record
     if payload.device.type == "cuda":
         payload, record = _fetch_cuda(payload, record, out)
     elif payload.device.type != "cpu":
         payload, record = payload.cpu(), None if record is None else record.cpu()
-    if record is not None and parcel.rule is not None:
-        judge(record.numpy(), parcel.rule, None)
+    if record is not None and transfer.rule is not None:
+        judge(record.numpy(), transfer.rule, None)
     if out is not None:
         return out if payload is out else out.copy_(payload)
-    return payload if payload.dtype in NUMPY else payload.to(parcel.arrives)
+    return payload if payload.dtype in NUMPY else payload.to(transfer.arrives)
 
 
 def read_only(array: np.ndarray) -> np.ndarray:
@@ -66,8 +67,8 @@ def _fetch_cuda(payload: Tensor, record: Tensor | None, out: Tensor | None) -> t
     with torch.cuda.device(payload.device):
         host = out if direct and out is not None else torch.empty_like(payload, device="cpu")
         host.copy_(payload, non_blocking=True)
-        judged = None if record is None else torch.empty_like(record, device="cpu").copy_(record, non_blocking=True)
+        arriving = None if record is None else torch.empty_like(record, device="cpu").copy_(record, non_blocking=True)
         done = torch.cuda.Event()  # type: ignore[no-untyped-call]
         done.record()
         done.synchronize()
-    return host, judged
+    return host, arriving

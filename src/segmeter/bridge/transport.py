@@ -24,7 +24,7 @@ class Transport(Protocol):
         """Host memory to copy into: (nbytes,) uint8."""
 
     def event(self) -> Any:
-        """Something that `start` can record and `wait` can wait for; each slot of a ring has its own."""
+        """Something that `start` can record and `wait` can wait for; each slot of a pool has its own."""
 
     def start(self, copies: Sequence[Copy], event: Any) -> None:
         """Queue copies behind what is queued for the device now, and `event` behind them. Sources must stay alive."""
@@ -73,7 +73,7 @@ class CudaTransport:
         try:
             return torch.empty(nbytes, dtype=torch.uint8, pin_memory=True)
         except RuntimeError as error:
-            say_once(f"{nbytes} bytes of host memory could not be pinned, exports are slower: {error}")
+            warn_once(f"{nbytes} bytes of host memory could not be pinned, copies are slower: {error}")
             return torch.empty(nbytes, dtype=torch.uint8)
 
     def event(self) -> torch.cuda.Event:
@@ -96,6 +96,6 @@ def open_transport(device: torch.device) -> Transport:
 
 
 @cache
-def say_once(message: str) -> None:
+def warn_once(message: str) -> None:
     """Log a warning the first time that it is given in this process."""
     _LOG.warning(message)

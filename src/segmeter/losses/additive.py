@@ -5,7 +5,7 @@ from torch import nn
 
 from segmeter.checks import expected
 from segmeter.errors import InputError
-from segmeter.losses.focal.params import valid_mask
+from segmeter.losses.targets import valid_mask
 
 
 class AdditiveLoss(nn.Module):

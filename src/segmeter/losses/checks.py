@@ -3,33 +3,37 @@
 import math
 from collections.abc import Sequence
 from numbers import Real
-from typing import Any
+from typing import Any, get_args
 
 import torch
 
 from segmeter.checks import Problems, collecting, expected
 from segmeter.classes import TASKS, Task
 from segmeter.errors import ConfigError, InputError
-from segmeter.losses.focal.params import Terms, read_labels
-
-BACKENDS = ("auto", "reference", "closed", "compiled", "triton")
-LABEL_DTYPES = (torch.uint8, torch.int16, torch.int32, torch.int64)
+from segmeter.losses.config import Backend
+from segmeter.losses.targets import LABEL_DTYPES, read_labels
 
 
 def refuse_bad_labels(
-    bad: torch.Tensor, logits: torch.Tensor, target: torch.Tensor, *, terms: Terms, where: str
+    bad: torch.Tensor,
+    logits: torch.Tensor,
+    target: torch.Tensor,
+    *,
+    softmax: bool,
+    ignore_index: int | None,
+    where: str,
 ) -> None:
     """Raise InputError with the bad labels and the first places, where reading their number waits for no device."""
     if logits.device.type != "cpu" or torch.compiler.is_compiling() or bad == 0:
         return
-    places = read_labels(logits, target, terms).bad.nonzero()
+    places = read_labels(logits, target, softmax=softmax, ignore_index=ignore_index).bad.nonzero()
     first = [tuple(int(i) for i in place) for place in places[:5]]
     values = [target[place].item() for place in first]
     if target.is_floating_point():
         kind, rule = "values", "to hold 0 to 1, being a soft target"
     else:
-        most = logits.shape[1] - 1 if terms.softmax else 1
-        ignored = "" if terms.ignore_index is None else f" and ignore_index={terms.ignore_index}"
+        most = logits.shape[1] - 1 if softmax else 1
+        ignored = "" if ignore_index is None else f" and ignore_index={ignore_index}"
         kind, rule = "labels", f"to hold 0 to {most}{ignored}"
     given = f"{len(places)} other {kind}, the first {values} at {first}"
     hint = "0 and 255 are often a mask that wants dividing by 255." if 255 in values else ""
@@ -58,7 +62,7 @@ def check_focal_options(
         _check_alpha(problems, alpha, task)
         problems.in_range("label_smoothing", label_smoothing, 0, 1)
         problems.one_of("reduction", reduction, ("mean", "sum", "none"))
-        problems.one_of("backend", backend, BACKENDS)
+        problems.one_of("backend", backend, get_args(Backend))
         _check_class_weights(problems, class_weights, task)
         if isinstance(normalizer, str):
             problems.one_of("normalizer", normalizer, ("valid", "elements", "positives"))

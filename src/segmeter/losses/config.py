@@ -10,7 +10,7 @@ from segmeter.schema import Config, Given, Unit, rule
 
 LOSSES = Registry("loss")
 
-Backend = Literal["auto", "reference", "closed", "compiled", "triton"]
+Backend = Literal["auto", "reference", "torch", "numba", "triton"]
 Normalizer = Literal["valid", "elements", "positives"]
 Scheme = Literal["auto", "log", "median", "inverse"]
 Over = Literal["batch", "sample"]
@@ -54,7 +54,7 @@ class FocalConfig(WeightedLossConfig):
     """What the sum over pixels is divided by: "valid" pixels, "elements" (valid pixels times channels), "positives"
     (not multiclass), or a number."""
     backend: Backend = "auto"
-    """Which implementation computes it; all agree. "compiled" runs on the CPU only, "triton" on CUDA only."""
+    """Which implementation computes it; all agree. "numba" runs on the CPU only, "triton" on CUDA only."""
 
 
 @LOSSES.register("cross_entropy", builder="segmeter.losses.focal.focal:build_cross_entropy")

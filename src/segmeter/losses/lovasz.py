@@ -9,8 +9,8 @@ from segmeter.classes import ClassSpec, Task
 from segmeter.losses.additive import AdditiveLoss, divide
 from segmeter.losses.checks import check_common, check_tensors, refuse_bad_labels, whole_number
 from segmeter.losses.config import LovaszConfig, Over
-from segmeter.losses.focal.params import Terms, read_labels, valid_mask, widened
 from segmeter.losses.region import count_images, flatten_elements, split_regions
+from segmeter.losses.targets import read_labels, valid_mask, widened
 
 
 class LovaszLoss(AdditiveLoss):
@@ -77,10 +77,9 @@ class LovaszLoss(AdditiveLoss):
 
     def _hinge(self, logits: torch.Tensor, target: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         aligned = check_tensors(self.name, logits, target, task=self.task, ignore_index=self.ignore_index, soft=False)
-        terms = Terms(softmax=False, gamma=0.0, ignore_index=self.ignore_index)
-        labels = read_labels(logits, aligned, terms)
+        labels = read_labels(logits, aligned, softmax=False, ignore_index=self.ignore_index)
         bad = labels.bad.sum()
-        refuse_bad_labels(bad, logits, aligned, terms=terms, where=self.name)
+        refuse_bad_labels(bad, logits, aligned, softmax=False, ignore_index=self.ignore_index, where=self.name)
         x = widened(torch.where(labels.counted, logits, 0))
         hot = (labels.classes == 1).to(x.dtype)
         margins = torch.where(labels.counted, 1 - x * (2 * hot - 1), -1)

@@ -12,7 +12,7 @@ from segmeter.classes import ClassSpec, Task
 from segmeter.losses.additive import AdditiveLoss, divide
 from segmeter.losses.checks import check_common, check_numbers, check_tensors, refuse_bad_labels, whole_number
 from segmeter.losses.config import DiceConfig, FocalTverskyConfig, Over, TverskyConfig
-from segmeter.losses.focal.params import Terms, read_labels, valid_mask, widened
+from segmeter.losses.targets import read_labels, valid_mask, widened
 
 
 class Regions(NamedTuple):
@@ -140,10 +140,9 @@ def split_regions(
     """Give probabilities and one-hot target, of `each` image or of all, with the elements on one last axis."""
     softmax = task == "multiclass"
     aligned = check_tensors(where, logits, target, task=task, ignore_index=ignore_index, soft=soft)
-    terms = Terms(softmax=softmax, gamma=0.0, ignore_index=ignore_index)
-    labels = read_labels(logits, aligned, terms)
+    labels = read_labels(logits, aligned, softmax=softmax, ignore_index=ignore_index)
     bad = labels.bad.sum()
-    refuse_bad_labels(bad, logits, aligned, terms=terms, where=where)
+    refuse_bad_labels(bad, logits, aligned, softmax=softmax, ignore_index=ignore_index, where=where)
     counted = labels.counted.unsqueeze(1) if softmax else labels.counted
     if aligned.is_floating_point():
         hot = aligned

@@ -2,7 +2,7 @@
 
 import torch
 
-from segmeter.losses.focal.numba_backend import compiled_gradient, compiled_sums
+from segmeter.losses.focal.numba_backend import numba_gradient, numba_sums
 from segmeter.losses.focal.params import Sums, Terms
 from segmeter.losses.focal.triton_backend import triton_gradient, triton_sums
 
@@ -23,7 +23,7 @@ def traced_gradient(
     scale: torch.Tensor,
     backend: str,
 ) -> torch.Tensor:
-    """Put the operator into the graph; arguments as in `closed_gradient`."""
+    """Put the operator into the graph; arguments as in `torch_gradient`."""
     gradient: torch.Tensor = _gradient(logits, target, weights, scale, terms.numbers(), terms.flags(), backend)
     return gradient
 
@@ -37,7 +37,7 @@ def _sums(
     flags: list[int],
     backend: str,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    compute = compiled_sums if backend == "compiled" else triton_sums
+    compute = numba_sums if backend == "numba" else triton_sums
     sums = compute(logits, target, weights, Terms.unpack(numbers, flags))
     return sums.total, sums.weight, sums.bad
 
@@ -67,7 +67,7 @@ def _gradient(
     flags: list[int],
     backend: str,
 ) -> torch.Tensor:
-    compute = compiled_gradient if backend == "compiled" else triton_gradient
+    compute = numba_gradient if backend == "numba" else triton_gradient
     return compute(logits, target, weights, terms=Terms.unpack(numbers, flags), scale=scale)
 
 

@@ -7,14 +7,14 @@ import torch
 from segmeter.checks import expected
 from segmeter.errors import InputError
 from segmeter.losses.focal.custom_ops import traced_gradient, traced_sums
-from segmeter.losses.focal.numba_backend import compiled_gradient, compiled_sums, compiled_takes
+from segmeter.losses.focal.numba_backend import numba_gradient, numba_sums, numba_takes
 from segmeter.losses.focal.params import Sums, Terms
-from segmeter.losses.focal.torch_closed_form import closed_gradient, closed_sums
+from segmeter.losses.focal.torch_closed_form import torch_gradient, torch_sums
 from segmeter.losses.focal.torch_reference import reference_sums
 from segmeter.losses.focal.triton_backend import triton_gradient, triton_sums, triton_takes
 
-SUMS = {"closed": closed_sums, "compiled": compiled_sums, "triton": triton_sums}
-GRADIENTS = {"closed": closed_gradient, "compiled": compiled_gradient, "triton": triton_gradient}
+SUMS = {"torch": torch_sums, "numba": numba_sums, "triton": triton_sums}
+GRADIENTS = {"torch": torch_gradient, "numba": numba_gradient, "triton": triton_gradient}
 # Fewer logits than this take under a millisecond anyway, and loading the kernels takes longer.
 WORTH_LOADING = 1 << 16
 
@@ -26,7 +26,7 @@ def compute_sums(
     chosen = choose_backend(logits, target, backend)
     if chosen == "reference":
         return reference_sums(logits, target, weights, terms)
-    return Sums(*ClosedForm.apply(logits, target, weights, terms, chosen))
+    return Sums(*FocalFunction.apply(logits, target, weights, terms, chosen))
 
 
 def choose_backend(logits: torch.Tensor, target: torch.Tensor, backend: str) -> str:
@@ -35,10 +35,10 @@ def choose_backend(logits: torch.Tensor, target: torch.Tensor, backend: str) -> 
         if triton_takes(logits, target):
             return "triton"
         large = logits.numel() >= WORTH_LOADING
-        return "compiled" if large and compiled_takes(logits, target) else "closed"
+        return "numba" if large and numba_takes(logits, target) else "torch"
     given = f"{logits.dtype} logits and {target.dtype} target on {logits.device}"
-    if backend == "compiled" and not compiled_takes(logits, target):
-        rule = "'compiled' with float32 or bfloat16 logits and an integer target on the CPU"
+    if backend == "numba" and not numba_takes(logits, target):
+        rule = "'numba' with float32 or bfloat16 logits and an integer target on the CPU"
         raise InputError(expected("focal_loss", "backend", rule, given, 'Use backend="auto".'))
     if backend == "triton" and not triton_takes(logits, target):
         rule = "'triton' with floating logits of at most 1024 channels and an integer target on CUDA"
@@ -46,7 +46,7 @@ def choose_backend(logits: torch.Tensor, target: torch.Tensor, backend: str) -> 
     return backend
 
 
-class ClosedForm(torch.autograd.Function):
+class FocalFunction(torch.autograd.Function):
     """The sums with the closed-form gradient; of the logits it saves nothing but themselves."""
 
     @staticmethod
@@ -55,7 +55,7 @@ class ClosedForm(torch.autograd.Function):
     ) -> tuple[torch.Tensor, ...]:
         ctx.save_for_backward(logits, target, weights)
         ctx.terms, ctx.backend = terms, backend
-        if backend != "closed" and torch.compiler.is_compiling():
+        if backend != "torch" and torch.compiler.is_compiling():
             sums = traced_sums(logits, target, weights, terms=terms, backend=backend)
         else:
             sums = SUMS[backend](logits, target, weights, terms)
@@ -70,7 +70,7 @@ class ClosedForm(torch.autograd.Function):
                 gradient = GRADIENTS[ctx.backend](logits, target, weights, terms=ctx.terms, scale=scale)
             return NoSecondDerivative.apply(gradient, logits, scale), None, None, None, None
         options = {"terms": ctx.terms, "scale": scale}
-        if ctx.backend != "closed" and torch.compiler.is_compiling():
+        if ctx.backend != "torch" and torch.compiler.is_compiling():
             gradient = traced_gradient(logits, target, weights, **options, backend=ctx.backend)
         else:
             gradient = GRADIENTS[ctx.backend](logits, target, weights, **options)

@@ -24,7 +24,8 @@ from segmeter.losses.checks import (
 )
 from segmeter.losses.config import Backend, CrossEntropyConfig, FocalConfig, Normalizer
 from segmeter.losses.focal.dispatch import compute_sums
-from segmeter.losses.focal.params import Sums, Terms, valid_mask
+from segmeter.losses.focal.params import Sums, Terms
+from segmeter.losses.targets import valid_mask
 
 Reduction = Literal["mean", "sum", "none"]
 ALPHA = "Use class_weights, one per class."
@@ -155,7 +156,7 @@ def focal_loss(
         of valid elements with target 1, or the sum of a soft target (Lin et al.; not for multiclass). Where one of
         these is 0 the sum is left as it is. Or a number > 0.
     backend
-        "auto" or a forced one: "reference", "closed", "compiled" (CPU) or "triton" (CUDA). They agree to rounding.
+        "auto" or a forced one: "reference", "torch", "numba" (CPU) or "triton" (CUDA). They agree to rounding.
 
     Returns
     -------
@@ -260,7 +261,7 @@ def _compute(
         elementwise=reduction == "none",
     )
     sums = compute_sums(logits, aligned, class_weights, terms=terms, backend=backend)
-    refuse_bad_labels(sums.bad, logits, aligned, terms=terms, where=where)
+    refuse_bad_labels(sums.bad, logits, aligned, softmax=terms.softmax, ignore_index=ignore_index, where=where)
     loss = sums.total
     if reduction == "mean":
         loss = loss / _normaliser(sums, logits, aligned, terms=terms, normalizer=normalizer)

@@ -1,4 +1,4 @@
-"""The compiled CPU backend: torch's memory -> the kernels, in torch's number of threads.
+"""The numba backend, for the CPU: torch's memory -> the kernels, in torch's number of threads.
 
 The kernels run without the GIL in a small pool of Python threads rather than in numba's own: numba's pools either
 forbid calls from two threads at once or kill a process that forks after them, as data loaders do. numba is imported on
@@ -17,9 +17,9 @@ import torch
 
 from segmeter.losses.focal.params import Sums, Terms
 from segmeter.losses.focal.strides import pixel_stride, with_pixel_stride
+from segmeter.losses.targets import LABEL_DTYPES
 
 DTYPES = (torch.float32, torch.bfloat16)
-LABEL_DTYPES = (torch.uint8, torch.int16, torch.int32, torch.int64)
 BLOCK_FLOATS = 6144  # a block's rows take 24 KiB, so that they stay in a first-level cache of 32 KiB
 MOST_PIXELS = 1024
 # Pieces per thread. torch's own threads spin for milliseconds after its last operation; a thread of ours that has to
@@ -29,12 +29,12 @@ SMALL_JOB = 1 << 16  # below so many logits a second thread costs more than it s
 NEVER = -(1 << 40)  # stands for no ignore_index; no label of 32 bits equals it, and no sensible one of 64
 
 
-def compiled_takes(logits: torch.Tensor, target: torch.Tensor) -> bool:
+def numba_takes(logits: torch.Tensor, target: torch.Tensor) -> bool:
     """Say whether the kernels take these: float32 or bfloat16 on the CPU, hard labels."""
     return logits.device.type == "cpu" and logits.dtype in DTYPES and target.dtype in LABEL_DTYPES
 
 
-def compiled_sums(logits: torch.Tensor, target: torch.Tensor, weights: torch.Tensor | None, terms: Terms) -> Sums:
+def numba_sums(logits: torch.Tensor, target: torch.Tensor, weights: torch.Tensor | None, terms: Terms) -> Sums:
     """Sum the losses; arguments as in `reference_sums`."""
     call = _Call(logits, target, weights, terms)
     parts = torch.zeros(call.blocks, 3, dtype=torch.float64)
@@ -46,10 +46,10 @@ def compiled_sums(logits: torch.Tensor, target: torch.Tensor, weights: torch.Ten
     return Sums(losses if terms.elementwise else whole[0].float(), whole[1].float(), whole[2].long())
 
 
-def compiled_gradient(
+def numba_gradient(
     logits: torch.Tensor, target: torch.Tensor, weights: torch.Tensor | None, *, terms: Terms, scale: torch.Tensor
 ) -> torch.Tensor:
-    """Gradient of the total, as `closed_gradient` gives it."""
+    """Gradient of the total, as `torch_gradient` gives it."""
     call = _Call(logits, target, weights, terms)
     gradient = torch.empty_like(call.logits)
     arriving = scale.float().contiguous()

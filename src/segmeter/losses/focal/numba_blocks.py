@@ -1,19 +1,17 @@
-"""What the compiled kernels are given, and what softmax and sigmoid share: arriving gradients, losses, sums."""
+"""What the numba kernels are given, and what softmax and sigmoid share: arriving gradients, losses, sums."""
 
 from typing import Any, NamedTuple
 
 import numpy as np
 from numba import carray
 
+from segmeter.jit import fused_kernel, fused_part, fused_sums_part
 from segmeter.losses.focal.numba_math import (
     ZERO,
-    adding_kernel,
-    cached_kernel,
     f32,
     float32_at,
     float64_at,
     i32,
-    kernel,
 )
 from segmeter.losses.focal.params import Terms
 
@@ -74,7 +72,7 @@ def options_of(terms: Terms) -> Options:
     return Options(f32(terms.gamma), f32(terms.smoothing), f32(terms.negative), f32(terms.positive))
 
 
-@kernel
+@fused_part
 def read_scale(job: Any, start: Any, count: Any, scale: Any) -> None:
     """Read the gradient that arrives: one per element from `start` on, or one for all."""
     if job.elementwise:
@@ -87,7 +85,7 @@ def read_scale(job: Any, start: Any, count: Any, scale: Any) -> None:
             scale[p] = alone
 
 
-@kernel
+@fused_part
 def keep_losses(job: Any, start: Any, count: Any, losses: Any, classes: Any) -> None:
     """Set the losses that do not count to 0, and write them from element `start` on where they are asked for."""
     for p in range(count):
@@ -98,7 +96,7 @@ def keep_losses(job: Any, start: Any, count: Any, losses: Any, classes: Any) -> 
             kept[p] = losses[p]
 
 
-@adding_kernel
+@fused_sums_part
 def store_sums(losses: Any, line: Any, classes: Any, job: Any, block: Any, count: Any) -> None:
     """Add one block's losses, weights and bad labels, in float64."""
     sums = carray(float64_at(job.sums + 24 * block), 3)
@@ -112,7 +110,7 @@ def store_sums(losses: Any, line: Any, classes: Any, job: Any, block: Any, count
     sums[2] += bad
 
 
-@cached_kernel
+@fused_kernel
 def fold(sums: Any, blocks: Any, out: Any) -> None:
     """Add up the blocks' sums in order: the same bits for any number of threads."""
     parts, whole = carray(float64_at(sums), 1), carray(float64_at(out), 3)

@@ -1,53 +1,17 @@
-"""The arithmetic of the compiled backend: float32 exp and log that vectorise, and rows that are read and written.
+"""The arithmetic of the numba backend: float32 exp and log that vectorise, and rows that are read and written.
 
 numba's own exp and log call a scalar function per element; these are polynomials that LLVM turns into vector code, with
 the coefficients of Cephes' expf and logf (S. Moshier); the tests say how near they are.
 """
 
-from collections.abc import Callable
-from hashlib import sha256
-from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any
 
 import numpy as np
 from llvmlite import ir
-from numba import carray, njit, types
-from numba.core.caching import FunctionCache
+from numba import carray, types
 from numba.extending import intrinsic
 
-Function = TypeVar("Function", bound=Callable[..., Any])
-SOURCES = ("numba_math.py", "numba_blocks.py", "numba_softmax.py", "numba_sigmoid.py")
-FOLDER = Path(__file__).parent
-STAMP = sha256(b"".join((FOLDER / name).read_bytes() for name in SOURCES)).hexdigest()
-
-
-class StampedCache(FunctionCache):  # type: ignore[misc]
-    """numba's cache on disk, which alone would not see that a function called from another file has changed."""
-
-    def _index_key(self, sig: Any, codegen: Any) -> tuple[Any, ...]:
-        return (*super()._index_key(sig, codegen), STAMP)
-
-
-def kernel(function: Function) -> Function:
-    """Compile without the GIL; NaN is kept (no nnan flag), and division by 0 is IEEE's, not an exception."""
-    compiled = njit(nogil=True, error_model="numpy", fastmath={"contract", "nsz"})(function)
-    return cast(Function, compiled)
-
-
-def adding_kernel(function: Function) -> Function:
-    """Compile as `kernel` does, and let sums be added in vector lanes: always in the same order, not one by one."""
-    compiled = njit(nogil=True, error_model="numpy", fastmath={"contract", "nsz", "reassoc"})(function)
-    return cast(Function, compiled)
-
-
-def cached_kernel(function: Function) -> Function:
-    """Compile as `kernel` does, and keep the result on disk where a folder can be written."""
-    compiled = kernel(function)
-    try:
-        compiled._cache = StampedCache(function)  # type: ignore[attr-defined]
-    except RuntimeError:  # numba finds no writable folder: compile anew in each process
-        return compiled
-    return compiled
+from segmeter.jit import fused_part
 
 
 def _pointer_to(scalar: Any) -> Any:
@@ -105,7 +69,7 @@ U4, U5, U6 = f32(0.19678117334842682), f32(-0.15311862528324127), f32(0.10614264
 U7, U8, U9 = f32(-0.057064201682806015), f32(0.019907161593437195), f32(-0.003256378462538123)
 
 
-@kernel
+@fused_part
 def exp(x: Any) -> Any:
     """e^x for x <= 0; NaN stays NaN."""
     rounded = x * LOG2E + ROUNDER
@@ -116,7 +80,7 @@ def exp(x: Any) -> Any:
     return ZERO if x < LEAST_EXP else (tail * r * r + r + ONE) * scale
 
 
-@kernel
+@fused_part
 def log(x: Any) -> Any:
     """Ln x for a normal x > 0."""
     bits = bits_of(x)
@@ -129,14 +93,14 @@ def log(x: Any) -> Any:
     return f + (tail * f * square + n * LN2_LOW - HALF * square) + n * LN2_HIGH
 
 
-@kernel
+@fused_part
 def log1p(x: Any) -> Any:
     """ln(1 + x) for x >= 0, with what 1 + x rounds away put back."""
     whole = ONE + x
     return log(whole) + (x - (whole - ONE)) / whole
 
 
-@kernel
+@fused_part
 def log1p_unit(x: Any) -> Any:
     """ln(1 + x) for 0 <= x <= 1, in a third of the operations of `log1p`."""
     tail = (((U9 * x + U8) * x + U7) * x + U6) * x + U5
@@ -144,7 +108,7 @@ def log1p_unit(x: Any) -> Any:
     return x * (tail * x + ONE)
 
 
-@kernel
+@fused_part
 def power(base: Any, gamma: Any, count: Any, out: Any) -> None:
     """Out = base^gamma for 0 <= base <= 1, by multiplication where gamma is 0, 1, 2 or 3; 0^0 = 1."""
     if gamma == ZERO:
@@ -164,7 +128,7 @@ def power(base: Any, gamma: Any, count: Any, out: Any) -> None:
             out[p] = ZERO if base[p] == ZERO else exp(gamma * log(base[p]))
 
 
-@kernel
+@fused_part
 def read_rows(values: Any, start: Any, job: Any, count: Any, rows: Any) -> None:
     """Read `count` pixels of each channel as float32: rows[k, p]."""
     for k in range(job.channels):
@@ -188,7 +152,7 @@ def read_rows(values: Any, start: Any, job: Any, count: Any, rows: Any) -> None:
                     row[p] = full[p * values.pixel]
 
 
-@kernel
+@fused_part
 def rounded_bfloat(value: Any) -> Any:
     """float32 -> the bits of the nearest bfloat16, ties to even; NaN stays NaN."""
     bits = bits_of(value)
@@ -196,7 +160,7 @@ def rounded_bfloat(value: Any) -> Any:
     return np.uint16(nearest) if value == value else np.uint16(0x7FC0)
 
 
-@kernel
+@fused_part
 def write_rows(rows: Any, values: Any, start: Any, job: Any, count: Any) -> None:
     """Write rows[k, p] where `read_rows` would read them."""
     for k in range(job.channels):
@@ -220,14 +184,14 @@ def write_rows(rows: Any, values: Any, start: Any, job: Any, count: Any) -> None
                     full[p * values.pixel] = row[p]
 
 
-@kernel
+@fused_part
 def class_of(label: Any, ignore: Any, labels: Any) -> Any:
     """Give the class, -1 where ignored, -2 where bad."""
     known = (label >= 0) & (label < labels)
     return i32(-1) if label == ignore else i32(label) if known else i32(-2)
 
 
-@kernel
+@fused_part
 def read_classes(target: Any, start: Any, job: Any, count: Any, classes: Any) -> None:
     """Read `count` labels of the target's width as `class_of` gives them, the narrow ones in 32 bits."""
     labels = i32(job.labels)

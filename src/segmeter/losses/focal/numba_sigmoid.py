@@ -1,4 +1,4 @@
-"""The compiled kernels for binary and multilabel: a block of pixels at a time, channels as rows.
+"""The numba kernels for binary and multilabel: a block of pixels at a time, channels as rows.
 
 Letters: k channel, p pixel within the block; nll = -log p, q = 1 - p of the element's target.
 """
@@ -7,15 +7,14 @@ from typing import Any
 
 import numpy as np
 
+from segmeter.jit import fused_kernel, fused_part
 from segmeter.losses.focal.numba_blocks import PAD, keep_losses, read_scale, store_sums
 from segmeter.losses.focal.numba_math import (
     ONE,
     ZERO,
-    cached_kernel,
     exp,
     f32,
     i32,
-    kernel,
     log1p_unit,
     power,
     read_classes,
@@ -24,7 +23,7 @@ from segmeter.losses.focal.numba_math import (
 )
 
 
-@kernel
+@fused_part
 def split_sigmoid(row: Any, classes: Any, count: Any, prob: Any, q: Any, nll: Any, other_nll: Any) -> None:
     """Give p, q and -log p of each element's target, and -log q; none of them by a subtraction."""
     for p in range(count):
@@ -38,7 +37,7 @@ def split_sigmoid(row: Any, classes: Any, count: Any, prob: Any, q: Any, nll: An
         other_nll[p] = tail + max(z, ZERO)
 
 
-@kernel
+@fused_part
 def sigmoid_losses(classes: Any, lines: Any, options: Any, count: Any) -> None:
     """Give each element's loss in lines[2]; `lines` as in `sigmoid_sums`."""
     prob, q, nll, other_nll, raised = lines[0], lines[1], lines[2], lines[3], lines[4]
@@ -54,7 +53,7 @@ def sigmoid_losses(classes: Any, lines: Any, options: Any, count: Any) -> None:
             nll[p] += spread * weight * raised[p] * other_nll[p]
 
 
-@kernel
+@fused_part
 def sigmoid_slopes(row: Any, classes: Any, lines: Any, options: Any, count: Any, scale: Any) -> None:
     """Turn logits into their gradient, times each element's `scale`."""
     prob, q, nll, other_nll, raised = lines[0], lines[1], lines[2], lines[3], lines[4]
@@ -73,7 +72,7 @@ def sigmoid_slopes(row: Any, classes: Any, lines: Any, options: Any, count: Any,
         row[p] = slope if classes[p] >= i32(0) else ZERO
 
 
-@cached_kernel
+@fused_kernel
 def sigmoid_sums(values: Any, target: Any, job: Any, options: Any) -> None:
     """Sum the losses of the job's blocks, one sigmoid per channel."""
     width = job.block + PAD
@@ -95,7 +94,7 @@ def sigmoid_sums(values: Any, target: Any, job: Any, options: Any) -> None:
             store_sums(lines[2], lines[0], classes, job, block, count)
 
 
-@cached_kernel
+@fused_kernel
 def sigmoid_gradient(values: Any, target: Any, job: Any, options: Any, gradient: Any) -> None:
     """Write the gradient of the job's blocks, one sigmoid per channel."""
     width = job.block + PAD

@@ -1,4 +1,4 @@
-"""The compiled kernels for multiclass: a block of pixels at a time, channels as rows, so that it stays in the cache.
+"""The numba kernels for multiclass: a block of pixels at a time, channels as rows, so that it stays in the cache.
 
 A block's logits are read once, whatever their layout, into rows[k, p]; every loop over p is vector code.
 
@@ -10,17 +10,16 @@ from typing import Any
 import numpy as np
 from numba import carray
 
+from segmeter.jit import fused_kernel, fused_part
 from segmeter.losses.focal.numba_blocks import PAD, keep_losses, read_scale, store_sums
 from segmeter.losses.focal.numba_math import (
     LARGEST,
     ONE,
     ZERO,
-    cached_kernel,
     exp,
     f32,
     float32_at,
     i32,
-    kernel,
     log1p,
     power,
     read_classes,
@@ -29,7 +28,7 @@ from segmeter.losses.focal.numba_math import (
 )
 
 
-@kernel
+@fused_part
 def find_largest(rows: Any, count: Any, top: Any) -> None:
     """Give each pixel's largest logit."""
     for p in range(count):
@@ -40,7 +39,7 @@ def find_largest(rows: Any, count: Any, top: Any) -> None:
             top[p] = row[p] if row[p] > top[p] else top[p]
 
 
-@kernel
+@fused_part
 def split_exp(rows: Any, classes: Any, count: Any, top: Any, others: Any, hot: Any, delta: Any) -> None:
     """Turn logits into e; give e and logit - largest of the class, and the sum of the other classes' e."""
     for p in range(count):
@@ -59,7 +58,7 @@ def split_exp(rows: Any, classes: Any, count: Any, top: Any, others: Any, hot: A
             delta[p] = below if own else delta[p]
 
 
-@kernel
+@fused_part
 def hard_terms(others: Any, hot: Any, delta: Any, count: Any, nll: Any, q: Any) -> None:
     """Give nll and q of the class; hot is exactly 1 where it has the largest logit, so nothing cancels."""
     for p in range(count):
@@ -67,21 +66,21 @@ def hard_terms(others: Any, hot: Any, delta: Any, count: Any, nll: Any, q: Any) 
         q[p] = others[p] / (others[p] + hot[p])
 
 
-@kernel
+@fused_part
 def slope_of(nll: Any, q: Any, prob: Any, raised: Any, gamma: Any) -> Any:
     """Give ``q^gamma (1 + gamma p nll / q)``; nll / q tends to 1."""
     ratio = min(nll, LARGEST) / q if q > ZERO else ONE
     return raised * (ONE + gamma * prob * ratio)
 
 
-@kernel
+@fused_part
 def read_weights(weights: Any, classes: Any, count: Any, line: Any) -> None:
     """Give each pixel's class weight, 0 where it does not count."""
     for p in range(count):
         line[p] = weights[classes[p]] if classes[p] >= i32(0) else ZERO
 
 
-@kernel
+@fused_part
 def split_mixture(rows: Any, count: Any, top: Any, found: Any, others: Any, deltas: Any) -> None:
     """Turn logits into e and logit - largest, and give the sum of e without the (first) largest."""
     for p in range(count):
@@ -97,14 +96,14 @@ def split_mixture(rows: Any, count: Any, top: Any, found: Any, others: Any, delt
             others[p] += ZERO if own else row[p]
 
 
-@kernel
+@fused_part
 def mixture_q(row: Any, others: Any, count: Any, q: Any) -> None:
     """Give 1 - p of one class; 1 - e is exactly 0 for the largest, so nothing cancels."""
     for p in range(count):
         q[p] = (others[p] + (ONE - row[p])) / (ONE + others[p])
 
 
-@kernel
+@fused_part
 def mixture_losses(
     rows: Any, deltas: Any, others: Any, weights: Any, classes: Any, options: Any, count: Any, losses: Any
 ) -> None:
@@ -122,7 +121,7 @@ def mixture_losses(
             losses[p] += amount * raised[p] * (log1p(others[p]) - below[p])
 
 
-@kernel
+@fused_part
 def mixture_gradient(
     rows: Any, deltas: Any, others: Any, weights: Any, classes: Any, options: Any, count: Any, scale: Any
 ) -> None:
@@ -146,7 +145,7 @@ def mixture_gradient(
             row[p] = scale[p] * slope if classes[p] >= i32(0) else ZERO
 
 
-@kernel
+@fused_part
 def hard_gradient(rows: Any, classes: Any, weights: Any, lines: Any, options: Any, count: Any, scale: Any) -> None:
     """Turn e into the gradient of one class's loss, times each pixel's `scale`; `lines` as in `softmax_gradient`."""
     others, hot, own, nll, q, pull = lines[1], lines[2], lines[3], lines[4], lines[5], lines[6]
@@ -164,7 +163,7 @@ def hard_gradient(rows: Any, classes: Any, weights: Any, lines: Any, options: An
             row[p] = slope if classes[p] >= i32(0) else ZERO
 
 
-@cached_kernel
+@fused_kernel
 def softmax_sums(values: Any, target: Any, job: Any, options: Any) -> None:
     """Sum the losses of the job's blocks, multiclass."""
     width = job.block + PAD
@@ -198,7 +197,7 @@ def softmax_sums(values: Any, target: Any, job: Any, options: Any) -> None:
         store_sums(losses, line, classes, job, block, count)
 
 
-@cached_kernel
+@fused_kernel
 def softmax_gradient(values: Any, target: Any, job: Any, options: Any, gradient: Any) -> None:
     """Write the gradient of the job's blocks, multiclass."""
     width = job.block + PAD

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import torch
 
-SHARE_SLACK = 1e-5  # of a soft target that was interpolated in float32
+from segmeter.losses.targets import Labels
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,53 +74,8 @@ class Sums(NamedTuple):
     bad: torch.Tensor
 
 
-class Labels(NamedTuple):
-    """The target with what may not be read taken out: a class everywhere, where it counts, and where it is bad."""
-
-    classes: torch.Tensor
-    counted: torch.Tensor
-    bad: torch.Tensor
-
-
-def read_labels(logits: torch.Tensor, target: torch.Tensor, terms: Terms) -> Labels:
-    """Give int64 classes that are safe to index with, and the masks; of soft targets every element counts."""
-    if target.is_floating_point():
-        shape = logits[:, 0].shape if terms.softmax else logits.shape
-        classes = torch.zeros(shape, dtype=torch.int64, device=logits.device)
-        return Labels(classes, torch.ones_like(classes, dtype=torch.bool), ~is_share(target))
-    known = (target >= 0) & (target < (logits.shape[1] if terms.softmax else 2))
-    valid = valid_mask(target, terms.ignore_index)
-    counted = known & valid
-    return Labels(torch.where(counted, target, 0).long(), counted, valid & ~known)
-
-
-def valid_mask(target: torch.Tensor, ignore_index: int | None) -> torch.Tensor:
-    """Say which elements are not ignored, as bools; of soft targets none is."""
-    if ignore_index is None or target.is_floating_point() or not _holds(target.dtype, ignore_index):
-        return torch.ones_like(target, dtype=torch.bool)
-    return target != ignore_index
-
-
-def is_share(target: torch.Tensor) -> torch.Tensor:
-    """Say which values of a soft target lie in 0 to 1; NaN does not."""
-    return (target >= -SHARE_SLACK) & (target <= 1 + SHARE_SLACK)
-
-
-def _holds(dtype: torch.dtype, label: int) -> bool:
-    """Say whether the dtype can hold the label: a comparison would wrap any other round to one that it can."""
-    if dtype == torch.bool:
-        return label in (0, 1)
-    limits = torch.iinfo(dtype)
-    return limits.min <= label <= limits.max
-
-
 def summed_weight(labels: Labels, weights: torch.Tensor | None, *, soft: bool, dtype: torch.dtype) -> torch.Tensor:
     """Sum the class weights of the counted elements, or count them where there are none (as soft targets do)."""
     if weights is None or soft:
         return labels.counted.sum().to(dtype)
     return torch.where(labels.counted, weights.to(dtype)[labels.classes], 0).sum()
-
-
-def widened(logits: torch.Tensor) -> torch.Tensor:
-    """Float32, or float64 as it is: half precision loses the loss of every confident pixel."""
-    return logits if logits.dtype == torch.float64 else logits.float()

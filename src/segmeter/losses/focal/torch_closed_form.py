@@ -16,7 +16,8 @@ from typing import NamedTuple
 
 import torch
 
-from segmeter.losses.focal.params import Labels, Sums, Terms, read_labels, summed_weight, widened
+from segmeter.losses.focal.params import Sums, Terms, summed_weight
+from segmeter.losses.targets import Labels, read_labels, widened
 
 BLOCK_ELEMENTS = 1 << 17  # logits per block on the CPU: half a MiB of float32, so that a few temporaries fit in L2
 
@@ -40,7 +41,7 @@ class Block(NamedTuple):
     element_place: tuple[slice, ...]
 
 
-def closed_sums(logits: torch.Tensor, target: torch.Tensor, weights: torch.Tensor | None, terms: Terms) -> Sums:
+def torch_sums(logits: torch.Tensor, target: torch.Tensor, weights: torch.Tensor | None, terms: Terms) -> Sums:
     """Sum the losses; arguments as in `reference_sums`."""
     soft = target.is_floating_point()
     dtype = torch.float64 if logits.dtype == torch.float64 else torch.float32
@@ -60,7 +61,7 @@ def closed_sums(logits: torch.Tensor, target: torch.Tensor, weights: torch.Tenso
     return Sums(total, torch.stack(summed).sum(), torch.stack(bad).sum())
 
 
-def closed_gradient(
+def torch_gradient(
     logits: torch.Tensor, target: torch.Tensor, weights: torch.Tensor | None, *, terms: Terms, scale: torch.Tensor
 ) -> torch.Tensor:
     """Gradient of the total with respect to the logits, in their dtype and layout, times `scale`.
@@ -90,7 +91,8 @@ def _blocks(logits: torch.Tensor, target: torch.Tensor, weights: torch.Tensor | 
             pixel_place = (image, row) if logits.ndim > 2 else (image,)
             x = widened(logits[place])
             t = target[pixel_place if pixels_only else place]
-            yield Block(x, t, read_labels(x, t, terms), weights, place, pixel_place if terms.softmax else place)
+            labels = read_labels(x, t, softmax=terms.softmax, ignore_index=terms.ignore_index)
+            yield Block(x, t, labels, weights, place, pixel_place if terms.softmax else place)
 
 
 def _softmax(x: torch.Tensor) -> Softmax:

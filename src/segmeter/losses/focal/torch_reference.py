@@ -6,7 +6,8 @@ Letters: B batch, K channels, N... the spatial axes.
 import torch
 from torch.nn.functional import logsigmoid
 
-from segmeter.losses.focal.params import Sums, Terms, read_labels, summed_weight, widened
+from segmeter.losses.focal.params import Sums, Terms, summed_weight
+from segmeter.losses.targets import read_labels, widened
 
 
 def reference_sums(logits: torch.Tensor, target: torch.Tensor, weights: torch.Tensor | None, terms: Terms) -> Sums:
@@ -21,7 +22,7 @@ def reference_sums(logits: torch.Tensor, target: torch.Tensor, weights: torch.Te
         Class weights (softmax).
     """
     soft = target.is_floating_point()
-    labels = read_labels(logits, target, terms)
+    labels = read_labels(logits, target, softmax=terms.softmax, ignore_index=terms.ignore_index)
     counted = labels.counted.unsqueeze(1) if terms.softmax else labels.counted
     x = widened(torch.where(counted, logits, 0))
     num_values = x.shape[1] if terms.softmax else 2

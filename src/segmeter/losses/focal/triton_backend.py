@@ -12,9 +12,9 @@ import torch
 
 from segmeter.losses.focal.params import Sums, Terms
 from segmeter.losses.focal.strides import with_pixel_stride
+from segmeter.losses.targets import LABEL_DTYPES
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
-LABEL_DTYPES = (torch.uint8, torch.int16, torch.int32, torch.int64)
 MOST_CHANNELS = 1024
 TILE = 2048  # logits per program: 8 per thread with 8 warps, in 55 to 110 registers
 
@@ -47,7 +47,7 @@ def triton_sums(logits: torch.Tensor, target: torch.Tensor, weights: torch.Tenso
 def triton_gradient(
     logits: torch.Tensor, target: torch.Tensor, weights: torch.Tensor | None, *, terms: Terms, scale: torch.Tensor
 ) -> torch.Tensor:
-    """Gradient of the total, as `closed_gradient` gives it."""
+    """Gradient of the total, as `torch_gradient` gives it."""
     spaced, stride = with_pixel_stride(logits)
     grid, blocks = _tiles(spaced)
     gradient = torch.empty_like(spaced)

@@ -1,13 +1,12 @@
 """The compiled counting loops; imported on the first count, as numba takes a moment to load."""
 
-from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
-Function = TypeVar("Function", bound=Callable[..., Any])
+from segmeter.jit import kernel
+
 Map = NDArray[Any]
 
 BLOCK = 4096  # pixels encoded at a time: the pairs (8 KiB) stay in the first-level cache
@@ -20,15 +19,7 @@ _LOW = np.uint64(0xFFFF)
 _REPEAT = np.uint64(0x0001_0001_0001_0001)
 
 
-def compiled(function: Function) -> Function:
-    """Compile on first call, releasing the GIL; the result is kept on disk where any cache folder can be written."""
-    try:
-        return numba.njit(function, cache=True, nogil=True)  # type: ignore[no-any-return]
-    except RuntimeError:  # numba finds no writable cache folder: read-only install and home
-        return numba.njit(function, nogil=True)  # type: ignore[no-any-return]
-
-
-@compiled
+@kernel
 def _encode(target: Map, labels: Map, pairs: Map, num_classes: int, ignore: int) -> None:
     """Write row * (K + 1) + column per pixel; row K is ignored, row K + 1 and column K are outside the classes."""
     classes, void, width = np.uint16(num_classes), np.uint16(ignore), np.uint16(num_classes + 1)
@@ -39,7 +30,7 @@ def _encode(target: Map, labels: Map, pairs: Map, num_classes: int, ignore: int)
         pairs[i] = row * width + min(column, classes)
 
 
-@compiled
+@kernel
 def _tally_each(first: Any, second: Any, table: Map, size: Any) -> None:
     """Count two words of four pairs each, every pair in the sub-histogram of its place."""
     for j in range(4):
@@ -48,7 +39,7 @@ def _tally_each(first: Any, second: Any, table: Map, size: Any) -> None:
         table[((second >> np.uint64(16 * j)) & _LOW) + np.uint64(j + 4) * size] += np.uint32(1)
 
 
-@compiled
+@kernel
 def _tally_eight(first: Any, second: Any, table: Map, size: Any) -> int:
     """Count two words; eight equal pairs cost one addition. Whether they were equal, 0 or 1."""
     pair = first & _LOW
@@ -59,7 +50,7 @@ def _tally_eight(first: Any, second: Any, table: Map, size: Any) -> int:
     return 0
 
 
-@compiled
+@kernel
 def _tally_runs(words: Map, table: Map, size: np.uint64) -> int:
     """Count sixteen pairs a turn; sixteen equal ones, the rule inside an object, cost one addition.
 
@@ -78,14 +69,14 @@ def _tally_runs(words: Map, table: Map, size: np.uint64) -> int:
     return equal
 
 
-@compiled
+@kernel
 def _tally_plain(words: Map, table: Map, size: np.uint64) -> None:
     """Count without looking for runs: where few are found, guessing wrong costs more than they save."""
     for i in range(words.size // 2):
         _tally_each(words[2 * i], words[2 * i + 1], table, size)
 
 
-@compiled
+@kernel
 def count_pairs(target: Map, labels: Map, num_classes: int, ignore: int) -> Map:
     """Count (target, labels) pairs of fewer than 2**32 pixels and at most `MOST_CLASSES` classes.
 
@@ -115,7 +106,7 @@ def count_pairs(target: Map, labels: Map, num_classes: int, ignore: int) -> Map:
     return total
 
 
-@compiled
+@kernel
 def count_many(target: Map, labels: Map, num_classes: Any, ignore: Any) -> Map:
     """Count pairs of any number of classes into one int64 (K + 2, K + 1) table."""
     table = np.zeros((num_classes + 2, num_classes + 1), np.int64)

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from segmeter.metrics.pixels._confusion_kernels import compiled
+from segmeter.jit import kernel
 
 BLOCK = 4096  # probabilities whose bits are looked at at a time: they stay in the first-level cache
 FINE, COARSE = 10, 6  # bits kept of a probability's mantissa from 2**-24 on, and below: 1024 or 64 steps in an octave
@@ -22,7 +22,7 @@ NEAR = 1e-9  # bins: a product so near to a whole number may have been rounded a
 Array = NDArray[Any]
 
 
-@compiled
+@kernel
 def find_steps(probs: Array, steps: Array) -> None:
     """Write the step (0 to STEPS - 1) of each probability: fine near 0 and near 1, where those of a model crowd.
 
@@ -67,7 +67,7 @@ def lower_ends() -> Array:
     return np.concatenate([[-1.0], below, above[::-1]])
 
 
-@compiled
+@kernel
 def _find_bin(p: Any, edges: Array) -> int:
     """The first bin whose upper edge is not below p; next to an edge the product is rounded, and the edge decides."""
     product = p * np.float64(edges.size - 1)
@@ -80,7 +80,7 @@ def _find_bin(p: Any, edges: Array) -> int:
     return max(place - 1, 0)
 
 
-@compiled
+@kernel
 def tally_plane(
     target: Array, probs: Array, steps: Array, value: int, void: int, counts: Array, confidence: Array, sweep: Array
 ) -> None:
@@ -96,7 +96,7 @@ def tally_plane(
         sweep[hit, steps[i]] += 1
 
 
-@compiled
+@kernel
 def tally_all(target: Array, probs: Array, void: int, counts: Array, confidence: Array, sums: Array) -> int:
     """Add the winners of probs (K, N) to `counts` (2, B), row 1 right, and `confidence` (B,).
 

@@ -5,10 +5,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from segmeter.metrics.pixels._confusion_kernels import compiled
+from segmeter.jit import kernel
 
 
-@compiled
+@kernel
 def find_band(labels: NDArray[Any], width: int) -> NDArray[Any]:
     """Mark the pixels (H, W) whose window, `width` pixels to each side, leaves the image or holds another value.
 

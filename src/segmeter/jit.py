@@ -1,0 +1,68 @@
+"""Python loop -> machine code: the one place that says how numba compiles this package's kernels.
+
+Every kernel is compiled on its first call, runs without the GIL, and divides as IEEE 754 says (by 0 gives infinity or
+NaN, no exception). Import kernels where they are first needed, as numba takes a moment to load.
+"""
+
+from collections.abc import Callable
+from contextlib import suppress
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+import numba
+from numba.core.caching import FunctionCache
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+EXACT: frozenset[str] = frozenset()
+# a * b + c may be rounded once, and -0 may be 0; NaN and infinity keep their meaning
+FUSED = frozenset({"contract", "nsz"})
+# sums may also be added in vector lanes: in an order that is fixed, but not one by one
+FUSED_SUMS = FUSED | {"reassoc"}
+
+
+def kernel(function: Function) -> Function:
+    """Compile with exact float arithmetic, and keep the result on disk."""
+    return _keep_on_disk(function, _compile(function, EXACT))
+
+
+def fused_kernel(function: Function) -> Function:
+    """Compile with `FUSED` arithmetic, and keep the result on disk."""
+    return _keep_on_disk(function, _compile(function, FUSED))
+
+
+def fused_part(function: Function) -> Function:
+    """Compile with `FUSED` arithmetic as a part of the kernels of the same folder, with which it is kept on disk."""
+    return cast(Function, _compile(function, FUSED))
+
+
+def fused_sums_part(function: Function) -> Function:
+    """Compile as `fused_part` does, with `FUSED_SUMS` arithmetic."""
+    return cast(Function, _compile(function, FUSED_SUMS))
+
+
+def _compile(function: Callable[..., Any], fastmath: frozenset[str]) -> Any:
+    return numba.njit(nogil=True, error_model="numpy", fastmath=set(fastmath))(function)
+
+
+def _keep_on_disk(function: Function, compiled: Any) -> Function:
+    with suppress(RuntimeError):  # no folder for it can be written (a read-only install and home): compile anew
+        compiled._cache = _StampedCache(function)
+    return cast(Function, compiled)
+
+
+class _StampedCache(FunctionCache):  # type: ignore[misc]
+    """numba's cache on disk, which alone would see neither new options nor a change in a part from another file."""
+
+    def _index_key(self, sig: Any, codegen: Any) -> tuple[Any, ...]:
+        folder = Path(self._py_func.__code__.co_filename).parent
+        return (*super()._index_key(sig, codegen), _stamp(folder))
+
+
+@cache
+def _stamp(folder: Path) -> str:
+    """The sha256 of a folder's modules and of this one."""
+    sources = [*sorted(folder.glob("*.py")), Path(__file__)]
+    return sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()

@@ -1,0 +1,53 @@
+"""What every loss reads: the classes of a target, which elements count, and logits in enough digits."""
+
+from typing import NamedTuple
+
+import torch
+
+LABEL_DTYPES = (torch.uint8, torch.int16, torch.int32, torch.int64)
+SHARE_SLACK = 1e-5  # of a soft target that was interpolated in float32
+
+
+class Labels(NamedTuple):
+    """The target with what may not be read taken out: a class everywhere, where it counts, and where it is bad."""
+
+    classes: torch.Tensor
+    counted: torch.Tensor
+    bad: torch.Tensor
+
+
+def read_labels(logits: torch.Tensor, target: torch.Tensor, *, softmax: bool, ignore_index: int | None) -> Labels:
+    """Give int64 classes that are safe to index with, and the masks; of soft targets every element counts."""
+    if target.is_floating_point():
+        shape = logits[:, 0].shape if softmax else logits.shape
+        classes = torch.zeros(shape, dtype=torch.int64, device=logits.device)
+        return Labels(classes, torch.ones_like(classes, dtype=torch.bool), ~is_share(target))
+    known = (target >= 0) & (target < (logits.shape[1] if softmax else 2))
+    valid = valid_mask(target, ignore_index)
+    counted = known & valid
+    return Labels(torch.where(counted, target, 0).long(), counted, valid & ~known)
+
+
+def valid_mask(target: torch.Tensor, ignore_index: int | None) -> torch.Tensor:
+    """Say which elements are not ignored, as bools; of soft targets none is."""
+    if ignore_index is None or target.is_floating_point() or not _holds(target.dtype, ignore_index):
+        return torch.ones_like(target, dtype=torch.bool)
+    return target != ignore_index
+
+
+def is_share(target: torch.Tensor) -> torch.Tensor:
+    """Say which values of a soft target lie in 0 to 1; NaN does not."""
+    return (target >= -SHARE_SLACK) & (target <= 1 + SHARE_SLACK)
+
+
+def _holds(dtype: torch.dtype, label: int) -> bool:
+    """Say whether the dtype can hold the label: a comparison would wrap any other round to one that it can."""
+    if dtype == torch.bool:
+        return label in (0, 1)
+    limits = torch.iinfo(dtype)
+    return limits.min <= label <= limits.max
+
+
+def widened(logits: torch.Tensor) -> torch.Tensor:
+    """Float32, or float64 as it is: half precision loses the loss of every confident pixel."""
+    return logits if logits.dtype == torch.float64 else logits.float()

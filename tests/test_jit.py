@@ -1,0 +1,86 @@
+"""Kernels do without a folder for their cache, run without the GIL, and keep NaN, infinity and the order of sums."""
+
+import math
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from segmeter import jit
+
+DECORATORS = [jit.kernel, jit.fused_kernel, jit.fused_part, jit.fused_sums_part]
+
+
+def test_numba_says_runtime_error_when_no_cache_folder_can_be_written(monkeypatch):
+    # the exception that the fallback rests on, from numba itself
+    from numba.core import caching
+
+    monkeypatch.setattr(caching.CacheImpl, "_locator_classes", [])
+    double = jit.kernel(lambda value: 2 * value)
+    assert double(21) == 42
+
+
+@pytest.mark.parametrize("decorate", DECORATORS, ids=lambda decorate: decorate.__name__)
+def test_a_division_by_0_is_that_of_ieee_754_and_nan_is_kept(decorate):
+    divide = decorate(lambda a, b: a / b)
+    assert divide(1.0, 0.0) == math.inf
+    assert math.isnan(divide(0.0, 0.0))
+    assert decorate(lambda value: value != value)(math.nan)
+
+
+@pytest.mark.parametrize("decorate", DECORATORS, ids=lambda decorate: decorate.__name__)
+def test_every_kernel_releases_the_gil(decorate):
+    assert decorate(lambda value: value).targetoptions["nogil"]
+
+
+@pytest.mark.parametrize("decorate", [jit.kernel, jit.fused_part], ids=lambda decorate: decorate.__name__)
+def test_exact_arithmetic_rounds_a_product_before_it_adds(decorate):
+    """(1 + 2**-52) squared is 1 + 2**-51 + 2**-104; a fused operation, where the hardware has one, keeps the last."""
+    values = np.full(64, 1 + 2.0**-52)
+
+    @decorate
+    def add(values, addends, out):
+        for i in range(values.size):
+            out[i] = values[i] * values[i] + addends[i]
+
+    out = np.ones(64)
+    add(values, -(values * values), out)
+    allowed = (0.0,) if decorate is jit.kernel else (0.0, 2.0**-104)
+    assert np.isin(out, allowed).all()
+
+
+@pytest.mark.parametrize("decorate", [jit.kernel, jit.fused_part], ids=lambda decorate: decorate.__name__)
+def test_only_the_sums_that_say_so_are_added_in_lanes(decorate):
+    values = np.concatenate([[2.0**53], np.ones(4096)])  # beside 2**53 a 1 is lost, unless it meets another 1 before
+
+    def add(values):
+        total = 0.0
+        for i in range(len(values)):
+            total += values[i]
+        return total
+
+    assert decorate(add)(values) == 2.0**53
+
+
+def test_a_change_in_a_part_from_another_file_is_compiled_anew(tmp_path):
+    """Mutation seen to fail: numba's own cache, which looks at the kernel's file only."""
+    part = "from segmeter.jit import fused_part\n\n@fused_part\ndef f(x):\n    return x + 1\n"
+    (tmp_path / "part.py").write_text(part)
+    (tmp_path / "whole.py").write_text(
+        "from part import f\nfrom segmeter.jit import fused_kernel\n\n@fused_kernel\ndef g(x):\n"
+        "    return 10 * f(x)\n\n"
+        "print(g(1), sum(g.stats.cache_hits.values()))\n"
+    )
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "cache")}
+
+    def run() -> list[str]:
+        command = [sys.executable, "whole.py"]
+        done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True)
+        return done.stdout.split()
+
+    assert run() == ["20", "0"]
+    assert run() == ["20", "1"]
+    (tmp_path / "part.py").write_text(part.replace("x + 1", "x + 2"))
+    assert run() == ["30", "0"]
