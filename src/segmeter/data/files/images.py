@@ -25,7 +25,8 @@ from segmeter.data.files.header import (
     parse_header,
 )
 from segmeter.data.files.label_mapping import to_labels
-from segmeter.data.files.sniff import file_format, show
+from segmeter.data.files.png import PngLayout, decode_samples, read_layout
+from segmeter.data.files.sniff import format_of, read_head, show
 from segmeter.errors import DataError
 
 Orientation = Literal["refuse", "ignore", "apply"]
@@ -48,7 +49,15 @@ class StoredFile:
 
     path: Path
     content: bytes
-    header: Header
+    max_pixels: int
+    early: Header | PngLayout
+
+    @cached_property
+    def header(self) -> Header:
+        """What the file says about its pixels; parsed here for a PNG of one channel, as most masks need no more."""
+        if isinstance(self.early, Header):
+            return self.early
+        return parse_header(self.path, io.BytesIO(self.content), form="png", max_pixels=self.max_pixels)
 
     @cached_property
     def sha256(self) -> str:
@@ -64,15 +73,18 @@ def read_file(path: Path, *, max_pixels: int = MAX_PIXELS) -> StoredFile:
     DataError
         It can't be read, is not an image, is damaged, or is larger than `max_pixels`.
     """
-    form = file_format(path)
+    head = read_head(path)
+    form = format_of(path, head)
     with path.open("rb") as file:
-        header = parse_header(path, file, form=form, max_pixels=max_pixels)
-        pixels = header.height * header.width * header.channels
-        remedy = f"Its {header.height} x {header.width} pixels need less: save it again."
-        check_file_size(path, file, 2 * pixels * max(1, header.bits // 8), remedy)
+        early: Header | PngLayout | None = read_layout(head)
+        if early is None or early.height * early.width > max_pixels:
+            early = parse_header(path, file, form=form, max_pixels=max_pixels)
+        pixels = early.height * early.width * early.channels
+        remedy = f"Its {early.height} x {early.width} pixels need less: save it again."
+        check_file_size(path, file, 2 * pixels * max(1, early.bits // 8), remedy)
         file.seek(0)
         content = file.read()
-    return StoredFile(path, content, header)
+    return StoredFile(path, content, max_pixels, early)
 
 
 def read_image(
@@ -161,6 +173,9 @@ def read_mask(
 
 def decode_mask(file: StoredFile, *, label_map: Mapping[str, int]) -> np.ndarray:
     """Decode the bytes of a mask to its stored values: (H, W) integers, or (H, W, 3) uint8 colours."""
+    samples = decode_samples(file.content, max_pixels=file.max_pixels)
+    if samples is not None:  # such a file has one channel, is not lossy, and says nothing about an orientation
+        return samples
     check_mask_header(file.path, file.header, label_map=label_map)
     return _decode_mask(file.path, file.content, file.header)
 

@@ -80,7 +80,11 @@ def file_format(path: Path) -> str:
     DataError
         There is no such regular file, or it is empty, foreign or misnamed.
     """
-    head = read_head(path)
+    return format_of(path, read_head(path))
+
+
+def format_of(path: Path, head: bytes) -> str:
+    """Name the format of a file that begins with `head`, as `file_format` does."""
     found = next((name for magic, name in _MAGIC if head.startswith(magic)), None)
     if found is None:
         what, remedy = _describe(head)
@@ -109,7 +113,7 @@ def read_head(path: Path) -> bytes:
     try:
         if not stat.S_ISREG(path.stat().st_mode):
             raise DataError(expected(show(path), "file", "to be a regular file", "a folder, FIFO, socket or device"))
-        with path.open("rb") as file:
+        with path.open("rb", buffering=0) as file:
             head = file.read(_HEAD_BYTES)
     except OSError as error:
         raise DataError(expected(show(path), "file", "to be readable", error.strerror or error)) from error
