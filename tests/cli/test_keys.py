@@ -29,7 +29,7 @@ PRINTED_BY: dict[str, tuple[str, ...]] = {
     "data/stacks.py": ("score",),
     "data/nifti.py": ("score",),
     "data/zarrs.py": ("score",),
-    "data/geometry.py": ("score",),
+    "data/files/geometry.py": ("score",),
     "data/label_maps.py": ("score",),
     "data/": ("train", "eval", "check"),
     "models/checkpoint.py": ("eval", "predict"),

@@ -6,6 +6,7 @@ Pillow decides about it: nothing is accepted here that Pillow would refuse.
 """
 
 import struct
+import threading
 import zlib
 from dataclasses import dataclass
 from typing import Literal
@@ -27,6 +28,8 @@ _LEAST_BYTES = {
 # Texts that say nothing about the pixels. Others may: "Raw profile type exif" holds an orientation.
 _KEYWORDS = (b"Title", b"Author", b"Description", b"Copyright", b"Creation Time", b"Software", b"Source", b"Comment")
 _MOST_TEXT = 1 << 16  # bytes
+_KEPT_BYTES = 1 << 23
+_LOCAL = threading.local()
 _GRAY, _PALETTE = 0, 3
 _DEPTHS = {_GRAY: (1, 2, 4, 8, 16), _PALETTE: (1, 2, 4, 8)}
 
@@ -77,13 +80,23 @@ def decode_samples(content: bytes, *, max_pixels: int) -> NDArray[np.uint8] | ND
     packed = _collect(content, layout)
     if packed is None:
         return None
-    stream = bytearray(layout.height * (1 + layout.row_bytes))
+    stream = _scratch(layout.height * (1 + layout.row_bytes))
     try:
-        if len(imagecodecs.deflate_decode(packed, out=stream)) != len(stream):
+        if len(imagecodecs.deflate_decode(packed, out=stream.data)) != len(stream):
             return None
     except (RuntimeError, ValueError):  # imagecodecs.DeflateError is a RuntimeError
         return None
-    return _unpack(np.frombuffer(stream, np.uint8), layout)
+    return _unpack(stream, layout)
+
+
+def _scratch(size: int) -> NDArray[np.uint8]:
+    """Memory for inflated rows; each thread keeps a small one, as fresh pages cost several times the inflating."""
+    if size > _KEPT_BYTES:
+        return np.empty(size, np.uint8)
+    if not hasattr(_LOCAL, "rows"):
+        _LOCAL.rows = np.empty(_KEPT_BYTES, np.uint8)
+    rows: NDArray[np.uint8] = _LOCAL.rows[:size]
+    return rows
 
 
 def _collect(content: bytes, layout: PngLayout) -> bytes | None:
