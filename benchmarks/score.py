@@ -3,11 +3,12 @@
 Runs are interleaved, so that a busy machine slows all alike; medians are reported, with the best and the CPU time of
 all threads and processes beside them. Decoding alone is Pillow's, in the same number of threads; processes include
 their start. Scoring is the whole of `evaluation.score`: reading with every check, hashing,
-counting, rows, summary with 10000 resamples, and all files written.
+counting, rows, summary with 10000 resamples, and all files written. Its parts are timed one by one, in one thread.
 
     python benchmarks/score.py [pairs] [rounds]      writes benchmarks/results/score.json
 """
 
+import hashlib
 import os
 import statistics
 import sys
@@ -23,12 +24,15 @@ from PIL import Image
 from record import circumstances, write_record
 from segmeter.classes import ClassSpec
 from segmeter.data.config import default_colours
+from segmeter.data.files.images import decode_mask, read_file
 from segmeter.evaluation.pairing import MaskPair, pair_masks
 from segmeter.evaluation.score import Scoring, score
 from segmeter.metrics.config.metrics import MetricsConfig
+from segmeter.metrics.pixels.confusion import count_case
 from segmeter.parallel import count_cores, map_in_processes, map_in_threads
 
 K, SIDE = 19, 1024
+HELD = 40  # files whose maps are kept in memory, to time what comes after reading
 RESULT = Path(__file__).parent / "results" / "score.json"
 SPEC = ClassSpec(
     task="multiclass", names=tuple(f"class_{k}" for k in range(K)), colours=default_colours(K), ignore_index=255
@@ -90,6 +94,37 @@ def cpu_seconds() -> float:
     return sum(os.times()[:4])
 
 
+def time_parts(job: Scoring, rounds: int) -> dict[str, float]:
+    """CPU seconds of the parts of scoring, each the best of some rounds."""
+    paths = [path for pair in job.pairing.pairs for path in (*pair.references, *pair.predictions)]
+    scorer = job.scorer()
+    files = [read_file(path, max_pixels=job.max_pixels) for path in paths[:HELD]]
+    maps = [decode_mask(file, label_map={}) for file in files]
+    share = len(paths) / len(files)
+    parts = {
+        "open, check the header, read": best_cpu(lambda: [read_file(path) and None for path in paths], rounds),
+        "hash": share * best_cpu(lambda: [hashlib.sha256(file.content) and None for file in files], rounds),
+        "decode": share * best_cpu(lambda: [decode_mask(file, label_map={}) is None for file in files], rounds),
+        "count": share
+        * best_cpu(
+            lambda: [count_case(a, b, SPEC) is None for a, b in zip(maps[::2], maps[1::2], strict=True)], rounds
+        ),
+    }
+    pair = best_cpu(lambda: [scorer(pair) is None for pair in job.pairing.pairs], rounds)
+    whole = best_cpu(lambda: score(job), rounds)
+    parts["pairing of maps, rows"] = pair - sum(parts.values())
+    return parts | {"threads, journal, summary, tables": whole - pair, "whole": whole}
+
+
+def best_cpu(work: Callable[[], object], rounds: int) -> float:
+    took = []
+    for _ in range(rounds):
+        start = time.process_time()
+        work()
+        took.append(time.process_time() - start)
+    return min(took)
+
+
 def main(count: int = 60, rounds: int = 5) -> None:
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
@@ -110,12 +145,15 @@ def main(count: int = 60, rounds: int = 5) -> None:
         }
         job.scorer()(job.pairing.pairs[0])  # compiled loops are no part of what is measured
         times = measure(work, rounds)
+        parts = time_parts(job, rounds)
     alone = times["decoding alone"]
     for name, took in times.items():
         ratios = ", ".join(f"{what} x{took[what] / alone[what]:.2f}" for what in took)
         print(f"{name:<34} {1000 * took['median_s'] / count:7.2f} ms a pair: {ratios}")
+    for name, seconds in parts.items():
+        print(f"  {name:<32} {1000 * seconds / count:7.3f} CPU ms a pair")
     shape = {"pairs": count, "rounds": rounds, "side": SIDE, "classes": K}
-    write_record(RESULT, circumstances() | shape | {"times": times})
+    write_record(RESULT, circumstances() | shape | {"times": times, "parts_cpu_s": parts})
 
 
 if __name__ == "__main__":

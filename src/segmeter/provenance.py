@@ -15,7 +15,7 @@ from segmeter.parallel import count_cores
 
 PACKAGES = [
     "torch", "torchvision", "segmentation-models-pytorch", "timm", "numpy", "scipy", "scikit-image", "hydra-core",
-    "omegaconf", "pillow", "tifffile", "imagecodecs", "zarr", "safetensors", "pyarrow", "rich", "jinja2", "matplotlib",
+    "omegaconf", "pillow", "tifffile", "imagecodecs", "zarr", "safetensors", "pyarrow", "rich", "jinja2",
     "numba",
 ]  # fmt: skip
 

@@ -28,7 +28,7 @@ PRINTED_BY: dict[str, tuple[str, ...]] = {
     "data/files/tiff.py": ("score",),
     "data/files/nifti.py": ("score",),
     "data/files/zarr.py": ("score",),
-    "data/geometry.py": ("score",),
+    "data/files/geometry.py": ("score",),
     "data/files/masks.py": ("score",),
     "data/": ("train", "eval", "check"),
     "models/checkpoints/checkpoint.py": ("eval", "predict"),

@@ -10,6 +10,8 @@ from PIL import Image
 
 from segmeter.classes import ClassSpec
 from segmeter.data.config import FolderConfig
+from segmeter.data.dataset import Dataset
+from segmeter.data.files.images import read_file
 
 BINARY = ClassSpec(task="binary", names=("background", "cell"), colours=((0, 0, 0), (255, 0, 0)))
 THREE = ClassSpec(
@@ -56,3 +58,9 @@ def make_folder(root: Path, names: tuple[str, ...] = ("a", "b", "c"), *, height:
 def folder(root: Path, **fields: object) -> FolderConfig:
     options: dict[str, object] = {"task": "binary", "classes": ("background", "cell"), "split": "all"}
     return FolderConfig(root=str(root), **(options | fields))  # type: ignore[arg-type]
+
+
+def read_mask(path: Path, *, spec: ClassSpec, label_map: dict[str, int] | None = None) -> np.ndarray:
+    """Read one mask as training and evaluation do."""
+    dataset = Dataset(spec=spec, in_channels=1, split="all", pairs=(), label_map=label_map or {})
+    return dataset.decode_mask(read_file(path))[0]

@@ -10,10 +10,10 @@ import tifffile
 from PIL import Image
 
 from segmeter.data.build import build_dataset
-from segmeter.data.files.images import read_image, read_mask
+from segmeter.data.files.images import read_image
 from segmeter.data.verification.report import check_dataset
 from segmeter.errors import DataError
-from tests.data.crafted import BINARY, THREE, encoded, folder, make_folder, noise, png_bytes, put
+from tests.data.crafted import BINARY, THREE, encoded, folder, make_folder, noise, png_bytes, put, read_mask
 
 
 def _exif(pixels: np.ndarray, tag: int) -> bytes:

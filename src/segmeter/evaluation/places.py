@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from segmeter.checks import expected, some
+from segmeter.data.files.geometry import agree, geometry_problem
 from segmeter.data.files.masks import StoredMap
 from segmeter.data.files.sniff import show
-from segmeter.data.geometry import agree, geometry_problem
 from segmeter.errors import DataError
 
 PIXELS = "pixels"  # the unit of what has no spacing

@@ -1,10 +1,10 @@
 """Panels, captions, title and legend -> one picture."""
 
+import unicodedata
 from collections.abc import Sequence
 from functools import cache
-from pathlib import Path
+from typing import cast
 
-import matplotlib
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
@@ -20,6 +20,7 @@ NARROWEST = 120  # a panel's column, so that its caption and the legend fit
 _TITLE, _CAPTION = 17, 13  # font sizes, pixels
 _LINE = 22  # height of a legend line
 _SWATCH = 13
+_LIKENESS = {0x2013: "-", 0x2014: "-", 0xD7: "x", 0xDF: "ss", 0x3BC: "u"}  # dashes, times, sharp s, mu
 
 Entry = tuple[str, Colour | None]  # a legend entry; None is hatched
 
@@ -59,9 +60,22 @@ def printable(text: str) -> str:
     return "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text)
 
 
+def drawable(text: str) -> str:
+    """Write a text in ASCII, the letters that the font has: accents are dropped, what has no likeness becomes "?".
+
+    Examples
+    --------
+    >>> drawable("Zelle, größer als 3 µm²"), drawable("細胞")
+    ('Zelle, grosser als 3 um2', '??')
+    """
+    plain = unicodedata.normalize("NFKD", text).translate(_LIKENESS)
+    letters = (letter for letter in plain if not unicodedata.combining(letter))
+    return "".join(letter if letter.isascii() and letter.isprintable() else "?" for letter in letters)
+
+
 def fit(text: str, width: float, font: ImageFont.FreeTypeFont) -> str:
     """Cut `text` with an ellipsis so that it is at most `width` pixels wide."""
-    text = printable(text)
+    text = drawable(text)
     if font.getlength(text) <= width:
         return text
     while text and font.getlength(f"{text}…") > width:
@@ -70,13 +84,13 @@ def fit(text: str, width: float, font: ImageFont.FreeTypeFont) -> str:
 
 
 @cache
-def _font(size: int, *, bold: bool = False) -> ImageFont.FreeTypeFont:
-    name = "DejaVuSans-Bold.ttf" if bold else "DejaVuSans.ttf"
-    return ImageFont.truetype(Path(matplotlib.get_data_path()) / "fonts" / "ttf" / name, size)
+def _font(size: int) -> ImageFont.FreeTypeFont:
+    """Load Pillow's own font, so that pictures are the same on every machine."""
+    return cast(ImageFont.FreeTypeFont, ImageFont.load_default(size=size))
 
 
 def _draw_title(draw: ImageDraw.ImageDraw, title: str, figure: str, inner: int) -> None:
-    font = _font(_TITLE, bold=True)
+    font = _font(_TITLE)
     taken = font.getlength(figure)
     draw.text((MARGIN, MARGIN), fit(title, inner - taken - 2 * GAP, font), INK, font)
     draw.text((MARGIN + inner - taken, MARGIN), figure, INK, font)

@@ -4,9 +4,8 @@ import tifffile
 from PIL import Image
 
 from segmeter.data.files.header import read_header
-from segmeter.data.files.sniff import file_format, is_junk, show
 from segmeter.errors import DataError
-from tests.data.crafted import encoded, noise, png_bytes, put
+from tests.data.crafted import noise, png_bytes, put
 
 
 @pytest.mark.parametrize(
@@ -52,29 +51,3 @@ def test_npy_of_one_or_four_axes_is_no_picture(tmp_path):
         np.save(tmp_path / "x.npy", np.zeros(shape, np.uint8))
         with pytest.raises(DataError, match=r"`shape` \(height, width\) or \(height, width, channels\), got \("):
             read_header(tmp_path / "x.npy")
-
-
-def test_format_is_told_by_content_and_suffixes_of_one_format_are_equal(tmp_path):
-    jpeg = encoded(noise(), "JPEG")
-    assert file_format(put(tmp_path / "x.jpg", jpeg)) == "jpeg"
-    assert file_format(put(tmp_path / "x.JPEG", jpeg)) == "jpeg"
-    with pytest.raises(DataError, match=r"Rename the file to .jpg"):
-        file_format(put(tmp_path / "x.png", jpeg))
-
-
-def test_file_that_is_not_there_is_named(tmp_path):
-    with pytest.raises(DataError, match=r"no.png: expected `file` to be readable, got No such file"):
-        file_format(tmp_path / "no.png")
-
-
-@pytest.mark.parametrize(
-    ("name", "junk"),
-    [(".x.png", True), ("._a.png", True), ("__MACOSX", True), ("notes.TXT", True), ("a.png", False), ("a.gif", False)],
-)
-def test_junk_is_what_is_no_data(tmp_path, name, junk):
-    assert is_junk(tmp_path / name) == junk
-
-
-def test_show_keeps_one_harmless_line(tmp_path):
-    assert show(tmp_path / "a b") == str(tmp_path / "a b")
-    assert show(tmp_path / "a\nb\x1b[0m").endswith(r"a\nb\x1b[0m'")

@@ -9,9 +9,9 @@ import tifffile
 from PIL import Image, ImageOps
 
 from segmeter.classes import ClassSpec
-from segmeter.data.files.images import read_image, read_mask
+from segmeter.data.files.images import read_file, read_image
 from segmeter.errors import DataError
-from tests.data.crafted import BINARY, THREE, chunk, encoded, noise, png_bytes, put
+from tests.data.crafted import BINARY, THREE, chunk, encoded, noise, png_bytes, put, read_mask
 
 
 @pytest.mark.parametrize("suffix", ["png", "bmp", "tif", "npy"])
@@ -229,6 +229,41 @@ def test_read_mask_gives_16_bit_values(tmp_path):
         labels = read_mask(tmp_path / name, spec=spec)
         assert labels.dtype == np.uint16
         np.testing.assert_array_equal(labels, values)
+
+
+EXIF_ON_ITS_SIDE = Image.Exif()
+EXIF_ON_ITS_SIDE[0x0112] = 6
+TURNED = EXIF_ON_ITS_SIDE.tobytes().removeprefix(b"Exif\0\0")
+
+
+@pytest.mark.parametrize(
+    ("name", "body"),
+    [
+        (b"eXIf", TURNED),
+        (b"tEXt", b"Raw profile type exif\0\nexif\n%8d\n%s\n" % (len(TURNED), TURNED.hex().encode())),
+        (b"tEXt", b'XML:com.adobe.xmp\0<rdf tiff:Orientation="6"/>'),
+    ],
+    ids=["exif", "profile", "xmp"],
+)
+def test_read_mask_refuses_an_orientation_wherever_a_png_holds_it(tmp_path, name, body):
+    """Mutation seen to fail: every text is harmless."""
+    content = encoded(noise(4, 6, None) % 2)
+    path = put(tmp_path / "x.png", content[:33] + chunk(name, body) + content[33:])
+    with pytest.raises(DataError, match=r"`EXIF orientation` to be 1 \(upright\), got 6"):
+        read_mask(path, spec=BINARY)
+
+
+def test_read_mask_refuses_an_animation_of_one_channel(tmp_path):
+    frames = [Image.fromarray(noise(4, 6, None, seed=i) % 2) for i in range(3)]
+    frames[0].save(tmp_path / "x.png", save_all=True, append_images=frames[1:])
+    with pytest.raises(DataError, match="to hold one picture, got 3 frames"):
+        read_mask(tmp_path / "x.png", spec=BINARY)
+
+
+def test_a_mask_that_is_too_large_is_refused_before_its_content_is_read(tmp_path):
+    path = put(tmp_path / "x.png", png_bytes(b"rubbish", height=3, width=4))
+    with pytest.raises(DataError, match=r"at most 11 pixels, got 3 x 4 \(height x width\)"):
+        read_file(path, max_pixels=11)
 
 
 def _save(path, values):

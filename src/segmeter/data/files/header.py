@@ -13,7 +13,7 @@ import tifffile
 from PIL import BmpImagePlugin, Image, JpegImagePlugin, PngImagePlugin
 
 from segmeter.checks import expected
-from segmeter.data.files.sniff import file_format, show
+from segmeter.data.files.sniff import check_format, open_regular, show
 from segmeter.errors import DataError
 
 logging.getLogger("tifffile").addHandler(logging.NullHandler())  # damage is refused in our own one line per file
@@ -78,9 +78,8 @@ def read_header(path: Path, *, max_pixels: int = MAX_PIXELS) -> Header:
     DataError
         The file is not one of these, is damaged, holds several pictures, or is larger than allowed.
     """
-    form = file_format(path)
-    with path.open("rb") as file:
-        return parse_header(path, file, form=form, max_pixels=max_pixels)
+    with open_regular(path) as file:
+        return parse_header(path, file, form=check_format(path, file), max_pixels=max_pixels)
 
 
 def parse_header(path: Path, file: IO[bytes], *, form: str, max_pixels: int) -> Header:

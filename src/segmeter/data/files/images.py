@@ -14,7 +14,6 @@ import numpy as np
 import tifffile
 
 from segmeter.checks import expected
-from segmeter.classes import ClassSpec
 from segmeter.data.files.header import (
     MAX_PIXELS,
     Header,
@@ -24,8 +23,8 @@ from segmeter.data.files.header import (
     open_picture,
     parse_header,
 )
-from segmeter.data.files.label_mapping import to_labels
-from segmeter.data.files.sniff import file_format, show
+from segmeter.data.files.png import PngLayout, decode_samples, read_layout
+from segmeter.data.files.sniff import check_format, open_regular, show
 from segmeter.errors import DataError
 
 Orientation = Literal["refuse", "ignore", "apply"]
@@ -48,7 +47,15 @@ class StoredFile:
 
     path: Path
     content: bytes
-    header: Header
+    max_pixels: int
+    early: Header | PngLayout
+
+    @cached_property
+    def header(self) -> Header:
+        """What the file says about its pixels; parsed here for a PNG of one channel, as most masks need no more."""
+        if isinstance(self.early, Header):
+            return self.early
+        return parse_header(self.path, io.BytesIO(self.content), form="png", max_pixels=self.max_pixels)
 
     @cached_property
     def sha256(self) -> str:
@@ -64,15 +71,17 @@ def read_file(path: Path, *, max_pixels: int = MAX_PIXELS) -> StoredFile:
     DataError
         It can't be read, is not an image, is damaged, or is larger than `max_pixels`.
     """
-    form = file_format(path)
-    with path.open("rb") as file:
-        header = parse_header(path, file, form=form, max_pixels=max_pixels)
-        pixels = header.height * header.width * header.channels
-        remedy = f"Its {header.height} x {header.width} pixels need less: save it again."
-        check_file_size(path, file, 2 * pixels * max(1, header.bits // 8), remedy)
+    with open_regular(path) as file:
+        form = check_format(path, file)
+        early: Header | PngLayout | None = read_layout(file.peek(33))
+        if early is None or early.height * early.width > max_pixels:
+            early = parse_header(path, file, form=form, max_pixels=max_pixels)
+        pixels = early.height * early.width * early.channels
+        remedy = f"Its {early.height} x {early.width} pixels need less: save it again."
+        check_file_size(path, file, 2 * pixels * max(1, early.bits // 8), remedy)
         file.seek(0)
         content = file.read()
-    return StoredFile(path, content, header)
+    return StoredFile(path, content, max_pixels, early)
 
 
 def read_image(
@@ -123,44 +132,30 @@ def decode_image(file: StoredFile, *, channels: int | None, orientation: Orienta
     return np.ascontiguousarray(pixels)
 
 
-def read_mask(
-    path: Path,
-    *,
-    spec: ClassSpec,
-    label_map: Mapping[str, int] | None = None,
-    max_pixels: int = MAX_PIXELS,
-) -> np.ndarray:
-    """Read one mask file as labels.
+def decode_mask(file: StoredFile, *, label_map: Mapping[str, int]) -> np.ndarray:
+    """Decode the bytes of a mask.
 
     A palette picture gives its indices, never its colours; 1-bit gives 0 and 1; 2 and 4-bit give their stored values.
 
     Parameters
     ----------
-    path
+    file
         PNG, BMP, TIFF or NPY with integers.
-    spec
-        What the labels mean. For "multilabel" the file is one class's mask, with 0 and 1.
     label_map
-        From a stored value ("255") or colour ("128,64,0") to a label; None takes values as labels.
-    max_pixels
-        The largest height x width, checked before decoding.
+        From a stored value ("255") or colour ("128,64,0") to a label; RGB files are read only where it names colours.
 
     Returns
     -------
-    (H, W) array of labels, uint8 or, where the spec needs it, uint16.
+    (H, W) stored integers, or (H, W, 3) uint8 colours; `to_labels` makes them labels.
 
     Raises
     ------
     DataError
-        The file is damaged, lossy, not integer, or has a value that is no label.
+        The file is damaged, lossy, not integer, or has other channels.
     """
-    label_map = label_map or {}
-    stored = decode_mask(read_file(path, max_pixels=max_pixels), label_map=label_map)
-    return to_labels(path, stored, spec=spec, label_map=label_map)
-
-
-def decode_mask(file: StoredFile, *, label_map: Mapping[str, int]) -> np.ndarray:
-    """Decode the bytes of a mask to its stored values: (H, W) integers, or (H, W, 3) uint8 colours."""
+    samples = decode_samples(file.content, max_pixels=file.max_pixels)
+    if samples is not None:  # such a file has one channel, is not lossy, and says nothing about an orientation
+        return samples
     check_mask_header(file.path, file.header, label_map=label_map)
     return _decode_mask(file.path, file.content, file.header)
 

@@ -12,17 +12,16 @@ import numpy as np
 from segmeter.checks import expected
 from segmeter.classes import ClassSpec
 from segmeter.data.config import Instances
+from segmeter.data.files.geometry import Geometry
 from segmeter.data.files.header import check_file_size
 from segmeter.data.files.images import decode_mask, read_file
 from segmeter.data.files.label_mapping import to_labels
 from segmeter.data.files.nifti import decode_nifti
 from segmeter.data.files.npy import decode_npy, decode_npz
-from segmeter.data.files.sniff import file_format, read_head, show, volume_format
+from segmeter.data.files.sniff import SUFFIXES, check_format, open_regular, show, volume_format
 from segmeter.data.files.tiff import decode_tiff_map
 from segmeter.data.files.zarr import hash_folder, read_zarr
-from segmeter.data.geometry import Geometry
 from segmeter.errors import DataError
-from segmeter.files import sha256_file
 
 NOWHERE = Geometry()
 _ARRAYS = ("npy", "npz", "nifti", "zarr")  # formats whose third axis is never colour
@@ -97,7 +96,7 @@ def read_map(path: Path, reading: Reading) -> StoredMap:
     DataError
         The file is damaged, lossy, too large, of fractions, or has a value that is no label.
     """
-    form = volume_format(path) or file_format(path)
+    form = volume_format(path) or SUFFIXES.get(path.suffix.lower())
     if form in ("npz", "nifti", "zarr"):
         stored = read_values(path, max_pixels=reading.max_pixels, key=reading.key)
     else:
@@ -125,12 +124,12 @@ def read_values(path: Path, *, max_pixels: int, key: str | None = None) -> Store
     DataError
         The file is damaged, too large, or none of NPY, NPZ, TIFF, NIfTI and Zarr.
     """
-    form = volume_format(path) or file_format(path)
+    form = volume_format(path)
     if form == "zarr":
         values, geometry = read_zarr(path, key=key, max_pixels=max_pixels)
         return StoredMap(values=values, geometry=geometry, sha256=hash_folder(path))
-    read_head(path)
-    with path.open("rb") as file:
+    with open_regular(path) as file:
+        form = form or check_format(path, file)
         remedy = f"That is {_BYTES_PER_PIXEL} per pixel of data.max_pixels: raise it if the file is genuine."
         check_file_size(path, file, _BYTES_PER_PIXEL * max_pixels, remedy)
         before = os.fstat(file.fileno())
@@ -146,8 +145,8 @@ def hash_map(path: Path) -> str:
     """Sha256 of a file's bytes, or of a Zarr folder's files, as `StoredMap` has it."""
     if path.is_dir():
         return hash_folder(path)
-    read_head(path)
-    return sha256_file(path)
+    with open_regular(path) as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def check_labels(path: Path, values: np.ndarray, reading: Reading) -> np.ndarray:
@@ -178,7 +177,7 @@ def whole_numbers(path: Path, values: np.ndarray) -> np.ndarray:
     return values.astype(np.int64)
 
 
-def _read_picture(path: Path, form: str, reading: Reading) -> StoredMap:
+def _read_picture(path: Path, form: str | None, reading: Reading) -> StoredMap:
     """A picture, a TIFF of planes, or an NPY file, where one channel may stand as an axis of its own."""
     if form == "npy" or (form == "tiff" and not reading.has_colours):
         stored = read_values(path, max_pixels=reading.max_pixels)

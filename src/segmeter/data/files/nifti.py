@@ -12,9 +12,9 @@ from typing import IO, Any, Literal, cast
 import numpy as np
 
 from segmeter.checks import expected
+from segmeter.data.files.geometry import SET_SPACING, Geometry, agree, differing_place, stated_geometry, write_spacing
 from segmeter.data.files.header import damaged
 from segmeter.data.files.sniff import show
-from segmeter.data.geometry import SET_SPACING, Geometry, agree, differing_place, stated_geometry, write_spacing
 from segmeter.data.units import MILLIMETRES
 from segmeter.errors import DataError
 

@@ -1,6 +1,9 @@
 """Which files are read: formats told by their content, never by their name alone."""
 
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from io import BufferedReader
 from pathlib import Path
 
 from segmeter.checks import expected
@@ -16,7 +19,7 @@ SUFFIXES = {
     ".npy": "npy",
 }
 SUFFIX_NAMES = ", ".join(sorted(SUFFIXES))
-VOLUME_SUFFIXES = {".npz": "npz", ".nii": "nifti", ".nii.gz": "nifti", ".zarr": "zarr"}  # read by `label_maps` alone
+VOLUME_SUFFIXES = {".npz": "npz", ".nii": "nifti", ".nii.gz": "nifti", ".zarr": "zarr"}  # read by `masks` alone
 VOLUME_NAMES = ", ".join(sorted({**SUFFIXES, **VOLUME_SUFFIXES}))
 
 _MAGIC = (
@@ -48,7 +51,7 @@ def show(path: Path) -> str:
 
 
 def volume_format(path: Path) -> str | None:
-    """Name the format of what only `label_maps` reads, by its suffix, or of a folder; None for all else."""
+    """Name the format of what only `masks` reads, by its suffix, or of a folder; None for all else."""
     if path.is_dir():
         return "zarr"
     return next((form for suffix, form in VOLUME_SUFFIXES.items() if path.name.lower().endswith(suffix)), None)
@@ -68,19 +71,19 @@ def stem_of(path: Path) -> str:
 
 
 def is_junk(path: Path) -> bool:
-    """Tell whether a file beside images is none of ours: hidden, a system's, or a note about them."""
+    """Tell whether a file beside images is not part of the data: hidden, the system's, or a note about the images."""
     return path.name.startswith((".", "__MACOSX")) or path.suffix.lower() in _SIDECARS
 
 
-def file_format(path: Path) -> str:
-    """Name the format of a regular file by its first bytes, and check that its suffix agrees.
+def check_format(path: Path, file: BufferedReader) -> str:
+    """Name the format of an open file by its first bytes, which stay unread, and check that its suffix agrees.
 
     Raises
     ------
     DataError
-        There is no such regular file, or it is empty, foreign or misnamed.
+        It is foreign or misnamed.
     """
-    head = read_head(path)
+    head = file.peek(_HEAD_BYTES)[:_HEAD_BYTES]
     found = next((name for magic, name in _MAGIC if head.startswith(magic)), None)
     if found is None:
         what, remedy = _describe(head)
@@ -98,8 +101,9 @@ def _rename(suffix: str) -> str:
     return f"Rename the file to {suffix}."
 
 
-def read_head(path: Path) -> bytes:
-    """The first bytes of a file, whose kind is looked at before opening it: opening a FIFO would wait forever.
+@contextmanager
+def open_regular(path: Path) -> Iterator[BufferedReader]:
+    """Open a file for reading after a look at its kind: opening a FIFO would wait forever.
 
     Raises
     ------
@@ -107,15 +111,15 @@ def read_head(path: Path) -> bytes:
         It is no regular file, empty, or can't be read.
     """
     try:
-        if not stat.S_ISREG(path.stat().st_mode):
+        status = path.stat()
+        if not stat.S_ISREG(status.st_mode):
             raise DataError(expected(show(path), "file", "to be a regular file", "a folder, FIFO, socket or device"))
+        if not status.st_size:
+            raise DataError(expected(show(path), "file", "to hold an image", "an empty file (0 bytes)"))
         with path.open("rb") as file:
-            head = file.read(_HEAD_BYTES)
+            yield file
     except OSError as error:
         raise DataError(expected(show(path), "file", "to be readable", error.strerror or error)) from error
-    if not head:
-        raise DataError(expected(show(path), "file", "to hold an image", "an empty file (0 bytes)"))
-    return head
 
 
 def _describe(head: bytes) -> tuple[str, str]:

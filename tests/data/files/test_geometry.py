@@ -9,8 +9,8 @@ import pytest
 import tifffile
 import zarr
 
+from segmeter.data.files.geometry import Geometry, geometry_problem
 from segmeter.data.files.masks import Reading, read_map
-from segmeter.data.geometry import Geometry, geometry_problem
 from tests.data.crafted import THREE
 from tests.data.volumes import EDGES, VOLUME, save_nifti
 

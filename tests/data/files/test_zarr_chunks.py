@@ -1,15 +1,10 @@
-"""Files that are far larger than their pixels, or grow to it: refused by what their headers say, at a bounded cost."""
+"""Chunks that are more or larger than an array needs, or grow to it when unpacked: refused at a bounded cost."""
 
 import bz2
 import gzip
 import json
 import lzma
-import os
-import resource
 import struct
-import subprocess
-import sys
-import zipfile
 import zlib
 from collections.abc import Callable
 from pathlib import Path
@@ -19,84 +14,16 @@ import imagecodecs
 import numcodecs
 import numpy as np
 import pytest
-import tifffile
 import zarr
 import zarr.codecs
 
 from segmeter.data.files.masks import Reading, read_map
-from segmeter.data.files.zarr import hash_folder
-from segmeter.errors import DataError
-from tests.data.crafted import THREE, encoded, put
-from tests.data.volumes import VOLUME, save_volume
-
-READING = Reading(spec=THREE, label_map={}, max_pixels=1000)
-HUGE = 300 * 10**9  # bytes of a sparse file
-MEASURE = """
-import json, resource, sys
-from pathlib import Path
-from segmeter.data.files.masks import Reading, read_map
 from segmeter.errors import DataError
 from tests.data.crafted import THREE
-import zarr, nibabel, tifffile, imagecodecs
-reading = Reading(spec=THREE, label_map={}, max_pixels=200_000_000)
-for path in sys.argv[1:]:
-    before = resource.getrusage(resource.RUSAGE_SELF)
-    try:
-        read_map(Path(path), reading)
-        message = "was read"
-    except DataError as error:
-        message = str(error)
-    after = resource.getrusage(resource.RUSAGE_SELF)
-    seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    print(json.dumps([path, message, (after.ru_maxrss - before.ru_maxrss) >> 10, seconds]))
-"""
+from tests.data.files.costs import refused_cheaply
+from tests.data.volumes import VOLUME
 
-
-def refused_cheaply(*paths: Path) -> list[str]:
-    """Read files in a process of its own, which each may cost 64 MB and 5 s: their refusals."""
-    done = subprocess.run(
-        [sys.executable, "-c", MEASURE, *paths],
-        capture_output=True,
-        text=True,
-        check=True,
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (8 << 30, 8 << 30)),
-    )
-    messages = []
-    for path, message, megabytes, seconds in map(json.loads, done.stdout.splitlines()):
-        assert (megabytes < 64, seconds < 5) == (True, True), (message, megabytes, seconds)
-        assert message.startswith(path)
-        assert "\n" not in message
-        messages.append(message)
-    return messages
-
-
-def made_sparse(path: Path, size: int = HUGE) -> Path:
-    with path.open("r+b") as file:
-        file.truncate(size)
-    return path
-
-
-def test_a_sparse_file_is_refused_before_it_is_read(tmp_path: Path) -> None:
-    """300 GB by their size alone; 3 GB, which data.max_pixels would allow, by what their headers say."""
-    names = ["a.nii", "a.nii.gz", "a.npy", "a.npz", "a.tif", "a.png"]
-    huge, large = [tmp_path / "huge" / name for name in names], [tmp_path / "large" / name for name in names]
-    for path in (*huge, *large):
-        if path.suffix == ".png":
-            put(path, encoded(VOLUME[0]))
-        else:
-            save_volume(path, VOLUME)
-        made_sparse(path, HUGE if path in huge else 3 << 30)
-    tiff = large.pop(4)  # its pages say where their bytes are: the rest is only hashed
-    assert tiff.suffix == ".tif"
-    found = refused_cheaply(*huge, *large)
-    assert all("expected `file` of at most" in line for line in (*found[:6], found[-1])), found
-    assert all("truncated or damaged data" in line for line in found[6:-1]), found
-
-
-def test_an_npy_header_of_gigabytes_is_not_read(tmp_path: Path) -> None:
-    path = put(tmp_path / "a.npy", b"\x93NUMPY\x02\x00" + struct.pack("<I", 2**32 - 1) + b"{")
-    made_sparse(path, 3 << 30)
-    assert "a header of 4294967295 bytes" in refused_cheaply(path)[0]
+READING = Reading(spec=THREE, label_map={}, max_pixels=1000)
 
 
 def test_millions_of_chunks_are_not_asked_for(tmp_path: Path) -> None:
@@ -109,6 +36,8 @@ def test_millions_of_chunks_are_not_asked_for(tmp_path: Path) -> None:
 
 
 BOMB = bytes(1 << 27)
+
+
 BOMBS: dict[str, tuple[dict[str, Any], Callable[[], bytes]]] = {  # Zarr 2's codec, and 128 MB packed by it
     "gzip": ({"id": "gzip", "level": 1}, lambda: gzip.compress(BOMB, 9)),
     "zlib": ({"id": "zlib", "level": 1}, lambda: zlib.compress(BOMB, 9)),
@@ -211,37 +140,3 @@ def test_two_packers_in_a_row_and_a_second_stream_are_refused(tmp_path: Path) ->
     chunk.write_bytes(chunk.read_bytes() + gzip.compress(b"more"))
     with pytest.raises(DataError, match="bytes after the end of a packed chunk"):
         read_map(tmp_path / "b.zarr", READING)
-
-
-def test_a_fifo_for_a_chunk_or_beside_it_is_refused_without_waiting(tmp_path: Path) -> None:
-    zarr.create_array(str(tmp_path / "a.zarr"), data=VOLUME, chunks=VOLUME.shape)
-    chunk = tmp_path / "a.zarr" / "c" / "0" / "0" / "0"
-    chunk.unlink()
-    os.mkfifo(chunk)
-    with pytest.raises(DataError, match="expected `chunk` to be a regular file"):
-        read_map(tmp_path / "a.zarr", READING)
-    with pytest.raises(DataError, match="expected `file` to be a regular file"):
-        hash_folder(tmp_path / "a.zarr")
-
-
-def test_metadata_of_gigabytes_is_not_read(tmp_path: Path) -> None:
-    zarr.create_array(str(tmp_path / "a.zarr"), data=VOLUME, zarr_format=2)
-    put(tmp_path / "a.zarr" / ".zattrs", b"{}")
-    made_sparse(tmp_path / "a.zarr" / ".zattrs", 3 << 30)
-    assert "expected `metadata` of at most 67108864 bytes" in refused_cheaply(tmp_path / "a.zarr")[0]
-
-
-def test_a_member_of_an_archive_that_grows_is_refused_by_its_header(tmp_path: Path) -> None:
-    with zipfile.ZipFile(tmp_path / "a.npz", "w", zipfile.ZIP_DEFLATED) as archive:
-        save_volume(tmp_path / "labels.npy", VOLUME)
-        content = (tmp_path / "labels.npy").read_bytes()
-        archive.writestr("labels.npy", content + bytes(1 << 27))
-    assert "more bytes than the 24" in refused_cheaply(tmp_path / "a.npz")[0]
-
-
-def test_a_large_tiff_is_read_page_by_page_and_hashed_without_being_held(tmp_path: Path) -> None:
-    tifffile.imwrite(tmp_path / "a.tif", VOLUME, photometric="minisblack")
-    made_sparse(tmp_path / "a.tif", 1 << 28)
-    assert np.array_equal(
-        read_map(tmp_path / "a.tif", Reading(spec=THREE, label_map={}, max_pixels=10**8)).values, VOLUME
-    )

@@ -1,0 +1,174 @@
+"""The compiled loops behind `png`: filtered rows -> bytes (PNG specification, third edition, section 9).
+
+Label maps are mostly flat, where the residuals are 0. A Sub row then repeats the pixel on the left. A Paeth row copies
+the row above for as long as the pixel on the left equals the one above it: with a == c the predictor is b, and a
+residual of 0 keeps a == c. Eight bytes at a time are tested for that, and the plain recurrence does the rest.
+
+Indices are unsigned, so that numba adds no test for negative ones.
+"""
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import numba
+import numpy as np
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+_EIGHT = np.uintp(8)
+_ONE = np.uintp(1)
+_TWO = np.uintp(2)
+
+
+def _compiled(function: Function) -> Function:
+    """Compile on the first call, without the GIL and kept on disk where a folder can be written."""
+    try:
+        return numba.njit(function, cache=True, nogil=True)  # type: ignore[no-any-return]
+    except RuntimeError:  # numba finds no writable cache folder: read-only install and home
+        return numba.njit(function, nogil=True)  # type: ignore[no-any-return]
+
+
+def _inlined(function: Function) -> Function:
+    """A part of `undo_filters`, compiled into it."""
+    return numba.njit(function, nogil=True, inline="always")  # type: ignore[no-any-return]
+
+
+@_compiled
+def undo_filters(stream: Any, pixels: Any, height: int, row_bytes: int, pixel_bytes: int) -> Any:
+    """Undo the filter of each row.
+
+    Parameters
+    ----------
+    stream : (height * (1 + row_bytes),) uint8
+        The inflated rows, each led by the number of its filter.
+    pixels : (height * row_bytes,) uint8
+        Filled with the rows.
+    height, row_bytes
+        Sizes, each at least 1.
+    pixel_bytes
+        1 or 2.
+
+    Returns
+    -------
+    bool
+        False where a row names an unknown filter.
+    """
+    if pixel_bytes == 1:
+        return _undo_rows(stream, pixels, height, np.uintp(row_bytes), _ONE)
+    return _undo_rows(stream, pixels, height, np.uintp(row_bytes), _TWO)
+
+
+@_inlined
+def _undo_rows(stream: Any, pixels: Any, height: int, width: Any, step: Any) -> Any:
+    """A constant step, so that the compiler sees which bytes of a row are already in its registers."""
+    source, goal = np.uintp(0), np.uintp(0)
+    above = np.zeros(width, np.uint8)
+    for _ in range(height):
+        kind = stream[source]
+        line = stream[source + _ONE : source + _ONE + width]
+        row = pixels[goal : goal + width]
+        if kind == 0:
+            _copy(line, row)
+        elif kind == 1:
+            _undo_sub(line, row, step)
+        elif kind == 2:
+            _undo_up(line, row, above)
+        elif kind == 3:
+            _undo_average(line, row, above, step)
+        elif kind == 4:
+            _undo_paeth(line, row, above, step)
+        else:
+            return False
+        above = row
+        source += _ONE + width
+        goal += width
+    return True
+
+
+@_inlined
+def _words(line: Any, step: Any) -> Any:
+    """What follows the first pixel's bytes, eight bytes at a time, as far as whole words go.
+
+    For reading only: the compiler takes for granted that words and bytes which are written do not overlap.
+    """
+    count = (line.size - min(np.int64(step), line.size)) // 8
+    return line[step : step + np.uintp(8 * count)].view(np.uint64)
+
+
+@_compiled
+def _copy(line: Any, row: Any) -> None:
+    for x in range(row.size):
+        row[x] = line[x]
+
+
+@_compiled
+def _undo_up(line: Any, row: Any, above: Any) -> None:
+    for x in range(row.size):
+        row[x] = line[x] + above[x]
+
+
+@_inlined
+def _undo_sub(line: Any, row: Any, step: Any) -> None:
+    width = np.uintp(row.size)
+    x = np.uintp(0)
+    while x < step and x < width:
+        row[x] = line[x]
+        x += _ONE
+    for word in _words(line, step):
+        if word == 0 and step == _ONE:
+            left = row[x - _ONE]
+            for k in range(8):
+                row[x + np.uintp(k)] = left
+        elif step == _ONE:
+            left = row[x - _ONE]
+            for k in range(8):
+                left += line[x + np.uintp(k)]
+                row[x + np.uintp(k)] = left
+        else:
+            for k in range(8):
+                row[x + np.uintp(k)] = line[x + np.uintp(k)] + row[x + np.uintp(k) - step]
+        x += _EIGHT
+    while x < width:
+        row[x] = line[x] + row[x - step]
+        x += _ONE
+
+
+@_inlined
+def _undo_average(line: Any, row: Any, above: Any, step: Any) -> None:
+    width = np.uintp(row.size)
+    x = np.uintp(0)
+    while x < step and x < width:
+        row[x] = line[x] + (above[x] >> np.uint8(1))
+        x += _ONE
+    while x < width:
+        row[x] = line[x] + np.uint8((np.uint32(row[x - step]) + np.uint32(above[x])) >> _ONE)
+        x += _ONE
+
+
+@_inlined
+def _undo_paeth(line: Any, row: Any, above: Any, step: Any) -> None:
+    width = np.uintp(row.size)
+    x = np.uintp(0)
+    while x < step and x < width:
+        row[x] = line[x] + above[x]
+        x += _ONE
+    for word in _words(line, step):
+        if word == 0 and row[x - _ONE] == above[x - _ONE] and row[x - step] == above[x - step]:
+            for k in range(8):
+                row[x + np.uintp(k)] = above[x + np.uintp(k)]
+        else:
+            for k in range(8):
+                _undo_paeth_byte(line, row, above, x + np.uintp(k), step)
+        x += _EIGHT
+    while x < width:
+        _undo_paeth_byte(line, row, above, x, step)
+        x += _ONE
+
+
+@_inlined
+def _undo_paeth_byte(line: Any, row: Any, above: Any, x: Any, step: Any) -> None:
+    a, b, c = np.int32(row[x - step]), np.int32(above[x]), np.int32(above[x - step])
+    to_a, to_b, to_c = abs(b - c), abs(a - c), abs(a + b - c - c)
+    nearest = b if to_b <= to_c else c
+    best = a if to_a <= to_b and to_a <= to_c else nearest
+    row[x] = line[x] + np.uint8(best)

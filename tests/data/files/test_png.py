@@ -1,0 +1,256 @@
+"""Our reader of label PNGs against Pillow: equal samples, or the file is left to Pillow."""
+
+import io
+import os
+import struct
+import subprocess
+import sys
+import zlib
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from segmeter.data.files.png import decode_samples, read_layout
+
+KINDS = [(0, 1), (0, 2), (0, 4), (0, 8), (0, 16), (3, 1), (3, 2), (3, 4), (3, 8)]
+LIMIT = 10**6
+
+
+def chunk(name: bytes, body: bytes) -> bytes:
+    return struct.pack(">I", len(body)) + name + body + struct.pack(">I", zlib.crc32(name + body))
+
+
+def pack_rows(samples: np.ndarray, bits: int) -> np.ndarray:
+    """Samples -> the bytes of their rows, by the definition in the PNG specification."""
+    if bits == 16:
+        return samples.astype(">u2").view(np.uint8).reshape(len(samples), -1)
+    each = np.unpackbits(samples.astype(np.uint8)[:, :, None], axis=2)[:, :, 8 - bits :]
+    return np.packbits(each.reshape(len(samples), -1), axis=1)
+
+
+def filtered(rows: np.ndarray, kinds: np.ndarray, step: int) -> bytes:
+    """Filter each row as the specification says; shares no code with the reader."""
+    out, height, width = bytearray(), *rows.shape
+    for y in range(height):
+        out.append(kinds[y])
+        for x in range(width):
+            a = int(rows[y, x - step]) if x >= step else 0
+            b = int(rows[y - 1, x]) if y else 0
+            c = int(rows[y - 1, x - step]) if y and x >= step else 0
+            nearest = min((abs(b - c), 0, a), (abs(a - c), 1, b), (abs(a + b - 2 * c), 2, c))[2]
+            guess = (0, a, b, (a + b) // 2, nearest)[kinds[y]]
+            out.append((int(rows[y, x]) - guess) % 256)
+    return bytes(out)
+
+
+def encode(
+    samples: np.ndarray,
+    colour: int,
+    bits: int,
+    kinds: np.ndarray,
+    *,
+    parts: int = 1,
+    before: bytes = b"",
+    after: bytes = b"",
+) -> bytes:
+    """A PNG with these samples, and with other chunks before and after its pixels."""
+    rows = pack_rows(samples, bits)
+    packed = zlib.compress(filtered(rows, kinds, max(1, bits // 8)))
+    edges = np.linspace(0, len(packed), parts + 1).astype(int)
+    palette = chunk(b"PLTE", bytes(range(3 * 2 ** min(bits, 8) % 256)) or bytes(768)) if colour == 3 else b""
+    return (
+        b"\x89PNG\r\n\x1a\n"
+        + chunk(b"IHDR", struct.pack(">IIBBBBB", samples.shape[1], samples.shape[0], bits, colour, 0, 0, 0))
+        + palette
+        + before
+        + b"".join(chunk(b"IDAT", packed[a:b]) for a, b in pairwise(edges))
+        + after
+        + chunk(b"IEND", b"")
+    )
+
+
+def by_pillow(content: bytes) -> np.ndarray | None:
+    """Stored samples as Pillow gives them, or None where it refuses."""
+    try:
+        with Image.open(io.BytesIO(content), formats=["PNG"]) as picture:
+            picture.load()
+            samples, bits = np.asarray(picture), content[24]
+            if picture.mode == "L" and bits in (2, 4):
+                samples = samples // (85 if bits == 2 else 17)
+            return samples.astype(np.uint16 if bits == 16 else np.uint8)
+    except Exception:
+        return None
+
+
+def draw(rng: np.random.Generator, height: int, width: int, bits: int) -> np.ndarray:
+    """Flat areas with some noise, as label maps have."""
+    most = 2**bits
+    samples = np.repeat(np.repeat(rng.integers(0, most, (height // 4 + 1, width // 9 + 1)), 4, 0), 9, 1)[
+        :height, :width
+    ]
+    noisy = rng.random(samples.shape) < rng.choice([0, 0.02, 1])
+    return np.where(noisy, rng.integers(0, most, samples.shape), samples)
+
+
+@pytest.mark.parametrize(("colour", "bits"), KINDS)
+def test_every_kind_and_filter_gives_the_stored_samples(colour, bits):
+    """Mutations seen to fail: `to_b < to_c`; the floor of the average left out; words counted from the first pixel."""
+    rng = np.random.default_rng(bits + 100 * colour)
+    for width in (1, 2, 7, 8, 9, 17, 40, 65):
+        for kinds in (*np.full((5, 13), np.arange(5)[:, None]), rng.integers(0, 5, 13)):
+            samples = draw(rng, 13, width, bits)
+            content = encode(samples, colour, bits, kinds, parts=int(rng.integers(1, 4)))
+            found = decode_samples(content, max_pixels=LIMIT)
+            assert found is not None
+            assert found.dtype == (np.uint16 if bits == 16 else np.uint8)
+            np.testing.assert_array_equal(found, samples)
+            np.testing.assert_array_equal(by_pillow(content), samples)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_damaged_file_is_never_accepted_unless_pillow_gives_the_same(seed):
+    """A thousand mutated files a seed: bytes changed, cut, doubled, with the checksums mended in half of them."""
+    rng = np.random.default_rng(seed)
+    accepted = 0
+    for _ in range(1000):
+        colour, bits = KINDS[rng.integers(len(KINDS))]
+        samples = draw(rng, int(rng.integers(1, 12)), int(rng.integers(1, 30)), bits)
+        content = encode(samples, colour, bits, rng.integers(0, 5, len(samples)), parts=int(rng.integers(1, 3)))
+        broken = mutate(rng, content)
+        found = decode_samples(broken, max_pixels=LIMIT)
+        if found is not None:
+            accepted += 1
+            np.testing.assert_array_equal(found, by_pillow(broken), err_msg=repr(broken))
+    assert accepted > 50, "the mutations are too strong to test anything"
+
+
+CHUNKS = (b"gAMA", b"cHRM", b"sRGB", b"pHYs", b"tIME", b"bKGD", b"sBIT", b"tRNS", b"tEXt", b"zTXt", b"iTXt", b"eXIf")
+CHUNKS += (b"iCCP", b"PLTE", b"acTL", b"fcTL", b"fdAT", b"IDAT", b"IHDR", b"vpAg", b"IEND")
+
+
+@pytest.mark.parametrize(("colour", "bits"), KINDS)
+def test_other_chunks_change_nothing_and_are_never_accepted_where_pillow_refuses(colour, bits):
+    """Every name with bodies of many lengths; mutation seen to fail: a pHYs of 8 bytes is harmless."""
+    rng = np.random.default_rng(bits + 100 * colour)
+    samples, accepted = draw(rng, 5, 9, bits), set()
+    for name in CHUNKS:
+        for length in (*range(12), 26, 31, 32, 33, 255, 256, 257, 768, 769):
+            body = rng.choice([0, 1, 255, 65], length).astype(np.uint8).tobytes()
+            for where in ("before", "after"):
+                content = encode(samples, colour, bits, np.zeros(5, int), **{where: chunk(name, body)})
+                found = decode_samples(content, max_pixels=LIMIT)
+                if found is not None:
+                    accepted.add(name)
+                    np.testing.assert_array_equal(found, by_pillow(content), err_msg=f"{name!r} {length} {where}")
+    assert accepted - {b"IDAT"} == {b"gAMA", b"cHRM", b"sRGB", b"pHYs", b"tIME", b"bKGD", b"sBIT", b"tRNS"}
+
+
+def test_a_text_is_passed_over_where_its_keyword_cannot_concern_the_pixels():
+    for text, taken in (
+        (b"Software\0Matplotlib", True),
+        (b"Comment\0" + bytes(1 << 16), False),
+        (b"Raw profile type exif\0\n", False),
+        (b"XML:com.adobe.xmp\0", False),
+        (b"exif\0", False),
+        (b"bbox\0", False),
+    ):
+        content = encode(np.ones((3, 4), int), 0, 8, np.zeros(3, int), before=chunk(b"tEXt", text))
+        assert (decode_samples(content, max_pixels=LIMIT) is not None) == taken, text
+
+
+def mutate(rng: np.random.Generator, content: bytes) -> bytes:
+    """Change the file, or the filtered rows inside it, and mend the checksums in most."""
+    if rng.random() < 0.3:
+        start = content.index(b"IDAT") - 4
+        rows = zlib.decompress(b"".join(body for name, body in chunks(content) if name == b"IDAT"))
+        return content[:start] + chunk(b"IDAT", zlib.compress(change_bytes(rng, rows))) + chunk(b"IEND", b"")
+    broken = content[:8] + change_bytes(rng, content[8:])
+    return mend_checksums(broken) if rng.random() < 0.7 else broken
+
+
+def change_bytes(rng: np.random.Generator, content: bytes) -> bytes:
+    data = bytearray(content)
+    for _ in range(int(rng.integers(1, 4))):
+        at = int(rng.integers(len(data)))
+        kind = rng.integers(4)
+        if kind == 0:
+            data[at] = int(rng.integers(256))
+        elif kind == 1:
+            data[at] ^= 1 << int(rng.integers(3))
+        elif kind == 2 and len(data) > 20:
+            del data[at : at + int(rng.integers(1, 9))]
+        else:
+            data[at:at] = data[at : at + int(rng.integers(1, 20))]
+    return bytes(data)
+
+
+def chunks(content: bytes) -> list[tuple[bytes, bytes]]:
+    found, at = [], 8
+    while at + 12 <= len(content):
+        (length,) = struct.unpack_from(">I", content, at)
+        if at + 12 + length > len(content):
+            break
+        found.append((content[at + 4 : at + 8], content[at + 8 : at + 8 + length]))
+        at += 12 + length
+    return found
+
+
+def mend_checksums(content: bytes) -> bytes:
+    """The same chunks with the checksums that fit their bytes, so that the mutation reaches what lies behind them."""
+    whole = chunks(content)
+    rest = 8 + sum(12 + len(body) for _, body in whole)
+    return content[:8] + b"".join(chunk(*each) for each in whole) + content[rest:]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda content: content[:-1],
+        lambda content: content + b"\0",
+        lambda content: content.replace(b"IEND", b"IEnD"),
+        lambda content: b"",
+        lambda content: content[:33],
+        lambda content: content[:8] + content[33:],
+    ],
+)
+def test_what_is_not_in_order_is_left_to_pillow(change):
+    content = encode(np.ones((3, 4), int), 0, 8, np.zeros(3, int))
+    assert decode_samples(content, max_pixels=LIMIT) is not None
+    assert decode_samples(change(content), max_pixels=LIMIT) is None
+
+
+def test_a_size_over_the_limit_is_not_inflated(monkeypatch):
+    content = encode(np.ones((3, 4), int), 0, 8, np.zeros(3, int))
+    monkeypatch.setattr("imagecodecs.deflate_decode", lambda *_, **__: pytest.fail("inflated"))
+    assert decode_samples(content, max_pixels=11) is None
+
+
+def test_a_stream_of_another_length_than_the_header_says_is_refused():
+    for rows in (2, 4):
+        content = bytearray(encode(np.ones((rows, 4), int), 0, 8, np.zeros(rows, int)))
+        content[16:29] = struct.pack(">IIBBBBB", 4, 3, 8, 0, 0, 0, 0)
+        assert decode_samples(mend_checksums(bytes(content)), max_pixels=LIMIT) is None
+
+
+@pytest.mark.parametrize("head", [b"", b"\x89PNG", b"\x89PNG\r\n\x1a\n" + bytes(25)])
+def test_the_layout_of_what_is_no_png_is_none(head):
+    assert read_layout(head) is None
+
+
+def test_the_kernels_stay_inside_their_arrays(tmp_path):
+    """The same files with every index checked by numba."""
+    code = "import pytest; raise SystemExit(pytest.main(['-q', '-p', 'no:cacheprovider', '-k', 'every_kind', PATH]))"
+    environment = os.environ | {"NUMBA_BOUNDSCHECK": "1", "NUMBA_CACHE_DIR": str(tmp_path)}
+    here = repr(str(Path(__file__)))
+    done = subprocess.run(
+        [sys.executable, "-c", code.replace("PATH", here)],
+        env=environment,
+        capture_output=True,
+        text=True,
+        cwd=Path(__file__).parents[3],
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-2000:]

@@ -1,0 +1,91 @@
+import os
+from pathlib import Path
+
+import pytest
+
+from segmeter.data.files.sniff import check_format, is_junk, open_regular, show, stem_of, volume_format
+from segmeter.errors import DataError
+from tests.data.crafted import encoded, noise, put
+
+
+def format_of(path):
+    with open_regular(path) as file:
+        return check_format(path, file)
+
+
+def test_format_is_told_by_content_and_suffixes_of_one_format_are_equal(tmp_path):
+    jpeg = encoded(noise(), "JPEG")
+    assert format_of(put(tmp_path / "x.jpg", jpeg)) == "jpeg"
+    assert format_of(put(tmp_path / "x.JPEG", jpeg)) == "jpeg"
+    with pytest.raises(DataError, match=r"Rename the file to .jpg"):
+        format_of(put(tmp_path / "x.png", jpeg))
+
+
+def test_file_that_is_not_there_is_named(tmp_path):
+    with pytest.raises(DataError, match=r"no.png: expected `file` to be readable, got No such file"):
+        format_of(tmp_path / "no.png")
+
+
+@pytest.mark.parametrize(
+    ("name", "junk"),
+    [(".x.png", True), ("._a.png", True), ("__MACOSX", True), ("notes.TXT", True), ("a.png", False), ("a.gif", False)],
+)
+def test_junk_is_what_is_no_data(tmp_path, name, junk):
+    assert is_junk(tmp_path / name) == junk
+
+
+def test_show_keeps_one_harmless_line(tmp_path):
+    assert show(tmp_path / "a b") == str(tmp_path / "a b")
+    assert show(tmp_path / "a\nb\x1b[0m").endswith(r"a\nb\x1b[0m'")
+
+
+def test_a_format_is_told_without_reading_on(tmp_path):
+    path = put(tmp_path / "x.jpg", encoded(noise(), "JPEG"))
+    with open_regular(path) as file:
+        assert check_format(path, file) == "jpeg"
+        assert file.read() == path.read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("content", "found"),
+    [
+        (b"GIF89a", "a GIF. Save the one frame"),
+        (b"version https://git-lfs.github.com", "a git-lfs pointer. Run `git lfs pull`"),
+        (b"  <!DOCTYPE html>", "an HTML page. Download the file itself"),
+        (b"0 1 2", "text. Replace it by the image"),
+        (b"\x00\xfe", "unknown bytes. Save the picture as PNG"),
+    ],
+)
+def test_foreign_content_is_named_with_a_remedy(tmp_path, content, found):
+    with pytest.raises(DataError, match=f"to be PNG, JPEG, BMP, TIFF or NPY, got {found}"):
+        format_of(put(tmp_path / "x.png", content))
+
+
+def test_open_regular_refuses_what_is_empty_or_no_file(tmp_path):
+    os.mkfifo(tmp_path / "pipe.png")
+    for path in (tmp_path, tmp_path / "pipe.png"):
+        with pytest.raises(DataError, match="to be a regular file"), open_regular(path):
+            pytest.fail("opened")
+    with pytest.raises(DataError, match=r"an empty file \(0 bytes\)"), open_regular(put(tmp_path / "x.png", b"")):
+        pytest.fail("opened")
+
+
+def test_a_fault_while_reading_names_the_file(tmp_path):
+    path = put(tmp_path / "x.png", b"content")
+    with pytest.raises(DataError, match=r"x.png: expected `file` to be readable, got Input/output error"):
+        with open_regular(path):
+            raise OSError(5, "Input/output error")
+
+
+def test_a_stem_is_the_name_without_its_whole_suffix():
+    names = ["a.nii.gz", "a.OME.tif", "a.b.png", "a.ome.zarr", "a", "a.nii"]
+    assert [stem_of(Path(name)) for name in names] == ["a", "a", "a.b", "a", "a", "a"]
+
+
+def test_volume_formats_are_told_by_suffix_and_folders_are_zarr(tmp_path):
+    found = {
+        name: volume_format(tmp_path / name) for name in ("a.NII.GZ", "a.nii", "a.npz", "a.zarr", "a.npy", "a.png")
+    }
+    expected = {"a.NII.GZ": "nifti", "a.nii": "nifti", "a.npz": "npz", "a.zarr": "zarr", "a.npy": None, "a.png": None}
+    assert found == expected
+    assert volume_format(tmp_path) == "zarr"

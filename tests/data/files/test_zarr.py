@@ -1,0 +1,35 @@
+"""Zarr folders whose files are not what they should be."""
+
+import os
+from pathlib import Path
+
+import pytest
+import zarr
+import zarr.codecs
+
+from segmeter.data.files.masks import Reading, read_map
+from segmeter.data.files.zarr import hash_folder
+from segmeter.errors import DataError
+from tests.data.crafted import THREE, put
+from tests.data.files.costs import made_sparse, refused_cheaply
+from tests.data.volumes import VOLUME
+
+READING = Reading(spec=THREE, label_map={}, max_pixels=1000)
+
+
+def test_metadata_of_gigabytes_is_not_read(tmp_path: Path) -> None:
+    zarr.create_array(str(tmp_path / "a.zarr"), data=VOLUME, zarr_format=2)
+    put(tmp_path / "a.zarr" / ".zattrs", b"{}")
+    made_sparse(tmp_path / "a.zarr" / ".zattrs", 3 << 30)
+    assert "expected `metadata` of at most 67108864 bytes" in refused_cheaply(tmp_path / "a.zarr")[0]
+
+
+def test_a_fifo_for_a_chunk_or_beside_it_is_refused_without_waiting(tmp_path: Path) -> None:
+    zarr.create_array(str(tmp_path / "a.zarr"), data=VOLUME, chunks=VOLUME.shape)
+    chunk = tmp_path / "a.zarr" / "c" / "0" / "0" / "0"
+    chunk.unlink()
+    os.mkfifo(chunk)
+    with pytest.raises(DataError, match="expected `chunk` to be a regular file"):
+        read_map(tmp_path / "a.zarr", READING)
+    with pytest.raises(DataError, match="expected `file` to be a regular file"):
+        hash_folder(tmp_path / "a.zarr")
