@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from scipy import ndimage
 
 from segmeter.classes import ClassSpec
+from segmeter.metrics.arrays import BoolArray, FloatArray, IntArray
 from segmeter.metrics.config.measures import (
     AjiConfig,
     AveragePrecisionConfig,
@@ -20,8 +21,7 @@ from segmeter.metrics.map_checks import union_box
 from segmeter.metrics.measures.protocol import NUMBERS, SUM, CaseMaps, Measure, Region, names_of
 from segmeter.metrics.objects.matching import Overlaps, choose_pairs, find_overlaps
 from segmeter.metrics.objects.panoptic import measure_masd
-from segmeter.metrics.pixels.overlap import FloatArray, divide
-from segmeter.metrics.surfaces.distances import BoolArray, IntArray
+from segmeter.metrics.pixels.overlap import divide
 
 Columns = dict[str, float]
 Sums = dict[str, FloatArray]

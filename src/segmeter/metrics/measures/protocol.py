@@ -11,11 +11,12 @@ from numpy.typing import NDArray
 from segmeter.checks import expected
 from segmeter.classes import ClassSpec
 from segmeter.errors import InputError
+from segmeter.metrics.arrays import FloatArray
 from segmeter.metrics.config.conventions import OURS
 from segmeter.metrics.config.measures import MEASURES, BoundaryConfig, MeasureConfig, SurfaceConfig
 from segmeter.metrics.config.metrics import MetricsConfig, check_metrics, mean_classes
 from segmeter.metrics.map_checks import check_maps, check_spacing
-from segmeter.metrics.pixels.overlap import FloatArray, divide
+from segmeter.metrics.pixels.overlap import divide
 from segmeter.metrics.surfaces.boundary_iou import BoundaryIoU, band_width, boundary_iou
 from segmeter.metrics.surfaces.distances import School
 from segmeter.metrics.surfaces.surface import SurfaceMetrics, surface_metrics, surface_metrics_by_class

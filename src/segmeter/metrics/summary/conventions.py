@@ -14,13 +14,14 @@ from numpy.typing import NDArray
 from segmeter.checks import expected, known_name, real_numbers, shown
 from segmeter.classes import ClassSpec
 from segmeter.errors import InputError
+from segmeter.metrics.arrays import FloatArray
 from segmeter.metrics.cases.table import CaseRow, in_groups, stack_margins
 from segmeter.metrics.config.conventions import ALL, CONVENTIONS, OURS, Convention, Figure, differences
 from segmeter.metrics.config.measures import SurfaceConfig
 from segmeter.metrics.config.metrics import MetricsConfig, check_metrics
 from segmeter.metrics.measures.protocol import CaseMaps, build_measures, measure_case
 from segmeter.metrics.pixels.confusion import count_case
-from segmeter.metrics.pixels.overlap import FloatArray, Margins, divide, mean_defined
+from segmeter.metrics.pixels.overlap import Margins, divide, mean_defined
 from segmeter.metrics.statistics.describe import say
 
 DEFAULT = MetricsConfig()

@@ -9,13 +9,13 @@ import numpy as np
 from segmeter.checks import expected
 from segmeter.classes import ClassSpec
 from segmeter.errors import InputError
+from segmeter.metrics.arrays import BoolArray, FloatArray
 from segmeter.metrics.cases.table import CaseRow, in_groups, stack_margins
 from segmeter.metrics.config.metrics import MetricsConfig, mean_classes
 from segmeter.metrics.measures.protocol import NUMBERS, SUM, Measure, build_measures, length_metrics
-from segmeter.metrics.pixels.overlap import FloatArray, mean_defined
+from segmeter.metrics.pixels.overlap import mean_defined
 from segmeter.metrics.statistics.bootstrap import bootstrap, mean_columns, mean_of_columns
 from segmeter.metrics.statistics.describe import say
-from segmeter.metrics.surfaces.distances import BoolArray
 
 MEAN = "mean"  # over classes
 

@@ -7,11 +7,11 @@ import numpy as np
 from skimage.morphology import skeletonize
 
 from segmeter.classes import ClassSpec
+from segmeter.metrics.arrays import BoolArray, FloatArray
 from segmeter.metrics.config.measures import ClDiceConfig
 from segmeter.metrics.map_checks import Status, check_maps, find_status, union_box
 from segmeter.metrics.measures.protocol import SUM, CaseMaps, Measure, Region, names_of
-from segmeter.metrics.pixels.overlap import FloatArray, divide
-from segmeter.metrics.surfaces.distances import BoolArray
+from segmeter.metrics.pixels.overlap import divide
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,12 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 
-from segmeter.metrics.pixels.overlap import FloatArray
+from segmeter.metrics.arrays import BoolArray, FloatArray, IntArray
 from segmeter.metrics.surfaces.marching_cubes import element_sizes
 
 School = Literal["A", "B"]
-BoolArray = NDArray[np.bool_]
-IntArray = NDArray[np.int64]
 
 
 @dataclass(frozen=True, kw_only=True)

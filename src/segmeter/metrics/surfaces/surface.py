@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from segmeter.checks import expected, known_name, real_numbers, shown, whole_number
 from segmeter.errors import InputError
+from segmeter.metrics.arrays import BoolArray, FloatArray
 from segmeter.metrics.map_checks import (
     Status,
     check_classes,
@@ -30,8 +31,7 @@ from segmeter.metrics.map_checks import (
     find_status,
     union_box,
 )
-from segmeter.metrics.pixels.overlap import FloatArray
-from segmeter.metrics.surfaces.distances import BoolArray, Distances, School, distances_by_class
+from segmeter.metrics.surfaces.distances import Distances, School, distances_by_class
 
 Penalty = Literal["inf", "diagonal", "nan"] | float
 
