@@ -14,8 +14,9 @@ from segmeter.metrics.config.measures import (
     SizesConfig,
 )
 from segmeter.metrics.config.metrics import MetricsConfig
-from segmeter.metrics.measures.objects import aggregated_jaccard, find_objects
+from segmeter.metrics.measures.objects import find_objects
 from segmeter.metrics.measures.protocol import CaseMaps, build_measures, measure_case
+from segmeter.metrics.objects.aggregated_jaccard import aggregated_jaccard
 from segmeter.metrics.objects.matching import find_overlaps
 from segmeter.metrics.pixels.confusion import confusion_matrix
 from segmeter.metrics.summary.summary import summarise

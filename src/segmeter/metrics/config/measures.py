@@ -10,8 +10,7 @@ from segmeter.registry import Registry
 
 MEASURES = Registry("measure")
 
-_MEASURES = "segmeter.metrics.measures.protocol"
-_OBJECTS = "segmeter.metrics.measures.objects"
+_MEASURES = "segmeter.metrics.measures"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,7 +38,7 @@ class MeasureConfig:
         """Note what is wrong with the measure's own settings."""
 
 
-@MEASURES.register("surface", builder=f"{_MEASURES}:build_surface")
+@MEASURES.register("surface", builder=f"{_MEASURES}.surface:build_surface")
 @dataclass(frozen=True, kw_only=True)
 class SurfaceConfig(MeasureConfig):
     """Distances between surfaces: hd, hd95, hd95_pooled, assd, masd, and nsd@t for each tolerance t.
@@ -77,7 +76,7 @@ class SurfaceConfig(MeasureConfig):
         problems.one_of("school", self.school, ("A", "B", "both"))
 
 
-@MEASURES.register("boundary", builder=f"{_MEASURES}:build_boundary")
+@MEASURES.register("boundary", builder=f"{_MEASURES}.boundary:build_boundary")
 @dataclass(frozen=True, kw_only=True)
 class BoundaryConfig(MeasureConfig):
     """Boundary IoU (2-D): the overlap of the bands just inside the borders.
@@ -128,7 +127,7 @@ class ObjectsConfig(MeasureConfig):
         problems.one_of("objects", self.objects, ("maps", "components", "by_class"))
 
 
-@MEASURES.register("instances", builder=f"{_OBJECTS}:build_instances")
+@MEASURES.register("instances", builder=f"{_MEASURES}.objects:build_instances")
 @dataclass(frozen=True, kw_only=True)
 class InstancesConfig(ObjectsConfig):
     """Objects that match: pq, sq, rq (which is F1 over objects), their mean Dice, and tp, fp, fn of the data set.
@@ -150,7 +149,7 @@ class InstancesConfig(ObjectsConfig):
         problems.expect(0 <= self.threshold < 1, "threshold", "between 0 and 1, below 1", self.threshold)
 
 
-@MEASURES.register("average_precision", builder=f"{_OBJECTS}:build_average_precision")
+@MEASURES.register("average_precision", builder=f"{_MEASURES}.objects:build_average_precision")
 @dataclass(frozen=True, kw_only=True)
 class AveragePrecisionConfig(ObjectsConfig):
     """tp / (tp + fp + fn) over objects at each IoU threshold (ap@t), and its mean over the thresholds (ap).
@@ -174,7 +173,7 @@ class AveragePrecisionConfig(ObjectsConfig):
         problems.expect(ok, "thresholds", "to ascend from 0.5 or above to below 1", list(self.thresholds))
 
 
-@MEASURES.register("aji", builder=f"{_OBJECTS}:build_aji")
+@MEASURES.register("aji", builder=f"{_MEASURES}.objects:build_aji")
 @dataclass(frozen=True, kw_only=True)
 class AjiConfig(ObjectsConfig):
     """Aggregated Jaccard index (aji), Kumar et al. 2017, Algorithm 1: several targets may take one prediction."""
@@ -182,7 +181,7 @@ class AjiConfig(ObjectsConfig):
     name: str = "aji"
 
 
-@MEASURES.register("sizes", builder=f"{_OBJECTS}:build_sizes")
+@MEASURES.register("sizes", builder=f"{_MEASURES}.objects:build_sizes")
 @dataclass(frozen=True, kw_only=True)
 class SizesConfig(ObjectsConfig):
     """Recall and F1 over the objects of each size, of the data set: object_recall@small, object_f1@small and so on.
@@ -207,7 +206,7 @@ class SizesConfig(ObjectsConfig):
         problems.expect(0 <= self.threshold < 1, "threshold", "between 0 and 1, below 1", self.threshold)
 
 
-@MEASURES.register("cldice", builder="segmeter.metrics.surfaces.centreline:build_cldice")
+@MEASURES.register("cldice", builder=f"{_MEASURES}.centreline:build_cldice")
 @dataclass(frozen=True, kw_only=True)
 class ClDiceConfig(MeasureConfig):
     """Centreline Dice of tubes: how much of each side's skeleton lies in the other side's mask (cldice)."""

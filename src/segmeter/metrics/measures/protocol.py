@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,18 +13,12 @@ from segmeter.classes import ClassSpec
 from segmeter.errors import InputError
 from segmeter.metrics.arrays import FloatArray
 from segmeter.metrics.config.conventions import OURS
-from segmeter.metrics.config.measures import MEASURES, BoundaryConfig, MeasureConfig, SurfaceConfig
+from segmeter.metrics.config.measures import MEASURES, MeasureConfig, SurfaceConfig
 from segmeter.metrics.config.metrics import MetricsConfig, check_metrics, mean_classes
 from segmeter.metrics.map_checks import check_maps, check_spacing
-from segmeter.metrics.pixels.overlap import divide
-from segmeter.metrics.surfaces.boundary_iou import BoundaryIoU, band_width, boundary_iou
-from segmeter.metrics.surfaces.distances import School
-from segmeter.metrics.surfaces.surface import SurfaceMetrics, surface_metrics, surface_metrics_by_class
 
 SUM = "sum:"  # starts the names of columns that are added up over cases
 NUMBERS = ("tp", "fp", "fn")  # metrics of a data set that are numbers of objects
-
-_DISTANCES = ("hd", "hd95", "hd95_pooled", "assd", "masd")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -185,103 +179,6 @@ def length_metrics(measures: Iterable[Measure]) -> frozenset[str]:
     return frozenset(name for measure in measures for name in getattr(measure, "lengths", ()))
 
 
-@dataclass(frozen=True)
-class _Surface:
-    lengths: ClassVar = tuple(f"{name}{suffix}" for name in _DISTANCES for suffix in ("", "_b"))
-
-    config: SurfaceConfig
-    regions: tuple[Region, ...]
-
-    def __call__(self, maps: CaseMaps) -> dict[str, float]:
-        columns: dict[str, float] = {}
-        schools: tuple[School, ...] = ("A", "B") if self.config.school == "both" else (self.config.school,)
-        for school in schools:
-            for region, scores in self._scores(maps, school):
-                columns |= self._columns(region, scores, "_b" if school == "B" else "")
-        return columns
-
-    def _columns(self, region: Region, scores: SurfaceMetrics, suffix: str) -> dict[str, float]:
-        columns: dict[str, float] = {f"{name}{suffix}/{region.name}": getattr(scores, name) for name in _DISTANCES}
-        either = (np.nan_to_num(scores.near_target) + np.nan_to_num(scores.near_mask)) / 2
-        for i, tolerance in enumerate(scores.tolerances):
-            columns[f"nsd{suffix}@{tolerance:g}/{region.name}"] = float(scores.nsd[i])
-            if self.config.school == "both" and not suffix:
-                share = math.nan if scores.status == "both_empty" else float(either[i])
-                columns[f"nsd_mean@{tolerance:g}/{region.name}"] = share
-        return columns
-
-    def summarise(self, sums: Mapping[str, FloatArray]) -> dict[str, FloatArray]:
-        return {}
-
-    def _scores(self, maps: CaseMaps, school: School) -> Iterable[tuple[Region, SurfaceMetrics]]:
-        """Classes of one map are measured together, groups and planes one by one."""
-        together = [r for r in self.regions if len(r.members) == 1 and maps.spec.task != "multilabel"]
-        options: dict[str, Any] = {
-            "spacing": maps.spacing,
-            "tolerances": self.config.tolerances,
-            "school": school,
-            "penalty": self.config.penalty,
-        }
-        if together:
-            members = sorted({region.members[0] for region in together})  # a group of one class is measured once
-            found = surface_metrics_by_class(
-                maps.target,
-                maps.labels,
-                num_classes=maps.spec.num_classes,
-                classes=members,
-                ignore_index=maps.spec.ignore_index,
-                **options,
-            )
-            by_class = dict(zip(members, found, strict=True))
-            yield from ((region, by_class[region.members[0]]) for region in together)
-        for region in self.regions:
-            if region not in together:
-                yield region, surface_metrics(*maps.masks(region), **options)
-
-
-@dataclass(frozen=True)
-class _Boundary:
-    config: BoundaryConfig
-    regions: tuple[Region, ...]
-
-    def __call__(self, maps: CaseMaps) -> dict[str, float]:
-        columns: dict[str, float] = {}
-        for region, k, scores in self._scores(maps):
-            counts = scores.counts
-            common = counts[k, k]
-            columns[f"boundary_iou/{region.name}"] = float(scores.iou[k])
-            columns[f"{SUM}boundary_common/{region.name}"] = float(common)
-            columns[f"{SUM}boundary_union/{region.name}"] = float(counts[k].sum() + counts[:, k].sum() - common)
-        return columns
-
-    def summarise(self, sums: Mapping[str, FloatArray]) -> dict[str, FloatArray]:
-        return {
-            f"boundary_iou/{name}": divide(sums[f"boundary_common/{name}"], sums[f"boundary_union/{name}"])
-            for name in names_of(sums, "boundary_common")
-        }
-
-    def _scores(self, maps: CaseMaps) -> Iterable[tuple[Region, int, BoundaryIoU]]:
-        together = [r for r in self.regions if len(r.members) == 1 and maps.spec.task != "multilabel"]
-        axes = maps.target.ndim - (maps.spec.task == "multilabel")
-        if axes != 2:
-            rule = "to have two spatial axes for boundary IoU"
-            raise InputError(expected("boundary", "target", rule, maps.target.shape, "Leave out this measure."))
-        width = self.config.width or band_width(maps.target.shape[-2:], self.config.ratio)
-        if together:
-            found = boundary_iou(
-                maps.target,
-                maps.labels,
-                num_classes=maps.spec.num_classes,
-                ignore_index=maps.spec.ignore_index,
-                width=width,
-            )
-            yield from ((region, region.members[0], found) for region in together)
-        for region in self.regions:
-            if region not in together:
-                target, labels = maps.planes(region)
-                yield region, 1, boundary_iou(target, labels, num_classes=2, ignore_index=2, width=width)
-
-
 def names_of(columns: Iterable[str], metric: str) -> list[str]:
     """The classes and groups that have a column of this metric.
 
@@ -291,11 +188,3 @@ def names_of(columns: Iterable[str], metric: str) -> list[str]:
     ['car', 'a/b']
     """
     return [column.partition("/")[2] for column in columns if column.partition("/")[0] == metric]
-
-
-def build_surface(config: SurfaceConfig, *, spec: ClassSpec, regions: tuple[Region, ...]) -> Measure:
-    return _Surface(config, regions)
-
-
-def build_boundary(config: BoundaryConfig, *, spec: ClassSpec, regions: tuple[Region, ...]) -> Measure:
-    return _Boundary(config, regions)

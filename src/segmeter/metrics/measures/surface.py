@@ -1,0 +1,75 @@
+"""maps of one case -> distances between the surfaces of each class and group."""
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from segmeter.classes import ClassSpec
+from segmeter.metrics.arrays import FloatArray
+from segmeter.metrics.config.measures import SurfaceConfig
+from segmeter.metrics.measures.protocol import CaseMaps, Measure, Region
+from segmeter.metrics.surfaces.distances import School
+from segmeter.metrics.surfaces.surface import SurfaceMetrics, surface_metrics, surface_metrics_by_class
+
+_DISTANCES = ("hd", "hd95", "hd95_pooled", "assd", "masd")
+
+
+@dataclass(frozen=True)
+class _Surface:
+    lengths: ClassVar = tuple(f"{name}{suffix}" for name in _DISTANCES for suffix in ("", "_b"))
+
+    config: SurfaceConfig
+    regions: tuple[Region, ...]
+
+    def __call__(self, maps: CaseMaps) -> dict[str, float]:
+        columns: dict[str, float] = {}
+        schools: tuple[School, ...] = ("A", "B") if self.config.school == "both" else (self.config.school,)
+        for school in schools:
+            for region, scores in self._scores(maps, school):
+                columns |= self._columns(region, scores, "_b" if school == "B" else "")
+        return columns
+
+    def _columns(self, region: Region, scores: SurfaceMetrics, suffix: str) -> dict[str, float]:
+        columns: dict[str, float] = {f"{name}{suffix}/{region.name}": getattr(scores, name) for name in _DISTANCES}
+        either = (np.nan_to_num(scores.near_target) + np.nan_to_num(scores.near_mask)) / 2
+        for i, tolerance in enumerate(scores.tolerances):
+            columns[f"nsd{suffix}@{tolerance:g}/{region.name}"] = float(scores.nsd[i])
+            if self.config.school == "both" and not suffix:
+                share = math.nan if scores.status == "both_empty" else float(either[i])
+                columns[f"nsd_mean@{tolerance:g}/{region.name}"] = share
+        return columns
+
+    def summarise(self, sums: Mapping[str, FloatArray]) -> dict[str, FloatArray]:
+        return {}
+
+    def _scores(self, maps: CaseMaps, school: School) -> Iterable[tuple[Region, SurfaceMetrics]]:
+        """Classes of one map are measured together, groups and planes one by one."""
+        together = [r for r in self.regions if len(r.members) == 1 and maps.spec.task != "multilabel"]
+        options: dict[str, Any] = {
+            "spacing": maps.spacing,
+            "tolerances": self.config.tolerances,
+            "school": school,
+            "penalty": self.config.penalty,
+        }
+        if together:
+            members = sorted({region.members[0] for region in together})  # a group of one class is measured once
+            found = surface_metrics_by_class(
+                maps.target,
+                maps.labels,
+                num_classes=maps.spec.num_classes,
+                classes=members,
+                ignore_index=maps.spec.ignore_index,
+                **options,
+            )
+            by_class = dict(zip(members, found, strict=True))
+            yield from ((region, by_class[region.members[0]]) for region in together)
+        for region in self.regions:
+            if region not in together:
+                yield region, surface_metrics(*maps.masks(region), **options)
+
+
+def build_surface(config: SurfaceConfig, *, spec: ClassSpec, regions: tuple[Region, ...]) -> Measure:
+    return _Surface(config, regions)
