@@ -15,6 +15,7 @@ from segmeter.errors import ConfigError, InputError
 _SHORT = 80  # characters of a value that a message repeats
 
 _SHOWN = 10  # names that one line lists
+_RENAMED = {"school": "surface", "touching": "connectivity"}  # keys of early versions
 _CAUSE_WORDS = 4  # of a rule; what follows are mostly values of the file
 
 
@@ -100,6 +101,10 @@ def nearest(name: str, known: Iterable[str]) -> str:
     'Known: a, b.'
     """
     names = sorted(known)
+    renamed = _RENAMED.get(str(name).rpartition(".")[2])
+    now = [one for one in names if one.rpartition(".")[2] == renamed]
+    if now:
+        return f"It is called {now[0]!r} now."
     close = difflib.get_close_matches(str(name), names, n=1, cutoff=0.6)
     return f"Did you mean {close[0]!r}?" if close else f"Known: {', '.join(names)}."
 

@@ -120,9 +120,9 @@ def test_empty_cases_are_undefined_and_misses_are_0(config):
 
 def test_touching_corners_are_one_object_or_two():
     target = np.eye(4, dtype=np.uint8)
-    assert find_objects(target > 0, None, "corners").max() == 1
-    assert find_objects(target > 0, None, "sides").max() == 4
-    whole_one = measured(InstancesConfig(touching="sides"), maps_of(target, target))
+    assert find_objects(target > 0, None, 8).max() == 1
+    assert find_objects(target > 0, None, 4).max() == 4
+    whole_one = measured(InstancesConfig(connectivity=4), maps_of(target, target))
     assert whole_one["sum:instances_tp/road"] == 4.0
 
 
@@ -208,7 +208,7 @@ def test_the_golden_components_of_spines(shared_data):
     ("build", "message"),
     [
         (lambda: InstancesConfig(threshold=1.0), "`threshold` between 0 and 1, below 1"),
-        (lambda: InstancesConfig(touching="edges"), "`touching` to be one of corners, sides"),
+        (lambda: InstancesConfig(connectivity=6), "`connectivity` to be 8 or 4, got 6"),
         (lambda: InstancesConfig(objects="files"), "`objects` to be one of"),
         (lambda: AveragePrecisionConfig(thresholds=(0.3, 0.5)), "`thresholds` to ascend from 0.5"),
         (lambda: AveragePrecisionConfig(thresholds=(0.6, 0.5)), "`thresholds` to ascend"),

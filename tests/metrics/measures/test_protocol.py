@@ -168,7 +168,7 @@ def test_sums_that_can_not_be_added_up_are_refused():
         (lambda: SurfaceConfig(tolerances=(1, 1.0)), "`tolerances` to be distinct"),
         (lambda: SurfaceConfig(penalty=-1), "`penalty` to be inf, diagonal, nan or a number >= 0, got -1"),
         (lambda: SurfaceConfig(penalty="max"), "`penalty` to be inf"),
-        (lambda: SurfaceConfig(school="C"), "`school` to be one of"),
+        (lambda: SurfaceConfig(surface="C"), "`surface` to be one of"),
         (lambda: SurfaceConfig(classes=("a", "a")), "`classes` to be null or distinct names"),
         (lambda: BoundaryConfig(width=0), "`width` >= 1"),
         (lambda: BoundaryConfig(ratio=0), "`ratio` > 0"),

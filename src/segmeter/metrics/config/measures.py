@@ -43,7 +43,8 @@ class MeasureConfig:
 class SurfaceConfig(MeasureConfig):
     """Distances between surfaces: hd, hd95, hd95_pooled, assd, masd, and nsd@t for each tolerance t.
 
-    In school B all of them end in ``_b`` (``nsd_b@t``). Under another convention than ours both schools are measured.
+    For marching cubes their names end in ``_marching_cubes`` (``nsd_marching_cubes@t``). Under another convention than
+    ours both surfaces are measured.
 
     Parameters
     ----------
@@ -51,15 +52,16 @@ class SurfaceConfig(MeasureConfig):
         Of the surface Dice, in the unit of the spacing, >= 0.
     penalty
         The distances where exactly one side holds the class: "inf", "diagonal" (the image's), "nan", or a number.
-    school
-        Where a surface lies: "A", on the border's pixels; "B", between pixels, weighed by area (see `surface_metrics`);
-        "both": either, and ``nsd_mean@t``, the mean of the two surfaces' shares, which some tools call surface Dice.
+    surface
+        Where a surface lies: "border_pixels", on the pixels of the border; "marching_cubes", between pixels, weighted
+        by area (see `surface_metrics`); "both": both, and ``nsd_mean@t``, the mean of the shares of the two masks'
+        border pixels, which some tools call surface Dice.
     """
 
     name: str = "surface"
     tolerances: tuple[float, ...] = (1.0,)
     penalty: Literal["inf", "diagonal", "nan"] | float = "inf"
-    school: Literal["A", "B", "both"] = "A"
+    surface: Literal["border_pixels", "marching_cubes", "both"] = "border_pixels"
 
     def __post_init__(self) -> None:
         if isinstance(self.penalty, float) and (math.isnan(self.penalty) or self.penalty == math.inf):
@@ -73,7 +75,7 @@ class SurfaceConfig(MeasureConfig):
         named = self.penalty in ("inf", "diagonal", "nan")
         number = isinstance(self.penalty, int | float) and not self.penalty < 0
         problems.expect(named or number, "penalty", "to be inf, diagonal, nan or a number >= 0", self.penalty)
-        problems.one_of("school", self.school, ("A", "B", "both"))
+        problems.one_of("surface", self.surface, ("border_pixels", "marching_cubes", "both"))
 
 
 @MEASURES.register("boundary", builder=f"{_MEASURES}.boundary:build_boundary")
@@ -109,9 +111,9 @@ class ObjectsConfig(MeasureConfig):
 
     Parameters
     ----------
-    touching
-        "corners": pixels that touch at a corner belong to one object (8 neighbours, 26 in 3-D); "sides": only those
-        with a side in common (4, 6 in 3-D).
+    connectivity
+        How many neighbours a pixel of an object has: 8, corners included (26 in a volume), or 4, with a side in common
+        (6 in a volume).
     objects
         "maps": the instance maps that come with a case (files of object numbers, what a watershed split) say what is
         one object; on a side without such a map it is as for "components". "components": the connected pixels of a
@@ -119,11 +121,11 @@ class ObjectsConfig(MeasureConfig):
         classes are, and objects of different classes may match.
     """
 
-    touching: Literal["corners", "sides"] = "corners"
+    connectivity: Literal[8, 4] = 8
     objects: Literal["maps", "components", "by_class"] = "maps"
 
     def _check(self, problems: Problems) -> None:
-        problems.one_of("touching", self.touching, ("corners", "sides"))
+        problems.expect(self.connectivity in (8, 4), "connectivity", "to be 8 or 4", self.connectivity)
         problems.one_of("objects", self.objects, ("maps", "components", "by_class"))
 
 

@@ -30,11 +30,11 @@ Sums = dict[str, FloatArray]
 _SIZES = {1: ("small", "large"), 2: ("small", "medium", "large")}
 
 
-def find_objects(mask: BoolArray, instances: NDArray[Any] | None, touching: str) -> NDArray[Any]:
+def find_objects(mask: BoolArray, instances: NDArray[Any] | None, connectivity: int) -> NDArray[Any]:
     """Number the objects of a mask: its connected parts, or what the instance map holds inside of it."""
     if instances is not None:
         return np.where(mask, instances, 0)
-    structure = ndimage.generate_binary_structure(mask.ndim, mask.ndim if touching == "corners" else 1)
+    structure = ndimage.generate_binary_structure(mask.ndim, mask.ndim if connectivity == 8 else 1)
     numbered: NDArray[Any] = ndimage.label(mask, structure)[0]
     return numbered
 
@@ -56,7 +56,7 @@ def numbered_objects(
         return _in_turn(ours, config), _in_turn(theirs, config), void
     given = (maps.target_instances, maps.instances) if config.objects == "maps" else (None, None)
     first, second = (
-        find_objects(plane[box] == 1, None if numbers is None else numbers[box], config.touching)
+        find_objects(plane[box] == 1, None if numbers is None else numbers[box], config.connectivity)
         for plane, numbers in zip((target, labels), given, strict=True)
     )
     return first, second, void
@@ -64,16 +64,16 @@ def numbered_objects(
 
 def _in_turn(masks: Sequence[BoolArray], config: ObjectsConfig) -> NDArray[Any]:
     """Number the objects of each mask, those of one after those of the others; the masks share no pixel."""
-    numbered = find_objects(masks[0], None, config.touching)
+    numbered = find_objects(masks[0], None, config.connectivity)
     for mask in masks[1:]:
-        more = find_objects(mask, None, config.touching)
+        more = find_objects(mask, None, config.connectivity)
         numbered = np.where(more > 0, more + numbered.max(initial=0), numbered)
     return numbered
 
 
 def overlaps_of(maps: CaseMaps, region: Region, config: ObjectsConfig) -> Overlaps:
     """The objects of a region on both sides and the pixels they share; kept with the case, as measures agree on it."""
-    key = (region.members, config.touching, config.objects)
+    key = (region.members, config.connectivity, config.objects)
     if key not in maps.kept:
         maps.kept[key] = find_overlaps(*numbered_objects(maps, region, config))
     found: Overlaps = maps.kept[key]

@@ -130,8 +130,8 @@ def build_measures(config: MetricsConfig, spec: ClassSpec) -> tuple[Measure, ...
     """
     check_metrics(config, spec)
     wanted = config.measures
-    if config.convention != OURS.name:  # the conventions differ in their schools
-        wanted = tuple(replace(one, school="both") if isinstance(one, SurfaceConfig) else one for one in wanted)
+    if config.convention != OURS.name:  # the conventions differ in their surfaces
+        wanted = tuple(replace(one, surface="both") if isinstance(one, SurfaceConfig) else one for one in wanted)
     return tuple(MEASURES.build(measure, spec=spec, regions=find_regions(measure, config, spec)) for measure in wanted)
 
 

@@ -11,7 +11,7 @@ from segmeter.classes import ClassSpec
 from segmeter.metrics.arrays import FloatArray
 from segmeter.metrics.config.measures import SurfaceConfig
 from segmeter.metrics.measures.protocol import CaseMaps, Measure, Region
-from segmeter.metrics.surfaces.distances import School
+from segmeter.metrics.surfaces.options import SUFFIXES, SurfaceKind
 from segmeter.metrics.surfaces.surface import SurfaceMetrics, surface_metrics, surface_metrics_by_class
 
 _DISTANCES = ("hd", "hd95", "hd95_pooled", "assd", "masd")
@@ -19,17 +19,16 @@ _DISTANCES = ("hd", "hd95", "hd95_pooled", "assd", "masd")
 
 @dataclass(frozen=True)
 class _Surface:
-    lengths: ClassVar = tuple(f"{name}{suffix}" for name in _DISTANCES for suffix in ("", "_b"))
+    lengths: ClassVar = tuple(f"{name}{suffix}" for name in _DISTANCES for suffix in SUFFIXES.values())
 
     config: SurfaceConfig
     regions: tuple[Region, ...]
 
     def __call__(self, maps: CaseMaps) -> dict[str, float]:
         columns: dict[str, float] = {}
-        schools: tuple[School, ...] = ("A", "B") if self.config.school == "both" else (self.config.school,)
-        for school in schools:
-            for region, scores in self._scores(maps, school):
-                columns |= self._columns(region, scores, "_b" if school == "B" else "")
+        for surface in tuple(SUFFIXES) if self.config.surface == "both" else (self.config.surface,):
+            for region, scores in self._scores(maps, surface):
+                columns |= self._columns(region, scores, SUFFIXES[surface])
         return columns
 
     def _columns(self, region: Region, scores: SurfaceMetrics, suffix: str) -> dict[str, float]:
@@ -37,7 +36,7 @@ class _Surface:
         either = (np.nan_to_num(scores.near_target) + np.nan_to_num(scores.near_mask)) / 2
         for i, tolerance in enumerate(scores.tolerances):
             columns[f"nsd{suffix}@{tolerance:g}/{region.name}"] = float(scores.nsd[i])
-            if self.config.school == "both" and not suffix:
+            if self.config.surface == "both" and not suffix:
                 share = math.nan if scores.status == "both_empty" else float(either[i])
                 columns[f"nsd_mean@{tolerance:g}/{region.name}"] = share
         return columns
@@ -45,13 +44,13 @@ class _Surface:
     def summarise(self, sums: Mapping[str, FloatArray]) -> dict[str, FloatArray]:
         return {}
 
-    def _scores(self, maps: CaseMaps, school: School) -> Iterable[tuple[Region, SurfaceMetrics]]:
+    def _scores(self, maps: CaseMaps, surface: SurfaceKind) -> Iterable[tuple[Region, SurfaceMetrics]]:
         """Classes of one map are measured together, groups and planes one by one."""
         together = [r for r in self.regions if len(r.members) == 1 and maps.spec.task != "multilabel"]
         options: dict[str, Any] = {
             "spacing": maps.spacing,
             "tolerances": self.config.tolerances,
-            "school": school,
+            "surface": surface,
             "penalty": self.config.penalty,
         }
         if together:

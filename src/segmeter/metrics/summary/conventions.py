@@ -23,6 +23,7 @@ from segmeter.metrics.measures.protocol import CaseMaps, build_measures, measure
 from segmeter.metrics.pixels.confusion import count_case
 from segmeter.metrics.pixels.overlap import Margins, divide, mean_defined
 from segmeter.metrics.statistics.describe import say
+from segmeter.metrics.surfaces.options import SUFFIXES
 
 DEFAULT = MetricsConfig()
 
@@ -54,7 +55,7 @@ def score_under(
     convention
         One of `CONVENTIONS`, or its name.
     rows
-        One per case. Distances need the columns that the measure "surface" leaves, with ``school`` "both" for all.
+        One per case. Distances need the columns that the measure "surface" leaves, with ``surface`` "both" for all.
     spec
         The classes.
     config
@@ -84,7 +85,7 @@ def score_maps_under(
     tolerances: Sequence[float] = (1.0,),
     groups: dict[str, tuple[str, ...]] | None = None,
 ) -> dict[str, float]:
-    """As `score_under`, from maps: count them, measure their surfaces in both schools, and score.
+    """As `score_under`, from maps: count them, measure both kinds of surface, and score.
 
     Parameters
     ----------
@@ -106,7 +107,7 @@ def score_maps_under(
     given = _check_cases(where, cases)
     if not isinstance(groups, Mapping | None):
         raise InputError(expected(where, "groups", "to map names to classes", shown(groups)))
-    measure = SurfaceConfig(tolerances=real_numbers(where, "tolerances", tolerances), school="both")
+    measure = SurfaceConfig(tolerances=real_numbers(where, "tolerances", tolerances), surface="both")
     config = MetricsConfig(measures=(measure,), groups=dict(groups or {}))
     check_metrics(config, given[0].spec)
     rows = [count_and_measure(maps, config) for maps in given]
@@ -273,7 +274,7 @@ def _mean_of_cases(convention: Convention, scores: FloatArray) -> float:
 
 def _surface_columns(convention: Convention, rows: Sequence[CaseRow]) -> list[tuple[str, Figure, str]]:
     """Name of each figure, what it is, and the metric that the rows keep it as; only what they keep."""
-    suffix = "_b" if convention.school == "B" else ""
+    suffix = SUFFIXES[convention.surface]
     hd95 = "hd95_pooled" if convention.hd95 == "pooled" else "hd95"
     assd = "masd" if convention.assd == "mean" else "assd"
     nsd = "nsd_mean" if convention.nsd == "mean" else "nsd"
