@@ -1,4 +1,4 @@
-"""Marching cubes equal DeepMind's surface-distance: the values of its own tests, and the live package on random shapes."""
+"""Marching cubes equal DeepMind's surface-distance: the values of its own tests, and the package on random shapes."""
 
 import math
 

@@ -11,7 +11,7 @@ from segmeter.metrics.config.measures import AjiConfig, AveragePrecisionConfig, 
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.measures.protocol import CaseMaps, build_measures, measure_case
 from segmeter.metrics.objects.panoptic import match_instances
-from tests.metrics.build import class_spec
+from tests.metrics.build import class_spec, named
 
 VOID = 255
 THRESHOLDS = (0.5, 0.7, 0.9)
@@ -27,7 +27,7 @@ def measured(maps, connectivity=8, objects="maps"):
         SizesConfig(**options, limits=LIMITS),
     )
     config = MetricsConfig(measures=measures, background=maps.spec.task != "multiclass")
-    return measure_case(maps, build_measures(config, maps.spec))
+    return named(measure_case(maps, build_measures(config, maps.spec)))
 
 
 def case(target, labels, spec, **objects):

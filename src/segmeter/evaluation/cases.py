@@ -15,6 +15,7 @@ from segmeter.data.files.sniff import show
 from segmeter.errors import DataError, InputError
 from segmeter.evaluation.pairing import MaskPair
 from segmeter.evaluation.places import Place, find_place
+from segmeter.metrics.cases.columns import MeasureColumn
 from segmeter.metrics.cases.table import CaseRow
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.measures.protocol import CaseMaps, Measure, build_measures, measure_case
@@ -108,7 +109,7 @@ class CaseScorer:
         maps, stored = self._load(pair)
         counts = self._count(pair, maps, stored)
         shape, place = maps.axes(self._multilabel), maps.place
-        extra: dict[str, float] = {}
+        measured: tuple[MeasureColumn, ...] = ()
         if self._measures:
             spacing = place.spacing or (1.0,) * len(shape)
             seen = CaseMaps(
@@ -120,9 +121,7 @@ class CaseScorer:
                 target_instances=maps.target_instances,
                 instances=maps.instances,
             )
-            extra |= measure_case(seen, self._measures)
-        if self.flag_missing:
-            extra["missing"] = float(not pair.predictions)
+            measured = measure_case(seen, self._measures)
         depth = shape[0] if len(shape) == 3 else None
         row = CaseRow(
             case_id=pair.case_id,
@@ -130,7 +129,8 @@ class CaseScorer:
             width=shape[-1],
             depth=depth,
             counts=counts,
-            extra=extra,
+            measured=measured,
+            extra={"missing": float(not pair.predictions)} if self.flag_missing else {},
             spacing=place.spacing,
             unit=place.unit if place.spacing else "",
         )

@@ -248,6 +248,6 @@ def _measure(job: Evaluation, measures: Sequence[Measure], prediction: Predictio
         counts=count_case(sample.target, cleaned.labels, spec),
         loss=prediction.loss,
         changed_pixels=cleaned.changed,
-        extra=measure_case(maps, measures),
+        measured=measure_case(maps, measures),
         spacing=job.metrics.spacing,
     )

@@ -26,7 +26,7 @@ def measured(maps, config):
     counts = confusion_matrix(
         maps.target, maps.labels, num_classes=maps.spec.num_classes, ignore_index=maps.spec.ignore_index
     )
-    return case_row(maps.case_id, counts, extra=measure_case(maps, build_measures(config, maps.spec)))
+    return case_row(maps.case_id, counts, measured=measure_case(maps, build_measures(config, maps.spec)))
 
 
 @pytest.mark.parametrize(
@@ -205,7 +205,7 @@ def test_groups_are_scored_as_one_region():
 def test_both_surfaces_leave_columns_of_their_own():
     maps = pixel_cases(FOUND)[0]
     own, other, both = (
-        measured(maps, MetricsConfig(measures=(SurfaceConfig(surface=surface),))).extra
+        measured(maps, MetricsConfig(measures=(SurfaceConfig(surface=surface),))).scores
         for surface in ("border_pixels", "marching_cubes", "both")
     )
     assert set(own) == {f"{name}/car" for name in ("hd", "hd95", "hd95_pooled", "assd", "masd", "nsd@1")}
@@ -214,7 +214,7 @@ def test_both_surfaces_leave_columns_of_their_own():
     }
     assert both == own | other | {"nsd_mean@1/car": 1.0}
     under_another = MetricsConfig(convention="monai", measures=(SurfaceConfig(),))
-    assert measured(maps, under_another).extra == both
+    assert measured(maps, under_another).scores == both
 
 
 def test_planes_of_multilabel_have_surfaces_too():

@@ -7,8 +7,9 @@ from segmeter.checks import expected
 from segmeter.classes import ClassSpec
 from segmeter.errors import InputError
 from segmeter.metrics.arrays import FloatArray
+from segmeter.metrics.cases.columns import MeasureColumn, columns_of
 from segmeter.metrics.config.measures import BoundaryConfig
-from segmeter.metrics.measures.protocol import SUM, CaseMaps, Measure, Region, names_of
+from segmeter.metrics.measures.protocol import CaseMaps, Measure, Name, Region, regions_of
 from segmeter.metrics.pixels.overlap import divide
 from segmeter.metrics.surfaces.boundary_iou import BoundaryIoU, band_width, boundary_iou
 
@@ -18,20 +19,18 @@ class _Boundary:
     config: BoundaryConfig
     regions: tuple[Region, ...]
 
-    def __call__(self, maps: CaseMaps) -> dict[str, float]:
-        columns: dict[str, float] = {}
+    def __call__(self, maps: CaseMaps) -> Iterable[MeasureColumn]:
         for region, k, scores in self._scores(maps):
             counts = scores.counts
             common = counts[k, k]
-            columns[f"boundary_iou/{region.name}"] = float(scores.iou[k])
-            columns[f"{SUM}boundary_common/{region.name}"] = float(common)
-            columns[f"{SUM}boundary_union/{region.name}"] = float(counts[k].sum() + counts[:, k].sum() - common)
-        return columns
+            union = counts[k].sum() + counts[:, k].sum() - common
+            sums = {"boundary_common": common, "boundary_union": union}
+            yield from columns_of(region.name, {"boundary_iou": scores.iou[k]}, sums)
 
-    def summarise(self, sums: Mapping[str, FloatArray]) -> dict[str, FloatArray]:
+    def summarise(self, sums: Mapping[Name, FloatArray]) -> dict[Name, FloatArray]:
         return {
-            f"boundary_iou/{name}": divide(sums[f"boundary_common/{name}"], sums[f"boundary_union/{name}"])
-            for name in names_of(sums, "boundary_common")
+            ("boundary_iou", region): divide(sums["boundary_common", region], sums["boundary_union", region])
+            for region in regions_of(sums, "boundary_common")
         }
 
     def _scores(self, maps: CaseMaps) -> Iterable[tuple[Region, int, BoundaryIoU]]:

@@ -1,33 +1,32 @@
 """maps of one case -> centreline Dice of each class and group, and the sums behind that of the data set."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from segmeter.classes import ClassSpec
 from segmeter.metrics.arrays import FloatArray
+from segmeter.metrics.cases.columns import MeasureColumn, columns_of
 from segmeter.metrics.config.measures import ClDiceConfig
-from segmeter.metrics.measures.protocol import SUM, CaseMaps, Measure, Region, names_of
+from segmeter.metrics.measures.protocol import CaseMaps, Measure, Name, Region, regions_of
 from segmeter.metrics.surfaces.centreline import centreline_dice, cldice_of_counts
+
+_PARTS = ("inside_target", "points_mask", "inside_mask", "points_target")
 
 
 @dataclass(frozen=True)
 class _ClDice:
     regions: tuple[Region, ...]
 
-    def __call__(self, maps: CaseMaps) -> dict[str, float]:
-        columns: dict[str, float] = {}
+    def __call__(self, maps: CaseMaps) -> Iterable[MeasureColumn]:
         for region in self.regions:
             found = centreline_dice(*maps.masks(region))
-            columns[f"cldice/{region.name}"] = found.cldice
-            for name in ("inside_target", "points_mask", "inside_mask", "points_target"):
-                columns[f"{SUM}cldice_{name}/{region.name}"] = float(getattr(found, name))
-        return columns
+            sums = {f"cldice_{part}": getattr(found, part) for part in _PARTS}
+            yield from columns_of(region.name, {"cldice": found.cldice}, sums)
 
-    def summarise(self, sums: Mapping[str, FloatArray]) -> dict[str, FloatArray]:
-        parts = ("inside_target", "points_mask", "inside_mask", "points_target")
+    def summarise(self, sums: Mapping[Name, FloatArray]) -> dict[Name, FloatArray]:
         return {
-            f"cldice/{name}": cldice_of_counts(*(sums[f"cldice_{part}/{name}"] for part in parts))
-            for name in names_of(sums, "cldice_points_mask")
+            ("cldice", region): cldice_of_counts(*(sums[f"cldice_{part}", region] for part in _PARTS))
+            for region in regions_of(sums, "cldice_points_mask")
         }
 
 

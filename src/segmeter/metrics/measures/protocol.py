@@ -8,17 +8,19 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from segmeter.checks import expected
+from segmeter.checks import expected, shown
 from segmeter.classes import ClassSpec
 from segmeter.errors import InputError
 from segmeter.metrics.arrays import FloatArray
+from segmeter.metrics.cases.columns import ColumnKey, MeasureColumn, decode_key, encode_key
 from segmeter.metrics.config.conventions import OURS
 from segmeter.metrics.config.measures import MEASURES, MeasureConfig, SurfaceConfig
 from segmeter.metrics.config.metrics import MetricsConfig, check_metrics, mean_classes
 from segmeter.metrics.map_checks import check_maps, check_spacing
 
-SUM = "sum:"  # starts the names of columns that are added up over cases
 NUMBERS = ("tp", "fp", "fn")  # metrics of a data set that are numbers of objects
+
+Name = tuple[str, str]  # metric, and class or group
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,16 +104,14 @@ def _is_in(labels: NDArray[Any], members: list[int]) -> NDArray[np.bool_]:
 class Measure(Protocol):
     """Measures one case.
 
-    Called with a `CaseMaps`, it returns columns: "<metric>/<class or group>" for a value of the case (NaN is undefined,
-    inf a failure), and "sum:<name>/<class or group>" for a finite number that is added up over the cases. Metrics that
-    are lengths in the unit of the spacing are named by an attribute `lengths`, where there are some.
+    Metrics that are lengths in the unit of the spacing are named by an attribute `lengths`, where there are any.
     """
 
-    def __call__(self, maps: CaseMaps) -> Mapping[str, float]:
-        """Measure a case."""
+    def __call__(self, maps: CaseMaps) -> Iterable[MeasureColumn]:
+        """Measure a case; each column of it at most once."""
 
-    def summarise(self, sums: Mapping[str, FloatArray]) -> Mapping[str, FloatArray]:
-        """Turn sums over cases, by column name without "sum:", into "<metric>/<class or group>" of the whole data set.
+    def summarise(self, sums: Mapping[Name, FloatArray]) -> Mapping[Name, FloatArray]:
+        """Turn the sums over cases, of all measures, into scores of the whole data set; both by (metric, region).
 
         Every value is an array (R,), one per resample, so that the results have intervals like everything else.
         """
@@ -147,31 +147,40 @@ def find_regions(measure: MeasureConfig, config: MetricsConfig, spec: ClassSpec)
     )
 
 
-def measure_case(maps: CaseMaps, measures: Sequence[Measure]) -> dict[str, float]:
-    """Measure one case by everything that was asked for; a row keeps the result as its `extra`.
+def measure_case(maps: CaseMaps, measures: Sequence[Measure]) -> tuple[MeasureColumn, ...]:
+    """Measure one case by everything that was asked for; a row keeps the result as `measured`.
 
     Raises
     ------
     InputError
-        A measure can't be taken of such maps (the lines name the case), two measures give the same column, or a sum is
-        not finite.
+        A measure can't be taken of such maps (the lines name the case), a measure gives something else than columns,
+        the same column is given twice, or a sum is not finite.
     """
-    found: dict[str, float] = {}
+    found: dict[ColumnKey, MeasureColumn] = {}
     for measure in measures:
         try:
-            columns = {name: float(value) for name, value in measure(maps).items()}
+            columns = list(measure(maps))
         except InputError as error:
             raise InputError([f"{maps.case_id}: {line}" for line in error.problems]) from error
-        twice = sorted(columns.keys() & found.keys())
-        unnamed = [name for name in columns if "/" not in name]
-        if twice or unnamed:
-            rule = "to give columns <metric>/<class> of their own"
-            raise InputError(expected("measure_case", "measures", rule, ", ".join(twice or unnamed)))
-        endless = [name for name, value in columns.items() if name.startswith(SUM) and not math.isfinite(value)]
-        if endless:
-            raise InputError(expected("measure_case", "measures", "to give finite sums", ", ".join(endless)))
-        found |= columns
-    return found
+        for column in columns:
+            _check_column(column)
+            if column.key in found:
+                rule, given = "to give each column once", f"{encode_key(column.key)} twice"
+                raise InputError(expected("measure_case", "measures", rule, given))
+            found[column.key] = column._replace(value=float(column.value))
+    return tuple(found.values())
+
+
+def _check_column(column: MeasureColumn) -> None:
+    if not isinstance(column, MeasureColumn):
+        rule, remedy = "to give MeasureColumn values", "Give MeasureColumn(metric, region, value, summed)."
+        raise InputError(expected("measure_case", "measures", rule, shown(column), remedy))
+    if decode_key(encode_key(column.key)) != column.key:
+        rule = "to name metrics without '/' and 'sum:'"
+        raise InputError(expected("measure_case", "measures", rule, repr(column.metric)))
+    if column.summed and not math.isfinite(column.value):
+        given = f"{column.value} for {encode_key(column.key)}"
+        raise InputError(expected("measure_case", "measures", "to give finite sums", given))
 
 
 def length_metrics(measures: Iterable[Measure]) -> frozenset[str]:
@@ -179,12 +188,12 @@ def length_metrics(measures: Iterable[Measure]) -> frozenset[str]:
     return frozenset(name for measure in measures for name in getattr(measure, "lengths", ()))
 
 
-def names_of(columns: Iterable[str], metric: str) -> list[str]:
-    """The classes and groups that have a column of this metric.
+def regions_of(names: Iterable[Name], metric: str) -> list[str]:
+    """The classes and groups that have this metric.
 
     Examples
     --------
-    >>> names_of(["tp/car", "fp/car", "tp/a/b"], "tp")
-    ['car', 'a/b']
+    >>> regions_of([("tp", "car"), ("fp", "car"), ("tp", "bus")], "tp")
+    ['car', 'bus']
     """
-    return [column.partition("/")[2] for column in columns if column.partition("/")[0] == metric]
+    return [region for name, region in names if name == metric]

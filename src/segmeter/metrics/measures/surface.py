@@ -9,8 +9,9 @@ import numpy as np
 
 from segmeter.classes import ClassSpec
 from segmeter.metrics.arrays import FloatArray
+from segmeter.metrics.cases.columns import MeasureColumn, columns_of
 from segmeter.metrics.config.measures import SurfaceConfig
-from segmeter.metrics.measures.protocol import CaseMaps, Measure, Region
+from segmeter.metrics.measures.protocol import CaseMaps, Measure, Name, Region
 from segmeter.metrics.surfaces.options import SUFFIXES, SurfaceKind
 from segmeter.metrics.surfaces.surface import SurfaceMetrics, surface_metrics, surface_metrics_by_class
 
@@ -24,24 +25,22 @@ class _Surface:
     config: SurfaceConfig
     regions: tuple[Region, ...]
 
-    def __call__(self, maps: CaseMaps) -> dict[str, float]:
-        columns: dict[str, float] = {}
+    def __call__(self, maps: CaseMaps) -> Iterable[MeasureColumn]:
         for surface in tuple(SUFFIXES) if self.config.surface == "both" else (self.config.surface,):
             for region, scores in self._scores(maps, surface):
-                columns |= self._columns(region, scores, SUFFIXES[surface])
-        return columns
+                yield from columns_of(region.name, self._values(scores, SUFFIXES[surface]), {})
 
-    def _columns(self, region: Region, scores: SurfaceMetrics, suffix: str) -> dict[str, float]:
-        columns: dict[str, float] = {f"{name}{suffix}/{region.name}": getattr(scores, name) for name in _DISTANCES}
+    def _values(self, scores: SurfaceMetrics, suffix: str) -> dict[str, float]:
+        values: dict[str, float] = {f"{name}{suffix}": getattr(scores, name) for name in _DISTANCES}
         either = (np.nan_to_num(scores.near_target) + np.nan_to_num(scores.near_mask)) / 2
         for i, tolerance in enumerate(scores.tolerances):
-            columns[f"nsd{suffix}@{tolerance:g}/{region.name}"] = float(scores.nsd[i])
+            values[f"nsd{suffix}@{tolerance:g}"] = scores.nsd[i]
             if self.config.surface == "both" and not suffix:
                 share = math.nan if scores.status == "both_empty" else float(either[i])
-                columns[f"nsd_mean@{tolerance:g}/{region.name}"] = share
-        return columns
+                values[f"nsd_mean@{tolerance:g}"] = share
+        return values
 
-    def summarise(self, sums: Mapping[str, FloatArray]) -> dict[str, FloatArray]:
+    def summarise(self, sums: Mapping[Name, FloatArray]) -> dict[Name, FloatArray]:
         return {}
 
     def _scores(self, maps: CaseMaps, surface: SurfaceKind) -> Iterable[tuple[Region, SurfaceMetrics]]:

@@ -135,11 +135,11 @@ def count_and_measure(maps: CaseMaps, config: MetricsConfig) -> CaseRow:
     """Make a case's row from its maps; `config` says what is measured."""
     spec = maps.spec
     counts = count_case(maps.target, maps.labels, spec)
-    extra = measure_case(maps, build_measures(config, spec))
+    measured = measure_case(maps, build_measures(config, spec))
     shape = maps.target.shape[1:] if spec.task == "multilabel" else maps.target.shape
     depth = shape[0] if len(shape) == 3 else None
     height, width = shape[-2:]
-    return CaseRow(case_id=maps.case_id, height=height, width=width, depth=depth, counts=counts, extra=extra)
+    return CaseRow(case_id=maps.case_id, height=height, width=width, depth=depth, counts=counts, measured=measured)
 
 
 def find_convention(convention: str | Convention) -> Convention:
@@ -279,7 +279,7 @@ def _surface_columns(convention: Convention, rows: Sequence[CaseRow]) -> list[tu
     assd = "masd" if convention.assd == "mean" else "assd"
     nsd = "nsd_mean" if convention.nsd == "mean" else "nsd"
     wanted: list[tuple[str, Figure, str]] = [("hd95", "hd95", f"{hd95}{suffix}"), ("assd", "assd", f"{assd}{suffix}")]
-    kept = {name.partition("/")[0]: None for row in rows[:1] for name in row.extra}
+    kept = dict.fromkeys(column.metric for row in rows[:1] for column in row.measured if not column.summed)
     ending = [metric.partition("@") for metric in kept]
     wanted += [(f"nsd@{t}", "nsd", f"{name}@{t}") for name, at, t in ending if at and name == f"{nsd}{suffix}"]
     return [item for item in wanted if item[1] in convention.figures and item[2] in kept]
@@ -294,10 +294,13 @@ def _distances(
     metric: str,
 ) -> tuple[FloatArray, Margins]:
     """Values (N, R) of what was measured, with the convention's values for empty sides, and the margins of the same."""
-    measured = {name: held for name, held in regions.items() if f"{metric}/{name}" in rows[0].extra}
+    first = _values(rows[0], metric)
+    measured = {name: held for name, held in regions.items() if name in first}
     margins = _region_margins(rows, spec, measured)
-    columns = [f"{metric}/{name}" for name in measured]
-    found = np.array([[row.extra.get(column, math.nan) for column in columns] for row in rows]).reshape(len(rows), -1)
+    found = np.empty((len(rows), len(measured)))
+    for i, row in enumerate(rows):
+        values = _values(row, metric)
+        found[i] = [values.get(name, math.nan) for name in measured]
     if figure == "nsd":
         return found, margins
     cost = convention.hd95_one_empty if figure == "hd95" else convention.assd_one_empty
@@ -305,6 +308,11 @@ def _distances(
         found[_one_empty(margins)] = cost
     found[(margins.target == 0) & (margins.predicted == 0)] = convention.distance_both_empty
     return found, margins
+
+
+def _values(row: CaseRow, metric: str) -> dict[str, float]:
+    """What was measured of a metric, by region."""
+    return {column.region: column.value for column in row.measured if column.metric == metric and not column.summed}
 
 
 def _one_empty(margins: Margins) -> NDArray[np.bool_]:
