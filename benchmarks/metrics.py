@@ -320,11 +320,11 @@ def against_monai(
 
 
 def elements(rounds: int) -> list[Row]:
-    """School B against the tool that it is of."""
+    """Marching cubes against the tool that it is of."""
     rows = []
     for radius in (20, 60):
         pair = balls(radius)
-        ours = partial(surface_metrics, *pair, spacing=SPACING, school="B")
+        ours = partial(surface_metrics, *pair, spacing=SPACING, surface="marching_cubes")
         calls: dict[str, Work] = {"segmeter": ours}
         if tool := peer("surface_distance"):
             theirs = partial(deepmind_surfaces, tool, *pair)
@@ -332,7 +332,7 @@ def elements(rounds: int) -> list[Row]:
             expected = [found.hd, found.hd95, found.mean_from_target, found.mean_from_mask, *found.nsd]
             demand(np.allclose(theirs(), expected, rtol=1e-6), f"surface-distance: {theirs()} and ours {expected}")
             calls["surface-distance"] = theirs
-        rows += compare(f"school B, the same figures, ball of radius {radius}", calls, rounds, {})
+        rows += compare(f"marching cubes, the same metrics, ball of radius {radius}", calls, rounds, {})
     return rows
 
 

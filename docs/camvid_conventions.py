@@ -16,10 +16,10 @@ from PIL import Image
 from scipy import ndimage
 
 from segmeter.classes import ClassSpec
-from segmeter.metrics.cases.row import make_row
 from segmeter.metrics.config.measures import SurfaceConfig
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.measures.protocol import CaseMaps, build_measures
+from segmeter.metrics.measures.row import make_row
 from segmeter.metrics.summary.conventions import compare_conventions
 
 NAMES = ("Sky", "Building", "Pole", "Road", "Pavement", "Tree", "SignSymbol", "Fence", "Car", "Pedestrian", "Bicyclist")

@@ -14,7 +14,8 @@ from segmeter.errors import ConfigError, InputError
 
 _SHORT = 80  # characters of a value that a message repeats
 
-RENAMED = {"compiled": "numba", "closed": "torch"}  # values of earlier versions -> what they are called now
+# Values and keys of earlier versions -> what they are called now
+RENAMED = {"compiled": "numba", "closed": "torch", "school": "surface", "touching": "connectivity"}
 _CAUSE_WORDS = 4  # of a rule; what follows are mostly values of the file
 
 
@@ -118,8 +119,10 @@ def nearest(name: str, known: Iterable[str]) -> str:
 def close_name(name: str, known: Iterable[str]) -> str:
     """Say which known name is meant, or nothing when none is close."""
     names = sorted(known)
-    if RENAMED.get(str(name)) in names:
-        return f"It is called {RENAMED[str(name)]!r} now."
+    renamed = RENAMED.get(str(name).rpartition(".")[2])
+    now = [one for one in names if one.rpartition(".")[2] == renamed]
+    if now:
+        return f"It is called {now[0]!r} now."
     close = difflib.get_close_matches(str(name), names, n=1, cutoff=0.6)
     return f"Did you mean {close[0]!r}?" if close else ""
 

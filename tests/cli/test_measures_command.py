@@ -1,4 +1,4 @@
-"""Measures as a user asks for them: by bare names, with options, from a module of one's own, and misspelt."""
+"""Measures as a user asks for them: by bare names, with options, from a plugin, and misspelt."""
 
 import json
 import sys
@@ -16,6 +16,7 @@ RUN = ["score", "predictions=predictions", "references=references", "data.num_cl
 RUN += ["metrics.bootstrap=20", "run.name=x"]
 PLUGIN = """
 from dataclasses import dataclass
+from segmeter.metrics.cases.columns import MeasureColumn
 from segmeter.metrics.config.metrics import MEASURES
 from segmeter.metrics.config.measures import MeasureConfig
 
@@ -30,12 +31,13 @@ class Area:
         self.config, self.regions = config, regions
 
     def __call__(self, maps):
-        areas = {region.name: self.config.unit * maps.masks(region)[1].sum() for region in self.regions}
-        found = {f"area/{name}": area for name, area in areas.items()}
-        return found | {f"sum:area/{name}": area for name, area in areas.items()}
+        for region in self.regions:
+            area = self.config.unit * maps.masks(region)[1].sum()
+            yield MeasureColumn("area", region.name, area)
+            yield MeasureColumn("area", region.name, area, summed=True)
 
     def summarise(self, sums):
-        return {f"total_area/{name.partition('/')[2]}": total for name, total in sums.items()}
+        return {("total_area", region): total for (metric, region), total in sums.items()}
 
 def build_area(config, *, spec, regions):
     return Area(config, regions)
@@ -85,7 +87,7 @@ def test_options_and_spacing_reach_the_measure() -> None:
     assert measures()["nsd@4"]["class_1"]["mean"] < 1.0
 
 
-def test_a_measure_of_one_s_own_comes_in_by_a_plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_custom_measure_comes_in_by_a_plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "area_plugin.py").write_text(PLUGIN)
     monkeypatch.syspath_prepend(str(tmp_path))
     try:
@@ -104,6 +106,10 @@ def test_a_measure_of_one_s_own_comes_in_by_a_plugin(tmp_path: Path, monkeypatch
         ("metrics.measures=[{name: surface, tolerance: 2}]", "Did you mean 'metrics.measures[0].tolerances'?"),
         ("metrics.measures=[{tolerances: [2]}]", "`metrics.measures[0]` to name a measure, one of "),
         ("metrics.measures=[{name: surface, penalty: worst}]", "`metrics.measures[0].penalty` to be one of"),
+        ("metrics.measures=[{name: surface, school: B}]", "It is called 'metrics.measures[0].surface' now."),
+        ("metrics.measures=[{name: surface, surface: B}]", "one of border_pixels, marching_cubes, both, got"),
+        ("metrics.measures=[{name: aji, touching: sides}]", "It is called 'metrics.measures[0].connectivity' now."),
+        ("metrics.measures=[{name: aji, connectivity: 6}]", "`metrics.measures[0].connectivity` to be one of 8, 4"),
         ("metrics.measures=[surface,surface]", "to name each measure once"),
         ("metrics.measures=[{name: surface, classes: [clas_1]}]", "got 'clas_1'. Did you mean 'class_1'?"),
     ],

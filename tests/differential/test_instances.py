@@ -7,7 +7,7 @@ import pytest
 from scipy import ndimage
 from scipy.optimize import linear_sum_assignment
 
-from segmeter.metrics.measures.objects import aggregated_jaccard
+from segmeter.metrics.objects.aggregated_jaccard import aggregated_jaccard
 from segmeter.metrics.objects.matching import find_overlaps
 from segmeter.metrics.objects.panoptic import match_instances
 from tests.differential.cases import SWEEP, assert_agree, blobs, boxes

@@ -5,7 +5,7 @@ from functools import cache
 import numpy as np
 import pytest
 
-from segmeter.metrics.config.conventions import School
+from segmeter.metrics.surfaces.options import SurfaceKind
 from segmeter.metrics.surfaces.surface import SurfaceMetrics, surface_metrics, surface_metrics_by_class
 from tests.differential.cases import BOTH_HOLD_ONE, IGNORED, MANY_CLASSES, Case, assert_agree, sweep
 from tests.differential.peers import load, quiet
@@ -15,12 +15,12 @@ PAIRS = (*BOTH_HOLD_ONE, *sweep(seed=1))
 
 
 @cache
-def measure(case: Case, school: School = "A") -> SurfaceMetrics:
-    return surface_metrics(*case.masks(), spacing=case.spacing, tolerances=TOLERANCES, school=school)
+def measure(case: Case, surface: SurfaceKind = "border_pixels") -> SurfaceMetrics:
+    return surface_metrics(*case.masks(), spacing=case.spacing, tolerances=TOLERANCES, surface=surface)
 
 
-def ours(name: str, school: School = "A") -> list[float]:
-    return [getattr(measure(case, school), name) for case in PAIRS]
+def ours(name: str, surface: SurfaceKind = "border_pixels") -> list[float]:
+    return [getattr(measure(case, surface), name) for case in PAIRS]
 
 
 def one_hot(*masks):
@@ -59,8 +59,8 @@ def test_surface_dice_of_monai(number):
     assert_agree(found, of_monai("surface_dice", class_thresholds=[TOLERANCES[number]]))
 
 
-def test_surface_dice_of_monai_by_subvoxels_is_school_b():
-    found = [values[1] for values in ours("nsd", "B")]
+def test_surface_dice_of_monai_by_subvoxels_is_that_of_marching_cubes():
+    found = [values[1] for values in ours("nsd", "marching_cubes")]
     assert_agree(found, of_monai("surface_dice", class_thresholds=[TOLERANCES[1]], use_subvoxels=True))
 
 
@@ -131,25 +131,25 @@ def of_deepmind():
 def test_mean_distances_of_surface_distance():
     peer, found = of_deepmind()
     theirs = [peer.compute_average_surface_distance(one) for one in found]
-    assert_agree(ours("mean_from_target", "B"), [one[0] for one in theirs])
-    assert_agree(ours("mean_from_mask", "B"), [one[1] for one in theirs])
-    assert_agree(ours("masd", "B"), [np.mean(one) for one in theirs])
+    assert_agree(ours("mean_from_target", "marching_cubes"), [one[0] for one in theirs])
+    assert_agree(ours("mean_from_mask", "marching_cubes"), [one[1] for one in theirs])
+    assert_agree(ours("masd", "marching_cubes"), [np.mean(one) for one in theirs])
 
 
 @pytest.mark.parametrize(("name", "percent"), [("hd", 100), ("hd95", 95)])
 def test_hausdorff_of_surface_distance(name, percent):
     peer, found = of_deepmind()
-    assert_agree(ours(name, "B"), [peer.compute_robust_hausdorff(one, percent) for one in found])
+    assert_agree(ours(name, "marching_cubes"), [peer.compute_robust_hausdorff(one, percent) for one in found])
 
 
 @pytest.mark.parametrize("number", range(len(TOLERANCES)))
 def test_surface_dice_of_surface_distance(number):
     peer, found = of_deepmind()
     theirs = [peer.compute_surface_dice_at_tolerance(one, TOLERANCES[number]) for one in found]
-    assert_agree([values[number] for values in ours("nsd", "B")], theirs)
+    assert_agree([values[number] for values in ours("nsd", "marching_cubes")], theirs)
     shares = [peer.compute_surface_overlap_at_tolerance(one, TOLERANCES[number]) for one in found]
-    assert_agree([values[number] for values in ours("near_target", "B")], [share[0] for share in shares])
-    assert_agree([values[number] for values in ours("near_mask", "B")], [share[1] for share in shares])
+    assert_agree([values[number] for values in ours("near_target", "marching_cubes")], [share[0] for share in shares])
+    assert_agree([values[number] for values in ours("near_mask", "marching_cubes")], [share[1] for share in shares])
 
 
 def test_hausdorff_of_scikit_image_is_that_of_the_surfaces():

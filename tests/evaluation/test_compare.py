@@ -104,6 +104,15 @@ def test_the_dataset_scores_of_measures_are_those_of_the_runs(tmp_path: Path) ->
             assert result["metrics"][f"{metric}/cell"]["per_case"][name] == own[metric]["cell"]["mean"]
 
 
+def test_settings_by_their_old_names_are_refused(tmp_path: Path) -> None:
+    runs = make_two(tmp_path, measured(), measured())
+    for run in runs:
+        written = (run / "metrics.json").read_text()
+        (run / "metrics.json").write_text(written.replace('"connectivity": 8', '"touching": "corners"'))
+    with pytest.raises(InputError, match=r"got 'touching' in 'merged'\. It is called 'connectivity' now\."):
+        compare(runs, FEW)
+
+
 def test_other_settings_of_a_measure_are_refused(tmp_path: Path) -> None:
     runs = make_two(tmp_path, measured(), measured(threshold=0.7))
     message = "same metrics.measures.instances, as 'merged' with threshold=0.5, got threshold=0.7 in 'apart'"

@@ -80,7 +80,9 @@ def test_distances_carry_their_unit_everywhere(
     metrics = SURFACES.replace(measures=(*SURFACES.measures, objects), convention="all")
     summary = score(replace(scoring(tmp_path), metrics=metrics))
     assert json.loads((tmp_path / "metrics.json").read_text())["units"] == summary["units"]
-    surfaces = {f"{name}{end}" for name in ("hd", "hd95", "hd95_pooled", "assd", "masd") for end in ("", "_b")}
+    surfaces = {
+        f"{name}{end}" for name in ("hd", "hd95", "hd95_pooled", "assd", "masd") for end in ("", "_marching_cubes")
+    }
     assert set(summary["units"]) == surfaces | {"object_masd"}
     assert set(summary["units"].values()) == {unit}
     assert pq.read_table(tmp_path / "cases.parquet")["unit"].to_pylist() == [unit]

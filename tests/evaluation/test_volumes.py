@@ -52,9 +52,9 @@ def test_distances_are_in_the_unit_of_the_file(tmp_path: Path) -> None:
     save_nifti(tmp_path / "references" / "a.nii.gz", target)
     save_nifti(tmp_path / "predictions" / "a.nii.gz", np.roll(target, 1, axis=0))
     score(replace(scoring(tmp_path), metrics=MEASURED))
-    assert read_cases(tmp_path)[0].extra["hd/b"] == 3.0
+    assert read_cases(tmp_path)[0].scores["hd/b"] == 3.0
     score(replace(scoring(tmp_path), metrics=MEASURED.replace(spacing=(2.0, 1.0, 1.0))))
-    assert read_cases(tmp_path)[0].extra["hd/b"] == 2.0
+    assert read_cases(tmp_path)[0].scores["hd/b"] == 2.0
 
 
 def test_the_configurations_spacing_wins_and_says_so(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 import numpy as np
 
 from segmeter.classes import ClassSpec
+from segmeter.metrics.cases.columns import encode_key, split_scores
 from segmeter.metrics.cases.table import CaseRow
 
 NAMES = ("sky", "road", "car", "tree", "pole")
@@ -13,8 +14,16 @@ def class_spec(num_classes=3, task="multiclass", ignore_index=255):
     return ClassSpec(task=task, names=NAMES[:num_classes], colours=colours, ignore_index=ignore_index)
 
 
-def case_row(case_id, counts, **fields):
+def case_row(case_id, counts, *, scores=None, **fields):
+    """A row; `scores` by the names that files give them, such as "hd95/car" and "sum:tp/car"."""
+    if scores is not None:
+        fields["measured"], fields["extra"] = split_scores(scores)
     return CaseRow(case_id=case_id, height=4, width=5, counts=np.asarray(counts, np.int64), **fields)
+
+
+def named(columns):
+    """Columns of measures by the names that files give them."""
+    return {encode_key(column.key): column.value for column in columns}
 
 
 def random_rows(n_cases, num_classes=3, *, seed=0, task="multiclass", **fields):

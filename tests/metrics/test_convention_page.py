@@ -21,8 +21,8 @@ def test_the_page_shows_what_the_script_prints_for_camvid(shared_data):
 
 
 def test_the_drawing_says_what_the_script_counts(tmp_path):
-    load("draw_schools").draw(tmp_path / "schools.svg")
+    load("draw_surfaces").draw(tmp_path / "surfaces.svg")
     for path in (tmp_path, DOCS):  # the bytes depend on matplotlib's version
-        text = (path / "schools.svg").read_text()
+        text = (path / "surfaces.svg").read_text()
         assert "14 pixels, each counts once" in text
         assert "28 elements, 22.1 px long together" in text

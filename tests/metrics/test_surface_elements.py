@@ -1,4 +1,4 @@
-"""School B equals DeepMind's surface-distance: the figures of its own tests, and the live package on random shapes."""
+"""Marching cubes equal DeepMind's surface-distance: the values of its own tests, and the package on random shapes."""
 
 import math
 
@@ -21,7 +21,7 @@ def single(shape, *points):
 
 
 def measured(target, mask, spacing, **options):
-    return surface_metrics(target, mask, spacing=spacing, tolerances=(1,), school="B", **options)
+    return surface_metrics(target, mask, spacing=spacing, tolerances=(1,), surface="marching_cubes", **options)
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_every_figure_equals_the_live_package(seed):
     peer = pytest.importorskip("surface_distance")
     target, mask, spacing = shapes(seed)
     tolerances = (0, 0.5, 1, 2.2)
-    found = surface_metrics(target, mask, spacing=spacing, tolerances=tolerances, school="B")
+    found = surface_metrics(target, mask, spacing=spacing, tolerances=tolerances, surface="marching_cubes")
     theirs = peer.compute_surface_distances(target, mask, spacing)
     means = peer.compute_average_surface_distance(theirs)
     np.testing.assert_allclose([found.mean_from_target, found.mean_from_mask], means, rtol=1e-12)
@@ -125,11 +125,11 @@ def test_each_class_of_a_map_scores_as_its_masks_do(shape, num_classes, void, cl
         classes=classes,
         spacing=spacing,
         ignore_index=void,
-        school="B",
+        surface="marching_cubes",
     )
     for k, one in zip(range(4) if classes is None else classes, found, strict=False):
         pair = valid & (target == k), valid & (labels == k)
-        alone = surface_metrics(*pair, spacing=spacing, school="B")
+        alone = surface_metrics(*pair, spacing=spacing, surface="marching_cubes")
         assert [getattr(one, name) for name in DISTANCES] == [getattr(alone, name) for name in DISTANCES]
         np.testing.assert_array_equal(one.nsd, alone.nsd)
         assert one.points_mask == alone.points_mask > 0

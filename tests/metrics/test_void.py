@@ -11,15 +11,15 @@ from segmeter.metrics.config.measures import AjiConfig, AveragePrecisionConfig, 
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.measures.protocol import CaseMaps, build_measures, measure_case
 from segmeter.metrics.objects.panoptic import match_instances
-from tests.metrics.build import class_spec
+from tests.metrics.build import class_spec, named
 
 VOID = 255
 THRESHOLDS = (0.5, 0.7, 0.9)
 LIMITS = (6,)
 
 
-def measured(maps, touching="corners", objects="maps"):
-    options = {"touching": touching, "objects": objects}
+def measured(maps, connectivity=8, objects="maps"):
+    options = {"connectivity": connectivity, "objects": objects}
     measures = (
         InstancesConfig(**options, distances=True),
         AveragePrecisionConfig(**options, thresholds=THRESHOLDS),
@@ -27,7 +27,7 @@ def measured(maps, touching="corners", objects="maps"):
         SizesConfig(**options, limits=LIMITS),
     )
     config = MetricsConfig(measures=measures, background=maps.spec.task != "multiclass")
-    return measure_case(maps, build_measures(config, maps.spec))
+    return named(measure_case(maps, build_measures(config, maps.spec)))
 
 
 def case(target, labels, spec, **objects):
@@ -112,8 +112,8 @@ def scene(seed, classes=2, shape=(18, 23)):
     return target, labels
 
 
-def numbered(mask, touching):
-    return ndimage.label(mask, ndimage.generate_binary_structure(2, 2 if touching == "corners" else 1))[0]
+def numbered(mask, connectivity):
+    return ndimage.label(mask, ndimage.generate_binary_structure(2, 2 if connectivity == 8 else 1))[0]
 
 
 def test_a_prediction_mostly_in_void_is_not_spurious():
@@ -135,12 +135,12 @@ def test_void_does_not_part_a_predicted_object_in_two():
     assert [found[name] for name in ("tp", "fp", "fn")] == [1, 0, 1]
 
 
-@pytest.mark.parametrize("touching", ["corners", "sides"])
+@pytest.mark.parametrize("connectivity", [8, 4])
 @pytest.mark.parametrize("seed", range(12))
-def test_components_equal_the_loops(seed, touching):
+def test_components_equal_the_loops(seed, connectivity):
     target, labels = scene(seed)
-    found = measured(case(target, labels, class_spec(2, "binary", ignore_index=VOID)), touching)
-    expected = loops(numbered(target == 1, touching), numbered(labels == 1, touching), target == VOID)
+    found = measured(case(target, labels, class_spec(2, "binary", ignore_index=VOID)), connectivity)
+    expected = loops(numbered(target == 1, connectivity), numbered(labels == 1, connectivity), target == VOID)
     assert_same(as_loops(found, "road"), expected)
 
 
@@ -150,7 +150,7 @@ def test_every_class_has_the_same_void(seed):
     spec = class_spec(4, ignore_index=VOID)
     found = measured(case(target, labels, spec))
     for k in (1, 2, 3):
-        sides = (numbered(one == k, "corners") for one in (target, labels))
+        sides = (numbered(one == k, 8) for one in (target, labels))
         assert_same(as_loops(found, spec.names[k]), loops(*sides, target == VOID))
 
 
@@ -161,7 +161,7 @@ def test_planes_of_multilabel_have_their_own_void(seed):
     spec = class_spec(2, "multilabel", ignore_index=VOID)
     found = measured(case(target, labels, spec))
     for k, name in enumerate(spec.names):
-        sides = (numbered(one == 1, "corners") for one in (target[k], labels[k]))
+        sides = (numbered(one == 1, 8) for one in (target[k], labels[k]))
         assert_same(as_loops(found, name), loops(*sides, target[k] == VOID))
 
 
@@ -170,8 +170,8 @@ def test_instance_maps_equal_match_instances_and_the_loops(seed):
     target, labels = scene(seed)
     rng = np.random.default_rng(seed)
     void = target == VOID
-    ours = np.where(target == 1, numbered(target == 1, "sides") + 3, 0)
-    theirs = np.where(labels == 1, rng.permutation(40)[numbered(labels == 1, "sides") % 40] + 1, 0)  # in parts
+    ours = np.where(target == 1, numbered(target == 1, 4) + 3, 0)
+    theirs = np.where(labels == 1, rng.permutation(40)[numbered(labels == 1, 4) % 40] + 1, 0)  # in parts
     spec = class_spec(2, "binary", ignore_index=VOID)
     columns = measured(case(target, labels, spec, target_instances=ours, instances=theirs))
     assert_same(as_loops(columns, "road"), loops(ours, theirs, void))

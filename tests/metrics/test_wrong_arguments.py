@@ -28,7 +28,7 @@ def submit(tensor, **options):
         return exporter.submit(tensor, case_id="a", **options).result()
 
 
-SURFACES = {"spacing": (1, 1), "tolerances": (1,), "school": "A", "penalty": "inf"}
+SURFACES = {"spacing": (1, 1), "tolerances": (1,), "surface": "border_pixels", "penalty": "inf"}
 SETTINGS = {"num_classes": 2, "task": "binary", "bins": 5, "ignore_index": 255}
 # name: what is called, and arguments that it takes
 PUBLIC = {
@@ -101,7 +101,7 @@ def call(name, **changes):
         ("surface_metrics", "spacing", "11", "to be a sequence of numbers, got '11'"),
         ("surface_metrics", "spacing", None, "to be a sequence of numbers, got None"),
         ("surface_metrics", "tolerances", 1.0, "to be a sequence of numbers, got 1.0"),
-        ("surface_metrics", "school", ["A"], "to be one of A, B, got ['A']"),
+        ("surface_metrics", "surface", ["A"], "to be one of border_pixels, marching_cubes, got ['A']"),
         ("surface_metrics", "penalty", [1], "to be one of inf, diagonal, nan or a number >= 0, got [1]"),
         ("surface_metrics_by_class", "classes", 1, "to be a sequence of numbers, got 1"),
         ("surface_metrics_by_class", "num_classes", None, "to be a whole number, got None"),

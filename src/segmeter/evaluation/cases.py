@@ -15,10 +15,10 @@ from segmeter.data.files.sniff import show
 from segmeter.errors import DataError, InputError
 from segmeter.evaluation.pairing import MaskPair
 from segmeter.evaluation.places import Place, find_place
-from segmeter.metrics.cases.row import make_row
 from segmeter.metrics.cases.table import CaseRow
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.measures.protocol import CaseMaps, Measure, build_measures
+from segmeter.metrics.measures.row import make_row
 from segmeter.metrics.pixels.confusion import count_case
 
 _MANY_PARTS = 4

@@ -165,6 +165,17 @@ def _inherit(summaries: Mapping[str, Mapping[str, Any]], config: MetricsConfig, 
                 rule = f"to have the same metrics.measures.{measure}, as {first!r} with {_pairs(wanted, differing)}"
                 problems.append(expected("compare", "runs", rule, f"{_pairs(given, differing)} in {name!r}"))
     known = [settings[first][measure] for measure in shared if measure in MEASURES.names()]
+    for one in known:
+        options = MEASURES.schema(one["name"]).model_fields
+        problems += [
+            expected(
+                "compare", "runs", "to have options of this version", f"{key!r} in {first!r}", nearest(key, options)
+            )
+            for key in one
+            if key not in options
+        ]
+    if problems:
+        raise InputError(problems)
     return config.replace(cluster=cluster, measures=tuple(_rebuild(one) for one in known))
 
 

@@ -21,10 +21,10 @@ from segmeter.files import write_json
 from segmeter.inference.async_results import Prediction
 from segmeter.inference.predictor import Predictor
 from segmeter.metrics.cases.packed import RowStore
-from segmeter.metrics.cases.row import make_row
 from segmeter.metrics.cases.table import CaseRow, write_cases
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.measures.protocol import CaseMaps, Measure, build_measures
+from segmeter.metrics.measures.row import make_row
 from segmeter.metrics.probabilities.calibration import Calibration
 from segmeter.metrics.probabilities.summary import summarise_calibration
 from segmeter.metrics.summary.summary import summarise

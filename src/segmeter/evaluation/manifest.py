@@ -14,6 +14,7 @@ import numpy as np
 from segmeter.checks import expected, some
 from segmeter.errors import ConfigError, DataError
 from segmeter.files import describe_file, is_whole, json_bytes, make_folder, remove, write_bytes
+from segmeter.metrics.cases.columns import split_scores
 from segmeter.metrics.cases.table import CaseRow
 from segmeter.open_files import Lines
 from segmeter.provenance import flatten
@@ -222,7 +223,7 @@ def _encode(entry: Entry) -> bytes:
         "counts": row.counts.tolist(),
         "loss": row.loss,
         "changed": dict(row.changed_pixels),
-        "extra": {name: float(value) for name, value in row.extra.items()},
+        "extra": row.scores,
         "spacing": row.spacing,
         "unit": row.unit,
         "sha256": entry.sha256,
@@ -238,6 +239,7 @@ def _decode(line: bytes) -> Entry | None:
         return None
     content = json.loads(line[9:-1].decode("utf-8"))
     height, width, depth = content["shape"]
+    measured, extra = split_scores(content["extra"])
     row = CaseRow(
         case_id=content["case_id"],
         height=height,
@@ -246,7 +248,8 @@ def _decode(line: bytes) -> Entry | None:
         counts=np.array(content["counts"], np.int64),
         loss=content["loss"],
         changed_pixels=content["changed"],
-        extra=content["extra"],
+        measured=measured,
+        extra=extra,
         spacing=None if content["spacing"] is None else tuple(content["spacing"]),
         unit=content.get("unit", ""),
     )

@@ -3,7 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from segmeter.metrics.pixels.overlap import FloatArray, OverlapScores
+from segmeter.metrics.arrays import FloatArray
+from segmeter.metrics.pixels.overlap import OverlapScores
 
 AGGREGATES = {"mean_iou": "mean IoU", "mean_dice": "mean Dice", "pixel_accuracy": "pixel accuracy"}
 SCORES = {"iou": "IoU", "dice": "Dice", "precision": "precision", "recall": "recall"}

@@ -12,6 +12,8 @@ from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.summary.summary import summarise
 from tests.metrics.build import case_row, class_spec, random_rows
 
+SCORES = {"hd95/car": 1.5, "sum:tp/car": 2.0, "missing": 0.25}
+
 
 @pytest.fixture(autouse=True, params=[0, store_module.PLAIN_BYTES], ids=["packed", "plain"])
 def room(request, monkeypatch):
@@ -28,7 +30,14 @@ def stored(rows):
 
 @pytest.mark.parametrize("task", ["multiclass", "multilabel"])
 def test_rows_come_back_as_they_were(task):
-    rows = random_rows(5, 3, task=task, loss=0.1, changed_pixels={"fill": 2}, extra={"hd95": 1.5, "assd": 0.25})
+    rows = random_rows(
+        5,
+        3,
+        task=task,
+        loss=0.1,
+        changed_pixels={"fill": 2},
+        scores=SCORES,
+    )
     rows.append(case_row("big", np.full((3, 3), 2**62)))
     store = stored(rows)
     assert len(store) == 6
@@ -36,6 +45,7 @@ def test_rows_come_back_as_they_were(task):
         np.testing.assert_array_equal(one.counts, other.counts)
         assert one.counts.dtype == np.int64
         assert (one.case_id, one.loss, one.changed_pixels) == (other.case_id, other.loss, other.changed_pixels)
+        assert one.measured == other.measured
         assert one.extra == other.extra
 
 
@@ -76,7 +86,7 @@ def test_further_scores_count_too_in_what_is_kept_as_it_is(monkeypatch):
     tracemalloc.start()
     for i in range(2000):
         store.append(
-            case_row(f"case-{i:06d}", np.eye(2, dtype=np.int64), extra={f"m{j}/car": i / 7 for j in range(30)})
+            case_row(f"case-{i:06d}", np.eye(2, dtype=np.int64), scores={f"m{j}/car": i / 7 for j in range(30)})
         )
     used = tracemalloc.get_traced_memory()[0]
     tracemalloc.stop()

@@ -14,12 +14,13 @@ from segmeter.metrics.config.measures import (
     SizesConfig,
 )
 from segmeter.metrics.config.metrics import MetricsConfig
-from segmeter.metrics.measures.objects import aggregated_jaccard, find_objects
+from segmeter.metrics.measures.objects import find_objects
 from segmeter.metrics.measures.protocol import CaseMaps, build_measures, measure_case
+from segmeter.metrics.objects.aggregated_jaccard import aggregated_jaccard
 from segmeter.metrics.objects.matching import find_overlaps
 from segmeter.metrics.pixels.confusion import confusion_matrix
 from segmeter.metrics.summary.summary import summarise
-from tests.metrics.build import class_spec
+from tests.metrics.build import class_spec, named
 from tests.metrics.objects.test_panoptic import SEMANTIC, components, load_spine
 
 BINARY = class_spec(2, "binary")
@@ -31,7 +32,7 @@ def maps_of(target, labels, spec=BINARY, **fields):
 
 def measured(config, maps):
     metrics = MetricsConfig(measures=(config,), background=False)
-    return measure_case(maps, build_measures(metrics, maps.spec))
+    return named(measure_case(maps, build_measures(metrics, maps.spec)))
 
 
 def whole(configs, cases, spec=BINARY):
@@ -40,8 +41,8 @@ def whole(configs, cases, spec=BINARY):
     rows = []
     for i, (target, labels) in enumerate(cases):
         counts = confusion_matrix(target, labels, num_classes=spec.num_classes, ignore_index=spec.ignore_index)
-        extra = measure_case(maps_of(target, labels, spec), build_measures(config, spec))
-        rows.append(CaseRow(case_id=str(i), height=1, width=1, counts=counts, extra=extra))
+        columns = measure_case(maps_of(target, labels, spec), build_measures(config, spec))
+        rows.append(CaseRow(case_id=str(i), height=1, width=1, counts=counts, measured=columns))
     return summarise(rows, spec, config)["measures"]
 
 
@@ -119,9 +120,9 @@ def test_empty_cases_are_undefined_and_misses_are_0(config):
 
 def test_touching_corners_are_one_object_or_two():
     target = np.eye(4, dtype=np.uint8)
-    assert find_objects(target > 0, None, "corners").max() == 1
-    assert find_objects(target > 0, None, "sides").max() == 4
-    whole_one = measured(InstancesConfig(touching="sides"), maps_of(target, target))
+    assert find_objects(target > 0, None, 8).max() == 1
+    assert find_objects(target > 0, None, 4).max() == 4
+    whole_one = measured(InstancesConfig(connectivity=4), maps_of(target, target))
     assert whole_one["sum:instances_tp/road"] == 4.0
 
 
@@ -207,7 +208,7 @@ def test_the_golden_components_of_spines(shared_data):
     ("build", "message"),
     [
         (lambda: InstancesConfig(threshold=1.0), "`threshold` to be a number >= 0 and < 1"),
-        (lambda: InstancesConfig(touching="edges"), "`touching` to be one of corners, sides"),
+        (lambda: InstancesConfig(connectivity=6), "`connectivity` to be one of 8, 4"),
         (lambda: InstancesConfig(objects="files"), "`objects` to be one of"),
         (lambda: AveragePrecisionConfig(thresholds=(0.3, 0.5)), r"`thresholds\[0\]` to be a number >= 0.5"),
         (lambda: AveragePrecisionConfig(thresholds=(0.6, 0.5)), "`thresholds` to ascend"),
@@ -228,7 +229,7 @@ def test_regions_of_one_name_are_told_apart_by_their_classes():
     found = []
     for members in (spec.names[1:3], spec.names[1:4]):
         config = MetricsConfig(groups={"all": members}, measures=(InstancesConfig(),))
-        found.append(measure_case(maps, build_measures(config, spec))["sum:instances_fn/all"])
+        found.append(named(measure_case(maps, build_measures(config, spec)))["sum:instances_fn/all"])
     assert found == [0.0, 1.0]
 
 
@@ -266,7 +267,7 @@ def test_classes_of_a_group_are_numbered_apart_and_matched_whatever_their_class(
     for kind in ("components", "by_class"):
         config = InstancesConfig(objects=kind, classes=(first, second), distances=True)
         built = build_measures(MetricsConfig(groups=metrics.groups, measures=(config,)), spec)
-        found[kind] = measure_case(maps_of(target, labels, spec), built)
+        found[kind] = named(measure_case(maps_of(target, labels, spec), built))
     sums = {kind: [columns[f"sum:instances_{n}/all"] for n in ("tp", "fp", "fn")] for kind, columns in found.items()}
     # together: 4 against 3 pixels, and 2 against 2; apart: 2 against 3, a missed one, and 2 against 2
     assert sums == {"components": [2, 0, 0], "by_class": [2, 0, 1]}

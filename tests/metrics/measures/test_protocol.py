@@ -6,12 +6,13 @@ import numpy as np
 import pytest
 
 from segmeter.errors import ConfigError, InputError
+from segmeter.metrics.cases.columns import MeasureColumn, columns_of
 from segmeter.metrics.config.measures import MEASURES, BoundaryConfig, SurfaceConfig
 from segmeter.metrics.config.metrics import MetricsConfig, check_metrics
 from segmeter.metrics.measures.protocol import CaseMaps, Region, build_measures, find_regions, measure_case
 from segmeter.metrics.surfaces.boundary_iou import boundary_iou
 from segmeter.metrics.surfaces.surface import surface_metrics
-from tests.metrics.build import class_spec
+from tests.metrics.build import class_spec, named
 
 
 def blobs(num_classes=4, shape=(24, 30), seed=0, ignore=True):
@@ -33,7 +34,7 @@ def case_of(target, labels, spec, **fields):
 
 
 def measured(config, maps):
-    return measure_case(maps, build_measures(config, maps.spec))
+    return named(measure_case(maps, build_measures(config, maps.spec)))
 
 
 def test_two_squares_three_columns_apart_by_hand():
@@ -101,36 +102,6 @@ def test_a_volume_has_surfaces_in_the_unit_of_its_spacing():
         measured(MetricsConfig(measures=(BoundaryConfig(),)), maps)
 
 
-@pytest.mark.parametrize(
-    ("penalty", "value"), [("inf", math.inf), (math.inf, math.inf), ("diagonal", 13.0), ("nan", math.nan), (7, 7.0)]
-)
-def test_a_miss_gets_the_penalty(penalty, value):
-    target, labels = np.zeros((2, 5, 12), np.uint8)
-    target[2, 2] = 1
-    config = MetricsConfig(measures=(SurfaceConfig(penalty=penalty),))
-    found = measured(config, case_of(target, labels, class_spec(2, "binary")))
-    np.testing.assert_equal(found["hd95/road"], value)
-    assert found["nsd@1/road"] == 0.0
-    swapped = measured(config, case_of(labels, target, class_spec(2, "binary")))
-    np.testing.assert_equal(swapped, found)
-
-
-def test_nan_from_the_command_line_is_the_policy_nan():
-    config = MetricsConfig(measures=(SurfaceConfig(penalty=math.nan),))
-    assert [SurfaceConfig(penalty=number).penalty for number in (math.nan, math.inf, 3.5)] == ["nan", "inf", 3.5]
-    target, labels = np.zeros((2, 5, 12), np.uint8)
-    target[2, 2] = 1
-    assert math.isnan(measured(config, case_of(target, labels, class_spec(2, "binary")))["hd/road"])
-
-
-def test_what_neither_side_holds_is_undefined():
-    target = np.zeros((5, 6), np.uint8)
-    found = measured(MetricsConfig(measures=(SurfaceConfig(),)), case_of(target, target, class_spec(3)))
-    assert math.isnan(found["hd95/car"])
-    assert math.isnan(found["nsd@1/car"])
-    assert found["hd95/sky"] == 0.0
-
-
 def test_what_a_target_leaves_out_is_in_no_mask():
     target, labels = np.array([[1, 255, 0]], np.uint8), np.array([[1, 1, 1]], np.uint8)
     first, second = case_of(target, labels, class_spec(2, "binary")).masks(Region(name="road", members=(1,)))
@@ -150,14 +121,30 @@ def test_only_chosen_classes_are_measured():
 def test_two_measures_of_one_column_are_refused():
     maps = case_of(*blobs(), class_spec(4))
     measures = build_measures(MetricsConfig(measures=(SurfaceConfig(),)), maps.spec)
-    with pytest.raises(InputError, match="`measures` to give columns <metric>/<class> of their own, got assd/car"):
+    with pytest.raises(InputError, match="`measures` to give each column once, got hd/sky twice"):
         measure_case(maps, [*measures, *measures])
 
 
 def test_sums_that_can_not_be_added_up_are_refused():
     maps = case_of(*blobs(), class_spec(4))
-    with pytest.raises(InputError, match="`measures` to give finite sums, got sum:area/car"):
-        measure_case(maps, [lambda seen: {"sum:area/car": math.nan, "area/car": math.nan}])
+    with pytest.raises(InputError, match="`measures` to give finite sums, got nan for sum:area/car"):
+        measure_case(maps, [lambda seen: columns_of("car", {"area": math.nan}, {"area": math.nan})])
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ({"area/car": 1.0}, "`measures` to give MeasureColumn values, got 'area/car'. Give MeasureColumn"),
+        ([("area", "car", 1.0, False)], "`measures` to give MeasureColumn values"),
+        ([MeasureColumn("area/all", "car", 1.0)], "`measures` to name metrics without '/' and 'sum:', got 'area/all'"),
+        ([MeasureColumn("sum:area", "car", 1.0)], "`measures` to name metrics without '/' and 'sum:', got 'sum:area'"),
+    ],
+    ids=["names", "tuples", "slash", "sum"],
+)
+def test_what_is_no_column_is_refused(columns, message):
+    maps = case_of(*blobs(), class_spec(4))
+    with pytest.raises(InputError, match=message):
+        measure_case(maps, [lambda seen: columns])
 
 
 @pytest.mark.parametrize(
@@ -168,7 +155,7 @@ def test_sums_that_can_not_be_added_up_are_refused():
         (lambda: SurfaceConfig(tolerances=(1, 1.0)), "`tolerances` to be distinct"),
         (lambda: SurfaceConfig(penalty=-1), "`penalty` to be one of inf, diagonal, nan or a number >= 0, got -1"),
         (lambda: SurfaceConfig(penalty="max"), "`penalty` to be one of inf"),
-        (lambda: SurfaceConfig(school="C"), "`school` to be one of"),
+        (lambda: SurfaceConfig(surface="C"), "`surface` to be one of"),
         (lambda: SurfaceConfig(classes=("a", "a")), "`classes` to be null or distinct names"),
         (lambda: BoundaryConfig(width=0), "`width` to be an integer >= 1"),
         (lambda: BoundaryConfig(ratio=0), "`ratio` to be a number > 0"),

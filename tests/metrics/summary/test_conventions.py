@@ -26,7 +26,7 @@ def measured(maps, config):
     counts = confusion_matrix(
         maps.target, maps.labels, num_classes=maps.spec.num_classes, ignore_index=maps.spec.ignore_index
     )
-    return case_row(maps.case_id, counts, extra=measure_case(maps, build_measures(config, maps.spec)))
+    return case_row(maps.case_id, counts, measured=measure_case(maps, build_measures(config, maps.spec)))
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,7 @@ def test_monai_on_misses_is_monai_s_figure_until_all_are_missed():
 def test_misses_are_counted_where_a_convention_leaves_them_out(missed):
     off = dot((4, 1)), dot((4, 5))
     cases = pixel_cases(*[(off[0], dot()) if i < missed else off for i in range(10)])
-    config = MetricsConfig(bootstrap=0, measures=(SurfaceConfig(school="both"),))
+    config = MetricsConfig(bootstrap=0, measures=(SurfaceConfig(surface="both"),))
     rows = [measured(maps, config) for maps in cases]
     monai = figures_under(CONVENTIONS["monai"], rows, cases[0].spec, config)
     ours = figures_under(OURS, rows, cases[0].spec, config)
@@ -202,16 +202,19 @@ def test_groups_are_scored_as_one_region():
     )
 
 
-def test_both_schools_leave_columns_of_their_own():
+def test_both_surfaces_leave_columns_of_their_own():
     maps = pixel_cases(FOUND)[0]
     own, other, both = (
-        measured(maps, MetricsConfig(measures=(SurfaceConfig(school=school),))).extra for school in ("A", "B", "both")
+        measured(maps, MetricsConfig(measures=(SurfaceConfig(surface=surface),))).scores
+        for surface in ("border_pixels", "marching_cubes", "both")
     )
     assert set(own) == {f"{name}/car" for name in ("hd", "hd95", "hd95_pooled", "assd", "masd", "nsd@1")}
-    assert set(other) == {f"{name}/car" for name in ("hd_b", "hd95_b", "hd95_pooled_b", "assd_b", "masd_b", "nsd_b@1")}
+    assert set(other) == {
+        name.replace("@", "_marching_cubes@") if "@" in name else name.replace("/", "_marching_cubes/") for name in own
+    }
     assert both == own | other | {"nsd_mean@1/car": 1.0}
     under_another = MetricsConfig(convention="monai", measures=(SurfaceConfig(),))
-    assert measured(maps, under_another).extra == both
+    assert measured(maps, under_another).scores == both
 
 
 def test_planes_of_multilabel_have_surfaces_too():

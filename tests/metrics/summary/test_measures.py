@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from segmeter.metrics.cases.columns import MeasureColumn
 from segmeter.metrics.cases.packed import RowStore
 from segmeter.metrics.cases.table import read_cases, write_cases
 from segmeter.metrics.config.measures import BoundaryConfig, InstancesConfig, SurfaceConfig
@@ -20,8 +21,8 @@ BOTH, MISSED, EMPTY = [[5, 0], [0, 3]], [[5, 0], [3, 0]], [[8, 0], [0, 0]]
 
 def rows_of(*values, counts=None):
     counts = counts or [BOTH] * len(values)
-    columns = [{"hd95/sky": sky, "hd95/road": road} for sky, road in values]
-    return [case_row(f"c{i}", held, extra=extra) for i, (held, extra) in enumerate(zip(counts, columns, strict=True))]
+    given = [{"hd95/sky": sky, "hd95/road": road} for sky, road in values]
+    return [case_row(f"c{i}", held, scores=scores) for i, (held, scores) in enumerate(zip(counts, given, strict=True))]
 
 
 def test_means_medians_and_what_they_rest_on_by_hand():
@@ -57,7 +58,7 @@ def test_the_mean_over_classes_leaves_out_what_the_means_leave_out():
     rows = rows_of((1.0, 4.0), (3.0, 6.0), counts=[BOTH, MISSED])
     config = CONFIG.replace(background=False)
     assert summarise(rows, class_spec(2), config)["measures"]["hd95"]["mean"]["mean"] == 5.0
-    grouped = [replace(row, extra={**row.extra, "hd95/all": 100.0}) for row in rows]
+    grouped = [replace(row, measured=(*row.measured, MeasureColumn("hd95", "all", 100.0))) for row in rows]
     config = CONFIG.replace(groups={"all": ("sky", "road")})
     hd95 = summarise(grouped, class_spec(2), config)["measures"]["hd95"]
     assert hd95["mean"]["mean"] == 3.5
@@ -66,9 +67,9 @@ def test_the_mean_over_classes_leaves_out_what_the_means_leave_out():
 
 def test_sums_over_cases_become_scores_of_the_data_set():
     columns = [("boundary_common/road", 3.0), ("boundary_union/road", 4.0)]
-    extra = [{f"sum:{name}": value * i for name, value in columns} for i in (1, 2)]
-    extra[1] = {"sum:boundary_common/road": 1.0, "sum:boundary_union/road": 16.0, "boundary_iou/road": 1 / 16}
-    rows = [case_row(f"c{i}", BOTH, extra=one) for i, one in enumerate(extra)]
+    scores = [{f"sum:{name}": value * i for name, value in columns} for i in (1, 2)]
+    scores[1] = {"sum:boundary_common/road": 1.0, "sum:boundary_union/road": 16.0, "boundary_iou/road": 1 / 16}
+    rows = [case_row(f"c{i}", BOTH, scores=one) for i, one in enumerate(scores)]
     found = summarise(rows, class_spec(2), CONFIG)["measures"]["boundary_iou"]
     assert found["road"]["dataset"] == 4 / 20
     assert found["mean"]["dataset"] == 4 / 20
@@ -82,7 +83,7 @@ def test_intervals_are_of_the_same_resamples_as_the_rest():
         case_row(
             f"c{i:02d}",
             np.diag(held),
-            extra={
+            scores={
                 "hd95/road": float(held[1]),
                 "sum:boundary_common/road": held[0],
                 "sum:boundary_union/road": held.sum(),
@@ -102,8 +103,8 @@ def test_intervals_are_of_the_same_resamples_as_the_rest():
 
 def test_the_interval_of_a_sum_over_cases_is_around_that_sum():
     numbers = {"tp": 3.0, "fp": 1.0, "fn": 0.0, "iou": 2.5, "dice": 2.7}
-    extra = {f"sum:instances_{name}/road": value for name, value in numbers.items()}
-    rows = [case_row(f"c{i}", BOTH, extra=extra) for i in range(60)]
+    scores = {f"sum:instances_{name}/road": value for name, value in numbers.items()}
+    rows = [case_row(f"c{i}", BOTH, scores=scores) for i in range(60)]
     found = summarise(rows, class_spec(2), QUICK.replace(measures=(InstancesConfig(),)))["measures"]
     assert found["tp"]["road"]["dataset"] == 180
     assert found["tp"]["road"]["dataset_ci95"] == [180, 180]  # every resample has the same sum
@@ -111,9 +112,9 @@ def test_the_interval_of_a_sum_over_cases_is_around_that_sum():
 
 def test_numbers_of_objects_have_no_mean_over_classes():
     numbers = {"tp": 3.0, "fp": 1.0, "fn": 0.0, "iou": 2.5, "dice": 2.7}
-    extra = {f"sum:instances_{name}/{k}": value for name, value in numbers.items() for k in ("sky", "road")}
+    scores = {f"sum:instances_{name}/{k}": value for name, value in numbers.items() for k in ("sky", "road")}
     config = QUICK.replace(measures=(InstancesConfig(),))
-    found = summarise([case_row("a", BOTH, extra=extra)], class_spec(2), config)["measures"]
+    found = summarise([case_row("a", BOTH, scores=scores)], class_spec(2), config)["measures"]
     assert all(list(found[name]) == ["sky", "road"] for name in ("tp", "fp", "fn"))
     assert found["pq"]["mean"]["dataset"] == found["pq"]["road"]["dataset"] == 2.5 / 3.5
 

@@ -7,11 +7,7 @@ from skimage.draw import line
 from skimage.morphology import skeletonize
 
 from segmeter.errors import InputError
-from segmeter.metrics.config.measures import ClDiceConfig
-from segmeter.metrics.config.metrics import MetricsConfig
-from segmeter.metrics.measures.protocol import CaseMaps, build_measures, measure_case
 from segmeter.metrics.surfaces.centreline import centreline_dice
-from tests.metrics.build import class_spec
 
 
 def tubes(seed, shape=(60, 70)):
@@ -130,27 +126,6 @@ def test_a_cube_that_thinning_makes_vanish_is_its_own_skeleton():
     cube[2:4, 2:4, 2:4] = True
     assert not skeletonize(cube).any()
     assert centreline_dice(cube, cube).cldice == 1.0
-
-
-def test_the_measure_sums_over_cases():
-    config = MetricsConfig(measures=(ClDiceConfig(),))
-    spec = class_spec(2, "binary")
-    (measure,) = build_measures(config, spec)
-    cases = [tubes(seed) for seed in (0, 1)] + [[np.zeros((9, 9), bool)] * 2]
-    columns = [
-        measure_case(
-            CaseMaps(case_id="c", target=a.astype(np.uint8), labels=b.astype(np.uint8), spacing=(1.0, 1.0), spec=spec),
-            [measure],
-        )
-        for a, b in cases
-    ]
-    assert np.isnan(columns[2]["cldice/road"])
-    names = [name for name in columns[0] if name.startswith("sum:")]
-    sums = {name.removeprefix("sum:"): np.array([sum(one[name] for one in columns)]) for name in names}
-    score = measure.summarise(sums)["cldice/road"][0]
-    precision = sums["cldice_inside_target/road"][0] / sums["cldice_points_mask/road"][0]
-    sensitivity = sums["cldice_inside_mask/road"][0] / sums["cldice_points_target/road"][0]
-    assert score == pytest.approx(2 / (1 / precision + 1 / sensitivity), rel=1e-12)
 
 
 def test_other_dtypes_and_shapes_are_refused():

@@ -242,7 +242,7 @@ MAP = np.zeros((3, 4), np.uint8)
         ({"spacing": (1, math.nan)}, r"`spacing` > 0 and finite"),
         ({"tolerances": (1, -2)}, r"`tolerances` >= 0, got \(1, -2\)"),
         ({"tolerances": (math.nan,)}, r"`tolerances` >= 0, got \(nan,\)"),
-        ({"school": "C"}, "`school` to be one of A, B, got 'C'"),
+        ({"surface": "C"}, "`surface` to be one of border_pixels, marching_cubes, got 'C'"),
         ({"penalty": "zero"}, "`penalty` to be one of inf, diagonal, nan or a number >= 0, got 'zero'"),
         ({"penalty": -1.0}, r"`penalty` .* got -1\.0"),
     ],

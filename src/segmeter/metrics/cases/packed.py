@@ -7,6 +7,7 @@ from typing import NamedTuple, overload
 
 import numpy as np
 
+from segmeter.metrics.cases.columns import ColumnKey, MeasureColumn
 from segmeter.metrics.cases.table import CaseRow
 
 PLAIN_BYTES = 1 << 24  # of rows that are kept as they are: short runs need no packing
@@ -15,13 +16,15 @@ EXTRA_BYTES = 128  # that a further score and its name take so
 _NOTHING: Mapping[str, int] = {}
 _NO_COUNTS = np.empty((0, 0), np.int64)
 
+_Names = tuple[tuple[ColumnKey, ...], tuple[str, ...]]
+
 
 class _Packed(NamedTuple):
     row: CaseRow
     counts: bytes
     shape: tuple[int, ...]
-    names: tuple[str, ...]  # of the extra scores; cases with the same ones share one tuple
-    values: bytes
+    names: _Names  # of what `values` holds; cases with the same ones share one tuple
+    values: bytes  # of the measures, then the extra scores
 
 
 class RowStore(Sequence[CaseRow]):
@@ -43,18 +46,19 @@ class RowStore(Sequence[CaseRow]):
     def __init__(self) -> None:
         self._packed: list[_Packed | CaseRow] = []
         self._plain = 0
-        self._names: dict[tuple[str, ...], tuple[str, ...]] = {}
+        self._names: dict[_Names, _Names] = {}
 
     def append(self, row: CaseRow) -> None:
         """Keep a row."""
-        self._plain += row.counts.nbytes + EXTRA_BYTES * len(row.extra)
+        self._plain += row.counts.nbytes + EXTRA_BYTES * (len(row.measured) + len(row.extra))
         if self._plain <= PLAIN_BYTES:
             self._packed.append(replace(row, counts=np.array(row.counts)))
             return
         counts = zlib.compress(np.ascontiguousarray(row.counts, np.int64).tobytes(), 1)
-        names = tuple(row.extra)
-        values = np.fromiter(row.extra.values(), np.float64, len(names)).tobytes()
-        light = replace(row, counts=_NO_COUNTS, changed_pixels=row.changed_pixels or _NOTHING, extra=_NOTHING)
+        names = tuple(column.key for column in row.measured), tuple(row.extra)
+        values = np.array([*(column.value for column in row.measured), *row.extra.values()], np.float64).tobytes()
+        changed = row.changed_pixels or _NOTHING
+        light = replace(row, counts=_NO_COUNTS, changed_pixels=changed, measured=(), extra=_NOTHING)
         self._packed.append(_Packed(light, counts, row.counts.shape, self._names.setdefault(names, names), values))
 
     def __len__(self) -> int:
@@ -74,5 +78,12 @@ def _unpack(packed: _Packed | CaseRow) -> CaseRow:
     if isinstance(packed, CaseRow):
         return packed
     counts = np.frombuffer(zlib.decompress(packed.counts), np.int64).reshape(packed.shape)
-    extra = dict(zip(packed.names, np.frombuffer(packed.values, np.float64).tolist(), strict=True))
-    return replace(packed.row, counts=counts, extra=extra)
+    keys, names = packed.names
+    values = np.frombuffer(packed.values, np.float64).tolist()
+    measured = tuple(
+        MeasureColumn(metric, region, value, summed)
+        for (metric, region, summed), value in zip(keys, values[: len(keys)], strict=True)
+    )
+    return replace(
+        packed.row, counts=counts, measured=measured, extra=dict(zip(names, values[len(keys) :], strict=True))
+    )

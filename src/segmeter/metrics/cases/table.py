@@ -18,6 +18,7 @@ from segmeter.checks import expected, known_path, shorten
 from segmeter.classes import ClassSpec
 from segmeter.errors import DataError, InputError
 from segmeter.files import atomic_write
+from segmeter.metrics.cases.columns import MeasureColumn, encode_key, split_scores
 from segmeter.metrics.pixels.overlap import Margins, compute_margins, score_margins
 from segmeter.schema import as_plain
 
@@ -45,8 +46,10 @@ class CaseRow:
         Mean loss of the case, or None where there is none.
     changed_pixels
         Pixels that each post-processing step changed, in the steps' order.
+    measured
+        What measures gave for the case.
     extra
-        Further scores by name, for example "hd95/car"; NaN is undefined. What starts with "sum:" adds up over cases.
+        Further scores by name, without "/"; NaN is undefined.
     depth
         Of a volume's target, in voxels; None for an image.
     spacing
@@ -61,6 +64,7 @@ class CaseRow:
     counts: NDArray[np.int64]
     loss: float | None = None
     changed_pixels: Mapping[str, int] = field(default_factory=dict)
+    measured: Sequence[MeasureColumn] = ()
     extra: Mapping[str, float] = field(default_factory=dict)
     depth: int | None = None
     spacing: tuple[float, ...] | None = None
@@ -75,6 +79,11 @@ class CaseRow:
     def shape(self) -> tuple[int, ...]:
         """(H, W), or (D, H, W) of a volume."""
         return (self.height, self.width) if self.depth is None else (self.depth, self.height, self.width)
+
+    @property
+    def scores(self) -> dict[str, float]:
+        """What was measured and the further scores, by the names that files give them."""
+        return {encode_key(column.key): float(column.value) for column in self.measured} | dict(self.extra)
 
 
 def write_cases(folder: Path, rows: Sequence[CaseRow], spec: ClassSpec) -> None:
@@ -130,15 +139,19 @@ def read_cases(path: str | Path) -> list[CaseRow]:
     units = zip(columns["spacing"], columns["unit"], strict=True)
     columns["unit"] = [unit if edges and unit else "" for edges, unit in units]
     changed, extra = _unnamed(table, "changed_", None), _unnamed(table, "extra_", np.nan)
-    return [
-        CaseRow(
-            **{name: values[i] for name, values in columns.items()},
-            counts=counts[i],
-            changed_pixels={step: values[i] for step, values in changed.items() if values[i] is not None},
-            extra={name: values[i] for name, values in extra.items()},
+    rows = []
+    for i in range(len(table)):
+        measured, further = split_scores({name: values[i] for name, values in extra.items()})
+        rows.append(
+            CaseRow(
+                **{name: values[i] for name, values in columns.items()},
+                counts=counts[i],
+                changed_pixels={step: values[i] for step, values in changed.items() if values[i] is not None},
+                measured=measured,
+                extra=further,
+            )
         )
-        for i in range(len(table))
-    ]
+    return rows
 
 
 def read_spec(path: str | Path) -> ClassSpec:
@@ -227,14 +240,15 @@ def _tables(rows: Sequence[CaseRow], spec: ClassSpec) -> Iterator[pa.Table]:
     extra: dict[str, None] = {}
     for row in rows:
         changed |= dict.fromkeys(row.changed_pixels)
-        extra |= dict.fromkeys(row.extra)
+        extra |= dict.fromkeys(row.scores)
     note = json.dumps({"format": FORMAT, "spec": as_plain(spec)}, ensure_ascii=False)
     for group in in_groups(rows) if rows else [rows]:
         columns = _fixed_columns(group, spec)
         for step in changed:
             columns[f"changed_{step}"] = pa.array([row.changed_pixels.get(step) for row in group], pa.int64())
+        scores = [row.scores for row in group]
         for name in extra:
-            columns[f"extra_{name}"] = _floats([row.extra.get(name) for row in group])
+            columns[f"extra_{name}"] = _floats([one.get(name) for one in scores])
         columns["confusion"] = _lists(group, spec)
         yield pa.table(columns).replace_schema_metadata({"segmeter": note})
 

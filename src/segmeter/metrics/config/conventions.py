@@ -10,7 +10,8 @@ import math
 from dataclasses import asdict, dataclass
 from typing import Literal
 
-School = Literal["A", "B"]
+from segmeter.metrics.surfaces.options import SurfaceKind
+
 Figure = Literal["iou", "dice", "hd95", "assd", "nsd"]
 Aggregation = Literal["dataset", "pooled", "cases", "classes"]
 
@@ -46,7 +47,7 @@ class Convention:
         The score of a class that neither side holds.
     overlap_target_empty
         Both scores of a class that only the prediction holds. Of one that only the target holds they are 0 everywhere.
-    school
+    surface
         What a surface is: see `segmeter.metrics.surfaces.surface`.
     hd95
         "max" of the two directed percentiles, or that of both directions "pooled".
@@ -78,7 +79,7 @@ class Convention:
     iou_both_empty: float = LEFT_OUT
     dice_both_empty: float = LEFT_OUT
     overlap_target_empty: float = 0.0
-    school: School = "A"
+    surface: SurfaceKind = "border_pixels"
     hd95: Literal["max", "pooled"] = "max"
     percentile: Literal["linear", "weighted"] = "linear"
     assd: Literal["pooled", "mean"] = "pooled"
@@ -162,7 +163,7 @@ _TABLE = (
         tool="surface-distance 0.1: compute_dice_coefficient, compute_robust_hausdorff(95), "
         "compute_average_surface_distance (the mean of its two values), compute_surface_dice_at_tolerance",
         figures=("dice", "hd95", "assd", "nsd"),
-        school="B",
+        surface="marching_cubes",
         percentile="weighted",
         assd="mean",
         refused=("an infinite Hausdorff distance between two empty masks",),
@@ -241,14 +242,14 @@ def differences(
 
 
 _SURFACES = {"hd95", "assd", "nsd"}
-_SURFACE_CHOICES = ("school", "hd95", "percentile", "assd", "nsd")
+_SURFACE_CHOICES = ("surface", "hd95", "percentile", "assd", "nsd")
 _PHRASES: dict[str, dict[str, str]] = {
     "aggregation": {
         "pooled": "all pixels pooled",
         "cases": "mean per case, then over cases",
         "classes": "mean per class, then over classes",
     },
-    "school": {"B": "surfaces of marching squares or cubes"},
+    "surface": {"marching_cubes": "surfaces of marching squares or cubes"},
     "hd95": {"pooled": "HD95 of both directions pooled"},
     "percentile": {"weighted": "percentile of the surface's length or area"},
     "assd": {"mean": "ASSD: mean of two means"},

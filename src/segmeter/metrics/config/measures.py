@@ -12,8 +12,7 @@ from segmeter.schema import Config, Given, Unit, rule
 
 MEASURES = Registry("measure")
 
-_MEASURES = "segmeter.metrics.measures.protocol"
-_OBJECTS = "segmeter.metrics.measures.objects"
+_MEASURES = "segmeter.metrics.measures"
 
 MatchIou = Annotated[float, Unit("IoU"), Field(ge=0, lt=1)]
 
@@ -33,11 +32,12 @@ class MeasureConfig(Config, title="metrics.measures"):
             raise RuleError("to be null or distinct names")
 
 
-@MEASURES.register("surface", builder=f"{_MEASURES}:build_surface")
+@MEASURES.register("surface", builder=f"{_MEASURES}.surface:build_surface")
 class SurfaceConfig(MeasureConfig):
     """Distances between surfaces: hd, hd95, hd95_pooled, assd, masd, and nsd@t for each tolerance t.
 
-    In school B all of them end in ``_b`` (``nsd_b@t``). Under another convention than ours both schools are measured.
+    For marching cubes their names end in ``_marching_cubes`` (``nsd_marching_cubes@t``). Under another convention than
+    ours both surfaces are measured.
     """
 
     name: str = "surface"
@@ -45,9 +45,10 @@ class SurfaceConfig(MeasureConfig):
     """Tolerances of the surface Dice, one nsd@t each."""
     penalty: Literal["inf", "diagonal", "nan"] | Annotated[float, Unit("unit of the spacing"), Field(ge=0)] = "inf"
     """The distances where exactly one side holds the class: "inf", "diagonal" (the image's), "nan", or a number."""
-    school: Literal["A", "B", "both"] = "A"
-    """Where a surface lies: "A", on the border's pixels; "B", between pixels, weighted by area (see `surface_metrics`);
-    "both": either, and ``nsd_mean@t``, the mean of the two surfaces' shares, which some tools call surface Dice."""
+    surface: Literal["border_pixels", "marching_cubes", "both"] = "border_pixels"
+    """Where a surface lies: "border_pixels", on the pixels of the border; "marching_cubes", between pixels, weighted by
+    area (see `surface_metrics`); "both": both, and ``nsd_mean@t``, the mean of the shares of the two masks' border
+    pixels, which some tools call surface Dice."""
 
     @field_validator("penalty", mode="before")
     @classmethod
@@ -62,7 +63,7 @@ class SurfaceConfig(MeasureConfig):
             raise RuleError("to be distinct numbers >= 0")
 
 
-@MEASURES.register("boundary", builder=f"{_MEASURES}:build_boundary")
+@MEASURES.register("boundary", builder=f"{_MEASURES}.boundary:build_boundary")
 class BoundaryConfig(MeasureConfig):
     """Boundary IoU (2-D): the overlap of the bands just inside the borders."""
 
@@ -82,9 +83,9 @@ class ObjectsConfig(MeasureConfig):
     it is taken as it was predicted, void pixels included, which also hold its parts together.
     """
 
-    touching: Literal["corners", "sides"] = "corners"
-    """Which pixels belong to one object. "corners": those that touch at a corner (8 neighbours, 26 in 3-D); "sides":
-    only those with a side in common (4, 6 in 3-D)."""
+    connectivity: Literal[8, 4] = 8
+    """How many neighbours a pixel of an object has: 8, corners included (26 in a volume), or 4, with a side in common
+    (6 in a volume)."""
     objects: Literal["maps", "components", "by_class"] = "maps"
     """What is one object. "maps": the instance maps that come with a case (files of object numbers, what a watershed
     split) say so; a side without such a map is read as "components". "components": the connected pixels of a class, or
@@ -92,7 +93,7 @@ class ObjectsConfig(MeasureConfig):
     different classes may match."""
 
 
-@MEASURES.register("instances", builder=f"{_OBJECTS}:build_instances")
+@MEASURES.register("instances", builder=f"{_MEASURES}.objects:build_instances")
 class InstancesConfig(ObjectsConfig):
     """Objects that match: pq, sq, rq (which is F1 over objects), their mean Dice, and tp, fp, fn of the data set."""
 
@@ -103,7 +104,7 @@ class InstancesConfig(ObjectsConfig):
     """Also measure the mean surface distance of the matches (object_masd), in the unit of the spacing."""
 
 
-@MEASURES.register("average_precision", builder=f"{_OBJECTS}:build_average_precision")
+@MEASURES.register("average_precision", builder=f"{_MEASURES}.objects:build_average_precision")
 class AveragePrecisionConfig(ObjectsConfig):
     """tp / (tp + fp + fn) over objects at each IoU threshold (ap@t), and its mean over the thresholds (ap).
 
@@ -124,14 +125,14 @@ class AveragePrecisionConfig(ObjectsConfig):
             raise RuleError("to ascend from 0.5 or above to below 1")
 
 
-@MEASURES.register("aji", builder=f"{_OBJECTS}:build_aji")
+@MEASURES.register("aji", builder=f"{_MEASURES}.objects:build_aji")
 class AjiConfig(ObjectsConfig):
     """Aggregated Jaccard index (aji), Kumar et al. 2017, Algorithm 1: several targets may take one prediction."""
 
     name: str = "aji"
 
 
-@MEASURES.register("sizes", builder=f"{_OBJECTS}:build_sizes")
+@MEASURES.register("sizes", builder=f"{_MEASURES}.objects:build_sizes")
 class SizesConfig(ObjectsConfig):
     """Recall and F1 over the objects of each size, of the data set: object_recall@small, object_f1@small and so on."""
 
@@ -149,7 +150,7 @@ class SizesConfig(ObjectsConfig):
             raise RuleError("to be 1 or 2 rising numbers")
 
 
-@MEASURES.register("cldice", builder="segmeter.metrics.surfaces.centreline:build_cldice")
+@MEASURES.register("cldice", builder=f"{_MEASURES}.centreline:build_cldice")
 class ClDiceConfig(MeasureConfig):
     """Centreline Dice of tubes: how much of each side's skeleton lies in the other side's mask (cldice)."""
 

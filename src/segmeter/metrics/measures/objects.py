@@ -1,6 +1,6 @@
 """maps of one case -> measures of objects: which match, how many at each IoU, and of which size."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -9,6 +9,8 @@ from numpy.typing import NDArray
 from scipy import ndimage
 
 from segmeter.classes import ClassSpec
+from segmeter.metrics.arrays import BoolArray, FloatArray, IntArray
+from segmeter.metrics.cases.columns import MeasureColumn, columns_of
 from segmeter.metrics.config.measures import (
     AjiConfig,
     AveragePrecisionConfig,
@@ -17,43 +19,23 @@ from segmeter.metrics.config.measures import (
     SizesConfig,
 )
 from segmeter.metrics.map_checks import union_box
-from segmeter.metrics.measures.protocol import NUMBERS, SUM, CaseMaps, Measure, Region, names_of
+from segmeter.metrics.measures.protocol import NUMBERS, CaseMaps, Measure, Name, Region, regions_of
+from segmeter.metrics.objects.aggregated_jaccard import aggregated_jaccard
 from segmeter.metrics.objects.matching import Overlaps, choose_pairs, find_overlaps
 from segmeter.metrics.objects.panoptic import measure_masd
-from segmeter.metrics.pixels.overlap import FloatArray, divide
-from segmeter.metrics.surfaces.distances import BoolArray, IntArray
+from segmeter.metrics.pixels.overlap import divide
 
-Columns = dict[str, float]
+Numbers = dict[str, float]
 Sums = dict[str, FloatArray]
 
 _SIZES = {1: ("small", "large"), 2: ("small", "medium", "large")}
 
 
-def aggregated_jaccard(overlaps: Overlaps) -> tuple[int, int]:
-    """Numerator and denominator of the aggregated Jaccard index, in pixels.
-
-    Every target object takes the prediction with the largest IoU, which several may take; the shares and unions of
-    these pairs are added up, and what no target took adds its pixels to the union, but for predictions that lie mostly
-    in void.
-
-    References
-    ----------
-    Kumar et al. 2017, IEEE Trans. Med. Imaging 36, Algorithm 1; the measure of the MoNuSeg challenge.
-    """
-    order = np.lexsort((overlaps.second, -overlaps.iou(), overlaps.first))
-    taken, place = np.unique(overlaps.first[order], return_index=True)
-    best = order[place]
-    second, common = overlaps.second[best], int(overlaps.common[best].sum())
-    union = int((overlaps.target_sizes[taken] + overlaps.instance_sizes[second]).sum()) - common
-    union += int(np.delete(overlaps.target_sizes, taken).sum())
-    return common, union + int(overlaps.instance_sizes[overlaps.spurious(best)].sum())
-
-
-def find_objects(mask: BoolArray, instances: NDArray[Any] | None, touching: str) -> NDArray[Any]:
+def find_objects(mask: BoolArray, instances: NDArray[Any] | None, connectivity: int) -> NDArray[Any]:
     """Number the objects of a mask: its connected parts, or what the instance map holds inside of it."""
     if instances is not None:
         return np.where(mask, instances, 0)
-    structure = ndimage.generate_binary_structure(mask.ndim, mask.ndim if touching == "corners" else 1)
+    structure = ndimage.generate_binary_structure(mask.ndim, mask.ndim if connectivity == 8 else 1)
     numbered: NDArray[Any] = ndimage.label(mask, structure)[0]
     return numbered
 
@@ -75,7 +57,7 @@ def numbered_objects(
         return _in_turn(ours, config), _in_turn(theirs, config), void
     given = (maps.target_instances, maps.instances) if config.objects == "maps" else (None, None)
     first, second = (
-        find_objects(plane[box] == 1, None if numbers is None else numbers[box], config.touching)
+        find_objects(plane[box] == 1, None if numbers is None else numbers[box], config.connectivity)
         for plane, numbers in zip((target, labels), given, strict=True)
     )
     return first, second, void
@@ -83,16 +65,16 @@ def numbered_objects(
 
 def _in_turn(masks: Sequence[BoolArray], config: ObjectsConfig) -> NDArray[Any]:
     """Number the objects of each mask, those of one after those of the others; the masks share no pixel."""
-    numbered = find_objects(masks[0], None, config.touching)
+    numbered = find_objects(masks[0], None, config.connectivity)
     for mask in masks[1:]:
-        more = find_objects(mask, None, config.touching)
+        more = find_objects(mask, None, config.connectivity)
         numbered = np.where(more > 0, more + numbered.max(initial=0), numbered)
     return numbered
 
 
 def overlaps_of(maps: CaseMaps, region: Region, config: ObjectsConfig) -> Overlaps:
     """The objects of a region on both sides and the pixels they share; kept with the case, as measures agree on it."""
-    key = (region.members, config.touching, config.objects)
+    key = (region.members, config.connectivity, config.objects)
     if key not in maps.kept:
         maps.kept[key] = find_overlaps(*numbered_objects(maps, region, config))
     found: Overlaps = maps.kept[key]
@@ -107,29 +89,25 @@ class _Objects:
 
     config: ObjectsConfig
     regions: tuple[Region, ...]
-    case: Callable[[Any, Overlaps], Columns]
+    case: Callable[[Any, Overlaps], tuple[Numbers, Numbers]]  # values and sums, by metric
     whole: Callable[[Any, Mapping[str, FloatArray]], Sums]
     first: str  # a sum that every region has
 
-    def __call__(self, maps: CaseMaps) -> Columns:
-        columns: Columns = {}
+    def __call__(self, maps: CaseMaps) -> Iterable[MeasureColumn]:
         for region in self.regions:
             overlaps = overlaps_of(maps, region, self.config)
-            found = self.case(self.config, overlaps)
+            yield from columns_of(region.name, *self.case(self.config, overlaps))
             if isinstance(self.config, InstancesConfig) and self.config.distances:
-                found |= _distances(maps, region, self.config, overlaps)
-            columns |= {f"{name}/{region.name}": value for name, value in found.items()}
-        return columns
+                yield from columns_of(region.name, *_distances(maps, region, self.config, overlaps))
 
-    def summarise(self, sums: Mapping[str, FloatArray]) -> Sums:
+    def summarise(self, sums: Mapping[Name, FloatArray]) -> dict[Name, FloatArray]:
         by_region: dict[str, Sums] = {}
-        for column, total in sums.items():
-            metric, _, region = column.partition("/")
+        for (metric, region), total in sums.items():
             by_region.setdefault(region, {})[metric] = total
-        scores: Sums = {}
-        for region in names_of(sums, self.first):
+        scores: dict[Name, FloatArray] = {}
+        for region in regions_of(sums, self.first):
             own = self.whole(self.config, by_region[region])
-            scores |= {f"{name}/{region}": score for name, score in own.items()}
+            scores |= {(name, region): score for name, score in own.items()}
         return scores
 
 
@@ -138,16 +116,17 @@ def _numbers(overlaps: Overlaps, chosen: IntArray) -> tuple[int, int, int]:
     return len(chosen), len(overlaps.spurious(chosen)), len(overlaps.target_ids) - len(chosen)
 
 
-def _instances(config: InstancesConfig, overlaps: Overlaps) -> Columns:
+def _instances(config: InstancesConfig, overlaps: Overlaps) -> tuple[Numbers, Numbers]:
     chosen = choose_pairs(overlaps, config.threshold)
-    total = float(overlaps.iou()[chosen].sum())
     tp, fp, fn = _numbers(overlaps, chosen)
-    sums = {"instances_tp": tp, "instances_fp": fp, "instances_fn": fn, "instances_iou": total}
-    sums["instances_dice"] = float(overlaps.dice()[chosen].sum())
-    quality = _qualities({name: np.array([value], np.float64) for name, value in sums.items()})
-    return {name: float(value[0]) for name, value in quality.items()} | {
-        f"{SUM}{name}": float(value) for name, value in sums.items()
-    }
+    sums: Numbers = {"instances_tp": tp, "instances_fp": fp, "instances_fn": fn}
+    sums["instances_iou"] = overlaps.iou()[chosen].sum()
+    sums["instances_dice"] = overlaps.dice()[chosen].sum()
+    return {name: value[0] for name, value in _qualities(_as_arrays(sums)).items()}, sums
+
+
+def _as_arrays(sums: Numbers) -> Sums:
+    return {name: np.array([value], np.float64) for name, value in sums.items()}
 
 
 def _qualities(sums: Mapping[str, FloatArray]) -> Sums:
@@ -157,13 +136,12 @@ def _qualities(sums: Mapping[str, FloatArray]) -> Sums:
     return quality | {"object_dice": divide(sums["instances_dice"], tp)}
 
 
-def _distances(maps: CaseMaps, region: Region, config: InstancesConfig, overlaps: Overlaps) -> Columns:
+def _distances(maps: CaseMaps, region: Region, config: InstancesConfig, overlaps: Overlaps) -> tuple[Numbers, Numbers]:
     """The mean surface distance of the objects that match."""
     chosen = choose_pairs(overlaps, config.threshold)
     numbered = numbered_objects(maps, region, config)
     masd = measure_masd(*numbered, overlaps, chosen, np.asarray(maps.spacing, np.float64))
-    mean = float(masd.mean()) if masd.size else np.nan
-    return {"object_masd": mean, f"{SUM}instances_masd": float(masd.sum())}
+    return {"object_masd": masd.mean() if masd.size else np.nan}, {"instances_masd": masd.sum()}
 
 
 def _all_instances(config: InstancesConfig, sums: Mapping[str, FloatArray]) -> Sums:
@@ -171,14 +149,13 @@ def _all_instances(config: InstancesConfig, sums: Mapping[str, FloatArray]) -> S
     return _qualities(sums) | masd | {name: sums[f"instances_{name}"] for name in NUMBERS}
 
 
-def _precision(config: AveragePrecisionConfig, overlaps: Overlaps) -> Columns:
+def _precision(config: AveragePrecisionConfig, overlaps: Overlaps) -> tuple[Numbers, Numbers]:
     """From IoU 0.5 on an object has one partner at most, so that the pairs above a threshold are the matches."""
-    iou, sums = overlaps.iou(), Columns()
+    iou, sums = overlaps.iou(), Numbers()
     for threshold in config.thresholds:
         tp, fp, fn = _numbers(overlaps, np.flatnonzero(iou > threshold))
         sums |= {f"ap_tp@{threshold:g}": tp, f"ap_all@{threshold:g}": tp + fp + fn}
-    scores = _all_precision(config, {name: np.array([value], np.float64) for name, value in sums.items()})
-    return {"ap": float(scores["ap"][0])} | {f"{SUM}{name}": float(value) for name, value in sums.items()}
+    return {"ap": _all_precision(config, _as_arrays(sums))["ap"][0]}, sums
 
 
 def _all_precision(config: AveragePrecisionConfig, sums: Mapping[str, FloatArray]) -> Sums:
@@ -186,16 +163,16 @@ def _all_precision(config: AveragePrecisionConfig, sums: Mapping[str, FloatArray
     return {"ap": np.mean(list(scores.values()), axis=0)} | scores
 
 
-def _aji(config: AjiConfig, overlaps: Overlaps) -> Columns:
+def _aji(config: AjiConfig, overlaps: Overlaps) -> tuple[Numbers, Numbers]:
     common, union = aggregated_jaccard(overlaps)
-    return {"aji": common / union if union else np.nan, f"{SUM}aji_common": common, f"{SUM}aji_union": union}
+    return {"aji": common / union if union else np.nan}, {"aji_common": common, "aji_union": union}
 
 
 def _all_aji(config: AjiConfig, sums: Mapping[str, FloatArray]) -> Sums:
     return {"aji": divide(sums["aji_common"], sums["aji_union"])}
 
 
-def _sizes(config: SizesConfig, overlaps: Overlaps) -> Columns:
+def _sizes(config: SizesConfig, overlaps: Overlaps) -> tuple[Numbers, Numbers]:
     """Found and missed objects by their own size, spurious ones by theirs."""
     chosen = choose_pairs(overlaps, config.threshold)
     found, missed = (
@@ -203,13 +180,11 @@ def _sizes(config: SizesConfig, overlaps: Overlaps) -> Columns:
         np.delete(overlaps.target_sizes, overlaps.first[chosen]),
     )
     spurious = overlaps.instance_sizes[overlaps.spurious(chosen)]
-    columns: Columns = {}
+    sums = Numbers()
     for name, areas in (("tp", found), ("fn", missed), ("fp", spurious)):
         numbers = _count_by_size(areas, config.limits)
-        columns |= {
-            f"{SUM}sizes_{name}@{size}": float(n) for size, n in zip(_SIZES[len(config.limits)], numbers, strict=True)
-        }
-    return columns
+        sums |= {f"sizes_{name}@{size}": n for size, n in zip(_SIZES[len(config.limits)], numbers, strict=True)}
+    return {}, sums
 
 
 def _count_by_size(areas: IntArray, limits: tuple[int, ...]) -> IntArray:

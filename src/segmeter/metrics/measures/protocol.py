@@ -3,27 +3,24 @@
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
-from segmeter.checks import expected
+from segmeter.checks import expected, shown
 from segmeter.classes import ClassSpec
 from segmeter.errors import InputError
+from segmeter.metrics.arrays import FloatArray
+from segmeter.metrics.cases.columns import ColumnKey, MeasureColumn, decode_key, encode_key
 from segmeter.metrics.config.conventions import OURS
-from segmeter.metrics.config.measures import MEASURES, BoundaryConfig, MeasureConfig, SurfaceConfig
+from segmeter.metrics.config.measures import MEASURES, MeasureConfig, SurfaceConfig
 from segmeter.metrics.config.metrics import MetricsConfig, check_metrics, mean_classes
 from segmeter.metrics.map_checks import check_maps, check_spacing
-from segmeter.metrics.pixels.overlap import FloatArray, divide
-from segmeter.metrics.surfaces.boundary_iou import BoundaryIoU, band_width, boundary_iou
-from segmeter.metrics.surfaces.distances import School
-from segmeter.metrics.surfaces.surface import SurfaceMetrics, surface_metrics, surface_metrics_by_class
 
-SUM = "sum:"  # starts the names of columns that are added up over cases
 NUMBERS = ("tp", "fp", "fn")  # metrics of a data set that are numbers of objects
 
-_DISTANCES = ("hd", "hd95", "hd95_pooled", "assd", "masd")
+Name = tuple[str, str]  # metric, and class or group
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,16 +109,14 @@ def _is_in(labels: NDArray[Any], members: list[int]) -> NDArray[np.bool_]:
 class Measure(Protocol):
     """Measures one case.
 
-    Called with a `CaseMaps`, it returns columns: "<metric>/<class or group>" for a value of the case (NaN is undefined,
-    inf a failure), and "sum:<name>/<class or group>" for a finite number that is added up over the cases. Metrics that
-    are lengths in the unit of the spacing are named by an attribute `lengths`, where there are some.
+    Metrics that are lengths in the unit of the spacing are named by an attribute `lengths`, where there are any.
     """
 
-    def __call__(self, maps: CaseMaps) -> Mapping[str, float]:
-        """Measure a case."""
+    def __call__(self, maps: CaseMaps) -> Iterable[MeasureColumn]:
+        """Measure a case; each column of it at most once."""
 
-    def summarise(self, sums: Mapping[str, FloatArray]) -> Mapping[str, FloatArray]:
-        """Turn sums over cases, by column name without "sum:", into "<metric>/<class or group>" of the whole data set.
+    def summarise(self, sums: Mapping[Name, FloatArray]) -> Mapping[Name, FloatArray]:
+        """Turn the sums over cases, of all measures, into scores of the whole data set; both by (metric, region).
 
         Every value is an array (R,), one per resample, so that the results have intervals like everything else.
         """
@@ -140,8 +135,8 @@ def build_measures(config: MetricsConfig, spec: ClassSpec) -> tuple[Measure, ...
     """
     check_metrics(config, spec)
     wanted = config.measures
-    if config.convention != OURS.name:  # the conventions differ in their schools
-        wanted = tuple(one.replace(school="both") if isinstance(one, SurfaceConfig) else one for one in wanted)
+    if config.convention != OURS.name:  # the conventions differ in their surfaces
+        wanted = tuple(one.replace(surface="both") if isinstance(one, SurfaceConfig) else one for one in wanted)
     return tuple(MEASURES.build(measure, spec=spec, regions=find_regions(measure, config, spec)) for measure in wanted)
 
 
@@ -157,31 +152,40 @@ def find_regions(measure: MeasureConfig, config: MetricsConfig, spec: ClassSpec)
     )
 
 
-def measure_case(maps: CaseMaps, measures: Sequence[Measure]) -> dict[str, float]:
-    """Measure one case by everything that was asked for; a row keeps the result as its `extra`.
+def measure_case(maps: CaseMaps, measures: Sequence[Measure]) -> tuple[MeasureColumn, ...]:
+    """Measure one case by everything that was asked for; a row keeps the result as `measured`.
 
     Raises
     ------
     InputError
-        A measure can't be taken of such maps (the lines name the case), two measures give the same column, or a sum is
-        not finite.
+        A measure can't be taken of such maps (the lines name the case), a measure gives something else than columns,
+        the same column is given twice, or a sum is not finite.
     """
-    found: dict[str, float] = {}
+    found: dict[ColumnKey, MeasureColumn] = {}
     for measure in measures:
         try:
-            columns = {name: float(value) for name, value in measure(maps).items()}
+            columns = list(measure(maps))
         except InputError as error:
             raise InputError([f"{maps.case_id}: {line}" for line in error.problems]) from error
-        twice = sorted(columns.keys() & found.keys())
-        unnamed = [name for name in columns if "/" not in name]
-        if twice or unnamed:
-            rule = "to give columns <metric>/<class> of their own"
-            raise InputError(expected("measure_case", "measures", rule, ", ".join(twice or unnamed)))
-        endless = [name for name, value in columns.items() if name.startswith(SUM) and not math.isfinite(value)]
-        if endless:
-            raise InputError(expected("measure_case", "measures", "to give finite sums", ", ".join(endless)))
-        found |= columns
-    return found
+        for column in columns:
+            _check_column(column)
+            if column.key in found:
+                rule, given = "to give each column once", f"{encode_key(column.key)} twice"
+                raise InputError(expected("measure_case", "measures", rule, given))
+            found[column.key] = column._replace(value=float(column.value))
+    return tuple(found.values())
+
+
+def _check_column(column: MeasureColumn) -> None:
+    if not isinstance(column, MeasureColumn):
+        rule, remedy = "to give MeasureColumn values", "Give MeasureColumn(metric, region, value, summed)."
+        raise InputError(expected("measure_case", "measures", rule, shown(column), remedy))
+    if decode_key(encode_key(column.key)) != column.key:
+        rule = "to name metrics without '/' and 'sum:'"
+        raise InputError(expected("measure_case", "measures", rule, repr(column.metric)))
+    if column.summed and not math.isfinite(column.value):
+        given = f"{column.value} for {encode_key(column.key)}"
+        raise InputError(expected("measure_case", "measures", "to give finite sums", given))
 
 
 def length_metrics(measures: Iterable[Measure]) -> frozenset[str]:
@@ -189,116 +193,12 @@ def length_metrics(measures: Iterable[Measure]) -> frozenset[str]:
     return frozenset(name for measure in measures for name in getattr(measure, "lengths", ()))
 
 
-@dataclass(frozen=True)
-class _Surface:
-    lengths: ClassVar = tuple(f"{name}{suffix}" for name in _DISTANCES for suffix in ("", "_b"))
-
-    config: SurfaceConfig
-    regions: tuple[Region, ...]
-
-    def __call__(self, maps: CaseMaps) -> dict[str, float]:
-        columns: dict[str, float] = {}
-        schools: tuple[School, ...] = ("A", "B") if self.config.school == "both" else (self.config.school,)
-        for school in schools:
-            for region, scores in self._scores(maps, school):
-                columns |= self._columns(region, scores, "_b" if school == "B" else "")
-        return columns
-
-    def _columns(self, region: Region, scores: SurfaceMetrics, suffix: str) -> dict[str, float]:
-        columns: dict[str, float] = {f"{name}{suffix}/{region.name}": getattr(scores, name) for name in _DISTANCES}
-        either = (np.nan_to_num(scores.near_target) + np.nan_to_num(scores.near_mask)) / 2
-        for i, tolerance in enumerate(scores.tolerances):
-            columns[f"nsd{suffix}@{tolerance:g}/{region.name}"] = float(scores.nsd[i])
-            if self.config.school == "both" and not suffix:
-                share = math.nan if scores.status == "both_empty" else float(either[i])
-                columns[f"nsd_mean@{tolerance:g}/{region.name}"] = share
-        return columns
-
-    def summarise(self, sums: Mapping[str, FloatArray]) -> dict[str, FloatArray]:
-        return {}
-
-    def _scores(self, maps: CaseMaps, school: School) -> Iterable[tuple[Region, SurfaceMetrics]]:
-        """Classes of one map are measured together, groups and planes one by one."""
-        together = [r for r in self.regions if len(r.members) == 1 and maps.spec.task != "multilabel"]
-        options: dict[str, Any] = {
-            "spacing": maps.spacing,
-            "tolerances": self.config.tolerances,
-            "school": school,
-            "penalty": self.config.penalty,
-        }
-        if together:
-            members = sorted({region.members[0] for region in together})  # a group of one class is measured once
-            found = surface_metrics_by_class(
-                maps.target,
-                maps.labels,
-                num_classes=maps.spec.num_classes,
-                classes=members,
-                ignore_index=maps.spec.ignore_index,
-                **options,
-            )
-            by_class = dict(zip(members, found, strict=True))
-            yield from ((region, by_class[region.members[0]]) for region in together)
-        for region in self.regions:
-            if region not in together:
-                yield region, surface_metrics(*maps.masks(region), **options)
-
-
-@dataclass(frozen=True)
-class _Boundary:
-    config: BoundaryConfig
-    regions: tuple[Region, ...]
-
-    def __call__(self, maps: CaseMaps) -> dict[str, float]:
-        columns: dict[str, float] = {}
-        for region, k, scores in self._scores(maps):
-            counts = scores.counts
-            common = counts[k, k]
-            columns[f"boundary_iou/{region.name}"] = float(scores.iou[k])
-            columns[f"{SUM}boundary_common/{region.name}"] = float(common)
-            columns[f"{SUM}boundary_union/{region.name}"] = float(counts[k].sum() + counts[:, k].sum() - common)
-        return columns
-
-    def summarise(self, sums: Mapping[str, FloatArray]) -> dict[str, FloatArray]:
-        return {
-            f"boundary_iou/{name}": divide(sums[f"boundary_common/{name}"], sums[f"boundary_union/{name}"])
-            for name in names_of(sums, "boundary_common")
-        }
-
-    def _scores(self, maps: CaseMaps) -> Iterable[tuple[Region, int, BoundaryIoU]]:
-        together = [r for r in self.regions if len(r.members) == 1 and maps.spec.task != "multilabel"]
-        if len(maps.shape) != 2:
-            rule = "to have two spatial axes for boundary IoU"
-            raise InputError(expected("boundary", "target", rule, maps.target.shape, "Leave out this measure."))
-        width = self.config.width or band_width(maps.shape, self.config.ratio)
-        if together:
-            found = boundary_iou(
-                maps.target,
-                maps.labels,
-                num_classes=maps.spec.num_classes,
-                ignore_index=maps.spec.ignore_index,
-                width=width,
-            )
-            yield from ((region, region.members[0], found) for region in together)
-        for region in self.regions:
-            if region not in together:
-                target, labels = maps.planes(region)
-                yield region, 1, boundary_iou(target, labels, num_classes=2, ignore_index=2, width=width)
-
-
-def names_of(columns: Iterable[str], metric: str) -> list[str]:
-    """The classes and groups that have a column of this metric.
+def regions_of(names: Iterable[Name], metric: str) -> list[str]:
+    """The classes and groups that have this metric.
 
     Examples
     --------
-    >>> names_of(["tp/car", "fp/car", "tp/a/b"], "tp")
-    ['car', 'a/b']
+    >>> regions_of([("tp", "car"), ("fp", "car"), ("tp", "bus")], "tp")
+    ['car', 'bus']
     """
-    return [column.partition("/")[2] for column in columns if column.partition("/")[0] == metric]
-
-
-def build_surface(config: SurfaceConfig, *, spec: ClassSpec, regions: tuple[Region, ...]) -> Measure:
-    return _Surface(config, regions)
-
-
-def build_boundary(config: BoundaryConfig, *, spec: ClassSpec, regions: tuple[Region, ...]) -> Measure:
-    return _Boundary(config, regions)
+    return [region for name, region in names if name == metric]

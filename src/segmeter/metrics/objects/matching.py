@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
-from segmeter.metrics.pixels.overlap import FloatArray
-from segmeter.metrics.surfaces.distances import BoolArray, IntArray
+from segmeter.metrics.arrays import BoolArray, FloatArray, IntArray
 
 _UNIQUE = 0.5  # objects that do not overlap have at most one partner with a larger IoU (Kirillov et al. 2019)
 _DENSE = 1 << 24  # cells of a table that is still quicker to fill than pixels are to sort

@@ -8,9 +8,9 @@ from numpy.typing import NDArray
 from segmeter.checks import expected, shorten
 from segmeter.classes import ClassSpec
 from segmeter.errors import InputError
+from segmeter.metrics.arrays import IntArray
 from segmeter.metrics.map_checks import check_classes, check_maps
 
-IntArray = NDArray[np.int64]
 LabelArray = NDArray[Any]
 
 _CHUNK = 1 << 31  # pixels per kernel call: its counters are uint32

@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 from segmeter.checks import expected, known_name, whole_number
 from segmeter.classes import TASKS, Task
 from segmeter.errors import InputError
+from segmeter.metrics.arrays import FloatArray, IntArray
 from segmeter.metrics.map_checks import check_classes, erase_ignored
-from segmeter.metrics.pixels.overlap import FloatArray, divide, mean_defined
+from segmeter.metrics.pixels.overlap import divide, mean_defined
 from segmeter.metrics.probabilities.precision_recall import Sweep, sweep_thresholds
-from segmeter.metrics.surfaces.distances import IntArray
 
 BINS = 15
 MOST_BINS = 10_000

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import digamma
 
-from segmeter.metrics.pixels.overlap import FloatArray, divide
-from segmeter.metrics.surfaces.distances import BoolArray, IntArray
+from segmeter.metrics.arrays import BoolArray, FloatArray, IntArray
+from segmeter.metrics.pixels.overlap import divide
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from segmeter.checks import expected
 from segmeter.errors import InputError
-from segmeter.metrics.pixels.overlap import FloatArray, divide
+from segmeter.metrics.arrays import FloatArray
+from segmeter.metrics.pixels.overlap import divide
 from segmeter.metrics.statistics.intervals import INTERVALS, Interval, find_ends, measure_influence
 
 Statistic = Callable[[NDArray[Any]], FloatArray]

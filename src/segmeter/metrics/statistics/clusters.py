@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from segmeter.checks import expected, shorten
 from segmeter.errors import InputError
-from segmeter.metrics.pixels.overlap import FloatArray, divide
+from segmeter.metrics.arrays import FloatArray
+from segmeter.metrics.pixels.overlap import divide
 from segmeter.metrics.statistics.intervals import MIN_UNITS
 
 FEW_UNITS = 50  # below this, intervals may hold the true value less often than they say

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from segmeter.metrics.pixels.overlap import FloatArray
+from segmeter.metrics.arrays import FloatArray
 
 
 def describe(values: FloatArray) -> dict[str, Any]:

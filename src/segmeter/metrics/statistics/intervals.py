@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri, stdtrit
 
-from segmeter.metrics.pixels.overlap import FloatArray, divide
+from segmeter.metrics.arrays import FloatArray
+from segmeter.metrics.pixels.overlap import divide
 
 Interval = Literal["expanded", "bca", "percentile"]
 INTERVALS: tuple[Interval, ...] = get_args(Interval)

@@ -9,7 +9,7 @@ from scipy import stats
 
 from segmeter.checks import expected
 from segmeter.errors import InputError
-from segmeter.metrics.pixels.overlap import FloatArray
+from segmeter.metrics.arrays import FloatArray
 from segmeter.metrics.statistics.bootstrap import to_grid
 
 _BLOCK = 1 << 20  # signs held at a time

@@ -7,9 +7,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from segmeter.classes import ClassSpec
+from segmeter.metrics.arrays import FloatArray
 from segmeter.metrics.cases.table import CaseRow, in_groups
 from segmeter.metrics.config.metrics import MetricsConfig
-from segmeter.metrics.pixels.overlap import FloatArray, overlap_scores
+from segmeter.metrics.pixels.overlap import overlap_scores
 from segmeter.metrics.statistics.bootstrap import bootstrap, sum_clusters
 from segmeter.metrics.statistics.clusters import effective_units
 from segmeter.metrics.statistics.describe import describe, plain

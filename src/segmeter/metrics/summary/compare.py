@@ -11,10 +11,11 @@ from numpy.typing import NDArray
 from segmeter.checks import expected
 from segmeter.classes import ClassSpec
 from segmeter.errors import InputError
+from segmeter.metrics.arrays import FloatArray
 from segmeter.metrics.cases.table import CaseRow, order_rows, stack_margins
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.measures.protocol import build_measures
-from segmeter.metrics.pixels.overlap import FloatArray, Margins, score_margins
+from segmeter.metrics.pixels.overlap import Margins, score_margins
 from segmeter.metrics.statistics.bootstrap import (
     Resampled,
     Statistic,

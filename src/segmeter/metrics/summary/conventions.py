@@ -14,14 +14,16 @@ from numpy.typing import NDArray
 from segmeter.checks import expected, known_name, real_numbers, shown
 from segmeter.classes import ClassSpec
 from segmeter.errors import InputError
-from segmeter.metrics.cases.row import make_row
+from segmeter.metrics.arrays import FloatArray
 from segmeter.metrics.cases.table import CaseRow, in_groups, stack_margins
 from segmeter.metrics.config.conventions import ALL, CONVENTIONS, OURS, Convention, Figure, differences
 from segmeter.metrics.config.measures import SurfaceConfig
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.measures.protocol import CaseMaps, build_measures
-from segmeter.metrics.pixels.overlap import FloatArray, Margins, divide, mean_defined
+from segmeter.metrics.measures.row import make_row
+from segmeter.metrics.pixels.overlap import Margins, divide, mean_defined
 from segmeter.metrics.statistics.describe import say
+from segmeter.metrics.surfaces.options import SUFFIXES
 
 DEFAULT = MetricsConfig()
 
@@ -53,7 +55,7 @@ def score_under(
     convention
         One of `CONVENTIONS`, or its name.
     rows
-        One per case. Distances need the columns that the measure "surface" leaves, with ``school`` "both" for all.
+        One per case. Distances need the columns that the measure "surface" leaves, with ``surface`` "both" for all.
     spec
         The classes.
     config
@@ -83,7 +85,7 @@ def score_maps_under(
     tolerances: Sequence[float] = (1.0,),
     groups: dict[str, tuple[str, ...]] | None = None,
 ) -> dict[str, float]:
-    """As `score_under`, from maps: count them, measure their surfaces in both schools, and score.
+    """As `score_under`, from maps: count them, measure both kinds of surface, and score.
 
     Parameters
     ----------
@@ -105,7 +107,7 @@ def score_maps_under(
     given = _check_cases(where, cases)
     if not isinstance(groups, Mapping | None):
         raise InputError(expected(where, "groups", "to map names to classes", shown(groups)))
-    measure = SurfaceConfig(tolerances=real_numbers(where, "tolerances", tolerances), school="both")
+    measure = SurfaceConfig(tolerances=real_numbers(where, "tolerances", tolerances), surface="both")
     config = MetricsConfig(measures=(measure,), groups=dict(groups or {}))
     measures = build_measures(config, given[0].spec)
     rows = [make_row(maps, measures) for maps in given]
@@ -261,12 +263,12 @@ def _mean_of_cases(convention: Convention, scores: FloatArray) -> float:
 
 def _surface_columns(convention: Convention, rows: Sequence[CaseRow]) -> list[tuple[str, Figure, str]]:
     """Name of each figure, what it is, and the metric that the rows keep it as; only what they keep."""
-    suffix = "_b" if convention.school == "B" else ""
+    suffix = SUFFIXES[convention.surface]
     hd95 = "hd95_pooled" if convention.hd95 == "pooled" else "hd95"
     assd = "masd" if convention.assd == "mean" else "assd"
     nsd = "nsd_mean" if convention.nsd == "mean" else "nsd"
     wanted: list[tuple[str, Figure, str]] = [("hd95", "hd95", f"{hd95}{suffix}"), ("assd", "assd", f"{assd}{suffix}")]
-    kept = {name.partition("/")[0]: None for row in rows[:1] for name in row.extra}
+    kept = dict.fromkeys(column.metric for row in rows[:1] for column in row.measured if not column.summed)
     ending = [metric.partition("@") for metric in kept]
     wanted += [(f"nsd@{t}", "nsd", f"{name}@{t}") for name, at, t in ending if at and name == f"{nsd}{suffix}"]
     return [item for item in wanted if item[1] in convention.figures and item[2] in kept]
@@ -281,10 +283,13 @@ def _distances(
     metric: str,
 ) -> tuple[FloatArray, Margins]:
     """Values (N, R) of what was measured, with the convention's values for empty sides, and the margins of the same."""
-    measured = {name: held for name, held in regions.items() if f"{metric}/{name}" in rows[0].extra}
+    first = _values(rows[0], metric)
+    measured = {name: held for name, held in regions.items() if name in first}
     margins = _region_margins(rows, spec, measured)
-    columns = [f"{metric}/{name}" for name in measured]
-    found = np.array([[row.extra.get(column, math.nan) for column in columns] for row in rows]).reshape(len(rows), -1)
+    found = np.empty((len(rows), len(measured)))
+    for i, row in enumerate(rows):
+        values = _values(row, metric)
+        found[i] = [values.get(name, math.nan) for name in measured]
     if figure == "nsd":
         return found, margins
     cost = convention.hd95_one_empty if figure == "hd95" else convention.assd_one_empty
@@ -292,6 +297,11 @@ def _distances(
         found[_one_empty(margins)] = cost
     found[(margins.target == 0) & (margins.predicted == 0)] = convention.distance_both_empty
     return found, margins
+
+
+def _values(row: CaseRow, metric: str) -> dict[str, float]:
+    """What was measured of a metric, by region."""
+    return {column.region: column.value for column in row.measured if column.metric == metric and not column.summed}
 
 
 def _one_empty(margins: Margins) -> NDArray[np.bool_]:

@@ -2,6 +2,8 @@
 
 from typing import Literal
 
+from segmeter.metrics.surfaces.options import SUFFIXES
+
 Direction = Literal["higher", "lower"]
 
 _OVERLAPS = ("mean_iou", "mean_dice", "pixel_accuracy", "nsd", "nsd_mean", "boundary_iou", "cldice")
@@ -18,8 +20,8 @@ def find_direction(metric: str) -> Direction | None:
 
     Examples
     --------
-    >>> [find_direction(metric) for metric in ("pq/cell", "hd95_b/mean", "nsd@2/cell", "area/cell")]
+    >>> [find_direction(metric) for metric in ("pq/cell", "hd95_marching_cubes/mean", "nsd@2/cell", "area/cell")]
     ['higher', 'lower', 'higher', None]
     """
     name = metric.partition("/")[0].partition("@")[0]
-    return _KNOWN.get(name) or _KNOWN.get(name.removesuffix("_b"))  # _b: of surfaces between pixels
+    return _KNOWN.get(name) or _KNOWN.get(name.removesuffix(SUFFIXES["marching_cubes"]))

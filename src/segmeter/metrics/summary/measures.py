@@ -9,23 +9,21 @@ import numpy as np
 from segmeter.checks import expected
 from segmeter.classes import ClassSpec
 from segmeter.errors import InputError
+from segmeter.metrics.arrays import BoolArray, FloatArray
 from segmeter.metrics.cases.table import CaseRow, in_groups, stack_margins
 from segmeter.metrics.config.metrics import MetricsConfig, mean_classes
-from segmeter.metrics.measures.protocol import NUMBERS, SUM, Measure, build_measures, length_metrics
-from segmeter.metrics.pixels.overlap import FloatArray, mean_defined
+from segmeter.metrics.measures.protocol import NUMBERS, Measure, Name, build_measures, length_metrics
+from segmeter.metrics.pixels.overlap import mean_defined
 from segmeter.metrics.statistics.bootstrap import bootstrap, mean_columns, mean_of_columns
 from segmeter.metrics.statistics.describe import say
-from segmeter.metrics.surfaces.distances import BoolArray
 
 MEAN = "mean"  # over classes
-
-Names = list[tuple[str, str]]  # (metric, class, group or MEAN)
 
 
 def summarise_measures(
     rows: Sequence[CaseRow], spec: ClassSpec, config: MetricsConfig, clusters: list[str] | None
 ) -> dict[str, dict[str, dict[str, Any]]]:
-    """Summarise the columns that measures left in the rows' `extra`.
+    """Summarise the columns that measures left in the rows.
 
     Each metric has an entry per class and group, and one named "mean" that takes, in every case, the mean over those
     classes of ``mean_classes`` that are defined in it. An entry holds ``mean, median, std`` (of the sample)
@@ -82,7 +80,8 @@ def length_units(rows: Sequence[CaseRow], spec: ClassSpec, config: MetricsConfig
     InputError
         The rows' units differ, so that nothing can be averaged over them.
     """
-    metrics = {name.partition("/")[0]: None for group in in_groups(rows) for row in group for name in row.extra}
+    columns = (column for group in in_groups(rows) for row in group for column in row.measured)
+    metrics = dict.fromkeys(column.metric for column in columns if not column.summed)
     lengths = [name for name in metrics if name in length_metrics(build_measures(config, spec))]
     units = {row.length_unit: row.case_id for group in in_groups(rows) for row in group} if lengths else {}
     if len(units) > 1:
@@ -93,10 +92,10 @@ def length_units(rows: Sequence[CaseRow], spec: ClassSpec, config: MetricsConfig
 
 @dataclass(frozen=True)
 class MeasuredColumns:
-    """Columns (N,) by metric and region, the sums by name, and per region where exactly one side holds it."""
+    """Columns (N,) and sums (N,) by metric and region, and per region where exactly one side holds it."""
 
-    values: dict[tuple[str, str], FloatArray]
-    sums: dict[str, FloatArray]
+    values: dict[Name, FloatArray]
+    sums: dict[Name, FloatArray]
     failed: dict[str, BoolArray]
 
 
@@ -105,35 +104,28 @@ class WholeScores:
     """Scores of the whole data set, from sums over its cases."""
 
     measures: tuple[Measure, ...]
-    names: tuple[str, ...]
+    names: tuple[Name, ...]
     counted: list[str]
 
-    def score(self, totals: FloatArray) -> dict[tuple[str, str], FloatArray]:
+    def score(self, totals: FloatArray) -> dict[Name, FloatArray]:
         """Sums (R, U) -> scores (R,)."""
         sums = dict(zip(self.names, totals.T, strict=True))
-        found: dict[tuple[str, str], FloatArray] = {}
+        found: dict[Name, FloatArray] = {}
         for measure in self.measures:
-            for column, score in measure.summarise(sums).items():
-                metric, _, region = column.partition("/")
-                found[metric, region] = score
+            found |= measure.summarise(sums)
         return _with_means(found, self.counted)
 
 
 def gather_columns(rows: Sequence[CaseRow], spec: ClassSpec, config: MetricsConfig) -> MeasuredColumns:
-    """Lay out the rows' further scores as columns, and the mean over the classes of ``mean_classes`` of each metric."""
-    names = dict.fromkeys(name for group in in_groups(rows) for row in group for name in row.extra if "/" in name)
-    places = {name: i for i, name in enumerate(names)}
-    found = np.full((len(rows), len(names)), np.nan)
+    """Lay out what was measured as columns, and the mean over the classes of ``mean_classes`` of each metric."""
+    keys = dict.fromkeys(column.key for group in in_groups(rows) for row in group for column in row.measured)
+    places = {key: i for i, key in enumerate(keys)}
+    found = np.full((len(rows), len(keys)), np.nan)
     for i, row in enumerate(row for group in in_groups(rows) for row in group):
-        for name, value in row.extra.items():
-            if name in places:
-                found[i, places[name]] = value
-    values: dict[tuple[str, str], FloatArray] = {}
-    for name, i in places.items():
-        if not name.startswith(SUM):
-            metric, _, region = name.partition("/")
-            values[metric, region] = found[:, i]
-    sums = {name.removeprefix(SUM): np.nan_to_num(found[:, i]) for name, i in places.items() if name.startswith(SUM)}
+        for column in row.measured:
+            found[i, places[column.key]] = column.value
+    values = {(metric, region): found[:, i] for (metric, region, summed), i in places.items() if not summed}
+    sums = {(metric, region): np.nan_to_num(found[:, i]) for (metric, region, summed), i in places.items() if summed}
     counted = [spec.names[k] for k in mean_classes(config, spec)]
     failed = _failures(rows, spec, config)
     measured = {region for _, region in values if region in counted}
@@ -141,12 +133,12 @@ def gather_columns(rows: Sequence[CaseRow], spec: ClassSpec, config: MetricsConf
     return MeasuredColumns(_with_means(values, counted), sums, failed)
 
 
-def _with_means(values: Mapping[tuple[str, str], FloatArray], counted: list[str]) -> dict[tuple[str, str], FloatArray]:
+def _with_means(values: Mapping[Name, FloatArray], counted: list[str]) -> dict[Name, FloatArray]:
     """Add the mean over classes of each metric behind its classes; a mean number of objects would say nothing."""
     by_metric: dict[str, dict[str, FloatArray]] = {}
     for (metric, region), found in values.items():
         by_metric.setdefault(metric, {})[region] = found
-    complete: dict[tuple[str, str], FloatArray] = {}
+    complete: dict[Name, FloatArray] = {}
     for metric, regions in by_metric.items():
         complete |= {(metric, region): found for region, found in regions.items()}
         classes = [found for region, found in regions.items() if region in counted]

@@ -11,7 +11,7 @@ from scipy import stats
 
 from segmeter.checks import expected
 from segmeter.errors import InputError
-from segmeter.metrics.pixels.overlap import FloatArray
+from segmeter.metrics.arrays import FloatArray
 from segmeter.metrics.statistics.bootstrap import Statistic, bootstrap
 
 

@@ -10,17 +10,11 @@ from numpy.typing import NDArray
 from segmeter.checks import expected
 from segmeter.classes import ClassSpec
 from segmeter.errors import InputError
+from segmeter.metrics.arrays import FloatArray
 from segmeter.metrics.cases.table import CaseRow, in_groups, order_rows, stack_margins, sum_counts
 from segmeter.metrics.config.metrics import MetricsConfig, check_metrics
 from segmeter.metrics.config.metrics import mean_classes as mean_classes
-from segmeter.metrics.pixels.overlap import (
-    AGGREGATES,
-    FloatArray,
-    Margins,
-    OverlapScores,
-    overlap_scores,
-    score_margins,
-)
+from segmeter.metrics.pixels.overlap import AGGREGATES, Margins, OverlapScores, overlap_scores, score_margins
 from segmeter.metrics.statistics.bootstrap import Resampled, bootstrap, mean_columns, mean_of_columns, sum_clusters
 from segmeter.metrics.statistics.clusters import cluster_labels, effective_units, warn_of_few
 from segmeter.metrics.statistics.describe import describe, plain

@@ -9,9 +9,10 @@ from numpy.typing import NDArray
 
 from segmeter.checks import expected, whole_number
 from segmeter.errors import InputError
+from segmeter.metrics.arrays import FloatArray, IntArray
 from segmeter.metrics.map_checks import Status, check_classes, check_maps, erase_ignored, find_status
-from segmeter.metrics.pixels.confusion import IntArray, confusion_matrix
-from segmeter.metrics.pixels.overlap import FloatArray, divide
+from segmeter.metrics.pixels.confusion import confusion_matrix
+from segmeter.metrics.pixels.overlap import divide
 
 RATIO = 0.02  # of the diagonal: what the paper chose
 

@@ -1,17 +1,13 @@
 """two masks of tubes -> centreline Dice: how much of each one's skeleton lies in the other."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 from skimage.morphology import skeletonize
 
-from segmeter.classes import ClassSpec
-from segmeter.metrics.config.measures import ClDiceConfig
+from segmeter.metrics.arrays import BoolArray, FloatArray
 from segmeter.metrics.map_checks import Status, check_maps, find_status, union_box
-from segmeter.metrics.measures.protocol import SUM, CaseMaps, Measure, Region, names_of
-from segmeter.metrics.pixels.overlap import FloatArray, divide
-from segmeter.metrics.surfaces.distances import BoolArray
+from segmeter.metrics.pixels.overlap import divide
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,7 +85,7 @@ def centreline_dice(target: BoolArray, mask: BoolArray) -> CentrelineDice:
     )
     return CentrelineDice(
         status=find_status(*points),
-        cldice=float(_harmonic(inside[1], points[1], inside[0], points[0])),
+        cldice=float(cldice_of_counts(inside[1], points[1], inside[0], points[0])),
         precision=precision,
         sensitivity=sensitivity,
         inside_target=inside[1],
@@ -107,7 +103,7 @@ def _thin(mask: BoolArray) -> BoolArray:
     return skeleton if skeleton.any() else mask
 
 
-def _harmonic(
+def cldice_of_counts(
     inside_target: FloatArray | int,
     points_mask: FloatArray | int,
     inside_mask: FloatArray | int,
@@ -119,28 +115,3 @@ def _harmonic(
     sensitivity = np.nan_to_num(divide(np.asarray(inside_mask, np.float64), second))
     score = np.nan_to_num(divide(2 * precision * sensitivity, precision + sensitivity))
     return np.where(first + second > 0, score, np.nan)
-
-
-@dataclass(frozen=True)
-class _ClDice:
-    regions: tuple[Region, ...]
-
-    def __call__(self, maps: CaseMaps) -> dict[str, float]:
-        columns: dict[str, float] = {}
-        for region in self.regions:
-            found = centreline_dice(*maps.masks(region))
-            columns[f"cldice/{region.name}"] = found.cldice
-            for name in ("inside_target", "points_mask", "inside_mask", "points_target"):
-                columns[f"{SUM}cldice_{name}/{region.name}"] = float(getattr(found, name))
-        return columns
-
-    def summarise(self, sums: Mapping[str, FloatArray]) -> dict[str, FloatArray]:
-        parts = ("inside_target", "points_mask", "inside_mask", "points_target")
-        return {
-            f"cldice/{name}": _harmonic(*(sums[f"cldice_{part}/{name}"] for part in parts))
-            for name in names_of(sums, "cldice_points_mask")
-        }
-
-
-def build_cldice(config: ClDiceConfig, *, spec: ClassSpec, regions: tuple[Region, ...]) -> Measure:
-    return _ClDice(regions)

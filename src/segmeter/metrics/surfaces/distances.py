@@ -1,4 +1,4 @@
-"""two label maps -> distances between the surfaces of each class; the step behind `surface`, whose schools these are.
+"""two label maps -> distances between the surfaces of each class; the step behind `surface`.
 
 Axis letters: N points of a surface, D axes of the map (2 or 3), K classes, M neighbourhoods.
 """
@@ -6,18 +6,15 @@ Axis letters: N points of a surface, D axes of the map (2 or 3), K classes, M ne
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 
-from segmeter.metrics.pixels.overlap import FloatArray
+from segmeter.metrics.arrays import BoolArray, FloatArray, IntArray
 from segmeter.metrics.surfaces.marching_cubes import element_sizes
-
-School = Literal["A", "B"]
-BoolArray = NDArray[np.bool_]
-IntArray = NDArray[np.int64]
+from segmeter.metrics.surfaces.options import SurfaceKind
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,10 +61,18 @@ def find_surface(labels: NDArray[Any]) -> BoolArray:
 
 
 def distances_by_class(
-    target: NDArray[Any], mask: NDArray[Any], classes: range, spacing: FloatArray, *, school: School = "A"
+    target: NDArray[Any],
+    mask: NDArray[Any],
+    classes: range,
+    spacing: FloatArray,
+    *,
+    surface: SurfaceKind = "border_pixels",
 ) -> Iterator[Distances]:
     """Yield the distances of each class, from one pass over the two maps (of one shape; other values are no class)."""
-    pairs = _pixel_pairs(target, mask, classes) if school == "A" else _element_pairs(target, mask, classes, spacing)
+    if surface == "border_pixels":
+        pairs = _pixel_pairs(target, mask, classes)
+    else:
+        pairs = _element_pairs(target, mask, classes, spacing)
     for first, second in pairs:
         yield Distances(
             from_target=_nearest(first, second, spacing),
@@ -78,7 +83,7 @@ def distances_by_class(
 
 
 def _pixel_pairs(target: NDArray[Any], mask: NDArray[Any], classes: range) -> Iterator[tuple[_Surface, _Surface]]:
-    """Both surfaces of each class in school A: pixels of the class that are not inside it."""
+    """Both surfaces of each class as border pixels: pixels of the class with a neighbour outside it."""
     edges = find_surface(target), find_surface(mask)
     shared = edges[0] & edges[1] & (target == mask)
     own = _split(target, edges[0], shared, classes)
@@ -101,7 +106,7 @@ def _split(labels: NDArray[Any], surface: BoolArray, shared: BoolArray, classes:
 def _element_pairs(
     target: NDArray[Any], mask: NDArray[Any], classes: range, spacing: FloatArray
 ) -> Iterator[tuple[_Surface, _Surface]]:
-    """Both surfaces of each class in school B: neighbourhoods that lie partly in the class, at their centres."""
+    """Both surfaces of each class by marching cubes: neighbourhoods that lie partly in the class, at their centres."""
     sizes, shape = element_sizes(spacing.tolist()), tuple(length + 1 for length in target.shape)
     maps = [_mixed_neighbourhoods(labels, outside=0 if classes.start else classes.stop) for labels in (target, mask)]
     for k in classes:

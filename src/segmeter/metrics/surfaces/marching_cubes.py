@@ -12,7 +12,7 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from segmeter.metrics.pixels.overlap import FloatArray
+from segmeter.metrics.arrays import FloatArray
 
 Point = tuple[float, ...]
 Segment = tuple[Point, Point]

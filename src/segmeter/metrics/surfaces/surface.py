@@ -1,26 +1,27 @@
 """two masks -> Hausdorff, mean surface distances and surface Dice, all from one set of distances.
 
-There are two schools of what a surface is; for both, what is outside the image is background:
+A surface is one of two things; for both, everything outside the image is background:
 
-* A (default; MONAI, medpy, MetricsReloaded, panoptica): a mask and not its erosion with the 4-neighbourhood (3-D:
-  6-neighbourhood). The points are pixel centres times the spacing, and each counts once.
-* B (DeepMind's surface-distance, MONAI's ``use_subvoxels``): the elements that marching squares (3-D: cubes) lay
-  between foreground and background. The points are the centres of the 2 x 2 (2 x 2 x 2) pixels, times the spacing, and
-  each counts by the length (area) of its element. A percentile is the smallest distance within which so much of the
-  surface lies.
+* "border_pixels" (default; MONAI, medpy, MetricsReloaded, panoptica): the pixels of a mask that its erosion with the
+  4-neighbourhood (3-D: 6-neighbourhood) removes. The points are pixel centres times the spacing, and each counts once.
+* "marching_cubes" (DeepMind's surface-distance, MONAI's ``use_subvoxels``): the elements that marching squares (3-D:
+  marching cubes) place between foreground and background. The points are the centres of the 2 x 2 (2 x 2 x 2) pixels,
+  times the spacing, and each is weighted by the length (area) of its element. The 95th percentile is the smallest
+  distance within which 95 % of the surface lies.
 """
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from numbers import Real
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from segmeter.checks import expected, known_name, real_numbers, shown, whole_number
 from segmeter.errors import InputError
+from segmeter.metrics.arrays import BoolArray, FloatArray
 from segmeter.metrics.map_checks import (
     Status,
     check_classes,
@@ -30,10 +31,8 @@ from segmeter.metrics.map_checks import (
     find_status,
     union_box,
 )
-from segmeter.metrics.pixels.overlap import FloatArray
-from segmeter.metrics.surfaces.distances import BoolArray, Distances, School, distances_by_class
-
-Penalty = Literal["inf", "diagonal", "nan"] | float
+from segmeter.metrics.surfaces.distances import Distances, distances_by_class
+from segmeter.metrics.surfaces.options import Penalty, SurfaceKind
 
 TOLERANCES = (1.0, 2.0, 3.0, 4.0, 5.0)
 
@@ -52,7 +51,8 @@ class SurfaceMetrics:
     hd
         Hausdorff distance: the larger of the two directed maxima.
     hd95
-        The larger of the two directed 95th percentiles; in school A linearly interpolated (MONAI, MetricsReloaded).
+        The larger of the two directed 95th percentiles; linearly interpolated for border pixels (MONAI,
+        MetricsReloaded).
     hd95_pooled
         The 95th percentile of both directions' distances together (medpy, panoptica).
     assd
@@ -94,7 +94,7 @@ def surface_metrics(
     *,
     spacing: Sequence[float],
     tolerances: Sequence[float] = TOLERANCES,
-    school: School = "A",
+    surface: SurfaceKind = "border_pixels",
     penalty: Penalty = "inf",
 ) -> SurfaceMetrics:
     """Measure how far two masks' surfaces are apart, by every usual summary, in one pass.
@@ -107,8 +107,8 @@ def surface_metrics(
         Pixel edge per axis, in axis order. All > 0; its unit is the unit of the results.
     tolerances
         Of the surface Dice, in the same unit, >= 0. A distance equal to one, up to rounding, is within it.
-    school
-        "A" or "B": see the module.
+    surface
+        "border_pixels" or "marching_cubes": where the surface lies; see the module.
     penalty
         The distances where exactly one mask is empty: "inf", "diagonal" (the image's), "nan", or a number >= 0.
 
@@ -124,7 +124,8 @@ def surface_metrics(
     References
     ----------
     Maier-Hein et al. 2024, doi:10.1038/s41592-023-02151-z (which distance suits what); Nikolov et al. 2021,
-    doi:10.2196/26151 (surface Dice, and school B).
+    doi:10.2196/26151 (surface Dice, by marching
+    cubes).
 
     Examples
     --------
@@ -138,9 +139,9 @@ def surface_metrics(
     where = "surface_metrics"
     check_maps(where, target, mask, "mask", kinds="b", axes=(2, 3))
     spacing = check_spacing(where, spacing, target.ndim)
-    tolerances = _check_options(where, tolerances=tolerances, school=school, penalty=penalty)
+    tolerances = _check_options(where, tolerances=tolerances, surface=surface, penalty=penalty)
     box = union_box(target, mask)
-    pairs = distances_by_class(target[box], mask[box], range(1, 2), np.array(spacing), school=school)
+    pairs = distances_by_class(target[box], mask[box], range(1, 2), np.array(spacing), surface=surface)
     failed = _penalty_value(penalty, target.shape, spacing)
     return summarise_distances(next(pairs), tolerances, failed)
 
@@ -153,7 +154,7 @@ def surface_metrics_by_class(
     spacing: Sequence[float],
     tolerances: Sequence[float] = TOLERANCES,
     ignore_index: int | None = None,
-    school: School = "A",
+    surface: SurfaceKind = "border_pixels",
     penalty: Penalty = "inf",
     classes: Sequence[int] | None = None,
 ) -> tuple[SurfaceMetrics, ...]:
@@ -165,7 +166,7 @@ def surface_metrics_by_class(
         Reference and predicted class maps of one shape.
     num_classes
         K, background included, 1 to 65533.
-    spacing, tolerances, school, penalty
+    spacing, tolerances, surface, penalty
         As for `surface_metrics`.
     ignore_index
         Value of `target` that marks pixels to leave out: they belong to no class in either map, so that the border of
@@ -193,12 +194,12 @@ def surface_metrics_by_class(
     check_maps(where, target, labels, "labels", kinds="iu", axes=(2, 3))
     num_classes, ignore_index = check_classes(where, num_classes, ignore_index)
     spacing = check_spacing(where, spacing, target.ndim)
-    tolerances = _check_options(where, tolerances=tolerances, school=school, penalty=penalty)
+    tolerances = _check_options(where, tolerances=tolerances, surface=surface, penalty=penalty)
     maps = erase_ignored(where, target, labels, num_classes=num_classes, ignore_index=ignore_index)
     chosen = range(num_classes)
     if classes is not None:
         maps, chosen = _keep_classes(where, maps, classes, num_classes)
-    pairs = distances_by_class(*maps, chosen, np.array(spacing), school=school)
+    pairs = distances_by_class(*maps, chosen, np.array(spacing), surface=surface)
     failed = _penalty_value(penalty, target.shape, spacing)
     return tuple(summarise_distances(distances, tolerances, failed) for distances in pairs)
 
@@ -306,12 +307,12 @@ def _penalty_value(penalty: Penalty, shape: tuple[int, ...], spacing: Sequence[f
     return float(penalty)
 
 
-def _check_options(where: str, *, tolerances: Sequence[float], school: str, penalty: Penalty) -> tuple[float, ...]:
+def _check_options(where: str, *, tolerances: Sequence[float], surface: str, penalty: Penalty) -> tuple[float, ...]:
     """Refuse what is out of range, and give the tolerances as floats."""
     near = real_numbers(where, "tolerances", tolerances)
     if not all(tolerance >= 0 for tolerance in near):
         raise InputError(expected(where, "tolerances", ">= 0", tuple(tolerances)))
-    known_name(where, "school", school, get_args(School))
+    known_name(where, "surface", surface, get_args(SurfaceKind))
     named = isinstance(penalty, str) and penalty in _PENALTIES
     number = isinstance(penalty, Real) and not isinstance(penalty, bool) and penalty >= 0
     if not number and not named:

@@ -2,9 +2,10 @@
 
 from collections.abc import Sequence
 
+from segmeter.metrics.arrays import IntArray
 from segmeter.metrics.cases.table import CaseRow
 from segmeter.metrics.measures.protocol import CaseMaps, Measure, measure_case
-from segmeter.metrics.pixels.confusion import IntArray, count_case
+from segmeter.metrics.pixels.confusion import count_case
 
 
 def make_row(maps: CaseMaps, measures: Sequence[Measure], *, counts: IntArray | None = None) -> CaseRow:
@@ -36,5 +37,5 @@ def make_row(maps: CaseMaps, measures: Sequence[Measure], *, counts: IntArray | 
         width=width,
         depth=depth[0] if depth else None,
         counts=count_case(maps.target, maps.labels, maps.spec) if counts is None else counts,
-        extra=measure_case(maps, measures),
+        measured=measure_case(maps, measures),
     )

@@ -5,8 +5,8 @@ import pytest
 
 from segmeter.classes import ClassSpec
 from segmeter.errors import InputError
-from segmeter.metrics.cases.row import make_row
 from segmeter.metrics.measures.protocol import CaseMaps
+from segmeter.metrics.measures.row import make_row
 
 GREY = (1, 1, 1)
 BINARY = ClassSpec(task="binary", names=("ground", "cell"), colours=((0, 0, 0), GREY), ignore_index=9)

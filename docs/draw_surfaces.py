@@ -1,4 +1,4 @@
-"""Draw docs/schools.svg: the surface of one mask in school A, and in school B."""
+"""Draw docs/surfaces.svg: the border pixels of one mask, and its surface by marching squares."""
 
 from pathlib import Path
 
@@ -38,13 +38,13 @@ def draw(path: Path) -> None:
     _grid(left, MASK.astype(int) + surface)
     rows, columns = np.nonzero(surface)
     left.plot(columns, rows, "o", color=POINT, markersize=5)
-    left.set_title(f"school A: {len(rows)} pixels, each counts once")
+    left.set_title(f"border pixels: {len(rows)} pixels, each counts once")
     _grid(right, MASK.astype(int))
     for line in find_contours(MASK.astype(float), 0.5, fully_connected="low"):
         right.plot(line[:, 1], line[:, 0], color=POINT, linewidth=2)
     rows, columns, lengths = _elements(MASK)
     right.scatter(columns, rows, s=30 * lengths**2, color=POINT, zorder=3)
-    right.set_title(f"school B: {len(rows)} elements, {lengths.sum():.1f} px long together")
+    right.set_title(f"marching squares: {len(rows)} elements, {lengths.sum():.1f} px long together")
     figure.savefig(path, metadata={"Date": None})
 
 
@@ -74,4 +74,4 @@ def _elements(mask: NDArray[np.bool_]) -> tuple[NDArray[np.float64], NDArray[np.
 
 
 if __name__ == "__main__":
-    draw(Path(__file__).with_name("schools.svg"))
+    draw(Path(__file__).with_name("surfaces.svg"))

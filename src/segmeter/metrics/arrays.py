@@ -1,0 +1,8 @@
+"""Array types of the metrics, for annotations."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+BoolArray = NDArray[np.bool_]
+IntArray = NDArray[np.int64]
+FloatArray = NDArray[np.float64]
