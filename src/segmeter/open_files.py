@@ -2,7 +2,7 @@
 
 import errno
 import os
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 
 from segmeter.files import handle_of, operation, sync, temporary_name
@@ -81,14 +81,23 @@ class Reserved:
             self.close()
             raise
 
-    def publish(self, content: bytes) -> None:
-        """Let the file appear with this content, by one rename."""
+    def publish(self, content: bytes, *, durable: bool = True) -> None:
+        """Let the file appear with this content, by one rename.
+
+        Parameters
+        ----------
+        content
+            All of it.
+        durable
+            Whether it must be on the disk first. A disk that fails should not keep the file from saying so.
+        """
         with operation("overwrite", self._path):
             written = os.pwrite(self._handle, content, 0)
             if written < len(content):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             os.ftruncate(self._handle, len(content))
-        sync(self._handle, self._path)
+        with nullcontext() if durable else suppress(OSError):
+            sync(self._handle, self._path)
         with handle_of(self._path.parent) as folder, operation("rename", self._path):
             os.replace(self._name, self._path.name, src_dir_fd=folder, dst_dir_fd=folder)
         self._name = ""

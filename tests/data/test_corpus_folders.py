@@ -144,7 +144,7 @@ def test_images_of_several_channel_counts_get_one_advice_that_ends(tmp_path):
             open_splits(folder(tmp_path, in_channels=channels), ["all"])
     for name in "ac":
         put(tmp_path / "images" / f"{name}.png", noise(channels=None, seed=ord(name)))
-    with pytest.raises(DataError, match=r"Set data.in_channels=1 if all images are like this") as refusal:
+    with pytest.raises(DataError, match=r"train with data.in_channels=1") as refusal:
         open_splits(folder(tmp_path), ["all"])
     assert "one number of channels" not in str(refusal.value)
     open_splits(folder(tmp_path, in_channels=1), ["all"])

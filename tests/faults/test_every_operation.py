@@ -53,7 +53,8 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def line(command: str, root: str, *more: str) -> list[str]:
-    return [command, *COMMANDS[command], "run.name=x", f"run.root={root}", "device=cpu", *more]
+    device = [] if command == "score" else ["device=cpu"]
+    return [command, *COMMANDS[command], "run.name=x", f"run.root={root}", *device, *more]
 
 
 def only(root: Path) -> Path:

@@ -207,13 +207,13 @@ def _recorded(folder: Path, config: Common, job: Job, facts: dict[str, Any]) -> 
     try:
         try:
             yield
+            room.publish(json_bytes({**record, "end": _now(), "state": "done"}))
         except BaseException as error:
             fault = _explain(error, config, job, folder)
             LOGGER.error("%s", _state(fault))
             with suppress(OSError):  # the first fault is the one that is said
-                room.publish(json_bytes({**record, "end": _now(), "state": _state(fault)}))
+                room.publish(json_bytes({**record, "end": _now(), "state": _state(fault)}), durable=False)
             raise fault from (error if fault is not error else error.__cause__)
-        room.publish(json_bytes({**record, "end": _now(), "state": "done"}))
     finally:
         room.close()
 

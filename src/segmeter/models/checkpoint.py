@@ -136,7 +136,7 @@ def write_checkpoint(
     try:
         publish_folder(folder, fill)
     except (OSError, SafetensorError, RuntimeError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
+        reason = _cause(error)
         raise RunError(
             f"{folder}: the checkpoint can't be written ({reason}). "
             "Earlier checkpoints are untouched; make room and resume."
@@ -254,3 +254,11 @@ def _no_checkpoint(folder: Path) -> str:
         )
         return f"has no checkpoints/best; {has}."
     return f"is a folder without a checkpoint ({MANIFEST} or checkpoints/best). Give a run's folder or a checkpoint."
+
+
+def _cause(error: BaseException) -> str:
+    """The system's word for a failed write, which torch.save hides behind an error of its own about its archive."""
+    inner: BaseException | None = error
+    while inner is not None and not isinstance(inner, OSError):
+        inner = inner.__cause__ or inner.__context__
+    return (inner.strerror if inner is not None else None) or str(error)
