@@ -52,11 +52,12 @@ class Written:
 
 @dataclass(frozen=True, kw_only=True)
 class _Spot:
-    """Where an error is: its key, what is declared for it, what was given, and the model that holds it."""
+    """Where an error is: its key, what is declared for it, what was given, and the schema that holds it."""
 
     key: str
     hint: Any
     given: Any
+    holder: type[BaseModel] | None = None
     choice: Choice | None = None
     chosen: str = ""
 
@@ -155,7 +156,7 @@ def _step(spot: _Spot, part: int | str) -> _Spot | None:
         chosen = name_of(spot.given) if choice else ""
         key = f"{spot.key}.{part}" if spot.key else str(part)
         hint = hint_of(field) if field else None
-        return _Spot(key=key, hint=hint, given=item_of(spot.given, part), choice=choice, chosen=chosen)
+        return _Spot(key=key, hint=hint, given=item_of(spot.given, part), holder=model, choice=choice, chosen=chosen)
     items = get_args(model)
     if get_origin(model) is tuple and isinstance(part, int) and item_of(spot.given, part) is not MISSING:
         hint = items[0] if items[-1] is ... else items[min(part, len(items) - 1)]
@@ -176,7 +177,7 @@ def _unknown(spot: _Spot, schema: type[BaseModel], values: Any, where: str) -> s
             f"Those that have it: {', '.join(others)}."
         )
     known = [*known_keys(schema, values)]
-    beside = [name for name in known if name.rpartition(".")[0] == parent]
+    beside = [f"{parent}.{name}".lstrip(".") for name in spot.holder.model_fields] if spot.holder else known
     key, given = spot.key, spot.given
     while isinstance(given, Mapping) and len(given) == 1:  # a group that is unknown is named with its key
         ((name, given),) = given.items()

@@ -127,8 +127,8 @@ def test_runs_of_other_cases_end_with_2_and_leave_no_folder(
         (["runs=[one,nowhere]"], "which has none"),
         (["runs=[one,one]"], "twice"),
         ([], "`runs` is required"),
-        (["runs=[one,two]", "metrics.bootstrap=0"], "expected `bootstrap` >= 1"),
-        (["runs=[one,two]", "metrics.measures=[instances]"], "expected `measures` to be empty"),
+        (["runs=[one,two]", "metrics.bootstrap=0"], "expected `metrics.bootstrap` to be an integer >= 1"),
+        (["runs=[one,two]", "metrics.measures=[instances]"], "expected `metrics.measures` to be empty"),
     ],
     ids=["one", "no run", "same", "none", "no bootstrap", "measures"],
 )

@@ -22,7 +22,7 @@ from segmeter.models.encoders import ENCODERS
         ("segmeter train mod", ["model=", "model."]),
         ("segmeter train model=une", ["model=unet", "model=unetplusplus"]),
         ("segmeter train loss.ga", ["loss.gamma="]),
-        ("segmeter train loss=dice loss.", ["loss.smooth="]),
+        ("segmeter train loss=dice loss.", ["loss.over=", "loss.smooth="]),
         ("segmeter train loss=sum loss.we", ["loss.weights."]),
         ("segmeter train loss=sum loss.weights.d", ["loss.weights.dice="]),
         ("segmeter train loss.normalizer=", [f"loss.normalizer={name}" for name in ("valid", "elements", "positives")]),

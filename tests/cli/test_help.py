@@ -48,7 +48,7 @@ def test_every_key_has_a_meaning_and_every_number_a_range_and_a_unit(schema):
 @pytest.mark.parametrize("command", ROOTS)
 def test_the_help_of_a_command_has_its_groups_options_and_keys_with_meaning(command):
     text = help_text(command)
-    assert "\n  run.root = runs\n      Folder of all runs.\n      [a path]\n" in text
+    assert "\n  plugins = []\n      Modules that register your own components; only" in text
     for group in groups_of(command):
         assert f"\n  {group} " in text
     assert "schema_" not in text
@@ -56,7 +56,7 @@ def test_the_help_of_a_command_has_its_groups_options_and_keys_with_meaning(comm
 
 def test_the_help_of_a_group_has_every_key_of_the_chosen_option():
     text = help_text("train", ["loss=dice", "loss"])
-    assert "loss=dice: Soft Dice over the batch" in text
+    assert "loss=dice: Soft Dice, averaged over the classes" in text
     assert "  loss.smooth = 1.0\n      Added above and below the fraction.\n      [a number > 0; pixels]\n" in text
     assert "gamma" not in text
 

@@ -124,7 +124,7 @@ def test_what_is_wrong_is_said_in_one_line(override: str, message: str, capsys: 
 def test_a_measure_without_its_brackets_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("metrics.measures=surface") == 2
     (line,) = capsys.readouterr().err.strip().splitlines()
-    assert "`metrics.measures` to be a list of measures, of aji, " in line
+    assert "`metrics.measures` to be a list, each a measure: aji, " in line
     assert "got 'surface'. Write [a,b]." in line
 
 

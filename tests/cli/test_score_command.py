@@ -112,7 +112,7 @@ def test_images_that_do_not_fit_are_refused(
         pytest.param(
             ["data.num_classes=null"], "Set data.classes=[background,cell], or data.num_classes=2.", id="none"
         ),
-        pytest.param(["data.classes=[a,b]"], "expected `num_classes` to be 2, got 3", id="both"),
+        pytest.param(["data.classes=[a,b]"], "`data.num_classes` to be 2, as many as data.classes, got 3", id="both"),
         pytest.param(["data.ignore_index=2"], "it must not be a class, got 2", id="ignored class"),
         pytest.param(["+data.clases=[a]"], "Did you mean 'data.classes'?", id="unknown key"),
         pytest.param(
@@ -195,8 +195,8 @@ def test_binary_and_multilabel_from_the_command_line(task: str) -> None:
 @pytest.mark.parametrize(
     ("override", "message"),
     [
-        ("data.instances=true", "`instances` to be false but for a binary task without label map"),
-        ("workers=-1", "expected `workers` >= 0"),
+        ("data.instances=true", "`data.instances` to be false but for a binary task without label map"),
+        ("workers=-1", "expected `workers` to be an integer >= 0"),
         ("data.key=x", ""),
     ],
 )

@@ -33,7 +33,7 @@ def test_every_broken_rule_is_said_at_once():
         "split",
         "task",
         "in_channels",
-        "std[0]",
+        "std",
         "list_files",
         "label_map",
         "colours[0][2]",

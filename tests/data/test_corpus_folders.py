@@ -32,7 +32,7 @@ SPECS = [
     (
         "22-map",
         {"label_map": {"255": 2}},
-        "label_map` to a label from 0 to 1 or ignore_index, not to 2, got {'255': 2}",
+        "label_map` to a label from 0 to 1 or ignore_index, not to 2, got {255: 2}",
     ),
 ]
 

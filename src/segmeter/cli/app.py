@@ -5,7 +5,7 @@ import os
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NoReturn
@@ -35,13 +35,13 @@ class Job:
     folder
         Where this job of a sweep goes; None for a single job.
     argv
-        The whole command line, as it was typed.
+        The whole command line, as it was typed: program, command and arguments.
     """
 
     command: str
     overrides: tuple[str, ...]
     folder: Path | None
-    argv: tuple[str, ...] = field(default_factory=lambda: tuple(sys.argv))
+    argv: tuple[str, ...] = ()
 
 
 class _Parser(argparse.ArgumentParser):
@@ -65,11 +65,12 @@ def run_command(command: str, argv: Sequence[str]) -> None:
     if args.cfg:
         return _show(command, request, args)
     jobs = check(command, request)
+    typed = (sys.argv[0], command, *argv)
     if any(_is_for_hydra(job, args.multirun) for job, _ in jobs):
-        return hand_over(command, args)
+        return hand_over(command, args, typed)
     folder = sweep_folder(jobs[0][1].run.root) if args.multirun else None
     for number, (composed, config) in enumerate(jobs):
-        run_job(command, config, Job(command, composed.overrides, folder / str(number) if folder else None))
+        run_job(command, config, Job(command, composed.overrides, folder / str(number) if folder else None, typed))
     return None
 
 
@@ -105,11 +106,11 @@ def read_arguments(command: str, argv: Sequence[str]) -> argparse.Namespace:
     return args
 
 
-def hand_over(command: str, args: argparse.Namespace) -> None:
+def hand_over(command: str, args: argparse.Namespace, typed: tuple[str, ...] = ()) -> None:
     """Let Hydra run the command, for what only it can do."""
     from segmeter.cli.hydra_app import run_by_hydra
 
-    run_by_hydra(command, args)
+    run_by_hydra(command, args, typed)
 
 
 def plugins_of(overrides: Sequence[str]) -> list[str]:

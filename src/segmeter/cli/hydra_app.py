@@ -25,9 +25,9 @@ from segmeter.files import write_bytes
 _SETTINGS = ("hydra.output_subdir=null", "hydra.run.dir=.", "hydra/job_logging=none", "hydra/hydra_logging=none")
 
 
-def run_by_hydra(command: str, args: argparse.Namespace) -> None:
-    """Hand the command line to Hydra, whose parser reads it from the process's arguments."""
-    typed = tuple(sys.argv)
+def run_by_hydra(command: str, args: argparse.Namespace, typed: tuple[str, ...]) -> None:
+    """Hand a command line, which was typed so, to Hydra, whose parser reads it from the process's arguments."""
+    before = sys.argv
     settings = [] if args.hydra_help else [*_SETTINGS]
     if not any(line.startswith("hydra.sweep.dir=") for line in args.overrides):
         settings.append(f"hydra.sweep.dir={sweep_folder('${run.root}')}")
@@ -40,7 +40,7 @@ def run_by_hydra(command: str, args: argparse.Namespace) -> None:
         task = _task(command, typed, faults)
         hydra.main(config_path=str(CONFIGS), config_name=command, version_base="1.3")(task)()
     finally:
-        sys.argv = list(typed)
+        sys.argv = before
         if faults:
             raise faults[0]
 

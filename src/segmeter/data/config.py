@@ -1,7 +1,7 @@
 """What a user may say about data: one schema per kind of data set."""
 
 import colorsys
-from typing import Annotated, Literal, get_args
+from typing import Annotated, ClassVar, Literal, get_args
 
 from pydantic import Field
 
@@ -37,6 +37,8 @@ _BACKGROUNDS = ("background", "bg", "void", "other", "others", "rest", "none", "
 class ClassesConfig(Config, title="data"):
     """What the values in masks mean."""
 
+    naming: ClassVar[str] = "Set data.classes=[background,cell]."
+
     task: Task = "multiclass"
     """Whether a pixel has one class of two (binary), one of several (multiclass), or any number (multilabel)."""
     classes: tuple[str, ...] = ()
@@ -54,7 +56,7 @@ class ClassesConfig(Config, title="data"):
     @rule("classes")
     @classmethod
     def _check_classes(cls, classes: tuple[str, ...], given: Given) -> None:
-        check_names(classes, given.task, "Set data.classes=[background,cell].")
+        check_names(classes, given.task, cls.naming)
 
     @rule("colours")
     @classmethod

@@ -233,13 +233,14 @@ def _compose(request: Request, overrides: Sequence[str]) -> DictConfig:
 def forced(overrides: Sequence[str], folders: Sequence[Path]) -> list[str]:
     """Let keys be new to Hydra: the schema says what is unknown, all of it and with the nearest name."""
     known = options(folders)
-    return [line if _is_choice(line, known) or line.startswith(("+", "~", "hydra.")) else f"++{line}"
-            for line in overrides]  # fmt: skip
+    return [line if _as_it_is(line, known) else f"++{line}" for line in overrides]
 
 
-def _is_choice(line: str, known: dict[str, list[str]]) -> bool:
-    key = line.partition("=")[0]
-    return key.partition("@")[0] in known or "/" in key
+def _as_it_is(line: str, known: dict[str, list[str]]) -> bool:
+    """A choice of a group, what says itself whether it is new, and Hydra's own keys but for mappings."""
+    key, _, value = line.partition("=")
+    own = key.startswith("hydra.") and not value.startswith("{")
+    return key.partition("@")[0] in known or "/" in key or key.startswith(("+", "~")) or own
 
 
 def _each_fault(request: Request, overrides: Sequence[str]) -> list[str]:

@@ -8,6 +8,7 @@ from pydantic import BaseModel
 from segmeter.checks import nearest
 from segmeter.cli.config.groups import GROUPS
 from segmeter.cli.config.schema import ROOTS
+from segmeter.cli.trained_data import TRAINED
 from segmeter.declared import Choice, choice_of, hint_of, inner_hints
 from segmeter.errors import ConfigError
 from segmeter.registry import Component, Registry
@@ -39,8 +40,17 @@ def json_schema(name: str) -> dict[str, Any]:
         content: dict[str, Any] = {"anyOf": _references(Component(choice), definitions)}
     else:
         content = _part(choice, definitions)
+    if name == "eval":
+        _add_trained(content, definitions)
     title = f"segmeter {name}" if name in ROOTS else f"segmeter: an option of {name}"
     return {"$schema": DIALECT, **content, "title": title, "$defs": dict(sorted(definitions.items()))}
+
+
+def _add_trained(content: dict[str, Any], definitions: dict[str, Any]) -> None:
+    """Let eval take the data that its checkpoint was trained on, with any key of their kind."""
+    named = {"properties": {"name": {"const": TRAINED}}, "required": ["name"]}
+    definitions[f"data.{TRAINED}"] = {"type": "object", **named}
+    content["properties"]["data"]["anyOf"].append({"$ref": f"#/$defs/data.{TRAINED}"})
 
 
 def _references(choice: Choice, definitions: dict[str, Any]) -> list[dict[str, Any]]:

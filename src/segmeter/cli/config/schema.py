@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
@@ -156,6 +156,8 @@ class CheckConfig(Command):
 
 class LabelsConfig(ClassesConfig):
     """What the values in masks mean, where there are no images and no model that say so."""
+
+    naming: ClassVar[str] = "Set data.classes=[background,cell], or data.num_classes=2."
 
     max_pixels: Annotated[int, Unit("pixels")] = Field(500_000_000, ge=1)
     """The most pixels or voxels of a file, checked before it is decoded."""
