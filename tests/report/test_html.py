@@ -160,7 +160,7 @@ def test_multilabel_runs_have_no_confusion_between_classes(tmp_path, rng):
 def test_a_failed_write_keeps_the_old_report(run, monkeypatch):
     before = write_report(run).read_bytes()
 
-    def fail(source, target):
+    def fail(source, target, **folders):
         raise OSError(28, "No space left on device")
 
     (run / "config.yaml").write_text("changed: true\n")
