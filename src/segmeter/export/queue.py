@@ -50,12 +50,6 @@ class WriteQueue:
         for thread in self._threads:
             thread.start()
 
-    @property
-    def finished(self) -> int:
-        """How many files are complete."""
-        with self._changed:
-            return self._finished
-
     def take_written(self, paths: Sequence[Path]) -> list[dict[str, Any]] | None:
         """Size and hash of files, which are then forgotten; None until all of them are complete."""
         with self._changed:

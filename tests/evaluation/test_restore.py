@@ -1,0 +1,72 @@
+"""What of an interrupted run stays: whole batches of the first cases, and files that are as they were written."""
+
+import numpy as np
+import pytest
+
+from segmeter.data.sample import Sample
+from segmeter.evaluation.manifest import Entry, Manifest
+from segmeter.evaluation.restore import (
+    Part,
+    count_restorable,
+    describe,
+    find_damaged,
+    split_batches,
+    whole_batches,
+)
+from segmeter.files import describe_file
+from segmeter.metrics.cases.table import CaseRow
+
+NAMES = [f"c{index}" for index in range(7)]
+
+
+def test_a_part_reads_its_cases_by_their_place_in_the_whole():
+    part = Part(list("abcdefg"), range(2, 5))  # type: ignore[arg-type]
+    assert [part[index] for index in range(len(part))] == list("cde")
+
+
+def brute_force(kinds, size):
+    batches = []
+    for index, kind in enumerate(kinds):
+        if batches and len(batches[-1]) < size and kinds[batches[-1][0]] == kind:
+            batches[-1].append(index)
+        else:
+            batches.append([index])
+    return batches
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 5])
+def test_batches_hold_one_kind_and_every_case_once(size):
+    rng = np.random.default_rng(size)
+    for length in range(12):
+        kinds = rng.integers(0, 2, length).tolist()
+        found = [list(batch) for batch in split_batches(kinds, size)]
+        assert found == brute_force(kinds, size)
+
+
+def test_a_last_batch_that_is_not_full_is_done_again_unless_it_is_the_end():
+    assert whole_batches("aaaaa", 2, 9) == 4
+    assert whole_batches("aaaaa", 2, 5) == 5
+    assert whole_batches("aab", 2, 9) == 2
+    assert whole_batches("", 2, 9) == 0
+
+
+def test_restorable_cases_are_the_first_ones_in_whole_batches(tmp_path):
+    manifest = Manifest.begin(tmp_path / "run", {}, NAMES)
+    note = describe(Sample(case_id="c", image=np.zeros((4, 5, 3), np.uint8), target=None))
+    assert note == {"image": [4, 5, 3, "uint8"]}
+    for name in NAMES[:5]:
+        row = CaseRow(case_id=name, height=4, width=5, counts=np.zeros((2, 2), np.int64))
+        manifest.add(Entry(row=row, sha256="", note=note))
+    assert [count_restorable(manifest, batch_size=size) for size in (1, 2, 3, 5, 6)] == [5, 4, 3, 5, 0]
+    manifest.close()
+
+
+def test_files_that_are_gone_or_changed_are_named_by_their_case(tmp_path):
+    for name in "abcd":
+        (tmp_path / name).write_bytes(name.encode())
+    entries = {name: describe_file(tmp_path / name) for name in "abcd"}
+    notes = [{"files": {"a": entries["a"], "b": entries["b"]}}, {"files": {"c": entries["c"]}}, {"files": {}}]
+    assert find_damaged(notes, tmp_path) == {}
+    (tmp_path / "b").unlink()
+    (tmp_path / "c").write_bytes(b"x")
+    assert find_damaged(notes, tmp_path) == {0: ["b"], 1: ["c"]}

@@ -1,0 +1,154 @@
+"""Files that are complete or absent, and what identifies them. `tests/faults` fails each operation in turn."""
+
+import hashlib
+import json
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from segmeter import files
+from segmeter.errors import InputError
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def write_half(path: Path) -> None:
+    with files.atomic_write(path) as file:
+        file.write(b"new")
+        raise KeyboardInterrupt
+
+
+def test_a_file_appears_whole_under_its_name(tmp_path):
+    with files.atomic_write(tmp_path / "a.txt") as file:
+        file.write(b"one ")
+        assert not (tmp_path / "a.txt").exists()
+        file.write(b"two")
+    assert (tmp_path / "a.txt").read_bytes() == b"one two"
+    assert names(tmp_path) == ["a.txt"]
+
+
+def test_after_an_error_the_old_file_stays_and_nothing_else(tmp_path):
+    files.write_bytes(tmp_path / "a.txt", b"old")
+    with pytest.raises(KeyboardInterrupt):
+        write_half(tmp_path / "a.txt")
+    assert (tmp_path / "a.txt").read_bytes() == b"old"
+    assert names(tmp_path) == ["a.txt"]
+
+
+def test_a_link_is_replaced_and_what_it_leads_to_is_untouched(tmp_path):
+    (tmp_path / "target").write_bytes(b"mine")
+    (tmp_path / "link").symlink_to("target")
+    files.write_bytes(tmp_path / "link", b"ours")
+    assert (tmp_path / "target").read_bytes() == b"mine"
+    assert not (tmp_path / "link").is_symlink()
+
+
+def test_a_new_file_has_the_mode_of_any_new_file(tmp_path):
+    files.write_bytes(tmp_path / "a", b"")
+    (tmp_path / "b").touch()
+    assert stat.S_IMODE((tmp_path / "a").stat().st_mode) == stat.S_IMODE((tmp_path / "b").stat().st_mode)
+
+
+def test_json_comes_back_exactly_and_nan_is_refused(tmp_path):
+    content = {"x": 0.1 + 0.2, "ä": [None, True]}
+    files.write_json(tmp_path / "a.json", content)
+    assert json.loads((tmp_path / "a.json").read_text("utf-8")) == content
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        files.write_json(tmp_path / "a.json", {"x": float("nan")})
+    assert json.loads((tmp_path / "a.json").read_text("utf-8")) == content
+
+
+def test_a_folder_is_published_whole_or_not_at_all(tmp_path):
+    files.publish_folder(tmp_path / "in" / "side", lambda folder: (folder / "x").write_bytes(b"1"))
+    assert names(tmp_path / "in" / "side") == ["x"]
+
+    def fail(folder: Path) -> None:
+        (folder / "y").write_bytes(b"")
+        raise RuntimeError("half")
+
+    with pytest.raises(RuntimeError, match="half"):
+        files.publish_folder(tmp_path / "in" / "other", fail)
+    assert names(tmp_path / "in") == ["side"]
+
+
+def test_below_a_confined_folder_no_link_is_followed(tmp_path):
+    run, elsewhere = tmp_path / "run", tmp_path / "elsewhere"
+    run.mkdir()
+    elsewhere.mkdir()
+    (run / "sub").symlink_to(elsewhere)
+    with files.confined(run), pytest.raises(InputError, match="is a link"):
+        files.write_bytes(run / "sub" / "a", b"x")
+    assert names(elsewhere) == []
+
+
+def test_a_new_folder_is_made_by_one_only(tmp_path):
+    assert files.new_folder(tmp_path / "run")
+    assert not files.new_folder(tmp_path / "run")
+
+
+def test_removing_takes_files_folders_and_links_but_not_what_they_lead_to(tmp_path):
+    (tmp_path / "kept").mkdir()
+    (tmp_path / "kept" / "x").touch()
+    (tmp_path / "link").symlink_to("kept")
+    (tmp_path / "full" / "inner").mkdir(parents=True)
+    for name in ("link", "full", "never there"):
+        files.remove(tmp_path / name)
+    assert names(tmp_path) == ["kept"]
+    assert names(tmp_path / "kept") == ["x"]
+
+
+def test_leftovers_of_a_killed_process_are_cleared(tmp_path):
+    (tmp_path / "sub" / f"{files.TEMPORARY}1-ab").mkdir(parents=True)
+    (tmp_path / f"{files.TEMPORARY}1-cd.json").touch()
+    (tmp_path / "sub" / "kept.json").touch()
+    files.clear_leftovers(tmp_path)
+    assert names(tmp_path) == ["sub"]
+    assert names(tmp_path / "sub") == ["kept.json"]
+
+
+def test_a_pointer_changes_its_target_in_one_step(tmp_path):
+    files.point(tmp_path / "last", "step-1")
+    files.point(tmp_path / "last", "step-2")
+    assert os.readlink(tmp_path / "last") == "step-2"  # noqa: PTH115 - the text itself
+    assert names(tmp_path) == ["last"]
+
+
+def test_a_file_is_whole_only_byte_for_byte(tmp_path):
+    path = tmp_path / "a"
+    path.write_bytes(b"abc")
+    entry = files.describe_file(path)
+    assert entry == {"bytes": 3, "sha256": hashlib.sha256(b"abc").hexdigest()}
+    assert files.is_whole(path, entry)
+    for content in (b"abd", b"ab", b""):
+        path.write_bytes(content)
+        assert not files.is_whole(path, entry)
+    path.rename(tmp_path / "b")
+    path.symlink_to("b")
+    (tmp_path / "b").write_bytes(b"abc")
+    assert not files.is_whole(path, entry), "a link is not the file"
+    path.unlink()
+    assert not files.is_whole(path, entry)
+
+
+def test_a_folder_is_whole_only_with_all_its_files(tmp_path):
+    folder = tmp_path / "x.zarr"
+    (folder / "c").mkdir(parents=True)
+    (folder / "c" / "0").write_bytes(b"12")
+    (folder / "zarr.json").write_bytes(b"{}")
+    entry = files.describe_file(folder)
+    assert entry["bytes"] == 4
+    assert files.is_whole(folder, entry)
+    (folder / "c" / "0").rename(folder / "c" / "1")
+    assert not files.is_whole(folder, entry)
+
+
+def test_unsafe_names_become_safe_ones_that_differ():
+    assert files.safe_id("case_01.a-b") == "case_01.a-b"
+    unsafe = ["../x", "..", "x/", "x ", ".x", "x\n", "ä", "", "a" * 129]
+    safe = [files.safe_id(name) for name in unsafe]
+    assert len(set(safe)) == len(unsafe)
+    assert all(Path(name).name == name and not name.startswith(".") and len(name) < 128 for name in safe)
