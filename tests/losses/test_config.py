@@ -43,7 +43,6 @@ def make_spec(task="multiclass", names=("sky", "road", "car")):
         (FocalConfig, {"normalizer": "valdi"}, r"Did you mean 'valid'"),
         (FocalConfig, {"normalizer": -3.0}, r"`normalizer` to be .* or a number > 0"),
         (FocalConfig, {"backend": "cuda"}, r"`backend` to be one of"),
-        (FocalConfig, {"backend": "closed"}, r"got .closed.\. It is called .torch. now\."),
         (CrossEntropyConfig, {"label_smoothing": 2.0}, r"`label_smoothing`"),
         (CrossEntropyConfig, {"class_weights": ()}, r"`class_weights`"),
         (DiceConfig, {"smooth": 0.0}, r"`smooth` to be a number > 0"),

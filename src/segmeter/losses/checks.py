@@ -1,4 +1,4 @@
-"""What the losses refuse, and the words they use."""
+"""Checks of the losses' options and tensors, with the messages of what they refuse."""
 
 import math
 from collections.abc import Sequence
@@ -68,13 +68,13 @@ def check_focal_options(
             problems.one_of("normalizer", normalizer, ("valid", "elements", "positives"))
             remedy = "It counts the elements with target 1, which a softmax does not have."
             ok = sigmoid or normalizer != "positives"
-            problems.expect(ok, "normalizer", "to be another one for multiclass", normalizer, remedy)
+            problems.expect(ok, "normalizer", "to be valid, elements or a number for multiclass", normalizer, remedy)
         else:
             problems.in_range("normalizer", normalizer, 0, above=True)
 
 
 def check_common(problems: Problems, task: str, ignore_index: Any) -> None:
-    """Note an unknown task, and an ignore_index that is no whole number."""
+    """Note an unknown task, and an ignore_index that is not a whole number."""
     problems.one_of("task", task, TASKS)
     whole = ignore_index is None or (isinstance(ignore_index, int) and not isinstance(ignore_index, bool))
     problems.expect(whole, "ignore_index", "to be a whole number or None", ignore_index)
@@ -87,13 +87,13 @@ def check_numbers(problems: Problems, **values: Any) -> None:
 
 
 def whole_number(value: Any) -> Any:
-    """Give 255.0, or a NumPy integer, as the int that it is, and all else as it is."""
+    """Turn 255.0 or a NumPy integer into an int, and leave anything else as it is."""
     real = isinstance(value, Real) and not isinstance(value, bool)
     return int(value) if real and math.isfinite(value) and value == int(value) else value
 
 
 def read_alpha(alpha: Any) -> Any:
-    """Give a list, array or tensor as a tuple of floats, and a number as it is."""
+    """Turn a list, array or tensor into a tuple of floats, and leave a number as it is."""
     if hasattr(alpha, "tolist"):
         alpha = alpha.tolist()
     return tuple(alpha) if isinstance(alpha, Sequence) and not isinstance(alpha, str) else alpha

@@ -39,7 +39,7 @@ class TverskyLoss(AdditiveLoss):
     task
         "binary", "multiclass" or "multilabel".
     alpha, beta
-        Price of a false positive and of a false negative, >= 0.
+        Weight of a false positive and of a false negative, >= 0.
     gamma
         Exponent of each class's loss, > 0; 1 is the plain Tversky loss.
     smooth

@@ -15,7 +15,7 @@ from segmeter.losses.config import SumConfig
 
 
 class SumLoss(AdditiveLoss):
-    """``sum(weight * part(logits, target))``; each part keeps a denominator of its own.
+    """``sum(weight * part(logits, target))``; each part keeps its own denominator.
 
     Parameters
     ----------

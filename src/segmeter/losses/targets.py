@@ -9,7 +9,7 @@ SHARE_SLACK = 1e-5  # of a soft target that was interpolated in float32
 
 
 class Labels(NamedTuple):
-    """The target with what may not be read taken out: a class everywhere, where it counts, and where it is bad."""
+    """A target that is safe to index with: a class for every element, which elements count, and which are bad."""
 
     classes: torch.Tensor
     counted: torch.Tensor

@@ -20,7 +20,7 @@ def default_normalisation(in_channels: int) -> tuple[tuple[float, ...], tuple[fl
 
 @dataclass(frozen=True, kw_only=True)
 class ModelCard:
-    """All that is needed to build a segmenter and to read what it says.
+    """All that is needed to build a segmenter and to interpret its output.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Weights from elsewhere -> network: where a training starts from."""
+"""Weights of a file or checkpoint -> network: where a training starts from."""
 
 import logging
 from collections.abc import Mapping

@@ -94,7 +94,7 @@ def _construct(config: Any, num_channels: int, in_channels: int, *, pretrained: 
 
 
 def _options(config: EncoderConfig) -> dict[str, Any]:
-    """The fields that one network has of its own carry the library's names; a few follow from the depth."""
+    """The network's own fields carry the library's names; a few follow from the depth."""
     options = {key: value for key, value in config if key not in _SHARED}
     name = getattr(config, "name", "")
     if options.get("decoder_channels", 0) is None:

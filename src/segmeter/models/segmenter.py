@@ -16,7 +16,7 @@ _FULL_SCALE = {torch.uint8: 255.0, torch.uint16: 65535.0}
 
 
 class Segmenter(nn.Module):
-    """A network with everything that its images need, so that it takes them as they are read.
+    """A network with the scaling, normalisation and padding that its images need, so that it takes them as read.
 
     Parameters
     ----------

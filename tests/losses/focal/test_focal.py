@@ -206,7 +206,7 @@ def test_all_ignored_is_0_with_a_connected_zero_gradient(backend, task, normaliz
 
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("task", TASKS)
-def test_ignored_pixels_count_nowhere_even_where_logits_are_nan(backend, task):
+def test_ignored_pixels_are_excluded_even_where_logits_are_nan(backend, task):
     case = make_case(task)
     logits = as_taken(backend, case.logits.clone())
     hidden = (case.target == 255).unsqueeze(1) if task != "multilabel" else case.target == 255

@@ -122,7 +122,7 @@ def test_a_checkpoint_without_a_state_can_be_evaluated_but_not_resumed(tmp_path,
     write_checkpoint(tmp_path / "a", segmenter_state=tiny.state_dict(), card=make_card(), state=None, progress={})
     found = read_checkpoint(tmp_path / "a")
     assert found.load_segmenter() is not None
-    with pytest.raises(CheckpointError, match=r"has no state.pt, so no training can go on from it"):
+    with pytest.raises(CheckpointError, match=r"has no state.pt, so no training can resume from it"):
         found.load_state()
 
 

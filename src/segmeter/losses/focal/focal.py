@@ -1,4 +1,4 @@
-"""logits, target -> focal loss: the public door, with one meaning whatever the backend.
+"""logits, target -> focal loss: the public functions, with one meaning whatever the backend.
 
 Letters: B batch, K classes, N... the spatial axes (H, W).
 """
@@ -206,7 +206,7 @@ def build_focal(config: FocalConfig, *, spec: ClassSpec, class_counts: npt.NDArr
         alone = spec.task == "multiclass"
         problems.expect(not alone or config.alpha is None, "alpha", "to be null for multiclass", config.alpha, ALPHA)
         ok = not alone or config.normalizer != "positives"
-        problems.expect(ok, "normalizer", "to be another one for multiclass", config.normalizer)
+        problems.expect(ok, "normalizer", "to be valid, elements or a number for multiclass", config.normalizer)
     return FocalLoss(
         spec.task,
         gamma=config.gamma,

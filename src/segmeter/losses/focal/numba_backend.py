@@ -126,7 +126,7 @@ def _pool() -> ThreadPoolExecutor:
 
 
 def _share(tasks: list[Callable[[], None]], threads: int) -> None:
-    """Run the tasks here and in the pool, each thread taking the next one; wait for those that were begun."""
+    """Run the tasks here and in the pool, each thread taking the next one; wait for those that were started."""
     waiting = iter(tasks)
 
     def work() -> None:

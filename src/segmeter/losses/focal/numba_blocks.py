@@ -1,4 +1,4 @@
-"""What the numba kernels are given, and what softmax and sigmoid share: arriving gradients, losses, sums."""
+"""The arguments of the numba kernels, and what softmax and sigmoid share: incoming gradients, losses, sums."""
 
 from typing import Any, NamedTuple
 
@@ -41,7 +41,7 @@ class Job(NamedTuple):
     """Sizes, and which blocks to do: pixels per image and per block, blocks first .. last - 1, and addresses.
 
     ``labels`` is the number of valid labels. ``weights`` is the address of float32 class weights; ``losses`` that of
-    float32 losses or of the gradient that arrives, one per element, with ``elementwise``, else of one float32.
+    float32 losses or of the incoming gradient, one per element, with ``elementwise``, else of one float32.
     ``sums`` is the address of three float64 per block: loss, weight, bad labels.
     """
 
@@ -74,7 +74,7 @@ def options_of(terms: Terms) -> Options:
 
 @fused_part
 def read_scale(job: Any, start: Any, count: Any, scale: Any) -> None:
-    """Read the gradient that arrives: one per element from `start` on, or one for all."""
+    """Read the incoming gradient: one per element from `start` on, or one for all."""
     if job.elementwise:
         arriving = carray(float32_at(job.losses + 4 * start), 1)
         for p in range(count):
@@ -87,7 +87,7 @@ def read_scale(job: Any, start: Any, count: Any, scale: Any) -> None:
 
 @fused_part
 def keep_losses(job: Any, start: Any, count: Any, losses: Any, classes: Any) -> None:
-    """Set the losses that do not count to 0, and write them from element `start` on where they are asked for."""
+    """Set the losses of excluded elements to 0, and write all from element `start` on if they are asked for."""
     for p in range(count):
         losses[p] = losses[p] if classes[p] >= i32(0) else ZERO
     if job.elementwise:

@@ -23,7 +23,7 @@ class Terms:
     smoothing
         Share of the target spread over the classes, 0 to 1.
     ignore_index
-        Label that counts nowhere, or None; the target's dtype can hold it.
+        Label of the elements that are excluded from the loss, or None; the target's dtype can hold it.
     elementwise
         Keep one loss per element instead of their sum.
     """

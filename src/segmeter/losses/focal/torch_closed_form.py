@@ -23,7 +23,7 @@ BLOCK_ELEMENTS = 1 << 17  # logits per block on the CPU: half a MiB of float32, 
 
 
 class Softmax(NamedTuple):
-    """Of a block of logits: distance to the largest, its exponential, and the exponentials' sum without the largest."""
+    """For a block of logits: distance to the largest, its exponential, and the sum of the other exponentials."""
 
     delta: torch.Tensor
     exp: torch.Tensor
@@ -31,7 +31,7 @@ class Softmax(NamedTuple):
 
 
 class Block(NamedTuple):
-    """Some rows of some images, widened, with their target, labels and class weights; and where they lie."""
+    """Some rows of some images, widened, with their target, labels and class weights; and their place in the whole."""
 
     x: torch.Tensor
     target: torch.Tensor
@@ -66,7 +66,7 @@ def torch_gradient(
 ) -> torch.Tensor:
     """Gradient of the total with respect to the logits, in their dtype and layout, times `scale`.
 
-    `scale` is the gradient that arrives at the total: 0-d, or one per element with ``terms.elementwise``.
+    `scale` is the incoming gradient of the total: 0-d, or one per element with ``terms.elementwise``.
     """
     gradient = torch.empty_like(logits)
     for block in _blocks(logits, target, weights, terms):

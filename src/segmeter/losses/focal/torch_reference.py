@@ -1,4 +1,4 @@
-"""Focal loss as its definition reads, in log space, differentiated by autograd: slow, and what the others are held to.
+"""Focal loss as it is defined, in log space, differentiated by autograd: slow, and what the others are compared with.
 
 Letters: B batch, K channels, N... the spatial axes.
 """

@@ -41,8 +41,8 @@ from segmeter.models.segmenter import Segmenter
 class Checkpoint:
     """A checkpoint whose manifest and weights were verified.
 
-    `folder` is the real folder, links followed; `progress` is what the training said (epoch, step, metric); `sha256`
-    is that of the weights.
+    `folder` is the real folder, links followed; `progress` is what the training recorded (epoch, step, metric);
+    `sha256` is that of the weights.
     """
 
     folder: Path
@@ -89,7 +89,7 @@ class Checkpoint:
         """
         if STATE not in self.files:
             raise CheckpointError(
-                f"{self.folder}: has no {STATE}, so no training can go on from it. Use it to evaluate."
+                f"{self.folder}: has no {STATE}, so no training can resume from it. Use it to evaluate."
             )
         verify_file(self.folder, STATE, self.files[STATE])
         state: dict[str, Any] = load_plain(self.folder / STATE)
@@ -115,7 +115,7 @@ def write_checkpoint(
     card
         What the segmenter was built from.
     state
-        What a training needs to go on: dicts, lists, tuples of tensors, numbers, strings and None. Or None.
+        What a training needs to resume: dicts, lists, tuples of tensors, numbers, strings and None. Or None.
     progress
         JSON values: epoch, step, metric (None where it is undefined).
 

@@ -23,8 +23,8 @@ def real_path(path: Path) -> Path:
 def check_is_file(path: Path) -> None:
     """Raise CheckpointError unless `path` leads to a regular file."""
     if not real_path(path).is_file():
-        kind = "a folder" if path.is_dir() else "no regular file"
-        raise CheckpointError(f"{path}: expected a file, got {kind}. Name the file, or a checkpoint's folder.")
+        fault = "is a folder, not a file" if path.is_dir() else "is not a regular file"
+        raise CheckpointError(f"{path}: {fault}. Name the file, or a checkpoint's folder.")
 
 
 def suspect(path: Path) -> str | None:

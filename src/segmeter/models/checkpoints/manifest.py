@@ -20,7 +20,7 @@ _SHORT = 65536  # bytes; a pointer or a page in place of weights is shorter
 
 
 def settle_file(path: Path) -> dict[str, Any]:
-    """Bring a file to the disk with the mode that new files have, and describe it."""
+    """Flush a file to the disk, give it the mode that new files have, and describe it."""
     path.chmod(path.parent.stat().st_mode & 0o666)  # its folder is new: the umask itself can't be read without a race
     with path.open("rb") as file:
         os.fsync(file.fileno())

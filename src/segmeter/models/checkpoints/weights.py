@@ -1,4 +1,4 @@
-"""file -> named tensors, opened without running anything that the file contains, and how they lie on a network."""
+"""file -> named tensors, opened without running anything that the file contains, and how they match a network."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ _NESTS = ("state_dict", "model_state_dict", "model")
 
 @dataclass(frozen=True, kw_only=True)
 class Fit:
-    """How the tensors of a file lie on a network: names that match, that only one side has, or whose shapes differ."""
+    """How the tensors of a file match a network: names in both, names on one side only, and shapes that differ."""
 
     matched: tuple[str, ...]
     missing: tuple[str, ...]

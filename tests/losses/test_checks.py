@@ -19,7 +19,7 @@ from tests.losses.cases import make_case
         ({"label_smoothing": 1.1}, r"`label_smoothing` >= 0 and <= 1"),
         ({"reduction": "avg"}, r"`reduction` to be one of mean, sum, none"),
         ({"normalizer": "valdi"}, r"Did you mean 'valid'"),
-        ({"normalizer": "positives"}, r"`normalizer` to be another one for multiclass"),
+        ({"normalizer": "positives"}, r"`normalizer` to be valid, elements or a number for multiclass"),
         ({"normalizer": 0.0}, r"`normalizer` > 0"),
         ({"backend": "cuda"}, r"`backend` to be one of"),
         ({"backend": "compiled"}, r"got 'compiled'. It is called 'numba' now."),

@@ -70,11 +70,6 @@ def test_the_operators_are_declared_as_they_are(task, elementwise):
     assert gradient.stride() == logits.stride()
 
 
-@pytest.mark.parametrize("terms", [Terms(softmax=True, gamma=1.0, ignore_index=0), Terms(softmax=False, gamma=0.5)])
-def test_terms_survive_being_an_operators_arguments(terms):
-    assert Terms.unpack(terms.numbers(), terms.flags()) == terms
-
-
 def test_bad_labels_make_a_compiled_loss_nan_and_are_named_when_asked():
     case = make_case("multiclass")
     loss = FocalLoss("multiclass", ignore_index=255)

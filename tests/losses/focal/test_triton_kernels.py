@@ -10,8 +10,8 @@ import torch
 
 from segmeter.errors import InputError
 from segmeter.losses.focal.focal import FocalLoss, focal_loss
-from tests.losses import triton_grid
 from tests.losses.cases import make_case, run
+from tests.losses.focal import triton_grid
 
 COMPARISONS = 16 + 3 * 40 + 6
 
@@ -19,7 +19,7 @@ COMPARISONS = 16 + 3 * 40 + 6
 def test_the_kernels_logic_agrees_with_the_closed_form_under_the_interpreter():
     pytest.importorskip("triton", reason="torch brings no Triton on this system")
     environment = {**os.environ, "TRITON_INTERPRET": "1"}
-    command = [sys.executable, "-m", "tests.losses.triton_grid", "cpu"]
+    command = [sys.executable, "-m", "tests.losses.focal.triton_grid", "cpu"]
     done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) == COMPARISONS

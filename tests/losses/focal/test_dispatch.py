@@ -1,0 +1,122 @@
+"""Which backend is chosen, and what holds for every one: labels, layouts, derivatives, and what is saved."""
+
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from segmeter.errors import ConfigError, InputError
+from segmeter.losses.config import FocalConfig
+from segmeter.losses.focal.dispatch import choose_backend
+from segmeter.losses.focal.focal import focal_loss
+from tests.losses.cases import TASKS, make_case, run
+
+
+@pytest.mark.parametrize("backend", ["torch", "numba"])
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int16, torch.int32, torch.int64], ids=str)
+def test_every_label_dtype_means_the_same(backend, dtype):
+    case = make_case("multiclass")
+    options = {"task": "multiclass", "backend": backend, "ignore_index": 255}
+    expected = run(lambda x: focal_loss(x, case.target, **options), case.logits.float())
+    assert all(
+        torch.equal(ours, theirs)
+        for ours, theirs in zip(
+            run(lambda x: focal_loss(x, case.target.to(dtype), **options), case.logits.float()), expected, strict=True
+        )
+    )
+
+
+@pytest.mark.parametrize("backend", ["torch", "numba"])
+def test_layouts_no_stride_describes_are_taken_too(backend):
+    case = make_case("multiclass", size=(8, 8))
+    logits = case.logits.float().transpose(2, 3)  # pixels of a row are not adjacent, rows are
+    target = case.target.transpose(1, 2)
+    options = {"task": "multiclass", "backend": backend, "ignore_index": 255}
+    ours = run(lambda x: focal_loss(x, target, **options), logits)
+    plain = run(lambda x: focal_loss(x, target.contiguous(), **options), logits.contiguous())
+    torch.testing.assert_close(ours, plain)
+    cropped = case.logits.float()[:, :, 2:6, 1:5]
+    torch.testing.assert_close(
+        focal_loss(cropped, case.target[:, 2:6, 1:5], **options),
+        focal_loss(cropped.contiguous(), case.target[:, 2:6, 1:5].contiguous(), **options),
+    )
+
+
+@pytest.mark.parametrize("backend", ["torch", "numba"])
+@pytest.mark.parametrize(
+    "shape", [(0, 3, 4, 4), (2, 3, 1, 1), (2, 3), (2, 3, 5), (2, 3, 2, 3, 4), (1, 150, 5, 3)], ids=str
+)
+def test_any_number_of_axes_and_empty_batches(backend, shape):
+    rng = torch.Generator().manual_seed(0)
+    logits = torch.randn(shape, generator=rng)
+    target = torch.randint(0, 3, (shape[0], *shape[2:]), generator=rng)
+    options = {"task": "multiclass", "gamma": 1.5}
+    ours = run(lambda x: focal_loss(x, target, backend=backend, **options), logits)
+    torch.testing.assert_close(ours, run(lambda x: focal_loss(x, target, backend="reference", **options), logits))
+
+
+@pytest.mark.parametrize("backend", ["torch", "numba"])
+def test_a_second_backward_gives_the_same_gradient(backend):
+    case = make_case("multiclass")
+    leaf = case.logits.float().requires_grad_()
+    loss = focal_loss(leaf, case.target, task="multiclass", ignore_index=255, backend=backend)
+    (first,) = torch.autograd.grad(loss * 3, leaf, retain_graph=True)
+    (second,) = torch.autograd.grad(loss, leaf)
+    torch.testing.assert_close(first, second * 3)
+
+
+@pytest.mark.parametrize("backend", ["torch", "numba"])
+def test_a_second_derivative_is_refused(backend):
+    case = make_case("multiclass")
+    leaf = case.logits.float().requires_grad_()
+    loss = focal_loss(leaf, case.target, task="multiclass", ignore_index=255, backend=backend)
+    (gradient,) = torch.autograd.grad(loss, leaf, create_graph=True)
+    penalty = loss + gradient.square().sum()
+    with pytest.raises(InputError, match=r"no second derivative. Pass backend=.reference"):
+        penalty.backward()
+
+
+@pytest.mark.parametrize("backend", ["torch", "numba"])
+@pytest.mark.parametrize("task", TASKS)
+def test_nothing_the_size_of_the_logits_is_saved_but_the_logits(backend, task):
+    case = make_case(task, size=(32, 32))
+    leaf = case.logits.float().requires_grad_()
+    saved = []
+    with torch.autograd.graph.saved_tensors_hooks(lambda t: saved.append(t) or t, lambda t: t):
+        focal_loss(leaf, case.target, task=task, ignore_index=255, backend=backend)
+    extra = [t for t in saved if t.data_ptr() not in (leaf.data_ptr(), case.target.data_ptr())]
+    assert sum(t.numel() for t in extra) <= 8
+
+
+def test_choosing_without_a_gpu():
+    target = torch.zeros(1, 256, 256, dtype=torch.uint8)
+    large = torch.zeros(1, 2, 256, 256)
+    assert choose_backend(large, target, "auto") == "numba"
+    assert choose_backend(large.double(), target, "auto") == "torch"
+    assert choose_backend(large.half(), target, "auto") == "torch"
+    assert choose_backend(large, large.softmax(1), "auto") == "torch"
+    assert choose_backend(large[:, :, :8], target[:, :8], "auto") == "torch"  # too little to load kernels for
+    assert choose_backend(large, target, "reference") == "reference"
+
+
+@pytest.mark.parametrize(("old", "new"), [("compiled", "numba"), ("closed", "torch")])
+def test_the_old_name_of_a_backend_is_refused_with_the_new_one(old, new):
+    with pytest.raises(ConfigError, match=rf"`backend` .*got '{old}'\. It is called '{new}' now"):
+        FocalConfig(backend=old)
+
+
+def test_importing_the_loss_does_not_import_numba_or_triton():
+    code = "import sys; import segmeter.losses.focal.focal; print([m for m in ('numba', 'triton') if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_no_value_is_read_on_the_way(task):
+    # Tensors on the meta device have no values: anything that waited for one would raise.
+    case = make_case(task)
+    leaf = case.logits.to("meta").requires_grad_()
+    loss = focal_loss(leaf, case.target.to("meta"), task=task, ignore_index=255, label_smoothing=0.1)
+    loss.backward()
+    assert leaf.grad.shape == leaf.shape

@@ -1,0 +1,39 @@
+"""What a builder gives, and class weights as numbers."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from segmeter.classes import ClassSpec
+from segmeter.errors import ConfigError
+from segmeter.losses.build import build_loss, resolve_weights
+from segmeter.losses.config import LOSSES, DiceConfig
+from segmeter.losses.region import TverskyLoss
+
+SPEC = ClassSpec(task="multiclass", names=("sky", "road", "car"), colours=((0, 0, 0),) * 3, ignore_index=255)
+
+
+def test_the_loss_knows_the_classes():
+    loss = build_loss(DiceConfig(smooth=2.0), SPEC)
+    assert isinstance(loss, TverskyLoss)
+    assert (loss.task, loss.ignore_index, loss.smooth) == ("multiclass", 255, 2.0)
+
+
+def test_a_builder_that_gives_no_module_is_refused(monkeypatch):
+    monkeypatch.setattr(LOSSES, "build", lambda config, **_: 0.5)
+    with pytest.raises(ConfigError, match=r"loss: expected the builder of 'mine' to give a torch module, got .*float"):
+        build_loss(SimpleNamespace(name="mine"), SPEC)
+
+
+def test_class_weights_are_none_numbers_or_a_scheme_of_the_counts():
+    counts = np.array([900, 90, 10])
+    assert resolve_weights(SimpleNamespace(class_weights=None), SPEC, counts) is None
+    assert resolve_weights(SimpleNamespace(class_weights=[1.0, 2.0, 3.0]), SPEC, None) == (1.0, 2.0, 3.0)
+    inverse = resolve_weights(SimpleNamespace(class_weights="inverse"), SPEC, counts)
+    assert inverse == pytest.approx((1000 / 2700, 1000 / 270, 1000 / 30))
+
+
+def test_numbers_that_do_not_fit_the_classes_name_them():
+    with pytest.raises(ConfigError, match=r"to have 3 values, one for each of sky, road, car, got \(1.0, 2.0\)"):
+        resolve_weights(SimpleNamespace(class_weights=(1.0, 2.0)), SPEC, None)

@@ -1,0 +1,29 @@
+"""Class weights from pixel counts: what holds for every scheme. The formulas are tested with the configuration."""
+
+import numpy as np
+import pytest
+
+from segmeter.losses.weights import SCHEMES, class_weights
+
+COUNTS = np.array([700, 200, 99, 1, 0])
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_the_share_decides_not_the_number_of_pixels(scheme):
+    weights = class_weights(COUNTS, scheme)
+    np.testing.assert_allclose(class_weights(COUNTS * 2**40, scheme), weights, rtol=1e-12)
+    np.testing.assert_allclose(class_weights(COUNTS.astype(np.uint16), scheme), weights, rtol=1e-12)
+    order = [3, 1, 4, 0, 2]
+    np.testing.assert_array_equal(class_weights(COUNTS[order], scheme), weights[order])
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_a_rarer_class_weighs_more(scheme):
+    weights = class_weights(COUNTS, scheme)
+    assert (np.diff(weights[:4]) > 0).all()
+
+
+def test_log_is_bounded_and_the_others_leave_an_absent_class_out():
+    assert class_weights(COUNTS, "log")[4] == pytest.approx(1 / np.log(1.02))
+    assert class_weights(np.array([5]), "log")[0] == pytest.approx(1 / np.log(2.02))
+    assert class_weights(COUNTS, "median")[4] == class_weights(COUNTS, "inverse")[4] == 0
