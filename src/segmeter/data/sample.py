@@ -25,11 +25,6 @@ class Pair:
         """The image, then each mask."""
         return (self.image, *self.masks)
 
-    @property
-    def mask(self) -> Path | None:
-        """The first mask, None without a reference."""
-        return self.masks[0] if self.masks else None
-
 
 @dataclass(frozen=True, kw_only=True)
 class Sample:

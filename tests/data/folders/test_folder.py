@@ -43,7 +43,7 @@ def test_mask_suffix_pairs_names(tmp_path, together):
     config = folder(tmp_path, images="x", masks="x" if together else "y", mask_suffix="_mask")
     dataset = build_dataset(config)
     assert dataset.case_ids == ("a", "b")
-    assert dataset.pairs[1].mask.name == "b_mask.png"
+    assert dataset.pairs[1].masks[0].name == "b_mask.png"
     np.testing.assert_array_equal(dataset[1].target, noise(channels=None, seed=1) % 2)
 
 
@@ -52,7 +52,7 @@ def test_open_images_has_no_targets(tmp_path):
     dataset = open_images(tmp_path / "images", spec=BINARY, in_channels=3)
     assert dataset.case_ids == ("a", "b", "c")
     assert dataset[0].target is None
-    assert dataset.pairs[0].mask is None
+    assert dataset.pairs[0].masks == ()
     single = open_images(tmp_path / "images" / "b.png", spec=BINARY, in_channels=3)
     assert single.case_ids == ("b",)
 
