@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import yaml
+from segmeter.cli.trained_data import TRAINED
 
 from segmeter.cli.config.compose import Request, compose_jobs
 from segmeter.cli.config.groups import CONFIGS, GROUPS, options, schemas_of
@@ -14,7 +15,6 @@ from segmeter.cli.config.json_schema import json_schema, names
 from segmeter.cli.config.reference import option
 from segmeter.cli.config.schema import ROOTS
 from segmeter.cli.main import main
-from segmeter.cli.trained_data import TRAINED
 from segmeter.registry import Registry
 from segmeter.schema import defaults
 

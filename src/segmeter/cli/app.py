@@ -1,47 +1,21 @@
 """One command: its arguments -> checked configuration -> the job, or each job of a sweep."""
 
 import argparse
-import os
 import sys
-import time
 from collections.abc import Sequence
-from dataclasses import dataclass
-from importlib import import_module
-from pathlib import Path
 from typing import Any, NoReturn
 
 from segmeter.cli.config.compose import Composed, Request, compose_jobs
 from segmeter.cli.config.convert import convert, unknown_keys
 from segmeter.cli.config.groups import load_plugins
 from segmeter.cli.config.schema import ROOTS
+from segmeter.cli.runs.job import Job, run_job, sweep_folder
 from segmeter.errors import ConfigError
 
 _REFUSED = {
     "experimental_rerun": "--experimental-rerun is not allowed: it would run whatever a pickle file holds.",
     "config_path": "--config-path is not allowed. Add your own folder of YAML files with --config-dir.",
 }
-
-
-@dataclass(frozen=True)
-class Job:
-    """How a job was asked for.
-
-    Parameters
-    ----------
-    command
-        "train", "eval" and so on.
-    overrides
-        As they were written on the command line.
-    folder
-        Where this job of a sweep goes; None for a single job.
-    argv
-        The whole command line, as it was typed: program, command and arguments.
-    """
-
-    command: str
-    overrides: tuple[str, ...]
-    folder: Path | None
-    argv: tuple[str, ...] = ()
 
 
 class _Parser(argparse.ArgumentParser):
@@ -148,13 +122,3 @@ def _show(command: str, request: Request, args: argparse.Namespace) -> None:
     if problems:
         raise ConfigError(list(dict.fromkeys(problems)))
     sys.stdout.write(yaml_text(ROOTS[command], job, part=args.package, resolve=args.resolve))
-
-
-def run_job(command: str, config: Any, job: Job) -> Any:
-    """Run one job; returns the score that a sweep may optimise."""
-    return import_module(f"segmeter.cli.commands.{command}").run(config, job)
-
-
-def sweep_folder(root: Path | str) -> Path:
-    """Where the jobs of a sweep go, one folder each."""
-    return Path(root) / "multirun" / f"{time.strftime('%Y-%m-%d_%H%M%S')}_{os.getpid()}"

@@ -12,11 +12,11 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
-from segmeter.cli.app import Job, run_job, sweep_folder
 from segmeter.cli.config.compose import Composed, forced, plain, store_schemas
 from segmeter.cli.config.convert import convert
 from segmeter.cli.config.groups import CONFIGS
 from segmeter.cli.config.schema import ROOTS
+from segmeter.cli.runs.job import Job, run_job, sweep_folder
 from segmeter.cli.runs.masking import mask
 from segmeter.errors import ConfigError
 from segmeter.files import write_bytes

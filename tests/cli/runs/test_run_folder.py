@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from segmeter.cli.app import Job
 from segmeter.cli.config.schema import Common, RunConfig
+from segmeter.cli.runs.job import Job
 from segmeter.cli.runs.masking import MASK, mask, mask_override, refuse_masked
 from segmeter.cli.runs.run_folder import open_run
 from segmeter.errors import ConfigError, DataError, InputError, RunError

@@ -1,13 +1,9 @@
 """Our reader of label PNGs against Pillow: equal samples, or the file is left to Pillow."""
 
 import io
-import os
 import struct
-import subprocess
-import sys
 import zlib
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -238,19 +234,3 @@ def test_a_stream_of_another_length_than_the_header_says_is_refused():
 @pytest.mark.parametrize("head", [b"", b"\x89PNG", b"\x89PNG\r\n\x1a\n" + bytes(25)])
 def test_the_layout_of_what_is_no_png_is_none(head):
     assert read_layout(head) is None
-
-
-def test_the_kernels_stay_inside_their_arrays(tmp_path):
-    """The same files with every index checked by numba."""
-    code = "import pytest; raise SystemExit(pytest.main(['-q', '-p', 'no:cacheprovider', '-k', 'every_kind', PATH]))"
-    environment = os.environ | {"NUMBA_BOUNDSCHECK": "1", "NUMBA_CACHE_DIR": str(tmp_path)}
-    here = repr(str(Path(__file__)))
-    done = subprocess.run(
-        [sys.executable, "-c", code.replace("PATH", here)],
-        env=environment,
-        capture_output=True,
-        text=True,
-        cwd=Path(__file__).parents[3],
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout[-2000:]

@@ -4,17 +4,16 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
-from PIL import Image
 
 from segmeter.bridge.to_torch import to_torch
 from segmeter.classes import ClassSpec
 from segmeter.data.sample import Sample
 from segmeter.errors import ConfigError, DataError
 from segmeter.training.data.augment import Augment
-from segmeter.training.data.augment_config import AugmentConfig, choose_crop
-from segmeter.training.data.epoch import ANYWHERE, LEAST_BATCHES, count_before, epoch_order, plan_epoch
+from segmeter.training.data.augment_config import AugmentConfig
+from segmeter.training.data.epoch import LEAST_BATCHES, epoch_order
 from segmeter.training.data.sampling import KEPT_PIXELS, SampleSource, class_pixels, sample_size
-from segmeter.training.data.windows import Window, cut, other_window, resize_image, resize_target
+from segmeter.training.data.windows import Window, cut
 
 
 def spec_of(task="multiclass", *, classes=3, ignore_index=255) -> ClassSpec:
@@ -155,48 +154,6 @@ def test_when_a_case_has_no_window_left_that_is_said():
         [source.batch(0, index) for index in range(3)]
 
 
-@pytest.mark.parametrize(
-    ("image", "window"), [((10, 12), (4, 5)), ((4, 5), (10, 12)), ((7, 7), (7, 7)), ((6, 9), (8, 3))]
-)
-def test_other_windows_visit_every_place_once(image, window):
-    places = (abs(image[0] - window[0]) + 1) * (abs(image[1] - window[1]) + 1)
-    start = Window(min(0, image[0] - window[0]), max(0, image[1] - window[1]), *window)
-    found = [other_window(start, image, repeat) for repeat in range(places)]
-    assert found[0] == start
-    assert len({(each.top, each.left) for each in found}) == places
-    for each in found:
-        low, high = sorted((0, image[0] - window[0]))
-        assert low <= each.top <= high
-    assert other_window(start, image, places) is None
-
-
-def test_repeats_count_from_zero_for_each_case():
-    assert count_before(np.array([3, 1, 3, 3, 1])).tolist() == [0, 0, 1, 2, 1]
-    plan = plan_epoch(4, 10, seed=1, epoch=2)
-    assert sorted(plan.numbers.tolist()) == sorted(set(plan.numbers.tolist()))
-    cases = plan.numbers % 4
-    assert sorted(cases[:4].tolist()) == sorted(cases[4:8].tolist()) == [0, 1, 2, 3]
-    assert cases[:4].tolist() == epoch_order(4, seed=1, epoch=2).tolist()
-    assert set(plan.labels.tolist()) == {ANYWHERE}
-
-
-def test_a_rare_class_fills_its_share_although_few_cases_have_it():
-    """Class 2 is in 2 of 100 cases; with balance 1 a third of 400 samples are laid around it, evenly over these two."""
-    presence = np.ones((100, 3), bool)
-    presence[:, 2] = False
-    presence[[17, 60], 2] = True
-    plan = plan_epoch(100, 400, seed=0, epoch=3, balance=1.0, presence=presence)
-    shares = np.bincount(plan.labels, minlength=3)
-    assert shares.max() - shares.min() <= 1
-    cases = (plan.numbers % 100)[plan.labels == 2]
-    counts = np.bincount(cases, minlength=100)
-    assert set(np.flatnonzero(counts).tolist()) == {17, 60}
-    assert abs(counts[17] - counts[60]) <= 1
-    half = plan_epoch(100, 400, seed=0, epoch=3, balance=0.5, presence=presence)
-    assert (half.labels == ANYWHERE).sum() == 200
-    assert len(set(half.numbers.tolist())) == 400
-
-
 def test_samples_of_a_rare_class_show_it():
     """Through the source: the target of every sample that is laid around class 2 holds it."""
     pairs = []
@@ -211,23 +168,6 @@ def test_samples_of_a_rare_class_show_it():
     )
     shown = [2 in target for index in range(10) for target in source.batch(0, index)[1]]
     assert sum(shown) == 20
-
-
-@pytest.mark.parametrize(
-    ("sizes", "crop"),
-    [
-        ({(192, 192): 96}, None),
-        ({(512, 512): 5}, None),
-        ({(512, 544): 5}, (512, 512)),
-        ({(40, 9000): 5}, (32, 512)),
-        ({(100, 90): 3, (130, 131): 1}, (96, 64)),
-        ({(8, 8): 1, (9, 9): 1}, (32, 32)),
-    ],
-)
-def test_the_crop_that_suits_the_images(sizes, crop):
-    assert choose_crop(AugmentConfig(), sizes).crop == crop
-    assert choose_crop(AugmentConfig(crop=(64, 64)), sizes).crop == (64, 64)
-    assert choose_crop(AugmentConfig(crop=None), sizes).crop is None
 
 
 def test_whole_images_come_as_they_are():
@@ -396,28 +336,6 @@ def test_a_lower_resolution_shows_the_same_window_smaller():
     assert (early.shape, late.shape) == ((32, 32, 2), (64, 64, 2))
     means = late.reshape(32, 2, 32, 2, 2).mean((1, 3))
     assert np.abs(early[1:-1, 1:-1] - means[1:-1, 1:-1]).max() <= 1  # both round
-
-
-@pytest.mark.parametrize("size", [(9, 13), (40, 30), (20, 61)])
-def test_resize_matches_pillow_for_uint8(size):
-    image = np.random.default_rng(0).integers(0, 256, (30, 40, 3), dtype=np.uint8)
-    reference = np.asarray(Image.fromarray(image).resize(size[::-1], Image.Resampling.BILINEAR))
-    assert np.abs(resize_image(image, size).astype(int) - reference.astype(int)).max() <= 1  # both round twice
-
-
-@pytest.mark.parametrize("dtype", [np.uint16, np.float32])
-def test_resize_keeps_the_dtype_and_the_range(dtype):
-    image = np.full((8, 8, 2), 65535, dtype)
-    resized = resize_image(image, (5, 3))
-    assert resized.dtype == dtype
-    np.testing.assert_allclose(resized, np.full((5, 3, 2), 65535, dtype), rtol=1e-6 if dtype is np.float32 else 0)
-
-
-def test_resize_of_a_target_takes_the_value_at_the_centre():
-    target = np.array([[0, 1, 2, 3], [4, 5, 6, 7]], np.uint16)
-    assert resize_target(target, (2, 2)).tolist() == [[1, 3], [5, 7]]
-    assert resize_target(target, (1, 8)).tolist() == [[4, 4, 5, 5, 6, 6, 7, 7]]
-    assert resize_target(target, (2, 4)).dtype == np.uint16
 
 
 def test_images_of_several_sizes_need_a_crop():

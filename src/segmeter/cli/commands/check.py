@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from rich.console import Console
 from rich.table import Table
 
-from segmeter.cli.app import Job
 from segmeter.cli.config.schema import CheckConfig
+from segmeter.cli.runs.job import Job
 from segmeter.data.build import open_splits
 from segmeter.data.dataset import Dataset
 from segmeter.data.verification.intensity import SHOWN, Intensity, scale_warnings

@@ -7,8 +7,8 @@ from typing import Any
 from rich import box
 from rich.table import Table
 
-from segmeter.cli.app import Job
 from segmeter.cli.config.schema import CompareConfig
+from segmeter.cli.runs.job import Job
 from segmeter.cli.runs.run_folder import open_run
 from segmeter.evaluation.compare import compare
 from segmeter.files import write_json

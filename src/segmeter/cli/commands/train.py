@@ -8,9 +8,9 @@ from typing import Any
 
 import torch
 
-from segmeter.cli.app import Job
 from segmeter.cli.commands._parts import model_card, open_device
 from segmeter.cli.config.schema import TrainConfig
+from segmeter.cli.runs.job import Job
 from segmeter.cli.runs.resume import find_resumed
 from segmeter.cli.runs.run_folder import note_done, open_run
 from segmeter.data.build import open_splits

@@ -4,8 +4,8 @@ import re
 import sys
 from pathlib import Path
 
-from segmeter.cli.app import Job
 from segmeter.cli.config.schema import Common
+from segmeter.cli.runs.job import Job
 from segmeter.cli.runs.run_folder import read_start, run_name
 from segmeter.errors import ConfigError
 

@@ -14,9 +14,9 @@ from typing import Any
 from omegaconf import OmegaConf
 
 from segmeter.checks import expected
-from segmeter.cli.app import Job
 from segmeter.cli.config.schema import Common
 from segmeter.cli.messages import LOGGER, logged
+from segmeter.cli.runs.job import Job
 from segmeter.cli.runs.masking import mask, mask_override, refuse_masked
 from segmeter.errors import EXIT_BAD_INPUT, ConfigError, RunError, SegmeterError
 from segmeter.files import (

@@ -1,0 +1,40 @@
+"""One job of a command line: how it was asked for, and the command that runs it."""
+
+import os
+import time
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Job:
+    """How a job was asked for.
+
+    Parameters
+    ----------
+    command
+        "train", "eval" and so on.
+    overrides
+        As they were written on the command line.
+    folder
+        Where this job of a sweep goes; None for a single job.
+    argv
+        The whole command line, as it was typed: program, command and arguments.
+    """
+
+    command: str
+    overrides: tuple[str, ...]
+    folder: Path | None
+    argv: tuple[str, ...] = ()
+
+
+def run_job(command: str, config: Any, job: Job) -> Any:
+    """Run one job; returns the score that a sweep may optimise."""
+    return import_module(f"segmeter.cli.commands.{command}").run(config, job)
+
+
+def sweep_folder(root: Path | str) -> Path:
+    """Where the jobs of a sweep go, one folder each."""
+    return Path(root) / "multirun" / f"{time.strftime('%Y-%m-%d_%H%M%S')}_{os.getpid()}"

@@ -1,0 +1,75 @@
+"""TIFF stacks of labels: their axes and spacing, and what is refused."""
+
+import io
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tifffile
+
+from segmeter.data.files.tiff import decode_tiff_map
+from segmeter.errors import DataError
+
+PATH = Path("a.tif")
+VOLUME = np.arange(2 * 20 * 30, dtype=np.uint16).reshape(2, 20, 30)
+
+
+def decoded(array, *, max_pixels=10**6, **options):
+    file = io.BytesIO()
+    tifffile.imwrite(file, array, **({"photometric": "minisblack"} | options))
+    file.seek(0)
+    return decode_tiff_map(PATH, file, max_pixels=max_pixels)
+
+
+@pytest.mark.parametrize("compression", [None, "zlib", "lzw", "zstd"])
+@pytest.mark.parametrize("byteorder", ["<", ">"])
+def test_planes_become_a_volume_whatever_packs_them(compression, byteorder):
+    values, geometry = decoded(VOLUME, compression=compression, byteorder=byteorder)
+    np.testing.assert_array_equal(values, VOLUME)
+    assert values.dtype == np.uint16
+    assert geometry.spacing is None
+
+
+def test_one_page_and_axes_of_one_element_are_a_plane():
+    assert decoded(VOLUME[0])[0].shape == (20, 30)
+    assert decoded(VOLUME[:1, None], ome=True, metadata={"axes": "ZCYX"})[0].shape == (20, 30)
+
+
+def test_spacing_is_taken_where_ome_or_imagej_name_its_unit():
+    metadata = {
+        "axes": "ZYX",
+        "PhysicalSizeX": 0.5,
+        "PhysicalSizeY": 0.25,
+        "PhysicalSizeZ": 2,
+        "PhysicalSizeZUnit": "µm",
+    }
+    _, found = decoded(VOLUME, ome=True, metadata=metadata)
+    assert (found.spacing, found.unit) == ((2.0, 0.25, 0.5), "um")
+    _, found = decoded(VOLUME, imagej=True, resolution=(4, 2), metadata={"axes": "ZYX", "spacing": 3, "unit": "mm"})
+    assert (found.spacing, found.unit) == ((3.0, 0.5, 0.25), "mm")
+    _, found = decoded(VOLUME[0], resolution=(300, 300), resolutionunit="inch")
+    assert found.spacing is None, "resolution tags alone are for printing"
+
+
+@pytest.mark.parametrize(
+    ("array", "options", "found"),
+    [
+        (VOLUME, {"max_pixels": 1199}, "at most 1199 pixels, got 2 x 20 x 30"),
+        (VOLUME, {"imagej": True, "metadata": {"axes": "CYX"}}, "to have one channel, got axes CYX of 2 x 20 x 30"),
+        (VOLUME, {"imagej": True, "metadata": {"axes": "TYX"}}, "to have one channel, got axes TYX"),
+        (np.zeros((20, 30, 3), np.uint8), {"photometric": "rgb"}, "to have one channel, got axes YXS"),
+        (np.zeros((32, 32), np.uint8), {"compression": "jpeg"}, "to be stored exactly, got a lossy TIFF"),
+        (VOLUME[0], {"extratags": [(274, 3, 1, 6, True)]}, r"`EXIF orientation` to be 1 \(upright\), got 6"),
+    ],
+    ids=["size", "channels", "times", "rgb", "jpeg", "orientation"],
+)
+def test_what_is_no_stack_of_labels_is_refused(array, options, found):
+    with pytest.raises(DataError, match=found):
+        decoded(array, **options)
+
+
+def test_a_file_that_ends_before_its_pixels_is_damaged():
+    file = io.BytesIO()
+    tifffile.imwrite(file, VOLUME[0], photometric="minisblack")
+    with pytest.raises(DataError, match="truncated or damaged data"):
+        decode_tiff_map(PATH, io.BytesIO(file.getvalue()[:-1]), max_pixels=10**6)

@@ -1,0 +1,80 @@
+"""Files of folders by name, and everything that keeps names from being paired."""
+
+import gc
+from pathlib import Path
+
+import pytest
+
+from segmeter.data.folders.pairing import (
+    check_inside,
+    list_files,
+    listed_once,
+    missing_problem,
+    only_alike,
+    scan_folder,
+    twice_problems,
+)
+from segmeter.errors import DataError
+from tests.data.crafted import put
+
+
+def test_files_are_found_by_name_and_notes_passed_over(tmp_path):
+    for name in ("b.png", "a.TIF", "a.b.npy", ".hidden.png", "notes.txt", "__MACOSX"):
+        put(tmp_path / name, b"x")
+    found = list_files(tmp_path, role="images")
+    assert found == {"a": [tmp_path / "a.TIF"], "a.b": [tmp_path / "a.b.npy"], "b": [tmp_path / "b.png"]}
+
+
+def test_volumes_are_taken_only_where_asked_for(tmp_path):
+    for name in ("a.nii.gz", "b.npz", "c.ome.tif"):
+        put(tmp_path / name, b"x")
+    assert sorted(list_files(tmp_path, role="masks", volumes=True)) == ["a", "b", "c"]
+    with pytest.raises(DataError, match=r"got 2: a.nii.gz, b.npz. Convert or move these"):
+        list_files(tmp_path, role="masks")
+
+
+def test_a_folder_that_is_missing_empty_or_foreign_is_refused(tmp_path):
+    with pytest.raises(DataError, match=r"`images` to be a folder, got No such file .*Make it"):
+        list_files(tmp_path / "none", role="images", remedy="Make it.")
+    with pytest.raises(DataError, match="files, got none"):
+        list_files(tmp_path, role="images")
+    (tmp_path / "sub").mkdir()
+    with pytest.raises(DataError, match=r"got 1: sub. Convert or move these"):
+        list_files(tmp_path, role="images")
+
+
+def test_a_folder_is_listed_once_inside_the_block_and_the_collector_rests(tmp_path):
+    put(tmp_path / "a.png", b"x")
+    with listed_once():
+        assert not gc.isenabled()
+        first = scan_folder(tmp_path, role="images")
+        put(tmp_path / "b.png", b"x")
+        assert scan_folder(tmp_path, role="images") is first
+    assert gc.isenabled()
+    assert list(scan_folder(tmp_path, role="images").names) == ["a", "b"]
+
+
+def test_two_files_of_one_name_and_names_alike_are_named():
+    first, second = twice_problems({"a": ["a.png", "a.tif"], "Ä": ["Ä.png"], "a\u0308": ["a\u0308.png"]}, "masks")
+    assert "as for 'a', got 2: a.png, a.tif" in first
+    assert "differ in more than upper and lower case or Unicode form" in second
+
+
+def test_missing_names_come_with_the_one_that_is_nearly_there():
+    assert missing_problem(["a"], {"a": 1}, what="a mask", remedy="") == []
+    (line,) = missing_problem(["a", "b"], {"A": 1}, what="a mask", remedy="Add it.")
+    assert "none for 2: a, b. 'a' and 'A' differ only in upper and lower case" in line
+    (line,) = missing_problem(["b"], {"A": 1}, what="a mask", remedy="Add it.")
+    assert line.endswith("Add it.")
+    assert only_alike(["a", "b", "C"], ["A", "C"]) == ["a"]
+
+
+def test_links_out_of_the_root_are_named(tmp_path):
+    outside = put(tmp_path / "outside" / "x.png", b"x")
+    inside = put(tmp_path / "root" / "a.png", b"x")
+    root = tmp_path / "root"
+    (root / "b.png").symlink_to(outside)
+    assert check_inside(root, [inside]) == []
+    (line,) = check_inside(root, [inside, root / "b.png", Path(tmp_path / "root2")])
+    assert "links out of it (2: " in line
+    assert "data.allow_links=true" in line

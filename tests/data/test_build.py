@@ -1,0 +1,46 @@
+"""From a configuration to data sets that refuse what is wrong, all of it at once."""
+
+import pytest
+
+from segmeter.data.build import build_dataset, open_splits
+from segmeter.errors import ConfigError, DataError
+from tests.data.crafted import folder, make_folder, noise, put
+
+
+def test_the_configured_split_is_opened_unless_another_is_asked_for(tmp_path):
+    make_folder(tmp_path)
+    config = folder(tmp_path)
+    assert build_dataset(config).split == config.split
+    assert build_dataset(config, split="all").case_ids == ("a", "b", "c")
+    with pytest.raises(ConfigError, match="to be one of train, val, test, all, got 'valid'"):
+        build_dataset(config, split="valid")
+
+
+def test_open_splits_reads_every_pixel_where_build_reads_headers_alone(tmp_path):
+    make_folder(tmp_path)
+    path = tmp_path / "masks" / "b.png"
+    path.write_bytes(path.read_bytes()[:-20])
+    assert len(build_dataset(folder(tmp_path), split="all")) == 3
+    with pytest.raises(DataError, match=r"masks/b.png: .*truncated or damaged"):
+        open_splits(folder(tmp_path), ["all"])
+
+
+def test_every_bad_file_of_a_split_is_named_at_once(tmp_path):
+    make_folder(tmp_path)
+    put(tmp_path / "masks" / "a.png", noise(12, 10, None) // 2 + 2)
+    put(tmp_path / "images" / "c.png", b"no image")
+    with pytest.raises(DataError) as refusal:
+        open_splits(folder(tmp_path), ["all"])
+    text = str(refusal.value)
+    assert "masks/a.png" in text
+    assert "images/c.png" in text
+
+
+def test_an_opened_data_set_refuses_a_file_that_changed_since(tmp_path):
+    make_folder(tmp_path)
+    ((dataset,), (report,)) = open_splits(folder(tmp_path), ["all"])
+    assert [pair.sha256 for pair in dataset.pairs] == list(report.file_sha256)
+    put(tmp_path / "images" / "a.png", noise(seed=9))
+    with pytest.raises(DataError, match=r"images/a.png: expected `file` to have the content that was checked"):
+        dataset[0]
+    dataset[1]

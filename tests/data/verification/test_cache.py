@@ -1,0 +1,99 @@
+"""What is kept from one start to the next, and when it is not believed."""
+
+import os
+
+import numpy as np
+import pytest
+
+from segmeter.data.verification import cache
+from segmeter.data.verification.cache import SETTLED_SECONDS, VerifiedFiles, cache_folder, is_settled, read_state
+
+DTYPE = np.dtype([("pixels", np.int64), ("sum", np.uint8, (3,))])
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("SEGMETER_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+def rows(*pixels):
+    found = np.zeros(len(pixels), DTYPE)
+    found["pixels"] = pixels
+    return found
+
+
+def loaded(kept):
+    places, found = kept.load()
+    return {name: int(found[place]["pixels"]) for name, place in places.items()}
+
+
+def test_the_folder_follows_the_environment(tmp_path, monkeypatch):
+    assert cache_folder() == tmp_path / "cache"
+    monkeypatch.delenv("SEGMETER_CACHE")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
+    assert cache_folder() == tmp_path / "xdg" / "segmeter"
+
+
+def test_rows_are_found_again_and_newer_ones_replace_older():
+    kept = VerifiedFiles({"task": "binary"}, DTYPE)
+    assert loaded(kept) == {}
+    kept.save(["a", "b"], rows(1, 2))
+    kept.save(["b", "c"], rows(20, 3))
+    assert loaded(VerifiedFiles({"task": "binary"}, DTYPE)) == {"a": 1, "b": 20, "c": 3}
+
+
+def test_other_settings_and_other_rows_share_nothing():
+    VerifiedFiles({"task": "binary"}, DTYPE).save(["a"], rows(1))
+    assert loaded(VerifiedFiles({"task": "multiclass"}, DTYPE)) == {}
+    assert loaded(VerifiedFiles({"task": "binary"}, np.dtype([("pixels", np.int32)]))) == {}
+
+
+@pytest.mark.parametrize("at", [0, 40, -1])
+def test_a_damaged_cache_is_as_good_as_none(at):
+    kept = VerifiedFiles({}, DTYPE)
+    kept.save(["a", "b"], rows(1, 2))
+    content = bytearray(kept.path.read_bytes())
+    content[at] ^= 1
+    kept.path.write_bytes(content)
+    assert loaded(kept) == {}
+    kept.path.write_bytes(b"")
+    assert loaded(kept) == {}
+
+
+def test_a_cache_that_cannot_be_written_is_no_error(folder):
+    folder.write_text("a file where the folder should be")
+    kept = VerifiedFiles({}, DTYPE)
+    kept.save(["a"], rows(1))
+    assert loaded(kept) == {}
+
+
+def test_what_was_used_least_recently_goes_first(folder, monkeypatch):
+    monkeypatch.setattr(cache, "MAX_FILES", 2)
+    kept = [VerifiedFiles(number, DTYPE) for number in range(3)]
+    for age, each in ((300, kept[0]), (100, kept[1])):
+        each.save(["a"], rows(1))
+        then = each.path.stat().st_mtime - age
+        os.utime(each.path, (then, then))
+    kept[2].save(["a"], rows(1))
+    assert [each.path.exists() for each in kept] == [False, True, True]
+
+
+def test_the_state_of_a_file_changes_even_where_size_and_time_are_put_back(tmp_path):
+    path = tmp_path / "a"
+    assert read_state(path) == (0, 0, 0, 0)
+    path.write_bytes(b"one")
+    before, times = read_state(path), path.stat()
+    path.write_bytes(b"two")
+    os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+    after = read_state(path)
+    assert (after[0], after[1]) == (before[0], before[1])
+    assert after[2] > before[2]
+
+
+def test_only_files_left_alone_for_long_enough_are_trusted():
+    limit = int(SETTLED_SECONDS * 1e9)
+    states = np.array([[9, 0, 0, 1], [9, limit, 0, 1], [9, 0, limit, 1]])
+    assert is_settled(states, 2 * limit + 1).tolist() == [True, True, True]
+    assert is_settled(states, 2 * limit).tolist() == [True, False, False]
+    assert is_settled(states, limit).tolist() == [False, False, False]

@@ -1,0 +1,79 @@
+"""What each built-in step does to a label map, against scikit-image and SciPy on its mask."""
+
+import numpy as np
+import pytest
+from scipy import ndimage
+from skimage import morphology, segmentation
+
+from segmeter.errors import ConfigError
+from segmeter.postprocess import config as schema
+from segmeter.postprocess import steps
+
+from .conftest import make_spec
+
+SPEC = make_spec(2, "binary")
+EIGHT = np.ones((3, 3), bool)
+
+
+@pytest.fixture
+def mask(rng):
+    return ndimage.binary_dilation(rng.random((40, 50)) < 0.08)
+
+
+def largest(mask):
+    parts, count = ndimage.label(mask, EIGHT)
+    sizes = ndimage.sum_labels(mask, parts, range(1, count + 1))
+    return parts == 1 + int(np.argmax(sizes))
+
+
+@pytest.mark.parametrize(
+    ("build", "config", "reference"),
+    [
+        (
+            steps.build_remove_small_objects,
+            schema.RemoveSmallObjectsConfig(min_pixels=9),
+            lambda mask: morphology.remove_small_objects(mask, max_size=8, connectivity=2),
+        ),
+        (steps.build_largest_component, schema.LargestComponentConfig(), largest),
+        (
+            steps.build_clear_border,
+            schema.ClearBorderConfig(),
+            lambda mask: segmentation.clear_border(ndimage.label(mask, EIGHT)[0]) > 0,
+        ),
+        (steps.build_fill_holes, schema.FillHolesConfig(max_pixels=None), ndimage.binary_fill_holes),
+        (
+            steps.build_opening,
+            schema.OpeningConfig(radius=1),
+            lambda mask: morphology.opening(mask, morphology.disk(1)),
+        ),
+    ],
+    ids=lambda each: getattr(each, "name", ""),
+)
+def test_a_step_does_to_its_class_what_the_reference_does_to_the_mask(build, config, reference, mask):
+    found = build(config, spec=SPEC)(mask.astype(np.uint8))
+    np.testing.assert_array_equal(found == 1, reference(mask))
+
+
+def test_pixels_that_a_step_removes_become_the_fill_class():
+    labels = np.zeros((6, 6), np.uint8)
+    labels[2, 2] = 3
+    config = schema.RemoveSmallObjectsConfig(min_pixels=4, classes=("d",), fill="b")
+    cleaned = steps.build_remove_small_objects(config, spec=make_spec())(labels)
+    assert cleaned[2, 2] == 1
+    assert (cleaned == 0).sum() == 35
+
+
+def test_watershed_numbers_touching_discs_one_by_one():
+    rows, columns = np.indices((30, 50))
+    discs = [(rows - 15) ** 2 + (columns - centre) ** 2 <= 100 for centre in (16, 33)]
+    split = steps.build_watershed(schema.WatershedConfig(min_distance=5), spec=SPEC)(
+        (discs[0] | discs[1]).astype(np.uint8)
+    )
+    assert ndimage.label(discs[0] | discs[1])[1] == 1
+    assert split.instances[15, 16] != split.instances[15, 33]
+    assert set(np.unique(split.instances)) == {0, 1, 2}
+
+
+def test_an_unknown_class_is_named_with_the_step():
+    with pytest.raises(ConfigError, match=r"postprocess.opening: .*'z'"):
+        steps.build_opening(schema.OpeningConfig(classes=("z",)), spec=SPEC)

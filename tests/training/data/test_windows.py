@@ -1,0 +1,76 @@
+"""Windows of images: their places, what they hold, and resizing."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from segmeter.classes import ClassSpec
+from segmeter.training.data.windows import Window, cut, other_window, resize_image, resize_target, slide
+
+
+@pytest.mark.parametrize(
+    ("image", "window"), [((10, 12), (4, 5)), ((4, 5), (10, 12)), ((7, 7), (7, 7)), ((6, 9), (8, 3))]
+)
+def test_other_windows_visit_every_place_once(image, window):
+    places = (abs(image[0] - window[0]) + 1) * (abs(image[1] - window[1]) + 1)
+    start = Window(min(0, image[0] - window[0]), max(0, image[1] - window[1]), *window)
+    found = [other_window(start, image, repeat) for repeat in range(places)]
+    assert found[0] == start
+    assert len({(each.top, each.left) for each in found}) == places
+    for each in found:
+        low, high = sorted((0, image[0] - window[0]))
+        assert low <= each.top <= high
+    assert other_window(start, image, places) is None
+
+
+@pytest.mark.parametrize("size", [(9, 13), (40, 30), (20, 61)])
+def test_resize_matches_pillow_for_uint8(size):
+    image = np.random.default_rng(0).integers(0, 256, (30, 40, 3), dtype=np.uint8)
+    reference = np.asarray(Image.fromarray(image).resize(size[::-1], Image.Resampling.BILINEAR))
+    assert np.abs(resize_image(image, size).astype(int) - reference.astype(int)).max() <= 1  # both round twice
+
+
+@pytest.mark.parametrize("dtype", [np.uint16, np.float32])
+def test_resize_keeps_the_dtype_and_the_range(dtype):
+    image = np.full((8, 8, 2), 65535, dtype)
+    resized = resize_image(image, (5, 3))
+    assert resized.dtype == dtype
+    np.testing.assert_allclose(resized, np.full((5, 3, 2), 65535, dtype), rtol=1e-6 if dtype is np.float32 else 0)
+
+
+def test_resize_of_a_target_takes_the_value_at_the_centre():
+    target = np.array([[0, 1, 2, 3], [4, 5, 6, 7]], np.uint16)
+    assert resize_target(target, (2, 2)).tolist() == [[1, 3], [5, 7]]
+    assert resize_target(target, (1, 8)).tolist() == [[4, 4, 5, 5, 6, 6, 7, 7]]
+    assert resize_target(target, (2, 4)).dtype == np.uint16
+
+
+SPEC = ClassSpec(task="multiclass", names=("a", "b"), colours=((0, 0, 0), (9, 9, 9)), ignore_index=255)
+
+
+def test_a_window_starts_anywhere_inside_or_around_the_image():
+    assert [slide(10, 7, part) for part in (0.0, 0.24, 0.25, 0.5, 0.99)] == [0, 0, 1, 2, 3]
+    assert [slide(7, 10, part) for part in (0.0, 0.5, 0.99)] == [-3, -1, 0]
+
+
+@pytest.mark.parametrize("ignore_index", [255, None])
+def test_cut_mirrors_the_image_beyond_its_edge_and_ignores_the_target_where_it_can(ignore_index):
+    image = np.arange(6, dtype=np.uint8).reshape(2, 3, 1)
+    target = np.array([[0, 1, 0], [1, 1, 0]], np.uint8)
+    spec = replace(SPEC, ignore_index=ignore_index)
+    inside, inside_target = cut(image, target, Window(0, 1, 2, 2), spec)
+    assert (inside[..., 0].tolist(), inside_target.tolist()) == ([[1, 2], [4, 5]], [[1, 0], [1, 0]])
+    beyond, beyond_target = cut(image, target, Window(-1, 1, 3, 3), spec)
+    assert beyond[..., 0].tolist() == [[1, 2, 2], [1, 2, 2], [4, 5, 5]]
+    outside = [[255, 255, 255], [1, 0, 255], [1, 0, 255]] if ignore_index else [[1, 0, 0], [1, 0, 0], [1, 0, 0]]
+    assert beyond_target.tolist() == outside
+
+
+def test_cut_keeps_the_planes_of_a_multilabel_target():
+    planes = np.zeros((2, 4, 4), np.uint8)
+    planes[1, 3, 3] = 1
+    _, found = cut(np.zeros((4, 4, 1), np.uint8), planes, Window(2, 2, 3, 2), SPEC)
+    assert found.shape == (2, 3, 2)
+    assert found[1].tolist() == [[0, 0], [0, 1], [255, 255]]

@@ -1,0 +1,80 @@
+"""The parts of a job that learn together, and how they are put back."""
+
+import logging
+from dataclasses import dataclass
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from segmeter.models.checkpoints.manifest import WEIGHTS
+from segmeter.training.data.batches import Batches
+from segmeter.training.learner import Learner
+from segmeter.training.limits import Limits
+from tests.training.tiny import tiny_job
+
+
+def learner_of(folder, **changes):
+    job = tiny_job(folder, **changes)
+    limits = Limits(config=job.training, batches_per_epoch=len(job.source))
+    return Learner(job, torch.device("cpu"), limits), job
+
+
+def take_steps(learner, job, first, count):
+    with Batches(job.source, first=first, progress=lambda _: 0.0, workers=0, pin=False) as batches:
+        return [learner.update([batches.take()], 0.1 * (first + step))[0].item() for step in range(count)]
+
+
+@dataclass
+class Saved:
+    """A checkpoint as far as `load` needs it."""
+
+    folder: object
+
+
+@pytest.mark.parametrize("ema", [None, 0.9])
+def test_a_learner_that_was_put_back_goes_on_bit_for_bit(tmp_path, ema):
+    learner, job = learner_of(tmp_path, ema=ema)
+    take_steps(learner, job, 0, 2)
+    save_file({name: value.contiguous() for name, value in learner.published.state_dict().items()}, tmp_path / WEIGHTS)
+    state = learner.state()
+    state = {**state, "weights": {k: v.clone() for k, v in state["weights"].items()} if ema else None}
+    torch.save(state, tmp_path / "state.pt")
+    went_on = take_steps(learner, job, 2, 2)
+
+    other, job = learner_of(tmp_path, ema=ema)
+    other.load(Saved(tmp_path), torch.load(tmp_path / "state.pt", weights_only=True))
+    assert take_steps(other, job, 2, 2) == went_on
+    for name, value in learner.published.state_dict().items():
+        assert torch.equal(other.published.state_dict()[name], value), name
+
+
+def test_the_average_is_what_is_published_and_lags_behind(tmp_path):
+    learner, job = learner_of(tmp_path, ema=0.99)
+    assert learner.published is not learner.segmenter
+    take_steps(learner, job, 0, 2)
+    weight = "network.layers.0.weight"
+    assert not torch.equal(learner.published.state_dict()[weight], learner.segmenter.state_dict()[weight])
+    plain, _ = learner_of(tmp_path)
+    assert plain.published is plain.segmenter
+
+
+def test_the_learning_rate_follows_the_schedule(tmp_path):
+    learner, job = learner_of(tmp_path)
+    with Batches(job.source, first=0, progress=lambda _: 0.0, workers=0, pin=False) as batches:
+        batch = batches.take()
+    for progress in (0.0, 0.5, 0.9):
+        lr = learner.update([batch], progress)[2]
+        assert lr == job.optimizer.lr * learner.schedule(progress)
+        assert [group["lr"] for group in learner.optimizer.param_groups] == [lr] * len(learner.optimizer.param_groups)
+
+
+def test_a_change_of_precision_on_resuming_is_said(tmp_path, caplog):
+    learner, _ = learner_of(tmp_path)
+    with caplog.at_level(logging.WARNING):
+        learner._load_scaler({"scale": 1024.0})
+    assert "the loss scale of float16 is dropped" in caplog.text
+    learner.scaler = torch.amp.GradScaler("cpu")
+    with caplog.at_level(logging.WARNING):
+        learner._load_scaler(None)
+    assert "float16 starts to search for one" in caplog.text
