@@ -7,6 +7,7 @@ import pytest
 import yaml
 
 from segmeter.errors import ConfigError
+from segmeter.metrics.config.measures import SurfaceConfig
 from segmeter.metrics.config.metrics import MetricsConfig
 
 
@@ -22,8 +23,10 @@ from segmeter.metrics.config.metrics import MetricsConfig
         ({"cluster": "p"}, "`cluster` to be prefix:SEPARATOR, TABLE.csv:COLUMN, or a regular expression with a group"),
         ({"groups": {"x": ()}}, r"`groups\.x` to name one or more distinct classes"),
         ({"groups": {"x": ("a", "a")}}, r"`groups\.x` to name one or more distinct classes"),
+        ({"measures": (SurfaceConfig(), SurfaceConfig(tolerances=(2,)))}, "to name each measure once"),
+        ({"spacing": (1.0, 0.0)}, "`spacing` to be null or 2 or 3 numbers > 0"),
     ],
-    ids=range(9),
+    ids=range(11),
 )
 def test_values_out_of_range_are_refused(values, message):
     with pytest.raises(ConfigError, match=message):
