@@ -1,4 +1,4 @@
-"""Pairs of maps -> the same pair, checked, without ignored pixels, or cut to what they hold."""
+"""Pairs of maps -> the same pair, checked, without ignored pixels, or the box that contains their objects."""
 
 import math
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ _MOST_CLASSES = 65533  # K stands for ignored pixels and is counted as a class o
 def check_maps(
     where: str, target: NDArray[Any], other: NDArray[Any], name: str, *, kinds: str, axes: tuple[int, ...]
 ) -> None:
-    """Refuse a pair whose dtype kinds are not in `kinds`, whose shapes differ, or whose axes are not so many."""
+    """Refuse a pair of another dtype kind than `kinds`, of two shapes, or of another number of axes than `axes`."""
     problems = []
     dtype = "bool" if kinds == "b" else "integer"
     for argument, array in (("target", target), (name, other)):
@@ -38,7 +38,7 @@ def check_maps(
 
 
 def check_spacing(where: str, spacing: Sequence[float], axes: int) -> tuple[float, ...]:
-    """The spacing as floats, one for each of so many axes, or an InputError that says what is wrong with it."""
+    """Check the spacing of a map with so many axes, and return it as floats."""
     rule = f"to have {axes} values, one per axis"
     if isinstance(spacing, Real):
         remedy = f"Pass ({', '.join([str(spacing)] * axes)}) if it is the same along all."
@@ -54,7 +54,7 @@ def check_spacing(where: str, spacing: Sequence[float], axes: int) -> tuple[floa
 
 
 def check_classes(where: str, num_classes: int, ignore_index: int | None) -> tuple[int, int | None]:
-    """The number of classes and the ignored value as ints, so that no NumPy integer wraps later."""
+    """Return the number of classes and the ignored value as Python ints, so that no NumPy integer wraps later."""
     ignored = None if ignore_index is None else whole_number(where, "ignore_index", ignore_index)
     return whole_number(where, "num_classes", num_classes), ignored
 
@@ -62,7 +62,7 @@ def check_classes(where: str, num_classes: int, ignore_index: int | None) -> tup
 def erase_ignored(
     where: str, target: NDArray[Any], labels: NDArray[Any], *, num_classes: int, ignore_index: int | None
 ) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Give both maps as uint8 or uint16, ignored pixels being K in both; refuse what is outside the classes."""
+    """Return both maps as uint8 or uint16 with ignored pixels set to K in both; refuse values outside the classes."""
     num_classes, ignore_index = check_classes(where, num_classes, ignore_index)
     if not 1 <= num_classes <= _MOST_CLASSES:
         raise InputError(expected(where, "num_classes", f"between 1 and {_MOST_CLASSES}", num_classes))
@@ -75,7 +75,7 @@ def erase_ignored(
 
 
 def find_status(in_target: object, in_prediction: object) -> Status:
-    """Say which side holds nothing; anything true is something.
+    """Tell which of the two masks is empty; a true value means not empty.
 
     Examples
     --------
@@ -88,7 +88,7 @@ def find_status(in_target: object, in_prediction: object) -> Status:
 
 
 def union_box(first: NDArray[Any], second: NDArray[Any]) -> tuple[slice, ...]:
-    """Bounding box of what is not 0 in either map; an empty one where both are empty."""
+    """Bounding box of the non-zero pixels of both maps; an empty box where both are empty."""
     box: list[slice] = []
     for axis in range(first.ndim):
         others = tuple(other for other in range(first.ndim) if other != axis)
