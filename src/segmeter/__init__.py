@@ -32,6 +32,7 @@ _PUBLIC = {
     "compare": "segmeter.metrics.summary.compare:compare_runs",
     "MetricsConfig": "segmeter.metrics.config.metrics",
     "CaseRow": "segmeter.metrics.cases.table",
+    "MeasureColumn": "segmeter.metrics.cases.columns",
     "read_cases": "segmeter.metrics.cases.table",
     "read_spec": "segmeter.metrics.cases.table",
     "focal_loss": "segmeter.losses.focal.focal",

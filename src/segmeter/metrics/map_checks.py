@@ -1,4 +1,4 @@
-"""Pairs of maps -> the same pair, checked, without ignored pixels, or cut to what they hold."""
+"""Pairs of maps -> the same pair, checked, without ignored pixels, or the box that contains their objects."""
 
 import math
 from collections.abc import Sequence
@@ -38,7 +38,7 @@ def check_maps(
 
 
 def check_spacing(where: str, spacing: Sequence[float], axes: int) -> tuple[float, ...]:
-    """The spacing as floats, one for each of so many axes, or an InputError that says what is wrong with it."""
+    """Check the spacing of a map with so many axes, and return it as floats."""
     rule = f"to have {axes} values, one per axis"
     if isinstance(spacing, Real):
         remedy = f"Pass ({', '.join([str(spacing)] * axes)}) if it is the same along all."
@@ -56,7 +56,7 @@ def check_spacing(where: str, spacing: Sequence[float], axes: int) -> tuple[floa
 def check_classes(
     where: str, num_classes: int, ignore_index: int | None, *, most: int = MOST_CLASSES
 ) -> tuple[int, int | None]:
-    """The number of classes and the ignored value as ints, so that no NumPy integer wraps later.
+    """Return the number of classes and the ignored value as Python ints, so that no NumPy integer wraps later.
 
     Raises
     ------
@@ -75,7 +75,7 @@ def check_classes(
 def erase_ignored(
     where: str, target: NDArray[Any], labels: NDArray[Any], *, num_classes: int, ignore_index: int | None
 ) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Give both maps as uint8 or uint16, ignored pixels being K in both; refuse what is outside the classes.
+    """Return both maps as uint8 or uint16 with ignored pixels set to K in both; refuse values outside the classes.
 
     `num_classes` and `ignore_index` are as `check_classes` returns them.
     """
@@ -86,7 +86,7 @@ def erase_ignored(
 
 
 def find_status(in_target: object, in_prediction: object) -> Status:
-    """Say which side holds nothing; anything true is something.
+    """Tell which of the two masks is empty; a true value means not empty.
 
     Examples
     --------
@@ -99,7 +99,7 @@ def find_status(in_target: object, in_prediction: object) -> Status:
 
 
 def union_box(first: NDArray[Any], second: NDArray[Any]) -> tuple[slice, ...]:
-    """Bounding box of what is not 0 in either map; an empty one where both are empty."""
+    """Bounding box of the non-zero pixels of both maps; an empty box where both are empty."""
     box: list[slice] = []
     for axis in range(first.ndim):
         others = tuple(other for other in range(first.ndim) if other != axis)

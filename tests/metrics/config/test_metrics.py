@@ -3,6 +3,7 @@
 import pytest
 
 from segmeter.errors import ConfigError
+from segmeter.metrics.config.measures import SurfaceConfig
 from segmeter.metrics.config.metrics import MetricsConfig
 
 
@@ -18,8 +19,10 @@ from segmeter.metrics.config.metrics import MetricsConfig
         ({"cluster": "p"}, "`cluster` to be prefix:SEPARATOR, TABLE.csv:COLUMN, or a regular expression with a group"),
         ({"groups": {"x": ()}}, r"`groups\.x` to be a list, each text, of length >= 1"),
         ({"groups": {"x": ("a", "a")}}, r"`groups\.x` to name distinct classes, got \['a', 'a'\]"),
+        ({"measures": (SurfaceConfig(), SurfaceConfig(tolerances=(2,)))}, "to name each measure once"),
+        ({"spacing": (1.0, 0.0)}, r"`spacing\[1\]` to be a number > 0"),
     ],
-    ids=range(9),
+    ids=range(11),
 )
 def test_values_out_of_range_are_refused(values, message):
     with pytest.raises(ConfigError, match=message):

@@ -16,8 +16,6 @@ from segmeter.metrics.config.measures import (
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.measures.objects import find_objects
 from segmeter.metrics.measures.protocol import CaseMaps, build_measures, measure_case
-from segmeter.metrics.objects.aggregated_jaccard import aggregated_jaccard
-from segmeter.metrics.objects.matching import find_overlaps
 from segmeter.metrics.pixels.confusion import confusion_matrix
 from segmeter.metrics.summary.summary import summarise
 from tests.metrics.build import class_spec, named
@@ -80,12 +78,6 @@ def test_average_precision_by_hand():
 def test_aji_by_hand():
     # 3 + 5 pixels are common; unions 4 and 5, the missed 2, the spurious 2
     assert measured(AjiConfig(), maps_of(TARGET, LABELS))["aji/road"] == 8 / 13
-
-
-def test_one_prediction_counts_for_every_target_that_takes_it():
-    target, instances = np.array([[1, 1, 2, 2]]), np.array([[9, 9, 9, 9]])
-    # each target's best is 9, 2 of 4 pixels: 4 / 8, and 9 is not added once more
-    assert aggregated_jaccard(find_overlaps(target, instances)) == (4, 8)
 
 
 def test_sizes_by_hand():

@@ -147,31 +147,6 @@ def test_what_is_no_column_is_refused(columns, message):
         measure_case(maps, [lambda seen: columns])
 
 
-@pytest.mark.parametrize(
-    ("build", "message"),
-    [
-        (lambda: SurfaceConfig(tolerances=()), "`tolerances` to be distinct numbers >= 0"),
-        (lambda: SurfaceConfig(tolerances=(1, -1)), r"`tolerances\[1\]` to be a number >= 0, got -1"),
-        (lambda: SurfaceConfig(tolerances=(1, 1.0)), "`tolerances` to be distinct"),
-        (lambda: SurfaceConfig(penalty=-1), "`penalty` to be one of inf, diagonal, nan or a number >= 0, got -1"),
-        (lambda: SurfaceConfig(penalty="max"), "`penalty` to be one of inf"),
-        (lambda: SurfaceConfig(surface="C"), "`surface` to be one of"),
-        (lambda: SurfaceConfig(classes=("a", "a")), "`classes` to be null or distinct names"),
-        (lambda: BoundaryConfig(width=0), "`width` to be an integer >= 1"),
-        (lambda: BoundaryConfig(ratio=0), "`ratio` to be a number > 0"),
-        (
-            lambda: MetricsConfig(measures=(SurfaceConfig(), SurfaceConfig(tolerances=(2,)))),
-            "to name each measure once",
-        ),
-        (lambda: MetricsConfig(spacing=(1.0, 0.0)), r"`spacing\[1\]` to be a number > 0"),
-        (lambda: MetricsConfig(spacing=(1.0,)), "`spacing` to be null or 2 or 3 numbers > 0"),
-    ],
-)
-def test_bad_options_are_refused(build, message):
-    with pytest.raises(ConfigError, match=message):
-        build()
-
-
 def test_classes_and_names_are_checked_before_any_case():
     config = MetricsConfig(measures=(SurfaceConfig(classes=("cra",)),), groups={"road": ("car",)})
     with pytest.raises(ConfigError) as caught:

@@ -1,4 +1,4 @@
-"""Threshold sweeps: steps that split the range exactly, and scikit-learn's curve where each holds one value."""
+"""Precision-recall curves: by hand, and scikit-learn's where each step holds one value."""
 
 import numpy as np
 import pytest
@@ -7,54 +7,9 @@ from sklearn.metrics import average_precision_score, f1_score, precision_recall_
 from segmeter.metrics.probabilities import _kernels as tallies
 from segmeter.metrics.probabilities.calibration import calibration
 from segmeter.metrics.probabilities.precision_recall import sweep_thresholds
+from tests.metrics.probabilities.test_kernels import steps_of
 
 LOWER = tallies.lower_ends()
-
-
-def steps_of(probs):
-    steps = np.empty(len(probs), np.int32)
-    tallies.find_steps(probs, steps)
-    return steps
-
-
-def probabilities(seed):
-    """Of every size: all bit patterns of float32, seen from 0 and from 1, and float64 of as many octaves as it has."""
-    rng = np.random.default_rng(seed)
-    bits = rng.integers(0, np.float32(1).view(np.uint32) + 1, 200_000, dtype=np.uint32).view(np.float32)
-    yield bits
-    yield 1 - bits
-    yield rng.random(200_000, np.float32)
-    near = np.clip(bits * (1 + rng.normal(0, 1e-9, bits.size)), 0, 1)
-    yield near
-    yield 1 - near
-    yield 10.0 ** rng.uniform(-308, 0, 100_000)
-    yield 1 - 10.0 ** rng.uniform(-16, 0, 100_000)
-    ends = [0, 5e-324, 2**-149, 2**-132, 2**-24, 0.25, 0.5, 0.75, 1 - 2**-24, 1 - 2**-53, 1]
-    yield np.array([q for p in ends for q in (np.nextafter(p, 0), p, np.nextafter(p, 1))])
-
-
-@pytest.mark.parametrize("seed", range(2))
-def test_every_probability_lies_above_the_end_of_its_step_and_not_above_the_next(seed):
-    assert LOWER.shape == (tallies.STEPS,)
-    for probs in probabilities(seed):
-        steps = steps_of(probs)
-        wide = probs.astype(np.float64)
-        assert (wide > LOWER[steps]).all()
-        inner = steps + 1 < tallies.STEPS
-        assert not (wide[inner] > LOWER[steps[inner] + 1]).any()
-        assert (np.diff(steps[np.argsort(wide)]) >= 0).all()
-
-
-def test_the_ends_of_the_range_have_steps_of_their_own():
-    probs = np.array([0, 5e-324, 0.5, 1 - 2**-53, 1])
-    assert steps_of(probs).tolist() == [0, 1, tallies.MIDDLE, tallies.STEPS - 2, tallies.STEPS - 1]
-    assert (np.diff(LOWER) >= 0).all()
-
-
-def test_steps_are_fine_near_both_ends():
-    assert np.diff(LOWER[1:]).max() < 0.0005
-    assert LOWER[2] < 2e-40
-    assert np.diff(LOWER)[tallies.FINE_STEP - 1] < 1e-9
 
 
 def test_a_sweep_by_hand():

@@ -1,4 +1,4 @@
-"""What measures say of one case, as typed columns; and the names that these have in files."""
+"""Typed columns of the measures of one case, and their names in files."""
 
 from collections.abc import Iterator, Mapping
 from functools import cache
@@ -59,7 +59,7 @@ def encode_key(key: ColumnKey) -> str:
 
 @cache
 def decode_key(name: str) -> ColumnKey | None:
-    """The column that a name in a file stands for; None where it is not the name of a measure's column.
+    """Key of the column with this name in a file; None for a score that no measure gives.
 
     Examples
     --------

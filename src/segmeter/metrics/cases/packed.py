@@ -1,4 +1,4 @@
-"""Rows that wait for the end of a run, in a fraction of their memory."""
+"""Rows of a run in progress -> the same rows, compressed in memory."""
 
 import zlib
 from collections.abc import Mapping, Sequence
@@ -10,8 +10,8 @@ import numpy as np
 from segmeter.metrics.cases.columns import ColumnKey, MeasureColumn
 from segmeter.metrics.cases.table import CaseRow
 
-PLAIN_BYTES = 1 << 24  # of rows that are kept as they are: short runs need no packing
-EXTRA_BYTES = 128  # that a further score and its name take so
+PLAIN_BYTES = 1 << 24  # of rows that are kept uncompressed: short runs need no packing
+EXTRA_BYTES = 128  # of an uncompressed score and its name
 
 _NOTHING: Mapping[str, int] = {}
 _NO_COUNTS = np.empty((0, 0), np.int64)
@@ -28,7 +28,7 @@ class _Packed(NamedTuple):
 
 
 class RowStore(Sequence[CaseRow]):
-    """A growing sequence of rows that keeps them, but for the first 16 MB, compressed, exactly.
+    """A growing sequence of rows, compressed without loss from the first 16 MB on.
 
     A confusion matrix is mostly zeros and small numbers: 19 classes take about 700 bytes instead of 3300. Further
     scores take 8 bytes each. Hand the store to `write_cases` and `summarise` like a list; rows are unpacked as they are

@@ -32,7 +32,7 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 @dataclass(frozen=True, kw_only=True, eq=False, slots=True)
 class CaseRow:
-    """What one case leaves behind; every summary, interval, test and merge is computed from these.
+    """The record of one case; every summary, interval, test and merge is computed from these rows.
 
     Parameters
     ----------
@@ -47,7 +47,7 @@ class CaseRow:
     changed_pixels
         Pixels that each post-processing step changed, in the steps' order.
     measured
-        What measures gave for the case.
+        Columns of the measures.
     extra
         Further scores by name, without "/"; NaN is undefined.
     depth
@@ -82,7 +82,7 @@ class CaseRow:
 
     @property
     def scores(self) -> dict[str, float]:
-        """What was measured and the further scores, by the names that files give them."""
+        """Columns of the measures and further scores, by their names in files."""
         return {encode_key(column.key): float(column.value) for column in self.measured} | dict(self.extra)
 
 
@@ -160,7 +160,7 @@ def read_spec(path: str | Path) -> ClassSpec:
 
 
 class Ordered(Sequence[CaseRow]):
-    """Rows in another order, taken from where they are kept: none is held twice."""
+    """A view of rows in another order, without a copy."""
 
     def __init__(self, rows: Sequence[CaseRow], order: Sequence[int]) -> None:
         self._rows = rows
@@ -180,7 +180,7 @@ class Ordered(Sequence[CaseRow]):
 
 
 def order_rows(where: str, rows: Sequence[CaseRow], spec: ClassSpec) -> Ordered:
-    """Sort rows by case id, after checking that they are of `spec` and that no case counts twice.
+    """Sort rows by case id, after checking that they fit `spec` and that no case occurs twice.
 
     Raises
     ------
@@ -203,13 +203,13 @@ def order_rows(where: str, rows: Sequence[CaseRow], spec: ClassSpec) -> Ordered:
 
 
 def in_groups(rows: Sequence[CaseRow]) -> Iterator[Sequence[CaseRow]]:
-    """Yield the rows some thousands at a time, so that what is computed of them stays small."""
+    """Yield the rows some thousands at a time, which bounds the memory of what is computed from them."""
     for start in range(0, len(rows), _GROUP):
         yield rows[start : start + _GROUP]
 
 
 def stack_margins(rows: Sequence[CaseRow], spec: ClassSpec) -> Margins:
-    """Margins (N, K), int64, of all rows; the confusion matrices are held twice for some thousands at a time only."""
+    """Margins (N, K), int64, of all rows; only some thousands of confusion matrices are copied at a time."""
     columns = np.empty((len(rows), 4 * spec.num_classes), np.int64)
     done = 0
     for group in in_groups(rows):

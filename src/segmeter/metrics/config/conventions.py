@@ -1,7 +1,7 @@
-"""Whose definitions a figure follows: one table of choices per well-known tool; no heavy import.
+"""Conventions of well-known tools for the headline metrics, one table of choices each; no heavy import.
 
-A convention changes headline figures only. What is kept of each case is the same under all of them, so that a run can
-be summed up under another one later.
+A convention changes the headline metrics only. The record of each case is the same under all of them, so that a run can
+be summarised under another one later.
 """
 
 import hashlib
@@ -15,23 +15,23 @@ from segmeter.metrics.surfaces.options import SurfaceKind
 Figure = Literal["iou", "dice", "hd95", "assd", "nsd"]
 Aggregation = Literal["dataset", "pooled", "cases", "classes"]
 
-ALL = "all"  # as a configuration's convention: ours, and how the figures move from it to each other
+ALL = "all"  # as a configuration's convention: ours, and the headline metrics under every other one
 LEFT_OUT = math.nan
 BRATS_DIAGONAL = 373.12866  # of 240 x 240 x 155 voxels of 1 mm
 
 
 @dataclass(frozen=True, kw_only=True)
 class Convention:
-    """The choices behind a tool's figures. What a case costs that is empty on a side: NaN leaves it out of the mean.
+    """The choices behind a tool's metrics. A value of NaN for empty masks leaves the case out of the mean.
 
     Parameters
     ----------
     name, version
         The version rises when a choice changes.
     tool
-        The tool's release and the calls, with their settings, whose figures these are.
+        The tool's release and the calls, with their settings, that this convention reproduces.
     figures
-        Those that the tool has.
+        The metrics that the tool computes.
     aggregation
         "dataset": counts are summed over the cases, then scored, then averaged over classes. "pooled": they are summed
         over the classes too. "cases": the mean over classes of each case, then over cases. "classes": the mean over
@@ -42,30 +42,33 @@ class Convention:
     surface_background
         The same for distances; None takes every class that was measured.
     groups
-        Whether groups of classes stand for the classes where there are any (regions).
+        Whether groups of classes, where there are any, replace the classes (regions).
     iou_both_empty, dice_both_empty
-        The score of a class that neither side holds.
+        The score of a class that neither mask contains.
     overlap_target_empty
-        Both scores of a class that only the prediction holds. Of one that only the target holds they are 0 everywhere.
+        Both scores of a class that only the prediction contains. They are always 0 for one that only the target
+        contains.
     surface
         What a surface is: see `segmeter.metrics.surfaces.surface`.
     hd95
         "max" of the two directed percentiles, or that of both directions "pooled".
     percentile
-        "linear" interpolation between points, or "weighted": the smallest distance within which 95 % of the surface is.
+        "linear" interpolation between points, or "weighted": the smallest distance within which 95 % of the surface
+        lies.
     assd
         The mean of both directions' distances "pooled", or the "mean" of the two directed means.
     nsd
         The share of both surfaces "pooled", or the "mean" of the two shares.
     hd95_one_empty, assd_one_empty
-        The distance where exactly one side holds the class; None takes what the measure was told to take.
+        The distance where exactly one mask contains the class; None is the measure's penalty.
     distance_both_empty
-        The distance where neither side does. Surface Dice is 0 where one side holds the class, left out where neither.
+        The distance where neither mask does. Surface Dice is 0 where one mask contains the class, left out where none
+        does.
     ignore
-        Whether the tool leaves out pixels that the target marks as ignored ("target"), or can't ("none"); they are left
-        out of its figures here either way.
+        Whether the tool leaves out pixels that the target marks as ignored ("target"), or cannot ("none"); here they
+        are left out either way.
     refused
-        What the tool does and we do not copy.
+        Behaviour of the tool that is not reproduced.
     """
 
     name: str
@@ -213,16 +216,16 @@ OURS = CONVENTIONS["segmeter"]
 def differences(
     convention: Convention, *, surfaces: bool = True, groups: bool = True, background: bool = True
 ) -> list[str]:
-    """Say in which choices a convention differs from ours.
+    """List the choices in which a convention differs from ours.
 
     Parameters
     ----------
     convention
         One of `CONVENTIONS`.
     surfaces, groups
-        Whether there are any: choices for what there is not are left out.
+        Whether surfaces were measured, and whether there are groups; choices that do not apply are left out.
     background
-        Whether ours counts class 0.
+        Whether our means include class 0.
 
     Examples
     --------
@@ -258,7 +261,7 @@ _PHRASES: dict[str, dict[str, str]] = {
 
 
 def _empty_policies(convention: Convention, surfaces: bool) -> list[str]:
-    """Say what empty sides cost."""
+    """Phrases for the values of empty masks."""
     said, both = [], []
     for figure, value in (("IoU", convention.iou_both_empty), ("Dice", convention.dice_both_empty)):
         if figure.lower() in convention.figures and not math.isnan(value):

@@ -1,1 +1,1 @@
-"""Maps of one case -> the columns that were asked for beside its counts."""
+"""maps of one case -> the columns of the requested measures."""

@@ -1,4 +1,4 @@
-"""maps of one case -> measures of objects: which match, how many at each IoU, and of which size."""
+"""maps of one case -> measures of objects: matches, average precision, aggregated Jaccard index, scores by size."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ _SIZES = {1: ("small", "large"), 2: ("small", "medium", "large")}
 
 
 def find_objects(mask: BoolArray, instances: NDArray[Any] | None, connectivity: int) -> NDArray[Any]:
-    """Number the objects of a mask: its connected parts, or what the instance map holds inside of it."""
+    """Number the objects of a mask: its connected components, or the part of the instance map inside it."""
     if instances is not None:
         return np.where(mask, instances, 0)
     structure = ndimage.generate_binary_structure(mask.ndim, mask.ndim if connectivity == 8 else 1)
@@ -43,10 +43,10 @@ def find_objects(mask: BoolArray, instances: NDArray[Any] | None, connectivity: 
 def numbered_objects(
     maps: CaseMaps, region: Region, config: ObjectsConfig
 ) -> tuple[NDArray[Any], NDArray[Any], BoolArray | None]:
-    """Number the objects of a region in target and labels, and mark what is void, all cut to the box that holds them.
+    """Number the objects of a region in target and labels, and mark void pixels; all cropped to the objects' box.
 
-    Predicted objects are numbered with their void pixels: these tell which of them lie mostly in void, and do not part
-    an object in two.
+    Predicted objects keep their void pixels: these decide which objects lie mostly in void, and do not split an object
+    in two.
     """
     target, labels = maps.planes(region)
     box = union_box(target == 1, labels)
@@ -64,7 +64,7 @@ def numbered_objects(
 
 
 def _in_turn(masks: Sequence[BoolArray], config: ObjectsConfig) -> NDArray[Any]:
-    """Number the objects of each mask, those of one after those of the others; the masks share no pixel."""
+    """Number the objects of disjoint masks one after the other, with distinct numbers."""
     numbered = find_objects(masks[0], None, config.connectivity)
     for mask in masks[1:]:
         more = find_objects(mask, None, config.connectivity)
@@ -73,7 +73,7 @@ def _in_turn(masks: Sequence[BoolArray], config: ObjectsConfig) -> NDArray[Any]:
 
 
 def overlaps_of(maps: CaseMaps, region: Region, config: ObjectsConfig) -> Overlaps:
-    """The objects of a region on both sides and the pixels they share; kept with the case, as measures agree on it."""
+    """Objects of a region in both maps and the pixels that they share; cached with the case for other measures."""
     key = (region.members, config.connectivity, config.objects)
     if key not in maps.kept:
         maps.kept[key] = find_overlaps(*numbered_objects(maps, region, config))
@@ -83,7 +83,7 @@ def overlaps_of(maps: CaseMaps, region: Region, config: ObjectsConfig) -> Overla
 
 @dataclass(frozen=True)
 class _Objects:
-    """A measure of the objects of each region: columns of one case, and scores of the sums."""
+    """A measure of the objects of each region: columns of a case, and scores of the data set from their sums."""
 
     lengths: ClassVar = ("object_masd",)
 
@@ -150,7 +150,7 @@ def _all_instances(config: InstancesConfig, sums: Mapping[str, FloatArray]) -> S
 
 
 def _precision(config: AveragePrecisionConfig, overlaps: Overlaps) -> tuple[Numbers, Numbers]:
-    """From IoU 0.5 on an object has one partner at most, so that the pairs above a threshold are the matches."""
+    """From an IoU of 0.5 on an object has at most one partner, so that all pairs above a threshold are matches."""
     iou, sums = overlaps.iou(), Numbers()
     for threshold in config.thresholds:
         tp, fp, fn = _numbers(overlaps, np.flatnonzero(iou > threshold))
@@ -173,7 +173,7 @@ def _all_aji(config: AjiConfig, sums: Mapping[str, FloatArray]) -> Sums:
 
 
 def _sizes(config: SizesConfig, overlaps: Overlaps) -> tuple[Numbers, Numbers]:
-    """Found and missed objects by their own size, spurious ones by theirs."""
+    """Found and missed objects by the size in the target, spurious ones by the predicted size."""
     chosen = choose_pairs(overlaps, config.threshold)
     found, missed = (
         overlaps.target_sizes[overlaps.first[chosen]],

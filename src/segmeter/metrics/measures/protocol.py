@@ -1,4 +1,4 @@
-"""maps of one case -> the columns of what was asked to be measured beside its counts."""
+"""maps of one case -> the columns of the requested measures; what a measure is and what it gets."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -25,7 +25,7 @@ Name = tuple[str, str]  # metric, and class or group
 
 @dataclass(frozen=True, kw_only=True)
 class Region:
-    """What is measured as one thing: a class, or a group of classes. `members` are indices of classes."""
+    """A class, or a group of classes that is measured as one. `members` are indices of classes."""
 
     name: str
     members: tuple[int, ...]
@@ -33,7 +33,7 @@ class Region:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class CaseMaps:
-    """What a measure sees of one case; the maps have been counted before, so they hold nothing but classes.
+    """The maps of one case, as measures get them; they contain only classes and the ignored value.
 
     Parameters
     ----------
@@ -46,14 +46,15 @@ class CaseMaps:
     spec
         The classes. Pixels of the target that equal its `ignore_index` are left out.
     target_instances, instances : as one plane of the maps, integer
-        Objects of either side, where something else than their connected pixels says what they are; 0 is none.
+        Objects of either map, where they are given and not the connected pixels; 0 is background.
     kept
-        What one measure has computed of the case and others may take.
+        Intermediate results of one measure that others reuse.
 
     Raises
     ------
     InputError
-        The maps differ in shape, one is not an array of integers, ids are negative, or the spacing has other axes.
+        The maps differ in shape, one is not an array of integers, ids are negative, or the spacing has another number
+        of axes.
     """
 
     case_id: str
@@ -83,7 +84,7 @@ class CaseMaps:
         return self.target.shape[1:] if self.spec.task == "multilabel" else self.target.shape
 
     def planes(self, region: Region) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
-        """Target and labels of a region: 1 inside, 0 outside, and in the target 2 where nothing counts."""
+        """Target and labels of a region: 1 inside, 0 outside, and in the target 2 for ignored pixels."""
         target, labels, members = self.target, self.labels, list(region.members)
         if self.spec.task == "multilabel":
             target, labels, members = target[region.members[0]], labels[region.members[0]], [1]
@@ -93,7 +94,7 @@ class CaseMaps:
         return held, _is_in(labels, members).astype(np.uint8)
 
     def masks(self, region: Region) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-        """Target and labels of a region as masks; what does not count is in neither."""
+        """Target and labels of a region as masks; ignored pixels are in neither."""
         target, labels = self.planes(region)
         return target == 1, (labels == 1) & (target != 2)
 
@@ -125,7 +126,7 @@ class Measure(Protocol):
 def build_measures(config: MetricsConfig, spec: ClassSpec) -> tuple[Measure, ...]:
     """Build the measures of a configuration.
 
-    A measure of one's own registers its schema, derived from `MeasureConfig`, with `MEASURES`; its builder is called as
+    A custom measure registers its schema, derived from `MeasureConfig`, with `MEASURES`; its builder is called as
     ``build(config, spec=ClassSpec, regions=tuple of Region)``.
 
     Raises
@@ -153,13 +154,13 @@ def find_regions(measure: MeasureConfig, config: MetricsConfig, spec: ClassSpec)
 
 
 def measure_case(maps: CaseMaps, measures: Sequence[Measure]) -> tuple[MeasureColumn, ...]:
-    """Measure one case by everything that was asked for; a row keeps the result as `measured`.
+    """Apply all measures to one case; a row keeps the result as `measured`.
 
     Raises
     ------
     InputError
-        A measure can't be taken of such maps (the lines name the case), a measure gives something else than columns,
-        the same column is given twice, or a sum is not finite.
+        A measure refuses the maps (the lines name the case), gives something else than columns, gives a column twice,
+        or a sum is not finite.
     """
     found: dict[ColumnKey, MeasureColumn] = {}
     for measure in measures:

@@ -44,7 +44,7 @@ class _Surface:
         return {}
 
     def _scores(self, maps: CaseMaps, surface: SurfaceKind) -> Iterable[tuple[Region, SurfaceMetrics]]:
-        """Classes of one map are measured together, groups and planes one by one."""
+        """Measure the classes of one map together, and groups and multilabel planes one by one."""
         together = [r for r in self.regions if len(r.members) == 1 and maps.spec.task != "multilabel"]
         options: dict[str, Any] = {
             "spacing": maps.spacing,

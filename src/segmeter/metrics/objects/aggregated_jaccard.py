@@ -8,9 +8,9 @@ from segmeter.metrics.objects.matching import Overlaps
 def aggregated_jaccard(overlaps: Overlaps) -> tuple[int, int]:
     """Numerator and denominator of the aggregated Jaccard index, in pixels.
 
-    Every target object takes the prediction with the largest IoU, which several may take; the shares and unions of
-    these pairs are added up, and what no target took adds its pixels to the union, but for predictions that lie mostly
-    in void.
+    Every target object takes the prediction with the largest IoU; several may take the same one. The intersections and
+    the unions of these pairs are added up. Predictions that no target took add their pixels to the union, except those
+    that lie mostly in void.
 
     References
     ----------

@@ -49,7 +49,7 @@ class Overlaps:
 def find_overlaps(target: NDArray[Any], instances: NDArray[Any], void: BoolArray | None = None) -> Overlaps:
     """Count each map's objects and the pixels of each pair; ids may be as large as int64.
 
-    The rule for void, everywhere that objects are matched, is that of panopticapi: a void pixel belongs to no object of
+    Void follows panopticapi's rule wherever objects are matched: a void pixel belongs to no object of
     either map, so it is in no union, and a predicted object without a partner is not spurious where more than half of
     it, as it was predicted, is void.
     """
@@ -111,7 +111,7 @@ def choose_pairs(overlaps: Overlaps, threshold: float) -> IntArray:
 
 
 def _assign(overlaps: Overlaps, rivals: IntArray, iou: FloatArray) -> IntArray:
-    """Choose among pairs that share objects; the table holds these objects only, as it grows with their square."""
+    """Choose among pairs that share objects; only these are in the table, which grows with their square."""
     rows, first = np.unique(overlaps.first[rivals], return_inverse=True)
     columns, second = np.unique(overlaps.second[rivals], return_inverse=True)
     gain = np.zeros((len(rows), len(columns)))
@@ -123,7 +123,7 @@ def _assign(overlaps: Overlaps, rivals: IntArray, iou: FloatArray) -> IntArray:
 
 
 def renumber(instances: NDArray[Any], ids: IntArray) -> IntArray:
-    """Give the objects named by `ids`, all distinct, the numbers 1 to M in their order, and all else 0."""
+    """Renumber the objects `ids`, all distinct, 1 to M in this order; everything else becomes 0."""
     numbered = np.zeros(instances.shape, np.int64)
     held = instances != 0
     known, places, _ = _number(instances[held])
@@ -134,7 +134,7 @@ def renumber(instances: NDArray[Any], ids: IntArray) -> IntArray:
 
 
 def _find_mostly_void(instances: NDArray[Any], void: BoolArray) -> IntArray:
-    """Ids of which more than half is void."""
+    """Ids of the objects that are more than half void."""
     held = instances != 0
     ids, places, sizes = _number(instances[held])
     inside = np.bincount(places, weights=void[held], minlength=len(ids))

@@ -20,7 +20,7 @@ _LARGEST = np.iinfo(np.int64).max
 
 @dataclass(frozen=True, kw_only=True)
 class InstanceMatch:
-    """Which objects of two maps are the same, and how well they agree. Means over no match are NaN.
+    """The matched objects of two maps, and how well they agree. Means over no match are NaN.
 
     Parameters
     ----------
@@ -86,7 +86,7 @@ def match_instances(
     spacing
         Pixel edge per axis, in axis order, all > 0: surface distances of the matches are measured too.
     void : same shape, bool
-        True where the target does not say what is there. Such pixels belong to no object of either map, and a
+        True where the target is undecided. Such pixels belong to no object of either map, and a
         predicted object without a partner that lies in them by more than half is not spurious (panopticapi's rule,
         which the measures of objects of an evaluation follow as well).
 

@@ -211,7 +211,7 @@ def divide(numerator: NDArray[Any], denominator: NDArray[Any]) -> FloatArray:
 
 
 def mean_defined(values: FloatArray) -> FloatArray:
-    """Mean over the last axis of what is not NaN; NaN where nothing is defined."""
+    """Mean over the last axis of the values that are not NaN; NaN where there are none."""
     return divide(np.nansum(values, axis=-1), (~np.isnan(values)).sum(axis=-1))
 
 

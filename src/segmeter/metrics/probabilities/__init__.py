@@ -1,1 +1,1 @@
-"""target, probs -> calibration and precision-recall, from sums that grow by image."""
+"""target, probs -> calibration and precision-recall curves, from sums over images."""

@@ -1,4 +1,4 @@
-"""target, probs -> is a probability of 0.8 right in 80 % of its pixels; sums that grow by image, and scores of them."""
+"""target, probs -> calibration: whether a probability of 0.8 is right in 80 % of its pixels, from sums over images."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -23,16 +23,16 @@ _SUM_ERROR = 1e-3  # how far the probabilities of a pixel may be from 1 together
 
 @dataclass(frozen=True, kw_only=True)
 class Reliability:
-    """What was said and what happened, by bin (B,) of equal width: (0, 1/B], (1/B, 2/B], ...; 0 is in the first.
+    """Confidence and accuracy per bin (B,) of equal width: (0, 1/B], (1/B, 2/B], ...; 0 is in the first.
 
     Parameters
     ----------
     counts : int64
         Probabilities in each bin.
     confidence, accuracy : float64
-        Their mean, and the share of them that came true. NaN in an empty bin.
+        The mean probability of each bin, and the share of its pixels that are of the class. NaN in an empty bin.
     ece
-        Expected calibration error: the gap of the two, weighed by the counts. NaN without any.
+        Expected calibration error: the mean gap between the two, weighted by the counts. NaN without pixels.
     mce
         The largest gap of a bin that is not empty.
     """
@@ -46,25 +46,25 @@ class Reliability:
 
 @dataclass(frozen=True, kw_only=True)
 class CalibrationScores:
-    """How far probabilities can be believed.
+    """Calibration and scores of probabilities.
 
     Parameters
     ----------
     n
         Pixels; for multilabel decisions, pixels times classes, that are not ignored.
     top_label
-        Of the winning class's probability; None for multilabel, where no class wins.
+        For the probability of the winning class; None for multilabel, where no class wins.
     classwise
-        Of each class against the rest, K of them; for binary one, of class 1.
+        For each class against the rest, K of them; for binary only class 1.
     classwise_ece
         Mean of the classes' errors.
     brier
         Mean squared error: over pixels of the sum over classes (0 to 2); for binary and multilabel of each decision's
         one probability (0 to 1).
     nll
-        Mean negative logarithm of what the target's class was given; inf where that was 0 once.
+        Mean negative logarithm of the probability of the target's class; inf where one of these is 0.
     n_impossible
-        How often it was 0.
+        How many of these are 0.
     sweeps
         Every threshold of each class, in the order of `classwise`.
     """
@@ -80,7 +80,7 @@ class CalibrationScores:
 
 
 class Calibration:
-    """Sums that any number of images add to, in constant memory; sums of parts merge.
+    """Sums over any number of images, in constant memory; sums of parts can be merged.
 
     Parameters
     ----------
@@ -201,7 +201,7 @@ def calibration(
     bins: int = BINS,
     ignore_index: int | None = None,
 ) -> CalibrationScores:
-    """Measure how far the probabilities of one image, or of a stack of them, can be believed.
+    """Measure the calibration of the probabilities of one image, or of a stack of images.
 
     Parameters
     ----------
@@ -240,14 +240,14 @@ def calibration(
 
 def _reliability(counts: IntArray, confidence: FloatArray) -> Reliability:
     total = counts.sum(axis=0)
-    said, came = divide(confidence, total), divide(counts[1], total)
+    expected_share, share = divide(confidence, total), divide(counts[1], total)
     gaps, held = np.abs(counts[1] - confidence), total > 0
     return Reliability(
         counts=total,
-        confidence=said,
-        accuracy=came,
+        confidence=expected_share,
+        accuracy=share,
         ece=float(divide(gaps.sum(), total.sum())),
-        mce=float(np.abs(came - said)[held].max()) if held.any() else float("nan"),
+        mce=float(np.abs(share - expected_share)[held].max()) if held.any() else float("nan"),
     )
 
 
@@ -265,7 +265,7 @@ def _check_settings(num_classes: int, task: Task, bins: int) -> None:
 
 
 def _check_probs(target: NDArray[Any], probs: NDArray[Any], task: Task, num_classes: int) -> NDArray[Any]:
-    """Probabilities as (C, ...), float32 or float64, or an InputError that says what is wrong with either array."""
+    """Check both arrays, and return the probabilities as (C, ...), float32 or float64."""
     where = "calibration"
     for argument, array in (("target", target), ("probs", probs)):
         if not isinstance(array, np.ndarray) or isinstance(array, np.ma.MaskedArray):

@@ -1,4 +1,4 @@
-"""one fine histogram of a class's probabilities -> every threshold at once: precision, recall, AP, best F1."""
+"""fine histogram of a class's probabilities -> precision and recall at every threshold, average precision, best F1."""
 
 from dataclasses import dataclass
 
@@ -16,7 +16,7 @@ class Sweep:
     Parameters
     ----------
     thresholds, precision, recall : (M,), float64
-        By falling threshold: what is predicted where p > threshold, compared in float64. Thresholds at which nothing
+        By falling threshold: a pixel is predicted where p > threshold, compared in float64. Thresholds at which nothing
         changes are left out.
     average_precision
         Sum over the thresholds of precision times the recall that it adds (scikit-learn's, no interpolation).
@@ -24,7 +24,8 @@ class Sweep:
         whichever is nearer (1 in 64 nearer than 2**-24), and those between 0 and 2**-132.
     average_precision_error
         How far the average precision of the exact probabilities can be from it at most, in whatever order those of one
-        step are. Large where a model says nearly the same everywhere; too large where they are equal indeed.
+        step are. It is large where a model gives nearly the same probability everywhere, and too large where they are
+        equal.
     best_f1, best_threshold
         The largest F1 (Dice over the data set), and the highest threshold that has it.
     """

@@ -34,7 +34,7 @@ class Resampled:
         Of the cases as they are.
     low, high : as the estimate
         The interval's ends; each is one of the resampled values. NaN where fewer than 5 cases or clusters decide the
-        statistic (of a class's IoU those that hold the class), or where it is undefined without one of them.
+        statistic (for a class's IoU those that contain the class), or where it is undefined without one of them.
     replicates : (B,) or (B, S)
         The statistics of each resample.
     n_units
@@ -63,7 +63,8 @@ def bootstrap(
     Parameters
     ----------
     columns : (N, ...), finite
-        What is summed of each case, for example its counts (N, K, K). Integers are summed exactly, up to 2**53.
+        The numbers of each case that are summed, for example its counts (N, K, K). Integers are summed exactly, up to
+        2**53.
     statistic
         Maps sums (R, ...) of R resamples to one value (R,) or several (R, S) each; NaN is undefined and left out of the
         interval. The sums are int64 where the columns are integers, else float64.

@@ -40,7 +40,7 @@ def is_cluster(cluster: str | None) -> bool:
 
 
 def cluster_labels(case_ids: Sequence[str], cluster: str | None) -> list[str] | None:
-    """The cluster of each case; None where `cluster` is None and every case stands for itself.
+    """The cluster of each case; None where `cluster` is None and every case is a unit.
 
     Parameters
     ----------
@@ -132,7 +132,7 @@ def effective_units(sizes: NDArray[Any]) -> FloatArray:
 def warn_of_few(
     case_ids: Sequence[str], clusters: Sequence[str] | None, effective: Mapping[str, float | None]
 ) -> str | None:
-    """Say what makes the intervals less certain than they look; None where nothing does.
+    """Warning about intervals that are less certain than they look; None where there is no reason.
 
     Parameters
     ----------

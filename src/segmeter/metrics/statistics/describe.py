@@ -1,4 +1,4 @@
-"""values of cases -> plain figures for JSON: undefined is None, and counted."""
+"""values of cases -> plain numbers for JSON: undefined is None, and counted."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from segmeter.metrics.arrays import FloatArray
 
 
 def describe(values: FloatArray) -> dict[str, Any]:
-    """Mean and both standard deviations of the defined values, and how many those are.
+    """Mean and both standard deviations of the defined values, and how many there are.
 
     Examples
     --------

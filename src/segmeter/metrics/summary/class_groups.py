@@ -1,4 +1,4 @@
-"""rows -> scores of groups of classes, each as one region: exact, as its counts are sums of the matrices' cells."""
+"""rows -> scores of groups of classes, each as one region: exact, from sums of the confusion matrices' cells."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -63,7 +63,7 @@ def compare_runs(
         "per_case" where there is no such score.
         ``pairs[i]["dataset_difference"]`` is first minus second. Tests are of the per-case values, two-sided, and
         ``*_holm`` is adjusted for all pairs of that metric. With ``config.cluster`` they are of each cluster's mean, as
-        its cases do not speak for themselves. Cases in which one value is undefined are left out of a pair's tests and
+        its cases are not independent. Cases in which one value is undefined are left out of a pair's tests and
         per-case difference, and counted. Infinity is the text "inf"; infinite differences leave out the sign-flip test,
         which compares means, and are the largest ones of Wilcoxon's.
 
@@ -140,7 +140,7 @@ def paired_bootstrap(
 
 @dataclass(frozen=True, kw_only=True)
 class _Table:
-    """What is compared of M runs on N cases: V metrics with values per case, of which D have dataset scores.
+    """The compared values of M runs on N cases: V metrics with values per case, of which D have dataset scores.
 
     Parameters
     ----------
@@ -293,7 +293,7 @@ def _describe_ranking(names: Sequence[str], ranking: Ranking) -> dict[str, Any]:
 
 
 def _check_same(ordered: Mapping[str, Sequence[CaseRow]], margins: Mapping[str, Margins]) -> None:
-    """Refuse runs that saw other cases or other references."""
+    """Refuse runs with different cases or references."""
     ids = {name: [row.case_id for row in rows] for name, rows in ordered.items()}
     every = sorted(set().union(*ids.values()))
     missing = {name: sorted(set(every) - set(mine)) for name, mine in ids.items()}

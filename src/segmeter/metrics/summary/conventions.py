@@ -1,4 +1,4 @@
-"""rows -> the headline figures under a convention, and how they move from one convention to the next.
+"""rows -> the headline metrics under one convention, or under all of them side by side.
 
 Axis letters: N cases, R regions (classes or groups of classes).
 """
@@ -30,15 +30,15 @@ DEFAULT = MetricsConfig()
 
 @dataclass(frozen=True, kw_only=True)
 class Figures:
-    """Headline figures of a set of cases under one convention.
+    """Headline metrics of a set of cases under one convention.
 
     Parameters
     ----------
     values
         "mean_iou", "mean_dice", and where surfaces were measured "hd95", "assd" and "nsd@<tolerance>". NaN is
-        undefined; a figure that the tool does not have is missing.
+        undefined; a metric that the tool does not have is missing.
     left_out
-        By the same names, how many pairs of case and class, of which exactly one side is empty, the mean leaves out.
+        By the same names, how many pairs of case and class with exactly one empty mask the mean leaves out.
     """
 
     values: dict[str, float]
@@ -48,14 +48,14 @@ class Figures:
 def score_under(
     convention: str | Convention, rows: Sequence[CaseRow], spec: ClassSpec, config: MetricsConfig = DEFAULT
 ) -> dict[str, float]:
-    """Compute the headline figures that a tool would print.
+    """Compute the headline metrics that a tool would print.
 
     Parameters
     ----------
     convention
         One of `CONVENTIONS`, or its name.
     rows
-        One per case. Distances need the columns that the measure "surface" leaves, with ``surface`` "both" for all.
+        One per case. Distances need the columns of the measure "surface", with ``surface`` "both" for all conventions.
     spec
         The classes.
     config
@@ -65,7 +65,7 @@ def score_under(
     -------
     dict
         "mean_iou", "mean_dice", and where surfaces were measured "hd95", "assd" and "nsd@<tolerance>". NaN is
-        undefined; a figure that the tool does not have is missing.
+        undefined; a metric that the tool does not have is missing.
 
     Raises
     ------
@@ -146,7 +146,7 @@ def find_convention(convention: str | Convention) -> Convention:
 
 
 def compare_conventions(rows: Sequence[CaseRow], spec: ClassSpec, config: MetricsConfig) -> dict[str, Any]:
-    """What metrics.json says of conventions: ours and the one that was asked for, or all.
+    """The conventions' part of metrics.json: ours and the requested one, or all.
 
     Returns
     -------
@@ -167,7 +167,7 @@ def compare_conventions(rows: Sequence[CaseRow], spec: ClassSpec, config: Metric
 def figures_under(
     convention: Convention, rows: Sequence[CaseRow], spec: ClassSpec, config: MetricsConfig = DEFAULT
 ) -> Figures:
-    """The headline figures under a convention, and what their means leave out."""
+    """The headline metrics under a convention, and how many values their means leave out."""
     values: dict[str, float] = {}
     left_out: dict[str, int] = {}
     regions = _regions(spec, config, grouped=convention.groups, background=_with_background(convention, config))
@@ -206,7 +206,7 @@ def _with_background(convention: Convention, config: MetricsConfig) -> bool:
 
 
 def _regions(spec: ClassSpec, config: MetricsConfig, *, grouped: bool, background: bool) -> dict[str, list[int]]:
-    """Members of what the means run over."""
+    """Regions that the means run over, with their members."""
     if grouped and config.groups and not spec.is_multilabel:
         return {name: [spec.names.index(one) for one in members] for name, members in config.groups.items()}
     first = 0 if background or spec.is_multilabel else 1
@@ -237,7 +237,7 @@ def _region_margins(rows: Sequence[CaseRow], spec: ClassSpec, regions: dict[str,
 
 
 def _overlap(convention: Convention, figure: Figure, margins: Margins) -> FloatArray:
-    """IoU or Dice of every entry, with the convention's values for empty sides."""
+    """IoU or Dice of every entry, with the convention's values for empty masks."""
     both = margins.target + margins.predicted
     iou = figure == "iou"
     scores = divide(margins.tp, both - margins.tp) if iou else divide(2 * margins.tp, both)
@@ -257,12 +257,12 @@ def _aggregate(convention: Convention, figure: Figure, cases: Margins, scores: F
 
 
 def _mean_of_cases(convention: Convention, scores: FloatArray) -> float:
-    """Mean of (N, R) over what is defined: over classes first, or over cases first."""
+    """Mean of the defined values (N, R): over classes first, or over cases first."""
     return float(mean_defined(mean_defined(scores.T if convention.aggregation == "classes" else scores)))
 
 
 def _surface_columns(convention: Convention, rows: Sequence[CaseRow]) -> list[tuple[str, Figure, str]]:
-    """Name of each figure, what it is, and the metric that the rows keep it as; only what they keep."""
+    """Name of each headline metric, its kind, and the column that it is computed from; only for columns of the rows."""
     suffix = SUFFIXES[convention.surface]
     hd95 = "hd95_pooled" if convention.hd95 == "pooled" else "hd95"
     assd = "masd" if convention.assd == "mean" else "assd"
@@ -282,7 +282,7 @@ def _distances(
     regions: dict[str, list[int]],
     metric: str,
 ) -> tuple[FloatArray, Margins]:
-    """Values (N, R) of what was measured, with the convention's values for empty sides, and the margins of the same."""
+    """Measured values (N, R), with the convention's values for empty masks, and the margins of the same regions."""
     first = _values(rows[0], metric)
     measured = {name: held for name, held in regions.items() if name in first}
     margins = _region_margins(rows, spec, measured)
@@ -300,10 +300,10 @@ def _distances(
 
 
 def _values(row: CaseRow, metric: str) -> dict[str, float]:
-    """What was measured of a metric, by region."""
+    """Values of a metric, by region."""
     return {column.region: column.value for column in row.measured if column.metric == metric and not column.summed}
 
 
 def _one_empty(margins: Margins) -> NDArray[np.bool_]:
-    """Where exactly one side holds the region."""
+    """Where exactly one mask contains the region."""
     return np.asarray((margins.target == 0) != (margins.predicted == 0))

@@ -1,4 +1,4 @@
-"""metric -> whether more of it is better, which a ranking must know."""
+"""metric -> whether higher or lower is better, for rankings."""
 
 from typing import Literal
 
@@ -16,7 +16,7 @@ _KNOWN: dict[str, Direction] = {
 
 
 def find_direction(metric: str) -> Direction | None:
-    """Whether "higher" or "lower" values of a metric are better; None of one that a user's own measure gives.
+    """Whether "higher" or "lower" values of a metric are better; None for one that is not ours.
 
     Examples
     --------

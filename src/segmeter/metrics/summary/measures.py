@@ -1,4 +1,4 @@
-"""rows with the columns of measures -> their part of the summary: failures are counted and never lower an error."""
+"""columns of the measures -> their part of the summary; failures are counted and never improve a mean."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ def summarise_measures(
     Each metric has an entry per class and group, and one named "mean" that takes, in every case, the mean over those
     classes of ``mean_classes`` that are defined in it. An entry holds ``mean, median, std`` (of the sample)
     and ``std_population`` over the ``n_used`` cases with a value, ``n_undefined`` cases without one, and
-    ``n_penalised``: the cases in which exactly one side holds the class, whatever value stands for that. A metric of
+    ``n_penalised``: the cases in which exactly one mask contains the class, whatever the penalty is. A metric of
     the whole data set, from sums over cases, is the entry's ``dataset``; its "mean" is over the classes' values, and
     numbers of objects (tp, fp, fn) have none.
     Infinity is the text "inf", as JSON has no such number.
@@ -92,7 +92,7 @@ def length_units(rows: Sequence[CaseRow], spec: ClassSpec, config: MetricsConfig
 
 @dataclass(frozen=True)
 class MeasuredColumns:
-    """Columns (N,) and sums (N,) by metric and region, and per region where exactly one side holds it."""
+    """Columns (N,) and sums (N,) by metric and region, and per region where exactly one mask contains it."""
 
     values: dict[Name, FloatArray]
     sums: dict[Name, FloatArray]
@@ -117,7 +117,7 @@ class WholeScores:
 
 
 def gather_columns(rows: Sequence[CaseRow], spec: ClassSpec, config: MetricsConfig) -> MeasuredColumns:
-    """Lay out what was measured as columns, and the mean over the classes of ``mean_classes`` of each metric."""
+    """Lay out the measured values as columns, with the mean over ``mean_classes`` of each metric."""
     keys = dict.fromkeys(column.key for group in in_groups(rows) for row in group for column in row.measured)
     places = {key: i for i, key in enumerate(keys)}
     found = np.full((len(rows), len(keys)), np.nan)
@@ -134,7 +134,7 @@ def gather_columns(rows: Sequence[CaseRow], spec: ClassSpec, config: MetricsConf
 
 
 def _with_means(values: Mapping[Name, FloatArray], counted: list[str]) -> dict[Name, FloatArray]:
-    """Add the mean over classes of each metric behind its classes; a mean number of objects would say nothing."""
+    """Add the mean over classes of each metric behind its classes; numbers of objects have none."""
     by_metric: dict[str, dict[str, FloatArray]] = {}
     for (metric, region), found in values.items():
         by_metric.setdefault(metric, {})[region] = found
@@ -148,7 +148,7 @@ def _with_means(values: Mapping[Name, FloatArray], counted: list[str]) -> dict[N
 
 
 def _failures(rows: Sequence[CaseRow], spec: ClassSpec, config: MetricsConfig) -> dict[str, BoolArray]:
-    """By class and group, the cases (N,) in which exactly one side holds it."""
+    """By class and group, the cases (N,) in which exactly one mask contains it."""
     margins = stack_margins(rows, spec)
     members = {name: [k] for k, name in enumerate(spec.names)}
     members |= {group: [spec.names.index(name) for name in names] for group, names in config.groups.items()}
@@ -159,7 +159,7 @@ def _failures(rows: Sequence[CaseRow], spec: ClassSpec, config: MetricsConfig) -
 
 
 def _intervals(columns: FloatArray, statistic: Any, config: MetricsConfig, clusters: list[str] | None) -> list[Any]:
-    """Ends of the 95 % interval of each statistic, from the resamples that the rest of the summary has."""
+    """Ends of the 95 % interval of each statistic, from the same resamples as the rest of the summary."""
     if not config.bootstrap or not columns.shape[1]:
         return []
     found = bootstrap(

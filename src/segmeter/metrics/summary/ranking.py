@@ -1,4 +1,4 @@
-"""columns of several models on the same cases -> their order, and how firm it is under resampling."""
+"""columns of several models on the same cases -> their ranking, and its stability under resampling."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from segmeter.metrics.statistics.bootstrap import Statistic, bootstrap
 
 @dataclass(frozen=True, kw_only=True)
 class Ranking:
-    """Models ordered by a statistic where more is better, and how firm that order is.
+    """Models ordered by a statistic where more is better, and the stability of that order.
 
     Parameters
     ----------
@@ -53,7 +53,7 @@ def rank_values(values: FloatArray, replicates: FloatArray) -> Ranking:
 
 
 def rank_models(columns: Sequence[NDArray[Any]], statistic: Statistic, **options: Any) -> Ranking:
-    """Rank models by a statistic where more is better, and resample the cases to see how firm the order is.
+    """Rank models by a statistic where more is better, and resample the cases for the stability of the order.
 
     Parameters
     ----------

@@ -36,7 +36,7 @@ def summarise(rows: Sequence[CaseRow], spec: ClassSpec, config: MetricsConfig = 
     ``dataset`` sums the counts of all cases, then scores, then takes the mean over classes; ``per_case`` scores each
     case, takes its mean over the classes defined in it, then the mean over cases. ``std`` is the sample's (n - 1),
     ``std_population`` divides by n. Every ``ci95`` comes from the same resamples of the cases. ``measures`` is there
-    when measures were asked for; see `summarise_measures`. So are ``measure_settings``, by which they were measured,
+    when measures were requested; see `summarise_measures`. So are ``measure_settings``, by which they were measured,
     and ``units``, the unit of each of their metrics that is a length.
 
     Parameters
@@ -101,7 +101,7 @@ def summarise(rows: Sequence[CaseRow], spec: ClassSpec, config: MetricsConfig = 
 
 @dataclass(frozen=True, kw_only=True)
 class _Cases:
-    """What the summary keeps of N rows: counts of all, and per case what is resampled, scores and loss."""
+    """Data of N rows for the summary: summed counts, and per case the resampled columns, scores and loss."""
 
     ids: list[str]
     counts: NDArray[np.int64]
@@ -182,7 +182,7 @@ def _statistic(spec: ClassSpec, classes: list[int]) -> Callable[[FloatArray], Fl
 def _measured(
     rows: Sequence[CaseRow], spec: ClassSpec, config: MetricsConfig, clusters: list[str] | None
 ) -> dict[str, Any]:
-    """What was measured beside the counts, and by which settings, without which runs can't be compared."""
+    """Results of the measures, with the settings that a comparison of runs needs."""
     settings = [
         {key: list(value) if isinstance(value, tuple) else value for key, value in vars(measure).items()}
         for measure in config.measures
@@ -195,7 +195,7 @@ def _measured(
 
 
 def _describe_loss(values: FloatArray) -> dict[str, Any]:
-    """Describe the losses; an infinite one leaves no mean, as no number can stand for it."""
+    """Describe the losses; with an infinite one there is no mean."""
     infinite = int(np.isinf(values).sum())
     return describe(np.full_like(values, np.nan) if infinite else values) | {"n_infinite": infinite}
 
@@ -212,7 +212,7 @@ def note_resampling(
     effective: Mapping[str, float | None],
     config: MetricsConfig,
 ) -> dict[str, Any]:
-    """How every interval of a summary was found, and a warning where few units decide or cases look grouped."""
+    """How the intervals of a summary were computed, and a warning where few units decide or cases look grouped."""
     return {
         "resamples": config.bootstrap,
         "interval": config.interval,

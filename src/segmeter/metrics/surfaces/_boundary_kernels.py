@@ -12,8 +12,8 @@ from segmeter.jit import kernel
 def find_band(labels: NDArray[Any], width: int) -> NDArray[Any]:
     """Mark the pixels (H, W) whose window, `width` pixels to each side, leaves the image or holds another value.
 
-    For each value that is its mask and not the mask's erosion, `width` times with 3 x 3; one pass serves all values,
-    as a window is uniform where its rows are, and agree.
+    For each value that is its mask without the mask's erosion, `width` times with 3 x 3. One pass serves all values: a
+    window is uniform where its rows are uniform and agree.
     """
     height, length = labels.shape
     band = np.ones((height, length), np.bool_)

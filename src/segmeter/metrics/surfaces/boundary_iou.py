@@ -30,7 +30,7 @@ class BoundaryIoU:
     status
         K of them: "ok", or which of the masks is empty.
     counts : (K + 1, K + 1), int64
-        Pixels of each (target band, predicted band) pair; row and column K are what is in no band. Counts of several
+        Pixels of each (target band, predicted band) pair; row and column K count pixels in no band. Counts of several
         images add, and `iou_of_bands` scores the sum.
     width
         Of the bands, in pixels.
@@ -50,9 +50,9 @@ def boundary_iou(
     ignore_index: int | None = None,
     width: int | None = None,
 ) -> BoundaryIoU:
-    """Overlap of the bands inside the borders of each class, which large objects do not hide as IoU does.
+    """Overlap of the bands inside the borders of each class; unlike IoU it does not saturate for large objects.
 
-    A class's band is its mask and not the mask's erosion, `width` times with 3 x 3; what is outside the image is
+    A class's band is its mask without the mask's erosion, `width` times with 3 x 3; everything outside the image is
     background.
 
     Parameters
@@ -110,7 +110,7 @@ def iou_of_bands(counts: IntArray) -> FloatArray:
 
 
 def band_width(shape: tuple[int, ...], ratio: float = RATIO) -> int:
-    """Pixels that make up a share of the diagonal, rounded half to even as in the paper's code; at least 1."""
+    """Width in pixels of a share of the diagonal, rounded half to even as in the paper's code; at least 1."""
     return max(1, round(ratio * math.hypot(*shape)))
 
 

@@ -45,9 +45,9 @@ class _Surface:
 
 
 def find_surface(labels: NDArray[Any]) -> BoolArray:
-    """Mark the pixels that a 4-neighbour (3-D: 6-neighbour) of another value touches, or the map's edge.
+    """Mark the pixels with a 4-neighbour (3-D: 6-neighbour) of another value, or at the map's edge.
 
-    For each value that is its mask and not the mask's erosion, with background outside.
+    For each value that is its mask without the mask's erosion, with background outside.
     """
     surface = np.zeros(labels.shape, bool)
     for axis in range(labels.ndim):
@@ -128,7 +128,7 @@ def _element_pairs(
 
 
 def _elements_of(k: int, places: IntArray, values: NDArray[Any], sizes: FloatArray) -> tuple[IntArray, FloatArray]:
-    """Where the neighbourhoods lie that are partly of class k, and what their elements measure."""
+    """Positions of the neighbourhoods that are partly of class k, and the sizes of their elements."""
     codes = np.packbits(values == k, axis=1, bitorder="little")[:, 0]
     partly = (codes > 0) & (codes < len(sizes) - 1)
     return places[partly], sizes[codes[partly]]

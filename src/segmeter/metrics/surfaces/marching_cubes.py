@@ -64,8 +64,8 @@ def _cut_square(corners: Sequence[Point], held: set[Point]) -> Iterator[Segment]
 def _cut_cube(held: set[Point]) -> list[Triangle]:
     """Triangles that part the held corners, which are no more than the others, from those.
 
-    The cuts of the six faces join to closed polygons. One that is not flat can be laid out in several ways; it is laid
-    out with the largest area (for a unit cell), as the classic table does.
+    The cuts of the six faces join to closed polygons. One that is not flat can be triangulated in several ways; the
+    one with the largest area is taken (for a unit cell), as the classic table does.
     """
     segments: list[Segment] = []
     for axis, side in itertools.product(range(3), (0, 1)):
@@ -87,7 +87,7 @@ def _join(segments: list[Segment]) -> Iterator[list[Point]]:
 
 
 def _fill(polygon: list[Point]) -> Iterator[list[Triangle]]:
-    """Every way to lay out a polygon in triangles of its own corners."""
+    """Every triangulation of a polygon by its own corners."""
     if len(polygon) < 3:
         yield []
         return

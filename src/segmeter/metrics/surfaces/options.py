@@ -1,4 +1,4 @@
-"""The choices of the surface metrics, apart from what computes them: configurations need no SciPy."""
+"""Options of the surface metrics, without SciPy, so that configurations import quickly."""
 
 from typing import Literal
 

@@ -1,0 +1,49 @@
+"""Whether more is better is known of every metric that ours give, and of no other."""
+
+import numpy as np
+import pytest
+
+from segmeter.metrics.config.measures import (
+    AjiConfig,
+    AveragePrecisionConfig,
+    BoundaryConfig,
+    ClDiceConfig,
+    InstancesConfig,
+    SizesConfig,
+    SurfaceConfig,
+)
+from segmeter.metrics.config.metrics import MetricsConfig
+from segmeter.metrics.measures.protocol import NUMBERS, CaseMaps, build_measures, measure_case
+from segmeter.metrics.summary.directions import find_direction
+from tests.metrics.build import class_spec
+
+EVERY = (
+    SurfaceConfig(surface="both"),
+    BoundaryConfig(),
+    InstancesConfig(distances=True),
+    AveragePrecisionConfig(),
+    AjiConfig(),
+    SizesConfig(),
+    ClDiceConfig(),
+)
+LOWER = {"hd", "hd95", "hd95_pooled", "assd", "masd", "object_masd"}
+
+
+def test_every_metric_of_our_measures_has_a_direction():
+    spec = class_spec(2, "binary")
+    target = np.eye(9, dtype=np.uint8)
+    maps = CaseMaps(case_id="a", target=target, labels=target, spacing=(1.0, 1.0), spec=spec)
+    measures = build_measures(MetricsConfig(measures=EVERY), spec)
+    columns = measure_case(maps, measures)
+    sums = {(one.metric, one.region): np.array([one.value]) for one in columns if one.summed}
+    metrics = {one.metric for one in columns if not one.summed}
+    metrics |= {metric for measure in measures for metric, _ in measure.summarise(sums)} - set(NUMBERS)
+    assert len(metrics) > 20
+    for metric in metrics:
+        wanted = "lower" if metric.partition("@")[0].removesuffix("_marching_cubes") in LOWER else "higher"
+        assert find_direction(f"{metric}/road") == wanted, metric
+
+
+@pytest.mark.parametrize("metric", ["area/cell", "tp/cell", "hd95x/cell", "hd95_b/cell", ""])
+def test_nothing_is_guessed_of_another(metric):
+    assert find_direction(metric) is None

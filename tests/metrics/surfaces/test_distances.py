@@ -1,0 +1,56 @@
+"""Surfaces by SciPy's erosion, and distances by a table of every pair of points."""
+
+import numpy as np
+import pytest
+from scipy import ndimage
+from scipy.spatial.distance import cdist
+
+from segmeter.metrics.surfaces.distances import distances_by_class, find_surface
+
+SPACING = np.array([2.0, 0.5, 1.0])
+
+
+def maps(axes, seed):
+    rng = np.random.default_rng(seed)
+    target = (ndimage.uniform_filter(rng.random((9, 10, 8)[:axes]), 3) * 6).astype(np.uint8)
+    return target, np.roll(target, 1, axis=-1)
+
+
+def surface_of(mask):
+    return np.argwhere(mask & ~ndimage.binary_erosion(mask))
+
+
+def elements_of(mask):
+    """Centres between 2 x 2 (2 x 2 x 2) pixels that are not alike, in pixels and from the corner of the grown map."""
+    padded = np.pad(mask, 1)
+    windows = np.lib.stride_tricks.sliding_window_view(padded, (2,) * mask.ndim)
+    held = windows.sum(axis=tuple(range(-mask.ndim, 0)))
+    return np.argwhere((held > 0) & (held < 2**mask.ndim))
+
+
+@pytest.mark.parametrize("axes", [2, 3])
+@pytest.mark.parametrize(("surface", "points_of"), [("border_pixels", surface_of), ("marching_cubes", elements_of)])
+def test_distances_are_the_least_of_all_pairs(axes, surface, points_of):
+    target, mask = maps(axes, seed=axes)
+    spacing = SPACING[:axes]
+    classes = range(1, int(target.max()) + 1)
+    for k, found in zip(classes, distances_by_class(target, mask, classes, spacing, surface=surface), strict=True):
+        table = cdist(points_of(target == k) * spacing, points_of(mask == k) * spacing)
+        np.testing.assert_allclose(np.sort(found.from_target), np.sort(table.min(axis=1)), rtol=1e-12)
+        np.testing.assert_allclose(np.sort(found.from_mask), np.sort(table.min(axis=0)), rtol=1e-12)
+        assert (found.sizes_target is None) == (surface == "border_pixels")
+
+
+@pytest.mark.parametrize("axes", [1, 2, 3])
+def test_the_surface_of_every_value_is_its_mask_without_the_erosion(axes):
+    target, _ = maps(max(axes, 2), seed=5)
+    target = target[0] if axes == 1 else target
+    for value in np.unique(target):
+        mask = target == value
+        np.testing.assert_array_equal(np.argwhere(find_surface(target) & mask), surface_of(mask))
+
+
+def test_a_class_that_one_side_lacks_is_infinitely_far():
+    target, mask = np.array([[0, 1, 0]]), np.array([[0, 0, 0]])
+    (found,) = distances_by_class(target, mask, range(1, 2), np.ones(2))
+    assert (found.from_target.tolist(), found.from_mask.tolist()) == ([np.inf], [])

@@ -1,0 +1,22 @@
+"""What the array types promise is what the functions give."""
+
+from typing import get_args
+
+import numpy as np
+
+from segmeter.metrics.arrays import BoolArray, FloatArray, IntArray
+from segmeter.metrics.pixels.confusion import confusion_matrix
+from segmeter.metrics.surfaces.distances import find_surface
+from segmeter.metrics.surfaces.surface import surface_metrics
+
+
+def dtype_of(annotation):
+    return np.dtype(get_args(get_args(annotation)[1])[0])
+
+
+def test_functions_give_the_dtypes_that_they_are_annotated_with():
+    mask = np.eye(4, dtype=bool)
+    counts = confusion_matrix(mask.astype(np.uint8), mask.astype(np.uint8), num_classes=2)
+    assert counts.dtype == dtype_of(IntArray)
+    assert find_surface(mask).dtype == dtype_of(BoolArray)
+    assert surface_metrics(mask, mask, spacing=(1, 1)).nsd.dtype == dtype_of(FloatArray)
