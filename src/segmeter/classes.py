@@ -96,7 +96,7 @@ class ClassSpec:
                 )
 
     def _check_types(self) -> None:
-        """Refuse what is no name, colour or number, and keep sequences as tuples, which compare."""
+        """Refuse what is not a name, colour or number, and store sequences as tuples, which compare by value."""
         with collecting("data") as problems:
             problems.expect(isinstance(self.task, str), "task", "to be a name", self.task)
             listed = isinstance(self.names, list | tuple) and all(isinstance(name, str) for name in self.names)
@@ -155,7 +155,7 @@ class ClassSpec:
 
     @property
     def headline(self) -> str:
-        """The score that a model is judged by unless asked otherwise: the object's IoU for binary, else the mean IoU.
+        """The default score to judge a model by: the object's IoU for binary, else the mean IoU.
 
         Background covers most of a binary task's pixels, so that a model which finds no object has half the mean IoU.
         """

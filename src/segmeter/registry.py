@@ -63,7 +63,7 @@ class Registry:
         return sorted(self._entries)
 
     def schema(self, name: str) -> type:
-        """The dataclass of `name`; ConfigError with the nearest name where there is none."""
+        """The dataclass of `name`; a ConfigError names the nearest name if there is none."""
         return self._entry(name).schema
 
     def build(self, config: Any, **context: Any) -> Any:

@@ -23,7 +23,7 @@ class ExportConfig:
     labels_format
         "png" (palette for 8 bits, greyscale for 16) or "tiff" (tiled, deflate).
     dtype
-        Of label maps; "auto" takes uint8 unless a class or the ignored value needs more.
+        The dtype of label maps; "auto" is uint8 if every class and the ignored value fit, else uint16.
     probs
         Write predictions/probs/<case>: float32 (C, H, W).
     probs_format
