@@ -128,7 +128,7 @@ def close_name(name: str, known: Iterable[str]) -> str:
 
 
 def shown(given: object) -> str:
-    """What was given, on one line: a value if that is short, else its type."""
+    """Show what was given on one line: the value if it is short, else its type."""
     text = " ".join(repr(given).split())
     if len(text) <= _SHORT:
         return text

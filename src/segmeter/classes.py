@@ -111,7 +111,7 @@ class ClassSpec(Config, title="ClassSpec"):
 
     @property
     def headline(self) -> str:
-        """The score that a model is judged by unless asked otherwise: the object's IoU for binary, else the mean IoU.
+        """The default score to judge a model by: the object's IoU for binary, else the mean IoU.
 
         Background covers most of a binary task's pixels, so that a model which finds no object has half the mean IoU.
         """

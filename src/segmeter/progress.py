@@ -43,7 +43,7 @@ def track(
 
 @contextmanager
 def gauge(what: str) -> Iterator[Callable[[float, str], None]]:
-    """Show how far a work is whose size is no number of items, with figures beside it.
+    """Show how far work is whose size is not a number of items, with text beside it.
 
     Yields
     ------

@@ -167,7 +167,7 @@ def test_a_damaged_result_of_a_finished_run_is_made_again(
     (folder,) = Path("runs/score").iterdir()
     (folder / name).write_bytes(b"")
     assert run(*SCORE, "resume=auto") == 0
-    assert f"warning: resume: results that are gone or damaged are made again (1: {name})" in capsys.readouterr().err
+    assert f"warning: resume: missing or damaged results are written again (1: {name})" in capsys.readouterr().err
     assert {name: (folder / name).read_bytes() for name in RESULTS} == clean
 
 

@@ -159,7 +159,7 @@ def test_a_damaged_file_is_named_and_made_again(
     damage(folder / "predictions/labels/case04.png")
     cases = TinyCases(count=COUNT)
     evaluate(job(folder, dataset=cases, resume=True))
-    assert "gone or damaged are made again (1: labels/case04.png)" in caplog.text
+    assert "missing or damaged files of predictions are written again (1: labels/case04.png)" in caplog.text
     assert {3, 4, 5} <= set(cases.read), "its batch"
     assert not finished or len(cases.read) == 3
     assert files(folder) == clean
@@ -172,7 +172,7 @@ def test_a_damaged_result_of_a_finished_run_is_measured_again(
     evaluate(job(tmp_path))
     flip(tmp_path / name)
     evaluate(job(tmp_path, resume=True))
-    assert f"results that are gone or damaged are made again (1: {name})" in caplog.text
+    assert f"missing or damaged results are written again (1: {name})" in caplog.text
     assert files(tmp_path) == clean
 
 

@@ -178,7 +178,7 @@ def test_multilabel_labels_of_another_shape_or_value_are_refused(tmp_path, plane
         (np.zeros((2, 2, 2), np.float64), "float64"),
         (np.zeros((2, 2), np.float32), r"\(2, 2\)"),
         (np.full((1, 2, 2), np.nan, np.float32), "nan to nan"),
-        (np.full((1, 2, 2), 1.5, np.float32), r"1\.5 for case 'x'\. Logits are no probabilities"),
+        (np.full((1, 2, 2), 1.5, np.float32), r"1\.5 for case 'x'\. Apply softmax or sigmoid"),
         (np.full((1, 2, 2), -0.5, np.float32), r"-0\.5"),
     ],
 )

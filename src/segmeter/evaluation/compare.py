@@ -45,7 +45,7 @@ def compare(folders: Sequence[Path], config: MetricsConfig, *, rank_by: str = "m
     Raises
     ------
     DataError
-        A folder is no finished evaluation.
+        A folder is not a finished evaluation.
     InputError
         The runs differ in cases, classes, convention, references, clusters or settings of measures; one line says each
         difference. Or they can't be ranked by `rank_by`.
@@ -116,7 +116,7 @@ def _summary(folder: Path) -> Mapping[str, Any]:
 
 
 def _spec_problems(specs: Mapping[str, ClassSpec]) -> list[str]:
-    """What distinguishes the labels of the runs; colours may differ, they change no figure."""
+    """What distinguishes the labels of the runs; colours may differ, as they change no metric."""
     (first, spec), *others = specs.items()
     problems = []
     for name, other in others:
@@ -131,7 +131,7 @@ def _spec_problems(specs: Mapping[str, ClassSpec]) -> list[str]:
 def _convention_problems(
     summaries: Mapping[str, Mapping[str, Any]], spec: ClassSpec, config: MetricsConfig
 ) -> list[str]:
-    """A comparison shows the figures of the runs' own reports, or none."""
+    """A comparison shows the metrics of the runs' own reports, or none."""
     means = [spec.names[k] for k in mean_classes(config, spec)]
     problems = []
     for name, summary in summaries.items():

@@ -56,11 +56,11 @@ class Evaluation:
     on_case
         Called with every case when it has been measured, for example to draw it.
     identity
-        All that decides the results; a run goes on only where it is the same.
+        Everything that determines the results; a run is resumed only if it is the same.
     resume
-        Whether to go on with the run in `folder`.
+        Whether to continue the run in `folder`.
     on_restored
-        Called with the row of every case that is taken over from the interrupted run.
+        Called with the row of every case that is kept from the interrupted run.
     """
 
     predictor: Predictor
@@ -80,7 +80,7 @@ def evaluate(job: Evaluation) -> dict[str, Any]:
     """Predict every case once, write what was asked for, and measure it.
 
     Writes predictions/, cases.parquet, cases.csv and metrics.json into the run's folder, and manifest.json, from which
-    an interrupted run goes on.
+    an interrupted run is resumed.
 
     Returns
     -------
@@ -92,7 +92,7 @@ def evaluate(job: Evaluation) -> dict[str, Any]:
     DataError
         A case has no target, or a file can't be read or changed since it was checked.
     ConfigError
-        The run that is resumed was begun otherwise.
+        The resumed run used another configuration.
     RunError
         A prediction is not finite, or a file can't be written.
     """
@@ -104,7 +104,7 @@ def evaluate(job: Evaluation) -> dict[str, Any]:
             notes = read_notes(job.folder)
             _repair(job, [notes[case_id]["note"] for case_id in manifest.cases])
             return cast(dict[str, Any], json.loads((job.folder / "metrics.json").read_bytes()))
-        _LOG.warning("resume: results that are gone or damaged are made again (%s).", some(damaged))
+        _LOG.warning("resume: missing or damaged results are written again (%s).", some(damaged))
         manifest = Manifest.begin(job.folder, job.identity, job.dataset.case_ids)
     rows, sums = RowStore(), _calibration(job)
     try:
@@ -122,7 +122,7 @@ def evaluate(job: Evaluation) -> dict[str, Any]:
 
 
 def _restore(job: Evaluation, manifest: Manifest, rows: RowStore) -> None:
-    """Take over the cases that are done; for calibration every probability has to be seen again."""
+    """Keep the cases that are done; calibration needs every probability, so with it all cases are predicted again."""
     size = job.predictor.config.batch_size
     keep = count_restorable(manifest, batch_size=size) if job.resume and not job.metrics.calibration else 0
     notes = []
@@ -134,19 +134,19 @@ def _restore(job: Evaluation, manifest: Manifest, rows: RowStore) -> None:
 
 
 def _repair(job: Evaluation, notes: Sequence[Mapping[str, Any]]) -> None:
-    """Make files of finished cases again that are gone or damaged, in the batches in which they were predicted.
+    """Write missing or damaged files of finished cases again, in the batches in which the cases were predicted.
 
     Raises
     ------
     RunError
-        A file comes out otherwise than it was, as on another machine.
+        A file differs from what it was, as it may on another machine.
     """
     predictions = job.folder / "predictions"
     damaged = find_damaged(notes, predictions)
     if not damaged:
         return
     names = [name for found in damaged.values() for name in found]
-    _LOG.warning("resume: files of predictions that are gone or damaged are made again (%s).", some(names))
+    _LOG.warning("resume: missing or damaged files of predictions are written again (%s).", some(names))
     kinds, spec = [note["image"] for note in notes], job.dataset.spec
     for batch in split_batches(kinds, job.predictor.config.batch_size):
         if not damaged.keys() & set(batch):
@@ -161,7 +161,7 @@ def _repair(job: Evaluation, notes: Sequence[Mapping[str, Any]]) -> None:
     if again:
         names = [name for found in again.values() for name in found]
         remedy = "Start a new run with resume=null."
-        raise RunError(f"resume: predictions come out otherwise than in the resumed run ({some(names)}). {remedy}")
+        raise RunError(f"resume: predictions differ from those of the resumed run ({some(names)}). {remedy}")
 
 
 def _predict(job: Evaluation, manifest: Manifest, rows: RowStore, sums: Calibration | None) -> None:
@@ -185,7 +185,7 @@ def _predict(job: Evaluation, manifest: Manifest, rows: RowStore, sums: Calibrat
 
 
 class _Noted:
-    """Notes each case in the manifest when its files are written: what is noted is done."""
+    """Adds each case to the manifest once its files are written, so that every case in the manifest is done."""
 
     def __init__(self, manifest: Manifest, writer: Writer) -> None:
         self._manifest = manifest
@@ -198,7 +198,7 @@ class _Noted:
         self.flush()
 
     def flush(self) -> None:
-        """Note, in their order, the cases whose files are there."""
+        """Add the cases whose files are written, in their order."""
         while self._waiting:
             entry, names = self._waiting[0]
             files = self._writer.take_written(names)
@@ -209,7 +209,7 @@ class _Noted:
 
 
 def _calibration(job: Evaluation) -> Calibration | None:
-    """Of the raw probabilities: post-processing has no part in them."""
+    """Calibration is that of the raw probabilities, before post-processing."""
     spec = job.dataset.spec
     if not job.metrics.calibration:
         return None

@@ -1,4 +1,4 @@
-"""What a run has done, case by case: an interrupted run goes on from there and counts nothing twice."""
+"""What a run has done, case by case: an interrupted run continues from there and counts nothing twice."""
 
 import itertools
 import json
@@ -28,7 +28,7 @@ SYNC_SECONDS = 1.0  # what a power cut may cost; a killed process loses nothing
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Entry:
-    """A case that is done: its row, the hash of its files, and what else its run has to know of it."""
+    """A finished case: its row, the hash of its files, and whatever else its run needs to resume."""
 
     row: CaseRow
     sha256: str
@@ -40,7 +40,7 @@ class Manifest:
 
     ``manifest.json`` says what is measured (`identity`), of which cases, and at the end what each case's entry noted
     and the hashes of the results. ``manifest.rows`` has a line with a checksum per finished case, so that after any
-    fault the complete lines count and the rest is measured again; it goes when the run is done.
+    fault the complete lines are kept and the rest is measured again; it is removed when the run is done.
 
     Make one with `begin` or `resume`.
     """
@@ -56,7 +56,7 @@ class Manifest:
 
     @classmethod
     def begin(cls, folder: Path, identity: Mapping[str, Any], cases: Sequence[str]) -> Self:
-        """Start a run in a folder that is its own, made where it is missing."""
+        """Start a run in a folder that no other run uses; it is created if it is missing."""
         make_folder(folder)
         manifest = cls(folder, flatten(identity), cases, done=False)
         manifest._write("running", dict.fromkeys(cases, b"null"))
@@ -65,7 +65,7 @@ class Manifest:
 
     @classmethod
     def resume(cls, folder: Path, identity: Mapping[str, Any], cases: Sequence[str]) -> Self:
-        """Go on with the run in a folder, after `check_same`."""
+        """Continue the run in a folder, after `check_same`."""
         check_same(folder, identity, cases)
         done = read_run_manifest(folder)["state"] == "done"
         if done:  # a process may have been killed just before it removed these
@@ -73,7 +73,7 @@ class Manifest:
         return cls(folder, flatten(identity), cases, done=done)
 
     def entries(self, keep: int | None = None) -> Iterator[Entry]:
-        """The finished cases in the order in which they were added, and an end to what stands after the first `keep`.
+        """Yield the finished cases in the order in which they were added; drop all after the first `keep`.
 
         A line that a fault left incomplete, and all that follows it, is cut off.
         """
@@ -98,7 +98,7 @@ class Manifest:
             self._synced = time.monotonic()
 
     def finish(self, results: Sequence[str] = (), inputs: Mapping[str, str] | None = None) -> None:
-        """Say that all cases are done and their results are written.
+        """Mark the run as done: all cases are measured and the results are written.
 
         Parameters
         ----------
@@ -123,7 +123,7 @@ class Manifest:
                 lines.close()
 
     def hashes(self) -> dict[str, str]:
-        """Of the files of each finished case, by its id."""
+        """Hash of the files of each finished case, by case id."""
         return {case_id: json.loads(noted)["sha256"] for case_id, noted in self._noted.items()}
 
     def damaged_results(self) -> list[str]:
@@ -170,7 +170,7 @@ def read_run_manifest(folder: Path) -> dict[str, Any]:
     Raises
     ------
     DataError
-        There is none, or none of ours.
+        There is none, or it was not written by segmeter.
     """
     path = folder / NAME
     try:
@@ -184,13 +184,13 @@ def read_run_manifest(folder: Path) -> dict[str, Any]:
         remedy = "Give the folder of a run, or resume=null to start one."
         raise DataError(expected("resume", "run", f"to hold a whole {NAME}", f"{path} ({reason})", remedy)) from error
     if schema != SCHEMA:
-        remedy = "Go on with the segmeter that began it, or start a new run with resume=null."
+        remedy = "Resume it with the segmeter that started it, or start a new run with resume=null."
         raise DataError(expected("resume", "manifest", f"of schema {SCHEMA}", f"{schema!r} in {path}", remedy))
     return cast(dict[str, Any], content)
 
 
 def check_same(folder: Path, identity: Mapping[str, Any], cases: Sequence[str]) -> None:
-    """Refuse to go on with what was begun otherwise.
+    """Refuse to resume a run of another configuration or other cases.
 
     Raises
     ------

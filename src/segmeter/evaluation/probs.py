@@ -1,4 +1,4 @@
-"""Files of probabilities, with their references -> how far they can be believed; no model, no torch."""
+"""Files of probabilities, with their references -> their calibration; no model, no torch."""
 
 import hashlib
 import io

@@ -32,15 +32,15 @@ class Part:
 
 
 def count_restorable(manifest: Manifest, *, batch_size: int) -> int:
-    """How many of the first cases are done, up to the end of a batch.
+    """Count how many of the first cases are done, up to the end of a batch.
 
-    What follows is predicted again in the batches of an uninterrupted run: in others a network's figures may differ in
+    What follows is predicted again in the batches of an uninterrupted run: in others a network's outputs may differ in
     their last bits. At most one batch, and what waited to be written, is done twice, and counted once.
 
     Parameters
     ----------
     manifest
-        Of a run that went through the cases in the order of ``manifest.cases``; its notes are those of `describe`.
+        The run's manifest; the run went through the cases in the order of ``manifest.cases``, with notes by `describe`.
     batch_size
         Images of one shape that are predicted together.
     """
@@ -53,7 +53,7 @@ def count_restorable(manifest: Manifest, *, batch_size: int) -> int:
 
 
 def whole_batches(kinds: Sequence[Any], size: int, total: int) -> int:
-    """How many of the first images fill batches of one kind each, of `total` that there are.
+    """Count how many of the first images fill batches of one kind each, out of `total`.
 
     Examples
     --------
@@ -66,7 +66,7 @@ def whole_batches(kinds: Sequence[Any], size: int, total: int) -> int:
 
 
 def split_batches(kinds: Sequence[Any], size: int) -> Iterator[range]:
-    """The batches in which images of these kinds are predicted: of one kind each, and of `size` at most.
+    """Yield the batches in which images of these kinds are predicted: of one kind each, and at most `size` images.
 
     Examples
     --------
@@ -83,7 +83,7 @@ def split_batches(kinds: Sequence[Any], size: int) -> Iterator[range]:
 
 
 def find_damaged(notes: Sequence[Mapping[str, Any]], predictions: Path) -> dict[int, list[str]]:
-    """Numbers of the cases with a file that is gone, or not what was written, and the names of these files."""
+    """Find the cases with a file that is missing or not as it was written: index of the case -> names of the files."""
     found = {
         index: [name for name, entry in note["files"].items() if not is_whole(predictions / name, entry)]
         for index, note in enumerate(notes)

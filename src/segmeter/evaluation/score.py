@@ -34,7 +34,7 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True, kw_only=True)
 class Scoring:
-    """What is scored, and where the figures go.
+    """What is scored, and where the metrics are written.
 
     Parameters
     ----------
@@ -58,10 +58,10 @@ class Scoring:
     folder
         The run's folder.
     workers
-        Processes; 0 takes threads of this one, one per core: decoding, counting, surfaces and objects leave the
-        interpreter free, so that processes pay only for measures that do not.
+        Processes; 0 uses threads, one per core: decoding, counting, surfaces and objects release the interpreter, so
+        that processes pay off only for measures that do not.
     resume
-        Whether to go on with the run in `folder`.
+        Whether to continue the run in `folder`.
     """
 
     pairing: Pairing
@@ -114,7 +114,7 @@ def score(job: Scoring) -> dict[str, Any]:
     """Read every pair once, in parallel, and measure it.
 
     Writes cases.parquet, cases.csv and metrics.json into the run's folder, and manifest.json, from which an interrupted
-    run goes on; the caller asks `check_resumed` first. Cases without a prediction are counted in the summary's
+    run is resumed; the caller asks `check_resumed` first. Cases without a prediction are counted in the summary's
     ``missing_predictions``, and have 1 in the rows' ``extra_missing``; ``spacing`` says where the spacings come from.
 
     Returns
@@ -125,9 +125,9 @@ def score(job: Scoring) -> dict[str, Any]:
     Raises
     ------
     DataError
-        One line for every file that can't be scored; no figure is written then.
+        One line for every file that can't be scored; no metric is written then.
     ConfigError
-        The run that is resumed was begun otherwise.
+        The resumed run used another configuration.
     RunError
         A worker process was killed.
     """
@@ -137,7 +137,7 @@ def score(job: Scoring) -> dict[str, Any]:
         damaged = manifest.damaged_results()
         if not damaged:
             return cast(dict[str, Any], json.loads((job.folder / "metrics.json").read_bytes()))
-        _LOG.warning("resume: results that are gone or damaged are made again (%s).", some(damaged))
+        _LOG.warning("resume: missing or damaged results are written again (%s).", some(damaged))
         manifest = Manifest.begin(job.folder, job.identity(), job.case_ids)
     rows, places = RowStore(), Places()
     try:
@@ -164,7 +164,7 @@ def score(job: Scoring) -> dict[str, Any]:
 
 
 def check_resumed(job: Scoring, folder: Path) -> None:
-    """Refuse to go on with a run, interrupted or finished, of other settings, cases or files; nothing is changed.
+    """Refuse to resume a run, interrupted or finished, that had other settings, cases or files; nothing is changed.
 
     Raises
     ------
@@ -187,7 +187,7 @@ def check_resumed(job: Scoring, folder: Path) -> None:
 
 
 def _restore(job: Scoring, manifest: Manifest, rows: RowStore, places: Places) -> set[str]:
-    """Take over what the interrupted run has measured."""
+    """Keep what the interrupted run has measured."""
     done = set()
     for entry in manifest.entries() if job.resume else ():
         rows.append(entry.row)

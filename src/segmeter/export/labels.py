@@ -26,7 +26,7 @@ from segmeter.errors import InputError
 LabelArray = NDArray[np.uint8] | NDArray[np.uint16]
 
 IGNORE_COLOUR: Colour = (224, 224, 224)
-UNUSED_COLOUR: Colour = (255, 0, 255)  # loud: a value without a class should be seen
+UNUSED_COLOUR: Colour = (255, 0, 255)  # magenta: a value without a class should stand out
 SPARSE = 0.01  # share of bytes that are not zero, below which zlib-ng is as small as run lengths
 MAX_SIDE = 2**31 - 1  # PNG's own limit
 _SIGNATURE = b"\x89PNG\r\n\x1a\n"
@@ -45,7 +45,7 @@ def encode_labels_png(labels: NDArray[Any], colours: Sequence[Colour], *, ignore
     colours
         One (red, green, blue) per class, 0 to 255; entries without a class are magenta. Not used for uint16.
     ignore_index
-        The value that is no class; it is light grey.
+        The ignored value, which is not a class; it is light grey.
 
     Returns
     -------

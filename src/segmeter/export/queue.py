@@ -1,4 +1,4 @@
-"""Threads that write files beside the caller: bounded in bytes, stopping at the first fault and saying it."""
+"""Threads that write files in the background: bounded in bytes, stopping at the first fault, which is raised."""
 
 import threading
 from collections import deque

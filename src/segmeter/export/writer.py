@@ -32,7 +32,7 @@ _PROBS: dict[str, tuple[str, Write]] = {
 class Writer:
     """Writes label maps, probabilities and instances in threads; use it as a context manager.
 
-    Arrays are copied on entry, so the caller may reuse his. A `write_` call waits while the queue is full. After the
+    Arrays are copied on entry, so the caller may reuse them. A `write_` call waits while the queue is full. After the
     first fault nothing more is written: that fault is raised by the next call and by `close`, naming the case.
     Leaving the block by an exception (Ctrl-C too) finishes the files being written and drops those that wait.
 
@@ -100,7 +100,7 @@ class Writer:
             raise InputError(expected("write_probs", "probs", "(C, H, W) float32", given))
         if not (probs.min() >= 0 and probs.max() <= 1):  # NaN fails both
             given = f"{probs.min()} to {probs.max()} for case {case_id!r}"
-            raise InputError(expected("write_probs", "probs", "to be in [0, 1]", given, "Logits are no probabilities."))
+            raise InputError(expected("write_probs", "probs", "to be in [0, 1]", given, "Apply softmax or sigmoid."))
         suffix, write = _PROBS[self.config.probs_format]
         self._put(case_id, f"probs/{safe_id(case_id)}{suffix}", probs.astype(np.float32, order="C"), write)
 
@@ -178,7 +178,7 @@ def _check_labels(case_id: str, labels: NDArray[Any], spec: ClassSpec) -> None:
 
 
 def _check_instances(case_id: str, instances: NDArray[Any]) -> int:
-    """Check, and say the highest number."""
+    """Check the instances, and return the highest number."""
     if instances.dtype.kind not in "iu" or instances.ndim not in (2, 3) or not instances.size:
         given = f"{instances.dtype} {instances.shape} for case {case_id!r}"
         raise InputError(expected("write_instances", "instances", "(H, W) or (K, H, W), integer", given))

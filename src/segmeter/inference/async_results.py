@@ -21,7 +21,7 @@ _BATCHES = 2  # one that is taken while the other is computed
 
 @dataclass(frozen=True, kw_only=True)
 class Prediction:
-    """One case with what the model says of it, all on the host.
+    """One case with the model's output for it, all on the host.
 
     `labels` is (H, W), multilabel (K, H, W), uint8 or uint16; `probs` is (num_channels, H, W) float32, and `loss` the
     loss of the raw logits, both None where they were not asked for (the loss also where there is no target).
@@ -34,9 +34,9 @@ class Prediction:
 
 
 class Outbox:
-    """Sends what is kept of each batch through pinned rings; nothing waits until a case is taken.
+    """Copies what is kept of each batch to the host through pinned memory; nothing waits until a case is taken.
 
-    Batches are to be taken in the order in which they were sent, with one other on its way at most. A context manager.
+    Take batches in the order in which they were sent, with at most one other pending. A context manager.
 
     Parameters
     ----------
@@ -74,7 +74,7 @@ class Outbox:
     def send(
         self, group: Sequence[Sample], logits: Tensor, losses: Sequence[Tensor | None] | None
     ) -> Iterator[Prediction]:
-        """Send a batch, and give the way to take its cases one by one.
+        """Send a batch, and return an iterator over its cases.
 
         Parameters
         ----------

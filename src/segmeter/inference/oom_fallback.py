@@ -1,4 +1,4 @@
-"""Out of memory -> the next smaller way to run, once each and said so, or advice."""
+"""Out of memory -> a smaller batch or tile, which is logged, or an error that says what to set."""
 
 import logging
 
@@ -19,7 +19,7 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 class RunSizes:
-    """How much is run at once; it shrinks when memory runs out, and stays so for the images that follow.
+    """How much is run at once; it shrinks when memory runs out, and stays smaller for the images that follow.
 
     Parameters
     ----------

@@ -37,7 +37,7 @@ class Predictor:
     Raises
     ------
     ConfigError
-        The device does not compute in the precision that is asked for.
+        The device does not support the precision.
     """
 
     def __init__(self, segmenter: Segmenter, config: InferenceConfig, device: torch.device) -> None:
@@ -49,7 +49,7 @@ class Predictor:
         self._report: Callable[[float], None] = lambda images: None
 
     def watch(self, report: Callable[[float], None]) -> None:
-        """Have it said after each pass over tiles how many images of the batch in work are done, such as 0.25."""
+        """Have `report` called after each pass over tiles with the images of the batch that are done, such as 0.25."""
         self._report = report
 
     def logits(self, images: Sequence[np.ndarray]) -> Tensor:

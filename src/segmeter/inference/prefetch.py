@@ -15,7 +15,7 @@ _END = object()
 
 
 class Indexed(Protocol[Read]):
-    """What a data set is: things that can be read by number, in any order, from several threads."""
+    """A data set: items that are read by index, in any order, from several threads."""
 
     def __len__(self) -> int: ...
 
@@ -23,9 +23,9 @@ class Indexed(Protocol[Read]):
 
 
 def read_ahead(samples: Iterable[Item] | Indexed[Item], count: int) -> Iterator[Item]:
-    """Yield what `samples` has, in order, while up to `count` further ones are being read in the background.
+    """Yield the samples in order, while up to `count` further ones are being read in the background.
 
-    A sequence (a data set) is read by several threads, anything else by one. What reading raises comes out in its turn.
+    A sequence (a data set) is read by several threads, anything else by one. What reading raises comes in its turn.
 
     Parameters
     ----------
