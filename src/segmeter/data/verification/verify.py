@@ -117,7 +117,7 @@ def count_classes(target: NDArray[Any], spec: ClassSpec) -> NDArray[np.int64]:
 
 
 def count_decided(target: NDArray[Any], spec: ClassSpec) -> NDArray[np.int64]:
-    """Count the pixels, int64 (K,), in which a class is decided: for multilabel each has a plane of its own."""
+    """Count the pixels, int64 (K,), in which a class is decided: for multilabel each has its own plane."""
     decided = target != (-1 if spec.ignore_index is None else spec.ignore_index)
     if spec.task == "multilabel":
         return np.asarray(decided.sum((1, 2)), np.int64)
