@@ -91,7 +91,7 @@ class Dataset:
         Parameters
         ----------
         sha256
-            Of the files of each case, the image first: ``DataReport.file_sha256``.
+            Hashes of the files of each case, the image first: ``DataReport.file_sha256``.
         """
         pairs = (
             Pair(case_id=pair.case_id, image=pair.image, masks=pair.masks, sha256=hashes)

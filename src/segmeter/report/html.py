@@ -127,7 +127,7 @@ def _evaluation(folder: Path, summary: Mapping[str, Any], config: ReportConfig) 
 
 
 def _pictures(folder: Path, config: ReportConfig) -> list[Picture]:
-    """Of cases without a reference, as many as an evaluation shows, spread evenly."""
+    """Load pictures of cases without a reference: as many as an evaluation shows, spread evenly."""
     scores = dict.fromkeys(path.stem for path in (folder / "overlays").glob("*.png"))
     even = config.replace(worst=0, others=min(100, config.worst + config.others))
     return load_pictures(folder / "overlays", scores, even)[1]

@@ -1,4 +1,4 @@
-"""Tables and lines -> the terminal, or plain text: names stay whole where there is room, and figures always."""
+"""Tables and lines -> the terminal, or plain text: names stay whole where there is room, and numbers always."""
 
 from typing import IO
 
@@ -11,7 +11,7 @@ from rich.text import Text
 from segmeter.report.canvas import printable
 
 WIDTH = 110  # of plain text, columns; tables with longer names are wider
-_ENDLESS = 100_000  # wider lines than the terminal's are better than figures that are cut
+_ENDLESS = 100_000  # wider lines than the terminal's are better than numbers that are cut
 _SHORTEST = 12  # that a name is folded to
 _EDGE = 3  # columns that a table's lines take between two of its columns
 
@@ -35,7 +35,7 @@ class Printer:
     def table(self, table: Table) -> None:
         """Print a table.
 
-        Columns at the right hold figures, which are never cut or folded; others hold names, which are folded where the
+        Right-aligned columns hold numbers, which are never cut or folded; others hold names, which are folded where the
         terminal is too narrow for them; one with a `ratio` holds text, which takes the room that is left.
         """
         widths = [_width(column) for column in table.columns]

@@ -28,7 +28,7 @@ MOST_MEASURED = 40  # rows of measures; of more, those of single classes are lef
 
 
 def print_summary(summary: Mapping[str, Any], *, file: IO[str] | None = None) -> None:
-    """Print the aggregates, the classes, what else was measured, how conventions differ, and what the figures rest on.
+    """Print the aggregates, the classes, what else was measured, how conventions differ, and what the scores rest on.
 
     Parameters
     ----------
@@ -52,7 +52,7 @@ def print_summary(summary: Mapping[str, Any], *, file: IO[str] | None = None) ->
 
 
 def _table(lines: box.Box, names: Sequence[str], *others: str) -> Table:
-    """Columns of names at the left, of figures at the right."""
+    """Add columns of names, left-aligned, and of numbers, right-aligned."""
     table = Table(box=lines, pad_edge=False)
     for name in names:
         table.add_column(name, overflow="fold")

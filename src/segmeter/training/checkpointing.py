@@ -180,7 +180,7 @@ class Checkpoints:
             remove(self.folder / BEST)
 
     def _names(self) -> list[str]:
-        """Of all checkpoints, oldest first; one that is validated is newer than itself unvalidated."""
+        """Names of all checkpoints, oldest first; a validated one is newer than the same step unvalidated."""
         found = [match for path in self.folder.iterdir() if (match := _NAME.fullmatch(path.name)) and path.is_dir()]
         return [match[0] for match in sorted(found, key=lambda match: (int(match[1]), match[2] is None))]
 

@@ -36,7 +36,7 @@ class TrainJob:
     Parameters
     ----------
     folder
-        Of the run; `checkpoints/` and `history.jsonl` go there. The caller makes sure that no other run has it.
+        The run's folder; `checkpoints/` and `history.jsonl` go there. The caller makes sure that no other run has it.
     segmenter
         On any device; it is trained in place.
     loss
@@ -100,7 +100,7 @@ class TrainResult:
     seconds
         Spent on the run, those before a resume included.
     images_per_second, data_wait
-        Of the training steps of this process, and the part of their time spent waiting for batches.
+        Images per second of the training steps of this process, and the share of their time spent waiting for data.
     """
 
     steps: int
@@ -162,7 +162,7 @@ def identify(job: TrainJob) -> dict[str, Any]:
 
 
 def check_same(job: TrainJob, before: Mapping[str, Any]) -> None:
-    """Refuse to resume what was begun otherwise, with every difference.
+    """Refuse to resume a run that used another configuration or other data, and name every difference.
 
     Raises
     ------

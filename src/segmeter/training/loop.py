@@ -44,7 +44,7 @@ def train(job: TrainJob) -> TrainResult:
 
     Returns
     -------
-    How it ended. The checkpoints are in ``job.folder / "checkpoints"``, the figures in ``history.jsonl``.
+    How it ended. The checkpoints are in ``job.folder / "checkpoints"``, the metrics in ``history.jsonl``.
 
     Raises
     ------
@@ -116,7 +116,7 @@ class Run:
         self.stale = 0  # validations since the best one
         self.due = False  # a validation that a signal cut short
         self.reserve = 0.0  # seconds that the last validation took, kept free at the end of a time budget
-        self.figures = {"train": "", "val": ""}  # the newest, as the progress line shows them
+        self.shown = {"train": "", "val": ""}  # the newest, as the progress line shows them
         self._before = 0.0  # seconds spent by earlier processes
         self._start = self._saved_at = time.monotonic()
         position = self._resume() if job.resume else 0
@@ -158,7 +158,7 @@ class Run:
     def _show(self, doing: str = "") -> None:
         """Move the bar, or write a line now and then."""
         place = f"step {self.step}, epoch {self.limits.epochs(self.step):.1f}"
-        self.show(self.progress(self.step), place + "".join(self.figures.values()) + doing)
+        self.show(self.progress(self.step), place + "".join(self.shown.values()) + doing)
 
     def _reason(self) -> str:
         """Why the run is over, or nothing."""
@@ -179,7 +179,7 @@ class Run:
             self._log()
 
     def _log(self) -> None:
-        """Write the figures since the last line, if there are any; reading them waits for the device."""
+        """Write the losses since the last line, if there are any; reading them waits for the device."""
         self.watch.read()
         seen = self.watch.take()
         if not seen.losses:
@@ -196,11 +196,11 @@ class Run:
                 "data_wait": rates.data_wait,
             }
         )
-        self.figures["train"] = f", loss {loss:.4f}, {rates.images_per_second:.1f} images/s"
+        self.shown["train"] = f", loss {loss:.4f}, {rates.images_per_second:.1f} images/s"
 
-    def _write(self, figures: dict[str, Any]) -> None:
+    def _write(self, metrics: dict[str, Any]) -> None:
         place = {"step": self.step, "epoch": round(self.limits.epochs(self.step), 4)}
-        row = {**place, **figures, "seconds": round(self.seconds, 3)}
+        row = {**place, **metrics, "seconds": round(self.seconds, 3)}
         self.history.write(row)
         if self.logger:
             self.logger.write(row)
@@ -220,7 +220,7 @@ class Run:
             self._leave()
             return
         score = found.values[self.monitor]
-        self.figures["val"] = f", {self.monitor} {score:.4f}"
+        self.shown["val"] = f", {self.monitor} {score:.4f}"
         best = self.checkpoints.rank(score, self.step)
         self.stale = 0 if best else self.stale + 1
         if math.isnan(score):
@@ -292,7 +292,7 @@ class Run:
         return int(state["history"])
 
     def _leave(self) -> None:
-        """Save, then say goodbye as the signal wants it."""
+        """Save, then exit with the signal's code."""
         self._save()
         name = self.stop.received.name if self.stop.received else "nothing"
         message = (

@@ -104,7 +104,7 @@ def validate(
     Parameters
     ----------
     predictor
-        Of the model, with its way of tiling.
+        Runs the model, with its way of tiling.
     cases
         Each with a target.
     loss
@@ -154,5 +154,5 @@ def scores(overlap: OverlapScores, spec: ClassSpec) -> dict[str, float]:
 
 
 def higher_is_better(monitor: str) -> bool:
-    """Of the figures that a validation computes, only the loss is better where it is lower."""
+    """Tell whether a validation metric is better where it is higher: all are but the loss."""
     return monitor != "loss"

@@ -43,7 +43,7 @@ def test_whole_numbers_of_any_dtype_are_labels(name: str, dtype: str, tmp_path: 
 def test_fractions_are_refused_with_one_of_them(value: float, tmp_path: Path) -> None:
     wrong = VOLUME.astype(np.float32)
     wrong[0, 1, 2] = value
-    with pytest.raises(DataError, match=r"a\.nii\.gz: expected `mask` to hold whole numbers, got 1 that are none"):
+    with pytest.raises(DataError, match=r"a\.nii\.gz: expected `mask` to hold whole numbers, got 1 that are not"):
         read_map(save_nifti(tmp_path / "a.nii.gz", wrong), READING)
 
 

@@ -59,7 +59,7 @@ class StoredFile:
 
     @cached_property
     def sha256(self) -> str:
-        """Of the bytes, in hexadecimal."""
+        """Sha256 of the bytes, in hexadecimal."""
         return hashlib.sha256(self.content).hexdigest()
 
 

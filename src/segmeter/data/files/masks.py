@@ -39,7 +39,7 @@ class StoredMap:
     geometry
         Where its pixels lie.
     sha256
-        Of the file's bytes, or of all files of a Zarr folder.
+        Hash of the file's bytes, or of all files of a Zarr folder.
     """
 
     values: np.ndarray
@@ -171,14 +171,14 @@ def whole_numbers(path: Path, values: np.ndarray) -> np.ndarray:
         good = (values == np.rint(values)) & (np.abs(values) <= exact)
     if not good.all():
         wrong = values[~good]
-        found = f"{wrong.size} that are none, such as {wrong[0]!s}"
+        found = f"{wrong.size} that are not, such as {wrong[0]!s}"
         remedy = "Decide on labels first: save them as integers."
         raise DataError(expected(show(path), "mask", "to hold whole numbers", found, remedy))
     return values.astype(np.int64)
 
 
 def _read_picture(path: Path, form: str | None, reading: Reading) -> StoredMap:
-    """A picture, a TIFF of planes, or an NPY file, where one channel may stand as an axis of its own."""
+    """Read a picture, a TIFF of planes, or an NPY file, whose last axis may be a single channel."""
     if form == "npy" or (form == "tiff" and not reading.has_colours):
         stored = read_values(path, max_pixels=reading.max_pixels)
         if form == "npy" and stored.values.ndim == 3 and stored.values.shape[2] == 1:
@@ -189,7 +189,7 @@ def _read_picture(path: Path, form: str | None, reading: Reading) -> StoredMap:
 
 
 def _hash(file: IO[bytes]) -> str:
-    """Of the whole of an open file, without holding it in memory."""
+    """Sha256 of the whole of an open file, without holding it in memory."""
     file.seek(0)
     return hashlib.file_digest(file, "sha256").hexdigest()  # type: ignore[arg-type]
 

@@ -135,7 +135,7 @@ def _spatial(path: Path, shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _geometry(path: Path, header: Any, pixdim: np.ndarray, shape: tuple[int, ...]) -> Geometry:
-    """Of a header that nibabel has mended, and its `pixdim` from before: it turns 0 into 1, and -0.5 into 0.5."""
+    """Geometry from a header that nibabel has mended, and `pixdim` from before: it turns 0 into 1, -0.5 into 0.5."""
     axes, code = len(shape), int(header["xyzt_units"]) & 7
     unit = _UNITS.get(code, f"code {code}")
     affine = np.asarray(header.get_best_affine(), np.float64)

@@ -27,7 +27,7 @@ def decode_tiff_map(path: Path, file: IO[bytes], *, max_pixels: int) -> tuple[np
     Returns
     -------
     (H, W), or (D, H, W) for more than one page, as stored; and the spacing, where OME or ImageJ metadata name it with
-    its unit. Resolution tags alone are for printing and count for nothing.
+    its unit. Resolution tags alone are for printing and are not used.
 
     Raises
     ------

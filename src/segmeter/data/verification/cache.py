@@ -37,7 +37,7 @@ def cache_folder() -> Path:
 class VerifiedFiles:
     """The findings of earlier starts, for one way of reading files; any number of processes may use it at once.
 
-    A file of it that is damaged, or that can't be read or written, is as good as none: everything is verified again.
+    A cache file that is damaged, or that can't be read or written, is not used: everything is verified again.
 
     Parameters
     ----------

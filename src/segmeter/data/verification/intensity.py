@@ -123,7 +123,7 @@ def normalisation(
     config
         `mean`, `std` and `full_scale` of it are used.
     intensities
-        Of the training split.
+        The training split.
     default
         Where the configuration says nothing, for images in 0 to 1.
 

@@ -32,7 +32,7 @@ class DataReport:
     class_pixels, class_cases : (K,), int64
         Pixels of each class, and cases that have any.
     counted_pixels : (K,), int64
-        Pixels in which a class is decided, that is, not ignored; for multilabel each class has a plane of its own.
+        Pixels in which a class is decided, that is, not ignored; for multilabel each class has its own plane.
     ignored_pixels, total_pixels
         Over all planes of all targets.
     presence : (N, K), bool
@@ -44,7 +44,7 @@ class DataReport:
     content_sha256
         Over the hashes of all files in the order of the case ids.
     file_sha256
-        Of the files of each case, the image first: what `Dataset.with_contents` compares when a case is read.
+        Hashes of the files of each case, the image first: what `Dataset.with_contents` compares when a case is read.
     warnings
         What is odd but usable, one line each.
     """

@@ -42,7 +42,7 @@ class Augment:
     config
         Which changes, and how large.
     spec
-        Says which value of the target counts nowhere.
+        Says which value of the target is excluded from loss and metrics.
     """
 
     def __init__(self, config: AugmentConfig, spec: ClassSpec) -> None:

@@ -17,7 +17,7 @@ class Ema:
     model
         Only read.
     decay
-        Of the average per step, in (0, 1).
+        Share of the average that stays per step, in (0, 1).
     """
 
     def __init__(self, average: nn.Module, model: nn.Module, decay: float) -> None:

@@ -24,7 +24,7 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True, kw_only=True)
 class Taken:
-    """A step whose figures are still on the device."""
+    """A step whose loss and gradient norm are still on the device."""
 
     step: int
     lr: float

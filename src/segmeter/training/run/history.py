@@ -1,4 +1,4 @@
-"""Figures of a run -> history.jsonl, one line each, flushed; a resumed run cuts it back to its checkpoint."""
+"""Metrics of a run -> history.jsonl, one line each, flushed; a resumed run cuts it back to its checkpoint."""
 
 import json
 import math

@@ -41,7 +41,7 @@ def build_tensorboard(config: TensorBoardConfig, *, folder: Path, step: int) -> 
 
 
 class TensorBoardLogger:
-    """One curve per figure; the figures of a validation under "val/"."""
+    """Writes one curve per metric, those of a validation under "val/"."""
 
     def __init__(self, writer: Any) -> None:
         self._writer = writer
