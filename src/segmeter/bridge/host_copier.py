@@ -137,8 +137,8 @@ class Exporter:
     Examples
     --------
     >>> import torch
-    >>> from segmeter import Exporter
-    >>> with Exporter(device="cpu") as copier:
+    >>> import segmeter
+    >>> with segmeter.Exporter(device="cpu") as copier:
     ...     pending = copier.submit(torch.tensor([1, 2]), case_id="a", dtype="uint8")
     ...     pending.result()
     array([1, 2], dtype=uint8)
