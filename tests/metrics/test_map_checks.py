@@ -58,7 +58,7 @@ def test_ignored_pixels_are_one_class_more_in_both_maps(num_classes, dtype):
     [
         (None, "`target` to hold only classes 0 to 2, got 2 pixels of 9. Pass its void value as ignore_index."),
         (9, r"`labels` to hold only classes 0 to 2, got 1 pixels of 3"),
-        (1, r"`ignore_index` to be no class \(0 to 2\), got 1"),
+        (1, r"`ignore_index` to lie outside the classes \(0 to 2\), got 1"),
     ],
 )
 def test_values_outside_the_classes_are_refused(ignore_index, message):

@@ -67,7 +67,9 @@ def erase_ignored(
     if not 1 <= num_classes <= _MOST_CLASSES:
         raise InputError(expected(where, "num_classes", f"between 1 and {_MOST_CLASSES}", num_classes))
     if ignore_index is not None and 0 <= ignore_index < num_classes:
-        raise InputError(expected(where, "ignore_index", f"to be no class (0 to {num_classes - 1})", ignore_index))
+        raise InputError(
+            expected(where, "ignore_index", f"to lie outside the classes (0 to {num_classes - 1})", ignore_index)
+        )
     ignored = None if ignore_index is None else target == ignore_index
     pair = ("target", target), ("labels", labels)
     first, second = (_known(where, name, given, num_classes, ignored) for name, given in pair)

@@ -188,7 +188,7 @@ def _check(where: str, target: LabelArray, labels: LabelArray, *, num_classes: i
     if not 1 <= num_classes < _FOREIGN + 1:
         problems.append(expected(where, "num_classes", f"between 1 and {_FOREIGN}", num_classes))
     elif ignore_index is not None and 0 <= ignore_index < num_classes:
-        rule = f"to be no class (0 to {num_classes - 1})"
+        rule = f"to lie outside the classes (0 to {num_classes - 1})"
         problems.append(expected(where, "ignore_index", rule, ignore_index))
     if problems:
         raise InputError(problems)

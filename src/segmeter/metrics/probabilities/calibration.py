@@ -287,7 +287,9 @@ def _check_probs(target: NDArray[Any], probs: NDArray[Any], task: Task, num_clas
     if target.dtype.kind not in "iub":
         raise InputError(expected(where, "target", "to have dtype integer", f"{target.dtype} {target.shape}"))
     if probs.dtype.kind != "f":
-        raise InputError(expected(where, "probs", "to be floating", probs.dtype, "Labels carry no probabilities."))
+        raise InputError(
+            expected(where, "probs", "to have a floating dtype", probs.dtype, "Labels carry no probabilities.")
+        )
     if task == "binary" and probs.shape == target.shape:
         probs = probs[None]
     wanted = target.shape if task == "multilabel" else (1 if task == "binary" else num_classes, *target.shape)
