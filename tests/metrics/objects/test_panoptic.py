@@ -1,4 +1,4 @@
-"""Matching of objects equals brute force and published figures, and says what it left out."""
+"""Matching of objects equals brute force and published values, and reports what it left out."""
 
 import math
 from itertools import permutations
@@ -89,8 +89,8 @@ def test_a_row_of_objects_by_hand():
     assert found.masd.tolist() == [0.5 / 3 / 2, 0.5 / 4 / 2]
     assert (found.missed_ids.tolist(), found.spurious_ids.tolist()) == ([5], [8])
     assert (found.tp, found.fp, found.fn, found.status) == (2, 1, 1, "ok")
-    figures = (found.rq, found.f1, found.sq, found.pq, found.mean_dice, found.mean_masd)
-    np.testing.assert_allclose(figures, [2 / 3, 2 / 3, 17 / 24, 17 / 36, 29 / 35, 7 / 96], rtol=1e-12)
+    scores = (found.rq, found.sq, found.pq, found.mean_dice, found.mean_masd)
+    np.testing.assert_allclose(scores, [2 / 3, 17 / 24, 17 / 36, 29 / 35, 7 / 96], rtol=1e-12)
     assert {one.dtype for one in (found.target_ids, found.instance_ids, found.missed_ids)} == {np.dtype(np.int64)}
 
 
@@ -215,7 +215,7 @@ ONE, NONE = np.ones((2, 2), np.uint8), np.zeros((2, 2), np.uint8)
 def test_empty_maps_follow_the_table(target, instances, status, counted, rq, threshold):
     found = match_instances(target, instances, spacing=(1, 1), threshold=threshold)
     assert (found.status, (found.tp, found.fp, found.fn)) == (status, counted)
-    np.testing.assert_array_equal([found.rq, found.pq, found.f1], rq)
+    np.testing.assert_array_equal([found.rq, found.pq], rq)
     assert np.isnan([found.sq, found.mean_dice, found.mean_masd]).all()
     assert found.masd.shape == found.iou.shape == (0,)
 

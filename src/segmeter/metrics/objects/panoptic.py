@@ -63,11 +63,6 @@ class InstanceMatch:
     mean_dice: float
     mean_masd: float
 
-    @property
-    def f1(self) -> float:
-        """F1 over objects; another name of `rq`."""
-        return self.rq
-
 
 def match_instances(
     target: NDArray[Any],
