@@ -19,7 +19,7 @@ import torch
 from numpy.typing import NDArray
 
 from record import RESULTS, circumstances, write_record
-from segmeter import Exporter, labels_to_numpy, to_numpy
+from segmeter import HostCopier, labels_to_numpy, to_numpy
 
 NO_GPU = "not measured: no CUDA device was at hand"
 MIB = 2**20
@@ -153,7 +153,7 @@ def gpu_probs(rounds: int) -> list[Row]:
     nbytes, repeats = probs.numel() * 4, 4
     pinned = torch.empty(probs.shape, pin_memory=True)
 
-    with Exporter(device="cuda", slot_bytes=nbytes) as copier:
+    with HostCopier(device="cuda", slot_bytes=nbytes) as copier:
 
         def pool() -> None:
             waiting = [copier.submit(probs, case_id="0")]
@@ -192,7 +192,7 @@ def gpu_ring(rounds: int) -> Row:
         while time.perf_counter() < end:
             time.sleep(0)
 
-    with Exporter(device="cuda", slots=2, slot_bytes=source.numel() * 4, consume=consume) as copier:
+    with HostCopier(device="cuda", slots=2, slot_bytes=source.numel() * 4, consume=consume) as copier:
 
         def pool() -> None:
             for number in range(repeats):
@@ -211,7 +211,7 @@ def gpu_ring(rounds: int) -> Row:
 def gpu_checks(rounds: int) -> Row:
     """Labels with the record of every check, against the same labels without one."""
     logits = torch.randn(16, 19, 1024, 1024, device="cuda")
-    with Exporter(device="cuda", slot_bytes=16 * MIB) as copier:
+    with HostCopier(device="cuda", slot_bytes=16 * MIB) as copier:
 
         def checked() -> None:
             copier.submit_labels(logits, case_id="a", task="multiclass", num_classes=19).result()

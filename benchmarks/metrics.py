@@ -31,7 +31,7 @@ from record import RESULTS, circumstances, write_record
 from segmeter.classes import ClassSpec
 from segmeter.metrics.cases.table import CaseRow
 from segmeter.metrics.pixels.confusion import confusion_matrix
-from segmeter.metrics.pixels.overlap import Margins, compute_margins, score_margins
+from segmeter.metrics.pixels.overlap import ClassTotals, class_totals, score_totals
 from segmeter.metrics.statistics.bootstrap import bootstrap
 from segmeter.metrics.summary.summary import summarise
 from segmeter.metrics.surfaces.boundary_iou import boundary_iou
@@ -225,7 +225,7 @@ def resample(rounds: int) -> list[Row]:
     spec = ClassSpec(task="multiclass", names=tuple(f"c{k}" for k in range(K)), colours=((0, 0, 0),) * K)
     hits = rng.integers(0, 50, (500, K, K)) + rng.integers(0, 5000, (500, K, 1)) * np.eye(K, dtype=np.int64)
     rows = [CaseRow(case_id=f"{i:03d}", height=1, width=1, counts=hits[i]) for i in range(500)]
-    columns = compute_margins(hits).columns()
+    columns = class_totals(hits).columns()
     work: dict[str, Work] = {
         "interval of the dataset mIoU": lambda: bootstrap(columns, dataset_miou),
         "whole summary": lambda: summarise(rows, spec),
@@ -243,7 +243,7 @@ def resample(rounds: int) -> list[Row]:
 
 
 def dataset_miou(sums: NDArray[np.float64]) -> NDArray[np.float64]:
-    return score_margins(Margins.from_columns(sums)).mean_iou[:, None]
+    return score_totals(ClassTotals.from_columns(sums)).mean_iou[:, None]
 
 
 def ball(radius: int, centre: tuple[int, int, int], side: int = 192) -> NDArray[np.bool_]:

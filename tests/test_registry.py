@@ -1,21 +1,18 @@
 """The registry: a name gives a schema and a builder, and never one that was not registered."""
 
-from dataclasses import dataclass
-
 import pytest
 
 from segmeter.errors import ConfigError
 from segmeter.registry import Registry
+from segmeter.schema import Config
 
 
-@dataclass(frozen=True)
-class Square:
+class Square(Config, title="square"):
     name: str = "square"
     edge: int = 2
 
 
-@dataclass(frozen=True)
-class Other:
+class Other(Config, title="other"):
     name: str = "square"
 
 
@@ -41,8 +38,7 @@ def test_a_builder_named_by_text_is_imported_when_something_is_built(shapes):
     shapes.register("nowhere", builder="no.such.module:build")(Square)  # not imported, as it is never built
     assert shapes.names() == ["late", "nowhere", "square"]
 
-    @dataclass(frozen=True)
-    class Late:
+    class Late(Config, title="late"):
         name: str = "late"
         edge: int = 5
 

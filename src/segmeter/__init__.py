@@ -3,6 +3,7 @@
 Public names are loaded on first use, so that ``import segmeter`` imports no torch.
 """
 
+import warnings
 from importlib import import_module
 
 __version__ = "0.1.0"
@@ -26,7 +27,7 @@ _PUBLIC = {
     "Calibration": "segmeter.metrics.probabilities.calibration",
     "CalibrationScores": "segmeter.metrics.probabilities.calibration",
     "Reliability": "segmeter.metrics.probabilities.calibration",
-    "Sweep": "segmeter.metrics.probabilities.precision_recall",
+    "PrecisionRecallCurve": "segmeter.metrics.probabilities.precision_recall",
     "bootstrap": "segmeter.metrics.statistics.bootstrap",
     "Resampled": "segmeter.metrics.statistics.bootstrap",
     "compare": "segmeter.metrics.summary.compare:compare_runs",
@@ -41,15 +42,20 @@ _PUBLIC = {
     "to_numpy": "segmeter.bridge.to_numpy",
     "labels_to_numpy": "segmeter.bridge.decode",
     "probs_to_numpy": "segmeter.bridge.decode",
-    "Exporter": "segmeter.bridge.host_copier",
-    "Ticket": "segmeter.bridge.host_copier",
+    "HostCopier": "segmeter.bridge.host_copier",
+    "PendingArray": "segmeter.bridge.host_copier",
     "Transport": "segmeter.bridge.transport",
 }
+
+_RENAMED = {"Exporter": "HostCopier"}  # until 1.0
 
 __all__ = ["__version__", *_PUBLIC]
 
 
 def __getattr__(name: str) -> object:
+    if name in _RENAMED:
+        warnings.warn(f"segmeter.{name} is called {_RENAMED[name]} now", DeprecationWarning, stacklevel=2)
+        name = _RENAMED[name]
     if name not in _PUBLIC:
         raise AttributeError(f"module 'segmeter' has no attribute {name!r}")
     module, _, other = _PUBLIC[name].partition(":")

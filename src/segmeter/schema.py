@@ -93,6 +93,7 @@ def rule(key: str) -> Callable[[Any], Any]:
 
     Examples
     --------
+    >>> from segmeter.invalid import RuleError
     >>> class Crop(Config):
     ...     least: int = 1
     ...     largest: int = 2

@@ -7,7 +7,7 @@ import time
 import pytest
 import torch
 
-from segmeter.bridge.host_copier import Exporter
+from segmeter.bridge.host_copier import HostCopier
 from segmeter.errors import InputError, RunError
 from tests.bridge.fake_stream import FakeTransport, is_poison
 
@@ -31,7 +31,7 @@ def test_a_slow_consumer_never_has_more_than_the_slots():
         most.append(len(submitted) - len(most))
         assert not is_poison(array)
 
-    with Exporter(device="cpu", transport=FakeTransport(), slots=3, consume=consume) as copier:
+    with HostCopier(device="cpu", transport=FakeTransport(), slots=3, consume=consume) as copier:
         for number in range(30):
             copier.submit(torch.zeros(8), case_id=str(number))
             submitted.append(number)

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from segmeter.bridge.host_copier import Exporter
+from segmeter.bridge.host_copier import HostCopier
 from segmeter.bridge.transport import PlainTransport
 from tests.bridge.crossing import Crossing, inside
 
@@ -18,7 +18,7 @@ class Across(PlainTransport):
 
 @pytest.fixture
 def copier():
-    with Exporter(device="cpu", slot_bytes=16 * PIXELS, transport=Across(torch.device("cpu"))) as opened:
+    with HostCopier(device="cpu", slot_bytes=16 * PIXELS, transport=Across(torch.device("cpu"))) as opened:
         yield opened
 
 
@@ -67,7 +67,7 @@ def test_on_the_cpu_what_was_made_for_the_result_is_the_result():
 
     Mutation seen to fail: Slot.load copies always.
     """
-    with Exporter(device="cpu", slot_bytes=16 * PIXELS) as plain:
+    with HostCopier(device="cpu", slot_bytes=16 * PIXELS) as plain:
         logits = torch.zeros(1, 3, 20, 20)
         for submit in (plain.submit_labels, plain.submit_probs):
             more = {"num_classes": 3} if submit == plain.submit_labels else {}

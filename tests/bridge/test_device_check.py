@@ -3,7 +3,7 @@ import math
 import pytest
 import torch
 
-from segmeter.bridge.device_check import Rule, judge, measure
+from segmeter.bridge.device_check import Rule, measure, raise_if_bad
 from segmeter.errors import InputError
 
 
@@ -20,7 +20,7 @@ def test_a_record_tells_count_range_and_first_position(dtype):
     low, high = (-4.0, 7.0) if dtype.is_floating_point else (-4, 7)
     message = f"here: expected `tensor` to be good, got min {low} and max {high}, 2 bad value(s), "
     with pytest.raises(InputError) as caught:
-        judge(record.numpy(), rule(values), "x/1")
+        raise_if_bad(record.numpy(), rule(values), "x/1")
     assert str(caught.value) == message + "the first at index (0, 2) of case 'x/1'. Do it."
 
 
@@ -29,7 +29,7 @@ def test_a_record_counts_nan_and_infinity():
     values = torch.tensor([[math.nan, 1, math.inf], [-math.inf, math.nan, 2]])
     record = measure(~values.isfinite(), values, values)
     with pytest.raises(InputError, match=r"min nan and max nan, 4 bad value\(s\) \(2 NaN, 2 infinite\), .* \(0, 0\)"):
-        judge(record.numpy(), rule(values), None)
+        raise_if_bad(record.numpy(), rule(values), None)
 
 
 def test_large_integers_are_told_exactly():
@@ -37,10 +37,10 @@ def test_large_integers_are_told_exactly():
     values = torch.full((2, 3), 2**53 + 1)
     record = measure(values > 0, values, values)
     with pytest.raises(InputError, match="min 9007199254740993 and max 9007199254740993"):
-        judge(record.numpy(), rule(values), None)
+        raise_if_bad(record.numpy(), rule(values), None)
 
 
 def test_good_values_leave_no_record_on_the_cpu_and_pass_elsewhere():
     values = torch.zeros(2, 3)
     assert measure(values > 1, values, values) is None
-    judge(torch.zeros(6, dtype=torch.int64).numpy(), rule(values), None)
+    raise_if_bad(torch.zeros(6, dtype=torch.int64).numpy(), rule(values), None)

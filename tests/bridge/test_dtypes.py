@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from segmeter.bridge.cast import cast
-from segmeter.bridge.dtypes import NUMPY, TORCH, holds_every_value, wanted_dtype
+from segmeter.bridge.dtypes import NUMPY, TORCH, cast, holds_every_value, wanted_dtype
 from segmeter.errors import InputError
 
 SMALL = ["bool", "uint8", "int8", "int16", "uint16", "float16"]

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from segmeter.bridge.decode import decode_labels, labels_to_numpy, probs_to_numpy
-from segmeter.bridge.host_copier import Exporter
+from segmeter.bridge.host_copier import HostCopier
 from segmeter.bridge.scalars import read_scalars
 from segmeter.bridge.to_numpy import to_numpy
 from segmeter.bridge.to_torch import to_torch
@@ -82,14 +82,14 @@ def test_labels_of_19_classes_cross_as_one_byte_per_pixel():
 def test_the_synchronous_path_never_waits_for_the_whole_device(monkeypatch):
     monkeypatch.setattr(torch.cuda, "synchronize", lambda *_: pytest.fail("torch.cuda.synchronize was called"))
     to_numpy(torch.ones(10, device="cuda"), check="finite")
-    with Exporter(device="cuda") as copier:
+    with HostCopier(device="cuda") as copier:
         copier.submit(torch.ones(10, device="cuda"), case_id="a").result()
 
 
 def test_a_long_kernel_before_the_copy_never_shows():
     """The copy is queued long before its source is computed; the source is overwritten as soon as it is queued."""
     cycles = 2_000_000  # about 1 ms
-    with Exporter(device="cuda", slot_bytes=4 << 20, slots=3) as copier:
+    with HostCopier(device="cuda", slot_bytes=4 << 20, slots=3) as copier:
         for slot in copier._pool.slots:
             assert slot.buffer.is_pinned()
         for number in range(ROUNDS):
@@ -111,7 +111,7 @@ def test_pinned_memory_is_constant_after_the_first_submit():
     def pinned():
         return torch.cuda.host_memory_stats()["allocated_bytes.current"]
 
-    with Exporter(device="cuda") as copier:
+    with HostCopier(device="cuda") as copier:
         copier.submit(torch.zeros(1 << 20, device="cuda"), case_id="first").result()
         before = pinned()
         for number in range(100):

@@ -9,7 +9,7 @@ import torch
 
 from segmeter.bridge import host_copier
 from segmeter.bridge.decode import labels_to_numpy, probs_to_numpy
-from segmeter.bridge.host_copier import Exporter
+from segmeter.bridge.host_copier import HostCopier
 from segmeter.bridge.to_numpy import to_numpy
 from segmeter.errors import InputError, RunError
 from tests.bridge.fake_stream import FakeTransport
@@ -53,7 +53,7 @@ def test_results_are_read_only_and_the_same_on_every_call(open_copier):
 def test_what_the_tensor_held_at_submit_is_what_arrives():
     """Mutation seen to fail: Slot.load without the snapshot."""
     source = torch.arange(5.0)
-    with Exporter(device="cpu", transport=FakeTransport()) as copier:
+    with HostCopier(device="cpu", transport=FakeTransport()) as copier:
         pending = copier.submit(source, case_id="a")
         source.fill_(-1)
         assert pending.result().tolist() == [0, 1, 2, 3, 4]
@@ -62,7 +62,7 @@ def test_what_the_tensor_held_at_submit_is_what_arrives():
 def test_submitting_waits_for_nothing_and_a_result_for_its_own_event():
     """Mutations seen to fail: load waits at once; result waits for the newest event; result without a wait."""
     transport = FakeTransport()
-    with Exporter(device="cpu", transport=transport) as copier:
+    with HostCopier(device="cpu", transport=transport) as copier:
         first, second = (copier.submit(torch.full((3,), value), case_id=str(value)) for value in (1.0, 2.0))
         assert transport.waits == transport.done == 0
         assert first.result().tolist() == [1, 1, 1]
@@ -72,7 +72,7 @@ def test_submitting_waits_for_nothing_and_a_result_for_its_own_event():
 
 def test_sources_live_until_their_event():
     """Mutation seen to fail: Slot.load does not keep the sources."""
-    with Exporter(device="cpu", transport=FakeTransport()) as copier:
+    with HostCopier(device="cpu", transport=FakeTransport()) as copier:
         pending = copier.submit(torch.arange(4), case_id="a", dtype="uint8")
         gc.collect()
         assert pending.result().tolist() == [0, 1, 2, 3]
@@ -81,7 +81,7 @@ def test_sources_live_until_their_event():
 def test_payload_and_record_start_together_and_share_one_wait():
     """Mutation seen to fail: the record is copied by itself."""
     transport = FakeTransport()
-    with Exporter(device="cpu", transport=transport) as copier:
+    with HostCopier(device="cpu", transport=transport) as copier:
         pending = copier.submit(torch.tensor([1, 256]), case_id="late", dtype="uint8")
         assert transport.starts == [[2, 48]]
         with pytest.raises(
@@ -117,7 +117,7 @@ def test_rows_before_the_first_bad_one_come_before_the_error(open_copier):
             assert [next(rows).tolist(), next(rows).tolist()] == [[1, 2], [3, 4]]
             with pytest.raises(InputError, match=r"2 bad value\(s\), the first at index \(2, 1\) of case 'batch'"):
                 next(rows)
-            with pytest.raises(RunError, match=r"Ticket.rows: expected an array in use"):
+            with pytest.raises(RunError, match=r"PendingArray.rows: expected an array in use"):
                 next(pending.rows())
 
 
@@ -144,7 +144,7 @@ def test_random_schedules_never_show_poison_or_another_result(seed):
     rng, generator = random.Random(seed), torch.Generator().manual_seed(seed)
     transport, slots = FakeTransport(seed), rng.randint(2, 4)
     held = []
-    with Exporter(device="cpu", transport=transport, slots=slots, slot_bytes=64, patience_s=1) as copier:
+    with HostCopier(device="cpu", transport=transport, slots=slots, slot_bytes=64, patience_s=1) as copier:
         for number in range(40):
             if len(held) == slots:
                 held.pop(rng.randrange(slots))
@@ -195,7 +195,7 @@ def test_a_slot_is_used_again_only_when_no_array_on_it_is_left(open_copier):
 
 
 def test_submitting_blocks_until_a_slot_is_free(open_copier):
-    """Mutation seen to fail: Ring.take makes a new slot where none is free."""
+    """Mutation seen to fail: PinnedPool.take makes a new slot where none is free."""
     with open_copier(slots=2) as copier:
         waiting = [copier.submit(torch.ones(2), case_id=str(n)) for n in range(2)]
         late = []
@@ -212,7 +212,7 @@ def test_submitting_blocks_until_a_slot_is_free(open_copier):
 def test_memory_is_allocated_once():
     """Mutation seen to fail: Slot.load allocates."""
     transport = FakeTransport()
-    with Exporter(device="cpu", transport=transport, slots=3) as copier:
+    with HostCopier(device="cpu", transport=transport, slots=3) as copier:
         for size in (1000, 10, 999, 1000):
             copier.submit(torch.zeros(size, dtype=torch.uint8), case_id="a").result()
     assert transport.allocated == [1024, 48] * 3, "the first payload, rounded up to 64 bytes, and the records"
@@ -235,7 +235,7 @@ def test_buffers_of_no_given_size_grow_to_powers_of_two():
     Mutation seen to fail: grown to the byte.
     """
     transport = FakeTransport()
-    with Exporter(device="cpu", transport=transport, slots=2) as copier:
+    with HostCopier(device="cpu", transport=transport, slots=2) as copier:
         for size in (60, 10, 1000, 1001, 65, 1024, 1025, 2000, 2048):
             source = torch.arange(size, dtype=torch.int32).to(torch.uint8)
             assert copier.submit(source, case_id="a").result().tolist() == source.tolist()
@@ -256,7 +256,7 @@ def test_a_payload_beyond_the_slots_gets_memory_of_its_own(open_copier):
 def test_a_result_that_nobody_reads_frees_its_slot():
     """Mutation seen to fail: only a result that was read frees its slot."""
     transport = FakeTransport()
-    with Exporter(device="cpu", transport=transport, slots=2, patience_s=0.05) as copier:
+    with HostCopier(device="cpu", transport=transport, slots=2, patience_s=0.05) as copier:
         for number in range(6):
             copier.submit(torch.full((2,), number), case_id="dropped")
         assert copier.submit(torch.tensor([5]), case_id="kept").result() == 5
@@ -272,7 +272,7 @@ def test_arrays_outlive_the_copier(open_copier):
 
 def test_a_forked_child_is_refused(monkeypatch):
     """Mutation seen to fail: check_process does nothing."""
-    copier = Exporter(device="cpu", transport=FakeTransport())
+    copier = HostCopier(device="cpu", transport=FakeTransport())
     pending = copier.submit(torch.ones(1), case_id="a")
     monkeypatch.setattr(os, "getpid", lambda: -1)
     for call in (pending.result, copier.drain, lambda: copier.submit(torch.ones(1), case_id="b")):
@@ -315,7 +315,7 @@ def test_a_closed_copier_refuses(open_copier):
 def test_numbers_out_of_range_are_refused(more, message):
     """Mutation seen to fail: one slot is enough."""
     with pytest.raises(InputError, match=message):
-        Exporter(device="cpu", **more)
+        HostCopier(device="cpu", **more)
 
 
 def test_tensors_of_another_device_and_bad_arguments_cost_no_slot(open_copier):
@@ -332,4 +332,4 @@ def test_tensors_of_another_device_and_bad_arguments_cost_no_slot(open_copier):
 def test_the_public_name_is_this_class():
     import segmeter
 
-    assert segmeter.Exporter is host_copier.Exporter
+    assert segmeter.HostCopier is host_copier.HostCopier

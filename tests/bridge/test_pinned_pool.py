@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 import torch
 
-from segmeter.bridge.pinned_pool import ALIGNMENT, Ring, check_process
+from segmeter.bridge.pinned_pool import ALIGNMENT, PinnedPool, check_process
 from segmeter.bridge.to_numpy import pack
 from segmeter.errors import InputError, RunError
 from tests.bridge.fake_stream import FakeTransport
 
 
 def make_pool(*, slot_bytes=64, grows=False):
-    return Ring(FakeTransport(), slots=2, slot_bytes=slot_bytes, grows=grows)
+    return PinnedPool(FakeTransport(), slots=2, slot_bytes=slot_bytes, grows=grows)
 
 
 def start(pool, tensor, case_id="a", dtype=None):

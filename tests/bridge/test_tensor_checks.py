@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from segmeter.bridge.host_copier import Exporter
+from segmeter.bridge.host_copier import HostCopier
 from segmeter.bridge.tensor_checks import check_device, check_tensor
 from segmeter.bridge.to_numpy import to_numpy
 from segmeter.bridge.to_torch import to_torch
@@ -69,7 +69,7 @@ def test_check_tensor_passes_subclasses_with_values():
 
 
 def ask_for(device):
-    return [lambda: to_torch(torch.zeros(2).numpy(), device=device), lambda: Exporter(device=device)]
+    return [lambda: to_torch(torch.zeros(2).numpy(), device=device), lambda: HostCopier(device=device)]
 
 
 @pytest.mark.parametrize("call", [0, 1])

@@ -5,14 +5,14 @@ import pytest
 import torch
 
 from segmeter.bridge.device_check import Rule, measure
-from segmeter.bridge.transfer import Parcel, fetch, read_only
+from segmeter.bridge.transfer import Transfer, fetch, read_only
 from segmeter.errors import InputError
 
 
 def make_transfer(payload, *, arrives=None, bad=None):
     rule = Rule(where="test", argument="tensor", text="to be good", remedy="", shape=(3,), values=torch.int64)
     record = None if bad is None else measure(torch.tensor(bad), torch.arange(3), torch.arange(3))
-    return Parcel(payload=payload, arrives=arrives or payload.dtype, record=record, rule=rule, private=False)
+    return Transfer(payload=payload, arrives=arrives or payload.dtype, record=record, rule=rule, private=False)
 
 
 def test_the_size_is_that_of_what_crosses():

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from segmeter.bridge import transport
-from segmeter.bridge.host_copier import Exporter
+from segmeter.bridge.host_copier import HostCopier
 from segmeter.bridge.transport import CudaTransport, PlainTransport, open_transport
 
 
@@ -98,8 +98,8 @@ def test_the_cpu_copies_at_once_and_says_so_once(caplog):
     assert isinstance(plain, PlainTransport)
     with caplog.at_level(logging.WARNING):
         for _ in range(3):
-            Exporter(device="cpu").close()
-            Exporter(device="cpu", transport=plain).close()
+            HostCopier(device="cpu").close()
+            HostCopier(device="cpu", transport=plain).close()
     assert [record.message for record in caplog.records] == [
         "results from cpu are copied at once: nothing overlaps, the values are the same"
     ]

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 import yaml
-from segmeter.cli.trained_data import TRAINED
 
 from segmeter.cli.config.compose import Request, compose_jobs
 from segmeter.cli.config.groups import CONFIGS, GROUPS, options, schemas_of
 from segmeter.cli.config.json_schema import json_schema, names
 from segmeter.cli.config.reference import option
 from segmeter.cli.config.schema import ROOTS
+from segmeter.cli.config.trained_data import TRAINED
 from segmeter.cli.main import main
 from segmeter.registry import Registry
 from segmeter.schema import defaults

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from segmeter.metrics.pixels.overlap import Margins, compute_margins, score_margins
+from segmeter.metrics.pixels.overlap import ClassTotals, class_totals, score_totals
 from segmeter.metrics.statistics.bootstrap import bootstrap, mean_columns, mean_of_columns
 from segmeter.metrics.statistics.paired_tests import sign_flip, wilcoxon
 from segmeter.metrics.surfaces.boundary_iou import boundary_iou
@@ -44,10 +44,10 @@ def test_interval_of_the_dataset_score_of_scipy():
     stats = load("scipy.stats", "scipy")
     rng = np.random.default_rng(12)
     counts = rng.integers(0, 60, (80, 5, 5)) + rng.integers(0, 800, (80, 5, 1)) * np.eye(5, dtype=np.int64)
-    columns = compute_margins(counts).columns()
+    columns = class_totals(counts).columns()
 
     def score(sums):
-        return score_margins(Margins.from_columns(sums)).mean_iou[:, None]
+        return score_totals(ClassTotals.from_columns(sums)).mean_iou[:, None]
 
     ours = bootstrap(columns, score, resamples=5000)
     theirs = stats.bootstrap(

@@ -40,7 +40,7 @@ def test_a_row_has_the_counts_the_spacing_that_was_given_and_measures(tmp_path):
     assert row.counts.tolist() == [[1, 1, 0], [0, 1, 0], [1, 0, 1]]  # 255 is in none
     assert (row.height, row.width, row.depth, row.spacing, row.loss) == (2, 3, None, (0.5, 2.0), None)
     assert row.extra["missing"] == 0
-    assert {name.partition("/")[0] for name in row.extra if "boundary_iou" in name} == {"boundary_iou"}
+    assert {name.partition("/")[0] for name in row.scores if "boundary_iou" in name} == {"boundary_iou"}
 
 
 def test_without_a_spacing_the_row_has_none(tmp_path):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from segmeter.errors import InputError
-from segmeter.metrics.map_checks import check_maps, check_spacing, erase_ignored, find_status, union_box
+from segmeter.metrics.map_checks import check_classes, check_maps, check_spacing, erase_ignored, find_status, union_box
 
 MAP = np.zeros((2, 3), np.uint8)
 
@@ -58,12 +58,16 @@ def test_ignored_pixels_are_one_class_more_in_both_maps(num_classes, dtype):
     [
         (None, "`target` to hold only classes 0 to 2, got 2 pixels of 9. Pass its void value as ignore_index."),
         (9, r"`labels` to hold only classes 0 to 2, got 1 pixels of 3"),
-        (1, r"`ignore_index` to be no class \(0 to 2\), got 1"),
     ],
 )
 def test_values_outside_the_classes_are_refused(ignore_index, message):
     with pytest.raises(InputError, match=message):
         erase_ignored("f", np.array([9, 9, 0]), np.array([0, 3, 3]), num_classes=3, ignore_index=ignore_index)
+
+
+def test_an_ignored_value_that_is_a_class_is_refused():
+    with pytest.raises(InputError, match=r"f: expected `ignore_index` to lie outside the classes \(0 to 2\), got 1"):
+        check_classes("f", 3, 1)
 
 
 def test_status_by_what_is_empty():

@@ -24,7 +24,7 @@ CASE = CaseMaps(case_id="a", target=TARGET, labels=LABELS, spacing=(1.0, 1.0), s
 
 
 def submit(tensor, **options):
-    with segmeter.Exporter(device="cpu") as exporter:
+    with segmeter.HostCopier(device="cpu") as exporter:
         return exporter.submit(tensor, case_id="a", **options).result()
 
 
@@ -62,8 +62,8 @@ PUBLIC = {
     ),
     "to_torch": (segmeter.to_torch, {"array": TARGET, "device": "cpu"}),
     "to_numpy": (segmeter.to_numpy, {"tensor": LOGITS}),
-    "Exporter": (segmeter.Exporter, {"device": "cpu", "slots": 2, "patience_s": 1.0}),
-    "Exporter.submit": (submit, {"tensor": LOGITS, "dtype": None}),
+    "HostCopier": (segmeter.HostCopier, {"device": "cpu", "slots": 2, "patience_s": 1.0}),
+    "HostCopier.submit": (submit, {"tensor": LOGITS, "dtype": None}),
     "labels_to_numpy": (
         segmeter.labels_to_numpy,
         {
@@ -124,9 +124,9 @@ def call(name, **changes):
         ("score_maps_under", "convention", None, "to be one of segmeter, mmseg"),
         ("score_maps_under", "groups", ["cell"], "to map names to classes, got ['cell']"),
         ("to_torch", "device", 1.5, 'to be a device such as "cpu" or "cuda:0", got 1.5'),
-        ("Exporter", "slots", "3", "to be a whole number, got '3'"),
-        ("Exporter", "patience_s", None, "to be a number, got None"),
-        ("Exporter.submit", "check", "finte", "to be one of raise, finite, got 'finte'. Did you mean 'finite'?"),
+        ("HostCopier", "slots", "3", "to be a whole number, got '3'"),
+        ("HostCopier", "patience_s", None, "to be a number, got None"),
+        ("HostCopier.submit", "check", "finte", "to be one of raise, finite, got 'finte'. Did you mean 'finite'?"),
         ("labels_to_numpy", "num_classes", "2", "to be a whole number, got '2'"),
         ("labels_to_numpy", "threshold", "0.5", "to be a number, got '0.5'"),
         ("labels_to_numpy", "task", None, "to be one of binary, multiclass, multilabel, got None"),

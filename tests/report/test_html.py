@@ -208,9 +208,9 @@ def measured_run(folder, rng, names=("ground", "tree", "car")):
         if i == 3:
             labels[labels == 1] = 0
         maps = CaseMaps(case_id=str(i), target=target, labels=labels, spacing=(1.0, 1.0), spec=spec)
-        extra = measure_case(maps, build_measures(config, spec))
+        measured = measure_case(maps, build_measures(config, spec))
         counts = confusion_matrix(target, labels, num_classes=3)
-        rows.append(CaseRow(case_id=str(i), height=12, width=16, counts=counts, extra=extra))
+        rows.append(CaseRow(case_id=str(i), height=12, width=16, counts=counts, measured=measured))
         sums.update(target, np.moveaxis(rng.dirichlet((1, 1, 1), target.shape) * 0.5 + np.eye(3)[labels] * 0.5, -1, 0))
     write_cases(folder, rows, spec)
     summary = summarise(rows, spec, config) | {"calibration": summarise_calibration(sums.compute(), spec)}

@@ -13,7 +13,7 @@ from segmeter.models.segmenter import Segmenter
 from segmeter.training.config import AdamWConfig
 from segmeter.training.data.augment import Augment
 from segmeter.training.data.augment_config import AugmentConfig
-from segmeter.training.data.cache import Budget, CachedCases
+from segmeter.training.data.cache import Budget, CachedDataset
 from segmeter.training.data.sampling import SampleSource
 from segmeter.training.loop import train
 from tests.data.crafted import put
@@ -42,7 +42,7 @@ def score_of(folder, root, **fields):
     mean, std = normalisation(config, seen.intensities, DEFAULT)
     torch.manual_seed(3)
     card = ModelCard(model={"name": "tiny"}, spec=SPEC, in_channels=3, mean=mean, std=std)
-    cases, val_cases = (CachedCases(dataset, Budget(10**7)) for dataset in datasets)
+    cases, val_cases = (CachedDataset(dataset, Budget(10**7)) for dataset in datasets)
     augment = AugmentConfig(brightness=0.05, contrast=0.05)
     folder.mkdir(parents=True)
     job = tiny_job(

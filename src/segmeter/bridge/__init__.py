@@ -1,1 +1,17 @@
 """NumPy <-> torch: the only crossing, exact in dtype and complete on return."""
+
+from segmeter.bridge.decode import labels_to_numpy, probs_to_numpy
+from segmeter.bridge.host_copier import HostCopier, PendingArray
+from segmeter.bridge.scalars import read_scalars
+from segmeter.bridge.to_numpy import to_numpy
+from segmeter.bridge.to_torch import to_torch
+
+__all__ = [
+    "HostCopier",
+    "PendingArray",
+    "labels_to_numpy",
+    "probs_to_numpy",
+    "read_scalars",
+    "to_numpy",
+    "to_torch",
+]

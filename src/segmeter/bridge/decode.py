@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 from segmeter.bridge.argmax import winners
-from segmeter.bridge.device_check import Rule, judge, measure
+from segmeter.bridge.device_check import Rule, measure, raise_if_bad
 from segmeter.bridge.dtypes import SIGNED, TORCH, LabelDtype, wanted_label_dtype
 from segmeter.bridge.tensor_checks import check_tensor
-from segmeter.bridge.transfer import Parcel, fetch
+from segmeter.bridge.transfer import Transfer, fetch
 from segmeter.checks import expected, known_name, real_number, whole_number
 from segmeter.classes import TASKS, Task
 from segmeter.errors import InputError
@@ -25,7 +25,7 @@ _FINITE = "Non-finite logits have no winner: look for an overflow (float16?) or 
 def decode_labels(logits: Tensor, *, task: Task, threshold: float = 0.5) -> Tensor:
     """Decode logits on their own device, and wait for the check.
 
-    `Exporter.submit_labels` does the same without waiting.
+    `HostCopier.submit_labels` does the same without waiting.
 
     Parameters
     ----------
@@ -50,7 +50,7 @@ def decode_labels(logits: Tensor, *, task: Task, threshold: float = 0.5) -> Tens
     wanted = wanted_label_dtype("decode_labels", num_classes=num_classes, ignore_index=None, dtype="auto")
     transfer = _pack_logits("decode_labels", logits, task=task, threshold=threshold, dtype=TORCH[wanted])
     if transfer.record is not None and transfer.rule is not None:
-        judge(transfer.record.cpu().numpy(), transfer.rule, None)
+        raise_if_bad(transfer.record.cpu().numpy(), transfer.rule, None)
     return transfer.payload
 
 
@@ -153,7 +153,7 @@ def pack_labels(
     ignore_index: int | None,
     threshold: float,
     dtype: LabelDtype,
-) -> Parcel:
+) -> Transfer:
     """Pack label maps on the device; see `labels_to_numpy`."""
     tensor = check_tensor(where, "logits_or_labels", logits_or_labels)
     known_name(where, "task", task, TASKS)
@@ -175,7 +175,7 @@ def pack_labels(
     return _pack_logits(where, tensor, task=task, threshold=threshold, dtype=wanted)
 
 
-def pack_probs(where: str, logits: Tensor, *, task: Task, dtype: ProbsDtype) -> Parcel:
+def pack_probs(where: str, logits: Tensor, *, task: Task, dtype: ProbsDtype) -> Transfer:
     """Pack probabilities on the device; see `probs_to_numpy`."""
     known_name(where, "task", task, TASKS)
     known_name(where, "dtype", dtype, get_args(ProbsDtype))
@@ -188,7 +188,7 @@ def pack_probs(where: str, logits: Tensor, *, task: Task, dtype: ProbsDtype) -> 
     return _transfer(where, probs.to(wanted).contiguous(), lows=lows, highs=highs)
 
 
-def _pack_logits(where: str, logits: Tensor, *, task: Task, threshold: float, dtype: torch.dtype) -> Parcel:
+def _pack_logits(where: str, logits: Tensor, *, task: Task, threshold: float, dtype: torch.dtype) -> Transfer:
     """Decode logits into a payload of 1 or 2 bytes per pixel, with the record of the check for finite logits."""
     known_name(where, "task", task, TASKS)
     tensor = _check_logits(where, logits, task)
@@ -210,7 +210,7 @@ def _pack_logits(where: str, logits: Tensor, *, task: Task, threshold: float, dt
 
 def _pack_given(
     where: str, tensor: Tensor, *, num_classes: int, ignore_index: int | None, dtype: torch.dtype
-) -> Parcel:
+) -> Transfer:
     """Labels that were decoded before: each value must be a class or the ignore value."""
     if tensor.dtype == torch.uint64 or tensor.is_complex():
         raise InputError(expected(where, "logits_or_labels", "to be integer, bool or floating", tensor.dtype))
@@ -226,17 +226,17 @@ def _pack_given(
     shape = tuple(tensor.shape)
     rule = Rule(where=where, argument="labels", text=text, remedy="", shape=shape, values=values.dtype)
     private = packed.numel() > 0 and packed.data_ptr() != tensor.data_ptr()
-    return Parcel(payload=packed, arrives=dtype, record=record, rule=rule, private=private)
+    return Transfer(payload=packed, arrives=dtype, record=record, rule=rule, private=private)
 
 
-def _transfer(where: str, payload: Tensor, *, lows: Tensor | None = None, highs: Tensor | None = None) -> Parcel:
+def _transfer(where: str, payload: Tensor, *, lows: Tensor | None = None, highs: Tensor | None = None) -> Transfer:
     """A payload computed from logits, and the record of whether those were finite where that is not known."""
     if lows is None or highs is None or not lows.numel():
-        return Parcel(payload=payload, arrives=payload.dtype, record=None, rule=None, private=True)
+        return Transfer(payload=payload, arrives=payload.dtype, record=None, rule=None, private=True)
     bad = ~(lows.isfinite() & highs.isfinite())
     record, shape = measure(bad, lows, highs), tuple(bad.shape)
     rule = Rule(where=where, argument="logits", text="to be finite", remedy=_FINITE, shape=shape, values=lows.dtype)
-    return Parcel(payload=payload, arrives=payload.dtype, record=record, rule=rule, private=True)
+    return Transfer(payload=payload, arrives=payload.dtype, record=record, rule=rule, private=True)
 
 
 def _check_logits(where: str, logits: Tensor, task: Task) -> Tensor:

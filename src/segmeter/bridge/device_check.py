@@ -60,7 +60,7 @@ def measure(bad: Tensor, low: Tensor, high: Tensor) -> Tensor | None:
     return torch.stack(numbers)
 
 
-def judge(record: np.ndarray, rule: Rule, case_id: str | None) -> None:
+def raise_if_bad(record: np.ndarray, rule: Rule, case_id: str | None) -> None:
     """Raise the InputError that a (6,) int64 `record` stands for; a record without bad values passes."""
     bad, nan, inf, first = (int(value) for value in record[:4])
     if bad == 0:

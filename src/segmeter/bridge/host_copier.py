@@ -14,20 +14,20 @@ from torch import Tensor
 
 from segmeter.bridge.decode import ProbsDtype, pack_labels, pack_probs
 from segmeter.bridge.dtypes import LabelDtype, wanted_dtype
-from segmeter.bridge.pinned_pool import Landing, Ring, check_process
+from segmeter.bridge.pinned_pool import PendingCopy, PinnedPool, check_process
 from segmeter.bridge.tensor_checks import check_device, check_tensor
 from segmeter.bridge.to_numpy import Check, pack
-from segmeter.bridge.transfer import Parcel
+from segmeter.bridge.transfer import Transfer
 from segmeter.bridge.transport import Transport, open_transport, warn_once
 from segmeter.checks import expected, known_name, real_number, whole_number
 from segmeter.classes import Task
 from segmeter.errors import InputError, RunError, SegmeterError
 
 Consume = Callable[[str, np.ndarray], None]
-_WHERE = "Exporter"
+_WHERE = "HostCopier"
 
 
-class Ticket:
+class PendingArray:
     """A result that is on its way.
 
     Parameters
@@ -36,9 +36,9 @@ class Ticket:
         What was submitted; errors name it.
     """
 
-    def __init__(self, case_id: str, copy: Landing) -> None:
+    def __init__(self, case_id: str, copy: PendingCopy) -> None:
         self.case_id = case_id
-        self._copy: Landing | None = copy
+        self._copy: PendingCopy | None = copy
         self._array: np.ndarray | None = None
         self._problems: tuple[str, ...] = ()
         self._lock = threading.Lock()
@@ -64,7 +64,9 @@ class Ticket:
             if self._array is not None:
                 return self._array
             if self._copy is None:
-                raise RunError(f"Ticket.result: expected an array in use, got a released one of case {self.case_id!r}.")
+                raise RunError(
+                    f"PendingArray.result: expected one in use, got a released one of case {self.case_id!r}."
+                )
             try:
                 self._array = self._copy.array(self.case_id)
             except InputError as error:
@@ -91,7 +93,7 @@ class Ticket:
         with self._lock:
             copy, self._copy = self._copy, None
         if copy is None:
-            raise RunError(f"Ticket.rows: expected an array in use, got a released one of case {self.case_id!r}.")
+            raise RunError(f"PendingArray.rows: expected an array in use, got a released one of case {self.case_id!r}.")
         array, fault = copy.rows(self.case_id)
         del copy
         yield from array
@@ -104,7 +106,7 @@ class Ticket:
             self._copy = self._array = None
 
 
-class Exporter:
+class HostCopier:
     """Brings results to the host through a pool of pinned buffers while the device computes on.
 
     What is submitted is packed and checked on its device and copied on a side stream; nothing waits until a result
@@ -137,8 +139,8 @@ class Exporter:
     Examples
     --------
     >>> import torch
-    >>> from segmeter import Exporter
-    >>> with Exporter(device="cpu") as copier:
+    >>> from segmeter import HostCopier
+    >>> with HostCopier(device="cpu") as copier:
     ...     pending = copier.submit(torch.tensor([1, 2]), case_id="a", dtype="uint8")
     ...     pending.result()
     array([1, 2], dtype=uint8)
@@ -170,9 +172,11 @@ class Exporter:
         self._patience_s = patience_s if consume is None else None
         self._consumer = None if consume is None else _Consumer(consume)
 
-    def submit(self, tensor: Tensor, *, case_id: str, dtype: DTypeLike | None = None, check: Check = "raise") -> Ticket:
+    def submit(
+        self, tensor: Tensor, *, case_id: str, dtype: DTypeLike | None = None, check: Check = "raise"
+    ) -> PendingArray:
         """Send the values of a tensor; `dtype` and `check` are those of `to_numpy`."""
-        where = "Exporter.submit"
+        where = "HostCopier.submit"
         known_name(where, "check", check, get_args(Check))
         wanted = None if dtype is None else wanted_dtype(where, dtype)
         source = check_tensor(where, "tensor", tensor)
@@ -188,9 +192,9 @@ class Exporter:
         ignore_index: int | None = None,
         threshold: float = 0.5,
         dtype: LabelDtype = "auto",
-    ) -> Ticket:
+    ) -> PendingArray:
         """Decode on the device and send one or two bytes per pixel; the arguments are those of `labels_to_numpy`."""
-        where = "Exporter.submit_labels"
+        where = "HostCopier.submit_labels"
         return self._send(
             where,
             logits_or_labels,
@@ -206,9 +210,9 @@ class Exporter:
             case_id,
         )
 
-    def submit_probs(self, logits: Tensor, *, case_id: str, task: Task, dtype: ProbsDtype = "float32") -> Ticket:
+    def submit_probs(self, logits: Tensor, *, case_id: str, task: Task, dtype: ProbsDtype = "float32") -> PendingArray:
         """Compute and send probabilities; the arguments are those of `probs_to_numpy`."""
-        where = "Exporter.submit_probs"
+        where = "HostCopier.submit_probs"
         return self._send(where, logits, lambda: pack_probs(where, logits, task=task, dtype=dtype), case_id)
 
     def drain(self) -> None:
@@ -241,7 +245,7 @@ class Exporter:
         elif self._open:
             self._stop()
 
-    def _send(self, where: str, tensor: Tensor, make: Callable[[], Parcel], case_id: str) -> Ticket:
+    def _send(self, where: str, tensor: Tensor, make: Callable[[], Transfer], case_id: str) -> PendingArray:
         """Check what can be checked without a slot, then load one."""
         self._check_process()
         if not self._open:
@@ -255,7 +259,7 @@ class Exporter:
                 self._consumer.put(pending)
         return pending
 
-    def _load(self, make: Callable[[], Parcel], case_id: str) -> Ticket:
+    def _load(self, make: Callable[[], Transfer], case_id: str) -> PendingArray:
         """Take a slot before packing, so that payloads on the device are bounded as those on the host are."""
         first = None
         if self._pool is None:
@@ -268,10 +272,10 @@ class Exporter:
         except BaseException:
             self._pool.give_back(slot)
             raise
-        return Ticket(case_id, self._pool.start_copy(slot, transfer, case_id))
+        return PendingArray(case_id, self._pool.start_copy(slot, transfer, case_id))
 
-    def _make_pool(self, slot_bytes: int, *, grows: bool) -> Ring:
-        return Ring(self._transport, slots=self._slots, slot_bytes=slot_bytes, grows=grows)
+    def _make_pool(self, slot_bytes: int, *, grows: bool) -> PinnedPool:
+        return PinnedPool(self._transport, slots=self._slots, slot_bytes=slot_bytes, grows=grows)
 
     def _surface(self) -> None:
         if self._consumer is not None:
@@ -301,14 +305,14 @@ class _Consumer:
 
     def __init__(self, consume: Consume) -> None:
         self._consume = consume
-        self._waiting: queue.Queue[Ticket | None] = queue.Queue()  # bounded by the slots
+        self._waiting: queue.Queue[PendingArray | None] = queue.Queue()  # bounded by the slots
         self._fault: BaseException | None = None
         self._abandoned = False
         # a daemon, so that a copier that was never closed does not keep the process alive
         self._thread = threading.Thread(target=self._run, name="segmeter-host-copier", daemon=True)
         self._thread.start()
 
-    def put(self, pending: Ticket) -> None:
+    def put(self, pending: PendingArray) -> None:
         self._waiting.put(pending)
 
     def join(self) -> None:
@@ -317,7 +321,7 @@ class _Consumer:
     def surface(self) -> None:
         """Raise what the consumer raised; a foreign exception becomes the cause of a RunError."""
         if isinstance(self._fault, Exception) and not isinstance(self._fault, SegmeterError):
-            raise RunError(f"Exporter: the consumer failed: {self._fault!r}.") from self._fault
+            raise RunError(f"HostCopier: the consumer failed: {self._fault!r}.") from self._fault
         if self._fault is not None:
             raise self._fault
 

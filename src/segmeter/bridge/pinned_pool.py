@@ -11,9 +11,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from segmeter.bridge.device_check import FIRST_BAD, RECORD_SIZE, judge
+from segmeter.bridge.device_check import FIRST_BAD, RECORD_SIZE, raise_if_bad
 from segmeter.bridge.dtypes import NUMPY
-from segmeter.bridge.transfer import Parcel, read_only
+from segmeter.bridge.transfer import Transfer, read_only
 from segmeter.bridge.transport import Copy, Transport, warn_once
 from segmeter.errors import InputError, RunError
 
@@ -39,7 +39,7 @@ class Slot:
         self._lock = threading.Lock()  # one thread may drain while another takes a result and a third submits
         self.holder = ""
 
-    def load(self, transfer: Parcel) -> tuple[Tensor, Tensor | None]:
+    def load(self, transfer: Transfer) -> tuple[Tensor, Tensor | None]:
         """Start the copies; return where payload and record will be, which must not be read before `wait`.
 
         What is private host memory already stays where it is.
@@ -77,7 +77,7 @@ class Slot:
         if self.grows:  # to a power of two, which torch pins anyway: few of them are ever made
             self._allocate(1 << (nbytes - 1).bit_length())
             return self.buffer
-        warn_once(f"Exporter: {nbytes} bytes do not fit a slot of {self.capacity}; give slot_bytes for the largest")
+        warn_once(f"HostCopier: {nbytes} bytes do not fit a slot of {self.capacity}; give slot_bytes for the largest")
         with torch.inference_mode(False):
             return torch.empty(nbytes, dtype=torch.uint8)
 
@@ -87,10 +87,10 @@ class Slot:
             self.buffer = self.transport.allocate(nbytes)
 
 
-class Landing:
+class PendingCopy:
     """A payload on its way into a slot. The slot is free again when this object and all arrays on it are gone."""
 
-    def __init__(self, slot: Slot, transfer: Parcel, free: "queue.SimpleQueue[Slot]") -> None:
+    def __init__(self, slot: Slot, transfer: Transfer, free: "queue.SimpleQueue[Slot]") -> None:
         self._slot = slot
         self._rule, self._arrives = transfer.rule, transfer.arrives
         self._leave = weakref.finalize(self, free.put, slot)
@@ -121,7 +121,7 @@ class Landing:
 
     def _raise_if_bad(self, case_id: str) -> None:
         if self._record is not None and self._rule is not None:
-            judge(self._record.numpy(), self._rule, case_id)
+            raise_if_bad(self._record.numpy(), self._rule, case_id)
 
     def _first_bad_row(self) -> int:
         if self._record is None or self._rule is None:
@@ -138,13 +138,13 @@ class Landing:
 class _Held:
     """What NumPy asks for the memory; the array refers to it, and through it to the copy."""
 
-    def __init__(self, copy: Landing, host: Tensor) -> None:
+    def __init__(self, copy: PendingCopy, host: Tensor) -> None:
         self._copy = copy
         described = host.numpy().__array_interface__
         self.__array_interface__: dict[str, Any] = {**described, "data": (host.data_ptr(), True)}
 
 
-class Ring:
+class PinnedPool:
     """Two or more slots of the same size; with `grows`, each is made anew for the first payload beyond its size."""
 
     def __init__(self, transport: Transport, *, slots: int, slot_bytes: int, grows: bool) -> None:
@@ -159,7 +159,7 @@ class Ring:
             slot = self._free.get(timeout=timeout_s)
         except queue.Empty:
             held = ", ".join(repr(slot.holder) for slot in self.slots)
-            message = f"Exporter: expected a slot to get free within {timeout_s:g} s, got none. The results of {held}"
+            message = f"HostCopier: expected a slot to get free within {timeout_s:g} s, got none. The results of {held}"
             raise RunError(f"{message} are still held: call release() on them and drop their arrays.") from None
         slot.wait()  # a result that nobody asked for may still be on its way
         return slot
@@ -167,12 +167,12 @@ class Ring:
     def give_back(self, slot: Slot) -> None:
         self._free.put(slot)
 
-    def start_copy(self, slot: Slot, transfer: Parcel, case_id: str) -> Landing:
+    def start_copy(self, slot: Slot, transfer: Transfer, case_id: str) -> PendingCopy:
         slot.holder = case_id
-        return Landing(slot, transfer, self._free)
+        return PendingCopy(slot, transfer, self._free)
 
 
 def check_process(pid: int) -> None:
     """Refuse to work in a forked child, where neither CUDA nor the parent's threads exist."""
     if os.getpid() != pid:
-        raise RunError("Exporter: expected the process that made it, got a forked child. Make one in the child.")
+        raise RunError("HostCopier: expected the process that made it, got a forked child. Make one in the child.")

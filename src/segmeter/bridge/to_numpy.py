@@ -7,11 +7,10 @@ import torch
 from numpy.typing import DTypeLike
 from torch import Tensor
 
-from segmeter.bridge.cast import cast, comparable
 from segmeter.bridge.device_check import Rule, measure
-from segmeter.bridge.dtypes import NUMPY, TORCH, WIDENED, wanted_dtype
+from segmeter.bridge.dtypes import NUMPY, TORCH, WIDENED, cast, comparable, wanted_dtype
 from segmeter.bridge.tensor_checks import check_tensor
-from segmeter.bridge.transfer import Parcel, fetch, read_only
+from segmeter.bridge.transfer import Transfer, fetch, read_only
 from segmeter.checks import expected, known_name
 from segmeter.errors import InputError
 
@@ -91,7 +90,7 @@ the first at index (1,). Pass a wider dtype.
     return array.copy() if copy else read_only(array)
 
 
-def pack(where: str, tensor: Tensor, dtype: np.dtype | None, check: Check) -> Parcel:
+def pack(where: str, tensor: Tensor, dtype: np.dtype | None, check: Check) -> Transfer:
     """Pack a checked tensor on its device, in the dtype that crosses, with the record of its checks."""
     arrives = WIDENED.get(tensor.dtype, tensor.dtype) if dtype is None else TORCH[dtype]
     plain = tensor.resolve_conj().resolve_neg()
@@ -111,7 +110,7 @@ def pack(where: str, tensor: Tensor, dtype: np.dtype | None, check: Check) -> Pa
     shape = tuple(tensor.shape)
     rule = Rule(where=where, argument="tensor", text=text, remedy=remedy, shape=shape, values=values)
     private = packed.numel() > 0 and packed.data_ptr() != tensor.data_ptr()
-    return Parcel(payload=packed, arrives=arrives, record=record, rule=rule, private=private)
+    return Transfer(payload=packed, arrives=arrives, record=record, rule=rule, private=private)
 
 
 def _view(tensor: Tensor) -> np.ndarray | None:

@@ -4,9 +4,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from segmeter.bridge.cast import cast, comparable
-from segmeter.bridge.device_check import Rule, judge, measure
-from segmeter.bridge.dtypes import TORCH
+from segmeter.bridge.device_check import Rule, measure, raise_if_bad
+from segmeter.bridge.dtypes import TORCH, cast, comparable
 from segmeter.bridge.tensor_checks import check_device
 from segmeter.checks import expected
 from segmeter.errors import InputError
@@ -86,5 +85,5 @@ def _convert(tensor: Tensor, dtype: torch.dtype) -> Tensor:
     if record is not None:
         text, shape = f"to fit {dtype}", tuple(tensor.shape)
         rule = Rule(where=_WHERE, argument="array", text=text, remedy="", shape=shape, values=numbers.dtype)
-        judge(record.cpu().numpy(), rule, None)
+        raise_if_bad(record.cpu().numpy(), rule, None)
     return converted

@@ -6,12 +6,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from segmeter.bridge.device_check import Rule, judge
+from segmeter.bridge.device_check import Rule, raise_if_bad
 from segmeter.bridge.dtypes import NUMPY
 
 
 @dataclass(frozen=True, kw_only=True)
-class Parcel:
+class Transfer:
     """Something packed on the device, ready to cross.
 
     Parameters
@@ -38,7 +38,7 @@ class Parcel:
         return self.payload.numel() * self.payload.element_size()
 
 
-def fetch(transfer: Parcel, *, out: Tensor | None = None) -> Tensor:
+def fetch(transfer: Transfer, *, out: Tensor | None = None) -> Tensor:
     """Bring a packed tensor to the host and wait for it; return `out`, or else a CPU tensor of dtype `arrives`.
 
     The payload and its record are queued on the same stream, and the host waits once for both.
@@ -49,7 +49,7 @@ def fetch(transfer: Parcel, *, out: Tensor | None = None) -> Tensor:
     elif payload.device.type != "cpu":
         payload, record = payload.cpu(), None if record is None else record.cpu()
     if record is not None and transfer.rule is not None:
-        judge(record.numpy(), transfer.rule, None)
+        raise_if_bad(record.numpy(), transfer.rule, None)
     if out is not None:
         return out if payload is out else out.copy_(payload)
     return payload if payload.dtype in NUMPY else payload.to(transfer.arrives)

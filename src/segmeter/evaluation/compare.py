@@ -11,7 +11,7 @@ import numpy as np
 from segmeter.checks import expected, nearest
 from segmeter.classes import ClassSpec
 from segmeter.errors import DataError, InputError
-from segmeter.metrics.cases.table import read_cases, read_spec, stack_margins
+from segmeter.metrics.cases.table import read_cases, read_spec, stack_totals
 from segmeter.metrics.config.measures import MEASURES
 from segmeter.metrics.config.metrics import MetricsConfig, check_metrics
 from segmeter.metrics.statistics.clusters import cluster_labels
@@ -64,7 +64,7 @@ def compare(folders: Sequence[Path], config: MetricsConfig, *, rank_by: str = "m
     compared = compare_runs(rows, spec, config)
     case_ids = [row.case_id for row in next(iter(rows.values()))]
     clusters = cluster_labels(case_ids, config.cluster)
-    effective = [count_effective(stack_margins(one, spec), spec, clusters) for one in rows.values()]
+    effective = [count_effective(stack_totals(one, spec), spec, clusters) for one in rows.values()]
     least = {name: min(one[name] or np.inf for one in effective) for name in spec.names}
     return {
         "schema": SCHEMA,

@@ -1,1 +1,5 @@
 """image -> logits -> labels: tiling, flips and decoding on the device."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

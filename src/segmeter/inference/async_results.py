@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from segmeter.bridge.host_copier import Exporter, Ticket
+from segmeter.bridge.host_copier import HostCopier, PendingArray
 from segmeter.bridge.transport import open_transport
 from segmeter.classes import ClassSpec
 from segmeter.data.sample import Sample
@@ -59,8 +59,8 @@ class Outbox:
         self.overlaps = not transport.immediate
         self._spec, self._threshold, self._keep_probs = spec, threshold, probs
         # three rings, as a slot is as large as the largest result in it; without a result they take no memory
-        self._labels, self._losses = (Exporter(device=device, slots=_BATCHES, transport=transport) for _ in range(2))
-        self._probs = Exporter(device=device, slots=_BATCHES * batch_size, transport=transport)
+        self._labels, self._losses = (HostCopier(device=device, slots=_BATCHES, transport=transport) for _ in range(2))
+        self._probs = HostCopier(device=device, slots=_BATCHES * batch_size, transport=transport)
 
     def __enter__(self) -> Self:
         return self
@@ -111,7 +111,7 @@ class Outbox:
         known = [loss is not None for loss in losses or [None] * len(group)]
         return _take(group, labels, values, known, probs)
 
-    def _send_probs(self, group: Sequence[Sample], logits: Tensor) -> Iterator[Ticket]:
+    def _send_probs(self, group: Sequence[Sample], logits: Tensor) -> Iterator[PendingArray]:
         """One by one, as probabilities are the largest thing of all: where nothing overlaps, one case is in memory."""
         for sample, case in zip(group, logits, strict=True):
             yield self._probs.submit_probs(case[None], case_id=sample.case_id, task=self._spec.task)
@@ -119,10 +119,10 @@ class Outbox:
 
 def _take(
     group: Sequence[Sample],
-    labels: Ticket,
-    losses: Ticket | None,
+    labels: PendingArray,
+    losses: PendingArray | None,
     known: Sequence[bool],
-    probs: Iterator[Ticket] | None,
+    probs: Iterator[PendingArray] | None,
 ) -> Iterator[Prediction]:
     rows = labels.rows()
     values = iter(()) if losses is None else losses.rows()

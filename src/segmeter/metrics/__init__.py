@@ -13,3 +13,7 @@ number of values that it leaves out. An infinite value is inf. Per case, class a
 Penalty policy: `inf` (default; the mean is then inf, and is given with the median and the number of failures),
 `diagonal` (the image's diagonal in the unit used), `nan`, or a number.
 """
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -68,7 +68,9 @@ def check_classes(
     if not 1 <= num_classes <= most:
         raise InputError(expected(where, "num_classes", f"between 1 and {most}", num_classes))
     if ignore_index is not None and 0 <= ignore_index < num_classes:
-        raise InputError(expected(where, "ignore_index", f"to be no class (0 to {num_classes - 1})", ignore_index))
+        raise InputError(
+            expected(where, "ignore_index", f"to lie outside the classes (0 to {num_classes - 1})", ignore_index)
+        )
     return num_classes, ignore_index
 
 

@@ -1,1 +1,5 @@
 """labels -> cleaned labels, each step saying how many pixels it changed. NumPy and scikit-image."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

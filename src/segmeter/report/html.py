@@ -15,8 +15,8 @@ from segmeter.checks import expected
 from segmeter.classes import ClassSpec
 from segmeter.errors import InputError
 from segmeter.files import write_bytes
-from segmeter.metrics.cases.table import CaseRow, read_cases, read_spec, stack_margins
-from segmeter.metrics.pixels.overlap import score_margins
+from segmeter.metrics.cases.table import CaseRow, read_cases, read_spec, stack_totals
+from segmeter.metrics.pixels.overlap import score_totals
 from segmeter.open_files import read_json_lines
 from segmeter.report import figures
 from segmeter.report.charts import calibration_charts, curves, heat_map, histogram
@@ -136,7 +136,7 @@ def _pictures(folder: Path, config: ReportConfig) -> list[Picture]:
 def _cases(rows: list[CaseRow], spec: ClassSpec, summary: Mapping[str, Any]) -> list[dict[str, Any]]:
     """One entry per case, the worst by the headline first; means run over the classes that the summary's run over."""
     counted = [spec.names.index(name) for name in summary.get("mean_classes", spec.names)]
-    scores = score_margins(stack_margins(rows, spec), task=spec.task, classes=counted)
+    scores = score_totals(stack_totals(rows, spec), task=spec.task, classes=counted)
     headline = figures.headline_scores(scores, spec.task)
     cases: dict[str, dict[str, Any]] = {
         row.case_id: {

@@ -21,7 +21,7 @@ from segmeter.training.learner import Learner
 from segmeter.training.limits import Limits
 from segmeter.training.run.contents import write_contents
 from segmeter.training.run.determinism import kernels, seed_everything
-from segmeter.training.run.divergence import Taken, Watch
+from segmeter.training.run.divergence import DivergenceGuard, Taken
 from segmeter.training.run.history import History
 from segmeter.training.run.loggers import Logger
 from segmeter.training.run.signals import StopSignals
@@ -104,7 +104,7 @@ class Run:
         self.monitor = find_monitor(job.training.monitor, job.segmenter.card.spec)
         self.show: Callable[[float, str], None] = lambda fraction, text: None
         self.stop = stop
-        self.watch = Watch(
+        self.watch = DivergenceGuard(
             case_id=lambda index: job.train_cases.case_ids[index % len(job.train_cases)],
             scaled=learner.scaler is not None,
             max_skipped=job.training.max_skipped,

@@ -9,6 +9,7 @@ import tifffile
 from PIL import Image, ImageOps
 
 from segmeter.classes import ClassSpec
+from segmeter.data.files import images
 from segmeter.data.files.images import read_file, read_image
 from segmeter.errors import DataError
 from tests.data.crafted import BINARY, THREE, chunk, encoded, noise, png_bytes, put, read_mask
@@ -258,6 +259,14 @@ def test_read_mask_refuses_an_animation_of_one_channel(tmp_path):
     frames[0].save(tmp_path / "x.png", save_all=True, append_images=frames[1:])
     with pytest.raises(DataError, match="to hold one picture, got 3 frames"):
         read_mask(tmp_path / "x.png", spec=BINARY)
+
+
+def test_small_masks_are_left_to_pillow_which_gives_the_same(tmp_path, monkeypatch):
+    path = put(tmp_path / "x.png", noise(40, 50, None) % 2)
+    compiled = read_mask(path, spec=BINARY)
+    monkeypatch.setattr(images, "LEAST_COMPILED", 2001)
+    monkeypatch.setattr(images, "decode_samples", lambda *_, **__: pytest.fail("the compiled reader was loaded"))
+    np.testing.assert_array_equal(read_mask(path, spec=BINARY), compiled)
 
 
 def test_a_mask_that_is_too_large_is_refused_before_its_content_is_read(tmp_path):

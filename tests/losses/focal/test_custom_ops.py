@@ -10,7 +10,7 @@ from segmeter.losses.build import build_loss
 from segmeter.losses.config import LOSSES
 from segmeter.losses.focal.custom_ops import traced_gradient, traced_sums
 from segmeter.losses.focal.focal import FocalLoss, focal_loss
-from segmeter.losses.focal.params import Terms
+from segmeter.losses.focal.params import FocalParams
 from tests.losses.cases import make_case, run
 
 
@@ -58,7 +58,7 @@ def test_every_registered_loss_is_one_graph(name, task):
 def test_the_operators_are_declared_as_they_are(task, elementwise):
     case = make_case(task)
     target = case.target.unsqueeze(1) if task == "binary" else case.target
-    terms = Terms(softmax=task == "multiclass", gamma=2.0, ignore_index=255, elementwise=elementwise)
+    terms = FocalParams(softmax=task == "multiclass", gamma=2.0, ignore_index=255, elementwise=elementwise)
     logits = case.logits.float().contiguous(memory_format=torch.channels_last)
     sums = traced_sums(logits, target, None, terms=terms, backend="numba")
     operators = torch.ops.segmeter

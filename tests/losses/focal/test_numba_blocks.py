@@ -5,7 +5,7 @@ import pytest
 
 from segmeter.losses.focal import numba_blocks
 from segmeter.losses.focal.numba_blocks import Job
-from segmeter.losses.focal.params import Terms
+from segmeter.losses.focal.params import FocalParams
 
 LOSSES = np.float32([1.5, 2.0, 4.0, 8.0, 16.0])
 CLASSES = np.int32([0, -1, 3, -2, 1])  # the second is ignored, the fourth is bad
@@ -51,6 +51,6 @@ def test_the_blocks_are_folded_in_order():
 
 
 def test_the_options_are_float32():
-    options = numba_blocks.options_of(Terms(softmax=False, gamma=0.1, smoothing=0.2, negative=0.3, positive=0.4))
+    options = numba_blocks.options_of(FocalParams(softmax=False, gamma=0.1, smoothing=0.2, negative=0.3, positive=0.4))
     assert all(isinstance(value, np.float32) for value in options)
     assert options == tuple(np.float32([0.1, 0.2, 0.3, 0.4]))

@@ -5,7 +5,7 @@ import pytest
 
 from segmeter.losses.focal import numba_sigmoid
 from segmeter.losses.focal.numba_blocks import options_of
-from segmeter.losses.focal.params import Terms
+from segmeter.losses.focal.params import FocalParams
 from tests.losses.extreme import RTOL, SIGMOID, TINY, exact_sigmoid
 
 X = np.float32([x for x in SIGMOID for _ in range(2)])
@@ -24,7 +24,7 @@ def exact(gamma, labels=CLASSES):
 
 @pytest.mark.parametrize("gamma", [0.0, 0.5, 2.0, 3.7])
 def test_losses_and_slopes_are_their_definition_at_extreme_logits(gamma):
-    options = options_of(Terms(softmax=False, gamma=gamma, negative=0.75, positive=0.25))
+    options = options_of(FocalParams(softmax=False, gamma=gamma, negative=0.75, positive=0.25))
     weight = np.where(CLASSES == 1, 0.25, 0.75)
     lines = split()
     numba_sigmoid.sigmoid_losses(CLASSES, lines, options, X.size)
@@ -36,7 +36,7 @@ def test_losses_and_slopes_are_their_definition_at_extreme_logits(gamma):
 
 
 def test_smoothing_is_the_mixture_of_both_targets():
-    options = options_of(Terms(softmax=False, gamma=2.0, smoothing=0.2))
+    options = options_of(FocalParams(softmax=False, gamma=2.0, smoothing=0.2))
     lines, row = split(), X.copy()
     numba_sigmoid.sigmoid_slopes(row, CLASSES, lines, options, X.size, np.ones(X.size, np.float32))
     numba_sigmoid.sigmoid_losses(CLASSES, lines, options, X.size)
@@ -47,6 +47,6 @@ def test_smoothing_is_the_mixture_of_both_targets():
 
 def test_elements_that_do_not_count_have_no_slope_even_where_they_are_nan():
     row, lines = np.full(X.size, np.nan, np.float32), np.full((6, X.size), np.nan, np.float32)
-    options = options_of(Terms(softmax=False, gamma=2.0))
+    options = options_of(FocalParams(softmax=False, gamma=2.0))
     numba_sigmoid.sigmoid_slopes(row, np.full_like(CLASSES, -1), lines, options, X.size, lines[5])
     assert not row.any()

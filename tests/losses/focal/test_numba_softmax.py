@@ -5,7 +5,7 @@ import pytest
 
 from segmeter.losses.focal import numba_softmax
 from segmeter.losses.focal.numba_blocks import options_of
-from segmeter.losses.focal.params import Terms
+from segmeter.losses.focal.params import FocalParams
 from tests.losses.extreme import RTOL, SOFTMAX, TINY, exact_softmax
 
 ROWS = np.float32([row for row in SOFTMAX for _ in range(3)]).T.copy()  # (3, pixels)
@@ -39,7 +39,7 @@ def test_losses_and_gradients_are_their_definition_at_extreme_logits(gamma):
     losses, gradients = exact(gamma)
     np.testing.assert_allclose(nll, exact(0.0)[0], rtol=RTOL, atol=TINY)
     np.testing.assert_allclose(q.astype(np.float64) ** gamma * nll, losses, rtol=RTOL, atol=TINY)
-    options, scale = options_of(Terms(softmax=True, gamma=gamma)), np.full(COUNT, 3, np.float32)
+    options, scale = options_of(FocalParams(softmax=True, gamma=gamma)), np.full(COUNT, 3, np.float32)
     numba_softmax.hard_gradient(rows, CLASSES, WEIGHTS, lines, options, COUNT, scale)
     np.testing.assert_allclose(rows, 3 * WEIGHTS[CLASSES] * gradients, rtol=RTOL, atol=TINY)
 
@@ -48,7 +48,7 @@ def test_losses_and_gradients_are_their_definition_at_extreme_logits(gamma):
 def test_smoothing_is_the_mixture_of_all_classes(gamma):
     rows, deltas, losses = ROWS.copy(), np.zeros_like(ROWS), np.zeros(COUNT, np.float32)
     found, others = np.zeros(COUNT, np.int32), np.zeros(COUNT, np.float32)
-    options = options_of(Terms(softmax=True, gamma=gamma, smoothing=0.3))
+    options = options_of(FocalParams(softmax=True, gamma=gamma, smoothing=0.3))
     numba_softmax.split_mixture(rows, COUNT, largest(), found, others, deltas)
     numba_softmax.mixture_losses(rows, deltas, others, WEIGHTS, CLASSES, options, COUNT, losses)
     numba_softmax.mixture_gradient(rows, deltas, others, WEIGHTS, CLASSES, options, COUNT, np.ones(COUNT, np.float32))
@@ -67,6 +67,6 @@ def test_pixels_that_do_not_count_weigh_nothing_and_have_no_gradient_even_where_
     numba_softmax.read_weights(WEIGHTS, classes, COUNT, line)
     np.testing.assert_array_equal(line, np.where(CLASSES == 1, 0, WEIGHTS[CLASSES]))
     rows, lines = np.full_like(ROWS, np.nan), np.full((8, COUNT), np.nan, np.float32)
-    options = options_of(Terms(softmax=True, gamma=2.0))
+    options = options_of(FocalParams(softmax=True, gamma=2.0))
     numba_softmax.hard_gradient(rows, np.full_like(CLASSES, -2), WEIGHTS, lines, options, COUNT, lines[7])
     assert not rows.any()

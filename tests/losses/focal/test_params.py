@@ -3,13 +3,15 @@
 import pytest
 import torch
 
-from segmeter.losses.focal.params import Terms, summed_weight
+from segmeter.losses.focal.params import FocalParams, summed_weight
 from segmeter.losses.targets import Labels
 
 
-@pytest.mark.parametrize("terms", [Terms(softmax=True, gamma=1.0, ignore_index=0), Terms(softmax=False, gamma=0.5)])
+@pytest.mark.parametrize(
+    "terms", [FocalParams(softmax=True, gamma=1.0, ignore_index=0), FocalParams(softmax=False, gamma=0.5)]
+)
 def test_terms_survive_being_an_operators_arguments(terms):
-    assert Terms.unpack(terms.numbers(), terms.flags()) == terms
+    assert FocalParams.unpack(terms.numbers(), terms.flags()) == terms
 
 
 def test_the_summed_weight_is_that_of_the_counted_elements_only():

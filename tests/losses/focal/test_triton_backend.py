@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from segmeter.losses.focal import triton_backend
-from segmeter.losses.focal.params import Terms
+from segmeter.losses.focal.params import FocalParams
 
 
 def test_tensors_on_the_cpu_are_not_taken():
@@ -24,12 +24,14 @@ def test_the_tiles_cover_every_logit_once(channels, pixels):
 
 
 def test_the_options_become_constants_of_the_kernel():
-    options = triton_backend._options(Terms(softmax=True, gamma=1.5, smoothing=0.1, ignore_index=255), torch.ones(3))
+    options = triton_backend._options(
+        FocalParams(softmax=True, gamma=1.5, smoothing=0.1, ignore_index=255), torch.ones(3)
+    )
     assert options["GAMMA"] == 1.5
     assert options["HAS_WEIGHTS"]
     assert options["HAS_IGNORE"]
     assert options["SMOOTH"]
     assert options["ignore"] == 255
-    options = triton_backend._options(Terms(softmax=False, gamma=0.0, negative=0.75, positive=0.25))
+    options = triton_backend._options(FocalParams(softmax=False, gamma=0.0, negative=0.75, positive=0.25))
     assert not any(options[name] for name in ("HAS_IGNORE", "SMOOTH", "ELEMENTWISE"))
     assert (options["negative"], options["positive"]) == (0.75, 0.25)

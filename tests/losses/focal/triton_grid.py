@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import torch
 
-from segmeter.losses.focal.params import Terms
+from segmeter.losses.focal.params import FocalParams
 from segmeter.losses.focal.torch_closed_form import torch_gradient, torch_sums
 from segmeter.losses.focal.triton_backend import triton_gradient, triton_sums
 from tests.losses.cases import make_case
@@ -25,7 +25,7 @@ class Kind(NamedTuple):
     label_dtype: torch.dtype
 
 
-def check(terms: Terms, kind: Kind, *, weighted: bool, device: str) -> None:
+def check(terms: FocalParams, kind: Kind, *, weighted: bool, device: str) -> None:
     """Compare value, weight, bad labels and gradient of one point of the grid."""
     case = make_case(kind.task, size=(9, 37))
     logits = case.logits.to(device, kind.dtype).contiguous(memory_format=kind.layout)
@@ -53,7 +53,7 @@ def check_digits(task: str, gamma: float, device: str) -> None:
     logits, target = case.logits.to(device), case.target.to(device)
     if task == "binary":
         target = target.unsqueeze(1)
-    terms = Terms(softmax=task == "multiclass", gamma=gamma, elementwise=True)
+    terms = FocalParams(softmax=task == "multiclass", gamma=gamma, elementwise=True)
     losses = triton_sums(logits, target, None, terms).total
     gradient = triton_gradient(logits, target, None, terms=terms, scale=torch.ones_like(losses))
     case.check(losses.cpu(), gradient.cpu())
@@ -69,7 +69,7 @@ def check_grid(task: str, device: str) -> int:
     grid = list(itertools.product(GAMMAS, [False, True], [0.0, 0.1], [False, True]))
     for number, (gamma, weighted, smoothing, elementwise) in enumerate(grid):
         alphas = {"negative": 0.75, "positive": 0.25} if weighted and task != "multiclass" else {}
-        terms = Terms(
+        terms = FocalParams(
             softmax=task == "multiclass",
             gamma=gamma,
             smoothing=smoothing,
@@ -90,7 +90,7 @@ def check_extremes(device: str) -> int:
     for softmax, gamma, smoothing in itertools.product([True, False], [0.0, 0.5, 2.0, 8.0], [0.0, 0.1]):
         shape = (1, *logits.shape[2:]) if softmax else logits.shape
         target = torch.ones(shape, dtype=torch.uint8, device=device)
-        terms = Terms(softmax=softmax, gamma=gamma, smoothing=smoothing, elementwise=True)
+        terms = FocalParams(softmax=softmax, gamma=gamma, smoothing=smoothing, elementwise=True)
         sums = triton_sums(logits, target, None, terms)
         assert not sums.total.isnan().any(), terms
         gradient = triton_gradient(logits, target, None, terms=terms, scale=torch.ones_like(sums.total))

@@ -14,14 +14,14 @@ from tests.metrics.build import class_spec
     ("build", "message"),
     [
         (lambda: SurfaceConfig(tolerances=()), "`tolerances` to be distinct numbers >= 0"),
-        (lambda: SurfaceConfig(tolerances=(1, -1)), "`tolerances` to be distinct"),
+        (lambda: SurfaceConfig(tolerances=(1, -1)), r"`tolerances\[1\]` to be a number >= 0, got -1"),
         (lambda: SurfaceConfig(tolerances=(1, 1.0)), "`tolerances` to be distinct"),
-        (lambda: SurfaceConfig(penalty=-1), "`penalty` to be inf, diagonal, nan or a number >= 0, got -1"),
-        (lambda: SurfaceConfig(penalty="max"), "`penalty` to be inf"),
+        (lambda: SurfaceConfig(penalty=-1), "`penalty` to be one of inf, diagonal, nan or a number >= 0, got -1"),
+        (lambda: SurfaceConfig(penalty="max"), "`penalty` to be one of inf"),
         (lambda: SurfaceConfig(surface="C"), "`surface` to be one of"),
         (lambda: SurfaceConfig(classes=("a", "a")), "`classes` to be null or distinct names"),
-        (lambda: BoundaryConfig(width=0), "`width` >= 1"),
-        (lambda: BoundaryConfig(ratio=0), "`ratio` > 0"),
+        (lambda: BoundaryConfig(width=0), "`width` to be an integer >= 1"),
+        (lambda: BoundaryConfig(ratio=0), "`ratio` to be a number > 0"),
     ],
 )
 def test_bad_options_are_refused(build, message):
@@ -32,8 +32,8 @@ def test_bad_options_are_refused(build, message):
 @pytest.mark.parametrize(
     ("build", "message"),
     [
-        (lambda: InstancesConfig(threshold=1.0), "`threshold` between 0 and 1, below 1"),
-        (lambda: InstancesConfig(connectivity=6), "`connectivity` to be 8 or 4, got 6"),
+        (lambda: InstancesConfig(threshold=1.0), "`threshold` to be a number >= 0 and < 1"),
+        (lambda: InstancesConfig(connectivity=6), "`connectivity` to be one of 8, 4, got 6"),
         (lambda: SizesConfig(limits=(9, 9)), "`limits` to be 1 or 2 rising numbers"),
         (lambda: SizesConfig(limits=(1, 2, 3)), "`limits` to be 1 or 2 rising numbers"),
     ],

@@ -5,6 +5,7 @@ import pytest
 
 from segmeter.classes import ClassSpec
 from segmeter.errors import InputError
+from segmeter.metrics.cases.columns import MeasureColumn
 from segmeter.metrics.measures.protocol import CaseMaps
 from segmeter.metrics.measures.row import make_row
 
@@ -42,11 +43,11 @@ def test_planes_of_multilabel_are_no_depth():
 
 def test_measures_leave_their_columns_and_counts_are_taken_as_given():
     def area(maps):
-        return {"area/cell": float((maps.labels == 1).sum())}
+        return (MeasureColumn("area", "cell", float((maps.labels == 1).sum())),)
 
     counts = np.full((2, 2), 7, np.int64)
     row = make_row(maps_of(TARGET, LABELS), (area,), counts=counts)
-    assert dict(row.extra) == {"area/cell": 4.0}
+    assert row.scores == {"area/cell": 4.0}
     assert row.counts is counts
 
 

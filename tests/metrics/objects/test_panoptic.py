@@ -1,4 +1,4 @@
-"""Matching of objects equals brute force and published figures, and says what it left out."""
+"""Matching of objects equals brute force and published values, and reports what it left out."""
 
 import math
 from itertools import permutations

@@ -186,7 +186,7 @@ WRONG = MAP + np.array([0, 7, 7], np.uint8)
         (MAP, [[0, 0, 0]], {}, "`labels` to be a plain NumPy array, got list"),
         (np.ma.masked_array(MAP, True), MAP, {}, "`target` to be a plain NumPy array, got MaskedArray"),
         (MAP, MAP, {"num_classes": 0}, "`num_classes` between 1 and 65534, got 0"),
-        (MAP, MAP, {"ignore_index": 2}, r"`ignore_index` to be no class \(0 to 2\), got 2"),
+        (MAP, MAP, {"ignore_index": 2}, r"`ignore_index` to lie outside the classes \(0 to 2\), got 2"),
     ],
     ids=range(11),
 )

@@ -10,7 +10,7 @@ from sklearn import metrics as reference
 
 from segmeter.errors import InputError
 from segmeter.metrics.pixels.confusion import confusion_matrix, multilabel_counts
-from segmeter.metrics.pixels.overlap import AGGREGATES, Margins, compute_margins, overlap_scores, score_margins
+from segmeter.metrics.pixels.overlap import AGGREGATES, ClassTotals, class_totals, overlap_scores, score_totals
 from segmeter.metrics.statistics.bootstrap import bootstrap
 
 PER_CLASS = ("iou", "dice", "precision", "recall", "specificity", "volumetric_similarity", "relative_volume_difference")
@@ -207,9 +207,9 @@ def test_the_interval_of_the_data_sets_mean_iou_needs_no_rounding():
 
 def test_margins_are_linear_and_survive_their_columns():
     counts = np.random.default_rng(1).integers(0, 9, (6, 3, 3))
-    margins = compute_margins(counts)
-    total = Margins.from_columns(margins.columns().sum(axis=0))
-    np.testing.assert_array_equal(score_margins(total).iou, overlap_scores(counts.sum(axis=0)).iou)
+    margins = class_totals(counts)
+    total = ClassTotals.from_columns(margins.columns().sum(axis=0))
+    np.testing.assert_array_equal(score_totals(total).iou, overlap_scores(counts.sum(axis=0)).iou)
 
 
 @pytest.mark.parametrize(

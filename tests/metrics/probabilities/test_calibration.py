@@ -183,7 +183,7 @@ PIXELS, HALF = np.zeros((2, 2), np.uint8), np.full((2, 2, 2), 0.5, np.float32)
     ("target", "probs", "options", "message"),
     [
         (PIXELS, HALF[:1], {}, r"`probs` to be \(2, 2, 2\) for a multiclass target"),
-        (PIXELS, HALF.astype(int), {}, "`probs` to be floating, got int64. Labels carry no probabilities"),
+        (PIXELS, HALF.astype(int), {}, "`probs` to have a floating dtype, got int64. Labels carry no probabilities"),
         (PIXELS, HALF * 3, {}, r"`probs` to lie between 0 and 1, got 1\.5 to 1\.5"),
         (PIXELS, HALF * np.nan, {}, "`probs` to lie between 0 and 1, got nan"),
         (PIXELS, HALF * 0.9, {}, "`probs` to sum to 1 in every pixel, got a sum that is off by 0.1"),

@@ -6,7 +6,7 @@ from sklearn.metrics import average_precision_score, f1_score, precision_recall_
 
 from segmeter.metrics.probabilities import _kernels as tallies
 from segmeter.metrics.probabilities.calibration import calibration
-from segmeter.metrics.probabilities.precision_recall import sweep_thresholds
+from segmeter.metrics.probabilities.precision_recall import compute_precision_recall
 from tests.metrics.probabilities.test_kernels import steps_of
 
 LOWER = tallies.lower_ends()
@@ -74,7 +74,7 @@ def test_the_error_is_that_of_the_worst_order_within_the_steps():
     # one step above with the class once and the rest once, one below with the class twice and the rest once
     histogram = np.zeros((2, tallies.STEPS), np.int64)
     histogram[:, 20_000], histogram[:, 10_000] = (1, 1), (1, 2)
-    sweep = sweep_thresholds(histogram, LOWER)
+    sweep = compute_precision_recall(histogram, LOWER)
     ties = 1 / 3 * 1 / 2 + 2 / 3 * 3 / 5
     assert sweep.average_precision == pytest.approx(ties, rel=1e-12)
     first = (1 / 1 + 2 / 3 + 3 / 4) / 3
@@ -115,7 +115,7 @@ def test_a_class_that_is_never_there_has_no_average_precision():
     assert np.isnan(sweep.best_threshold)
     assert np.isnan(sweep.recall).all()
     assert sweep.precision.tolist() == [0, 0, 0, 0]
-    nothing = sweep_thresholds(np.zeros((2, tallies.STEPS), np.int64), LOWER)
+    nothing = compute_precision_recall(np.zeros((2, tallies.STEPS), np.int64), LOWER)
     assert len(nothing.thresholds) == 0
 
 

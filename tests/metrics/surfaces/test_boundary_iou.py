@@ -147,7 +147,7 @@ MAP = np.zeros((3, 4), np.uint8)
         ({"target": MAP * 1.0}, r"`target` to have dtype integer, got float64 \(3, 4\)"),
         ({"target": MAP[None], "labels": MAP[None]}, r"`target` to have 2 axes, got \(1, 3, 4\)"),
         ({"width": 0}, "`width` >= 1 and <= 1073741824, got 0"),
-        ({"ignore_index": 2}, r"`ignore_index` to be no class \(0 to 2\), got 2"),
+        ({"ignore_index": 2}, r"`ignore_index` to lie outside the classes \(0 to 2\), got 2"),
         ({"num_classes": 65534}, "`num_classes` between 1 and 65533, got 65534"),
     ],
     ids=range(8),

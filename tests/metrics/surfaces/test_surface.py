@@ -260,7 +260,7 @@ def test_refusals_name_the_argument_and_what_was_given(changes, message):
         ({"labels": MAP + np.uint8(7)}, r"`labels` to hold only classes 0 to 2, got 12 pixels of 7\."),
         ({"target": MAP - np.int16(1)}, r"`target` .* got 12 pixels of -1\. Pass its void value as ignore_index"),
         ({"num_classes": 0}, "`num_classes` between 1 and 65533, got 0"),
-        ({"ignore_index": 1}, r"`ignore_index` to be no class \(0 to 2\), got 1"),
+        ({"ignore_index": 1}, r"`ignore_index` to lie outside the classes \(0 to 2\), got 1"),
     ],
     ids=range(5),
 )

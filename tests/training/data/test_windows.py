@@ -1,7 +1,5 @@
 """Windows of images: their places, what they hold, and resizing."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from PIL import Image
@@ -59,7 +57,7 @@ def test_a_window_starts_anywhere_inside_or_around_the_image():
 def test_cut_mirrors_the_image_beyond_its_edge_and_ignores_the_target_where_it_can(ignore_index):
     image = np.arange(6, dtype=np.uint8).reshape(2, 3, 1)
     target = np.array([[0, 1, 0], [1, 1, 0]], np.uint8)
-    spec = replace(SPEC, ignore_index=ignore_index)
+    spec = SPEC.replace(ignore_index=ignore_index)
     inside, inside_target = cut(image, target, Window(0, 1, 2, 2), spec)
     assert (inside[..., 0].tolist(), inside_target.tolist()) == ([[1, 2], [4, 5]], [[1, 0], [1, 0]])
     beyond, beyond_target = cut(image, target, Window(-1, 1, 3, 3), spec)

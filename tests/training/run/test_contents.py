@@ -10,7 +10,7 @@ from segmeter.data.build import open_splits
 from segmeter.data.config import FolderConfig
 from segmeter.errors import ConfigError
 from segmeter.training.data.augment_config import AugmentConfig
-from segmeter.training.data.cache import Budget, CachedCases
+from segmeter.training.data.cache import Budget, CachedDataset
 from segmeter.training.data.sampling import SampleSource
 from segmeter.training.loop import train
 from segmeter.training.run.contents import NAME, name_changes, write_contents
@@ -23,7 +23,7 @@ def real_job(folder, root, **changes):
         root=str(root), classes=SPEC.names, ignore_index=255, colours=SPEC.colours, val_fraction=0.3, test_fraction=0
     )
     datasets, _ = open_splits(config, ["train", "val"])
-    cases, val_cases = (CachedCases(dataset, Budget(10**7)) for dataset in datasets)
+    cases, val_cases = (CachedDataset(dataset, Budget(10**7)) for dataset in datasets)
     source = SampleSource(cases, AugmentConfig(), batch_size=2, seed=0)
     return tiny_job(folder, cases=cases, val_cases=val_cases, source=source, batch_size=2, **changes)
 

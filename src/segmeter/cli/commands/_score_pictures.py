@@ -17,8 +17,8 @@ from segmeter.evaluation.manifest import read_notes
 from segmeter.evaluation.pairing import MaskPair, check_unchanged
 from segmeter.evaluation.places import write_shape
 from segmeter.evaluation.score import Scoring
-from segmeter.metrics.cases.table import read_cases, stack_margins
-from segmeter.metrics.pixels.overlap import score_margins
+from segmeter.metrics.cases.table import read_cases, stack_totals
+from segmeter.metrics.pixels.overlap import score_totals
 from segmeter.metrics.summary.summary import mean_classes
 from segmeter.parallel import map_in_threads
 from segmeter.progress import track
@@ -49,7 +49,7 @@ def draw_cases(scoring: Scoring, images: Files, config: ReportConfig) -> None:
     """
     rows = read_cases(scoring.folder)
     classes = mean_classes(scoring.metrics, scoring.spec)  # the mean IoU that metrics.json has
-    margins = score_margins(stack_margins(rows, scoring.spec), task=scoring.spec.task, classes=classes)
+    margins = score_totals(stack_totals(rows, scoring.spec), task=scoring.spec.task, classes=classes)
     values = headline_scores(margins, scoring.spec.task)
     scores = {row.case_id: float(value) for row, value in zip(rows, values, strict=True)}
     chosen = Gallery(scoring.folder / "overlays", config, scoring.spec, scores=scores).chosen()

@@ -22,7 +22,7 @@ from segmeter.report.html import write_report
 from segmeter.schema import as_plain
 from segmeter.training.data.augment import Augment
 from segmeter.training.data.augment_config import choose_crop
-from segmeter.training.data.cache import Budget, CachedCases
+from segmeter.training.data.cache import Budget, CachedDataset
 from segmeter.training.data.sampling import SampleSource
 from segmeter.training.job import TrainJob, TrainResult, check_job
 from segmeter.training.loop import check_resumed, train
@@ -39,7 +39,7 @@ def run(config: TrainConfig, job: Job) -> float | None:
     torch.manual_seed(config.training.seed)  # the first weights
     segmenter = build_segmenter(model_card(config.data, config.model, seen))
     budget = Budget(int(config.training.cache_gb * 1e9))
-    train_cases, val_cases = CachedCases(train_data, budget), CachedCases(val_data, budget)
+    train_cases, val_cases = CachedDataset(train_data, budget), CachedDataset(val_data, budget)
     augment = choose_crop(config.augment, seen.sizes)
     training = TrainJob(
         folder=resumed or Path(),

@@ -8,7 +8,7 @@ from pydantic import BaseModel
 from segmeter.checks import nearest
 from segmeter.cli.config.groups import GROUPS
 from segmeter.cli.config.schema import ROOTS
-from segmeter.cli.trained_data import TRAINED
+from segmeter.cli.config.trained_data import TRAINED
 from segmeter.declared import Choice, choice_of, hint_of, inner_hints
 from segmeter.errors import ConfigError
 from segmeter.registry import Component, Registry

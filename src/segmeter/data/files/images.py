@@ -28,6 +28,9 @@ from segmeter.data.files.sniff import check_format, open_regular, show
 from segmeter.errors import DataError
 
 Orientation = Literal["refuse", "ignore", "apply"]
+LEAST_COMPILED = (
+    1 << 16
+)  # pixels of a mask; loading the compiled reader takes as long as Pillow needs for 1000 smaller ones
 IMAGE_DTYPES = ("uint8", "uint16", "float32")
 _UPRIGHT: dict[int, Callable[[np.ndarray], np.ndarray]] = {  # EXIF 2.3, tag 0x0112: where row 0 and column 0 lie
     2: np.fliplr,
@@ -153,7 +156,8 @@ def decode_mask(file: StoredFile, *, label_map: Mapping[str, int]) -> np.ndarray
     DataError
         The file is damaged, lossy, not integer, or has other channels.
     """
-    samples = decode_samples(file.content, max_pixels=file.max_pixels)
+    is_large = file.early.height * file.early.width >= LEAST_COMPILED
+    samples = decode_samples(file.content, max_pixels=file.max_pixels) if is_large else None
     if samples is not None:  # such a file has one channel, is not lossy, and says nothing about an orientation
         return samples
     check_mask_header(file.path, file.header, label_map=label_map)

@@ -3,15 +3,15 @@
 import torch
 
 from segmeter.losses.focal.numba_backend import numba_gradient, numba_sums
-from segmeter.losses.focal.params import Sums, Terms
+from segmeter.losses.focal.params import FocalParams, LossSums
 from segmeter.losses.focal.triton_backend import triton_gradient, triton_sums
 
 
 def traced_sums(
-    logits: torch.Tensor, target: torch.Tensor, weights: torch.Tensor | None, *, terms: Terms, backend: str
-) -> Sums:
+    logits: torch.Tensor, target: torch.Tensor, weights: torch.Tensor | None, *, terms: FocalParams, backend: str
+) -> LossSums:
     """Put the operator into the graph; arguments as in `reference_sums`."""
-    return Sums(*_sums(logits, target, weights, terms.numbers(), terms.flags(), backend))
+    return LossSums(*_sums(logits, target, weights, terms.numbers(), terms.flags(), backend))
 
 
 def traced_gradient(
@@ -19,7 +19,7 @@ def traced_gradient(
     target: torch.Tensor,
     weights: torch.Tensor | None,
     *,
-    terms: Terms,
+    terms: FocalParams,
     scale: torch.Tensor,
     backend: str,
 ) -> torch.Tensor:
@@ -38,7 +38,7 @@ def _sums(
     backend: str,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     compute = numba_sums if backend == "numba" else triton_sums
-    sums = compute(logits, target, weights, Terms.unpack(numbers, flags))
+    sums = compute(logits, target, weights, FocalParams.unpack(numbers, flags))
     return sums.total, sums.weight, sums.bad
 
 
@@ -51,7 +51,7 @@ def _(
     flags: list[int],
     backend: str,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    terms = Terms.unpack(numbers, flags)
+    terms = FocalParams.unpack(numbers, flags)
     elements = logits[:, 0] if terms.softmax else logits
     total = logits.new_empty(elements.shape if terms.elementwise else (), dtype=torch.float32)
     return total, logits.new_empty((), dtype=torch.float32), logits.new_empty((), dtype=torch.int64)
@@ -68,7 +68,7 @@ def _gradient(
     backend: str,
 ) -> torch.Tensor:
     compute = numba_gradient if backend == "numba" else triton_gradient
-    return compute(logits, target, weights, terms=Terms.unpack(numbers, flags), scale=scale)
+    return compute(logits, target, weights, terms=FocalParams.unpack(numbers, flags), scale=scale)
 
 
 @_gradient.register_fake

@@ -8,7 +8,7 @@ from segmeter.checks import expected
 from segmeter.errors import InputError
 from segmeter.losses.focal.custom_ops import traced_gradient, traced_sums
 from segmeter.losses.focal.numba_backend import numba_gradient, numba_sums, numba_takes
-from segmeter.losses.focal.params import Sums, Terms
+from segmeter.losses.focal.params import FocalParams, LossSums
 from segmeter.losses.focal.torch_closed_form import torch_gradient, torch_sums
 from segmeter.losses.focal.torch_reference import reference_sums
 from segmeter.losses.focal.triton_backend import triton_gradient, triton_sums, triton_takes
@@ -20,13 +20,13 @@ WORTH_LOADING = 1 << 16
 
 
 def compute_sums(
-    logits: torch.Tensor, target: torch.Tensor, weights: torch.Tensor | None, *, terms: Terms, backend: str
-) -> Sums:
+    logits: torch.Tensor, target: torch.Tensor, weights: torch.Tensor | None, *, terms: FocalParams, backend: str
+) -> LossSums:
     """Compute the sums with the named backend ("auto" chooses), differentiable by the logits."""
     chosen = choose_backend(logits, target, backend)
     if chosen == "reference":
         return reference_sums(logits, target, weights, terms)
-    return Sums(*FocalFunction.apply(logits, target, weights, terms, chosen))
+    return LossSums(*FocalFunction.apply(logits, target, weights, terms, chosen))
 
 
 def choose_backend(logits: torch.Tensor, target: torch.Tensor, backend: str) -> str:
@@ -51,7 +51,12 @@ class FocalFunction(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, logits: torch.Tensor, target: torch.Tensor, weights: torch.Tensor | None, terms: Terms, backend: str
+        ctx: Any,
+        logits: torch.Tensor,
+        target: torch.Tensor,
+        weights: torch.Tensor | None,
+        terms: FocalParams,
+        backend: str,
     ) -> tuple[torch.Tensor, ...]:
         ctx.save_for_backward(logits, target, weights)
         ctx.terms, ctx.backend = terms, backend

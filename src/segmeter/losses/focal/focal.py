@@ -24,7 +24,7 @@ from segmeter.losses.checks import (
 )
 from segmeter.losses.config import Backend, CrossEntropyConfig, FocalConfig, Normalizer
 from segmeter.losses.focal.dispatch import compute_sums
-from segmeter.losses.focal.params import Sums, Terms
+from segmeter.losses.focal.params import FocalParams, LossSums
 from segmeter.losses.targets import valid_mask
 
 Reduction = Literal["mean", "sum", "none"]
@@ -251,7 +251,7 @@ def _compute(
     """Compute the loss, and how many labels were bad."""
     aligned = check_tensors(where, logits, target, task=task, ignore_index=ignore_index, class_weights=class_weights)
     negative, positive = alpha if isinstance(alpha, tuple) else (1.0, 1.0) if alpha is None else (1.0 - alpha, alpha)
-    terms = Terms(
+    terms = FocalParams(
         softmax=task == "multiclass",
         gamma=float(gamma),
         negative=float(negative),
@@ -270,7 +270,7 @@ def _compute(
 
 
 def _normaliser(
-    sums: Sums, logits: torch.Tensor, target: torch.Tensor, *, terms: Terms, normalizer: Normalizer | float
+    sums: LossSums, logits: torch.Tensor, target: torch.Tensor, *, terms: FocalParams, normalizer: Normalizer | float
 ) -> torch.Tensor | float:
     if normalizer == "valid":
         return torch.where(sums.weight > 0, sums.weight, 1.0)

@@ -15,8 +15,8 @@ from typing import Any
 
 import torch
 
-from segmeter.losses.focal.params import Sums, Terms
-from segmeter.losses.focal.strides import pixel_stride, with_pixel_stride
+from segmeter.losses.focal.params import FocalParams, LossSums
+from segmeter.losses.strides import pixel_stride, with_pixel_stride
 from segmeter.losses.targets import LABEL_DTYPES
 
 DTYPES = (torch.float32, torch.bfloat16)
@@ -34,7 +34,9 @@ def numba_takes(logits: torch.Tensor, target: torch.Tensor) -> bool:
     return logits.device.type == "cpu" and logits.dtype in DTYPES and target.dtype in LABEL_DTYPES
 
 
-def numba_sums(logits: torch.Tensor, target: torch.Tensor, weights: torch.Tensor | None, terms: Terms) -> Sums:
+def numba_sums(
+    logits: torch.Tensor, target: torch.Tensor, weights: torch.Tensor | None, terms: FocalParams
+) -> LossSums:
     """Sum the losses; arguments as in `reference_sums`."""
     call = _Call(logits, target, weights, terms)
     parts = torch.zeros(call.blocks, 3, dtype=torch.float64)
@@ -43,11 +45,11 @@ def numba_sums(logits: torch.Tensor, target: torch.Tensor, weights: torch.Tensor
     losses = torch.empty(elements.shape if terms.elementwise else (), dtype=torch.float32)
     call.run("sums", losses=losses, sums=parts)
     _jobs().fold(parts.data_ptr(), call.blocks, whole.data_ptr())
-    return Sums(losses if terms.elementwise else whole[0].float(), whole[1].float(), whole[2].long())
+    return LossSums(losses if terms.elementwise else whole[0].float(), whole[1].float(), whole[2].long())
 
 
 def numba_gradient(
-    logits: torch.Tensor, target: torch.Tensor, weights: torch.Tensor | None, *, terms: Terms, scale: torch.Tensor
+    logits: torch.Tensor, target: torch.Tensor, weights: torch.Tensor | None, *, terms: FocalParams, scale: torch.Tensor
 ) -> torch.Tensor:
     """Gradient of the total, as `torch_gradient` gives it."""
     call = _Call(logits, target, weights, terms)
@@ -60,7 +62,9 @@ def numba_gradient(
 class _Call:
     """One call's tensors, kept alive while the kernels use their addresses, and how it is cut into blocks."""
 
-    def __init__(self, logits: torch.Tensor, target: torch.Tensor, weights: torch.Tensor | None, terms: Terms) -> None:
+    def __init__(
+        self, logits: torch.Tensor, target: torch.Tensor, weights: torch.Tensor | None, terms: FocalParams
+    ) -> None:
         self.terms = terms
         self.logits = with_pixel_stride(logits)[0]
         self.target = target.contiguous()

@@ -13,7 +13,7 @@ from segmeter.losses.focal.numba_math import (
     float64_at,
     i32,
 )
-from segmeter.losses.focal.params import Terms
+from segmeter.losses.focal.params import FocalParams
 
 PAD = 16  # added to each row, so that rows of a power of two do not all fall into the same cache sets
 
@@ -59,7 +59,7 @@ class Job(NamedTuple):
 
 
 class Options(NamedTuple):
-    """float32 each: see `Terms`."""
+    """float32 each: see `FocalParams`."""
 
     gamma: Any
     smoothing: Any
@@ -67,7 +67,7 @@ class Options(NamedTuple):
     positive: Any
 
 
-def options_of(terms: Terms) -> Options:
+def options_of(terms: FocalParams) -> Options:
     """Narrow the options to float32, which is what the kernels are compiled for."""
     return Options(f32(terms.gamma), f32(terms.smoothing), f32(terms.negative), f32(terms.positive))
 

@@ -9,7 +9,7 @@ from segmeter.losses.targets import Labels
 
 
 @dataclass(frozen=True, kw_only=True)
-class Terms:
+class FocalParams:
     """The options of one call, checked already.
 
     Parameters
@@ -46,7 +46,7 @@ class Terms:
         return flags if self.ignore_index is None else [*flags, self.ignore_index]
 
     @classmethod
-    def unpack(cls, numbers: list[float], flags: list[int]) -> "Terms":
+    def unpack(cls, numbers: list[float], flags: list[int]) -> "FocalParams":
         """Put `numbers` and `flags` together again."""
         gamma, negative, positive, smoothing = numbers
         return cls(
@@ -60,7 +60,7 @@ class Terms:
         )
 
 
-class Sums(NamedTuple):
+class LossSums(NamedTuple):
     """What a backend gives back; a tuple, as torch.autograd.Function can return nothing else.
 
     ``total`` is the 0-d sum, or one loss per element of the target with ``elementwise``; ``weight`` is the summed class

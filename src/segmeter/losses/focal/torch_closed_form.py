@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import torch
 
-from segmeter.losses.focal.params import Sums, Terms, summed_weight
+from segmeter.losses.focal.params import FocalParams, LossSums, summed_weight
 from segmeter.losses.targets import Labels, read_labels, widened
 
 BLOCK_ELEMENTS = 1 << 17  # logits per block on the CPU: half a MiB of float32, so that a few temporaries fit in L2
@@ -41,7 +41,9 @@ class Block(NamedTuple):
     element_place: tuple[slice, ...]
 
 
-def torch_sums(logits: torch.Tensor, target: torch.Tensor, weights: torch.Tensor | None, terms: Terms) -> Sums:
+def torch_sums(
+    logits: torch.Tensor, target: torch.Tensor, weights: torch.Tensor | None, terms: FocalParams
+) -> LossSums:
     """Sum the losses; arguments as in `reference_sums`."""
     soft = target.is_floating_point()
     dtype = torch.float64 if logits.dtype == torch.float64 else torch.float32
@@ -58,11 +60,11 @@ def torch_sums(logits: torch.Tensor, target: torch.Tensor, weights: torch.Tensor
         summed.append(summed_weight(block.labels, weights, soft=soft, dtype=dtype))
         bad.append(block.labels.bad.sum())
     total = torch.stack(totals).sum() if every is None else every
-    return Sums(total, torch.stack(summed).sum(), torch.stack(bad).sum())
+    return LossSums(total, torch.stack(summed).sum(), torch.stack(bad).sum())
 
 
 def torch_gradient(
-    logits: torch.Tensor, target: torch.Tensor, weights: torch.Tensor | None, *, terms: Terms, scale: torch.Tensor
+    logits: torch.Tensor, target: torch.Tensor, weights: torch.Tensor | None, *, terms: FocalParams, scale: torch.Tensor
 ) -> torch.Tensor:
     """Gradient of the total with respect to the logits, in their dtype and layout, times `scale`.
 
@@ -79,7 +81,9 @@ def torch_gradient(
     return gradient
 
 
-def _blocks(logits: torch.Tensor, target: torch.Tensor, weights: torch.Tensor | None, terms: Terms) -> Iterator[Block]:
+def _blocks(
+    logits: torch.Tensor, target: torch.Tensor, weights: torch.Tensor | None, terms: FocalParams
+) -> Iterator[Block]:
     """Cut along the rows of each image; one block where a compiler fuses the temporaries away."""
     batch, rows = logits.shape[0], logits.shape[2] if logits.ndim > 2 else 1
     step = max(1, BLOCK_ELEMENTS // max(1, logits.shape[1] * math.prod(logits.shape[3:])))
@@ -113,7 +117,7 @@ def _slope(minus_log: torch.Tensor, q: torch.Tensor, p: torch.Tensor, gamma: flo
     return q.pow(gamma) * (1 + gamma * p * ratio)
 
 
-def _amounts(block: Block, terms: Terms) -> torch.Tensor | None:
+def _amounts(block: Block, terms: FocalParams) -> torch.Tensor | None:
     """Give how much each class's loss counts, (B, K, H, N...); None where each pixel has one class only."""
     if not block.target.is_floating_point() and terms.smoothing == 0:
         return None
@@ -132,7 +136,7 @@ def _pixel_weight(block: Block) -> torch.Tensor | float:
     return 1.0 if block.weights is None else block.weights.to(block.x.dtype)[block.labels.classes]
 
 
-def _softmax_losses(block: Block, terms: Terms) -> torch.Tensor:
+def _softmax_losses(block: Block, terms: FocalParams) -> torch.Tensor:
     delta, exp, others = _softmax(block.x)
     amounts = _amounts(block, terms)
     if amounts is not None:
@@ -143,7 +147,7 @@ def _softmax_losses(block: Block, terms: Terms) -> torch.Tensor:
     return _pixel_weight(block) * (q.pow(terms.gamma) * minus_log).squeeze(1)
 
 
-def _softmax_gradient(block: Block, terms: Terms) -> torch.Tensor:
+def _softmax_gradient(block: Block, terms: FocalParams) -> torch.Tensor:
     delta, exp, others = _softmax(block.x)
     amounts = _amounts(block, terms)
     if amounts is not None:
@@ -161,14 +165,14 @@ def _softmax_gradient(block: Block, terms: Terms) -> torch.Tensor:
     return (exp * (slope / (1 + others))).scatter(1, index, -slope * q)
 
 
-def _sigmoid_amounts(block: Block, terms: Terms) -> tuple[torch.Tensor, torch.Tensor]:
+def _sigmoid_amounts(block: Block, terms: FocalParams) -> tuple[torch.Tensor, torch.Tensor]:
     """Give how much target 1 and target 0 count, of each element."""
     hot = block.target if block.target.is_floating_point() else block.labels.classes
     mixed = (1 - terms.smoothing) * hot.to(block.x.dtype) + terms.smoothing / 2
     return terms.positive * mixed, terms.negative * (1 - mixed)
 
 
-def _sigmoid_losses(block: Block, terms: Terms) -> torch.Tensor:
+def _sigmoid_losses(block: Block, terms: FocalParams) -> torch.Tensor:
     """Sum the loss of target 1 and of target 0, each by its share; e is exp(-|x|)."""
     x = block.x
     positive, negative = _sigmoid_amounts(block, terms)
@@ -180,7 +184,7 @@ def _sigmoid_losses(block: Block, terms: Terms) -> torch.Tensor:
     return positive * up + negative * down
 
 
-def _sigmoid_gradient(block: Block, terms: Terms) -> torch.Tensor:
+def _sigmoid_gradient(block: Block, terms: FocalParams) -> torch.Tensor:
     x = block.x
     positive, negative = _sigmoid_amounts(block, terms)
     e = torch.exp(-x.abs())

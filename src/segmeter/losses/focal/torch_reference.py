@@ -6,11 +6,13 @@ Letters: B batch, K channels, N... the spatial axes.
 import torch
 from torch.nn.functional import logsigmoid
 
-from segmeter.losses.focal.params import Sums, Terms, summed_weight
+from segmeter.losses.focal.params import FocalParams, LossSums, summed_weight
 from segmeter.losses.targets import read_labels, widened
 
 
-def reference_sums(logits: torch.Tensor, target: torch.Tensor, weights: torch.Tensor | None, terms: Terms) -> Sums:
+def reference_sums(
+    logits: torch.Tensor, target: torch.Tensor, weights: torch.Tensor | None, terms: FocalParams
+) -> LossSums:
     """Sum of ``-t_k w_k (1 - p_k)^gamma log p_k`` over classes k and counted elements.
 
     Parameters
@@ -34,10 +36,10 @@ def reference_sums(logits: torch.Tensor, target: torch.Tensor, weights: torch.Te
         losses = losses - mixed * _weight(weights, k, terms) * torch.exp(terms.gamma * log_q) * log_p
     losses = torch.where(labels.counted, losses, 0)
     total = losses if terms.elementwise else losses.sum()
-    return Sums(total, summed_weight(labels, weights, soft=soft, dtype=x.dtype), labels.bad.sum())
+    return LossSums(total, summed_weight(labels, weights, soft=soft, dtype=x.dtype), labels.bad.sum())
 
 
-def _log_probs(x: torch.Tensor, k: int, terms: Terms) -> tuple[torch.Tensor, torch.Tensor]:
+def _log_probs(x: torch.Tensor, k: int, terms: FocalParams) -> tuple[torch.Tensor, torch.Tensor]:
     """Give log p_k and log(1 - p_k), from how far the logit lies above all others: 1 - p_k itself would round to 0."""
     # Logits near the largest float32 would give -inf, and 0 * inf is NaN; 64 leaves room for gamma.
     least = torch.finfo(x.dtype).min / 64
@@ -50,13 +52,13 @@ def _log_probs(x: torch.Tensor, k: int, terms: Terms) -> tuple[torch.Tensor, tor
     return logsigmoid(margin).clamp(min=least), logsigmoid(-margin).clamp(min=least)
 
 
-def _soft_class(target: torch.Tensor, k: int, terms: Terms) -> torch.Tensor:
+def _soft_class(target: torch.Tensor, k: int, terms: FocalParams) -> torch.Tensor:
     if terms.softmax:
         return target[:, k]
     return target if k == 1 else 1 - target
 
 
-def _weight(weights: torch.Tensor | None, k: int, terms: Terms) -> torch.Tensor | float:
+def _weight(weights: torch.Tensor | None, k: int, terms: FocalParams) -> torch.Tensor | float:
     if not terms.softmax:
         return terms.positive if k == 1 else terms.negative
     return 1.0 if weights is None else weights[k]

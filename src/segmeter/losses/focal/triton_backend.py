@@ -10,8 +10,8 @@ from typing import Any
 
 import torch
 
-from segmeter.losses.focal.params import Sums, Terms
-from segmeter.losses.focal.strides import with_pixel_stride
+from segmeter.losses.focal.params import FocalParams, LossSums
+from segmeter.losses.strides import with_pixel_stride
 from segmeter.losses.targets import LABEL_DTYPES
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
@@ -25,7 +25,9 @@ def triton_takes(logits: torch.Tensor, target: torch.Tensor) -> bool:
     return logits.device.type == "cuda" and fits and logits.numel() > 0 and _installed()
 
 
-def triton_sums(logits: torch.Tensor, target: torch.Tensor, weights: torch.Tensor | None, terms: Terms) -> Sums:
+def triton_sums(
+    logits: torch.Tensor, target: torch.Tensor, weights: torch.Tensor | None, terms: FocalParams
+) -> LossSums:
     """Sum the losses; arguments as in `reference_sums`."""
     logits, stride = with_pixel_stride(logits)
     grid, blocks = _tiles(logits)
@@ -41,11 +43,11 @@ def triton_sums(logits: torch.Tensor, target: torch.Tensor, weights: torch.Tenso
         arguments = (logits, target.contiguous(), losses, parts, *_sizes(logits, stride))
         kernels.sigmoid_sums[grid](*arguments, **_options(terms), **blocks)
     whole = parts.sum(0, dtype=torch.float64)
-    return Sums(losses if terms.elementwise else whole[0].float(), whole[1].float(), whole[2].long())
+    return LossSums(losses if terms.elementwise else whole[0].float(), whole[1].float(), whole[2].long())
 
 
 def triton_gradient(
-    logits: torch.Tensor, target: torch.Tensor, weights: torch.Tensor | None, *, terms: Terms, scale: torch.Tensor
+    logits: torch.Tensor, target: torch.Tensor, weights: torch.Tensor | None, *, terms: FocalParams, scale: torch.Tensor
 ) -> torch.Tensor:
     """Gradient of the total, as `torch_gradient` gives it."""
     spaced, stride = with_pixel_stride(logits)
@@ -75,7 +77,7 @@ def _sizes(logits: torch.Tensor, stride: int) -> tuple[int, ...]:
     return logits.shape[1], logits[0, 0].numel(), logits.stride(0), logits.stride(1), stride
 
 
-def _options(terms: Terms, weights: torch.Tensor | None = None) -> dict[str, Any]:
+def _options(terms: FocalParams, weights: torch.Tensor | None = None) -> dict[str, Any]:
     options: dict[str, Any] = {
         "ignore": 0 if terms.ignore_index is None else terms.ignore_index,
         "smoothing": terms.smoothing,

@@ -19,7 +19,7 @@ from segmeter.classes import ClassSpec
 from segmeter.errors import DataError, InputError
 from segmeter.files import atomic_write
 from segmeter.metrics.cases.columns import MeasureColumn, encode_key, split_scores
-from segmeter.metrics.pixels.overlap import Margins, compute_margins, score_margins
+from segmeter.metrics.pixels.overlap import ClassTotals, class_totals, score_totals
 from segmeter.schema import as_plain
 
 FORMAT = 1  # of cases.parquet; a reader refuses a newer one
@@ -208,15 +208,15 @@ def in_groups(rows: Sequence[CaseRow]) -> Iterator[Sequence[CaseRow]]:
         yield rows[start : start + _GROUP]
 
 
-def stack_margins(rows: Sequence[CaseRow], spec: ClassSpec) -> Margins:
+def stack_totals(rows: Sequence[CaseRow], spec: ClassSpec) -> ClassTotals:
     """Margins (N, K), int64, of all rows; only some thousands of confusion matrices are copied at a time."""
     columns = np.empty((len(rows), 4 * spec.num_classes), np.int64)
     done = 0
     for group in in_groups(rows):
         counts = np.stack([row.counts for row in group])
-        columns[done : done + len(group)] = compute_margins(counts, task=spec.task).columns()
+        columns[done : done + len(group)] = class_totals(counts, task=spec.task).columns()
         done += len(group)
-    return Margins.from_columns(columns)
+    return ClassTotals.from_columns(columns)
 
 
 def sum_counts(rows: Sequence[CaseRow], spec: ClassSpec) -> NDArray[np.int64]:
@@ -227,7 +227,7 @@ def sum_counts(rows: Sequence[CaseRow], spec: ClassSpec) -> NDArray[np.int64]:
     return total
 
 
-def class_statuses(margins: Margins) -> NDArray[np.int64]:
+def class_statuses(margins: ClassTotals) -> NDArray[np.int64]:
     """Index into `STATUSES` per case and class."""
     no_target, no_prediction = margins.target == 0, margins.predicted == 0
     chosen: NDArray[Any] = np.select([no_target & no_prediction, no_prediction, no_target], [1, 2, 3], 0)
@@ -254,8 +254,8 @@ def _tables(rows: Sequence[CaseRow], spec: ClassSpec) -> Iterator[pa.Table]:
 
 
 def _fixed_columns(rows: Sequence[CaseRow], spec: ClassSpec) -> dict[str, pa.Array]:
-    margins = stack_margins(rows, spec)
-    scores = score_margins(margins, task=spec.task)
+    margins = stack_totals(rows, spec)
+    scores = score_totals(margins, task=spec.task)
     columns = {"case_id": pa.array([row.case_id for row in rows], pa.string())}
     sizes = ("height", "width", "depth")
     columns |= {name: pa.array([getattr(row, name) for row in rows], pa.int64()) for name in sizes}

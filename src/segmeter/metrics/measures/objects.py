@@ -26,7 +26,7 @@ from segmeter.metrics.objects.panoptic import measure_masd
 from segmeter.metrics.pixels.overlap import divide
 
 Numbers = dict[str, float]
-Sums = dict[str, FloatArray]
+LossSums = dict[str, FloatArray]
 
 _SIZES = {1: ("small", "large"), 2: ("small", "medium", "large")}
 
@@ -90,7 +90,7 @@ class _Objects:
     config: ObjectsConfig
     regions: tuple[Region, ...]
     case: Callable[[Any, Overlaps], tuple[Numbers, Numbers]]  # values and sums, by metric
-    whole: Callable[[Any, Mapping[str, FloatArray]], Sums]
+    whole: Callable[[Any, Mapping[str, FloatArray]], LossSums]
     first: str  # a sum that every region has
 
     def __call__(self, maps: CaseMaps) -> Iterable[MeasureColumn]:
@@ -101,7 +101,7 @@ class _Objects:
                 yield from columns_of(region.name, *_distances(maps, region, self.config, overlaps))
 
     def summarise(self, sums: Mapping[Name, FloatArray]) -> dict[Name, FloatArray]:
-        by_region: dict[str, Sums] = {}
+        by_region: dict[str, LossSums] = {}
         for (metric, region), total in sums.items():
             by_region.setdefault(region, {})[metric] = total
         scores: dict[Name, FloatArray] = {}
@@ -125,11 +125,11 @@ def _instances(config: InstancesConfig, overlaps: Overlaps) -> tuple[Numbers, Nu
     return {name: value[0] for name, value in _qualities(_as_arrays(sums)).items()}, sums
 
 
-def _as_arrays(sums: Numbers) -> Sums:
+def _as_arrays(sums: Numbers) -> LossSums:
     return {name: np.array([value], np.float64) for name, value in sums.items()}
 
 
-def _qualities(sums: Mapping[str, FloatArray]) -> Sums:
+def _qualities(sums: Mapping[str, FloatArray]) -> LossSums:
     tp, total = sums["instances_tp"], sums["instances_iou"]
     objects = tp + (sums["instances_fp"] + sums["instances_fn"]) / 2
     quality = {"pq": divide(total, objects), "sq": divide(total, tp), "rq": divide(tp, objects)}
@@ -144,7 +144,7 @@ def _distances(maps: CaseMaps, region: Region, config: InstancesConfig, overlaps
     return {"object_masd": masd.mean() if masd.size else np.nan}, {"instances_masd": masd.sum()}
 
 
-def _all_instances(config: InstancesConfig, sums: Mapping[str, FloatArray]) -> Sums:
+def _all_instances(config: InstancesConfig, sums: Mapping[str, FloatArray]) -> LossSums:
     masd = {"object_masd": divide(sums["instances_masd"], sums["instances_tp"])} if config.distances else {}
     return _qualities(sums) | masd | {name: sums[f"instances_{name}"] for name in NUMBERS}
 
@@ -158,7 +158,7 @@ def _precision(config: AveragePrecisionConfig, overlaps: Overlaps) -> tuple[Numb
     return {"ap": _all_precision(config, _as_arrays(sums))["ap"][0]}, sums
 
 
-def _all_precision(config: AveragePrecisionConfig, sums: Mapping[str, FloatArray]) -> Sums:
+def _all_precision(config: AveragePrecisionConfig, sums: Mapping[str, FloatArray]) -> LossSums:
     scores = {f"ap@{t:g}": divide(sums[f"ap_tp@{t:g}"], sums[f"ap_all@{t:g}"]) for t in config.thresholds}
     return {"ap": np.mean(list(scores.values()), axis=0)} | scores
 
@@ -168,7 +168,7 @@ def _aji(config: AjiConfig, overlaps: Overlaps) -> tuple[Numbers, Numbers]:
     return {"aji": common / union if union else np.nan}, {"aji_common": common, "aji_union": union}
 
 
-def _all_aji(config: AjiConfig, sums: Mapping[str, FloatArray]) -> Sums:
+def _all_aji(config: AjiConfig, sums: Mapping[str, FloatArray]) -> LossSums:
     return {"aji": divide(sums["aji_common"], sums["aji_union"])}
 
 
@@ -191,8 +191,8 @@ def _count_by_size(areas: IntArray, limits: tuple[int, ...]) -> IntArray:
     return np.bincount(np.searchsorted(limits, areas, side="right"), minlength=len(limits) + 1)
 
 
-def _all_sizes(config: SizesConfig, sums: Mapping[str, FloatArray]) -> Sums:
-    scores: Sums = {}
+def _all_sizes(config: SizesConfig, sums: Mapping[str, FloatArray]) -> LossSums:
+    scores: LossSums = {}
     for size in _SIZES[len(config.limits)]:
         tp, fp, fn = (sums[f"sizes_{name}@{size}"] for name in ("tp", "fp", "fn"))
         scores[f"object_recall@{size}"] = divide(tp, tp + fn)

@@ -16,7 +16,7 @@ _EXACT = 2.0**53  # float64 holds every whole number up to it
 
 
 @dataclass(frozen=True, kw_only=True)
-class Margins:
+class ClassTotals:
     """All that the overlap scores need from counts: four sums per class, each (..., K).
 
     They are linear in the counts, so sums over cases and over resampled cases are sums of margins.
@@ -32,7 +32,7 @@ class Margins:
         return np.concatenate([self.tp, self.target, self.predicted, self.total], axis=-1)
 
     @classmethod
-    def from_columns(cls, columns: NDArray[Any]) -> "Margins":
+    def from_columns(cls, columns: NDArray[Any]) -> "ClassTotals":
         tp, target, predicted, total = np.split(columns, 4, axis=-1)
         return cls(tp=tp, target=target, predicted=predicted, total=total)
 
@@ -133,8 +133,8 @@ def overlap_scores(
     (array([0.75, 0.  ]), array([0.75,  nan]))
     """
     known_name("overlap_scores", "task", task, TASKS)
-    margins = compute_margins(_as_counts(counts), task=task)
-    return score_margins(margins, task=task, classes=classes)
+    margins = class_totals(_as_counts(counts), task=task)
+    return score_totals(margins, task=task, classes=classes)
 
 
 def _as_counts(counts: Any) -> NDArray[np.int64]:
@@ -157,7 +157,7 @@ def _as_counts(counts: Any) -> NDArray[np.int64]:
     return given.astype(np.int64, copy=False)
 
 
-def compute_margins(counts: NDArray[Any], *, task: Task = "multiclass") -> Margins:
+def class_totals(counts: NDArray[Any], *, task: Task = "multiclass") -> ClassTotals:
     """Reduce counts (..., K, K), or (..., K, 2, 2) for multilabel, to what the scores need."""
     square = counts.ndim >= 2 and counts.shape[-1] == counts.shape[-2]
     if task == "multilabel":
@@ -165,17 +165,17 @@ def compute_margins(counts: NDArray[Any], *, task: Task = "multiclass") -> Margi
             raise InputError(expected("overlap_scores", "counts", "to be (..., K, 2, 2)", counts.shape))
         total = counts.sum(axis=(-2, -1))
         target, predicted = counts[..., 1, :].sum(axis=-1), counts[..., 1].sum(axis=-1)
-        return Margins(tp=counts[..., 1, 1], target=target, predicted=predicted, total=total)
+        return ClassTotals(tp=counts[..., 1, 1], target=target, predicted=predicted, total=total)
     if not square:
         raise InputError(expected("overlap_scores", "counts", "to be (..., K, K)", counts.shape))
     target = counts.sum(axis=-1)
     total = np.broadcast_to(target.sum(axis=-1, keepdims=True), target.shape)
     tp = np.diagonal(counts, axis1=-2, axis2=-1)
-    return Margins(tp=tp, target=target, predicted=counts.sum(axis=-2), total=total)
+    return ClassTotals(tp=tp, target=target, predicted=counts.sum(axis=-2), total=total)
 
 
-def score_margins(
-    margins: Margins, *, task: Task = "multiclass", classes: Sequence[int] | None = None
+def score_totals(
+    margins: ClassTotals, *, task: Task = "multiclass", classes: Sequence[int] | None = None
 ) -> OverlapScores:
     """Compute the scores from margins; the bootstrap comes in here, with float64 sums."""
     tp, target, predicted = margins.tp, margins.target, margins.predicted
@@ -226,12 +226,12 @@ def _chosen(classes: Sequence[int] | None, num_classes: int) -> NDArray[np.int64
     return chosen
 
 
-def _pool(margins: Margins) -> Margins:
+def _pool(margins: ClassTotals) -> ClassTotals:
     """Margins of the one 2 x 2 table of all multilabel decisions."""
     tp, target, predicted, total = (
         part.sum(axis=-1) for part in (margins.tp, margins.target, margins.predicted, margins.total)
     )
-    return Margins(
+    return ClassTotals(
         tp=np.stack([total - target - predicted + tp, tp], axis=-1),
         target=np.stack([total - target, target], axis=-1),
         predicted=np.stack([total - predicted, predicted], axis=-1),
@@ -239,17 +239,17 @@ def _pool(margins: Margins) -> Margins:
     )
 
 
-def _kappa(margins: Margins) -> FloatArray:
+def _kappa(margins: ClassTotals) -> FloatArray:
     beyond, left, _, _ = _chance(margins)
     return divide(beyond, left)
 
 
-def _mcc(margins: Margins) -> FloatArray:
+def _mcc(margins: ClassTotals) -> FloatArray:
     beyond, _, target, predicted = _chance(margins)
     return divide(beyond, np.sqrt(target) * np.sqrt(predicted))
 
 
-def _chance(margins: Margins) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
+def _chance(margins: ClassTotals) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
     """Squared pixels (...): agreement beyond chance, what chance leaves, and the spread of target and of prediction.
 
     They are n tp - t p, n^2 - t p, n^2 - t^2 and n^2 - p^2, summed over classes, written as sums of products of counts:

@@ -12,7 +12,7 @@ from segmeter.errors import InputError
 from segmeter.metrics.arrays import FloatArray, IntArray
 from segmeter.metrics.map_checks import check_classes, erase_ignored
 from segmeter.metrics.pixels.overlap import divide, mean_defined
-from segmeter.metrics.probabilities.precision_recall import Sweep, sweep_thresholds
+from segmeter.metrics.probabilities.precision_recall import PrecisionRecallCurve, compute_precision_recall
 
 BINS = 15
 MOST_BINS = 10_000
@@ -76,7 +76,7 @@ class CalibrationScores:
     brier: float
     nll: float
     n_impossible: int
-    sweeps: tuple[Sweep, ...]
+    sweeps: tuple[PrecisionRecallCurve, ...]
 
 
 class Calibration:
@@ -168,7 +168,7 @@ class Calibration:
             brier=squares if task == "multiclass" else squares / 2,
             nll=float("inf") if self._impossible else logarithms,
             n_impossible=self._impossible,
-            sweeps=tuple(sweep_thresholds(histogram, lower) for histogram in self._sweeps),
+            sweeps=tuple(compute_precision_recall(histogram, lower) for histogram in self._sweeps),
         )
 
     def _add(self, pixels: NDArray[Any], probs: NDArray[Any]) -> None:
@@ -273,7 +273,9 @@ def _check_probs(target: NDArray[Any], probs: NDArray[Any], task: Task, num_clas
     if target.dtype.kind not in "iub":
         raise InputError(expected(where, "target", "to have dtype integer", f"{target.dtype} {target.shape}"))
     if probs.dtype.kind != "f":
-        raise InputError(expected(where, "probs", "to be floating", probs.dtype, "Labels carry no probabilities."))
+        raise InputError(
+            expected(where, "probs", "to have a floating dtype", probs.dtype, "Labels carry no probabilities.")
+        )
     if task == "binary" and probs.shape == target.shape:
         probs = probs[None]
     wanted = target.shape if task == "multilabel" else (1 if task == "binary" else num_classes, *target.shape)

@@ -10,7 +10,7 @@ from segmeter.metrics.pixels.overlap import divide
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sweep:
+class PrecisionRecallCurve:
     """A class against the rest at every threshold; NaN where the target never holds it.
 
     Parameters
@@ -38,11 +38,11 @@ class Sweep:
     best_f1: float
     best_threshold: float
 
-    def thinned(self, points: int) -> "Sweep":
+    def thinned(self, points: int) -> "PrecisionRecallCurve":
         """At most about so many points, evenly by recall; the scores stay those of all."""
         wanted = np.searchsorted(self.recall, np.linspace(0, 1, points), side="left")
         kept = np.unique(np.minimum(wanted, max(len(self.recall) - 1, 0))) if len(self.recall) else np.arange(0)
-        return Sweep(
+        return PrecisionRecallCurve(
             thresholds=self.thresholds[kept],
             precision=self.precision[kept],
             recall=self.recall[kept],
@@ -53,7 +53,7 @@ class Sweep:
         )
 
 
-def sweep_thresholds(histogram: IntArray, lower: FloatArray) -> Sweep:
+def compute_precision_recall(histogram: IntArray, lower: FloatArray) -> PrecisionRecallCurve:
     """Turn counts (2, STEPS), row 1 the class and row 0 the rest, and the steps' lower ends into a sweep.
 
     Probabilities of one step count as equal, as they are in the first and in the last step, which hold 0 and 1. A
@@ -65,7 +65,7 @@ def sweep_thresholds(histogram: IntArray, lower: FloatArray) -> Sweep:
     precision, recall = divide(tp, tp + rest), divide(tp, np.full(len(tp), positives))
     if not positives:
         nothing = float("nan")
-        return Sweep(
+        return PrecisionRecallCurve(
             thresholds=lower[held],
             precision=precision,
             recall=recall,
@@ -76,7 +76,7 @@ def sweep_thresholds(histogram: IntArray, lower: FloatArray) -> Sweep:
         )
     f1 = 2 * tp / (tp + rest + positives)
     best = int(np.argmax(f1))
-    return Sweep(
+    return PrecisionRecallCurve(
         thresholds=lower[held],
         precision=precision,
         recall=recall,

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from segmeter.classes import ClassSpec
 from segmeter.metrics.pixels.overlap import mean_defined
 from segmeter.metrics.probabilities.calibration import CalibrationScores, Reliability
-from segmeter.metrics.probabilities.precision_recall import Sweep
+from segmeter.metrics.probabilities.precision_recall import PrecisionRecallCurve
 from segmeter.metrics.statistics.describe import plain, say
 
 CURVE_POINTS = 101  # of a precision-recall curve in metrics.json
@@ -47,7 +47,7 @@ def summarise_calibration(scores: CalibrationScores, spec: ClassSpec) -> dict[st
     }
 
 
-def _class_entry(one: Reliability, sweep: Sweep) -> dict[str, Any]:
+def _class_entry(one: Reliability, sweep: PrecisionRecallCurve) -> dict[str, Any]:
     curve = sweep.thinned(CURVE_POINTS)
     return {
         "ece": plain(one.ece),

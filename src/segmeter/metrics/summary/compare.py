@@ -12,10 +12,10 @@ from segmeter.checks import expected
 from segmeter.classes import ClassSpec
 from segmeter.errors import InputError
 from segmeter.metrics.arrays import FloatArray
-from segmeter.metrics.cases.table import CaseRow, order_rows, stack_margins
+from segmeter.metrics.cases.table import CaseRow, order_rows, stack_totals
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.measures.protocol import build_measures
-from segmeter.metrics.pixels.overlap import Margins, score_margins
+from segmeter.metrics.pixels.overlap import ClassTotals, score_totals
 from segmeter.metrics.statistics.bootstrap import (
     Resampled,
     Statistic,
@@ -86,7 +86,7 @@ def compare_runs(
         rule, given = "to be two or more, with a bootstrap", f"{len(runs)} runs, bootstrap {config.bootstrap}"
         raise InputError(expected("compare", "runs", rule, given))
     ordered = {name: order_rows("compare", rows, spec) for name, rows in runs.items()}
-    margins = {name: stack_margins(rows, spec) for name, rows in ordered.items()}
+    margins = {name: stack_totals(rows, spec) for name, rows in ordered.items()}
     _check_same(ordered, margins)
     case_ids = [row.case_id for row in next(iter(ordered.values()))]
     table = _tabulate(ordered, margins, spec, config)
@@ -170,7 +170,7 @@ class _Table:
 
 
 def _tabulate(
-    ordered: Mapping[str, Sequence[CaseRow]], margins: Mapping[str, Margins], spec: ClassSpec, config: MetricsConfig
+    ordered: Mapping[str, Sequence[CaseRow]], margins: Mapping[str, ClassTotals], spec: ClassSpec, config: MetricsConfig
 ) -> _Table:
     classes, width = mean_classes(config, spec), 4 * spec.num_classes
     measured = [gather_columns(rows, spec, config) for rows in ordered.values()]
@@ -181,14 +181,14 @@ def _tabulate(
     names = [name for name in whole.score(np.zeros((1, len(sums)))) if name in shared]
 
     def score(totals: NDArray[Any]) -> FloatArray:
-        scores = score_margins(Margins.from_columns(totals[:, :width]), task=spec.task, classes=classes)
+        scores = score_totals(ClassTotals.from_columns(totals[:, :width]), task=spec.task, classes=classes)
         further = whole.score(np.asarray(totals[:, width:], np.float64))
         parts = [getattr(scores, name) for name in PER_CASE] + [further[name] for name in names]
         return np.stack(parts, axis=1)
 
     values, columns = [], []
     for part, one in zip(margins.values(), measured, strict=True):
-        scores = score_margins(part, task=spec.task, classes=classes)
+        scores = score_totals(part, task=spec.task, classes=classes)
         own = [getattr(scores, name) for name in PER_CASE] + [one.values[name] for name in shared]
         values.append(np.stack(own, axis=1))
         added = np.stack([one.sums[name] for name in sums], axis=1) if sums else np.empty((len(own[0]), 0))
@@ -292,7 +292,7 @@ def _describe_ranking(names: Sequence[str], ranking: Ranking) -> dict[str, Any]:
     }
 
 
-def _check_same(ordered: Mapping[str, Sequence[CaseRow]], margins: Mapping[str, Margins]) -> None:
+def _check_same(ordered: Mapping[str, Sequence[CaseRow]], margins: Mapping[str, ClassTotals]) -> None:
     """Refuse runs with different cases or references."""
     ids = {name: [row.case_id for row in rows] for name, rows in ordered.items()}
     every = sorted(set().union(*ids.values()))

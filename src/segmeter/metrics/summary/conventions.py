@@ -15,13 +15,13 @@ from segmeter.checks import expected, known_name, real_numbers, shown
 from segmeter.classes import ClassSpec
 from segmeter.errors import InputError
 from segmeter.metrics.arrays import FloatArray
-from segmeter.metrics.cases.table import CaseRow, in_groups, stack_margins
+from segmeter.metrics.cases.table import CaseRow, in_groups, stack_totals
 from segmeter.metrics.config.conventions import ALL, CONVENTIONS, OURS, Convention, Figure, differences
 from segmeter.metrics.config.measures import SurfaceConfig
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.measures.protocol import CaseMaps, build_measures
 from segmeter.metrics.measures.row import make_row
-from segmeter.metrics.pixels.overlap import Margins, divide, mean_defined
+from segmeter.metrics.pixels.overlap import ClassTotals, divide, mean_defined
 from segmeter.metrics.statistics.describe import say
 from segmeter.metrics.surfaces.options import SUFFIXES
 
@@ -213,13 +213,13 @@ def _regions(spec: ClassSpec, config: MetricsConfig, *, grouped: bool, backgroun
     return {name: [k] for k, name in enumerate(spec.names) if k >= first}
 
 
-def _region_margins(rows: Sequence[CaseRow], spec: ClassSpec, regions: dict[str, list[int]]) -> Margins:
+def _region_margins(rows: Sequence[CaseRow], spec: ClassSpec, regions: dict[str, list[int]]) -> ClassTotals:
     """Margins (N, R), exact: a region's counts are sums of the matrix's cells."""
     members = list(regions.values())
     if all(len(held) == 1 for held in members):
         chosen = [held[0] for held in members]
-        every = stack_margins(rows, spec)
-        return Margins(
+        every = stack_totals(rows, spec)
+        return ClassTotals(
             tp=every.tp[:, chosen],
             target=every.target[:, chosen],
             predicted=every.predicted[:, chosen],
@@ -232,11 +232,11 @@ def _region_margins(rows: Sequence[CaseRow], spec: ClassSpec, regions: dict[str,
         target = np.stack([counts[:, held].sum(axis=(1, 2)) for held in members], axis=1)
         predicted = np.stack([counts[:, :, held].sum(axis=(1, 2)) for held in members], axis=1)
         total = np.broadcast_to(counts.sum(axis=(1, 2))[:, None], tp.shape)
-        parts.append(Margins(tp=tp, target=target, predicted=predicted, total=total).columns())
-    return Margins.from_columns(np.concatenate(parts))
+        parts.append(ClassTotals(tp=tp, target=target, predicted=predicted, total=total).columns())
+    return ClassTotals.from_columns(np.concatenate(parts))
 
 
-def _overlap(convention: Convention, figure: Figure, margins: Margins) -> FloatArray:
+def _overlap(convention: Convention, figure: Figure, margins: ClassTotals) -> FloatArray:
     """IoU or Dice of every entry, with the convention's values for empty masks."""
     both = margins.target + margins.predicted
     iou = figure == "iou"
@@ -246,13 +246,13 @@ def _overlap(convention: Convention, figure: Figure, margins: Margins) -> FloatA
     return scores
 
 
-def _aggregate(convention: Convention, figure: Figure, cases: Margins, scores: FloatArray) -> float:
+def _aggregate(convention: Convention, figure: Figure, cases: ClassTotals, scores: FloatArray) -> float:
     if convention.aggregation in ("cases", "classes"):
         return _mean_of_cases(convention, scores)
     axes = 0 if convention.aggregation == "dataset" else (0, 1)
     parts = (cases.tp, cases.target, cases.predicted, cases.total)
     tp, target, predicted, total = (np.atleast_1d(part.sum(axis=axes)) for part in parts)
-    sums = Margins(tp=tp, target=target, predicted=predicted, total=total)
+    sums = ClassTotals(tp=tp, target=target, predicted=predicted, total=total)
     return float(mean_defined(_overlap(convention, figure, sums)))
 
 
@@ -281,7 +281,7 @@ def _distances(
     spec: ClassSpec,
     regions: dict[str, list[int]],
     metric: str,
-) -> tuple[FloatArray, Margins]:
+) -> tuple[FloatArray, ClassTotals]:
     """Measured values (N, R), with the convention's values for empty masks, and the margins of the same regions."""
     first = _values(rows[0], metric)
     measured = {name: held for name, held in regions.items() if name in first}
@@ -304,6 +304,6 @@ def _values(row: CaseRow, metric: str) -> dict[str, float]:
     return {column.region: column.value for column in row.measured if column.metric == metric and not column.summed}
 
 
-def _one_empty(margins: Margins) -> NDArray[np.bool_]:
+def _one_empty(margins: ClassTotals) -> NDArray[np.bool_]:
     """Where exactly one mask contains the region."""
     return np.asarray((margins.target == 0) != (margins.predicted == 0))

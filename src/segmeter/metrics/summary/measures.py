@@ -10,7 +10,7 @@ from segmeter.checks import expected
 from segmeter.classes import ClassSpec
 from segmeter.errors import InputError
 from segmeter.metrics.arrays import BoolArray, FloatArray
-from segmeter.metrics.cases.table import CaseRow, in_groups, stack_margins
+from segmeter.metrics.cases.table import CaseRow, in_groups, stack_totals
 from segmeter.metrics.config.metrics import MetricsConfig, mean_classes
 from segmeter.metrics.measures.protocol import NUMBERS, Measure, Name, build_measures, length_metrics
 from segmeter.metrics.pixels.overlap import mean_defined
@@ -149,7 +149,7 @@ def _with_means(values: Mapping[Name, FloatArray], counted: list[str]) -> dict[N
 
 def _failures(rows: Sequence[CaseRow], spec: ClassSpec, config: MetricsConfig) -> dict[str, BoolArray]:
     """By class and group, the cases (N,) in which exactly one mask contains it."""
-    margins = stack_margins(rows, spec)
+    margins = stack_totals(rows, spec)
     members = {name: [k] for k, name in enumerate(spec.names)}
     members |= {group: [spec.names.index(name) for name in names] for group, names in config.groups.items()}
     return {

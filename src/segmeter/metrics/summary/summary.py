@@ -11,10 +11,10 @@ from segmeter.checks import expected
 from segmeter.classes import ClassSpec
 from segmeter.errors import InputError
 from segmeter.metrics.arrays import FloatArray
-from segmeter.metrics.cases.table import CaseRow, in_groups, order_rows, stack_margins, sum_counts
+from segmeter.metrics.cases.table import CaseRow, in_groups, order_rows, stack_totals, sum_counts
 from segmeter.metrics.config.metrics import MetricsConfig, check_metrics
 from segmeter.metrics.config.metrics import mean_classes as mean_classes
-from segmeter.metrics.pixels.overlap import AGGREGATES, Margins, OverlapScores, overlap_scores, score_margins
+from segmeter.metrics.pixels.overlap import AGGREGATES, ClassTotals, OverlapScores, overlap_scores, score_totals
 from segmeter.metrics.statistics.bootstrap import Resampled, bootstrap, mean_columns, mean_of_columns, sum_clusters
 from segmeter.metrics.statistics.clusters import cluster_labels, effective_units, warn_of_few
 from segmeter.metrics.statistics.describe import describe, plain
@@ -67,7 +67,7 @@ def summarise(rows: Sequence[CaseRow], spec: ClassSpec, config: MetricsConfig = 
     classes = mean_classes(config, spec)
     cases = _score_cases(rows, spec, classes)
     clusters = cluster_labels(cases.ids, config.cluster)
-    effective = count_effective(Margins.from_columns(cases.columns[:, : 4 * spec.num_classes]), spec, clusters)
+    effective = count_effective(ClassTotals.from_columns(cases.columns[:, : 4 * spec.num_classes]), spec, clusters)
     counts, multilabel = cases.counts, spec.is_multilabel
     total = overlap_scores(counts, task=spec.task, classes=classes)
     intervals = _intervals(cases, spec, config, clusters)
@@ -125,8 +125,8 @@ def _score_cases(rows: Sequence[CaseRow], spec: ClassSpec, classes: list[int]) -
     start = 0
     for group in in_groups(rows):
         part = slice(start, start + len(group))
-        margins = stack_margins(group, spec)
-        scores = score_margins(margins, task=spec.task, classes=classes)
+        margins = stack_totals(group, spec)
+        scores = score_totals(margins, task=spec.task, classes=classes)
         cases.counts[...] += sum_counts(group, spec)
         cases.means[part] = np.stack([getattr(scores, name) for name in PER_CASE], axis=1)
         cases.columns[part] = np.concatenate([margins.columns(), mean_columns(cases.means[part])], axis=1)
@@ -171,7 +171,7 @@ def _statistic(spec: ClassSpec, classes: list[int]) -> Callable[[FloatArray], Fl
     width = 4 * spec.num_classes
 
     def statistic(sums: FloatArray) -> FloatArray:
-        scores = score_margins(Margins.from_columns(sums[:, :width]), task=spec.task, classes=classes)
+        scores = score_totals(ClassTotals.from_columns(sums[:, :width]), task=spec.task, classes=classes)
         parts = [np.stack([getattr(scores, name) for name in AGGREGATES], axis=1)]
         parts += [getattr(scores, name) for name in RESAMPLED_PER_CLASS]
         return np.concatenate([*parts, mean_of_columns(sums[:, width:])], axis=1)
@@ -200,7 +200,7 @@ def _describe_loss(values: FloatArray) -> dict[str, Any]:
     return describe(np.full_like(values, np.nan) if infinite else values) | {"n_infinite": infinite}
 
 
-def count_effective(margins: Margins, spec: ClassSpec, clusters: Sequence[str] | None) -> dict[str, float | None]:
+def count_effective(margins: ClassTotals, spec: ClassSpec, clusters: Sequence[str] | None) -> dict[str, float | None]:
     """Effective number of units by class: Kish's, of the class's union in each case or cluster."""
     unions = sum_clusters(margins.target + margins.predicted - margins.tp, clusters)
     return {name: plain(value) for name, value in zip(spec.names, effective_units(unions), strict=True)}

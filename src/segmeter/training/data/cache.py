@@ -41,7 +41,7 @@ class Budget:
         return fits
 
 
-class CachedCases:
+class CachedDataset:
     """Keeps the first cases that fit the budget and reads the others each time; safe to use from threads.
 
     What was kept is never given up for another case: in training every case is wanted equally often.

@@ -43,7 +43,7 @@ class Seen:
 
 
 @dataclass
-class Watch:
+class DivergenceGuard:
     """Collects steps and reads their values in one transfer.
 
     Parameters

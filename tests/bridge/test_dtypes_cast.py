@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from segmeter.bridge.cast import cast, comparable
+from segmeter.bridge.dtypes import cast, comparable
 from segmeter.errors import InputError
 
 EDGES = [0, 1, 2, 127, 128, 255, 256, 2**15, 2**16, 2**24, 2**24 + 1, 2**31, 2**53 + 1, 2**63 - 1]

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from segmeter.losses.focal.strides import pixel_stride, with_pixel_stride
+from segmeter.losses.strides import pixel_stride, with_pixel_stride
 
 WHOLE = torch.arange(2 * 3 * 4 * 5.0).view(2, 3, 4, 5)
 LAYOUTS = {

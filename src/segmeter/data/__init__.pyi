@@ -1,0 +1,13 @@
+from .build import build_dataset as build_dataset
+from .config import DATA as DATA
+from .config import DataConfig as DataConfig
+from .dataset import Dataset as Dataset
+from .files.geometry import Geometry as Geometry
+from .files.images import read_image as read_image
+from .files.masks import Reading as Reading
+from .files.masks import StoredMap as StoredMap
+from .files.masks import read_map as read_map
+from .files.masks import read_values as read_values
+from .sample import Sample as Sample
+from .verification.report import DataReport as DataReport
+from .verification.report import check_dataset as check_dataset

@@ -1,0 +1,7 @@
+from .build import build_segmenter as build_segmenter
+from .card import ModelCard as ModelCard
+from .checkpoints.checkpoint import Checkpoint as Checkpoint
+from .checkpoints.checkpoint import read_checkpoint as read_checkpoint
+from .checkpoints.checkpoint import write_checkpoint as write_checkpoint
+from .config import MODELS as MODELS
+from .segmenter import Segmenter as Segmenter

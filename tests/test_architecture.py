@@ -1,0 +1,83 @@
+"""The rooms of the source: their size, what is private to them, and the door of each."""
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+import segmeter
+
+SOURCE = Path(segmeter.__file__).parent
+MODULES = sorted(SOURCE.rglob("*.py"))
+DOORS = sorted(path.parent.name for path in SOURCE.glob("*/__init__.py") if "__all__" in path.read_text())
+OF_TORCH = {"bridge", "inference", "losses", "models", "training"}  # rooms that are of no use without torch
+MOST_FILES = 13
+
+
+def imported_names(path: Path) -> Iterator[str]:
+    """Every module of ours that a module imports anywhere in its code."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield node.module
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def test_a_module_with_an_underscore_is_imported_inside_its_own_folder_only():
+    """Mutation seen to fail: a private module imported from another room."""
+    private = {path.stem: path.parent for path in MODULES if path.stem.startswith("_") and path.stem[1] != "_"}
+    assert private
+    for path in MODULES:
+        for name in imported_names(path):
+            folder, _, stem = name.removeprefix("segmeter.").rpartition(".")
+            if name.startswith("segmeter.") and stem in private and (SOURCE / folder.replace(".", "/")).is_dir():
+                assert path.is_relative_to(SOURCE / folder.replace(".", "/")), f"{path} imports {name}"
+
+
+@pytest.mark.parametrize("folder", sorted({path.parent for path in MODULES}), ids=lambda path: path.name)
+def test_a_folder_holds_few_files_and_says_what_it_does(folder: Path):
+    files = [path for path in folder.glob("*.py") if path.name not in ("__init__.py", "__main__.py")]
+    assert len(files) <= MOST_FILES + (folder == SOURCE), sorted(path.name for path in files)
+    assert ast.get_docstring(ast.parse((folder / "__init__.py").read_text()))
+
+
+def test_every_room_that_is_used_from_outside_has_a_door():
+    rooms = {path.parent.name for path in SOURCE.glob("*/__init__.py")}
+    assert set(DOORS) == rooms - {"cli"}
+
+
+@pytest.mark.parametrize("room", DOORS)
+def test_a_door_gives_what_it_names_whatever_was_imported_before(room: str):
+    """A lazy attribute would lose against a submodule of its name that was imported earlier."""
+    door = import_module(f"segmeter.{room}")
+    submodules = {path.stem for path in (SOURCE / room).iterdir()}
+    is_lazy = (SOURCE / room / "__init__.pyi").exists()
+    assert door.__all__
+    for name in door.__all__:
+        assert getattr(door, name) is not None
+        assert not (is_lazy and name in submodules), f"{name} is a submodule as well"
+
+
+def test_doors_of_rooms_that_score_masks_do_not_import_torch():
+    rooms = sorted(set(DOORS) - OF_TORCH)
+    code = f"import sys, importlib\nfor room in {rooms}: importlib.import_module('segmeter.' + room)\n"
+    code += "assert 'torch' not in sys.modules and 'numba' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_the_stub_of_the_package_names_what_the_package_gives():
+    stub = ast.parse((SOURCE / "__init__.pyi").read_text())
+    named = {
+        alias.asname or alias.name for node in stub.body if isinstance(node, ast.ImportFrom) for alias in node.names
+    }
+    assert named | {"__version__"} == set(segmeter.__all__)
+
+
+def test_old_names_work_and_say_so():
+    with pytest.warns(DeprecationWarning, match="segmeter.Exporter is called HostCopier now"):
+        assert segmeter.Exporter is segmeter.HostCopier
