@@ -257,7 +257,7 @@ def test_conventions_are_shown_with_what_differs(tmp_path, rng, spec):
 def test_a_binary_run_is_sorted_by_its_object(tmp_path):
     """By the mean IoU "b" is the worst case, by the object's "a" is."""
     spec = ClassSpec(task="binary", names=("ground", "cell"), colours=((0, 0, 0), (9, 9, 9)))
-    counts = {"a": [[960, 20], [20, 0]], "b": [[500, 300], [0, 200]]}
+    counts = {"a": [[960, 20], [20, 0]], "b": [[200, 600], [0, 200]]}
     rows = [CaseRow(case_id=name, height=10, width=100, counts=np.array(table)) for name, table in counts.items()]
     write_cases(tmp_path, rows, spec)
     write_json(tmp_path / "metrics.json", summarise(rows, spec, MetricsConfig(bootstrap=0)))
