@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 
-EXIT_OK = 0
 EXIT_BAD_INPUT = 2
 EXIT_FAULT = 3
 EXIT_HANGUP = 129

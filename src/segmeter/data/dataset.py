@@ -99,11 +99,6 @@ class Dataset:
         )
         return replace(self, pairs=tuple(pairs))
 
-    def read_target(self, index: int) -> np.ndarray | None:
-        """Read the target of one case alone, None where it has none."""
-        masks = [self.read_stored(index, number + 1) for number in range(len(self.pairs[index].masks))]
-        return self.stack([self.decode_mask(file)[0] for file in masks]) if masks else None
-
     def read_stored(self, index: int, number: int) -> StoredFile:
         """Read file `number` of a case, 0 being the image.
 

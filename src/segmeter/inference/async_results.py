@@ -68,8 +68,8 @@ class Outbox:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        for exporter in (self._labels, self._losses, self._probs):
-            exporter.__exit__(kind, error, traceback)
+        for copier in (self._labels, self._losses, self._probs):
+            copier.__exit__(kind, error, traceback)
 
     def send(
         self, group: Sequence[Sample], logits: Tensor, losses: Sequence[Tensor | None] | None

@@ -129,7 +129,7 @@ def read_cases(path: str | Path) -> list[CaseRow]:
     DataError
         The file is missing, damaged, or not one of ours.
     """
-    table, spec = _read(path)
+    table, spec = _read("read_cases", path)
     counts = np.asarray(table["confusion"].combine_chunks().flatten(), np.int64)
     counts = counts.reshape(len(table), *spec.counts_shape)
     columns = {name: table[name].to_pylist() for name in ("case_id", "height", "width", "loss")}
@@ -156,7 +156,7 @@ def read_cases(path: str | Path) -> list[CaseRow]:
 
 def read_spec(path: str | Path) -> ClassSpec:
     """Read the classes that a ``cases.parquet``, or the one in a run's folder, was written with."""
-    return _read(path)[1]
+    return _read("read_spec", path)[1]
 
 
 class Ordered(Sequence[CaseRow]):
@@ -311,19 +311,19 @@ def _harmless(text: str) -> str:
     return f"'{text}" if text.startswith(_FORMULA) else text
 
 
-def _read(given: str | Path) -> tuple[pa.Table, ClassSpec]:
-    path = known_path("read_cases", "path", given)
+def _read(where: str, given: str | Path) -> tuple[pa.Table, ClassSpec]:
+    path = known_path(where, "path", given)
     path = path / "cases.parquet" if path.is_dir() else path
     remedy = "Give a run's folder or its cases.parquet."
     if not path.is_file():
-        raise DataError(expected("read_cases", "path", "to be a file", path, remedy))
+        raise DataError(expected(where, "path", "to be a file", path, remedy))
     try:
         table = pq.read_table(path)
         note = json.loads((table.schema.metadata or {})[b"segmeter"])
     except (pa.ArrowException, OSError, KeyError, ValueError) as error:
-        raise DataError(expected("read_cases", "path", "to be a cases.parquet", f"{path} ({error})", remedy)) from error
+        raise DataError(expected(where, "path", "to be a cases.parquet", f"{path} ({error})", remedy)) from error
     if note["format"] > FORMAT:
         rule = f"to be of format {FORMAT} or older"
-        raise DataError(expected("read_cases", "path", rule, f"{note['format']} in {path}", "Update segmeter."))
+        raise DataError(expected(where, "path", rule, f"{note['format']} in {path}", "Update segmeter."))
     spec = note["spec"] | {"names": tuple(note["spec"]["names"])}
     return table, ClassSpec(**spec | {"colours": tuple(tuple(colour) for colour in spec["colours"])})

@@ -1,4 +1,4 @@
-"""The compiled loop behind `boundary`; imported on the first use, as numba takes a moment to load."""
+"""The compiled loop behind `boundary_iou`; imported on the first use, as numba takes a moment to load."""
 
 from typing import Any
 
