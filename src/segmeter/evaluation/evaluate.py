@@ -17,7 +17,7 @@ from segmeter.evaluation.manifest import Entry, Manifest, read_notes
 from segmeter.evaluation.restore import Part, count_restorable, describe, find_damaged, split_batches
 from segmeter.export.config import ExportConfig
 from segmeter.export.writer import Writer
-from segmeter.files import write_json
+from segmeter.files import clear_leftovers, write_json
 from segmeter.inference.async_results import Prediction
 from segmeter.inference.predictor import Predictor
 from segmeter.metrics.cases.packed import RowStore
@@ -123,6 +123,7 @@ def evaluate(job: Evaluation) -> dict[str, Any]:
 
 def _restore(job: Evaluation, manifest: Manifest, rows: RowStore) -> None:
     """Keep the cases that are done; calibration needs every probability, so with it all cases are predicted again."""
+    clear_leftovers(job.folder / "predictions")
     size = job.predictor.config.batch_size
     keep = count_restorable(manifest, batch_size=size) if job.resume and not job.metrics.calibration else 0
     notes = []
