@@ -5,6 +5,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any, cast
 
@@ -15,6 +16,7 @@ from segmeter.data.dataset import Dataset
 from segmeter.errors import DataError, RunError
 from segmeter.evaluation.manifest import Entry, Manifest, read_notes
 from segmeter.evaluation.restore import Part, count_restorable, describe, find_damaged, split_batches
+from segmeter.evaluation.sharding import BatchOf, note_shard, split_passes
 from segmeter.export.config import ExportConfig
 from segmeter.export.writer import Writer
 from segmeter.files import clear_leftovers, write_json
@@ -61,6 +63,8 @@ class Evaluation:
         Whether to continue the run in `folder`.
     on_restored
         Called with the row of every case that is kept from the interrupted run.
+    batches
+        Of a shard: the batch of each of its cases in the whole run, from `take_batches`; None groups them as they come.
     """
 
     predictor: Predictor
@@ -74,6 +78,7 @@ class Evaluation:
     identity: Mapping[str, Any] = field(default_factory=dict)
     resume: bool = False
     on_restored: Callable[[CaseRow], None] = lambda row: None
+    batches: Sequence[BatchOf] | None = None
 
 
 def evaluate(job: Evaluation) -> dict[str, Any]:
@@ -112,7 +117,7 @@ def evaluate(job: Evaluation) -> dict[str, Any]:
         _predict(job, manifest, rows, sums)
     finally:
         manifest.close()
-    summary = summarise(rows, job.dataset.spec, job.metrics)
+    summary = summarise(rows, job.dataset.spec, job.metrics) | note_shard(job.identity)
     if sums is not None:
         summary["calibration"] = summarise_calibration(sums.compute(), job.dataset.spec)
     write_cases(job.folder, rows, job.dataset.spec)
@@ -124,8 +129,8 @@ def evaluate(job: Evaluation) -> dict[str, Any]:
 def _restore(job: Evaluation, manifest: Manifest, rows: RowStore) -> None:
     """Keep the cases that are done; calibration needs every probability, so with it all cases are predicted again."""
     clear_leftovers(job.folder / "predictions")
-    size = job.predictor.config.batch_size
-    keep = count_restorable(manifest, batch_size=size) if job.resume and not job.metrics.calibration else 0
+    keeps, size = job.resume and not job.metrics.calibration, job.predictor.config.batch_size
+    keep = count_restorable(manifest, batch_size=size, batches=job.batches) if keeps else 0
     notes = []
     for entry in manifest.entries(keep=keep):
         rows.append(entry.row)
@@ -148,7 +153,8 @@ def _repair(job: Evaluation, notes: Sequence[Mapping[str, Any]]) -> None:
         return
     names = [name for found in damaged.values() for name in found]
     _LOG.warning("resume: missing or damaged files of predictions are written again (%s).", some(names))
-    kinds, spec = [note["image"] for note in notes], job.dataset.spec
+    spec = job.dataset.spec
+    kinds = [note["image"] for note in notes] if job.batches is None else job.batches[: len(notes)]
     for batch in split_batches(kinds, job.predictor.config.batch_size):
         if not damaged.keys() & set(batch):
             continue
@@ -167,11 +173,14 @@ def _repair(job: Evaluation, notes: Sequence[Mapping[str, Any]]) -> None:
 
 def _predict(job: Evaluation, manifest: Manifest, rows: RowStore, sums: Calibration | None) -> None:
     spec, measures = job.dataset.spec, build_measures(job.metrics, job.dataset.spec)
-    rest = Part(job.dataset, range(len(rows), len(job.dataset)))
+    rest = range(len(rows), len(job.dataset))
+    passes = [rest] if job.batches is None else split_passes(job.batches, rest, job.predictor.config.batch_size)
     with Writer(job.folder / "predictions", job.export, spec, hashed=True) as writer:
         noted = _Noted(manifest, writer)
         wanted = job.export.probs or sums is not None
-        predictions = job.predictor.predict(rest, probs=wanted, loss=job.loss)
+        predictions = chain.from_iterable(
+            job.predictor.predict(Part(job.dataset, part), probs=wanted, loss=job.loss) for part in passes
+        )
         for prediction in track(predictions, "evaluating", len(rest), parts=job.predictor.watch):
             cleaned = run_steps(prediction.labels, job.postprocess.steps, spec)
             export_case(writer, prediction, cleaned, job.export)

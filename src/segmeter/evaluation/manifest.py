@@ -91,11 +91,15 @@ class Manifest:
         """Note a finished case."""
         if self._lines is None:
             self._lines = Lines(self.folder / JOURNAL)
-        self._lines.write(_encode(entry))
+        self._lines.write(encode_entry(entry))
         self._noted[entry.row.case_id] = _note(entry)
         if time.monotonic() - self._synced > SYNC_SECONDS:
             self._lines.sync()
             self._synced = time.monotonic()
+
+    def note(self, case_id: str, noted: Mapping[str, Any], *, sha256: str = "") -> None:
+        """Note a case that has no row here; it is kept when the run is done."""
+        self._noted[case_id] = _noted(sha256, noted)
 
     def finish(self, results: Sequence[str] = (), inputs: Mapping[str, str] | None = None) -> None:
         """Mark the run as done: all cases are measured and the results are written.
@@ -212,10 +216,15 @@ def check_same(folder: Path, identity: Mapping[str, Any], cases: Sequence[str]) 
 
 
 def _note(entry: Entry) -> bytes:
-    return json.dumps({"sha256": entry.sha256, "note": dict(entry.note)}, ensure_ascii=False).encode("utf-8")
+    return _noted(entry.sha256, entry.note)
 
 
-def _encode(entry: Entry) -> bytes:
+def _noted(sha256: str, note: Mapping[str, Any]) -> bytes:
+    return json.dumps({"sha256": sha256, "note": dict(note)}, ensure_ascii=False).encode("utf-8")
+
+
+def encode_entry(entry: Entry) -> bytes:
+    """A finished case as a line of the journal: equal for equal cases."""
     row = entry.row
     content = {
         "case_id": row.case_id,

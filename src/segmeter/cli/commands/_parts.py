@@ -1,17 +1,27 @@
 """configuration -> the parts that several commands need."""
 
+import logging
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 
+from segmeter import __version__
 from segmeter.cli.config.trained_data import describe_data
 from segmeter.data.config import DataConfig
+from segmeter.data.dataset import Dataset
 from segmeter.data.verification.intensity import normalisation
 from segmeter.data.verification.report import DataReport
+from segmeter.distributed.shards import describe_shard, parse_shard, part_warning
+from segmeter.evaluation.sharding import BatchOf, take_batches
 from segmeter.inference.allocator import keep_freed_memory
 from segmeter.inference.device import pick_device
 from segmeter.models.card import ModelCard, default_normalisation
-from segmeter.schema import as_plain
+from segmeter.models.checkpoints.checkpoint import Checkpoint
+from segmeter.schema import Config, as_plain
+
+_PLACES = (("data", "root"), ("data", "verify"), ("export", "workers"), ("export", "queue_mb"))
+_LOG = logging.getLogger(__name__)
 
 
 def open_device(name: str) -> torch.device:
@@ -26,6 +36,46 @@ def open_device(name: str) -> torch.device:
     if device.type == "cpu":
         keep_freed_memory()
     return device
+
+
+def checkpoint_facts(checkpoint: Checkpoint) -> dict[str, Any]:
+    """What run.json says about the checkpoint."""
+    return {
+        "checkpoint": str(checkpoint.folder),
+        "checkpoint_sha256": checkpoint.sha256,
+        "trained": dict(checkpoint.progress),
+    }
+
+
+def identify(config: Config, groups: Sequence[str], facts: Mapping[str, Any], *, device: str) -> dict[str, Any]:
+    """All that decides the results; where the data and the checkpoint lie does not, what is in them does.
+
+    Parameters
+    ----------
+    config
+        Of a command that runs a model.
+    groups
+        The groups of it that decide results.
+    facts
+        What run.json says, with ``checkpoint_sha256`` and ``data``.
+    """
+    values: dict[str, Any] = {group: as_plain(getattr(config, group)) for group in groups}
+    for group, key in _PLACES:
+        values.get(group, {}).pop(key, None)
+    kept = {name: facts[name] for name in ("checkpoint_sha256", "data")}
+    return {**values, "files": kept, "device": device, "segmeter": __version__}
+
+
+def take_shard(
+    dataset: Dataset, text: str | None, *, batch_size: int
+) -> tuple[Dataset, Sequence[BatchOf] | None, dict[str, Any]]:
+    """The part of a data set that a job takes, the batches of its cases, and what the job's identity says of it."""
+    if text is None:
+        return dataset, None, {}
+    shard = parse_shard(text)
+    part, batches = take_batches(dataset, shard, batch_size=batch_size)
+    _LOG.warning("%s", part_warning(shard, len(part), len(dataset)))
+    return part, batches, {"shard": describe_shard(shard, dataset.case_ids)}
 
 
 def model_card(config: DataConfig, model: Any, seen: DataReport) -> ModelCard:

@@ -6,10 +6,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from segmeter import __version__
 from segmeter.checks import expected
 from segmeter.cli.commands._overlays import Drawer
-from segmeter.cli.commands._parts import open_device
+from segmeter.cli.commands._parts import checkpoint_facts, identify, open_device, take_shard
 from segmeter.cli.config.schema import EvalConfig
 from segmeter.cli.runs.job import Job
 from segmeter.cli.runs.resume import find_resumed
@@ -22,13 +21,13 @@ from segmeter.evaluation.manifest import NAME, check_same
 from segmeter.inference.predictor import Predictor
 from segmeter.losses.build import build_loss
 from segmeter.metrics.config.metrics import check_clusters, check_metrics
-from segmeter.models.checkpoints.checkpoint import Checkpoint, read_checkpoint
+from segmeter.models.checkpoints.checkpoint import read_checkpoint
 from segmeter.postprocess.pipeline import build_steps
 from segmeter.report.figures import aggregates
 from segmeter.report.html import write_report
 from segmeter.report.table import print_summary
-from segmeter.schema import as_plain
 
+_GROUPS = ("data", "loss", "inference", "export", "postprocess", "metrics")
 _LOG = logging.getLogger(__name__)
 
 
@@ -47,7 +46,8 @@ def run(config: EvalConfig, job: Job) -> float | None:
     check_clusters(config.metrics.cluster, dataset.case_ids)
     loss = build_loss(config.loss, spec=dataset.spec, class_counts=report.class_pixels)
     facts = {**checkpoint_facts(checkpoint), "data": report.content_sha256}
-    identity = _identity(config, facts, str(device))
+    dataset, batches, part = take_shard(dataset, config.shard, batch_size=config.inference.batch_size)
+    identity = identify(config, _GROUPS, facts, device=str(device)) | part
     accept = partial(check_same, resumed or Path(), identity, dataset.case_ids)
     segmenter = checkpoint.load_segmenter(device)
     with open_run(config, job, resumed=resumed, facts=facts, accept=accept) as folder:
@@ -65,6 +65,7 @@ def run(config: EvalConfig, job: Job) -> float | None:
                 identity=identity,
                 resume=resumed is not None,
                 on_restored=draw.remember,
+                batches=batches,
             )
         )
         if config.report.html:
@@ -73,25 +74,6 @@ def run(config: EvalConfig, job: Job) -> float | None:
     _show(config, folder, summary)
     score: float | None = aggregates(summary)[0]["dataset"]
     return score
-
-
-def _identity(config: EvalConfig, facts: dict[str, Any], device: str) -> dict[str, Any]:
-    """All that decides the results; where the data and the checkpoint lie does not, what is in them does."""
-    groups = ("data", "loss", "inference", "export", "postprocess", "metrics")
-    values: dict[str, Any] = {group: as_plain(getattr(config, group)) for group in groups}
-    for group, key in (("data", "root"), ("data", "verify"), ("export", "workers"), ("export", "queue_mb")):
-        values[group].pop(key)
-    kept = {name: facts[name] for name in ("checkpoint_sha256", "data")}
-    return {**values, "files": kept, "device": device, "segmeter": __version__}
-
-
-def checkpoint_facts(checkpoint: Checkpoint) -> dict[str, Any]:
-    """What run.json says about the checkpoint."""
-    return {
-        "checkpoint": str(checkpoint.folder),
-        "checkpoint_sha256": checkpoint.sha256,
-        "trained": dict(checkpoint.progress),
-    }
 
 
 def _show(config: EvalConfig, folder: Path, summary: dict[str, Any]) -> None:

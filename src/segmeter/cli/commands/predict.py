@@ -3,8 +3,7 @@
 import sys
 
 from segmeter.cli.commands._overlays import Drawer
-from segmeter.cli.commands._parts import open_device
-from segmeter.cli.commands.eval import checkpoint_facts
+from segmeter.cli.commands._parts import checkpoint_facts, identify, open_device, take_shard
 from segmeter.cli.config.schema import PredictConfig
 from segmeter.cli.runs.job import Job
 from segmeter.cli.runs.run_folder import open_run
@@ -30,7 +29,10 @@ def run(config: PredictConfig, job: Job) -> None:
         orientation=config.data.orientation,
     )
     segmenter = checkpoint.load_segmenter(device)
-    with open_run(config, job, facts={**checkpoint_facts(checkpoint), "data": dataset.fingerprint()}) as folder:
+    facts = {**checkpoint_facts(checkpoint), "data": dataset.fingerprint()}
+    dataset, batches, part = take_shard(dataset, config.shard, batch_size=config.inference.batch_size)
+    identity = identify(config, ("data", "inference", "export", "postprocess"), facts, device=str(device)) | part
+    with open_run(config, job, facts=facts) as folder:
         count = predict(
             PredictionRun(
                 predictor=Predictor(segmenter, config.inference, device),
@@ -39,6 +41,8 @@ def run(config: PredictConfig, job: Job) -> None:
                 postprocess=config.postprocess,
                 folder=folder,
                 on_case=Drawer(config.report.replace(worst=0), folder, card.spec),  # without scores none is worst
+                identity=identity,
+                batches=batches,
             )
         )
     sys.stdout.write(f"{count} images   {folder / 'predictions'}\n")
