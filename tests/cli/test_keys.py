@@ -44,6 +44,8 @@ PRINTED_BY: dict[str, tuple[str, ...]] = {
     "evaluation/compare.py": ("compare",),
     "evaluation/evaluate.py": ("eval",),
     "evaluation/manifest.py": ("eval", "score"),
+    "evaluation/merging/": ("merge",),
+    "evaluation/sharding.py": ("eval", "predict"),
     "evaluation/": ("score",),
     "report/": ("eval", "predict", "score"),
     "cli/commands/_parts.py": ("train", "eval", "check"),

@@ -93,7 +93,7 @@ def test_what_is_missing_is_named(thirds: list[Path], capsys: pytest.CaptureFixt
     [
         (
             ["metrics.background=false"],
-            "`metrics.background` to be the same in all runs, True as in 's3of3x', got False",
+            "`metrics.background` to be the same in all runs, True as in 's3of3x'",
         ),
         (["metrics.convention=monai"], "`metrics.convention` to be the same"),
         (["data.num_classes=4"], "`data.names` to be the same"),

@@ -20,7 +20,7 @@ Kind = Literal["shards", "folds"]
 COMMANDS = ("eval", "score", "predict")
 SHARD = ("shard.shard", "shard.cases", "shard.sha256")  # of a manifest's identity, see `describe_shard`
 # What each fold has of its own: its checkpoint, its held-out cases, and the normalisation of its training cases
-OF_A_FOLD = ("files.checkpoint_sha256", "files.data", "data.fold", "data.split", "data.mean", "data.std")
+OF_A_FOLD = ("files.", *(f"data.{key}" for key in ("fold", "split", "mean", "std")))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
