@@ -70,7 +70,7 @@ def run(config: TrainConfig, job: Job) -> float | None:
     facts, accept = _facts(config, seen, val_seen), partial(check_resumed, training)
     with open_run(config, job, resumed=resumed, facts=facts, accept=accept) as folder:
         result = train(replace(training, folder=folder))
-        note_done(folder)
+        note_done(folder, _result(result))
         write_report(folder)
     _show(folder, result)
     return result.score
@@ -87,6 +87,12 @@ def _facts(config: TrainConfig, seen: DataReport, val_seen: DataReport) -> dict[
 
 def _identity(config: TrainConfig) -> dict[str, Any]:
     return {"loss": as_plain(config.loss), "augment": as_plain(config.augment), "data": as_plain(config.data)}
+
+
+def _result(result: TrainResult) -> dict[str, float | None]:
+    """What a sweep compares, the score that chose the best checkpoint first."""
+    scores = {} if result.score is None else {result.monitor: result.score, "mean_iou": result.values.get("mean_iou")}
+    return {**scores, "steps": result.steps, "seconds": round(result.seconds, 1)}
 
 
 def _show(folder: Path, result: TrainResult) -> None:
