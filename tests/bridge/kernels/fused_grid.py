@@ -20,9 +20,9 @@ BAD = [(), (np.nan,), (np.inf,), (-np.inf,), (np.nan, np.inf), (-np.inf, np.inf,
 
 
 def draw(shape, dtype, layout, bad, seed):
-    """Small integers, so that ties are common, with `bad` values at random places."""
+    """Small integers, so that ties are common, with `bad` values at random places; every second draw is above 0."""
     rng = np.random.default_rng(seed)
-    values = rng.integers(-4, 5, shape).astype(np.float32)
+    values = rng.integers(-4, 5, shape).astype(np.float32) + 5 * (seed // len(BAD) % 2)
     for value in bad:
         values[tuple(rng.integers(0, size) for size in shape)] = value
     logits = torch.from_numpy(values).to(dtype)

@@ -15,8 +15,8 @@ COMPARISONS = 6 * 3 * 6 + 6 * 4 + 1
 
 
 def test_the_kernels_agree_with_numpy_under_the_interpreter():
-    """Labels, counts of NaN and infinity, first place, min and max. Mutations seen to fail: the last of equals wins;
-    `p` not advanced; min of a tile's padding taken too; NaN not counted apart.
+    """Labels, counts of NaN and infinity, first place, min and max. Mutations seen to fail: `p` not advanced;
+    the padding of a tile taken into its min; NaN not counted; negative numbers not turned round in their order.
     """
     pytest.importorskip("triton", reason="torch brings no Triton on this system")
     environment = {**os.environ, "TRITON_INTERPRET": "1"}
