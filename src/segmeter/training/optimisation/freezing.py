@@ -17,6 +17,7 @@ def find_encoder(model: nn.Module) -> nn.Module | None:
 
 
 def encoder_parameters(model: nn.Module) -> Iterator[nn.Parameter]:
+    """The parameters of the encoder; none where there is no encoder."""
     encoder = find_encoder(model)
     return iter(()) if encoder is None else encoder.parameters()
 
