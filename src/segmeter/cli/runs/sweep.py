@@ -9,8 +9,8 @@ from typing import Any
 
 from segmeter.cli.runs.masking import mask_override
 from segmeter.cli.runs.run_folder import RECORD
+from segmeter.cli.runs.sweep_table import SweepJob, print_sweep, write_sweep
 from segmeter.files import safe_id
-from segmeter.report.sweep import SweepJob, print_sweep, write_sweep
 
 _LONGEST = 100  # characters of a folder's name
 

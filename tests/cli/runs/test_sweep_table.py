@@ -1,7 +1,7 @@
 import csv
 import io
 
-from segmeter.report.sweep import SweepJob, best_job, print_sweep, write_sweep
+from segmeter.cli.runs.sweep_table import SweepJob, best_job, print_sweep, write_sweep
 
 
 def job(number, *, state="done", **result):
