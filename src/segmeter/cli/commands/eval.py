@@ -68,8 +68,8 @@ def run(config: EvalConfig, job: Job) -> float | None:
                 batches=batches,
             )
         )
+        note_done(folder, {row["name"]: row["dataset"] for row in aggregates(summary)})
         if config.report.html:
-            note_done(folder)
             write_report(folder, config.report)
     _show(config, folder, summary)
     score: float | None = aggregates(summary)[0]["dataset"]
