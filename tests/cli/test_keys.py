@@ -65,6 +65,7 @@ ELSEWHERE = {
     ("data/files/images.py", "data.in_channels", "train with"),
     ("models/checkpoints/checkpoint.py", "model.weights", "Train from"),
     ("evaluation/probs.py", "export.probs", "as export.probs writes them"),
+    ("evaluation/merging/pieces.py", "resume", "Finish it with segmeter"),
 }
 NEVER = {
     ("data/files/images.py", "data.label_map", "predict"),  # which reads no masks

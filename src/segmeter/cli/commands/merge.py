@@ -42,8 +42,8 @@ def run(config: MergeConfig, job: Job) -> float | None:
     with open_run(config, job, facts=_facts(merging)) as folder:
         summary = merge(replace(merging, folder=folder))
         take_pictures(pieces, folder, config.report, merging.metrics)
+        note_done(folder, {row["name"]: row["dataset"] for row in aggregates(summary)} if summary else {})
         if config.report.html:
-            note_done(folder)
             write_report(folder, config.report)
     return _show(config, folder, summary)
 
