@@ -53,7 +53,7 @@ PRINTED_BY: dict[str, tuple[str, ...]] = {
     "cli/runs/resume.py": ("train", "eval", "score"),
     "cli/runs/run_folder.py": ("train", "eval", "predict", "score", "compare"),
     **{f"cli/commands/{name}.py": (name,) for name in ROOTS},
-    "cli/commands/_score_pictures.py": ("score",),
+    "cli/pictures/score_pictures.py": ("score",),
     "cli/config/schema.py": ("score",),
 }
 ROOT_KEYS = ("device", "resume", "plugins", "probs", "images", "missing", "workers", "seed", "runs", "allow_changes")

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from segmeter.checks import expected
-from segmeter.cli.commands._overlays import Drawer
 from segmeter.cli.commands._parts import checkpoint_facts, identify, open_device, take_shard
 from segmeter.cli.config.schema import EvalConfig
+from segmeter.cli.pictures.overlays import Drawer
 from segmeter.cli.runs.job import Job
 from segmeter.cli.runs.resume import find_resumed
 from segmeter.cli.runs.run_folder import note_done, open_run

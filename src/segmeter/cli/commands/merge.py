@@ -1,7 +1,6 @@
 """`segmeter merge`: the shards of a run, or the folds of a cross-validation -> one run."""
 
 import sys
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,21 +8,16 @@ from typing import Any
 import yaml
 
 from segmeter.checks import expected
-from segmeter.cli.commands._score_pictures import headlines
 from segmeter.cli.config.schema import ROOTS, MergeConfig
+from segmeter.cli.pictures.merged import take_pictures
 from segmeter.cli.runs.job import Job
 from segmeter.cli.runs.run_folder import note_done, open_run
 from segmeter.errors import ConfigError, DataError
 from segmeter.evaluation.merging.merge import Merge, check_merge, merge
 from segmeter.evaluation.merging.pieces import Piece, read_pieces
-from segmeter.files import link_or_copy, make_folder
-from segmeter.metrics.cases.table import read_cases
 from segmeter.metrics.config.metrics import MetricsConfig
-from segmeter.report.config import ReportConfig
 from segmeter.report.figures import aggregates
-from segmeter.report.gallery import choose_cases
 from segmeter.report.html import write_report
-from segmeter.report.overlay import picture_path
 from segmeter.report.table import print_summary
 from segmeter.schema import Config
 
@@ -72,24 +66,6 @@ def _facts(job: Merge) -> dict[str, Any]:
             and key in records[0]}  # fmt: skip
     joined = {"command": job.pieces[0].command, "kind": job.kind, "runs": [str(piece.folder) for piece in job.pieces]}
     return {**kept, "merged": joined}
-
-
-def take_pictures(pieces: Sequence[Piece], folder: Path, config: ReportConfig, metrics: MetricsConfig | None) -> None:
-    """Take over the pictures that the whole run would have: its worst cases are among the worst of their shard."""
-    found = {path.stem: path for piece in pieces for path in sorted((piece.folder / "overlays").glob("*.png"))}
-    if not found:
-        return
-    spec, scores = pieces[0].spec, dict[str, float | None]()
-    if spec is None or metrics is None:  # predict: without scores none is worst
-        scores = dict.fromkeys(case_id for piece in pieces for case_id in piece.cases)
-        config = config.replace(worst=0)
-    else:
-        scores |= headlines(read_cases(folder), spec, metrics)
-    make_folder(folder / "overlays")
-    for case_id in sorted(choose_cases(scores, config)):
-        target = picture_path(folder / "overlays", case_id)
-        if target.stem in found:
-            link_or_copy(found[target.stem], target)
 
 
 def _show(config: MergeConfig, folder: Path, summary: dict[str, Any]) -> float | None:

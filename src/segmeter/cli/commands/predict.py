@@ -2,9 +2,9 @@
 
 import sys
 
-from segmeter.cli.commands._overlays import Drawer
 from segmeter.cli.commands._parts import checkpoint_facts, identify, open_device, take_shard
 from segmeter.cli.config.schema import PredictConfig
+from segmeter.cli.pictures.overlays import Drawer
 from segmeter.cli.runs.job import Job
 from segmeter.cli.runs.run_folder import open_run
 from segmeter.data.folders.folder import open_images
