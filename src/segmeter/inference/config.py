@@ -24,6 +24,9 @@ class InferenceConfig(Config, title="inference"):
     flips: bool = False
     """Run each image mirrored left-right, top-bottom and both ways too, and average the probabilities: 4 times the
     cost."""
+    rotations: bool = False
+    """Run each image turned by 90, 180 and 270 degrees too, and average the probabilities: 4 times the cost, with
+    `flips` 8 times."""
     threshold: Annotated[float, Unit("probability")] = Field(0.5, ge=0, le=1)
     """Binary and multilabel: a class is present where its probability is above this."""
     precision: Precision = "auto"

@@ -16,8 +16,10 @@ from segmeter.inference.oom_fallback import RunSizes, is_out_of_memory
 from segmeter.inference.precision import autocast, pick_dtype
 from segmeter.inference.prefetch import Indexed, one_behind, read_ahead, same_shape_groups
 from segmeter.inference.tiling import build_grid, tiled_logits
-from segmeter.inference.tta import flipped_logits
+from segmeter.inference.tta import averaged_logits, choose_views
+from segmeter.models.ensemble import Ensemble
 from segmeter.models.segmenter import Segmenter
+from segmeter.stages import Stages
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 
@@ -30,7 +32,7 @@ class Predictor:
     segmenter
         Moved to `device`, in channels_last. It is run in evaluation mode, and left in the mode it was in.
     config
-        Tiles, flips, precision, batch.
+        Tiles, test-time augmentation, precision, batch.
     device
         Where to run; see `segmeter.inference.device.pick_device`.
 
@@ -40,12 +42,14 @@ class Predictor:
         The device does not support the precision.
     """
 
-    def __init__(self, segmenter: Segmenter, config: InferenceConfig, device: torch.device) -> None:
+    def __init__(self, segmenter: Segmenter | Ensemble, config: InferenceConfig, device: torch.device) -> None:
         pick_dtype(device, config.precision)
         self.segmenter = segmenter.to(device=device, memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.config = config
         self.device = device
         self._sizes = RunSizes(config)
+        self._views = choose_views(flips=config.flips, rotations=config.rotations)
+        self.stages = Stages()
         self._report: Callable[[float], None] = lambda images: None
 
     def watch(self, report: Callable[[float], None]) -> None:
@@ -62,7 +66,8 @@ class Predictor:
 
         Returns
         -------
-        (B, num_channels, H, W), float32, on the device. With flips, the logits of the mean probabilities.
+        (B, num_channels, H, W), float32, on the device. With flips, rotations or several models, the logits of the mean
+        probabilities.
 
         Raises
         ------
@@ -165,9 +170,7 @@ class Predictor:
         return tiled_logits(image, self._forward, grid=grid, tile_batch=tiles, on_tiles=self._report)
 
     def _forward(self, image: Tensor) -> Tensor:
-        if self.config.flips:
-            return flipped_logits(image, self._network, task=self.segmenter.card.spec.task)
-        return self._network(image)
+        return averaged_logits(image, self._network, views=self._views, task=self.segmenter.card.spec.task)
 
     def _network(self, image: Tensor) -> Tensor:
         logits: Tensor = self.segmenter(image)
