@@ -50,8 +50,9 @@ def predict(job: PredictionRun) -> int:
         return len(job.dataset)
     try:
         done = 0
-        for done, entry in enumerate(restore_cases(job, manifest), 1):
+        for entry in restore_cases(job, manifest):
             job.on_restored(entry.case_id)
+            done += 1
         for case in run_cases(job, manifest, done=done, what="predicting"):
             job.on_case(case.prediction, case.cleaned)
     finally:
