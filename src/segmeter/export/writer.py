@@ -167,7 +167,10 @@ def labels_dtype(config: ExportConfig, spec: ClassSpec) -> np.dtype[Any]:
     wanted = spec.label_dtype if config.dtype == "auto" else np.dtype(config.dtype)
     if wanted.itemsize < spec.label_dtype.itemsize:
         highest = max(spec.num_values - 1, spec.ignore_index or 0)
-        given, remedy = f"{config.dtype!r} for labels up to {highest}", "uint16 holds up to 65535."
+        given, remedy = (
+            f"{config.dtype!r} for labels up to {highest}",
+            "Set export.dtype=uint16, which holds up to 65535.",
+        )
         raise ConfigError(expected("export", "dtype", "to hold every label", given, remedy))
     return wanted
 

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from segmeter.bridge.to_torch import to_torch
+from segmeter.bridge.uploader import Uploader
 from segmeter.checks import expected
 from segmeter.data.large.rows import ArrayRows, Rows
 from segmeter.data.sample import Sample
@@ -54,6 +54,7 @@ class Predictor:
         self.config = config
         self.device = device
         self.stages = Stages()
+        self._images, self._targets = Uploader(device), Uploader(device, slots=2 * config.batch_size)
         sizes = RunSizes(batch_size=config.batch_size, tile_batch=config.tile_batch)
         self._passes = Passes(self.segmenter, config, device, sizes=sizes, stages=self.stages)
         self._report: Callable[[float], None] = lambda images: None
@@ -85,7 +86,7 @@ class Predictor:
         shape = _only_shape(images)
         with self._passes.evaluating():
             if self.config.tile_of(*shape[:2]) is None:
-                return self._passes.run(self._upload(np.stack(images)).permute(0, 3, 1, 2))
+                return self._passes.run(self._upload(self._images, images).permute(0, 3, 1, 2))
             return torch.stack(
                 [torch.cat([band.clone() for band in self._bands(ArrayRows(image))], 1) for image in images]
             )
@@ -171,7 +172,6 @@ class Predictor:
             return (self._by_bands(outbox, sample, loss) for sample in group)
         if loss is None:
             return outbox.send(group, self.logits([sample.image for sample in group]), None)
-        # targets first: an upload waits for what the device was given before
         targets = [self._upload_target(sample) for sample in group]
         logits = self.logits([sample.image for sample in group])
         losses = [
@@ -225,19 +225,20 @@ class Predictor:
         else:
             blocks = map_in_threads(read, grid.rows.spans(), threads=1, ahead=1, name="read")
         for block in blocks:
-            yield self._upload(block).permute(2, 0, 1)
+            yield self._upload(self._images, [block])[0].permute(2, 0, 1)
 
     def _upload_target(self, sample: Sample) -> Tensor | None:
         target = sample.target
         if target is None:
             return None
-        return self._upload(target[None], dtype="int32" if target.dtype == np.uint16 else None)
+        wide = target.astype(np.int32) if target.dtype == np.uint16 else target  # torch indexes no uint16
+        return self._upload(self._targets, [wide])
 
-    def _upload(self, array: np.ndarray, dtype: str | None = None) -> Tensor:
-        # channels are last in memory as they were in the file: the transposed view is channels_last without a copy
+    def _upload(self, uploader: Uploader, arrays: Sequence[np.ndarray]) -> Tensor:
+        # channels are last in memory as they were in the file: a transposed view is channels_last without a copy
         with self.stages.timed("transfer"):
-            self.stages.crossed("to the device", array.nbytes)
-            return to_torch(array, device=self.device, dtype=dtype)
+            self.stages.crossed("to the device", sum(array.nbytes for array in arrays))
+            return uploader(arrays)
 
 
 def _check_tile(config: InferenceConfig, segmenter: Segmenter | Ensemble) -> None:

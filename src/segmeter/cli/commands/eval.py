@@ -66,8 +66,8 @@ def run(config: EvalConfig, job: Job) -> float | None:
                 on_restored=draw.remember,
             )
         )
+        note_done(folder, {row["name"]: row["dataset"] for row in aggregates(summary)})
         if config.report.html:
-            note_done(folder)
             write_report(folder, config.report)
     _show(config, folder, summary)
     sys.stdout.write(f"{predictor.stages.report()}\n")
