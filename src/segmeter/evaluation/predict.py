@@ -1,77 +1,61 @@
 """A checkpoint on images without reference -> label maps."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable
+from dataclasses import dataclass
 
-from segmeter.data.dataset import Dataset
-from segmeter.evaluation.evaluate import export_case
-from segmeter.evaluation.manifest import Manifest
-from segmeter.evaluation.restore import Part
-from segmeter.evaluation.sharding import BatchOf, split_passes
-from segmeter.export.config import ExportConfig
-from segmeter.export.writer import Writer
+from segmeter.evaluation.case_run import CaseRun, open_manifest, repair_files, restore_cases, run_cases
+from segmeter.evaluation.manifest import read_notes
 from segmeter.inference.async_results import Prediction
-from segmeter.inference.predictor import Predictor
-from segmeter.postprocess.config import PostprocessConfig
-from segmeter.postprocess.pipeline import Cleaned, run_steps
-from segmeter.progress import track
+from segmeter.postprocess.pipeline import Cleaned
 
 
 @dataclass(frozen=True, kw_only=True)
-class PredictionRun:
-    """What is predicted, and where the label maps go.
+class PredictionRun(CaseRun):
+    """Images without targets, and where their label maps go.
 
     Parameters
     ----------
-    predictor
-        The model with its tiling, flips and device.
-    dataset
-        The images, without targets.
-    export, postprocess
-        Their groups of the configuration.
-    folder
-        The run's folder.
     on_case
-        Called with every case, for example to draw it.
-    identity
-        Everything that determines the results; shards are merged only where it is the same.
-    batches
-        Of a shard: the batch of each of its cases in the whole run, from `take_batches`; None groups them as they come.
+        Called with every case, in order, for example to draw it.
+    on_restored
+        Called with the id of every case that is kept from the interrupted run.
     """
 
-    predictor: Predictor
-    dataset: Dataset
-    export: ExportConfig
-    postprocess: PostprocessConfig
-    folder: Path
     on_case: Callable[[Prediction, Cleaned], None]
-    identity: Mapping[str, Any] = field(default_factory=dict)
-    batches: Sequence[BatchOf] | None = None
+    on_restored: Callable[[str], None] = lambda case_id: None
 
 
 def predict(job: PredictionRun) -> int:
-    """Predict every image and write its files under predictions/; returns how many cases were written.
+    """Predict every image and write its files under predictions/, and manifest.json, from which a run is resumed.
 
-    manifest.json lists them at the end, with the hash of every file.
+    A resumed run keeps what is done; files that are missing or not as they were written are made again, and named.
+
+    Returns
+    -------
+    How many images are predicted in all.
+
+    Raises
+    ------
+    DataError
+        A file can't be read.
+    ConfigError
+        The resumed run used another configuration or other images.
+    RunError
+        A prediction is not finite, or a file can't be written.
     """
-    spec, names = job.dataset.spec, dict[str, list[str]]()
-    manifest = Manifest.begin(job.folder, job.identity, job.dataset.case_ids)
-    with Writer(job.folder / "predictions", job.export, spec, hashed=True) as writer:
-        for prediction in track(_predictions(job), "predicting", len(job.dataset), parts=job.predictor.watch):
-            cleaned = run_steps(prediction.labels, job.postprocess.steps, spec)
-            export_case(writer, prediction, cleaned, job.export)
-            names[prediction.sample.case_id] = writer.queued_names()
-            job.on_case(prediction, cleaned)
-        writer.close()
-        for case_id, written in names.items():
-            manifest.note(case_id, {"files": writer.take_written(written)})
+    manifest = open_manifest(job)
+    if manifest.done:
+        notes = read_notes(job.folder)
+        repair_files(job, [notes[case_id]["note"] for case_id in manifest.cases])
+        return len(job.dataset)
+    try:
+        done = 0
+        for entry in restore_cases(job, manifest):
+            job.on_restored(entry.case_id)
+            done += 1
+        for case in run_cases(job, manifest, done=done, what="predicting"):
+            job.on_case(case.prediction, case.cleaned)
+    finally:
+        manifest.close()
     manifest.finish()
     return len(job.dataset)
-
-
-def _predictions(job: PredictionRun) -> Iterator[Prediction]:
-    every, size = range(len(job.dataset)), job.predictor.config.batch_size
-    for part in [every] if job.batches is None else split_passes(job.batches, every, size):
-        yield from job.predictor.predict(Part(job.dataset, part), probs=job.export.probs)

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from segmeter import __version__
+from segmeter.cli.config.schema import Trained
 from segmeter.cli.config.trained_data import describe_data
 from segmeter.data.config import DataConfig
 from segmeter.data.dataset import Dataset
@@ -17,10 +18,9 @@ from segmeter.evaluation.sharding import BatchOf, take_batches
 from segmeter.inference.allocator import keep_freed_memory
 from segmeter.inference.device import pick_device
 from segmeter.models.card import ModelCard, default_normalisation
-from segmeter.models.checkpoints.checkpoint import Checkpoint
-from segmeter.schema import Config, as_plain
+from segmeter.schema import as_plain
 
-_PLACES = (("data", "root"), ("data", "verify"), ("export", "workers"), ("export", "queue_mb"))
+_DECIDING = ("data", "loss", "inference", "export", "postprocess", "metrics")  # groups that decide the results
 _LOG = logging.getLogger(__name__)
 
 
@@ -38,32 +38,14 @@ def open_device(name: str) -> torch.device:
     return device
 
 
-def checkpoint_facts(checkpoint: Checkpoint) -> dict[str, Any]:
-    """What run.json says about the checkpoint."""
-    return {
-        "checkpoint": str(checkpoint.folder),
-        "checkpoint_sha256": checkpoint.sha256,
-        "trained": dict(checkpoint.progress),
-    }
-
-
-def identify(config: Config, groups: Sequence[str], facts: Mapping[str, Any], *, device: str) -> dict[str, Any]:
-    """All that decides the results; where the data and the checkpoint lie does not, what is in them does.
-
-    Parameters
-    ----------
-    config
-        Of a command that runs a model.
-    groups
-        The groups of it that decide results.
-    facts
-        What run.json says, with ``checkpoint_sha256`` and ``data``.
-    """
+def run_identity(config: Trained, facts: Mapping[str, Any], device: torch.device) -> dict[str, Any]:
+    """All that decides the results; where the data and the checkpoints lie does not, what is in them does."""
+    groups = [group for group in _DECIDING if group in type(config).model_fields]
     values: dict[str, Any] = {group: as_plain(getattr(config, group)) for group in groups}
-    for group, key in _PLACES:
-        values.get(group, {}).pop(key, None)
+    for group, key in (("data", "root"), ("data", "verify"), ("export", "workers"), ("export", "queue_mb")):
+        values[group].pop(key, None)
     kept = {name: facts[name] for name in ("checkpoint_sha256", "data")}
-    return {**values, "files": kept, "device": device, "segmeter": __version__}
+    return {**values, "files": kept, "device": str(device), "segmeter": __version__}
 
 
 def take_shard(

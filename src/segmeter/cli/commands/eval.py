@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from segmeter.checks import expected
-from segmeter.cli.commands._parts import checkpoint_facts, identify, open_device, take_shard
+from segmeter.cli.commands._parts import open_device, run_identity, take_shard
 from segmeter.cli.config.schema import EvalConfig
 from segmeter.cli.pictures.overlays import Drawer
 from segmeter.cli.runs.job import Job
@@ -21,20 +21,19 @@ from segmeter.evaluation.manifest import NAME, check_same
 from segmeter.inference.predictor import Predictor
 from segmeter.losses.build import build_loss
 from segmeter.metrics.config.metrics import check_clusters, check_metrics
-from segmeter.models.checkpoints.checkpoint import read_checkpoint
+from segmeter.models.checkpoints.several import read_checkpoints
 from segmeter.postprocess.pipeline import build_steps
 from segmeter.report.figures import aggregates
 from segmeter.report.html import write_report
 from segmeter.report.table import print_summary
 
-_GROUPS = ("data", "loss", "inference", "export", "postprocess", "metrics")
 _LOG = logging.getLogger(__name__)
 
 
 def run(config: EvalConfig, job: Job) -> float | None:
     """Evaluate; returns the headline over the data set, which a sweep may optimise."""
     device = open_device(config.device)
-    checkpoint = read_checkpoint(config.checkpoint)
+    checkpoint = read_checkpoints(config.checkpoints)
     check_metrics(config.metrics, checkpoint.card.spec)  # what needs no data is checked before any is read, or drawn
     if len(config.metrics.spacing or (1, 1)) != 2:
         raise ConfigError(expected("metrics", "spacing", "to have 2 values, as images do", config.metrics.spacing))
@@ -45,16 +44,17 @@ def run(config: EvalConfig, job: Job) -> float | None:
         _LOG.warning("%s", line)
     check_clusters(config.metrics.cluster, dataset.case_ids)
     loss = build_loss(config.loss, spec=dataset.spec, class_counts=report.class_pixels)
-    facts = {**checkpoint_facts(checkpoint), "data": report.content_sha256}
-    dataset, batches, part = take_shard(dataset, config.shard, batch_size=config.inference.batch_size)
-    identity = identify(config, _GROUPS, facts, device=str(device)) | part
+    facts = {**checkpoint.facts(), "data": report.content_sha256}
+    dataset, batches, shard = take_shard(dataset, config.shard, batch_size=config.inference.batch_size)
+    identity = run_identity(config, facts, device) | shard
     accept = partial(check_same, resumed or Path(), identity, dataset.case_ids)
-    segmenter = checkpoint.load_segmenter(device)
+    segmenter = checkpoint.load(device)
+    predictor = Predictor(segmenter, config.inference, device)
     with open_run(config, job, resumed=resumed, facts=facts, accept=accept) as folder:
         draw = Drawer(config.report, folder, dataset.spec, config.metrics)
         summary = evaluate(
             Evaluation(
-                predictor=Predictor(segmenter, config.inference, device),
+                predictor=predictor,
                 dataset=dataset,
                 loss=loss.to(device),
                 export=config.export,
@@ -72,6 +72,7 @@ def run(config: EvalConfig, job: Job) -> float | None:
         if config.report.html:
             write_report(folder, config.report)
     _show(config, folder, summary)
+    sys.stdout.write(f"{predictor.stages.report()}\n")
     score: float | None = aggregates(summary)[0]["dataset"]
     return score
 

@@ -89,7 +89,7 @@ def merge(job: Merge) -> dict[str, Any]:
     _take_files(job.folder, owners)
     for case_id, piece in owners.items():
         noted = piece.cases[case_id]
-        manifest.note(case_id, noted["note"], sha256=noted["sha256"])
+        manifest.note(Entry(case_id=case_id, row=None, sha256=noted["sha256"], note=noted["note"]))
     if job.metrics is None or first.spec is None:
         manifest.finish()
         return {}
@@ -140,7 +140,7 @@ def _read_rows(pieces: Sequence[Piece]) -> Sequence[CaseRow]:
 
 def _bytes(row: CaseRow, piece: Piece) -> bytes:
     noted = piece.cases[row.case_id]
-    return encode_entry(Entry(row=row, sha256=noted["sha256"], note=noted["note"]))
+    return encode_entry(Entry(case_id=row.case_id, row=row, sha256=noted["sha256"], note=noted["note"]))
 
 
 def _files_summary(rows: Sequence[CaseRow], owners: Mapping[str, Piece], job: Merge) -> dict[str, Any]:
