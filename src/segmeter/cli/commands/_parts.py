@@ -6,7 +6,7 @@ import torch
 
 from segmeter.cli.config.trained_data import describe_data
 from segmeter.data.config import DataConfig
-from segmeter.data.verification.intensity import normalisation
+from segmeter.data.verification.intensity import clip_limits, normalisation
 from segmeter.data.verification.report import DataReport
 from segmeter.inference.allocator import keep_freed_memory
 from segmeter.inference.device import pick_device
@@ -48,5 +48,6 @@ def model_card(config: DataConfig, model: Any, seen: DataReport) -> ModelCard:
         in_channels=config.in_channels,
         mean=mean,
         std=std,
+        clip=clip_limits(config, seen.intensities),
         data=describe_data(config),
     )
