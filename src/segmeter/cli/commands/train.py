@@ -76,7 +76,7 @@ def run(config: TrainConfig, job: Job) -> float | None:
     with open_run(config, job, resumed=resumed, facts=facts | _choices(plan, segmenter), accept=accept) as folder:
         _say(plan)
         result = train(replace(training, folder=folder))
-        note_done(folder)
+        note_done(folder, _result(result))
         write_report(folder)
     _show(folder, result)
     return result.score
@@ -107,6 +107,12 @@ def _say(plan: TrainPlan) -> None:
 
 def _identity(config: TrainConfig) -> dict[str, Any]:
     return {"loss": as_plain(config.loss), "augment": as_plain(config.augment), "data": as_plain(config.data)}
+
+
+def _result(result: TrainResult) -> dict[str, float | None]:
+    """What a sweep compares, the score that chose the best checkpoint first."""
+    scores = {} if result.score is None else {result.monitor: result.score, "mean_iou": result.values.get("mean_iou")}
+    return {**scores, "steps": result.steps, "seconds": round(result.seconds, 1)}
 
 
 def _show(folder: Path, result: TrainResult) -> None:

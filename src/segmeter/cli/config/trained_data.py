@@ -44,9 +44,11 @@ def fill_data(values: Mapping[str, Any], overrides: Sequence[str]) -> dict[str, 
         The checkpoint can't be read.
     """
     data = values.get("data")
-    if values.get("checkpoint") in (None, REQUIRED) or not isinstance(data, Mapping):
+    given = values.get("checkpoint")
+    first = given[0] if isinstance(given, list | tuple) and given else given  # all are of the same classes
+    if first in (None, REQUIRED, []) or not isinstance(data, Mapping):
         return dict(values)  # the schema says what is missing
-    card, root = _read(Path(str(values["checkpoint"])))
+    card, root = _read(Path(str(first)))
     if data["name"] == TRAINED:
         filled = _own(card, root) | {key: value for key, value in data.items() if value not in (REQUIRED, TRAINED)}
     elif data["name"] in DATA.names():

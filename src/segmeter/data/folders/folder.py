@@ -193,7 +193,8 @@ def _pair(
     """Pair by name what is complete, and note everything that is wrong with the names."""
     problems += missing_problem(stems, images.names, what="an image", remedy="Correct the list, or data.images.")
     chosen = {stem: images.names[stem] for stem in stems if stem in images.names}
-    problems += twice_problems(chosen, "images")
+    listed = config.lists is not None or config.list_files
+    problems += twice_problems(chosen if listed else images.names, "images")  # of all splits, where all are used
     wanted = [stem + config.mask_suffix for stem in chosen]
     strays = dict.fromkeys(stem + config.mask_suffix for stem in images.names)
     for mask in masks:
