@@ -23,7 +23,7 @@ from segmeter.training.plan import plan_training
 
 _LOG = logging.getLogger(__name__)
 _BAR = 16  # characters
-_EIGHTHS = "\u258f\u258e\u258d\u258c\u258b\u258a\u2589"
+_EIGHTHS = " \u258f\u258e\u258d\u258c\u258b\u258a\u2589"
 _DEVICES = {"cpu": "a CPU", "cuda": "a GPU"}
 
 
@@ -82,8 +82,9 @@ def _bar(part: float, fine: bool) -> str:
     """A bar of 16 characters for the whole, to an eighth of one where the terminal has such blocks."""
     if not fine:
         return "#" * round(_BAR * part)
-    whole, rest = divmod(round(8 * _BAR * part), 8)
-    return "\N{FULL BLOCK}" * int(whole) + ("", *_EIGHTHS)[rest]
+    eighths: int = round(8 * _BAR * part)
+    whole, rest = divmod(eighths, 8)
+    return "\N{FULL BLOCK}" * whole + _EIGHTHS[rest].strip()
 
 
 def _classes(
