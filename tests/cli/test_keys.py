@@ -66,6 +66,7 @@ ELSEWHERE = {
     ("models/checkpoints/checkpoint.py", "model.weights", "Train from"),
     ("evaluation/probs.py", "export.probs", "as export.probs writes them"),
     ("evaluation/merging/pieces.py", "resume", "Finish it with segmeter"),
+    ("cli/commands/check.py", "loss.class_weights", "loss.class_weights"),  # what it suggests for training
 }
 NEVER = {
     ("data/files/images.py", "data.label_map", "predict"),  # which reads no masks

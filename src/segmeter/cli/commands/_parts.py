@@ -11,7 +11,7 @@ from segmeter.cli.config.schema import Trained
 from segmeter.cli.config.trained_data import describe_data
 from segmeter.data.config import DataConfig
 from segmeter.data.dataset import Dataset
-from segmeter.data.verification.intensity import normalisation
+from segmeter.data.verification.intensity import clip_limits, normalisation
 from segmeter.data.verification.report import DataReport
 from segmeter.distributed.shards import describe_shard, parse_shard, part_warning
 from segmeter.evaluation.sharding import BatchOf, take_batches
@@ -80,5 +80,6 @@ def model_card(config: DataConfig, model: Any, seen: DataReport) -> ModelCard:
         in_channels=config.in_channels,
         mean=mean,
         std=std,
+        clip=clip_limits(config, seen.intensities),
         data=describe_data(config),
     )

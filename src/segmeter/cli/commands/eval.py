@@ -40,7 +40,7 @@ def run(config: EvalConfig, job: Job) -> float | None:
     build_steps(config.postprocess.steps, checkpoint.card.spec)
     resumed = find_resumed(config, job, config.resume, holds=NAME)
     (dataset,), (report,) = open_splits(config.data, [config.data.split])
-    for line in mismatch_warnings(report.intensities, checkpoint.card.mean, checkpoint.card.std):
+    for line in mismatch_warnings(report.intensities, checkpoint.card.mean, checkpoint.card.std, checkpoint.card.clip):
         _LOG.warning("%s", line)
     check_clusters(config.metrics.cluster, dataset.case_ids)
     loss = build_loss(config.loss, spec=dataset.spec, class_counts=report.class_pixels)

@@ -189,6 +189,8 @@ class CheckConfig(Command):
     """The data set."""
     splits: tuple[str, ...] = ("train", "val", "test")
     """The splits to verify; all of them are also compared with each other."""
+    output: Path | None = None
+    """JSON file that takes all that is shown, or null."""
 
 
 class LabelsConfig(ClassesConfig):

@@ -86,10 +86,11 @@ def _own(card: ModelCard, root: str | None) -> dict[str, Any]:
 def _refuse_contradictions(data: Mapping[str, Any], card: ModelCard) -> None:
     """What the network's input and output are, no option can change."""
     theirs = _of_card(card)
+    theirs |= {"channels": card.data.get("channels") or data.get("channels"), "clip": card.data.get("clip")}
     problems = [
         expected("eval", f"data.{key}", f"to be the checkpoint's {theirs[key]}", data[key], "Leave it out.")
-        for key in ("task", "classes", "in_channels", "mean", "std")
-        if as_plain(data.get(key)) not in (None, REQUIRED, theirs[key])
+        for key in ("task", "classes", "in_channels", "channels", "mean", "std", "clip")
+        if as_plain(data.get(key)) not in (None, [], REQUIRED, theirs[key])
     ]
     if problems:
         raise ConfigError(problems)

@@ -19,7 +19,7 @@ from segmeter.data.folders.pairing import (
     scan_folder,
     twice_problems,
 )
-from segmeter.data.folders.split_lists import read_list, split_of
+from segmeter.data.folders.split_lists import read_list, split_names
 from segmeter.data.sample import Pair
 from segmeter.errors import DataError
 from segmeter.files import safe_id
@@ -148,10 +148,13 @@ def _stems(config: FolderConfig, root: Path, split: str, images: Names) -> list[
     listed = _list_name(config, split)
     if listed is not None:
         return _listed(root, listed)
-    fractions = {"val_fraction": config.val_fraction, "test_fraction": config.test_fraction}
-    falls = {
-        stem: split_of(stem, seed=config.split_seed, group_until=config.group_until, **fractions) for stem in images
-    }
+    falls = split_names(
+        images,
+        seed=config.split_seed,
+        val_fraction=config.val_fraction,
+        test_fraction=config.test_fraction,
+        group_until=config.group_until,
+    )
     stems = [stem for stem in sorted(images) if falls[stem] == split]
     if not stems:
         remedy = f"Raise data.{split}_fraction, give lists, or set data.split=all."
