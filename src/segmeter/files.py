@@ -267,27 +267,18 @@ def point(link: Path, target: str) -> None:
 
 
 def link_or_copy(source: Path, target: Path) -> None:
-    """Let a finished file appear at `target` too, complete: as a second name of it where the disk allows, else copied.
+    """Let a finished file appear at `target` too: as a second name of it where the disk allows, else copied.
 
-    A second name is safe, as no file is ever changed once it is published, only replaced. A folder is copied.
+    A second name is safe, as no published file is ever changed, only replaced. A folder is copied.
     """
     if source.is_dir():
-        return publish_folder(target, lambda place: _copy_folder(source, place))
-    with handle_of(target.parent) as folder:
-        name = temporary_name(target.suffix)
-        try:
-            with operation("link", target):
-                os.link(source, name, dst_dir_fd=folder, follow_symlinks=False)
-        except OSError:  # another disk, or one without such names
-            return write_bytes(target, source.read_bytes())
-        with operation("rename", target):
-            os.replace(name, target.name, src_dir_fd=folder, dst_dir_fd=folder)
+        return publish_folder(target, lambda place: shutil.copytree(source, place, dirs_exist_ok=True) and None)
+    try:
+        with handle_of(target.parent) as folder, operation("link", target):
+            os.link(source, target.name, dst_dir_fd=folder, follow_symlinks=False)
+    except OSError:  # another disk, or one without such names
+        write_bytes(target, source.read_bytes())
     return None
-
-
-def _copy_folder(source: Path, target: Path) -> None:
-    with foreign_write(target):
-        shutil.copytree(source, target, dirs_exist_ok=True)
 
 
 def rename(path: Path, name: str) -> None:
