@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from segmeter.checks import collecting
+from segmeter.distributed.ranks import ALONE, World
 from segmeter.errors import ConfigError
 from segmeter.inference.config import InferenceConfig
 from segmeter.inference.device import pick_device
@@ -58,6 +59,8 @@ class TrainJob:
     allow_changes
         Keys of the configuration that may differ on resuming, such as "training.epochs"; a group's name stands for
         all of its keys.
+    world
+        The processes that train together; `source` gives this one's part of each batch.
     """
 
     folder: Path
@@ -76,6 +79,7 @@ class TrainJob:
     identity: Mapping[str, Any] = field(default_factory=dict)
     resume: bool = False
     allow_changes: tuple[str, ...] = ()
+    world: World = ALONE
 
 
 @dataclass(frozen=True, kw_only=True)

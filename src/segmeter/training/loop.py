@@ -69,6 +69,8 @@ def train(job: TrainJob) -> TrainResult:
         seed_everything(job.training.seed)
         run = Run(job, learner=Learner(job, device, limits), checkpoints=checkpoints, limits=limits, stop=stop)
         stack.callback(run.close)
+        run.learner.share()
+        stack.callback(job.world.tell_end)
         batches = Batches(
             job.source,
             first=run.step * job.training.accumulate,
@@ -170,11 +172,13 @@ class Run:
         self.throughput.run()
         waited = source.waited
         batches = [source.take() for _ in range(self.config.accumulate)]
-        loss, grad_norm, self.lr = self.learner.update(batches, step=self.step, progress=self.progress(self.step))
+        progress = self.progress(self.step)
+        self.stop.hear(self.job.world.tell_step(self.step, progress, self.stop.number))
+        loss, grad_norm, self.lr = self.learner.update(batches, step=self.step, progress=progress)
         self.step += 1
         indices = [batch.indices for batch in batches]
         self.watch.note(Taken(step=self.step, lr=self.lr, indices=indices, loss=loss, grad_norm=grad_norm))
-        self.throughput.add(sum(len(each) for each in indices), source.waited - waited)
+        self.throughput.add(sum(len(each) for each in indices) * self.job.world.size, source.waited - waited)
         if self.step % self.config.log_every == 0:
             self._log()
 

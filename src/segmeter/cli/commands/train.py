@@ -16,6 +16,7 @@ from segmeter.cli.runs.resume import find_resumed
 from segmeter.cli.runs.run_folder import note_done, open_run
 from segmeter.data.build import open_splits
 from segmeter.data.verification.report import DataReport
+from segmeter.distributed.ranks import World, find_place, joined
 from segmeter.losses.build import build_loss
 from segmeter.models.build import build_segmenter
 from segmeter.models.segmenter import Segmenter
@@ -25,6 +26,7 @@ from segmeter.schema import as_plain
 from segmeter.training.data.augment import Augment
 from segmeter.training.data.cache import Budget, CachedDataset
 from segmeter.training.data.sampling import SampleSource
+from segmeter.training.follow import follow
 from segmeter.training.job import TrainJob, TrainResult, check_job
 from segmeter.training.loop import check_resumed, train
 from segmeter.training.plan import TrainPlan, plan_training
@@ -34,13 +36,21 @@ _LOG = logging.getLogger(__name__)
 
 
 def run(config: TrainConfig, job: Job) -> float | None:
-    """Train; returns the best score, which a sweep may optimise."""
-    device = open_device(config.device)
-    resumed = find_resumed(config, job, config.resume, holds="checkpoints/step-*/manifest.json")
+    """Train; returns the best score, which a sweep may optimise; of several processes the first writes and has it."""
+    place = find_place()
+    device = open_device(config.device, place.local if place else 0)
+    with joined(place, device) as world:
+        return _train(config, job, device, world)
+
+
+def _train(config: TrainConfig, job: Job, device: torch.device, world: World) -> float | None:
+    holds = "checkpoints/step-*/manifest.json"
+    resumed = find_resumed(config, job, config.resume, holds=holds) if world.leads else None
     find_monitor(config.training.monitor, config.data.spec())  # before any data is read, or drawn
-    (train_data, val_data), (seen, val_seen) = open_splits(config.data, ["train", "val"])
+    with world.first_alone():
+        (train_data, val_data), (seen, val_seen) = open_splits(config.data, ["train", "val"])
     plan = plan_training(config.training, config.data, config.augment, seen=seen, device=device.type)
-    config = config.replace(training=plan.training, data=plan.data, augment=plan.augment)
+    config = world.share(config.replace(training=plan.training, data=plan.data, augment=plan.augment))
     loss = build_loss(config.loss, spec=train_data.spec, class_counts=seen.class_pixels)
     torch.manual_seed(config.training.seed)  # the first weights
     segmenter = build_segmenter(model_card(config.data, config.model, seen))
@@ -57,6 +67,7 @@ def run(config: TrainConfig, job: Job) -> float | None:
             seed=config.training.seed,
             samples=config.data.samples_per_epoch,
             presence=seen.presence,
+            part=(world.rank, world.size),
         ),
         train_cases=train_cases,
         val_cases=val_cases if len(val_data) else None,
@@ -70,7 +81,11 @@ def run(config: TrainConfig, job: Job) -> float | None:
         identity=_identity(config),
         resume=resumed is not None,
         allow_changes=config.allow_changes,
+        world=world,
     )
+    if not world.leads:
+        follow(training)
+        return None
     check_job(training)
     facts, accept = _facts(config, seen, val_seen), partial(check_resumed, training)
     with open_run(config, job, resumed=resumed, facts=facts | _choices(plan, segmenter), accept=accept) as folder:

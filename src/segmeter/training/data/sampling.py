@@ -46,10 +46,13 @@ class SampleSource:
     presence : (N, K)
         Which classes each case has; None reads all targets where ``config.balance`` needs it.
 
+    part
+        (r, k): of each batch this source gives the samples r, r + k, r + 2 k, ..., so that k processes share it out.
+
     Raises
     ------
     ConfigError
-        The epoch would have to repeat samples bit for bit.
+        The epoch would have to repeat samples bit for bit, or a batch has fewer samples than `part` has processes.
     """
 
     def __init__(
@@ -61,6 +64,7 @@ class SampleSource:
         seed: int,
         samples: int | None = None,
         presence: NDArray[np.bool_] | None = None,
+        part: tuple[int, int] = (0, 1),
     ) -> None:
         if config.crop == "auto":
             config = choose_crop(config, Counter(cases[index].image.shape[:2] for index in range(len(cases))))
@@ -69,6 +73,10 @@ class SampleSource:
         self.seed = seed
         self.samples = _epoch_samples(config, len(cases), batch_size, samples)
         self.batch_size = max(1, min(batch_size, self.samples))
+        self._part = part
+        if self.batch_size < part[1]:
+            rule = f"to be at least {part[1]}, a sample for each process"
+            raise ConfigError(expected("training", "batch_size", rule, self.batch_size))
         if 0 < self.samples < batch_size:
             _LOG.warning(
                 "training: batches of %d samples instead of %d, as an epoch has no more", self.samples, batch_size
@@ -105,7 +113,8 @@ class SampleSource:
         """
         plan = self._plan(epoch)
         place = slice(index * self.batch_size, (index + 1) * self.batch_size)
-        numbers, labels = plan.numbers[place], plan.labels[place]
+        rank, size = self._part
+        numbers, labels = plan.numbers[place][rank::size], plan.labels[place][rank::size]
         samples = [
             self.sample(epoch, int(number), progress, label=int(label))
             for number, label in zip(numbers, labels, strict=True)
