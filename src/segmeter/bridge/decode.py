@@ -204,7 +204,7 @@ def _pack_logits(where: str, logits: Tensor, *, task: Task, threshold: float, dt
     if task == "binary":
         tensor = tensor.squeeze(1)
     wide = tensor if tensor.dtype == torch.float64 else tensor.float()
-    above = wide > _logit(threshold, double=tensor.dtype == torch.float64)
+    above = wide > decision_level(threshold, double=tensor.dtype == torch.float64)
     return _transfer(where, above.to(dtype).contiguous(), lows=tensor, highs=tensor)
 
 
@@ -250,7 +250,7 @@ def _check_logits(where: str, logits: Tensor, task: Task) -> Tensor:
 
 
 @cache
-def _logit(threshold: float, *, double: bool) -> float:
+def decision_level(threshold: float, *, double: bool) -> float:
     """The largest float32 or float64 c that is not above ln(t / (1 - t)): x > c decides sigmoid(x) > t for such x."""
     if threshold in (0.0, 1.0):
         return math.inf if threshold else -math.inf
