@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from segmeter.bridge.to_torch import to_torch
+from segmeter.bridge.uploader import Uploader
 from segmeter.checks import expected
 from segmeter.data.sample import Sample
 from segmeter.errors import DataError, InputError
@@ -45,6 +45,7 @@ class Predictor:
         self.segmenter = segmenter.to(device=device, memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.config = config
         self.device = device
+        self._images, self._targets = Uploader(device), Uploader(device, slots=2 * config.batch_size)
         self._sizes = RunSizes(config)
         self._report: Callable[[float], None] = lambda images: None
 
@@ -120,7 +121,6 @@ class Predictor:
     def _send(self, outbox: Outbox, group: Sequence[Sample], loss: Loss | None) -> Iterator[Prediction]:
         if loss is None:
             return outbox.send(group, self.logits([sample.image for sample in group]), None)
-        # targets first: an upload waits for what the device was given before
         targets = [self._upload_target(sample) for sample in group]
         logits = self.logits([sample.image for sample in group])
         losses = [
@@ -133,7 +133,8 @@ class Predictor:
         target = sample.target
         if target is None:
             return None
-        return to_torch(target[None], device=self.device, dtype="int32" if target.dtype == np.uint16 else None)
+        wide = target.astype(np.int32) if target.dtype == np.uint16 else target  # torch indexes no uint16
+        return self._targets([wide])
 
     def _upload(self, images: Sequence[np.ndarray]) -> Tensor:
         shapes = {np.shape(image) for image in images}
@@ -141,7 +142,7 @@ class Predictor:
             given = ", ".join(str(shape) for shape in sorted(shapes)) or "none"
             raise InputError(expected("Predictor.logits", "images", "to be (H, W, C), all of one shape", given))
         # channels are last in memory as they were in the file: the transposed view is channels_last without a copy
-        return to_torch(np.stack(images), device=self.device).permute(0, 3, 1, 2)
+        return self._images(images).permute(0, 3, 1, 2)
 
     def _within_memory(self, image: Tensor) -> Tensor:
         while True:

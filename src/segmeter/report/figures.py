@@ -87,7 +87,7 @@ def _object_row(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
             "name": headline("binary", summary["classes"]),
             "dataset": entry["iou"],
             "dataset_ci95": (entry.get("ci95") or {}).get("iou"),
-            "mean_ci95": None,
+            "mean_ci95": cases.get("ci95"),
             **{key: cases.get(key) for key in ("mean", "std", "n_used", "n_undefined")},
         }
     ]

@@ -83,6 +83,11 @@ class TrainingConfig(Config, title="training"):
     """Memory layout with the channels last: faster on CPUs and GPUs alike."""
     compile: Literal["auto", True, False] = "auto"
     """Whether torch compiles the network; "auto" compiles long runs on a GPU only."""
+    freeze_encoder: Annotated[int, Unit("steps")] = Field(0, ge=0)
+    """Steps at the start in which the encoder stays as it is, running statistics included; for pretrained encoders."""
+    freeze_norm: Literal["encoder", "all"] | None = None
+    """Whose batch norm uses the running statistics that it began with and leaves them alone, in all steps: the
+    encoder's, the whole network's, or none (null)."""
     ema: float | None = Field(None, gt=0, le=0.99999)
     """Decay of the moving average of the weights, which is then what is validated and published, or null."""
     validate_every: int | None = Field(1, ge=1)
@@ -138,8 +143,15 @@ class OptimizerConfig(Config, title="optimizer"):
     """Highest learning rate."""
 
 
+class NetworkOptimizerConfig(OptimizerConfig):
+    """What the optimizers here have, which know the parts of a network."""
+
+    encoder_lr: RateShare = Field(1.0, gt=0, le=1)
+    """Learning rate of the encoder, below 1 for one that is pretrained."""
+
+
 @OPTIMIZERS.register("adamw", builder="segmeter.training.optimisation.optimizer:build_adamw")
-class AdamWConfig(OptimizerConfig):
+class AdamWConfig(NetworkOptimizerConfig):
     """AdamW (Loshchilov and Hutter 2019), fused; weight decay leaves norms and biases alone."""
 
     name: str = "adamw"
@@ -156,7 +168,7 @@ class AdamWConfig(OptimizerConfig):
 
 
 @OPTIMIZERS.register("sgd", builder="segmeter.training.optimisation.optimizer:build_sgd")
-class SgdConfig(OptimizerConfig):
+class SgdConfig(NetworkOptimizerConfig):
     """Stochastic gradient descent with momentum (nnU-Net's values); weight decay leaves norms and biases alone."""
 
     name: str = "sgd"

@@ -170,7 +170,7 @@ class Run:
         self.throughput.run()
         waited = source.waited
         batches = [source.take() for _ in range(self.config.accumulate)]
-        loss, grad_norm, self.lr = self.learner.update(batches, self.progress(self.step))
+        loss, grad_norm, self.lr = self.learner.update(batches, step=self.step, progress=self.progress(self.step))
         self.step += 1
         indices = [batch.indices for batch in batches]
         self.watch.note(Taken(step=self.step, lr=self.lr, indices=indices, loss=loss, grad_norm=grad_norm))

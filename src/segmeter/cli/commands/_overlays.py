@@ -36,7 +36,9 @@ class Drawer:
             target=sample.target,
             labels=cleaned.labels,
             score=None if row is None else self._score(row),
-            objects=Objects(prediction=cleaned.instances if cleaned.labels.ndim == 2 else None),
+            objects=Objects(
+                target=sample.instances, prediction=cleaned.instances if cleaned.labels.ndim == 2 else None
+            ),
         )
 
     def remember(self, row: CaseRow) -> None:

@@ -17,6 +17,7 @@ from segmeter.data.build import open_splits
 from segmeter.data.verification.report import DataReport
 from segmeter.losses.build import build_loss
 from segmeter.models.build import build_segmenter
+from segmeter.models.segmenter import Segmenter
 from segmeter.report.figures import number
 from segmeter.report.html import write_report
 from segmeter.schema import as_plain
@@ -67,7 +68,7 @@ def run(config: TrainConfig, job: Job) -> float | None:
         allow_changes=config.allow_changes,
     )
     check_job(training)
-    facts, accept = _facts(config, seen, val_seen), partial(check_resumed, training)
+    facts, accept = _facts(config, seen, val_seen, segmenter), partial(check_resumed, training)
     with open_run(config, job, resumed=resumed, facts=facts, accept=accept) as folder:
         result = train(replace(training, folder=folder))
         note_done(folder)
@@ -76,9 +77,14 @@ def run(config: TrainConfig, job: Job) -> float | None:
     return result.score
 
 
-def _facts(config: TrainConfig, seen: DataReport, val_seen: DataReport) -> dict[str, Any]:
-    """What run.json says about the data: its place, where eval finds it again, and its contents; data.json has each."""
+def _facts(config: TrainConfig, seen: DataReport, val_seen: DataReport, segmenter: Segmenter) -> dict[str, Any]:
+    """What run.json says about the data: its place, where eval finds it again, and its contents; data.json has each.
+
+    And which weights of a file the network started from.
+    """
+    start = getattr(segmenter.network, "start", None)
     return {
+        **({} if start is None else {"start": start}),
         "data": seen.content_sha256,
         "val_data": val_seen.content_sha256,
         "data_root": str(Path(config.data.root).expanduser().absolute()),
