@@ -1,4 +1,4 @@
-"""checkpoint -> one file that runs without segmeter: images in, label maps out, compared with ours before it is kept."""
+"""checkpoint -> one file that runs without segmeter: images in, label maps out, compared with ours first."""
 
 import lazy_loader
 

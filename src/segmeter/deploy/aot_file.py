@@ -1,4 +1,4 @@
-"""traced program <-> AOTInductor's package (.pt2): compiled code for one kind of device, run by torch or its C++ library."""
+"""traced program <-> AOTInductor's package (.pt2): code compiled for one kind of device, which torch runs."""
 
 import json
 import os
@@ -44,7 +44,7 @@ def encode(program: ExportedProgram, facts: Mapping[str, Any]) -> bytes:
     try:
         with torch.no_grad():
             options = {"aot_inductor.package": True}
-            files = aot_compile(program.module(check_guards=False), arguments, options=options)  # type: ignore[arg-type]
+            files = aot_compile(program.module(check_guards=False), arguments, options=options)
     except Exception as error:  # the compiler has errors of many kinds
         reason = " ".join(str(error).split())[:200]
         raise ConfigError(
@@ -58,7 +58,7 @@ def encode(program: ExportedProgram, facts: Mapping[str, Any]) -> bytes:
 
 
 class AotModel:
-    """Runs a package on the device that it was compiled for; a call takes (B, H, W, C) images and gives their labels."""
+    """Runs a package on the device of its code; a call takes (B, H, W, C) images and gives their labels."""
 
     def __init__(self, content: bytes, spec: ClassSpec, device: torch.device) -> None:
         from torch._inductor import aoti_load_package

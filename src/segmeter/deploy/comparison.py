@@ -87,9 +87,7 @@ def _batches(image: np.ndarray, *, odd: bool) -> Iterator[np.ndarray]:
         yield np.stack([part, part[::-1, ::-1]])
 
 
-def _margins(
-    theirs: np.ndarray, computed: Tensor, spec: ClassSpec, threshold: float, case_id: str
-) -> np.ndarray:
+def _margins(theirs: np.ndarray, computed: Tensor, spec: ClassSpec, threshold: float, case_id: str) -> np.ndarray:
     """NaN where the labels are equal, else by how much the logits prefer ours, as a share of the larger one (or of 1).
 
     (B, H, W), for multilabel (B, K, H, W).

@@ -10,13 +10,13 @@ from segmeter.models.checkpoints.checkpoint import Checkpoint
 KEY = "segmeter"  # of ONNX's metadata; the name of a package's extra file has .json after it
 
 
-def describe(checkpoint: Checkpoint, *, threshold: float, dtype: str) -> dict[str, Any]:
+def describe(checkpoint: Checkpoint, *, threshold: float, dtype: str, least: int) -> dict[str, Any]:
     """Card, input, output and origin, in values that JSON has."""
     spec = checkpoint.card.spec
     return {
         "segmeter": __version__,
         "checkpoint_sha256": checkpoint.sha256,
-        "input": {"name": INPUT, "axes": ["batch", "height", "width", "channel"], "dtype": dtype},
+        "input": {"name": INPUT, "axes": ["batch", "height", "width", "channel"], "dtype": dtype, "least_size": least},
         "output": {
             "name": OUTPUT,
             "axes": ["batch", *(["class"] if spec.is_multilabel else []), "height", "width"],

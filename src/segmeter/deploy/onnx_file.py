@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -14,14 +15,9 @@ from segmeter.errors import ConfigError
 
 def check_tools() -> None:
     """Raise ConfigError where ONNX can't be written or run."""
-    try:
-        import onnx
-        import onnxruntime
-        import onnxscript  # noqa: F401
-    except ImportError as error:
-        raise ConfigError(
-            f"export: format=onnx needs {error.name}, which is not installed. Install segmeter[onnx]."
-        ) from error
+    missing = [name for name in ("onnx", "onnxscript", "onnxruntime") if find_spec(name) is None]
+    if missing:
+        raise ConfigError(f"export: format=onnx needs {', '.join(missing)}. Install segmeter[onnx].")
 
 
 def encode(program: ExportedProgram, facts: Mapping[str, Any]) -> bytes:

@@ -27,10 +27,11 @@ COMPARISON = "comparison.json"
 
 @dataclass(frozen=True, kw_only=True)
 class Exported:
-    """The published file, the dtype of the images that it takes, and how its labels agreed with ours."""
+    """The published file, dtype and least height and width of its images, and how its labels agreed with ours."""
 
     path: Path
     dtype: str
+    least: int
     agreement: Agreement
 
 
@@ -78,22 +79,21 @@ def export_model(
     place = torch.device("cpu") if device is None or format == "onnx" else device
     cases = list(images)
     dtype = _dtype_of(cases)
-    program = trace(checkpoint.load_segmenter(place), threshold=threshold, dtype=dtype)
-    facts = describe(checkpoint, threshold=threshold, dtype=dtype)
-    content = onnx_file.encode(program, facts) if format == "onnx" else aot_file.encode(program, facts)
-    del program
+    traced = trace(checkpoint.load_segmenter(place), threshold=threshold, dtype=dtype)
+    least = traced.least
+    facts = describe(checkpoint, threshold=threshold, dtype=dtype, least=least)
+    content = (onnx_file if format == "onnx" else aot_file).encode(traced.program, facts)
+    del traced
     gc.collect()  # it refers to itself, and holds a copy of the weights
     model: Model = (
-        onnx_file.OnnxModel(content)
-        if format == "onnx"
-        else aot_file.AotModel(content, checkpoint.card.spec, place)
+        onnx_file.OnnxModel(content) if format == "onnx" else aot_file.AotModel(content, checkpoint.card.spec, place)
     )
     config = InferenceConfig(precision="float32", threshold=threshold)
     agreement = compare(model, Predictor(checkpoint.load_segmenter(place), config, place), cases)
     write_json(folder / COMPARISON, agreement.to_dict())
     path = folder / f"model{SUFFIX[format]}"
     write_bytes(path, content)
-    return Exported(path=path, dtype=dtype, agreement=agreement)
+    return Exported(path=path, dtype=dtype, least=least, agreement=agreement)
 
 
 def _dtype_of(cases: list[tuple[str, np.ndarray]]) -> str:

@@ -3,10 +3,14 @@
 Axes: B batch, H height, W width, C channels of the image, K classes.
 """
 
+from dataclasses import dataclass
+from typing import Any, cast
+
 import torch
 from torch import Tensor, nn
+from torch._dynamo.exc import UserError
 from torch.export import Dim, ExportedProgram, export
-from torch.fx.experimental import _config as shapes  # what lets a traced size also be 1; torch.onnx sets it likewise
+from torch.fx.experimental import _config as shapes
 
 from segmeter.bridge.decode import decision_level
 from segmeter.classes import label_dtype
@@ -60,12 +64,22 @@ class LabelModel(nn.Module):
 
     def _padded(self, size: int) -> int:
         multiple, least = self.segmenter.size_multiple, self.segmenter.size_least
-        size = torch.sym_max(size, least) if least > 1 else size
-        return (size + multiple - 1) // multiple * multiple
+        wanted: Any = torch.sym_max(size, least) if least > 1 else size
+        return cast(int, (wanted + multiple - 1) // multiple * multiple)  # a symbol: int() would fix its value
 
 
-def trace(segmenter: Segmenter, *, threshold: float, dtype: str) -> ExportedProgram:
+@dataclass(frozen=True, kw_only=True)
+class Traced:
+    """A traced program, and the least height and width of its images."""
+
+    program: ExportedProgram
+    least: int
+
+
+def trace(segmenter: Segmenter, *, threshold: float, dtype: str) -> Traced:
     """Trace a segmenter, on the device that it is on.
+
+    Networks that distinguish maps of one pixel are traced for images larger than their stride.
 
     Parameters
     ----------
@@ -79,22 +93,39 @@ def trace(segmenter: Segmenter, *, threshold: float, dtype: str) -> ExportedProg
     Raises
     ------
     ConfigError
-        The network can't be traced for every size.
+        The network can't be traced for sizes that are not known yet.
     """
     model = LabelModel(segmenter, threshold=threshold).eval()
-    edge = 2 * max(segmenter.size_multiple, segmenter.size_least)
-    shape = (2, edge + 7, edge + 13, segmenter.card.in_channels)  # of no weight: every axis but the last may differ
-    example = torch.zeros(shape, dtype=getattr(torch, dtype), device=segmenter.gain.device)
-    axes = {axis: Dim(name, min=1) for axis, name in enumerate(AXES)}
+    stride = max(segmenter.size_multiple, segmenter.size_least)
     try:
-        with torch.no_grad(), shapes.patch(backed_size_oblivious=True):
-            return export(model, (example,), dynamic_shapes=(axes,))
+        return Traced(program=_export(model, least=1, dtype=getattr(torch, dtype)), least=1)
+    except UserError:
+        pass
     except Exception as error:  # whatever the network's own code raises
-        name, reason = segmenter.card.model.get("name"), " ".join(str(error).split())[:200]
-        raise ConfigError(
-            f"export: the network {name!r} can't be traced for images of any size ({type(error).__name__}: {reason}). "
-            "Train one that can, such as model=unet."
-        ) from error
+        raise _refusal(segmenter, error) from error
+    try:
+        return Traced(program=_export(model, least=stride + 1, dtype=getattr(torch, dtype)), least=stride + 1)
+    except Exception as error:
+        raise _refusal(segmenter, error) from error
+
+
+def _export(model: LabelModel, *, least: int, dtype: torch.dtype) -> ExportedProgram:
+    edge = 2 * max(model.segmenter.size_multiple, model.segmenter.size_least)
+    shape = (2, edge + 7, edge + 13, model.segmenter.card.in_channels)  # every axis but the last may differ from these
+    example = torch.zeros(shape, dtype=dtype, device=model.segmenter.gain.device)
+    batch, height, width = AXES
+    axes = {0: Dim(batch, min=1), 1: Dim(height, min=least), 2: Dim(width, min=least)}
+    # oblivious: no axis is taken to be larger than 1 because that of the example is
+    with torch.no_grad(), shapes.patch(backed_size_oblivious=True):  # type: ignore[attr-defined]
+        return export(model, (example,), dynamic_shapes=(axes,))
+
+
+def _refusal(segmenter: Segmenter, error: Exception) -> ConfigError:
+    name, reason = segmenter.card.model.get("name"), " ".join(str(error).split())[:200]
+    return ConfigError(
+        f"export: the network {name!r} can't be traced for images of any size ({type(error).__name__}: {reason}). "
+        "Train one that can, such as model=unet."
+    )
 
 
 def _count(size: int, like: Tensor) -> Tensor:

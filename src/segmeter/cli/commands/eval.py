@@ -8,9 +8,9 @@ from typing import Any
 
 from segmeter import __version__
 from segmeter.checks import expected
-from segmeter.cli.commands._overlays import Drawer
 from segmeter.cli.commands._parts import open_device
 from segmeter.cli.config.schema import EvalConfig
+from segmeter.cli.pictures.overlays import Drawer
 from segmeter.cli.runs.job import Job
 from segmeter.cli.runs.resume import find_resumed
 from segmeter.cli.runs.run_folder import note_done, open_run

@@ -2,10 +2,10 @@
 
 import sys
 
-from segmeter.cli.commands._overlays import Drawer
 from segmeter.cli.commands._parts import open_device
 from segmeter.cli.commands.eval import checkpoint_facts
 from segmeter.cli.config.schema import PredictConfig
+from segmeter.cli.pictures.overlays import Drawer
 from segmeter.cli.runs.job import Job
 from segmeter.cli.runs.run_folder import open_run
 from segmeter.data.folders.folder import open_images

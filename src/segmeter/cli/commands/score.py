@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from segmeter.checks import some
-from segmeter.cli.commands._score_pictures import draw_cases
 from segmeter.cli.config.schema import ScoreConfig
+from segmeter.cli.pictures.scored import draw_cases
 from segmeter.cli.runs.job import Job
 from segmeter.cli.runs.resume import find_resumed
 from segmeter.cli.runs.run_folder import note_done, open_run

@@ -1,0 +1,1 @@
+"""What the commands draw of their cases: overlays beside the results."""
