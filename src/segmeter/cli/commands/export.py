@@ -65,7 +65,8 @@ def _show(exported: Exported) -> None:
     size = "" if exported.least == 1 else f" from {exported.least} x {exported.least} pixels"
     same = 1 - agreement.differing / agreement.pixels
     sys.stdout.write(
-        f"model      {exported.path} ({exported.path.stat().st_size / 1e6:.1f} MB, takes {exported.dtype} images{size})\n"
+        f"model      {exported.path} ({exported.path.stat().st_size / 1e6:.1f} MB)\n"
+        f"images     (batch, height, width, channel) {exported.dtype}{size}\n"
         f"labels     {same:.4%} of {agreement.pixels} pixels of {len(agreement.cases)} images equal segmeter's"
         f"{', the others are near-ties' if agreement.differing else ''}\n"
     )
