@@ -1,5 +1,6 @@
 """Files that are complete or absent: the one door through which everything is written, checksums, safe names."""
 
+import csv
 import errno
 import hashlib
 import io
@@ -8,7 +9,7 @@ import os
 import re
 import secrets
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
@@ -16,6 +17,7 @@ from typing import IO, Any
 from segmeter.errors import InputError
 
 TEMPORARY = ".tmp-"
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
 _BUFFER = 1 << 20  # bytes handed to the system at a time
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY
 _SAFE_ID = re.compile(r"[A-Za-z0-9._-]{1,128}")
@@ -178,6 +180,25 @@ def write_bytes(path: Path, content: bytes) -> None:
 def json_bytes(content: Any) -> bytes:
     """JSON with shortest round-trip floats; NaN and infinity are refused, as JSON has none."""
     return (json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n").encode()
+
+
+def csv_bytes(rows: Iterable[Iterable[Any]]) -> bytes:
+    r"""CSV with shortest round-trip floats; None is empty, and no text is one that a spreadsheet would run.
+
+    Examples
+    --------
+    >>> csv_bytes([["name", "score"], ["=cmd()", 0.1], ["b", None]])
+    b"name,score\n'=cmd(),0.1\nb,\n"
+    """
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows([_csv_cell(value) for value in row] for row in rows)
+    return text.getvalue().encode("utf-8", "replace")
+
+
+def _csv_cell(value: Any) -> str:
+    if isinstance(value, str):
+        return f"'{value}" if value.startswith(_FORMULA) else value
+    return "" if value is None else repr(value)
 
 
 def write_json(path: Path, content: Any) -> None:

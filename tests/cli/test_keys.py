@@ -63,6 +63,7 @@ ELSEWHERE = {
     ("data/files/images.py", "data.in_channels", "train with"),
     ("models/checkpoints/checkpoint.py", "model.weights", "Train from"),
     ("evaluation/probs.py", "export.probs", "as export.probs writes them"),
+    ("cli/commands/check.py", "loss.class_weights", "loss.class_weights"),  # what it suggests for training
 }
 NEVER = {
     ("data/files/images.py", "data.label_map", "predict"),  # which reads no masks

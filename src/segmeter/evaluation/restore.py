@@ -46,7 +46,7 @@ def count_restorable(manifest: Manifest, *, batch_size: int) -> int:
     """
     kinds: list[Any] = []
     for (entry, _), case_id in zip(read_journal(manifest.folder), manifest.cases, strict=False):
-        if entry.row.case_id != case_id:
+        if entry.case_id != case_id:
             break
         kinds.append(entry.note["image"])
     return whole_batches(kinds, batch_size, len(manifest.cases))

@@ -190,9 +190,9 @@ def _restore(job: Scoring, manifest: Manifest, rows: RowStore, places: Places) -
     """Keep what the interrupted run has measured."""
     done = set()
     for entry in manifest.entries() if job.resume else ():
-        rows.append(entry.row)
-        places.add(entry.row.case_id, Place(**{**entry.note, "spacing": entry.row.spacing}))
-        done.add(entry.row.case_id)
+        rows.append(entry.measured)
+        places.add(entry.case_id, Place(**{**entry.note, "spacing": entry.measured.spacing}))
+        done.add(entry.case_id)
     return done
 
 
@@ -207,7 +207,7 @@ def _measure(job: Scoring, manifest: Manifest, pairs: list[MaskPair], rows: RowS
         if not isinstance(result, Scored):
             problems.extend(result)
             continue
-        manifest.add(Entry(row=result.row, sha256=result.sha256, note=_note(result.place)))
+        manifest.add(_entry(result))
         rows.append(result.row)
         places.add(result.row.case_id, result.place)
         if job.metrics.measures and places.problems():
@@ -216,5 +216,6 @@ def _measure(job: Scoring, manifest: Manifest, pairs: list[MaskPair], rows: RowS
         raise DataError(problems)
 
 
-def _note(place: Place) -> dict[str, Any]:
-    return {key: getattr(place, key) for key in ("unit", "source", "overridden", "warnings")}
+def _entry(scored: Scored) -> Entry:
+    note = {key: getattr(scored.place, key) for key in ("unit", "source", "overridden", "warnings")}
+    return Entry(case_id=scored.row.case_id, row=scored.row, sha256=scored.sha256, note=note)

@@ -1,17 +1,22 @@
 """configuration -> the parts that several commands need."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch
 
+from segmeter import __version__
+from segmeter.cli.config.schema import Trained
 from segmeter.cli.config.trained_data import describe_data
 from segmeter.data.config import DataConfig
-from segmeter.data.verification.intensity import normalisation
+from segmeter.data.verification.intensity import clip_limits, normalisation
 from segmeter.data.verification.report import DataReport
 from segmeter.inference.allocator import keep_freed_memory
 from segmeter.inference.device import pick_device
 from segmeter.models.card import ModelCard, default_normalisation
 from segmeter.schema import as_plain
+
+_DECIDING = ("data", "loss", "inference", "export", "postprocess", "metrics")  # groups that decide the results
 
 
 def open_device(name: str) -> torch.device:
@@ -26,6 +31,16 @@ def open_device(name: str) -> torch.device:
     if device.type == "cpu":
         keep_freed_memory()
     return device
+
+
+def run_identity(config: Trained, facts: Mapping[str, Any], device: torch.device) -> dict[str, Any]:
+    """All that decides the results; where the data and the checkpoints lie does not, what is in them does."""
+    groups = [group for group in _DECIDING if group in type(config).model_fields]
+    values: dict[str, Any] = {group: as_plain(getattr(config, group)) for group in groups}
+    for group, key in (("data", "root"), ("data", "verify"), ("export", "workers"), ("export", "queue_mb")):
+        values[group].pop(key, None)
+    kept = {name: facts[name] for name in ("checkpoint_sha256", "data")}
+    return {**values, "files": kept, "device": str(device), "segmeter": __version__}
 
 
 def model_card(config: DataConfig, model: Any, seen: DataReport) -> ModelCard:
@@ -48,5 +63,6 @@ def model_card(config: DataConfig, model: Any, seen: DataReport) -> ModelCard:
         in_channels=config.in_channels,
         mean=mean,
         std=std,
+        clip=clip_limits(config, seen.intensities),
         data=describe_data(config),
     )

@@ -56,8 +56,8 @@ def run(config: ScoreConfig, job: Job) -> float | None:
         summary = score(scoring)
         if images:
             draw_cases(scoring, images, config.report)
+        note_done(folder, {row["name"]: row["dataset"] for row in aggregates(summary)})
         if config.report.html:
-            note_done(folder)
             write_report(folder, config.report)
     _show(config, folder, summary)
     value: float | None = aggregates(summary)[0]["dataset"]

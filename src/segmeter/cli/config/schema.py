@@ -67,6 +67,21 @@ class Modelled(Common):
     """Where the model runs: "auto", "cpu", "cuda" or "cuda:<number>"."""
 
 
+class Trained(Modelled):
+    """What a command takes that runs a trained model."""
+
+    checkpoint: Path | tuple[Path, ...]
+    """A run folder (its best checkpoint), a checkpoint folder, or a file in it; [A,B,C] averages the probabilities of
+    several."""
+    resume: str | None = None
+    """null starts a new run; "auto" continues the newest run of this name; a path continues that run."""
+
+    @property
+    def checkpoints(self) -> tuple[Path, ...]:
+        """One or several."""
+        return self.checkpoint if isinstance(self.checkpoint, tuple) else (self.checkpoint,)
+
+
 class TrainConfig(Modelled, Seeded):
     """`segmeter train`: train a model on images and masks."""
 
@@ -94,13 +109,9 @@ class TrainConfig(Modelled, Seeded):
     """Where curves are written beside history.jsonl."""
 
 
-class EvalConfig(Modelled, Seeded):
+class EvalConfig(Trained, Seeded):
     """`segmeter eval`: measure a checkpoint on a data set."""
 
-    checkpoint: Path
-    """A run folder (its best checkpoint), a checkpoint folder, or a file in it."""
-    resume: str | None = None
-    """null starts a new run; "auto" continues the newest run of this name; a path continues that run."""
     data: Annotated[Any, Component(DATA)]
     """The data set."""
     loss: Annotated[Any, Component(LOSSES)]
@@ -126,11 +137,9 @@ class ImagesConfig(Config, title="data"):
     """What to do with images whose EXIF tag says that they lie on their side."""
 
 
-class PredictConfig(Modelled):
+class PredictConfig(Trained):
     """`segmeter predict`: write label maps for images that have no reference."""
 
-    checkpoint: Path
-    """A run folder (its best checkpoint), a checkpoint folder, or a file in it."""
     input: Path
     """An image, or a folder of images."""
     data: ImagesConfig
@@ -152,6 +161,8 @@ class CheckConfig(Command):
     """The data set."""
     splits: tuple[str, ...] = ("train", "val", "test")
     """The splits to verify; all of them are also compared with each other."""
+    output: Path | None = None
+    """JSON file that takes all that is shown, or null."""
 
 
 class LabelsConfig(ClassesConfig):
