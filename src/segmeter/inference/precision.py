@@ -49,15 +49,13 @@ def autocast(device: torch.device, precision: Precision) -> AbstractContextManag
 @contextmanager
 def without_tf32() -> Iterator[None]:
     """Keep all 23 bits of float32's mantissa, of which TF32, cuDNN's default on GPUs since Ampere, drops 13."""
-    backends = (torch.backends.cudnn, torch.backends.cuda.matmul)
-    before = [backend.allow_tf32 for backend in backends]
+    cudnn, matmul = torch.backends.cudnn, torch.backends.cuda.matmul
+    before = cudnn.allow_tf32, matmul.allow_tf32
     try:
-        for backend in backends:
-            backend.allow_tf32 = False
+        cudnn.allow_tf32 = matmul.allow_tf32 = False
         yield
     finally:
-        for backend, allowed in zip(backends, before, strict=True):
-            backend.allow_tf32 = allowed
+        cudnn.allow_tf32, matmul.allow_tf32 = before
 
 
 def has_bfloat16(device: torch.device) -> bool:
