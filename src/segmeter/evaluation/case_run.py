@@ -13,6 +13,7 @@ from segmeter.data.dataset import Dataset
 from segmeter.errors import RunError
 from segmeter.evaluation.manifest import Entry, Manifest
 from segmeter.evaluation.restore import Part, count_restorable, describe, find_damaged, split_batches
+from segmeter.evaluation.sharding import BatchOf, split_passes
 from segmeter.export.config import ExportConfig
 from segmeter.export.writer import Writer
 from segmeter.files import clear_leftovers
@@ -47,6 +48,8 @@ class CaseRun:
         Everything that determines the results; a run is resumed only if it is the same.
     resume
         Whether to continue the run in `folder`.
+    batches
+        Of a shard: the batch of each of its cases in the whole run, from `take_batches`; None groups them as they come.
     """
 
     predictor: Predictor
@@ -56,6 +59,13 @@ class CaseRun:
     folder: Path
     identity: Mapping[str, Any] = field(default_factory=dict)
     resume: bool = False
+    batches: Sequence[BatchOf] | None = None
+
+    def predictions(self, cases: range, *, probs: bool, loss: Loss | None = None) -> Iterator[Prediction]:
+        """Predict some cases, in the batches of the whole run."""
+        size = self.predictor.config.batch_size
+        for part in [cases] if self.batches is None else split_passes(self.batches, cases, size):
+            yield from self.predictor.predict(Part(self.dataset, part), probs=probs, loss=loss)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -85,7 +95,8 @@ def open_manifest(job: CaseRun) -> Manifest:
 def restore_cases(job: CaseRun, manifest: Manifest, *, none: bool = False) -> Iterator[Entry]:
     """Yield the finished cases that are kept, then write their missing or damaged files again; `none` keeps none."""
     clear_leftovers(job.folder / PREDICTIONS)
-    keep = 0 if none or not job.resume else count_restorable(manifest, batch_size=job.predictor.config.batch_size)
+    size = job.predictor.config.batch_size
+    keep = 0 if none or not job.resume else count_restorable(manifest, batch_size=size, batches=job.batches)
     notes = []
     for entry in manifest.entries(keep=keep):
         notes.append(entry.note)
@@ -112,7 +123,8 @@ def repair_files(job: CaseRun, notes: Sequence[Mapping[str, Any]]) -> None:
         return
     names = [name for found in damaged.values() for name in found]
     _LOG.warning("resume: missing or damaged files of predictions are written again (%s).", some(names))
-    kinds, spec = [note["image"] for note in notes], job.dataset.spec
+    spec = job.dataset.spec
+    kinds = [note["image"] for note in notes] if job.batches is None else job.batches[: len(notes)]
     for batch in split_batches(kinds, job.predictor.config.batch_size):
         if not damaged.keys() & set(batch):
             continue
@@ -161,7 +173,7 @@ def run_cases(
     RunError
         A prediction is not finite, or a file can't be written. The cases before it are noted.
     """
-    rest = Part(job.dataset, range(done, len(job.dataset)))
+    rest = range(done, len(job.dataset))
     stages, spec, threads = job.predictor.stages, job.dataset.spec, count_cores()
 
     def finish(prediction: Prediction) -> Finished:
@@ -173,7 +185,7 @@ def run_cases(
 
     with Writer(job.folder / PREDICTIONS, job.export, spec, hashed=True, stages=stages) as writer:
         noted = _Noted(manifest, writer)
-        predictions = job.predictor.predict(rest, probs=job.export.probs or probs, loss=loss)
+        predictions = job.predictions(rest, probs=job.export.probs or probs, loss=loss)
         ahead = threads + job.predictor.config.batch_size  # a whole batch is handed over before the next one is run
         with closing(map_in_threads(finish, predictions, threads=threads, ahead=ahead, name="finish")) as cases:
             for case in track(cases, what, len(rest), parts=job.predictor.watch):

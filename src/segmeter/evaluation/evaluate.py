@@ -13,6 +13,7 @@ from segmeter.checks import some
 from segmeter.errors import DataError
 from segmeter.evaluation.case_run import CaseRun, open_manifest, repair_files, restore_cases, run_cases
 from segmeter.evaluation.manifest import Manifest, read_notes
+from segmeter.evaluation.sharding import note_shard
 from segmeter.files import write_json
 from segmeter.inference.async_results import Prediction
 from segmeter.metrics.cases.packed import RowStore
@@ -87,7 +88,7 @@ def evaluate(job: Evaluation) -> dict[str, Any]:
         _predict(job, manifest, rows, sums)
     finally:
         manifest.close()
-    summary = summarise(rows, job.dataset.spec, job.metrics)
+    summary = summarise(rows, job.dataset.spec, job.metrics) | note_shard(job.identity)
     if sums is not None:
         summary["calibration"] = summarise_calibration(sums.compute(), job.dataset.spec)
     write_cases(job.folder, rows, job.dataset.spec)

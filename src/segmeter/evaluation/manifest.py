@@ -99,11 +99,15 @@ class Manifest:
         """Note a finished case."""
         if self._lines is None:
             self._lines = Lines(self.folder / JOURNAL)
-        self._lines.write(_encode(entry))
+        self._lines.write(encode_entry(entry))
         self._noted[entry.case_id] = _note(entry)
         if time.monotonic() - self._synced > SYNC_SECONDS:
             self._lines.sync()
             self._synced = time.monotonic()
+
+    def note(self, entry: Entry) -> None:
+        """Take over a case that another run finished; it is kept when this run is done."""
+        self._noted[entry.case_id] = _note(entry)
 
     def finish(self, results: Sequence[str] = (), inputs: Mapping[str, str] | None = None) -> None:
         """Mark the run as done: all cases are measured and the results are written.
@@ -223,7 +227,8 @@ def _note(entry: Entry) -> bytes:
     return json.dumps({"sha256": entry.sha256, "note": dict(entry.note)}, ensure_ascii=False).encode("utf-8")
 
 
-def _encode(entry: Entry) -> bytes:
+def encode_entry(entry: Entry) -> bytes:
+    """A finished case as a line of the journal: equal for equal cases."""
     content = {"case_id": entry.case_id, "sha256": entry.sha256, "note": dict(entry.note)}
     if entry.row is not None:
         content["row"] = _encode_row(entry.row)
