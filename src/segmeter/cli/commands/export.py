@@ -5,7 +5,6 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from segmeter.cli.commands.eval import checkpoint_facts
 from segmeter.cli.config.schema import DeployConfig
 from segmeter.cli.config.trained_data import own_data
 from segmeter.cli.runs.job import Job
@@ -17,16 +16,17 @@ from segmeter.deploy.publish import Exported, check_tools, export_model
 from segmeter.errors import ConfigError, DataError
 from segmeter.inference.device import pick_device
 from segmeter.models.card import ModelCard
-from segmeter.models.checkpoints.checkpoint import read_checkpoint
+from segmeter.models.checkpoints.several import read_checkpoints
 
 
 def run(config: DeployConfig, job: Job) -> None:
     """Export, and say how the file's labels agree with ours."""
     check_tools(config.format)
     device = pick_device(config.device)
-    checkpoint = read_checkpoint(config.checkpoint)
+    found = read_checkpoints([config.checkpoint])
+    (checkpoint,) = found.members
     dataset = _dataset(config, checkpoint.card)
-    with open_run(config, job, facts=checkpoint_facts(checkpoint)) as folder:
+    with open_run(config, job, facts=found.facts()) as folder:
         exported = export_model(
             checkpoint,
             folder,

@@ -1,1 +1,1 @@
-"""What the commands draw of their cases: overlays beside the results."""
+"""Cases as they are measured, scored or merged -> the overlays of a run."""
