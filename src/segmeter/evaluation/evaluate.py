@@ -5,6 +5,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -20,8 +21,9 @@ from segmeter.export.writer import Writer
 from segmeter.files import clear_leftovers, write_json
 from segmeter.inference.async_results import Prediction
 from segmeter.inference.predictor import Predictor
+from segmeter.losses.additive import additive, loss_terms
 from segmeter.metrics.cases.packed import RowStore
-from segmeter.metrics.cases.table import CaseRow, write_cases
+from segmeter.metrics.cases.table import CaseRow, divide_terms, write_cases
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.measures.protocol import CaseMaps, Measure, build_measures
 from segmeter.metrics.measures.row import make_row
@@ -48,7 +50,7 @@ class Evaluation:
     dataset
         The cases; each must have a target.
     loss
-        Reported per case beside the metrics, or None.
+        Reported beside the metrics, per case and of all cases as one batch, or None.
     export, postprocess, metrics
         Their groups of the configuration.
     folder
@@ -171,7 +173,8 @@ def _predict(job: Evaluation, manifest: Manifest, rows: RowStore, sums: Calibrat
     with Writer(job.folder / "predictions", job.export, spec, hashed=True) as writer:
         noted = _Noted(manifest, writer)
         wanted = job.export.probs or sums is not None
-        predictions = job.predictor.predict(rest, probs=wanted, loss=job.loss)
+        loss = None if job.loss is None else partial(loss_terms, additive(job.loss, spec.ignore_index))
+        predictions = job.predictor.predict(rest, probs=wanted, loss=loss)
         for prediction in track(predictions, "evaluating", len(rest), parts=job.predictor.watch):
             cleaned = run_steps(prediction.labels, job.postprocess.steps, spec)
             export_case(writer, prediction, cleaned, job.export)
@@ -241,9 +244,11 @@ def _measure(job: Evaluation, measures: Sequence[Measure], prediction: Predictio
         target_instances=sample.instances,
         instances=cleaned.instances,
     )
+    terms = prediction.loss
     return replace(
         make_row(maps, measures),
-        loss=prediction.loss,
+        loss=None if terms is None else divide_terms(terms[None]),
+        loss_terms=() if terms is None else tuple((sums, denominators) for sums, denominators in terms.tolist()),
         changed_pixels=cleaned.changed,
         spacing=job.metrics.spacing,
     )

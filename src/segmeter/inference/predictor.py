@@ -95,8 +95,8 @@ class Predictor:
         probs
             Whether probabilities are kept, which are 4 bytes per pixel and channel.
         loss
-            From logits (1, num_channels, H, W) and a target with a batch axis to a 0-d tensor; run on each case that
-            has a target.
+            From logits (1, num_channels, H, W) and a target with a batch axis to a tensor, of the same shape for every
+            case; run on each case that has a target.
 
         Yields
         ------
