@@ -85,6 +85,14 @@ class Dataset:
     def case_ids(self) -> tuple[str, ...]:
         return tuple(pair.case_id for pair in self.pairs)
 
+    def kinds(self) -> list[tuple[int, int, str]]:
+        """Height, width and dtype of each image as it will be read, from the headers alone."""
+        return list(map_in_threads(partial(_kind, self), self.pairs))
+
+    def subset(self, indices: Sequence[int]) -> "Dataset":
+        """Some of the cases, by their numbers."""
+        return replace(self, pairs=tuple(self.pairs[index] for index in indices))
+
     def with_contents(self, sha256: Sequence[tuple[str, ...]]) -> "Dataset":
         """The same data set, which refuses a file whose content is no longer the one that has this hash.
 
@@ -184,6 +192,12 @@ def _header_problems(dataset: Dataset, pair: Pair) -> list[str]:
             size = _turned(image, dataset.orientation)
             _note(problems, partial(check_same_size, pair.image, size, path, (mask.height, mask.width)))
     return problems
+
+
+def _kind(dataset: Dataset, pair: Pair) -> tuple[int, int, str]:
+    header = read_header(pair.image, max_pixels=dataset.max_pixels)
+    height, width = _turned(header, dataset.orientation)
+    return height, width, str(header.dtype)
 
 
 def _try_header(dataset: Dataset, path: Path, problems: list[str]) -> Header | None:

@@ -113,9 +113,12 @@ def open_regular(path: Path) -> Iterator[BufferedReader]:
     try:
         status = path.stat()
         if not stat.S_ISREG(status.st_mode):
-            raise DataError(expected(show(path), "file", "to be a regular file", "a folder, FIFO, socket or device"))
+            found, remedy = "a folder, FIFO, socket or device", "Put the file itself there."
+            raise DataError(expected(show(path), "file", "to be a regular file", found, remedy))
         if not status.st_size:
-            raise DataError(expected(show(path), "file", "to hold an image", "an empty file (0 bytes)"))
+            raise DataError(
+                expected(show(path), "file", "to hold an image", "an empty file (0 bytes)", "Copy it again.")
+            )
         with path.open("rb") as file:
             yield file
     except OSError as error:

@@ -19,7 +19,7 @@ from segmeter.data.folders.pairing import (
     scan_folder,
     twice_problems,
 )
-from segmeter.data.folders.split_lists import read_list, split_of
+from segmeter.data.folders.split_lists import read_list, split_names
 from segmeter.data.sample import Pair
 from segmeter.errors import DataError
 from segmeter.files import safe_id
@@ -148,10 +148,13 @@ def _stems(config: FolderConfig, root: Path, split: str, images: Names) -> list[
     listed = _list_name(config, split)
     if listed is not None:
         return _listed(root, listed)
-    fractions = {"val_fraction": config.val_fraction, "test_fraction": config.test_fraction}
-    falls = {
-        stem: split_of(stem, seed=config.split_seed, group_until=config.group_until, **fractions) for stem in images
-    }
+    falls = split_names(
+        images,
+        seed=config.split_seed,
+        val_fraction=config.val_fraction,
+        test_fraction=config.test_fraction,
+        group_until=config.group_until,
+    )
     stems = [stem for stem in sorted(images) if falls[stem] == split]
     if not stems:
         remedy = f"Raise data.{split}_fraction, give lists, or set data.split=all."
@@ -190,7 +193,8 @@ def _pair(
     """Pair by name what is complete, and note everything that is wrong with the names."""
     problems += missing_problem(stems, images.names, what="an image", remedy="Correct the list, or data.images.")
     chosen = {stem: images.names[stem] for stem in stems if stem in images.names}
-    problems += twice_problems(chosen, "images")
+    listed = config.lists is not None or config.list_files
+    problems += twice_problems(chosen if listed else images.names, "images")  # of all splits, where all are used
     wanted = [stem + config.mask_suffix for stem in chosen]
     strays = dict.fromkeys(stem + config.mask_suffix for stem in images.names)
     for mask in masks:

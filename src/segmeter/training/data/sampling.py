@@ -73,7 +73,8 @@ class SampleSource:
             _LOG.warning(
                 "training: batches of %d samples instead of %d, as an epoch has no more", self.samples, batch_size
             )
-        balanced = config.balance > 0 and len(cases) > 0
+        self._balance = config.balance or 0.0
+        balanced = self._balance > 0 and len(cases) > 0
         self._presence = _find_presence(cases) if balanced and presence is None else presence
         self._pixels: dict[int, dict[int, NDArray[np.int64]]] = {}
         self._plans: dict[int, Plan] = {}
@@ -158,7 +159,7 @@ class SampleSource:
     def _plan(self, epoch: int) -> Plan:
         plan = self._plans.get(epoch)
         if plan is None:
-            options: dict[str, Any] = {"balance": self.config.balance, "presence": self._presence}
+            options: dict[str, Any] = {"balance": self._balance, "presence": self._presence}
             plan = plan_epoch(len(self.cases), self.samples, seed=self.seed, epoch=epoch, **options)
             self._plans = {**{at: kept for at, kept in self._plans.items() if abs(at - epoch) <= 1}, epoch: plan}
         return plan
@@ -185,14 +186,13 @@ class SampleSource:
 
 def _epoch_samples(config: AugmentConfig, cases: int, batch_size: int, wanted: int | None) -> int:
     """Samples of an epoch; refused where the same bits would have to come twice."""
-    places = config.crop is not None or tuple(config.zoom) != (1.0, 1.0)
     remedy = "Set augment.brightness, augment.crop or another change, so that no sample comes twice."
-    if config.balance > 0 and not (config.changes_values or places):
+    if config.balance and not config.can_repeat:
         rule = "to be 0 where samples are not changed, as cases come several times"
         raise ConfigError(expected("augment", "balance", rule, config.balance, remedy))
     if wanted is None or cases == 0:
         return max(cases, LEAST_BATCHES * batch_size) if config.changes_values and cases else cases
-    if wanted > cases and not (config.changes_values or places):
+    if wanted > cases and not config.can_repeat:
         rule = f"at most {cases}, the number of cases, where samples are not changed"
         raise ConfigError(expected("data", "samples_per_epoch", rule, wanted, remedy))
     return wanted
