@@ -24,6 +24,7 @@ from segmeter.report.html import write_report
 from segmeter.schema import as_plain
 from segmeter.training.data.augment import Augment
 from segmeter.training.data.cache import Budget, CachedDataset
+from segmeter.training.data.epoch import Sources
 from segmeter.training.data.sampling import SampleSource
 from segmeter.training.job import TrainJob, TrainResult, check_job
 from segmeter.training.loop import check_resumed, train
@@ -57,6 +58,7 @@ def run(config: TrainConfig, job: Job) -> float | None:
             seed=config.training.seed,
             samples=config.data.samples_per_epoch,
             presence=seen.presence,
+            sources=Sources.named((pair.source for pair in train_data.pairs), train_data.weights),
         ),
         train_cases=train_cases,
         val_cases=val_cases if len(val_data) else None,
