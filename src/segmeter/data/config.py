@@ -236,6 +236,9 @@ class FolderConfig(DataConfig):
     """Cases for validation; each case falls by its name and `split_seed` alone, but of few at least one does."""
     test_fraction: CaseShare = 0.15
     """Cases for testing; the rest is for training."""
+    sources: dict[str, Annotated[float, Field(gt=0, le=1e6)]] = Field(default_factory=dict)
+    """Several data sets of this layout as one: folders under the root, each with its weight, {day: 1, night: 3}. A
+    source's share of the training samples is its weight's share; {} takes the root itself."""
     split_seed: int = 0
     """Decides, with its name alone, which split a case falls into; other cases do not matter."""
     group_until: str = ""

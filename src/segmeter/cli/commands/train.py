@@ -25,6 +25,7 @@ from segmeter.report.html import write_report
 from segmeter.schema import as_plain
 from segmeter.training.data.augment import Augment
 from segmeter.training.data.cache import Budget, CachedDataset
+from segmeter.training.data.epoch import Sources
 from segmeter.training.data.sampling import SampleSource
 from segmeter.training.follow import follow
 from segmeter.training.job import TrainJob, TrainResult, check_job
@@ -68,6 +69,8 @@ def _train(config: TrainConfig, job: Job, device: torch.device, world: World) ->
             samples=config.data.samples_per_epoch,
             presence=seen.presence,
             part=(world.rank, world.size),
+            sources=Sources.named((pair.source for pair in train_data.pairs), train_data.weights),
+            defer=device.type == "cuda",
         ),
         train_cases=train_cases,
         val_cases=val_cases if len(val_data) else None,
