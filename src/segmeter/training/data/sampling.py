@@ -131,8 +131,8 @@ class SampleSource:
             A case without a target, or whole images of several sizes.
         """
         plan = self._plan(epoch)
-        place = slice(index * self.batch_size, (index + 1) * self.batch_size)
-        place = slice(place.start + self._part[0], place.stop, self._part[1])
+        rank, processes = self._part
+        place = slice(index * self.batch_size + rank, (index + 1) * self.batch_size, processes)
         numbers, labels = plan.numbers[place], plan.labels[place]
         cuts = [
             self._cut(epoch, int(number), progress, int(label)) for number, label in zip(numbers, labels, strict=True)
