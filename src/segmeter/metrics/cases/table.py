@@ -117,7 +117,7 @@ def write_cases(folder: Path, rows: Sequence[CaseRow], spec: ClassSpec) -> None:
         with pq.ParquetWriter(parquet, first.schema, compression="zstd") as writer:
             for table in itertools.chain([first], tables):
                 writer.write_table(table)
-                columns = (_texts(table[name]) for name in table.column_names if name != "confusion")
+                columns = (_values(table[name]) for name in table.column_names if name != "confusion")
                 text.write(_csv_lines(zip(*columns, strict=True)))
 
 
@@ -292,19 +292,21 @@ def _unnamed(table: pa.Table, prefix: str, missing: float | None) -> dict[str, l
     }
 
 
-def _csv_lines(lines: Iterable[Sequence[str]]) -> bytes:
+def _csv_lines(lines: Iterable[Sequence[Any]]) -> bytes:
+    """Numbers as the shortest text that reads back as the same value; None is empty."""
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerows(lines)
     return text.getvalue().encode("utf-8")
 
 
-def _texts(column: pa.ChunkedArray) -> list[str]:
-    """Shortest text that reads back as the same value; null is empty."""
+def _values(column: pa.ChunkedArray) -> list[Any]:
+    """What `_csv_lines` writes."""
     if pa.types.is_string(column.type):
         return [_harmless(value or "") for value in column.to_pylist()]
     if pa.types.is_list(column.type):
         return [" ".join(map(repr, value or ())) for value in column.to_pylist()]
-    return ["" if value is None else repr(value) for value in column.to_pylist()]
+    values: list[Any] = column.to_pylist() if column.null_count else column.to_numpy().tolist()  # much faster
+    return values
 
 
 def _harmless(text: str) -> str:
