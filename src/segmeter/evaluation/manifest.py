@@ -4,12 +4,14 @@ import itertools
 import json
 import time
 import zlib
+from base64 import b64decode, b64encode
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 from segmeter.checks import expected, some
 from segmeter.errors import ConfigError, DataError
@@ -19,11 +21,14 @@ from segmeter.metrics.cases.table import CaseRow
 from segmeter.open_files import Lines
 from segmeter.provenance import flatten
 
-SCHEMA = 2
+SCHEMA = 3
 NAME = "manifest.json"
 STATES = ("running", "done")
 JOURNAL = "manifest.rows"  # only while a run is unfinished
 SYNC_SECONDS = 1.0  # what a power cut may cost; a killed process loses nothing
+
+_dense = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode  # one is made per call of json.dumps
+_spaced = json.JSONEncoder(ensure_ascii=False).encode
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -212,7 +217,7 @@ def check_same(folder: Path, identity: Mapping[str, Any], cases: Sequence[str]) 
 
 
 def _note(entry: Entry) -> bytes:
-    return json.dumps({"sha256": entry.sha256, "note": dict(entry.note)}, ensure_ascii=False).encode("utf-8")
+    return _spaced({"sha256": entry.sha256, "note": dict(entry.note)}).encode("utf-8")
 
 
 def _encode(entry: Entry) -> bytes:
@@ -220,7 +225,7 @@ def _encode(entry: Entry) -> bytes:
     content = {
         "case_id": row.case_id,
         "shape": [row.height, row.width, row.depth],
-        "counts": row.counts.tolist(),
+        "counts": _pack(row.counts),
         "loss": row.loss,
         "changed": dict(row.changed_pixels),
         "extra": row.scores,
@@ -229,8 +234,18 @@ def _encode(entry: Entry) -> bytes:
         "sha256": entry.sha256,
         "note": dict(entry.note),
     }
-    text = json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode("utf-8")
+    text = _dense(content).encode("utf-8")
     return b"%08x %b\n" % (zlib.crc32(text), text)
+
+
+def _pack(counts: NDArray[np.int64]) -> list[Any]:
+    """Shape, dtype, and the bytes in base64: a tenth of the time that numbers take."""
+    dtype = "<u4" if counts.max(initial=0) < 2**32 else "<i8"
+    return [counts.shape, dtype, b64encode(counts.astype(dtype).tobytes()).decode()]
+
+
+def _unpack(shape: list[int], dtype: str, packed: str) -> NDArray[np.int64]:
+    return np.frombuffer(b64decode(packed), dtype).astype(np.int64).reshape(shape)
 
 
 def _decode(line: bytes) -> Entry | None:
@@ -245,7 +260,7 @@ def _decode(line: bytes) -> Entry | None:
         height=height,
         width=width,
         depth=depth,
-        counts=np.array(content["counts"], np.int64),
+        counts=_unpack(*content["counts"]),
         loss=content["loss"],
         changed_pixels=content["changed"],
         measured=measured,
