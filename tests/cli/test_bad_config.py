@@ -1,4 +1,4 @@
-"""Bad configurations: each gets its one line, and nothing is done. The numbers are those of our list of bad inputs."""
+"""Bad configurations: each gets its one line, and nothing is done; the numbered list is in tests/faults."""
 
 import os
 from collections.abc import Sequence
@@ -27,48 +27,15 @@ def problems_of(
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
-        pytest.param(["model.dpth=3"], "unknown key 'model.dpth'. Did you mean 'model.depth'?", id="1-unknown key"),
-        pytest.param(["+model.dpth=3"], "unknown key 'model.dpth'. Did you mean 'model.depth'?", id="1-added key"),
-        pytest.param(
-            ["model.depth=banana"], "`model.depth` to be an integer >= 3 and <= 5, got 'banana'", id="2-not an integer"
-        ),
-        pytest.param(["model.depth=0"], "expected `model.depth` to be an integer >= ", id="3-depth 0"),
-        pytest.param(["model.depth=50"], "got 50", id="3-depth 50"),
-        pytest.param(["model=unett"], "got 'unett'. Did you mean 'unet'?", id="4-unknown option"),
-        pytest.param(["nosuch=x"], "unknown key 'nosuch'. Known: ", id="5-unknown root key"),
-        pytest.param(["lr=1"], "unknown key 'lr'. Did you mean 'optimizer.lr'?", id="5-key of a group"),
-        pytest.param(["model.encoder=[1,"], "can't read the override 'model.encoder=[1,'", id="6-can't be parsed"),
-        pytest.param(
-            ["data=camvid", "data.root="], "`data.root` to be given, got ''. Set data.root=", id="8-empty root"
-        ),
-        pytest.param(["data=camvid"], "`data.root` is required. Set data.root=VALUE.", id="9-root not set"),
-        pytest.param(["loss.gamma=-1"], "config: expected `loss.gamma` to be a number >= 0, got -1", id="11-gamma"),
-        pytest.param(["loss.gamma=nan"], "expected `loss.gamma`", id="12-gamma nan"),
-        pytest.param(["loss.alpha=1.5"], "expected `loss.alpha`", id="13-alpha"),
-        pytest.param(
-            ["training.batch_size=0"], "expected `training.batch_size` to be an integer >= 1", id="15-batch size"
-        ),
-        pytest.param(["optimizer.lr=0"], "expected `optimizer.lr` to be a number > 0", id="16-lr 0"),
-        pytest.param(["optimizer.lr=inf"], "expected `optimizer.lr` to be a number > 0", id="16-lr inf"),
-        pytest.param(
-            ["optimizer.lr=1e30"], "expected `optimizer.lr` to be a number > 0 and <= 10, got 1e+30", id="16-lr 1e30"
-        ),
-        pytest.param(["data.classes=[bg,bg,x,y]"], "`data.classes` to be distinct", id="19-duplicate names"),
-        pytest.param(["data.classes=[]"], "`data.classes` to name at least 2, got []", id="20-no class"),
-        pytest.param(["data.classes=[one]"], "`data.classes` to name at least 2, got ['one']", id="20-one class"),
-        pytest.param(["data.ignore_index=1"], "it must not be a class, got 1", id="22-ignored class"),
-        pytest.param(["training.monitor=mean_uoi"], "got 'mean_uoi'. Did you mean 'mean_iou'?", id="24-monitor"),
-        pytest.param(["run.name=${nope}"], "can't resolve `run.name`: Interpolation key 'nope' not found", id="25"),
-        pytest.param(["run.name=${oc.env:HOME_X}"], "only variables whose names start with SEGMETER_", id="26-foreign"),
-        pytest.param(["run.name=${oc.env:SEGMETER_X}"], "environment variable SEGMETER_X is not set", id="26-not set"),
-        pytest.param(["+model._target_=os.system"], "_target_' is not allowed", id="27-names code"),
-        pytest.param(["+_target_=os.system"], "_target_' is not allowed", id="28-names code"),
-        pytest.param(["+hydra.callbacks.x._target_=os.system"], "can't be set here", id="29-callback"),
-        pytest.param(["hydra.searchpath=[file:///tmp]"], "can't be set here", id="29-search path"),
-        pytest.param(["hydra/job_logging=stdout"], "can't be set here", id="29-logging"),
-        pytest.param(["data.classes=[a,b,c,false]"], "`data.classes[3]` to be text, got false. Quote it", id="34-bool"),
-        pytest.param(["data.classes=[a,b,c,10]"], "`data.classes[3]` to be text, got 10. Quote it", id="35-number"),
-        pytest.param(["hydra.run.dir=/"], "Outputs go where run.root and run.name say", id="36-run dir"),
+        pytest.param(["+model.dpth=3"], "unknown key 'model.dpth'. Did you mean 'model.depth'?", id="added key"),
+        pytest.param(["lr=1"], "unknown key 'lr'. Did you mean 'optimizer.lr'?", id="key of a group"),
+        pytest.param(["training.monitor=mean_uoi"], "got 'mean_uoi'. Did you mean 'mean_iou'?", id="monitor"),
+        pytest.param(["run.name=${oc.env:SEGMETER_X}"], "environment variable SEGMETER_X is not set", id="not set"),
+        pytest.param(["+_target_=os.system"], "_target_' is not allowed", id="names code"),
+        pytest.param(["hydra.searchpath=[file:///tmp]"], "can't be set here", id="search path"),
+        pytest.param(["hydra/job_logging=stdout"], "can't be set here", id="logging"),
+        pytest.param(["data.classes=[a,b,c,false]"], "`data.classes[3]` to be text, got false. Quote it", id="bool"),
+        pytest.param(["data.classes=[a,b,c,10]"], "`data.classes[3]` to be text, got 10. Quote it", id="number"),
         pytest.param(["seed=-1"], "config: expected `seed` to be an integer >= 0", id="seed"),
         pytest.param(["run.name=a/b"], "`run.name` to be a plain name without slashes", id="run name"),
         pytest.param(["experiment=demoo"], "got 'demoo'. Did you mean 'demo'?", id="experiment"),
@@ -78,12 +45,6 @@ def problems_of(
 def test_one_line_says_what_is_wrong(overrides: Sequence[str], message: str) -> None:
     (problem,) = problems_of(*overrides)
     assert message in problem
-
-
-def test_7_an_unknown_configuration_lists_those_there_are() -> None:
-    (problem,) = problems_of(config_name="nope")
-    assert "no configuration is named 'nope'" in problem
-    assert "train" in problem
 
 
 def test_all_problems_are_said_at_once() -> None:
@@ -124,8 +85,6 @@ def test_commas_without_multirun_are_refused() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        pytest.param("training:\n\tepochs: 3\n", "found character '\\t'", id="30-tab"),
-        pytest.param("seed: 1\nseed: 2\n", "duplicate key seed", id="31-duplicate key"),
         pytest.param(
             "training:\n  epochz: 3\n",
             "unknown key 'training.epochz'. Did you",
@@ -144,8 +103,6 @@ def test_a_bad_file_of_the_users_own_is_named(text: str, message: str, tmp_path:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        pytest.param("data:\n  classes: [a, no, b, c]\n", "got false ({path}:3). Write 'no', in quotes.", id="34-no"),
-        pytest.param("data:\n  classes: [a, b, c, 010]\n", "got 8 ({path}:3). Write '010', in quotes.", id="35-010"),
         pytest.param("loss: {gamma: -1}\n", "`loss.gamma` to be a number >= 0, got -1 ({path}:2).", id="range"),
     ],
 )
@@ -167,13 +124,6 @@ def test_a_value_of_the_command_line_is_not_blamed_on_a_file(tmp_path: Path) -> 
     with pytest.raises(ConfigError) as caught:
         check("train", Request("train", ["experiment=mine", "loss.gamma=-2"], str(tmp_path)))
     assert caught.value.problems == ("config: expected `loss.gamma` to be a number >= 0, got -2.",)
-
-
-def test_32_a_file_that_ends_in_yml_is_to_be_renamed(tmp_path: Path) -> None:
-    (tmp_path / "experiment").mkdir()
-    (tmp_path / "experiment" / "mine.yml").write_text("seed: 1\n")
-    with pytest.raises(ConfigError, match=r"mine\.yml: is not read\. Rename it to mine\.yaml\."):
-        check("train", Request("train", ["experiment=mine"], str(tmp_path)))
 
 
 @pytest.mark.parametrize(
@@ -230,7 +180,7 @@ def test_only_our_own_environment_variables_are_read(monkeypatch: pytest.MonkeyP
         (["optimizer=adam,sgd"], ["expected `optimizer` to be one of adamw, sgd, got 'adam'. Did you mean 'adamw'?"]),
         (["model.depth=banana", "model.decoder_channels=[1,2]"], ["`model.depth` to be an integer >= 3 and <= 5, got"]),
         (["training.epochs=3.5"], ["`training.epochs` to be an integer >= 1 or null, got 3.5"]),
-        (["hydra/launcher=joblib"], ["Could not find 'hydra/launcher/joblib'"]),
+        (["hydra/launcher=nowhere"], ["Could not find 'hydra/launcher/nowhere'"]),
         (["hydra.sweeper._target_=os.system"], ["'hydra.sweeper._target_' is not allowed"]),
         (["seed.x=1"], ["`seed` to be an integer"]),
     ],

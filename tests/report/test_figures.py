@@ -24,10 +24,10 @@ BINARY = {
             "recall": 0.4,
             "support": 25,
             "ci95": {"iou": [0, 0.1]},
+            "per_case": {"iou": {"mean": 0.007, "ci95": [0.001, 0.02], "std": 0.01, "n_used": 2, "n_undefined": 1}},
         },
     },
 }
-BINARY["per_class"]["cell"]["ci95"] = {"iou": [0, 0.1]}
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,8 @@ def test_undefined_is_never_0(value, text):
 def test_the_object_s_iou_leads_a_binary_table():
     rows = figures.aggregates(BINARY)
     assert [row["name"] for row in rows] == ["IoU of cell", "mean IoU", "pixel accuracy"]
-    assert (rows[0]["dataset"], rows[0]["dataset_ci95"], rows[0]["mean"]) == (0.005, [0, 0.1], None)
+    assert (rows[0]["dataset"], rows[0]["dataset_ci95"]) == (0.005, [0, 0.1])
+    assert (rows[0]["mean"], rows[0]["mean_ci95"], rows[0]["n_used"]) == (0.007, [0.001, 0.02], 2)
     assert (rows[1]["dataset"], rows[1]["mean"], rows[1]["n_undefined"]) == (0.7, 0.65, 1)
     assert rows[2]["mean"] is None
     several = figures.aggregates(BINARY | {"task": "multiclass"})

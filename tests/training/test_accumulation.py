@@ -215,3 +215,16 @@ def test_a_plain_module_is_taken_for_a_mean_over_the_pixels_that_are_not_ignored
     one, many = (step_over(loss, sizes, "multiclass", data=data) for sizes in ([7], [2, 5]))
     torch.testing.assert_close(many, one, rtol=1e-10, atol=1e-13)
     assert additive(loss, 255) is loss
+
+
+@pytest.mark.parametrize("name", [name for task, name, _ in CASES if task == "binary"])
+def test_a_binary_target_may_have_the_axis_of_the_one_channel(name):
+    config = {**ANY_TASK, **SIGMOID}[name]
+    _, target = images_and_targets("binary")
+    logits = torch.randn(8, 1, 6, 7, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    loss = build_loss(config, spec("binary"))
+    for method in (loss, loss.sums):
+        assert torch.equal(method(logits, target[:, None]), method(logits, target))
+    assert torch.equal(loss.denominators(target[:, None]), loss.denominators(target))
+    batchwise = build_loss(config.replace(over="batch") if hasattr(config, "over") else config, spec("binary"))
+    assert torch.equal(batchwise(logits, target[:, None]), batchwise(logits, target))

@@ -22,7 +22,10 @@ def learner_of(folder, **changes):
 
 def take_steps(learner, job, first, count):
     with Batches(job.source, first=first, progress=lambda _: 0.0, workers=0, pin=False) as batches:
-        return [learner.update([batches.take()], 0.1 * (first + step))[0].item() for step in range(count)]
+        return [
+            learner.update([batches.take()], step=step, progress=0.1 * step)[0].item()
+            for step in range(first, first + count)
+        ]
 
 
 @dataclass
@@ -64,7 +67,7 @@ def test_the_learning_rate_follows_the_schedule(tmp_path):
     with Batches(job.source, first=0, progress=lambda _: 0.0, workers=0, pin=False) as batches:
         batch = batches.take()
     for progress in (0.0, 0.5, 0.9):
-        lr = learner.update([batch], progress)[2]
+        lr = learner.update([batch], step=0, progress=progress)[2]
         assert lr == job.optimizer.lr * learner.schedule(progress)
         assert [group["lr"] for group in learner.optimizer.param_groups] == [lr] * len(learner.optimizer.param_groups)
 

@@ -1,6 +1,7 @@
 """logits -> labels or probs, decoded where the logits are, so that one byte per pixel crosses."""
 
 import math
+from dataclasses import replace
 from decimal import Decimal, localcontext
 from functools import cache
 from typing import Literal, get_args
@@ -9,9 +10,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from segmeter.bridge.argmax import winners
 from segmeter.bridge.device_check import Rule, measure, raise_if_bad
 from segmeter.bridge.dtypes import SIGNED, TORCH, LabelDtype, wanted_label_dtype
+from segmeter.bridge.kernels import fused
+from segmeter.bridge.kernels.argmax import winners
 from segmeter.bridge.tensor_checks import check_tensor
 from segmeter.bridge.transfer import Transfer, fetch
 from segmeter.checks import expected, known_name, real_number, whole_number
@@ -193,19 +195,29 @@ def _pack_logits(where: str, logits: Tensor, *, task: Task, threshold: float, dt
     known_name(where, "task", task, TASKS)
     tensor = _check_logits(where, logits, task)
     if task == "multiclass":
-        shape = tuple(tensor.shape[:1] + tensor.shape[2:])
-        found, extremes = winners(tensor.flatten(2) if tensor.ndim > 2 else tensor[..., None], dtype)
-        if extremes is None:
-            return _transfer(where, found.view(shape))
-        return _transfer(where, found.view(shape), lows=extremes[0].view(shape), highs=extremes[1].view(shape))
+        return _pack_argmax(where, tensor, dtype)
     threshold = real_number(where, "threshold", threshold)
     if not 0 <= threshold <= 1:
         raise InputError(expected(where, "threshold", ">= 0 and <= 1", threshold))
     if task == "binary":
         tensor = tensor.squeeze(1)
+    level = _logit(threshold, double=tensor.dtype == torch.float64)
+    if fused.takes(tensor):
+        return _fused_transfer(where, *fused.threshold_labels(tensor, level, dtype))
     wide = tensor if tensor.dtype == torch.float64 else tensor.float()
-    above = wide > _logit(threshold, double=tensor.dtype == torch.float64)
-    return _transfer(where, above.to(dtype).contiguous(), lows=tensor, highs=tensor)
+    return _transfer(where, (wide > level).to(dtype).contiguous(), lows=tensor, highs=tensor)
+
+
+def _pack_argmax(where: str, tensor: Tensor, dtype: torch.dtype) -> Transfer:
+    shape = tuple(tensor.shape[:1] + tensor.shape[2:])
+    flat = tensor.flatten(2) if tensor.ndim > 2 else tensor[..., None]
+    if fused.takes(flat, channels=flat.shape[1]):
+        found, record = fused.argmax_labels(flat, dtype)
+        return _fused_transfer(where, found.view(shape), record)
+    found, extremes = winners(flat, dtype)
+    if extremes is None:
+        return _transfer(where, found.view(shape))
+    return _transfer(where, found.view(shape), lows=extremes[0].view(shape), highs=extremes[1].view(shape))
 
 
 def _pack_given(
@@ -234,9 +246,18 @@ def _transfer(where: str, payload: Tensor, *, lows: Tensor | None = None, highs:
     if lows is None or highs is None or not lows.numel():
         return Transfer(payload=payload, arrives=payload.dtype, record=None, rule=None, private=True)
     bad = ~(lows.isfinite() & highs.isfinite())
-    record, shape = measure(bad, lows, highs), tuple(bad.shape)
-    rule = Rule(where=where, argument="logits", text="to be finite", remedy=_FINITE, shape=shape, values=lows.dtype)
+    rule = _finite_rule(where, tuple(bad.shape), lows.dtype)
+    return Transfer(payload=payload, arrives=payload.dtype, record=measure(bad, lows, highs), rule=rule, private=True)
+
+
+def _fused_transfer(where: str, payload: Tensor, record: Tensor) -> Transfer:
+    """A payload whose record was written by the kernel that decoded it."""
+    rule = replace(_finite_rule(where, tuple(payload.shape), torch.float32), sortable=True)
     return Transfer(payload=payload, arrives=payload.dtype, record=record, rule=rule, private=True)
+
+
+def _finite_rule(where: str, shape: tuple[int, ...], values: torch.dtype) -> Rule:
+    return Rule(where=where, argument="logits", text="to be finite", remedy=_FINITE, shape=shape, values=values)
 
 
 def _check_logits(where: str, logits: Tensor, task: Task) -> Tensor:

@@ -4,6 +4,7 @@ Checks must not make the host wait for the device, so they write six integers be
 same stream; the host reads them when it takes the result.
 """
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,7 +22,8 @@ FIRST_BAD = 3
 class Rule:
     """What the values had to be, in the words of the error.
 
-    `shape` turns the flat index into a position; `values` is the dtype in which min and max were measured.
+    `shape` turns the flat index into a position; `values` is the dtype in which min and max were measured. `sortable`
+    says that a kernel combined them as int32 of the same order, which knows no NaN.
     """
 
     where: str
@@ -30,6 +32,7 @@ class Rule:
     remedy: str
     shape: tuple[int, ...]
     values: torch.dtype
+    sortable: bool = False
 
 
 def measure(bad: Tensor, low: Tensor, high: Tensor) -> Tensor | None:
@@ -66,7 +69,9 @@ def raise_if_bad(record: np.ndarray, rule: Rule, case_id: str | None) -> None:
     if bad == 0:
         return
     position = tuple(int(index) for index in np.unravel_index(first, rule.shape))
-    low, high = (_number(int(bits), rule.values) for bits in record[4:])
+    low, high = (_number(_unsorted(int(bits)) if rule.sortable else int(bits), rule.values) for bits in record[4:])
+    if rule.sortable and nan:
+        low = high = math.nan
     kinds = f" ({nan} NaN, {inf} infinite)" if nan or inf else ""
     given = f"min {low!r} and max {high!r}, {bad} bad value(s){kinds}, the first at index {position}"
     if case_id is not None:
@@ -81,6 +86,11 @@ def _bits(value: Tensor) -> Tensor:
     if value.dtype == torch.float64:
         return value.view(torch.int64)
     return value.to(torch.float32).view(torch.int32).to(torch.int64)
+
+
+def _unsorted(number: int) -> int:
+    """Give the bits of a float32 whose int32 of the same order is `number`."""
+    return number ^ 0x7FFFFFFF if number < 0 else number
 
 
 def _number(bits: int, values: torch.dtype) -> float:

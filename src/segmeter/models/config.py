@@ -14,6 +14,7 @@ MODELS = Registry("model")
 BUILDER = "segmeter.models.networks:build_network"
 
 Norm = Literal["batchnorm", "instancenorm", "identity"]
+Normalisation = Literal["batch", "sync", "group", "instance"]
 Channels = Annotated[int, Unit("channels")]
 Encoder = Annotated[
     str,
@@ -37,6 +38,9 @@ class EncoderConfig(Config, title="model"):
     weights: Annotated[str, Field(min_length=1)] | None = None
     """What the encoder starts from: null for random weights; "imagenet", or another name that the encoder has, for a
     pretrained encoder; or the path of a file or checkpoint."""
+    norm: Normalisation = "batch"
+    """What stands where the network has batch norm: batch norm over a forward pass, "sync" over those of all processes,
+    "group" over groups of channels of each image, which goes with small batches, or "instance" over each channel."""
 
 
 class NormConfig(EncoderConfig):
@@ -148,6 +152,13 @@ class AtrousConfig(EncoderConfig):
     """Dilation rates of the pyramid."""
     decoder_aspp_dropout: Annotated[float, Unit("probability")] = Field(0.5, ge=0, le=0.9)
     """Dropout after the pyramid."""
+
+    @rule("norm")
+    @classmethod
+    def _of_more_than_one_value(cls, norm: str, given: Given) -> None:
+        if norm == "instance":
+            remedy = "The pyramid pools each channel to one value, of which it would leave nothing. Take norm=group."
+            raise RuleError("not to be instance here", remedy)
 
 
 @MODELS.register("deeplabv3", builder=BUILDER)

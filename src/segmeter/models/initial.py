@@ -1,6 +1,7 @@
 """Weights of a file or checkpoint -> network: where a training starts from."""
 
 import logging
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from segmeter.models.checkpoints.manifest import WEIGHTS
 from segmeter.models.checkpoints.weights import Fit, check_finite, compare, load_tensors
 
 _WRAPPERS = ("module.", "_orig_mod.", "network.", "model.")  # DataParallel, torch.compile, Segmenter, Lightning
+_RGB = 3
 _LOG = logging.getLogger(__name__)
 
 
@@ -21,10 +23,12 @@ def start_from(network: nn.Module, source: str) -> Fit:
     Parameters
     ----------
     network
-        Changed in place. Its tensors that the file lacks keep their values.
+        Changed in place. Its tensors that the file lacks keep their values. Its attribute `start` gets the report that
+        is logged.
     source
-        A safetensors file, a state dict of torch.save, or a segmeter checkpoint folder. Prefixes that wrappers leave
-        ("module.") are dropped; an encoder's own weights are recognised.
+        A safetensors file, a state dict of torch.save, or a segmeter checkpoint folder: of segmeter,
+        segmentation-models-pytorch, torchvision or timm. Prefixes that wrappers leave ("module.") are dropped; an
+        encoder's own weights are recognised. A first convolution of 3 channels is spread over those of the network.
 
     Raises
     ------
@@ -34,34 +38,74 @@ def start_from(network: nn.Module, source: str) -> Fit:
     path = Path(source)
     if path.is_dir():
         path = read_checkpoint(path).folder / WEIGHTS
-    tensors, said = unwrap(load_tensors(path), network.state_dict())
+    wanted = network.state_dict()
+    tensors, said = unwrap(load_tensors(path), wanted)
     check_finite(tensors, path)
-    fit = compare(network.state_dict(), tensors)
-    encoder = [name for name in network.state_dict() if name.startswith("encoder.")] or list(network.state_dict())
+    said += _spread_channels(tensors, wanted)
+    fit = compare(wanted, tensors)
+    encoder = [name for name in wanted if name.startswith("encoder.")] or list(wanted)
     if len(set(encoder) & set(fit.matched)) * 2 < len(encoder):
         raise CheckpointError(
             f"{path}: does not fit model.encoder - {fit.describe()}. Choose the network it was made for."
         )
     network.load_state_dict({name: tensors[name] for name in fit.matched}, strict=False)
     rest = f"; {fit.describe()}" if not fit.exact else ""
-    level = logging.INFO if fit.exact and not said else logging.WARNING
-    counts = len(fit.matched), len(network.state_dict())
-    _LOG.log(level, "model.weights: %d of %d tensors from %s%s%s", *counts, path, said, rest)
+    network.start = f"{_shares(wanted, fit)} from {path}{said}{rest}"  # type: ignore[assignment]
+    _LOG.log(logging.INFO if fit.exact and not said else logging.WARNING, "model.weights: %s", network.start)
     return fit
 
 
 def unwrap(tensors: dict[str, Tensor], wanted: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], str]:
-    """Drop the prefixes that wrappers leave before every name, and find out whether this is an encoder alone."""
+    """Give tensors the names that the network has for them, and say what was done.
+
+    The prefixes that wrappers leave before every name are dropped, and it is found out whether this is an encoder
+    alone. timm gives the first levels of a model flat names where it is an encoder ("stages_0.blocks" for
+    "stages.0.blocks"), so names that differ in this alone are the same.
+    """
     dropped = []
     while tensors and (prefix := next((each for each in _WRAPPERS if _all_start(tensors, each)), None)):
         tensors = {name.removeprefix(prefix): each for name, each in tensors.items()}
         dropped.append(prefix)
     said = f" (dropped the prefix {''.join(dropped)!r})" if dropped else ""
+    flat = {name.replace("_", "."): name for name in wanted}
+    flat = flat if len(flat) == len(wanted) else {}
+
+    def named(name: str) -> str:
+        return name if name in wanted else flat.get(name.replace("_", "."), name)
+
     # an encoder's own weights lie under "encoder.", those of a timm model under "encoder.model."
-    inside = max(("", "encoder.", "encoder.model."), key=lambda start: sum(start + name in wanted for name in tensors))
+    inside = max(
+        ("", "encoder.", "encoder.model."), key=lambda start: sum(named(start + name) in wanted for name in tensors)
+    )
     if inside:
         said += " (an encoder alone)"
-    return {inside + name: each for name, each in tensors.items()}, said
+    return {named(inside + name): each for name, each in tensors.items()}, said
+
+
+def _spread_channels(tensors: dict[str, Tensor], wanted: Mapping[str, Tensor]) -> str:
+    """Spread the filters of the one convolution that sees RGB images over other channels, and say so.
+
+    One channel gets their sum, as if it were red, green and blue at once; several get them in turn, scaled so that the
+    sum over the channels is of the same size.
+    """
+    odd = [
+        name
+        for name, each in tensors.items()
+        if name in wanted and each.ndim == 4 and each.shape[1] == _RGB != wanted[name].shape[1]
+        if each.shape[0] == wanted[name].shape[0] and each.shape[2:] == wanted[name].shape[2:]
+    ]
+    if len(odd) != 1:
+        return ""
+    old, channels = tensors[odd[0]], wanted[odd[0]].shape[1]
+    turns = old.repeat(1, -(-channels // _RGB), 1, 1)[:, :channels] * (_RGB / channels)
+    tensors[odd[0]] = old.sum(1, keepdim=True) if channels == 1 else turns
+    return f" ({odd[0]} spread from {_RGB} to {channels} channels)"
+
+
+def _shares(wanted: Mapping[str, Tensor], fit: Fit) -> str:
+    """How many tensors of each part of the network were there: "122 of 122 of encoder, 0 of 50 of decoder"."""
+    every, found = (Counter(name.partition(".")[0] for name in names) for names in (wanted, fit.matched))
+    return ", ".join(f"{found[part]} of {count} tensors of {part}" for part, count in every.items())
 
 
 def _all_start(tensors: Mapping[str, Tensor], prefix: str) -> bool:

@@ -13,6 +13,7 @@ from segmeter.errors import ConfigError
 from segmeter.models.config import EncoderConfig
 from segmeter.models.folding import fold_upsampling
 from segmeter.models.initial import start_from
+from segmeter.models.norms import replace_norms
 from segmeter.models.pretrained import pretrained_encoder
 
 _NETWORKS: dict[str, type[nn.Module]] = {
@@ -29,7 +30,8 @@ _NETWORKS: dict[str, type[nn.Module]] = {
     "segformer": smp.Segformer,
     "dpt": smp.DPT,
 }
-_SHARED = ("name", "encoder", "depth", "weights")
+_SHARED = ("name", "encoder", "depth", "weights", "norm")
+_INSTANCE_LEAST = 64  # pixels: the deepest layers are at 1/32, and one value alone has no deviation to divide by
 _PAN_LEAST = 8  # its attention pools the deepest map three times by two
 
 
@@ -63,7 +65,8 @@ def build_network(config: Any, *, spec: ClassSpec, in_channels: int) -> nn.Modul
         network = _construct(config, spec.num_channels, in_channels, pretrained=wanted)
     stride = int(network.encoder.output_stride)  # type: ignore[union-attr, arg-type]
     network.size_multiple = stride  # type: ignore[assignment]
-    network.size_least = _PAN_LEAST * stride if config.name == "pan" else 1  # type: ignore[assignment]
+    network.size_least = _least_size(config, stride)  # type: ignore[assignment]
+    network = replace_norms(network, config.norm)
     fold_upsampling(network)
     _check_size(network, config, in_channels)  # of what will run, so after folding
     if config.weights is not None and not wanted:
@@ -91,6 +94,11 @@ def _construct(config: Any, num_channels: int, in_channels: int, *, pretrained: 
         raise ConfigError(
             f"{_what(config)} can't be built: {_line(error)}. Choose another encoder or depth."
         ) from error
+
+
+def _least_size(config: EncoderConfig, stride: int) -> int:
+    least = _INSTANCE_LEAST if config.norm == "instance" else 1
+    return max(_PAN_LEAST * stride, least) if config.name == "pan" else least
 
 
 def _options(config: EncoderConfig) -> dict[str, Any]:

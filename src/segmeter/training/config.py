@@ -68,21 +68,29 @@ class TrainingConfig(Config, title="training"):
     """Limit: updates of the weights, or null."""
     time_budget: str | int | None = None
     """Limit: length of time, validation included: 12m, 1h30m, or a number of seconds; or null."""
-    batch_size: Annotated[int, Unit("images")] = Field(8, ge=1, le=65536)
-    """Images per forward pass."""
+    batch_size: Annotated[int, Unit("images"), Field(ge=1, le=65536)] | Literal["auto"] = 8
+    """Images per forward pass; "auto" takes what suits the samples' size and the device."""
+    plan: bool = False
+    """Whether what is left open (null) follows from the data and the device: normalisation, samples per epoch, share of
+    balanced samples, on a CPU a time budget of 10 minutes. `segmeter check` shows what that is."""
     accumulate: Annotated[int, Unit("forward passes")] = Field(1, ge=1, le=65536)
     """Forward passes per step, whose loss and gradient are those of one large batch (but for batch norm, and for region
     losses with ``over=batch``)."""
     clip_norm: float | None = Field(12.0, gt=0)
     """Largest norm of the gradient, or null."""
     precision: Precision = "auto"
-    """Number format of the forward pass; "auto" is bfloat16 where the hardware has it."""
+    """Number format of the forward pass; "auto" is bfloat16 where the hardware has it, float32 never TF32."""
     max_skipped: Annotated[int, Unit("steps")] = Field(50, ge=1)
     """float16: updates skipped in a row, as their gradient is not finite, after which the run stops."""
     channels_last: bool = True
     """Memory layout with the channels last: faster on CPUs and GPUs alike."""
     compile: Literal["auto", True, False] = "auto"
     """Whether torch compiles the network; "auto" compiles long runs on a GPU only."""
+    freeze_encoder: Annotated[int, Unit("steps")] = Field(0, ge=0)
+    """Steps at the start in which the encoder stays as it is, running statistics included; for pretrained encoders."""
+    freeze_norm: Literal["encoder", "all"] | None = None
+    """Whose batch norm uses the running statistics that it began with and leaves them alone, in all steps: the
+    encoder's, the whole network's, or none (null)."""
     ema: float | None = Field(None, gt=0, le=0.99999)
     """Decay of the moving average of the weights, which is then what is validated and published, or null."""
     validate_every: int | None = Field(1, ge=1)
@@ -118,10 +126,14 @@ class TrainingConfig(Config, title="training"):
             raise RuleError(_LIKE) from error
 
     @property
+    def unlimited(self) -> bool:
+        """Whether no limit is given."""
+        return self.epochs is None and self.steps is None and self.time_budget is None
+
+    @property
     def epoch_limit(self) -> int | None:
         """Passes over the data that end the run: `epochs`, or the default where no limit at all is given."""
-        unlimited = self.epochs is None and self.steps is None and self.time_budget is None
-        return DEFAULT_EPOCHS if unlimited else self.epochs
+        return DEFAULT_EPOCHS if self.unlimited else self.epochs
 
     @property
     def budget_seconds(self) -> float | None:
@@ -138,8 +150,15 @@ class OptimizerConfig(Config, title="optimizer"):
     """Highest learning rate."""
 
 
+class NetworkOptimizerConfig(OptimizerConfig):
+    """What the optimizers here have, which know the parts of a network."""
+
+    encoder_lr: RateShare = Field(1.0, gt=0, le=1)
+    """Learning rate of the encoder, below 1 for one that is pretrained."""
+
+
 @OPTIMIZERS.register("adamw", builder="segmeter.training.optimisation.optimizer:build_adamw")
-class AdamWConfig(OptimizerConfig):
+class AdamWConfig(NetworkOptimizerConfig):
     """AdamW (Loshchilov and Hutter 2019), fused; weight decay leaves norms and biases alone."""
 
     name: str = "adamw"
@@ -156,7 +175,7 @@ class AdamWConfig(OptimizerConfig):
 
 
 @OPTIMIZERS.register("sgd", builder="segmeter.training.optimisation.optimizer:build_sgd")
-class SgdConfig(OptimizerConfig):
+class SgdConfig(NetworkOptimizerConfig):
     """Stochastic gradient descent with momentum (nnU-Net's values); weight decay leaves norms and biases alone."""
 
     name: str = "sgd"

@@ -17,6 +17,7 @@ from segmeter.provenance import flatten
 from segmeter.training.config import LoggerConfig, NoLoggerConfig, OptimizerConfig, ScheduleConfig, TrainingConfig
 from segmeter.training.data.batches import BatchSource
 from segmeter.training.data.cache import Cases
+from segmeter.training.optimisation.freezing import check_freezing
 from segmeter.training.optimisation.step import Augmentation
 from segmeter.training.run.contents import name_changes
 from segmeter.training.validation import find_monitor
@@ -137,6 +138,7 @@ def check_job(job: TrainJob) -> torch.device:
         problems.expect(fits, "model", f"to have the data's classes {list(data.names)}", list(model.names))
         same = job.val_cases is None or job.val_cases.spec == job.train_cases.spec
         problems.expect(same, "data", "to have the same classes for training and validation", "two kinds")
+        check_freezing(problems, job.segmenter, job.training, getattr(job.optimizer, "encoder_lr", 1.0))
     return device
 
 

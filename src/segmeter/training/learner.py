@@ -19,6 +19,7 @@ from segmeter.training.data.batches import Batch
 from segmeter.training.job import TrainJob
 from segmeter.training.limits import Limits
 from segmeter.training.optimisation.ema import Ema
+from segmeter.training.optimisation.freezing import Freezing
 from segmeter.training.optimisation.optimizer import set_lr
 from segmeter.training.optimisation.step import Stepper, build_scaler, compiled
 from segmeter.training.run.determinism import capture_rng, restore_rng
@@ -53,6 +54,7 @@ class Learner:
                 "that many losses; set over=sample for the loss of one large batch",
                 config.accumulate,
             )
+        self._freeze = Freezing(self.segmenter, config)
         self._step = Stepper(
             forward=compiled(self.segmenter, config, device=device, steps=limits.last_step),
             loss=self.loss,
@@ -63,8 +65,14 @@ class Learner:
             device=device,
         )
 
-    def update(self, batches: Sequence[Batch], progress: float) -> tuple[Tensor, Tensor, float]:
-        """One step at a point of the schedule: loss and gradient norm, left on the device, and the learning rate."""
+    def update(self, batches: Sequence[Batch], *, step: int, progress: float) -> tuple[Tensor, Tensor, float]:
+        """Take step number `step` at a point of the schedule.
+
+        Returns
+        -------
+        Loss and norm of the gradient, left on the device, and the learning rate.
+        """
+        self._freeze(step)
         lr = self.lr * self.schedule(progress)
         set_lr(self.optimizer, lr)
         loss, grad_norm = self._step(batches)

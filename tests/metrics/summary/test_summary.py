@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from segmeter.errors import ConfigError, InputError
 from segmeter.metrics.cases import table as rows_module
@@ -153,14 +154,27 @@ def test_a_group_has_cases_and_an_interval_as_its_classes_merged_by_hand_have():
     alone = summarise(merged, class_spec(2), QUICK)["per_class"]["road"]
     assert group["per_case"] == alone["per_case"]
     assert group["per_case"]["iou"]["n_undefined"] == 3
+    assert None not in group["per_case"]["iou"]["ci95"]
     assert group["ci95"] == alone["ci95"]
     assert group["dice"] == alone["dice"]
+
+
+def test_a_class_s_mean_over_cases_has_the_interval_that_scipy_finds():
+    rng = np.random.default_rng(6)
+    rows = [case_row(f"{i:02d}", rng.integers(1, 60, (3, 3))) for i in range(30)]
+    entry = summarise(rows, class_spec(), MetricsConfig(bootstrap=4000, interval="percentile"))["per_class"]["road"]
+    dice = np.array([2 * c[1, 1] / (c[1].sum() + c[:, 1].sum()) for c in (row.counts for row in rows)])
+    found = stats.bootstrap((dice,), np.mean, n_resamples=4000, method="percentile", rng=1).confidence_interval
+    assert entry["per_case"]["dice"]["mean"] == pytest.approx(dice.mean(), rel=1e-12)
+    tolerance = 0.05 * (found.high - found.low)  # two sets of 4000 resamples: their ends lie within 3 % of the width
+    assert entry["per_case"]["dice"]["ci95"] == pytest.approx(list(found), abs=tolerance)
 
 
 def test_without_a_bootstrap_there_are_no_intervals():
     summary = summarise(random_rows(4), class_spec(), NONE)
     assert summary["dataset_ci95"]["mean_iou"] is None
     assert summary["per_case"]["mean_iou"]["ci95"] is None
+    assert summary["per_class"]["road"]["per_case"]["iou"]["ci95"] is None
     assert summary["bootstrap"]["warning"] is None
 
 

@@ -27,6 +27,8 @@ from segmeter.schema import REQUIRED, defaults
 
 SWEEP_LIMIT = 1000  # combinations that are checked before the first job starts
 # AttributeError where a mapping replaces a null of Hydra's own
+_REMEDIES = {"found character '\\t'": "Indent with spaces.", "found duplicate key": "Keep one of the two."}
+_OF_A_RESOLVER = "ValueError raised while resolving interpolation: "
 _FAULTS = (HydraException, OmegaConfBaseException, YAMLError, AttributeError)
 
 # What a user may set of Hydra itself: sweeps and launchers. The rest either names code to run
@@ -265,7 +267,8 @@ def _plain(parent: DictConfig | ListConfig, key: Any, path: str, problems: list[
     try:
         value = parent[key]
     except OmegaConfBaseException as error:
-        problems.append(f"config: can't resolve `{path}`: {one_line(error).removeprefix('config: ')}")
+        reason = one_line(error).removeprefix("config: ").removeprefix(_OF_A_RESOLVER)
+        problems.append(f"config: can't resolve `{path}`: {reason}. Write a value, or the path of another key.")
         return None
     if isinstance(value, DictConfig):
         return {k: _plain(value, k, f"{path}.{k!s}", problems) for k in value}
@@ -283,4 +286,5 @@ def one_line(error: Exception) -> str:
         for line in text.splitlines()
         if line.strip() and not line.strip().startswith(("full_key", "object_type", "reference_type"))
     ]
-    return f"config: {' '.join(kept)}"
+    line = f"config: {' '.join(kept)}"
+    return line + next((f". {remedy}" for words, remedy in _REMEDIES.items() if words in line), "")

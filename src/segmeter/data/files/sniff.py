@@ -138,7 +138,8 @@ def open_handle(path: Path) -> Iterator[tuple[int, int]]:
             if not stat.S_ISREG(status.st_mode):
                 raise _irregular(path)
             if not status.st_size:
-                raise DataError(expected(show(path), "file", "to hold an image", "an empty file (0 bytes)"))
+                found = "an empty file (0 bytes)"
+                raise DataError(expected(show(path), "file", "to hold an image", found, "Copy it again."))
             yield handle, status.st_size
         finally:
             os.close(handle)
@@ -157,7 +158,8 @@ def open_again(path: Path, handle: int) -> Iterator[BufferedReader]:
 
 
 def _irregular(path: Path) -> DataError:
-    return DataError(expected(show(path), "file", "to be a regular file", "a folder, FIFO, socket or device"))
+    found, remedy = "a folder, FIFO, socket or device", "Put the file itself there."
+    return DataError(expected(show(path), "file", "to be a regular file", found, remedy))
 
 
 def _describe(head: bytes) -> tuple[str, str]:

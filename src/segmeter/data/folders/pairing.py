@@ -19,6 +19,8 @@ Files = dict[str, list[Path]]
 Names = dict[str, list[str]]
 NO_ENTRY = ("to be a folder whose files may be opened", "one without the x permission", "Run chmod u+x on it.")
 _HIDDEN = (".", "__MACOSX")
+_ONE = "Move the others elsewhere."
+_NO_JSON = "Polygons and run lengths in JSON are not read: write label maps of them first."
 
 
 def list_files(folder: Path, *, role: str, remedy: str = "", volumes: bool = False) -> Files:
@@ -130,6 +132,8 @@ def _scan(folder: Path, role: str, remedy: str, volumes: bool) -> Listing:
     if foreign:
         advice = f"Convert or move these. {remedy}".strip()
         problems = (expected(show(folder), role, rule, some(foreign), advice),)
+    elif not names and any(name.endswith(".json") for name, _ in entries):
+        problems = (expected(show(folder), role, rule, "JSON", _NO_JSON),)
     elif not names:
         problems = (expected(show(folder), role, rule, "none", remedy),)
     return Listing(folder, dict(names), frozenset(name for name, is_link in entries if is_link), problems)
@@ -159,7 +163,7 @@ def twice_problems(files: Mapping[str, Sequence[str | Path]], role: str) -> list
     for stem in files:
         alike[_fold(stem)].append(stem)
     found = [
-        expected("data", role, f"to have one file per name, as for {stem!r}", some(Path(path).name for path in paths))
+        expected("data", role, f"to have one file per name, as for {stem!r}", some(Path(p).name for p in paths), _ONE)
         for stem, paths in twice.items()
     ]
     rule = "to differ in more than upper and lower case or Unicode form"

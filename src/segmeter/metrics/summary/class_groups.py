@@ -11,7 +11,7 @@ from segmeter.metrics.arrays import FloatArray
 from segmeter.metrics.cases.table import CaseRow, in_groups
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.pixels.overlap import overlap_scores
-from segmeter.metrics.statistics.bootstrap import bootstrap, sum_clusters
+from segmeter.metrics.statistics.bootstrap import bootstrap, mean_columns, mean_of_columns, sum_clusters
 from segmeter.metrics.statistics.clusters import effective_units
 from segmeter.metrics.statistics.describe import describe, plain
 
@@ -53,29 +53,38 @@ def _count_region(rows: Sequence[CaseRow], spec: ClassSpec, members: Sequence[st
 
 
 def _entry(regions: NDArray[np.int64], config: MetricsConfig, clusters: list[str] | None) -> dict[str, Any]:
-    total, cases = overlap_scores(regions.sum(axis=0)), overlap_scores(regions)
+    total, cases = overlap_scores(regions.sum(axis=0)), _inside(regions)
     ci95: dict[str, Any] = dict.fromkeys(RESAMPLED_PER_CLASS)
+    per_case = {name: describe(cases[:, i]) | {"ci95": None} for i, name in enumerate(RESAMPLED_PER_CLASS)}
     if config.bootstrap:
         found = bootstrap(
-            regions,
+            np.concatenate([regions.reshape(-1, 4), mean_columns(cases)], axis=1),
             _statistic,
             resamples=config.bootstrap,
             seed=config.seed,
             interval=config.interval,
             clusters=clusters,
         )
-        ends = zip(RESAMPLED_PER_CLASS, found.low, found.high, strict=True)
-        ci95 = {name: [plain(low), plain(high)] for name, low, high in ends}
+        ends = [[plain(low), plain(high)] for low, high in zip(found.low, found.high, strict=True)]
+        for i, name in enumerate(RESAMPLED_PER_CLASS):
+            ci95[name], per_case[name]["ci95"] = ends[i], ends[i + len(RESAMPLED_PER_CLASS)]
     unions = sum_clusters(regions.reshape(len(regions), 4)[:, 1:], clusters).sum(axis=1, keepdims=True)
     return {
         "support": int(total.support[1]),
         "n_effective": plain(effective_units(unions)[0]),
         **{name: plain(getattr(total, name)[1]) for name in PER_CLASS},
         "ci95": ci95,
-        "per_case": {name: describe(getattr(cases, name)[:, 1]) for name in RESAMPLED_PER_CLASS},
+        "per_case": per_case,
     }
 
 
-def _statistic(counts: NDArray[np.int64]) -> FloatArray:
+def _statistic(sums: FloatArray) -> FloatArray:
+    """Column sums (R, 4 + 3 M) -> scores of the region, then their means over cases: (R, 2 M)."""
+    whole = _inside(np.rint(sums[:, :4]).astype(np.int64).reshape(-1, 2, 2))
+    return np.concatenate([whole, mean_of_columns(sums[:, 4:])], axis=1)
+
+
+def _inside(counts: NDArray[np.int64]) -> FloatArray:
+    """Scores (N, M) of the region of each matrix (N, 2, 2)."""
     scores = overlap_scores(counts)
     return np.stack([getattr(scores, name)[:, 1] for name in RESAMPLED_PER_CLASS], axis=1)

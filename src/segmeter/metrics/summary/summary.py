@@ -71,6 +71,10 @@ def summarise(rows: Sequence[CaseRow], spec: ClassSpec, config: MetricsConfig = 
     counts, multilabel = cases.counts, spec.is_multilabel
     total = overlap_scores(counts, task=spec.task, classes=classes)
     intervals = _intervals(cases, spec, config, clusters)
+    means = {
+        name: describe(values) | {"ci95": intervals.get(f"per_case/{name}")}
+        for name, values in zip(_mean_names(spec.num_classes), cases.scores.T, strict=True)
+    }
     return {
         "schema": SCHEMA,
         **compare_conventions(rows, spec, config),
@@ -85,14 +89,11 @@ def summarise(rows: Sequence[CaseRow], spec: ClassSpec, config: MetricsConfig = 
         | {"n_classes_undefined": int(total.n_undefined)},
         "dataset_ci95": {name: intervals.get(f"dataset/{name}") for name in AGGREGATES},
         "per_class": {
-            name: _class_entry(total, cases, k, intervals) | {"n_effective": effective[name]}
+            name: _class_entry(total, means, k, intervals) | {"n_effective": effective[name]}
             for k, name in enumerate(spec.names)
         },
         "per_group": score_groups(rows, spec, config, clusters),
-        "per_case": {
-            name: describe(cases.means[:, i]) | {"ci95": intervals.get(f"per_case/{name}")}
-            for i, name in enumerate(PER_CASE)
-        },
+        "per_case": {name: means[name] for name in PER_CASE},
         **(_measured(rows, spec, config, clusters) if config.measures else {}),
         "loss": _describe_loss(cases.loss),
         "bootstrap": note_resampling(cases.ids, clusters, effective, config),
@@ -105,44 +106,53 @@ class _Cases:
 
     ids: list[str]
     counts: NDArray[np.int64]
-    columns: FloatArray  # (N, 4 K + 9): margins, then the columns of the means
-    means: FloatArray  # (N, one per PER_CASE)
-    classes: dict[str, FloatArray]  # (N, K) per RESAMPLED_PER_CLASS
+    columns: FloatArray  # (N, 4 K + 3 M): margins, then the columns of the M means over cases
+    scores: FloatArray  # (N, M), by `_mean_names`
     loss: FloatArray  # (N,), NaN where there is none
+
+
+def _mean_names(num_classes: int) -> list[str]:
+    """What is averaged over cases: the aggregates, then the scores of each class."""
+    return [*PER_CASE, *(f"{name}/{k}" for name in RESAMPLED_PER_CLASS for k in range(num_classes))]
+
+
+def _stack(scores: OverlapScores, aggregates: Sequence[str]) -> FloatArray:
+    """The named aggregates of R sums or cases, then their scores of each class: (R, ...)."""
+    parts = [getattr(scores, name)[:, None] for name in aggregates]
+    return np.concatenate([*parts, *(getattr(scores, name) for name in RESAMPLED_PER_CLASS)], axis=1)
 
 
 def _score_cases(rows: Sequence[CaseRow], spec: ClassSpec, classes: list[int]) -> _Cases:
     """Go through the rows once, some thousands at a time."""
     n, k = len(rows), spec.num_classes
+    n_means = len(_mean_names(k))
     cases = _Cases(
         ids=[],
         counts=np.zeros(spec.counts_shape, np.int64),
-        columns=np.empty((n, 4 * k + 3 * len(PER_CASE))),
-        means=np.empty((n, len(PER_CASE))),
-        classes={name: np.empty((n, k)) for name in RESAMPLED_PER_CLASS},
+        columns=np.empty((n, 4 * k + 3 * n_means)),
+        scores=np.empty((n, n_means)),
         loss=np.empty(n),
     )
     start = 0
     for group in in_groups(rows):
         part = slice(start, start + len(group))
         margins = stack_totals(group, spec)
-        scores = score_totals(margins, task=spec.task, classes=classes)
         cases.counts[...] += sum_counts(group, spec)
-        cases.means[part] = np.stack([getattr(scores, name) for name in PER_CASE], axis=1)
-        cases.columns[part] = np.concatenate([margins.columns(), mean_columns(cases.means[part])], axis=1)
-        for name, values in cases.classes.items():
-            values[part] = getattr(scores, name)
+        cases.scores[part] = _stack(score_totals(margins, task=spec.task, classes=classes), PER_CASE)
+        cases.columns[part] = np.concatenate([margins.columns(), mean_columns(cases.scores[part])], axis=1)
         cases.ids.extend(row.case_id for row in group)
         cases.loss[part] = [np.nan if row.loss is None else row.loss for row in group]
         start = part.stop
     return cases
 
 
-def _class_entry(total: OverlapScores, cases: _Cases, k: int, intervals: dict[str, Any]) -> dict[str, Any]:
-    scores = {name: plain(getattr(total, name)[k]) for name in PER_CLASS}
-    ci95 = {name: intervals.get(f"per_class/{name}/{k}") for name in RESAMPLED_PER_CLASS}
-    per_case = {name: describe(cases.classes[name][:, k]) for name in RESAMPLED_PER_CLASS}
-    return scores | {"support": int(total.support[k]), "ci95": ci95, "per_case": per_case}
+def _class_entry(total: OverlapScores, means: dict[str, Any], k: int, intervals: dict[str, Any]) -> dict[str, Any]:
+    return {
+        **{name: plain(getattr(total, name)[k]) for name in PER_CLASS},
+        "support": int(total.support[k]),
+        "ci95": {name: intervals.get(f"per_class/{name}/{k}") for name in RESAMPLED_PER_CLASS},
+        "per_case": {name: means[f"{name}/{k}"] for name in RESAMPLED_PER_CLASS},
+    }
 
 
 def _intervals(
@@ -153,7 +163,7 @@ def _intervals(
         return {}
     names = [f"dataset/{name}" for name in AGGREGATES]
     names += [f"per_class/{name}/{k}" for name in RESAMPLED_PER_CLASS for k in range(spec.num_classes)]
-    names += [f"per_case/{name}" for name in PER_CASE]
+    names += [f"per_case/{name}" for name in _mean_names(spec.num_classes)]
     resampled: Resampled = bootstrap(
         cases.columns,
         _statistic(spec, mean_classes(config, spec)),
@@ -167,14 +177,12 @@ def _intervals(
 
 
 def _statistic(spec: ClassSpec, classes: list[int]) -> Callable[[FloatArray], FloatArray]:
-    """Column sums (R, 4 K + 9) -> aggregates, scores per class, means over cases."""
+    """Column sums (R, 4 K + 3 M) -> aggregates, scores per class, means over cases."""
     width = 4 * spec.num_classes
 
     def statistic(sums: FloatArray) -> FloatArray:
         scores = score_totals(ClassTotals.from_columns(sums[:, :width]), task=spec.task, classes=classes)
-        parts = [np.stack([getattr(scores, name) for name in AGGREGATES], axis=1)]
-        parts += [getattr(scores, name) for name in RESAMPLED_PER_CLASS]
-        return np.concatenate([*parts, mean_of_columns(sums[:, width:])], axis=1)
+        return np.concatenate([_stack(scores, AGGREGATES), mean_of_columns(sums[:, width:])], axis=1)
 
     return statistic
 

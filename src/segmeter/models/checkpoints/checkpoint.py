@@ -65,7 +65,8 @@ class Checkpoint:
         fit = compare(segmenter.state_dict(), tensors)
         if not fit.exact:
             name = self.card.model.get("name")
-            raise CheckpointError(f"{path}: does not fit the network {name!r} of its card - {fit.describe()}.")
+            problem = f"does not fit the network {name!r} of its card: {fit.describe()}"
+            raise CheckpointError(f"{path}: {problem}. Take another checkpoint, or train one from it: model.weights.")
         check_finite(tensors, path)
         segmenter.load_state_dict(tensors)
         return segmenter.to(device).eval()

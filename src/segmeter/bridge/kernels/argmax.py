@@ -78,7 +78,7 @@ class _Decoder:
     """Runs the kernel that fits the layout, over the logits where they lie or over a copy in its own buffer."""
 
     def __init__(self, logits: Tensor, size: int) -> None:
-        from segmeter.bridge import _argmax_kernels as kernels  # numba: only where there is much to decode
+        from segmeter.bridge.kernels import _argmax_numba as kernels  # numba: only where there is much to decode
 
         channels = logits.shape[1]
         self._across = logits.stride(1) == 1 and channels > 1

@@ -36,12 +36,18 @@ class Drawer:
             target=sample.target,
             labels=cleaned.labels,
             score=None if row is None else self._score(row),
-            objects=Objects(prediction=cleaned.instances if cleaned.labels.ndim == 2 else None),
+            objects=Objects(
+                target=sample.instances, prediction=cleaned.instances if cleaned.labels.ndim == 2 else None
+            ),
         )
 
     def remember(self, row: CaseRow) -> None:
         """Let a case of an interrupted run take part in the choice."""
         self._gallery.remember(row.case_id, self._score(row))
+
+    def remember_drawn(self, case_id: str) -> None:
+        """Let a case without a score take part in the choice."""
+        self._gallery.remember(case_id, None)
 
     def _score(self, row: CaseRow) -> float:
         scores = overlap_scores(row.counts, task=self._spec.task, classes=self._classes)

@@ -1,0 +1,1 @@
+"""Logits -> labels in one pass over the logits: numba on the CPU, Triton on CUDA."""
