@@ -74,7 +74,8 @@ def test_counts_come_back_however_large(tmp_path: Path, most: int) -> None:
     """Mutation seen to fail: 2**32 taken for a number of 32 bits."""
     counts = np.array([[0, 1], [most, 7]])
     manifest = Manifest.begin(tmp_path, IDENTITY, CASES)
-    manifest.add(Entry(row=CaseRow(case_id="a", height=1, width=1, counts=counts), sha256="0"))
+    row = CaseRow(case_id="a", height=1, width=1, counts=counts)
+    manifest.add(Entry(case_id="a", row=row, sha256="0"))
     (found,) = Manifest.resume(tmp_path, IDENTITY, CASES).entries()
     np.testing.assert_array_equal(found.row.counts, counts, strict=True)
 
