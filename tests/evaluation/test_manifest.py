@@ -37,6 +37,7 @@ def test_rows_come_back_to_the_last_bit(tmp_path: Path) -> None:
     given = entry(
         "a",
         loss=0.1 + 0.2,
+        loss_terms=((0.1, 3.0), (1 / 3, 0.0)),
         depth=4,
         spacing=(0.1, 1 / 3, 3.0),
         changed_pixels={"fill": 3},
@@ -45,7 +46,7 @@ def test_rows_come_back_to_the_last_bit(tmp_path: Path) -> None:
     )
     manifest.add(given)
     (found,) = Manifest.resume(tmp_path, IDENTITY, CASES).entries()
-    for name in ("case_id", "height", "width", "depth", "loss", "spacing", "changed_pixels"):
+    for name in ("case_id", "height", "width", "depth", "loss", "loss_terms", "spacing", "changed_pixels"):
         assert getattr(found.row, name) == getattr(given.row, name)
     assert found.row.counts.dtype == np.int64
     assert np.array_equal(found.row.counts, given.row.counts)

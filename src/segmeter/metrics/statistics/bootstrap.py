@@ -186,16 +186,20 @@ def sum_clusters(columns: NDArray[Any], clusters: Sequence[str] | None) -> NDArr
     return sums
 
 
-def mean_columns(values: FloatArray) -> FloatArray:
-    """Columns (N, 3 V) whose sums carry the means of values (N, V): finite sums, defined, infinite."""
+def mean_columns(values: FloatArray, *, bounded: bool = False) -> FloatArray:
+    """Columns (N, 3 V) whose sums carry the means of values (N, V): finite sums, defined, infinite.
+
+    With `bounded`, no value is infinite, and the columns are (N, 2 V).
+    """
     finite = np.where(np.isfinite(values), values, 0.0)
-    return np.concatenate([finite, ~np.isnan(values), np.isinf(values)], axis=1)
+    return np.concatenate([finite, ~np.isnan(values), *([] if bounded else [np.isinf(values)])], axis=1)
 
 
-def mean_of_columns(sums: FloatArray) -> FloatArray:
+def mean_of_columns(sums: FloatArray, *, bounded: bool = False) -> FloatArray:
     """Means (R, V) of the defined values; inf as soon as one is infinite, NaN where none is defined."""
-    finite, defined, infinite = np.split(sums, 3, axis=1)
-    return np.where(infinite > 0, np.inf, divide(finite, defined))
+    finite, defined, *infinite = np.split(sums, 2 if bounded else 3, axis=1)
+    means = divide(finite, defined)
+    return means if bounded else np.where(infinite[0] > 0, np.inf, means)
 
 
 def _check(
