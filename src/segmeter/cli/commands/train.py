@@ -59,6 +59,7 @@ def run(config: TrainConfig, job: Job) -> float | None:
             samples=config.data.samples_per_epoch,
             presence=seen.presence,
             sources=Sources.named((pair.source for pair in train_data.pairs), train_data.weights),
+            defer=device.type == "cuda",
         ),
         train_cases=train_cases,
         val_cases=val_cases if len(val_data) else None,
