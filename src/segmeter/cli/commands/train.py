@@ -15,6 +15,7 @@ from segmeter.cli.runs.job import Job
 from segmeter.cli.runs.resume import find_resumed
 from segmeter.cli.runs.run_folder import note_done, open_run
 from segmeter.data.build import open_splits
+from segmeter.data.dataset import Dataset
 from segmeter.data.large.parts import PartReader
 from segmeter.data.verification.report import DataReport
 from segmeter.distributed.ranks import World, find_place, joined
@@ -63,17 +64,7 @@ def _train(config: TrainConfig, job: Job, device: torch.device, world: World) ->
         folder=resumed or Path(),
         segmenter=segmenter,
         loss=loss,
-        source=SampleSource(
-            train_cases,
-            config.augment,
-            batch_size=int(config.training.batch_size),
-            seed=config.training.seed,
-            samples=config.data.samples_per_epoch,
-            presence=seen.presence,
-            part=(world.rank, world.size),
-            sources=Sources.named((pair.source for pair in train_data.pairs), train_data.weights),
-            defer=device.type == "cuda",
-        ),
+        source=_source(config, train_data, train_cases, seen=seen, world=world, device=device),
         train_cases=train_cases,
         val_cases=val_cases if len(val_data) else None,
         augment=Augment(config.augment, train_data.spec),
@@ -100,6 +91,23 @@ def _train(config: TrainConfig, job: Job, device: torch.device, world: World) ->
         write_report(folder)
     _show(folder, result)
     return result.score
+
+
+def _source(
+    config: TrainConfig, data: Dataset, cases: CachedDataset, *, seen: DataReport, world: World, device: torch.device
+) -> SampleSource:
+    """What gives this process its part of each batch."""
+    return SampleSource(
+        cases,
+        config.augment,
+        batch_size=int(config.training.batch_size),
+        seed=config.training.seed,
+        samples=config.data.samples_per_epoch,
+        presence=seen.presence,
+        part=(world.rank, world.size),
+        sources=Sources.named((pair.source for pair in data.pairs), data.weights),
+        defer=device.type == "cuda",
+    )
 
 
 def _facts(config: TrainConfig, seen: DataReport, val_seen: DataReport) -> dict[str, Any]:
