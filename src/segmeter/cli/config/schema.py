@@ -71,7 +71,8 @@ class TrainConfig(Modelled, Seeded):
     """`segmeter train`: train a model on images and masks."""
 
     resume: str | None = None
-    """null starts a new run; "auto" continues the newest run of this name; a path continues that run."""
+    """null starts a new run; "auto" continues the newest run of this name; a path continues that run, with its
+    own configuration but for the keys that the command line sets."""
     allow_changes: tuple[str, ...] = ()
     """Keys that may differ from the resumed run's configuration: [training.epochs]."""
     data: Annotated[Any, Component(DATA)]
@@ -100,7 +101,8 @@ class EvalConfig(Modelled, Seeded):
     checkpoint: Path
     """A run folder (its best checkpoint), a checkpoint folder, or a file in it."""
     resume: str | None = None
-    """null starts a new run; "auto" continues the newest run of this name; a path continues that run."""
+    """null starts a new run; "auto" continues the newest run of this name; a path continues that run, with its
+    own configuration but for the keys that the command line sets."""
     data: Annotated[Any, Component(DATA)]
     """The data set."""
     loss: Annotated[Any, Component(LOSSES)]
@@ -206,7 +208,8 @@ class ScoreConfig(Seeded):
     workers: Annotated[int, Unit("processes")] = Field(0, ge=0, le=256)
     """Processes; 0 takes threads, one per core, which are as fast but for measures in plain Python."""
     resume: str | None = None
-    """null starts a new run; "auto" continues the newest run of this name; a path continues that run."""
+    """null starts a new run; "auto" continues the newest run of this name; a path continues that run, with its
+    own configuration but for the keys that the command line sets."""
     data: LabelsConfig
     """What the values in masks mean."""
     metrics: MetricsConfig
