@@ -20,7 +20,7 @@ from segmeter.inference.config import Precision
 from segmeter.inference.precision import autocast, pick_dtype
 from segmeter.losses.additive import AdditiveLoss, divide
 from segmeter.training.config import TrainingConfig
-from segmeter.training.data.batches import Batch, Draws
+from segmeter.training.data.batches import Batch, Draws, resized
 from segmeter.training.optimisation.optimizer import update_weights
 
 # Runs shorter than this do not win back the minute or so that compiling a U-Net's two passes takes
@@ -103,12 +103,13 @@ class Stepper:
         return torch.stack([self.loss.denominators(self._augmented(batch)[1]) for batch in batches]).sum(0)
 
     def _augmented(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        image, target = resized(batch)
         if self.augment is None:
-            return batch.image, batch.target
+            return image, target
         if batch.draws is None:
             raise InputError(expected("step", "batches", "to have draws for the augmentation", "none"))
         with torch.no_grad():
-            return self.augment(batch.image, batch.target, batch.draws)
+            return self.augment(image, target, batch.draws)
 
     def _update(self) -> Tensor:
         if self.scaler is None:
