@@ -169,9 +169,16 @@ class Batches:
             image, target, indices, resizing = Windows(*self._source.batch(epoch, index, progress))
             # torch compares and indexes no uint16
             labels = to_torch(target, dtype="int32" if target.dtype == np.uint16 else None)
-            draws = self._draw and self._draw(epoch=epoch, indices=indices, channels=image.shape[-1])
-            image = to_torch(image).permute(0, 3, 1, 2)
-            batch = Batch(image=image, target=labels, indices=indices, epoch=epoch, draws=draws, resizing=resizing)
+            batch = Batch(
+                image=to_torch(image).permute(0, 3, 1, 2),
+                target=labels,
+                indices=indices,
+                epoch=epoch,
+                draws=None
+                if self._draw is None
+                else self._draw(epoch=epoch, indices=indices, channels=image.shape[-1]),
+                resizing=resizing,
+            )
         except SegmeterError:
             raise
         except Exception as error:
