@@ -2,8 +2,11 @@
 
 from contextlib import ExitStack
 
+import torch
+
+from segmeter.inference.precision import pick_dtype, without_tf32
 from segmeter.training.data.batches import Batches
-from segmeter.training.job import TrainJob, check_job
+from segmeter.training.job import TrainJob, check_job, open_batches
 from segmeter.training.learner import Learner
 from segmeter.training.limits import Limits
 from segmeter.training.run.determinism import kernels, seed_everything
@@ -24,12 +27,14 @@ def follow(job: TrainJob) -> None:
     device = check_job(job)
     limits, told = Limits(config=job.training, batches_per_epoch=len(job.source)), 0.0
 
-    def progress(number: int) -> float:
-        return max(told, limits.progress(number // job.training.accumulate, 0.0))
+    def progress(step: int) -> float:
+        return max(told, limits.progress(step, 0.0))
 
     with ExitStack() as stack:
         stop = stack.enter_context(StopSignals())
         stack.enter_context(kernels(job.training.deterministic))
+        if pick_dtype(device, job.training.precision) is torch.float32:
+            stack.enter_context(without_tf32())
         seed_everything(job.training.seed)
         learner = Learner(job, device, limits)
         learner.share()
@@ -37,7 +42,5 @@ def follow(job: TrainJob) -> None:
         while (order := job.world.next_step(stop.number)) is not None:
             step, told = order
             if batches is None:
-                first, workers, pin = step * job.training.accumulate, job.training.workers, device.type == "cuda"
-                source = Batches(job.source, first=first, progress=progress, workers=workers, pin=pin)
-                batches = stack.enter_context(source)
+                batches = stack.enter_context(open_batches(job, device, step=step, progress=progress))
             learner.update([batches.take() for _ in range(job.training.accumulate)], step=step, progress=told)
