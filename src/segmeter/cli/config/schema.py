@@ -7,6 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field, model_validator
 
 from segmeter.data.config import DATA, ClassesConfig, Instances
+from segmeter.distributed.config import LAUNCHES
 from segmeter.distributed.shards import parse_shard
 from segmeter.errors import InputError
 from segmeter.export.config import ExportConfig
@@ -62,7 +63,14 @@ class Seeded(Common):
     data themselves (``data.seed``, ``data.split_seed``) does not."""
 
 
-class Sharded(Common):
+class Launched(Common):
+    """What a command takes that can run elsewhere than in this process."""
+
+    launch: Annotated[Any, Component(LAUNCHES)]
+    """Where it runs."""
+
+
+class Sharded(Launched):
     """What a command takes whose cases can be shared out among jobs."""
 
     shard: str | None = None
@@ -100,7 +108,7 @@ class Trained(Modelled):
         return self.checkpoint if isinstance(self.checkpoint, tuple) else (self.checkpoint,)
 
 
-class TrainConfig(Modelled, Seeded):
+class TrainConfig(Modelled, Seeded, Launched):
     """`segmeter train`: train a model on images and masks."""
 
     resume: str | None = None
