@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from PIL import Image
 from scipy import ndimage
 
-from benchmarks.record import RESULTS, circumstances, write_record
+from record import RESULTS, circumstances, write_record
 from segmeter.bridge import labels_to_numpy
 from segmeter.classes import ClassSpec
 from segmeter.deploy import onnx_file

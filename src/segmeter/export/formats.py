@@ -39,8 +39,8 @@ def write_tiff(
     layout: dict[str, Any] = {"photometric": "minisblack", "tile": (TILE, TILE), "metadata": None}
     if palette is not None:
         layout |= {"photometric": "palette", "colormap": palette}
-    packed = {"compression": COMPRESSIONS[compression], "predictor": palette is None}  # palettes allow no predictor
-    tifffile.imwrite(content, array, **packed, **layout)
+    layout |= {"compression": COMPRESSIONS[compression], "predictor": palette is None}  # palettes allow no predictor
+    tifffile.imwrite(content, array, **layout)
     with atomic_write(path) as file:
         file.write(content.getbuffer())
 

@@ -78,7 +78,7 @@ def _runs(region: Region, size: tuple[int, ...]) -> list[int]:
     breaks = np.flatnonzero(np.diff(places) != 1)
     starts, ends = places[np.r_[0, breaks + 1]], places[np.r_[breaks, -1]] + 1
     edges = np.r_[0, np.column_stack([starts, ends]).ravel(), height * width]
-    runs = np.diff(edges).tolist()
+    runs: list[int] = np.diff(edges).tolist()
     return runs if runs[-1] else runs[:-1]
 
 

@@ -86,7 +86,7 @@ def _disk_sums(mask: Mask, radius: int) -> NDArray[np.int32]:
 
 def skeleton(mask: Mask) -> Mask:
     """Thin the mask to its centreline; equal to ``skimage.morphology.skeletonize(mask)``."""
-    return _within_reach(mask, 1, lambda part: np.asarray(skeletonize(part)))
+    return _within_reach(mask, 1, lambda part: np.asarray(skeletonize(part)))  # type: ignore[no-untyped-call]
 
 
 def erode(mask: Mask, *, radius: int) -> Mask:

@@ -51,7 +51,9 @@ def find_regions(labels: LabelArray, instances: InstanceArray | None, spec: Clas
             numbered, first = np.where(mask, instances[label] if spec.is_multilabel else instances, 0), 0
         for number, box in enumerate(ndimage.find_objects(numbered), 1):
             if box is not None:
-                yield Region(label=label, number=first + number, box=box, mask=numbered[box] == number)
+                rows, columns = box
+                inside = numbered[box] == number
+                yield Region(label=label, number=first + number, box=(rows, columns), mask=inside)
 
 
 def region_table(labels: LabelArray, instances: InstanceArray | None, spec: ClassSpec) -> list[dict[str, Any]]:
@@ -73,7 +75,7 @@ def region_table(labels: LabelArray, instances: InstanceArray | None, spec: Clas
 
 
 def _row(region: Region, spec: ClassSpec) -> dict[str, Any]:
-    (found,) = regionprops(region.mask.astype(np.uint8))
+    (found,) = regionprops(region.mask.astype(np.uint8))  # type: ignore[no-untyped-call]
     rows, columns = region.box
     centre = found.centroid
     values = (
