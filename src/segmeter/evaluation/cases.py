@@ -11,6 +11,7 @@ from scipy import ndimage
 from segmeter.checks import expected
 from segmeter.data.files.label_mapping import split_objects
 from segmeter.data.files.masks import Reading, StoredMap, check_labels, read_map
+from segmeter.data.files.png import memory_reused
 from segmeter.data.files.sniff import show
 from segmeter.errors import DataError, InputError
 from segmeter.evaluation.pairing import MaskPair
@@ -69,7 +70,10 @@ class CaseScorer:
     def __call__(self, pair: MaskPair) -> Scored | tuple[str, ...]:
         """Score a pair; what is wrong with its files is given back, so that all of it is said at once."""
         try:
-            return self._score(pair)
+            if self._measures:
+                return self._score(pair)
+            with memory_reused():  # a measure may keep what it gets
+                return self._score(pair)
         except InputError as error:
             return error.problems
 
@@ -90,9 +94,10 @@ class CaseScorer:
     def _score(self, pair: MaskPair) -> Scored:
         loaded = self._load(pair)
         row = make_row(loaded.maps, self._measures, counts=self._count(pair, loaded))
-        missing = {"missing": float(not pair.predictions)} if self.flag_missing else {}
-        spacing, unit = loaded.place.spacing, loaded.place.unit
-        row = replace(row, extra={**row.extra, **missing}, spacing=spacing, unit=unit if spacing else "")
+        if self.flag_missing:
+            row = replace(row, extra={**row.extra, "missing": float(not pair.predictions)})
+        if loaded.place.spacing:
+            row = replace(row, spacing=loaded.place.spacing, unit=loaded.place.unit)
         return Scored(row=row, place=loaded.place, sha256=loaded.sha256)
 
     def _count(self, pair: MaskPair, loaded: _Loaded) -> np.ndarray:

@@ -322,6 +322,9 @@ def _unnamed(table: pa.Table, prefix: str, missing: float | None) -> dict[str, l
 
 
 def _cells(column: pa.ChunkedArray) -> list[Any]:
+    if column.null_count == 0 and pa.types.is_primitive(column.type):
+        numbers: list[Any] = column.to_numpy().tolist()  # much faster than `to_pylist`
+        return numbers
     values: list[Any] = column.to_pylist()
     return [" ".join(map(repr, value or ())) for value in values] if pa.types.is_list(column.type) else values
 
