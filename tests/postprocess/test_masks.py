@@ -139,7 +139,7 @@ def disk_majority(mask, radius):
 @pytest.mark.parametrize("radius", [1, 2, 4])
 @pytest.mark.parametrize("density", [0.1, 0.5, 0.9])
 def test_smooth_is_the_majority_of_the_disk(rng, density, radius):
-    """Mutation seen to fail: a box that reaches one radius only; what lies beyond the image counted as outside."""
+    """Mutation seen to fail: what lies beyond the image counted as outside the mask."""
     mask = rng.random((23, 30)) < density
     mask[:, 20:] = False
     np.testing.assert_array_equal(masks.smooth(mask, radius=radius), disk_majority(mask, radius))
