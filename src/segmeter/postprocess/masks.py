@@ -62,8 +62,7 @@ def closing(mask: Mask, *, radius: int) -> Mask:
 def smooth(mask: Mask, *, radius: int) -> Mask:
     """Keep or add the pixels with more than half of the disk around them in the mask; with exactly half, as they are.
 
-    Of the disk, what lies beyond the image does not count. Outside the box of a mask no pixel has its majority, but where
-    the image ends.
+    Of the disk, what lies beyond the image does not count.
     """
     return _within_reach(mask, radius, lambda part: _majority(part, radius))
 
