@@ -87,6 +87,11 @@ class CaseRow:
         return {encode_key(column.key): float(column.value) for column in self.measured} | dict(self.extra)
 
 
+def case_table(rows: Sequence[CaseRow], spec: ClassSpec) -> pa.Table:
+    """Lay out the rows as the table that `write_cases` writes; raises as it does."""
+    return pa.concat_tables(_tables(order_rows("case_table", rows, spec), spec))
+
+
 def write_cases(folder: Path, rows: Sequence[CaseRow], spec: ClassSpec) -> None:
     """Write ``cases.parquet`` and ``cases.csv``, one row per case, sorted by case id.
 
