@@ -328,8 +328,7 @@ def _unnamed(table: pa.Table, prefix: str, missing: float | None) -> dict[str, l
 
 def _cells(column: pa.ChunkedArray) -> list[Any]:
     if column.null_count == 0 and pa.types.is_primitive(column.type):
-        numbers: list[Any] = column.to_numpy().tolist()  # much faster than `to_pylist`
-        return numbers
+        return list(column.to_numpy().tolist())  # much faster than `to_pylist`
     values: list[Any] = column.to_pylist()
     return [" ".join(map(repr, value or ())) for value in values] if pa.types.is_list(column.type) else values
 
@@ -348,5 +347,4 @@ def _read(where: str, given: str | Path) -> tuple[pa.Table, ClassSpec]:
     if note["format"] > FORMAT:
         rule = f"to be of format {FORMAT} or older"
         raise DataError(expected(where, "path", rule, f"{note['format']} in {path}", "Update segmeter."))
-    spec = note["spec"] | {"names": tuple(note["spec"]["names"])}
-    return table, ClassSpec(**spec | {"colours": tuple(tuple(colour) for colour in spec["colours"])})
+    return table, ClassSpec(**note["spec"])

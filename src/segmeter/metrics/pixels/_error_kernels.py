@@ -84,6 +84,7 @@ def find_reach(width: int) -> IntArray:
 
 @kernel
 def find_shift(width: int) -> int:
+    """The edge of the blocks as a power of two, of at least a width."""
     shift = LEAST_SHIFT
     while 1 << shift < width:
         shift += 1
