@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field, model_validator
 
 from segmeter.data.config import DATA, ClassesConfig, Instances
-from segmeter.distributed.config import LAUNCHES
+from segmeter.distributed.config import LAUNCHES, whole_only
 from segmeter.distributed.shards import parse_shard
 from segmeter.errors import InputError
 from segmeter.export.config import ExportConfig
@@ -136,12 +136,6 @@ class TrainConfig(Modelled, Seeded, Launched):
     """Where curves are written beside history.jsonl."""
 
 
-def _no_calibration(metrics: MetricsConfig, given: Given) -> None:
-    if metrics.calibration and given.shard is not None:
-        remedy = "It adds up all pixels, which are not in the rows: measure it in a run without shards."
-        raise RuleError("to be false for a shard", remedy, key="metrics.calibration")
-
-
 class EvalConfig(Trained, Seeded, Sharded):
     """`segmeter eval`: measure a checkpoint on a data set."""
 
@@ -163,7 +157,7 @@ class EvalConfig(Trained, Seeded, Sharded):
     @rule("metrics")
     @classmethod
     def _whole(cls, metrics: MetricsConfig, given: Given) -> None:
-        _no_calibration(metrics, given)
+        whole_only(metrics.calibration, given.shard)
 
 
 class ImagesConfig(Config, title="data"):
@@ -297,7 +291,7 @@ class ScoreConfig(Seeded, Sharded):
     @rule("metrics")
     @classmethod
     def _whole(cls, metrics: MetricsConfig, given: Given) -> None:
-        _no_calibration(metrics, given)
+        whole_only(metrics.calibration, given.shard)
 
     @rule("probs")
     @classmethod
