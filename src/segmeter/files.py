@@ -16,6 +16,15 @@ from typing import IO, Any
 from segmeter.errors import InputError
 
 TEMPORARY = ".tmp-"
+NOT_WRITABLE = (  # what says that a place was chosen badly, where other faults, as of a full disk, pass
+    errno.EACCES,
+    errno.EPERM,
+    errno.EROFS,
+    errno.ENOTDIR,
+    errno.EISDIR,
+    errno.EEXIST,
+    errno.ENAMETOOLONG,
+)
 _BUFFER = 1 << 20  # bytes handed to the system at a time
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY
 _SAFE_ID = re.compile(r"[A-Za-z0-9._-]{1,128}")
@@ -240,8 +249,13 @@ def point(link: Path, target: str) -> None:
         name = temporary_name()
         with operation("link", link):
             os.symlink(target, name, dir_fd=folder)
-        with operation("rename", link):
-            os.replace(name, link.name, src_dir_fd=folder, dst_dir_fd=folder)
+        try:
+            with operation("rename", link):
+                os.replace(name, link.name, src_dir_fd=folder, dst_dir_fd=folder)
+        except BaseException:
+            with suppress(OSError), operation("unlink", link):
+                os.unlink(name, dir_fd=folder)
+            raise
         sync(folder, link.parent)
 
 

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from segmeter.errors import CheckpointError, InputError, RunError, SegmeterError
-from segmeter.files import clear_leftovers, make_folder, point, remove, rename, write_bytes
+from segmeter.files import NOT_WRITABLE, clear_leftovers, make_folder, point, remove, rename, write_bytes
 from segmeter.models.card import ModelCard
 from segmeter.models.checkpoints.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
 
@@ -67,6 +67,8 @@ class Checkpoints:
         ------
         InputError
             Nothing can be written there.
+        OSError
+            The disk is full, or broken.
         """
         try:
             make_folder(self.folder)
@@ -74,9 +76,9 @@ class Checkpoints:
             write_bytes(self.folder / PROBE, b"x")
             remove(self.folder / PROBE)
         except OSError as error:
-            raise InputError(
-                f"{self.folder}: can't be written ({error.strerror}). Give another run.root or make room there."
-            ) from error
+            if error.errno not in NOT_WRITABLE:
+                raise
+            raise InputError(f"{self.folder}: can't be written ({error.strerror}). Give another run.root.") from error
 
     def rank(self, score: float | None, step: int) -> bool:
         """Enter a score in the table; tell whether it is the best. NaN never enters, and a tie stays with the older."""
@@ -123,7 +125,7 @@ class Checkpoints:
         except (OSError, RunError) as error:
             names = self._names()
             stays = f"{names[-1]} stays and can be resumed" if names else "there is no earlier one"
-            cause = error.problems[0] if isinstance(error, SegmeterError) else f"{type(error).__name__}: {error}"
+            cause = error.problems[0] if isinstance(error, SegmeterError) else f"{error.filename}: {error.strerror}."
             raise RunError(f"training: the checkpoint of step {step} could not be saved; {stays}. {cause}") from error
 
     def newest(self) -> Resumed:

@@ -7,7 +7,7 @@ from segmeter.cli.commands._parts import open_device
 from segmeter.cli.commands.eval import checkpoint_facts
 from segmeter.cli.config.schema import PredictConfig
 from segmeter.cli.runs.job import Job
-from segmeter.cli.runs.run_folder import open_run
+from segmeter.cli.runs.run_folder import note_done, open_run
 from segmeter.data.folders.folder import open_images
 from segmeter.evaluation.predict import PredictionRun, predict
 from segmeter.inference.predictor import Predictor
@@ -41,6 +41,9 @@ def run(config: PredictConfig, job: Job) -> None:
                 on_case=Drawer(config.report.replace(worst=0), folder, card.spec),  # without scores none is worst
             )
         )
+        if config.report.html:
+            note_done(folder)
+            write_report(folder, config.report)
     sys.stdout.write(f"{count} images   {folder / 'predictions'}\n")
     if config.report.html:
-        sys.stdout.write(f"report     {write_report(folder, config.report)}\n")
+        sys.stdout.write(f"report     {folder / 'report.html'}\n")
