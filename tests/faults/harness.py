@@ -71,12 +71,12 @@ class Outcome:
     fault: Fault
 
 
+_source, _versions = cache(source), cache(versions)
+
+
 @cache
 def _checked(command: str, request: Request, check: Callable[[str, Request], Any]) -> Any:
     return check(command, request)
-
-
-_source, _versions = cache(source), cache(versions)
 
 
 @contextmanager
@@ -92,6 +92,12 @@ def composed_once() -> Iterator[None]:
         patch.setattr(run_folder, "source", _source)
         patch.setattr(run_folder, "versions", _versions)
         yield
+
+
+def prepare(line: list[str]) -> None:
+    """Within `composed_once`, compose a line for the processes that are forked later."""
+    _source(), _versions()
+    app.check(line[0], Request(line[0], line[1:], None, False))
 
 
 @contextmanager
