@@ -1,5 +1,6 @@
 """The main job from end to end: train, evaluate, export, predict, by the commands that a user types."""
 
+import csv
 import json
 from pathlib import Path
 
@@ -197,9 +198,16 @@ def test_a_refused_training_draws_no_data(tmp_path: Path) -> None:
 def test_a_sweep_runs_every_combination_in_one_folder(here: Path, trained: Path) -> None:
     assert run("eval", "-m", f"checkpoint={trained}", *SMALL, "inference.flips=false,true", "report.html=false") == 0
     sweep = newest(here / "runs" / "multirun")
-    summaries = [json.loads((sweep / job / "metrics.json").read_text()) for job in ("0", "1")]
+    summaries = [json.loads((sweep / job / "metrics.json").read_text()) for job in ("0_flips-False", "1_flips-True")]
     assert summaries[0]["n_cases"] == summaries[1]["n_cases"] == 5
     assert summaries[0]["confusion_matrix"] != summaries[1]["confusion_matrix"]
+    with (sweep / "sweep.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert [(row["job"], row["inference.flips"], row["state"]) for row in rows] == [
+        ("0", "False", "done"),
+        ("1", "True", "done"),
+    ]
+    assert [float(row["mean IoU"]) for row in rows] == [each["dataset"]["mean_iou"] for each in summaries]
 
 
 def test_resuming_goes_on_in_the_same_folder(here: Path) -> None:

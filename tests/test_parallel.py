@@ -45,6 +45,18 @@ def test_each_result_is_yielded_before_later_items_are_done(run: Callable[..., I
     assert list(results) == [3, 4, 5, 6, 7]
 
 
+@pytest.mark.parametrize("run", KINDS[:1])
+def test_a_fault_of_the_items_comes_after_the_results_of_those_before(run: Callable[..., Iterator[Any]]) -> None:
+    def items() -> Iterator[int]:
+        yield from range(3)
+        raise RunError("the fourth")
+
+    results = run(slower_first, items())
+    assert [next(results)[0] for _ in range(3)] == [0, 1, 2]
+    with pytest.raises(RunError, match="the fourth"):
+        next(results)
+
+
 def wait_at_three(path: Path, item: int) -> int:
     while item == 3 and not path.exists():
         time.sleep(0.01)

@@ -1,5 +1,6 @@
 """Files that are complete or absent: the one door through which everything is written, checksums, safe names."""
 
+import csv
 import errno
 import hashlib
 import io
@@ -8,7 +9,7 @@ import os
 import re
 import secrets
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
@@ -25,6 +26,7 @@ NOT_WRITABLE = (  # what says that a place was chosen badly, where other faults,
     errno.EEXIST,
     errno.ENAMETOOLONG,
 )
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
 _BUFFER = 1 << 20  # bytes handed to the system at a time
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY
 _SAFE_ID = re.compile(r"[A-Za-z0-9._-]{1,128}")
@@ -189,6 +191,25 @@ def json_bytes(content: Any) -> bytes:
     return (json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n").encode()
 
 
+def csv_bytes(rows: Iterable[Iterable[Any]]) -> bytes:
+    r"""CSV with shortest round-trip floats; None is empty, and no text is one that a spreadsheet would run.
+
+    Examples
+    --------
+    >>> csv_bytes([["name", "score"], ["=cmd()", 0.1], ["b", None]])
+    b"name,score\n'=cmd(),0.1\nb,\n"
+    """
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows([_csv_cell(value) for value in row] for row in rows)
+    return text.getvalue().encode("utf-8", "replace")
+
+
+def _csv_cell(value: Any) -> str:
+    if isinstance(value, str):
+        return f"'{value}" if value.startswith(_FORMULA) else value
+    return "" if value is None else repr(value)
+
+
 def write_json(path: Path, content: Any) -> None:
     """Write JSON, see `json_bytes`, that appears complete, or not at all."""
     write_bytes(path, json_bytes(content))
@@ -216,7 +237,7 @@ def new_folder(path: Path) -> bool:
     return True
 
 
-def publish_folder(folder: Path, fill: Callable[[Path], None]) -> None:
+def publish_folder(folder: Path, fill: Callable[[Path], object]) -> None:
     """Let `fill` write a new folder, then make it appear under its name, complete, by one rename."""
     make_folder(folder.parent)
     with handle_of(folder.parent) as parent:
@@ -257,6 +278,21 @@ def point(link: Path, target: str) -> None:
                 os.unlink(name, dir_fd=folder)
             raise
         sync(folder, link.parent)
+
+
+def link_or_copy(source: Path, target: Path) -> None:
+    """Let a finished file appear at `target` too: as a second name of it where the disk allows, else copied.
+
+    A second name is safe, as no published file is ever changed, only replaced. A folder is copied.
+    """
+    if source.is_dir():
+        return publish_folder(target, lambda place: shutil.copytree(source, place, dirs_exist_ok=True))
+    try:
+        with handle_of(target.parent) as folder, operation("link", target):
+            os.link(source, target.name, dst_dir_fd=folder, follow_symlinks=False)
+    except OSError:  # another disk, or one without such names
+        write_bytes(target, source.read_bytes())
+    return None
 
 
 def rename(path: Path, name: str) -> None:

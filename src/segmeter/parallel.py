@@ -37,7 +37,7 @@ def map_in_threads(
     """Map `work` over `items` in threads, and yield the results one by one in the order of the items.
 
     Leaving early (an error, Ctrl-C) drops what waits and returns once the items being worked on are done. An exception
-    is raised in its item's turn.
+    is raised in its item's turn, and one of `items` itself after the results of the items before.
 
     Parameters
     ----------
@@ -99,9 +99,16 @@ def _in_order(
 ) -> Generator[Result, None, None]:
     source = iter(items)
     waiting: deque[Future[Result]] = deque()
+    fault: Exception | None = None
     try:
         while True:
-            waiting.extend(submit(item) for item in islice(source, ahead - len(waiting)))
+            try:
+                if fault is None:
+                    waiting.extend(submit(item) for item in islice(source, ahead - len(waiting)))
+            except Exception as error:  # of the source: it comes after the results of what it gave before
+                fault = error
+            if not waiting and fault is not None:
+                raise fault
             if not waiting:
                 return
             yield waiting.popleft().result()

@@ -17,7 +17,7 @@ CASES = ["a", "b", "ü"]
 
 def entry(case_id: str, **fields: object) -> Entry:
     row = CaseRow(case_id=case_id, height=2, width=3, counts=np.array([[1, 2], [3, 2**40]]), **fields)  # type: ignore[arg-type]
-    return Entry(row=row, sha256=case_id.encode().hex(), note={"unit": "mm"})
+    return Entry(case_id=case_id, row=row, sha256=case_id.encode().hex(), note={"unit": "mm"})
 
 
 def begun(folder: Path, count: int = 3) -> Manifest:
@@ -113,7 +113,7 @@ def test_every_difference_is_shown(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize("content", [None, b"{", b"[]", b'{"schema": 99}', b'{"schema": 2, "identity": {}}'])
+@pytest.mark.parametrize("content", [None, b"{", b"[]", b'{"schema": 99}', b'{"schema": 3, "identity": {}}'])
 def test_what_is_no_manifest_is_refused(content: bytes | None, tmp_path: Path) -> None:
     if content is not None:
         (tmp_path / "manifest.json").write_bytes(content)

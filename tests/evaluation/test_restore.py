@@ -56,7 +56,7 @@ def test_restorable_cases_are_the_first_ones_in_whole_batches(tmp_path):
     assert note == {"image": [4, 5, 3, "uint8"]}
     for name in NAMES[:5]:
         row = CaseRow(case_id=name, height=4, width=5, counts=np.zeros((2, 2), np.int64))
-        manifest.add(Entry(row=row, sha256="", note=note))
+        manifest.add(Entry(case_id=name, row=row, note=note))
     assert [count_restorable(manifest, batch_size=size) for size in (1, 2, 3, 5, 6)] == [5, 4, 3, 5, 0]
     manifest.close()
 

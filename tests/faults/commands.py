@@ -30,8 +30,8 @@ def line(command: str, root: str, *more: str) -> list[str]:
 
 
 def resuming(command: str) -> list[str]:
-    """What goes on after a fault; predictions without references start anew."""
-    return line(command, "runs", *([] if command == "predict" else ["resume=auto"]))
+    """What goes on after a fault."""
+    return line(command, "runs", "resume=auto")
 
 
 def make_data_and_clean_runs() -> None:

@@ -2,10 +2,13 @@ import numpy as np
 import pytest
 import torch
 
+from segmeter.data.large.rows import ArrayRows
 from segmeter.data.sample import Sample
 from segmeter.errors import ConfigError, InputError, RunError
 from segmeter.inference.config import InferenceConfig
 from segmeter.inference.predictor import Predictor
+from segmeter.losses.build import build_loss
+from segmeter.losses.config import FocalConfig
 from segmeter.models.segmenter import Segmenter
 from tests.inference.parts import labels_of
 from tests.models.parts import Stub, make_card, make_pointwise, make_spec, make_tiny
@@ -165,28 +168,90 @@ def test_18_a_batch_that_does_not_fit_is_halved_and_gives_the_same(caplog, error
     assert [shape[0] for shape in network.seen] == [4, 2, 2, 2, 2]  # what was learnt is kept
 
 
-def test_18_tiles_are_batched_less_then_halved_once(caplog):
-    network = Greedy(batch=1, edge=64)
-    run = predictor(stub(network), tile=128, tile_batch=2)
+def test_18_tiles_are_batched_less_and_give_the_same(caplog):
     arrays = images(1, (200, 150, 3))
-    found = run.logits(arrays)
-    torch.testing.assert_close(found, predictor(stub(lambda image: image)).logits(arrays), rtol=1e-5, atol=1e-6)
+    run = predictor(stub(Greedy(batch=1)), tile=64, tile_batch=4)
+    assert torch.equal(run.logits(arrays), predictor(stub(lambda image: image), tile=64, tile_batch=4).logits(arrays))
     assert "1 tiles at a time" in caplog.text
-    assert "tiles of 64 instead of 128 pixels" in caplog.text
 
 
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({}, r"for one image of 300 x 150. Set inference.tile=150 and inference.tile_batch=1, or run on device=cpu"),
-        ({"tile": 256}, r"Set inference.tile below 128 and inference.tile_batch=1"),
-        ({"tile": 96}, r"Set inference.tile below 96 and"),
+        ({}, r"for one image of 300 x 150. Set inference.tile=128 and inference.tile_batch=1, or run on device=cpu"),
+        ({"tile": 256}, r"for one tile of 256 x 150. Set inference.tile below 256 and inference.tile_batch=1"),
     ],
     ids=str,
 )
 def test_18_what_never_fits_ends_with_advice(values, message):
     with pytest.raises(RunError, match=message):
         predictor(stub(Greedy(batch=0)), **values).logits(images(1, (300, 150, 3)))
+
+
+@pytest.mark.parametrize(
+    ("tile", "overlap", "message"),
+    [
+        (36, 0.25, r"`inference.tile` to be a multiple of 8, the network's stride, got 36. Set inference.tile=40"),
+        (40, 0.9, r"to be a multiple of 8, the network's stride, and >= 80, got 40. Set inference.tile=80"),
+    ],
+)
+def test_a_tile_that_the_network_would_extend_is_refused(tiny, tile, overlap, message):
+    with pytest.raises(ConfigError, match=message):
+        predictor(tiny, tile=tile, overlap=overlap)
+
+
+class Windows:
+    """An image that is read by rows alone; it notes which."""
+
+    def __init__(self, array):
+        self.array, self.reads = array, []
+        self.shape, self.dtype = array.shape, array.dtype
+
+    def read(self, start, stop):
+        self.reads.append((start, stop))
+        return self.array[start:stop]
+
+
+@pytest.mark.parametrize(
+    "values", [{}, {"flips": True, "rotations": True}, {"blend": "uniform", "overlap": 0.6}], ids=str
+)
+@pytest.mark.parametrize("shape", [(200, 90, 3), (131, 77, 3), (33, 200, 3), (65, 64, 3)], ids=str)
+def test_a_streamed_image_says_what_the_image_in_memory_says_to_the_last_bit(tiny, shape, values):
+    run = predictor(tiny, tile=64, tile_batch=3, **values)
+    [array] = images(1, shape)
+    whole = run.logits([array])
+    target = np.random.default_rng(0).integers(0, 3, shape[:2]).astype(np.uint8)
+    source = Windows(array)
+    bands = list(run.stream(source, case_id="a", target=ArrayRows(target), probs=True))
+    assert np.array_equal(np.concatenate([band.labels for band in bands]), labels_of(run, whole)[0])
+    assert np.array_equal(np.concatenate([band.target for band in bands]), target)
+    assert [band.top for band in bands] == np.cumsum([0, *(len(band.labels) for band in bands[:-1])]).tolist()
+    [known] = run.predict([Sample(case_id="a", image=array, target=target)], probs=True)
+    assert np.array_equal(known.labels, labels_of(run, whole)[0])
+    assert np.array_equal(known.probs, np.concatenate([band.probs for band in bands], 1))
+    assert max(stop - start for start, stop in source.reads) <= 64
+    assert sum(stop - start for start, stop in source.reads) <= shape[0] + 8, "rows are read once"
+
+
+def test_a_loss_by_bands_is_that_of_the_whole_image(tiny):
+    loss = build_loss(FocalConfig(), spec=tiny.card.spec)
+    run = predictor(tiny, tile=64)
+    [array] = images(1, (150, 90, 3))
+    target = np.random.default_rng(0).integers(0, 3, array.shape[:2]).astype(np.uint8)
+    target[:70] = 255
+    [found] = run.predict([Sample(case_id="a", image=array, target=target)], loss=loss)
+    whole = loss(run.logits([array]), torch.from_numpy(target)[None])
+    assert found.loss == pytest.approx(float(whole), rel=1e-5)
+
+
+def test_a_streamed_image_without_finite_logits_is_named():
+    [array] = images(1, (200, 40, 3))
+    array = array.astype(np.float32)
+    array[150] = np.nan
+    bands = predictor(stub(lambda image: image), tile=64).stream(Windows(array), case_id="a")
+    assert next(bands).top == 0
+    with pytest.raises(RunError, match="the logits of case 'a' hold NaN or infinity"):
+        list(bands)
 
 
 def test_18_fewer_images_than_a_batch_are_halved_from_their_own_number():

@@ -3,12 +3,13 @@
 import argparse
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, NoReturn
 
 from segmeter.cli.config.compose import Composed, Request, compose_jobs
 from segmeter.cli.config.convert import convert, unknown_keys
 from segmeter.cli.config.groups import load_plugins
-from segmeter.cli.config.schema import ROOTS
+from segmeter.cli.config.schema import ROOTS, RunConfig
 from segmeter.cli.runs.job import Job, run_job, sweep_folder
 from segmeter.errors import ConfigError
 
@@ -41,11 +42,25 @@ def run_command(command: str, argv: Sequence[str]) -> None:
     jobs = check(command, request)
     typed = (sys.argv[0], command, *argv)
     if any(_is_for_hydra(job, args.multirun) for job, _ in jobs):
-        return hand_over(command, args, typed)
-    folder = sweep_folder(jobs[0][1].run.root) if args.multirun else None
-    for number, (composed, config) in enumerate(jobs):
-        run_job(command, config, Job(command, composed.overrides, folder / str(number) if folder else None, typed))
+        return hand_over(command, args, typed, jobs[0][1].run.root)
+    if args.multirun:
+        return _sweep(command, jobs, typed)
+    composed, config = jobs[0]
+    run_job(command, config, Job(command, composed.overrides, None, typed))
     return None
+
+
+def _sweep(command: str, jobs: Sequence[tuple[Composed, Any]], typed: tuple[str, ...]) -> None:
+    """Run the jobs one after another, each in a folder named by what varies."""
+    from segmeter.cli.runs.sweep import job_name, settings, summarised, varied
+
+    folder = sweep_folder(jobs[0][1].run.root)
+    given = [settings(composed.overrides) for composed, _ in jobs]
+    keys = varied(given)
+    with summarised(folder):
+        for number, (composed, config) in enumerate(jobs):
+            name = job_name(number, {key: given[number].get(key, "") for key in keys})
+            run_job(command, config, Job(command, composed.overrides, folder / name, typed))
 
 
 def _is_for_hydra(job: Composed, sweep: bool) -> bool:
@@ -80,11 +95,11 @@ def read_arguments(command: str, argv: Sequence[str]) -> argparse.Namespace:
     return args
 
 
-def hand_over(command: str, args: argparse.Namespace, typed: tuple[str, ...] = ()) -> None:
-    """Let Hydra run the command, for what only it can do."""
+def hand_over(command: str, args: argparse.Namespace, typed: tuple[str, ...] = (), root: Path | None = None) -> None:
+    """Let Hydra run the command, for what only it can do; `root` is where the runs go."""
     from segmeter.cli.hydra_app import run_by_hydra
 
-    run_by_hydra(command, args, typed)
+    run_by_hydra(command, args, typed, root or RunConfig().root)
 
 
 def plugins_of(overrides: Sequence[str]) -> list[str]:

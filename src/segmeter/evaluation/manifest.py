@@ -19,7 +19,7 @@ from segmeter.metrics.cases.table import CaseRow
 from segmeter.open_files import Lines
 from segmeter.provenance import flatten
 
-SCHEMA = 2
+SCHEMA = 3
 NAME = "manifest.json"
 STATES = ("running", "done")
 JOURNAL = "manifest.rows"  # only while a run is unfinished
@@ -28,11 +28,19 @@ SYNC_SECONDS = 1.0  # what a power cut may cost; a killed process loses nothing
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Entry:
-    """A finished case: its row, the hash of its files, and whatever else its run needs to resume."""
+    """A finished case: its row where it was measured, the hash of its files, and what else its run needs to resume."""
 
-    row: CaseRow
-    sha256: str
+    case_id: str
+    row: CaseRow | None = None
+    sha256: str = ""
     note: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def measured(self) -> CaseRow:
+        """The row of a case that was measured."""
+        if self.row is None:
+            raise DataError(expected("resume", f"case {self.case_id!r}", "to be measured", "none", "Start a new run."))
+        return self.row
 
 
 class Manifest:
@@ -82,7 +90,7 @@ class Manifest:
         whole = 0
         for entry, end in itertools.islice(read_journal(self.folder), keep):
             whole = end
-            self._noted[entry.row.case_id] = _note(entry)
+            self._noted[entry.case_id] = _note(entry)
             yield entry
         if (self.folder / JOURNAL).is_file():
             Lines(self.folder / JOURNAL, keep=whole).close()
@@ -91,11 +99,15 @@ class Manifest:
         """Note a finished case."""
         if self._lines is None:
             self._lines = Lines(self.folder / JOURNAL)
-        self._lines.write(_encode(entry))
-        self._noted[entry.row.case_id] = _note(entry)
+        self._lines.write(encode_entry(entry))
+        self._noted[entry.case_id] = _note(entry)
         if time.monotonic() - self._synced > SYNC_SECONDS:
             self._lines.sync()
             self._synced = time.monotonic()
+
+    def note(self, entry: Entry) -> None:
+        """Take over a case that another run finished; it is kept when this run is done."""
+        self._noted[entry.case_id] = _note(entry)
 
     def finish(self, results: Sequence[str] = (), inputs: Mapping[str, str] | None = None) -> None:
         """Mark the run as done: all cases are measured and the results are written.
@@ -149,9 +161,9 @@ def read_journal(folder: Path) -> Iterator[tuple[Entry, int]]:
     with path.open("rb") as file:
         for line in file:
             entry = _decode(line)
-            if entry is None or entry.row.case_id in seen:
+            if entry is None or entry.case_id in seen:
                 return
-            seen.add(entry.row.case_id)
+            seen.add(entry.case_id)
             end += len(line)
             yield entry, end
 
@@ -161,7 +173,7 @@ def read_notes(folder: Path) -> dict[str, dict[str, Any]]:
     manifest = read_run_manifest(folder)
     if manifest["state"] == "done":
         return {case_id: dict(noted) for case_id, noted in manifest["cases"].items()}
-    return {entry.row.case_id: json.loads(_note(entry)) for entry, _ in read_journal(folder)}
+    return {entry.case_id: json.loads(_note(entry)) for entry, _ in read_journal(folder)}
 
 
 def read_run_manifest(folder: Path) -> dict[str, Any]:
@@ -215,10 +227,17 @@ def _note(entry: Entry) -> bytes:
     return json.dumps({"sha256": entry.sha256, "note": dict(entry.note)}, ensure_ascii=False).encode("utf-8")
 
 
-def _encode(entry: Entry) -> bytes:
-    row = entry.row
-    content = {
-        "case_id": row.case_id,
+def encode_entry(entry: Entry) -> bytes:
+    """A finished case as a line of the journal: equal for equal cases."""
+    content = {"case_id": entry.case_id, "sha256": entry.sha256, "note": dict(entry.note)}
+    if entry.row is not None:
+        content["row"] = _encode_row(entry.row)
+    text = json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode("utf-8")
+    return b"%08x %b\n" % (zlib.crc32(text), text)
+
+
+def _encode_row(row: CaseRow) -> dict[str, Any]:
+    return {
         "shape": [row.height, row.width, row.depth],
         "counts": row.counts.tolist(),
         "loss": row.loss,
@@ -226,11 +245,7 @@ def _encode(entry: Entry) -> bytes:
         "extra": row.scores,
         "spacing": row.spacing,
         "unit": row.unit,
-        "sha256": entry.sha256,
-        "note": dict(entry.note),
     }
-    text = json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode("utf-8")
-    return b"%08x %b\n" % (zlib.crc32(text), text)
 
 
 def _decode(line: bytes) -> Entry | None:
@@ -238,10 +253,20 @@ def _decode(line: bytes) -> Entry | None:
     if not line.endswith(b"\n") or line[:8] != b"%08x" % zlib.crc32(line[9:-1]):
         return None
     content = json.loads(line[9:-1].decode("utf-8"))
+    case_id, row = content["case_id"], content.get("row")
+    return Entry(
+        case_id=case_id,
+        row=None if row is None else _decode_row(case_id, row),
+        sha256=content["sha256"],
+        note=content["note"],
+    )
+
+
+def _decode_row(case_id: str, content: Mapping[str, Any]) -> CaseRow:
     height, width, depth = content["shape"]
     measured, extra = split_scores(content["extra"])
-    row = CaseRow(
-        case_id=content["case_id"],
+    return CaseRow(
+        case_id=case_id,
         height=height,
         width=width,
         depth=depth,
@@ -251,6 +276,5 @@ def _decode(line: bytes) -> Entry | None:
         measured=measured,
         extra=extra,
         spacing=None if content["spacing"] is None else tuple(content["spacing"]),
-        unit=content.get("unit", ""),
+        unit=content["unit"],
     )
-    return Entry(row=row, sha256=content["sha256"], note=content["note"])

@@ -2,52 +2,60 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
-from segmeter.data.dataset import Dataset
-from segmeter.evaluation.evaluate import export_case
-from segmeter.export.config import ExportConfig
-from segmeter.export.writer import Writer
+from segmeter.evaluation.case_run import CaseRun, open_manifest, repair_files, restore_cases, run_cases
+from segmeter.evaluation.manifest import read_notes
 from segmeter.inference.async_results import Prediction
-from segmeter.inference.predictor import Predictor
-from segmeter.postprocess.config import PostprocessConfig
-from segmeter.postprocess.pipeline import Cleaned, run_steps
-from segmeter.progress import track
+from segmeter.postprocess.pipeline import Cleaned
 
 
 @dataclass(frozen=True, kw_only=True)
-class PredictionRun:
-    """What is predicted, and where the label maps go.
+class PredictionRun(CaseRun):
+    """Images without targets, and where their label maps go.
 
     Parameters
     ----------
-    predictor
-        The model with its tiling, flips and device.
-    dataset
-        The images, without targets.
-    export, postprocess
-        Their groups of the configuration.
-    folder
-        The run's folder.
     on_case
-        Called with every case, for example to draw it.
+        Called with every case, in order, for example to draw it.
+    on_restored
+        Called with the id of every case that is kept from the interrupted run.
     """
 
-    predictor: Predictor
-    dataset: Dataset
-    export: ExportConfig
-    postprocess: PostprocessConfig
-    folder: Path
     on_case: Callable[[Prediction, Cleaned], None]
+    on_restored: Callable[[str], None] = lambda case_id: None
 
 
 def predict(job: PredictionRun) -> int:
-    """Predict every image and write its files under predictions/; returns how many cases were written."""
-    spec = job.dataset.spec
-    with Writer(job.folder / "predictions", job.export, spec) as writer:
-        predictions = job.predictor.predict(job.dataset, probs=job.export.probs)
-        for prediction in track(predictions, "predicting", len(job.dataset), parts=job.predictor.watch):
-            cleaned = run_steps(prediction.labels, job.postprocess.steps, spec)
-            export_case(writer, prediction, cleaned, job.export)
-            job.on_case(prediction, cleaned)
+    """Predict every image and write its files under predictions/, and manifest.json, from which a run is resumed.
+
+    A resumed run keeps what is done; files that are missing or not as they were written are made again, and named.
+
+    Returns
+    -------
+    How many images are predicted in all.
+
+    Raises
+    ------
+    DataError
+        A file can't be read.
+    ConfigError
+        The resumed run used another configuration or other images.
+    RunError
+        A prediction is not finite, or a file can't be written.
+    """
+    manifest = open_manifest(job)
+    if manifest.done:
+        notes = read_notes(job.folder)
+        repair_files(job, [notes[case_id]["note"] for case_id in manifest.cases])
+        return len(job.dataset)
+    try:
+        done = 0
+        for entry in restore_cases(job, manifest):
+            job.on_restored(entry.case_id)
+            done += 1
+        for case in run_cases(job, manifest, done=done, what="predicting"):
+            job.on_case(case.prediction, case.cleaned)
+    finally:
+        manifest.close()
+    manifest.finish()
     return len(job.dataset)

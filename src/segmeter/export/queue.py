@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from segmeter.errors import RunError
 from segmeter.files import describe_file, make_folder
+from segmeter.stages import Stages
 
 Write = Callable[[Path, NDArray[Any]], None]
 
@@ -34,9 +35,12 @@ class WriteQueue:
         Bytes of arrays that wait or are being written; an array above the limit goes alone.
     hashed
         Whether files are hashed when they are written, for `take_written`.
+    stages
+        Where the time that writing takes is added up; None does not count it.
     """
 
-    def __init__(self, *, workers: int, limit: int, hashed: bool = False) -> None:
+    def __init__(self, *, workers: int, limit: int, hashed: bool = False, stages: Stages | None = None) -> None:
+        self._stages = stages or Stages()
         self._limit = limit
         self._hashed = hashed
         self._waiting: deque[_Task] = deque()
@@ -108,7 +112,8 @@ class WriteQueue:
 
     def _work(self) -> None:
         while (task := self._next()) is not None:
-            done = _write(task, hashed=self._hashed)
+            with self._stages.timed("write"):
+                done = _write(task, hashed=self._hashed)
             with self._changed:
                 self._bytes -= task.array.nbytes
                 if isinstance(done, Exception):

@@ -17,6 +17,7 @@ from segmeter.export.config import ExportConfig
 from segmeter.export.labels import encode_labels_png
 from segmeter.export.queue import Write, WriteQueue
 from segmeter.files import safe_id, write_bytes
+from segmeter.stages import Stages
 
 MIB = 2**20
 BLACK: Colour = (0, 0, 0)
@@ -46,6 +47,8 @@ class Writer:
         Gives label maps their range and colours.
     hashed
         Whether files are hashed when they are written, for `take_written`.
+    stages
+        Where the time that writing takes is added up; None does not count it.
 
     Raises
     ------
@@ -53,14 +56,22 @@ class Writer:
         ``export.dtype`` can't hold every class and the ignored value.
     """
 
-    def __init__(self, folder: Path, config: ExportConfig, spec: ClassSpec, *, hashed: bool = False) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        config: ExportConfig,
+        spec: ClassSpec,
+        *,
+        hashed: bool = False,
+        stages: Stages | None = None,
+    ) -> None:
         self.folder = folder
         self.config = config
         self.spec = spec
         self.dtype = labels_dtype(config, spec)
         self._taken: set[Path] = set()
         self._fresh: list[str] = []
-        self._queue = WriteQueue(workers=config.workers, limit=config.queue_mb * MIB, hashed=hashed)
+        self._queue = WriteQueue(workers=config.workers, limit=config.queue_mb * MIB, hashed=hashed, stages=stages)
 
     def queued_names(self) -> list[str]:
         """The files that were queued since the last call, relative to the folder."""

@@ -9,12 +9,16 @@ from segmeter.schema import Config, Unit
 Blend = Literal["gaussian", "uniform"]
 Precision = Literal["auto", "float32", "bfloat16", "float16"]
 
+WHOLE_PIXELS = 1 << 24  # of the largest image that is run whole where no tile is set
+USUAL_TILE = 512  # of a larger one
+
 
 class InferenceConfig(Config, title="inference"):
     """How a model is run over images."""
 
     tile: Annotated[int | None, Unit("pixels")] = Field(None, ge=32)
-    """Edge of a square tile; null runs whole images. An image no larger than a tile is run whole."""
+    """Edge of a square tile, a multiple of the network's stride (32 for most); null runs images of up to 16 million
+    pixels whole, and larger ones in tiles of 512. An image no larger than a tile is run whole."""
     overlap: Annotated[float, Unit("share of a tile")] = Field(0.25, ge=0, le=0.9)
     """The least part of a tile that its neighbour covers too."""
     tile_batch: Annotated[int, Unit("tiles")] = Field(4, ge=1)
@@ -24,6 +28,9 @@ class InferenceConfig(Config, title="inference"):
     flips: bool = False
     """Run each image mirrored left-right, top-bottom and both ways too, and average the probabilities: 4 times the
     cost."""
+    rotations: bool = False
+    """Run each image turned by 90, 180 and 270 degrees too, and average the probabilities: 4 times the cost, with
+    `flips` 8 times."""
     threshold: Annotated[float, Unit("probability")] = Field(0.5, ge=0, le=1)
     """Binary and multilabel: a class is present where its probability is above this."""
     precision: Precision = "auto"
@@ -31,3 +38,8 @@ class InferenceConfig(Config, title="inference"):
     else float32."""
     batch_size: Annotated[int, Unit("images")] = Field(4, ge=1)
     """Images of one size per forward pass."""
+
+    def tile_of(self, height: int, width: int) -> int | None:
+        """Edge of the tiles of an image, or None where it is run whole; the configuration alone decides it."""
+        tile = self.tile or (USUAL_TILE if height * width > WHOLE_PIXELS else None)
+        return None if tile is None or max(height, width) <= tile else tile

@@ -1,11 +1,10 @@
-"""Out of memory -> a smaller batch or tile, which is logged, or an error that says what to set."""
+"""Out of memory -> a smaller batch, which is logged, or an error that says what to set."""
 
 import logging
 
 import torch
 
 from segmeter.errors import RunError
-from segmeter.inference.config import InferenceConfig
 
 _LOG = logging.getLogger(__name__)
 _LEAST_TILE = 64
@@ -21,52 +20,55 @@ def is_out_of_memory(error: BaseException) -> bool:
 class RunSizes:
     """How much is run at once; it shrinks when memory runs out, and stays smaller for the images that follow.
 
+    The tile stays as it is: another one would change the results, and these must not depend on what else the machine
+    does.
+
     Parameters
     ----------
-    config
-        Gives the batch sizes and the tile to begin with.
+    batch_size, tile_batch
+        Images and tiles per pass to begin with.
     """
 
-    def __init__(self, config: InferenceConfig) -> None:
-        self.batch_size = config.batch_size
-        self.tile_batch = config.tile_batch
-        self.tile = config.tile
-        self._tile_halved = False
+    def __init__(self, *, batch_size: int, tile_batch: int) -> None:
+        self.batch_size = batch_size
+        self.tile_batch = tile_batch
 
-    def shrink(self, error: BaseException, *, images: int, height: int, width: int) -> None:
-        """Halve the batch that is run at a time, or else the tile, and log it.
+    def shrink(self, error: BaseException, *, count: int, tile: int | None, height: int, width: int) -> None:
+        """Halve the batch that is run at a time, and log it.
 
-        Halving a batch leaves the logits as they are; halving the tile does not, so that happens once at most.
+        Parameters
+        ----------
+        count
+            Images or tiles that are to be run.
+        tile
+            Edge of the tiles; None where whole images are run.
+        height, width
+            Of one of them.
 
         Raises
         ------
         RunError
             Nothing is left to halve.
         """
-        tiled = self.tile is not None and max(height, width) > self.tile
-        batch = self.tile_batch if tiled else min(self.batch_size, images)
-        if batch > 1:
-            self._halve_batch(batch // 2, tiled=tiled)
-        elif tiled and self.tile is not None and not self._tile_halved and self.tile // 2 >= _LEAST_TILE:
-            self._tile_halved = True
-            _LOG.warning("out of memory: tiles of %d instead of %d pixels from here on", self.tile // 2, self.tile)
-            self.tile //= 2
+        batch = min(self.batch_size if tile is None else self.tile_batch, count)
+        if batch <= 1:
+            raise RunError(advice(height, width, tile=tile)) from error
+        what = "images" if tile is None else "tiles"
+        _LOG.warning("out of memory: %d %s at a time from here on (the same results)", batch // 2, what)
+        if tile is None:
+            self.batch_size = batch // 2
         else:
-            raise RunError(self._advice(height, width, tiled=tiled)) from error
+            self.tile_batch = batch // 2
         if torch.cuda.is_available():
             torch.cuda.empty_cache()
 
-    def _halve_batch(self, batch: int, *, tiled: bool) -> None:
-        what = "tiles" if tiled else "images"
-        _LOG.warning("out of memory: %d %s at a time from here on (the same results)", batch, what)
-        if tiled:
-            self.tile_batch = batch
-        else:
-            self.batch_size = batch
 
-    def _advice(self, height: int, width: int, *, tiled: bool) -> str:
-        if tiled:
-            remedy = f"Set inference.tile below {self.tile} and inference.tile_batch=1"
-        else:
-            remedy = f"Set inference.tile={max(_LEAST_TILE, max(height, width) // 2)} and inference.tile_batch=1"
-        return f"inference: out of memory for one image of {height} x {width}. {remedy}, or run on device=cpu."
+def advice(height: int, width: int, *, tile: int | None) -> str:
+    """What to set where one image, or one tile of it, is too much."""
+    if tile is None:
+        smaller = max(_LEAST_TILE, max(height, width) // 2 // _LEAST_TILE * _LEAST_TILE)
+        remedy = f"Set inference.tile={smaller} and inference.tile_batch=1"
+    else:
+        remedy = f"Set inference.tile below {tile} and inference.tile_batch=1"
+    what = "one image" if tile is None else "one tile"
+    return f"inference: out of memory for {what} of {height} x {width}. {remedy}, or run on device=cpu."

@@ -1,6 +1,8 @@
 """images -> logits -> labels: a segmenter run over any number of images of any size."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import closing
+from functools import partial
 
 import numpy as np
 import torch
@@ -8,16 +10,21 @@ from torch import Tensor
 
 from segmeter.bridge.uploader import Uploader
 from segmeter.checks import expected
+from segmeter.data.large.rows import ArrayRows, Rows
 from segmeter.data.sample import Sample
-from segmeter.errors import DataError, InputError
-from segmeter.inference.async_results import Outbox, Prediction
+from segmeter.errors import ConfigError, DataError, InputError, OverflowedError
+from segmeter.inference.async_results import Outbox, Prediction, not_finite
+from segmeter.inference.bands import Band, BandLoss, decode_bands, sums_by_bands
 from segmeter.inference.config import InferenceConfig
-from segmeter.inference.oom_fallback import RunSizes, is_out_of_memory
-from segmeter.inference.precision import autocast, pick_dtype
+from segmeter.inference.oom_fallback import RunSizes
+from segmeter.inference.passes import Passes
+from segmeter.inference.precision import pick_dtype
 from segmeter.inference.prefetch import Indexed, one_behind, read_ahead, same_shape_groups
-from segmeter.inference.tiling import build_grid, tiled_logits
-from segmeter.inference.tta import flipped_logits
+from segmeter.inference.tiling import Grid, build_grid, least_tile, tiled_bands
+from segmeter.models.ensemble import Ensemble
 from segmeter.models.segmenter import Segmenter
+from segmeter.parallel import map_in_threads
+from segmeter.stages import Stages
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 
@@ -30,23 +37,26 @@ class Predictor:
     segmenter
         Moved to `device`, in channels_last. It is run in evaluation mode, and left in the mode it was in.
     config
-        Tiles, flips, precision, batch.
+        Tiles, test-time augmentation, precision, batch.
     device
         Where to run; see `segmeter.inference.device.pick_device`.
 
     Raises
     ------
     ConfigError
-        The device does not support the precision.
+        The device does not support the precision, or the network would pad each tile.
     """
 
-    def __init__(self, segmenter: Segmenter, config: InferenceConfig, device: torch.device) -> None:
+    def __init__(self, segmenter: Segmenter | Ensemble, config: InferenceConfig, device: torch.device) -> None:
         pick_dtype(device, config.precision)
+        _check_tile(config, segmenter)
         self.segmenter = segmenter.to(device=device, memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.config = config
         self.device = device
+        self.stages = Stages()
         self._images, self._targets = Uploader(device), Uploader(device, slots=2 * config.batch_size)
-        self._sizes = RunSizes(config)
+        sizes = RunSizes(batch_size=config.batch_size, tile_batch=config.tile_batch)
+        self._passes = Passes(self.segmenter, config, device, sizes=sizes, stages=self.stages)
         self._report: Callable[[float], None] = lambda images: None
 
     def watch(self, report: Callable[[float], None]) -> None:
@@ -63,7 +73,8 @@ class Predictor:
 
         Returns
         -------
-        (B, num_channels, H, W), float32, on the device. With flips, the logits of the mean probabilities.
+        (B, num_channels, H, W), float32, on the device. With flips, rotations or several models, the logits of the mean
+        probabilities.
 
         Raises
         ------
@@ -72,15 +83,13 @@ class Predictor:
         RunError
             One image, or one tile of it, needs more memory than there is.
         """
-        image = self._upload(images)
-        learning = [module for module in self.segmenter.modules() if module.training]
-        self.segmenter.eval()
-        try:
-            with torch.inference_mode(), autocast(self.device, self.config.precision):
-                return self._within_memory(image)
-        finally:
-            for module in learning:  # not train(): that would wake modules that were frozen
-                module.training = True
+        shape = _only_shape(images)
+        with self._passes.evaluating():
+            if self.config.tile_of(*shape[:2]) is None:
+                return self._passes.run(self._upload(self._images, images).permute(0, 3, 1, 2))
+            return torch.stack(
+                [torch.cat([band.clone() for band in self._bands(ArrayRows(image))], 1) for image in images]
+            )
 
     def predict(
         self, samples: Iterable[Sample] | Indexed[Sample], *, probs: bool = False, loss: Loss | None = None
@@ -111,14 +120,56 @@ class Predictor:
             The logits of a case are not finite (the case is named), or memory ran out. All cases before it were
             yielded.
         """
-        spec, size = self.segmenter.card.spec, self.config.batch_size
-        groups = same_shape_groups(read_ahead(samples, 2 * size), size)
-        with Outbox(self.device, spec, threshold=self.config.threshold, batch_size=size, probs=probs) as outbox:
+        size = self.config.batch_size
+        groups = same_shape_groups(read_ahead(samples, 2 * size, stages=self.stages), size)
+        with self._outbox(size, probs=probs) as outbox:
             batches = (self._send(outbox, group, loss) for group in groups)
             for batch in one_behind(batches) if outbox.overlaps else batches:
                 yield from batch
+        self._passes.settle()
+
+    def stream(
+        self,
+        image: Rows,
+        *,
+        case_id: str,
+        target: Rows | None = None,
+        loss: BandLoss | None = None,
+        probs: bool = False,
+    ) -> Iterator[Band]:
+        """Predict one image in tiles, from top to bottom, in memory that does not grow with its height.
+
+        Parameters
+        ----------
+        image : (H, W, C)
+            Read some rows at a time, in a thread of its own.
+        target
+            Its reference, of which each band has its rows.
+        loss
+            Adds up the loss over the bands.
+        probs
+            Whether probabilities are kept.
+
+        Yields
+        ------
+        The bands, the same as those of the image in memory to the last bit.
+
+        Raises
+        ------
+        As `predict`.
+        """
+        with self._outbox(1, probs=probs) as outbox:
+            yield from self._decoded(outbox, image, case_id, target, loss)
+        self._passes.settle()
+
+    def _outbox(self, batch_size: int, *, probs: bool) -> Outbox:
+        spec, threshold = self.segmenter.card.spec, self.config.threshold
+        return Outbox(self.device, spec, threshold=threshold, batch_size=batch_size, probs=probs, stages=self.stages)
 
     def _send(self, outbox: Outbox, group: Sequence[Sample], loss: Loss | None) -> Iterator[Prediction]:
+        tiled = self.config.tile_of(*group[0].image.shape[:2]) is not None
+        if tiled and (loss is None or sums_by_bands(loss)):
+            return (self._by_bands(outbox, sample, loss) for sample in group)
         if loss is None:
             return outbox.send(group, self.logits([sample.image for sample in group]), None)
         targets = [self._upload_target(sample) for sample in group]
@@ -129,50 +180,95 @@ class Predictor:
         ]
         return outbox.send(group, logits, losses)
 
+    def _by_bands(self, outbox: Outbox, sample: Sample, loss: Loss | None) -> Prediction:
+        """One image that is in memory, in tiles: the whole map is put together on the host."""
+        known = sample.target is not None
+        total = BandLoss(loss, self.device) if sums_by_bands(loss) and known else None
+        target = ArrayRows(sample.target, axis=sample.target.ndim - 2) if sample.target is not None else None
+        try:
+            bands = list(self._decoded(outbox, ArrayRows(sample.image), sample.case_id, target, total))
+        except OverflowedError:
+            raise not_finite(sample.case_id, sample.image) from None
+        probs = [band.probs for band in bands if band.probs is not None]
+        return Prediction(
+            sample=sample,
+            labels=np.concatenate([band.labels for band in bands], -2),
+            probs=np.concatenate(probs, -2) if probs else None,
+            loss=None if total is None else total.value(),
+        )
+
+    def _decoded(
+        self, outbox: Outbox, image: Rows, case_id: str, target: Rows | None, loss: BandLoss | None
+    ) -> Iterator[Band]:
+        with self._passes.evaluating(), closing(self._bands(image)) as bands:
+            yield from decode_bands(bands, outbox, case_id=case_id, target=target, loss=loss)
+
+    def _bands(self, image: Rows) -> Generator[Tensor, None, None]:
+        """Logits (num_channels, h, W) of an image from top to bottom, on the device."""
+        height, width = image.shape[:2]
+        tile = self.config.tile_of(height, width) or max(height, width)
+        stride = self.segmenter.size_multiple
+        grid = build_grid(height, width, tile=tile, overlap=self.config.overlap, blend=self.config.blend, stride=stride)
+        run = partial(self._passes.run, tile=tile)
+        with closing(self._strips(image, grid)) as strips:
+            yield from tiled_bands(strips, run, grid=grid, tile_batch=self.config.tile_batch, on_tiles=self._report)
+
+    def _strips(self, image: Rows, grid: Grid) -> Generator[Tensor, None, None]:
+        """The rows that each row of tiles adds, (C, h, W) on the device, while the next ones are being read."""
+
+        def read(span: tuple[int, int]) -> np.ndarray:
+            with self.stages.timed("read"):
+                return _read_extended(image, grid, *span)
+
+        if isinstance(image, ArrayRows):
+            blocks: Iterator[np.ndarray] = (_read_extended(image, grid, *span) for span in grid.rows.spans())
+        else:
+            blocks = map_in_threads(read, grid.rows.spans(), threads=1, ahead=1, name="read")
+        for block in blocks:
+            yield self._upload(self._images, [block])[0].permute(2, 0, 1)
+
     def _upload_target(self, sample: Sample) -> Tensor | None:
         target = sample.target
         if target is None:
             return None
         wide = target.astype(np.int32) if target.dtype == np.uint16 else target  # torch indexes no uint16
-        return self._targets([wide])
+        return self._upload(self._targets, [wide])
 
-    def _upload(self, images: Sequence[np.ndarray]) -> Tensor:
-        shapes = {np.shape(image) for image in images}
-        if len(shapes) != 1 or len(next(iter(shapes))) != 3:
-            given = ", ".join(str(shape) for shape in sorted(shapes)) or "none"
-            raise InputError(expected("Predictor.logits", "images", "to be (H, W, C), all of one shape", given))
-        # channels are last in memory as they were in the file: the transposed view is channels_last without a copy
-        return self._images(images).permute(0, 3, 1, 2)
+    def _upload(self, uploader: Uploader, arrays: Sequence[np.ndarray]) -> Tensor:
+        # channels are last in memory as they were in the file: a transposed view is channels_last without a copy
+        with self.stages.timed("transfer"):
+            self.stages.crossed("to the device", sum(array.nbytes for array in arrays))
+            return uploader(arrays)
 
-    def _within_memory(self, image: Tensor) -> Tensor:
-        while True:
-            try:
-                return self._run(image)
-            except (RuntimeError, MemoryError) as error:
-                if not is_out_of_memory(error):
-                    raise
-                fault = error.with_traceback(None)  # its frames hold the tensors that did not fit
-            self._sizes.shrink(fault, images=len(image), height=image.shape[2], width=image.shape[3])
 
-    def _run(self, image: Tensor) -> Tensor:
-        tile = self._sizes.tile
-        height, width = image.shape[-2:]
-        if tile is None or max(height, width) <= tile:
-            size = self._sizes.batch_size
-            parts = [self._forward(image[start : start + size]) for start in range(0, len(image), size)]
-            return torch.cat(parts) if len(parts) > 1 else parts[0]
-        grid = build_grid(height, width, tile=tile, overlap=self.config.overlap, blend=self.config.blend)
-        tiles = self._sizes.tile_batch
-        return tiled_logits(image, self._forward, grid=grid, tile_batch=tiles, on_tiles=self._report)
+def _check_tile(config: InferenceConfig, segmenter: Segmenter | Ensemble) -> None:
+    """Refuse a tile that the network would extend at every seam, with pixels that are not the image's."""
+    tile, stride = config.tile, segmenter.size_multiple
+    least = max(segmenter.size_least, least_tile(stride, config.overlap))
+    if tile is None or (tile % stride == 0 and tile >= least):
+        return
+    rule = f"to be a multiple of {stride}, the network's stride" + (f", and >= {least}" if tile < least else "")
+    remedy = f"Set inference.tile={max(-(-tile // stride), -(-least // stride)) * stride}."
+    raise ConfigError(expected("config", "inference.tile", rule, tile, remedy))
 
-    def _forward(self, image: Tensor) -> Tensor:
-        if self.config.flips:
-            return flipped_logits(image, self._network, task=self.segmenter.card.spec.task)
-        return self._network(image)
 
-    def _network(self, image: Tensor) -> Tensor:
-        logits: Tensor = self.segmenter(image)
-        return logits.float()
+def _only_shape(images: Sequence[np.ndarray]) -> tuple[int, ...]:
+    shapes = {np.shape(image) for image in images}
+    if len(shapes) != 1 or len(next(iter(shapes))) != 3:
+        given = ", ".join(str(shape) for shape in sorted(shapes)) or "none"
+        raise InputError(expected("Predictor.logits", "images", "to be (H, W, C), all of one shape", given))
+    return next(iter(shapes))
+
+
+def _read_extended(image: Rows, grid: Grid, start: int, stop: int) -> np.ndarray:
+    """Rows of the image as it is extended to a multiple of the stride."""
+    rows = grid.rows.places(start, stop, mirrored=grid.mirrored)
+    columns = grid.columns.places(0, grid.columns.starts[-1] + grid.columns.edge, mirrored=grid.mirrored)
+    first = int(rows.min())
+    block = image.read(first, int(rows.max()) + 1)
+    if len(rows) != len(block) or rows[-1] != first + len(block) - 1:
+        block = block[rows - first]
+    return block if len(columns) == block.shape[1] else block[:, columns]
 
 
 @torch.no_grad()  # a tensor made in inference mode could not be used by a loss that learns later

@@ -6,6 +6,7 @@ from typing import Protocol, TypeVar, cast
 
 from segmeter.data.sample import Sample
 from segmeter.parallel import map_in_threads
+from segmeter.stages import Stages
 
 Item = TypeVar("Item")
 Read = TypeVar("Read", covariant=True)
@@ -22,7 +23,7 @@ class Indexed(Protocol[Read]):
     def __getitem__(self, index: int, /) -> Read: ...
 
 
-def read_ahead(samples: Iterable[Item] | Indexed[Item], count: int) -> Iterator[Item]:
+def read_ahead(samples: Iterable[Item] | Indexed[Item], count: int, *, stages: Stages | None = None) -> Iterator[Item]:
     """Yield the samples in order, while up to `count` further ones are being read in the background.
 
     A sequence (a data set) is read by several threads, anything else by one. What reading raises comes in its turn.
@@ -33,13 +34,26 @@ def read_ahead(samples: Iterable[Item] | Indexed[Item], count: int) -> Iterator[
         A sequence, or anything to iterate over.
     count
         Samples held at a time, >= 1: this bounds the memory.
+    stages
+        Where the time that reading takes is added up; None does not count it.
     """
+    clock = stages or Stages()
     if hasattr(samples, "__getitem__") and hasattr(samples, "__len__"):
         indexed = cast(Indexed[Item], samples)
-        yield from map_in_threads(indexed.__getitem__, range(len(indexed)), threads=_THREADS, ahead=count, name="read")
+
+        def read(index: int) -> Item:
+            with clock.timed("read"):
+                return indexed[index]
+
+        yield from map_in_threads(read, range(len(indexed)), threads=_THREADS, ahead=count, name="read")
         return
     source = iter(samples)
-    for item in map_in_threads(lambda end: next(source, end), repeat(_END), threads=1, ahead=count, name="read"):
+
+    def take(end: object) -> object:
+        with clock.timed("read"):
+            return next(source, end)
+
+    for item in map_in_threads(take, repeat(_END), threads=1, ahead=count, name="read"):
         if item is _END:
             return
         yield cast(Item, item)

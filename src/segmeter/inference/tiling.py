@@ -1,13 +1,19 @@
-"""A large image -> overlapping tiles -> one map of logits, each tile weighed towards its middle.
+"""A large image -> overlapping tiles -> bands of finished rows of logits, each tile weighed towards its middle.
 
-Axes: B images, C channels, H and W of the image, h and w of a tile.
+A tile begins at a multiple of the network's stride and is itself a multiple of it, so that the network pads no tile:
+the image is extended once, at its bottom and right, as the network would extend it. Only as many rows of logits as a
+tile is high are held at a time, whatever the height of the image.
+
+Axes: C channels of the image, H and W of the image, h and w of a tile.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice, product
+from itertools import islice
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from segmeter.inference.config import Blend
@@ -19,13 +25,29 @@ _SIGMA = 0.125  # of a tile's edge, as nnU-Net and MONAI weigh tiles
 class Axis:
     """The tiles along one axis.
 
-    `starts` has the first pixel of each; `weights` is (tiles, edge) float32, and at every pixel of the image the
-    weights of all tiles there sum to 1: a blend needs no division, and where one tile lies alone its weight is 1.
+    `starts` has the first pixel of each; `weights` is (tiles, edge) float32, and at every pixel the weights of all
+    tiles there sum to 1: a blend needs no division, and where one tile lies alone its weight is 1. `extent` are the
+    pixels of the image, and the tiles cover them up to the next multiple of the stride.
     """
 
     starts: tuple[int, ...]
     edge: int
     weights: Tensor
+    extent: int
+
+    def places(self, start: int, stop: int, *, mirrored: bool) -> NDArray[np.int64]:
+        """Pixels of the image that lie at `start` to `stop`, where it is extended by its mirror image or last pixel."""
+        places = np.arange(start, stop)
+        beyond = places >= self.extent
+        places[beyond] = 2 * (self.extent - 1) - places[beyond] if mirrored else self.extent - 1
+        return places
+
+    def spans(self) -> Iterator[tuple[int, int]]:
+        """The pixels that each tile has and those before it have not."""
+        done = 0
+        for start in self.starts:
+            yield done, start + self.edge
+            done = start + self.edge
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,6 +56,12 @@ class Grid:
 
     rows: Axis
     columns: Axis
+
+    @property
+    def mirrored(self) -> bool:
+        """Whether the image is extended by its mirror image; where it is too small, by its last row and column."""
+        axes = (self.rows, self.columns)
+        return all(axis.starts[-1] + axis.edge - axis.extent < axis.extent for axis in axes)
 
 
 def tile_starts(extent: int, *, tile: int, overlap: float) -> tuple[int, ...]:
@@ -49,76 +77,123 @@ def tile_starts(extent: int, *, tile: int, overlap: float) -> tuple[int, ...]:
     room = extent - tile
     if room <= 0:
         return (0,)
-    step = max(1, int(tile * (1 - overlap)))
+    step = max(1, _step(tile, overlap))
     gaps = -(-room // step)
     return tuple((index * room + gaps // 2) // gaps for index in range(gaps + 1))
 
 
-def build_grid(height: int, width: int, *, tile: int, overlap: float, blend: Blend) -> Grid:
-    """Lay tiles over an image of `height` by `width` pixels; a shorter side is one tile of its own length."""
-    return Grid(
-        rows=_build_axis(height, tile=tile, overlap=overlap, blend=blend),
-        columns=_build_axis(width, tile=tile, overlap=overlap, blend=blend),
+def least_tile(stride: int, overlap: float) -> int:
+    """The smallest tile that overlaps its neighbours by `overlap` where all begin at multiples of the stride.
+
+    Examples
+    --------
+    >>> least_tile(32, 0.0), least_tile(32, 0.25), least_tile(32, 0.9)
+    (32, 64, 320)
+    """
+    return stride * next(count for count in range(1, 12) if _step(count, overlap) >= 1)
+
+
+def _step(tile: int, overlap: float) -> int:
+    return int(tile * (1 - overlap) + 1e-9)
+
+
+def build_grid(height: int, width: int, *, tile: int, overlap: float, blend: Blend, stride: int = 1) -> Grid:
+    """Lay tiles over an image of `height` by `width` pixels; a shorter side is one tile of its own length.
+
+    Parameters
+    ----------
+    tile
+        Edge of a tile, a multiple of `stride`.
+    stride
+        What the network wants heights and widths to be multiples of.
+    """
+    rows, columns = (
+        _build_axis(extent, tile=tile, overlap=overlap, blend=blend, stride=stride) for extent in (height, width)
     )
+    return Grid(rows=rows, columns=columns)
 
 
-def tiled_logits(
-    image: Tensor,
+def tiled_bands(
+    strips: Iterable[Tensor],
     forward: Callable[[Tensor], Tensor],
     *,
     grid: Grid,
     tile_batch: int,
-    on_tiles: Callable[[float], None] = lambda images: None,
-) -> Tensor:
-    """Run tiles of all images through `forward`, `tile_batch` at a time, and blend their logits.
+    on_tiles: Callable[[float], None] = lambda done: None,
+) -> Iterator[Tensor]:
+    """Run tiles through `forward`, row of tiles by row of tiles, blend their logits, and yield the rows that are done.
 
     Parameters
     ----------
-    image : (B, C, H, W)
-        On the device.
+    strips
+        The image as it is extended, from top to bottom in the pieces that ``grid.rows.spans()`` says: each (C, h, W),
+        on the device. The next one is taken when it is needed.
     forward
         From (n, C, h, w) to (n, num_channels, h, w) float32.
     grid
-        The tiles; made for H by W.
+        The tiles.
     tile_batch
-        Tiles per pass.
+        Tiles per pass, all of one row of tiles.
     on_tiles
-        Called after each pass with the number of images that are done, such as 0.25.
+        Called after each pass with the share of the tiles that are done.
 
-    Returns
-    -------
-    (B, num_channels, H, W), float32. Its order of summation does not depend on `tile_batch`.
+    Yields
+    ------
+    (num_channels, h, W), float32, of the image without its extension, from top to bottom. It may be overwritten when
+    the next one is asked for. The order of summation does not depend on `tile_batch`.
     """
     rows, columns = grid.rows, grid.columns
-    row_weights, column_weights = rows.weights.to(image.device), columns.weights.to(image.device)
+    strip: Tensor | None = None
     total: Tensor | None = None
-    places = product(range(len(image)), range(len(rows.starts)), range(len(columns.starts)))
-    per_image, done = len(rows.starts) * len(columns.starts), 0
-    for group in _batched(places, tile_batch):
-        windows = [_window(grid, row, column) for _, row, column in group]
-        tiles = torch.stack([image[case, :, *window] for (case, _, _), window in zip(group, windows, strict=True)])
-        logits = forward(tiles.contiguous(memory_format=torch.channels_last))
-        if total is None:
-            total = logits.new_zeros(len(image), logits.shape[1], *image.shape[-2:])
-        for (case, row, column), window, part in zip(group, windows, logits, strict=True):
-            weight = row_weights[row, :, None] * column_weights[column]
-            total[case, :, *window].addcmul_(part, weight)
-        done += len(group)
-        on_tiles(done / per_image)
-    if total is None:
-        raise RuntimeError("tiled_logits: no image")
-    return total
+    row_weights, column_weights = rows.weights, columns.weights
+    for index, (top, fresh) in enumerate(zip(rows.starts, strips, strict=True)):
+        strip = fresh if strip is None else torch.cat([strip[:, top - rows.starts[index - 1] :], fresh], 1)
+        if index == 0:
+            row_weights, column_weights = row_weights.to(fresh.device), column_weights.to(fresh.device)
+        lefts, done = iter(range(len(columns.starts))), 0
+        while group := list(islice(lefts, tile_batch)):
+            logits = forward(_cut(strip, columns, group))
+            if total is None:
+                total = logits.new_zeros(logits.shape[1], rows.edge, columns.starts[-1] + columns.edge)
+            for column, part in zip(group, logits, strict=True):
+                weight = row_weights[index, :, None] * column_weights[column]
+                start = columns.starts[column]
+                total[:, :, start : start + columns.edge].addcmul_(part, weight)
+            done += len(group)
+            on_tiles((index + done / len(columns.starts)) / len(rows.starts))
+        if total is not None:
+            yield from _finished(total, grid, index)
 
 
-def _build_axis(extent: int, *, tile: int, overlap: float, blend: Blend) -> Axis:
-    edge = min(tile, extent)
-    starts = tile_starts(extent, tile=edge, overlap=overlap)
+def _finished(total: Tensor, grid: Grid, index: int) -> Iterator[Tensor]:
+    """Yield the rows that no later tile covers, then move the others up."""
+    rows = grid.rows
+    top, last = rows.starts[index], index + 1 == len(rows.starts)
+    count = rows.edge if last else rows.starts[index + 1] - top
+    yield total[:, : min(count, rows.extent - top), : grid.columns.extent]
+    if not last:
+        rest = total[:, count:].clone()
+        total[:, : rows.edge - count] = rest
+        total[:, rows.edge - count :] = 0
+
+
+def _cut(strip: Tensor, columns: Axis, group: Sequence[int]) -> Tensor:
+    starts = [columns.starts[column] for column in group]
+    tiles = torch.stack([strip[:, :, start : start + columns.edge] for start in starts])
+    return tiles.contiguous(memory_format=torch.channels_last)
+
+
+def _build_axis(extent: int, *, tile: int, overlap: float, blend: Blend, stride: int) -> Axis:
+    strides = -(-extent // stride)
+    edge = min(tile // stride, strides)
+    starts = tuple(start * stride for start in tile_starts(strides, tile=edge, overlap=overlap))
+    edge *= stride
     bump = _bump(edge, blend)
-    total = torch.zeros(extent, dtype=torch.float64)
+    total = torch.zeros(strides * stride, dtype=torch.float64)
     for start in starts:
         total[start : start + edge] += bump
     weights = torch.stack([bump / total[start : start + edge] for start in starts])
-    return Axis(starts=starts, edge=edge, weights=weights.float())
+    return Axis(starts=starts, edge=edge, weights=weights.float(), extent=extent)
 
 
 def _bump(edge: int, blend: Blend) -> Tensor:
@@ -127,13 +202,3 @@ def _bump(edge: int, blend: Blend) -> Tensor:
         return torch.ones(edge, dtype=torch.float64)
     distance = torch.arange(edge, dtype=torch.float64) - (edge - 1) / 2
     return torch.exp(-0.5 * (distance / (_SIGMA * edge)) ** 2)
-
-
-def _window(grid: Grid, row: int, column: int) -> tuple[slice, slice]:
-    top, left = grid.rows.starts[row], grid.columns.starts[column]
-    return slice(top, top + grid.rows.edge), slice(left, left + grid.columns.edge)
-
-
-def _batched(places: Iterator[tuple[int, int, int]], size: int) -> Iterator[Sequence[tuple[int, int, int]]]:
-    while group := list(islice(places, size)):
-        yield group

@@ -1,43 +1,76 @@
-"""Test-time flips: an image and its mirror images -> logits of the mean probabilities."""
+"""Test-time augmentation: an image, its mirror images and its quarter turns -> logits of the mean probabilities."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
 from segmeter.classes import Task
+from segmeter.models.ensemble import mean_logits
 
-_FLIPS: tuple[tuple[int, ...], ...] = ((), (-1,), (-2,), (-2, -1))
+_PLANE = (-2, -1)
 
 
-def flipped_logits(image: Tensor, forward: Callable[[Tensor], Tensor], *, task: Task) -> Tensor:
-    """Average the probabilities of an image and its three mirror images, and give them as logits.
+@dataclass(frozen=True, kw_only=True)
+class View:
+    """One way to look at an image: mirrored left-right or not, and then turned by quarters."""
+
+    mirrored: bool
+    quarters: int
+
+    def of(self, image: Tensor) -> Tensor:
+        """The image (..., H, W) as it is seen; an odd number of quarter turns swaps height and width."""
+        mirrored = image.flip(-1) if self.mirrored else image
+        return mirrored.rot90(self.quarters, _PLANE) if self.quarters else mirrored
+
+    def undo(self, seen: Tensor) -> Tensor:
+        """Turn and mirror back."""
+        upright = seen.rot90(-self.quarters, _PLANE) if self.quarters else seen
+        return upright.flip(-1) if self.mirrored else upright
+
+
+def choose_views(*, flips: bool, rotations: bool) -> tuple[View, ...]:
+    """The views that are averaged, the image itself first.
+
+    Examples
+    --------
+    >>> len(choose_views(flips=False, rotations=False)), len(choose_views(flips=True, rotations=False))
+    (1, 4)
+    >>> len(choose_views(flips=False, rotations=True)), len(choose_views(flips=True, rotations=True))
+    (4, 8)
+    """
+    quarters = (0, 1, 2, 3) if rotations else (0, 2) if flips else (0,)
+    return tuple(
+        View(mirrored=side, quarters=turn) for turn in quarters for side in ((False, True) if flips else (False,))
+    )
+
+
+def averaged_logits(
+    image: Tensor, forward: Callable[[Tensor], Tensor], *, views: tuple[View, ...], task: Task
+) -> Tensor:
+    """Average the probabilities over the views of an image, and give them as logits.
 
     Parameters
     ----------
     image : (B, C, H, W)
         On the device.
     forward
-        From (B, C, H, W) to (B, num_channels, H, W) float32.
+        From (B, C, h, w) to (B, num_channels, h, w) float32.
+    views
+        From `choose_views`; a single one gives the logits as they are.
     task
         Multiclass averages softmax, binary and multilabel average sigmoid.
 
     Returns
     -------
-    (B, num_channels, H, W), float32: softmax or sigmoid of it is the mean probability. NaN where any of the four is
-    NaN or infinite, so that averaging hides nothing.
+    (B, num_channels, H, W), float32: softmax or sigmoid of it is the mean probability. NaN where any view is NaN or
+    infinite.
     """
-    totals: list[Tensor] = []
-    for axes in _FLIPS:
-        logits = forward(image.flip(axes) if axes else image)
-        parts = _log_parts(logits.flip(axes) if axes else logits, task)
-        totals = [total.logaddexp(part) for total, part in zip(totals, parts, strict=True)] if totals else parts
-    return totals[0] if task == "multiclass" else totals[0] - totals[1]
+    if len(views) == 1:
+        return views[0].undo(forward(views[0].of(image)))
 
+    def predictions() -> Iterator[Tensor]:
+        for view in views:
+            yield view.undo(forward(view.of(image)))
 
-def _log_parts(logits: Tensor, task: Task) -> list[Tensor]:
-    """Logarithms of the probabilities; for sigmoids also those of their complements."""
-    logits = logits + (logits - logits)  # infinity becomes NaN
-    if task == "multiclass":
-        return [torch.log_softmax(logits, 1)]
-    return [torch.nn.functional.logsigmoid(logits), torch.nn.functional.logsigmoid(-logits)]
+    return mean_logits(predictions(), task)

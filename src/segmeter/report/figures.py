@@ -27,6 +27,19 @@ def number(value: float | str | None, digits: int = 4) -> str:
     return UNDEFINED if value is None or value != value else f"{value:.{digits}f}"
 
 
+def quantity(value: float | None) -> str:
+    """A number of any kind: counts in full, others with four digits that say something.
+
+    Examples
+    --------
+    >>> quantity(1200), quantity(0.51236), quantity(123.456), quantity(None)
+    ('1200', '0.5124', '123.5', 'n/a')
+    """
+    if isinstance(value, int) or value is None or value != value:
+        return UNDEFINED if value is None or value != value else str(value)
+    return number(value) if abs(value) < 1 else f"{value:.4g}"
+
+
 def interval(ends: Sequence[float | str | None] | None, digits: int = 4) -> str:
     """A 95 % interval, or nothing where there is none.
 

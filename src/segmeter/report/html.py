@@ -57,33 +57,31 @@ def write_report(run_folder: Path, config: ReportConfig | None = None) -> Path:
     if summary is None and history is None and not pictures and not (run_folder / "predictions").is_dir():
         rule = "to hold metrics.json, history.jsonl or predictions"
         raise InputError(expected("write_report", "run_folder", rule, str(run_folder), "Give a run's folder."))
-    style, script = (_PAGE / "style.css").read_text("utf-8"), (_PAGE / "report.js").read_text("utf-8")
-    page = (
-        _environment()
-        .get_template("report.html")
-        .render(
-            title=run_folder.resolve().name,
-            policy=_policy(style, script),
-            style=Markup(style),  # our own files, not data
-            script=Markup(script),
-            run=_load(run_folder / "run.json") or {},
-            config_text=_config_text(run_folder / "config.yaml"),
-            charts=curves(history or []),
-            pictures=pictures,
-            evaluation=_evaluation(run_folder, summary, config or ReportConfig()) if summary else None,
-        )
+    page = render(
+        "report.html",
+        title=run_folder.resolve().name,
+        run=_load(run_folder / "run.json") or {},
+        config_text=_config_text(run_folder / "config.yaml"),
+        charts=curves(history or []),
+        pictures=pictures,
+        evaluation=_evaluation(run_folder, summary, config or ReportConfig()) if summary else None,
     )
     path = run_folder / "report.html"
-    write_bytes(path, page.encode("utf-8", "replace"))
+    write_bytes(path, page)
     return path
 
 
-def _environment() -> Environment:
+def render(template: str, **values: Any) -> bytes:
+    """Fill a template of the folder page/ with values, all of them escaped; it gets our style and script."""
     environment = Environment(
         loader=FileSystemLoader(_PAGE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    environment.filters.update(number=figures.number, interval=figures.interval, facts=_facts)
-    return environment
+    environment.filters.update(
+        number=figures.number, quantity=figures.quantity, interval=figures.interval, facts=_facts
+    )
+    style, script = (_PAGE / "style.css").read_text("utf-8"), (_PAGE / "report.js").read_text("utf-8")
+    own = {"policy": _policy(style, script), "style": Markup(style), "script": Markup(script)}  # our files, not data
+    return environment.get_template(template).render(**own, **values).encode("utf-8", "replace")
 
 
 def _policy(style: str, script: str) -> str:

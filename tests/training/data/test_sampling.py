@@ -11,9 +11,10 @@ from segmeter.data.sample import Sample
 from segmeter.errors import ConfigError, DataError
 from segmeter.training.data.augment import Augment
 from segmeter.training.data.augment_config import AugmentConfig
-from segmeter.training.data.epoch import LEAST_BATCHES, epoch_order
+from segmeter.training.data.epoch import LEAST_BATCHES, Sources, epoch_order
 from segmeter.training.data.sampling import KEPT_PIXELS, SampleSource, class_pixels, sample_size
 from segmeter.training.data.windows import Window, cut
+from tests.training.tiny import TinyCases
 
 
 def spec_of(task="multiclass", *, classes=3, ignore_index=255) -> ClassSpec:
@@ -359,3 +360,13 @@ def test_the_configuration_says_all_that_is_wrong_with_it():
     text = str(raised.value)
     for key in ("crop", "zoom", "balance", "resolution", "rotate", "gamma"):
         assert f"augment: expected `{key}`" in text
+
+
+def test_weights_of_sources_need_samples_that_can_differ():
+    unchanged = AugmentConfig(crop=None, brightness=0, contrast=0)
+    sources = Sources(of=np.zeros(4, np.int64), weights=(1.0,))
+    with pytest.raises(ConfigError, match=r"`sources` to be {} where samples are not changed"):
+        SampleSource(TinyCases(count=4), unchanged, batch_size=2, seed=0, sources=sources)
+    source = SampleSource(TinyCases(count=4), AugmentConfig(), batch_size=2, seed=0, sources=sources)
+    assert len(source) > 0
+    assert source.batch(0, 0)[0].shape[0] == 2

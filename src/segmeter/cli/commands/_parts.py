@@ -1,17 +1,27 @@
 """configuration -> the parts that several commands need."""
 
+import logging
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 
+from segmeter import __version__
+from segmeter.cli.config.schema import Trained
 from segmeter.cli.config.trained_data import describe_data
 from segmeter.data.config import DataConfig
-from segmeter.data.verification.intensity import normalisation
+from segmeter.data.dataset import Dataset
+from segmeter.data.verification.intensity import clip_limits, normalisation
 from segmeter.data.verification.report import DataReport
+from segmeter.distributed.shards import describe_shard, parse_shard, part_warning
+from segmeter.evaluation.sharding import BatchOf, take_batches
 from segmeter.inference.allocator import keep_freed_memory
 from segmeter.inference.device import pick_device
 from segmeter.models.card import ModelCard, default_normalisation
 from segmeter.schema import as_plain
+
+_DECIDING = ("data", "loss", "inference", "export", "postprocess", "metrics")  # groups that decide the results
+_LOG = logging.getLogger(__name__)
 
 
 def open_device(name: str) -> torch.device:
@@ -26,6 +36,28 @@ def open_device(name: str) -> torch.device:
     if device.type == "cpu":
         keep_freed_memory()
     return device
+
+
+def run_identity(config: Trained, facts: Mapping[str, Any], device: torch.device) -> dict[str, Any]:
+    """All that decides the results; where the data and the checkpoints lie does not, what is in them does."""
+    groups = [group for group in _DECIDING if group in type(config).model_fields]
+    values: dict[str, Any] = {group: as_plain(getattr(config, group)) for group in groups}
+    for group, key in (("data", "root"), ("data", "verify"), ("export", "workers"), ("export", "queue_mb")):
+        values[group].pop(key, None)
+    kept = {name: facts[name] for name in ("checkpoint_sha256", "data")}
+    return {**values, "files": kept, "device": str(device), "segmeter": __version__}
+
+
+def take_shard(
+    dataset: Dataset, text: str | None, *, batch_size: int
+) -> tuple[Dataset, Sequence[BatchOf] | None, dict[str, Any]]:
+    """The part of a data set that a job takes, the batches of its cases, and what the job's identity says of it."""
+    if text is None:
+        return dataset, None, {}
+    shard = parse_shard(text)
+    part, batches = take_batches(dataset, shard, batch_size=batch_size)
+    _LOG.warning("%s", part_warning(shard, len(part), len(dataset)))
+    return part, batches, {"shard": describe_shard(shard, dataset.case_ids)}
 
 
 def model_card(config: DataConfig, model: Any, seen: DataReport) -> ModelCard:
@@ -48,5 +80,6 @@ def model_card(config: DataConfig, model: Any, seen: DataReport) -> ModelCard:
         in_channels=config.in_channels,
         mean=mean,
         std=std,
+        clip=clip_limits(config, seen.intensities),
         data=describe_data(config),
     )

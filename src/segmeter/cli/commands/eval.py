@@ -6,11 +6,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from segmeter import __version__
 from segmeter.checks import expected
-from segmeter.cli.commands._overlays import Drawer
-from segmeter.cli.commands._parts import open_device
+from segmeter.cli.commands._parts import open_device, run_identity, take_shard
 from segmeter.cli.config.schema import EvalConfig
+from segmeter.cli.pictures.overlays import Drawer
 from segmeter.cli.runs.job import Job
 from segmeter.cli.runs.resume import find_resumed
 from segmeter.cli.runs.run_folder import note_done, open_run
@@ -22,12 +21,11 @@ from segmeter.evaluation.manifest import NAME, check_same
 from segmeter.inference.predictor import Predictor
 from segmeter.losses.build import build_loss
 from segmeter.metrics.config.metrics import check_clusters, check_metrics
-from segmeter.models.checkpoints.checkpoint import Checkpoint, read_checkpoint
+from segmeter.models.checkpoints.several import read_checkpoints
 from segmeter.postprocess.pipeline import build_steps
 from segmeter.report.figures import aggregates
 from segmeter.report.html import write_report
 from segmeter.report.table import print_summary
-from segmeter.schema import as_plain
 
 _LOG = logging.getLogger(__name__)
 
@@ -35,26 +33,28 @@ _LOG = logging.getLogger(__name__)
 def run(config: EvalConfig, job: Job) -> float | None:
     """Evaluate; returns the headline over the data set, which a sweep may optimise."""
     device = open_device(config.device)
-    checkpoint = read_checkpoint(config.checkpoint)
+    checkpoint = read_checkpoints(config.checkpoints)
     check_metrics(config.metrics, checkpoint.card.spec)  # what needs no data is checked before any is read, or drawn
     if len(config.metrics.spacing or (1, 1)) != 2:
         raise ConfigError(expected("metrics", "spacing", "to have 2 values, as images do", config.metrics.spacing))
     build_steps(config.postprocess.steps, checkpoint.card.spec)
     resumed = find_resumed(config, job, config.resume, holds=NAME)
     (dataset,), (report,) = open_splits(config.data, [config.data.split])
-    for line in mismatch_warnings(report.intensities, checkpoint.card.mean, checkpoint.card.std):
+    for line in mismatch_warnings(report.intensities, checkpoint.card.mean, checkpoint.card.std, checkpoint.card.clip):
         _LOG.warning("%s", line)
     check_clusters(config.metrics.cluster, dataset.case_ids)
     loss = build_loss(config.loss, spec=dataset.spec, class_counts=report.class_pixels)
-    facts = {**checkpoint_facts(checkpoint), "data": report.content_sha256}
-    identity = _identity(config, facts, str(device))
+    facts = {**checkpoint.facts(), "data": report.content_sha256}
+    dataset, batches, shard = take_shard(dataset, config.shard, batch_size=config.inference.batch_size)
+    identity = run_identity(config, facts, device) | shard
     accept = partial(check_same, resumed or Path(), identity, dataset.case_ids)
-    segmenter = checkpoint.load_segmenter(device)
+    segmenter = checkpoint.load(device)
+    predictor = Predictor(segmenter, config.inference, device)
     with open_run(config, job, resumed=resumed, facts=facts, accept=accept) as folder:
         draw = Drawer(config.report, folder, dataset.spec, config.metrics)
         summary = evaluate(
             Evaluation(
-                predictor=Predictor(segmenter, config.inference, device),
+                predictor=predictor,
                 dataset=dataset,
                 loss=loss.to(device),
                 export=config.export,
@@ -65,33 +65,16 @@ def run(config: EvalConfig, job: Job) -> float | None:
                 identity=identity,
                 resume=resumed is not None,
                 on_restored=draw.remember,
+                batches=batches,
             )
         )
+        note_done(folder, {row["name"]: row["dataset"] for row in aggregates(summary)})
         if config.report.html:
-            note_done(folder)
             write_report(folder, config.report)
     _show(config, folder, summary)
+    sys.stdout.write(f"{predictor.stages.report()}\n")
     score: float | None = aggregates(summary)[0]["dataset"]
     return score
-
-
-def _identity(config: EvalConfig, facts: dict[str, Any], device: str) -> dict[str, Any]:
-    """All that decides the results; where the data and the checkpoint lie does not, what is in them does."""
-    groups = ("data", "loss", "inference", "export", "postprocess", "metrics")
-    values: dict[str, Any] = {group: as_plain(getattr(config, group)) for group in groups}
-    for group, key in (("data", "root"), ("data", "verify"), ("export", "workers"), ("export", "queue_mb")):
-        values[group].pop(key)
-    kept = {name: facts[name] for name in ("checkpoint_sha256", "data")}
-    return {**values, "files": kept, "device": device, "segmeter": __version__}
-
-
-def checkpoint_facts(checkpoint: Checkpoint) -> dict[str, Any]:
-    """What run.json says about the checkpoint."""
-    return {
-        "checkpoint": str(checkpoint.folder),
-        "checkpoint_sha256": checkpoint.sha256,
-        "trained": dict(checkpoint.progress),
-    }
 
 
 def _show(config: EvalConfig, folder: Path, summary: dict[str, Any]) -> None:

@@ -1,17 +1,20 @@
 """`segmeter predict`: a checkpoint and images -> label maps."""
 
 import sys
+from functools import partial
+from pathlib import Path
 
-from segmeter.cli.commands._overlays import Drawer
-from segmeter.cli.commands._parts import open_device
-from segmeter.cli.commands.eval import checkpoint_facts
+from segmeter.cli.commands._parts import open_device, run_identity, take_shard
 from segmeter.cli.config.schema import PredictConfig
+from segmeter.cli.pictures.overlays import Drawer
 from segmeter.cli.runs.job import Job
+from segmeter.cli.runs.resume import find_resumed
 from segmeter.cli.runs.run_folder import note_done, open_run
 from segmeter.data.folders.folder import open_images
+from segmeter.evaluation.manifest import NAME, check_same
 from segmeter.evaluation.predict import PredictionRun, predict
 from segmeter.inference.predictor import Predictor
-from segmeter.models.checkpoints.checkpoint import read_checkpoint
+from segmeter.models.checkpoints.several import read_checkpoints
 from segmeter.postprocess.pipeline import build_steps
 from segmeter.report.html import write_report
 
@@ -19,9 +22,10 @@ from segmeter.report.html import write_report
 def run(config: PredictConfig, job: Job) -> None:
     """Predict an image or every image of a folder."""
     device = open_device(config.device)
-    checkpoint = read_checkpoint(config.checkpoint)
+    checkpoint = read_checkpoints(config.checkpoints)
     card = checkpoint.card
     build_steps(config.postprocess.steps, card.spec)
+    resumed = find_resumed(config, job, config.resume, holds=NAME)
     dataset = open_images(
         config.input,
         spec=card.spec,
@@ -29,21 +33,31 @@ def run(config: PredictConfig, job: Job) -> None:
         max_pixels=config.data.max_pixels,
         orientation=config.data.orientation,
     )
-    segmenter = checkpoint.load_segmenter(device)
-    with open_run(config, job, facts={**checkpoint_facts(checkpoint), "data": dataset.fingerprint()}) as folder:
+    predictor = Predictor(checkpoint.load(device), config.inference, device)
+    facts = {**checkpoint.facts(), "data": dataset.fingerprint()}
+    dataset, batches, shard = take_shard(dataset, config.shard, batch_size=config.inference.batch_size)
+    identity = run_identity(config, facts, device) | shard
+    accept = partial(check_same, resumed or Path(), identity, dataset.case_ids)
+    report = config.report.replace(worst=0)  # without scores none is worst
+    with open_run(config, job, resumed=resumed, facts=facts, accept=accept) as folder:
+        draw = Drawer(report, folder, card.spec)
         count = predict(
             PredictionRun(
-                predictor=Predictor(segmenter, config.inference, device),
+                predictor=predictor,
                 dataset=dataset,
                 export=config.export,
                 postprocess=config.postprocess,
                 folder=folder,
-                on_case=Drawer(config.report.replace(worst=0), folder, card.spec),  # without scores none is worst
+                on_case=draw,
+                on_restored=draw.remember_drawn,
+                identity=identity,
+                resume=resumed is not None,
+                batches=batches,
             )
         )
         if config.report.html:
             note_done(folder)
             write_report(folder, config.report)
-    sys.stdout.write(f"{count} images   {folder / 'predictions'}\n")
+    sys.stdout.write(f"{count} images   {folder / 'predictions'}\n{predictor.stages.report()}\n")
     if config.report.html:
         sys.stdout.write(f"report     {folder / 'report.html'}\n")

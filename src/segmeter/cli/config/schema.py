@@ -7,6 +7,8 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field, model_validator
 
 from segmeter.data.config import DATA, ClassesConfig, Instances
+from segmeter.distributed.shards import parse_shard
+from segmeter.errors import InputError
 from segmeter.export.config import ExportConfig
 from segmeter.inference.config import InferenceConfig
 from segmeter.invalid import RuleError
@@ -60,11 +62,41 @@ class Seeded(Common):
     data themselves (``data.seed``, ``data.split_seed``) does not."""
 
 
+class Sharded(Common):
+    """What a command takes whose cases can be shared out among jobs."""
+
+    shard: str | None = None
+    """Take one part of the cases: 2/7 is the second of seven; `segmeter merge` joins the parts. null takes all."""
+
+    @rule("shard")
+    @classmethod
+    def _of_two_numbers(cls, shard: str | None, given: Given) -> None:
+        try:
+            parse_shard(shard or "1/1")
+        except InputError:
+            raise RuleError("to be NUMBER/COUNT, the number being at most the count: 2/7") from None
+
+
 class Modelled(Common):
     """What a command takes that runs a model."""
 
     device: str = "auto"
     """Where the model runs: "auto", "cpu", "cuda" or "cuda:<number>"."""
+
+
+class Trained(Modelled):
+    """What a command takes that runs a trained model."""
+
+    checkpoint: Path | tuple[Path, ...]
+    """A run folder (its best checkpoint), a checkpoint folder, or a file in it; [A,B,C] averages the probabilities of
+    several."""
+    resume: str | None = None
+    """null starts a new run; "auto" continues the newest run of this name; a path continues that run."""
+
+    @property
+    def checkpoints(self) -> tuple[Path, ...]:
+        """One or several."""
+        return self.checkpoint if isinstance(self.checkpoint, tuple) else (self.checkpoint,)
 
 
 class TrainConfig(Modelled, Seeded):
@@ -94,13 +126,15 @@ class TrainConfig(Modelled, Seeded):
     """Where curves are written beside history.jsonl."""
 
 
-class EvalConfig(Modelled, Seeded):
+def _no_calibration(metrics: MetricsConfig, given: Given) -> None:
+    if metrics.calibration and given.shard is not None:
+        remedy = "It adds up all pixels, which are not in the rows: measure it in a run without shards."
+        raise RuleError("to be false for a shard", remedy, key="metrics.calibration")
+
+
+class EvalConfig(Trained, Seeded, Sharded):
     """`segmeter eval`: measure a checkpoint on a data set."""
 
-    checkpoint: Path
-    """A run folder (its best checkpoint), a checkpoint folder, or a file in it."""
-    resume: str | None = None
-    """null starts a new run; "auto" continues the newest run of this name; a path continues that run."""
     data: Annotated[Any, Component(DATA)]
     """The data set."""
     loss: Annotated[Any, Component(LOSSES)]
@@ -116,6 +150,11 @@ class EvalConfig(Modelled, Seeded):
     report: ReportConfig
     """Pictures and the HTML report."""
 
+    @rule("metrics")
+    @classmethod
+    def _whole(cls, metrics: MetricsConfig, given: Given) -> None:
+        _no_calibration(metrics, given)
+
 
 class ImagesConfig(Config, title="data"):
     """How images without masks are read; classes, channels and normalisation are the checkpoint's."""
@@ -126,11 +165,9 @@ class ImagesConfig(Config, title="data"):
     """What to do with images whose EXIF tag says that they lie on their side."""
 
 
-class PredictConfig(Modelled):
+class PredictConfig(Trained, Sharded):
     """`segmeter predict`: write label maps for images that have no reference."""
 
-    checkpoint: Path
-    """A run folder (its best checkpoint), a checkpoint folder, or a file in it."""
     input: Path
     """An image, or a folder of images."""
     data: ImagesConfig
@@ -152,6 +189,8 @@ class CheckConfig(Command):
     """The data set."""
     splits: tuple[str, ...] = ("train", "val", "test")
     """The splits to verify; all of them are also compared with each other."""
+    output: Path | None = None
+    """JSON file that takes all that is shown, or null."""
 
 
 class LabelsConfig(ClassesConfig):
@@ -192,7 +231,7 @@ class LabelsConfig(ClassesConfig):
             raise RuleError("to be false but for a binary task without label map", "Set data.task=binary.")
 
 
-class ScoreConfig(Seeded):
+class ScoreConfig(Seeded, Sharded):
     """`segmeter score`: measure masks that any tool wrote against their references, without a model."""
 
     predictions: Path
@@ -217,11 +256,28 @@ class ScoreConfig(Seeded):
     """Folder of their probabilities, NPY (C, H, W) float32 as `export.probs` writes them, with the same names; null
     measures none."""
 
+    @rule("metrics")
+    @classmethod
+    def _whole(cls, metrics: MetricsConfig, given: Given) -> None:
+        _no_calibration(metrics, given)
+
     @rule("probs")
     @classmethod
     def _for_calibration(cls, probs: Path | None, given: Given) -> None:
         if probs is None and given.metrics.calibration:
             raise RuleError("to be given for metrics.calibration", "Set probs=FOLDER; labels carry no probabilities.")
+
+
+class MergeConfig(Common):
+    """`segmeter merge`: join the shards of a run, or the evaluations of the folds of a cross-validation."""
+
+    runs: tuple[Path, ...]
+    """Folders of finished runs of one command: all shards of one run, in any order."""
+    kind: Literal["shards", "folds"] = "shards"
+    """What the runs are: "shards" of one run, joined to what it would have left without them, to the byte; or "folds",
+    evaluations of different checkpoints on disjoint cases, whose rows are joined to an out-of-fold result."""
+    report: ReportConfig
+    """Pictures and the HTML report."""
 
 
 class CompareConfig(Seeded):
@@ -252,4 +308,5 @@ ROOTS: dict[str, type[Config]] = {
     "check": CheckConfig,
     "score": ScoreConfig,
     "compare": CompareConfig,
+    "merge": MergeConfig,
 }

@@ -44,9 +44,11 @@ def fill_data(values: Mapping[str, Any], overrides: Sequence[str]) -> dict[str, 
         The checkpoint can't be read.
     """
     data = values.get("data")
-    if values.get("checkpoint") in (None, REQUIRED) or not isinstance(data, Mapping):
+    given = values.get("checkpoint")
+    first = given[0] if isinstance(given, list | tuple) and given else given  # all are of the same classes
+    if first in (None, REQUIRED, []) or not isinstance(data, Mapping):
         return dict(values)  # the schema says what is missing
-    card, root = _read(Path(str(values["checkpoint"])))
+    card, root = _read(Path(str(first)))
     if data["name"] == TRAINED:
         filled = _own(card, root) | {key: value for key, value in data.items() if value not in (REQUIRED, TRAINED)}
     elif data["name"] in DATA.names():
@@ -84,10 +86,11 @@ def _own(card: ModelCard, root: str | None) -> dict[str, Any]:
 def _refuse_contradictions(data: Mapping[str, Any], card: ModelCard) -> None:
     """What the network's input and output are, no option can change."""
     theirs = _of_card(card)
+    theirs |= {"channels": card.data.get("channels") or data.get("channels"), "clip": card.data.get("clip")}
     problems = [
         expected("eval", f"data.{key}", f"to be the checkpoint's {theirs[key]}", data[key], "Leave it out.")
-        for key in ("task", "classes", "in_channels", "mean", "std")
-        if as_plain(data.get(key)) not in (None, REQUIRED, theirs[key])
+        for key in ("task", "classes", "in_channels", "channels", "mean", "std", "clip")
+        if as_plain(data.get(key)) not in (None, [], REQUIRED, theirs[key])
     ]
     if problems:
         raise ConfigError(problems)

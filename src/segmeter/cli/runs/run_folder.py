@@ -3,9 +3,10 @@
 import errno
 import fcntl
 import json
+import math
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -102,10 +103,17 @@ def open_run(
         os.close(lock)
 
 
-def note_done(folder: Path) -> None:
-    """Let run.json say that the run is done, for the report; what fails afterwards changes that again."""
+def note_done(folder: Path, result: Mapping[str, float | None]) -> None:
+    """Let run.json say that the run is done and what it came to; what fails afterwards changes the first again.
+
+    Parameters
+    ----------
+    result
+        Named numbers; the first is what a sweep compares. What is not finite becomes null.
+    """
     record = json.loads((folder / RECORD).read_bytes())
-    write_json(folder / RECORD, {**record, "end": _now(), "state": "done"})
+    plain = {name: None if value is None or not math.isfinite(value) else value for name, value in result.items()}
+    write_json(folder / RECORD, {**record, "result": plain, "end": _now(), "state": "done"})
 
 
 def run_name(config: Common, job: Job) -> str:
@@ -207,15 +215,22 @@ def _recorded(folder: Path, config: Common, job: Job, facts: dict[str, Any]) -> 
     try:
         try:
             yield
-            room.publish(json_bytes({**record, "end": _now(), "state": "done"}))
+            room.publish(json_bytes({**record, **_result(folder), "end": _now(), "state": "done"}))
         except BaseException as error:
             fault = _explain(error, config, job, folder)
             LOGGER.error("%s", _state(fault))
             with suppress(OSError):  # the first fault is the one that is said
-                room.publish(json_bytes({**record, "end": _now(), "state": _state(fault)}), durable=False)
+                ended = {**record, **_result(folder), "end": _now(), "state": _state(fault)}
+                room.publish(json_bytes(ended), durable=False)
             raise fault from (error if fault is not error else error.__cause__)
     finally:
         room.close()
+
+
+def _result(folder: Path) -> dict[str, Any]:
+    """What `note_done` wrote."""
+    record = json.loads((folder / RECORD).read_bytes())
+    return {"result": record["result"]} if "result" in record else {}
 
 
 def _state(error: BaseException) -> str:

@@ -1,10 +1,8 @@
 """rows of sufficient statistics -> cases.parquet and cases.csv, and back: exact, the same bytes for the same rows."""
 
-import csv
-import io
 import itertools
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, overload
@@ -17,7 +15,7 @@ from numpy.typing import NDArray
 from segmeter.checks import expected, known_path, shorten
 from segmeter.classes import ClassSpec
 from segmeter.errors import DataError, InputError
-from segmeter.files import atomic_write
+from segmeter.files import atomic_write, csv_bytes
 from segmeter.metrics.cases.columns import MeasureColumn, encode_key, split_scores
 from segmeter.metrics.pixels.overlap import ClassTotals, class_totals, score_totals
 from segmeter.schema import as_plain
@@ -27,7 +25,6 @@ STATUSES = ("ok", "both_empty", "prediction_empty", "target_empty")
 
 _GROUP = 4096  # rows laid out at a time: bounds the memory of writing
 _LISTED = 8  # values named in one message
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, slots=True)
@@ -113,12 +110,12 @@ def write_cases(folder: Path, rows: Sequence[CaseRow], spec: ClassSpec) -> None:
     tables = _tables(order_rows("write_cases", rows, spec), spec)
     first = next(tables)
     with atomic_write(folder / "cases.parquet") as parquet, atomic_write(folder / "cases.csv") as text:
-        text.write(_csv_lines([[_harmless(name) for name in first.column_names if name != "confusion"]]))
+        text.write(csv_bytes([[name for name in first.column_names if name != "confusion"]]))
         with pq.ParquetWriter(parquet, first.schema, compression="zstd") as writer:
             for table in itertools.chain([first], tables):
                 writer.write_table(table)
-                columns = (_texts(table[name]) for name in table.column_names if name != "confusion")
-                text.write(_csv_lines(zip(*columns, strict=True)))
+                columns = (_cells(table[name]) for name in table.column_names if name != "confusion")
+                text.write(csv_bytes(zip(*columns, strict=True)))
 
 
 def read_cases(path: str | Path) -> list[CaseRow]:
@@ -292,23 +289,9 @@ def _unnamed(table: pa.Table, prefix: str, missing: float | None) -> dict[str, l
     }
 
 
-def _csv_lines(lines: Iterable[Sequence[str]]) -> bytes:
-    text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows(lines)
-    return text.getvalue().encode("utf-8")
-
-
-def _texts(column: pa.ChunkedArray) -> list[str]:
-    """Shortest text that reads back as the same value; null is empty."""
-    if pa.types.is_string(column.type):
-        return [_harmless(value or "") for value in column.to_pylist()]
-    if pa.types.is_list(column.type):
-        return [" ".join(map(repr, value or ())) for value in column.to_pylist()]
-    return ["" if value is None else repr(value) for value in column.to_pylist()]
-
-
-def _harmless(text: str) -> str:
-    return f"'{text}" if text.startswith(_FORMULA) else text
+def _cells(column: pa.ChunkedArray) -> list[Any]:
+    values: list[Any] = column.to_pylist()
+    return [" ".join(map(repr, value or ())) for value in values] if pa.types.is_list(column.type) else values
 
 
 def _read(where: str, given: str | Path) -> tuple[pa.Table, ClassSpec]:

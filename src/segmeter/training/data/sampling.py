@@ -14,7 +14,7 @@ from segmeter.data.verification.verify import count_classes
 from segmeter.errors import ConfigError, DataError
 from segmeter.training.data.augment_config import AugmentConfig, Size, choose_crop
 from segmeter.training.data.cache import Cases
-from segmeter.training.data.epoch import ANYWHERE, LEAST_BATCHES, PIXELS, WINDOW, Plan, draw, plan_epoch
+from segmeter.training.data.epoch import ANYWHERE, LEAST_BATCHES, PIXELS, WINDOW, Plan, Sources, draw, plan_epoch
 from segmeter.training.data.windows import Image, Window, cut, other_window, resize_image, resize_target, slide
 
 SIZE_STEP = 32  # samples at a lower resolution keep to the networks' usual stride, so that none of them is padded
@@ -45,6 +45,8 @@ class SampleSource:
         Per epoch; None takes what is said above.
     presence : (N, K)
         Which classes each case has; None reads all targets where ``config.balance`` needs it.
+    sources
+        Share of the samples that each source of the cases has; None takes all cases alike.
 
     Raises
     ------
@@ -61,19 +63,22 @@ class SampleSource:
         seed: int,
         samples: int | None = None,
         presence: NDArray[np.bool_] | None = None,
+        sources: Sources | None = None,
     ) -> None:
         if config.crop == "auto":
             config = choose_crop(config, Counter(cases[index].image.shape[:2] for index in range(len(cases))))
         self.cases = cases
         self.config = config
         self.seed = seed
-        self.samples = _epoch_samples(config, len(cases), batch_size, samples)
+        self.samples = _epoch_samples(config, len(cases), batch_size, samples, weighted=sources is not None)
         self.batch_size = max(1, min(batch_size, self.samples))
         if 0 < self.samples < batch_size:
             _LOG.warning(
                 "training: batches of %d samples instead of %d, as an epoch has no more", self.samples, batch_size
             )
-        balanced = config.balance > 0 and len(cases) > 0
+        self._sources = sources
+        self._balance = config.balance or 0.0
+        balanced = self._balance > 0 and len(cases) > 0
         self._presence = _find_presence(cases) if balanced and presence is None else presence
         self._pixels: dict[int, dict[int, NDArray[np.int64]]] = {}
         self._plans: dict[int, Plan] = {}
@@ -158,7 +163,7 @@ class SampleSource:
     def _plan(self, epoch: int) -> Plan:
         plan = self._plans.get(epoch)
         if plan is None:
-            options: dict[str, Any] = {"balance": self.config.balance, "presence": self._presence}
+            options: dict[str, Any] = {"balance": self._balance, "presence": self._presence, "sources": self._sources}
             plan = plan_epoch(len(self.cases), self.samples, seed=self.seed, epoch=epoch, **options)
             self._plans = {**{at: kept for at, kept in self._plans.items() if abs(at - epoch) <= 1}, epoch: plan}
         return plan
@@ -183,16 +188,18 @@ class SampleSource:
         return self._pixels[index]
 
 
-def _epoch_samples(config: AugmentConfig, cases: int, batch_size: int, wanted: int | None) -> int:
+def _epoch_samples(config: AugmentConfig, cases: int, batch_size: int, wanted: int | None, *, weighted: bool) -> int:
     """Samples of an epoch; refused where the same bits would have to come twice."""
-    places = config.crop is not None or tuple(config.zoom) != (1.0, 1.0)
     remedy = "Set augment.brightness, augment.crop or another change, so that no sample comes twice."
-    if config.balance > 0 and not (config.changes_values or places):
+    if config.balance and not config.can_repeat:
         rule = "to be 0 where samples are not changed, as cases come several times"
         raise ConfigError(expected("augment", "balance", rule, config.balance, remedy))
+    if weighted and not config.can_repeat:
+        rule = "to be {} where samples are not changed, as cases of a source may come several times"
+        raise ConfigError(expected("data", "sources", rule, "weights", remedy))
     if wanted is None or cases == 0:
         return max(cases, LEAST_BATCHES * batch_size) if config.changes_values and cases else cases
-    if wanted > cases and not (config.changes_values or places):
+    if wanted > cases and not config.can_repeat:
         rule = f"at most {cases}, the number of cases, where samples are not changed"
         raise ConfigError(expected("data", "samples_per_epoch", rule, wanted, remedy))
     return wanted

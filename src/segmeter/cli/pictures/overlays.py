@@ -45,6 +45,10 @@ class Drawer:
         """Let a case of an interrupted run take part in the choice."""
         self._gallery.remember(row.case_id, self._score(row))
 
+    def remember_drawn(self, case_id: str) -> None:
+        """Let a case without a score take part in the choice."""
+        self._gallery.remember(case_id, None)
+
     def _score(self, row: CaseRow) -> float:
         scores = overlap_scores(row.counts, task=self._spec.task, classes=self._classes)
         return float(headline_scores(scores, self._spec.task))

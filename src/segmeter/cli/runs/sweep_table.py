@@ -1,0 +1,100 @@
+"""The jobs of a sweep -> one table of settings and results: on the terminal, as sweep.csv and as sweep.html."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from rich.table import Table
+from rich.text import Text
+
+from segmeter.files import csv_bytes, write_bytes
+from segmeter.report.canvas import printable
+from segmeter.report.figures import quantity
+from segmeter.report.html import render
+from segmeter.report.printer import Printer
+
+DONE = "done"
+
+
+@dataclass(frozen=True, kw_only=True)
+class SweepJob:
+    """One job of a sweep.
+
+    Parameters
+    ----------
+    number, folder
+        Its place in the sweep, and the name of its folder.
+    settings
+        The keys that varied, with their values as they were written.
+    result
+        Named numbers, None where undefined; the first is what the sweep compares. Empty where the job gave none.
+    state
+        "done", or how it ended otherwise.
+    """
+
+    number: int
+    folder: str
+    settings: Mapping[str, str]
+    result: Mapping[str, float | None]
+    state: str
+
+
+def best_job(jobs: Sequence[SweepJob]) -> SweepJob | None:
+    """The job with the best first result: the highest, and of a loss the lowest; None where no job has one."""
+    objective = next(iter(_results(jobs)), None)
+    scored = [job for job in jobs if objective is not None and job.result.get(objective) is not None]
+    sign = -1.0 if objective == "loss" else 1.0
+    return max(scored, key=lambda job: sign * (job.result[str(objective)] or 0.0), default=None)
+
+
+def print_sweep(jobs: Sequence[SweepJob], *, file: IO[str] | None = None) -> None:
+    """Print one row per job; the best is bold, and marked for those who see no bold.
+
+    Parameters
+    ----------
+    jobs
+        In the order in which they are shown.
+    file
+        Where to; None is the standard output.
+    """
+    out = Printer(file)
+    table = Table(box=out.lines, pad_edge=False)
+    best, names = best_job(jobs), _results(jobs)
+    table.add_column("job", justify="right")
+    for key in _keys(jobs):
+        table.add_column(Text(printable(key)), overflow="fold")
+    for name in names:
+        table.add_column(Text(printable(name)), justify="right")
+    table.add_column("state", overflow="fold")
+    for job in jobs:
+        style = "bold" if job is best else ""
+        cells = [str(job.number), *_values(job, jobs), *(quantity(job.result.get(name)) for name in names)]
+        state = "best" if job is best and job.state == DONE else job.state
+        table.add_row(*(Text(printable(cell), style) for cell in (*cells, state)))
+    out.table(table)
+
+
+def write_sweep(folder: Path, jobs: Sequence[SweepJob]) -> None:
+    """Write sweep.csv, with numbers in full, and sweep.html into the folder of a sweep."""
+    keys, names = _keys(jobs), _results(jobs)
+    rows = [
+        [job.number, *_values(job, jobs), *(job.result.get(name) for name in names), job.state, job.folder]
+        for job in jobs
+    ]
+    write_bytes(folder / "sweep.csv", csv_bytes([["job", *keys, *names, "state", "folder"], *rows]))
+    page = render("sweep.html", title=folder.name, jobs=jobs, keys=keys, names=names, best=best_job(jobs))
+    write_bytes(folder / "sweep.html", page)
+
+
+def _keys(jobs: Sequence[SweepJob]) -> list[str]:
+    return list(dict.fromkeys(key for job in jobs for key in job.settings))
+
+
+def _results(jobs: Sequence[SweepJob]) -> list[str]:
+    """Names of the results that a job has, the first job's first."""
+    return list(dict.fromkeys(name for job in jobs for name in job.result))
+
+
+def _values(job: SweepJob, jobs: Sequence[SweepJob]) -> list[str]:
+    return [job.settings.get(key, "") for key in _keys(jobs)]

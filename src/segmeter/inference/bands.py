@@ -1,0 +1,123 @@
+"""Bands of logits on the device -> bands of labels, probabilities and the loss on the host, one band behind."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, TypeGuard
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from segmeter.bridge.host_copier import PendingArray
+from segmeter.bridge.to_torch import to_torch
+from segmeter.data.large.rows import Rows
+from segmeter.errors import DataError, InputError
+from segmeter.inference.async_results import Outbox, not_finite
+from segmeter.losses.additive import AdditiveLoss, divide
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Band:
+    """Some rows of a case, all on the host.
+
+    `labels` is (h, W), multilabel (K, h, W), of rows from `top` on; `probs` (num_channels, h, W) float32 or None;
+    `target` like `labels`, or None without a reference.
+    """
+
+    top: int
+    labels: NDArray[Any]
+    probs: NDArray[np.float32] | None
+    target: NDArray[Any] | None
+
+
+def sums_by_bands(loss: object) -> TypeGuard[AdditiveLoss]:
+    """Whether a loss is a sum over pixels, which bands give as the whole image does."""
+    return isinstance(loss, AdditiveLoss) and loss.adds
+
+
+class BandLoss:
+    """Adds up the loss of a case band by band.
+
+    Parameters
+    ----------
+    loss
+        Its sums and denominators add.
+    device
+        Where the logits are.
+    """
+
+    def __init__(self, loss: AdditiveLoss, device: torch.device) -> None:
+        self._loss, self._device = loss, device
+        self._sums: Tensor | None = None
+        self._denominators: Tensor | None = None
+
+    @torch.no_grad()
+    def add(self, logits: Tensor, target: NDArray[Any]) -> None:
+        """Add a band: logits (1, num_channels, h, W), and its target without a batch axis."""
+        wide = "int32" if target.dtype == np.uint16 else None
+        there = to_torch(target[None], device=self._device, dtype=wide)
+        sums, denominators = self._loss.sums(logits, there).double(), self._loss.denominators(there)
+        self._sums = sums if self._sums is None else self._sums + sums
+        self._denominators = denominators if self._denominators is None else self._denominators + denominators
+
+    def value(self) -> float | None:
+        """The loss of all bands together; None where there were none."""
+        if self._sums is None or self._denominators is None:
+            return None
+        return float(divide(self._sums, self._denominators).float())
+
+
+def decode_bands(
+    bands: Iterator[Tensor], outbox: Outbox, *, case_id: str, target: Rows | None, loss: BandLoss | None
+) -> Iterator[Band]:
+    """Decode each band on the device, and yield it when the next one has been computed.
+
+    Parameters
+    ----------
+    bands
+        Logits (num_channels, h, W), from top to bottom; each may be overwritten when the next one is asked for.
+    outbox
+        Brings results to the host.
+    target
+        The case's reference, whose rows are read beside.
+    loss
+        Adds up the loss, where there is one and a target.
+
+    Raises
+    ------
+    OverflowedError
+        Logits are not finite; the bands before come first.
+    DataError
+        The loss does not take the target of the case.
+    """
+    waiting: tuple[int, PendingArray, PendingArray | None, NDArray[Any] | None] | None = None
+    top = 0
+    for band in bands:
+        logits, height = band[None], band.shape[1]
+        rows = None if target is None else target.read(top, top + height)
+        labels, probs = outbox.send_band(logits, case_id)
+        if loss is not None and rows is not None:
+            try:
+                loss.add(logits, rows)
+            except InputError as error:
+                raise DataError(f"case {case_id!r}: {error}") from error
+        if waiting is not None:
+            yield _take(outbox, *waiting)
+        waiting = (top, labels, probs, rows)
+        top += height
+    if waiting is not None:
+        yield _take(outbox, *waiting)
+
+
+def _take(
+    outbox: Outbox, top: int, labels: PendingArray, probs: PendingArray | None, target: NDArray[Any] | None
+) -> Band:
+    with outbox.stages.timed("transfer"):
+        try:
+            found = next(labels.rows())
+        except InputError:
+            raise not_finite(labels.case_id) from None
+        found_probs = None if probs is None else next(probs.rows())
+    outbox.count(found, found_probs)
+    return Band(top=top, labels=found, probs=found_probs, target=target)

@@ -1,0 +1,85 @@
+"""Several segmenters of the same classes -> one, whose probabilities are the mean of theirs."""
+
+import math
+from collections.abc import Iterable, Sequence
+
+import torch
+from torch import Tensor, nn
+
+from segmeter.checks import expected
+from segmeter.classes import Task
+from segmeter.errors import ConfigError
+from segmeter.models.segmenter import Segmenter
+
+
+class Ensemble(nn.Module):
+    """Segmenters that are run one after the other on the same image; each normalises and pads it as its own card says.
+
+    Parameters
+    ----------
+    members
+        One or more, of the same classes and channels. The card is that of the first.
+
+    Raises
+    ------
+    ConfigError
+        They differ in task, classes, ignored value or channels.
+    """
+
+    def __init__(self, members: Sequence[Segmenter]) -> None:
+        super().__init__()
+        self.card = members[0].card
+        for member in members[1:]:
+            self._check(member)
+        self.members = nn.ModuleList(members)
+        self.size_multiple = math.lcm(*(member.size_multiple for member in members))
+        self.size_least = max(member.size_least for member in members)
+
+    def forward(self, image: Tensor) -> Tensor:
+        """Logits of the mean probabilities; see `Segmenter.forward`."""
+        if len(self.members) == 1:
+            logits: Tensor = self.members[0](image)
+            return logits
+        return mean_logits((member(image).float() for member in self.members), self.card.spec.task)
+
+    def _check(self, member: Segmenter) -> None:
+        wanted, given = self.card, member.card
+        for what, first, second in (
+            ("task", wanted.spec.task, given.spec.task),
+            ("classes", wanted.spec.names, given.spec.names),
+            ("ignore_index", wanted.spec.ignore_index, given.spec.ignore_index),
+            ("in_channels", wanted.in_channels, given.in_channels),
+        ):
+            if first != second:
+                rule = f"to name models of the same {what}"
+                raise ConfigError(expected("config", "checkpoint", rule, f"{first} and {second}"))
+
+
+def mean_logits(predictions: Iterable[Tensor], task: Task) -> Tensor:
+    """Average the probabilities of several predictions, and give them as logits.
+
+    Parameters
+    ----------
+    predictions
+        Each (B, num_channels, H, W), float32; taken one by one.
+    task
+        Multiclass averages softmax, binary and multilabel average sigmoid.
+
+    Returns
+    -------
+    (B, num_channels, H, W), float32: softmax or sigmoid of it is the mean probability. NaN where any prediction is NaN
+    or infinite, so that averaging hides nothing.
+    """
+    totals: list[Tensor] = []
+    for logits in predictions:
+        parts = _log_parts(logits, task)
+        totals = [total.logaddexp(part) for total, part in zip(totals, parts, strict=True)] if totals else parts
+    return totals[0] if task == "multiclass" else totals[0] - totals[1]
+
+
+def _log_parts(logits: Tensor, task: Task) -> list[Tensor]:
+    """Logarithms of the probabilities; for sigmoids also those of their complements."""
+    logits = logits + (logits - logits)  # infinity becomes NaN
+    if task == "multiclass":
+        return [torch.log_softmax(logits, 1)]
+    return [torch.nn.functional.logsigmoid(logits), torch.nn.functional.logsigmoid(-logits)]

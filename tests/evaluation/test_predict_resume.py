@@ -1,0 +1,79 @@
+"""Interrupted predictions: what is done stays, and the end is that of an uninterrupted run."""
+
+from dataclasses import replace
+
+import pytest
+
+from segmeter.errors import ConfigError
+from segmeter.evaluation.manifest import Manifest
+from segmeter.evaluation.predict import predict
+from segmeter.export.config import ExportConfig
+from tests.evaluation.test_evaluate_resume import empty, files, flip
+from tests.evaluation.test_predict import Untargeted, job
+
+COUNT = 7  # in batches of 2
+FIELDS = {"export": ExportConfig(probs=True), "identity": {"checkpoint": "0"}}
+
+
+def start(folder, **changes):
+    cases = Untargeted(count=COUNT)
+    predict(job(folder, [], dataset=cases, **FIELDS, **changes))
+    return cases
+
+
+@pytest.fixture(scope="module")
+def clean(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("clean")
+    start(folder)
+    return files(folder)
+
+
+def interrupt(folder, after, patch):
+    add, left = Manifest.add, [after]
+
+    def add_and_leave(self, entry):
+        add(self, entry)
+        left[0] -= 1
+        if not left[0]:
+            raise KeyboardInterrupt
+
+    with patch.context() as patched:
+        patched.setattr(Manifest, "add", add_and_leave)
+        with pytest.raises(KeyboardInterrupt):
+            start(folder)
+
+
+@pytest.mark.parametrize("after", [1, 4, 6, COUNT])
+def test_an_interrupted_run_ends_with_the_same_bytes(after, clean, tmp_path, monkeypatch):
+    interrupt(tmp_path, after, monkeypatch)
+    restored = []
+    cases = start(tmp_path, resume=True, on_restored=restored.append)
+    done = after if after == COUNT else after // 2 * 2
+    assert restored == [f"case{index:02d}" for index in range(len(restored))]
+    assert len(restored) <= done
+    assert sorted(cases.read) == list(range(len(restored), COUNT))
+    assert files(tmp_path) == clean
+
+
+@pytest.mark.parametrize("damage", [empty, flip])
+@pytest.mark.parametrize("finished", [True, False])
+def test_a_damaged_file_is_named_and_made_again(damage, finished, clean, tmp_path, monkeypatch, caplog):
+    if finished:
+        start(tmp_path)
+    else:
+        interrupt(tmp_path, 5, monkeypatch)
+    damage(tmp_path / "predictions/labels/case01.png")
+    cases = start(tmp_path, resume=True)
+    assert "missing or damaged files of predictions are written again (1: labels/case01.png)" in caplog.text
+    assert {0, 1} <= set(cases.read)
+    assert not finished or len(cases.read) == 2
+    assert files(tmp_path) == clean
+
+
+def test_other_settings_and_other_images_are_refused(tmp_path, monkeypatch):
+    interrupt(tmp_path, 3, monkeypatch)
+    work = replace(job(tmp_path, [], dataset=Untargeted(count=COUNT), **FIELDS), resume=True)
+    with pytest.raises(ConfigError, match="`checkpoint` was '0' and is '1' now"):
+        predict(replace(work, identity={"checkpoint": "1"}))
+    with pytest.raises(ConfigError, match=r"cases that are gone \(1: case06\)"):
+        predict(replace(work, dataset=Untargeted(count=COUNT - 1)))
