@@ -56,7 +56,7 @@ def run(config: PredictConfig, job: Job) -> None:
             )
         )
         if config.report.html:
-            note_done(folder)
+            note_done(folder, {})
             write_report(folder, config.report)
     sys.stdout.write(f"{count} images   {folder / 'predictions'}\n{predictor.stages.report()}\n")
     if config.report.html:
