@@ -17,15 +17,6 @@ from typing import IO, Any
 from segmeter.errors import InputError
 
 TEMPORARY = ".tmp-"
-NOT_WRITABLE = (  # what says that a place was chosen badly, where other faults, as of a full disk, pass
-    errno.EACCES,
-    errno.EPERM,
-    errno.EROFS,
-    errno.ENOTDIR,
-    errno.EISDIR,
-    errno.EEXIST,
-    errno.ENAMETOOLONG,
-)
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 _BUFFER = 1 << 20  # bytes handed to the system at a time
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY
@@ -55,10 +46,8 @@ def confined(root: Path) -> Iterator[None]:
     try:
         yield
     finally:
-        if before is None:
-            del _confined[place]
-        else:
-            _confined[place] = before
+        del _confined[place]
+        _confined.update({} if before is None else {place: before})
         os.close(handle)
 
 
@@ -339,12 +328,10 @@ def describe_file(path: Path) -> dict[str, Any]:
 
 def is_whole(path: Path, entry: Mapping[str, Any]) -> bool:
     """Whether a file is there, byte for byte as `describe_file` found it; a link is not."""
-    try:
-        if path.is_symlink() or (path.is_file() and path.stat().st_size != entry["bytes"]):
-            return False
-        return describe_file(path) == dict(entry)
-    except OSError:
-        return False
+    with suppress(OSError):
+        fits = not path.is_symlink() and (path.is_dir() or path.stat().st_size == entry["bytes"])
+        return fits and describe_file(path) == dict(entry)
+    return False
 
 
 def safe_id(name: str) -> str:

@@ -11,7 +11,8 @@ import numpy as np
 from segmeter.checks import expected, nearest
 from segmeter.classes import ClassSpec
 from segmeter.errors import DataError, InputError
-from segmeter.metrics.cases.table import read_cases, read_spec, stack_totals
+from segmeter.evaluation.memory import check_memory
+from segmeter.metrics.cases.table import estimate_memory, read_cases, read_spec, stack_totals
 from segmeter.metrics.config.measures import MEASURES
 from segmeter.metrics.config.metrics import MetricsConfig, check_metrics
 from segmeter.metrics.statistics.clusters import cluster_labels
@@ -60,6 +61,8 @@ def compare(folders: Sequence[Path], config: MetricsConfig, *, rank_by: str = "m
     if problems:
         raise InputError(problems)
     check_metrics(config, spec)
+    needed = sum(estimate_memory(folder) for folder in named.values())
+    check_memory(needed, what="compare: the rows of all runs", remedy="Compare fewer runs at a time.")
     rows = {name: read_cases(folder) for name, folder in named.items()}
     compared = compare_runs(rows, spec, config)
     case_ids = [row.case_id for row in next(iter(rows.values()))]

@@ -6,6 +6,7 @@ last -> step-...               links, swung by one rename
 best -> step-...
 """
 
+import errno
 import logging
 import math
 import re
@@ -18,12 +19,13 @@ import torch
 from torch import Tensor
 
 from segmeter.errors import CheckpointError, InputError, RunError, SegmeterError
-from segmeter.files import NOT_WRITABLE, clear_leftovers, make_folder, point, remove, rename, write_bytes
+from segmeter.files import clear_leftovers, make_folder, point, remove, rename, write_bytes
 from segmeter.models.card import ModelCard
 from segmeter.models.checkpoints.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
 
 LAST, BEST = "last", "best"
 PROBE = ".tmp-probe"
+_OF_THE_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EIO)  # faults that pass, where others say that the place is wrong
 RECENT = 2  # of the newest stay: if the newest is damaged, there is one before it
 _NAME = re.compile(r"step-(\d{8,})(-unvalidated)?")
 _LOG = logging.getLogger(__name__)
@@ -76,7 +78,7 @@ class Checkpoints:
             write_bytes(self.folder / PROBE, b"x")
             remove(self.folder / PROBE)
         except OSError as error:
-            if error.errno not in NOT_WRITABLE:
+            if error.errno in _OF_THE_DISK:
                 raise
             raise InputError(f"{self.folder}: can't be written ({error.strerror}). Give another run.root.") from error
 

@@ -21,7 +21,6 @@ from segmeter.cli.runs.job import Job
 from segmeter.cli.runs.masking import mask, mask_override, refuse_masked
 from segmeter.errors import EXIT_BAD_INPUT, ConfigError, RunError, SegmeterError
 from segmeter.files import (
-    NOT_WRITABLE,
     clear_leftovers,
     confined,
     json_bytes,
@@ -39,6 +38,7 @@ from segmeter.schema import as_plain
 RECORD = "run.json"
 KEEP_SECONDS = 60.0  # of work: a new run that is refused earlier leaves nothing
 _ROOM = 16384  # bytes kept for how the run ended
+_NOT_WRITABLE = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENAMETOOLONG)
 _REMEDY = {
     errno.ENOSPC: "Make room there",
     errno.EDQUOT: "Make room in your quota",
@@ -145,7 +145,7 @@ def _claim(config: Common, job: Job, resumed: Path | None) -> tuple[Path, int]:
             if lock is not None:
                 return folder, lock
     except OSError as error:
-        if error.errno not in NOT_WRITABLE:
+        if error.errno not in _NOT_WRITABLE:
             raise RunError(_system_fault(error, job.command, "Nothing was begun.", "start again")) from error
         given = f"{error.filename or wanted} ({error.strerror})"
         key = "resume" if resumed else "run.root"
