@@ -50,11 +50,13 @@ class Children:
     ----------
     library
         What `interpose.c` was compiled to; None for children that meet signals only.
+    variables
+        Of the environment.
     """
 
-    def __init__(self, library: Path | None = None) -> None:
+    def __init__(self, library: Path | None = None, **variables: str) -> None:
         path = os.pathsep.join([str(ROOT), *sys.path])
-        environment = {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
+        environment = {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1", **variables}
         if library is not None:
             environment |= {"LD_PRELOAD": str(library)}
         command = [sys.executable, "-m", "tests.faults.children", str(library or "")]

@@ -131,6 +131,25 @@ def test_a_loss_that_is_not_finite_stops_the_run_and_the_best_stays(tmp_path, lo
         assert all(value.isfinite().all() for value in weights_of(checkpoint).values())
 
 
+def test_memory_that_runs_out_in_a_step_names_the_batch_and_what_to_set(tmp_path, monkeypatch):
+    calls = []
+
+    def update(self, batches, **place):
+        calls.append(place)
+        if len(calls) == 3:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return real(self, batches, **place)
+
+    real = loop.Learner.update
+    monkeypatch.setattr(loop.Learner, "update", update)
+    message = (
+        r"^training: step 3, the batch with case '.*': out of memory\. Set a smaller training.batch_size .*resume\.$"
+    )
+    with pytest.raises(RunError, match=message):
+        train(tiny_job(tmp_path))
+    assert read_checkpoint(tmp_path / "checkpoints" / "last").progress["step"] == 2
+
+
 def test_a_model_that_overflows_in_validation_is_not_blamed_on_an_image(tmp_path):
     segmenter = tiny_segmenter()
     segmenter.network.layers[4].register_forward_hook(
