@@ -193,10 +193,9 @@ def csv_bytes(rows: Iterable[Iterable[Any]]) -> bytes:
     return text.getvalue().encode("utf-8", "replace")
 
 
-def _csv_cell(value: Any) -> str:
-    if isinstance(value, str):
-        return f"'{value}" if value.startswith(_FORMULA) else value
-    return "" if value is None else repr(value)
+def _csv_cell(value: Any) -> Any:
+    """What the csv module writes so; None and numbers it writes as they should be."""
+    return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value
 
 
 def write_json(path: Path, content: Any) -> None:

@@ -37,6 +37,8 @@ PRINTED_BY: dict[str, tuple[str, ...]] = {
     "losses/": ("train", "eval"),
     "inference/": ("train", "eval", "predict"),
     "export/": ("eval", "predict"),
+    "deploy/": ("export",),
+    "cli/commands/export.py": ("export",),
     "postprocess/": ("eval", "predict"),
     "metrics/summary/compare.py": ("compare",),
     "metrics/": ("eval", "score", "compare"),
@@ -59,7 +61,7 @@ PRINTED_BY: dict[str, tuple[str, ...]] = {
 ROOT_KEYS = ("device", "resume", "plugins", "probs", "images", "missing", "workers", "seed", "runs", "allow_changes")
 GROUP_KEY = re.compile(rf"(?<![\w./])({'|'.join([*GROUPS, 'run'])})\.([a-z]\w*)(?!\w*[.(*])")
 ROOT_KEY = re.compile(rf"(?<![\w.])({'|'.join(ROOT_KEYS)})=")
-FILES = {"json", "html", "js", "safetensors", "parquet", "csv"}  # metrics.json is no key
+FILES = {"pt2", "json", "html", "js", "safetensors", "parquet", "csv"}  # metrics.json is no key
 # Advice for another command, which it names: what a model takes is decided when it is trained
 ELSEWHERE = {
     ("data/files/images.py", "data.in_channels", "train with"),

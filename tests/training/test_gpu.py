@@ -8,6 +8,7 @@ import torch
 from segmeter.losses.focal.focal import FocalLoss
 from segmeter.models.build import build_segmenter
 from segmeter.models.card import ModelCard
+from segmeter.training.data.windows import Resizing, resize_batch
 from tests.training.tiny import SPEC
 
 pytestmark = [
@@ -65,3 +66,21 @@ def test_half_precision_learns_what_float32_does(segmenter, batch, dtype):
     found, gradient = loss_and_gradient(autocast_loss, segmenter, (image, target))
     assert float(found) == pytest.approx(expected, rel=0.02)
     assert gradient.isfinite().all()
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.float32])
+def test_windows_are_resized_on_the_device_as_on_the_host_and_without_waiting(dtype):
+    image = (torch.rand(2, 3, 40, 52, generator=torch.Generator().manual_seed(0)) * 255).to(dtype)
+    target = torch.randint(0, 3, (2, 40, 52), dtype=torch.uint8, generator=torch.Generator().manual_seed(1))
+    resizing = Resizing(((40, 30), (25, 52)), (32, 32))
+    wanted, labels = resize_batch(image, target, resizing)
+    image, target = image.cuda(), target.cuda()
+    torch.cuda.synchronize()
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        found, given = resize_batch(image, target, resizing)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    assert found.dtype == dtype
+    assert (found.cpu().double() - wanted.double()).abs().max() <= (1 if dtype is torch.uint8 else 1e-3)
+    assert torch.equal(given.cpu(), labels)

@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -13,6 +14,7 @@ from segmeter.checks import expected
 from segmeter.data.files.header import read_header
 from segmeter.data.files.label_mapping import split_objects
 from segmeter.data.files.masks import Reading, StoredMap, check_labels, read_map
+from segmeter.data.files.png import memory_reused, read_layout
 from segmeter.data.files.sniff import show, volume_format
 from segmeter.errors import DataError, InputError
 from segmeter.evaluation.memory import Turns
@@ -22,7 +24,7 @@ from segmeter.metrics.cases.table import CaseRow
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.measures.protocol import CaseMaps, Measure, build_measures
 from segmeter.metrics.measures.row import make_row
-from segmeter.metrics.pixels.confusion import count_case
+from segmeter.metrics.pixels.confusion import count_case_and_hidden
 
 _MANY_PARTS = 4
 _LOOK_BYTES = 1 << 14  # of a file; smaller ones are read without a look at the memory
@@ -83,7 +85,10 @@ class CaseScorer:
         """Score a pair; what is wrong with its files is given back, so that all of it is said at once."""
         remedy = "Free memory, cut the pair into tiles, or measure less (metrics.measures)."
         try:
-            with _turns(self.processes).take(self._bytes_of(pair), what=f"case {pair.case_id!r}", remedy=remedy):
+            with (
+                _turns(self.processes).take(self._bytes_of(pair), what=f"case {pair.case_id!r}", remedy=remedy),
+                nullcontext() if self._measures else memory_reused(),  # a measure may keep what it gets
+            ):
                 return self._score(pair)
         except InputError as error:
             return error.problems
@@ -114,21 +119,21 @@ class CaseScorer:
     def _score(self, pair: MaskPair) -> Scored:
         loaded = self._load(pair)
         row = make_row(loaded.maps, self._measures, counts=self._count(pair, loaded))
-        missing = {"missing": float(not pair.predictions)} if self.flag_missing else {}
-        spacing, unit = loaded.place.spacing, loaded.place.unit
-        row = replace(row, extra={**row.extra, **missing}, spacing=spacing, unit=unit if spacing else "")
+        if self.flag_missing:
+            row = replace(row, extra={**row.extra, "missing": float(not pair.predictions)})
+        if loaded.place.spacing:
+            row = replace(row, spacing=loaded.place.spacing, unit=loaded.place.unit)
         return Scored(row=row, place=loaded.place, sha256=loaded.sha256)
 
     def _count(self, pair: MaskPair, loaded: _Loaded) -> np.ndarray:
         """Count first: the counts themselves show whether a value is no label, without a pass over the pixels."""
         maps, spec = loaded.maps, self.reading.spec
         try:
-            counts = count_case(maps.target, maps.labels, spec)
+            counts, hidden = count_case_and_hidden(maps.target, maps.labels, spec)
         except InputError:
             problems = self._label_problems(pair, loaded.stored) or [self._undecided(pair, maps)]
             raise DataError(problems) from None
-        ignored = counts.sum() != maps.target.size
-        if ignored and maps.labels.max() >= spec.num_values:  # the counts do not show what is predicted there
+        if hidden:
             problems = self._label_problems(pair, loaded.stored)
             if problems:
                 raise DataError(problems)
@@ -210,10 +215,14 @@ def _stated_pixels(path: Path, most: int) -> int:
         size = path.stat().st_size
         if size < _LOOK_BYTES or path.is_dir():
             return 0
-        header = None if volume_format(path) else read_header(path, max_pixels=most)
+        with path.open("rb") as file:
+            layout = read_layout(file.read(33))
+        if layout is None and volume_format(path):
+            return size
+        header = layout or read_header(path, max_pixels=most)
     except (DataError, OSError):
         return 0
-    return size if header is None else header.height * header.width
+    return header.height * header.width
 
 
 def _refuse_one_number(path: Path, numbers: np.ndarray, others: np.ndarray, key: str) -> None:

@@ -16,8 +16,9 @@ from segmeter.evaluation.manifest import Manifest, read_notes
 from segmeter.evaluation.sharding import note_shard
 from segmeter.files import write_json
 from segmeter.inference.async_results import Prediction
+from segmeter.losses.additive import additive
 from segmeter.metrics.cases.packed import RowStore
-from segmeter.metrics.cases.table import CaseRow, write_cases
+from segmeter.metrics.cases.table import CaseRow, divide_terms, write_cases
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.measures.protocol import CaseMaps, Measure, build_measures
 from segmeter.metrics.measures.row import make_row
@@ -38,7 +39,7 @@ class Evaluation(CaseRun):
     Parameters
     ----------
     loss
-        Reported per case beside the metrics, or None.
+        Reported beside the metrics, per case and of all cases as one batch, or None.
     metrics
         Its group of the configuration.
     on_case
@@ -105,9 +106,10 @@ def _restore(job: Evaluation, manifest: Manifest, rows: RowStore) -> None:
 
 
 def _predict(job: Evaluation, manifest: Manifest, rows: RowStore, sums: Calibration | None) -> None:
+    loss = None if job.loss is None else additive(job.loss, job.dataset.spec.ignore_index)
     measure = partial(_measure, job, build_measures(job.metrics, job.dataset.spec))
     cases = run_cases(
-        job, manifest, done=len(rows), what="evaluating", measure=measure, probs=sums is not None, loss=job.loss
+        job, manifest, done=len(rows), what="evaluating", measure=measure, probs=sums is not None, loss=loss
     )
     for case in cases:
         prediction, row = case.prediction, cast(CaseRow, case.row)
@@ -138,9 +140,11 @@ def _measure(job: Evaluation, measures: Sequence[Measure], prediction: Predictio
         target_instances=sample.instances,
         instances=cleaned.instances,
     )
+    terms = prediction.loss
     return replace(
         make_row(maps, measures),
-        loss=prediction.loss,
+        loss=None if terms is None else divide_terms(terms[None]),
+        loss_terms=() if terms is None else tuple((sums, denominators) for sums, denominators in terms.tolist()),
         changed_pixels=cleaned.changed,
         spacing=job.metrics.spacing,
     )

@@ -7,6 +7,7 @@ from segmeter.data.build import build_dataset, open_splits
 from segmeter.data.verification.intensity import (
     LEVELS,
     SHOWN,
+    ScaleWatch,
     clip_limits,
     measure_image,
     mismatch_warnings,
@@ -184,7 +185,29 @@ def test_images_on_another_scale_than_the_models_are_warned_of(tmp_path):
     assert mismatch_warnings(own, mean, std) == []
     (line,) = mismatch_warnings(eight, mean, std)
     assert "uint8 from" in line
-    assert "its scores mean little here" in line
+    assert "means little" in line
+
+
+def test_images_that_nobody_verified_are_watched_and_the_warning_is_given_once():
+    twelve = [(np.random.default_rng(i).random((20, 20, 1)) * 4095).astype(np.uint16) for i in range(12)]
+    full = [image * 16 for image in twelve]
+    watch = ScaleWatch((0.5,), (0.25,))
+    given = [watch.add(image) for image in twelve]
+    assert [len(lines) for lines in given] == [0] * 7 + [1] + [0] * 4
+    assert "uint16 from" in given[7][0]
+    assert watch.close() == []
+    few = ScaleWatch((0.5,), (0.25,))
+    assert [few.add(image) for image in twelve[:2]] == [[], []]
+    assert len(few.close()) == 1
+    good = ScaleWatch((0.5,), (0.25,))
+    dark = np.zeros((20, 20, 1), np.uint16)  # one dark image among others is no other scale
+    assert [line for image in [*full, dark] for line in good.add(image)] + good.close() == []
+    late = ScaleWatch((0.5,), (0.25,))
+    assert [line for image in [*full, *full] for line in late.add(image)] == []  # three times eight
+    assert len([line for image in twelve for line in late.add(image)]) == 1
+    rest = ScaleWatch((0.5,), (0.25,))
+    assert [line for image in [*full[:8], dark] for line in rest.add(image)] + rest.close() == []
+    assert ScaleWatch((0.5,), (0.25,)).close() == []
 
 
 @pytest.mark.parametrize(("dtype", "scale"), [("uint8", 200), ("uint16", 60_000), ("float32", 0.9)])

@@ -91,7 +91,8 @@ class Trained(Modelled):
     """A run folder (its best checkpoint), a checkpoint folder, or a file in it; [A,B,C] averages the probabilities of
     several."""
     resume: str | None = None
-    """null starts a new run; "auto" continues the newest run of this name; a path continues that run."""
+    """null starts a new run; "auto" continues the newest run of this name; a path continues that run, with its
+    own configuration but for the keys that the command line sets."""
 
     @property
     def checkpoints(self) -> tuple[Path, ...]:
@@ -103,7 +104,8 @@ class TrainConfig(Modelled, Seeded):
     """`segmeter train`: train a model on images and masks."""
 
     resume: str | None = None
-    """null starts a new run; "auto" continues the newest run of this name; a path continues that run."""
+    """null starts a new run; "auto" continues the newest run of this name; a path continues that run, with its
+    own configuration but for the keys that the command line sets."""
     allow_changes: tuple[str, ...] = ()
     """Keys that may differ from the resumed run's configuration: [training.epochs]."""
     data: Annotated[Any, Component(DATA)]
@@ -182,6 +184,33 @@ class PredictConfig(Trained, Sharded):
     """Pictures."""
 
 
+class DeployConfig(Common):
+    """`segmeter export`: write a checkpoint as one file that takes images and gives labels, without segmeter."""
+
+    checkpoint: Path
+    """A run folder (its best checkpoint), a checkpoint folder, or a file in it."""
+    format: Literal["onnx", "aot"] = "onnx"
+    """"onnx" runs in onnxruntime and other engines; "aot" is a package (.pt2) of code that AOTInductor compiled for one
+    kind of device, run by torch or its C++ library."""
+    input: Path | None = None
+    """An image, or a folder of images, on which the labels are compared with ours; the file will take images of their
+    dtype. null takes the test split of the data that the checkpoint was trained on."""
+    cases: Annotated[int, Unit("images")] = Field(4, ge=1, le=10_000)
+    """How many images are compared, spread evenly over those that are there."""
+    threshold: Annotated[float, Unit("probability")] = Field(0.5, ge=0, le=1)
+    """Binary and multilabel: a class is present where its probability is above this."""
+    device: str = "cpu"
+    """Where an "aot" file will run: "cpu", "cuda" or "cuda:<number>"; an "onnx" file runs anywhere."""
+    data: ImagesConfig
+    """How images are read."""
+
+    @rule("device")
+    @classmethod
+    def _of_packages(cls, device: str, given: Given) -> None:
+        if given.format == "onnx" and device != "cpu":
+            raise RuleError('to be "cpu" for format=onnx', "The file runs anywhere; only the comparison runs here.")
+
+
 class CheckConfig(Command):
     """`segmeter check`: verify a data set before the first step; it leaves no run folder."""
 
@@ -245,7 +274,8 @@ class ScoreConfig(Seeded, Sharded):
     workers: Annotated[int, Unit("processes")] = Field(0, ge=0, le=256)
     """Processes; 0 takes threads, one per core, which are as fast but for measures in plain Python."""
     resume: str | None = None
-    """null starts a new run; "auto" continues the newest run of this name; a path continues that run."""
+    """null starts a new run; "auto" continues the newest run of this name; a path continues that run, with its
+    own configuration but for the keys that the command line sets."""
     data: LabelsConfig
     """What the values in masks mean."""
     metrics: MetricsConfig
@@ -305,6 +335,7 @@ ROOTS: dict[str, type[Config]] = {
     "train": TrainConfig,
     "eval": EvalConfig,
     "predict": PredictConfig,
+    "export": DeployConfig,
     "check": CheckConfig,
     "score": ScoreConfig,
     "compare": CompareConfig,

@@ -61,6 +61,23 @@ def fill_data(values: Mapping[str, Any], overrides: Sequence[str]) -> dict[str, 
     return {**values, "data": filled}
 
 
+def own_data(checkpoint: Path, max_pixels: int) -> DataConfig:
+    """The data set that a checkpoint was trained on, as its run found it; the limit on files is the user's.
+
+    Raises
+    ------
+    ConfigError
+        It is not known, or not where it was.
+    """
+    card, root = _read(checkpoint)
+    values = _own(card, root)
+    if values.get("root") in (None, REQUIRED) or not Path(str(values["root"])).is_dir():
+        raise ConfigError(f"data: the data set that {checkpoint} was trained on is not known here.")
+    config = DATA.schema(values["name"]).model_validate(values | {"max_pixels": max_pixels})
+    assert isinstance(config, DataConfig)
+    return config
+
+
 def _read(path: Path) -> tuple[ModelCard, str | None]:
     """The card, and where the run that the checkpoint lies in found its data."""
     from segmeter.models.checkpoints.checkpoint import read_description  # torch: not for --help and --cfg

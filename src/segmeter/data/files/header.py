@@ -107,7 +107,12 @@ def exif_orientation(picture: Any) -> int:
 
 def check_file_size(path: Path, file: IO[bytes], most: int, remedy: str) -> None:
     """Refuse an open file whose bytes are far more than its pixels can need, before they are read."""
-    found, allowed = os.fstat(file.fileno()).st_size, most + SPARE_BYTES
+    check_size(path, os.fstat(file.fileno()).st_size, most, remedy)
+
+
+def check_size(path: Path, found: int, most: int, remedy: str) -> None:
+    """Refuse a file of so many bytes, see `check_file_size`."""
+    allowed = most + SPARE_BYTES
     if found > allowed:
         raise DataError(expected(show(path), "file", f"of at most {allowed} bytes", f"{found}", remedy))
 

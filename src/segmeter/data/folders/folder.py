@@ -134,7 +134,7 @@ def open_images(
     """
     if not path.exists():
         tried = f"nothing at {show(path.absolute())} (working folder {show(Path.cwd())})"
-        raise DataError(expected("predict", "input", "to be a folder or an image", tried))
+        raise DataError(expected("config", "input", "to be a folder or an image", tried))
     files = list_files(path, role="images") if path.is_dir() else {path.stem: [path]}
     problems = twice_problems(files, "images")
     if problems:

@@ -121,10 +121,10 @@ def _scan(folder: Path, role: str, remedy: str, volumes: bool) -> Listing:
     for name, _ in entries:
         stem, _, suffix = name.rpartition(".")
         if f".{suffix.lower()}" in SUFFIXES and not name.startswith(_HIDDEN):
-            names[stem_of(Path(name)) if volumes else stem].append(name)
+            names[stem_of(name) if volumes else stem].append(name)
         elif not is_junk(folder / name):
             if volumes and _is_volume(folder / name):
-                names[stem_of(Path(name))].append(name)
+                names[stem_of(name)].append(name)
             else:
                 foreign.append(name)
     problems: tuple[str, ...] = ()
@@ -159,6 +159,8 @@ def check_inside(root: Path, paths: Iterable[Path]) -> list[str]:
 def twice_problems(files: Mapping[str, Sequence[str | Path]], role: str) -> list[str]:
     """Name what has two files, and names that differ only in case."""
     twice = {stem: paths for stem, paths in files.items() if len(paths) > 1}
+    if not twice and len(set(map(_fold, files))) == len(files):
+        return []
     alike: dict[str, list[str]] = defaultdict(list)
     for stem in files:
         alike[_fold(stem)].append(stem)

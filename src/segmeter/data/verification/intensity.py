@@ -239,8 +239,46 @@ def mismatch_warnings(
     """Say that images are not on the scale that a trained model normalises by, as 8-bit copies of 12-bit images."""
     measured, spread = unit_moments(intensities, clip)
     found = _far((measured - np.array(mean)) / np.array(std), spread / np.array(std), intensities)
-    advice = "The model was trained on another scale or dtype: its scores mean little here."
+    advice = "The model was trained on another scale or dtype: what it says of these images means little."
     return [f"data: inputs normalised as in training have {found}. {advice}"] if found else []
+
+
+class ScaleWatch:
+    """Watches images that are used unverified, some at a time, and warns once that their scale is not the model's.
+
+    Parameters
+    ----------
+    mean, std, clip
+        By which the model normalises.
+    together
+        Images that are looked at as one, since a single one may be dark.
+    """
+
+    def __init__(
+        self, mean: tuple[float, ...], std: tuple[float, ...], clip: Limits = (), *, together: int = 8
+    ) -> None:
+        self._mean, self._std, self._clip, self._together = mean, std, clip, together
+        self._measured: list[tuple[str, int, Values, Values, Values]] = []
+        self._looked = self._told = False
+
+    def add(self, image: NDArray[Any]) -> list[str]:
+        """Take an image (H, W, C); give the warning where it is time for one."""
+        if self._told:
+            return []
+        self._measured.append((image.dtype.name, image.shape[0] * image.shape[1], *measure_image(image)))
+        return self._look() if len(self._measured) == self._together else []
+
+    def close(self) -> list[str]:
+        """Give the warning about images that are too few for `add`; a rest after others is passed over."""
+        return self._look() if self._measured and not self._looked else []
+
+    def _look(self) -> list[str]:
+        rows = {row[0]: [other[1:] for other in self._measured if other[0] == row[0]] for row in self._measured}
+        found = [merge_images(dtype, *map(np.array, zip(*own, strict=True))) for dtype, own in rows.items()]
+        self._measured.clear()
+        lines = mismatch_warnings(found, self._mean, self._std, self._clip)
+        self._looked, self._told = True, bool(lines)
+        return lines
 
 
 def scale_warnings(config: DataConfig, intensities: Sequence[Intensity]) -> list[str]:

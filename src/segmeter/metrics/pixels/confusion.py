@@ -57,7 +57,7 @@ def confusion_matrix(
     where = "confusion_matrix"
     check_maps(where, target, labels, "labels", kinds="iub")
     num_classes, ignore_index = check_classes(where, num_classes, ignore_index, most=_FOREIGN)
-    return _count(where, target, labels, num_classes=num_classes, ignore_index=ignore_index)
+    return _count(where, target, labels, num_classes=num_classes, ignore_index=ignore_index)[0]
 
 
 def multilabel_counts(target: LabelArray, labels: LabelArray, *, ignore_index: int | None = None) -> IntArray:
@@ -79,15 +79,21 @@ def multilabel_counts(target: LabelArray, labels: LabelArray, *, ignore_index: i
     InputError
         As `confusion_matrix`, naming the class.
     """
+    return _count_planes(target, labels, ignore_index)[0]
+
+
+def _count_planes(target: LabelArray, labels: LabelArray, ignore_index: int | None) -> tuple[IntArray, bool]:
     where = "multilabel_counts"
     check_maps(where, target, labels, "labels", kinds="iub")
     _, ignore_index = check_classes(where, 2, ignore_index)
     if target.ndim < 2:
         raise InputError(expected(where, "target", "to have a class axis and pixel axes", target.shape))
-    counts = np.empty((len(target), 2, 2), np.int64)
+    counts, hides = np.empty((len(target), 2, 2), np.int64), False
     for k, (plane, predicted) in enumerate(zip(target, labels, strict=True)):
-        counts[k] = _count(f"{where}: class {k}", plane, predicted, num_classes=2, ignore_index=ignore_index)
-    return counts
+        name = f"{where}: class {k}"
+        counts[k], hidden = _count(name, plane, predicted, num_classes=2, ignore_index=ignore_index)
+        hides = hides or hidden
+    return counts, hides
 
 
 def count_case(target: LabelArray, labels: LabelArray, spec: ClassSpec) -> IntArray:
@@ -109,18 +115,27 @@ def count_case(target: LabelArray, labels: LabelArray, spec: ClassSpec) -> IntAr
     InputError
         As `confusion_matrix` and `multilabel_counts`.
     """
+    return count_case_and_hidden(target, labels, spec)[0]
+
+
+def count_case_and_hidden(target: LabelArray, labels: LabelArray, spec: ClassSpec) -> tuple[IntArray, bool]:
+    """Count as `count_case` does; and whether labels are outside the classes where the target is ignored."""
     if spec.is_multilabel:
-        return multilabel_counts(target, labels, ignore_index=spec.ignore_index)
-    return confusion_matrix(target, labels, num_classes=spec.num_classes, ignore_index=spec.ignore_index)
+        return _count_planes(target, labels, spec.ignore_index)
+    where = "confusion_matrix"
+    check_maps(where, target, labels, "labels", kinds="iub")
+    num_classes, ignore_index = check_classes(where, spec.num_classes, spec.ignore_index, most=_FOREIGN)
+    return _count(where, target, labels, num_classes=num_classes, ignore_index=ignore_index)
 
 
 def _count(
     where: str, target: LabelArray, labels: LabelArray, *, num_classes: int, ignore_index: int | None
-) -> IntArray:
+) -> tuple[IntArray, bool]:
+    """Counts (K, K), and whether ignored pixels hide labels outside the classes."""
     table = _table(target, labels, num_classes=num_classes, ignore_index=ignore_index)
     if table[num_classes + 1].any() or table[:num_classes, num_classes].any():
         raise InputError(_outside(where, target, labels, num_classes=num_classes, ignore_index=ignore_index))
-    return np.ascontiguousarray(table[:num_classes, :num_classes])
+    return np.ascontiguousarray(table[:num_classes, :num_classes]), bool(table[num_classes, num_classes])
 
 
 def _table(target: LabelArray, labels: LabelArray, *, num_classes: int, ignore_index: int | None) -> IntArray:
@@ -136,11 +151,11 @@ def _table(target: LabelArray, labels: LabelArray, *, num_classes: int, ignore_i
     if num_classes > kernels.MOST_CLASSES:
         table: IntArray = kernels.count_many(rows, columns, num_classes, ignore)
         return table
-    table = np.zeros(shape, np.int64)
-    for start in range(0, rows.size, _CHUNK):
+    table = kernels.count_pairs(rows[:_CHUNK], columns[:_CHUNK], num_classes, ignore)
+    for start in range(_CHUNK, rows.size, _CHUNK):
         part = slice(start, start + _CHUNK)
-        table += kernels.count_pairs(rows[part], columns[part], num_classes, ignore).reshape(shape)
-    return table
+        table += kernels.count_pairs(rows[part], columns[part], num_classes, ignore)
+    return table.reshape(shape)
 
 
 def _narrow(array: LabelArray, num_classes: int, ignore_index: int | None) -> tuple[NDArray[Any], int]:
@@ -149,8 +164,9 @@ def _narrow(array: LabelArray, num_classes: int, ignore_index: int | None) -> tu
     if array.dtype == np.bool_:
         array = array.view(np.uint8)
     if array.dtype.kind == "u" and array.dtype.itemsize <= 2:
-        fits = 0 <= ignore <= np.iinfo(array.dtype).max
-        return array.astype(array.dtype.newbyteorder("="), copy=False), ignore if fits else _NO_IGNORE
+        fits = 0 <= ignore < 256**array.dtype.itemsize
+        native = array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
+        return native, ignore if fits else _NO_IGNORE
     known = np.where((array >= 0) & (array < num_classes), array, _FOREIGN).astype(np.uint16)
     if ignore_index is not None and np.iinfo(array.dtype).min <= ignore_index <= np.iinfo(array.dtype).max:
         known[array == ignore_index] = _VOID
