@@ -158,13 +158,6 @@ def read_cases(path: str | Path) -> list[CaseRow]:
     return rows
 
 
-def estimate_memory(path: str | Path) -> int:
-    """Bytes that the rows of a ``cases.parquet`` take once they are read, from what the file says of itself."""
-    found = pq.read_metadata(_file_of(Path(path)))
-    packed = sum(found.row_group(index).total_byte_size for index in range(found.num_row_groups))
-    return int(found.num_rows * (500 + 30 * found.num_columns) + 3 * packed)
-
-
 def read_spec(path: str | Path) -> ClassSpec:
     """Read the classes that a ``cases.parquet``, or the one in a run's folder, was written with."""
     return _read("read_spec", path)[1]
@@ -336,12 +329,9 @@ def _cells(column: pa.ChunkedArray) -> list[Any]:
     return [" ".join(map(repr, value or ())) for value in values] if pa.types.is_list(column.type) else values
 
 
-def _file_of(path: Path) -> Path:
-    return path / "cases.parquet" if path.is_dir() else path
-
-
 def _read(where: str, given: str | Path) -> tuple[pa.Table, ClassSpec]:
-    path = _file_of(known_path(where, "path", given))
+    path = known_path(where, "path", given)
+    path = path / "cases.parquet" if path.is_dir() else path
     remedy = "Give a run's folder or its cases.parquet."
     if not path.is_file():
         raise DataError(expected(where, "path", "to be a file", path, remedy))
