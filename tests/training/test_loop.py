@@ -19,6 +19,7 @@ from segmeter.models.checkpoints.weights import load_tensors
 from segmeter.open_files import read_json_lines
 from segmeter.training.config import AdamWConfig, ConstantConfig
 from segmeter.training.loop import train
+from segmeter.training.optimisation.step import Stepper
 from segmeter.training.validation import Validation
 from tests.training.tiny import SPEC, TinyCases, TinySource, tiny_job, tiny_segmenter
 
@@ -134,14 +135,14 @@ def test_a_loss_that_is_not_finite_stops_the_run_and_the_best_stays(tmp_path, lo
 def test_memory_that_runs_out_in_a_step_names_the_batch_and_what_to_set(tmp_path, monkeypatch):
     calls = []
 
-    def update(self, batches, **place):
-        calls.append(place)
+    def step(self, batches):
+        calls.append(batches)
         if len(calls) == 3:
             raise torch.OutOfMemoryError("CUDA out of memory")
-        return real(self, batches, **place)
+        return real(self, batches)
 
-    real = loop.Learner.update
-    monkeypatch.setattr(loop.Learner, "update", update)
+    real = Stepper.__call__
+    monkeypatch.setattr(Stepper, "__call__", step)
     message = (
         r"^training: step 3, the batch with case '.*': out of memory\. Set a smaller training.batch_size .*resume\.$"
     )

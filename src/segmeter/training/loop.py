@@ -11,7 +11,6 @@ from typing import Any
 import torch
 
 from segmeter.errors import Interrupted, OverflowedError, RunError
-from segmeter.inference.oom_fallback import advised
 from segmeter.inference.precision import pick_dtype, without_tf32
 from segmeter.losses.additive import check_labels
 from segmeter.open_files import read_json_lines
@@ -32,7 +31,6 @@ from segmeter.training.run.throughput import Throughput, peak_memory_mb
 from segmeter.training.validation import Validation, find_monitor, higher_is_better, validate
 
 _LOG = logging.getLogger(__name__)
-_LESS = "Set a smaller training.batch_size (with training.accumulate for the same update) or augment.crop, and resume."
 
 
 def train(job: TrainJob) -> TrainResult:
@@ -185,10 +183,7 @@ class Run:
         self.throughput.run()
         waited = source.waited
         batches = [source.take() for _ in range(self.config.accumulate)]
-        first = self.watch.case_id(int(batches[0].indices[0]))
-        with advised(f"training: step {self.step + 1}, the batch with case {first!r}", _LESS):
-            update = self.learner.update(batches, step=self.step, progress=self.progress(self.step))
-        loss, grad_norm, self.lr = update
+        loss, grad_norm, self.lr = self.learner.update(batches, step=self.step, progress=self.progress(self.step))
         self.step += 1
         indices = [batch.indices for batch in batches]
         self.watch.note(Taken(step=self.step, lr=self.lr, indices=indices, loss=loss, grad_norm=grad_norm))
