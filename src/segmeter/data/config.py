@@ -244,13 +244,13 @@ class FolderConfig(DataConfig):
     split_seed: int = 0
     """Decides, with its name alone, which split a case falls into; other cases do not matter."""
     fold: str | None = None
-    """Cross-validation: "2/5" deals the cases of training and validation into 5 folds, the second of which validates while
-    the others train; testing stays as it is. null: none."""
+    """Cross-validation: "2/5" deals the cases of training and validation into 5 folds, the second of which validates
+    while the others train; testing stays as it is. null: none."""
     strata: str | None = None
     """A table (CSV) under the root with the columns case and stratum, such as a diagnosis: each fold gets its share of
     every stratum. null deals by size alone."""
     group_until: str = ""
-    """Cases whose names agree up to this text stay in one split, and in one fold: "_" keeps p07_1 and p07_2 together."""
+    """Cases whose names agree up to this text stay in one split and one fold: "_" keeps p07_1 and p07_2 together."""
 
     @rule("masks")
     @classmethod

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from segmeter.checks import expected, some
 from segmeter.data.files.sniff import show
+from segmeter.data.folders.split_lists import split_place
 from segmeter.errors import DataError
 
 
@@ -15,8 +16,8 @@ def deal_folds(
 ) -> dict[str, int]:
     """The fold, from 1, of each case.
 
-    Large groups are dealt first, to the fold that has the fewest cases of their strata, then the fewest cases; the order
-    among equals is decided by names and seed. Another case may move others, so all folds are dealt from the same cases.
+    Large groups are dealt first, to the fold that has the fewest cases of their strata, then the fewest cases; names
+    and seed decide the order among equals. One more case may move others, so all folds are dealt from the same cases.
 
     Parameters
     ----------
@@ -47,9 +48,11 @@ def deal_folds(
         raise DataError(expected("data", "strata", "to have a line for every case", f"none for {some(missing)}"))
     kinds = {name: Counter((strata or {}).get(stem, "") for stem in group) for name, group in groups.items()}
     shares = sum(kinds.values(), Counter())
-    order = sorted(
-        groups, key=lambda name: (-len(groups[name]), _rarity(kinds[name], shares), _place(groups[name], seed))
-    )
+
+    def rank(name: str) -> tuple[int, int, float, str]:
+        rarest = min(shares[kind] for kind in kinds[name])
+        return -len(groups[name]), rarest, split_place(groups[name][0], seed=seed), name
+
     held = [Counter[str]() for _ in range(count)]
     folds: dict[str, int] = {}
     for name in sorted(groups, key=rank):
@@ -74,4 +77,4 @@ def read_strata(path: Path) -> dict[str, str]:
     twice = [name for name, times in Counter(row[0] for row in rows[1:]).items() if times > 1]
     if twice:
         raise DataError(expected("data", "strata", "to name each case once", f"repeated names ({some(twice)})"))
-    return {name: stratum for name, stratum in rows[1:]}
+    return dict(rows[1:])
