@@ -28,7 +28,7 @@ CAMVID_COLOURS: tuple[Colour, ...] = (
     (128, 128, 128), (128, 0, 0), (192, 192, 128), (128, 64, 128), (60, 40, 222), (128, 128, 0),
     (192, 128, 128), (64, 64, 128), (64, 0, 128), (64, 64, 0), (0, 128, 192),
 )  # fmt: skip
-_FOLD = re.compile(r"\d{1,4}/\d{1,4}", re.ASCII)
+_FOLD = re.compile(r"(\d{1,4})/(\d{1,4})", re.ASCII)
 _FRACTIONS = ("val_fraction", "test_fraction", "split_seed", "group_until")  # what decides the split without lists
 CELL_CLASSES = ("background", "round", "spindle", "mitotic")
 CELL_COLOURS: tuple[Colour, ...] = ((0, 0, 0), (86, 180, 233), (0, 158, 115), (230, 97, 1))
@@ -275,11 +275,9 @@ class FolderConfig(DataConfig):
     @rule("fold")
     @classmethod
     def _one_of_several(cls, fold: str | None, given: Given) -> None:
-        if fold is not None and not _FOLD.fullmatch(fold):
-            raise RuleError("to be i/k, fold i of k", "Write data.fold=1/5.")
-        number, count = map(int, (fold or "1/2").split("/"))
-        if not 1 <= number <= count or count < 2:
-            raise RuleError("to be i/k with i from 1 to k, and k at least 2")
+        parts = _FOLD.fullmatch(fold or "1/2")
+        if parts is None or not 1 <= int(parts[1]) <= int(parts[2]) or int(parts[2]) < 2:
+            raise RuleError("to be i/k, fold i of k, with k at least 2", "Write data.fold=1/5.")
 
     @rule("strata")
     @classmethod
@@ -292,7 +290,6 @@ class FolderConfig(DataConfig):
     def _lists_decide_alone(cls, group_until: str, given: Given) -> None:
         if given.lists is None and len(given.list_files) < len(SPLITS[:3]):
             return
-        # with folds, lists decide only which cases are for testing
         for name in _FRACTIONS[:2] if given.fold else _FRACTIONS:
             value = group_until if name == "group_until" else getattr(given, name)
             if value != FolderConfig.model_fields[name].default:
