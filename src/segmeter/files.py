@@ -230,13 +230,20 @@ def new_folder(path: Path) -> bool:
 
 def publish_folder(folder: Path, fill: Callable[[Path], None]) -> None:
     """Let `fill` write a new folder, then make it appear under its name, complete, by one rename."""
+    with fresh_folder(folder) as fresh:
+        fill(fresh)
+
+
+@contextmanager
+def fresh_folder(folder: Path) -> Iterator[Path]:
+    """Give a new folder to write into, which appears under its name, complete, when the block ends, or not at all."""
     make_folder(folder.parent)
     with handle_of(folder.parent) as parent:
         name = temporary_name()
         with operation("mkdir", folder):
             os.mkdir(name, dir_fd=parent)
         try:
-            fill(folder.parent / name)
+            yield folder.parent / name
             with handle_of(folder.parent / name) as fresh:
                 sync(fresh, folder)
             with operation("rename", folder):

@@ -51,7 +51,10 @@ class ClassesConfig(Config, title="data"):
     label_map: dict[str, int] = Field(default_factory=dict)
     """From a stored value or colour to a label: {0: 0, 255: 1} or {"128,64,0": 1}; {} takes stored values as labels."""
     max_pixels: Annotated[int, Unit("pixels")] = Field(200_000_000, ge=1)
-    """The most pixels or voxels of a file, checked before it is decoded."""
+    """The most pixels or voxels of a file, checked before it is decoded; of a TIFF or Zarr that is read by rows, of one
+    of its tiles."""
+    level: Annotated[int, Unit("level")] = Field(0, ge=0, le=99)
+    """Which level of TIFF pyramids and OME-Zarr is read, 0 being the finest."""
 
     @rule("classes")
     @classmethod

@@ -11,7 +11,8 @@ from torch import nn
 
 from segmeter.checks import some
 from segmeter.errors import DataError
-from segmeter.evaluation.case_run import CaseRun, open_manifest, repair_files, restore_cases, run_cases
+from segmeter.evaluation.case_run import CaseRun, large_run, open_manifest, repair_files, restore_cases, run_cases
+from segmeter.evaluation.large import LargeRun, check_streamable
 from segmeter.evaluation.manifest import Manifest, read_notes
 from segmeter.files import write_json
 from segmeter.inference.async_results import Prediction
@@ -68,10 +69,13 @@ def evaluate(job: Evaluation) -> dict[str, Any]:
     DataError
         A case has no target, or a file can't be read or changed since it was checked.
     ConfigError
-        The resumed run used another configuration.
+        The resumed run used another configuration, or something needs a whole map that is larger than memory.
     RunError
         A prediction is not finite, or a file can't be written.
     """
+    large = large_run(job, loss=job.loss, measured=True, spacing=job.metrics.spacing)
+    names = [measure.name for measure in job.metrics.measures]
+    check_streamable(large, measures=names, calibration=job.metrics.calibration)
     manifest = open_manifest(job)
     if manifest.done:
         damaged = manifest.damaged_results()
@@ -84,7 +88,7 @@ def evaluate(job: Evaluation) -> dict[str, Any]:
     rows, sums = RowStore(), _calibration(job)
     try:
         _restore(job, manifest, rows)
-        _predict(job, manifest, rows, sums)
+        _predict(job, manifest, rows, sums, large)
     finally:
         manifest.close()
     summary = summarise(rows, job.dataset.spec, job.metrics)
@@ -103,10 +107,10 @@ def _restore(job: Evaluation, manifest: Manifest, rows: RowStore) -> None:
         job.on_restored(entry.measured)
 
 
-def _predict(job: Evaluation, manifest: Manifest, rows: RowStore, sums: Calibration | None) -> None:
+def _predict(job: Evaluation, manifest: Manifest, rows: RowStore, sums: Calibration | None, large: LargeRun) -> None:
     measure = partial(_measure, job, build_measures(job.metrics, job.dataset.spec))
     cases = run_cases(
-        job, manifest, done=len(rows), what="evaluating", measure=measure, probs=sums is not None, loss=job.loss
+        job, manifest, done=len(rows), what="evaluating", large=large, measure=measure, probs=sums is not None
     )
     for case in cases:
         prediction, row = case.prediction, cast(CaseRow, case.row)

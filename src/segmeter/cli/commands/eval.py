@@ -39,7 +39,7 @@ def run(config: EvalConfig, job: Job) -> float | None:
         raise ConfigError(expected("metrics", "spacing", "to have 2 values, as images do", config.metrics.spacing))
     build_steps(config.postprocess.steps, checkpoint.card.spec)
     resumed = find_resumed(config, job, config.resume, holds=NAME)
-    (dataset,), (report,) = open_splits(config.data, [config.data.split])
+    (dataset,), (report,) = open_splits(config.data, [config.data.split], streams=True)
     for line in mismatch_warnings(report.intensities, checkpoint.card.mean, checkpoint.card.std):
         _LOG.warning("%s", line)
     check_clusters(config.metrics.cluster, dataset.case_ids)

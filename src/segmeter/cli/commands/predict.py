@@ -32,6 +32,7 @@ def run(config: PredictConfig, job: Job) -> None:
         in_channels=card.in_channels,
         max_pixels=config.data.max_pixels,
         orientation=config.data.orientation,
+        level=config.data.level,
     )
     predictor = Predictor(checkpoint.load(device), config.inference, device)
     facts = {**checkpoint.facts(), "data": dataset.fingerprint()}
