@@ -53,8 +53,6 @@ class ClassesConfig(Config, title="data"):
     max_pixels: Annotated[int, Unit("pixels")] = Field(200_000_000, ge=1)
     """The most pixels or voxels of a file, checked before it is decoded; of a TIFF or Zarr that is read by rows, of one
     of its tiles."""
-    level: Annotated[int, Unit("level")] = Field(0, ge=0, le=99)
-    """Which level of TIFF pyramids and OME-Zarr is read, 0 being the finest."""
 
     @rule("classes")
     @classmethod
@@ -137,6 +135,8 @@ class DataConfig(ClassesConfig, PlaceConfig):
     """Whether masks hold numbers of objects, 0 being none: a binary task, whose class is what any object covers."""
     verify: Literal["cached", "always"] = "cached"
     """Whether the check at the start takes over what it found in files that are unchanged since an earlier start."""
+    level: Annotated[int, Unit("level")] = Field(0, ge=0, le=99)
+    """Which level of TIFF pyramids and OME-Zarr is read, 0 being the finest."""
     orientation: Literal["refuse", "ignore", "apply"] = "refuse"
     """What to do with images whose EXIF tag says that they lie on their side."""
     allow_links: bool = False

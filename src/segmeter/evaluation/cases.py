@@ -13,6 +13,7 @@ from segmeter.data.files.label_mapping import split_objects
 from segmeter.data.files.masks import Reading, StoredMap, check_labels, read_map
 from segmeter.data.files.sniff import show
 from segmeter.errors import DataError, InputError
+from segmeter.evaluation.large_pairs import count_large, is_large
 from segmeter.evaluation.pairing import MaskPair
 from segmeter.evaluation.places import Place, find_place
 from segmeter.metrics.cases.table import CaseRow
@@ -88,12 +89,19 @@ class CaseScorer:
         return loaded.maps
 
     def _score(self, pair: MaskPair) -> Scored:
+        if any(is_large(path, self.reading) for path in (*pair.references, *pair.predictions)):
+            found = count_large(pair, self.reading, self.metrics)
+            row = CaseRow(case_id=pair.case_id, height=found.shape[0], width=found.shape[1], counts=found.counts)
+            return self._scored(pair, row, found.place, found.sha256)
         loaded = self._load(pair)
         row = make_row(loaded.maps, self._measures, counts=self._count(pair, loaded))
+        return self._scored(pair, row, loaded.place, loaded.sha256)
+
+    def _scored(self, pair: MaskPair, row: CaseRow, place: Place, sha256: str) -> Scored:
         missing = {"missing": float(not pair.predictions)} if self.flag_missing else {}
-        spacing, unit = loaded.place.spacing, loaded.place.unit
-        row = replace(row, extra={**row.extra, **missing}, spacing=spacing, unit=unit if spacing else "")
-        return Scored(row=row, place=loaded.place, sha256=loaded.sha256)
+        unit = place.unit if place.spacing else ""
+        row = replace(row, extra={**row.extra, **missing}, spacing=place.spacing, unit=unit)
+        return Scored(row=row, place=place, sha256=sha256)
 
     def _count(self, pair: MaskPair, loaded: _Loaded) -> np.ndarray:
         """Count first: the counts themselves show whether a value is no label, without a pass over the pixels."""

@@ -1,6 +1,8 @@
 """configuration -> the parts that several commands need."""
 
+import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -8,11 +10,13 @@ import torch
 from segmeter import __version__
 from segmeter.cli.config.schema import Trained
 from segmeter.cli.config.trained_data import describe_data
+from segmeter.cli.runs.run_folder import RECORD
 from segmeter.data.config import DataConfig
 from segmeter.data.verification.intensity import normalisation
 from segmeter.data.verification.report import DataReport
 from segmeter.inference.allocator import keep_freed_memory
 from segmeter.inference.device import pick_device
+from segmeter.inference.predictor import Predictor
 from segmeter.models.card import ModelCard, default_normalisation
 from segmeter.schema import as_plain
 
@@ -31,6 +35,16 @@ def open_device(name: str) -> torch.device:
     if device.type == "cpu":
         keep_freed_memory()
     return device
+
+
+def choose_memory(predictor: Predictor, resumed: Path | None) -> dict[str, Any]:
+    """What run.json says about the memory of passes; a resumed run takes what it took before."""
+    try:
+        known = json.loads((resumed / RECORD).read_bytes()).get("memory") if resumed else None
+        chosen = predictor.plan_memory(known)
+    except (OSError, ValueError, TypeError, AttributeError):  # a damaged run.json decides no result
+        chosen = predictor.plan_memory()
+    return {"memory": chosen}
 
 
 def run_identity(config: Trained, facts: Mapping[str, Any], device: torch.device) -> dict[str, Any]:

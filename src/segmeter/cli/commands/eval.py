@@ -8,7 +8,7 @@ from typing import Any
 
 from segmeter.checks import expected
 from segmeter.cli.commands._overlays import Drawer
-from segmeter.cli.commands._parts import open_device, run_identity
+from segmeter.cli.commands._parts import choose_memory, open_device, run_identity
 from segmeter.cli.config.schema import EvalConfig
 from segmeter.cli.runs.job import Job
 from segmeter.cli.runs.resume import find_resumed
@@ -49,6 +49,7 @@ def run(config: EvalConfig, job: Job) -> float | None:
     accept = partial(check_same, resumed or Path(), identity, dataset.case_ids)
     segmenter = checkpoint.load(device)
     predictor = Predictor(segmenter, config.inference, device)
+    facts |= choose_memory(predictor, resumed)
     with open_run(config, job, resumed=resumed, facts=facts, accept=accept) as folder:
         draw = Drawer(config.report, folder, dataset.spec, config.metrics)
         summary = evaluate(

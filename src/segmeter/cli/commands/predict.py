@@ -5,7 +5,7 @@ from functools import partial
 from pathlib import Path
 
 from segmeter.cli.commands._overlays import Drawer
-from segmeter.cli.commands._parts import open_device, run_identity
+from segmeter.cli.commands._parts import choose_memory, open_device, run_identity
 from segmeter.cli.config.schema import PredictConfig
 from segmeter.cli.runs.job import Job
 from segmeter.cli.runs.resume import find_resumed
@@ -39,6 +39,7 @@ def run(config: PredictConfig, job: Job) -> None:
     identity = run_identity(config, facts, device)
     accept = partial(check_same, resumed or Path(), identity, dataset.case_ids)
     report = config.report.replace(worst=0)  # without scores none is worst
+    facts |= choose_memory(predictor, resumed)
     with open_run(config, job, resumed=resumed, facts=facts, accept=accept) as folder:
         draw = Drawer(report, folder, card.spec)
         count = predict(

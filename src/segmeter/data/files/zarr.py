@@ -75,13 +75,17 @@ def read_zarr(path: Path, *, key: str | None, max_pixels: int) -> tuple[np.ndarr
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ZarrPicture:
-    """An opened array whose chunks are not read yet; `axes` are its names in lower case, [] where it has none."""
+    """An opened array whose chunks are not read yet.
+
+    `axes` are its names in lower case, [] where it has none; `geometry` is that of its last two axes.
+    """
 
     array: Any
     note: dict[str, Any]
     folder: Path
     axes: list[str]
     levels: int
+    geometry: Geometry
 
 
 def open_picture(path: Path, *, level: int = 0) -> ZarrPicture:
@@ -103,7 +107,14 @@ def open_picture(path: Path, *, level: int = 0) -> ZarrPicture:
     note = _metadata(path, folder)
     array = zarr.open_array(str(folder), mode="r")
     axes = _axis_names(note, scales)
-    return ZarrPicture(array=array, note=note, folder=folder, axes=axes, levels=max(1, len(levels)))
+    return ZarrPicture(
+        array=array,
+        note=note,
+        folder=folder,
+        axes=axes,
+        levels=max(1, len(levels)),
+        geometry=_geometry(path, note, scales, 2),
+    )
 
 
 def hash_folder(path: Path) -> str:

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from segmeter.checks import expected
 from segmeter.classes import ClassSpec
-from segmeter.data.files.header import Header, read_header
+from segmeter.data.files.geometry import Geometry
+from segmeter.data.files.header import Header, damaged, read_header
 from segmeter.data.files.images import (
     Orientation,
     as_image,
@@ -23,7 +24,8 @@ from segmeter.data.files.images import (
 )
 from segmeter.data.files.label_mapping import to_labels
 from segmeter.data.files.sniff import open_regular, show
-from segmeter.data.files.zarr import is_zarr
+from segmeter.data.files.tiff import read_tiff_geometry
+from segmeter.data.files.zarr import is_zarr, open_picture
 from segmeter.data.large.rows import ArrayRows, Rows
 from segmeter.data.large.tiff_rows import TiffRows
 from segmeter.data.large.zarr_rows import ZarrRows
@@ -94,6 +96,17 @@ def open_label_rows(
         return
     with _open_stored(path, header, level=level, max_pixels=max_pixels) as rows:
         yield _Converted(rows, change, shape, spec.label_dtype)
+
+
+def read_geometry(path: Path) -> Geometry:
+    """Where the pixels of a TIFF file or a Zarr folder lie, without reading any."""
+    if path.is_dir():
+        try:
+            return open_picture(path).geometry
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise damaged(path, error) from error
+    with open_regular(path) as file:
+        return read_tiff_geometry(path, file)
 
 
 @contextmanager
