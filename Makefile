@@ -2,7 +2,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test lint bench clean
+.PHONY: demo test lint bench gpu clean
 
 demo: $(VENV)/.installed ## train, evaluate, predict and report on the built-in data
 	$(BIN)/segmeter demo
@@ -17,7 +17,10 @@ lint: $(VENV)/.installed-dev
 	$(BIN)/lint-imports
 
 bench: $(VENV)/.installed-dev ## the speed tables
-	for script in benchmarks/*.py; do $(BIN)/python $$script || exit 1; done
+	for script in $(filter-out benchmarks/gpu%.py benchmarks/record.py,$(wildcard benchmarks/*.py)); do $(BIN)/python $$script || exit 1; done
+
+gpu: $(VENV)/.installed-dev ## all that only a GPU can show: tests, the main job, figures; at most 40 minutes
+	$(BIN)/python benchmarks/gpu.py
 
 $(VENV)/.pip:
 	$(PYTHON) -m venv $(VENV)

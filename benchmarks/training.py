@@ -34,7 +34,7 @@ from segmeter.models.segmenter import Segmenter
 from segmeter.training.config import AdamWConfig, TrainingConfig
 from segmeter.training.data.batches import Batch
 from segmeter.training.optimisation.optimizer import build_adamw
-from segmeter.training.optimisation.step import Stepper
+from segmeter.training.optimisation.step import Augmentation, Stepper
 
 CLASSES, VOID = 11, 11
 LEARNING_STEPS = 12  # enough that both losses have clearly fallen
@@ -51,6 +51,7 @@ class Case:
     height: int
     width: int
     least: float
+    device: str = "cpu"
 
 
 CASES = (
@@ -58,6 +59,7 @@ CASES = (
     Case(encoder="resnet34", batch=8, height=256, width=256, least=3.0),
     Case(encoder="resnet18", batch=4, height=384, width=480, least=3.5),  # whole frames of CamVid
 )
+GPU_CASES = (Case(encoder="resnet34", batch=16, height=512, width=512, least=3.0, device="cuda"),)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,17 +107,26 @@ def plain_network(encoder: str, segmenter: Segmenter) -> nn.Module:
     return network
 
 
-def our_step(segmenter: Segmenter, image: Tensor, target: Tensor) -> Step:
+def our_step(
+    segmenter: Segmenter,
+    image: Tensor,
+    target: Tensor,
+    *,
+    device: torch.device,
+    augment: Augmentation | None = None,
+) -> Step:
     config = TrainingConfig()
+    if device.type == "cuda":
+        image, target = image.pin_memory(), target.pin_memory()
     segmenter = segmenter.to(memory_format=torch.channels_last)
     stepper = Stepper(
         forward=segmenter,
         loss=FocalLoss("multiclass", gamma=2.0, ignore_index=VOID),
         optimizer=build_adamw(AdamWConfig(), model=segmenter),
         scaler=None,
-        augment=None,
+        augment=augment,
         config=config,
-        device=torch.device("cpu"),
+        device=device,
     )
     batch = Batch(image=image, target=target, indices=np.arange(len(image)), epoch=0)
     return lambda: stepper([batch])[0]
@@ -124,8 +135,8 @@ def our_step(segmenter: Segmenter, image: Tensor, target: Tensor) -> Step:
 def plain_step(network: nn.Module, image: Tensor, target: Tensor) -> Step:
     loss_function = smp.losses.FocalLoss("multiclass", ignore_index=VOID)
     optimizer = torch.optim.Adam(network.parameters(), lr=1e-3)
-    pixels, labels = (image.float() / 255 - 0.5) / 0.25, target.long()
-    pixels = pixels.contiguous()
+    device = next(network.parameters()).device
+    pixels, labels = ((image.float() / 255 - 0.5) / 0.25).contiguous().to(device), target.long().to(device)
 
     def step() -> Tensor:
         optimizer.zero_grad()
@@ -157,17 +168,20 @@ def check_learns(name: str, step: Step) -> tuple[float, float]:
 def serve(kind: str, case: Case, pipe: Connection) -> None:
     """A contender in its own process: check that it learns, then take a step each time the parent asks for one."""
     torch.manual_seed(0)
+    device = torch.device(case.device)
     segmenter = build_segmenter(card_of(case.encoder)).train()
     image, target = blobs(case)
     if kind == "ours":
         keep_freed_memory()
-        step = our_step(segmenter, image, target)
+        step = our_step(segmenter.to(device), image, target, device=device)
     else:
-        step = plain_step(plain_network(case.encoder, segmenter), image, target)
+        step = plain_step(plain_network(case.encoder, segmenter).to(device), image, target)
     pipe.send(check_learns(kind, step))
     while pipe.recv():
         start = time.perf_counter()
         step()
+        if device.type == "cuda":
+            torch.cuda.synchronize()
         pipe.send(1000 * (time.perf_counter() - start) / case.batch)
 
 
@@ -209,7 +223,7 @@ def measure(case: Case, rounds: int) -> Row:
     losses, times = race(case, rounds)
     medians, fastest = [statistics.median(spent) for spent in times], [min(spent) for spent in times]
     return Row(
-        work=f"training step, U-Net {case.encoder}, {case.height} x {case.width}, batch {case.batch}, CPU",
+        work=f"training step, U-Net {case.encoder}, {case.height} x {case.width}, batch {case.batch}, {case.device}",
         against="the plain loop: SMP FocalLoss with ignore_index, Adam, float32, NCHW",
         needs=f"at least {case.least:g}x",
         met=medians[1] / medians[0] >= case.least,
@@ -227,10 +241,11 @@ def measure(case: Case, rounds: int) -> Row:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=9, help="turns per network; medians are compared")
+    parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
     parser.add_argument("--output", type=Path, default=RESULTS / "training.json", help="where the JSON goes")
     arguments = parser.parse_args()
     before = circumstances()
-    rows = [measure(case, arguments.rounds) for case in CASES]
+    rows = [measure(case, arguments.rounds) for case in (CASES if arguments.device == "cpu" else GPU_CASES)]
     for row in rows:
         verdict = "met" if row.met else "NOT MET"
         print(f"{row.work}\n  against {row.against}\n  {row.ratio:.2f}x ({row.needs}) {verdict}:", end=" ")

@@ -14,7 +14,7 @@ import segmeter
 SOURCE = Path(segmeter.__file__).parent
 MODULES = sorted(SOURCE.rglob("*.py"))
 DOORS = sorted(path.parent.name for path in SOURCE.glob("*/__init__.py") if "__all__" in path.read_text())
-OF_TORCH = {"bridge", "inference", "losses", "models", "training"}  # rooms that are of no use without torch
+OF_TORCH = {"bridge", "deploy", "inference", "losses", "models", "training"}  # rooms that are of no use without torch
 MOST_FILES = 13
 
 

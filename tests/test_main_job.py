@@ -286,3 +286,15 @@ def test_metrics_that_fit_no_case_are_refused_first(
 def test_a_missing_checkpoint_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("eval", "checkpoint=nowhere", *SMALL) == 2
     assert "nowhere" in capsys.readouterr().err
+
+
+def test_an_export_is_compared_on_the_images_that_its_run_was_tested_on(
+    here: Path, trained: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from segmeter.cli.commands import export
+
+    seen: list[str] = []
+    monkeypatch.setattr(export, "export_model", lambda *_, images, **__: seen.extend(name for name, _ in images))
+    monkeypatch.setattr(export, "_show", lambda exported: None)
+    assert run("export", f"checkpoint={trained}", "cases=3") == 0
+    assert seen == sorted(targets_of(here))[::2]

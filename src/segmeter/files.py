@@ -195,10 +195,9 @@ def csv_bytes(rows: Iterable[Iterable[Any]]) -> bytes:
     return text.getvalue().encode("utf-8", "replace")
 
 
-def _csv_cell(value: Any) -> str:
-    if isinstance(value, str):
-        return f"'{value}" if value.startswith(_FORMULA) else value
-    return "" if value is None else repr(value)
+def _csv_cell(value: Any) -> Any:
+    """What the csv module writes so; None and numbers it writes as they should be."""
+    return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value
 
 
 def write_json(path: Path, content: Any) -> None:
@@ -228,7 +227,7 @@ def new_folder(path: Path) -> bool:
     return True
 
 
-def publish_folder(folder: Path, fill: Callable[[Path], None]) -> None:
+def publish_folder(folder: Path, fill: Callable[[Path], object]) -> None:
     """Let `fill` write a new folder, then make it appear under its name, complete, by one rename."""
     with fresh_folder(folder) as fresh:
         fill(fresh)
@@ -271,6 +270,21 @@ def point(link: Path, target: str) -> None:
         with operation("rename", link):
             os.replace(name, link.name, src_dir_fd=folder, dst_dir_fd=folder)
         sync(folder, link.parent)
+
+
+def link_or_copy(source: Path, target: Path) -> None:
+    """Let a finished file appear at `target` too: as a second name of it where the disk allows, else copied.
+
+    A second name is safe, as no published file is ever changed, only replaced. A folder is copied.
+    """
+    if source.is_dir():
+        return publish_folder(target, lambda place: shutil.copytree(source, place, dirs_exist_ok=True))
+    try:
+        with handle_of(target.parent) as folder, operation("link", target):
+            os.link(source, target.name, dst_dir_fd=folder, follow_symlinks=False)
+    except OSError:  # another disk, or one without such names
+        write_bytes(target, source.read_bytes())
+    return None
 
 
 def rename(path: Path, name: str) -> None:

@@ -28,6 +28,11 @@ def kernel(function: Function) -> Function:
     return _keep_on_disk(function, _compile(function, EXACT))
 
 
+def inlined_part(function: Function) -> Function:
+    """Compile with exact arithmetic into the kernels of the same folder: what is constant in a call is so inside."""
+    return cast(Function, numba.njit(nogil=True, error_model="numpy", inline="always")(function))
+
+
 def fused_kernel(function: Function) -> Function:
     """Compile with `FUSED` arithmetic, and keep the result on disk."""
     return _keep_on_disk(function, _compile(function, FUSED))

@@ -1,6 +1,7 @@
 """What only a CUDA device can show; each test has a counterpart on the CPU or on the fake stream."""
 
 import os
+import threading
 
 import numpy as np
 import pytest
@@ -117,3 +118,74 @@ def test_pinned_memory_is_constant_after_the_first_submit():
         for number in range(100):
             copier.submit(torch.zeros(1 << 20, device="cuda"), case_id=str(number)).result()
             assert pinned() == before
+
+
+def test_three_threads_submit_ten_thousand_results_under_memory_pressure():
+    """Sources are freed at once and their memory is drawn anew, so a copy that came too late would show."""
+    rounds = ROUNDS * 10 // 3
+    faults = []
+
+    def work(seed):
+        generator = torch.Generator(device="cuda").manual_seed(seed)
+        for number in range(rounds):
+            size = 1000 + 997 * (number % 37)
+            source = torch.randint(0, 256, (size,), device="cuda", dtype=torch.uint8, generator=generator)
+            expected = source.long().sum()
+            pending = copier.submit(source, case_id=f"{seed}-{number}")
+            del source
+            torch.full((size,), 255, device="cuda", dtype=torch.uint8)
+            found = int(pending.result().astype(np.int64).sum())
+            pending.release()
+            if found != int(expected):
+                faults.append((seed, number))
+
+    with HostCopier(device="cuda", slots=4, slot_bytes=1 << 16) as copier:
+        threads = [threading.Thread(target=work, args=(seed,)) for seed in range(3)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert not faults
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_a_stream_other_than_the_default_is_followed(asynchronous):
+    """The tensor is still being written, on the stream that is current, when its labels are asked for."""
+    side = torch.cuda.Stream()
+    logits = torch.zeros(1, 3, 256, 256, device="cuda")
+    torch.cuda.synchronize()
+    with torch.cuda.stream(side), HostCopier(device="cuda") as copier:
+        torch.cuda._sleep(20_000_000)
+        logits[:, 2] = 1.0
+        if asynchronous:
+            pending = copier.submit_labels(logits, case_id="a", task="multiclass", num_classes=3)
+            labels = pending.result().copy()
+        else:
+            labels = labels_to_numpy(logits, task="multiclass", num_classes=3)
+    assert (labels == 2).all()
+
+
+def test_a_tensor_of_another_stream_is_right_once_that_stream_is_waited_for():
+    side = torch.cuda.Stream()
+    logits = torch.zeros(1, 3, 256, 256, device="cuda")
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        torch.cuda._sleep(20_000_000)
+        logits[:, 1] = 1.0
+    torch.cuda.current_stream().wait_stream(side)
+    assert (labels_to_numpy(logits, task="multiclass", num_classes=3) == 1).all()
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("task", ["multiclass", "multilabel"])
+def test_half_precision_decodes_as_on_the_cpu(task, dtype):
+    logits = draw(2, 19, 65, 129).to(dtype)
+    more = {"task": task, "num_classes": 19}
+    np.testing.assert_array_equal(labels_to_numpy(logits.cuda(), **more), labels_to_numpy(logits, **more))
+
+
+def test_a_device_that_is_not_there_is_refused():
+    missing = f"cuda:{torch.cuda.device_count()}"
+    for make in (lambda: HostCopier(device=missing), lambda: to_torch(np.zeros(1), device=missing)):
+        with pytest.raises(InputError, match=r"this machine shows \d+ device"):
+            make()

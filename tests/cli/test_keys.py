@@ -37,6 +37,8 @@ PRINTED_BY: dict[str, tuple[str, ...]] = {
     "losses/": ("train", "eval"),
     "inference/": ("train", "eval", "predict"),
     "export/": ("eval", "predict"),
+    "deploy/": ("export",),
+    "cli/commands/export.py": ("export",),
     "postprocess/": ("eval", "predict"),
     "metrics/summary/compare.py": ("compare",),
     "metrics/": ("eval", "score", "compare"),
@@ -44,6 +46,8 @@ PRINTED_BY: dict[str, tuple[str, ...]] = {
     "evaluation/compare.py": ("compare",),
     "evaluation/evaluate.py": ("eval",),
     "evaluation/manifest.py": ("eval", "score"),
+    "evaluation/merging/": ("merge",),
+    "evaluation/sharding.py": ("eval", "predict"),
     "evaluation/": ("score",),
     "report/": ("eval", "predict", "score"),
     "cli/commands/_parts.py": ("train", "eval", "check"),
@@ -51,18 +55,20 @@ PRINTED_BY: dict[str, tuple[str, ...]] = {
     "cli/runs/resume.py": ("train", "eval", "score"),
     "cli/runs/run_folder.py": ("train", "eval", "predict", "score", "compare"),
     **{f"cli/commands/{name}.py": (name,) for name in ROOTS},
-    "cli/commands/_score_pictures.py": ("score",),
+    "cli/pictures/score_pictures.py": ("score",),
     "cli/config/schema.py": ("score",),
 }
 ROOT_KEYS = ("device", "resume", "plugins", "probs", "images", "missing", "workers", "seed", "runs", "allow_changes")
 GROUP_KEY = re.compile(rf"(?<![\w./])({'|'.join([*GROUPS, 'run'])})\.([a-z]\w*)(?!\w*[.(*])")
 ROOT_KEY = re.compile(rf"(?<![\w.])({'|'.join(ROOT_KEYS)})=")
-FILES = {"json", "html", "js", "safetensors", "parquet", "csv"}  # metrics.json is no key
+FILES = {"pt2", "json", "html", "js", "safetensors", "parquet", "csv"}  # metrics.json is no key
 # Advice for another command, which it names: what a model takes is decided when it is trained
 ELSEWHERE = {
     ("data/files/images.py", "data.in_channels", "train with"),
     ("models/checkpoints/checkpoint.py", "model.weights", "Train from"),
     ("evaluation/probs.py", "export.probs", "as export.probs writes them"),
+    ("evaluation/merging/pieces.py", "resume", "Finish it with segmeter"),
+    ("cli/commands/check.py", "loss.class_weights", "loss.class_weights"),  # what it suggests for training
 }
 NEVER = {
     ("data/files/images.py", "data.label_map", "predict"),  # which reads no masks

@@ -147,7 +147,7 @@ def make_volumes() -> None:
 def test_volumes_leave_the_same_folder_with_one_slice_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
     make_volumes()
     titles: list[str] = []
-    from segmeter.cli.commands import _score_pictures as score_pictures
+    from segmeter.cli.pictures import score_pictures
 
     draw = score_pictures.draw_overlay
     monkeypatch.setattr(

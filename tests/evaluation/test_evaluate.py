@@ -6,18 +6,24 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from torch import nn
 
 from segmeter.bridge.transport import open_transport
+from segmeter.data.build import open_splits
+from segmeter.errors import DataError
 from segmeter.evaluation.evaluate import Evaluation, evaluate
 from segmeter.evaluation.predict import PredictionRun, predict
 from segmeter.export.config import ExportConfig
 from segmeter.inference import async_results as outbox
 from segmeter.inference.config import InferenceConfig
 from segmeter.inference.predictor import Predictor
+from segmeter.losses.focal.focal import FocalLoss
 from segmeter.metrics.cases.table import read_cases
 from segmeter.metrics.config.metrics import MetricsConfig
+from segmeter.metrics.summary.summary import summarise
 from segmeter.postprocess.config import PostprocessConfig
 from tests.bridge.fake_stream import FakeTransport
+from tests.data.crafted import folder, make_folder, noise, put
 from tests.training.tiny import LongTarget, TinyCases, cross_entropy, tiny_segmenter
 
 CPU = torch.device("cpu")
@@ -27,12 +33,12 @@ def predictor():
     return Predictor(tiny_segmenter(), InferenceConfig(precision="float32", batch_size=2), CPU)
 
 
-def run_evaluation(folder: Path, cases: TinyCases, events: list[str]):
+def run_evaluation(folder: Path, cases: TinyCases, events: list[str], loss: nn.Module | None = None):
     return evaluate(
         Evaluation(
             predictor=predictor(),
             dataset=cases,
-            loss=LongTarget(cross_entropy()),
+            loss=loss or LongTarget(cross_entropy()),
             export=ExportConfig(probs=True),
             postprocess=PostprocessConfig(),
             metrics=MetricsConfig(),
@@ -82,6 +88,37 @@ def test_each_row_and_file_belongs_to_its_case(tmp_path):
         np.testing.assert_array_equal(labels, logits.argmax(1)[0].numpy())
         probs = np.load(tmp_path / "predictions/probs" / f"{sample.case_id}.npy")
         np.testing.assert_allclose(probs, logits.softmax(1)[0].numpy(), rtol=1e-5, atol=1e-6)
+
+
+def test_the_loss_is_that_of_all_cases_as_one_batch(tmp_path):
+    """By PyTorch's weighted cross-entropy of all pixels. Mutation seen to fail: the mean of the cases' losses."""
+    cases, segmenter, weights = TinyCases(count=5, size=6), tiny_segmenter().eval(), [1.0, 5.0, 20.0]
+    loss = FocalLoss("multiclass", gamma=0, class_weights=weights, ignore_index=255)
+    summary = run_evaluation(tmp_path, cases, [], loss)
+    samples = [cases[index] for index in range(5)]
+    with torch.no_grad():
+        logits = segmenter(torch.from_numpy(np.stack([sample.image for sample in samples])).permute(0, 3, 1, 2))
+    target = torch.from_numpy(np.stack([sample.target for sample in samples]).astype(np.int64))
+    options = {"weight": torch.tensor(weights), "ignore_index": 255}
+    whole = float(torch.nn.functional.cross_entropy(logits, target, **options))
+    each = [float(torch.nn.functional.cross_entropy(logits[i : i + 1], target[i : i + 1], **options)) for i in range(5)]
+    assert summary["loss"]["dataset"] == pytest.approx(whole, rel=1e-5)
+    assert summary["loss"]["mean"] == pytest.approx(np.mean(each), rel=1e-5)
+    assert abs(np.mean(each) - whole) > 1e-4 * whole  # the two are told apart
+    assert summarise(read_cases(tmp_path), cases.spec)["loss"] == summary["loss"]
+
+
+@pytest.mark.parametrize("name", ["images/b.png", "masks/b.png"])
+def test_a_file_that_changed_after_the_check_is_refused_by_name(tmp_path, name):
+    """Mutation seen to fail: the data set of `open_splits` without its hashes."""
+    config = folder(make_folder(tmp_path / "data"), classes=("ground", "cell", "edge"), task="multiclass")
+    (cases,), _ = open_splits(config, ["all"])
+    content = noise(12, 10, 3 if "images" in name else None, seed=9)
+    put(tmp_path / "data" / name, content if "images" in name else content % 2)
+    with pytest.raises(DataError, match=rf"{name}.*to have the content that was checked at the start, got another"):
+        run_evaluation(tmp_path / "run", cases, [])
+    assert not (tmp_path / "run" / "metrics.json").exists()
+    assert not (tmp_path / "run" / "cases.parquet").exists()
 
 
 def test_predict_sends_its_labels_through_the_ring_too(tmp_path, stream):

@@ -37,6 +37,7 @@ def test_rows_come_back_to_the_last_bit(tmp_path: Path) -> None:
     given = entry(
         "a",
         loss=0.1 + 0.2,
+        loss_terms=((0.1, 3.0), (1 / 3, 0.0)),
         depth=4,
         spacing=(0.1, 1 / 3, 3.0),
         changed_pixels={"fill": 3},
@@ -45,7 +46,7 @@ def test_rows_come_back_to_the_last_bit(tmp_path: Path) -> None:
     )
     manifest.add(given)
     (found,) = Manifest.resume(tmp_path, IDENTITY, CASES).entries()
-    for name in ("case_id", "height", "width", "depth", "loss", "spacing", "changed_pixels"):
+    for name in ("case_id", "height", "width", "depth", "loss", "loss_terms", "spacing", "changed_pixels"):
         assert getattr(found.row, name) == getattr(given.row, name)
     assert found.row.counts.dtype == np.int64
     assert np.array_equal(found.row.counts, given.row.counts)
@@ -69,10 +70,22 @@ def test_every_place_at_which_a_write_may_end_leaves_whole_rows(tmp_path: Path) 
         assert (tmp_path / JOURNAL).read_bytes() == content
 
 
+@pytest.mark.parametrize("most", [0, 2**32 - 1, 2**32, 2**62])
+def test_counts_come_back_however_large(tmp_path: Path, most: int) -> None:
+    """Mutation seen to fail: 2**32 taken for a number of 32 bits."""
+    counts = np.array([[0, 1], [most, 7]])
+    manifest = Manifest.begin(tmp_path, IDENTITY, CASES)
+    row = CaseRow(case_id="a", height=1, width=1, counts=counts)
+    manifest.add(Entry(case_id="a", row=row, sha256="0"))
+    (found,) = Manifest.resume(tmp_path, IDENTITY, CASES).entries()
+    np.testing.assert_array_equal(found.row.counts, counts, strict=True)
+
+
 def test_a_flipped_bit_ends_what_counts(tmp_path: Path) -> None:
     begun(tmp_path)
     lines = (tmp_path / JOURNAL).read_bytes().splitlines(keepends=True)
-    lines[1] = lines[1].replace(b'"counts":[[1', b'"counts":[[9')
+    assert b'"<i8","A' in lines[1]
+    lines[1] = lines[1].replace(b'"<i8","A', b'"<i8","B')
     (tmp_path / JOURNAL).write_bytes(b"".join(lines))
     assert ids(Manifest.resume(tmp_path, IDENTITY, CASES)) == ["a"]
 
@@ -113,7 +126,7 @@ def test_every_difference_is_shown(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize("content", [None, b"{", b"[]", b'{"schema": 99}', b'{"schema": 3, "identity": {}}'])
+@pytest.mark.parametrize("content", [None, b"{", b"[]", b'{"schema": 99}', b'{"schema": 4, "identity": {}}'])
 def test_what_is_no_manifest_is_refused(content: bytes | None, tmp_path: Path) -> None:
     if content is not None:
         (tmp_path / "manifest.json").write_bytes(content)

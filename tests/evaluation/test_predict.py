@@ -58,3 +58,18 @@ def test_what_is_written_is_post_processed_and_may_be_left_out(tmp_path):
     kinds = [path.name for path in (tmp_path / "clean" / "predictions").iterdir()]
     assert kinds == ["probs"]
     assert np.load(tmp_path / "clean" / "predictions" / "probs" / "case00.npy").shape == (3, 16, 16)
+
+
+def test_images_on_another_scale_than_the_models_are_warned_of_once(tmp_path, caplog):
+    class Twelve(Untargeted):
+        def __getitem__(self, index):
+            sample = super().__getitem__(index)
+            return replace(sample, image=np.clip(sample.image * 4095, 0, 4095).astype(np.uint16))
+
+    predict(job(tmp_path / "12", [], dataset=Twelve(count=20)))
+    (line,) = caplog.messages
+    assert "uint16 from" in line
+    assert "trained on another scale" in line
+    caplog.clear()
+    predict(job(tmp_path / "own", []))
+    assert caplog.messages == []

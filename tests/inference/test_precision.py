@@ -35,3 +35,28 @@ def test_a_convolution_computes_in_the_precision(precision, dtype):
 def test_float16_on_a_cpu_is_refused():
     with pytest.raises(ConfigError, match=r"expected `precision` that cpu computes in, got 'float16'. Use bfloat16"):
         autocast(CPU, "float16")
+
+
+def tf32():
+    return torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32
+
+
+def test_float32_on_a_gpu_is_not_tf32():
+    """cuDNN convolves float32 in TF32 unless told not to. Mutation seen to fail: nullcontext for every device."""
+    before = tf32()
+    with autocast(GPU, "float32"):
+        assert tf32() == (False, False)
+    assert tf32() == before == (True, False)
+    with autocast(CPU, "float32"):
+        assert tf32() == before
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device; this machine shows none")
+def test_a_float32_convolution_on_a_gpu_is_that_of_the_cpu():
+    rng = torch.Generator().manual_seed(0)
+    image, weight = torch.randn(2, 64, 32, 32, generator=rng), torch.randn(64, 64, 3, 3, generator=rng)
+    exact = torch.nn.functional.conv2d(image.double(), weight.double())
+    with autocast(torch.device("cuda"), "float32"):
+        found = torch.nn.functional.conv2d(image.cuda(), weight.cuda()).cpu()
+    torch.testing.assert_close(found.double(), exact, rtol=1e-4, atol=1e-4)

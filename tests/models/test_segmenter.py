@@ -1,8 +1,12 @@
+import json
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import nn
 
-from segmeter.errors import InputError
+from segmeter.errors import ConfigError, InputError
+from segmeter.models.card import ModelCard
 from segmeter.models.segmenter import Segmenter, pad_to_multiple
 from tests.models.parts import Stub, make_card, make_pointwise, make_tiny
 
@@ -129,3 +133,24 @@ def test_torch_compile_traces_the_whole_segmenter():
 def test_another_image_is_refused(image, message):
     with pytest.raises(InputError, match=message):
         make_pointwise()(image)
+
+
+@pytest.mark.parametrize(("dtype", "full"), [(torch.uint8, 255), (torch.uint16, 65535), (torch.float32, 1)])
+def test_values_beyond_the_limits_of_the_card_count_as_the_limits(dtype, full):
+    card = replace(make_card(), clip=((0.2, 0.6), (0.1, 0.9), (0.0, 1.0)))
+    segmenter = Segmenter(Stub(lambda image: image), card)
+    image = (torch.rand(1, 3, 9, 7, generator=torch.Generator().manual_seed(0)) * full).to(dtype)
+    share = image.to(torch.float64) / full
+    low, high = torch.tensor(card.clip, dtype=torch.float64).T.view(2, 1, 3, 1, 1)
+    mean, std = (torch.tensor(each, dtype=torch.float64).view(1, 3, 1, 1) for each in (card.mean, card.std))
+    wanted = (share.clamp(low, high) - mean) / std
+    torch.testing.assert_close(segmenter(image).double(), wanted, rtol=1e-5, atol=1e-6)
+    assert not [name for name in segmenter.state_dict() if "limits" in name]
+
+
+def test_the_limits_go_through_json_and_wrong_ones_are_refused():
+    card = replace(make_card(), clip=((0.2, 0.6), (0.1, 0.9), (0.0, 1.0)))
+    assert ModelCard.from_dict(json.loads(json.dumps(card.to_dict()))) == card
+    for clip in (((0.1, 0.9),), ((0.2, 0.1),) * 3):
+        with pytest.raises(ConfigError, match="`clip` to be 3 pairs of a lower and a higher value"):
+            replace(card, clip=clip)

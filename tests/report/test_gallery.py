@@ -7,7 +7,7 @@ import pytest
 
 from segmeter.errors import ConfigError
 from segmeter.report.config import ReportConfig
-from segmeter.report.gallery import Gallery
+from segmeter.report.gallery import Gallery, choose_cases
 from segmeter.report.overlay import write_overlay
 from segmeter.report.pictures import load_pictures
 
@@ -46,8 +46,11 @@ def test_a_resumed_run_ends_with_the_same_pictures(tmp_path, spec):
     config = ReportConfig(overlays=3, worst=2, panel=128)
     offer(Gallery(tmp_path / "whole", config, spec), "abcdef")
     offer(Gallery(tmp_path / "parts", config, spec), "abc")
-    offer(Gallery(tmp_path / "parts", config, spec, scores={name: SCORES[name] for name in "abc"}), "def")
-    assert stems(tmp_path / "parts") == stems(tmp_path / "whole")
+    resumed = Gallery(tmp_path / "parts", config, spec)
+    for name in "abc":
+        resumed.remember(name, SCORES[name])
+    offer(resumed, "def")
+    assert stems(tmp_path / "parts") == stems(tmp_path / "whole") == choose_cases(SCORES, config)
 
 
 @pytest.fixture

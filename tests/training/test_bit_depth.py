@@ -8,8 +8,11 @@ from segmeter.data.build import open_splits
 from segmeter.data.config import FolderConfig
 from segmeter.data.verification.intensity import normalisation
 from segmeter.errors import DataError
+from segmeter.models.build import build_segmenter
 from segmeter.models.card import ModelCard
+from segmeter.models.config import UnetConfig
 from segmeter.models.segmenter import Segmenter
+from segmeter.schema import as_plain
 from segmeter.training.config import AdamWConfig
 from segmeter.training.data.augment import Augment
 from segmeter.training.data.augment_config import AugmentConfig
@@ -35,13 +38,15 @@ def write_copies(root):
             put(root / name / "masks" / f"c{seed:02d}.png", target)
 
 
-def score_of(folder, root, **fields):
+def score_of(folder, root, *, network=None, epochs=12, lr=0.05, **fields):
     config = FolderConfig(root=str(root), classes=SPEC.names, colours=SPEC.colours, ignore_index=255, **fields)
     config = config.replace(val_fraction=0.3, test_fraction=0)
     datasets, (seen, _) = open_splits(config, ["train", "val"])
     mean, std = normalisation(config, seen.intensities, DEFAULT)
     torch.manual_seed(3)
-    card = ModelCard(model={"name": "tiny"}, spec=SPEC, in_channels=3, mean=mean, std=std)
+    card = ModelCard(
+        model=as_plain(network) if network else {"name": "tiny"}, spec=SPEC, in_channels=3, mean=mean, std=std
+    )
     cases, val_cases = (CachedDataset(dataset, Budget(10**7)) for dataset in datasets)
     augment = AugmentConfig(brightness=0.05, contrast=0.05)
     folder.mkdir(parents=True)
@@ -50,11 +55,11 @@ def score_of(folder, root, **fields):
         cases=cases,
         val_cases=val_cases,
         source=SampleSource(cases, augment, batch_size=4, seed=0, samples=40),
-        segmenter=Segmenter(TinyNetwork(), card),
+        segmenter=build_segmenter(card) if network else Segmenter(TinyNetwork(), card),
         augment=Augment(augment, SPEC),
-        epochs=12,
-        validate_every=12,
-        optimizer=AdamWConfig(lr=0.05),
+        epochs=epochs,
+        validate_every=epochs,
+        optimizer=AdamWConfig(lr=lr),
     )
     return train(job).score
 
@@ -69,6 +74,16 @@ def test_twelve_bit_copies_train_as_well_as_eight_bit_ones(tmp_path, eight, twel
     one, other = score_of(tmp_path / "a", tmp_path / "8", **eight), score_of(tmp_path / "b", tmp_path / "12", **twelve)
     assert one > 0.7
     assert abs(one - other) < 0.02
+
+
+def test_so_does_a_u_net(tmp_path):
+    write_copies(tmp_path)
+    unet = UnetConfig(encoder="resnet18", weights=None, depth=3, decoder_channels=(32, 16, 8))
+    options = {"network": unet, "epochs": 8, "lr": 0.003}
+    eight = score_of(tmp_path / "a", tmp_path / "8", **options)
+    twelve = score_of(tmp_path / "b", tmp_path / "12", full_scale=4095.0, **options)
+    assert eight > 0.8
+    assert abs(eight - twelve) < 0.02
 
 
 def test_without_a_remedy_they_are_refused_before_the_first_step(tmp_path):

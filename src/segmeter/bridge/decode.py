@@ -201,7 +201,7 @@ def _pack_logits(where: str, logits: Tensor, *, task: Task, threshold: float, dt
         raise InputError(expected(where, "threshold", ">= 0 and <= 1", threshold))
     if task == "binary":
         tensor = tensor.squeeze(1)
-    level = _logit(threshold, double=tensor.dtype == torch.float64)
+    level = decision_level(threshold, double=tensor.dtype == torch.float64)
     if fused.takes(tensor):
         return _fused_transfer(where, *fused.threshold_labels(tensor, level, dtype))
     wide = tensor if tensor.dtype == torch.float64 else tensor.float()
@@ -271,7 +271,7 @@ def _check_logits(where: str, logits: Tensor, task: Task) -> Tensor:
 
 
 @cache
-def _logit(threshold: float, *, double: bool) -> float:
+def decision_level(threshold: float, *, double: bool) -> float:
     """The largest float32 or float64 c that is not above ln(t / (1 - t)): x > c decides sigmoid(x) > t for such x."""
     if threshold in (0.0, 1.0):
         return math.inf if threshold else -math.inf

@@ -16,6 +16,8 @@ Split = Literal["train", "val", "test", "all"]
 SPLITS: tuple[Split, ...] = get_args(Split)
 CaseShare = Annotated[float, Unit("share of the cases"), Field(ge=0, le=1)]
 Instances = Literal[False, True, "references", "predictions"]
+Percentile = Annotated[float, Unit("percentile"), Field(ge=0, le=100)]
+CLIP_LEVELS = ((0, 0.5, 1, 2, 5), (95, 98, 99, 99.5, 100))  # the percentiles of each image that are kept
 Cases = Annotated[int, Unit("cases"), Field(ge=1, le=100_000)]
 
 CAMVID_CLASSES = (
@@ -121,6 +123,9 @@ class DataConfig(ClassesConfig, PlaceConfig):
 
     in_channels: Annotated[int, Unit("channels")] = Field(3, ge=1, le=1024)
     """Channels of an image."""
+    channels: tuple[Annotated[str, Field(min_length=1)], ...] = ()
+    """Names of the channels, in their order: [DAPI, GFP]; [] leaves them unnamed. A checkpoint keeps them, and refuses
+    images whose channels have other names."""
     full_scale: Annotated[float | None, Unit("stored value")] = Field(None, gt=0)
     """The stored value that counts as 1: 4095 for 12 bits in uint16; null takes the dtype's largest, 1 for floats."""
     mean: tuple[float, ...] | Literal["auto"] | None = None
@@ -129,6 +134,9 @@ class DataConfig(ClassesConfig, PlaceConfig):
     std: tuple[Annotated[float, Field(gt=0)], ...] | Literal["auto"] | None = None
     """Standard deviation per channel, of pixels scaled to 0..1; "auto" is that of all training pixels, null ImageNet's
     for 3 channels and 0.25 otherwise."""
+    clip: tuple[Percentile, Percentile] | None = None
+    """[0, 0.5, 1, 2 or 5, 95, 98, 99, 99.5 or 100]: percentiles of a channel's training pixels, beyond which values are
+    set to them, for outliers such as hot pixels and metal; or null."""
     samples_per_epoch: Annotated[int | None, Unit("samples")] = Field(None, ge=1, le=10**9)
     """Samples that count as one epoch; null takes every case once, of small data sets more."""
     instances: bool = False
@@ -142,6 +150,12 @@ class DataConfig(ClassesConfig, PlaceConfig):
     allow_links: bool = False
     """Whether files may be links to places outside the root."""
 
+    @rule("channels")
+    @classmethod
+    def _check_channels(cls, channels: tuple[str, ...], given: Given) -> None:
+        if channels and (len(channels) != given.in_channels or len(set(channels)) < len(channels)):
+            raise RuleError(f"to be {given.in_channels} different names", "data.in_channels is their number.")
+
     @rule("mean")
     @classmethod
     def _check_mean(cls, mean: tuple[float, ...] | str | None, given: Given) -> None:
@@ -152,11 +166,23 @@ class DataConfig(ClassesConfig, PlaceConfig):
     def _check_std(cls, std: tuple[float, ...] | str | None, given: Given) -> None:
         _one_per_channel(std, given.in_channels)
 
+    @rule("clip")
+    @classmethod
+    def _known_percentiles(cls, clip: tuple[float, float] | None, given: Given) -> None:
+        if clip is not None and not all(level in levels for level, levels in zip(clip, CLIP_LEVELS, strict=True)):
+            low, high = (", ".join(f"{level:g}" for level in levels) for levels in CLIP_LEVELS)
+            raise RuleError(f"to be one of {low}, and one of {high}")
+
     @rule("instances")
     @classmethod
     def _of_one_class(cls, instances: bool, given: Given) -> None:
         if instances and (given.task != "binary" or given.label_map):
             raise RuleError("to be false but for a binary task without label map", "Set data.task=binary.")
+
+
+def channel_label(config: DataConfig, channel: int) -> str:
+    """The name of a channel, else its number from 0."""
+    return config.channels[channel] if config.channels else str(channel)
 
 
 def _one_per_channel(values: tuple[float, ...] | str | None, in_channels: int) -> None:
@@ -210,9 +236,12 @@ class FolderConfig(DataConfig):
     list_files: dict[str, str] = Field(default_factory=dict)
     """A list file per split, under the root, instead of those names: {train: mine.txt}."""
     val_fraction: CaseShare = 0.15
-    """Cases for validation; each case falls by its name and `split_seed` alone."""
+    """Cases for validation; each case falls by its name and `split_seed` alone, but of few at least one does."""
     test_fraction: CaseShare = 0.15
     """Cases for testing; the rest is for training."""
+    sources: dict[str, Annotated[float, Field(gt=0, le=1e6)]] = Field(default_factory=dict)
+    """Several data sets of this layout as one: folders under the root, each with its weight, {day: 1, night: 3}. A
+    source's share of the training samples is its weight's share; {} takes the root itself."""
     split_seed: int = 0
     """Decides, with its name alone, which split a case falls into; other cases do not matter."""
     group_until: str = ""

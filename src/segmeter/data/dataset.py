@@ -62,6 +62,8 @@ class Dataset:
         What decided which cases belong to the split, for people to read.
     problems
         What is wrong with files that are therefore in no pair, one line each.
+    weights
+        Of each source, where the data set has several: its share of the training samples.
     """
 
     spec: ClassSpec
@@ -76,6 +78,7 @@ class Dataset:
     instances: bool = False
     source: str = ""
     problems: tuple[str, ...] = ()
+    weights: Mapping[str, float] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.pairs)
@@ -141,6 +144,14 @@ class Dataset:
     def case_ids(self) -> tuple[str, ...]:
         return tuple(pair.case_id for pair in self.pairs)
 
+    def kinds(self) -> list[tuple[int, int, str]]:
+        """Height, width and dtype of each image as it will be read, from the headers alone."""
+        return list(map_in_threads(partial(_kind, self), self.pairs))
+
+    def subset(self, indices: Sequence[int]) -> "Dataset":
+        """Some of the cases, by their numbers."""
+        return replace(self, pairs=tuple(self.pairs[index] for index in indices))
+
     def with_contents(self, sha256: Sequence[tuple[str, ...]]) -> "Dataset":
         """The same data set, which refuses a file whose content is no longer the one that has this hash.
 
@@ -149,10 +160,7 @@ class Dataset:
         sha256
             Hashes of the files of each case, the image first: ``DataReport.file_sha256``.
         """
-        pairs = (
-            Pair(case_id=pair.case_id, image=pair.image, masks=pair.masks, sha256=hashes)
-            for pair, hashes in zip(self.pairs, sha256, strict=True)
-        )
+        pairs = (replace(pair, sha256=hashes) for pair, hashes in zip(self.pairs, sha256, strict=True))
         return replace(self, pairs=tuple(pairs))
 
     def read_stored(self, index: int, number: int) -> StoredFile:
@@ -201,7 +209,7 @@ class Dataset:
         pairs = [pair for pair in self.pairs if not pair.sha256]
         fresh = dict(zip((pair.case_id for pair in pairs), map_in_threads(_hash_pair, pairs), strict=True))
         return {
-            f"{path.parent.name}/{path.name}": sha256
+            f"{pair.source}{'/' * bool(pair.source)}{path.parent.name}/{path.name}": sha256
             for pair in self.pairs
             for path, sha256 in zip(pair.files, pair.sha256 or fresh[pair.case_id], strict=True)
         }
@@ -253,6 +261,13 @@ def _header_problems(dataset: Dataset, pair: Pair) -> list[str]:
             size = _turned(image, dataset.orientation)
             _note(problems, partial(check_same_size, pair.image, size, path, (mask.height, mask.width)))
     return problems
+
+
+def _kind(dataset: Dataset, pair: Pair) -> tuple[int, int, str]:
+    header = dataset.header_of(pair.image)
+    height, width = _turned(header, dataset.orientation)
+    alone = f" by rows {pair.case_id}" if dataset.streams and header.streamed else ""
+    return height, width, f"{header.dtype}{alone}"
 
 
 def _try_header(dataset: Dataset, path: Path, problems: list[str]) -> Header | None:

@@ -11,14 +11,15 @@ class Pair:
     """The files of one case.
 
     `masks` is empty without a reference, one file for binary and multiclass, and one per class for multilabel.
-    `case_id` is safe as a file name. `sha256` has the hash of the image and then of each mask, as they were when they
-    were verified; it is empty before.
+    `case_id` is safe as a file name. `source` is the folder, of a data set of several, that it comes from. `sha256` has
+    the hash of the image and then of each mask, as they were when they were verified; it is empty before.
     """
 
     case_id: str
     image: Path
     masks: tuple[Path, ...] = ()
     sha256: tuple[str, ...] = ()
+    source: str = ""
 
     @property
     def files(self) -> tuple[Path, ...]:

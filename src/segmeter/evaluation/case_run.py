@@ -15,6 +15,7 @@ from segmeter.errors import RunError
 from segmeter.evaluation.large import LargeRun, run_large, split_parts
 from segmeter.evaluation.manifest import Entry, Manifest
 from segmeter.evaluation.restore import Part, count_restorable, describe, find_damaged, split_batches
+from segmeter.evaluation.sharding import BatchOf, split_passes
 from segmeter.export.config import ExportConfig
 from segmeter.export.writer import Writer
 from segmeter.files import clear_leftovers
@@ -49,6 +50,8 @@ class CaseRun:
         Everything that determines the results; a run is resumed only if it is the same.
     resume
         Whether to continue the run in `folder`.
+    batches
+        Of a shard: the batch of each of its cases in the whole run, from `take_batches`; None groups them as they come.
     """
 
     predictor: Predictor
@@ -58,6 +61,13 @@ class CaseRun:
     folder: Path
     identity: Mapping[str, Any] = field(default_factory=dict)
     resume: bool = False
+    batches: Sequence[BatchOf] | None = None
+
+    def predictions(self, cases: range, *, probs: bool, loss: Loss | None = None) -> Iterator[Prediction]:
+        """Predict some cases, in the batches of the whole run."""
+        size = self.predictor.config.batch_size
+        for part in [cases] if self.batches is None else split_passes(self.batches, cases, size):
+            yield from self.predictor.predict(Part(self.dataset, part), probs=probs, loss=loss)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -87,7 +97,8 @@ def open_manifest(job: CaseRun) -> Manifest:
 def restore_cases(job: CaseRun, manifest: Manifest, *, none: bool = False) -> Iterator[Entry]:
     """Yield the finished cases that are kept, then write their missing or damaged files again; `none` keeps none."""
     clear_leftovers(job.folder / PREDICTIONS)
-    keep = 0 if none or not job.resume else count_restorable(manifest, batch_size=job.predictor.config.batch_size)
+    size = job.predictor.config.batch_size
+    keep = 0 if none or not job.resume else count_restorable(manifest, batch_size=size, batches=job.batches)
     notes = []
     for entry in manifest.entries(keep=keep):
         notes.append(entry.note)
@@ -114,7 +125,8 @@ def repair_files(job: CaseRun, notes: Sequence[Mapping[str, Any]]) -> None:
         return
     names = [name for found in damaged.values() for name in found]
     _LOG.warning("resume: missing or damaged files of predictions are written again (%s).", some(names))
-    kinds, spec = [note["image"] for note in notes], job.dataset.spec
+    spec = job.dataset.spec
+    kinds = [note["image"] for note in notes] if job.batches is None else job.batches[: len(notes)]
     streamed = job.dataset.streamed_cases()
     for batch in split_batches(kinds, job.predictor.config.batch_size):
         if not damaged.keys() & set(batch):
@@ -193,9 +205,7 @@ def run_cases(
                     yield from _run_streamed(noted, large, part.start)
                 else:
                     finish = partial(_finish, job, measure)
-                    predictions = job.predictor.predict(
-                        Part(job.dataset, part), probs=job.export.probs or probs, loss=large.loss
-                    )
+                    predictions = job.predictions(part, probs=job.export.probs or probs, loss=large.loss)
                     yield from _run_part(job, writer, noted, predictions, finish)
 
         with closing(cases()) as found:

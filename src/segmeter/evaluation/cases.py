@@ -11,6 +11,7 @@ from scipy import ndimage
 from segmeter.checks import expected
 from segmeter.data.files.label_mapping import split_objects
 from segmeter.data.files.masks import Reading, StoredMap, check_labels, read_map
+from segmeter.data.files.png import memory_reused
 from segmeter.data.files.sniff import show
 from segmeter.errors import DataError, InputError
 from segmeter.evaluation.large_pairs import count_large, is_large
@@ -70,7 +71,10 @@ class CaseScorer:
     def __call__(self, pair: MaskPair) -> Scored | tuple[str, ...]:
         """Score a pair; what is wrong with its files is given back, so that all of it is said at once."""
         try:
-            return self._score(pair)
+            if self._measures:
+                return self._score(pair)
+            with memory_reused():  # a measure may keep what it gets
+                return self._score(pair)
         except InputError as error:
             return error.problems
 
@@ -98,9 +102,10 @@ class CaseScorer:
         return self._scored(pair, row, loaded.place, loaded.sha256)
 
     def _scored(self, pair: MaskPair, row: CaseRow, place: Place, sha256: str) -> Scored:
-        missing = {"missing": float(not pair.predictions)} if self.flag_missing else {}
-        unit = place.unit if place.spacing else ""
-        row = replace(row, extra={**row.extra, **missing}, spacing=place.spacing, unit=unit)
+        if self.flag_missing:
+            row = replace(row, extra={**row.extra, "missing": float(not pair.predictions)})
+        if place.spacing:
+            row = replace(row, spacing=place.spacing, unit=place.unit)
         return Scored(row=row, place=place, sha256=sha256)
 
     def _count(self, pair: MaskPair, loaded: _Loaded) -> np.ndarray:

@@ -14,10 +14,12 @@ from segmeter.errors import DataError
 from segmeter.evaluation.case_run import CaseRun, large_run, open_manifest, repair_files, restore_cases, run_cases
 from segmeter.evaluation.large import LargeRun, check_streamable
 from segmeter.evaluation.manifest import Manifest, read_notes
+from segmeter.evaluation.sharding import note_shard
 from segmeter.files import write_json
 from segmeter.inference.async_results import Prediction
+from segmeter.losses.additive import additive
 from segmeter.metrics.cases.packed import RowStore
-from segmeter.metrics.cases.table import CaseRow, write_cases
+from segmeter.metrics.cases.table import CaseRow, divide_terms, write_cases
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.measures.protocol import CaseMaps, Measure, build_measures
 from segmeter.metrics.measures.row import make_row
@@ -38,7 +40,7 @@ class Evaluation(CaseRun):
     Parameters
     ----------
     loss
-        Reported per case beside the metrics, or None.
+        Reported beside the metrics, per case and of all cases as one batch, or None.
     metrics
         Its group of the configuration.
     on_case
@@ -73,7 +75,8 @@ def evaluate(job: Evaluation) -> dict[str, Any]:
     RunError
         A prediction is not finite, or a file can't be written.
     """
-    large = large_run(job, loss=job.loss, measured=True, spacing=job.metrics.spacing)
+    loss = None if job.loss is None else additive(job.loss, job.dataset.spec.ignore_index)
+    large = large_run(job, loss=loss, measured=True, spacing=job.metrics.spacing)
     names = [measure.name for measure in job.metrics.measures]
     check_streamable(large, measures=names, calibration=job.metrics.calibration)
     manifest = open_manifest(job)
@@ -91,7 +94,7 @@ def evaluate(job: Evaluation) -> dict[str, Any]:
         _predict(job, manifest, rows, sums, large)
     finally:
         manifest.close()
-    summary = summarise(rows, job.dataset.spec, job.metrics)
+    summary = summarise(rows, job.dataset.spec, job.metrics) | note_shard(job.identity)
     if sums is not None:
         summary["calibration"] = summarise_calibration(sums.compute(), job.dataset.spec)
     write_cases(job.folder, rows, job.dataset.spec)
@@ -141,9 +144,11 @@ def _measure(job: Evaluation, measures: Sequence[Measure], prediction: Predictio
         target_instances=sample.instances,
         instances=cleaned.instances,
     )
+    terms = prediction.loss
     return replace(
         make_row(maps, measures),
-        loss=prediction.loss,
+        loss=None if terms is None else divide_terms(terms[None]),
+        loss_terms=() if terms is None else tuple((sums, denominators) for sums, denominators in terms.tolist()),
         changed_pixels=cleaned.changed,
         spacing=job.metrics.spacing,
     )

@@ -23,7 +23,7 @@ from segmeter.files import describe_file, safe_id
 from segmeter.inference.async_results import Prediction
 from segmeter.inference.bands import Band, BandLoss, sums_by_bands
 from segmeter.inference.predictor import Loss, Predictor
-from segmeter.metrics.cases.table import CaseRow
+from segmeter.metrics.cases.table import CaseRow, divide_terms
 from segmeter.metrics.pixels.confusion import count_case
 from segmeter.parallel import map_in_threads
 from segmeter.postprocess.banded import BandedSteps, unbounded_steps
@@ -165,12 +165,16 @@ class _Work:
         run, (height, width) = self.run, self.image.shape[:2]
         row = None
         if run.measured:
+            terms = None if self.loss is None else self.loss.terms()
             row = CaseRow(
                 case_id=self.case_id,
                 height=height,
                 width=width,
                 counts=self.counts,
-                loss=None if self.loss is None else self.loss.value(),
+                loss=None if terms is None else divide_terms(terms[None]),
+                loss_terms=()
+                if terms is None
+                else tuple((sums, denominators) for sums, denominators in terms.tolist()),
                 changed_pixels=self.steps.changed,
                 spacing=run.spacing,
             )

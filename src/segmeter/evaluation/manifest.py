@@ -4,12 +4,14 @@ import itertools
 import json
 import time
 import zlib
+from base64 import b64decode, b64encode
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 from segmeter.checks import expected, some
 from segmeter.errors import ConfigError, DataError
@@ -19,11 +21,14 @@ from segmeter.metrics.cases.table import CaseRow
 from segmeter.open_files import Lines
 from segmeter.provenance import flatten
 
-SCHEMA = 3
+SCHEMA = 4
 NAME = "manifest.json"
 STATES = ("running", "done")
 JOURNAL = "manifest.rows"  # only while a run is unfinished
 SYNC_SECONDS = 1.0  # what a power cut may cost; a killed process loses nothing
+
+_dense = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode  # one is made per call of json.dumps
+_spaced = json.JSONEncoder(ensure_ascii=False).encode
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -99,11 +104,15 @@ class Manifest:
         """Note a finished case."""
         if self._lines is None:
             self._lines = Lines(self.folder / JOURNAL)
-        self._lines.write(_encode(entry))
+        self._lines.write(encode_entry(entry))
         self._noted[entry.case_id] = _note(entry)
         if time.monotonic() - self._synced > SYNC_SECONDS:
             self._lines.sync()
             self._synced = time.monotonic()
+
+    def note(self, entry: Entry) -> None:
+        """Take over a case that another run finished; it is kept when this run is done."""
+        self._noted[entry.case_id] = _note(entry)
 
     def finish(self, results: Sequence[str] = (), inputs: Mapping[str, str] | None = None) -> None:
         """Mark the run as done: all cases are measured and the results are written.
@@ -220,27 +229,39 @@ def check_same(folder: Path, identity: Mapping[str, Any], cases: Sequence[str]) 
 
 
 def _note(entry: Entry) -> bytes:
-    return json.dumps({"sha256": entry.sha256, "note": dict(entry.note)}, ensure_ascii=False).encode("utf-8")
+    return _spaced({"sha256": entry.sha256, "note": dict(entry.note)}).encode("utf-8")
 
 
-def _encode(entry: Entry) -> bytes:
+def encode_entry(entry: Entry) -> bytes:
+    """A finished case as a line of the journal: equal for equal cases."""
     content = {"case_id": entry.case_id, "sha256": entry.sha256, "note": dict(entry.note)}
     if entry.row is not None:
         content["row"] = _encode_row(entry.row)
-    text = json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode("utf-8")
+    text = _dense(content).encode("utf-8")
     return b"%08x %b\n" % (zlib.crc32(text), text)
 
 
 def _encode_row(row: CaseRow) -> dict[str, Any]:
     return {
         "shape": [row.height, row.width, row.depth],
-        "counts": row.counts.tolist(),
+        "counts": _pack(row.counts),
         "loss": row.loss,
+        "loss_terms": row.loss_terms,
         "changed": dict(row.changed_pixels),
         "extra": row.scores,
         "spacing": row.spacing,
         "unit": row.unit,
     }
+
+
+def _pack(counts: NDArray[np.int64]) -> list[Any]:
+    """Shape, dtype, and the bytes in base64: a tenth of the time that numbers take."""
+    dtype = "<u4" if counts.max(initial=0) < 2**32 else "<i8"
+    return [counts.shape, dtype, b64encode(counts.astype(dtype).tobytes()).decode()]
+
+
+def _unpack(shape: list[int], dtype: str, packed: str) -> NDArray[np.int64]:
+    return np.frombuffer(b64decode(packed), dtype).astype(np.int64).reshape(shape)
 
 
 def _decode(line: bytes) -> Entry | None:
@@ -265,8 +286,9 @@ def _decode_row(case_id: str, content: Mapping[str, Any]) -> CaseRow:
         height=height,
         width=width,
         depth=depth,
-        counts=np.array(content["counts"], np.int64),
+        counts=_unpack(*content["counts"]),
         loss=content["loss"],
+        loss_terms=tuple((sums, denominators) for sums, denominators in content.get("loss_terms", ())),
         changed_pixels=content["changed"],
         measured=measured,
         extra=extra,

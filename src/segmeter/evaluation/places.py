@@ -10,7 +10,7 @@ import numpy as np
 
 from segmeter.checks import expected, some
 from segmeter.data.files.geometry import agree, geometry_problem
-from segmeter.data.files.masks import StoredMap
+from segmeter.data.files.masks import NOWHERE, StoredMap
 from segmeter.data.files.sniff import show
 from segmeter.errors import DataError
 
@@ -42,6 +42,9 @@ class Place:
     warnings: tuple[str, ...] = ()
 
 
+_UNPLACED = Place()
+
+
 def find_place(
     paths: Sequence[Path], maps: Sequence[StoredMap], wanted: tuple[float, ...] | None, *, references: int = 1
 ) -> Place:
@@ -63,6 +66,8 @@ def find_place(
         be used, and the configuration has none.
     """
     reference, shape = maps[0], maps[0].values.shape
+    if wanted is None and all(each.geometry is NOWHERE and each.values.shape == shape for each in maps):
+        return _UNPLACED  # pictures of one size, the rule
     problems = [line for path, each in zip(paths, maps, strict=True) for line in _size(path, each, paths[0], shape)]
     if not problems:
         for path, each in zip(paths[1:], maps[1:], strict=True):

@@ -1,13 +1,17 @@
 """A checkpoint on images without reference -> label maps."""
 
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from segmeter.data.verification.intensity import ScaleWatch
 from segmeter.evaluation.case_run import CaseRun, large_run, open_manifest, repair_files, restore_cases, run_cases
 from segmeter.evaluation.large import check_streamable
 from segmeter.evaluation.manifest import read_notes
 from segmeter.inference.async_results import Prediction
 from segmeter.postprocess.pipeline import Cleaned
+
+_LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,6 +24,8 @@ class PredictionRun(CaseRun):
         Called with every case, in order, for example to draw it.
     on_restored
         Called with the id of every case that is kept from the interrupted run.
+
+    Warns once where the images are not on the scale of those that the model was trained on.
     """
 
     on_case: Callable[[Prediction, Cleaned], None]
@@ -47,6 +53,8 @@ def predict(job: PredictionRun) -> int:
     """
     large = large_run(job)
     check_streamable(large)
+    card = job.predictor.segmenter.card
+    watch = ScaleWatch(card.mean, card.std, card.clip)
     manifest = open_manifest(job)
     if manifest.done:
         notes = read_notes(job.folder)
@@ -59,7 +67,14 @@ def predict(job: PredictionRun) -> int:
             done += 1
         for case in run_cases(job, manifest, done=done, what="predicting", large=large):
             job.on_case(case.prediction, case.cleaned)
+            _warn(watch.add(case.prediction.sample.image))
     finally:
         manifest.close()
+    _warn(watch.close())
     manifest.finish()
     return len(job.dataset)
+
+
+def _warn(lines: Sequence[str]) -> None:
+    for line in lines:
+        _LOG.warning("%s", line)

@@ -18,9 +18,9 @@ class Cases(Protocol):
 
 
 class Part:
-    """Some consecutive cases of a data set."""
+    """Some cases of a data set."""
 
-    def __init__(self, dataset: Cases, indices: range) -> None:
+    def __init__(self, dataset: Cases, indices: Sequence[int]) -> None:
         self._dataset = dataset
         self._indices = indices
 
@@ -31,7 +31,7 @@ class Part:
         return self._dataset[self._indices[index]]
 
 
-def count_restorable(manifest: Manifest, *, batch_size: int) -> int:
+def count_restorable(manifest: Manifest, *, batch_size: int, batches: Sequence[Any] | None = None) -> int:
     """Count how many of the first cases are done, up to the end of a batch.
 
     What follows is predicted again in the batches of an uninterrupted run: in others a network's outputs may differ in
@@ -43,13 +43,16 @@ def count_restorable(manifest: Manifest, *, batch_size: int) -> int:
         The run's manifest; the run went through the cases in the order of ``manifest.cases``, with notes by `describe`.
     batch_size
         Images of one shape that are predicted together.
+    batches
+        What tells the batches of all cases apart, where that is known; None takes the kinds of the images.
     """
     kinds: list[Any] = []
     for (entry, _), case_id in zip(read_journal(manifest.folder), manifest.cases, strict=False):
         if entry.case_id != case_id:
             break
         kinds.append(entry.note["image"])
-    return whole_batches(kinds, batch_size, len(manifest.cases))
+    known = kinds if batches is None else batches[: len(kinds)]
+    return whole_batches(known, batch_size, len(manifest.cases))
 
 
 def whole_batches(kinds: Sequence[Any], size: int, total: int) -> int:

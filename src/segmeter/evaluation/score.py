@@ -2,7 +2,7 @@
 
 import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
@@ -12,15 +12,17 @@ from segmeter.checks import some
 from segmeter.classes import ClassSpec
 from segmeter.data.config import Instances
 from segmeter.data.files.masks import Reading
+from segmeter.distributed.shards import Shard, describe_shard
 from segmeter.errors import DataError
 from segmeter.evaluation.cases import CaseScorer, Scored
 from segmeter.evaluation.manifest import Entry, Manifest, check_same, read_notes, read_run_manifest
 from segmeter.evaluation.pairing import MaskPair, Pairing, hash_pair
 from segmeter.evaluation.places import Place, Places
 from segmeter.evaluation.probs import measure_probs
+from segmeter.evaluation.sharding import note_shard
 from segmeter.files import sha256_file, write_json
 from segmeter.metrics.cases.packed import RowStore
-from segmeter.metrics.cases.table import write_cases
+from segmeter.metrics.cases.table import CaseRow, write_cases
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.probabilities.summary import summarise_calibration
 from segmeter.metrics.summary.summary import summarise
@@ -62,6 +64,8 @@ class Scoring:
         that processes pay off only for measures that do not.
     resume
         Whether to continue the run in `folder`.
+    shard
+        Which of the pairs are scored; None takes all.
     """
 
     pairing: Pairing
@@ -75,11 +79,17 @@ class Scoring:
     folder: Path
     workers: int = 0
     resume: bool = False
+    shard: Shard | None = None
+
+    @property
+    def pairs(self) -> Sequence[MaskPair]:
+        """The pairs that this run scores."""
+        return self.pairing.pairs if self.shard is None else self.shard.take(self.pairing.pairs)
 
     @property
     def case_ids(self) -> list[str]:
         """In the order of the pairs."""
-        return [pair.case_id for pair in self.pairing.pairs]
+        return [pair.case_id for pair in self.pairs]
 
     def identity(self) -> dict[str, Any]:
         """All that decides the figures but the files; a run goes on only where it is the same."""
@@ -96,7 +106,12 @@ class Scoring:
             "missing_predictions": list(self.pairing.missing),
             "extra_predictions": len(self.pairing.extra),
             "segmeter": __version__,
+            **({"shard": describe_shard(self.shard, self._all_ids)} if self.shard else {}),
         }
+
+    @property
+    def _all_ids(self) -> list[str]:
+        return [pair.case_id for pair in self.pairing.pairs]
 
     def scorer(self) -> CaseScorer:
         """What measures one pair."""
@@ -142,25 +157,36 @@ def score(job: Scoring) -> dict[str, Any]:
     rows, places = RowStore(), Places()
     try:
         done = _restore(job, manifest, rows, places)
-        _measure(job, manifest, [pair for pair in job.pairing.pairs if pair.case_id not in done], rows, places)
+        _measure(job, manifest, [pair for pair in job.pairs if pair.case_id not in done], rows, places)
     finally:
         manifest.close()
     for line in places.warnings():
         _LOG.warning("%s", line)
-    missing = job.pairing.missing
-    summary = summarise(rows, job.spec, job.metrics) | {
-        "missing_predictions": {"n": len(missing), "cases": list(missing)},
-        "extra_predictions": len(job.pairing.extra),
-        "spacing": places.summary(),
-    }
+    missing = [pair.case_id for pair in job.pairs if not pair.predictions]
+    summary = summarise(rows, job.spec, job.metrics) | note_shard(job.identity())
+    summary |= summarise_files(places, missing=missing, extra=len(job.pairing.extra))
     hashes: dict[str, str] = {}
     if job.probs:
-        scores, hashes = measure_probs(job.scorer(), job.pairing.pairs, job.probs, measured=manifest.hashes())
+        scores, hashes = measure_probs(job.scorer(), job.pairs, job.probs, measured=manifest.hashes())
         summary["calibration"] = summarise_calibration(scores, job.spec)
     write_cases(job.folder, rows, job.spec)  # what was refused above leaves no tables
     write_json(job.folder / "metrics.json", summary)
     manifest.finish(RESULTS, inputs=hashes)
     return summary
+
+
+def summarise_files(places: Places, *, missing: Sequence[str], extra: int) -> dict[str, Any]:
+    """What metrics.json says of the files: cases without a prediction, predictions without a reference, spacings."""
+    return {
+        "missing_predictions": {"n": len(missing), "cases": list(missing)},
+        "extra_predictions": extra,
+        "spacing": places.summary(),
+    }
+
+
+def read_place(note: Mapping[str, Any], row: CaseRow) -> Place:
+    """The place of a case, from what its manifest notes and from its row."""
+    return Place(**{**note, "warnings": tuple(note["warnings"]), "spacing": row.spacing})
 
 
 def check_resumed(job: Scoring, folder: Path) -> None:
@@ -175,7 +201,7 @@ def check_resumed(job: Scoring, folder: Path) -> None:
     """
     check_same(folder, job.identity(), job.case_ids)
     noted = {case_id: each["sha256"] for case_id, each in read_notes(folder).items()}
-    known = [pair for pair in job.pairing.pairs if pair.case_id in noted]
+    known = [pair for pair in job.pairs if pair.case_id in noted]
     found = map_in_threads(hash_pair, known)
     now = track(zip(known, found, strict=True), "checking what is done", len(known))
     changed = {pair.case_id for pair, digest in now if digest != noted[pair.case_id]}
@@ -191,7 +217,7 @@ def _restore(job: Scoring, manifest: Manifest, rows: RowStore, places: Places) -
     done = set()
     for entry in manifest.entries() if job.resume else ():
         rows.append(entry.measured)
-        places.add(entry.case_id, Place(**{**entry.note, "spacing": entry.measured.spacing}))
+        places.add(entry.case_id, read_place(entry.note, entry.measured))
         done.add(entry.case_id)
     return done
 

@@ -24,14 +24,15 @@ _BATCHES = 2  # one that is taken while the other is computed
 class Prediction:
     """One case with the model's output for it, all on the host.
 
-    `labels` is (H, W), multilabel (K, H, W), uint8 or uint16; `probs` is (num_channels, H, W) float32, and `loss` the
-    loss of the raw logits, both None where they were not asked for (the loss also where there is no target).
+    `labels` is (H, W), multilabel (K, H, W), uint8 or uint16; `probs` is (num_channels, H, W) float32, and `loss` that
+    of the raw logits, both None where they were not asked for (the loss also where there is no target). Of an
+    `AdditiveLoss` it is the sum and the denominator of each part, (P, 2) float64; of any other, what that gave.
     """
 
     sample: Sample
     labels: NDArray[Any]
     probs: NDArray[np.float32] | None = None
-    loss: float | None = None
+    loss: NDArray[Any] | None = None
 
 
 class Outbox:
@@ -94,7 +95,7 @@ class Outbox:
         logits : (B, num_channels, H, W)
             One per case; may be dropped or overwritten when this returns and `overlaps`.
         losses
-            0-d, one per case, None where a case has none; or None for no losses at all.
+            One per case, of one shape, None where a case has none; or None for no losses at all.
 
         Yields
         ------
@@ -156,7 +157,7 @@ class Outbox:
                 except InputError:
                     raise not_finite(sample.case_id, sample.image) from None
                 case_probs = None if probs is None else next(next(probs).rows())
-                loss = float(next(values)) if has_loss else None
+                loss = next(values) if has_loss else None
             self.count(case_labels, case_probs)
             yield Prediction(sample=sample, labels=case_labels, probs=case_probs, loss=loss)
 

@@ -10,11 +10,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from segmeter.bridge.host_copier import PendingArray
+from segmeter.bridge.to_numpy import to_numpy
 from segmeter.bridge.to_torch import to_torch
 from segmeter.data.large.rows import Rows
 from segmeter.errors import DataError, InputError
 from segmeter.inference.async_results import Outbox, not_finite
-from segmeter.losses.additive import AdditiveLoss, divide
+from segmeter.losses.additive import AdditiveLoss, PixelMeanLoss, loss_terms
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -32,8 +33,8 @@ class Band:
 
 
 def sums_by_bands(loss: object) -> TypeGuard[AdditiveLoss]:
-    """Whether a loss is a sum over pixels, which bands give as the whole image does."""
-    return isinstance(loss, AdditiveLoss) and loss.adds
+    """Whether a loss is known to be a sum over pixels, which bands give as the whole image does."""
+    return isinstance(loss, AdditiveLoss) and loss.adds and not isinstance(loss, PixelMeanLoss)
 
 
 class BandLoss:
@@ -49,23 +50,19 @@ class BandLoss:
 
     def __init__(self, loss: AdditiveLoss, device: torch.device) -> None:
         self._loss, self._device = loss, device
-        self._sums: Tensor | None = None
-        self._denominators: Tensor | None = None
+        self._terms: Tensor | None = None
 
     @torch.no_grad()
     def add(self, logits: Tensor, target: NDArray[Any]) -> None:
         """Add a band: logits (1, num_channels, h, W), and its target without a batch axis."""
         wide = "int32" if target.dtype == np.uint16 else None
         there = to_torch(target[None], device=self._device, dtype=wide)
-        sums, denominators = self._loss.sums(logits, there).double(), self._loss.denominators(there)
-        self._sums = sums if self._sums is None else self._sums + sums
-        self._denominators = denominators if self._denominators is None else self._denominators + denominators
+        terms = loss_terms(self._loss, logits, there)
+        self._terms = terms if self._terms is None else self._terms + terms
 
-    def value(self) -> float | None:
-        """The loss of all bands together; None where there were none."""
-        if self._sums is None or self._denominators is None:
-            return None
-        return float(divide(self._sums, self._denominators).float())
+    def terms(self) -> NDArray[np.float64] | None:
+        """The sum and the denominator of each part, (P, 2), of all bands together; None where there were none."""
+        return None if self._terms is None else to_numpy(self._terms)
 
 
 def decode_bands(

@@ -83,7 +83,7 @@ def free_memory(device: torch.device) -> int | None:
     """Bytes that are free on a device; on a CPU what the machine and the process's group may still take."""
     if device.type == "cuda":
         free, _ = torch.cuda.mem_get_info(device)
-        return free + torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+        return int(free) + torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
     machine = _field(Path("/proc/meminfo"), "MemAvailable:")
     limits = [left for left in (machine, _group_memory(Path("/sys/fs/cgroup"))) if left is not None]
     return min(limits, default=None)

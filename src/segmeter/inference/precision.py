@@ -1,6 +1,7 @@
 """device, precision -> the context in which a model computes."""
 
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 import torch
 
@@ -32,7 +33,7 @@ def pick_dtype(device: torch.device, precision: Precision) -> torch.dtype:
 
 
 def autocast(device: torch.device, precision: Precision) -> AbstractContextManager[object]:
-    """The context for forward passes (and losses) on `device`; float32 leaves everything as it is.
+    """The context for forward passes (and losses) on `device`; float32 is float32 on a GPU too, not TF32.
 
     Raises
     ------
@@ -40,7 +41,21 @@ def autocast(device: torch.device, precision: Precision) -> AbstractContextManag
         float16 without CUDA.
     """
     dtype = pick_dtype(device, precision)
-    return nullcontext() if dtype is torch.float32 else torch.autocast(device.type, dtype=dtype)
+    if dtype is not torch.float32:
+        return torch.autocast(device.type, dtype=dtype)
+    return without_tf32() if device.type == "cuda" else nullcontext()
+
+
+@contextmanager
+def without_tf32() -> Iterator[None]:
+    """Keep all 23 bits of float32's mantissa, of which TF32, cuDNN's default on GPUs since Ampere, drops 13."""
+    cudnn, matmul = torch.backends.cudnn, torch.backends.cuda.matmul
+    before = cudnn.allow_tf32, matmul.allow_tf32
+    try:
+        cudnn.allow_tf32 = matmul.allow_tf32 = False
+        yield
+    finally:
+        cudnn.allow_tf32, matmul.allow_tf32 = before
 
 
 def has_bfloat16(device: torch.device) -> bool:

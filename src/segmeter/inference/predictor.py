@@ -23,6 +23,7 @@ from segmeter.inference.passes import Passes
 from segmeter.inference.precision import pick_dtype
 from segmeter.inference.prefetch import Indexed, one_behind, read_ahead, same_shape_groups
 from segmeter.inference.tiling import Grid, build_grid, least_tile, tiled_bands
+from segmeter.losses.additive import AdditiveLoss, loss_terms
 from segmeter.models.ensemble import Ensemble
 from segmeter.models.segmenter import Segmenter
 from segmeter.parallel import map_in_threads
@@ -130,8 +131,8 @@ class Predictor:
         probs
             Whether probabilities are kept, which are 4 bytes per pixel and channel.
         loss
-            From logits (1, num_channels, H, W) and a target with a batch axis to a 0-d tensor; run on each case that
-            has a target.
+            From logits (1, num_channels, H, W) and a target with a batch axis to a tensor, of the same shape for every
+            case; run on each case that has a target.
 
         Yields
         ------
@@ -219,7 +220,7 @@ class Predictor:
             sample=sample,
             labels=np.concatenate([band.labels for band in bands], -2),
             probs=np.concatenate(probs, -2) if probs else None,
-            loss=None if total is None else total.value(),
+            loss=None if total is None else total.terms(),
         )
 
     def _decoded(
@@ -299,6 +300,6 @@ def _read_extended(image: Rows, grid: Grid, start: int, stop: int) -> np.ndarray
 @torch.no_grad()  # a tensor made in inference mode could not be used by a loss that learns later
 def _case_loss(loss: Loss, sample: Sample, logits: Tensor, target: Tensor) -> Tensor:
     try:
-        return loss(logits, target)
+        return loss_terms(loss, logits, target) if isinstance(loss, AdditiveLoss) else loss(logits, target)
     except InputError as error:
         raise DataError(f"case {sample.case_id!r}: {error}") from error

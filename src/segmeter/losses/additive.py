@@ -94,6 +94,11 @@ def divide(sums: torch.Tensor, denominators: torch.Tensor, *, otherwise: float =
     return (sums / torch.where(denominators > 0, denominators, otherwise).to(sums.dtype)).sum()
 
 
+def loss_terms(loss: AdditiveLoss, logits: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+    """Give the sums and the denominators of a batch side by side, (P, 2) float64, on the device."""
+    return torch.stack([loss.sums(logits, target).double(), loss.denominators(target).double()], dim=1)
+
+
 def check_labels(loss: nn.Module) -> None:
     """Call `AdditiveLoss.check_labels` of a loss and of its parts: what to do when the loss value read was NaN.
 

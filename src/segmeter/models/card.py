@@ -32,6 +32,8 @@ class ModelCard:
         Channels of the image.
     mean, std
         Per channel, for images scaled to 0 .. 1 (uint8 / 255, uint16 / 65535, float as it is). std > 0.
+    clip
+        Per channel the lowest and highest value, on that scale, beyond which values are set to it; empty for none.
     data
         The kind of data set it was trained on, and how its files are found and read, as JSON values; empty where that
         is not known. It has no root: a checkpoint names no folder of the machine it comes from.
@@ -47,6 +49,7 @@ class ModelCard:
     in_channels: int
     mean: tuple[float, ...]
     std: tuple[float, ...]
+    clip: tuple[tuple[float, float], ...] = ()
     data: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -58,6 +61,8 @@ class ModelCard:
                 problems.expect(len(values) == self.in_channels, name, rule, list(values))
                 for value in values:
                     problems.in_range(name, value, 0 if name == "std" else -1e6, 1e6, above=name == "std")
+            fits = not self.clip or (len(self.clip) == self.in_channels and all(low < high for low, high in self.clip))
+            problems.expect(fits, "clip", f"to be {self.in_channels} pairs of a lower and a higher value", self.clip)
 
     def to_dict(self) -> dict[str, Any]:
         """The card in values that JSON has."""
@@ -84,6 +89,7 @@ class ModelCard:
             in_channels=values["in_channels"],
             mean=tuple(values["mean"]),
             std=tuple(values["std"]),
+            clip=tuple((low, high) for low, high in values.get("clip", ())),
             data=dict(values.get("data", {})),  # older checkpoints do not say it
         )
 

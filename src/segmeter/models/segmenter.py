@@ -39,6 +39,9 @@ class Segmenter(nn.Module):
         # not persistent: the card carries them, and a state dict then holds learned weights alone
         self.register_buffer("gain", (1 / std).float().view(1, -1, 1, 1), persistent=False)
         self.register_buffer("shift", (-mean / std).float().view(1, -1, 1, 1), persistent=False)
+        self.limits: Tensor | None
+        limits = torch.tensor(card.clip).T.reshape(2, 1, -1, 1, 1) if card.clip else None
+        self.register_buffer("limits", limits, persistent=False)
 
     def forward(self, image: Tensor) -> Tensor:
         """Logits of a batch of images.
@@ -65,9 +68,13 @@ class Segmenter(nn.Module):
         return logits[..., :height, :width]
 
     def normalise(self, image: Tensor) -> Tensor:
-        """(image / full scale - mean) / std, in the dtype of the weights' buffers."""
-        gain = self.gain / _FULL_SCALE.get(image.dtype, 1.0)
-        return torch.addcmul(self.shift, image.to(gain.dtype), gain)
+        """(image / full scale - mean) / std, in the dtype of the weights' buffers; values beyond the card's are cut."""
+        full = _FULL_SCALE.get(image.dtype, 1.0)
+        gain = self.gain / full
+        image = image.to(gain.dtype)
+        if self.limits is not None:
+            image = image.clamp(self.limits[0] * full, self.limits[1] * full)
+        return torch.addcmul(self.shift, image, gain)
 
     def _check(self, image: Tensor) -> None:
         channels = self.card.in_channels

@@ -30,20 +30,14 @@ class Gallery:
         Which cases, how many, how large.
     spec
         The classes.
-    scores
-        The headline (None: undefined) of cases that an interrupted run has done already, by case id.
     """
 
-    def __init__(
-        self, folder: Path, config: ReportConfig, spec: ClassSpec, *, scores: Mapping[str, float | None] | None = None
-    ) -> None:
+    def __init__(self, folder: Path, config: ReportConfig, spec: ClassSpec) -> None:
         self.folder = folder
         self.config = config
         self.spec = spec
         self._worst: set[tuple[float, str]] = set()
         self._sample: set[tuple[str, str]] = set()
-        for case_id, score in (scores or {}).items():
-            self._admit(case_id, score)
 
     def offer(
         self,
@@ -79,13 +73,27 @@ class Gallery:
         worst = min(self.config.worst, self.config.overlays)
         if score is not None and not np.isnan(score):
             _keep_lowest(self._worst, (score, case_id), worst)
-        draw = hashlib.sha256(case_id.encode("utf-8", "surrogateescape")).hexdigest()
-        _keep_lowest(self._sample, (draw, case_id), self.config.overlays - worst)
+        _keep_lowest(self._sample, (_draw(case_id), case_id), self.config.overlays - worst)
         after = self.chosen()
         for gone in before - after:
             if self.folder.is_dir():
                 remove(picture_path(self.folder, gone))
         return case_id in after
+
+
+def choose_cases(scores: Mapping[str, float | None], config: ReportConfig) -> set[str]:
+    """The cases that a `Gallery` keeps once it has seen all of these, by their scores; None and NaN are undefined."""
+    if config.overlays < 0:
+        return set(scores)
+    worst = min(config.worst, config.overlays)
+    defined = sorted((score, name) for name, score in scores.items() if score is not None and not np.isnan(score))
+    drawn = sorted((_draw(name), name) for name in scores)
+    return {name for _, name in defined[:worst]} | {name for _, name in drawn[: config.overlays - worst]}
+
+
+def _draw(case_id: str) -> str:
+    """What the fair sample is ordered by."""
+    return hashlib.sha256(case_id.encode("utf-8", "surrogateescape")).hexdigest()
 
 
 def _keep_lowest(kept: set[Any], item: Key, most: int) -> None:

@@ -68,15 +68,18 @@ class TrainingConfig(Config, title="training"):
     """Limit: updates of the weights, or null."""
     time_budget: str | int | None = None
     """Limit: length of time, validation included: 12m, 1h30m, or a number of seconds; or null."""
-    batch_size: Annotated[int, Unit("images")] = Field(8, ge=1, le=65536)
-    """Images per forward pass."""
+    batch_size: Annotated[int, Unit("images"), Field(ge=1, le=65536)] | Literal["auto"] = 8
+    """Images per forward pass; "auto" takes what suits the samples' size and the device."""
+    plan: bool = False
+    """Whether what is left open (null) follows from the data and the device: normalisation, samples per epoch, share of
+    balanced samples, on a CPU a time budget of 10 minutes. `segmeter check` shows what that is."""
     accumulate: Annotated[int, Unit("forward passes")] = Field(1, ge=1, le=65536)
     """Forward passes per step, whose loss and gradient are those of one large batch (but for batch norm, and for region
     losses with ``over=batch``)."""
     clip_norm: float | None = Field(12.0, gt=0)
     """Largest norm of the gradient, or null."""
     precision: Precision = "auto"
-    """Number format of the forward pass; "auto" is bfloat16 where the hardware has it."""
+    """Number format of the forward pass; "auto" is bfloat16 where the hardware has it, float32 never TF32."""
     max_skipped: Annotated[int, Unit("steps")] = Field(50, ge=1)
     """float16: updates skipped in a row, as their gradient is not finite, after which the run stops."""
     channels_last: bool = True
@@ -123,10 +126,14 @@ class TrainingConfig(Config, title="training"):
             raise RuleError(_LIKE) from error
 
     @property
+    def unlimited(self) -> bool:
+        """Whether no limit is given."""
+        return self.epochs is None and self.steps is None and self.time_budget is None
+
+    @property
     def epoch_limit(self) -> int | None:
         """Passes over the data that end the run: `epochs`, or the default where no limit at all is given."""
-        unlimited = self.epochs is None and self.steps is None and self.time_budget is None
-        return DEFAULT_EPOCHS if unlimited else self.epochs
+        return DEFAULT_EPOCHS if self.unlimited else self.epochs
 
     @property
     def budget_seconds(self) -> float | None:

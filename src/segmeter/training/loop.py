@@ -8,7 +8,10 @@ from contextlib import ExitStack
 from functools import partial
 from typing import Any
 
+import torch
+
 from segmeter.errors import Interrupted, OverflowedError, RunError
+from segmeter.inference.precision import pick_dtype, without_tf32
 from segmeter.losses.additive import check_labels
 from segmeter.open_files import read_json_lines
 from segmeter.progress import gauge
@@ -66,6 +69,8 @@ def train(job: TrainJob) -> TrainResult:
     with ExitStack() as stack:
         stop = stack.enter_context(StopSignals())
         stack.enter_context(kernels(job.training.deterministic))
+        if pick_dtype(device, job.training.precision) is torch.float32:
+            stack.enter_context(without_tf32())  # in the backward pass too
         seed_everything(job.training.seed)
         run = Run(job, learner=Learner(job, device, limits), checkpoints=checkpoints, limits=limits, stop=stop)
         stack.callback(run.close)

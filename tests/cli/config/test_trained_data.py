@@ -90,6 +90,7 @@ def test_a_value_that_is_set_to_the_default_is_set(run: Path) -> None:
 @pytest.mark.parametrize(
     ("override", "message"),
     [
+        ("data.clip=[1,99]", "`data.clip` to be the checkpoint's None, got [1, 99]. Leave it out."),
         ("data.task=multiclass", "`data.task` to be the checkpoint's binary, got multiclass. Leave it out."),
         ("data.classes=[a,b]", "`data.classes` to be the checkpoint's ['background', 'nucleus'], got ['a', 'b']"),
         ("data.in_channels=3", "`data.in_channels` to be the checkpoint's 1, got 3."),

@@ -3,7 +3,8 @@ import pytest
 
 from segmeter.data.build import build_dataset
 from segmeter.data.folders.folder import open_images
-from segmeter.errors import DataError
+from segmeter.data.verification.report import check_dataset
+from segmeter.errors import ConfigError, DataError
 from tests.data.crafted import BINARY, folder, make_folder, noise, put
 
 
@@ -66,3 +67,34 @@ def test_open_images_refuses_what_is_not_there_or_does_not_fit(tmp_path):
     put(tmp_path / "images" / "a.bmp", noise())
     with pytest.raises(DataError, match=r"one file per name, as for 'a', got 2: a.bmp, a.png"):
         open_images(tmp_path / "images", spec=BINARY, in_channels=3)
+
+
+def test_several_sources_are_one_data_set_with_ids_and_files_of_their_own(tmp_path):
+    for name in ("day", "far/night"):
+        make_folder(tmp_path / name)
+    put(tmp_path / "far/night/images/a.png", noise(seed=9))
+    config = folder(tmp_path, sources={"day": 1.0, "far/night": 3.0})
+    dataset = build_dataset(config)
+    assert dataset.case_ids == tuple(f"{source}-{name}" for source in ("day", "night") for name in "abc")
+    assert [pair.source for pair in dataset.pairs] == ["day"] * 3 + ["night"] * 3
+    assert dataset.weights == {"day": 1.0, "night": 3.0}
+    np.testing.assert_array_equal(dataset[3].image, noise(seed=9))
+    assert len(dataset.contents()) == 12  # though files of both are called images/a.png
+    report = check_dataset(dataset, use_cache=False)
+    assert dataset.with_contents(report.file_sha256).pairs[4].source == "night"
+
+
+def test_what_is_wrong_with_any_source_is_said(tmp_path):
+    for name in ("a/scans", "b/scans", "c"):
+        make_folder(tmp_path / name)
+    (tmp_path / "c" / "masks" / "b.png").unlink()
+    with pytest.raises(DataError) as caught:
+        build_dataset(folder(tmp_path, sources={"a/scans": 1, "b/scans": 1, "gone": 2}))
+    assert [line.split(",")[0] for line in caught.value.problems] == [
+        "data: expected `sources` to have folders of different names",
+        "data: expected `root` to be a folder",
+    ]
+    with pytest.raises(DataError, match=r"a mask"):
+        build_dataset(folder(tmp_path, sources={"a/scans": 1, "c": 1}))
+    with pytest.raises(ConfigError, match=r"sources"):
+        folder(tmp_path, sources={"a/scans": 0})

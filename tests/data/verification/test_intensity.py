@@ -7,6 +7,8 @@ from segmeter.data.build import build_dataset, open_splits
 from segmeter.data.verification.intensity import (
     LEVELS,
     SHOWN,
+    ScaleWatch,
+    clip_limits,
     measure_image,
     mismatch_warnings,
     normalisation,
@@ -183,4 +185,78 @@ def test_images_on_another_scale_than_the_models_are_warned_of(tmp_path):
     assert mismatch_warnings(own, mean, std) == []
     (line,) = mismatch_warnings(eight, mean, std)
     assert "uint8 from" in line
-    assert "its scores mean little here" in line
+    assert "means little" in line
+
+
+def test_images_that_nobody_verified_are_watched_and_the_warning_is_given_once():
+    twelve = [(np.random.default_rng(i).random((20, 20, 1)) * 4095).astype(np.uint16) for i in range(12)]
+    full = [image * 16 for image in twelve]
+    watch = ScaleWatch((0.5,), (0.25,))
+    given = [watch.add(image) for image in twelve]
+    assert [len(lines) for lines in given] == [0] * 7 + [1] + [0] * 4
+    assert "uint16 from" in given[7][0]
+    assert watch.close() == []
+    few = ScaleWatch((0.5,), (0.25,))
+    assert [few.add(image) for image in twelve[:2]] == [[], []]
+    assert len(few.close()) == 1
+    good = ScaleWatch((0.5,), (0.25,))
+    dark = np.zeros((20, 20, 1), np.uint16)  # one dark image among others is no other scale
+    assert [line for image in [*full, dark] for line in good.add(image)] + good.close() == []
+    late = ScaleWatch((0.5,), (0.25,))
+    assert [line for image in [*full, *full] for line in late.add(image)] == []  # three times eight
+    assert len([line for image in twelve for line in late.add(image)]) == 1
+    rest = ScaleWatch((0.5,), (0.25,))
+    assert [line for image in [*full[:8], dark] for line in rest.add(image)] + rest.close() == []
+    assert ScaleWatch((0.5,), (0.25,)).close() == []
+
+
+@pytest.mark.parametrize(("dtype", "scale"), [("uint8", 200), ("uint16", 60_000), ("float32", 0.9)])
+def test_clipped_moments_and_limits_are_those_of_the_pixels_cut_off(tmp_path, dtype, scale):
+    """One image, whose percentiles are exact; the moments between them are near those of NumPy."""
+    image = values_of(dtype, scale, count=1)[0]
+    image[0, 0] = np.array(255 if dtype == "uint8" else 65535 if dtype == "uint16" else 40).astype(dtype)
+    config = data_of(tmp_path, [image], clip=(2, 98), mean="auto", std="auto")
+    (found,) = check_dataset(build_dataset(config)).intensities
+    pixels = image.reshape(-1, 2).astype(np.float64)
+    exact = np.quantile(pixels, [0.02, 0.98], axis=0, method="inverted_cdf")
+    limits = np.array(clip_limits(config, [found])).T * found.full_scale
+    np.testing.assert_allclose(limits, exact, rtol=1e-6)
+    cut = np.clip(pixels, *exact) / found.full_scale
+    mean, std = normalisation(config, [found], ((0.5,) * 2, (0.25,) * 2))
+    np.testing.assert_allclose(mean, cut.mean(0), rtol=0.05)
+    np.testing.assert_allclose(std, cut.std(0), rtol=0.1)
+
+
+def test_clipping_to_all_percentiles_changes_no_value(tmp_path):
+    images = values_of("uint8", 255)
+    config = data_of(tmp_path, images, clip=(0, 100))
+    found = check_dataset(build_dataset(config)).intensities
+    assert np.array(clip_limits(config, found)).T.tolist() == [
+        (found[0].low / 255).tolist(),
+        (found[0].high / 255).tolist(),
+    ]
+
+
+def test_clipping_that_leaves_no_range_is_refused_with_the_name_of_the_channel(tmp_path):
+    images = values_of("uint8", 255)
+    for image in images:
+        image[1:, :, 1] = 7  # more than 98 % of it
+        image[:, 1:, 1] = 7
+    config = data_of(tmp_path, images, clip=(2, 98), channels=("light", "dark"))
+    found = check_dataset(build_dataset(config)).intensities
+    with pytest.raises(DataError, match=r"`clip` to leave a range in channel dark, got 7 at both percentiles"):
+        clip_limits(config, found)
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"clip": (3, 98)}, r"`clip` to be one of 0, 0.5, 1, 2, 5, and one of 95, 98, 99, 99.5, 100, got \[3, 98\]"),
+        ({"channels": ("a", "b")}, r"`channels` to be 3 different names.*data.in_channels is their number"),
+        ({"channels": ("a", "b", "a")}, r"`channels` to be 3 different names"),
+    ],
+    ids=["clip", "too few", "twice"],
+)
+def test_percentiles_and_channels_that_can_not_be_are_refused(tmp_path, fields, message):
+    with pytest.raises(ConfigError, match=message):
+        folder(tmp_path, **fields)

@@ -35,6 +35,7 @@ def test_rows_come_back_as_they_were(task):
         3,
         task=task,
         loss=0.1,
+        loss_terms=((0.3, 3.0),),
         changed_pixels={"fill": 2},
         scores=SCORES,
     )
@@ -45,6 +46,7 @@ def test_rows_come_back_as_they_were(task):
         np.testing.assert_array_equal(one.counts, other.counts)
         assert one.counts.dtype == np.int64
         assert (one.case_id, one.loss, one.changed_pixels) == (other.case_id, other.loss, other.changed_pixels)
+        assert one.loss_terms == other.loss_terms
         assert one.measured == other.measured
         assert one.extra == other.extra
 

@@ -16,6 +16,7 @@ def same(one, other):
     np.testing.assert_array_equal(one.counts, other.counts)
     assert one.counts.dtype == other.counts.dtype == np.int64
     assert (one.case_id, one.shape, one.spacing, one.loss) == (other.case_id, other.shape, other.spacing, other.loss)
+    assert one.loss_terms == other.loss_terms
     assert dict(one.changed_pixels) == dict(other.changed_pixels)
     np.testing.assert_equal(one.scores, other.scores)
     assert [column.key for column in one.measured] == [column.key for column in other.measured]
@@ -32,7 +33,10 @@ def read_csv(folder):
 
 @pytest.mark.parametrize("task", ["multiclass", "multilabel"])
 def test_rows_come_back_as_they_were_and_sorted(tmp_path, task):
-    rows = random_rows(7, 3, task=task, loss=0.1 + 0.2, changed_pixels={"fill": 3, "open": 0}, scores=scores(np.inf))
+    terms = ((0.1 + 0.2, 9.0), (np.inf, 0.0))
+    rows = random_rows(
+        7, 3, task=task, loss=0.1 + 0.2, loss_terms=terms, changed_pixels={"fill": 3, "open": 0}, scores=scores(np.inf)
+    )
     rows.append(case_row("a", rows[0].counts * 2**40, scores=scores(np.nan)))
     rows.append(case_row("v", rows[0].counts, scores=scores(2.0), depth=3, spacing=(2.5, 0.3, 1.0)))
     spec = class_spec(3, task, ignore_index=9)

@@ -43,9 +43,17 @@ def test_the_stream_is_fixed_forever():
 
 def test_blocks_do_not_change_the_draws(monkeypatch):
     whole = all_weights(5, 100, 4)
-    monkeypatch.setattr(module, "_BLOCK", 35)
+    monkeypatch.setattr(module, "_DRAWN", 50)
     np.testing.assert_array_equal(all_weights(5, 100, 4), whole)
     assert (all_weights(5, 100, 5) != whole).any()
+
+
+@pytest.mark.parametrize("n_units", [1, 2, 7, 1000])
+def test_many_draws_are_tallied_like_few(monkeypatch, n_units):
+    """The compiled loop against NumPy; mutation seen to fail: the high half of a word drawn first."""
+    by_numpy = all_weights(n_units, 20, 6)
+    monkeypatch.setattr(module, "_MANY_DRAWS", 0)
+    np.testing.assert_array_equal(all_weights(n_units, 20, 6), by_numpy)
 
 
 def test_replicates_equal_those_of_a_plain_loop():

@@ -231,6 +231,18 @@ def test_a_loss_that_is_infinite_leaves_no_mean():
     assert (loss["mean"], loss["n_infinite"]) == (None, 1)
     kept = summarise(rows[::2], class_spec(), NONE)["loss"]
     assert (kept["mean"], kept["n_used"], kept["n_undefined"]) == (0.5, 1, 1)
+    assert kept["dataset"] is None  # rows of earlier versions have no terms
+
+
+def test_the_loss_of_all_cases_divides_once_and_leaves_out_a_case_without_a_pixel():
+    # parts: a sum over weights, and one that is divided already (denominator 0), which is averaged over the cases
+    terms = [((2.0, 1.0), (0.5, 0.0)), ((3.0, 3.0), (0.1, 0.0)), ((np.nan, 0.0), (0.0, 0.0))]
+    losses = [2.5, 1.1, np.nan]
+    rows = [replace(row, loss=a, loss_terms=b) for row, a, b in zip(random_rows(3), losses, terms, strict=True)]
+    assert summarise(rows, class_spec(), NONE)["loss"]["dataset"] == pytest.approx(5 / 4 + 0.6 / 2, rel=1e-12)
+    bad = [*rows[:2], replace(rows[2], loss_terms=((np.nan, 7.0), (0.0, 0.0)))]
+    assert summarise(bad, class_spec(), NONE)["loss"]["dataset"] is None
+    assert summarise(rows[2:], class_spec(), NONE)["loss"]["dataset"] is None
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,17 @@
 
 import numpy as np
 
-from segmeter.training.data.epoch import ANYWHERE, AUGMENT, WINDOW, count_before, draw, epoch_order, plan_epoch
+from segmeter.training.data.epoch import (
+    ANYWHERE,
+    AUGMENT,
+    WINDOW,
+    Sources,
+    count_before,
+    draw,
+    epoch_order,
+    plan_epoch,
+    split_samples,
+)
 
 
 def test_repeats_count_from_zero_for_each_case():
@@ -49,3 +59,50 @@ def test_balance_without_any_class_leaves_the_plan_alone():
     plain, none = (plan_epoch(5, 8, seed=0, epoch=0, balance=b, presence=np.zeros((5, 3), bool)) for b in (0.0, 1.0))
     assert plain.numbers.tolist() == none.numbers.tolist()
     assert set(none.labels.tolist()) == {ANYWHERE}
+
+
+FEW_AND_MANY = Sources(of=np.array([0] * 5 + [1] * 95), weights=(3.0, 1.0))
+
+
+def test_sources_have_the_shares_of_their_weights_however_many_cases_they_have():
+    plan = plan_epoch(100, 80, seed=1, epoch=4, sources=FEW_AND_MANY)
+    cases = plan.numbers % 100
+    assert np.bincount(FEW_AND_MANY.of[cases]).tolist() == [60, 20]
+    counts = np.bincount(cases, minlength=100)
+    assert counts[:5].tolist() == [12] * 5  # each case as often within its source
+    assert sorted(counts[5:].tolist()) == [0] * 75 + [1] * 20
+    assert len(set(plan.numbers.tolist())) == 80
+    half = FEW_AND_MANY.of[cases[:40]].mean()
+    assert 0.1 < half < 0.4  # mixed, not one after the other
+    other = plan_epoch(100, 80, seed=1, epoch=5, sources=FEW_AND_MANY)
+    assert other.numbers.tolist() != plan.numbers.tolist()
+    assert plan_epoch(100, 80, seed=1, epoch=4, sources=FEW_AND_MANY).numbers.tolist() == plan.numbers.tolist()
+
+
+def test_a_sample_around_a_class_stays_in_its_source_where_that_has_the_class():
+    """Class 1 is in one case of each source; class 2 only in the second one."""
+    presence = np.zeros((100, 3), bool)
+    presence[:, 0], presence[[2, 50], 1], presence[70, 2] = True, True, True
+    plan = plan_epoch(100, 400, seed=1, epoch=0, balance=1.0, presence=presence, sources=FEW_AND_MANY)
+    cases = plan.numbers % 100
+    assert set(cases[plan.labels == 1].tolist()) == {2, 50}
+    assert set(cases[plan.labels == 2].tolist()) == {70}
+    share = (cases[plan.labels == 1] == 2).mean()
+    assert abs(share - 0.75) < 0.1
+
+
+def test_whole_numbers_of_samples_add_up():
+    rng = np.random.default_rng(0)
+    for _ in range(200):
+        samples, weights = int(rng.integers(0, 500)), tuple(rng.uniform(0.01, 9, int(rng.integers(1, 9))).tolist())
+        shares = split_samples(samples, weights)
+        assert sum(shares) == samples
+        assert all(
+            abs(share - samples * weight / sum(weights)) < 1 for share, weight in zip(shares, weights, strict=True)
+        )
+
+
+def test_without_weights_there_are_no_sources():
+    assert Sources.named(["", ""], {}) is None
+    named = Sources.named(["b", "a", "b"], {"a": 1.0, "b": 2.0})
+    assert (named.of.tolist(), named.weights) == ([1, 0, 1], (1.0, 2.0))

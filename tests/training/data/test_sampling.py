@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
+import torch
 
 from segmeter.bridge.to_torch import to_torch
 from segmeter.classes import ClassSpec
@@ -11,9 +12,11 @@ from segmeter.data.sample import Sample
 from segmeter.errors import ConfigError, DataError
 from segmeter.training.data.augment import Augment
 from segmeter.training.data.augment_config import AugmentConfig
-from segmeter.training.data.epoch import LEAST_BATCHES, epoch_order
+from segmeter.training.data.batches import Batches, to_device
+from segmeter.training.data.epoch import LEAST_BATCHES, Sources, epoch_order
 from segmeter.training.data.sampling import KEPT_PIXELS, SampleSource, class_pixels, sample_size
 from segmeter.training.data.windows import Window, cut
+from tests.training.tiny import TinyCases
 
 
 def spec_of(task="multiclass", *, classes=3, ignore_index=255) -> ClassSpec:
@@ -359,3 +362,51 @@ def test_the_configuration_says_all_that_is_wrong_with_it():
     text = str(raised.value)
     for key in ("crop", "zoom", "balance", "resolution", "rotate", "gamma"):
         assert f"augment: expected `{key}`" in text
+
+
+def test_weights_of_sources_need_samples_that_can_differ():
+    unchanged = AugmentConfig(crop=None, brightness=0, contrast=0)
+    sources = Sources(of=np.zeros(4, np.int64), weights=(1.0,))
+    with pytest.raises(ConfigError, match=r"`sources` to be {} where samples are not changed"):
+        SampleSource(TinyCases(count=4), unchanged, batch_size=2, seed=0, sources=sources)
+    source = SampleSource(TinyCases(count=4), AugmentConfig(), batch_size=2, seed=0, sources=sources)
+    assert len(source) > 0
+    assert source.batch(0, 0)[0].shape[0] == 2
+
+
+@pytest.mark.parametrize("task", ["multiclass", "multilabel"])
+@pytest.mark.parametrize("config", [{"zoom": (0.6, 1.5), "balance": 0.5}, {"resolution": 0.5}, {}], ids=str)
+def test_batches_that_the_device_resizes_are_those_of_the_host(task, config):
+    spec = spec_of(task)
+    cases = numbered_cases(5, size=(90, 110), spec=spec)
+    if task == "multilabel":
+        planes = [np.stack([target == k for k in range(3)]).astype(np.uint8) for _, target in cases.pairs]
+        cases.pairs = [(image, plane) for (image, _), plane in zip(cases.pairs, planes, strict=True)]
+    options = {"batch_size": 4, "seed": 3, "samples": 40}
+    config = AugmentConfig(crop=(64, 64), **config)
+    host, device = (SampleSource(cases, config, defer=defer, **options) for defer in (False, True))
+    cpu = torch.device("cpu")
+    for epoch, progress in ((0, 0.0), (2, 0.4)):
+        places = [SampleBatches(source, epoch, progress) for source in (host, device)]
+        with Batches(places[0], first=0, progress=float, workers=0, pin=False) as one:
+            with Batches(places[1], first=0, progress=float, workers=0, pin=False) as two:
+                for _ in range(3):
+                    here, there = one.take(), two.take()
+                    assert here.resizing is None
+                    for ours, theirs in zip(to_device(here, cpu), to_device(there, cpu), strict=True):
+                        assert torch.equal(ours, theirs)
+                    assert here.indices.tolist() == there.indices.tolist()
+    assert (there.resizing is None) == (config.zoom == (1.0, 1.0) and config.resolution == 1.0)
+
+
+class SampleBatches:
+    """A source at one place of a run."""
+
+    def __init__(self, source, epoch, progress):
+        self.source, self.epoch, self.progress = source, epoch, progress
+
+    def __len__(self):
+        return len(self.source)
+
+    def batch(self, epoch, index, progress):
+        return self.source.batch(self.epoch, index, self.progress)

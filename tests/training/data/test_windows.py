@@ -2,10 +2,25 @@
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
+from torch.nn import functional
 
+from segmeter.bridge.to_numpy import to_numpy
+from segmeter.bridge.to_torch import to_torch
 from segmeter.classes import ClassSpec
-from segmeter.training.data.windows import Window, cut, other_window, resize_image, resize_target, slide
+from segmeter.training.data.windows import (
+    Resizing,
+    Window,
+    cut,
+    other_window,
+    resize_batch,
+    resize_image,
+    resize_planes,
+    resize_target,
+    slide,
+    stack_windows,
+)
 
 
 @pytest.mark.parametrize(
@@ -72,3 +87,29 @@ def test_cut_keeps_the_planes_of_a_multilabel_target():
     _, found = cut(np.zeros((4, 4, 1), np.uint8), planes, Window(2, 2, 3, 2), SPEC)
     assert found.shape == (2, 3, 2)
     assert found[1].tolist() == [[0, 0], [0, 1], [255, 255]]
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.uint16, np.float32])
+@pytest.mark.parametrize("planes", [(), (2,)], ids=["labels", "planes"])
+def test_the_device_resizes_as_the_host_does(dtype, planes):
+    rng = np.random.default_rng(0)
+    sizes, size = ((20, 31), (44, 18), (24, 16)), (24, 16)
+    images = [(rng.random((*each, 3)) * 200).astype(dtype) for each in sizes]
+    targets = [rng.integers(0, 9, (*planes, *each)).astype(np.uint8) for each in sizes]
+    image = to_torch(stack_windows(images, axis=0)).permute(0, 3, 1, 2)
+    target = to_torch(stack_windows(targets, axis=len(planes)))
+    found, labels = resize_batch(image, target, Resizing(sizes, size))
+    assert (found.shape, found.dtype) == ((3, 3, *size), image.dtype)
+    for index in range(3):
+        np.testing.assert_array_equal(to_numpy(found[index].permute(1, 2, 0)), resize_image(images[index], size))
+        np.testing.assert_array_equal(to_numpy(labels[index]), resize_target(targets[index], size))
+
+
+def test_where_only_floats_can_be_resized_bytes_are_within_one():
+    """On a GPU uint8 goes through float32, and is rounded once."""
+    image = torch.randint(0, 256, (2, 3, 30, 41), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+    exact = functional.interpolate(image.double(), (17, 60), mode="bilinear", antialias=True, align_corners=False)
+    ours = resize_planes(image, (17, 60)).double()
+    wide = resize_planes(image.to(torch.uint16), (17, 60)).double()  # takes that way on a CPU too
+    assert (wide - exact).abs().max() <= 0.501
+    assert (ours - exact).abs().max() <= 1.01

@@ -1,7 +1,8 @@
 """configuration -> the parts that several commands need."""
 
 import json
-from collections.abc import Mapping
+import logging
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,11 @@ from segmeter.cli.config.schema import Trained
 from segmeter.cli.config.trained_data import describe_data
 from segmeter.cli.runs.run_folder import RECORD
 from segmeter.data.config import DataConfig
-from segmeter.data.verification.intensity import normalisation
+from segmeter.data.dataset import Dataset
+from segmeter.data.verification.intensity import clip_limits, normalisation
 from segmeter.data.verification.report import DataReport
+from segmeter.distributed.shards import describe_shard, parse_shard, part_warning
+from segmeter.evaluation.sharding import BatchOf, take_batches
 from segmeter.inference.allocator import keep_freed_memory
 from segmeter.inference.device import pick_device
 from segmeter.inference.predictor import Predictor
@@ -21,6 +25,7 @@ from segmeter.models.card import ModelCard, default_normalisation
 from segmeter.schema import as_plain
 
 _DECIDING = ("data", "loss", "inference", "export", "postprocess", "metrics")  # groups that decide the results
+_LOG = logging.getLogger(__name__)
 
 
 def open_device(name: str) -> torch.device:
@@ -57,6 +62,18 @@ def run_identity(config: Trained, facts: Mapping[str, Any], device: torch.device
     return {**values, "files": kept, "device": str(device), "segmeter": __version__}
 
 
+def take_shard(
+    dataset: Dataset, text: str | None, *, batch_size: int
+) -> tuple[Dataset, Sequence[BatchOf] | None, dict[str, Any]]:
+    """The part of a data set that a job takes, the batches of its cases, and what the job's identity says of it."""
+    if text is None:
+        return dataset, None, {}
+    shard = parse_shard(text)
+    part, batches = take_batches(dataset, shard, batch_size=batch_size)
+    _LOG.warning("%s", part_warning(shard, len(part), len(dataset)))
+    return part, batches, {"shard": describe_shard(shard, dataset.case_ids)}
+
+
 def model_card(config: DataConfig, model: Any, seen: DataReport) -> ModelCard:
     """What a checkpoint will say of itself.
 
@@ -77,5 +94,6 @@ def model_card(config: DataConfig, model: Any, seen: DataReport) -> ModelCard:
         in_channels=config.in_channels,
         mean=mean,
         std=std,
+        clip=clip_limits(config, seen.intensities),
         data=describe_data(config),
     )

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Iterator
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
@@ -9,15 +10,25 @@ from rich.table import Table
 from segmeter.cli.config.schema import CheckConfig
 from segmeter.cli.runs.job import Job
 from segmeter.data.build import open_splits
+from segmeter.data.config import DataConfig, channel_label
 from segmeter.data.dataset import Dataset
-from segmeter.data.verification.intensity import SHOWN, Intensity, scale_warnings
+from segmeter.data.verification.describe import describe_report
+from segmeter.data.verification.intensity import SHOWN, Intensity, scale_warnings, unit_moments
 from segmeter.data.verification.report import DataReport
+from segmeter.files import write_json
+from segmeter.losses.weights import class_weights
+from segmeter.training.config import TrainingConfig
+from segmeter.training.data.augment_config import AugmentConfig
+from segmeter.training.plan import plan_training
 
 _LOG = logging.getLogger(__name__)
+_BAR = 16  # characters
+_EIGHTHS = " \u258f\u258e\u258d\u258c\u258b\u258a\u2589"
+_DEVICES = {"cpu": "a CPU", "cuda": "a GPU"}
 
 
 def run(config: CheckConfig, job: Job) -> None:
-    """Print what every split holds.
+    """Print what every split holds, and what it suggests for training; write both as JSON where that is asked for.
 
     Raises
     ------
@@ -26,21 +37,68 @@ def run(config: CheckConfig, job: Job) -> None:
     """
     datasets, reports = open_splits(config.data, config.splits)
     console = Console(markup=False, highlight=False)
-    console.print(_classes(config.data.spec().names, datasets, reports))
-    console.print(_values(reports))
+    console.print(_classes(config.data.spec().names, datasets, reports, fine=console.encoding.startswith("utf")))
+    console.print(_values(reports, config.data))
+    suggested = _suggest(config.data, reports[0]) if reports and reports[0].n_cases else {}
+    if suggested:
+        console.print(_suggestions(suggested, reports[0].split))
+    if config.output is not None:
+        splits = {report.split: describe_report(report, config.data) for report in reports}
+        config.output.parent.mkdir(parents=True, exist_ok=True)
+        write_json(config.output, {"schema": 1, "splits": splits, "suggested": suggested})
     intensities = [each for report in reports for each in report.intensities]
     warnings = [line for report in reports for line in report.warnings]
     for warning in dict.fromkeys([*warnings, *scale_warnings(config.data, intensities)]):
         _LOG.warning("%s", warning)
 
 
-def _classes(names: tuple[str, ...], datasets: tuple[Dataset, ...], reports: tuple[DataReport, ...]) -> Table:
+def _suggest(data: DataConfig, seen: DataReport) -> dict[str, Any]:
+    """What training=auto would take on each device, and values for keys that it leaves alone."""
+    training = TrainingConfig(plan=True, batch_size="auto")
+    found: dict[str, Any] = {
+        device: plan_training(training, data, AugmentConfig(), seen=seen, device=device).overrides
+        for device in _DEVICES
+    }
+    mean, std = unit_moments(seen.intensities)
+    found |= {"data.mean": mean.tolist(), "data.std": std.tolist()}
+    if data.task == "multiclass" and seen.class_pixels.any():
+        found["loss.class_weights"] = class_weights(seen.class_pixels, "log").tolist()
+    return found
+
+
+def _suggestions(suggested: dict[str, Any], split: str) -> Table:
+    table = Table(title=f"what {split} suggests; training=auto takes the line of its device", show_header=False)
+    table.add_column()
+    table.add_column(overflow="fold")
+    for key, values in suggested.items():
+        if key in _DEVICES:
+            table.add_row(f"on {_DEVICES[key]}", " ".join(values))
+        else:
+            table.add_row(key, f"[{','.join(f'{value:.4g}' for value in values)}]")
+    return table
+
+
+def _bar(part: float, fine: bool) -> str:
+    """A bar of 16 characters for the whole, to an eighth of one where the terminal has such blocks."""
+    if not fine:
+        return "#" * round(_BAR * part)
+    eighths: int = round(8 * _BAR * part)
+    whole, rest = divmod(eighths, 8)
+    return "\N{FULL BLOCK}" * whole + _EIGHTHS[rest].strip()
+
+
+def _classes(
+    names: tuple[str, ...], datasets: tuple[Dataset, ...], reports: tuple[DataReport, ...], *, fine: bool
+) -> Table:
     table = Table(title="share of the pixels that are not ignored, %, and cases that have the class")
     table.add_column("class")
     for report in reports:
         table.add_column(report.split, justify="right")
+    table.add_column(f"{reports[0].split} to scale" if reports else "")
     for index, name in enumerate(names):
-        table.add_row(name, *(_share(report, index) for report in reports), end_section=index == len(names) - 1)
+        shares = (_share(report, index) for report in reports)
+        bar = _bar(_part(reports[0], index), fine) if reports else ""
+        table.add_row(name, *shares, bar, end_section=index == len(names) - 1)
     table.add_row("cases", *(str(report.n_cases) for report in reports))
     table.add_row("unchanged, not read again", *(str(report.n_known) for report in reports))
     table.add_row("ignored, %", *(f"{100 * report.ignored_pixels / report.total_pixels:.2f}" for report in reports))
@@ -50,9 +108,12 @@ def _classes(names: tuple[str, ...], datasets: tuple[Dataset, ...], reports: tup
     return table
 
 
+def _part(report: DataReport, index: int) -> float:
+    return float(report.class_pixels[index] / max(1, int(report.counted_pixels[index])))
+
+
 def _share(report: DataReport, index: int) -> str:
-    counted = max(1, int(report.counted_pixels[index]))
-    return f"{100 * report.class_pixels[index] / counted:.2f} ({report.class_cases[index]})"
+    return f"{100 * _part(report, index):.2f} ({report.class_cases[index]})"
 
 
 def _sizes(report: DataReport) -> str:
@@ -60,7 +121,7 @@ def _sizes(report: DataReport) -> str:
     return "\n".join(shown[:3]) + (f"\n and {len(shown) - 3} more" if len(shown) > 3 else "")
 
 
-def _values(reports: tuple[DataReport, ...]) -> Table:
+def _values(reports: tuple[DataReport, ...], config: DataConfig) -> Table:
     table = Table(title="stored values of the images; the last two on the scale of data.mean and data.std")
     percentiles = ["median" if level == 50 else f"{level} %" for level in SHOWN]
     for column in (
@@ -78,13 +139,13 @@ def _values(reports: tuple[DataReport, ...]) -> Table:
         table.add_column(column, justify="left" if column in ("split", "dtype") else "right")
     for report in reports:
         for intensity in report.intensities:
-            for row in _channels(intensity):
+            for row in _channels(intensity, config):
                 table.add_row(report.split, intensity.dtype, *row)
     return table
 
 
-def _channels(found: Intensity) -> Iterator[tuple[str, ...]]:
+def _channels(found: Intensity, config: DataConfig) -> Iterator[tuple[str, ...]]:
     for c in range(len(found.mean)):
         stored = (found.low[c], *found.percentiles[:, c], found.high[c], found.mean[c], found.std[c])
         scaled = (found.mean[c] / found.full_scale, found.std[c] / found.full_scale)
-        yield str(c), *(f"{value:.6g}" for value in stored), *(f"{value:.4f}" for value in scaled)
+        yield channel_label(config, c), *(f"{value:.6g}" for value in stored), *(f"{value:.4f}" for value in scaled)

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from segmeter.checks import expected
-from segmeter.cli.commands._overlays import Drawer
-from segmeter.cli.commands._parts import choose_memory, open_device, run_identity
+from segmeter.cli.commands._parts import choose_memory, open_device, run_identity, take_shard
 from segmeter.cli.config.schema import EvalConfig
+from segmeter.cli.pictures.overlays import Drawer
 from segmeter.cli.runs.job import Job
 from segmeter.cli.runs.resume import find_resumed
 from segmeter.cli.runs.run_folder import note_done, open_run
@@ -40,12 +40,13 @@ def run(config: EvalConfig, job: Job) -> float | None:
     build_steps(config.postprocess.steps, checkpoint.card.spec)
     resumed = find_resumed(config, job, config.resume, holds=NAME)
     (dataset,), (report,) = open_splits(config.data, [config.data.split], streams=True)
-    for line in mismatch_warnings(report.intensities, checkpoint.card.mean, checkpoint.card.std):
+    for line in mismatch_warnings(report.intensities, checkpoint.card.mean, checkpoint.card.std, checkpoint.card.clip):
         _LOG.warning("%s", line)
     check_clusters(config.metrics.cluster, dataset.case_ids)
     loss = build_loss(config.loss, spec=dataset.spec, class_counts=report.class_pixels)
     facts = {**checkpoint.facts(), "data": report.content_sha256}
-    identity = run_identity(config, facts, device)
+    dataset, batches, shard = take_shard(dataset, config.shard, batch_size=config.inference.batch_size)
+    identity = run_identity(config, facts, device) | shard
     accept = partial(check_same, resumed or Path(), identity, dataset.case_ids)
     segmenter = checkpoint.load(device)
     predictor = Predictor(segmenter, config.inference, device)
@@ -65,6 +66,7 @@ def run(config: EvalConfig, job: Job) -> float | None:
                 identity=identity,
                 resume=resumed is not None,
                 on_restored=draw.remember,
+                batches=batches,
             )
         )
         note_done(folder, {row["name"]: row["dataset"] for row in aggregates(summary)})

@@ -4,9 +4,9 @@ import sys
 from functools import partial
 from pathlib import Path
 
-from segmeter.cli.commands._overlays import Drawer
-from segmeter.cli.commands._parts import choose_memory, open_device, run_identity
+from segmeter.cli.commands._parts import choose_memory, open_device, run_identity, take_shard
 from segmeter.cli.config.schema import PredictConfig
+from segmeter.cli.pictures.overlays import Drawer
 from segmeter.cli.runs.job import Job
 from segmeter.cli.runs.resume import find_resumed
 from segmeter.cli.runs.run_folder import open_run
@@ -36,7 +36,8 @@ def run(config: PredictConfig, job: Job) -> None:
     )
     predictor = Predictor(checkpoint.load(device), config.inference, device)
     facts = {**checkpoint.facts(), "data": dataset.fingerprint()}
-    identity = run_identity(config, facts, device)
+    dataset, batches, shard = take_shard(dataset, config.shard, batch_size=config.inference.batch_size)
+    identity = run_identity(config, facts, device) | shard
     accept = partial(check_same, resumed or Path(), identity, dataset.case_ids)
     report = config.report.replace(worst=0)  # without scores none is worst
     facts |= choose_memory(predictor, resumed)
@@ -53,6 +54,7 @@ def run(config: PredictConfig, job: Job) -> None:
                 on_restored=draw.remember_drawn,
                 identity=identity,
                 resume=resumed is not None,
+                batches=batches,
             )
         )
     sys.stdout.write(f"{count} images   {folder / 'predictions'}\n{predictor.stages.report()}\n")

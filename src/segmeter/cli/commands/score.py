@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from segmeter.checks import some
-from segmeter.cli.commands._score_pictures import draw_cases
 from segmeter.cli.config.schema import ScoreConfig
+from segmeter.cli.pictures.score_pictures import draw_cases
 from segmeter.cli.runs.job import Job
 from segmeter.cli.runs.resume import find_resumed
 from segmeter.cli.runs.run_folder import note_done, open_run
 from segmeter.data.files.sniff import show
 from segmeter.data.folders.pairing import Files, list_files, missing_problem, twice_problems
+from segmeter.distributed.shards import check_filled, parse_shard, part_warning
 from segmeter.errors import DataError
 from segmeter.evaluation.manifest import NAME
 from segmeter.evaluation.pairing import Pairing, pair_masks
@@ -34,6 +35,9 @@ def run(config: ScoreConfig, job: Job) -> float | None:
     check_metrics(config.metrics, spec)
     pairing = pair_masks(config.predictions, config.references, spec=spec, missing=config.missing)
     check_clusters(config.metrics.cluster, [pair.case_id for pair in pairing.pairs])
+    shard = parse_shard(config.shard) if config.shard else None
+    if shard:
+        check_filled(shard, len(pairing.pairs), "cases", "Take fewer shards.")
     images = _images(config.images, pairing)
     resumed = find_resumed(config, job, config.resume, holds=NAME)
     scoring = Scoring(
@@ -48,7 +52,10 @@ def run(config: ScoreConfig, job: Job) -> float | None:
         folder=resumed or Path(),
         workers=config.workers,
         resume=resumed is not None,
+        shard=shard,
     )
+    if shard:
+        _LOG.warning("%s", part_warning(shard, len(scoring.pairs), len(pairing.pairs)))
     _warn(pairing, config.predictions)
     accept = partial(check_resumed, scoring, scoring.folder)
     with open_run(config, job, resumed=resumed, facts=_facts(config, pairing), accept=accept) as folder:

@@ -1,5 +1,6 @@
 """`segmeter train`: data and configuration -> checkpoints."""
 
+import logging
 import sys
 from dataclasses import replace
 from functools import partial
@@ -22,12 +23,15 @@ from segmeter.report.figures import number
 from segmeter.report.html import write_report
 from segmeter.schema import as_plain
 from segmeter.training.data.augment import Augment
-from segmeter.training.data.augment_config import choose_crop
 from segmeter.training.data.cache import Budget, CachedDataset
+from segmeter.training.data.epoch import Sources
 from segmeter.training.data.sampling import SampleSource
 from segmeter.training.job import TrainJob, TrainResult, check_job
 from segmeter.training.loop import check_resumed, train
+from segmeter.training.plan import TrainPlan, plan_training
 from segmeter.training.validation import UNLEARNED, find_monitor
+
+_LOG = logging.getLogger(__name__)
 
 
 def run(config: TrainConfig, job: Job) -> float | None:
@@ -36,27 +40,30 @@ def run(config: TrainConfig, job: Job) -> float | None:
     resumed = find_resumed(config, job, config.resume, holds="checkpoints/step-*/manifest.json")
     find_monitor(config.training.monitor, config.data.spec())  # before any data is read, or drawn
     (train_data, val_data), (seen, val_seen) = open_splits(config.data, ["train", "val"])
+    plan = plan_training(config.training, config.data, config.augment, seen=seen, device=device.type)
+    config = config.replace(training=plan.training, data=plan.data, augment=plan.augment)
     loss = build_loss(config.loss, spec=train_data.spec, class_counts=seen.class_pixels)
     torch.manual_seed(config.training.seed)  # the first weights
     segmenter = build_segmenter(model_card(config.data, config.model, seen))
     budget = Budget(int(config.training.cache_gb * 1e9))
     train_cases, val_cases = CachedDataset(train_data, budget), CachedDataset(val_data, budget)
-    augment = choose_crop(config.augment, seen.sizes)
     training = TrainJob(
         folder=resumed or Path(),
         segmenter=segmenter,
         loss=loss,
         source=SampleSource(
             train_cases,
-            augment,
-            batch_size=config.training.batch_size,
+            config.augment,
+            batch_size=int(config.training.batch_size),
             seed=config.training.seed,
             samples=config.data.samples_per_epoch,
             presence=seen.presence,
+            sources=Sources.named((pair.source for pair in train_data.pairs), train_data.weights),
+            defer=device.type == "cuda",
         ),
         train_cases=train_cases,
         val_cases=val_cases if len(val_data) else None,
-        augment=Augment(augment, train_data.spec),
+        augment=Augment(config.augment, train_data.spec),
         training=config.training,
         optimizer=config.optimizer,
         schedule=config.schedule,
@@ -68,8 +75,9 @@ def run(config: TrainConfig, job: Job) -> float | None:
         allow_changes=config.allow_changes,
     )
     check_job(training)
-    facts, accept = _facts(config, seen, val_seen, segmenter), partial(check_resumed, training)
-    with open_run(config, job, resumed=resumed, facts=facts, accept=accept) as folder:
+    facts, accept = _facts(config, seen, val_seen), partial(check_resumed, training)
+    with open_run(config, job, resumed=resumed, facts=facts | _choices(plan, segmenter), accept=accept) as folder:
+        _say(plan)
         result = train(replace(training, folder=folder))
         note_done(folder, _result(result))
         write_report(folder)
@@ -77,18 +85,27 @@ def run(config: TrainConfig, job: Job) -> float | None:
     return result.score
 
 
-def _facts(config: TrainConfig, seen: DataReport, val_seen: DataReport, segmenter: Segmenter) -> dict[str, Any]:
-    """What run.json says about the data: its place, where eval finds it again, and its contents; data.json has each.
-
-    And which weights of a file the network started from.
-    """
-    start = getattr(segmenter.network, "start", None)
+def _facts(config: TrainConfig, seen: DataReport, val_seen: DataReport) -> dict[str, Any]:
+    """What run.json says about the data: its place, where eval finds it again, and its contents; data.json has each."""
     return {
-        **({} if start is None else {"start": start}),
         "data": seen.content_sha256,
         "val_data": val_seen.content_sha256,
         "data_root": str(Path(config.data.root).expanduser().absolute()),
     }
+
+
+def _choices(plan: TrainPlan, segmenter: Segmenter) -> dict[str, Any]:
+    """What was decided here and not by the user: values that follow from the data, and which weights were found."""
+    start = getattr(segmenter.network, "start", None)
+    return {"planned": as_plain(plan.chosen)} | ({} if start is None else {"start": start})
+
+
+def _say(plan: TrainPlan) -> None:
+    """Show what was decided, in the words in which it can be set."""
+    if plan.chosen:
+        text = " ".join(plan.overrides)
+        sys.stdout.write(f"planned   {text}\n")
+        _LOG.info("planned: %s", text)
 
 
 def _identity(config: TrainConfig) -> dict[str, Any]:

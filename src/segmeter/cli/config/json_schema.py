@@ -14,12 +14,13 @@ from segmeter.errors import ConfigError
 from segmeter.registry import Component, Registry
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
+_COMMANDS = {f"{name}_command" if name in GROUPS else name: name for name in ROOTS}  # `export` is a group too
 _DEFAULTS = {"type": "array", "description": "Hydra's defaults list: what this file starts from."}
 
 
 def names() -> list[str]:
     """What has a JSON Schema: every command with a configuration, and every group."""
-    return [*ROOTS, *GROUPS]
+    return [*_COMMANDS, *GROUPS]
 
 
 def json_schema(name: str) -> dict[str, Any]:
@@ -34,7 +35,8 @@ def json_schema(name: str) -> dict[str, Any]:
     """
     if name not in names():
         raise ConfigError(f"schema: expected a command or a group, got {name!r}. {nearest(name, names())}")
-    choice = ROOTS.get(name) or GROUPS[name]
+    command = _COMMANDS.get(name)
+    choice = ROOTS[command] if command else GROUPS[name]
     definitions: dict[str, Any] = {}
     if isinstance(choice, Registry):
         content: dict[str, Any] = {"anyOf": _references(Component(choice), definitions)}
@@ -42,7 +44,7 @@ def json_schema(name: str) -> dict[str, Any]:
         content = _part(choice, definitions)
     if name == "eval":
         _add_trained(content, definitions)
-    title = f"segmeter {name}" if name in ROOTS else f"segmeter: an option of {name}"
+    title = f"segmeter {command}" if command else f"segmeter: an option of {name}"
     return {"$schema": DIALECT, **content, "title": title, "$defs": dict(sorted(definitions.items()))}
 
 

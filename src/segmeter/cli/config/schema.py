@@ -7,6 +7,8 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field, model_validator
 
 from segmeter.data.config import DATA, ClassesConfig, Instances
+from segmeter.distributed.shards import parse_shard
+from segmeter.errors import InputError
 from segmeter.export.config import ExportConfig
 from segmeter.inference.config import InferenceConfig
 from segmeter.invalid import RuleError
@@ -60,6 +62,21 @@ class Seeded(Common):
     data themselves (``data.seed``, ``data.split_seed``) does not."""
 
 
+class Sharded(Common):
+    """What a command takes whose cases can be shared out among jobs."""
+
+    shard: str | None = None
+    """Take one part of the cases: 2/7 is the second of seven; `segmeter merge` joins the parts. null takes all."""
+
+    @rule("shard")
+    @classmethod
+    def _of_two_numbers(cls, shard: str | None, given: Given) -> None:
+        try:
+            parse_shard(shard or "1/1")
+        except InputError:
+            raise RuleError("to be NUMBER/COUNT, the number being at most the count: 2/7") from None
+
+
 class Modelled(Common):
     """What a command takes that runs a model."""
 
@@ -109,7 +126,13 @@ class TrainConfig(Modelled, Seeded):
     """Where curves are written beside history.jsonl."""
 
 
-class EvalConfig(Trained, Seeded):
+def _no_calibration(metrics: MetricsConfig, given: Given) -> None:
+    if metrics.calibration and given.shard is not None:
+        remedy = "It adds up all pixels, which are not in the rows: measure it in a run without shards."
+        raise RuleError("to be false for a shard", remedy, key="metrics.calibration")
+
+
+class EvalConfig(Trained, Seeded, Sharded):
     """`segmeter eval`: measure a checkpoint on a data set."""
 
     data: Annotated[Any, Component(DATA)]
@@ -127,6 +150,11 @@ class EvalConfig(Trained, Seeded):
     report: ReportConfig
     """Pictures and the HTML report."""
 
+    @rule("metrics")
+    @classmethod
+    def _whole(cls, metrics: MetricsConfig, given: Given) -> None:
+        _no_calibration(metrics, given)
+
 
 class ImagesConfig(Config, title="data"):
     """How images without masks are read; classes, channels and normalisation are the checkpoint's."""
@@ -140,7 +168,7 @@ class ImagesConfig(Config, title="data"):
     """What to do with images whose EXIF tag says that they lie on their side."""
 
 
-class PredictConfig(Trained):
+class PredictConfig(Trained, Sharded):
     """`segmeter predict`: write label maps for images that have no reference."""
 
     input: Path
@@ -157,6 +185,33 @@ class PredictConfig(Trained):
     """Pictures."""
 
 
+class DeployConfig(Common):
+    """`segmeter export`: write a checkpoint as one file that takes images and gives labels, without segmeter."""
+
+    checkpoint: Path
+    """A run folder (its best checkpoint), a checkpoint folder, or a file in it."""
+    format: Literal["onnx", "aot"] = "onnx"
+    """"onnx" runs in onnxruntime and other engines; "aot" is a package (.pt2) of code that AOTInductor compiled for one
+    kind of device, run by torch or its C++ library."""
+    input: Path | None = None
+    """An image, or a folder of images, on which the labels are compared with ours; the file will take images of their
+    dtype. null takes the test split of the data that the checkpoint was trained on."""
+    cases: Annotated[int, Unit("images")] = Field(4, ge=1, le=10_000)
+    """How many images are compared, spread evenly over those that are there."""
+    threshold: Annotated[float, Unit("probability")] = Field(0.5, ge=0, le=1)
+    """Binary and multilabel: a class is present where its probability is above this."""
+    device: str = "cpu"
+    """Where an "aot" file will run: "cpu", "cuda" or "cuda:<number>"; an "onnx" file runs anywhere."""
+    data: ImagesConfig
+    """How images are read."""
+
+    @rule("device")
+    @classmethod
+    def _of_packages(cls, device: str, given: Given) -> None:
+        if given.format == "onnx" and device != "cpu":
+            raise RuleError('to be "cpu" for format=onnx', "The file runs anywhere; only the comparison runs here.")
+
+
 class CheckConfig(Command):
     """`segmeter check`: verify a data set before the first step; it leaves no run folder."""
 
@@ -164,6 +219,8 @@ class CheckConfig(Command):
     """The data set."""
     splits: tuple[str, ...] = ("train", "val", "test")
     """The splits to verify; all of them are also compared with each other."""
+    output: Path | None = None
+    """JSON file that takes all that is shown, or null."""
 
 
 class LabelsConfig(ClassesConfig):
@@ -205,7 +262,7 @@ class LabelsConfig(ClassesConfig):
             raise RuleError("to be false but for a binary task without label map", "Set data.task=binary.")
 
 
-class ScoreConfig(Seeded):
+class ScoreConfig(Seeded, Sharded):
     """`segmeter score`: measure masks that any tool wrote against their references, without a model."""
 
     predictions: Path
@@ -230,11 +287,28 @@ class ScoreConfig(Seeded):
     """Folder of their probabilities, NPY (C, H, W) float32 as `export.probs` writes them, with the same names; null
     measures none."""
 
+    @rule("metrics")
+    @classmethod
+    def _whole(cls, metrics: MetricsConfig, given: Given) -> None:
+        _no_calibration(metrics, given)
+
     @rule("probs")
     @classmethod
     def _for_calibration(cls, probs: Path | None, given: Given) -> None:
         if probs is None and given.metrics.calibration:
             raise RuleError("to be given for metrics.calibration", "Set probs=FOLDER; labels carry no probabilities.")
+
+
+class MergeConfig(Common):
+    """`segmeter merge`: join the shards of a run, or the evaluations of the folds of a cross-validation."""
+
+    runs: tuple[Path, ...]
+    """Folders of finished runs of one command: all shards of one run, in any order."""
+    kind: Literal["shards", "folds"] = "shards"
+    """What the runs are: "shards" of one run, joined to what it would have left without them, to the byte; or "folds",
+    evaluations of different checkpoints on disjoint cases, whose rows are joined to an out-of-fold result."""
+    report: ReportConfig
+    """Pictures and the HTML report."""
 
 
 class CompareConfig(Seeded):
@@ -262,7 +336,9 @@ ROOTS: dict[str, type[Config]] = {
     "train": TrainConfig,
     "eval": EvalConfig,
     "predict": PredictConfig,
+    "export": DeployConfig,
     "check": CheckConfig,
     "score": ScoreConfig,
     "compare": CompareConfig,
+    "merge": MergeConfig,
 }

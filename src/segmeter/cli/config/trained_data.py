@@ -61,6 +61,23 @@ def fill_data(values: Mapping[str, Any], overrides: Sequence[str]) -> dict[str, 
     return {**values, "data": filled}
 
 
+def own_data(checkpoint: Path, max_pixels: int) -> DataConfig:
+    """The data set that a checkpoint was trained on, as its run found it; the limit on files is the user's.
+
+    Raises
+    ------
+    ConfigError
+        It is not known, or not where it was.
+    """
+    card, root = _read(checkpoint)
+    values = _own(card, root)
+    if values.get("root") in (None, REQUIRED) or not Path(str(values["root"])).is_dir():
+        raise ConfigError(f"data: the data set that {checkpoint} was trained on is not known here.")
+    config = DATA.schema(values["name"]).model_validate(values | {"max_pixels": max_pixels})
+    assert isinstance(config, DataConfig)
+    return config
+
+
 def _read(path: Path) -> tuple[ModelCard, str | None]:
     """The card, and where the run that the checkpoint lies in found its data."""
     from segmeter.models.checkpoints.checkpoint import read_description  # torch: not for --help and --cfg
@@ -86,10 +103,11 @@ def _own(card: ModelCard, root: str | None) -> dict[str, Any]:
 def _refuse_contradictions(data: Mapping[str, Any], card: ModelCard) -> None:
     """What the network's input and output are, no option can change."""
     theirs = _of_card(card)
+    theirs |= {"channels": card.data.get("channels") or data.get("channels"), "clip": card.data.get("clip")}
     problems = [
         expected("eval", f"data.{key}", f"to be the checkpoint's {theirs[key]}", data[key], "Leave it out.")
-        for key in ("task", "classes", "in_channels", "mean", "std")
-        if as_plain(data.get(key)) not in (None, REQUIRED, theirs[key])
+        for key in ("task", "classes", "in_channels", "channels", "mean", "std", "clip")
+        if as_plain(data.get(key)) not in (None, [], REQUIRED, theirs[key])
     ]
     if problems:
         raise ConfigError(problems)

@@ -7,33 +7,18 @@ residual of 0 keeps a == c. Eight bytes at a time are tested for that, and the p
 Indices are unsigned, so that numba adds no test for negative ones.
 """
 
-from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
-import numba
 import numpy as np
 
-Function = TypeVar("Function", bound=Callable[..., Any])
+from segmeter.jit import inlined_part, kernel
 
 _EIGHT = np.uintp(8)
 _ONE = np.uintp(1)
 _TWO = np.uintp(2)
 
 
-def _compiled(function: Function) -> Function:
-    """Compile on the first call, without the GIL and kept on disk where a folder can be written."""
-    try:
-        return numba.njit(function, cache=True, nogil=True)  # type: ignore[no-any-return]
-    except RuntimeError:  # numba finds no writable cache folder: read-only install and home
-        return numba.njit(function, nogil=True)  # type: ignore[no-any-return]
-
-
-def _inlined(function: Function) -> Function:
-    """A part of `undo_filters`, compiled into it."""
-    return numba.njit(function, nogil=True, inline="always")  # type: ignore[no-any-return]
-
-
-@_compiled
+@kernel
 def undo_filters(stream: Any, pixels: Any, height: int, row_bytes: int, pixel_bytes: int) -> Any:
     """Undo the filter of each row.
 
@@ -58,7 +43,7 @@ def undo_filters(stream: Any, pixels: Any, height: int, row_bytes: int, pixel_by
     return _undo_rows(stream, pixels, height, np.uintp(row_bytes), _TWO)
 
 
-@_inlined
+@inlined_part
 def _undo_rows(stream: Any, pixels: Any, height: int, width: Any, step: Any) -> Any:
     """A constant step, so that the compiler sees which bytes of a row are already in its registers."""
     source, goal = np.uintp(0), np.uintp(0)
@@ -85,7 +70,7 @@ def _undo_rows(stream: Any, pixels: Any, height: int, width: Any, step: Any) -> 
     return True
 
 
-@_inlined
+@inlined_part
 def _words(line: Any, step: Any) -> Any:
     """What follows the first pixel's bytes, eight bytes at a time, as far as whole words go.
 
@@ -95,19 +80,19 @@ def _words(line: Any, step: Any) -> Any:
     return line[step : step + np.uintp(8 * count)].view(np.uint64)
 
 
-@_compiled
+@kernel
 def _copy(line: Any, row: Any) -> None:
     for x in range(row.size):
         row[x] = line[x]
 
 
-@_compiled
+@kernel
 def _undo_up(line: Any, row: Any, above: Any) -> None:
     for x in range(row.size):
         row[x] = line[x] + above[x]
 
 
-@_inlined
+@inlined_part
 def _undo_sub(line: Any, row: Any, step: Any) -> None:
     width = np.uintp(row.size)
     x = np.uintp(0)
@@ -133,7 +118,7 @@ def _undo_sub(line: Any, row: Any, step: Any) -> None:
         x += _ONE
 
 
-@_inlined
+@inlined_part
 def _undo_average(line: Any, row: Any, above: Any, step: Any) -> None:
     width = np.uintp(row.size)
     x = np.uintp(0)
@@ -145,7 +130,7 @@ def _undo_average(line: Any, row: Any, above: Any, step: Any) -> None:
         x += _ONE
 
 
-@_inlined
+@inlined_part
 def _undo_paeth(line: Any, row: Any, above: Any, step: Any) -> None:
     width = np.uintp(row.size)
     x = np.uintp(0)
@@ -165,7 +150,7 @@ def _undo_paeth(line: Any, row: Any, above: Any, step: Any) -> None:
         x += _ONE
 
 
-@_inlined
+@inlined_part
 def _undo_paeth_byte(line: Any, row: Any, above: Any, x: Any, step: Any) -> None:
     a, b, c = np.int32(row[x - step]), np.int32(above[x]), np.int32(above[x - step])
     to_a, to_b, to_c = abs(b - c), abs(a - c), abs(a + b - c - c)

@@ -107,7 +107,7 @@ def parse_header(
         raise
     except Exception as error:  # third-party parsers raise many types on hostile bytes
         raise damaged(path, error) from error
-    check_size(path, header, max_pixels, streams=streams)
+    check_pixel_count(path, header, max_pixels, streams=streams)
     return header
 
 
@@ -123,7 +123,12 @@ def exif_orientation(picture: Any) -> int:
 
 def check_file_size(path: Path, file: IO[bytes], most: int, remedy: str) -> None:
     """Refuse an open file whose bytes are far more than its pixels can need, before they are read."""
-    found, allowed = os.fstat(file.fileno()).st_size, most + SPARE_BYTES
+    check_size(path, os.fstat(file.fileno()).st_size, most, remedy)
+
+
+def check_size(path: Path, found: int, most: int, remedy: str) -> None:
+    """Refuse a file of so many bytes, see `check_file_size`."""
+    allowed = most + SPARE_BYTES
     if found > allowed:
         raise DataError(expected(show(path), "file", f"of at most {allowed} bytes", f"{found}", remedy))
 
@@ -136,7 +141,7 @@ def damaged(path: Path, error: Exception) -> DataError:
     )
 
 
-def check_size(path: Path, header: Header, max_pixels: int, *, streams: bool = False) -> None:
+def check_pixel_count(path: Path, header: Header, max_pixels: int, *, streams: bool = False) -> None:
     """Refuse an image without pixels, and one of too many; with `streams` not one that is read by rows."""
     size = f"{header.height} x {header.width}"
     if min(header.height, header.width, header.channels) < 1:

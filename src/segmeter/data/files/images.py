@@ -2,6 +2,7 @@
 
 import hashlib
 import io
+import os
 import struct
 import zlib
 from collections.abc import Callable, Mapping
@@ -17,7 +18,7 @@ from segmeter.checks import expected
 from segmeter.data.files.header import (
     MAX_PIXELS,
     Header,
-    check_file_size,
+    check_size,
     damaged,
     exif_orientation,
     open_picture,
@@ -25,7 +26,7 @@ from segmeter.data.files.header import (
     pick_page,
 )
 from segmeter.data.files.png import PngLayout, decode_samples, read_layout
-from segmeter.data.files.sniff import check_format, open_regular, show
+from segmeter.data.files.sniff import name_format, open_again, open_handle, show
 from segmeter.errors import DataError
 
 Orientation = Literal["refuse", "ignore", "apply"]
@@ -42,6 +43,7 @@ _UPRIGHT: dict[int, Callable[[np.ndarray], np.ndarray]] = {  # EXIF 2.3, tag 0x0
     7: lambda pixels: np.rot90(pixels, 2).swapaxes(0, 1),
     8: np.rot90,
 }
+_HEAD_BYTES = 1 << 16  # read at once: all of most masks
 _MASK_FORMATS = "Save it as 8 or 16-bit PNG, TIFF or NPY."
 
 
@@ -81,18 +83,28 @@ def read_file(path: Path, *, max_pixels: int = MAX_PIXELS, level: int = 0) -> St
     DataError
         It can't be read, is not an image, is damaged, or is larger than `max_pixels`.
     """
-    with open_regular(path) as file:
-        form = check_format(path, file)
-        early: Header | PngLayout | None = read_layout(file.peek(33))
-        if early is None or early.height * early.width > max_pixels:
-            early = parse_header(path, file, form=form, max_pixels=max_pixels, level=level)
+    with open_handle(path) as (handle, size):
+        head = os.read(handle, _HEAD_BYTES)
+        early = _read_early(path, handle, head, max_pixels, level)
         pixels = early.height * early.width * early.channels
         remedy = f"Its {early.height} x {early.width} pixels need less: save it again."
         if not isinstance(early, Header) or early.levels == 1:  # the other levels of a pyramid are not counted
-            check_file_size(path, file, 2 * pixels * max(1, early.bits // 8), remedy)
-        file.seek(0)
-        content = file.read()
-    return StoredFile(path, content, max_pixels, early, level)
+            check_size(path, size, 2 * pixels * max(1, early.bits // 8), remedy)
+        parts = [head]
+        while len(parts[-1]) and sum(map(len, parts)) < size:
+            parts.append(os.read(handle, size))
+    return StoredFile(path, head if len(parts) == 1 else b"".join(parts), max_pixels, early, level)
+
+
+def _read_early(path: Path, handle: int, head: bytes, max_pixels: int, level: int) -> Header | PngLayout:
+    """What the file says about its pixels, checked against the limit; the handle stays behind the head."""
+    form, layout = name_format(path, head), read_layout(head)
+    if layout is not None and layout.height * layout.width <= max_pixels:
+        return layout
+    with open_again(path, handle) as file:
+        header = parse_header(path, file, form=form, max_pixels=max_pixels, level=level)
+    os.lseek(handle, len(head), os.SEEK_SET)
+    return header
 
 
 def read_image(

@@ -103,7 +103,13 @@ def _header(path: Path, file: IO[bytes]) -> tuple[Any, np.ndarray, bytes]:
 def _unpacked(stored: IO[bytes]) -> IO[bytes]:
     packed = stored.read(2) == b"\x1f\x8b"
     stored.seek(0)
-    return cast(IO[bytes], gzip.GzipFile(fileobj=stored)) if packed else stored
+    if not packed:
+        return stored
+    try:
+        from isal import igzip  # twice as fast, with the same checks
+    except ImportError:
+        return cast(IO[bytes], gzip.GzipFile(fileobj=stored))
+    return cast(IO[bytes], igzip.IGzipFile(fileobj=stored))  # type: ignore[no-untyped-call]
 
 
 def _checked_size(path: Path, header: Any, max_pixels: int) -> int:

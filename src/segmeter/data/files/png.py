@@ -7,14 +7,17 @@ Pillow decides about it: nothing is accepted here that Pillow would refuse.
 
 import struct
 import threading
-import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import imagecodecs
 import numpy as np
 from numpy.typing import NDArray
 
+_inflate: Callable[..., Any] = imagecodecs.deflate_decode  # of libdeflate; they take any buffer,
+_crc32: Callable[..., int] = imagecodecs.deflate_crc32  # which their types do not say
 _SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _LEAST_BYTES = {
     b"gAMA": 4,
@@ -29,7 +32,18 @@ _LEAST_BYTES = {
 _KEYWORDS = (b"Title", b"Author", b"Description", b"Copyright", b"Creation Time", b"Software", b"Source", b"Comment")
 _MOST_TEXT = 1 << 16  # bytes
 _KEPT_BYTES = 1 << 23
-_LOCAL = threading.local()
+_MAPS = ("target", "labels")  # of a case
+
+
+class _Local(threading.local):
+    """What each thread keeps: memory by its use, and which of it is free for samples."""
+
+    def __init__(self) -> None:
+        self.kept: dict[str, NDArray[np.uint8]] = {}
+        self.free: list[str] = []
+
+
+_LOCAL = _Local()
 _GRAY, _PALETTE = 0, 3
 _DEPTHS = {_GRAY: (1, 2, 4, 8, 16), _PALETTE: (1, 2, 4, 8)}
 
@@ -80,43 +94,63 @@ def decode_samples(content: bytes, *, max_pixels: int) -> NDArray[np.uint8] | ND
     packed = _collect(content, layout)
     if packed is None:
         return None
-    stream = _scratch(layout.height * (1 + layout.row_bytes))
+    stream = _scratch("stream", layout.height * (1 + layout.row_bytes))
     try:
-        if len(imagecodecs.deflate_decode(packed, out=stream.data)) != len(stream):
+        if len(_inflate(packed, out=stream.data)) != len(stream):
             return None
     except (RuntimeError, ValueError):  # imagecodecs.DeflateError is a RuntimeError
         return None
     return _unpack(stream, layout)
 
 
-def _scratch(size: int) -> NDArray[np.uint8]:
-    """Memory for inflated rows; each thread keeps a small one, as fresh pages cost several times the inflating."""
+@contextmanager
+def memory_reused() -> Iterator[None]:
+    """Give samples that this thread decodes in the block memory that its next block overwrites.
+
+    For maps that nobody needs after the block: fresh pages cost as much as inflating and counting.
+    """
+    _LOCAL.free = list(_MAPS)
+    try:
+        yield
+    finally:
+        _LOCAL.free = []
+
+
+def _allocate(size: int) -> NDArray[np.uint8]:
+    return _scratch(_LOCAL.free.pop(), size) if _LOCAL.free else np.empty(size, np.uint8)
+
+
+def _scratch(use: str, size: int) -> NDArray[np.uint8]:
+    """Memory that each thread keeps, where it is small."""
     if size > _KEPT_BYTES:
         return np.empty(size, np.uint8)
-    if not hasattr(_LOCAL, "rows"):
-        _LOCAL.rows = np.empty(_KEPT_BYTES, np.uint8)
-    rows: NDArray[np.uint8] = _LOCAL.rows[:size]
-    return rows
+    if use not in _LOCAL.kept:
+        _LOCAL.kept[use] = np.empty(_KEPT_BYTES, np.uint8)
+    return _LOCAL.kept[use][:size]
 
 
-def _collect(content: bytes, layout: PngLayout) -> bytes | None:
+def _collect(content: bytes, layout: PngLayout) -> bytes | memoryview | None:
     """Join the IDAT chunks of a file whose chunks are all intact, known and in order."""
-    chunks = _split(content)
-    names = [name for name, _ in chunks]
-    if names[:1] != [b"IHDR"] or names[-1:] != [b"IEND"] or b"IDAT" not in names:
+    chunks, data, palettes, text, after = _split(content), list[memoryview](), 0, 0, False
+    if len(chunks) < 3 or chunks[0][0] != b"IHDR" or chunks[-1][0] != b"IEND":
         return None
-    start, count = names.index(b"IDAT"), names.count(b"IDAT")
-    head, data, tail = chunks[1:start], chunks[start : start + count], chunks[start + count : -1]
-    palettes = [len(body) for name, body in head if name == b"PLTE"]
-    others = [chunk for chunk in head if chunk[0] != b"PLTE"] + tail
-    is_right = (
-        all(name == b"IDAT" for name, _ in data)
-        and len(palettes) == layout.is_palette
-        and all(0 < size <= 768 and size % 3 == 0 for size in palettes)
-        and all(_is_harmless(name, body, layout) for name, body in others)
-        and sum(len(body) for name, body in others if name == b"tEXt") <= _MOST_TEXT
-    )
-    return b"".join(body for _, body in data) if is_right else None
+    for name, body in chunks[1:-1]:
+        if name == b"IDAT":
+            if after:
+                return None
+            data.append(body)
+            continue
+        after = bool(data)
+        if name == b"PLTE" and not after:
+            palettes += 1
+            if not 0 < len(body) <= 768 or len(body) % 3:
+                return None
+        elif not _is_harmless(name, body, layout):
+            return None
+        text += len(body) if name == b"tEXt" else 0
+    if not data or palettes != layout.is_palette or text > _MOST_TEXT:
+        return None
+    return data[0] if len(data) == 1 else b"".join(data)
 
 
 def _split(content: bytes) -> list[tuple[bytes, memoryview]]:
@@ -125,7 +159,7 @@ def _split(content: bytes) -> list[tuple[bytes, memoryview]]:
     while at + 12 <= len(content):
         (length,) = struct.unpack_from(">I", content, at)
         end = at + 8 + length
-        if end + 4 > len(content) or zlib.crc32(view[at + 4 : end]) != struct.unpack_from(">I", content, end)[0]:
+        if end + 4 > len(content) or _crc32(view[at + 4 : end]) != struct.unpack_from(">I", content, end)[0]:
             return []
         chunks.append((content[at + 4 : at + 8], view[at + 8 : end]))
         at = end + 4
@@ -144,9 +178,10 @@ def _is_harmless(name: bytes, body: memoryview, layout: PngLayout) -> bool:
 def _unpack(stream: NDArray[np.uint8], layout: PngLayout) -> NDArray[np.uint8] | NDArray[np.uint16] | None:
     from segmeter.data.files._png_kernels import undo_filters  # numba takes a moment to load
 
-    rows = np.empty((layout.height, layout.row_bytes), np.uint8)
-    if not undo_filters(stream, rows.reshape(-1), layout.height, layout.row_bytes, max(1, layout.bits // 8)):
+    samples = _allocate(layout.height * layout.row_bytes)
+    if not undo_filters(stream, samples, layout.height, layout.row_bytes, max(1, layout.bits // 8)):
         return None
+    rows = samples.reshape(layout.height, layout.row_bytes)
     if layout.bits == 16:
         return rows.view(">u2").astype(np.uint16)
     if layout.bits == 8:

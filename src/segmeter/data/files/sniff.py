@@ -1,5 +1,7 @@
 """Which files are read: formats told by their content, never by their name alone."""
 
+import errno
+import os
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -42,6 +44,7 @@ _FOREIGN = (
 _DOUBLE = (".nii.gz", ".ome.tif", ".ome.tiff", ".ome.zarr")
 _SIDECARS = {".txt", ".json", ".csv", ".tsv", ".md", ".xml", ".yaml", ".yml", ".html", ".log", ".ini", ".db"}
 _HEAD_BYTES = 64
+_PICTURES = tuple(SUFFIXES)
 
 
 def show(path: Path) -> str:
@@ -51,13 +54,19 @@ def show(path: Path) -> str:
 
 
 def volume_format(path: Path) -> str | None:
-    """Name the format of what only `masks` reads, by its suffix, or of a folder; None for all else."""
+    """Name the format of what only `masks` reads, by its suffix, or of a folder; None for all else.
+
+    What is called like a picture is none, and is not looked at: that would be a system call for every file.
+    """
+    name = path.name.lower()
+    if name.endswith(_PICTURES):
+        return None
     if path.is_dir():
         return "zarr"
-    return next((form for suffix, form in VOLUME_SUFFIXES.items() if path.name.lower().endswith(suffix)), None)
+    return next((form for suffix, form in VOLUME_SUFFIXES.items() if name.endswith(suffix)), None)
 
 
-def stem_of(path: Path) -> str:
+def stem_of(path: Path | str) -> str:
     """The name of a case: that of its file without suffix, where ``.nii.gz``, ``.ome.tif`` and so on are one suffix.
 
     Examples
@@ -65,9 +74,10 @@ def stem_of(path: Path) -> str:
     >>> stem_of(Path("a.nii.gz")), stem_of(Path("a.b.png")), stem_of(Path("a"))
     ('a', 'a.b', 'a')
     """
-    lower = path.name.lower()
+    name = path if isinstance(path, str) else path.name
+    lower = name.lower()
     known = (suffix for suffix in (*_DOUBLE, *SUFFIXES, *VOLUME_SUFFIXES) if lower.endswith(suffix))
-    return path.name[: -len(suffix)] if (suffix := next(known, "")) else path.name
+    return name[: -len(suffix)] if (suffix := next(known, "")) else name
 
 
 def is_junk(path: Path) -> bool:
@@ -76,14 +86,18 @@ def is_junk(path: Path) -> bool:
 
 
 def check_format(path: Path, file: BufferedReader) -> str:
-    """Name the format of an open file by its first bytes, which stay unread, and check that its suffix agrees.
+    """Name the format of an open file by its first bytes, which stay unread; see `name_format`."""
+    return name_format(path, file.peek(_HEAD_BYTES)[:_HEAD_BYTES])
+
+
+def name_format(path: Path, head: bytes) -> str:
+    """Name the format of a file by its first bytes, and check that its suffix agrees.
 
     Raises
     ------
     DataError
         It is foreign or misnamed.
     """
-    head = file.peek(_HEAD_BYTES)[:_HEAD_BYTES]
     found = next((name for magic, name in _MAGIC if head.startswith(magic)), None)
     if found is None:
         what, remedy = _describe(head)
@@ -103,26 +117,49 @@ def _rename(suffix: str) -> str:
 
 @contextmanager
 def open_regular(path: Path) -> Iterator[BufferedReader]:
-    """Open a file for reading after a look at its kind: opening a FIFO would wait forever.
+    """Open a file for reading after a look at its kind.
 
     Raises
     ------
     DataError
         It is no regular file, empty, or can't be read.
     """
+    with open_handle(path) as (handle, _), open_again(path, handle) as file:
+        yield file
+
+
+@contextmanager
+def open_handle(path: Path) -> Iterator[tuple[int, int]]:
+    """Open a file as `open_regular` does; its descriptor and its size in bytes."""
     try:
-        status = path.stat()
-        if not stat.S_ISREG(status.st_mode):
-            found, remedy = "a folder, FIFO, socket or device", "Put the file itself there."
-            raise DataError(expected(show(path), "file", "to be a regular file", found, remedy))
-        if not status.st_size:
-            raise DataError(
-                expected(show(path), "file", "to hold an image", "an empty file (0 bytes)", "Copy it again.")
-            )
-        with path.open("rb") as file:
-            yield file
+        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # a FIFO that is opened so does not wait
+        try:
+            status = os.fstat(handle)
+            if not stat.S_ISREG(status.st_mode):
+                raise _irregular(path)
+            if not status.st_size:
+                found = "an empty file (0 bytes)"
+                raise DataError(expected(show(path), "file", "to hold an image", found, "Copy it again."))
+            yield handle, status.st_size
+        finally:
+            os.close(handle)
     except OSError as error:
+        if error.errno == errno.ENXIO:  # a socket
+            raise _irregular(path) from error
         raise DataError(expected(show(path), "file", "to be readable", error.strerror or error)) from error
+
+
+@contextmanager
+def open_again(path: Path, handle: int) -> Iterator[BufferedReader]:
+    """Read an open file from its start, by a reader that has the file's name: tifffile asks for it."""
+    with open(path, "rb", opener=lambda *_: os.dup(handle)) as file:
+        file.seek(0)
+        yield file
+
+
+def _irregular(path: Path) -> DataError:
+    found, remedy = "a folder, FIFO, socket or device", "Put the file itself there."
+    return DataError(expected(show(path), "file", "to be a regular file", found, remedy))
 
 
 def _describe(head: bytes) -> tuple[str, str]:

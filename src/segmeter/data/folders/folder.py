@@ -3,7 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 
-from segmeter.checks import expected
+from segmeter.checks import expected, some
 from segmeter.classes import ClassSpec
 from segmeter.data.config import FolderConfig
 from segmeter.data.dataset import Dataset, header_problems
@@ -20,7 +20,7 @@ from segmeter.data.folders.pairing import (
     scan_folder,
     twice_problems,
 )
-from segmeter.data.folders.split_lists import read_list, split_of
+from segmeter.data.folders.split_lists import read_list, split_names
 from segmeter.data.sample import Pair
 from segmeter.errors import DataError
 from segmeter.files import safe_id
@@ -39,6 +39,8 @@ def build_folder(config: FolderConfig, *, split: str) -> Dataset:
     DataError
         There are no images or no masks, or the split can't be told.
     """
+    if config.sources:
+        return join_sources(config, split=split)
     root = Path(config.root).expanduser()
     if not root.is_dir():
         tried = f"no folder {show(root.absolute())} (working folder {show(Path.cwd())})"
@@ -71,6 +73,43 @@ def build_folder(config: FolderConfig, *, split: str) -> Dataset:
     )
 
 
+def join_sources(config: FolderConfig, *, split: str) -> Dataset:
+    """Open one split of every source as one data set, whose case ids begin with the source's folder.
+
+    Raises
+    ------
+    DataError
+        Two sources have the same name, or one can't be opened.
+    """
+    names = {root: safe_id(Path(root).name) for root in config.sources}
+    problems = [
+        expected("data", "sources", "to have folders of different names", some(roots), "Rename one of them.")
+        for name in sorted(set(names.values()))
+        if len(roots := [root for root, own in names.items() if own == name]) > 1
+    ]
+    parts = []
+    for root, name in names.items():
+        try:
+            part = build_folder(config.replace(root=str(Path(config.root, root)), sources={}), split=split)
+            parts.append(_named_after(part, name))
+        except DataError as error:
+            problems += error.problems
+    if problems:
+        raise DataError(problems)
+    return replace(
+        parts[0],
+        pairs=_ordered([pair for part in parts for pair in part.pairs]),
+        problems=tuple(line for part in parts for line in part.problems),
+        source=", ".join(part.source for part in parts),
+        weights={name: config.sources[root] for root, name in names.items()},
+    )
+
+
+def _named_after(part: Dataset, name: str) -> Dataset:
+    pairs = (replace(pair, case_id=safe_id(f"{name}-{pair.case_id}"), source=name) for pair in part.pairs)
+    return replace(part, pairs=tuple(pairs))
+
+
 def open_images(
     path: Path,
     *,
@@ -100,7 +139,7 @@ def open_images(
     """
     if not path.exists():
         tried = f"nothing at {show(path.absolute())} (working folder {show(Path.cwd())})"
-        raise DataError(expected("predict", "input", "to be a folder or an image", tried))
+        raise DataError(expected("config", "input", "to be a folder or an image", tried))
     alone = not path.is_dir() or is_zarr(path)
     files = {stem_of(path): [path]} if alone else list_files(path, role="images", zarrs=True)
     problems = twice_problems(files, "images")
@@ -156,10 +195,13 @@ def _stems(config: FolderConfig, root: Path, split: str, images: Names) -> list[
     listed = _list_name(config, split)
     if listed is not None:
         return _listed(root, listed)
-    fractions = {"val_fraction": config.val_fraction, "test_fraction": config.test_fraction}
-    falls = {
-        stem: split_of(stem, seed=config.split_seed, group_until=config.group_until, **fractions) for stem in images
-    }
+    falls = split_names(
+        images,
+        seed=config.split_seed,
+        val_fraction=config.val_fraction,
+        test_fraction=config.test_fraction,
+        group_until=config.group_until,
+    )
     stems = [stem for stem in sorted(images) if falls[stem] == split]
     if not stems:
         remedy = f"Raise data.{split}_fraction, give lists, or set data.split=all."

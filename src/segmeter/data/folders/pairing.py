@@ -123,10 +123,10 @@ def _scan(folder: Path, role: str, remedy: str, volumes: bool, zarrs: bool) -> L
     for name, _ in entries:
         stem, _, suffix = name.rpartition(".")
         if f".{suffix.lower()}" in SUFFIXES and not name.startswith(_HIDDEN):
-            names[stem_of(Path(name)) if volumes else stem].append(name)
+            names[stem_of(name) if volumes else stem].append(name)
         elif not is_junk(folder / name):
             if (volumes and _is_volume(folder / name)) or (zarrs and is_zarr(folder / name)):
-                names[stem_of(Path(name))].append(name)
+                names[stem_of(name)].append(name)
             else:
                 foreign.append(name)
     problems: tuple[str, ...] = ()

@@ -2,6 +2,7 @@
 
 import hashlib
 from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 
 from segmeter.checks import expected, some
@@ -58,19 +59,33 @@ def _without_suffix(name: str) -> str:
     return name[: -len(path.suffix)] if path.suffix.lower() in SUFFIXES else name
 
 
-def split_of(stem: str, *, seed: int, val_fraction: float, test_fraction: float, group_until: str = "") -> str:
-    """The split that a case falls into, decided by its name and the seed alone.
+def split_names(
+    stems: Iterable[str], *, seed: int, val_fraction: float, test_fraction: float, group_until: str = ""
+) -> dict[str, str]:
+    """The split that each case falls into, decided by its name and the seed alone.
 
-    Adding or removing other cases never moves it.
-
-    Examples
-    --------
-    >>> split_of("p07_s1", seed=0, val_fraction=0.5, test_fraction=0, group_until="_")
-    'train'
+    Adding or removing other cases never moves it, but of few: where no case falls into validation or testing, the group
+    of cases of the training split that is nearest goes there, as long as one is left.
     """
+    names = list(stems)
+    places = {stem: split_place(stem, seed=seed, group_until=group_until) for stem in names}
+    splits = {stem: _split_at(place, val_fraction, test_fraction) for stem, place in places.items()}
+    rest = sorted({places[stem] for stem, split in splits.items() if split == "train"})
+    for wanted, fraction in (("val", val_fraction), ("test", test_fraction)):
+        if fraction > 0 and wanted not in splits.values() and len(rest) > 1:
+            nearest = rest.pop(0)
+            splits |= {stem: wanted for stem, place in places.items() if place == nearest}
+    return splits
+
+
+def split_place(stem: str, *, seed: int, group_until: str = "") -> float:
+    """Where a case stands between 0 and 1, evenly spread; those of a group stand in one place."""
     group = stem.split(group_until, 1)[0] if group_until else stem
     digest = hashlib.sha256(f"{seed}:{group}".encode("utf-8", "surrogateescape")).digest()
-    place = int.from_bytes(digest[:8]) / 2**64
+    return int.from_bytes(digest[:8]) / 2**64
+
+
+def _split_at(place: float, val_fraction: float, test_fraction: float) -> str:
     if place < test_fraction:
         return "test"
     return "val" if place < test_fraction + val_fraction else "train"

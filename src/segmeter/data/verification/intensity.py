@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from segmeter.checks import expected
-from segmeter.data.config import DataConfig
+from segmeter.data.config import DataConfig, channel_label
 from segmeter.errors import DataError
 
 FULL_SCALE = {"uint8": 255.0, "uint16": 65535.0, "float32": 1.0}  # the stored value that a model takes as 1
@@ -20,6 +20,7 @@ _LEAST_USE = 1 / 8  # of the full scale; below it the scale is hardly the images
 _FAR_MEAN, _FAR_SPREAD = 4.0, 8.0  # of normalised inputs, which networks expect near 0 and 1
 
 Values = NDArray[np.float64]
+Limits = tuple[tuple[float, float], ...]  # lowest and highest value, per channel
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -34,8 +35,8 @@ class Intensity:
         Of all its images together.
     low, high, mean, std : (C,)
         Exact, over every pixel, in stored units.
-    percentiles : (P, C)
-        At `SHOWN`, from the percentiles of each image, so exact to a part of the distance between two of `LEVELS`.
+    levels : (L, C)
+        Percentiles at `LEVELS`, from those of each image, so exact to a part of the distance between two of them.
     """
 
     dtype: str
@@ -44,7 +45,12 @@ class Intensity:
     high: Values
     mean: Values
     std: Values
-    percentiles: Values
+    levels: Values
+
+    @property
+    def percentiles(self) -> Values:
+        """Those at `SHOWN`, (P, C)."""
+        return self.levels[[LEVELS.index(level) for level in SHOWN]]
 
     @property
     def full_scale(self) -> float:
@@ -123,26 +129,65 @@ def merge_images(dtype: str, pixels: NDArray[Any], mean: Values, variance: Value
         high=levels[:, -1].max(0),
         mean=middle,
         std=np.sqrt(spread),
-        percentiles=np.stack([_percentiles(levels[:, :, c], mass) for c in range(levels.shape[2])], axis=1),
+        levels=np.stack([_percentiles(levels[:, :, c], mass) for c in range(levels.shape[2])], axis=1),
     )
 
 
 def _percentiles(values: Values, mass: Values) -> Values:
     order = np.argsort(values, axis=None, kind="stable")
     grown = mass.ravel()[order].cumsum()
-    places = np.searchsorted(grown, np.array(SHOWN) / 100 * grown[-1])
+    places = np.searchsorted(grown, np.array(LEVELS) / 100 * grown[-1])
     found: Values = values.ravel()[order][np.minimum(places, len(order) - 1)]
     return found
 
 
-def unit_moments(intensities: Sequence[Intensity]) -> tuple[Values, Values]:
-    """Mean and standard deviation (C,) of all pixels, each image on the scale on which a model takes its dtype."""
+def unit_moments(intensities: Sequence[Intensity], clip: Limits = ()) -> tuple[Values, Values]:
+    """Mean and standard deviation (C,) of all pixels, each image on the scale on which a model takes its dtype.
+
+    With limits per channel, `clip`, those of the values cut off there: these are approximate, as between two of
+    `LEVELS` the values are taken to be evenly spread.
+    """
     weight = np.array([[each.pixels] for each in intensities], np.float64)
     weight /= weight.sum()
-    mean = np.stack([each.mean / each.full_scale for each in intensities])
-    variance = np.stack([(each.std / each.full_scale) ** 2 for each in intensities])
+    moments = [_clipped_moments(each, clip) if clip else (each.mean, each.std**2) for each in intensities]
+    mean = np.stack([own / each.full_scale for (own, _), each in zip(moments, intensities, strict=True)])
+    variance = np.stack([own / each.full_scale**2 for (_, own), each in zip(moments, intensities, strict=True)])
     middle = (weight * mean).sum(0)
     return middle, np.sqrt((weight * (variance + (mean - middle) ** 2)).sum(0))
+
+
+def _clipped_moments(found: Intensity, clip: Limits) -> tuple[Values, Values]:
+    """Mean and variance (C,), in stored units, of the quantile function that is straight between its known levels."""
+    low, high = np.array(clip).T * found.full_scale
+    values = np.clip(found.levels, low, high)
+    share = np.diff(np.array(LEVELS, np.float64))[:, None] / 100
+    left, right = values[:-1], values[1:]
+    mean = (share * (left + right) / 2).sum(0)
+    square = (share * (left**2 + left * right + right**2) / 3).sum(0)
+    return mean, np.maximum(square - mean**2, 0.0)
+
+
+def clip_limits(config: DataConfig, intensities: Sequence[Intensity]) -> Limits:
+    """The lowest and highest value of each channel that a model is shown; empty where nothing is cut off.
+
+    On the scale on which a model takes the images' dtype, so that a checkpoint can keep them.
+
+    Raises
+    ------
+    DataError
+        The images are of several dtypes, or a channel has one value between the percentiles.
+    """
+    if config.clip is None:
+        return ()
+    _refuse_mixed(config, intensities, "clip")
+    low, high = (intensities[0].levels[LEVELS.index(level)] for level in config.clip)
+    if (low >= high).any():
+        channel = int(np.argmax(low >= high))
+        rule = f"to leave a range in channel {channel_label(config, channel)}"
+        given = f"{low[channel]:g} at both percentiles {list(config.clip)}"
+        raise DataError(expected("data", "clip", rule, given, "Set data.clip=null, or percentiles further apart."))
+    scale = intensities[0].full_scale
+    return tuple(zip((low / scale).tolist(), (high / scale).tolist(), strict=True))
 
 
 def normalisation(
@@ -170,7 +215,7 @@ def normalisation(
     DataError
         Inputs would be far from mean 0 and spread 1, a channel is constant, or one full scale is given for two dtypes.
     """
-    measured = unit_moments(intensities)
+    measured = unit_moments(intensities, clip_limits(config, intensities))
     factor = _factor(config, intensities)
     chosen = []
     for given, found, usual in zip((config.mean, config.std), measured, default, strict=True):
@@ -179,7 +224,9 @@ def normalisation(
     mean, std = chosen
     if config.std == "auto" and not std.all():
         rule, remedy = "to vary in every channel", "Leave this channel out of the images, or give data.std."
-        raise DataError(expected("data", "images", rule, f"one value in channel {int(np.argmin(std))}", remedy))
+        raise DataError(
+            expected("data", "images", rule, f"one value in channel {channel_label(config, int(std.argmin()))}", remedy)
+        )
     _refuse_far((measured[0] - mean) / std, measured[1] / std, intensities)
     return tuple(map(float, mean)), tuple(map(float, std))
 
@@ -188,13 +235,17 @@ def _factor(config: DataConfig, intensities: Sequence[Intensity]) -> float:
     """What the full scale of the configuration is on the scale of the dtype."""
     if config.full_scale is None:
         return 1.0
-    if len(intensities) > 1:
-        names = ", ".join(each.dtype for each in intensities)
-        raise DataError(expected("data", "full_scale", "to be null for images of several dtypes", names))
+    _refuse_mixed(config, intensities, "full_scale")
     if intensities[0].high.max() > config.full_scale:
         given = f"{config.full_scale:g}, where values reach {intensities[0].high.max():g}"
         raise DataError(expected("data", "full_scale", "to be at least the largest value", given))
     return config.full_scale / intensities[0].full_scale
+
+
+def _refuse_mixed(config: DataConfig, intensities: Sequence[Intensity], key: str) -> None:
+    if len(intensities) > 1:
+        names = ", ".join(each.dtype for each in intensities)
+        raise DataError(expected("data", key, "to be null for images of several dtypes", names))
 
 
 def _refuse_far(mean: Values, spread: Values, intensities: Sequence[Intensity]) -> None:
@@ -216,12 +267,52 @@ def _far(mean: Values, spread: Values, intensities: Sequence[Intensity]) -> str:
     return f"mean {mean[np.abs(mean).argmax()]:.2f} and spread {widest:.2g} (stored values: {values})"
 
 
-def mismatch_warnings(intensities: Sequence[Intensity], mean: tuple[float, ...], std: tuple[float, ...]) -> list[str]:
+def mismatch_warnings(
+    intensities: Sequence[Intensity], mean: tuple[float, ...], std: tuple[float, ...], clip: Limits = ()
+) -> list[str]:
     """Say that images are not on the scale that a trained model normalises by, as 8-bit copies of 12-bit images."""
-    measured, spread = unit_moments(intensities)
+    measured, spread = unit_moments(intensities, clip)
     found = _far((measured - np.array(mean)) / np.array(std), spread / np.array(std), intensities)
-    advice = "The model was trained on another scale or dtype: its scores mean little here."
+    advice = "The model was trained on another scale or dtype: what it says of these images means little."
     return [f"data: inputs normalised as in training have {found}. {advice}"] if found else []
+
+
+class ScaleWatch:
+    """Watches images that are used unverified, some at a time, and warns once that their scale is not the model's.
+
+    Parameters
+    ----------
+    mean, std, clip
+        By which the model normalises.
+    together
+        Images that are looked at as one, since a single one may be dark.
+    """
+
+    def __init__(
+        self, mean: tuple[float, ...], std: tuple[float, ...], clip: Limits = (), *, together: int = 8
+    ) -> None:
+        self._mean, self._std, self._clip, self._together = mean, std, clip, together
+        self._measured: list[tuple[str, int, Values, Values, Values]] = []
+        self._looked = self._told = False
+
+    def add(self, image: NDArray[Any]) -> list[str]:
+        """Take an image (H, W, C); give the warning where it is time for one."""
+        if self._told:
+            return []
+        self._measured.append((image.dtype.name, image.shape[0] * image.shape[1], *measure_image(image)))
+        return self._look() if len(self._measured) == self._together else []
+
+    def close(self) -> list[str]:
+        """Give the warning about images that are too few for `add`; a rest after others is passed over."""
+        return self._look() if self._measured and not self._looked else []
+
+    def _look(self) -> list[str]:
+        rows = {row[0]: [other[1:] for other in self._measured if other[0] == row[0]] for row in self._measured}
+        found = [merge_images(dtype, *map(np.array, zip(*own, strict=True))) for dtype, own in rows.items()]
+        self._measured.clear()
+        lines = mismatch_warnings(found, self._mean, self._std, self._clip)
+        self._looked, self._told = True, bool(lines)
+        return lines
 
 
 def scale_warnings(config: DataConfig, intensities: Sequence[Intensity]) -> list[str]:

@@ -25,6 +25,7 @@ STATUSES = ("ok", "both_empty", "prediction_empty", "target_empty")
 
 _GROUP = 4096  # rows laid out at a time: bounds the memory of writing
 _LISTED = 8  # values named in one message
+_TERMS = ("loss_sums", "loss_denominators")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, slots=True)
@@ -40,7 +41,9 @@ class CaseRow:
     counts : (K, K), or (K, 2, 2) for multilabel, int64
         From `confusion_matrix` or `multilabel_counts`.
     loss
-        Mean loss of the case, or None where there is none.
+        Of the case alone, or None where there is none.
+    loss_terms
+        A sum and a denominator for each part of the loss: both add over cases, see `divide_terms`.
     changed_pixels
         Pixels that each post-processing step changed, in the steps' order.
     measured
@@ -60,6 +63,7 @@ class CaseRow:
     width: int
     counts: NDArray[np.int64]
     loss: float | None = None
+    loss_terms: tuple[tuple[float, float], ...] = ()
     changed_pixels: Mapping[str, int] = field(default_factory=dict)
     measured: Sequence[MeasureColumn] = ()
     extra: Mapping[str, float] = field(default_factory=dict)
@@ -88,10 +92,10 @@ def write_cases(folder: Path, rows: Sequence[CaseRow], spec: ClassSpec) -> None:
 
     The columns are ``case_id, height, width, depth, spacing, unit`` (of the spacing and of every distance of the case;
     "pixels" without a spacing), ``loss, mean_iou, mean_dice, pixel_accuracy``, then per class and in this order ``tp_,
-    fp_, fn_, support_`` (int64), ``iou_, dice_, status_``, then ``changed_<step>``, ``extra_<score>``, and (Parquet
-    only) ``confusion``: the counts row by row. Undefined is null in Parquet and empty
-    in CSV, where a list is written with spaces. Text in the CSV that a spreadsheet would run as a formula starts with
-    an apostrophe there.
+    fp_, fn_, support_`` (int64), ``iou_, dice_, status_``, then ``loss_sums, loss_denominators`` (of each part of the
+    loss, where there is one), ``changed_<step>``, ``extra_<score>``, and (Parquet only) ``confusion``: the counts row
+    by row. Undefined is null in Parquet and empty in CSV, where a list is written with spaces. Text in the CSV that a
+    spreadsheet would run as a formula starts with an apostrophe there.
 
     Parameters
     ----------
@@ -135,6 +139,9 @@ def read_cases(path: str | Path) -> list[CaseRow]:
     columns["spacing"] = [edges and tuple(edges) for edges in columns["spacing"]]
     units = zip(columns["spacing"], columns["unit"], strict=True)
     columns["unit"] = [unit if edges and unit else "" for edges, unit in units]
+    terms = [table[name].to_pylist() if name in table.column_names else [None] * len(table) for name in _TERMS]
+    pairs = zip(*terms, strict=True)
+    columns["loss_terms"] = [tuple(zip(*pair, strict=True)) if all(pair) else () for pair in pairs]
     changed, extra = _unnamed(table, "changed_", None), _unnamed(table, "extra_", np.nan)
     rows = []
     for i in range(len(table)):
@@ -224,6 +231,22 @@ def sum_counts(rows: Sequence[CaseRow], spec: ClassSpec) -> NDArray[np.int64]:
     return total
 
 
+def divide_terms(terms: NDArray[np.float64]) -> float:
+    """The loss of cases together, from the sums and denominators (N, P, 2) of its P parts.
+
+    A part whose denominators are 0 does not add up, as it is divided already, and is averaged over the cases.
+
+    Examples
+    --------
+    Two cases of 1 and 3 pixels, with losses of 2 and 1 per pixel:
+
+    >>> divide_terms(np.array([[[2.0, 1.0]], [[3.0, 3.0]]]))
+    1.25
+    """
+    sums, denominators = terms.sum(axis=0).T
+    return float((sums / np.where(denominators > 0, denominators, len(terms))).sum())
+
+
 def class_statuses(margins: ClassTotals) -> NDArray[np.int64]:
     """Index into `STATUSES` per case and class."""
     no_target, no_prediction = margins.target == 0, margins.predicted == 0
@@ -238,9 +261,12 @@ def _tables(rows: Sequence[CaseRow], spec: ClassSpec) -> Iterator[pa.Table]:
     for row in rows:
         changed |= dict.fromkeys(row.changed_pixels)
         extra |= dict.fromkeys(row.scores)
+    has_loss = any(row.loss_terms for row in rows)
     note = json.dumps({"format": FORMAT, "spec": as_plain(spec)}, ensure_ascii=False)
     for group in in_groups(rows) if rows else [rows]:
         columns = _fixed_columns(group, spec)
+        if has_loss:
+            columns |= {name: _terms(group, side) for side, name in enumerate(_TERMS)}
         for step in changed:
             columns[f"changed_{step}"] = pa.array([row.changed_pixels.get(step) for row in group], pa.int64())
         scores = [row.scores for row in group]
@@ -276,6 +302,12 @@ def _lists(rows: Sequence[CaseRow], spec: ClassSpec) -> pa.Array:
     return pa.LargeListArray.from_arrays(pa.array(np.arange(len(rows) + 1) * size), pa.array(flat, pa.int64()))
 
 
+def _terms(rows: Sequence[CaseRow], side: int) -> pa.Array:
+    """The sums or the denominators of the loss's parts; null where a case has none."""
+    values = [[term[side] for term in row.loss_terms] or None for row in rows]
+    return pa.array(values, pa.list_(pa.float64()))
+
+
 def _floats(values: Any) -> pa.Array:
     return pa.array(values, pa.float64(), from_pandas=True)  # NaN becomes null
 
@@ -290,6 +322,9 @@ def _unnamed(table: pa.Table, prefix: str, missing: float | None) -> dict[str, l
 
 
 def _cells(column: pa.ChunkedArray) -> list[Any]:
+    if column.null_count == 0 and pa.types.is_primitive(column.type):
+        numbers: list[Any] = column.to_numpy().tolist()  # much faster than `to_pylist`
+        return numbers
     values: list[Any] = column.to_pylist()
     return [" ".join(map(repr, value or ())) for value in values] if pa.types.is_list(column.type) else values
 

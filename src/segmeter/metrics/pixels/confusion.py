@@ -136,11 +136,11 @@ def _table(target: LabelArray, labels: LabelArray, *, num_classes: int, ignore_i
     if num_classes > kernels.MOST_CLASSES:
         table: IntArray = kernels.count_many(rows, columns, num_classes, ignore)
         return table
-    table = np.zeros(shape, np.int64)
-    for start in range(0, rows.size, _CHUNK):
+    table = kernels.count_pairs(rows[:_CHUNK], columns[:_CHUNK], num_classes, ignore)
+    for start in range(_CHUNK, rows.size, _CHUNK):
         part = slice(start, start + _CHUNK)
-        table += kernels.count_pairs(rows[part], columns[part], num_classes, ignore).reshape(shape)
-    return table
+        table += kernels.count_pairs(rows[part], columns[part], num_classes, ignore)
+    return table.reshape(shape)
 
 
 def _narrow(array: LabelArray, num_classes: int, ignore_index: int | None) -> tuple[NDArray[Any], int]:
@@ -149,8 +149,9 @@ def _narrow(array: LabelArray, num_classes: int, ignore_index: int | None) -> tu
     if array.dtype == np.bool_:
         array = array.view(np.uint8)
     if array.dtype.kind == "u" and array.dtype.itemsize <= 2:
-        fits = 0 <= ignore <= np.iinfo(array.dtype).max
-        return array.astype(array.dtype.newbyteorder("="), copy=False), ignore if fits else _NO_IGNORE
+        fits = 0 <= ignore < 256**array.dtype.itemsize
+        native = array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
+        return native, ignore if fits else _NO_IGNORE
     known = np.where((array >= 0) & (array < num_classes), array, _FOREIGN).astype(np.uint16)
     if ignore_index is not None and np.iinfo(array.dtype).min <= ignore_index <= np.iinfo(array.dtype).max:
         known[array == ignore_index] = _VOID

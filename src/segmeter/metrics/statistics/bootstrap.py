@@ -21,7 +21,10 @@ from segmeter.metrics.statistics.intervals import INTERVALS, Interval, find_ends
 
 Statistic = Callable[[NDArray[Any]], FloatArray]
 
-_BLOCK = 1 << 20  # multiplicities held at a time
+_BLOCK = 1 << 20  # bytes of leave-one-out values held at a time
+_DRAWN = 1 << 18  # multiplicities held at a time: what stays in the caches
+_LEAST_ROWS = 8  # resamples in a block, so that many cases are not gone through once for each
+_MANY_DRAWS = 1 << 22  # loading the compiled loop takes as long as NumPy needs for fewer
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,16 +140,29 @@ def draw_weights(n_units: int, resamples: int, seed: int) -> Iterator[FloatArray
     promises that stream, but not its distributions, for all versions.
     """
     source = np.random.PCG64(seed)
-    rows = max(1, _BLOCK // n_units)
+    rows = max(_LEAST_ROWS, _DRAWN // n_units)
     words = (n_units + 1) // 2
     for start in range(0, resamples, rows):
         count = min(rows, resamples - start)
         raw = source.random_raw(count * words).astype("<u8", copy=False)
-        halves = raw.view("<u4").reshape(count, 2 * words)[:, :n_units].astype(np.uint64)
-        drawn = ((halves * np.uint64(n_units)) >> np.uint64(32)).astype(np.intp)
-        drawn += np.arange(count)[:, None] * n_units
-        tally = np.bincount(drawn.reshape(-1), minlength=count * n_units)
-        yield tally.reshape(count, n_units).astype(np.float64)
+        halves = raw.view("<u4").reshape(count, 2 * words)[:, :n_units]
+        yield (_tally_compiled if resamples * n_units >= _MANY_DRAWS else _tally)(halves)
+
+
+def _tally(halves: NDArray[np.uint32]) -> FloatArray:
+    """How often each of N units is drawn by each row (R, N) of draws."""
+    count, n_units = halves.shape
+    drawn = ((halves * np.uint64(n_units)) >> np.uint64(32)).astype(np.intp)
+    drawn += np.arange(count)[:, None] * n_units
+    return np.bincount(drawn.reshape(-1), minlength=count * n_units).reshape(count, n_units).astype(np.float64)
+
+
+def _tally_compiled(halves: NDArray[np.uint32]) -> FloatArray:
+    from segmeter.metrics.statistics._draw_kernels import tally_draws
+
+    weights = np.empty(halves.shape)
+    tally_draws(halves, weights)
+    return weights
 
 
 def to_grid(columns: NDArray[Any]) -> FloatArray:
@@ -170,16 +186,20 @@ def sum_clusters(columns: NDArray[Any], clusters: Sequence[str] | None) -> NDArr
     return sums
 
 
-def mean_columns(values: FloatArray) -> FloatArray:
-    """Columns (N, 3 V) whose sums carry the means of values (N, V): finite sums, defined, infinite."""
+def mean_columns(values: FloatArray, *, bounded: bool = False) -> FloatArray:
+    """Columns (N, 3 V) whose sums carry the means of values (N, V): finite sums, defined, infinite.
+
+    With `bounded`, no value is infinite, and the columns are (N, 2 V).
+    """
     finite = np.where(np.isfinite(values), values, 0.0)
-    return np.concatenate([finite, ~np.isnan(values), np.isinf(values)], axis=1)
+    return np.concatenate([finite, ~np.isnan(values), *([] if bounded else [np.isinf(values)])], axis=1)
 
 
-def mean_of_columns(sums: FloatArray) -> FloatArray:
+def mean_of_columns(sums: FloatArray, *, bounded: bool = False) -> FloatArray:
     """Means (R, V) of the defined values; inf as soon as one is infinite, NaN where none is defined."""
-    finite, defined, infinite = np.split(sums, 3, axis=1)
-    return np.where(infinite > 0, np.inf, divide(finite, defined))
+    finite, defined, *infinite = np.split(sums, 2 if bounded else 3, axis=1)
+    means = divide(finite, defined)
+    return means if bounded else np.where(infinite[0] > 0, np.inf, means)
 
 
 def _check(

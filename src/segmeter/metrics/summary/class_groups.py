@@ -58,7 +58,7 @@ def _entry(regions: NDArray[np.int64], config: MetricsConfig, clusters: list[str
     per_case = {name: describe(cases[:, i]) | {"ci95": None} for i, name in enumerate(RESAMPLED_PER_CLASS)}
     if config.bootstrap:
         found = bootstrap(
-            np.concatenate([regions.reshape(-1, 4), mean_columns(cases)], axis=1),
+            np.concatenate([regions.reshape(-1, 4), mean_columns(cases, bounded=True)], axis=1),
             _statistic,
             resamples=config.bootstrap,
             seed=config.seed,
@@ -79,9 +79,9 @@ def _entry(regions: NDArray[np.int64], config: MetricsConfig, clusters: list[str
 
 
 def _statistic(sums: FloatArray) -> FloatArray:
-    """Column sums (R, 4 + 3 M) -> scores of the region, then their means over cases: (R, 2 M)."""
+    """Column sums (R, 4 + 2 M) -> scores of the region, then their means over cases: (R, 2 M)."""
     whole = _inside(np.rint(sums[:, :4]).astype(np.int64).reshape(-1, 2, 2))
-    return np.concatenate([whole, mean_of_columns(sums[:, 4:])], axis=1)
+    return np.concatenate([whole, mean_of_columns(sums[:, 4:], bounded=True)], axis=1)
 
 
 def _inside(counts: NDArray[np.int64]) -> FloatArray:

@@ -11,7 +11,7 @@ from segmeter.checks import expected
 from segmeter.classes import ClassSpec
 from segmeter.errors import InputError
 from segmeter.metrics.arrays import FloatArray
-from segmeter.metrics.cases.table import CaseRow, in_groups, order_rows, stack_totals, sum_counts
+from segmeter.metrics.cases.table import CaseRow, divide_terms, in_groups, order_rows, stack_totals, sum_counts
 from segmeter.metrics.config.metrics import MetricsConfig, check_metrics
 from segmeter.metrics.config.metrics import mean_classes as mean_classes
 from segmeter.metrics.pixels.overlap import AGGREGATES, ClassTotals, OverlapScores, overlap_scores, score_totals
@@ -72,8 +72,8 @@ def summarise(rows: Sequence[CaseRow], spec: ClassSpec, config: MetricsConfig = 
     total = overlap_scores(counts, task=spec.task, classes=classes)
     intervals = _intervals(cases, spec, config, clusters)
     means = {
-        name: describe(values) | {"ci95": intervals.get(f"per_case/{name}")}
-        for name, values in zip(_mean_names(spec.num_classes), cases.scores.T, strict=True)
+        name: describe(cases.scores(i, spec)) | {"ci95": intervals.get(f"per_case/{name}")}
+        for i, name in enumerate(_mean_names(spec.num_classes))
     }
     return {
         "schema": SCHEMA,
@@ -95,7 +95,7 @@ def summarise(rows: Sequence[CaseRow], spec: ClassSpec, config: MetricsConfig = 
         "per_group": score_groups(rows, spec, config, clusters),
         "per_case": {name: means[name] for name in PER_CASE},
         **(_measured(rows, spec, config, clusters) if config.measures else {}),
-        "loss": _describe_loss(cases.loss),
+        "loss": _describe_loss(cases),
         "bootstrap": note_resampling(cases.ids, clusters, effective, config),
     }
 
@@ -106,9 +106,14 @@ class _Cases:
 
     ids: list[str]
     counts: NDArray[np.int64]
-    columns: FloatArray  # (N, 4 K + 3 M): margins, then the columns of the M means over cases
-    scores: FloatArray  # (N, M), by `_mean_names`
+    columns: FloatArray  # (N, 4 K + 2 M): margins, then the columns of the M means over cases, by `_mean_names`
     loss: FloatArray  # (N,), NaN where there is none
+    loss_terms: list[tuple[tuple[float, float], ...]]  # N, each of the P parts of the loss, or none
+
+    def scores(self, index: int, spec: ClassSpec) -> FloatArray:
+        """What one of the means is over, (N,)."""
+        finite, defined = np.split(self.columns[:, 4 * spec.num_classes :], 2, axis=1)
+        return np.where(defined[:, index] > 0, finite[:, index], np.nan)
 
 
 def _mean_names(num_classes: int) -> list[str]:
@@ -129,19 +134,20 @@ def _score_cases(rows: Sequence[CaseRow], spec: ClassSpec, classes: list[int]) -
     cases = _Cases(
         ids=[],
         counts=np.zeros(spec.counts_shape, np.int64),
-        columns=np.empty((n, 4 * k + 3 * n_means)),
-        scores=np.empty((n, n_means)),
+        columns=np.empty((n, 4 * k + 2 * n_means)),
         loss=np.empty(n),
+        loss_terms=[],
     )
     start = 0
     for group in in_groups(rows):
         part = slice(start, start + len(group))
         margins = stack_totals(group, spec)
         cases.counts[...] += sum_counts(group, spec)
-        cases.scores[part] = _stack(score_totals(margins, task=spec.task, classes=classes), PER_CASE)
-        cases.columns[part] = np.concatenate([margins.columns(), mean_columns(cases.scores[part])], axis=1)
+        scores = _stack(score_totals(margins, task=spec.task, classes=classes), PER_CASE)
+        cases.columns[part] = np.concatenate([margins.columns(), mean_columns(scores, bounded=True)], axis=1)
         cases.ids.extend(row.case_id for row in group)
         cases.loss[part] = [np.nan if row.loss is None else row.loss for row in group]
+        cases.loss_terms.extend(row.loss_terms for row in group)
         start = part.stop
     return cases
 
@@ -177,12 +183,12 @@ def _intervals(
 
 
 def _statistic(spec: ClassSpec, classes: list[int]) -> Callable[[FloatArray], FloatArray]:
-    """Column sums (R, 4 K + 3 M) -> aggregates, scores per class, means over cases."""
+    """Column sums (R, 4 K + 2 M) -> aggregates, scores per class, means over cases."""
     width = 4 * spec.num_classes
 
     def statistic(sums: FloatArray) -> FloatArray:
         scores = score_totals(ClassTotals.from_columns(sums[:, :width]), task=spec.task, classes=classes)
-        return np.concatenate([_stack(scores, AGGREGATES), mean_of_columns(sums[:, width:])], axis=1)
+        return np.concatenate([_stack(scores, AGGREGATES), mean_of_columns(sums[:, width:], bounded=True)], axis=1)
 
     return statistic
 
@@ -202,10 +208,21 @@ def _measured(
     }
 
 
-def _describe_loss(values: FloatArray) -> dict[str, Any]:
-    """Describe the losses; with an infinite one there is no mean."""
-    infinite = int(np.isinf(values).sum())
-    return describe(np.full_like(values, np.nan) if infinite else values) | {"n_infinite": infinite}
+def _describe_loss(cases: _Cases) -> dict[str, Any]:
+    """The loss of all cases as one batch, and the spread of the cases' own; an infinite one leaves no mean."""
+    infinite = int(np.isinf(cases.loss).sum())
+    described = describe(np.full_like(cases.loss, np.nan) if infinite else cases.loss)
+    return {"dataset": _whole_loss(cases), **described, "n_infinite": infinite}
+
+
+def _whole_loss(cases: _Cases) -> float | None:
+    """None where it is not finite, or where rows have no terms, as those of earlier versions."""
+    if len({len(terms) for terms in cases.loss_terms}) != 1 or not cases.loss_terms[0]:
+        return None
+    terms = np.array(cases.loss_terms)
+    nothing = np.isnan(cases.loss) & (terms[..., 1] == 0).all(axis=1)  # no pixel, so no mean over pixels either
+    value = divide_terms(terms[~nothing]) if not nothing.all() else np.nan
+    return value if np.isfinite(value) else None
 
 
 def count_effective(margins: ClassTotals, spec: ClassSpec, clusters: Sequence[str] | None) -> dict[str, float | None]:

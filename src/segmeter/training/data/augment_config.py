@@ -1,6 +1,5 @@
 """Schema of the group `augment`: what a training sample is cut from and how it is changed, without torch."""
 
-import math
 from collections.abc import Mapping
 from statistics import median_low
 from typing import Annotated, Any, Literal
@@ -12,7 +11,7 @@ from segmeter.schema import Config, Given, Unit, rule
 
 Size = tuple[int, int]
 
-LARGEST_WHOLE = 512 * 512  # pixels; larger images are cut where the crop is "auto"
+LARGEST_SIDE = 512  # pixels of a square; larger images are cut where the crop is "auto"
 CROP_STEP = 32  # the usual stride of networks, so that no crop is padded
 _CHANGES = ("rotate", "shear", "brightness", "contrast", "colour", "gamma", "noise", "blur")  # of every kind of image
 LEAST_CROP = 16  # pixels; below it the deepest features of a U-Net have no extent left to learn from
@@ -31,8 +30,9 @@ class AugmentConfig(Config, title="augment"):
     whole images where all have one size of at most 512 x 512 pixels, else crops of a usual size, at most 512 x 512."""
     zoom: tuple[Magnification, Magnification] = (1.0, 1.0)
     """[least, largest] magnification, drawn evenly on a log scale; 2 makes objects twice as large."""
-    balance: Annotated[float, Unit("share of the samples")] = Field(0.0, ge=0, le=1)
-    """Samples that are laid around a pixel of a class: each class as often, in the cases that have it."""
+    balance: Annotated[float | None, Unit("share of the samples")] = Field(None, ge=0, le=1)
+    """Samples that are laid around a pixel of a class: each class as often, in the cases that have it. null: none, or
+    with training=auto a third of the crops."""
     resolution: Annotated[float, Unit("share of the full resolution")] = Field(1.0, ge=0.1, le=1)
     """Resolution at the start of the run. It grows in a straight line from `resolution_from` of the run on, until the
     whole of it is reached at `resolution_until`. Samples shrink with it: at 0.5 a step costs a quarter."""
@@ -80,18 +80,25 @@ class AugmentConfig(Config, title="augment"):
         """Whether a sample differs each time it is drawn, wherever it is cut; mirroring alone gives few variants."""
         return any(getattr(self, name) > 0 for name in _CHANGES)
 
+    @property
+    def can_repeat(self) -> bool:
+        """Whether a case can be drawn twice without giving the same bits, as values or places differ."""
+        return self.changes_values or self.crop is not None or tuple(self.zoom) != (1.0, 1.0)
 
-def choose_crop(config: AugmentConfig, sizes: Mapping[Any, int]) -> AugmentConfig:
+
+def choose_crop(config: AugmentConfig, sizes: Mapping[Any, int], *, side: int = LARGEST_SIDE) -> AugmentConfig:
     """Replace the crop "auto" by what suits the images.
 
-    Whole images where all have one size of at most `LARGEST_WHOLE` pixels; else half of the images are at least as
-    large as the crop, whose sides are multiples of `CROP_STEP` up to 512. What a crop has beyond a small image is
+    Whole images where all have one size of at most `side` x `side` pixels; else half of the images are at least as
+    large as the crop, whose sides are multiples of `CROP_STEP` up to `side`. What a crop has beyond a small image is
     ignored.
 
     Parameters
     ----------
     sizes
         Images of each (height, width).
+    side
+        Pixels of the largest crop's edge.
 
     Examples
     --------
@@ -102,9 +109,8 @@ def choose_crop(config: AugmentConfig, sizes: Mapping[Any, int]) -> AugmentConfi
     """
     if config.crop != "auto":
         return config
-    if len(sizes) < 2 and all(height * width <= LARGEST_WHOLE for height, width in sizes):
+    if len(sizes) < 2 and all(height * width <= side * side for height, width in sizes):
         return config.replace(crop=None)
-    most = math.isqrt(LARGEST_WHOLE)
     every = [size for size, count in sizes.items() for _ in range(count)]
-    sides = (median_low([size[axis] for size in every]) for axis in (0, 1))
-    return config.replace(crop=tuple(min(most, max(CROP_STEP, side // CROP_STEP * CROP_STEP)) for side in sides))
+    edges = (median_low([size[axis] for size in every]) for axis in (0, 1))
+    return config.replace(crop=tuple(min(side, max(CROP_STEP, edge // CROP_STEP * CROP_STEP)) for edge in edges))

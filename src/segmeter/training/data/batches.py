@@ -5,7 +5,7 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from itertools import count
 from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
 import torch
@@ -15,8 +15,18 @@ from torch import Tensor
 from segmeter.bridge.to_torch import to_torch
 from segmeter.errors import RunError, SegmeterError
 from segmeter.parallel import map_in_threads
+from segmeter.training.data.windows import Resizing, resize_batch
 
 Arrays = tuple[NDArray[Any], NDArray[Any], NDArray[np.int64]]
+
+
+class Windows(NamedTuple):
+    """Samples that the device has yet to resize."""
+
+    image: NDArray[Any]
+    target: NDArray[Any]
+    indices: NDArray[np.int64]
+    resizing: Resizing | None = None
 
 
 class BatchSource(Protocol):
@@ -25,7 +35,7 @@ class BatchSource(Protocol):
     def __len__(self) -> int:
         """Batches per epoch."""
 
-    def batch(self, epoch: int, index: int, progress: float) -> Arrays:
+    def batch(self, epoch: int, index: int, progress: float) -> Arrays | Windows:
         """Image (B, H, W, C), target (B, H, W) or (B, K, H, W), and the number of each sample, int64 (B,).
 
         A number is that of the case, plus the number of cases for each time that the epoch had the case before.
@@ -42,6 +52,7 @@ class Batch:
     target: Tensor
     indices: NDArray[np.int64]
     epoch: int
+    resizing: Resizing | None = None
 
 
 class Batches:
@@ -102,7 +113,7 @@ class Batches:
         number, progress = place
         epoch, index = divmod(number, len(self._source))
         try:
-            image, target, indices = self._source.batch(epoch, index, progress)
+            image, target, indices, resizing = Windows(*self._source.batch(epoch, index, progress))
             # torch compares and indexes no uint16
             labels = to_torch(target, dtype="int32" if target.dtype == np.uint16 else None)
             tensors = [to_torch(image).permute(0, 3, 1, 2), labels]
@@ -115,9 +126,10 @@ class Batches:
             raise RunError(message) from error
         if self._pin:
             tensors = [tensor.pin_memory() for tensor in tensors]
-        return Batch(image=tensors[0], target=tensors[1], indices=indices, epoch=epoch)
+        return Batch(image=tensors[0], target=tensors[1], indices=indices, epoch=epoch, resizing=resizing)
 
 
 def to_device(batch: Batch, device: torch.device) -> tuple[Tensor, Tensor]:
-    """Image and target on `device`; the copy is queued, not waited for."""
-    return batch.image.to(device, non_blocking=True), batch.target.to(device, non_blocking=True)
+    """Image and target on `device`, in their final size; what is queued is not waited for."""
+    image, target = batch.image.to(device, non_blocking=True), batch.target.to(device, non_blocking=True)
+    return (image, target) if batch.resizing is None else resize_batch(image, target, batch.resizing)

@@ -1,5 +1,6 @@
 """Seed and number of an epoch -> which cases it takes, how often each, and around which class."""
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -8,7 +9,7 @@ from numpy.typing import NDArray
 ANYWHERE = -1  # the label of a sample that is not laid around a class
 LEAST_BATCHES = 10  # of an epoch where samples differ each time they are drawn
 
-_ORDER, WINDOW, PIXELS, AUGMENT, _BALANCE = range(5)  # independent streams of draws
+_ORDER, WINDOW, PIXELS, AUGMENT, _BALANCE, _SOURCES = range(6)  # independent streams of draws
 
 Numbers = NDArray[np.int64]
 
@@ -30,6 +31,30 @@ def epoch_order(count: int, *, seed: int, epoch: int, turn: int = 0) -> Numbers:
 
 
 @dataclass(frozen=True, eq=False)
+class Sources:
+    """Where cases come from, and what share of the samples each source has.
+
+    Parameters
+    ----------
+    of : (N,)
+        The source of each case, from 0.
+    weights : (S,)
+        Of each source, > 0; their ratios count.
+    """
+
+    of: Numbers
+    weights: tuple[float, ...]
+
+    @classmethod
+    def named(cls, names: Iterable[str], weights: Mapping[str, float]) -> "Sources | None":
+        """From the name of the source of each case, and the weight of each name; None where there are no weights."""
+        if not weights:
+            return None
+        numbers = {name: number for number, name in enumerate(weights)}
+        return cls(np.array([numbers[name] for name in names], np.int64), tuple(weights.values()))
+
+
+@dataclass(frozen=True, eq=False)
 class Plan:
     """The samples of one epoch, in order.
 
@@ -47,12 +72,20 @@ class Plan:
 
 
 def plan_epoch(
-    count: int, samples: int, *, seed: int, epoch: int, balance: float = 0.0, presence: NDArray[np.bool_] | None = None
+    count: int,
+    samples: int,
+    *,
+    seed: int,
+    epoch: int,
+    balance: float = 0.0,
+    presence: NDArray[np.bool_] | None = None,
+    sources: Sources | None = None,
 ) -> Plan:
     """Plan an epoch.
 
-    Every case is taken once before any is taken twice. Of a part of the samples the class comes first, each class as
-    often, then a case that has it, each as often.
+    Every case is taken once before any is taken twice; of several sources, within each. Of a part of the samples the
+    class comes first, each class as often, then a case that has it, each as often; a sample stays in its source where
+    that has the class.
 
     Parameters
     ----------
@@ -64,18 +97,55 @@ def plan_epoch(
         Part of the samples whose class comes first, 0 to 1.
     presence : (count, K)
         Which classes each case has; needed for `balance`.
+    sources
+        Shares of the samples; None draws from all cases alike.
     """
-    turns = range(-(-samples // count))
-    cases = np.concatenate([epoch_order(count, seed=seed, epoch=epoch, turn=turn) for turn in turns])[:samples]
+    cases = _cases(count, samples, seed=seed, epoch=epoch, sources=sources)
     labels = np.full(samples, ANYWHERE, np.int64)
     if balance > 0 and presence is not None and presence.any():
         rng = draw(_BALANCE, seed=seed, epoch=epoch)
         chosen = np.sort(rng.permutation(samples)[: round(balance * samples)])
         labels[chosen] = _spread(np.flatnonzero(presence.any(0)), len(chosen), rng)
-        for label in np.unique(labels[chosen]):
-            places = np.flatnonzero(labels == label)
-            cases[places] = _spread(np.flatnonzero(presence[:, label]), len(places), rng)
+        cases = _with_class(cases, labels, presence, np.zeros(count, int) if sources is None else sources.of, rng)
     return Plan(cases + count * count_before(cases), labels)
+
+
+def _cases(count: int, samples: int, *, seed: int, epoch: int, sources: Sources | None) -> Numbers:
+    """The case of each sample."""
+    if sources is None:
+        turns = range(-(-samples // count))
+        orders = [epoch_order(count, seed=seed, epoch=epoch, turn=turn) for turn in turns]
+        return np.concatenate(orders)[:samples]
+    rng = draw(_SOURCES, seed=seed, epoch=epoch)
+    shares = split_samples(samples, sources.weights)
+    drawn = [_spread(np.flatnonzero(sources.of == source), share, rng) for source, share in enumerate(shares)]
+    return rng.permutation(np.concatenate(drawn))
+
+
+def split_samples(samples: int, weights: tuple[float, ...]) -> list[int]:
+    """Samples per source, in the ratio of the weights as near as whole numbers can be.
+
+    Examples
+    --------
+    >>> split_samples(8, (1.0, 3.0)), split_samples(7, (1.0, 1.0, 1.0))
+    ([2, 6], [2, 3, 2])
+    """
+    edges = np.rint(samples * np.cumsum((0.0, *weights)) / sum(weights)).astype(int)
+    return [int(share) for share in np.diff(edges)]
+
+
+def _with_class(
+    cases: Numbers, labels: Numbers, presence: NDArray[np.bool_], source: Numbers, rng: np.random.Generator
+) -> Numbers:
+    """Give each sample that is laid around a class a case that has it, of its own source if possible."""
+    home, cases = source[cases], cases.copy()
+    for label in np.unique(labels[labels != ANYWHERE]):
+        for own in np.unique(source):
+            places = np.flatnonzero((labels == label) & (home == own))
+            having = np.flatnonzero(presence[:, label] & (source == own))
+            having = having if len(having) else np.flatnonzero(presence[:, label])
+            cases[places] = _spread(having, len(places), rng)
+    return cases
 
 
 def count_before(values: Numbers) -> Numbers:

@@ -13,9 +13,20 @@ from segmeter.classes import ClassSpec
 from segmeter.data.verification.counting import count_classes
 from segmeter.errors import ConfigError, DataError
 from segmeter.training.data.augment_config import AugmentConfig, Size, choose_crop
+from segmeter.training.data.batches import Arrays, Windows
 from segmeter.training.data.cache import Cases
-from segmeter.training.data.epoch import ANYWHERE, LEAST_BATCHES, PIXELS, WINDOW, Plan, draw, plan_epoch
-from segmeter.training.data.windows import Image, Window, cut, other_window, resize_image, resize_target, slide
+from segmeter.training.data.epoch import ANYWHERE, LEAST_BATCHES, PIXELS, WINDOW, Plan, Sources, draw, plan_epoch
+from segmeter.training.data.windows import (
+    Image,
+    Resizing,
+    Window,
+    cut,
+    other_window,
+    resize_image,
+    resize_target,
+    slide,
+    stack_windows,
+)
 
 SIZE_STEP = 32  # samples at a lower resolution keep to the networks' usual stride, so that none of them is padded
 KEPT_PIXELS = 64  # per class and case, to lay windows around; windows are shifted besides, so few suffice
@@ -45,6 +56,10 @@ class SampleSource:
         Per epoch; None takes what is said above.
     presence : (N, K)
         Which classes each case has; None reads all targets where ``config.balance`` needs it.
+    sources
+        Share of the samples that each source of the cases has; None takes all cases alike.
+    defer
+        Leave resizing to the device, so that the host only cuts: pays on a GPU, which few host cores have to feed.
 
     Raises
     ------
@@ -61,19 +76,24 @@ class SampleSource:
         seed: int,
         samples: int | None = None,
         presence: NDArray[np.bool_] | None = None,
+        sources: Sources | None = None,
+        defer: bool = False,
     ) -> None:
         if config.crop == "auto":
             config = choose_crop(config, Counter(cases[index].image.shape[:2] for index in range(len(cases))))
         self.cases = cases
         self.config = config
         self.seed = seed
-        self.samples = _epoch_samples(config, len(cases), batch_size, samples)
+        self.samples = _epoch_samples(config, len(cases), batch_size, samples, weighted=sources is not None)
         self.batch_size = max(1, min(batch_size, self.samples))
         if 0 < self.samples < batch_size:
             _LOG.warning(
                 "training: batches of %d samples instead of %d, as an epoch has no more", self.samples, batch_size
             )
-        balanced = config.balance > 0 and len(cases) > 0
+        self._sources = sources
+        self._defer = defer
+        self._balance = config.balance or 0.0
+        balanced = self._balance > 0 and len(cases) > 0
         self._presence = _find_presence(cases) if balanced and presence is None else presence
         self._pixels: dict[int, dict[int, NDArray[np.int64]]] = {}
         self._plans: dict[int, Plan] = {}
@@ -82,7 +102,7 @@ class SampleSource:
         """Batches per epoch."""
         return self.samples // self.batch_size
 
-    def batch(self, epoch: int, index: int, progress: float = 1.0) -> tuple[Image, NDArray[Any], NDArray[np.int64]]:
+    def batch(self, epoch: int, index: int, progress: float = 1.0) -> Arrays | Windows:
         """Samples of one batch.
 
         Parameters
@@ -95,7 +115,8 @@ class SampleSource:
         Returns
         -------
         Image (B, H, W, C) and target (B, H, W), or (B, K, H, W) for multilabel, in the cases' dtypes, and the number of
-        each sample, int64 (B,): its case + the number of cases x how often the epoch had this case before.
+        each sample, int64 (B,): its case + the number of cases x how often the epoch had this case before. And what the
+        device has yet to do, where that is left to it.
 
         Raises
         ------
@@ -105,15 +126,21 @@ class SampleSource:
         plan = self._plan(epoch)
         place = slice(index * self.batch_size, (index + 1) * self.batch_size)
         numbers, labels = plan.numbers[place], plan.labels[place]
-        samples = [
-            self.sample(epoch, int(number), progress, label=int(label))
-            for number, label in zip(numbers, labels, strict=True)
+        cuts = [
+            self._cut(epoch, int(number), progress, int(label)) for number, label in zip(numbers, labels, strict=True)
         ]
-        if len({image.shape for image, _ in samples}) > 1:
-            sizes = sorted({image.shape[:2] for image, _ in samples})
+        sizes = {size for _, _, size in cuts}
+        if len(sizes) > 1:
             remedy = "Set augment.crop=auto or [height,width], or training.batch_size=1."
-            raise DataError(expected("augment", "crop", "to be given for images of several sizes", sizes, remedy))
-        images, targets = zip(*samples, strict=True)
+            given = sorted(sizes)
+            raise DataError(expected("augment", "crop", "to be given for images of several sizes", given, remedy))
+        images, targets, _ = zip(*cuts, strict=True)
+        (size,) = sizes
+        windows = tuple((image.shape[0], image.shape[1]) for image in images)
+        if self._defer and any(window != size for window in windows):
+            stacked = stack_windows([*images], axis=0), stack_windows([*targets], axis=targets[0].ndim - 2)
+            return Windows(*stacked, numbers, Resizing(windows, size))
+        images, targets = [resize_image(each, size) for each in images], [resize_target(each, size) for each in targets]
         return np.stack(images), np.stack(targets), numbers
 
     def sample(
@@ -130,6 +157,11 @@ class SampleSource:
         label
             The class that its window is laid around.
         """
+        image, target, size = self._cut(epoch, number, progress, label)
+        return resize_image(image, size), resize_target(target, size)
+
+    def _cut(self, epoch: int, number: int, progress: float, label: int) -> tuple[Image, NDArray[Any], Size]:
+        """The window of a sample as it is stored, and the size that it is to get."""
         repeat, index = divmod(number, len(self.cases))
         case = self.cases[index]
         if case.target is None:
@@ -144,8 +176,7 @@ class SampleSource:
         window = self._place(rng, index, case.target, (height, width), label)
         if repeat and not changes:
             window = self._other(window, full, repeat, case.case_id)
-        image, target = cut(case.image, case.target, window, self.cases.spec)
-        return resize_image(image, size), resize_target(target, size)
+        return *cut(case.image, case.target, window, self.cases.spec), size
 
     def _other(self, window: Window, image: Size, repeat: int, case_id: str) -> Window:
         found = other_window(window, image, repeat)
@@ -158,7 +189,7 @@ class SampleSource:
     def _plan(self, epoch: int) -> Plan:
         plan = self._plans.get(epoch)
         if plan is None:
-            options: dict[str, Any] = {"balance": self.config.balance, "presence": self._presence}
+            options: dict[str, Any] = {"balance": self._balance, "presence": self._presence, "sources": self._sources}
             plan = plan_epoch(len(self.cases), self.samples, seed=self.seed, epoch=epoch, **options)
             self._plans = {**{at: kept for at, kept in self._plans.items() if abs(at - epoch) <= 1}, epoch: plan}
         return plan
@@ -183,16 +214,18 @@ class SampleSource:
         return self._pixels[index]
 
 
-def _epoch_samples(config: AugmentConfig, cases: int, batch_size: int, wanted: int | None) -> int:
+def _epoch_samples(config: AugmentConfig, cases: int, batch_size: int, wanted: int | None, *, weighted: bool) -> int:
     """Samples of an epoch; refused where the same bits would have to come twice."""
-    places = config.crop is not None or tuple(config.zoom) != (1.0, 1.0)
     remedy = "Set augment.brightness, augment.crop or another change, so that no sample comes twice."
-    if config.balance > 0 and not (config.changes_values or places):
+    if config.balance and not config.can_repeat:
         rule = "to be 0 where samples are not changed, as cases come several times"
         raise ConfigError(expected("augment", "balance", rule, config.balance, remedy))
+    if weighted and not config.can_repeat:
+        rule = "to be {} where samples are not changed, as cases of a source may come several times"
+        raise ConfigError(expected("data", "sources", rule, "weights", remedy))
     if wanted is None or cases == 0:
         return max(cases, LEAST_BATCHES * batch_size) if config.changes_values and cases else cases
-    if wanted > cases and not (config.changes_values or places):
+    if wanted > cases and not config.can_repeat:
         rule = f"at most {cases}, the number of cases, where samples are not changed"
         raise ConfigError(expected("data", "samples_per_epoch", rule, wanted, remedy))
     return wanted

@@ -1,11 +1,13 @@
-"""Image and target -> the part of them inside a window, at the size that is wanted (NumPy, and one resize)."""
+"""Image and target -> the part of them inside a window, at the size that is wanted, on the host or the device."""
 
 import math
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 from torch.nn import functional
 
 from segmeter.bridge.to_numpy import to_numpy
@@ -68,6 +70,14 @@ def cut(image: Image, target: NDArray[Any], window: Window, spec: ClassSpec) -> 
     return padded, np.pad(inner_target, (*lead, *border), constant_values=spec.ignore_index)
 
 
+@dataclass(frozen=True)
+class Resizing:
+    """What is left to do for a batch of windows: which part of each sample holds its window, and how large it gets."""
+
+    windows: tuple[Size, ...]
+    size: Size
+
+
 def resize_image(image: Image, size: Size) -> Image:
     """Bilinear, with every pixel of a larger image taken into account (antialiased); the dtype stays.
 
@@ -79,12 +89,57 @@ def resize_image(image: Image, size: Size) -> Image:
     """
     if image.shape[:2] == size:
         return image
-    wide = None if image.dtype == np.uint8 else "float32"
-    tensor = to_torch(image, dtype=wide).permute(2, 0, 1)[None]
-    resized = functional.interpolate(tensor, size, mode="bilinear", antialias=True, align_corners=False)
-    if image.dtype == np.uint16:
-        resized = resized.round_().clamp_(0, 65535)  # the weights of a pixel add up to 1 but for rounding
-    return to_numpy(resized[0].permute(1, 2, 0), dtype=image.dtype)
+    resized = resize_planes(to_torch(image).permute(2, 0, 1)[None], size)
+    return to_numpy(resized[0].permute(1, 2, 0))
+
+
+def resize_planes(image: Tensor, size: Size) -> Tensor:
+    """As `resize_image`, for (B, C, H, W) on any device; on a GPU uint8 may differ by 1 from the CPU."""
+    bits = {torch.uint8: 255, torch.uint16: 65535}.get(image.dtype)
+    exact = bits is None or (image.dtype == torch.uint8 and image.device.type == "cpu")  # the GPU resizes floats alone
+    wide = image if exact else image.float()
+    resized = functional.interpolate(wide, size, mode="bilinear", antialias=True, align_corners=False)
+    if bits is None or exact:
+        return resized
+    return resized.round_().clamp_(0, bits).to(image.dtype)  # the weights of a pixel add up to 1 but for rounding
+
+
+def resize_batch(image: Tensor, target: Tensor, resizing: Resizing) -> tuple[Tensor, Tensor]:
+    """Resize the windows of a batch on its device, as `resize_image` and `resize_target` do; waits for nothing.
+
+    Parameters
+    ----------
+    image : (B, C, H, W), uint8, uint16 or float32
+        Each window begins at the top left.
+    target : (B, H, W) or (B, K, H, W)
+    """
+    images, targets = [], []
+    for index, (height, width) in enumerate(resizing.windows):
+        part = image[index : index + 1, :, :height, :width]
+        images.append(part if (height, width) == resizing.size else resize_planes(part, resizing.size))
+        rows, columns = (
+            ((2 * torch.arange(new, device=target.device) + 1) * old) // (2 * new)
+            for old, new in zip((height, width), resizing.size, strict=True)
+        )
+        targets.append(target[index][..., rows[:, None], columns])
+    return torch.cat(images), torch.stack(targets)
+
+
+def stack_windows(windows: list[NDArray[Any]], *, axis: int) -> NDArray[Any]:
+    """Stack arrays of several heights and widths, which are `axis` and the next one, with zeros below and to the right.
+
+    Examples
+    --------
+    >>> stack_windows([np.ones((1, 2)), np.ones((2, 1))], axis=0).sum((1, 2)).tolist()
+    [2.0, 2.0]
+    """
+    most = [max(each.shape[axis + k] for each in windows) for k in (0, 1)]
+    first = windows[0]
+    out = np.zeros((len(windows), *first.shape[:axis], *most, *first.shape[axis + 2 :]), first.dtype)
+    for place, each in zip(out, windows, strict=True):
+        height, width = each.shape[axis : axis + 2]
+        place[(slice(None),) * axis + (slice(height), slice(width))] = each
+    return out
 
 
 def resize_target(target: NDArray[Any], size: Size) -> NDArray[Any]:
@@ -96,6 +151,8 @@ def resize_target(target: NDArray[Any], size: Size) -> NDArray[Any]:
     size
         Height and width wanted.
     """
+    if target.shape[-2:] == size:
+        return target
     rows, columns = (_centres(old, new) for old, new in zip(target.shape[-2:], size, strict=True))
     return np.ascontiguousarray(target[..., rows[:, None], columns])
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from segmeter.cli.commands._overlays import Drawer
+from segmeter.cli.pictures.overlays import Drawer
 from segmeter.data.sample import Sample
 from segmeter.inference.async_results import Prediction
 from segmeter.metrics.config.metrics import MetricsConfig

@@ -1,12 +1,13 @@
 """Scored cases and their images -> the run's pictures; of a volume, one slice."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 
 from segmeter.checks import expected
+from segmeter.classes import ClassSpec
 from segmeter.data.files.images import IMAGE_DTYPES, read_image
 from segmeter.data.files.masks import read_values
 from segmeter.data.files.sniff import show, volume_format
@@ -17,14 +18,15 @@ from segmeter.evaluation.manifest import read_notes
 from segmeter.evaluation.pairing import MaskPair, check_unchanged
 from segmeter.evaluation.places import write_shape
 from segmeter.evaluation.score import Scoring
-from segmeter.metrics.cases.table import read_cases, stack_totals
+from segmeter.metrics.cases.table import CaseRow, read_cases, stack_totals
+from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.pixels.overlap import score_totals
 from segmeter.metrics.summary.summary import mean_classes
 from segmeter.parallel import map_in_threads
 from segmeter.progress import track
 from segmeter.report.config import ReportConfig
 from segmeter.report.figures import headline_scores
-from segmeter.report.gallery import Gallery
+from segmeter.report.gallery import choose_cases
 from segmeter.report.objects import Objects
 from segmeter.report.overlay import draw_overlay, write_overlay
 from segmeter.report.slices import choose_slice
@@ -47,18 +49,21 @@ def draw_cases(scoring: Scoring, images: Files, config: ReportConfig) -> None:
     DataError
         One line for each image that can't be read or has another size, and each case whose masks changed.
     """
-    rows = read_cases(scoring.folder)
-    classes = mean_classes(scoring.metrics, scoring.spec)  # the mean IoU that metrics.json has
-    margins = score_totals(stack_totals(rows, scoring.spec), task=scoring.spec.task, classes=classes)
-    values = headline_scores(margins, scoring.spec.task)
-    scores = {row.case_id: float(value) for row, value in zip(rows, values, strict=True)}
-    chosen = Gallery(scoring.folder / "overlays", config, scoring.spec, scores=scores).chosen()
-    pairs = [pair for pair in scoring.pairing.pairs if pair.case_id in chosen or config.overlays < 0]
+    scores = headlines(read_cases(scoring.folder), scoring.spec, scoring.metrics)
+    chosen = choose_cases(scores, config)
+    pairs = [pair for pair in scoring.pairs if pair.case_id in chosen]
     measured = {case_id: noted["sha256"] for case_id, noted in read_notes(scoring.folder).items()}
     draw = partial(_draw_pair, scoring, scoring.scorer(), images, scores, measured, config.panel)
     problems = [line for found in track(map_in_threads(draw, pairs), "drawing", len(pairs)) for line in found]
     if problems:
         raise DataError(problems)
+
+
+def headlines(rows: Sequence[CaseRow], spec: ClassSpec, metrics: MetricsConfig) -> dict[str, float]:
+    """The headline score of each case, as metrics.json defines it; NaN is undefined."""
+    totals = score_totals(stack_totals(rows, spec), task=spec.task, classes=mean_classes(metrics, spec))
+    values = headline_scores(totals, spec.task)
+    return {row.case_id: float(value) for row, value in zip(rows, values, strict=True)}
 
 
 def _draw_pair(

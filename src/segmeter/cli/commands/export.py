@@ -1,0 +1,72 @@
+"""`segmeter export`: a checkpoint -> one file that runs without segmeter."""
+
+import sys
+from collections.abc import Iterator
+
+import numpy as np
+
+from segmeter.cli.config.schema import DeployConfig
+from segmeter.cli.config.trained_data import own_data
+from segmeter.cli.runs.job import Job
+from segmeter.cli.runs.run_folder import open_run
+from segmeter.data.build import build_dataset
+from segmeter.data.dataset import Dataset
+from segmeter.data.folders.folder import open_images
+from segmeter.deploy.publish import Exported, check_tools, export_model
+from segmeter.errors import ConfigError, DataError
+from segmeter.inference.device import pick_device
+from segmeter.models.card import ModelCard
+from segmeter.models.checkpoints.several import read_checkpoints
+
+
+def run(config: DeployConfig, job: Job) -> None:
+    """Export, and say how the file's labels agree with ours."""
+    check_tools(config.format)
+    device = pick_device(config.device)
+    found = read_checkpoints([config.checkpoint])
+    (checkpoint,) = found.members
+    dataset = _dataset(config, checkpoint.card)
+    with open_run(config, job, facts=found.facts()) as folder:
+        exported = export_model(
+            checkpoint,
+            folder,
+            format=config.format,
+            images=_images(dataset, config.cases),
+            threshold=config.threshold,
+            device=device,
+        )
+    _show(exported)
+
+
+def _dataset(config: DeployConfig, card: ModelCard) -> Dataset:
+    """The images to compare on, masks left aside."""
+    if config.input is not None:
+        return open_images(
+            config.input,
+            spec=card.spec,
+            in_channels=card.in_channels,
+            max_pixels=config.data.max_pixels,
+            orientation=config.data.orientation,
+        )
+    try:
+        return build_dataset(own_data(config.checkpoint, config.data.max_pixels), split="test")
+    except (ConfigError, DataError) as error:
+        advice = "The exported labels are compared with ours on real images: name some with input=FOLDER_OR_FILE."
+        raise ConfigError([*error.problems, f"export: {advice}"]) from error
+
+
+def _images(dataset: Dataset, most: int) -> Iterator[tuple[str, np.ndarray]]:
+    for index in np.unique(np.linspace(0, len(dataset) - 1, most).round().astype(int)):
+        yield dataset.pairs[index].case_id, dataset.decode_image(dataset.read_stored(int(index), 0))
+
+
+def _show(exported: Exported) -> None:
+    agreement = exported.agreement
+    size = "" if exported.least == 1 else f" from {exported.least} x {exported.least} pixels"
+    same = 1 - agreement.differing / agreement.pixels
+    sys.stdout.write(
+        f"model      {exported.path} ({exported.path.stat().st_size / 1e6:.1f} MB)\n"
+        f"images     (batch, height, width, channel) {exported.dtype}{size}\n"
+        f"labels     {same:.4%} of {agreement.pixels} pixels of {len(agreement.cases)} images equal segmeter's"
+        f"{', the others are near-ties' if agreement.differing else ''}\n"
+    )

@@ -1,0 +1,83 @@
+"""`segmeter merge`: the shards of a run, or the folds of a cross-validation -> one run."""
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from segmeter.checks import expected
+from segmeter.cli.config.schema import ROOTS, MergeConfig
+from segmeter.cli.pictures.merged import take_pictures
+from segmeter.cli.runs.job import Job
+from segmeter.cli.runs.run_folder import note_done, open_run
+from segmeter.errors import ConfigError, DataError
+from segmeter.evaluation.merging.merge import Merge, check_merge, merge
+from segmeter.evaluation.merging.pieces import Piece, read_pieces
+from segmeter.metrics.config.metrics import MetricsConfig
+from segmeter.report.figures import aggregates
+from segmeter.report.html import write_report
+from segmeter.report.table import print_summary
+from segmeter.schema import Config
+
+
+def run(config: MergeConfig, job: Job) -> float | None:
+    """Merge; returns the headline over the data set, None for predict.
+
+    Raises
+    ------
+    InputError
+        The runs are not parts of one run; each difference has its line, and no folder is left.
+    """
+    pieces = read_pieces(config.runs)
+    merging = Merge(pieces=pieces, kind=config.kind, metrics=_metrics_of(pieces[0]), folder=Path())
+    check_merge(merging)
+    with open_run(config, job, facts=_facts(merging)) as folder:
+        summary = merge(replace(merging, folder=folder))
+        take_pictures(pieces, folder, config.report, merging.metrics)
+        note_done(folder, {row["name"]: row["dataset"] for row in aggregates(summary)} if summary else {})
+        if config.report.html:
+            write_report(folder, config.report)
+    return _show(config, folder, summary)
+
+
+def _metrics_of(piece: Piece) -> MetricsConfig | None:
+    """What a run was measured with, from its config.yaml; `check_merge` compares it with the manifest."""
+    if piece.command == "predict":
+        return None
+    path = piece.folder / "config.yaml"
+    try:
+        config: Config = ROOTS[piece.command].model_validate(yaml.safe_load(path.read_bytes()))
+    except OSError as error:
+        raise DataError(expected("merge", "runs", "to hold config.yaml", f"{path} ({error.strerror})")) from error
+    except (ValueError, yaml.YAMLError, ConfigError) as error:
+        reason = " ".join(str(error).split())[:200]
+        raise DataError(expected("merge", "runs", "to have a whole config.yaml", f"{path} ({reason})")) from error
+    metrics: MetricsConfig = config.metrics  # type: ignore[attr-defined]
+    return metrics
+
+
+def _facts(job: Merge) -> dict[str, Any]:
+    """What run.json says: what was joined, and what the runs themselves say of checkpoint and data."""
+    records = [piece.record for piece in job.pieces]
+    shared = ("predictions", "references", "probs", "data", "checkpoint", "checkpoint_sha256", "trained")
+    kept = {key: records[0][key] for key in shared if all(each.get(key) == records[0].get(key) for each in records)
+            and key in records[0]}  # fmt: skip
+    joined = {"command": job.pieces[0].command, "kind": job.kind, "runs": [str(piece.folder) for piece in job.pieces]}
+    return {**kept, "merged": joined}
+
+
+def _show(config: MergeConfig, folder: Path, summary: dict[str, Any]) -> float | None:
+    if not summary:
+        sys.stdout.write(f"predictions   {folder / 'predictions'}\n")
+        return None
+    print_summary(summary)
+    if "merged" in summary:
+        sys.stdout.write(f"out of fold: the rows of {summary['merged']['n_runs']} checkpoints, each on its own cases\n")
+    lines = [f"figures   {folder / 'metrics.json'}", f"cases     {folder / 'cases.csv'}"]
+    if config.report.html:
+        lines.append(f"report    {folder / 'report.html'}")
+    sys.stdout.write("\n".join(lines) + "\n")
+    value: float | None = aggregates(summary)[0]["dataset"]
+    return value

@@ -1,0 +1,2 @@
+from .shards import Shard as Shard
+from .shards import parse_shard as parse_shard

@@ -1,0 +1,1 @@
+"""Finished runs on parts of the cases -> the run on all of them."""

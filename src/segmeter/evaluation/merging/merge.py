@@ -1,0 +1,177 @@
+"""Parts of a run -> its folder: rows, metrics and predictions, to the byte those of one run on all cases."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from segmeter.checks import expected, some
+from segmeter.errors import DataError, InputError
+from segmeter.evaluation.manifest import Entry, Manifest, encode_entry
+from segmeter.evaluation.merging.pieces import Kind, Piece, check_pieces
+from segmeter.evaluation.places import Places
+from segmeter.evaluation.score import RESULTS, read_place, summarise_files
+from segmeter.files import is_whole, link_or_copy, make_folder, write_json
+from segmeter.metrics.cases.packed import RowStore
+from segmeter.metrics.cases.table import CaseRow, Ordered, read_cases, write_cases
+from segmeter.metrics.config.metrics import MetricsConfig
+from segmeter.metrics.summary.summary import summarise
+from segmeter.parallel import map_in_threads
+from segmeter.progress import track
+from segmeter.provenance import flatten
+from segmeter.schema import as_plain
+
+
+@dataclass(frozen=True, kw_only=True)
+class Merge:
+    """What is joined, and where the result goes.
+
+    Parameters
+    ----------
+    pieces
+        From `read_pieces`.
+    kind
+        "shards" of one run, or "folds" of a cross-validation.
+    metrics
+        The group of the runs' configuration; None for predict.
+    folder
+        The run's folder.
+    """
+
+    pieces: Sequence[Piece]
+    kind: Kind
+    metrics: MetricsConfig | None
+    folder: Path
+
+
+def check_merge(job: Merge) -> None:
+    """Refuse what `merge` would refuse before it writes anything.
+
+    Raises
+    ------
+    InputError
+        See `check_pieces`; or the runs' config.yaml is not what they were measured with; or they measured calibration,
+        which is no sum of rows.
+    """
+    check_pieces(job.pieces, job.kind)
+    if job.metrics is None:
+        return
+    now = flatten({"metrics": as_plain(job.metrics)})
+    first = job.pieces[0]
+    changed = [key for key, value in first.identity.items() if key.startswith("metrics.") and now.get(key) != value]
+    if changed:
+        rule = "to have the config.yaml that it was measured with"
+        raise InputError(expected("merge", "runs", rule, f"{first.name!r}, where other is {', '.join(changed)}"))
+    if job.metrics.calibration or first.identity.get("probs"):
+        remedy = "Measure probabilities in one run."
+        raise InputError(expected("merge", "runs", "to be without calibration", "runs that measured it", remedy))
+
+
+def merge(job: Merge) -> dict[str, Any]:
+    """Join the runs; each file that they wrote for a case is checked, then linked or copied.
+
+    Returns
+    -------
+    dict
+        The content of metrics.json, with ``merged`` for folds; empty for predict.
+
+    Raises
+    ------
+    InputError
+        The runs are not parts of one run, see `check_merge`.
+    DataError
+        A case that two shards share differs between them, or a file is not what was written.
+    """
+    check_merge(job)
+    first, owners = job.pieces[0], _owners(job.pieces)
+    kept = {key: value for key, value in first.identity.items() if job.kind == "shards" or _same(job.pieces, key)}
+    manifest = Manifest.begin(job.folder, kept | _mark(job), list(owners))
+    _take_files(job.folder, owners)
+    for case_id, piece in owners.items():
+        noted = piece.cases[case_id]
+        manifest.note(Entry(case_id=case_id, row=None, sha256=noted["sha256"], note=noted["note"]))
+    if job.metrics is None or first.spec is None:
+        manifest.finish()
+        return {}
+    rows = _read_rows(job.pieces)
+    summary = summarise(rows, first.spec, job.metrics)
+    if first.command == "score":
+        summary |= _files_summary(rows, owners, job)
+    summary |= _mark(job)
+    write_cases(job.folder, rows, first.spec)
+    write_json(job.folder / "metrics.json", summary)
+    manifest.finish(RESULTS)
+    return summary
+
+
+def _owners(pieces: Sequence[Piece]) -> dict[str, Piece]:
+    """The run that gives each case, in the order of the cases; the first where shards overlap."""
+    found = {case_id: piece for piece in reversed(pieces) for case_id in piece.cases}
+    return {case_id: found[case_id] for case_id in sorted(found)}
+
+
+def _same(pieces: Sequence[Piece], key: str) -> bool:
+    return all(piece.identity.get(key) == pieces[0].identity.get(key) for piece in pieces)
+
+
+def _mark(job: Merge) -> dict[str, Any]:
+    """What tells an out-of-fold result from that of one checkpoint; shards leave no trace."""
+    if job.kind == "shards":
+        return {}
+    checkpoints = [piece.identity.get("files.checkpoint_sha256") for piece in job.pieces]
+    return {"merged": {"kind": "folds", "n_runs": len(job.pieces), "checkpoints_sha256": checkpoints}}
+
+
+def _read_rows(pieces: Sequence[Piece]) -> Sequence[CaseRow]:
+    """All rows by case id; where shards overlap, rows, notes and files must be equal."""
+    store, places, numbers = RowStore(), dict[str, int](), dict[str, Piece]()
+    differing: list[str] = []
+    for piece in pieces:
+        for row in read_cases(piece.folder):
+            if row.case_id not in places:
+                places[row.case_id], numbers[row.case_id] = len(store), piece
+                store.append(row)
+            elif _bytes(row, piece) != _bytes(store[places[row.case_id]], numbers[row.case_id]):
+                differing.append(f"{row.case_id} in {numbers[row.case_id].name} and {piece.name}")
+    if differing:
+        raise DataError(expected("merge", "runs", "to agree on the cases that they share", some(differing)))
+    return Ordered(store, [places[case_id] for case_id in sorted(places)])
+
+
+def _bytes(row: CaseRow, piece: Piece) -> bytes:
+    noted = piece.cases[row.case_id]
+    return encode_entry(Entry(case_id=row.case_id, row=row, sha256=noted["sha256"], note=noted["note"]))
+
+
+def _files_summary(rows: Sequence[CaseRow], owners: Mapping[str, Piece], job: Merge) -> dict[str, Any]:
+    places, missing = Places(), list[str]()
+    for row in rows:
+        places.add(row.case_id, read_place(owners[row.case_id].cases[row.case_id]["note"], row))
+        if row.extra.get("missing"):
+            missing.append(row.case_id)
+    if job.metrics and job.metrics.measures and places.problems():
+        raise DataError(places.problems())
+    return summarise_files(places, missing=missing, extra=job.pieces[0].identity["extra_predictions"])
+
+
+def _take_files(folder: Path, owners: Mapping[str, Piece]) -> None:
+    """Link or copy every file of predictions/ that a case has, after comparing it with what was written."""
+    files = [
+        (piece.folder / "predictions" / name, folder / "predictions" / name, entry)
+        for case_id, piece in owners.items()
+        for name, entry in piece.cases[case_id]["note"].get("files", {}).items()
+    ]
+    for parent in sorted({target.parent for _, target, _ in files}):
+        make_folder(parent)
+    done = track(map_in_threads(_take_file, files), "joining", len(files))
+    damaged = [name for name in done if name]
+    if damaged:
+        raise DataError(expected("merge", "runs", "to have their predictions as they were written", some(damaged)))
+
+
+def _take_file(file: tuple[Path, Path, Mapping[str, Any]]) -> str:
+    source, target, entry = file
+    if not is_whole(source, entry):
+        return str(source)
+    link_or_copy(source, target)
+    return ""

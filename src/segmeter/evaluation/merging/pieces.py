@@ -1,0 +1,180 @@
+"""Run folders -> what each of them measured, or every way in which they are no parts of one run."""
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from segmeter.checks import expected, some
+from segmeter.classes import ClassSpec
+from segmeter.distributed.shards import hash_names
+from segmeter.errors import DataError, InputError
+from segmeter.evaluation.manifest import read_run_manifest
+from segmeter.files import is_whole
+from segmeter.metrics.cases.table import read_spec
+
+Kind = Literal["shards", "folds"]
+
+COMMANDS = ("eval", "score", "predict")
+SHARD = ("shard.shard", "shard.cases", "shard.sha256")  # of a manifest's identity, see `describe_shard`
+# What each fold has of its own: its checkpoint, its held-out cases, and the normalisation of its training cases
+OF_A_FOLD = ("files.", *(f"data.{key}" for key in ("fold", "split", "mean", "std")))
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Piece:
+    """A finished run on some of the cases.
+
+    Parameters
+    ----------
+    folder
+        Its folder.
+    command
+        What made it: "eval", "score" or "predict".
+    identity
+        All that decided its results, by "group.key", without its shard.
+    shard
+        Its shard, by the last part of the keys `SHARD`; empty where it is none.
+    cases
+        What its manifest notes of each case: {"sha256", "note"}.
+    record
+        Its run.json.
+    spec
+        The classes; None for predict.
+    """
+
+    folder: Path
+    command: str
+    identity: Mapping[str, Any]
+    shard: Mapping[str, Any]
+    cases: Mapping[str, Mapping[str, Any]]
+    record: Mapping[str, Any]
+    spec: ClassSpec | None
+
+    @property
+    def name(self) -> str:
+        """As messages call it."""
+        return self.folder.name
+
+
+def read_pieces(folders: Sequence[Path]) -> list[Piece]:
+    """Read runs that are finished and whole.
+
+    Raises
+    ------
+    DataError
+        A folder is no finished run of eval, score or predict, or a file of it is not what was written; one line each.
+    InputError
+        There are fewer than two, or one is given twice.
+    """
+    resolved = [folder.resolve() for folder in folders]
+    twice = [str(folder) for folder, times in Counter(resolved).items() if times > 1]
+    if twice:
+        raise InputError(expected("merge", "runs", "to be different folders", f"{some(twice)} twice"))
+    if not resolved:
+        raise InputError(expected("merge", "runs", "to name run folders", "none", "Write runs=[A,B]."))
+    pieces, problems = list[Piece](), list[str]()
+    for folder in resolved:
+        try:
+            pieces.append(_read(folder))
+        except InputError as error:
+            problems += error.problems
+    if problems:
+        raise DataError(problems)
+    return pieces
+
+
+def _read(folder: Path) -> Piece:
+    remedy = "Give the folders of finished runs of segmeter eval, score or predict."
+    try:
+        record = json.loads((folder / "run.json").read_bytes())
+        command = record.get("merged", {}).get("command") or record["command"]
+        if command not in COMMANDS:
+            raise ValueError(f"it is a run of {command}")
+        manifest = read_run_manifest(folder)
+    except (OSError, ValueError, KeyError, AttributeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise DataError(expected("merge", "runs", "to be run folders", f"{folder} ({reason})", remedy)) from error
+    if manifest["state"] != "done":
+        go_on = f"Finish it with segmeter {command} resume={folder}."
+        raise DataError(expected("merge", "runs", "to be finished", f"{folder}, which is not", go_on))
+    damaged = [name for name, entry in manifest["results"].items() if not is_whole(folder / name, entry)]
+    if damaged:
+        rule = "to be as they were written"
+        raise DataError(expected("merge", "runs", rule, f"{folder}, where these are not ({some(damaged)})"))
+    identity = dict(manifest["identity"])
+    shard = {key.partition(".")[2]: identity.pop(key) for key in SHARD if key in identity}
+    return Piece(
+        folder=folder,
+        command=command,
+        identity=identity,
+        shard=shard,
+        cases=manifest["cases"],
+        record=record,
+        spec=None if command == "predict" else read_spec(folder),
+    )
+
+
+def check_pieces(pieces: Sequence[Piece], kind: Kind) -> None:
+    """Refuse runs that are not parts of one run; one line says each difference, and what is missing.
+
+    Raises
+    ------
+    InputError
+        They differ in command, configuration, classes, checkpoint or data, or are not all the shards, or folds share
+        cases.
+    """
+    problems = [line for piece in pieces[1:] for line in _differences(pieces[0], piece, kind)]
+    if not problems:
+        problems = _incomplete(pieces) if kind == "shards" else _overlapping(pieces)
+    if problems:
+        raise InputError(problems)
+
+
+def _differences(first: Piece, other: Piece, kind: Kind) -> list[str]:
+    """What tells two runs apart, beside their cases."""
+    one, two = _compared(first, kind), _compared(other, kind)
+    return [
+        expected("merge", key, f"to be the same in all runs, {one.get(key)!r} as in {first.name!r}",
+                 f"{two.get(key)!r} in {other.name!r}")
+        for key in sorted({*one, *two})
+        if one.get(key) != two.get(key)
+    ]  # fmt: skip
+
+
+def _compared(piece: Piece, kind: Kind) -> dict[str, Any]:
+    values = {"command": piece.command, **piece.identity, "colours": piece.spec and piece.spec.colours}
+    if kind == "folds":
+        return {key: value for key, value in values.items() if not key.startswith(OF_A_FOLD)}
+    return {**values, **{key: piece.shard.get(key) for key in ("cases", "sha256")}, "data": piece.record.get("data")}
+
+
+def _incomplete(pieces: Sequence[Piece]) -> list[str]:
+    whole = [piece.name for piece in pieces if not piece.shard]
+    if whole:
+        remedy = "Runs on other cases, such as folds, are joined by kind=folds."
+        return [expected("merge", "runs", "to be shards, made with shard=", f"whole runs ({some(whole)})", remedy)]
+    found = {case_id for piece in pieces for case_id in piece.cases}
+    total = pieces[0].shard["cases"]
+    if len(found) == total and hash_names(list(found)) == pieces[0].shard["sha256"]:
+        return []
+    counts = {piece.shard["shard"].partition("/")[2] for piece in pieces}
+    given = {piece.shard["shard"] for piece in pieces}
+    missing = [f"{n}/{count}" for count in counts for n in range(1, int(count) + 1) if f"{n}/{count}" not in given]
+    named = f", without shard {', '.join(missing)}" if len(counts) == 1 and missing else ""
+    return [expected("merge", "runs", f"to be all shards of {total} cases", f"{len(found)} cases{named}")]
+
+
+def _overlapping(pieces: Sequence[Piece]) -> list[str]:
+    times = Counter(case_id for piece in pieces for case_id in piece.cases)
+    twice = [case_id for case_id, count in times.items() if count > 1]
+    problems = [expected("merge", "runs", "to be folds without a common case", some(twice))] if twice else []
+    if len(pieces) < 2:
+        problems.append(expected("merge", "runs", "to be two or more folds", len(pieces), "Write runs=[A,B]."))
+    shards = [piece.name for piece in pieces if piece.shard]
+    if shards:
+        remedy = "Merge the shards of each fold first."
+        problems.append(expected("merge", "runs", "to be whole folds", f"shards ({some(shards)})", remedy))
+    return problems

@@ -1,0 +1,69 @@
+"""A data set whose size no count of shards divides, a checkpoint for it, and command lines on them."""
+
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from segmeter.cli.main import main
+from segmeter.models.build import build_segmenter
+from segmeter.models.card import ModelCard
+from segmeter.models.checkpoints.checkpoint import write_checkpoint
+from tests.data.crafted import THREE, noise, put
+from tests.models.parts import TINY
+
+COUNTS = (1, 2, 3, 7)
+CASES = 11
+RESULTS = ("metrics.json", "cases.parquet", "cases.csv", "manifest.json")
+
+
+def run(*arguments: str) -> int:
+    """The exit code of a command line."""
+    try:
+        main(arguments)
+    except SystemExit as leaving:
+        return int(leaving.code or 0)
+    return 0
+
+
+def newest(folder: Path | str) -> Path:
+    return max((path for path in Path(folder).iterdir() if path.is_dir()), key=lambda path: path.stat().st_mtime_ns)
+
+
+def make_masks(root: Path) -> None:
+    """`CASES` pairs and images under `root`, of two sizes, so that batches are not all full."""
+    for seed in range(CASES):
+        size = (40, 40) if seed % 5 else (32, 48)
+        target = (noise(*size, None, seed=seed) % 3).astype(np.uint8)
+        target[0, :seed] = 255
+        labels = np.where(noise(*size, None, seed=seed + 99) < 20 * seed, 0, target % 3).astype(np.uint8)
+        put(root / "masks" / f"case{seed:02d}.png", target)
+        put(root / "predictions" / f"case{seed:02d}.png", labels)
+        put(root / "images" / f"case{seed:02d}.png", noise(*size, seed=seed))
+
+
+def make_checkpoint(folder: Path, *, seed: int = 0) -> Path:
+    """A network of random weights that reads the images of `make_masks`."""
+    torch.manual_seed(seed)
+    data = {"name": "folder", "images": "images", "masks": "masks"}
+    card = ModelCard(model=dict(TINY), spec=THREE, in_channels=3, mean=(0.5,) * 3, std=(0.3,) * 3, data=data)
+    state = build_segmenter(card).state_dict()
+    write_checkpoint(folder, segmenter_state=state, card=card, state=None, progress={"step": 0})
+    return folder
+
+
+def run_shards(command: str, count: int, *arguments: str) -> list[Path]:
+    """Run each shard, the last one first; give their folders."""
+    folders, runs = [], Path("runs", command)
+    for number in range(count, 0, -1):
+        before = set(runs.glob("*"))
+        assert run(command, *arguments, f"shard={number}/{count}", f"run.name=s{number}of{count}") == 0
+        folders += set(runs.glob("*")) - before
+    return folders
+
+
+def contents(folder: Path, *more: str) -> dict[str, bytes]:
+    """Everything of a run that decides nothing but what was measured."""
+    found = [folder / name for name in RESULTS if (folder / name).is_file()]
+    found += [path for part in ("predictions", "overlays") for path in (folder / part).rglob("*") if path.is_file()]
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in found}

@@ -1,0 +1,190 @@
+"""`segmeter merge` as a user types it: shards give the bytes of the run without shards, and nothing else is joined."""
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.cli.sharded import COUNTS, contents, make_checkpoint, make_masks, newest, run, run_shards
+from tests.data.crafted import put
+
+SCORE = [
+    *("predictions=predictions", "references=masks", "images=images", "data.num_classes=3", "data.ignore_index=255"),
+    *("metrics.bootstrap=20", "report.overlays=4", "report.worst=2", "report.html=false"),
+]
+EVAL = [
+    *(
+        "checkpoint=net",
+        "data.root=.",
+        "data.split=all",
+        "inference.batch_size=2",
+        "device=cpu",
+        "metrics.bootstrap=20",
+    ),
+    *("report.overlays=4", "report.worst=2", "report.html=false"),
+]
+PREDICT = ["checkpoint=net", "input=images", "inference.batch_size=2", "device=cpu", *EVAL[-3:]]
+COMMANDS = {"score": SCORE, "eval": EVAL, "predict": PREDICT}
+SHOWN = ("report.overlays=4", "report.worst=2")
+
+
+@pytest.fixture(scope="module")
+def here(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("shards")
+    make_masks(root)
+    make_checkpoint(root / "net")
+    return root
+
+
+@pytest.fixture(autouse=True)
+def _in_folder(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(here)
+
+
+def listed(folders: list[Path]) -> str:
+    return f"runs=[{','.join(map(str, folders))}]"
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_merged_shards_are_the_run_without_shards_to_the_byte(command: str) -> None:
+    """Mutations seen to fail: every n-th case instead of batch for eval; pictures of the first shard only."""
+    arguments = COMMANDS[command]
+    assert run(command, *arguments, "run.name=whole") == 0
+    whole = contents(newest(f"runs/{command}"))
+    assert len(whole) >= {"score": 4 + 2, "eval": 4 + 11 + 2, "predict": 1 + 11 + 2}[command]
+    for count in COUNTS if command == "score" else COUNTS[1:]:
+        folders = run_shards(command, count, *arguments)
+        assert run("merge", listed(folders), *SHOWN, f"run.name={command}{count}") == 0
+        merged = newest("runs/merge")
+        assert contents(merged) == whole
+        assert (merged / "report.html").is_file()
+        assert json.loads((merged / "run.json").read_text())["merged"]["command"] == command
+
+
+def test_a_shard_is_marked_and_warned_about(capsys: pytest.CaptureFixture[str]) -> None:
+    (folder,) = run_shards("score", 3, *SCORE)[1:2]
+    assert "shard 2/3: 4 of 11 cases" in capsys.readouterr().err
+    assert json.loads((folder / "metrics.json").read_text())["shard"] == "2/3"
+    assert json.loads((folder / "manifest.json").read_text())["identity"]["shard.cases"] == 11
+
+
+@pytest.fixture(scope="module")
+def thirds(here: Path) -> list[Path]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(here)
+        return [path.absolute() for path in run_shards("score", 3, *SCORE, "seed=3")]
+
+
+def test_what_is_missing_is_named(thirds: list[Path], capsys: pytest.CaptureFixture[str]) -> None:
+    before = set(Path("runs/merge").glob("*")) if Path("runs/merge").is_dir() else set()
+    assert run("merge", listed(thirds[:1] + thirds[2:])) == 2
+    assert "all shards of 11 cases, got 7 cases, without shard 2/3" in capsys.readouterr().err
+    assert run("merge", listed([newest("runs/score"), newest("runs/score")])) == 2
+    assert "different folders" in capsys.readouterr().err
+    assert {*Path("runs").glob("merge/*")} == before
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            ["metrics.background=false"],
+            "`metrics.background` to be the same in all runs, True as in 's3of3x'",
+        ),
+        (["metrics.convention=monai"], "`metrics.convention` to be the same"),
+        (["data.num_classes=4"], "`data.names` to be the same"),
+        (["references=other"], "`data` to be the same"),
+    ],
+    ids=["background", "convention", "classes", "data"],
+)
+def test_other_runs_are_refused_with_the_difference(
+    change: list[str], message: str, thirds: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if "references=other" in change and not Path("other").exists():
+        shutil.copytree("masks", "other")
+        put(Path("other/case01.png"), np.zeros((40, 40), np.uint8))
+    shutil.copytree(thirds[0], tmp_path / "s3of3x")
+    assert run("score", *SCORE, "seed=3", *change, "shard=2/3", "run.name=odd") == 0
+    odd = newest("runs/score")
+    capsys.readouterr()
+    assert run("merge", listed([tmp_path / "s3of3x", odd, thirds[2]])) == 2
+    assert message in capsys.readouterr().err.replace("\n", " ")
+
+
+def test_shards_that_overlap_must_agree(thirds: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("score", *SCORE, "seed=3", "run.name=plain") == 0
+    whole = contents(newest("runs/score"))
+    (half,) = run_shards("score", 2, *SCORE, "seed=3")[:1]
+    assert run("merge", listed([*thirds, half]), *SHOWN) == 0
+    assert contents(newest("runs/merge")) == whole
+    shutil.copytree(half, tmp_path / "half")
+    manifest = tmp_path / "half" / "manifest.json"
+    manifest.write_text(manifest.read_text().replace('"case01": {"sha256": "', '"case01": {"sha256": "0'))
+    capsys.readouterr()
+    assert run("merge", listed([*thirds, tmp_path / "half"]), *SHOWN) == 2
+    assert "to agree on the cases that they share, got 1: case01" in capsys.readouterr().err
+
+
+def test_unfinished_changed_and_foreign_folders_are_refused(
+    thirds: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("unfinished", "changed"):
+        shutil.copytree(thirds[0], tmp_path / name)
+    (tmp_path / "foreign").mkdir()
+    manifest = tmp_path / "unfinished" / "manifest.json"
+    manifest.write_text(manifest.read_text().replace('"state": "done"', '"state": "running"'))
+    with (tmp_path / "changed" / "cases.parquet").open("ab") as file:
+        file.write(b"x")
+    assert run("merge", listed([tmp_path / name for name in ("unfinished", "changed", "foreign")])) == 2
+    lines = capsys.readouterr().err
+    assert f"Finish it with segmeter score resume={tmp_path / 'unfinished'}" in lines
+    assert "to be as they were written" in lines
+    assert "to be run folders" in lines
+
+
+def test_folds_are_joined_when_asked_for_and_marked(capsys: pytest.CaptureFixture[str]) -> None:
+    make_checkpoint(Path("other_net"), seed=1)
+    folds = []
+    for number, net in enumerate(("net", "other_net")):
+        root = Path(f"fold{number}")
+        for path in sorted(Path("masks").iterdir())[number::2]:
+            for kind in ("images", "masks"):
+                (root / kind).mkdir(parents=True, exist_ok=True)
+                shutil.copy(Path(kind) / path.name, root / kind)
+        assert run("eval", *EVAL, f"checkpoint={net}", f"data.root={root}", f"run.name=fold{number}") == 0
+        folds.append(newest("runs/eval"))
+    assert run("merge", listed(folds)) == 2
+    assert "files.checkpoint_sha256" in capsys.readouterr().err
+    assert run("merge", listed(folds), "kind=folds", *SHOWN) == 0
+    assert "out of fold: the rows of 2 checkpoints" in capsys.readouterr().out
+    summary = json.loads((newest("runs/merge") / "metrics.json").read_text())
+    assert (summary["n_cases"], summary["merged"]["kind"]) == (11, "folds")
+    alone = [json.loads((folder / "metrics.json").read_text())["confusion_matrix"] for folder in folds]
+    added = [[a + b for a, b in zip(*rows, strict=True)] for rows in zip(*alone, strict=True)]
+    assert summary["confusion_matrix"] == added
+    shutil.copytree(folds[0], "again")
+    assert run("merge", listed([folds[0], Path("again")]), "kind=folds") == 2
+    assert "folds without a common case" in capsys.readouterr().err
+
+
+def test_more_shards_than_cases_or_batches_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("score", *SCORE, "shard=1/12") == 2
+    assert "at most 11 shards" in capsys.readouterr().err
+    assert run("eval", *EVAL, "inference.batch_size=8", "shard=1/7") == 2
+    assert "batches of up to 8 images of one size" in capsys.readouterr().err
+    for text in ("0/3", "4/3", "half"):
+        assert run("score", *SCORE, f"shard={text}") == 2
+        assert "to be NUMBER/COUNT" in capsys.readouterr().err
+    assert run("score", *SCORE, "shard=1/2", "metrics.calibration=true", "probs=images") == 2
+    assert "metrics.calibration" in capsys.readouterr().err
+
+
+def test_a_merge_of_scores_imports_no_torch(thirds: list[Path]) -> None:
+    code = "import sys; from segmeter.cli.main import main; main(sys.argv[1:]); assert 'torch' not in sys.modules"
+    command = [sys.executable, "-W", "error", "-c", code, "merge", listed(thirds)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,40 @@
+"""Checkpoints of small networks, and the warnings of torch's exporters that say nothing of ours."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+
+from segmeter.models.card import ModelCard
+from segmeter.models.checkpoints.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
+from tests.models.parts import make_tiny
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_thread():
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture
+def checkpoint_of(tmp_path) -> Callable[[ModelCard], Checkpoint]:
+    def write(card: ModelCard) -> Checkpoint:
+        state = make_tiny(1, card).state_dict()
+        write_checkpoint(tmp_path / "step", segmenter_state=state, card=card, state=None, progress={})
+        return read_checkpoint(tmp_path / "step")
+
+    return write
+
+
+@pytest.fixture
+def images_of() -> Callable[..., list[tuple[str, np.ndarray]]]:
+    def draw(dtype: str, channels: int, *, count: int = 2) -> list[tuple[str, np.ndarray]]:
+        rng = np.random.default_rng(5)
+        full = {"uint8": 255, "uint16": 65535, "float32": 1}[dtype]
+        shapes = [(70 + 5 * index, 50 + 3 * index, channels) for index in range(count)]
+        return [(f"case{index}", (rng.random(shape) * full).astype(dtype)) for index, shape in enumerate(shapes)]
+
+    return draw

@@ -1,0 +1,121 @@
+"""An exported file gives the labels that segmeter gives, for any batch and size, run by its own engine alone."""
+
+import json
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+import torch
+
+from segmeter.bridge import labels_to_numpy, to_torch
+from segmeter.deploy import aot_file, onnx_file, publish
+from segmeter.deploy.publish import export_model
+from segmeter.deploy.trace import Traced
+from segmeter.errors import ConfigError, DataError, RunError
+from segmeter.models.card import ModelCard
+from tests.models.parts import make_card, make_spec
+
+# Batch, height and width that were not traced: single pixels, less than the stride, its multiples, one more
+SHAPES = [(3, 1, 1), (1, 5, 40), (2, 9, 8), (1, 8, 8), (1, 64, 33), (4, 17, 16)]
+TASKS = [("multiclass", 3, 3, "uint8"), ("binary", 2, 1, "uint16"), ("multilabel", 3, 3, "float32")]
+
+
+def logits_of(checkpoint, images: np.ndarray) -> torch.Tensor:
+    """Logits by the segmenter as it is trained and evaluated."""
+    with torch.inference_mode():
+        return checkpoint.load_segmenter()(to_torch(images).permute(0, 3, 1, 2))
+
+
+def ours(checkpoint, images: np.ndarray, threshold: float) -> np.ndarray:
+    spec, logits = checkpoint.card.spec, logits_of(checkpoint, images)
+    return labels_to_numpy(logits, task=spec.task, num_classes=spec.num_classes, threshold=threshold)
+
+
+def check_every_size(run, checkpoint, draw, dtype: str, threshold: float) -> None:
+    channels = checkpoint.card.in_channels
+    (_, image), *_ = draw(dtype, channels, count=1)
+    for batch, height, width in SHAPES:
+        images = np.stack([np.roll(image, 7 * index, axis=1)[:height, :width] for index in range(batch)])
+        labels, expected = run(images), ours(checkpoint, images, threshold)
+        assert labels.dtype == expected.dtype == np.uint8
+        np.testing.assert_array_equal(labels, expected, err_msg=str(images.shape))
+    assert len(np.unique(ours(checkpoint, image[None], threshold))) > 1  # a constant would be equal too easily
+
+
+@pytest.mark.parametrize(("task", "num_classes", "channels", "dtype"), TASKS, ids=[task[0] for task in TASKS])
+def test_onnx_gives_our_labels_for_every_size(
+    tmp_path: Path, checkpoint_of, images_of, task, num_classes, channels, dtype
+):
+    """Mutations seen to fail: padding by repetition only; `>=` for `>` and threshold 0.5 for 0.4; argmin."""
+    checkpoint = checkpoint_of(make_card(make_spec(num_classes, task), in_channels=channels))
+    cases = images_of(dtype, channels)
+    threshold = float(logits_of(checkpoint, cases[0][1][None]).median().sigmoid())  # of an untrained network
+    done = export_model(checkpoint, tmp_path, format="onnx", images=cases, threshold=threshold)
+    assert done.agreement.cases == ("case0", "case1")
+    onnx.checker.check_model(onnx.load(done.path), full_check=True)
+    session = onnxruntime.InferenceSession(done.path, providers=["CPUExecutionProvider"])
+    (taken,), (given,) = session.get_inputs(), session.get_outputs()
+    planes = [num_classes] if task == "multilabel" else []
+    assert (taken.name, taken.shape) == ("images", ["batch", "height", "width", channels])
+    assert (given.name, given.shape, given.type) == ("labels", ["batch", *planes, "height", "width"], "tensor(uint8)")
+    check_every_size(lambda images: session.run(None, {"images": images})[0], checkpoint, images_of, dtype, threshold)
+    facts = json.loads(session.get_modelmeta().custom_metadata_map["segmeter"])
+    check_facts(facts, checkpoint, dtype, None if task == "multiclass" else threshold)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["comparison.json", "model.onnx", "step"]
+
+
+def check_facts(facts, checkpoint, dtype: str, threshold: float | None) -> None:
+    assert ModelCard.from_dict(facts["card"]) == checkpoint.card
+    assert facts["checkpoint_sha256"] == checkpoint.sha256
+    assert facts["input"]["dtype"] == dtype
+    assert facts["threshold"] == threshold
+
+
+@pytest.mark.slow  # up to a minute of compiling each
+@pytest.mark.parametrize(("task", "num_classes", "channels", "dtype"), TASKS, ids=[task[0] for task in TASKS])
+def test_a_package_gives_our_labels_for_every_size(
+    tmp_path: Path, checkpoint_of, images_of, task, num_classes, channels, dtype
+):
+    checkpoint = checkpoint_of(make_card(make_spec(num_classes, task), in_channels=channels))
+    cases = images_of(dtype, channels)
+    threshold = float(logits_of(checkpoint, cases[0][1][None]).median().sigmoid())
+    done = export_model(checkpoint, tmp_path, format="aot", images=cases, threshold=threshold)
+    model = torch._inductor.aoti_load_package(str(done.path))
+    check_every_size(lambda images: model(torch.from_numpy(images)).numpy(), checkpoint, images_of, dtype, threshold)
+    with zipfile.ZipFile(done.path) as archive:
+        (name,) = [name for name in archive.namelist() if name.endswith("segmeter.json")]
+        check_facts(json.loads(archive.read(name)), checkpoint, dtype, None if task == "multiclass" else threshold)
+
+
+def test_other_labels_than_ours_are_refused_and_nothing_is_published(
+    tmp_path: Path, checkpoint_of, images_of, monkeypatch
+):
+    """Mutation seen to fail: the file written before it is compared."""
+    checkpoint = checkpoint_of(make_card())
+    monkeypatch.setattr(publish, "trace", lambda segmenter, **settings: Traced(program=None, least=1))
+    monkeypatch.setattr(onnx_file, "encode", lambda program, facts: b"a model")
+    monkeypatch.setattr(onnx_file, "OnnxModel", lambda content: lambda images: np.zeros(images.shape[:3], np.uint8))
+    with pytest.raises(RunError, match=r"pixels of case 'case0' have other labels .* Nothing was written"):
+        export_model(checkpoint, tmp_path, format="onnx", images=images_of("uint8", 3))
+    assert [path.name for path in tmp_path.iterdir()] == ["step"]
+
+
+def test_images_of_two_dtypes_or_none_are_refused(tmp_path: Path, checkpoint_of, images_of):
+    checkpoint = checkpoint_of(make_card())
+    mixed = [*images_of("uint8", 3), ("deep", images_of("uint16", 3)[0][1])]
+    with pytest.raises(DataError, match=r"one dtype.*uint16 \(case 'deep'\), uint8"):
+        export_model(checkpoint, tmp_path, format="onnx", images=mixed)
+    with pytest.raises(DataError, match="at least one image"):
+        export_model(checkpoint, tmp_path, format="onnx", images=[])
+
+
+def test_what_a_format_lacks_is_said_in_one_line(monkeypatch):
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    with pytest.raises(ConfigError, match=r"needs a C\+\+ compiler, and there is no 'no-such-compiler'. Install g"):
+        aot_file.check_tools()
+    monkeypatch.setattr(onnx_file, "find_spec", lambda name: None if name == "onnxruntime" else name)
+    with pytest.raises(ConfigError, match=r"needs onnxruntime. Install segmeter\[onnx\]"):
+        onnx_file.check_tools()
