@@ -143,7 +143,7 @@ def _used_host(forward: Callable[[Tensor], Tensor], image: Tensor) -> int:
     """Peak of the tensors of one pass; the process's own peak hides what memory it uses again."""
     with _LiveTensors() as tensors:
         forward(image)
-    return tensors.peak
+    return int(tensors.peak)
 
 
 def _field(path: Path, name: str, *, unit: int = 1024) -> int | None:
