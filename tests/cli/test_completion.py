@@ -136,3 +136,58 @@ def test_bash_completes(line, expected, capsys):
     )
     done = subprocess.run(["bash", "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.split() == [expected]
+
+
+@pytest.fixture
+def command(tmp_path: Path) -> dict[str, str]:
+    """An environment in which `segmeter` is this interpreter's."""
+    program = tmp_path / "segmeter"
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m segmeter "$@"\n')
+    program.chmod(0o755)
+    return {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "HOME": str(tmp_path)}
+
+
+WORDS = [("loss.norm", ["loss.normalizer="]), ("model=une", ["model=unet", "model=unetplusplus"])]
+
+
+@pytest.mark.skipif(shutil.which("fish") is None, reason="no fish here")
+@pytest.mark.parametrize(("word", "expected"), WORDS)
+def test_fish_completes(word, expected, command, capsys):
+    complete(["install=fish"])
+    program = f'{capsys.readouterr().out}complete -C "segmeter train {word}"\n'
+    done = subprocess.run(["fish", "-c", program], capture_output=True, text=True, check=True, env=command)
+    assert sorted(done.stdout.split()) == expected
+    complete(["uninstall=fish"])
+    program = f'{program}{capsys.readouterr().out}complete -C "segmeter train {word}"\n'
+    again = subprocess.run(["fish", "-c", program], capture_output=True, text=True, check=True, env=command)
+    assert sorted(again.stdout.split()) == expected, "the second time nothing is added"
+
+
+# Types a line into an interactive zsh at a pseudo-terminal, presses Tab, and prints the line that stands there then
+_TYPED = """zmodload zsh/zpty
+zpty z zsh -f -i
+zpty -w z ". ./setup"
+until [[ -e ready ]] { sleep 0.05 }
+zpty -w -n z "segmeter train $1"$'\\t\\x18'
+until [[ -s line ]] { sleep 0.05 }
+cat line
+"""
+_SETUP = """bindkey '^I' complete-word
+show() { print -r -- $BUFFER > line }
+zle -N show
+bindkey '^X' show
+: > ready
+"""
+
+
+@pytest.mark.skipif(shutil.which("zsh") is None, reason="no zsh here")
+@pytest.mark.parametrize(
+    ("word", "expected"), [("loss.norm", "loss.normalizer="), ("model=unetp", "model=unetplusplus")]
+)
+def test_zsh_completes(word, expected, command, capsys, tmp_path):
+    """The real script in a real zsh; with bash's script through bashcompinit it completed nothing."""
+    complete(["install=zsh"])
+    (tmp_path / "setup").write_text(capsys.readouterr().out + _SETUP)
+    typed = ["zsh", "-f", "-c", _TYPED, "zsh", word]
+    done = subprocess.run(typed, capture_output=True, text=True, check=True, env=command, timeout=60, cwd=tmp_path)
+    assert done.stdout == f"segmeter train {expected}\n"

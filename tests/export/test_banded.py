@@ -7,6 +7,7 @@ import zarr
 
 from segmeter.errors import InputError
 from segmeter.export.banded import open_bands
+from segmeter.export.labels import palette_of
 
 RNG = np.random.default_rng(0)
 HEIGHTS = [[1], [256], [255, 1, 1], [100, 300, 7], [600], [256, 256]]
@@ -67,6 +68,19 @@ def test_other_rows_than_announced_are_refused_and_leave_nothing(tmp_path, suffi
         with open_bands(tmp_path / f"a{suffix}", shape=(10, 9), dtype=np.dtype(np.uint8)) as bands:
             bands.write(rows)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("compression", ["deflate", "zstd"])
+def test_labels_have_the_colours_of_their_classes(tmp_path, compression):
+    labels = RNG.integers(0, 3, (300, 40)).astype(np.uint8)
+    palette = palette_of([(0, 0, 0), (255, 0, 7), (1, 2, 3)], None)
+    path = tmp_path / "a.tif"
+    with open_bands(path, shape=(300, 40), dtype=labels.dtype, compression=compression, palette=palette) as bands:
+        bands.write(labels)
+    with tifffile.TiffFile(path) as tiff:
+        assert np.array_equal(tiff.pages.first.colormap, palette)
+        assert tiff.pages.first.compression == {"deflate": 8, "zstd": 50000}[compression]
+        assert np.array_equal(tiff.pages.first.asarray(), labels)
 
 
 def leave(path):

@@ -26,10 +26,23 @@ _BASH = """_segmeter() {
 }
 complete -o nospace -o default -F _segmeter segmeter
 """
-_SCRIPTS = {
+_ZSH = """(( $+functions[compdef] )) || { autoload -Uz compinit && compinit }
+_segmeter() {
+  local -a found
+  found=(${(f)"$(COMP_LINE="${(j: :)words[1,CURRENT-1]} $PREFIX" segmeter -sc query=zsh)"})
+  compadd -S '' -- $found
+}
+compdef _segmeter segmeter
+"""
+_INSTALL = {
     "bash": _BASH,
-    "zsh": f"autoload -Uz bashcompinit && bashcompinit\n{_BASH}",
+    "zsh": _ZSH,
     "fish": "complete -c segmeter -f -a '(env COMP_LINE=(commandline -cp) segmeter -sc query=fish)'\n",
+}
+_UNINSTALL = {
+    "bash": "complete -r segmeter\n",
+    "zsh": "compdef -d segmeter\n",
+    "fish": "complete -c segmeter -e\n",
 }
 
 
@@ -42,13 +55,13 @@ def complete(arguments: Sequence[str]) -> None:
         Anything else was asked, or there is no such shell.
     """
     wanted, _, shell = (arguments[0] if len(arguments) == 1 else "").partition("=")
-    if wanted not in ("install", "uninstall", "query") or shell not in _SCRIPTS:
+    if wanted not in ("install", "uninstall", "query") or shell not in _INSTALL:
         given = " ".join(arguments)
-        raise ConfigError(f"completion: expected `-sc install=SHELL` with one of {', '.join(_SCRIPTS)}, got {given!r}.")
+        raise ConfigError(f"completion: expected `-sc install=SHELL` with one of {', '.join(_INSTALL)}, got {given!r}.")
     if wanted == "install":
-        sys.stdout.write(_SCRIPTS[shell])
+        sys.stdout.write(_INSTALL[shell])
     elif wanted == "uninstall":
-        sys.stdout.write("complete -c segmeter -e\n" if shell == "fish" else "complete -r segmeter\n")
+        sys.stdout.write(_UNINSTALL[shell])
     else:
         line = os.environ.get("COMP_LINE", "")
         line = line[: int(os.environ.get("COMP_POINT") or len(line))]

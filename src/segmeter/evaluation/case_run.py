@@ -12,7 +12,7 @@ from typing import Any
 from segmeter.checks import some
 from segmeter.data.dataset import Dataset
 from segmeter.errors import RunError
-from segmeter.evaluation.large import LargeRun, run_large, split_parts
+from segmeter.evaluation.large.cases import LargeRun, run_large, split_parts
 from segmeter.evaluation.manifest import Entry, Manifest
 from segmeter.evaluation.restore import Part, count_restorable, describe, find_damaged, split_batches
 from segmeter.evaluation.sharding import BatchOf, split_passes
@@ -135,7 +135,7 @@ def repair_files(job: CaseRun, notes: Sequence[Mapping[str, Any]]) -> None:
             run_large(large_run(job), batch.start)
             continue
         with Writer(predictions, job.export, spec) as writer:
-            found = job.predictor.predict(Part(job.dataset, batch), probs=job.export.probs)
+            found = job.predictor.predict(Part(job.dataset, batch), probs=job.export.needs_probs)
             for index, prediction in zip(batch, found, strict=True):
                 if index in damaged:
                     cleaned = run_steps(prediction.labels, job.postprocess.steps, spec)
@@ -205,7 +205,7 @@ def run_cases(
                     yield from _run_streamed(noted, large, part.start)
                 else:
                     finish = partial(_finish, job, measure)
-                    predictions = job.predictions(part, probs=job.export.probs or probs, loss=large.loss)
+                    predictions = job.predictions(part, probs=job.export.needs_probs or probs, loss=large.loss)
                     yield from _run_part(job, writer, noted, predictions, finish)
 
         with closing(cases()) as found:
@@ -280,5 +280,9 @@ def export_case(writer: Writer, prediction: Prediction, cleaned: Cleaned, export
         writer.write_labels(case_id, cleaned.labels)
     if export.probs and prediction.probs is not None:
         writer.write_probs(case_id, prediction.probs)
+    if export.confidence and prediction.probs is not None:
+        writer.write_confidence(case_id, prediction.probs, prediction.labels)
     if export.instances and cleaned.instances is not None:
         writer.write_instances(case_id, cleaned.instances)
+    if export.objects:
+        writer.write_objects(case_id, cleaned.labels, cleaned.instances)

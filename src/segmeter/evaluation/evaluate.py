@@ -12,7 +12,7 @@ from torch import nn
 from segmeter.checks import some
 from segmeter.errors import DataError
 from segmeter.evaluation.case_run import CaseRun, large_run, open_manifest, repair_files, restore_cases, run_cases
-from segmeter.evaluation.large import LargeRun, check_streamable
+from segmeter.evaluation.large.cases import LargeRun, check_streamable
 from segmeter.evaluation.manifest import Manifest, read_notes
 from segmeter.evaluation.sharding import note_shard
 from segmeter.files import write_json

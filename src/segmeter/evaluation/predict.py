@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from segmeter.data.verification.intensity import ScaleWatch
 from segmeter.evaluation.case_run import CaseRun, large_run, open_manifest, repair_files, restore_cases, run_cases
-from segmeter.evaluation.large import check_streamable
+from segmeter.evaluation.large.cases import check_streamable
 from segmeter.evaluation.manifest import read_notes
 from segmeter.inference.async_results import Prediction
 from segmeter.postprocess.pipeline import Cleaned

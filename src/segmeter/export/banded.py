@@ -2,21 +2,28 @@
 
 import struct
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import IO, Any, Protocol
 
+import imagecodecs
 import numpy as np
 from numpy.typing import NDArray
 
 from segmeter.checks import expected
 from segmeter.errors import InputError
+from segmeter.export.config import Compression
 from segmeter.export.formats import TILE
 from segmeter.files import atomic_write, foreign_write, fresh_folder, make_folder, remove
 from segmeter.parallel import count_cores, map_in_threads
 
-_LEVEL = 6  # of deflate, zlib's own choice
+_PACKERS: dict[Compression, tuple[int, Callable[[bytes], bytes]]] = {  # TIFF's numbers of compressions
+    "deflate": (8, partial(zlib.compress, level=6)),
+    "zstd": (50000, lambda content: bytes(imagecodecs.zstd_encode(content))),
+}
+_BLACK_IS_0, _PALETTE = 1, 3  # photometric interpretations
 _HEADER = 16  # bytes before the first tile
 _SHORT, _LONG, _LONG8 = 3, 4, 16  # TIFF's numbers of types
 _WIDTHS = {_SHORT: "H", _LONG: "I", _LONG8: "Q"}
@@ -31,8 +38,20 @@ class Bands(Protocol):
 
 
 @contextmanager
-def open_bands(path: Path, *, shape: tuple[int, int], dtype: np.dtype[Any]) -> Iterator[Bands]:
+def open_bands(
+    path: Path,
+    *,
+    shape: tuple[int, int],
+    dtype: np.dtype[Any],
+    compression: Compression = "deflate",
+    palette: NDArray[np.uint16] | None = None,
+) -> Iterator[Bands]:
     """Write an image of `shape` by bands into .tif or .zarr, as the suffix says; it appears when the block ends.
+
+    Parameters
+    ----------
+    compression, palette
+        Of a TIFF: how its tiles are packed, and (3, 256) colours of the values of uint8, with 65535 as full.
 
     Raises
     ------
@@ -47,7 +66,7 @@ def open_bands(path: Path, *, shape: tuple[int, int], dtype: np.dtype[Any]) -> I
         return
     make_folder(path.parent)
     with atomic_write(path) as file:
-        tiff_bands = _BigTiff(file, shape=shape, dtype=dtype)
+        tiff_bands = _BigTiff(file, shape=shape, dtype=dtype, compression=compression, palette=palette)
         yield tiff_bands
         tiff_bands.finish()
 
@@ -95,6 +114,8 @@ class _BigTiff(_Tiled):
     ----------
     file
         Empty, and seekable.
+    compression, palette
+        As for `open_bands`.
 
     References
     ----------
@@ -102,9 +123,18 @@ class _BigTiff(_Tiled):
     8 bytes for offsets and counts.
     """
 
-    def __init__(self, file: IO[bytes], *, shape: tuple[int, int], dtype: np.dtype[Any]) -> None:
+    def __init__(
+        self,
+        file: IO[bytes],
+        *,
+        shape: tuple[int, int],
+        dtype: np.dtype[Any],
+        compression: Compression,
+        palette: NDArray[np.uint16] | None,
+    ) -> None:
         super().__init__(shape=shape, dtype=np.dtype(dtype).newbyteorder("<"))
-        self._file = file
+        self._file, self._palette = file, palette
+        self._scheme, self._pack = _PACKERS[compression]
         self._offsets: list[int] = []
         self._sizes: list[int] = []
         self._end = _HEADER
@@ -112,7 +142,7 @@ class _BigTiff(_Tiled):
 
     def put(self, top: int, rows: NDArray[Any]) -> None:
         tiles = (rows[:, left : left + TILE] for left in range(0, self.width, TILE))
-        for content in map_in_threads(_deflate, tiles, threads=count_cores(), name="deflate"):
+        for content in map_in_threads(self._packed, tiles, threads=count_cores(), name="pack"):
             self._file.write(content)
             self._offsets.append(self._end)
             self._sizes.append(len(content))
@@ -127,6 +157,12 @@ class _BigTiff(_Tiled):
         self._file.seek(0)
         self._file.write(self._head(start))
 
+    def _packed(self, tile: NDArray[Any]) -> bytes:
+        """A tile, extended by zeros to its full size."""
+        whole = np.zeros((TILE, TILE), tile.dtype)
+        whole[: tile.shape[0], : tile.shape[1]] = tile
+        return self._pack(whole.tobytes())
+
     @staticmethod
     def _head(directory: int) -> bytes:
         return struct.pack("<2sHHHQ", b"II", 43, 8, 0, directory)
@@ -136,9 +172,10 @@ class _BigTiff(_Tiled):
             (256, _LONG, [self.width]),
             (257, _LONG, [self.height]),
             (258, _SHORT, [8 * self.dtype.itemsize]),
-            (259, _SHORT, [8]),  # deflate
-            (262, _SHORT, [1]),  # 0 is black
+            (259, _SHORT, [self._scheme]),
+            (262, _SHORT, [_BLACK_IS_0 if self._palette is None else _PALETTE]),
             (277, _SHORT, [1]),  # samples per pixel
+            *([] if self._palette is None else [(320, _SHORT, self._palette.ravel().tolist())]),
             (322, _LONG, [TILE]),
             (323, _LONG, [TILE]),
             (324, _LONG8, self._offsets),
@@ -153,13 +190,6 @@ class _BigTiff(_Tiled):
                 packed, values = struct.pack("<Q", behind + len(values)), values + packed
             entries += struct.pack("<HHQ", tag, kind, len(numbers)) + packed.ljust(8, b"\0")
         return struct.pack("<Q", len(fields)) + entries + struct.pack("<Q", 0) + values
-
-
-def _deflate(tile: NDArray[Any]) -> bytes:
-    """A tile, extended by zeros to its full size."""
-    whole = np.zeros((TILE, TILE), tile.dtype)
-    whole[: tile.shape[0], : tile.shape[1]] = tile
-    return zlib.compress(whole.tobytes(), _LEVEL)
 
 
 @contextmanager

@@ -161,6 +161,8 @@ def check_inside(root: Path, paths: Iterable[Path]) -> list[str]:
 def twice_problems(files: Mapping[str, Sequence[str | Path]], role: str) -> list[str]:
     """Name what has two files, and names that differ only in case."""
     twice = {stem: paths for stem, paths in files.items() if len(paths) > 1}
+    if not twice and len(set(map(_fold, files))) == len(files):
+        return []
     alike: dict[str, list[str]] = defaultdict(list)
     for stem in files:
         alike[_fold(stem)].append(stem)

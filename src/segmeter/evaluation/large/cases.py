@@ -18,7 +18,8 @@ from segmeter.data.sample import Sample
 from segmeter.errors import ConfigError, DataError
 from segmeter.export.banded import Bands, open_bands
 from segmeter.export.config import ExportConfig
-from segmeter.export.writer import class_folder, labels_dtype
+from segmeter.export.labels import palette_of
+from segmeter.export.writer import BLACK, class_folder, labels_dtype
 from segmeter.files import describe_file, safe_id
 from segmeter.inference.async_results import Prediction
 from segmeter.inference.bands import Band, BandLoss, sums_by_bands
@@ -94,7 +95,10 @@ def check_streamable(run: LargeRun, *, measures: Sequence[str] = (), calibration
     needs += [(f"metrics.measures: {name}", "Leave it out; pixels are counted.") for name in measures]
     needs += [("metrics.calibration", "Set it to false.")] if calibration else []
     needs += [("export.probs", "Set it to false.")] if run.export.probs else []
-    needs += [("export.instances", "Set it to false.")] if run.export.instances else []
+    needs += [
+        (f"export.{name}", "Set it to false.") for name in ("instances", "confidence") if getattr(run.export, name)
+    ]
+    needs += [("export.objects", "Set it to [].")] if run.export.objects else []
     if run.loss is not None and not sums_by_bands(run.loss):
         needs.append(("loss", "Set loss=focal, which is a sum over pixels."))
     rule = f"to work by rows, as case {case!r} is larger than memory"
@@ -193,10 +197,14 @@ class _Work:
         run, spec = self.run, self.run.dataset.spec
         if run.export.labels:
             self.names = label_files(self.case_id, run.export, spec)
-        shape, dtype = self.image.shape[:2], labels_dtype(run.export, spec)
+        height, width = self.image.shape[:2]
+        dtype = labels_dtype(run.export, spec)
+        layout: dict[str, Any] = {"shape": (height, width), "dtype": dtype, "compression": run.export.compression}
+        colours = [(BLACK, colour) for colour in spec.colours] if spec.is_multilabel else [spec.colours]
+        palettes = [palette_of(each, spec.ignore_index) if dtype.itemsize == 1 else None for each in colours]
         return [
-            stack.enter_context(open_bands(run.folder / name, shape=(shape[0], shape[1]), dtype=dtype))
-            for name in self.names
+            stack.enter_context(open_bands(run.folder / name, palette=palette, **layout))
+            for name, palette in zip(self.names, palettes, strict=bool(self.names))
         ]
 
     def _finish(self, band: Band, sinks: Sequence[Bands]) -> None:
@@ -227,7 +235,7 @@ class _Work:
 
 def label_files(case_id: str, export: ExportConfig, spec: ClassSpec) -> list[str]:
     """Names of the files of a case's labels, one per class for multilabel: Zarr where asked for, else tiled BigTIFF."""
-    name = f"{safe_id(case_id)}{'.zarr' if str(export.labels_format) == 'zarr' else '.tif'}"
+    name = f"{safe_id(case_id)}{'.zarr' if export.labels_format == 'zarr' else '.tif'}"
     if not spec.is_multilabel:
         return [f"labels/{name}"]
     return [f"labels/{class_folder(each)}/{name}" for each in spec.names]

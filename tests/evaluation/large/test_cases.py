@@ -101,7 +101,7 @@ def test_an_evaluation_by_rows_is_that_in_memory(data, tmp_path, monkeypatch):
 
 
 def test_the_picture_of_a_large_case_is_small(data, tmp_path, streamed, monkeypatch):
-    monkeypatch.setattr("segmeter.evaluation.large.PICTURE", 100)
+    monkeypatch.setattr("segmeter.evaluation.large.cases.PICTURE", 100)
     seen = []
     evaluate(evaluation(data, tmp_path, on_case=lambda *case: seen.append(case)))
     image = tifffile.imread(data / "images" / "a.tif")
@@ -145,9 +145,11 @@ def test_a_damaged_file_of_a_large_case_is_named_and_made_again(data, tmp_path, 
         ({"metrics": MetricsConfig(measures=(SurfaceConfig(),))}, "metrics.measures: surface"),
         ({"metrics": MetricsConfig(calibration=True)}, "metrics.calibration"),
         ({"export": ExportConfig(probs=True)}, "export.probs"),
+        ({"export": ExportConfig(confidence=True)}, "export.confidence"),
+        ({"export": ExportConfig(objects=("coco",))}, "export.objects"),
         ({"loss": torch.nn.CrossEntropyLoss()}, "loss"),
     ],
-    ids=["step", "measure", "calibration", "probs", "loss"],
+    ids=["step", "measure", "calibration", "probs", "confidence", "objects", "loss"],
 )
 def test_what_needs_a_whole_map_is_refused_by_name_before_any_work(data, tmp_path, streamed, changes, what):
     with pytest.raises(ConfigError, match=f"`{what}` to work by rows, as case 'a' is larger than memory"):
