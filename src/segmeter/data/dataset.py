@@ -12,6 +12,8 @@ import numpy as np
 
 from segmeter.checks import expected
 from segmeter.classes import ClassSpec
+from segmeter.data.by_rows.opened import header_of, open_image_rows, open_label_rows
+from segmeter.data.by_rows.rows import Rows, StackedRows
 from segmeter.data.files.header import MAX_PIXELS, Header
 from segmeter.data.files.images import (
     Orientation,
@@ -25,8 +27,6 @@ from segmeter.data.files.images import (
 from segmeter.data.files.label_mapping import split_objects, to_labels
 from segmeter.data.files.sniff import show
 from segmeter.data.files.zarr import hash_folder
-from segmeter.data.large.opened import header_of, open_image_rows, open_label_rows
-from segmeter.data.large.rows import Rows, StackedRows
 from segmeter.data.sample import Pair, Sample
 from segmeter.errors import DataError
 from segmeter.files import sha256_file

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from segmeter.bridge.uploader import Uploader
 from segmeter.checks import expected
-from segmeter.data.large.rows import ArrayRows, Rows
+from segmeter.data.by_rows.rows import ArrayRows, Rows
 from segmeter.data.sample import Sample
 from segmeter.errors import ConfigError, DataError, InputError, OverflowedError
 from segmeter.inference.async_results import Outbox, Prediction, not_finite

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from segmeter.checks import expected
 from segmeter.classes import ClassSpec
+from segmeter.data.by_rows.rows import Rows
 from segmeter.data.dataset import Dataset
-from segmeter.data.large.rows import Rows
 from segmeter.data.sample import Sample
 from segmeter.errors import ConfigError, DataError
 from segmeter.export.banded import Bands, open_bands

@@ -12,11 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from segmeter.checks import expected
+from segmeter.data.by_rows.opened import header_of, open_label_rows, read_geometry
+from segmeter.data.by_rows.rows import ArrayRows, Rows, StackedRows
 from segmeter.data.files import header
 from segmeter.data.files.masks import Reading, StoredMap, check_labels, hash_map, read_map
 from segmeter.data.files.sniff import show
-from segmeter.data.large.opened import header_of, open_label_rows, read_geometry
-from segmeter.data.large.rows import ArrayRows, Rows, StackedRows
 from segmeter.errors import DataError, InputError
 from segmeter.evaluation.pairing import MaskPair
 from segmeter.evaluation.places import Place, find_place

@@ -12,6 +12,9 @@ from numpy.typing import NDArray
 
 from segmeter.checks import expected
 from segmeter.classes import ClassSpec
+from segmeter.data.by_rows.rows import ArrayRows, Rows
+from segmeter.data.by_rows.tiff_rows import TiffRows
+from segmeter.data.by_rows.zarr_rows import ZarrRows
 from segmeter.data.files.geometry import Geometry
 from segmeter.data.files.header import Header, damaged, read_header
 from segmeter.data.files.images import (
@@ -26,9 +29,6 @@ from segmeter.data.files.label_mapping import to_labels
 from segmeter.data.files.sniff import open_regular, show
 from segmeter.data.files.tiff import read_tiff_geometry
 from segmeter.data.files.zarr import is_zarr, open_picture
-from segmeter.data.large.rows import ArrayRows, Rows
-from segmeter.data.large.tiff_rows import TiffRows
-from segmeter.data.large.zarr_rows import ZarrRows
 from segmeter.errors import DataError
 
 

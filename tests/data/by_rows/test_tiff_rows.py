@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import tifffile
 
+from segmeter.data.by_rows.tiff_rows import TiffRows
 from segmeter.data.files.header import read_header
-from segmeter.data.large.tiff_rows import TiffRows
 from segmeter.errors import DataError
 
 RNG = np.random.default_rng(0)

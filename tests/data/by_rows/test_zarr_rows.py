@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import zarr
 
-from segmeter.data.large.zarr_rows import ZarrRows
+from segmeter.data.by_rows.zarr_rows import ZarrRows
 from segmeter.errors import DataError
 
 RNG = np.random.default_rng(0)
