@@ -9,7 +9,7 @@ import os
 import re
 import secrets
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
@@ -227,12 +227,6 @@ def new_folder(path: Path) -> bool:
     return True
 
 
-def publish_folder(folder: Path, fill: Callable[[Path], object]) -> None:
-    """Let `fill` write a new folder, then make it appear under its name, complete, by one rename."""
-    with fresh_folder(folder) as fresh:
-        fill(fresh)
-
-
 @contextmanager
 def fresh_folder(folder: Path) -> Iterator[Path]:
     """Give a new folder to write into, which appears under its name, complete, when the block ends, or not at all."""
@@ -278,13 +272,14 @@ def link_or_copy(source: Path, target: Path) -> None:
     A second name is safe, as no published file is ever changed, only replaced. A folder is copied.
     """
     if source.is_dir():
-        return publish_folder(target, lambda place: shutil.copytree(source, place, dirs_exist_ok=True))
+        with fresh_folder(target) as place:
+            shutil.copytree(source, place, dirs_exist_ok=True)
+        return
     try:
         with handle_of(target.parent) as folder, operation("link", target):
             os.link(source, target.name, dst_dir_fd=folder, follow_symlinks=False)
     except OSError:  # another disk, or one without such names
         write_bytes(target, source.read_bytes())
-    return None
 
 
 def rename(path: Path, name: str) -> None:

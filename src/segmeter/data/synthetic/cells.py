@@ -17,7 +17,7 @@ from segmeter.data.files.sniff import show
 from segmeter.data.folders.folder import build_folder
 from segmeter.data.synthetic.drawing import draw_scene, touching
 from segmeter.errors import DataError
-from segmeter.files import foreign_write, make_folder, publish_folder, write_bytes, write_json
+from segmeter.files import foreign_write, fresh_folder, make_folder, write_bytes, write_json
 from segmeter.parallel import map_in_threads
 from segmeter.progress import track
 
@@ -49,7 +49,8 @@ def draw_cells(config: CellsConfig) -> Path:
     if folder.is_dir():
         return folder
     try:
-        publish_folder(folder, partial(_fill, config))
+        with fresh_folder(folder) as fresh:
+            _fill(config, fresh)
     except OSError as error:
         if error.errno not in (errno.ENOTEMPTY, errno.EEXIST) or not folder.is_dir():
             tried = f"{error.strerror} at {show(folder.absolute())}"
