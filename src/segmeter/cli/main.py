@@ -4,6 +4,7 @@ import os
 import sys
 import traceback
 from collections.abc import Sequence
+from pathlib import Path
 from typing import NoReturn
 
 from segmeter import __version__
@@ -69,6 +70,7 @@ def _fail(message: str, code: int) -> NoReturn:
 
 
 def _dispatch(arguments: list[str]) -> None:
+    _check_working_folder()
     if arguments[:1] in (["-sc"], ["--shell-completion"]):
         from segmeter.cli.completion import complete
 
@@ -85,6 +87,13 @@ def _dispatch(arguments: list[str]) -> None:
     if command not in COMMANDS:
         raise ConfigError(f"unknown command {command!r}. {nearest(command, COMMANDS)}")
     return _run(command, rest)
+
+
+def _check_working_folder() -> None:
+    try:
+        Path.cwd()
+    except OSError as error:
+        raise ConfigError(f"the working folder is gone ({error.strerror}). Go to another one with cd.") from error
 
 
 def _run(command: str, rest: list[str]) -> None:

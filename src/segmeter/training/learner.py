@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from segmeter.inference.oom_fallback import advised
 from segmeter.inference.predictor import Predictor
 from segmeter.losses.additive import additive
 from segmeter.models.checkpoints.checkpoint import Checkpoint
@@ -26,6 +27,7 @@ from segmeter.training.run.background import address
 from segmeter.training.run.determinism import capture_rng, restore_rng
 
 _LOG = logging.getLogger(__name__)
+_LESS = "Set a smaller training.batch_size (with training.accumulate for the same update) or augment.crop, and resume."
 
 
 class Learner:
@@ -48,6 +50,7 @@ class Learner:
         self.segmenter.to(memory_format=layout)
         self.ema = Ema(self.published, self.segmenter, config.ema) if config.ema else None
         self.lr = job.optimizer.lr
+        self._case_ids = job.train_cases.case_ids
         self.schedule = SCHEDULES.build(job.schedule)
         self.optimizer: torch.optim.Optimizer = OPTIMIZERS.build(job.optimizer, model=self.segmenter)
         self.scaler = build_scaler(device, config.precision)
@@ -76,11 +79,18 @@ class Learner:
         Returns
         -------
         Loss and norm of the gradient, left on the device, and the learning rate.
+
+        Raises
+        ------
+        RunError
+            Memory ran out; the line names the batch.
         """
         self._freeze(step)
         lr = self.lr * self.schedule(progress)
         set_lr(self.optimizer, lr)
-        loss, grad_norm = self._step(batches)
+        first = self._case_ids[int(batches[0].indices[0]) % len(self._case_ids)]
+        with advised(f"training: step {step + 1}, the batch with case {first!r}", _LESS):
+            loss, grad_norm = self._step(batches)
         if self.ema:
             self.ema.update()
         return loss, grad_norm, lr
