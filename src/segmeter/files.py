@@ -270,7 +270,7 @@ def point(link: Path, target: str) -> None:
 
 
 def link_or_copy(source: Path, target: Path) -> None:
-    """Let a finished file appear at `target` too: as a second name where the disk allows, else copied as a folder is."""
+    """Let a finished file appear at `target` too: as a second name where the disk allows, else as a copy."""
     # a second name is safe, as no published file is ever changed, only replaced
     if source.is_dir():
         with fresh_folder(target) as place:

@@ -83,7 +83,7 @@ def map_in_processes(
     context = multiprocessing.get_context("spawn")  # a fork of a process with threads may hang
     count = max(1, min(processes, len(items)))
     ahead, done = count * _AHEAD, 0
-    with ProcessPoolExecutor(count, mp_context=context, initializer=_end_with_parent) as pool:
+    with ProcessPoolExecutor(count, mp_context=context, initializer=end_with_parent) as pool:
 
         def submit(item: Item) -> Future[Result]:
             with _terminal_signals_blocked():  # a process that starts here never gets Ctrl-C: that is for its parent
@@ -155,7 +155,7 @@ def _killed(names: list[str]) -> str:
     )
 
 
-def _end_with_parent() -> None:
+def end_with_parent() -> None:
     """End this process when its parent ends, however that happens."""
 
     def wait() -> None:

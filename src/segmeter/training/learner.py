@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from segmeter.distributed.averaging import Averaged
 from segmeter.inference.oom_fallback import advised
 from segmeter.inference.predictor import Predictor
 from segmeter.losses.additive import additive
@@ -62,8 +63,11 @@ class Learner:
                 config.accumulate,
             )
         self._freeze = Freezing(self.segmenter, config)
+        model = compiled(self.segmenter, config, device=device, steps=limits.last_step)
+        self._world = job.world
+        self._seed = config.seed
         self._step = Stepper(
-            forward=compiled(self.segmenter, config, device=device, steps=limits.last_step),
+            forward=model if job.world.size == 1 else Averaged(model, job.world),
             loss=self.loss,
             optimizer=self.optimizer,
             scaler=self.scaler,
@@ -114,7 +118,19 @@ class Learner:
 
     def load(self, checkpoint: Checkpoint, state: Mapping[str, Any]) -> None:
         """Put back what `state` and the checkpoint's weights hold."""
-        load_weights(self.published, load_tensors(checkpoint.folder / WEIGHTS))
+        self._load(load_tensors(checkpoint.folder / WEIGHTS), state)
+
+    def share(self) -> None:
+        """Let all processes have what rank 0 has; what is drawn at random, as for dropout, differs between them."""
+        if self._world.size == 1:
+            return
+        told = self._world.share((self.published.state_dict(), self.state()) if self._world.leads else None)
+        if not self._world.leads:
+            self._load(*told)
+            torch.manual_seed(self._seed + self._world.rank)
+
+    def _load(self, weights: Mapping[str, Tensor], state: Mapping[str, Any]) -> None:
+        load_weights(self.published, weights)
         if self.ema:
             load_weights(self.segmenter, state["weights"])
             self.ema.updates = state["ema_updates"]
