@@ -46,10 +46,8 @@ def confined(root: Path) -> Iterator[None]:
     try:
         yield
     finally:
-        if before is None:
-            del _confined[place]
-        else:
-            _confined[place] = before
+        del _confined[place]
+        _confined.update({} if before is None else {place: before})
         os.close(handle)
 
 
@@ -260,8 +258,13 @@ def point(link: Path, target: str) -> None:
         name = temporary_name()
         with operation("link", link):
             os.symlink(target, name, dir_fd=folder)
-        with operation("rename", link):
-            os.replace(name, link.name, src_dir_fd=folder, dst_dir_fd=folder)
+        try:
+            with operation("rename", link):
+                os.replace(name, link.name, src_dir_fd=folder, dst_dir_fd=folder)
+        except BaseException:
+            with suppress(OSError), operation("unlink", link):
+                os.unlink(name, dir_fd=folder)
+            raise
         sync(folder, link.parent)
 
 
@@ -324,12 +327,10 @@ def describe_file(path: Path) -> dict[str, Any]:
 
 def is_whole(path: Path, entry: Mapping[str, Any]) -> bool:
     """Whether a file is there, byte for byte as `describe_file` found it; a link is not."""
-    try:
-        if path.is_symlink() or (path.is_file() and path.stat().st_size != entry["bytes"]):
-            return False
-        return describe_file(path) == dict(entry)
-    except OSError:
-        return False
+    with suppress(OSError):
+        fits = not path.is_symlink() and (path.is_dir() or path.stat().st_size == entry["bytes"])
+        return fits and describe_file(path) == dict(entry)
+    return False
 
 
 def safe_id(name: str) -> str:

@@ -16,7 +16,7 @@ from segmeter.errors import ConfigError, DataError, InputError, OverflowedError
 from segmeter.inference.async_results import Outbox, Prediction, not_finite
 from segmeter.inference.bands import Band, BandLoss, decode_bands, sums_by_bands
 from segmeter.inference.config import InferenceConfig
-from segmeter.inference.oom_fallback import RunSizes
+from segmeter.inference.oom_fallback import RunSizes, advised
 from segmeter.inference.passes import Passes
 from segmeter.inference.precision import pick_dtype
 from segmeter.inference.prefetch import Indexed, one_behind, read_ahead, same_shape_groups
@@ -28,6 +28,7 @@ from segmeter.parallel import map_in_threads
 from segmeter.stages import Stages
 
 Loss = Callable[[Tensor, Tensor], Tensor]
+_LESS = "Set inference.batch_size=1 and an inference.tile, or run on device=cpu."
 
 
 class Predictor:
@@ -171,15 +172,16 @@ class Predictor:
         tiled = self.config.tile_of(*group[0].image.shape[:2]) is not None
         if tiled and (loss is None or sums_by_bands(loss)):
             return (self._by_bands(outbox, sample, loss) for sample in group)
-        if loss is None:
-            return outbox.send(group, self.logits([sample.image for sample in group]), None)
-        targets = [self._upload_target(sample) for sample in group]
-        logits = self.logits([sample.image for sample in group])
-        losses = [
-            None if target is None else _case_loss(loss, sample, case[None], target)
-            for sample, case, target in zip(group, logits, targets, strict=True)
-        ]
-        return outbox.send(group, logits, losses)
+        with advised(f"inference: case {group[0].case_id!r}, {len(group)} at a time", _LESS):  # forward passes say more
+            if loss is None:
+                return outbox.send(group, self.logits([sample.image for sample in group]), None)
+            targets = [self._upload_target(sample) for sample in group]
+            logits = self.logits([sample.image for sample in group])
+            losses = [
+                None if target is None else _case_loss(loss, sample, case[None], target)
+                for sample, case, target in zip(group, logits, targets, strict=True)
+            ]
+            return outbox.send(group, logits, losses)
 
     def _by_bands(self, outbox: Outbox, sample: Sample, loss: Loss | None) -> Prediction:
         """One image that is in memory, in tiles: the whole map is put together on the host."""
@@ -187,7 +189,8 @@ class Predictor:
         total = BandLoss(loss, self.device) if sums_by_bands(loss) and known else None
         target = ArrayRows(sample.target, axis=sample.target.ndim - 2) if sample.target is not None else None
         try:
-            bands = list(self._decoded(outbox, ArrayRows(sample.image), sample.case_id, target, total))
+            with advised(f"inference: case {sample.case_id!r}", _LESS):
+                bands = list(self._decoded(outbox, ArrayRows(sample.image), sample.case_id, target, total))
         except OverflowedError:
             raise not_finite(sample.case_id, sample.image) from None
         probs = [band.probs for band in bands if band.probs is not None]

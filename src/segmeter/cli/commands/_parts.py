@@ -24,8 +24,15 @@ _DECIDING = ("data", "loss", "inference", "export", "postprocess", "metrics")  #
 _LOG = logging.getLogger(__name__)
 
 
-def open_device(name: str) -> torch.device:
+def open_device(name: str, local: int = 0) -> torch.device:
     """Choose the device, and on a CPU let the process keep the memory that it frees.
+
+    Parameters
+    ----------
+    name
+        As the configuration says it.
+    local
+        Which of the processes of this machine asks: where they train together each has a GPU of its own.
 
     Raises
     ------
@@ -33,6 +40,8 @@ def open_device(name: str) -> torch.device:
         It is not there; the line says what is.
     """
     device = pick_device(name)
+    if device.type == "cuda" and local:
+        device = pick_device(f"cuda:{local}")
     if device.type == "cpu":
         keep_freed_memory()
     return device

@@ -9,7 +9,7 @@ from segmeter.cli.config.schema import PredictConfig
 from segmeter.cli.pictures.overlays import Drawer
 from segmeter.cli.runs.job import Job
 from segmeter.cli.runs.resume import find_resumed
-from segmeter.cli.runs.run_folder import open_run
+from segmeter.cli.runs.run_folder import note_done, open_run
 from segmeter.data.folders.folder import open_images
 from segmeter.evaluation.manifest import NAME, check_same
 from segmeter.evaluation.predict import PredictionRun, predict
@@ -55,6 +55,9 @@ def run(config: PredictConfig, job: Job) -> None:
                 batches=batches,
             )
         )
+        if config.report.html:
+            note_done(folder, {})
+            write_report(folder, config.report)
     sys.stdout.write(f"{count} images   {folder / 'predictions'}\n{predictor.stages.report()}\n")
     if config.report.html:
-        sys.stdout.write(f"report     {write_report(folder, config.report)}\n")
+        sys.stdout.write(f"report     {folder / 'report.html'}\n")

@@ -7,6 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field, model_validator
 
 from segmeter.data.config import DATA, ClassesConfig, Instances
+from segmeter.distributed.config import LAUNCHES, whole_only
 from segmeter.distributed.shards import parse_shard
 from segmeter.errors import InputError
 from segmeter.export.config import ExportConfig
@@ -62,7 +63,14 @@ class Seeded(Common):
     data themselves (``data.seed``, ``data.split_seed``) does not."""
 
 
-class Sharded(Common):
+class Launched(Common):
+    """What a command takes that can run elsewhere than in this process."""
+
+    launch: Annotated[Any, Component(LAUNCHES)]
+    """Where it runs."""
+
+
+class Sharded(Launched):
     """What a command takes whose cases can be shared out among jobs."""
 
     shard: str | None = None
@@ -100,7 +108,7 @@ class Trained(Modelled):
         return self.checkpoint if isinstance(self.checkpoint, tuple) else (self.checkpoint,)
 
 
-class TrainConfig(Modelled, Seeded):
+class TrainConfig(Modelled, Seeded, Launched):
     """`segmeter train`: train a model on images and masks."""
 
     resume: str | None = None
@@ -128,12 +136,6 @@ class TrainConfig(Modelled, Seeded):
     """Where curves are written beside history.jsonl."""
 
 
-def _no_calibration(metrics: MetricsConfig, given: Given) -> None:
-    if metrics.calibration and given.shard is not None:
-        remedy = "It adds up all pixels, which are not in the rows: measure it in a run without shards."
-        raise RuleError("to be false for a shard", remedy, key="metrics.calibration")
-
-
 class EvalConfig(Trained, Seeded, Sharded):
     """`segmeter eval`: measure a checkpoint on a data set."""
 
@@ -155,7 +157,7 @@ class EvalConfig(Trained, Seeded, Sharded):
     @rule("metrics")
     @classmethod
     def _whole(cls, metrics: MetricsConfig, given: Given) -> None:
-        _no_calibration(metrics, given)
+        whole_only(metrics.calibration, given.shard)
 
 
 class ImagesConfig(Config, title="data"):
@@ -289,7 +291,7 @@ class ScoreConfig(Seeded, Sharded):
     @rule("metrics")
     @classmethod
     def _whole(cls, metrics: MetricsConfig, given: Given) -> None:
-        _no_calibration(metrics, given)
+        whole_only(metrics.calibration, given.shard)
 
     @rule("probs")
     @classmethod

@@ -87,6 +87,13 @@ def hash_folder(path: Path) -> str:
     return digest.hexdigest()
 
 
+def stamp_folder(path: Path) -> list[tuple[str, int, int]]:
+    """Name, size and time of every file below a folder: what differs where one was written meanwhile."""
+    files = (Path(root, name) for root, _, names in os.walk(path) for name in names)
+    stats = ((str(file), file.lstat()) for file in files)
+    return sorted((name, found.st_size, found.st_mtime_ns) for name, found in stats)
+
+
 def _find_array(path: Path, key: str | None) -> tuple[Path, dict[str, Any]]:
     """The array's folder, and the axes and steps of OME multiscales: its own, then those of the whole picture."""
     if _kind(path) == "array":

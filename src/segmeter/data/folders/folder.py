@@ -10,6 +10,7 @@ from segmeter.data.dataset import Dataset, header_problems
 from segmeter.data.files.header import MAX_PIXELS
 from segmeter.data.files.images import Orientation
 from segmeter.data.files.sniff import show
+from segmeter.data.folders.folds import deal_folds, read_strata
 from segmeter.data.folders.pairing import (
     Listing,
     Names,
@@ -181,7 +182,22 @@ def _mask_folders(config: FolderConfig, root: Path) -> list[Listing]:
 
 
 def _stems(config: FolderConfig, root: Path, split: str, images: Names) -> list[str]:
-    """The names of one split, from its list or by fractions."""
+    """The names of one split: by folds, from its list or by fractions."""
+    if config.fold is None or split not in ("train", "val"):
+        return _split_stems(config, root, split, images)
+    number, count = map(int, config.fold.split("/"))
+    both = {stem for each in ("train", "val") for stem in _split_stems(config, root, each, images)}
+    folds = deal_folds(
+        both,
+        count,
+        seed=config.split_seed,
+        group_until=config.group_until,
+        strata=None if config.strata is None else read_strata(root / config.strata),
+    )
+    return [stem for stem in sorted(both) if (folds[stem] == number) == (split == "val")]
+
+
+def _split_stems(config: FolderConfig, root: Path, split: str, images: Names) -> list[str]:
     if split == "all":
         return sorted(images)
     listed = _list_name(config, split)
