@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import torch
 
-from segmeter.data.large.rows import ArrayRows
+from segmeter.data.by_rows.rows import ArrayRows
 from segmeter.data.sample import Sample
 from segmeter.errors import ConfigError, InputError, RunError
 from segmeter.inference.config import InferenceConfig

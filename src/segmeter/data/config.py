@@ -33,7 +33,6 @@ _FRACTIONS = ("val_fraction", "test_fraction", "split_seed", "group_until")  # w
 CELL_CLASSES = ("background", "round", "spindle", "mitotic")
 CELL_COLOURS: tuple[Colour, ...] = ((0, 0, 0), (86, 180, 233), (0, 158, 115), (230, 97, 1))
 
-
 # What people call a first class that is no object; drawn in black, so left out of pictures
 _BACKGROUNDS = ("background", "bg", "void", "other", "others", "rest", "none", "unlabeled", "unlabelled", "class_0")
 
@@ -42,7 +41,6 @@ class ClassesConfig(Config, title="data"):
     """What the values in masks mean."""
 
     naming: ClassVar[str] = "Set data.classes=[background,cell]."
-
     task: Task = "multiclass"
     """Whether a pixel has one class of two (binary), one of several (multiclass), or any number (multilabel)."""
     classes: tuple[str, ...] = ()
@@ -55,7 +53,7 @@ class ClassesConfig(Config, title="data"):
     label_map: dict[str, int] = Field(default_factory=dict)
     """From a stored value or colour to a label: {0: 0, 255: 1} or {"128,64,0": 1}; {} takes stored values as labels."""
     max_pixels: Annotated[int, Unit("pixels")] = Field(200_000_000, ge=1)
-    """The most pixels or voxels of a file, checked before it is decoded."""
+    """The most pixels or voxels of a file, checked before it is decoded; of one read by rows, of a tile."""
 
     @rule("classes")
     @classmethod
@@ -144,6 +142,8 @@ class DataConfig(ClassesConfig, PlaceConfig):
     """Whether masks hold numbers of objects, 0 being none: a binary task, whose class is what any object covers."""
     verify: Literal["cached", "always"] = "cached"
     """Whether the check at the start takes over what it found in files that are unchanged since an earlier start."""
+    level: Annotated[int, Unit("level")] = Field(0, ge=0, le=99)
+    """Which level of TIFF pyramids and OME-Zarr is read, 0 being the finest."""
     orientation: Literal["refuse", "ignore", "apply"] = "refuse"
     """What to do with images whose EXIF tag says that they lie on their side."""
     allow_links: bool = False

@@ -17,6 +17,7 @@ from segmeter.data.files.masks import Reading, StoredMap, check_labels, read_map
 from segmeter.data.files.png import memory_reused, read_layout
 from segmeter.data.files.sniff import show, volume_format
 from segmeter.errors import DataError, InputError
+from segmeter.evaluation.large.pairs import count_large, is_large
 from segmeter.evaluation.memory import Turns
 from segmeter.evaluation.pairing import MaskPair
 from segmeter.evaluation.places import Place, find_place
@@ -110,20 +111,29 @@ class CaseScorer:
         return loaded.maps
 
     def _bytes_of(self, pair: MaskPair) -> int:
-        """Memory that a pair takes, from the header of its first file."""
+        """Memory that a pair takes, from the header of its first file; by rows it takes next to none."""
+        if any(is_large(path, self.reading) for path in (*pair.references, *pair.predictions)):
+            return 0
         per_pixel = max([_COUNTED, *(_MEASURED.get(each.name, _OTHERWISE) for each in self.metrics.measures)])
         width = self.reading.spec.label_dtype.itemsize
         pixels = _stated_pixels(pair.references[0], self.reading.max_pixels)
         return pixels * len(pair.references) * per_pixel * width
 
     def _score(self, pair: MaskPair) -> Scored:
+        if any(is_large(path, self.reading) for path in (*pair.references, *pair.predictions)):
+            found = count_large(pair, self.reading, self.metrics)
+            row = CaseRow(case_id=pair.case_id, height=found.shape[0], width=found.shape[1], counts=found.counts)
+            return self._scored(pair, row, found.place, found.sha256)
         loaded = self._load(pair)
         row = make_row(loaded.maps, self._measures, counts=self._count(pair, loaded))
+        return self._scored(pair, row, loaded.place, loaded.sha256)
+
+    def _scored(self, pair: MaskPair, row: CaseRow, place: Place, sha256: str) -> Scored:
         if self.flag_missing:
             row = replace(row, extra={**row.extra, "missing": float(not pair.predictions)})
-        if loaded.place.spacing:
-            row = replace(row, spacing=loaded.place.spacing, unit=loaded.place.unit)
-        return Scored(row=row, place=loaded.place, sha256=loaded.sha256)
+        if place.spacing:
+            row = replace(row, spacing=place.spacing, unit=place.unit)
+        return Scored(row=row, place=place, sha256=sha256)
 
     def _count(self, pair: MaskPair, loaded: _Loaded) -> np.ndarray:
         """Count first: the counts themselves show whether a value is no label, without a pass over the pixels."""

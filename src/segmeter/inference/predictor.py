@@ -1,8 +1,9 @@
 """images -> logits -> labels: a segmenter run over any number of images of any size."""
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from functools import partial
+from typing import Any
 
 import numpy as np
 import torch
@@ -10,12 +11,13 @@ from torch import Tensor
 
 from segmeter.bridge.uploader import Uploader
 from segmeter.checks import expected
-from segmeter.data.large.rows import ArrayRows, Rows
+from segmeter.data.by_rows.rows import ArrayRows, Rows
 from segmeter.data.sample import Sample
 from segmeter.errors import ConfigError, DataError, InputError, OverflowedError
 from segmeter.inference.async_results import Outbox, Prediction, not_finite
 from segmeter.inference.bands import Band, BandLoss, decode_bands, sums_by_bands
 from segmeter.inference.config import InferenceConfig
+from segmeter.inference.memory import MemoryPlan, plan_memory
 from segmeter.inference.oom_fallback import RunSizes, advised
 from segmeter.inference.passes import Passes
 from segmeter.inference.precision import pick_dtype
@@ -64,6 +66,29 @@ class Predictor:
     def watch(self, report: Callable[[float], None]) -> None:
         """Have `report` called after each pass over tiles with the images of the batch that are done, such as 0.25."""
         self._report = report
+
+    def plan_memory(self, known: Mapping[str, Any] | None = None) -> dict[str, Any] | None:
+        """Measure one small pass, and bound the batches of all by the memory that is free now.
+
+        Batches differ in speed alone: the tile, and with it the results, are those of the configuration.
+
+        Parameters
+        ----------
+        known
+            What an earlier call gave, to take the same batches; None measures.
+
+        Returns
+        -------
+        What was chosen, in values that JSON has; None where this system does not say how much memory is free.
+        """
+        if known is not None:
+            self._passes.memory = MemoryPlan(**known)
+        else:
+            channels = self.segmenter.card.in_channels
+            with self._passes.evaluating():
+                self._passes.memory = plan_memory(self._passes.run, channels=channels, device=self.device)
+        plan = self._passes.memory
+        return None if plan is None else plan.to_dict()
 
     def logits(self, images: Sequence[np.ndarray]) -> Tensor:
         """Logits of images of one shape.

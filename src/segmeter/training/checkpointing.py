@@ -80,8 +80,10 @@ class Checkpoints:
         try:
             make_folder(self.folder)
             clear_leftovers(self.folder)
-            write_bytes(self.folder / PROBE, b"x")
-            remove(self.folder / PROBE)
+            try:
+                write_bytes(self.folder / PROBE, b"x")
+            finally:
+                remove(self.folder / PROBE)
         except OSError as error:
             if error.errno in _OF_THE_DISK:
                 raise

@@ -164,7 +164,10 @@ class ImagesConfig(Config, title="data"):
     """How images without masks are read; classes, channels and normalisation are the checkpoint's."""
 
     max_pixels: Annotated[int, Unit("pixels")] = Field(200_000_000, ge=1)
-    """The most pixels of an image, checked before it is decoded."""
+    """The most pixels of an image, checked before it is decoded; of a TIFF or Zarr that is read by rows, of one of its
+    tiles."""
+    level: Annotated[int, Unit("level")] = Field(0, ge=0, le=99)
+    """Which level of TIFF pyramids and OME-Zarr is read, 0 being the finest."""
     orientation: Literal["refuse", "ignore", "apply"] = "refuse"
     """What to do with images whose EXIF tag says that they lie on their side."""
 
@@ -230,7 +233,8 @@ class LabelsConfig(ClassesConfig):
     naming: ClassVar[str] = "Set data.classes=[background,cell], or data.num_classes=2."
 
     max_pixels: Annotated[int, Unit("pixels")] = Field(500_000_000, ge=1)
-    """The most pixels or voxels of a file, checked before it is decoded."""
+    """The most pixels or voxels of a file, checked before it is decoded; of a TIFF or Zarr that is read by rows, of one
+    of its tiles."""
     num_classes: Annotated[int | None, Unit("classes")] = Field(None, ge=1, le=MAX_CLASSES)
     """Instead of `classes`, which are then called class_0, class_1, ..."""
     key: str | None = None

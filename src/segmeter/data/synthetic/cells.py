@@ -24,9 +24,9 @@ from segmeter.errors import DataError
 from segmeter.files import (
     TEMPORARY,
     foreign_write,
+    fresh_folder,
     handle_of,
     make_folder,
-    publish_folder,
     remove,
     write_bytes,
     write_json,
@@ -64,7 +64,8 @@ def draw_cells(config: CellsConfig) -> Path:
         return folder
     try:
         _clear_killed(folder.parent)
-        publish_folder(folder, partial(_fill, config))
+        with fresh_folder(folder) as fresh:
+            _fill(config, fresh)
     except OSError as error:
         if error.errno not in (errno.ENOTEMPTY, errno.EEXIST) or not folder.is_dir():
             tried = f"{error.strerror} at {show(folder.absolute())}"
