@@ -18,8 +18,8 @@ class Averaged:
 
     What learns may change between steps, as where an encoder is frozen at first: the wrapper is then made anew, as it
     averages the gradients of those parameters only that learnt when it was made. It waits for the gradient of each of
-    them; where some get none, as the last layers of some encoders do, it is told to look for those. Running statistics are each process's
-    own, and rank 0's are saved; synchronised batch norm takes them over all.
+    them; where some get none, as the last layers of some encoders do, it is told to look for those. Running statistics
+    are each process's own, and rank 0's are saved; synchronised batch norm takes them over all.
 
     Parameters
     ----------
