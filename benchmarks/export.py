@@ -1,8 +1,9 @@
-"""Label maps to PNG: segmeter's encoder against Pillow's default, time and size, interleaved.
+"""Label maps to PNG: segmeter's encoder against Pillow's default; and the exported ONNX model against segmeter's own.
 
     python benchmarks/export.py [--side 2048] [--rounds 9] [--data ../shared/data]
 
-Each map is encoded in turn by both, on one thread; the median of the processor time counts.
+Each map is encoded, and each image labelled, in turn by both; the median of the processor time counts, so that other
+work on the machine matters little. Values are checked equal. Writes benchmarks/results/export.json.
 """
 
 import argparse
@@ -14,11 +15,20 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from PIL import Image
 from scipy import ndimage
 
+from record import RESULTS, circumstances, write_record
+from segmeter.bridge import labels_to_numpy
+from segmeter.classes import ClassSpec
+from segmeter.deploy import onnx_file
+from segmeter.deploy.trace import trace
 from segmeter.export.labels import encode_labels_png
+from segmeter.inference import InferenceConfig, Predictor
+from segmeter.models import ModelCard, build_segmenter
+from segmeter.models.card import default_normalisation
 
 CLASSES = 21  # Pillow wraps values beyond its palette, so the palette must hold them all
 Labels = NDArray[np.uint8]
@@ -96,14 +106,52 @@ def compare(labels: Labels, rounds: int) -> dict[str, float]:
     }
 
 
+def compare_models(rounds: int, side: int = 256) -> dict[str, float]:
+    """U-Net with ResNet-18, untrained, uint8 in and labels out, one image at a time, float32 on the CPU."""
+    spec = ClassSpec(task="multiclass", names=("a", "b", "c", "d"), colours=((0, 0, 0),) * 4)
+    mean, std = default_normalisation(3)
+    network = {"name": "unet", "encoder": "resnet18"}
+    segmenter = build_segmenter(ModelCard(model=network, spec=spec, in_channels=3, mean=mean, std=std)).eval()
+    exported = onnx_file.OnnxModel(onnx_file.encode(trace(segmenter, threshold=0.5, dtype="uint8").program, {}))
+    predictor = Predictor(segmenter, InferenceConfig(precision="float32"), torch.device("cpu"))
+    image = np.random.default_rng(0).integers(0, 256, (side, side, 3), dtype=np.uint8)
+    runs: dict[str, Callable[[], NDArray[np.uint8]]] = {
+        "segmeter": lambda: labels_to_numpy(predictor.logits([image]), task="multiclass", num_classes=4),
+        "onnx": lambda: exported(image[None]),
+    }
+    differing = int(np.count_nonzero(runs["segmeter"]() != runs["onnx"]()))
+    if differing > 1e-4 * image[..., 0].size:
+        raise SystemExit(f"{differing} labels differ")
+    times: dict[str, list[float]] = {name: [] for name in runs}
+    for _ in range(rounds):
+        for name, run in runs.items():
+            start = time.process_time()
+            run()
+            times[name].append(time.process_time() - start)
+    speed = {name: 1 / statistics.median(values) for name, values in times.items()}
+    return {
+        "side": side,
+        "differing_labels": differing,
+        "segmeter_images_per_cpu_second": round(speed["segmeter"], 2),
+        "onnx_images_per_cpu_second": round(speed["onnx"], 2),
+        "onnx_against_segmeter": round(speed["onnx"] / speed["segmeter"], 2),
+    }
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--side", type=int, default=2048)
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--data", type=Path, default=Path(__file__).parents[2] / "shared" / "data")
     arguments = parser.parse_args()
+    rows = []
     for name, labels in label_maps(arguments.side, arguments.data).items():
-        print(json.dumps({"map": name, "side": arguments.side, **compare(labels, arguments.rounds)}))
+        rows.append({"map": name, "side": arguments.side, **compare(labels, arguments.rounds)})
+        print(json.dumps(rows[-1]), flush=True)
+    models = compare_models(arguments.rounds)
+    print(json.dumps(models))
+    content = {"png": rows, "bar": 3, "models": models, "rounds": arguments.rounds, "clock": "processor time"}
+    write_record(RESULTS / "export.json", {**content, **circumstances("pillow", "imagecodecs", "onnxruntime", "torch")})
 
 
 if __name__ == "__main__":

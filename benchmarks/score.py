@@ -3,7 +3,7 @@
 Runs are interleaved, so that a busy machine slows all alike; medians are reported, with the best and the CPU time of
 all threads and processes beside them. Decoding alone is Pillow's, in the same number of threads; processes include
 their start. Scoring is the whole of `evaluation.score`: reading with every check, hashing,
-counting, rows, summary with 10000 resamples, and all files written. Its parts are timed one by one, in one thread.
+counting, rows, summary with 10000 resamples, and all files written. Its parts are timed in place, in one thread.
 
     python benchmarks/score.py [pairs] [rounds]      writes benchmarks/results/score.json
 """
@@ -11,12 +11,16 @@ counting, rows, summary with 10000 resamples, and all files written. Its parts a
 import hashlib
 import os
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable
-from functools import partial
+from contextlib import ExitStack
+from functools import partial, wraps
 from pathlib import Path
+from typing import Any
+from unittest import mock
 
 import numpy as np
 from PIL import Image
@@ -24,15 +28,18 @@ from PIL import Image
 from record import circumstances, write_record
 from segmeter.classes import ClassSpec
 from segmeter.data.config import default_colours
-from segmeter.data.files.images import decode_mask, read_file
+from segmeter.data.files import _png_kernels, masks, png
+from segmeter.evaluation import score as scoring
+from segmeter.evaluation.cases import CaseScorer
+from segmeter.evaluation.manifest import Manifest
 from segmeter.evaluation.pairing import MaskPair, pair_masks
 from segmeter.evaluation.score import Scoring, score
 from segmeter.metrics.config.metrics import MetricsConfig
-from segmeter.metrics.pixels.confusion import count_case
+from segmeter.metrics.pixels import _confusion_kernels
+from segmeter.metrics.summary import summary
 from segmeter.parallel import count_cores, map_in_processes, map_in_threads
 
 K, SIDE = 19, 1024
-HELD = 40  # files whose maps are kept in memory, to time what comes after reading
 RESULT = Path(__file__).parent / "results" / "score.json"
 SPEC = ClassSpec(
     task="multiclass", names=tuple(f"class_{k}" for k in range(K)), colours=default_colours(K), ignore_index=255
@@ -43,7 +50,7 @@ def write_pairs(root: Path, count: int) -> None:
     """Smooth regions with an ignored rim on one side; predictions a few pixels off, with specks."""
     rng = np.random.default_rng(0)
     for role in ("references", "predictions"):
-        (root / role).mkdir()
+        (root / role).mkdir(parents=True)
     for i in range(count):
         target = np.kron(rng.integers(0, K, (16, 16)), np.ones((SIDE // 16, SIDE // 16), int)).astype(np.uint8)
         labels = np.roll(target, 3, axis=1)
@@ -94,38 +101,80 @@ def cpu_seconds() -> float:
     return sum(os.times()[:4])
 
 
+PARTS = (  # where a part's time is spent: module or class, function
+    ("open, check the header, read", masks, "read_file"),
+    ("hash", hashlib, "sha256"),
+    ("chunks and their checksums", png, "_collect"),
+    ("inflate", png, "_inflate"),
+    ("undo filters", _png_kernels, "undo_filters"),
+    ("count", _confusion_kernels, "count_pairs"),
+    ("the rest of a case", CaseScorer, "__call__"),
+    ("journal", Manifest, "add"),
+    ("manifest", Manifest, "finish"),
+    ("bootstrap", summary, "bootstrap"),
+    ("the rest of the summary", scoring, "summarise"),
+    ("cases.parquet, cases.csv", scoring, "write_cases"),
+    ("rows, sums, the rest", scoring, "score"),
+)
+
+
+class Stopwatch:
+    """Adds up CPU time by part; a part inside another one counts for itself alone."""
+
+    def __init__(self) -> None:
+        self.spent = dict.fromkeys((name for name, _, _ in PARTS), 0.0)
+        self._running: list[str] = []
+        self._last = time.thread_time()
+
+    def around(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(function)
+        def timed(*given: Any, **named: Any) -> Any:
+            self._turn()
+            self._running.append(name)
+            try:
+                return function(*given, **named)
+            finally:
+                self._turn()
+                self._running.pop()
+
+        return timed
+
+    def _turn(self) -> None:
+        now = time.thread_time()
+        if self._running:
+            self.spent[self._running[-1]] += now - self._last
+        self._last = now
+
+
 def time_parts(job: Scoring, rounds: int) -> dict[str, float]:
-    """CPU seconds of the parts of scoring, each the best of some rounds."""
-    paths = [path for pair in job.pairing.pairs for path in (*pair.references, *pair.predictions)]
-    scorer = job.scorer()
-    files = [read_file(path, max_pixels=job.max_pixels) for path in paths[:HELD]]
-    maps = [decode_mask(file, label_map={}) for file in files]
-    share = len(paths) / len(files)
-    parts = {
-        "open, check the header, read": best_cpu(lambda: [read_file(path) and None for path in paths], rounds),
-        "hash": share * best_cpu(lambda: [hashlib.sha256(file.content) and None for file in files], rounds),
-        "decode": share * best_cpu(lambda: [decode_mask(file, label_map={}) is None for file in files], rounds),
-        "count": share
-        * best_cpu(
-            lambda: [count_case(a, b, SPEC) is None for a, b in zip(maps[::2], maps[1::2], strict=True)], rounds
-        ),
-    }
-    pair = best_cpu(lambda: [scorer(pair) is None for pair in job.pairing.pairs], rounds)
-    whole = best_cpu(lambda: score(job), rounds)
-    parts["pairing of maps, rows"] = pair - sum(parts.values())
-    return parts | {"threads, journal, summary, tables": whole - pair, "whole": whole}
+    """CPU seconds of the parts of a run in one thread, each the best of some rounds; together they are the whole.
 
-
-def best_cpu(work: Callable[[], object], rounds: int) -> float:
-    took = []
+    Each is timed where it runs: alone and repeated, with everything still in the caches, it takes half as long.
+    """
+    took: list[dict[str, float]] = []
     for _ in range(rounds):
-        start = time.process_time()
-        work()
-        took.append(time.process_time() - start)
-    return min(took)
+        watch = Stopwatch()
+        with ExitStack() as stack:
+            stack.enter_context(mock.patch.object(scoring, "map_in_threads", lambda work, items, **_: map(work, items)))
+            for name, place, function in PARTS:
+                timed = watch.around(name, getattr(place, function))
+                stack.enter_context(mock.patch.object(place, function, timed))
+            scoring.score(job)
+        took.append(watch.spent)
+    return {name: min(each[name] for each in took) for name in took[0]}
 
 
-def main(count: int = 60, rounds: int = 5) -> None:
+def time_command(root: Path, *options: str) -> float:
+    """CPU seconds of the whole command in a process of its own."""
+    start = cpu_seconds()
+    folders = (f"predictions={root / 'predictions'}", f"references={root / 'references'}", f"run.root={root / 'runs'}")
+    classes = (f"data.num_classes={K}", "data.ignore_index=255")
+    command = [sys.executable, "-m", "segmeter", "score", *folders, *classes, *options]
+    subprocess.run(command, check=True, capture_output=True)
+    return cpu_seconds() - start
+
+
+def main(count: int = 300, rounds: int = 5) -> None:
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
         write_pairs(root, count)
@@ -146,14 +195,22 @@ def main(count: int = 60, rounds: int = 5) -> None:
         job.scorer()(job.pairing.pairs[0])  # compiled loops are no part of what is measured
         times = measure(work, rounds)
         parts = time_parts(job, rounds)
+        commands = {
+            "the whole command": time_command(root),
+            "the whole command, without the report": time_command(root, "report.html=false"),
+        }
+        write_pairs(root / "few", 2)
+        commands["the whole command, 2 pairs"] = time_command(root / "few")
     alone = times["decoding alone"]
     for name, took in times.items():
         ratios = ", ".join(f"{what} x{took[what] / alone[what]:.2f}" for what in took)
         print(f"{name:<34} {1000 * took['median_s'] / count:7.2f} ms a pair: {ratios}")
     for name, seconds in parts.items():
         print(f"  {name:<32} {1000 * seconds / count:7.3f} CPU ms a pair")
+    for name, seconds in commands.items():
+        print(f"{name:<38} {seconds:7.2f} CPU s")
     shape = {"pairs": count, "rounds": rounds, "side": SIDE, "classes": K}
-    write_record(RESULT, circumstances() | shape | {"times": times, "parts_cpu_s": parts})
+    write_record(RESULT, circumstances() | shape | {"times": times, "parts_cpu_s": parts, "commands_cpu_s": commands})
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+import yaml
 from PIL import Image
 from sklearn.metrics import confusion_matrix
 
@@ -213,10 +214,17 @@ def test_a_sweep_runs_every_combination_in_one_folder(here: Path, trained: Path)
 def test_resuming_goes_on_in_the_same_folder(here: Path) -> None:
     assert run("train", *SMALL, *TRAIN, "run.name=longer") == 0
     folder = newest(here / "runs" / "train")
-    longer = [*SMALL, *TRAIN, "run.name=longer", "training.epochs=3", "allow_changes=[training.epochs]"]
-    assert run("train", *longer, "resume=auto") == 0
+    longer = ["training.epochs=3", "allow_changes=[training.epochs]"]
+    assert run("train", *SMALL, *TRAIN, "run.name=longer", *longer, "resume=auto") == 0
     assert newest(here / "runs" / "train") == folder
     assert read_checkpoint(folder / "checkpoints/last").progress["step"] == 6
+    before = yaml.safe_load((folder / "config.yaml").read_text())
+    assert run("train", f"resume={folder}", "training.epochs=4", "allow_changes=[training.epochs]") == 0
+    assert read_checkpoint(folder / "checkpoints/last").progress["step"] == 8
+    after = yaml.safe_load((folder / "config.yaml").read_text())
+    assert {key for key in after if after[key] != before[key]} == {"resume", "training"}
+    assert after["training"] == before["training"] | {"epochs": 4}
+    assert "run.name=longer" in yaml.safe_load((folder / "overrides.yaml").read_text())
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -227,7 +235,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 @pytest.mark.parametrize("change", ["optimizer.lr=0.5", "data.seed=7", "training.monitor=nothing"])
 def test_a_refused_resume_changes_nothing_in_the_folder(change: str, trained: Path) -> None:
     before = contents(trained)
-    assert run("train", *SMALL, *TRAIN, change, f"resume={trained}") == 2
+    assert run("train", change, f"resume={trained}") == 2
     assert contents(trained) == before
 
 

@@ -25,7 +25,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, images_of) -> Path:
 
 
 def test_the_lines_of_the_readme_give_the_labels_that_predict_gives(here: Path, checkpoint_of, monkeypatch, capsys):
-    """Mutation seen to fail: another image format, or another name of the input, in the README."""
+    """They are taken from the page as they stand, and run beside the model."""
     checkpoint_of(make_card())
     main(["export", "checkpoint=step", "input=images", "cases=2"])
     assert "100.0000% of " in capsys.readouterr().out

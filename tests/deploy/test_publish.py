@@ -49,7 +49,7 @@ def check_every_size(run, checkpoint, draw, dtype: str, threshold: float) -> Non
 def test_onnx_gives_our_labels_for_every_size(
     tmp_path: Path, checkpoint_of, images_of, task, num_classes, channels, dtype
 ):
-    """Mutations seen to fail: padding by repetition only; `>=` for `>` and threshold 0.5 for 0.4; argmin."""
+    """For sizes that were not traced, by the engine alone, with the card inside."""
     checkpoint = checkpoint_of(make_card(make_spec(num_classes, task), in_channels=channels))
     cases = images_of(dtype, channels)
     threshold = float(logits_of(checkpoint, cases[0][1][None]).median().sigmoid())  # of an untrained network

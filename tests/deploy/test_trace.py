@@ -10,7 +10,7 @@ from tests.models.parts import Stub, make_card, make_pointwise
 
 
 @pytest.mark.parametrize("least", [1, 40])
-@pytest.mark.parametrize("size", [(1, 1), (5, 40), (16, 17), (17, 31), (32, 32), (3, 100)], ids=str)
+@pytest.mark.parametrize("size", [(1, 1), (5, 40), (16, 17), (17, 31), (32, 32), (3, 100), (100, 3)], ids=str)
 def test_padding_by_indices_is_the_padding_of_training(size, least):
     """Mutation seen to fail: each axis choosing between mirroring and repeating for itself."""
     segmenter = make_pointwise()

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tifffile
+import zarr
 from PIL import Image
 
 from segmeter.classes import ClassSpec
@@ -291,3 +292,57 @@ def test_every_format_of_probs_is_reached(tmp_path, spec, suffix):
     name = {"tiff": "x.tif"}.get(suffix, f"x.{suffix}")
     assert (tmp_path / "probs" / name).exists()
     np.testing.assert_array_equal(tifffile.imread(tmp_path / "labels" / "x.tif"), np.eye(4))
+
+
+def test_labels_as_zarr_are_read_by_zarr(tmp_path, rng, spec):
+    labels = rng.integers(0, 3, (300, 270)).astype(np.uint8)
+    with Writer(tmp_path, ExportConfig(labels_format="zarr"), spec) as writer:
+        writer.write_labels("a", labels)
+    stored = zarr.open_array(str(tmp_path / "labels/a.zarr"), mode="r")
+    assert (stored.dtype, stored.chunks) == (np.uint8, (256, 256))
+    np.testing.assert_array_equal(stored[:], labels)
+
+
+@pytest.mark.parametrize(("compression", "code"), [("deflate", 8), ("zstd", 50000)])
+def test_labels_as_tiff_carry_the_colours(tmp_path, rng, spec, compression, code):
+    labels = rng.integers(0, 3, (300, 270)).astype(np.uint8)
+    labels[:9] = 255
+    config = ExportConfig(labels_format="tiff", compression=compression)
+    with Writer(tmp_path, config, spec) as writer:
+        writer.write_labels("a", labels)
+    with tifffile.TiffFile(tmp_path / "labels/a.tif") as file:
+        (page,) = file.pages
+        np.testing.assert_array_equal(page.asarray(), labels)
+        assert (int(page.photometric), int(page.compression)) == (3, code)
+        colours = page.colormap.T // 257
+    np.testing.assert_array_equal(colours[:3], spec.colours)
+    assert tuple(colours[255]) == (224, 224, 224)
+    if compression == "deflate":  # Pillow reads the palette too
+        with Image.open(tmp_path / "labels/a.tif") as image:
+            assert image.mode == "P"
+            np.testing.assert_array_equal(np.asarray(image), labels)
+
+
+@pytest.mark.parametrize(("dtype", "scale", "error"), [("float16", 1, 2.5e-4), ("uint8", 255, 0.5 / 255 + 1e-7)])
+@pytest.mark.parametrize("form", ["npy", "tiff"])
+def test_rounded_probabilities_say_so_in_their_names(tmp_path, rng, spec, dtype, scale, error, form):
+    probs = rng.dirichlet((1, 1, 1), (20, 30)).transpose(2, 0, 1).astype(np.float32)
+    with Writer(tmp_path, ExportConfig(probs_dtype=dtype, probs_format=form), spec) as writer:
+        writer.write_probs("a", probs)
+    (path,) = (tmp_path / "probs").iterdir()
+    assert path.name == f"a.{dtype}.{'npy' if form == 'npy' else 'tif'}"
+    stored = np.load(path) if form == "npy" else tifffile.imread(path)
+    assert stored.dtype == dtype
+    assert np.abs(stored.astype(np.float64) / scale - probs).max() <= error
+
+
+def test_confidence_is_the_probability_of_what_was_predicted(tmp_path, spec, planes_spec):
+    probs = np.array([[[0.5, 0.1]], [[0.3, 0.2]], [[0.2, 0.7]]], np.float32)
+    with Writer(tmp_path, ExportConfig(), spec) as writer:
+        writer.write_confidence("a", probs, np.array([[0, 2]], np.uint8))
+    np.testing.assert_array_equal(tifffile.imread(tmp_path / "confidence/a.tif"), np.float32([[0.5, 0.7]]))
+    planes = np.array([[[0.9, 0.2]], [[0.4, 0.6]]], np.float32)
+    with Writer(tmp_path, ExportConfig(), planes_spec) as writer:
+        writer.write_confidence("b", planes, (planes > 0.5).astype(np.uint8))
+    found = tifffile.imread(tmp_path / "confidence/b.tif")
+    np.testing.assert_allclose(found, [[[0.9, 0.8]], [[0.6, 0.6]]], rtol=1e-6)

@@ -1,10 +1,13 @@
 """Instances: touching disks by hand, nothing lost, nothing shared."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 from scipy import ndimage
+from skimage import measure
 
-from segmeter.postprocess.instances import split_labels, split_mask
+from segmeter.postprocess.instances import split_at_depth, split_labels, split_mask
 
 
 def disks(shape, *centres, radius):
@@ -71,17 +74,22 @@ def test_two_classes_never_share_an_object():
     labels = np.zeros((30, 60), np.uint8)
     labels[disks(labels.shape, (15, 20), radius=8)] = 1
     labels[disks(labels.shape, (15, 37), radius=8)] = 3
-    split = split_labels(labels, classes=(1, 3), multilabel=False, min_distance=4)
+    split = split_labels(labels, classes=(1, 3), multilabel=False, split=partial(split_mask, min_distance=4))
     assert split.labels is labels
     assert set(np.unique(split.instances[labels == 1])) == {1}
     assert set(np.unique(split.instances[labels == 3])) == {2}
-    assert split_labels(labels, classes=(3,), multilabel=False, min_distance=4).instances.max() == 1
+    assert (
+        split_labels(labels, classes=(3,), multilabel=False, split=partial(split_mask, min_distance=4)).instances.max()
+        == 1
+    )
 
 
 def test_planes_are_numbered_onwards():
     planes = np.zeros((2, 10, 10), np.uint8)
     planes[:, 2:6, 2:6] = 1
-    instances = split_labels(planes, classes=(0, 1), multilabel=True, min_distance=2).instances
+    instances = split_labels(
+        planes, classes=(0, 1), multilabel=True, split=partial(split_mask, min_distance=2)
+    ).instances
     assert instances.shape == (2, 10, 10)
     assert set(np.unique(instances[0])) == {0, 1}
     assert set(np.unique(instances[1])) == {0, 2}
@@ -93,3 +101,36 @@ def test_moving_the_image_moves_the_objects(rng):
     moved = np.roll(mask, (7, 4), (0, 1))
     parts = split_mask(mask, min_distance=3)
     np.testing.assert_array_equal(np.roll(parts, (7, 4), (0, 1)), split_mask(moved, min_distance=3))
+
+
+def dumbbell():
+    """Two discs of radius 8 joined by a bar 5 pixels high, whose middle is 3 pixels deep, and a small square."""
+    rows, columns = np.indices((30, 70))
+    mask = ((rows - 15) ** 2 + (columns - 15) ** 2 <= 64) | ((rows - 15) ** 2 + (columns - 45) ** 2 <= 64)
+    mask[13:18, 15:45] = True
+    mask[2:5, 60:63] = True
+    return mask
+
+
+def test_a_core_is_what_lies_deeper_than_the_depth():
+    """Bar: 3 deep. At depth 2.5 one core runs through it, at 3 the discs have one each; the square is never as deep."""
+    mask = dumbbell()
+    for depth, count in ((2.5, 2), (3, 3), (7.9, 3), (20, 2)):
+        found = split_at_depth(mask, depth=depth)
+        assert sorted(np.unique(found)) == list(range(count + 1)), depth
+        np.testing.assert_array_equal(found > 0, mask)
+    split = split_at_depth(mask, depth=3)
+    assert split[15, 10] != split[15, 50]
+    square = split[2:5, 60:63]
+    assert np.ptp(square) == 0
+    assert np.count_nonzero(split == square[0, 0]) == 9
+
+
+def test_cores_are_those_of_scikit_image_and_the_flood_is_its_watershed(rng):
+    mask = ndimage.binary_closing(rng.random((50, 60)) < 0.45, iterations=2)
+    depth = ndimage.distance_transform_edt(mask)
+    found = split_at_depth(mask, depth=1.5)
+    cores, count = measure.label(depth > 1.5, return_num=True, connectivity=2)
+    numbers = {int(found[cores == core][0]) for core in range(1, count + 1)}
+    assert len(numbers) == count
+    assert all(len(np.unique(found[cores == core])) == 1 for core in range(1, count + 1))

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from scipy import ndimage
 from skimage import morphology, segmentation
+from skimage.morphology import skeletonize
 
 from segmeter.postprocess import masks
 
@@ -122,3 +123,30 @@ def test_opening_and_closing_are_idempotent(rng, radius):
     for operation in (masks.opening, masks.closing):
         once = operation(mask, radius=radius)
         np.testing.assert_array_equal(operation(once, radius=radius), once)
+
+
+def disk_majority(mask, radius):
+    """Brute force: each pixel looks at the disk around it, inside the image."""
+    found = mask.copy()
+    rows, columns = np.indices(mask.shape)
+    for row, column in np.ndindex(mask.shape):
+        disk = (rows - row) ** 2 + (columns - column) ** 2 <= radius * radius
+        share = 2 * np.count_nonzero(mask & disk) - np.count_nonzero(disk)
+        found[row, column] = share > 0 or (mask[row, column] and share == 0)
+    return found
+
+
+@pytest.mark.parametrize("radius", [1, 2, 4])
+@pytest.mark.parametrize("density", [0.1, 0.5, 0.9])
+def test_smooth_is_the_majority_of_the_disk(rng, density, radius):
+    """Mutation seen to fail: what lies beyond the image counted as outside the mask."""
+    mask = rng.random((23, 30)) < density
+    mask[:, 20:] = False
+    np.testing.assert_array_equal(masks.smooth(mask, radius=radius), disk_majority(mask, radius))
+
+
+@pytest.mark.parametrize("density", [0.3, 0.7])
+def test_the_skeleton_is_that_of_scikit_image_also_in_its_box(rng, density):
+    mask = np.zeros((60, 50), bool)
+    mask[20:45, 8:50] = ndimage.binary_closing(rng.random((25, 42)) < density)
+    np.testing.assert_array_equal(masks.skeleton(mask), skeletonize(mask))

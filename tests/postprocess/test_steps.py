@@ -1,5 +1,8 @@
 """What each built-in step does to a label map, against scikit-image and SciPy on its mask."""
 
+import runpy
+from pathlib import Path
+
 import numpy as np
 import pytest
 from scipy import ndimage
@@ -12,6 +15,7 @@ from segmeter.postprocess import steps
 from .conftest import make_spec
 
 SPEC = make_spec(2, "binary")
+DOCS = Path(__file__).parents[2] / "docs"
 EIGHT = np.ones((3, 3), bool)
 
 
@@ -46,6 +50,7 @@ def largest(mask):
             schema.OpeningConfig(radius=1),
             lambda mask: morphology.opening(mask, morphology.disk(1)),
         ),
+        (steps.build_skeleton, schema.SkeletonConfig(), morphology.skeletonize),
     ],
     ids=lambda each: getattr(each, "name", ""),
 )
@@ -77,3 +82,30 @@ def test_watershed_numbers_touching_discs_one_by_one():
 def test_an_unknown_class_is_named_with_the_step():
     with pytest.raises(ConfigError, match=r"postprocess.opening: .*'z'"):
         steps.build_opening(schema.OpeningConfig(classes=("z",)), spec=SPEC)
+
+
+def test_distance_split_numbers_the_cores_and_leaves_the_labels():
+    labels = np.zeros((9, 20), np.uint8)
+    labels[1:8, 1:8] = labels[1:8, 11:18] = labels[4, 8:11] = 1
+    split = steps.build_distance_split(schema.DistanceSplitConfig(depth=2), spec=SPEC)(labels)
+    np.testing.assert_array_equal(split.labels, labels)
+    assert split.instances.max() == 2
+    assert split.instances[4, 4] != split.instances[4, 14]
+
+
+def test_smooth_takes_a_spur_away_and_fills_a_notch():
+    labels = np.zeros((12, 12), np.uint8)
+    labels[4:9, 2:10] = 1
+    labels[3, 5] = 1  # a spur
+    labels[8, 6] = 0  # a notch
+    cleaned = steps.build_smooth(schema.SmoothConfig(radius=1), spec=SPEC)(labels)
+    assert cleaned[3, 5] == 0
+    assert cleaned[8, 6] == 1
+    assert np.count_nonzero(cleaned != labels) == 2
+
+
+def test_the_picture_of_the_page_can_be_drawn_and_shows_every_step(tmp_path):
+    page = runpy.run_path(str(DOCS / "draw_postprocess.py"))
+    page["draw"](tmp_path / "picture.png")
+    assert (tmp_path / "picture.png").read_bytes()[:4] == b"\x89PNG"
+    assert sorted(step["name"] for step in page["STEPS_SHOWN"]) == sorted(schema.STEPS.names())

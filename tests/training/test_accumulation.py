@@ -24,7 +24,7 @@ from segmeter.losses.config import (
 from segmeter.losses.focal.focal import FocalLoss
 from segmeter.losses.region import TverskyLoss
 from segmeter.training.config import SgdConfig, TrainingConfig
-from segmeter.training.data.batches import Batch
+from segmeter.training.data.batches import Batch, Draws
 from segmeter.training.optimisation.optimizer import build_sgd
 from segmeter.training.optimisation.step import Stepper
 
@@ -104,7 +104,10 @@ def step_over(loss, sizes, task, **options):
         config=TrainingConfig(precision="float32", **{"clip_norm": None, **options}),
         device=torch.device("cpu"),
     )
-    batches = [Batch(image=x, target=t, indices=np.arange(len(x)), epoch=0) for x, t, _ in parts]
+    batches = [
+        Batch(image=x, target=t, indices=np.arange(len(x)), epoch=0, draws=Draws(torch.zeros(len(x), 1), (0,) * len(x)))
+        for x, t, _ in parts
+    ]
     value, norm = stepper(batches)
     gradient = torch.cat([(old - new).flatten() for old, new in zip(before, model.parameters(), strict=True)])
     return value, norm, gradient.detach()
@@ -179,7 +182,7 @@ def test_the_denominators_are_those_of_the_augmented_targets():
     class HideHalf:
         """Ignores the left half of every other image, as turning an image does with its corners."""
 
-        def __call__(self, image, target, *, seed, epoch, indices):
+        def __call__(self, image, target, draws):
             target = target.clone()
             target[image[:, 0, 0, 0] > 0, :, :3] = 255
             return image, target
@@ -193,7 +196,7 @@ def test_augmented_images_do_not_stay_in_memory():
     alive, most = [], []
 
     class Spy:
-        def __call__(self, image, target, *, seed, epoch, indices):
+        def __call__(self, image, target, draws):
             image = image.clone()
             alive.append(weakref.ref(image))
             most.append(sum(each() is not None for each in alive))

@@ -36,6 +36,7 @@ def save(checkpoints, step, score=None, **values):
         progress={"step": step},
         **values,
     )
+    checkpoints.wait()
 
 
 def names(checkpoints):

@@ -2,6 +2,7 @@
 
 import logging
 from dataclasses import dataclass
+from functools import partial
 
 import pytest
 import torch
@@ -11,6 +12,7 @@ from segmeter.models.checkpoints.manifest import WEIGHTS
 from segmeter.training.data.batches import Batches
 from segmeter.training.learner import Learner
 from segmeter.training.limits import Limits
+from segmeter.training.run.background import address, snapshot
 from tests.training.tiny import tiny_job
 
 
@@ -20,8 +22,14 @@ def learner_of(folder, **changes):
     return Learner(job, torch.device("cpu"), limits), job
 
 
+def open_batches(job, first=0):
+    draw = partial(job.augment.draw, seed=job.training.seed)
+    cpu = torch.device("cpu")
+    return Batches(job.source, first=first, progress=lambda _: 0.0, workers=0, device=cpu, draw=draw)
+
+
 def take_steps(learner, job, first, count):
-    with Batches(job.source, first=first, progress=lambda _: 0.0, workers=0, pin=False) as batches:
+    with open_batches(job, first) as batches:
         return [
             learner.update([batches.take()], step=step, progress=0.1 * step)[0].item()
             for step in range(first, first + count)
@@ -64,7 +72,7 @@ def test_the_average_is_what_is_published_and_lags_behind(tmp_path):
 
 def test_the_learning_rate_follows_the_schedule(tmp_path):
     learner, job = learner_of(tmp_path)
-    with Batches(job.source, first=0, progress=lambda _: 0.0, workers=0, pin=False) as batches:
+    with open_batches(job) as batches:
         batch = batches.take()
     for progress in (0.0, 0.5, 0.9):
         lr = learner.update([batch], step=0, progress=progress)[2]
@@ -81,3 +89,28 @@ def test_a_change_of_precision_on_resuming_is_said(tmp_path, caplog):
     with caplog.at_level(logging.WARNING):
         learner._load_scaler(None)
     assert "float16 starts to search for one" in caplog.text
+
+
+def test_all_that_is_saved_but_buffers_and_counts_is_steady(tmp_path):
+    learner, job = learner_of(tmp_path, ema=0.9)
+    take_steps(learner, job, 0, 1)
+    changed = {"weights": learner.segmenter.state_dict(), "published": learner.published.state_dict()}
+    unsteady = [name for name, value in changed["weights"].items() if address(value) not in learner.steady()]
+    assert [name.rpartition(".")[2] for name in unsteady] == ["running_mean", "running_var", "num_batches_tracked"]
+    assert all(address(value) in learner.steady() for value in changed["published"].values())
+
+
+def test_what_is_steady_changes_after_before_update_was_called(tmp_path):
+    job = tiny_job(tmp_path, ema=0.9)
+    limits = Limits(config=job.training, batches_per_epoch=len(job.source))
+    moments = []
+
+    def note():
+        state = {"learner": learner.optimizer.state_dict(), "published": learner.published.state_dict()}
+        moments.append((state, snapshot(state)[0], [p.detach().clone() for p in learner.segmenter.parameters()]))
+
+    learner = Learner(job, torch.device("cpu"), limits, note)
+    before = [p.detach().clone() for p in learner.segmenter.parameters()]
+    take_steps(learner, job, 0, 1)
+    assert all(torch.equal(one, other) for one, other in zip(before, moments[0][2], strict=True))
+    assert not all(torch.equal(a, b) for a, b in zip(before, learner.segmenter.parameters(), strict=True))

@@ -12,6 +12,7 @@ from segmeter.errors import DataError
 from segmeter.models.card import ModelCard
 from segmeter.models.segmenter import Segmenter
 from segmeter.training.config import AdamWConfig, CosineConfig, TrainingConfig
+from segmeter.training.data.batches import Draws
 from segmeter.training.job import TrainJob
 
 SPEC = ClassSpec(
@@ -98,11 +99,13 @@ class TinyNetwork(nn.Module):
 class TinyAugment:
     """Adds noise that depends on the seed, the epoch and the case alone."""
 
-    def __call__(self, image, target, *, seed, epoch, indices):
-        noise = [
-            torch.randn(image.shape[1:], generator=torch.Generator().manual_seed(seed * 10007 + epoch * 101 + int(i)))
-            for i in indices
-        ]
+    def draw(self, *, seed, epoch, indices, channels):
+        seeds = tuple(seed * 10007 + epoch * 101 + int(index) for index in indices)
+        return Draws(torch.zeros(len(seeds), channels), seeds)
+
+    def __call__(self, image, target, draws):
+        sources = [torch.Generator().manual_seed(seed) for seed in draws.seeds]
+        noise = [torch.randn(image.shape[1:], generator=source) for source in sources]
         return image + 0.05 * torch.stack(noise), target
 
 

@@ -129,7 +129,7 @@ def repair_files(job: CaseRun, notes: Sequence[Mapping[str, Any]]) -> None:
         if not damaged.keys() & set(batch):
             continue
         with Writer(predictions, job.export, spec) as writer:
-            found = job.predictor.predict(Part(job.dataset, batch), probs=job.export.probs)
+            found = job.predictor.predict(Part(job.dataset, batch), probs=job.export.needs_probs)
             for index, prediction in zip(batch, found, strict=True):
                 if index in damaged:
                     cleaned = run_steps(prediction.labels, job.postprocess.steps, spec)
@@ -185,7 +185,7 @@ def run_cases(
 
     with Writer(job.folder / PREDICTIONS, job.export, spec, hashed=True, stages=stages) as writer:
         noted = _Noted(manifest, writer)
-        predictions = job.predictions(rest, probs=job.export.probs or probs, loss=loss)
+        predictions = job.predictions(rest, probs=job.export.needs_probs or probs, loss=loss)
         ahead = threads + job.predictor.config.batch_size  # a whole batch is handed over before the next one is run
         with closing(map_in_threads(finish, predictions, threads=threads, ahead=ahead, name="finish")) as cases:
             for case in track(cases, what, len(rest), parts=job.predictor.watch):
@@ -228,5 +228,9 @@ def export_case(writer: Writer, prediction: Prediction, cleaned: Cleaned, export
         writer.write_labels(case_id, cleaned.labels)
     if export.probs and prediction.probs is not None:
         writer.write_probs(case_id, prediction.probs)
+    if export.confidence and prediction.probs is not None:
+        writer.write_confidence(case_id, prediction.probs, prediction.labels)
     if export.instances and cleaned.instances is not None:
         writer.write_instances(case_id, cleaned.instances)
+    if export.objects:
+        writer.write_objects(case_id, cleaned.labels, cleaned.instances)

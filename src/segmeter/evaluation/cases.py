@@ -20,7 +20,7 @@ from segmeter.metrics.cases.table import CaseRow
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.measures.protocol import CaseMaps, Measure, build_measures
 from segmeter.metrics.measures.row import make_row
-from segmeter.metrics.pixels.confusion import count_case
+from segmeter.metrics.pixels.confusion import count_case_and_hidden
 
 _MANY_PARTS = 4
 
@@ -104,12 +104,11 @@ class CaseScorer:
         """Count first: the counts themselves show whether a value is no label, without a pass over the pixels."""
         maps, spec = loaded.maps, self.reading.spec
         try:
-            counts = count_case(maps.target, maps.labels, spec)
+            counts, hidden = count_case_and_hidden(maps.target, maps.labels, spec)
         except InputError:
             problems = self._label_problems(pair, loaded.stored) or [self._undecided(pair, maps)]
             raise DataError(problems) from None
-        ignored = counts.sum() != maps.target.size
-        if ignored and maps.labels.max() >= spec.num_values:  # the counts do not show what is predicted there
+        if hidden:
             problems = self._label_problems(pair, loaded.stored)
             if problems:
                 raise DataError(problems)

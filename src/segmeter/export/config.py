@@ -6,8 +6,11 @@ from pydantic import Field
 
 from segmeter.schema import Config, Unit
 
-LabelsFormat = Literal["png", "tiff"]
+LabelsFormat = Literal["png", "tiff", "zarr"]
 ProbsFormat = Literal["npy", "npz", "tiff", "zarr"]
+ObjectsFormat = Literal["geojson", "coco", "table"]
+Compression = Literal["deflate", "zstd"]
+ProbsDtype = Literal["float32", "float16", "uint8"]
 LabelsDtype = Literal["auto", "uint8", "uint16"]
 
 MAX_WORKERS = 64
@@ -19,17 +22,34 @@ class ExportConfig(Config, title="export"):
     labels: bool = True
     """Write predictions/labels/<case>: the label map."""
     labels_format: LabelsFormat = "png"
-    """File format of label maps: "png" (palette for 8 bits, greyscale for 16) or "tiff" (tiled, deflate)."""
+    """File format of label maps: "png" (palette for 8 bits, greyscale for 16) "tiff" (tiled, 8 bits with
+    the classes' colours as palette) or "zarr" (a Zarr 3 folder)."""
     dtype: LabelsDtype = "auto"
     """Type of label maps; "auto" takes uint8 unless a class or the ignored value needs more. A value that does not fit
     is an error."""
     probs: bool = False
-    """Write predictions/probs/<case>: float32 probabilities (C, H, W), 4 bytes per pixel and class."""
+    """Write predictions/probs/<case>: probabilities (C, H, W) of every class."""
+    probs_dtype: ProbsDtype = "float32"
+    """Type of probabilities: "float32" (4 bytes per pixel and class), "float16" (off by up to 0.00025) or "uint8" (255
+    is 1; off by up to 0.002). The rounded ones say so in their names: <case>.float16.npy."""
+    confidence: bool = False
+    """Write predictions/confidence/<case>.tif: the probability of the predicted class, float32; of multilabel a page
+    per class, with the probability of what is predicted, present or absent."""
     probs_format: ProbsFormat = "npy"
     """File format of probabilities: "npy", "npz" (compressed), "tiff" (one page per class) or "zarr" (a folder)."""
+    compression: Compression = "deflate"
+    """How TIFF files are compressed, without loss: "deflate", which every reader has, or "zstd", which is faster."""
+    objects: tuple[ObjectsFormat, ...] = ()
+    """Write predictions/objects/<case>, one file per format: "geojson" (outlines), "coco" (run lengths), "table" (CSV
+    of place, size and shape). Objects are the instances of post-processing, else the parts of each class that touch."""
     instances: bool = False
     """Write predictions/instances/<case>, where post-processing makes instances."""
     workers: Annotated[int, Unit("threads")] = Field(2, ge=1, le=MAX_WORKERS)
     """Threads that write files."""
     queue_mb: Annotated[int, Unit("MiB")] = Field(256, ge=1)
     """Largest amount of arrays that wait to be written; a single larger array waits alone."""
+
+    @property
+    def needs_probs(self) -> bool:
+        """Whether a file is made of probabilities."""
+        return self.probs or self.confidence

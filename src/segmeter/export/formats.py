@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from segmeter.files import TEMPORARY, atomic_write, foreign_write, publish_folder, remove, rename
 
 TILE = 256  # edge of TIFF tiles and Zarr chunks, pixels
-COMPRESSION = "zlib"  # every TIFF reader has it
+COMPRESSIONS = {"deflate": "zlib", "zstd": "zstd"}  # our names -> tifffile's
 
 
 def write_npy(path: Path, array: NDArray[Any]) -> None:
@@ -28,11 +28,19 @@ def write_npz(path: Path, array: NDArray[Any]) -> None:
         np.savez_compressed(file, allow_pickle=False, probs=array)
 
 
-def write_tiff(path: Path, array: NDArray[Any]) -> None:
-    """Write (H, W) as one page, or (C, H, W) as one page per plane; tiled and compressed without loss."""
+def write_tiff(
+    path: Path, array: NDArray[Any], *, compression: str = "deflate", palette: NDArray[np.uint16] | None = None
+) -> None:
+    """Write (H, W) as one page, or (C, H, W) as one page per plane; tiled and compressed without loss.
+
+    A palette, (3, 256) with 65535 as full, gives the values of a uint8 map their colours.
+    """
     content = io.BytesIO()  # the library can't name a file that has only a descriptor
     layout: dict[str, Any] = {"photometric": "minisblack", "tile": (TILE, TILE), "metadata": None}
-    tifffile.imwrite(content, array, compression=COMPRESSION, predictor=True, **layout)
+    if palette is not None:
+        layout |= {"photometric": "palette", "colormap": palette}
+    layout |= {"compression": COMPRESSIONS[compression], "predictor": palette is None}  # palettes allow no predictor
+    tifffile.imwrite(content, array, **layout)
     with atomic_write(path) as file:
         file.write(content.getbuffer())
 

@@ -73,6 +73,12 @@ def encode_labels_png(labels: NDArray[Any], colours: Sequence[Colour], *, ignore
     return _png(rows, labels.shape, depth=depth, colour_type=_PALETTE, palette=palette)
 
 
+def palette_of(colours: Sequence[Colour], ignore_index: int | None) -> NDArray[np.uint16]:
+    """The palette of a uint8 label map as TIFF has it: (3, 256), 65535 as full; entries as in `encode_labels_png`."""
+    entries = np.frombuffer(_palette(colours, ignore_index, size=256), np.uint8).reshape(256, 3)
+    return np.ascontiguousarray(entries.T.astype(np.uint16) * 257)
+
+
 def _check(labels: NDArray[Any], colours: Sequence[Colour]) -> None:
     where = "encode_labels_png"
     if labels.dtype.kind != "u" or labels.dtype.itemsize > 2 or labels.ndim != 2:

@@ -13,8 +13,9 @@ from segmeter.checks import expected
 from segmeter.classes import ClassSpec, Colour
 from segmeter.errors import ConfigError, InputError
 from segmeter.export import formats
-from segmeter.export.config import ExportConfig
-from segmeter.export.labels import encode_labels_png
+from segmeter.export.config import ExportConfig, ProbsDtype
+from segmeter.export.labels import encode_labels_png, palette_of
+from segmeter.export.objects import OBJECT_FILES, Encode
 from segmeter.export.queue import Write, WriteQueue
 from segmeter.files import safe_id, write_bytes
 from segmeter.stages import Stages
@@ -25,7 +26,6 @@ _MOST_INSTANCES = 2**31 - 1  # what int32 holds
 _PROBS: dict[str, tuple[str, Write]] = {
     "npy": (".npy", formats.write_npy),
     "npz": (".npz", formats.write_npz),
-    "tiff": (".tif", formats.write_tiff),
     "zarr": (".zarr", formats.write_zarr),
 }
 
@@ -112,8 +112,29 @@ class Writer:
         if not (probs.min() >= 0 and probs.max() <= 1):  # NaN fails both
             given = f"{probs.min()} to {probs.max()} for case {case_id!r}"
             raise InputError(expected("write_probs", "probs", "to be in [0, 1]", given, "Apply softmax or sigmoid."))
-        suffix, write = _PROBS[self.config.probs_format]
-        self._put(case_id, f"probs/{safe_id(case_id)}{suffix}", probs.astype(np.float32, order="C"), write)
+        suffix, write = {**_PROBS, "tiff": (".tif", self._tiff())}[self.config.probs_format]
+        dtype = self.config.probs_dtype
+        named = suffix if dtype == "float32" else f".{dtype}{suffix}"
+        self._put(case_id, f"probs/{safe_id(case_id)}{named}", _rounded(probs, dtype), write)
+
+    def write_confidence(self, case_id: str, probs: NDArray[np.float32], labels: NDArray[Any]) -> None:
+        """Queue the probability of what was predicted, (H, W) or for multilabel (K, H, W), as confidence/<case>.tif.
+
+        Parameters
+        ----------
+        probs
+            (C, H, W) float32: softmax, or of binary (1, H, W) and multilabel sigmoid.
+        labels
+            As for `write_labels`, before post-processing.
+        """
+        _check_labels(case_id, labels, self.spec)
+        if self.spec.task == "multiclass":
+            chosen = np.take_along_axis(probs, labels[None].astype(np.intp), axis=0)[0]
+        else:
+            present = probs if self.spec.is_multilabel else probs[0]
+            chosen = np.where(labels == 1, present, 1 - present)
+        content = chosen.astype(np.float32, order="C")
+        self._put(case_id, f"confidence/{safe_id(case_id)}.tif", content, self._tiff())
 
     def write_instances(self, case_id: str, instances: NDArray[Any]) -> None:
         """Queue an instance map of any integer dtype, 0 = background, as instances/<case>; raises as `write_labels`.
@@ -124,7 +145,30 @@ class Writer:
         name = f"instances/{safe_id(case_id)}"
         if instances.ndim == 2 and highest <= np.iinfo(np.uint16).max:
             return self._put(case_id, f"{name}.png", instances.astype(np.uint16, order="C"), _write_grey_png)
-        return self._put(case_id, f"{name}.tif", instances.astype(np.int32, order="C"), formats.write_tiff)
+        return self._put(case_id, f"{name}.tif", instances.astype(np.int32, order="C"), self._tiff())
+
+    def write_objects(self, case_id: str, labels: NDArray[Any], instances: NDArray[Any] | None) -> None:
+        """Queue the files of ``export.objects`` as objects/<case>: outlines, run lengths, measurements.
+
+        Parameters
+        ----------
+        labels, instances
+            As for `write_labels` and `write_instances`; without instances the parts of each class that touch are its
+            objects.
+
+        Raises
+        ------
+        InputError, RunError
+            As `write_labels` does.
+        """
+        _check_labels(case_id, labels, self.spec)
+        if instances is not None:
+            _check_instances(case_id, instances)
+        maps = [labels] if instances is None else [labels, instances]
+        for name in self.config.objects:
+            suffix, encode = OBJECT_FILES[name]
+            write = partial(_write_objects, case_id=case_id, spec=self.spec, encode=encode)
+            self._put(case_id, f"objects/{safe_id(case_id)}{suffix}", np.stack(maps).astype(np.int32), write)
 
     def close(self) -> int:
         """Wait for every queued file; returns how many were written in all, or raises the first fault (RunError)."""
@@ -142,10 +186,16 @@ class Writer:
             self._queue.abandon()
 
     def _put_labels(self, case_id: str, folder: str, labels: NDArray[Any], colours: tuple[Colour, ...]) -> None:
+        if self.config.labels_format == "zarr":
+            return self._put(case_id, f"{folder}/{safe_id(case_id)}.zarr", labels, formats.write_zarr)
         if self.config.labels_format == "tiff":
-            return self._put(case_id, f"{folder}/{safe_id(case_id)}.tif", labels, formats.write_tiff)
+            palette = palette_of(colours, self.spec.ignore_index) if labels.dtype.itemsize == 1 else None
+            return self._put(case_id, f"{folder}/{safe_id(case_id)}.tif", labels, self._tiff(palette))
         write = partial(_write_labels_png, colours=colours, ignore_index=self.spec.ignore_index)
         return self._put(case_id, f"{folder}/{safe_id(case_id)}.png", labels, write)
+
+    def _tiff(self, palette: NDArray[np.uint16] | None = None) -> Write:
+        return partial(formats.write_tiff, compression=self.config.compression, palette=palette)
 
     def _put(self, case_id: str, name: str, array: NDArray[Any], write: Write) -> None:
         path = self.folder / name
@@ -206,6 +256,15 @@ def _check_instances(case_id: str, instances: NDArray[Any]) -> int:
 def _folder_name(name: str) -> str:
     """A class's folder: its name where that is one, as the data sets read it."""
     return name if Path(name).name == name and not name.startswith(".") and name.isprintable() else safe_id(name)
+
+
+def _rounded(probs: NDArray[np.float32], dtype: ProbsDtype) -> NDArray[Any]:
+    """A copy in the wanted dtype; uint8 is the nearest of 255 steps."""
+    return np.rint(probs * 255).astype(np.uint8) if dtype == "uint8" else probs.astype(dtype, order="C")
+
+
+def _write_objects(path: Path, maps: NDArray[Any], *, case_id: str, spec: ClassSpec, encode: Encode) -> None:
+    write_bytes(path, encode(case_id, maps[0], maps[1] if len(maps) > 1 else None, spec))
 
 
 def _write_labels_png(

@@ -3,3 +3,5 @@ from .config import StepConfig as StepConfig
 from .pipeline import Cleaned as Cleaned
 from .pipeline import build_steps as build_steps
 from .pipeline import run_steps as run_steps
+from .polygons import polygonise as polygonise
+from .regions import region_table as region_table

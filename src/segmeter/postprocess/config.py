@@ -104,14 +104,46 @@ class WatershedConfig(StepConfig, title="postprocess.watershed"):
     """Least distance between two centres."""
 
 
+@STEPS.register("smooth", builder=f"{_STEPS}:build_smooth")
+class SmoothConfig(RemovingStepConfig, title="postprocess.smooth"):
+    """Give a pixel to a class where that covers more than half of the disk around it, and take it where less."""
+
+    name: str = "smooth"
+    radius: Radius = 2
+    """Radius of the disk; what lies beyond the image does not count."""
+
+
+@STEPS.register("skeleton", builder=f"{_STEPS}:build_skeleton")
+class SkeletonConfig(RemovingStepConfig, title="postprocess.skeleton"):
+    """Thin each class to its centreline, one pixel wide."""
+
+    name: str = "skeleton"
+
+
+@STEPS.register("distance_split", builder=f"{_STEPS}:build_distance_split")
+class DistanceSplitConfig(StepConfig, title="postprocess.distance_split"):
+    """Split the objects of each class into instances, one per core; labels stay as they are. Cores are the connected
+    parts that lie deeper than `depth`, and other pixels go to the core that a watershed gives them.
+    """
+
+    name: str = "distance_split"
+    depth: Annotated[float, Unit("pixels")] = Field(3, gt=0)
+    """Distance to the outside from which a pixel belongs to a core; an object that is nowhere as deep stays whole."""
+
+
+INSTANCE_STEPS = ("watershed", "distance_split")
+
+
 class PostprocessConfig(Config, title="postprocess"):
     """The steps that clean each label map, in the order in which they run."""
 
     steps: tuple[Annotated[Any, Component(STEPS)], ...] = ()
-    """Steps, each a name or {name: STEP, KEY: VALUE}. A watershed comes last, as later changes would contradict it."""
+    """Steps, each a name or {name: STEP, KEY: VALUE}. A step that makes instances (watershed,
+    distance_split) comes last, as later changes would contradict it."""
 
     @rule("steps")
     @classmethod
-    def _watershed_last(cls, steps: tuple[Any, ...], given: Given) -> None:
-        if "watershed" in [step.name for step in steps][:-1]:
-            raise RuleError("to have watershed only as the last step")
+    def _instances_last(cls, steps: tuple[Any, ...], given: Given) -> None:
+        for step in steps[:-1]:
+            if step.name in INSTANCE_STEPS:
+                raise RuleError(f"to have {step.name} only as the last step")

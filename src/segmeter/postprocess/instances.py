@@ -1,5 +1,6 @@
 """Label map -> instances: objects that touch are split at their necks."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -30,13 +31,16 @@ class Split:
     instances: InstanceArray
 
 
-def split_labels(labels: LabelArray, *, classes: tuple[int, ...], multilabel: bool, min_distance: int) -> Split:
-    """Number the objects of the given classes; two classes never share an object."""
+Splitter = Callable[[Mask], InstanceArray]
+
+
+def split_labels(labels: LabelArray, *, classes: tuple[int, ...], multilabel: bool, split: Splitter) -> Split:
+    """Number the objects of the given classes, each mask split by `split`; two classes never share an object."""
     instances = np.zeros(labels.shape, np.int32)
     for index in classes:
         plane = instances[index] if multilabel else instances
         mask = labels[index].astype(bool) if multilabel else labels == index
-        parts = split_mask(mask, min_distance=min_distance)
+        parts = split(mask)
         plane[mask] = parts[mask] + instances.max()
     return Split(labels=labels, instances=instances)
 
@@ -61,25 +65,54 @@ def split_mask(mask: Mask, *, min_distance: int) -> InstanceArray:
     ----------
     Beucher and Lantuejoul 1979, Use of watersheds in contour detection.
     """
+    return _flood(mask, lambda depth: _peaks(mask, depth, min_distance=min_distance))
+
+
+def split_at_depth(mask: Mask, *, depth: float) -> InstanceArray:
+    """Split a mask into one part per core, a core being a connected part (8) of what lies deeper than `depth` pixels.
+
+    The other pixels follow a watershed on the distance to the outside; a component without a core stays whole. As in
+    `split_mask`, the image's edge is no outside.
+
+    Parameters
+    ----------
+    mask
+        (H, W) bool.
+    depth
+        Distance to the nearest pixel outside, pixels, > 0.
+
+    Returns
+    -------
+    (H, W) int32, as from `split_mask`.
+    """
+    return _flood(mask, lambda found: np.asarray(ndimage.label(found > depth, np.ones((3, 3)))[0], np.int32))
+
+
+def _flood(mask: Mask, markers_of: Callable[[NDArray[np.float64]], InstanceArray]) -> InstanceArray:
     if mask.all() or not mask.any():  # without an outside there is no distance to it: one object, or none
         return mask.astype(np.int32)
     depth = ndimage.distance_transform_edt(mask)
-    markers = _markers(mask, depth, min_distance=min_distance)
+    markers = _completed(mask, depth, markers_of(depth))
     return np.asarray(watershed(-depth, markers, mask=mask), np.int32)  # type: ignore[no-untyped-call]
 
 
-def _markers(mask: Mask, depth: NDArray[np.float64], *, min_distance: int) -> InstanceArray:
-    """One number per centre; a component whose centres lost against a neighbour's gets its deepest pixel."""
+def _peaks(mask: Mask, depth: NDArray[np.float64], *, min_distance: int) -> InstanceArray:
+    """One number per centre."""
     markers = np.zeros(mask.shape, np.int32)
     peaks = peak_local_max(  # type: ignore[no-untyped-call]
         depth, min_distance=min_distance, exclude_border=False, threshold_abs=0
     )
     rows, columns = peaks[np.lexsort(peaks.T[::-1])].T
     markers[rows, columns] = np.arange(1, rows.size + 1)
+    return markers
+
+
+def _completed(mask: Mask, depth: NDArray[np.float64], markers: InstanceArray) -> InstanceArray:
+    """The markers, and one at the deepest pixel of each component that has none."""
     components, count = ndimage.label(mask)
-    bare = np.setdiff1d(np.arange(1, count + 1), components[rows, columns])
+    bare = np.setdiff1d(np.arange(1, count + 1), components[markers > 0])
     if bare.size:
         deepest = ndimage.maximum_position(depth, components, bare)
-        for number, position in enumerate(deepest, rows.size + 1):
+        for number, position in enumerate(deepest, int(markers.max()) + 1):
             markers[position] = number
     return markers

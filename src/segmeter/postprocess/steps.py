@@ -5,7 +5,7 @@ from functools import partial
 from segmeter.classes import ClassSpec
 from segmeter.postprocess import config as schema
 from segmeter.postprocess import masks
-from segmeter.postprocess.instances import Split, split_labels
+from segmeter.postprocess.instances import Split, Splitter, split_at_depth, split_labels, split_mask
 from segmeter.postprocess.planes import LabelArray, MaskStep, apply_per_class, class_indices, fill_index
 
 Step = partial[LabelArray]
@@ -38,13 +38,25 @@ def build_closing(config: schema.ClosingConfig, *, spec: ClassSpec) -> Step:
     return _per_class(config, partial(masks.closing, radius=config.radius), spec)
 
 
+def build_smooth(config: schema.SmoothConfig, *, spec: ClassSpec) -> Step:
+    return _per_class(config, partial(masks.smooth, radius=config.radius), spec, fill=config.fill)
+
+
+def build_skeleton(config: schema.SkeletonConfig, *, spec: ClassSpec) -> Step:
+    return _per_class(config, masks.skeleton, spec, fill=config.fill)
+
+
 def build_watershed(config: schema.WatershedConfig, *, spec: ClassSpec) -> partial[Split]:
-    return partial(
-        split_labels,
-        classes=class_indices(config.classes, spec, where=f"postprocess.{config.name}"),
-        multilabel=spec.is_multilabel,
-        min_distance=config.min_distance,
-    )
+    return _splitting(config, partial(split_mask, min_distance=config.min_distance), spec)
+
+
+def build_distance_split(config: schema.DistanceSplitConfig, *, spec: ClassSpec) -> partial[Split]:
+    return _splitting(config, partial(split_at_depth, depth=config.depth), spec)
+
+
+def _splitting(config: schema.StepConfig, split: Splitter, spec: ClassSpec) -> partial[Split]:
+    classes = class_indices(config.classes, spec, where=f"postprocess.{config.name}")
+    return partial(split_labels, classes=classes, multilabel=spec.is_multilabel, split=split)
 
 
 def _per_class(config: schema.StepConfig, step: MaskStep, spec: ClassSpec, *, fill: str | None = None) -> Step:

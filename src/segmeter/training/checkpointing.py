@@ -9,7 +9,8 @@ best -> step-...
 import logging
 import math
 import re
-from collections.abc import Callable, Mapping
+import threading
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from segmeter.errors import CheckpointError, InputError, RunError, SegmeterError
 from segmeter.files import clear_leftovers, make_folder, point, remove, rename, write_bytes
 from segmeter.models.card import ModelCard
 from segmeter.models.checkpoints.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
+from segmeter.training.run.background import Background, beside, snapshot
 
 LAST, BEST = "last", "best"
 PROBE = ".tmp-probe"
@@ -40,7 +42,7 @@ class Resumed:
 
 
 class Checkpoints:
-    """The folder `checkpoints/` of one run.
+    """The folder `checkpoints/` of one run, written in the background: one checkpoint at a time.
 
     Parameters
     ----------
@@ -59,6 +61,9 @@ class Checkpoints:
         self.table: Table = []  # (score, name) of the best, best first; no score is NaN
         self.saved: str | None = None
         self._tabled_before: set[str] = set()  # the checkpoint before the newest one still names these as best
+        self._background = Background("checkpoint")
+        self._copied = threading.Event()
+        self._copied.set()
 
     def prepare(self) -> None:
         """Make the folder, try to write there, and clear what a killed process left half-written.
@@ -101,25 +106,73 @@ class Checkpoints:
         state: Mapping[str, Any],
         progress: Mapping[str, Any],
         unvalidated: bool = False,
+        steady: Container[int] = (),
     ) -> None:
-        """Publish a checkpoint, swing the links to it, then remove the ones that nothing needs.
+        """Take a snapshot, and publish it in the background; then swing the links to it, and remove what nobody needs.
+
+        The checkpoint before is waited for. Where a GPU has no room for the snapshot, this one is written at once.
+
+        Parameters
+        ----------
+        steady
+            Addresses of the storages that do not change before `settle` is called: those on the CPU are copied in the
+            background too.
 
         Raises
         ------
         RunError
-            It can't be written; the message names the one that stays.
+            The one before can't be written; the message names the one that stays.
         """
+        self.wait()
         name = step_name(step, unvalidated=unvalidated)
         if name == self.saved:
             return
         content = {**state, "table": [list(entry) for entry in self.table]}
+        device = next((tensor.device for tensor in segmenter_state.values()), torch.device("cpu"))
         try:
-            write_checkpoint(
-                self.folder / name, segmenter_state=segmenter_state, card=card, state=content, progress=progress
-            )
+            kept, pending = snapshot((segmenter_state, content), later=steady if device.type == "cpu" else ())
+        except torch.OutOfMemoryError:
+            self._publish(step, name, (segmenter_state, content), card, progress)
             self.saved = name
-            self._link()
-            self._prune()
+            return
+        copied = self._copied = threading.Event()
+
+        def write() -> None:
+            try:
+                for target, source in pending:
+                    target.copy_(source)
+            finally:
+                copied.set()
+            self._publish(step, name, kept, card, progress)
+
+        self._background.start(beside(device, write))
+        self.saved = name
+
+    def settle(self) -> None:
+        """Wait until nothing of the state that was saved is needed any more, so that it may change."""
+        self._copied.wait()
+
+    def check(self) -> None:
+        """Raise where the checkpoint in the background could not be written; it is not waited for."""
+        self._background.check()
+
+    def wait(self) -> None:
+        """Wait until the checkpoint in the background is published; raises as `check` does."""
+        self._background.wait()
+
+    def close(self) -> None:
+        """Wait for the checkpoint in the background; a failure is logged."""
+        self._background.close()
+
+    def _publish(
+        self, step: int, name: str, content: tuple[Any, dict[str, Any]], card: ModelCard, progress: Mapping[str, Any]
+    ) -> None:
+        weights, state = content
+        table = [(score, entry) for score, entry in state["table"]]
+        try:
+            write_checkpoint(self.folder / name, segmenter_state=weights, card=card, state=state, progress=progress)
+            self._link(name, table)
+            self._prune(table)
         except (OSError, RunError) as error:
             names = self._names()
             stays = f"{names[-1]} stays and can be resumed" if names else "there is no earlier one"
@@ -168,14 +221,13 @@ class Checkpoints:
             rename(self.folder / name, f"damaged-{name}")
         self.table = [entry for entry in self.table if (self.folder / entry[1]).is_dir()]
         self._tabled_before = {name for _, name in self.table}
-        self._link()
-        self._prune()  # a killed process may have left what it was about to remove
+        self._link(self.saved, self.table)
+        self._prune(self.table)  # a killed process may have left what it was about to remove
 
-    def _link(self) -> None:
-        if self.saved:
-            point(self.folder / LAST, self.saved)
-        if self.table:
-            point(self.folder / BEST, self.table[0][1])
+    def _link(self, last: str, table: Table) -> None:
+        point(self.folder / LAST, last)
+        if table:
+            point(self.folder / BEST, table[0][1])
         else:
             remove(self.folder / BEST)
 
@@ -184,9 +236,9 @@ class Checkpoints:
         found = [match for path in self.folder.iterdir() if (match := _NAME.fullmatch(path.name)) and path.is_dir()]
         return [match[0] for match in sorted(found, key=lambda match: (int(match[1]), match[2] is None))]
 
-    def _prune(self) -> None:
+    def _prune(self, table: Table) -> None:
         names = self._names()
-        tabled = {name for _, name in self.table}
+        tabled = {name for _, name in table}
         for name in names:
             if name not in {*names[-RECENT:], *tabled, *self._tabled_before}:
                 remove(self.folder / name)

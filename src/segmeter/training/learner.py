@@ -2,7 +2,7 @@
 
 import copy
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -22,6 +22,7 @@ from segmeter.training.optimisation.ema import Ema
 from segmeter.training.optimisation.freezing import Freezing
 from segmeter.training.optimisation.optimizer import set_lr
 from segmeter.training.optimisation.step import Stepper, build_scaler, compiled
+from segmeter.training.run.background import address
 from segmeter.training.run.determinism import capture_rng, restore_rng
 
 _LOG = logging.getLogger(__name__)
@@ -30,10 +31,13 @@ _LOG = logging.getLogger(__name__)
 class Learner:
     """The parts of a job on their device.
 
-    `published` is the segmenter that is validated and saved: the average where there is one.
+    `published` is the segmenter that is validated and saved: the average where there is one. `before_update` is called
+    in each step before anything of `steady` changes.
     """
 
-    def __init__(self, job: TrainJob, device: torch.device, limits: Limits) -> None:
+    def __init__(
+        self, job: TrainJob, device: torch.device, limits: Limits, before_update: Callable[[], None] = lambda: None
+    ) -> None:
         config = job.training
         self.device = device
         self.segmenter = job.segmenter.to(device).train()
@@ -63,6 +67,7 @@ class Learner:
             augment=job.augment,
             config=config,
             device=device,
+            before_update=before_update,
         )
 
     def update(self, batches: Sequence[Batch], *, step: int, progress: float) -> tuple[Tensor, Tensor, float]:
@@ -79,6 +84,13 @@ class Learner:
         if self.ema:
             self.ema.update()
         return loss, grad_norm, lr
+
+    def steady(self) -> set[int]:
+        """Addresses of all that only an update changes: the weights, what the optimizer keeps, and the average."""
+        kept = (value for state in self.optimizer.state.values() for value in state.values())
+        averaged = self.published.state_dict().values() if self.ema else ()
+        values = (*self.segmenter.parameters(), *kept, *averaged)
+        return {address(value) for value in values if isinstance(value, Tensor)}
 
     def state(self) -> dict[str, Any]:
         """All that `load` needs beside the published weights."""

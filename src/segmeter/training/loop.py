@@ -72,14 +72,21 @@ def train(job: TrainJob) -> TrainResult:
         if pick_dtype(device, job.training.precision) is torch.float32:
             stack.enter_context(without_tf32())  # in the backward pass too
         seed_everything(job.training.seed)
-        run = Run(job, learner=Learner(job, device, limits), checkpoints=checkpoints, limits=limits, stop=stop)
+        run = Run(
+            job,
+            learner=Learner(job, device, limits, checkpoints.settle),
+            checkpoints=checkpoints,
+            limits=limits,
+            stop=stop,
+        )
         stack.callback(run.close)
         batches = Batches(
             job.source,
             first=run.step * job.training.accumulate,
             progress=lambda number: run.progress(number // job.training.accumulate),
             workers=job.training.workers,
-            pin=device.type == "cuda",
+            device=device,
+            draw=partial(job.augment.draw, seed=job.training.seed) if job.augment else None,
         )
         run.show = stack.enter_context(gauge("training"))
         return run.go(stack.enter_context(batches))
@@ -143,10 +150,13 @@ class Run:
                 self._save()
             if self.stop and not reason:
                 self._leave()
+            self.checkpoints.check()
             self._show()
+        self.checkpoints.wait()
         return self._result(reason)
 
     def close(self) -> None:
+        self.checkpoints.close()
         self.history.close()
         if self.logger:
             self.logger.close()
@@ -270,6 +280,7 @@ class Run:
             state={**self.learner.state(), **self._state()},
             progress=progress,
             unvalidated=self.due,
+            steady=self.learner.steady(),
         )
         self._saved_at = time.monotonic()
 
@@ -299,6 +310,7 @@ class Run:
     def _leave(self) -> None:
         """Save, then exit with the signal's code."""
         self._save()
+        self.checkpoints.wait()
         name = self.stop.received.name if self.stop.received else "nothing"
         message = (
             f"training: stopped by {name} after step {self.step}; {self.checkpoints.saved} was saved to resume from."

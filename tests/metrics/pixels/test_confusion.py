@@ -7,9 +7,10 @@ import pytest
 from sklearn.metrics import confusion_matrix as reference_matrix
 from sklearn.metrics import multilabel_confusion_matrix
 
+from segmeter.classes import ClassSpec
 from segmeter.errors import InputError
 from segmeter.metrics.pixels import confusion as module
-from segmeter.metrics.pixels.confusion import confusion_matrix, count_case, multilabel_counts
+from segmeter.metrics.pixels.confusion import confusion_matrix, count_case, count_case_and_hidden, multilabel_counts
 from tests.metrics.build import class_spec
 
 BLOCKS = [0, 1, 7, 8, 4095, 4096, 4097, 3 * 4096 + 13]
@@ -233,3 +234,15 @@ def test_multilabel_refusals_name_the_class():
         multilabel_counts(target, labels)
     with pytest.raises(InputError, match="a class axis and pixel axes"):
         multilabel_counts(target[0], labels[0])
+
+
+@pytest.mark.parametrize("task", ["multiclass", "multilabel"])
+@pytest.mark.parametrize("hidden", [False, True])
+def test_labels_outside_the_classes_are_told_where_the_target_is_ignored(task, hidden):
+    names, colours = ("a", "b"), ((0, 0, 0), (1, 1, 1))
+    spec = ClassSpec(task=task, names=names, colours=colours, ignore_index=255)
+    target, labels = np.array([[[0, 1, 255]], [[1, 1, 0]]], np.uint8), np.array([[[1, 1, 0]], [[0, 1, 0]]], np.uint8)
+    labels[0, 0, 2] = 7 if hidden else 1
+    counts, found = count_case_and_hidden(target, labels, spec)
+    assert found is hidden
+    np.testing.assert_array_equal(counts, count_case(target, labels, spec))

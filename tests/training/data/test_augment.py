@@ -46,7 +46,8 @@ def random_batch(count=4, *, channels=3, size=(12, 16), seed=0):
 
 def apply(augment, image, target, *, epoch=0, indices=None, seed=0):
     indices = np.arange(len(image)) if indices is None else np.asarray(indices)
-    return augment(image, target, seed=seed, epoch=epoch, indices=indices)
+    draws = augment.draw(seed=seed, epoch=epoch, indices=indices, channels=image.shape[1])
+    return augment(image, target, draws)
 
 
 def test_nothing_asked_changes_nothing_and_keeps_uint8():
@@ -202,7 +203,7 @@ def test_blur_is_scipy_s_gaussian_filter():
 
 def test_noise_is_a_share_of_the_image_s_own_deviation():
     image = torch.from_numpy(np.random.default_rng(0).normal(50, 8, (2, 1, 100, 100)).astype(np.float32))
-    noisy = add_noise(image, torch.tensor([0.0, 0.25]), [np.random.default_rng(seed) for seed in (1, 2)])
+    noisy = add_noise(image, torch.tensor([0.0, 0.25]), (1, 2))
     assert torch.equal(noisy[0], image[0])
     added = noisy[1] - image[1]
     assert float(added.std()) == pytest.approx(2.0, rel=0.05)

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from segmeter.errors import DataError, RunError
-from segmeter.training.data.batches import Batches, to_device
+from segmeter.training.data.batches import Batches, Draws
 from tests.training.tiny import TinyCases, TinySource
 
 
@@ -32,8 +32,9 @@ class CountingSource:
         )
 
 
-def open_batches(source, *, first=0, workers=0):
-    return Batches(source, first=first, progress=lambda number: number / 100, workers=workers, pin=False)
+def open_batches(source, *, first=0, workers=0, **values):
+    cpu = torch.device("cpu")
+    return Batches(source, first=first, progress=lambda number: number / 100, workers=workers, device=cpu, **values)
 
 
 def take_all(batches, count):
@@ -72,9 +73,26 @@ def test_the_source_learns_how_far_the_run_is_at_its_batch(workers):
     assert sorted(source.asked)[:2] == [(0, 4, 0.04), (1, 0, 0.05)]
 
 
+def test_draws_travel_with_their_batch_and_are_drawn_where_it_is_prepared():
+    threads = set()
+
+    def draw(*, epoch, indices, channels):
+        threads.add(threading.current_thread().name)
+        return Draws(torch.full((1, channels), float(indices[0])), (epoch,))
+
+    with open_batches(CountingSource(), first=3, workers=2, draw=draw) as batches:
+        taken = take_all(batches, 3)
+    assert [batch.draws.table.tolist() for batch in taken] == [[[3.0] * 3], [[4.0] * 3], [[10.0] * 3]]
+    assert [batch.draws.seeds for batch in taken] == [(0,), (0,), (1,)]
+    assert "MainThread" not in threads
+    moved = taken[0].with_tensors([tensor.to("meta") for tensor in taken[0].tensors()])
+    assert {tensor.device.type for tensor in moved.tensors()} == {"meta"}
+    assert moved.draws.seeds == taken[0].draws.seeds
+
+
 def test_images_are_channels_last_and_wide_targets_are_what_torch_computes_with():
     with open_batches(CountingSource(np.uint16)) as batches:
-        image, target = to_device(batches.take(), torch.device("cpu"))
+        image, target = batches.take().tensors()
     assert image.is_contiguous(memory_format=torch.channels_last)
     assert target.dtype == torch.int32
 

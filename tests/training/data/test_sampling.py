@@ -12,7 +12,7 @@ from segmeter.data.sample import Sample
 from segmeter.errors import ConfigError, DataError
 from segmeter.training.data.augment import Augment
 from segmeter.training.data.augment_config import AugmentConfig
-from segmeter.training.data.batches import Batches, to_device
+from segmeter.training.data.batches import Batches, resized
 from segmeter.training.data.epoch import LEAST_BATCHES, Sources, epoch_order
 from segmeter.training.data.sampling import KEPT_PIXELS, SampleSource, class_pixels, sample_size
 from segmeter.training.data.windows import Window, cut
@@ -144,7 +144,7 @@ def test_no_two_samples_of_an_epoch_have_the_same_bits(config):
     for index in range(len(source)):
         image, target, numbers = source.batch(4, index)
         batch = to_torch(image).permute(0, 3, 1, 2), to_torch(target)
-        images, targets = change(*batch, seed=0, epoch=4, indices=numbers)
+        images, targets = change(*batch, change.draw(seed=0, epoch=4, indices=numbers, channels=image.shape[-1]))
         seen |= {(one.numpy().tobytes(), other.numpy().tobytes()) for one, other in zip(images, targets, strict=True)}
     assert len(seen) == 72
 
@@ -388,12 +388,12 @@ def test_batches_that_the_device_resizes_are_those_of_the_host(task, config):
     cpu = torch.device("cpu")
     for epoch, progress in ((0, 0.0), (2, 0.4)):
         places = [SampleBatches(source, epoch, progress) for source in (host, device)]
-        with Batches(places[0], first=0, progress=float, workers=0, pin=False) as one:
-            with Batches(places[1], first=0, progress=float, workers=0, pin=False) as two:
+        with Batches(places[0], first=0, progress=float, workers=0, device=cpu) as one:
+            with Batches(places[1], first=0, progress=float, workers=0, device=cpu) as two:
                 for _ in range(3):
                     here, there = one.take(), two.take()
                     assert here.resizing is None
-                    for ours, theirs in zip(to_device(here, cpu), to_device(there, cpu), strict=True):
+                    for ours, theirs in zip(resized(here), resized(there), strict=True):
                         assert torch.equal(ours, theirs)
                     assert here.indices.tolist() == there.indices.tolist()
     assert (there.resizing is None) == (config.zoom == (1.0, 1.0) and config.resolution == 1.0)

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -87,18 +89,17 @@ def test_a_step_decreases_the_loss_and_leaves_no_gradient():
     assert all(p.grad is None for p in model.parameters())
 
 
-def test_augmentation_gets_seed_epoch_and_indices():
+def test_augmentation_gets_the_draws_of_its_batch():
     seen = []
 
     class Spy(TinyAugment):
-        def __call__(self, image, target, **kwargs):
-            seen.append((kwargs, torch.is_grad_enabled()))
-            return super().__call__(image, target, **kwargs)
+        def __call__(self, image, target, draws):
+            seen.append((draws.seeds, torch.is_grad_enabled()))
+            return super().__call__(image, target, draws)
 
-    make_stepper(TinyNetwork(), augment=Spy(), seed=5)([make_batch([4, 2])])
-    (kwargs, grad), *rest = seen
-    assert not rest
-    assert (kwargs["seed"], kwargs["epoch"], kwargs["indices"].tolist(), grad) == (5, 0, [4, 2], False)
+    draws = TinyAugment().draw(seed=5, epoch=0, indices=np.array([4, 2]), channels=3)
+    make_stepper(TinyNetwork(), augment=Spy())([replace(make_batch([4, 2]), draws=draws)])
+    assert seen == [((50039, 50037), False)]
 
 
 @pytest.mark.parametrize(("channels_last", "layout"), [(True, torch.channels_last), (False, torch.contiguous_format)])

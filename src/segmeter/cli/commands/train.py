@@ -15,6 +15,7 @@ from segmeter.cli.runs.job import Job
 from segmeter.cli.runs.resume import find_resumed
 from segmeter.cli.runs.run_folder import note_done, open_run
 from segmeter.data.build import open_splits
+from segmeter.data.large.parts import PartReader
 from segmeter.data.verification.report import DataReport
 from segmeter.losses.build import build_loss
 from segmeter.models.build import build_segmenter
@@ -46,7 +47,8 @@ def run(config: TrainConfig, job: Job) -> float | None:
     torch.manual_seed(config.training.seed)  # the first weights
     segmenter = build_segmenter(model_card(config.data, config.model, seen))
     budget = Budget(int(config.training.cache_gb * 1e9))
-    train_cases, val_cases = CachedDataset(train_data, budget), CachedDataset(val_data, budget)
+    train_cases = CachedDataset(train_data, budget, parts=PartReader(train_data))
+    val_cases = CachedDataset(val_data, budget)
     training = TrainJob(
         folder=resumed or Path(),
         segmenter=segmenter,

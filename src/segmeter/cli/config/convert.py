@@ -8,6 +8,7 @@ from omegaconf import DictConfig, OmegaConf
 from pydantic import ValidationError
 
 from segmeter.cli.config.compose import Composed
+from segmeter.cli.config.resumed import fill_resumed
 from segmeter.cli.config.schema import EvalConfig
 from segmeter.cli.config.trained_data import TRAINED, fill_data
 from segmeter.cli.config.written import find_written
@@ -20,7 +21,7 @@ from segmeter.schema import REQUIRED, Config
 def convert(
     root: type[Config], job: Composed, *, command: str, folders: Sequence[Path], problems: list[str]
 ) -> Config | None:
-    """Check the values of a job; those of eval are first completed by what its checkpoint says of the data.
+    """Check the values of a job, first completed by the run that it resumes, and by what a checkpoint says of its data.
 
     Parameters
     ----------
@@ -34,11 +35,11 @@ def convert(
         Takes a line per problem; the result is then None.
     """
     values, told = job.values, []
-    if root is EvalConfig:
-        try:
-            values = fill_data(values, job.overrides)
-        except InputError as error:
-            told = [*error.problems]
+    try:
+        values = fill_resumed(job)
+        values = fill_data(values, job.overrides) if root is EvalConfig else values
+    except InputError as error:
+        told = [*error.problems]
     config, found = _checked(root, job, values, command=command, folders=folders, filled=not told)
     problems.extend([*told, *found])
     return None if told or found else config

@@ -91,7 +91,8 @@ class Trained(Modelled):
     """A run folder (its best checkpoint), a checkpoint folder, or a file in it; [A,B,C] averages the probabilities of
     several."""
     resume: str | None = None
-    """null starts a new run; "auto" continues the newest run of this name; a path continues that run."""
+    """null starts a new run; "auto" continues the newest run of this name; a path continues that run, with its
+    own configuration but for the keys that the command line sets."""
 
     @property
     def checkpoints(self) -> tuple[Path, ...]:
@@ -103,7 +104,8 @@ class TrainConfig(Modelled, Seeded):
     """`segmeter train`: train a model on images and masks."""
 
     resume: str | None = None
-    """null starts a new run; "auto" continues the newest run of this name; a path continues that run."""
+    """null starts a new run; "auto" continues the newest run of this name; a path continues that run, with its
+    own configuration but for the keys that the command line sets."""
     allow_changes: tuple[str, ...] = ()
     """Keys that may differ from the resumed run's configuration: [training.epochs]."""
     data: Annotated[Any, Component(DATA)]
@@ -272,7 +274,8 @@ class ScoreConfig(Seeded, Sharded):
     workers: Annotated[int, Unit("processes")] = Field(0, ge=0, le=256)
     """Processes; 0 takes threads, one per core, which are as fast but for measures in plain Python."""
     resume: str | None = None
-    """null starts a new run; "auto" continues the newest run of this name; a path continues that run."""
+    """null starts a new run; "auto" continues the newest run of this name; a path continues that run, with its
+    own configuration but for the keys that the command line sets."""
     data: LabelsConfig
     """What the values in masks mean."""
     metrics: MetricsConfig

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from segmeter.cli.config.schema import Common
 from segmeter.cli.runs.job import Job
-from segmeter.cli.runs.run_folder import read_start, run_name
+from segmeter.cli.runs.run_folder import read_record, run_name
 from segmeter.errors import ConfigError
 
 
@@ -48,7 +48,7 @@ def _newest(config: Common, job: Job, holds: str) -> Path | None:
     named = re.compile(rf"[\d-]+_\d+_{re.escape(run_name(config, job))}(-\d+)?")
     root = config.run.root / job.command
     runs = [path for path in root.glob("*") if named.fullmatch(path.name) and _holds(path, holds)]
-    return max(runs, key=lambda path: (read_start(path), path.name), default=None)
+    return max(runs, key=lambda path: (str(read_record(path).get("start", "")), path.name), default=None)
 
 
 def _holds(folder: Path, pattern: str) -> bool:

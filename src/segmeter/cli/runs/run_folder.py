@@ -121,12 +121,13 @@ def run_name(config: Common, job: Job) -> str:
     return safe_id(config.run.name or str(getattr(getattr(config, "data", None), "name", job.command)))
 
 
-def read_start(folder: Path) -> str:
-    """When the run of a folder was started, UTC in ISO 8601; "" where its run.json can't be read."""
-    try:
-        return str(json.loads((folder / RECORD).read_bytes())["start"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return ""
+def read_record(folder: Path) -> dict[str, Any]:
+    """What run.json says, or nothing where it can't be read; "start" is in UTC, ISO 8601."""
+    with suppress(OSError, ValueError):
+        record = json.loads((folder / RECORD).read_bytes())
+        if isinstance(record, dict):
+            return record
+    return {}
 
 
 def _claim(config: Common, job: Job, resumed: Path | None) -> tuple[Path, int]:
@@ -193,16 +194,18 @@ def _owner(folder: Path) -> str:
 @contextmanager
 def _recorded(folder: Path, config: Common, job: Job, facts: dict[str, Any]) -> Iterator[None]:
     """Keep run.json, config.yaml and overrides.yaml; run.json says at the end what came of the run."""
-    earlier = read_start(folder)  # of a resumed run; "newest" is decided by it
+    earlier = read_record(folder)  # of a resumed run, which "newest" is decided by, and whose overrides still hold
+    start = earlier.get("start")
     write_bytes(folder / "config.yaml", OmegaConf.to_yaml(mask(as_plain(config))).encode())
-    overrides = [mask_override(line) for line in job.overrides]
+    lines = [*earlier.get("overrides", ()), *(mask_override(line) for line in job.overrides)]
+    overrides = list({line.partition("=")[0]: line for line in lines}.values())
     write_bytes(folder / "overrides.yaml", OmegaConf.to_yaml(overrides).encode())
     record = {
         "command": job.command,
         "argv": [mask_override(argument) for argument in job.argv],
         "overrides": overrides,
-        "start": earlier or _now(),
-        **({"resumed": _now()} if earlier else {}),
+        "start": start or _now(),
+        **({"resumed": _now()} if start else {}),
         "seeds": _seeds(as_plain(config)),
         **facts,
         "versions": versions(),
@@ -229,7 +232,7 @@ def _recorded(folder: Path, config: Common, job: Job, facts: dict[str, Any]) -> 
 
 def _result(folder: Path) -> dict[str, Any]:
     """What `note_done` wrote."""
-    record = json.loads((folder / RECORD).read_bytes())
+    record = read_record(folder)
     return {"result": record["result"]} if "result" in record else {}
 
 

@@ -1,14 +1,12 @@
 """The jobs of a sweep: a folder for each, named by what varied, and at the end one table of all of them."""
 
-import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from segmeter.cli.runs.masking import mask_override
-from segmeter.cli.runs.run_folder import RECORD
+from segmeter.cli.runs.run_folder import RECORD, read_record
 from segmeter.cli.runs.sweep_table import SweepJob, print_sweep, write_sweep
 from segmeter.files import safe_id
 
@@ -70,7 +68,7 @@ def read_sweep(folder: Path) -> list[SweepJob]:
 
     Jobs may have run in other processes: only their run.json is asked. One that was refused has none.
     """
-    records = {path.parent.name: _read(path) for path in folder.glob(f"*/{RECORD}")}
+    records = {path.parent.name: read_record(path.parent) for path in folder.glob(f"*/{RECORD}")}
     numbers = {name: int(name.partition("_")[0]) for name in records if name.partition("_")[0].isdigit()}
     names = sorted(numbers, key=lambda name: (numbers[name], name))
     given = [settings(records[name].get("overrides", ())) for name in names]
@@ -85,11 +83,3 @@ def read_sweep(folder: Path) -> list[SweepJob]:
         )
         for name, values in zip(names, given, strict=True)
     ]
-
-
-def _read(path: Path) -> dict[str, Any]:
-    with suppress(OSError, ValueError):
-        record = json.loads(path.read_bytes())
-        if isinstance(record, dict):
-            return record
-    return {}

@@ -57,7 +57,7 @@ def confusion_matrix(
     where = "confusion_matrix"
     check_maps(where, target, labels, "labels", kinds="iub")
     num_classes, ignore_index = check_classes(where, num_classes, ignore_index, most=_FOREIGN)
-    return _count(where, target, labels, num_classes=num_classes, ignore_index=ignore_index)
+    return _count(where, target, labels, num_classes=num_classes, ignore_index=ignore_index)[0]
 
 
 def multilabel_counts(target: LabelArray, labels: LabelArray, *, ignore_index: int | None = None) -> IntArray:
@@ -79,15 +79,21 @@ def multilabel_counts(target: LabelArray, labels: LabelArray, *, ignore_index: i
     InputError
         As `confusion_matrix`, naming the class.
     """
+    return _count_planes(target, labels, ignore_index)[0]
+
+
+def _count_planes(target: LabelArray, labels: LabelArray, ignore_index: int | None) -> tuple[IntArray, bool]:
     where = "multilabel_counts"
     check_maps(where, target, labels, "labels", kinds="iub")
     _, ignore_index = check_classes(where, 2, ignore_index)
     if target.ndim < 2:
         raise InputError(expected(where, "target", "to have a class axis and pixel axes", target.shape))
-    counts = np.empty((len(target), 2, 2), np.int64)
+    counts, hides = np.empty((len(target), 2, 2), np.int64), False
     for k, (plane, predicted) in enumerate(zip(target, labels, strict=True)):
-        counts[k] = _count(f"{where}: class {k}", plane, predicted, num_classes=2, ignore_index=ignore_index)
-    return counts
+        name = f"{where}: class {k}"
+        counts[k], hidden = _count(name, plane, predicted, num_classes=2, ignore_index=ignore_index)
+        hides = hides or hidden
+    return counts, hides
 
 
 def count_case(target: LabelArray, labels: LabelArray, spec: ClassSpec) -> IntArray:
@@ -109,18 +115,27 @@ def count_case(target: LabelArray, labels: LabelArray, spec: ClassSpec) -> IntAr
     InputError
         As `confusion_matrix` and `multilabel_counts`.
     """
+    return count_case_and_hidden(target, labels, spec)[0]
+
+
+def count_case_and_hidden(target: LabelArray, labels: LabelArray, spec: ClassSpec) -> tuple[IntArray, bool]:
+    """Count as `count_case` does; and whether labels are outside the classes where the target is ignored."""
     if spec.is_multilabel:
-        return multilabel_counts(target, labels, ignore_index=spec.ignore_index)
-    return confusion_matrix(target, labels, num_classes=spec.num_classes, ignore_index=spec.ignore_index)
+        return _count_planes(target, labels, spec.ignore_index)
+    where = "confusion_matrix"
+    check_maps(where, target, labels, "labels", kinds="iub")
+    num_classes, ignore_index = check_classes(where, spec.num_classes, spec.ignore_index, most=_FOREIGN)
+    return _count(where, target, labels, num_classes=num_classes, ignore_index=ignore_index)
 
 
 def _count(
     where: str, target: LabelArray, labels: LabelArray, *, num_classes: int, ignore_index: int | None
-) -> IntArray:
+) -> tuple[IntArray, bool]:
+    """Counts (K, K), and whether ignored pixels hide labels outside the classes."""
     table = _table(target, labels, num_classes=num_classes, ignore_index=ignore_index)
     if table[num_classes + 1].any() or table[:num_classes, num_classes].any():
         raise InputError(_outside(where, target, labels, num_classes=num_classes, ignore_index=ignore_index))
-    return np.ascontiguousarray(table[:num_classes, :num_classes])
+    return np.ascontiguousarray(table[:num_classes, :num_classes]), bool(table[num_classes, num_classes])
 
 
 def _table(target: LabelArray, labels: LabelArray, *, num_classes: int, ignore_index: int | None) -> IntArray:

@@ -4,7 +4,7 @@ Axes: B batch, C channels of the image, K classes, H height, W width.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import torch
@@ -17,9 +17,10 @@ from segmeter.checks import expected
 from segmeter.classes import ClassSpec
 from segmeter.errors import InputError
 from segmeter.training.data.augment_config import AugmentConfig
+from segmeter.training.data.batches import Draws
 from segmeter.training.data.epoch import AUGMENT, draw
 
-Draws = Mapping[str, Tensor]
+Numbers = Mapping[str, Tensor]
 
 # One draw per name and sample, always in this order, so that one setting does not change what another one does
 _DRAWS = (
@@ -51,19 +52,31 @@ class Augment:
         self._turns = bool(config.rotate or config.shear)
         self._tones = any(getattr(config, name) for name in _TONES)
 
-    def __call__(
-        self, image: Tensor, target: Tensor, *, seed: int, epoch: int, indices: NDArray[np.int64]
-    ) -> tuple[Tensor, Tensor]:
-        """Draw and apply the changes.
+    def draw(self, *, seed: int, epoch: int, indices: NDArray[np.int64], channels: int) -> Draws:
+        """Draw for a batch, on the host.
+
+        Parameters
+        ----------
+        seed, epoch
+            Decide every draw, together with the index.
+        indices : (B,)
+            The number of each sample, which no other one of the epoch has.
+        channels
+            Those of its images.
+        """
+        generators = [draw(AUGMENT, seed=seed, epoch=epoch, index=int(index)) for index in indices]
+        table = [rng.random(len(_DRAWS) + channels, dtype=np.float32) for rng in generators]
+        return Draws(to_torch(np.stack(table)), tuple(int(rng.integers(2**63)) for rng in generators))
+
+    def __call__(self, image: Tensor, target: Tensor, draws: Draws) -> tuple[Tensor, Tensor]:
+        """Apply the changes; nothing here waits for the device.
 
         Parameters
         ----------
         image : (B, C, H, W), uint8, uint16 or floating
         target : (B, H, W), or (B, K, H, W) for multilabel, integer
-        seed, epoch
-            Decide every draw, together with the index.
-        indices : (B,)
-            The number of each sample, which no other one of the epoch has.
+        draws
+            What `draw` gave for these samples; its table on the device of the image.
 
         Returns
         -------
@@ -74,27 +87,24 @@ class Augment:
         Raises
         ------
         InputError
-            Image, target and indices do not fit together.
+            Image, target and draws do not fit together.
         """
-        _check_batch(image, target, len(indices))
-        generators = [draw(AUGMENT, seed=seed, epoch=epoch, index=int(index)) for index in indices]
-        table = np.stack([rng.random(len(_DRAWS) + image.shape[1], dtype=np.float32) for rng in generators])
-        columns = to_torch(table, device=image.device)
-        draws = dict(zip(_DRAWS, columns.T, strict=False))
+        _check_batch(image, target, len(draws.seeds))
+        numbers = dict(zip(_DRAWS, draws.table.T, strict=False))
         bounded = image.dtype in _FULL_SCALE
         if self._turns or self._tones:
             image = to_unit(image)
-        image, target = self._flip(image, target, draws)
+        image, target = self._flip(image, target, numbers)
         if self._turns:
-            image, target = self._turn(image, target, draws)
+            image, target = self._turn(image, target, numbers)
         if self._tones:
-            image = self._recolour(image, draws, columns[:, len(_DRAWS) :])
+            image = self._recolour(image, numbers, draws.table[:, len(_DRAWS) :])
             if self.config.noise:
-                image = add_noise(image, draws["noise"] * self.config.noise, generators)
+                image = add_noise(image, numbers["noise"] * self.config.noise, draws.seeds)
             image = image.clamp(0.0, 1.0) if bounded else image
         return image, target
 
-    def _flip(self, image: Tensor, target: Tensor, draws: Draws) -> tuple[Tensor, Tensor]:
+    def _flip(self, image: Tensor, target: Tensor, draws: Numbers) -> tuple[Tensor, Tensor]:
         for name, axis in (("flip_horizontal", -1), ("flip_vertical", -2)):
             if getattr(self.config, name):
                 chosen = draws[name] < 0.5
@@ -102,7 +112,7 @@ class Augment:
                 target = torch.where(_beside(chosen, target), target.flip(axis), target)
         return image, target
 
-    def _turn(self, image: Tensor, target: Tensor, draws: Draws) -> tuple[Tensor, Tensor]:
+    def _turn(self, image: Tensor, target: Tensor, draws: Numbers) -> tuple[Tensor, Tensor]:
         """Rotate and shear by one look-up: bilinear in the image, nearest in the target."""
         angle = spread(draws["rotate"], math.radians(self.config.rotate))
         shear = [spread(draws[name], math.radians(self.config.shear)).tan() for name in ("shear_x", "shear_y")]
@@ -114,7 +124,7 @@ class Augment:
             labels = labels.masked_fill(outside[:, None], self.spec.ignore_index)
         return _look_up(image, grid, "bilinear"), labels.view(target.shape)
 
-    def _recolour(self, image: Tensor, draws: Draws, gains: Tensor) -> Tensor:
+    def _recolour(self, image: Tensor, draws: Numbers, gains: Tensor) -> Tensor:
         """Focus, then light, then how the camera renders it."""
         config = self.config
         if config.blur:
@@ -184,12 +194,12 @@ def blur(image: Tensor, sigma: Tensor, *, most: float) -> Tensor:
     return functional.conv2d(rows, weight[:, :, None, :], groups=len(weight)).view(image.shape)
 
 
-def add_noise(image: Tensor, share: Tensor, generators: list[np.random.Generator]) -> Tensor:
+def add_noise(image: Tensor, share: Tensor, seeds: Sequence[int]) -> Tensor:
     """Add Gaussian noise whose standard deviation is a share (B,) of that of each image."""
     noise = torch.empty(image.shape, dtype=image.dtype, device=image.device)
     source = torch.Generator(image.device)
-    for plane, rng in zip(noise, generators, strict=True):
-        plane.normal_(generator=source.manual_seed(int(rng.integers(2**63))))
+    for plane, seed in zip(noise, seeds, strict=True):
+        plane.normal_(generator=source.manual_seed(seed))
     return image + noise * image.std((1, 2, 3), keepdim=True) * _beside(share, image)
 
 
@@ -205,6 +215,6 @@ def _beside(values: Tensor, batch: Tensor) -> Tensor:
 def _check_batch(image: Tensor, target: Tensor, count: int) -> None:
     fits = image.dim() == 4 and target.dim() in (3, 4) and image.shape[-2:] == target.shape[-2:]
     if not fits or not len(image) == len(target) == count:
-        rule = "to be (B, H, W) or (B, K, H, W) for an image (B, C, H, W) and B indices"
-        given = f"{tuple(target.shape)} for {tuple(image.shape)} and {count} indices"
+        rule = "to be (B, H, W) or (B, K, H, W) for an image (B, C, H, W) and the draws of B samples"
+        given = f"{tuple(target.shape)} for {tuple(image.shape)} and draws of {count}"
         raise InputError(expected("augment", "target", rule, given))

@@ -1,8 +1,8 @@
 """Number of a batch -> batch, prepared ahead by threads; which batch it is never depends on them."""
 
 import time
-from collections.abc import Callable, Generator
-from dataclasses import dataclass
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass, replace
 from itertools import count
 from types import TracebackType
 from typing import Any, NamedTuple, Protocol, Self
@@ -44,15 +44,47 @@ class BatchSource(Protocol):
         """
 
 
+@dataclass(frozen=True, eq=False)
+class Draws:
+    """All that is random in the augmentation of a batch, drawn on the host ahead of it.
+
+    Parameters
+    ----------
+    table : (B, N), float32
+        In 0 to 1; goes to the device with the batch.
+    seeds : (B,)
+        Of what is drawn on the device.
+    """
+
+    table: Tensor
+    seeds: tuple[int, ...]
+
+
+class Draw(Protocol):
+    """Draws for a batch, from any thread; decided by its arguments alone."""
+
+    def __call__(self, *, epoch: int, indices: NDArray[np.int64], channels: int) -> Draws: ...
+
+
 @dataclass(frozen=True, kw_only=True)
 class Batch:
-    """What one forward pass is fed: image (B, C, H, W) and target, on the host, and where they come from."""
+    """What one forward pass is fed: image (B, C, H, W) and target, where they come from, and how they are changed."""
 
     image: Tensor
     target: Tensor
     indices: NDArray[np.int64]
     epoch: int
+    draws: Draws | None = None
     resizing: Resizing | None = None
+
+    def tensors(self) -> list[Tensor]:
+        """All that has to be on the device."""
+        return [self.image, self.target, *([] if self.draws is None else [self.draws.table])]
+
+    def with_tensors(self, tensors: Sequence[Tensor]) -> Self:
+        """Put others in the place of `tensors()`."""
+        draws = None if self.draws is None else replace(self.draws, table=tensors[2])
+        return replace(self, image=tensors[0], target=tensors[1], draws=draws)
 
 
 class Batches:
@@ -71,15 +103,27 @@ class Batches:
         Number of a batch -> how far the run is then, 0 to 1. Asked in the calling thread.
     workers
         Threads; 0 prepares each batch when it is asked for.
-    pin
-        Put batches into page-locked memory, from which they travel to a GPU without a stop.
+    device
+        Where batches go. To a GPU they are copied from page-locked memory on a stream of its own, while it works on the
+        step before; nothing waits for the copy but the kernels that need it.
+    draw
+        Draws what the augmentation needs; None where there is none.
     """
 
     def __init__(
-        self, source: BatchSource, *, first: int, progress: Callable[[int], float], workers: int, pin: bool
+        self,
+        source: BatchSource,
+        *,
+        first: int,
+        progress: Callable[[int], float],
+        workers: int,
+        device: torch.device,
+        draw: Draw | None = None,
     ) -> None:
         self._source = source
-        self._pin = pin
+        self._device = device
+        self._draw = draw
+        self._side = torch.cuda.Stream(device) if device.type == "cuda" else None  # type: ignore[no-untyped-call]
         places = ((number, progress(number)) for number in count(first))
         self._batches: Generator[Batch, None, None] = (
             map_in_threads(self._prepare, places, threads=workers, ahead=workers + 1, name="batches")
@@ -107,7 +151,16 @@ class Batches:
         start = time.perf_counter()
         batch = next(self._batches)
         self.waited += time.perf_counter() - start
-        return batch
+        return batch if self._side is None else self._upload(batch, self._side)
+
+    def _upload(self, batch: Batch, side: torch.cuda.Stream) -> Batch:
+        current = torch.cuda.current_stream(self._device)
+        with torch.cuda.stream(side):
+            moved = [tensor.to(self._device, non_blocking=True) for tensor in batch.tensors()]
+        current.wait_stream(side)
+        for tensor in moved:
+            tensor.record_stream(current)  # its memory is the side stream's, which must not reuse it too early
+        return batch.with_tensors(moved)
 
     def _prepare(self, place: tuple[int, float]) -> Batch:
         number, progress = place
@@ -116,7 +169,16 @@ class Batches:
             image, target, indices, resizing = Windows(*self._source.batch(epoch, index, progress))
             # torch compares and indexes no uint16
             labels = to_torch(target, dtype="int32" if target.dtype == np.uint16 else None)
-            tensors = [to_torch(image).permute(0, 3, 1, 2), labels]
+            batch = Batch(
+                image=to_torch(image).permute(0, 3, 1, 2),
+                target=labels,
+                indices=indices,
+                epoch=epoch,
+                draws=None
+                if self._draw is None
+                else self._draw(epoch=epoch, indices=indices, channels=image.shape[-1]),
+                resizing=resizing,
+            )
         except SegmeterError:
             raise
         except Exception as error:
@@ -124,12 +186,10 @@ class Batches:
                 f"training: batch {index} of epoch {epoch} could not be prepared: {type(error).__name__}: {error}."
             )
             raise RunError(message) from error
-        if self._pin:
-            tensors = [tensor.pin_memory() for tensor in tensors]
-        return Batch(image=tensors[0], target=tensors[1], indices=indices, epoch=epoch, resizing=resizing)
+        return batch if self._side is None else batch.with_tensors([each.pin_memory() for each in batch.tensors()])
 
 
-def to_device(batch: Batch, device: torch.device) -> tuple[Tensor, Tensor]:
-    """Image and target on `device`, in their final size; what is queued is not waited for."""
-    image, target = batch.image.to(device, non_blocking=True), batch.target.to(device, non_blocking=True)
+def resized(batch: Batch) -> tuple[Tensor, Tensor]:
+    """Image and target in their final size; what is queued is not waited for."""
+    image, target = batch.image, batch.target
     return (image, target) if batch.resizing is None else resize_batch(image, target, batch.resizing)

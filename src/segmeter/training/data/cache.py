@@ -1,8 +1,10 @@
 """Data set -> the same data set, each case decoded once, as long as memory allows."""
 
 import threading
-from collections.abc import Mapping, Sequence
-from typing import Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+from numpy.typing import NDArray
 
 from segmeter.classes import ClassSpec
 from segmeter.data.sample import Sample
@@ -52,9 +54,14 @@ class CachedDataset:
         Read on demand.
     budget
         Of bytes, shared with other caches.
+    parts
+        Index of a case -> its sample with arrays that stay in the files, or None where these must be read whole.
     """
 
-    def __init__(self, cases: Cases, budget: Budget) -> None:
+    def __init__(
+        self, cases: Cases, budget: Budget, parts: Callable[[int], Sample | None] = lambda index: None
+    ) -> None:
+        self._parts = parts
         self.cases = cases
         self.spec = cases.spec
         self.case_ids = cases.case_ids
@@ -69,6 +76,13 @@ class CachedDataset:
         kept = self._kept.get(index)
         return self._read(index) if kept is None else kept
 
+    def opened(self, index: int) -> Sample:
+        """A case to cut a window from: kept, or decoded where it will be kept, or in its files where it is large."""
+        parts = None if index in self._kept else self._parts(index)
+        if parts is None or _bytes_of(parts) <= self._budget.left:
+            return self[index]
+        return parts
+
     def fingerprint(self) -> str:
         self._fingerprint = self._fingerprint or self.cases.fingerprint()  # asked for with every checkpoint
         return self._fingerprint
@@ -78,9 +92,16 @@ class CachedDataset:
 
     def _read(self, index: int) -> Sample:
         sample = self.cases[index]
-        arrays = [sample.image] if sample.target is None else [sample.image, sample.target]
-        if self._budget.take(sum(array.nbytes for array in arrays)):
-            for array in arrays:
+        if self._budget.take(_bytes_of(sample)):
+            for array in _arrays_of(sample):
                 array.flags.writeable = False  # every epoch sees these same arrays
             self._kept[index] = sample
         return sample
+
+
+def _arrays_of(sample: Sample) -> list[NDArray[Any]]:
+    return [sample.image] if sample.target is None else [sample.image, sample.target]
+
+
+def _bytes_of(sample: Sample) -> int:
+    return sum(array.nbytes for array in _arrays_of(sample))

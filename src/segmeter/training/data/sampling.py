@@ -14,7 +14,7 @@ from segmeter.data.verification.verify import count_classes
 from segmeter.errors import ConfigError, DataError
 from segmeter.training.data.augment_config import AugmentConfig, Size, choose_crop
 from segmeter.training.data.batches import Arrays, Windows
-from segmeter.training.data.cache import Cases
+from segmeter.training.data.cache import CachedDataset, Cases
 from segmeter.training.data.epoch import ANYWHERE, LEAST_BATCHES, PIXELS, WINDOW, Plan, Sources, draw, plan_epoch
 from segmeter.training.data.windows import (
     Image,
@@ -163,7 +163,7 @@ class SampleSource:
     def _cut(self, epoch: int, number: int, progress: float, label: int) -> tuple[Image, NDArray[Any], Size]:
         """The window of a sample as it is stored, and the size that it is to get."""
         repeat, index = divmod(number, len(self.cases))
-        case = self.cases[index]
+        case = self.cases.opened(index) if isinstance(self.cases, CachedDataset) else self.cases[index]
         if case.target is None:
             raise DataError(expected(case.case_id, "target", "to be there for training", "none"))
         changes = self.config.changes_values
@@ -210,7 +210,7 @@ class SampleSource:
     def _class_pixels(self, index: int, target: NDArray[Any]) -> dict[int, NDArray[np.int64]]:
         if index not in self._pixels:
             rng = draw(PIXELS, seed=self.seed, index=index)  # the same in every epoch, so that it can be kept
-            self._pixels[index] = class_pixels(target, self.cases.spec, rng)
+            self._pixels[index] = class_pixels(np.asarray(target), self.cases.spec, rng)
         return self._pixels[index]
 
 

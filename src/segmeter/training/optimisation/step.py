@@ -14,11 +14,13 @@ from torch import Tensor, nn
 from torch.amp import GradScaler
 from torch.optim import Optimizer
 
+from segmeter.checks import expected
+from segmeter.errors import InputError
 from segmeter.inference.config import Precision
 from segmeter.inference.precision import autocast, pick_dtype
 from segmeter.losses.additive import AdditiveLoss, divide
 from segmeter.training.config import TrainingConfig
-from segmeter.training.data.batches import Batch, to_device
+from segmeter.training.data.batches import Batch, Draws, resized
 from segmeter.training.optimisation.optimizer import update_weights
 
 # Runs shorter than this do not win back the minute or so that compiling a U-Net's two passes takes
@@ -26,12 +28,16 @@ AUTO_COMPILE_STEPS = 2000
 AUTO_COMPILE_SECONDS = 600.0
 
 
-class Augmentation(Protocol):
-    """Changes a batch on its device; what is drawn depends on seed, epoch and index alone."""
+def _nothing() -> None:
+    pass
 
-    def __call__(
-        self, image: Tensor, target: Tensor, *, seed: int, epoch: int, indices: NDArray[np.int64]
-    ) -> tuple[Tensor, Tensor]: ...
+
+class Augmentation(Protocol):
+    """Changes a batch on its device; what is drawn, on the host, depends on seed, epoch and index alone."""
+
+    def draw(self, *, seed: int, epoch: int, indices: NDArray[np.int64], channels: int) -> Draws: ...
+
+    def __call__(self, image: Tensor, target: Tensor, draws: Draws) -> tuple[Tensor, Tensor]: ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,6 +52,8 @@ class Stepper:
         Its sums and denominators add over the batches of a step.
     scaler
         Scaler of the loss, for float16; None for other precisions.
+    before_update
+        Called once the gradients are there, before anything that an update changes is changed.
     """
 
     forward: Callable[[Tensor], Tensor]
@@ -55,9 +63,10 @@ class Stepper:
     augment: Augmentation | None
     config: TrainingConfig
     device: torch.device
+    before_update: Callable[[], None] = _nothing
 
     def __call__(self, batches: Sequence[Batch]) -> tuple[Tensor, Tensor]:
-        """Take one step over all of `batches` as if they were one batch.
+        """Take one step over all of `batches`, which are on the device, as if they were one batch.
 
         The denominators of the loss are summed over the batches before the first forward pass, so that each backward
         pass adds its share of the one gradient. Only batch norm sees each batch on its own.
@@ -73,6 +82,7 @@ class Stepper:
             loss = self._compute_loss(image.contiguous(memory_format=self._layout), target, whole)
             (loss if self.scaler is None else self.scaler.scale(loss)).backward()  # type: ignore[no-untyped-call]
             losses.append(loss.detach())
+        self.before_update()
         return torch.stack(losses).sum(), self._update()
 
     @property
@@ -93,11 +103,13 @@ class Stepper:
         return torch.stack([self.loss.denominators(self._augmented(batch)[1]) for batch in batches]).sum(0)
 
     def _augmented(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        image, target = to_device(batch, self.device)
+        image, target = resized(batch)
         if self.augment is None:
             return image, target
+        if batch.draws is None:
+            raise InputError(expected("step", "batches", "to have draws for the augmentation", "none"))
         with torch.no_grad():
-            return self.augment(image, target, seed=self.config.seed, epoch=batch.epoch, indices=batch.indices)
+            return self.augment(image, target, batch.draws)
 
     def _update(self) -> Tensor:
         if self.scaler is None:

@@ -1,0 +1,90 @@
+"""TIFF or NPY file -> a window of its pixels, decoded without the rest."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tifffile
+from numpy.typing import NDArray
+
+from segmeter.data.files.header import Header, damaged
+from segmeter.data.files.sniff import open_regular
+
+_JPEG = (6, 7, 34892, 33007)  # compressions whose tables stand once for all tiles
+_READABLE = ("uint8", "uint16", "int16", "uint32", "int32", "float32")  # read as they are stored
+
+
+def has_windows(header: Header) -> bool:
+    """Whether windows of such a file can be read: upright TIFF and NPY, of values that need no conversion."""
+    upright = header.orientation == 1 and header.kind != "cmyk"
+    return header.format in ("tiff", "npy") and header.dtype.name in _READABLE and upright
+
+
+def read_window(path: Path, header: Header, rows: slice, columns: slice) -> NDArray[Any]:
+    """Read the pixels in some rows and columns.
+
+    Parameters
+    ----------
+    path, header
+        A file for which `has_windows` is true, and its header.
+    rows, columns
+        With a start and a stop, inside the picture.
+
+    Returns
+    -------
+    (h, w), or (h, w, C) for several channels, of the header's dtype: what decoding the whole file has there.
+
+    Raises
+    ------
+    DataError
+        The file can't be opened, or is damaged there.
+    """
+    read = _npy_window if header.format == "npy" else _tiff_window
+    try:
+        with open_regular(path):
+            return np.ascontiguousarray(read(path, header, rows, columns), header.dtype)
+    except (ValueError, RuntimeError, OSError, IndexError, KeyError, TypeError, AttributeError) as error:
+        raise damaged(path, error) from error
+
+
+def _npy_window(path: Path, header: Header, rows: slice, columns: slice) -> NDArray[Any]:
+    mapped = np.load(path, mmap_mode="r", allow_pickle=False)
+    pixels: NDArray[Any] = mapped[rows, columns]
+    return pixels[..., 0] if pixels.ndim == 3 and header.channels == 1 else pixels
+
+
+def _tiff_window(path: Path, header: Header, rows: slice, columns: slice) -> NDArray[Any]:
+    """Decode the tiles, or strips, that meet the window, of all planes where channels are stored apart."""
+    with tifffile.TiffFile(path) as tiff:
+        page = tiff.pages.first
+        tall = page.tilelength if page.is_tiled else page.rowsperstrip
+        wide = page.tilewidth if page.is_tiled else page.imagewidth
+        down, across = -(-page.imagelength // tall), -(-page.imagewidth // wide)
+        apart = header.channels > 1 and page.planarconfig == tifffile.PLANARCONFIG.SEPARATE
+        out = np.empty((rows.stop - rows.start, columns.stop - columns.start, header.channels), page.dtype)
+        for plane in range(header.channels if apart else 1):
+            target = out[..., plane : plane + 1] if apart else out
+            for row in range(rows.start // tall, (rows.stop - 1) // tall + 1):
+                for column in range(columns.start // wide, (columns.stop - 1) // wide + 1):
+                    segment = _decode(tiff, page, (plane * down + row) * across + column)
+                    _place(target, segment, row * tall - rows.start, column * wide - columns.start)
+    return out if header.channels > 1 else out[..., 0]
+
+
+def _decode(tiff: Any, page: Any, index: int) -> NDArray[Any]:
+    """One tile or strip, (h, w, C), without what pads it beyond the picture."""
+    tiff.filehandle.seek(page.dataoffsets[index])
+    content = tiff.filehandle.read(page.databytecounts[index])
+    tables = {"jpegtables": page.jpegtables, "jpegheader": page.keyframe.jpegheader}
+    pixels, _, shape = page.decode(content, index, **(tables if int(page.compression) in _JPEG else {}))
+    if pixels is None:
+        raise ValueError(f"tile {index} has no pixels")
+    found: NDArray[Any] = pixels[0, : shape[1], : shape[2]]
+    return found
+
+
+def _place(target: NDArray[Any], segment: NDArray[Any], top: int, left: int) -> None:
+    """Copy what a segment has inside the target; `top` and `left` are its place there and may be negative."""
+    bottom, right = min(top + segment.shape[0], target.shape[0]), min(left + segment.shape[1], target.shape[1])
+    first, before = max(top, 0), max(left, 0)
+    target[first:bottom, before:right] = segment[first - top : bottom - top, before - left : right - left]

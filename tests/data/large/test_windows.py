@@ -1,0 +1,105 @@
+"""Windows of TIFF and NPY files are what decoding the whole file has there."""
+
+from itertools import product
+
+import numpy as np
+import pytest
+import tifffile
+
+from segmeter.data.files.header import read_header
+from segmeter.data.files.images import read_image
+from segmeter.data.large.windows import has_windows, read_window
+from segmeter.errors import DataError
+from tests.data.crafted import noise, put
+
+KINDS = {
+    "tiles": {"tile": (32, 48)},
+    "tiles packed": {"tile": (32, 16), "compression": "zlib", "predictor": 2},
+    "tiles lzw": {"tile": (16, 16), "compression": "lzw"},
+    "jpeg": {"tile": (32, 32), "compression": "jpeg"},
+    "strips": {"rowsperstrip": 7},
+    "strips packed": {"rowsperstrip": 11, "compression": "zstd"},
+    "one strip": {},
+    "planes": {"planarconfig": "separate", "tile": (32, 48)},
+    "planes in strips": {"planarconfig": "separate", "rowsperstrip": 9},
+    "big-endian": {"tile": (32, 48), "byteorder": ">"},
+}
+SIZE = (75, 101)
+
+
+def windows():
+    rng = np.random.default_rng(0)
+    corners = [(0, 1, 0, 1), (0, 75, 0, 101), (74, 75, 100, 101), (31, 33, 47, 49)]
+    drawn = [(*sorted(rng.choice(76, 2, False)), *sorted(rng.choice(102, 2, False))) for _ in range(12)]
+    return [(slice(int(a), int(b)), slice(int(c), int(d))) for a, b, c, d in corners + drawn]
+
+
+def values(dtype, channels):
+    shape = SIZE if channels is None else (*SIZE, channels)
+    drawn = np.random.default_rng(1).random(shape)
+    return (drawn * (1 if dtype == "float32" else 60_000 if dtype == "uint16" else 255)).astype(dtype)
+
+
+@pytest.mark.parametrize(
+    ("kind", "dtype", "channels"),
+    [case for case in product(KINDS, ("uint8", "uint16", "float32"), (None, 3, 5)) if case[0] != "jpeg"]
+    + [("jpeg", "uint8", None), ("jpeg", "uint8", 3)],
+    ids=lambda value: str(value),
+)
+def test_a_window_is_that_part_of_the_whole(tmp_path, kind, dtype, channels):
+    options = dict(KINDS[kind])
+    if channels is None:
+        options.pop("planarconfig", None)
+    if dtype == "float32" and "predictor" in options:
+        options["predictor"] = 3
+    array = values(dtype, channels)
+    if options.get("planarconfig"):
+        array = np.moveaxis(array, -1, 0)
+    elif channels:
+        options["planarconfig"] = "contig"
+    photometric = "rgb" if channels == 3 else "minisblack"
+    tifffile.imwrite(tmp_path / "a.tif", array, photometric=photometric, metadata=None, **options)
+    header = read_header(tmp_path / "a.tif")
+    assert has_windows(header)
+    whole = read_image(tmp_path / "a.tif")
+    for rows, columns in windows():
+        found = read_window(tmp_path / "a.tif", header, rows, columns)
+        wanted = whole[rows, columns] if channels else whole[rows, columns, 0]
+        assert found.dtype == whole.dtype
+        np.testing.assert_array_equal(found, wanted)
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize("shape", [(20, 30), (20, 30, 4), (20, 30, 1)])
+def test_npy_windows_are_those_of_the_array(tmp_path, order, shape):
+    array = np.asarray(np.random.default_rng(0).integers(0, 999, shape).astype(">u2"), order=order)
+    np.save(tmp_path / "a.npy", array)
+    found = read_window(tmp_path / "a.npy", read_header(tmp_path / "a.npy"), slice(3, 9), slice(5, 6))
+    assert found.dtype == np.dtype("uint16")
+    assert found.dtype.isnative
+    np.testing.assert_array_equal(found, array[3:9, 5:6].squeeze(2) if shape[2:] == (1,) else array[3:9, 5:6])
+
+
+def test_a_damaged_tile_is_named_and_the_others_are_still_read(tmp_path):
+    path = tmp_path / "a.tif"
+    tifffile.imwrite(path, noise(64, 64, None), tile=(32, 32), compression="zlib")
+    with tifffile.TiffFile(path) as tiff:
+        offset = tiff.pages.first.dataoffsets[3]
+    content = bytearray(path.read_bytes())
+    content[offset : offset + 40] = b"x" * 40
+    path.write_bytes(content)
+    header = read_header(path)
+    np.testing.assert_array_equal(
+        read_window(path, header, slice(0, 32), slice(10, 50)), noise(64, 64, None)[:32, 10:50]
+    )
+    with pytest.raises(DataError, match=r"a.tif: expected `file` to be complete"):
+        read_window(path, header, slice(30, 40), slice(30, 40))
+
+
+def test_what_needs_conversion_has_no_windows(tmp_path):
+    put(tmp_path / "a.png", noise())
+    assert not has_windows(read_header(tmp_path / "a.png"))
+    tifffile.imwrite(tmp_path / "b.tif", np.zeros((8, 8), bool), photometric="minisblack")
+    tifffile.imwrite(tmp_path / "h.tif", np.zeros((8, 8), np.float16))
+    assert not has_windows(read_header(tmp_path / "b.tif"))
+    assert not has_windows(read_header(tmp_path / "h.tif"))

@@ -1,0 +1,115 @@
+"""Objects as files, each read back by its own reader: pycocotools, json with scikit-image, csv."""
+
+import csv
+import json
+
+import numpy as np
+import pytest
+from pycocotools import mask as coco
+from scipy import ndimage
+from skimage.draw import polygon
+
+from segmeter.classes import ClassSpec
+from segmeter.errors import InputError
+from segmeter.export.config import ExportConfig
+from segmeter.export.objects import compress_runs, encode_coco, encode_geojson
+from segmeter.export.writer import Writer
+
+# of pycocotools, which was built before NumPy 2
+pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation doesn't accept a copy:DeprecationWarning")
+
+
+@pytest.fixture
+def labels(rng):
+    """Objects of every size, of three classes, with holes and corners that touch; (40, 30)."""
+    return np.kron(rng.integers(0, 3, (20, 10)), np.ones((2, 3), int)).astype(np.uint8)
+
+
+def parts_of(labels, label):
+    return ndimage.label(labels == label, np.ones((3, 3)))
+
+
+def drawn(geometry, shape):
+    """A geometry filled even-odd by scikit-image's polygons."""
+    polygons = [geometry["coordinates"]] if geometry["type"] == "Polygon" else geometry["coordinates"]
+    inside = np.zeros(shape, bool)
+    for ring in (ring for rings in polygons for ring in rings):
+        x, y = np.array(ring, float).T
+        rows, columns = polygon(y - 0.5, x - 0.5, shape)
+        inside[rows, columns] ^= True
+    return inside
+
+
+def test_coco_run_lengths_are_read_by_pycocotools(labels, spec):
+    entries = json.loads(encode_coco("case", labels, None, spec))
+    for label in (1, 2):
+        parts, count = parts_of(labels, label)
+        mine = [entry for entry in entries if entry["category_id"] == label]
+        assert len(mine) == count
+        for number, entry in enumerate(mine, 1):
+            mask = coco.decode(entry["segmentation"])
+            np.testing.assert_array_equal(mask, parts == number)
+            assert entry["area"] == coco.area(entry["segmentation"]) == np.count_nonzero(mask)
+            assert entry["bbox"] == coco.toBbox(entry["segmentation"]).tolist()
+            assert entry["image_id"] == "case"
+
+
+@pytest.mark.parametrize("density", [0, 0.02, 0.5, 1])
+def test_run_lengths_are_the_text_that_pycocotools_writes(rng, density):
+    """Mutation seen to fail: runs by rows; differences from the third run on."""
+    mask = rng.random((300, 210)) < density
+    flat = mask.ravel(order="F")
+    edges = np.flatnonzero(np.diff(flat)) + 1
+    runs = np.diff(np.r_[0, edges, flat.size]).tolist()
+    runs = [0, *runs] if flat[0] else runs
+    theirs = coco.encode(np.asfortranarray(mask.astype(np.uint8)))["counts"].decode()
+    assert compress_runs(runs) == theirs
+
+
+def test_geojson_outlines_fill_to_the_objects(labels, spec):
+    found = json.loads(encode_geojson("case", labels, None, spec))
+    assert (found["type"], found["name"]) == ("FeatureCollection", "case")
+    for label in (1, 2):
+        parts, count = parts_of(labels, label)
+        mine = [each for each in found["features"] if each["properties"]["label"] == label]
+        assert len(mine) == count
+        for number, feature in enumerate(mine, 1):
+            np.testing.assert_array_equal(drawn(feature["geometry"], labels.shape), parts == number)
+            assert feature["properties"]["class"] == spec.names[label]
+            assert feature["properties"]["pixels"] == np.count_nonzero(parts == number)
+
+
+def test_an_instance_in_two_parts_is_one_object(tmp_path, spec):
+    labels = np.zeros((6, 9), np.uint8)
+    labels[1:3, 1:3] = labels[4:5, 5:8] = 2
+    instances = np.where(labels > 0, 7, 0)
+    with Writer(tmp_path, ExportConfig(objects=("geojson", "coco", "table")), spec) as writer:
+        writer.write_objects("a b", labels, instances)
+    stem = next((tmp_path / "objects").glob("*.geojson")).name.removesuffix(".geojson")
+    (feature,) = json.loads((tmp_path / f"objects/{stem}.geojson").read_text())["features"]
+    assert (feature["id"], feature["geometry"]["type"]) == (7, "MultiPolygon")
+    np.testing.assert_array_equal(drawn(feature["geometry"], labels.shape), labels > 0)
+    (entry,) = json.loads((tmp_path / f"objects/{stem}.coco.json").read_text())
+    np.testing.assert_array_equal(coco.decode(entry["segmentation"]), labels > 0)
+    with (tmp_path / f"objects/{stem}.csv").open() as file:
+        (row,) = csv.DictReader(file)
+    assert (row["case_id"], row["class"], row["object"], row["pixels"]) == ("a b", "car", "7", "7")
+    assert sorted(path.name for path in tmp_path.rglob("*") if path.is_file()) == sorted(
+        f"{stem}{suffix}" for suffix in (".geojson", ".coco.json", ".csv")
+    )
+
+
+def test_planes_of_multilabel_and_a_case_without_objects(planes_spec):
+    planes = np.zeros((2, 5, 5), np.uint8)
+    planes[0, :3, :3] = planes[1, 1:4, 1:4] = 1
+    entries = json.loads(encode_coco("case", planes, None, planes_spec))
+    assert [entry["category_id"] for entry in entries] == [0, 1]
+    for entry, plane in zip(entries, planes, strict=True):
+        np.testing.assert_array_equal(coco.decode(entry["segmentation"]), plane)
+    assert json.loads(encode_coco("case", np.zeros_like(planes), None, planes_spec)) == []
+
+
+def test_labels_that_are_no_classes_are_refused(tmp_path, spec: ClassSpec):
+    with Writer(tmp_path, ExportConfig(objects=("coco",)), spec) as writer:
+        with pytest.raises(InputError, match=r"0 \.\. 2"):
+            writer.write_objects("a", np.full((3, 3), 9, np.uint8), None)

@@ -1,0 +1,106 @@
+"""A step reads no value off the device: whatever would wait for a GPU is found on the CPU, operation by operation."""
+
+from functools import partial
+from importlib import import_module
+
+import numpy as np
+import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from segmeter.bridge.scalars import read_scalars
+from segmeter.classes import ClassSpec
+from segmeter.losses.build import build_loss
+from segmeter.losses.config import LOSSES
+from segmeter.models.build import build_segmenter
+from segmeter.models.card import ModelCard
+from segmeter.training.config import AdamWConfig, CosineConfig, SgdConfig, TrainingConfig
+from segmeter.training.data.augment import Augment
+from segmeter.training.data.augment_config import AugmentConfig
+from segmeter.training.data.batches import Batches
+from segmeter.training.job import TrainJob
+from segmeter.training.learner import Learner
+from segmeter.training.limits import Limits
+from tests.training.tiny import TinyCases, TinySource
+
+SPEC = ClassSpec(
+    task="multiclass", names=("ground", "cell", "edge"), colours=((0, 0, 0), (255, 0, 0), (0, 255, 0)), ignore_index=255
+)
+EVERYTHING = AugmentConfig(
+    flip_vertical=True, rotate=30, shear=5, saturation=0.2, colour=0.2, gamma=0.5, noise=0.1, blur=1.0
+)
+CHECKS = [import_module(f"segmeter.losses.{name}") for name in ("region", "focal.focal")]
+# What gives the host a value, or a shape that depends on one
+WAITING = ("_local_scalar_dense", "item", "nonzero", "masked_select", "_unique2", "unique_dim", "is_nonzero", "equal")
+
+
+class NoWaiting(TorchDispatchMode):
+    """Refuses the operations that a GPU's host would have to wait for."""
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        name = func.overloadpacket.__name__
+        masks = name == "index" and any(i is not None and i.dtype in (torch.bool, torch.uint8) for i in args[1])
+        if name in WAITING or masks:
+            raise AssertionError(f"{func} waits for the device")
+        return func(*args, **(kwargs or {}))
+
+
+def learner_of(folder, loss, **values):
+    card = ModelCard(
+        model={"name": "unet", "encoder": "resnet18"}, spec=SPEC, in_channels=3, mean=(0.5,) * 3, std=(0.25,) * 3
+    )
+    training = TrainingConfig(precision="float32", accumulate=2, ema=0.9, **values)
+    cases = TinyCases(size=32)
+    job = TrainJob(
+        folder=folder,
+        segmenter=build_segmenter(card, initialise=False),
+        loss=build_loss(loss, spec=SPEC, class_counts=np.array([5, 3, 1])),
+        source=TinySource(cases),
+        train_cases=cases,
+        augment=Augment(EVERYTHING, SPEC),
+        training=training,
+        optimizer=SgdConfig() if values.get("clip_norm") is None else AdamWConfig(),
+        schedule=CosineConfig(),
+        device="cpu",
+    )
+    return job, Learner(job, torch.device("cpu"), Limits(config=training, batches_per_epoch=2))
+
+
+@pytest.mark.parametrize(
+    ("loss", "clip_norm"),
+    [
+        (LOSSES.schema("focal")(backend="torch", class_weights="auto"), 12.0),
+        (LOSSES.schema("dice")(), None),
+    ],
+    ids=["focal", "dice"],
+)
+def test_a_step_waits_for_nothing(tmp_path, loss, clip_norm, monkeypatch):
+    for room in CHECKS:  # it returns at once but on the CPU
+        monkeypatch.setattr(room, "refuse_bad_labels", lambda *args, **values: None)
+    job, learner = learner_of(tmp_path, loss, clip_norm=clip_norm)
+    draw = partial(job.augment.draw, seed=0)
+    with Batches(
+        job.source, first=0, progress=lambda _: 0.0, workers=0, device=torch.device("cpu"), draw=draw
+    ) as batches:
+        taken = [[batches.take(), batches.take()] for _ in range(2)]
+    losses = []
+    with NoWaiting():
+        for step, parts in enumerate(taken):
+            losses.append(learner.update(parts, step=step + 1, progress=0.1 * step)[0])
+    assert all(np.isfinite(read_scalars(losses)))
+
+
+@pytest.mark.parametrize(
+    "waits",
+    [
+        lambda x: x.sum().item(),
+        lambda x: bool(x.any()),
+        lambda x: x[x > 0],
+        lambda x: x.nonzero(),
+        lambda x: float(x[0]),
+    ],
+    ids=["item", "bool", "mask", "nonzero", "float"],
+)
+def test_what_waits_is_found(waits):
+    with pytest.raises(AssertionError, match="waits for the device"), NoWaiting():
+        waits(torch.ones(3))
