@@ -18,7 +18,7 @@ from segmeter.cli.main import main
 from segmeter.registry import Registry
 from segmeter.schema import defaults
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
 GENERATED = runpy.run_path(str(ROOT / "docs" / "write_configuration.py"))["generated"]()
 
 
