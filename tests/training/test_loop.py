@@ -173,7 +173,8 @@ def test_the_progress_line_shows_the_monitor_and_the_validation(tmp_path, monkey
     monkeypatch.setattr(loop, "gauge", gauge)
     result = train(tiny_job(tmp_path, epochs=2, monitor="iou/cell"))
     assert "step 2, epoch 1.0, loss" in shown[1]
-    assert [text.rpartition(", ")[2] for text in shown[1:4]] == [f"validating {done} of 3" for done in (1, 2, 3)]
+    assert [text.split(", ")[-2] for text in shown[1:4]] == [f"validating {done} of 3" for done in (1, 2, 3)]
+    assert all(text.endswith(" s left") for text in shown[1:4])
     assert f", iou/cell {result.score:.4f}" in " ".join(shown)
     assert (result.monitor, result.score) == ("iou/cell", result.values["iou/cell"])
 

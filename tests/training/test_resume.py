@@ -12,7 +12,7 @@ from segmeter.open_files import read_json_lines
 from segmeter.training.loop import train
 from tests.training.tiny import TinyCases, TinySource, tiny_job, tiny_segmenter
 
-TIMES = ("seconds", "images_per_second", "data_wait")
+TIMES = ("seconds", "images_per_second", "data_wait", "stages", "peak_memory_mb")
 
 
 class StoppingSource(TinySource):

@@ -251,6 +251,8 @@ class LoggerConfig(Config, title="logger"):
 
     name: str
     """The registered name of the logger."""
+    csv: bool = False
+    """Write train.csv and val.csv too, into the run's folder."""
 
 
 @LOGGERS.register("none", builder="segmeter.training.run.loggers:build_none")
@@ -267,3 +269,28 @@ class TensorBoardConfig(LoggerConfig):
     name: str = "tensorboard"
     flush_seconds: Annotated[int, Unit("seconds")] = Field(30, ge=1)
     """Time between two writes to disk."""
+
+
+@LOGGERS.register("wandb", builder="segmeter.training.run.trackers:build_wandb")
+class WandbConfig(LoggerConfig):
+    """Weights & Biases; needs: pip install "segmeter[wandb]". Its key comes from WANDB_API_KEY or `wandb login`."""
+
+    name: str = "wandb"
+    project: str = Field("segmeter", min_length=1)
+    """The project."""
+    entity: str | None = None
+    """User or team; null takes the account's own."""
+    mode: Literal["online", "offline"] = "online"
+    """Whether rows are sent at once, or kept in the folder wandb/ of the run for `wandb sync`."""
+
+
+@LOGGERS.register("mlflow", builder="segmeter.training.run.trackers:build_mlflow")
+class MlflowConfig(LoggerConfig):
+    """MLflow; needs: pip install "segmeter[mlflow]"."""
+
+    name: str = "mlflow"
+    uri: str | None = None
+    """The store: sqlite:////path/mlflow.db, or the address of a server; null takes MLFLOW_TRACKING_URI, else mlflow.db
+    in the run's folder."""
+    experiment: str = Field("segmeter", min_length=1)
+    """The experiment."""

@@ -53,6 +53,8 @@ class TrainJob:
         "auto", "cpu", "cuda" or "cuda:<number>".
     identity
         More of the configuration that must be the same on resuming (loss, augment, data), as plain values.
+    settings
+        The run's configuration for its loggers, without secrets.
     resume
         Go on from the newest whole checkpoint in `folder`; an error where there is none.
     allow_changes
@@ -74,6 +76,7 @@ class TrainJob:
     logger: LoggerConfig = field(default_factory=NoLoggerConfig)
     device: str = "auto"
     identity: Mapping[str, Any] = field(default_factory=dict)
+    settings: Mapping[str, Any] = field(default_factory=dict)
     resume: bool = False
     allow_changes: tuple[str, ...] = ()
 

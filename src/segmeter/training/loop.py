@@ -16,7 +16,6 @@ from segmeter.losses.additive import check_labels
 from segmeter.open_files import read_json_lines
 from segmeter.progress import gauge
 from segmeter.training.checkpointing import Checkpoints, step_name
-from segmeter.training.config import LOGGERS
 from segmeter.training.data.batches import Batches
 from segmeter.training.data.cache import Cases
 from segmeter.training.job import TrainJob, TrainResult, check_job, check_same, identify
@@ -26,9 +25,9 @@ from segmeter.training.run.contents import write_contents
 from segmeter.training.run.determinism import kernels, seed_everything
 from segmeter.training.run.divergence import DivergenceGuard, Taken
 from segmeter.training.run.history import History
-from segmeter.training.run.loggers import Logger
+from segmeter.training.run.loggers import Loggers
 from segmeter.training.run.signals import StopSignals
-from segmeter.training.run.throughput import Throughput
+from segmeter.training.run.throughput import Throughput, peak_memory_mb
 from segmeter.training.validation import Validation, find_monitor, higher_is_better, validate
 
 _LOG = logging.getLogger(__name__)
@@ -133,7 +132,7 @@ class Run:
         self._start = self._saved_at = time.monotonic()
         position = self._resume() if job.resume else 0
         self.history = History(job.folder / "history.jsonl", position=position)
-        self.logger: Logger | None = LOGGERS.build(job.logger, folder=job.folder, step=self.step)
+        self.logger = Loggers(job.logger, folder=job.folder, step=self.step, settings=job.settings)
 
     def go(self, batches: Batches) -> TrainResult:
         """Step until the end; what is due after a step is done before the next one."""
@@ -158,8 +157,7 @@ class Run:
     def close(self) -> None:
         self.checkpoints.close()
         self.history.close()
-        if self.logger:
-            self.logger.close()
+        self.logger.close()
 
     @property
     def seconds(self) -> float:
@@ -209,6 +207,8 @@ class Run:
                 **({"skipped_updates": seen.skipped} if self.watch.scaled else {}),
                 "images_per_second": rates.images_per_second,
                 "data_wait": rates.data_wait,
+                "stages": dict(rates.stages),
+                "peak_memory_mb": peak_memory_mb(self.learner.device),
             }
         )
         self.shown["train"] = f", loss {loss:.4f}, {rates.images_per_second:.1f} images/s"
@@ -217,8 +217,7 @@ class Run:
         place = {"step": self.step, "epoch": round(self.limits.epochs(self.step), 4)}
         row = {**place, **metrics, "seconds": round(self.seconds, 3)}
         self.history.write(row)
-        if self.logger:
-            self.logger.write(row)
+        self.logger.write(row)
 
     def _validate(self) -> None:
         """Score the model, rank it and save it; without validation data, save it."""
@@ -229,7 +228,8 @@ class Run:
             self._save()
             return
         start = time.monotonic()
-        found = self._scores(self.job.val_cases)
+        with self.throughput.stage("validation"):
+            found = self._scores(self.job.val_cases)
         self.due = found is None
         if found is None:
             self._leave()
@@ -245,13 +245,19 @@ class Run:
         self.reserve = time.monotonic() - start
 
     def _scores(self, cases: Cases) -> Validation | None:
+        start = time.monotonic()
+
+        def on_case(done: int) -> None:
+            left = (len(cases) - done) * (time.monotonic() - start) / done
+            self._show(f", validating {done} of {len(cases)}, {left:.0f} s left")
+
         try:
             return validate(
                 self.learner.predictor,
                 cases,
                 self.learner.loss,
                 stopped=self.stop.__bool__,
-                on_case=lambda done: self._show(f", validating {done} of {len(cases)}"),
+                on_case=on_case,
             )
         except OverflowedError as error:
             raise RunError(
@@ -265,7 +271,6 @@ class Run:
         return minutes is not None and time.monotonic() - self._saved_at >= 60 * minutes
 
     def _save(self, score: float | None = None) -> None:
-        self.throughput.hold()
         self.watch.read()  # a loss that is not finite ends the run before anything is published
         progress = {
             "step": self.step,
@@ -273,15 +278,16 @@ class Run:
             "monitor": self.monitor,
             "metric": None if score is None or math.isnan(score) else score,
         }
-        self.checkpoints.save(
-            self.step,
-            segmenter_state=self.learner.published.state_dict(),
-            card=self.job.segmenter.card,
-            state={**self.learner.state(), **self._state()},
-            progress=progress,
-            unvalidated=self.due,
-            steady=self.learner.steady(),
-        )
+        with self.throughput.stage("checkpoint"):
+            self.checkpoints.save(
+                self.step,
+                segmenter_state=self.learner.published.state_dict(),
+                card=self.job.segmenter.card,
+                state={**self.learner.state(), **self._state()},
+                progress=progress,
+                unvalidated=self.due,
+                steady=self.learner.steady(),
+            )
         self._saved_at = time.monotonic()
 
     def _state(self) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from tests.training.tiny import tiny_job
 
 
 def test_no_logger_is_nothing(tmp_path):
-    assert LOGGERS.build(NoLoggerConfig(), folder=tmp_path, step=0) is None
+    assert LOGGERS.build(NoLoggerConfig(), folder=tmp_path, step=0, settings={}) is None
 
 
 def test_tensorboard_gets_every_figure_at_its_step(tmp_path):
@@ -36,4 +36,4 @@ def test_tensorboard_that_is_missing_says_how_to_get_it(tmp_path, monkeypatch):
     with pytest.raises(
         ConfigError, match=r'tensorboard is not installed\. Run `pip install "segmeter\[tensorboard\]"`'
     ):
-        LOGGERS.build(TensorBoardConfig(), folder=tmp_path, step=0)
+        LOGGERS.build(TensorBoardConfig(), folder=tmp_path, step=0, settings={})

@@ -12,6 +12,7 @@ import torch
 from segmeter.cli.commands._parts import model_card, open_device
 from segmeter.cli.config.schema import TrainConfig
 from segmeter.cli.runs.job import Job
+from segmeter.cli.runs.masking import mask
 from segmeter.cli.runs.resume import find_resumed
 from segmeter.cli.runs.run_folder import note_done, open_run
 from segmeter.data.build import open_splits
@@ -71,6 +72,7 @@ def run(config: TrainConfig, job: Job) -> float | None:
         schedule=config.schedule,
         inference=config.inference,
         logger=config.logger,
+        settings=mask(as_plain(config)),
         device=str(device),
         identity=_identity(config),
         resume=resumed is not None,

@@ -6,8 +6,8 @@ from typing import Any, Protocol
 
 from segmeter.errors import ConfigError
 from segmeter.files import make_folder
-from segmeter.provenance import flatten
-from segmeter.training.config import NoLoggerConfig, TensorBoardConfig
+from segmeter.training.config import LOGGERS, LoggerConfig, NoLoggerConfig, TensorBoardConfig
+from segmeter.training.run.trackers import CsvLogger, numbers
 
 
 class Logger(Protocol):
@@ -18,11 +18,42 @@ class Logger(Protocol):
     def close(self) -> None: ...
 
 
-def build_none(config: NoLoggerConfig, *, folder: Path, step: int) -> None:
+class Loggers:
+    """All loggers of a run.
+
+    Parameters
+    ----------
+    config
+        The one that was chosen, and whether there are CSV files too.
+    folder
+        The run's.
+    step
+        The one that the run goes on from; 0 for a new run.
+    settings
+        The run's configuration by flat names, without secrets.
+    """
+
+    def __init__(self, config: LoggerConfig, *, folder: Path, step: int, settings: Mapping[str, Any]) -> None:
+        chosen: Logger | None = LOGGERS.build(config, folder=folder, step=step, settings=settings)
+        csv = CsvLogger(folder, step=step) if config.csv else None
+        self._loggers: list[Logger] = [logger for logger in (chosen, csv) if logger is not None]
+
+    def write(self, row: Mapping[str, Any]) -> None:
+        for logger in self._loggers:
+            logger.write(row)
+
+    def close(self) -> None:
+        for logger in self._loggers:
+            logger.close()
+
+
+def build_none(config: NoLoggerConfig, *, folder: Path, step: int, settings: Mapping[str, Any]) -> None:
     """history.jsonl alone."""
 
 
-def build_tensorboard(config: TensorBoardConfig, *, folder: Path, step: int) -> "TensorBoardLogger":
+def build_tensorboard(
+    config: TensorBoardConfig, *, folder: Path, step: int, settings: Mapping[str, Any]
+) -> "TensorBoardLogger":
     """Write event files under `folder`; what an earlier process wrote for `step` and later is hidden.
 
     Raises
@@ -47,9 +78,8 @@ class TensorBoardLogger:
         self._writer = writer
 
     def write(self, row: Mapping[str, Any]) -> None:
-        for name, value in flatten(row, separator="/").items():
-            if name != "step" and isinstance(value, int | float) and not isinstance(value, bool):
-                self._writer.add_scalar(name, value, row["step"])
+        for name, value in numbers(row).items():
+            self._writer.add_scalar(name, value, row["step"])
 
     def close(self) -> None:
         self._writer.close()
