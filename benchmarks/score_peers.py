@@ -1,4 +1,4 @@
-"""`segmeter score` on whole folders of files against other evaluators, live and in turns: CPU time, counts equal first.
+"""`segmeter score` on whole folders of files against other evaluators, live and in turns: CPU time, equal counts first.
 
 Ours writes everything that a run has but the report: journal, manifest, cases.csv and cases.parquet, metrics.json with
 intervals from 10000 resamples. vernier and hotcoco (Rust) give one confusion matrix and write nothing. The evaluators

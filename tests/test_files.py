@@ -63,15 +63,18 @@ def test_json_comes_back_exactly_and_nan_is_refused(tmp_path):
 
 
 def test_a_folder_is_published_whole_or_not_at_all(tmp_path):
-    files.publish_folder(tmp_path / "in" / "side", lambda folder: (folder / "x").write_bytes(b"1"))
+    with files.fresh_folder(tmp_path / "in" / "side") as fresh:
+        (fresh / "x").write_bytes(b"1")
+        assert not (tmp_path / "in" / "side").exists()
     assert names(tmp_path / "in" / "side") == ["x"]
 
-    def fail(folder: Path) -> None:
-        (folder / "y").write_bytes(b"")
-        raise RuntimeError("half")
+    def fail() -> None:
+        with files.fresh_folder(tmp_path / "in" / "other") as fresh:
+            (fresh / "y").write_bytes(b"")
+            raise RuntimeError("half")
 
     with pytest.raises(RuntimeError, match="half"):
-        files.publish_folder(tmp_path / "in" / "other", fail)
+        fail()
     assert names(tmp_path / "in") == ["side"]
 
 

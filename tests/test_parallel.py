@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from segmeter import parallel
 from segmeter.errors import RunError
 from segmeter.parallel import count_cores, map_in_processes, map_in_threads
 
@@ -176,3 +177,21 @@ def _alive(pid: int) -> bool:
     except OSError:
         return False
     return state not in ("Z", "X")
+
+
+def test_what_takes_very_long_is_named(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    monkeypatch.setattr(parallel, "LONG_SECONDS", 0.05)
+    assert list(map_in_threads(slower_first, [1, 0], threads=1))[1][0] == 0
+    assert not caplog.records or "item 2" in caplog.text
+    list(map_in_threads(lambda seconds: time.sleep(seconds), [0.3], threads=1))
+    assert "still waiting for item 1 after 0 s; Ctrl-C twice ends the run at once." in caplog.text
+
+
+def raise_timeout(item: int) -> None:
+    raise TimeoutError("the file system's own")
+
+
+def test_an_error_of_time_of_the_work_itself_comes_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parallel, "LONG_SECONDS", 0.01)
+    with pytest.raises(TimeoutError, match="own"):
+        list(map_in_threads(raise_timeout, [1], threads=1))

@@ -11,6 +11,10 @@ __version__ = "0.1.0"
 _PUBLIC = {
     "SegmeterError": "segmeter.errors",
     "ClassSpec": "segmeter.classes",
+    "evaluate": "segmeter.api.evaluation",
+    "Evaluation": "segmeter.api.evaluation",
+    "load": "segmeter.api.model",
+    "Model": "segmeter.api.model",
     "confusion_matrix": "segmeter.metrics.pixels.confusion",
     "overlap_scores": "segmeter.metrics.pixels.overlap",
     "OverlapScores": "segmeter.metrics.pixels.overlap",

@@ -1,3 +1,7 @@
+from segmeter.api.evaluation import Evaluation as Evaluation
+from segmeter.api.evaluation import evaluate as evaluate
+from segmeter.api.model import Model as Model
+from segmeter.api.model import load as load
 from segmeter.bridge.decode import labels_to_numpy as labels_to_numpy
 from segmeter.bridge.decode import probs_to_numpy as probs_to_numpy
 from segmeter.bridge.host_copier import HostCopier as HostCopier
@@ -44,11 +48,13 @@ __all__ = [
     "CaseRow",
     "CentrelineDice",
     "ClassSpec",
+    "Evaluation",
     "FocalLoss",
     "HostCopier",
     "InstanceMatch",
     "MeasureColumn",
     "MetricsConfig",
+    "Model",
     "OverlapScores",
     "PendingArray",
     "PrecisionRecallCurve",
@@ -64,8 +70,10 @@ __all__ = [
     "centreline_dice",
     "compare",
     "confusion_matrix",
+    "evaluate",
     "focal_loss",
     "labels_to_numpy",
+    "load",
     "match_instances",
     "overlap_scores",
     "probs_to_numpy",

@@ -37,6 +37,14 @@ class OverflowedError(RunError):
         self.case_id = case_id
 
 
+class SweepError(SegmeterError):
+    """Jobs of a sweep failed; `exit_code` is that of the first of them."""
+
+    def __init__(self, problems: str | Sequence[str], *, exit_code: int) -> None:
+        super().__init__(problems)
+        self.exit_code = exit_code
+
+
 class Interrupted(SegmeterError):
     """A signal asked the run to stop; it was saved first, and `exit_code` is what the signal stands for."""
 

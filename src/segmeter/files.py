@@ -9,7 +9,7 @@ import os
 import re
 import secrets
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
@@ -46,10 +46,8 @@ def confined(root: Path) -> Iterator[None]:
     try:
         yield
     finally:
-        if before is None:
-            del _confined[place]
-        else:
-            _confined[place] = before
+        del _confined[place]
+        _confined.update({} if before is None else {place: before})
         os.close(handle)
 
 
@@ -227,15 +225,16 @@ def new_folder(path: Path) -> bool:
     return True
 
 
-def publish_folder(folder: Path, fill: Callable[[Path], object]) -> None:
-    """Let `fill` write a new folder, then make it appear under its name, complete, by one rename."""
+@contextmanager
+def fresh_folder(folder: Path) -> Iterator[Path]:
+    """Give a new folder to write into, which appears under its name, complete, when the block ends, or not at all."""
     make_folder(folder.parent)
     with handle_of(folder.parent) as parent:
         name = temporary_name()
         with operation("mkdir", folder):
             os.mkdir(name, dir_fd=parent)
         try:
-            fill(folder.parent / name)
+            yield folder.parent / name
             with handle_of(folder.parent / name) as fresh:
                 sync(fresh, folder)
             with operation("rename", folder):
@@ -260,24 +259,28 @@ def point(link: Path, target: str) -> None:
         name = temporary_name()
         with operation("link", link):
             os.symlink(target, name, dir_fd=folder)
-        with operation("rename", link):
-            os.replace(name, link.name, src_dir_fd=folder, dst_dir_fd=folder)
+        try:
+            with operation("rename", link):
+                os.replace(name, link.name, src_dir_fd=folder, dst_dir_fd=folder)
+        except BaseException:
+            with suppress(OSError), operation("unlink", link):
+                os.unlink(name, dir_fd=folder)
+            raise
         sync(folder, link.parent)
 
 
 def link_or_copy(source: Path, target: Path) -> None:
-    """Let a finished file appear at `target` too: as a second name of it where the disk allows, else copied.
-
-    A second name is safe, as no published file is ever changed, only replaced. A folder is copied.
-    """
+    """Let a finished file appear at `target` too: as a second name where the disk allows, else as a copy."""
+    # a second name is safe, as no published file is ever changed, only replaced
     if source.is_dir():
-        return publish_folder(target, lambda place: shutil.copytree(source, place, dirs_exist_ok=True))
+        with fresh_folder(target) as place:
+            shutil.copytree(source, place, dirs_exist_ok=True)
+        return
     try:
         with handle_of(target.parent) as folder, operation("link", target):
             os.link(source, target.name, dst_dir_fd=folder, follow_symlinks=False)
     except OSError:  # another disk, or one without such names
         write_bytes(target, source.read_bytes())
-    return None
 
 
 def rename(path: Path, name: str) -> None:
@@ -324,12 +327,10 @@ def describe_file(path: Path) -> dict[str, Any]:
 
 def is_whole(path: Path, entry: Mapping[str, Any]) -> bool:
     """Whether a file is there, byte for byte as `describe_file` found it; a link is not."""
-    try:
-        if path.is_symlink() or (path.is_file() and path.stat().st_size != entry["bytes"]):
-            return False
-        return describe_file(path) == dict(entry)
-    except OSError:
-        return False
+    with suppress(OSError):
+        fits = not path.is_symlink() and (path.is_dir() or path.stat().st_size == entry["bytes"])
+        return fits and describe_file(path) == dict(entry)
+    return False
 
 
 def safe_id(name: str) -> str:

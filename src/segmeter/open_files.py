@@ -7,6 +7,7 @@ from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
+from segmeter.errors import DataError
 from segmeter.files import handle_of, operation, sync, temporary_name
 
 
@@ -59,9 +60,23 @@ class Lines:
         self.size = size
 
 
-def read_json_lines(path: Path) -> list[Any]:
-    """Read every complete line of JSON; a last one that a crash cut short is left out."""
-    return [json.loads(line) for line in path.read_bytes().split(b"\n")[:-1]]
+def read_json_lines(path: Path) -> list[dict[str, Any]]:
+    """Read every complete line, a JSON object; a last one that a crash cut short is left out.
+
+    Raises
+    ------
+    DataError
+        A line holds something else.
+    """
+    rows = []
+    for number, line in enumerate(path.read_bytes().split(b"\n")[:-1], start=1):
+        try:
+            rows.append(dict(json.loads(line)))
+        except (TypeError, ValueError) as error:
+            raise DataError(
+                f"{path}: line {number} is no JSON object ({error}). Restore or remove the file."
+            ) from error
+    return rows
 
 
 class Reserved:

@@ -1,5 +1,6 @@
 """One function over many items, in threads or processes -> its results, in order and in bounded memory."""
 
+import logging
 import multiprocessing
 import os
 import signal
@@ -14,9 +15,12 @@ from typing import TypeVar
 
 from segmeter.errors import RunError
 
+_LOG = logging.getLogger(__name__)
+
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
+LONG_SECONDS = 120  # without a result, after which a line says what is waited for
 _AHEAD = 8  # items per worker that wait or are done, so that a million items need no million results
 _MOST_READERS = 16
 
@@ -79,7 +83,7 @@ def map_in_processes(
     context = multiprocessing.get_context("spawn")  # a fork of a process with threads may hang
     count = max(1, min(processes, len(items)))
     ahead, done = count * _AHEAD, 0
-    with ProcessPoolExecutor(count, mp_context=context, initializer=_end_with_parent) as pool:
+    with ProcessPoolExecutor(count, mp_context=context, initializer=end_with_parent) as pool:
 
         def submit(item: Item) -> Future[Result]:
             with _terminal_signals_blocked():  # a process that starts here never gets Ctrl-C: that is for its parent
@@ -100,6 +104,7 @@ def _in_order(
     source = iter(items)
     waiting: deque[Future[Result]] = deque()
     fault: Exception | None = None
+    number = 1
     try:
         while True:
             try:
@@ -111,10 +116,24 @@ def _in_order(
                 raise fault
             if not waiting:
                 return
-            yield waiting.popleft().result()
+            yield _awaited(waiting.popleft(), number)
+            number += 1
     finally:
         for future in waiting:
             future.cancel()
+
+
+def _awaited(future: Future[Result], number: int) -> Result:
+    """The result; a wait that is long, as for a file system that does not answer, is said again and again."""
+    waited = 0
+    while True:
+        try:
+            return future.result(timeout=LONG_SECONDS)
+        except TimeoutError:
+            if future.done():  # just now, or the error is the work's own
+                return future.result()
+        waited += LONG_SECONDS
+        _LOG.warning("still waiting for item %d after %d s; Ctrl-C twice ends the run at once.", number, waited)
 
 
 @contextmanager
@@ -136,7 +155,7 @@ def _killed(names: list[str]) -> str:
     )
 
 
-def _end_with_parent() -> None:
+def end_with_parent() -> None:
     """End this process when its parent ends, however that happens."""
 
     def wait() -> None:

@@ -15,7 +15,7 @@ from segmeter.errors import ConfigError
 # Numbers without a unit: seeds, exponents, weights, norms, decays, and what has its unit in another key
 _PURE = {
     "seed", "split_seed", "gamma", "alpha", "beta", "label_smoothing", "normalizer", "class_weights", "clip_norm",
-    "ema",
+    "ema", "sources",
     "lr", "weight_decay", "beta1", "beta2", "eps", "momentum", "power", "validate_every", "time_budget", "mean", "std",
     "colours", "ignore_index", "label_map", "decoder_atrous_rates", "connectivity",
     "focal", "cross_entropy", "dice", "tversky", "focal_tversky", "lovasz",

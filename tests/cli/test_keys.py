@@ -52,6 +52,7 @@ PRINTED_BY: dict[str, tuple[str, ...]] = {
     "report/": ("eval", "predict", "score"),
     "cli/commands/_parts.py": ("train", "eval", "check"),
     "cli/config/trained_data.py": ("eval",),
+    "cli/runs/optuna_search.py": ("train",),
     "cli/runs/resume.py": ("train", "eval", "score"),
     "cli/runs/run_folder.py": ("train", "eval", "predict", "score", "compare"),
     **{f"cli/commands/{name}.py": (name,) for name in ROOTS},

@@ -46,12 +46,14 @@ def test_one_start_composes_once_and_checks_once(monkeypatch: pytest.MonkeyPatch
     from segmeter.cli import app
     from segmeter.cli.config import compose
     from segmeter.cli.config.schema import TrainConfig
+    from segmeter.cli.runs import shipped
 
     calls: list[str] = []
     composed, checked = compose.compose, TrainConfig.model_validate
     monkeypatch.setattr(compose, "compose", lambda *a, **k: calls.append("compose") or composed(*a, **k))
     monkeypatch.setattr(TrainConfig, "model_validate", lambda *a, **k: calls.append("check") or checked(*a, **k))
-    monkeypatch.setattr(app, "run_job", lambda command, config, job: calls.append("run"))
+    for module in (app, shipped):
+        monkeypatch.setattr(module, "run_job", lambda command, config, job: calls.append("run"))
     main(["train", "loss.gamma=1", "experiment=demo"])
     assert calls == ["compose", "check", "run"]
     calls.clear()

@@ -80,3 +80,11 @@ def test_another_shape_or_dtype_is_refused():
     logits = torch.zeros(1, 2, 60, 60)
     with pytest.raises(RunError, match=r"expected uint8 \(1, 60, 60\) for case 'a', got int64 \(1, 60, 60\)"):
         compare(lambda images: np.zeros(images.shape[:3], np.int64), predictor_of(logits), image(60))
+
+
+def test_an_engine_that_fails_ends_in_one_line():
+    def model(images):
+        raise ValueError("index 12\nout of range")
+
+    with pytest.raises(RunError, match=r"can't label case 'a' \(ValueError: index 12 out of range\)"):
+        compare(model, predictor_of(torch.zeros(1, 2, 60, 60)), image(60))

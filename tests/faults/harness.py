@@ -11,17 +11,22 @@ import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
 import segmeter.files
-from segmeter.cli import messages
+from segmeter.cli import app, messages
+from segmeter.cli.config.compose import Request
 from segmeter.cli.main import main
+from segmeter.cli.runs import run_folder
 from segmeter.models.checkpoints.checkpoint import read_checkpoint
+from segmeter.provenance import source, versions
 
 NEEDS_ROOM = ("open", "write", "mkdir", "link")
 TIMES = ("run.json", "log.txt", ".lock", "report.html", "history.jsonl", "config.yaml", "overrides.yaml")
@@ -66,6 +71,35 @@ class Outcome:
     fault: Fault
 
 
+_source, _versions = cache(source), cache(versions)
+
+
+@cache
+def _checked(command: str, request: Request, check: Callable[[str, Request], Any]) -> Any:
+    return check(command, request)
+
+
+@contextmanager
+def composed_once() -> Iterator[None]:
+    """Compose and check a command line once: that writes nothing, and takes longer than a small run."""
+    check = app.check
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            app,
+            "check",
+            lambda command, asked: _checked(command, replace(asked, overrides=tuple(asked.overrides)), check),
+        )
+        patch.setattr(run_folder, "source", _source)
+        patch.setattr(run_folder, "versions", _versions)
+        yield
+
+
+def prepare(line: list[str]) -> None:
+    """Within `composed_once`, compose a line for the processes that are forked later."""
+    _source(), _versions()
+    app.check(line[0], Request(line[0], line[1:], None, False))
+
+
 @contextmanager
 def _replaced(watch: Callable[[str, Path], None]) -> Iterator[None]:
     ended = messages._thread_ended
@@ -84,7 +118,7 @@ def run(arguments: list[str], fault: Fault | None = None) -> Outcome:
     """Run a command line with a fault, in this process and the working folder."""
     fault = fault or Fault(at=10**9, kind="none")
     errors, code = io.StringIO(), 0
-    with _replaced(fault), redirect_stdout(io.StringIO()), redirect_stderr(errors):
+    with composed_once(), _replaced(fault), redirect_stdout(io.StringIO()), redirect_stderr(errors):
         try:
             main(arguments)
         except SystemExit as leaving:

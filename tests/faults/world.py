@@ -242,3 +242,15 @@ def lists(**names: str) -> None:
 def gpus(count: int) -> None:
     patch.setattr(torch.cuda, "is_available", lambda: count > 0)
     patch.setattr(torch.cuda, "device_count", lambda: count)
+
+
+def broken(name: str) -> None:
+    """A file whose disk can't be read."""
+    real_open, real_read = Path.open, Path.read_bytes
+
+    def refuse(path: Path) -> None:
+        if str(path).endswith(name):
+            raise OSError(5, "Input/output error", str(path))
+
+    patch.setattr(Path, "open", lambda self, *given, **options: refuse(self) or real_open(self, *given, **options))
+    patch.setattr(Path, "read_bytes", lambda self: refuse(self) or real_read(self))

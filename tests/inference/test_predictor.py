@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import torch
 
-from segmeter.data.large.rows import ArrayRows
+from segmeter.data.by_rows.rows import ArrayRows
 from segmeter.data.sample import Sample
 from segmeter.errors import ConfigError, InputError, RunError
 from segmeter.inference.config import InferenceConfig
@@ -295,3 +295,19 @@ def test_bfloat16_stays_close_and_gives_float32_logits(tiny):
     assert found.dtype == torch.float32
     assert not torch.equal(found, exact)
     torch.testing.assert_close(found, exact, rtol=0.1, atol=0.1)  # 8 bits of mantissa through 20 layers
+
+
+@pytest.mark.parametrize("where", ["an upload", "the loss"])
+def test_18_memory_that_runs_out_beside_the_forward_pass_names_the_case(where, monkeypatch):
+    def full(*given):
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    run = predictor(make_pointwise(), batch_size=2)
+    image = np.zeros((4, 4, 3), np.uint8)
+    samples = [Sample(case_id=name, image=image, target=image[..., 0]) for name in ("a", "b", "c")]
+    if where == "an upload":
+        monkeypatch.setattr(run, "_images", full)
+    loss = full if where == "the loss" else build_loss(FocalConfig(), spec=make_spec())
+    message = r"^inference: case 'a', 2 at a time: out of memory\. Set inference.batch_size=1 and an inference.tile, or"
+    with pytest.raises(RunError, match=message):
+        list(run.predict(samples, loss=loss))

@@ -5,10 +5,11 @@ import torch
 from torch import nn
 
 from segmeter.errors import ConfigError
-from segmeter.models.config import Deeplabv3PlusConfig, UnetConfig
+from segmeter.models.config import MODELS, Deeplabv3PlusConfig, UnetConfig
 from segmeter.models.networks import build_network
 from segmeter.models.norms import count_groups, replace_norms
 from tests.models.parts import TINY, make_spec
+from tests.models.test_networks import SMALL
 
 
 def built(**options):
@@ -67,7 +68,7 @@ def test_sync_is_batch_norm_where_there_is_one_process():
 
 
 def test_norms_of_pooled_single_values_are_refused():
-    with pytest.raises(ConfigError, match=r"`norm` not to be instance here, got 'instance'\. The pyramid pools"):
+    with pytest.raises(ConfigError, match=r"`norm` not to be instance here, got 'instance'\. This network pools"):
         Deeplabv3PlusConfig(norm="instance")
     config = Deeplabv3PlusConfig(encoder="tu-test_resnet", norm="group", decoder_channels=8)
     assert (
@@ -75,3 +76,21 @@ def test_norms_of_pooled_single_values_are_refused():
         .isfinite()
         .all()
     )
+
+
+REFUSED = {("deeplabv3", "instance"), ("deeplabv3plus", "instance"), ("upernet", "instance"), ("pan", "group")}
+
+
+@pytest.mark.parametrize("norm", ["sync", "group", "instance"])
+@pytest.mark.parametrize("name", MODELS.names())
+def test_every_network_takes_every_norm_or_refuses_it_before_it_is_built(name, norm):
+    options = {"encoder": "resnet18", "depth": 3} | SMALL.get(name, {}) | {"norm": norm}
+    if (name, norm) in REFUSED | {("pan", "instance")}:
+        with pytest.raises(ConfigError, match=rf"`norm` not to be {norm} here, .* Take norm="):
+            MODELS.schema(name)(**options)
+        return
+    with torch.device("meta"):
+        network = MODELS.build(MODELS.schema(name)(**options), spec=make_spec(), in_channels=3).train()
+    assert batch_norms(network) == 0
+    side = max(64, network.size_least, 2 * network.size_multiple)
+    assert network(torch.zeros(2, 3, side, side, device="meta")).shape == (2, 3, side, side)

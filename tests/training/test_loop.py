@@ -19,6 +19,7 @@ from segmeter.models.checkpoints.weights import load_tensors
 from segmeter.open_files import read_json_lines
 from segmeter.training.config import AdamWConfig, ConstantConfig
 from segmeter.training.loop import train
+from segmeter.training.optimisation.step import Stepper
 from segmeter.training.validation import Validation
 from tests.training.tiny import SPEC, TinyCases, TinySource, tiny_job, tiny_segmenter
 
@@ -129,6 +130,25 @@ def test_a_loss_that_is_not_finite_stops_the_run_and_the_best_stays(tmp_path, lo
         checkpoint = read_checkpoint(tmp_path / "checkpoints" / link)
         assert checkpoint.progress["step"] in (2, 4)
         assert all(value.isfinite().all() for value in weights_of(checkpoint).values())
+
+
+def test_memory_that_runs_out_in_a_step_names_the_batch_and_what_to_set(tmp_path, monkeypatch):
+    calls = []
+
+    def step(self, batches):
+        calls.append(batches)
+        if len(calls) == 3:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return real(self, batches)
+
+    real = Stepper.__call__
+    monkeypatch.setattr(Stepper, "__call__", step)
+    message = (
+        r"^training: step 3, the batch with case '.*': out of memory\. Set a smaller training.batch_size .*resume\.$"
+    )
+    with pytest.raises(RunError, match=message):
+        train(tiny_job(tmp_path))
+    assert read_checkpoint(tmp_path / "checkpoints" / "last").progress["step"] == 2
 
 
 def test_a_model_that_overflows_in_validation_is_not_blamed_on_an_image(tmp_path):

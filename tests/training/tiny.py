@@ -52,6 +52,9 @@ class TinyCases:
     def case_ids(self):
         return tuple(f"case{index:02d}" for index in range(self.count))
 
+    def streamed_cases(self):
+        return frozenset()
+
     def fingerprint(self):
         return f"{self.count}-{self.salt}-" + "0" * 40
 

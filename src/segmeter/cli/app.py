@@ -3,14 +3,14 @@
 import argparse
 import sys
 from collections.abc import Sequence
-from pathlib import Path
+from dataclasses import replace
 from typing import Any, NoReturn
 
 from segmeter.cli.config.compose import Composed, Request, compose_jobs
 from segmeter.cli.config.convert import convert, unknown_keys
 from segmeter.cli.config.groups import load_plugins
-from segmeter.cli.config.schema import ROOTS, RunConfig
-from segmeter.cli.runs.job import Job, run_job, sweep_folder
+from segmeter.cli.config.schema import ROOTS
+from segmeter.cli.runs.job import Job, run_job
 from segmeter.errors import ConfigError
 
 _REFUSED = {
@@ -36,37 +36,37 @@ def run_command(command: str, argv: Sequence[str]) -> None:
     load_plugins(plugins_of(args.overrides))
     if args.info or args.hydra_help or args.cfg in ("hydra", "all"):
         return hand_over(command, args)
-    request = Request(args.config_name or command, args.overrides, args.config_dir, args.multirun)
+    sweep = args.multirun or "hydra.mode=MULTIRUN" in args.overrides
+    request = Request(args.config_name or command, args.overrides, args.config_dir, sweep)
     if args.cfg:
         return _show(command, request, args)
     jobs = check(command, request)
     typed = (sys.argv[0], command, *argv)
-    if any(_is_for_hydra(job, args.multirun) for job, _ in jobs):
-        return hand_over(command, args, typed, jobs[0][1].run.root)
-    if args.multirun:
-        return _sweep(command, jobs, typed)
+    if sweep:
+        return _sweep(command, request, jobs, typed)
     composed, config = jobs[0]
+    if any(line.lstrip("+~").startswith("hydra") for line in composed.overrides):
+        return hand_over(command, args, typed)
     run_job(command, config, Job(command, composed.overrides, None, typed))
     return None
 
 
-def _sweep(command: str, jobs: Sequence[tuple[Composed, Any]], typed: tuple[str, ...]) -> None:
-    """Run the jobs one after another, each in a folder named by what varies."""
-    from segmeter.cli.runs.sweep import job_name, settings, summarised, varied
+def _sweep(command: str, request: Request, jobs: list[tuple[Composed, Any]], typed: tuple[str, ...]) -> None:
+    """Run the jobs of a sweep, or let Optuna choose them."""
+    from segmeter.cli.runs.multirun import Multirun, run_sweep
 
-    folder = sweep_folder(jobs[0][1].run.root)
-    given = [settings(composed.overrides) for composed, _ in jobs]
-    keys = varied(given)
-    with summarised(folder):
-        for number, (composed, config) in enumerate(jobs):
-            name = job_name(number, {key: given[number].get(key, "") for key in keys})
-            run_job(command, config, Job(command, composed.overrides, folder / name, typed))
+    composed, config = jobs[0]
+    plan = Multirun(command, composed, root=config.run.root, argv=typed)
+    params = [f"{key}={value}" for key, value in (plan.options.get("params") or {}).items()]
+    if params:  # of a file; what is typed wins
+        request = replace(request, overrides=[*params, *request.overrides])
+        jobs = check(command, request) if plan.sweeper == "basic" else jobs
+    if plan.sweeper == "basic":
+        return run_sweep(plan, jobs)
+    from segmeter.cli.runs.optuna_search import search
 
-
-def _is_for_hydra(job: Composed, sweep: bool) -> bool:
-    """Whether a job needs a sweeper of Hydra's, has values of a sweep in a file, or another place for its jobs."""
-    named = any(line.lstrip("+~").startswith("hydra") for line in job.overrides)
-    return named or (sweep and job.hydra is not None and bool(job.hydra.sweeper.get("params")))
+    alone = replace(request, sweep=False)
+    return search(plan, request.overrides, lambda lines: check(command, replace(alone, overrides=lines))[0][1])
 
 
 def read_arguments(command: str, argv: Sequence[str]) -> argparse.Namespace:
@@ -95,11 +95,11 @@ def read_arguments(command: str, argv: Sequence[str]) -> argparse.Namespace:
     return args
 
 
-def hand_over(command: str, args: argparse.Namespace, typed: tuple[str, ...] = (), root: Path | None = None) -> None:
-    """Let Hydra run the command, for what only it can do; `root` is where the runs go."""
+def hand_over(command: str, args: argparse.Namespace, typed: tuple[str, ...] = ()) -> None:
+    """Let Hydra run the command, for what only it can do."""
     from segmeter.cli.hydra_app import run_by_hydra
 
-    run_by_hydra(command, args, typed, root or RunConfig().root)
+    run_by_hydra(command, args, typed)
 
 
 def plugins_of(overrides: Sequence[str]) -> list[str]:

@@ -4,14 +4,15 @@ import os
 import sys
 import traceback
 from collections.abc import Sequence
+from pathlib import Path
 from typing import NoReturn
 
 from segmeter import __version__
-from segmeter.checks import condense, nearest
+from segmeter.checks import nearest
 from segmeter.cli.command_list import COMMANDS, PLAIN
-from segmeter.cli.messages import shown_warnings
+from segmeter.cli.messages import describe, shown_warnings
 from segmeter.cli.streams import lenient_streams
-from segmeter.errors import EXIT_BAD_INPUT, EXIT_FAULT, EXIT_INTERRUPTED, ConfigError, Interrupted, SegmeterError
+from segmeter.errors import EXIT_BAD_INPUT, EXIT_INTERRUPTED, ConfigError, Interrupted
 from segmeter.training.run.signals import Stopped, StopSignals
 
 _HELP = f"""segmeter {__version__}: train U-Nets with focal loss and measure segmentations.
@@ -39,7 +40,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         except Exception as error:
             if stop.received and not isinstance(error, Interrupted):  # such as a worker that the same signal ended
                 _fail(f"segmeter: {Stopped(stop.received)}.", stop.exit_code)
-            _fail(*_describe(error))
+            lines, code = describe(error)
+            _fail("\n".join(f"segmeter: {line}" for line in lines), code)
 
 
 def _as_utf8(argument: str) -> str:
@@ -50,17 +52,6 @@ def _as_utf8(argument: str) -> str:
         return argument
 
 
-def _describe(error: Exception) -> tuple[str, int]:
-    """What is said of an error, and the exit code."""
-    if isinstance(error, SegmeterError):
-        return "\n".join(f"segmeter: {line}" for line in condense(error.problems)), error.exit_code
-    if isinstance(error, OSError):
-        where = f"{error.filename}: " if error.filename else ""
-        return f"segmeter: {where}{error.strerror or error}. Remove the cause and run it again.", EXIT_FAULT
-    text = " ".join(f"{type(error).__name__}: {error}".split())
-    return f"segmeter: unexpected fault: {text} (SEGMETER_DEBUG=1 shows the traceback)", EXIT_FAULT
-
-
 def _fail(message: str, code: int) -> NoReturn:
     if os.environ.get("SEGMETER_DEBUG") == "1":
         traceback.print_exc()
@@ -69,6 +60,7 @@ def _fail(message: str, code: int) -> NoReturn:
 
 
 def _dispatch(arguments: list[str]) -> None:
+    _check_working_folder()
     if arguments[:1] in (["-sc"], ["--shell-completion"]):
         from segmeter.cli.completion import complete
 
@@ -85,6 +77,13 @@ def _dispatch(arguments: list[str]) -> None:
     if command not in COMMANDS:
         raise ConfigError(f"unknown command {command!r}. {nearest(command, COMMANDS)}")
     return _run(command, rest)
+
+
+def _check_working_folder() -> None:
+    try:
+        Path.cwd()
+    except OSError as error:
+        raise ConfigError(f"the working folder is gone ({error.strerror}). Go to another one with cd.") from error
 
 
 def _run(command: str, rest: list[str]) -> None:

@@ -7,10 +7,23 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from segmeter.checks import condense
+from segmeter.errors import EXIT_FAULT, SegmeterError
 from segmeter.open_files import Lines
 
 LOGGER = logging.getLogger("segmeter")
 _FORMAT = logging.Formatter("%(asctime)s %(levelname)s %(name)s %(message)s")
+
+
+def describe(error: Exception) -> tuple[list[str], int]:
+    """What is said of an error, one line each, and the exit code."""
+    if isinstance(error, SegmeterError):
+        return condense(error.problems), error.exit_code
+    if isinstance(error, OSError):
+        where = f"{error.filename}: " if error.filename else ""
+        return [f"{where}{error.strerror or error}. Remove the cause and run it again."], EXIT_FAULT
+    text = " ".join(f"{type(error).__name__}: {error}".split())
+    return [f"unexpected fault: {text} (SEGMETER_DEBUG=1 shows the traceback)"], EXIT_FAULT
 
 
 class _Shown(logging.Handler):

@@ -1,6 +1,7 @@
 """configuration -> Dataset."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from segmeter.checks import expected
 from segmeter.data.config import DATA, SPLITS, DataConfig
@@ -36,7 +37,9 @@ def build_dataset(config: DataConfig, *, split: str | None = None) -> Dataset:
     return dataset
 
 
-def open_splits(config: DataConfig, splits: Sequence[str]) -> tuple[tuple[Dataset, ...], tuple[DataReport, ...]]:
+def open_splits(
+    config: DataConfig, splits: Sequence[str], *, streams: bool = False
+) -> tuple[tuple[Dataset, ...], tuple[DataReport, ...]]:
     """Open splits and read every file of them once, so that all that is wrong is said before any work starts.
 
     Parameters
@@ -46,6 +49,8 @@ def open_splits(config: DataConfig, splits: Sequence[str]) -> tuple[tuple[Datase
         unchanged, are not read again.
     splits
         Each of "train", "val", "test" and "all".
+    streams
+        Whether images that are larger than memory are read by rows, see `Dataset`.
 
     Returns
     -------
@@ -62,7 +67,8 @@ def open_splits(config: DataConfig, splits: Sequence[str]) -> tuple[tuple[Datase
     with listed_once():
         for split in splits:
             try:
-                datasets.append(_open(config, split))
+                dataset = _open(config, split)
+                datasets.append(replace(dataset, streams=True) if streams else dataset)
             except DataError as error:
                 problems += error.problems
     reports = check_splits(datasets, problems=problems, use_cache=config.verify == "cached")

@@ -1,6 +1,7 @@
 """What a user may say about data: one schema per kind of data set."""
 
 import colorsys
+import re
 from typing import Annotated, ClassVar, Literal, get_args
 
 from pydantic import Field
@@ -27,10 +28,10 @@ CAMVID_COLOURS: tuple[Colour, ...] = (
     (128, 128, 128), (128, 0, 0), (192, 192, 128), (128, 64, 128), (60, 40, 222), (128, 128, 0),
     (192, 128, 128), (64, 64, 128), (64, 0, 128), (64, 64, 0), (0, 128, 192),
 )  # fmt: skip
+_FOLD = re.compile(r"(\d{1,4})/(\d{1,4})", re.ASCII)
 _FRACTIONS = ("val_fraction", "test_fraction", "split_seed", "group_until")  # what decides the split without lists
 CELL_CLASSES = ("background", "round", "spindle", "mitotic")
 CELL_COLOURS: tuple[Colour, ...] = ((0, 0, 0), (86, 180, 233), (0, 158, 115), (230, 97, 1))
-
 
 # What people call a first class that is no object; drawn in black, so left out of pictures
 _BACKGROUNDS = ("background", "bg", "void", "other", "others", "rest", "none", "unlabeled", "unlabelled", "class_0")
@@ -40,7 +41,6 @@ class ClassesConfig(Config, title="data"):
     """What the values in masks mean."""
 
     naming: ClassVar[str] = "Set data.classes=[background,cell]."
-
     task: Task = "multiclass"
     """Whether a pixel has one class of two (binary), one of several (multiclass), or any number (multilabel)."""
     classes: tuple[str, ...] = ()
@@ -53,7 +53,7 @@ class ClassesConfig(Config, title="data"):
     label_map: dict[str, int] = Field(default_factory=dict)
     """From a stored value or colour to a label: {0: 0, 255: 1} or {"128,64,0": 1}; {} takes stored values as labels."""
     max_pixels: Annotated[int, Unit("pixels")] = Field(200_000_000, ge=1)
-    """The most pixels or voxels of a file, checked before it is decoded."""
+    """The most pixels or voxels of a file, checked before it is decoded; of one read by rows, of a tile."""
 
     @rule("classes")
     @classmethod
@@ -142,6 +142,8 @@ class DataConfig(ClassesConfig, PlaceConfig):
     """Whether masks hold numbers of objects, 0 being none: a binary task, whose class is what any object covers."""
     verify: Literal["cached", "always"] = "cached"
     """Whether the check at the start takes over what it found in files that are unchanged since an earlier start."""
+    level: Annotated[int, Unit("level")] = Field(0, ge=0, le=99)
+    """Which level of TIFF pyramids and OME-Zarr is read, 0 being the finest."""
     orientation: Literal["refuse", "ignore", "apply"] = "refuse"
     """What to do with images whose EXIF tag says that they lie on their side."""
     allow_links: bool = False
@@ -241,8 +243,14 @@ class FolderConfig(DataConfig):
     source's share of the training samples is its weight's share; {} takes the root itself."""
     split_seed: int = 0
     """Decides, with its name alone, which split a case falls into; other cases do not matter."""
+    fold: str | None = None
+    """Cross-validation: "2/5" deals the cases of training and validation into 5 folds, the second of which validates
+    while the others train; testing stays as it is. null: none."""
+    strata: str | None = None
+    """A table (CSV) under the root with the columns case and stratum, such as a diagnosis: each fold gets its share of
+    every stratum. null deals by size alone."""
     group_until: str = ""
-    """Cases whose names agree up to this text stay in one split: "_" keeps p07_1 and p07_2 together."""
+    """Cases whose names agree up to this text stay in one split and one fold: "_" keeps p07_1 and p07_2 together."""
 
     @rule("masks")
     @classmethod
@@ -264,12 +272,25 @@ class FolderConfig(DataConfig):
         if given.val_fraction + test_fraction >= 1:
             raise RuleError(f"to leave a part for training beside val_fraction={given.val_fraction:g}")
 
+    @rule("fold")
+    @classmethod
+    def _one_of_several(cls, fold: str | None, given: Given) -> None:
+        parts = _FOLD.fullmatch(fold or "1/2")
+        if parts is None or not 1 <= int(parts[1]) <= int(parts[2]) or int(parts[2]) < 2:
+            raise RuleError("to be i/k, fold i of k, with k at least 2", "Write data.fold=1/5.")
+
+    @rule("strata")
+    @classmethod
+    def _of_folds(cls, strata: str | None, given: Given) -> None:
+        if strata is not None and given.fold is None:
+            raise RuleError("to be null without folds", "Set data.fold=1/5.")
+
     @rule("group_until")
     @classmethod
     def _lists_decide_alone(cls, group_until: str, given: Given) -> None:
         if given.lists is None and len(given.list_files) < len(SPLITS[:3]):
             return
-        for name in _FRACTIONS:
+        for name in _FRACTIONS[:2] if given.fold else _FRACTIONS:
             value = group_until if name == "group_until" else getattr(given, name)
             if value != FolderConfig.model_fields[name].default:
                 remedy = "Lists decide the split alone: leave it out, or set data.lists=null."

@@ -2,16 +2,20 @@
 
 import hashlib
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from segmeter.checks import expected
 from segmeter.classes import ClassSpec
-from segmeter.data.files.header import MAX_PIXELS, Header, read_header
+from segmeter.data.by_rows.opened import header_of, open_image_rows, open_label_rows
+from segmeter.data.by_rows.rows import Rows, StackedRows
+from segmeter.data.files.header import MAX_PIXELS, Header
 from segmeter.data.files.images import (
     Orientation,
     StoredFile,
@@ -23,11 +27,14 @@ from segmeter.data.files.images import (
 )
 from segmeter.data.files.label_mapping import split_objects, to_labels
 from segmeter.data.files.sniff import show
+from segmeter.data.files.zarr import hash_folder
 from segmeter.data.sample import Pair, Sample
 from segmeter.errors import DataError
 from segmeter.files import sha256_file
 from segmeter.parallel import map_in_threads
 from segmeter.progress import track
+
+_BY_ROWS = (".tif", ".tiff", ".zarr")  # suffixes of images that may be larger than memory
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,6 +53,10 @@ class Dataset:
         The files of each case, ordered by case id.
     label_map, max_pixels, orientation
         How files are read, see `segmeter.data.files.images`.
+    level
+        Which level of pyramids is read, 0 being the finest; masks without a pyramid are those of this level.
+    streams
+        Whether images that are larger than memory are given by rows: see `streamed_cases` and `open_rows`.
     instances
         Whether the stored values of masks are numbers of objects, 0 being none; labels are then 1 inside any object.
     source
@@ -63,6 +74,8 @@ class Dataset:
     label_map: Mapping[str, int] = field(default_factory=dict)
     max_pixels: int = MAX_PIXELS
     orientation: Orientation = "refuse"
+    level: int = 0
+    streams: bool = False
     instances: bool = False
     source: str = ""
     problems: tuple[str, ...] = ()
@@ -84,6 +97,49 @@ class Dataset:
         return Sample(
             case_id=pair.case_id, image=image, target=self.stack([mask[0] for mask in masks]), instances=masks[0][1]
         )
+
+    def streamed_cases(self) -> frozenset[int]:
+        """Indices of the cases whose image is read by rows, as it is larger than memory or a Zarr folder."""
+        if not self.streams:
+            return frozenset()
+        candidates = [i for i, pair in enumerate(self.pairs) if pair.image.suffix.lower() in _BY_ROWS]
+        found = map_in_threads(lambda i: self.header_of(self.pairs[i].image).streamed, candidates)
+        return frozenset(i for i, streamed in zip(candidates, found, strict=True) if streamed)
+
+    @contextmanager
+    def open_rows(self, index: int) -> Iterator[tuple[Rows, Rows | None]]:
+        """Open the image (H, W, C) of a case, and its target like that of a `Sample`, or None, to be read by rows.
+
+        Raises
+        ------
+        DataError
+            A file is damaged, of another size, or its content is not what was verified; reading rows raises it too.
+        """
+        pair = self.pairs[index]
+        self.check_content(index)
+        if self.instances:
+            rule, remedy = "to be false for images that are read by rows", "Cut them into tiles."
+            raise DataError(expected(show(pair.image), "data.instances", rule, "true", remedy))
+        limits: dict[str, Any] = {"max_pixels": self.max_pixels, "level": self.level}
+        reading: dict[str, Any] = {"spec": self.spec, "label_map": self.label_map, **limits}
+        with ExitStack() as stack:
+            opened = open_image_rows(pair.image, channels=self.in_channels, orientation=self.orientation, **limits)
+            image = stack.enter_context(opened)
+            masks = [stack.enter_context(open_label_rows(path, **reading)) for path in pair.masks]
+            for path, mask in zip(pair.masks, masks, strict=True):
+                check_same_size(pair.image, image.shape[:2], path, mask.shape)
+            yield image, (StackedRows(masks) if self.spec.is_multilabel and masks else next(iter(masks), None))
+
+    def header_of(self, path: Path) -> Header:
+        """The header of a file; DataError where it can't be read or is too large."""
+        return header_of(path, max_pixels=self.max_pixels, level=self.level, streams=self.streams)
+
+    def check_content(self, index: int) -> None:
+        """Raise DataError where a file of a case is no longer what was verified."""
+        pair = self.pairs[index]
+        for path, sha256 in zip(pair.files, pair.sha256, strict=False):
+            if hash_path(path) != sha256:
+                raise _changed(path)
 
     @property
     def case_ids(self) -> tuple[str, ...]:
@@ -117,10 +173,9 @@ class Dataset:
             It is damaged, gone, or its content is not what was verified.
         """
         pair = self.pairs[index]
-        file = read_file(Path(pair.paths[number]), max_pixels=self.max_pixels)
+        file = read_file(Path(pair.paths[number]), max_pixels=self.max_pixels, level=self.level)
         if pair.sha256 and file.sha256 != pair.sha256[number]:
-            rule, remedy = "to have the content that was checked at the start", "Start again once the data is settled."
-            raise DataError(expected(show(file.path), "file", rule, "another content", remedy))
+            raise _changed(file.path)
         return file
 
     def decode_image(self, file: StoredFile) -> np.ndarray:
@@ -164,6 +219,8 @@ class Dataset:
         """Sha256 over classes, label map, case ids, and the names and contents of all files."""
         digest = hashlib.sha256(repr((self.spec, self.in_channels, sorted(self.label_map.items()))).encode())
         digest.update(repr((self.instances, self.case_ids)).encode())
+        if self.level:
+            digest.update(f"level {self.level}".encode())
         for name, sha256 in self.contents().items():
             digest.update(f"{name} {sha256}\n".encode("utf-8", "surrogateescape"))
         return digest.hexdigest()
@@ -181,14 +238,26 @@ def _folder_and_name(path: str) -> str:
 
 
 def _hash_pair(pair: Pair) -> tuple[str, ...]:
-    return tuple(sha256_file(path) for path in pair.files)
+    return tuple(hash_path(path) for path in pair.files)
+
+
+def hash_path(path: Path) -> str:
+    """Sha256 of a file, or of the files of a Zarr folder."""
+    return hash_folder(path) if path.is_dir() else sha256_file(path)
+
+
+def _changed(path: Path) -> DataError:
+    rule, remedy = "to have the content that was checked at the start", "Start again once the data is settled."
+    return DataError(expected(show(path), "file", rule, "another content", remedy))
 
 
 def _header_problems(dataset: Dataset, pair: Pair) -> list[str]:
     problems: list[str] = []
     image = _try_header(dataset, pair.image, problems)
     if image is not None:
-        check = partial(check_image_header, channels=dataset.in_channels, orientation=dataset.orientation)
+        check = partial(
+            check_image_header, channels=dataset.in_channels, orientation=dataset.orientation, level=dataset.level
+        )
         _note(problems, lambda: check(pair.image, image))
     for path in pair.masks:
         mask = _try_header(dataset, path, problems)
@@ -201,14 +270,15 @@ def _header_problems(dataset: Dataset, pair: Pair) -> list[str]:
 
 
 def _kind(dataset: Dataset, pair: Pair) -> tuple[int, int, str]:
-    header = read_header(pair.image, max_pixels=dataset.max_pixels)
+    header = dataset.header_of(pair.image)
     height, width = _turned(header, dataset.orientation)
-    return height, width, str(header.dtype)
+    alone = f" by rows {pair.case_id}" if dataset.streams and header.streamed else ""
+    return height, width, f"{header.dtype}{alone}"
 
 
 def _try_header(dataset: Dataset, path: Path, problems: list[str]) -> Header | None:
     try:
-        return read_header(path, max_pixels=dataset.max_pixels)
+        return dataset.header_of(path)
     except DataError as error:
         problems.extend(error.problems)
         return None

@@ -59,7 +59,7 @@ def compare(model: Model, predictor: Predictor, images: Iterable[tuple[str, np.n
     cases, pixels, differing, widest = list[str](), 0, 0, 0.0
     for case_id, image in images:
         for batch in _batches(image, odd=not cases):
-            margins = _margins(model(batch), predictor.logits(list(batch)), spec, threshold, case_id)
+            margins = _margins(_labels(model, batch, case_id), predictor.logits(list(batch)), spec, threshold, case_id)
             pixels += margins.size
             differing += int(np.count_nonzero(~np.isnan(margins)))
             widest = max(widest, float(np.nanmax(margins, initial=0.0)))
@@ -77,6 +77,17 @@ def compare(model: Model, predictor: Predictor, images: Iterable[tuple[str, np.n
             "all are near-ties. Nothing was written. Train longer, or compare on images that the model knows."
         )
     return Agreement(cases=tuple(cases), pixels=pixels, differing=differing, widest=widest)
+
+
+def _labels(model: Model, batch: np.ndarray, case_id: str) -> np.ndarray:
+    try:
+        return model(batch)
+    except Exception as error:  # engines have errors of their own
+        reason = " ".join(str(error).split())[:200]
+        raise RunError(
+            f"export: the exported model can't label case {case_id!r} ({type(error).__name__}: {reason}). "
+            "Nothing was written. Try the other format, or a network such as model=unet."
+        ) from error
 
 
 def _batches(image: np.ndarray, *, odd: bool) -> Iterator[np.ndarray]:

@@ -2,15 +2,17 @@
 
 import logging
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from segmeter.checks import some
 from segmeter.data.dataset import Dataset
 from segmeter.errors import RunError
+from segmeter.evaluation.large.cases import LargeRun, run_large, split_parts
 from segmeter.evaluation.manifest import Entry, Manifest
 from segmeter.evaluation.restore import Part, count_restorable, describe, find_damaged, split_batches
 from segmeter.evaluation.sharding import BatchOf, split_passes
@@ -125,8 +127,12 @@ def repair_files(job: CaseRun, notes: Sequence[Mapping[str, Any]]) -> None:
     _LOG.warning("resume: missing or damaged files of predictions are written again (%s).", some(names))
     spec = job.dataset.spec
     kinds = [note["image"] for note in notes] if job.batches is None else job.batches[: len(notes)]
+    streamed = job.dataset.streamed_cases()
     for batch in split_batches(kinds, job.predictor.config.batch_size):
         if not damaged.keys() & set(batch):
+            continue
+        if batch.start in streamed:
+            run_large(large_run(job), batch.start)
             continue
         with Writer(predictions, job.export, spec) as writer:
             found = job.predictor.predict(Part(job.dataset, batch), probs=job.export.needs_probs)
@@ -141,15 +147,31 @@ def repair_files(job: CaseRun, notes: Sequence[Mapping[str, Any]]) -> None:
         raise RunError(f"resume: predictions differ from those of the resumed run ({some(names)}). {remedy}")
 
 
+def large_run(
+    job: CaseRun, *, loss: Loss | None = None, measured: bool = False, spacing: tuple[float, ...] | None = None
+) -> LargeRun:
+    """What is done with the cases of a run that are larger than memory."""
+    return LargeRun(
+        predictor=job.predictor,
+        dataset=job.dataset,
+        export=job.export,
+        postprocess=job.postprocess,
+        folder=job.folder / PREDICTIONS,
+        loss=loss,
+        measured=measured,
+        spacing=spacing,
+    )
+
+
 def run_cases(
     job: CaseRun,
     manifest: Manifest,
     *,
     done: int,
     what: str,
+    large: LargeRun,
     measure: Measuring = lambda prediction, cleaned: None,
     probs: bool = False,
-    loss: Loss | None = None,
 ) -> Iterator[Finished]:
     """Predict all cases after the first `done`, write their files, and note them; yield each in its order.
 
@@ -159,12 +181,12 @@ def run_cases(
     ----------
     what
         What is being done, for the progress bar.
+    large
+        What is done with the cases that are larger than memory; its loss is that of all cases.
     measure
-        Called in threads with each case that is post-processed.
+        Called in threads with each other case that is post-processed.
     probs
         Whether probabilities are needed though none are written.
-    loss
-        As for `Predictor.predict`.
 
     Raises
     ------
@@ -173,28 +195,56 @@ def run_cases(
     RunError
         A prediction is not finite, or a file can't be written. The cases before it are noted.
     """
-    rest = range(done, len(job.dataset))
-    stages, spec, threads = job.predictor.stages, job.dataset.spec, count_cores()
-
-    def finish(prediction: Prediction) -> Finished:
-        with stages.timed("post-process"):
-            cleaned = run_steps(prediction.labels, job.postprocess.steps, spec)
-        with stages.timed("measure"):
-            row = measure(prediction, cleaned)
-        return Finished(prediction=prediction, cleaned=cleaned, row=row)
-
-    with Writer(job.folder / PREDICTIONS, job.export, spec, hashed=True, stages=stages) as writer:
+    rest, streamed = range(done, len(job.dataset)), job.dataset.streamed_cases()
+    with Writer(large.folder, job.export, job.dataset.spec, hashed=True, stages=job.predictor.stages) as writer:
         noted = _Noted(manifest, writer)
-        predictions = job.predictions(rest, probs=job.export.needs_probs or probs, loss=loss)
-        ahead = threads + job.predictor.config.batch_size  # a whole batch is handed over before the next one is run
-        with closing(map_in_threads(finish, predictions, threads=threads, ahead=ahead, name="finish")) as cases:
-            for case in track(cases, what, len(rest), parts=job.predictor.watch):
-                export_case(writer, case.prediction, case.cleaned, job.export)
-                yield case
-                note = describe(case.prediction.sample)
-                noted.add(Entry(case_id=case.prediction.sample.case_id, row=case.row, note=note))
+
+        def cases() -> Generator[Finished, None, None]:
+            for part in split_parts(rest, streamed):
+                if part.start in streamed:
+                    yield from _run_streamed(noted, large, part.start)
+                else:
+                    finish = partial(_finish, job, measure)
+                    predictions = job.predictions(part, probs=job.export.needs_probs or probs, loss=large.loss)
+                    yield from _run_part(job, writer, noted, predictions, finish)
+
+        with closing(cases()) as found:
+            yield from track(found, what, len(rest), parts=job.predictor.watch)
         writer.close()
         noted.flush()
+
+
+def _run_part(
+    job: CaseRun,
+    writer: Writer,
+    noted: "_Noted",
+    predictions: Iterator[Prediction],
+    finish: Callable[[Prediction], Finished],
+) -> Iterator[Finished]:
+    threads = count_cores()
+    ahead = threads + job.predictor.config.batch_size  # a whole batch is handed over before the next one is run
+    with closing(map_in_threads(finish, predictions, threads=threads, ahead=ahead, name="finish")) as cases:
+        for case in cases:
+            export_case(writer, case.prediction, case.cleaned, job.export)
+            yield case
+            sample = case.prediction.sample
+            noted.add(Entry(case_id=sample.case_id, row=case.row, note=describe(sample)), writer.queued_names())
+
+
+def _finish(job: CaseRun, measure: Measuring, prediction: Prediction) -> Finished:
+    stages = job.predictor.stages
+    with stages.timed("post-process"):
+        cleaned = run_steps(prediction.labels, job.postprocess.steps, job.dataset.spec)
+    with stages.timed("measure"):
+        row = measure(prediction, cleaned)
+    return Finished(prediction=prediction, cleaned=cleaned, row=row)
+
+
+def _run_streamed(noted: "_Noted", large: LargeRun, index: int) -> Iterator[Finished]:
+    case = run_large(large, index)
+    yield Finished(prediction=case.prediction, cleaned=case.cleaned, row=case.row)
+    note = {**case.note, "files": case.files}
+    noted.add(Entry(case_id=case.prediction.sample.case_id, row=case.row, note=note), None)
 
 
 class _Noted:
@@ -203,22 +253,24 @@ class _Noted:
     def __init__(self, manifest: Manifest, writer: Writer) -> None:
         self._manifest = manifest
         self._writer = writer
-        self._waiting: deque[tuple[Entry, list[str]]] = deque()
+        self._waiting: deque[tuple[Entry, list[str] | None]] = deque()
 
-    def add(self, entry: Entry) -> None:
-        """Take a case whose files were just queued."""
-        self._waiting.append((entry, self._writer.queued_names()))
+    def add(self, entry: Entry, queued: list[str] | None) -> None:
+        """Take a case and the names of its files that are queued; None where its entry notes complete files."""
+        self._waiting.append((entry, queued))
         self.flush()
 
     def flush(self) -> None:
         """Add the cases whose files are written, in their order."""
         while self._waiting:
             entry, names = self._waiting[0]
-            files = self._writer.take_written(names)
-            if files is None:
-                return
+            if names is not None:
+                files = self._writer.take_written(names)
+                if files is None:
+                    return
+                entry = replace(entry, note={**entry.note, "files": files})
             self._waiting.popleft()
-            self._manifest.add(replace(entry, note={**entry.note, "files": files}))
+            self._manifest.add(entry)
 
 
 def export_case(writer: Writer, prediction: Prediction, cleaned: Cleaned, export: ExportConfig) -> None:

@@ -7,10 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from pyarrow.parquet import read_metadata
 
 from segmeter.checks import expected, nearest
 from segmeter.classes import ClassSpec
 from segmeter.errors import DataError, InputError
+from segmeter.evaluation.memory import check_memory
 from segmeter.metrics.cases.table import read_cases, read_spec, stack_totals
 from segmeter.metrics.config.measures import MEASURES
 from segmeter.metrics.config.metrics import MetricsConfig, check_metrics
@@ -60,6 +62,8 @@ def compare(folders: Sequence[Path], config: MetricsConfig, *, rank_by: str = "m
     if problems:
         raise InputError(problems)
     check_metrics(config, spec)
+    needed = sum(_memory_of(folder) for folder in named.values())
+    check_memory(needed, what="compare: the rows of all runs", remedy="Compare fewer runs at a time.")
     rows = {name: read_cases(folder) for name, folder in named.items()}
     compared = compare_runs(rows, spec, config)
     case_ids = [row.case_id for row in next(iter(rows.values()))]
@@ -99,6 +103,13 @@ def name_runs(folders: Sequence[Path]) -> dict[str, Path]:
     for shorter in ([folder.name for folder in resolved], [_DATE.sub("", folder.name) for folder in resolved]):
         names = shorter if len(set(shorter)) == len(resolved) else names
     return dict(zip(names, resolved, strict=True))
+
+
+def _memory_of(folder: Path) -> int:
+    """Bytes that the rows of a run take once they are read, from what their file says of itself."""
+    found = read_metadata(folder / "cases.parquet")
+    packed = sum(found.row_group(index).total_byte_size for index in range(found.num_row_groups))
+    return int(found.num_rows * (500 + 30 * found.num_columns) + 3 * packed)
 
 
 def _summary(folder: Path) -> Mapping[str, Any]:

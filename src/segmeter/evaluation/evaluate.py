@@ -11,7 +11,8 @@ from torch import nn
 
 from segmeter.checks import some
 from segmeter.errors import DataError
-from segmeter.evaluation.case_run import CaseRun, open_manifest, repair_files, restore_cases, run_cases
+from segmeter.evaluation.case_run import CaseRun, large_run, open_manifest, repair_files, restore_cases, run_cases
+from segmeter.evaluation.large.cases import LargeRun, check_streamable
 from segmeter.evaluation.manifest import Manifest, read_notes
 from segmeter.evaluation.sharding import note_shard
 from segmeter.files import write_json
@@ -70,10 +71,14 @@ def evaluate(job: Evaluation) -> dict[str, Any]:
     DataError
         A case has no target, or a file can't be read or changed since it was checked.
     ConfigError
-        The resumed run used another configuration.
+        The resumed run used another configuration, or something needs a whole map that is larger than memory.
     RunError
         A prediction is not finite, or a file can't be written.
     """
+    loss = None if job.loss is None else additive(job.loss, job.dataset.spec.ignore_index)
+    large = large_run(job, loss=loss, measured=True, spacing=job.metrics.spacing)
+    names = [measure.name for measure in job.metrics.measures]
+    check_streamable(large, measures=names, calibration=job.metrics.calibration)
     manifest = open_manifest(job)
     if manifest.done:
         damaged = manifest.damaged_results()
@@ -86,7 +91,7 @@ def evaluate(job: Evaluation) -> dict[str, Any]:
     rows, sums = RowStore(), _calibration(job)
     try:
         _restore(job, manifest, rows)
-        _predict(job, manifest, rows, sums)
+        _predict(job, manifest, rows, sums, large)
     finally:
         manifest.close()
     summary = summarise(rows, job.dataset.spec, job.metrics) | note_shard(job.identity)
@@ -105,11 +110,10 @@ def _restore(job: Evaluation, manifest: Manifest, rows: RowStore) -> None:
         job.on_restored(entry.measured)
 
 
-def _predict(job: Evaluation, manifest: Manifest, rows: RowStore, sums: Calibration | None) -> None:
-    loss = None if job.loss is None else additive(job.loss, job.dataset.spec.ignore_index)
+def _predict(job: Evaluation, manifest: Manifest, rows: RowStore, sums: Calibration | None, large: LargeRun) -> None:
     measure = partial(_measure, job, build_measures(job.metrics, job.dataset.spec))
     cases = run_cases(
-        job, manifest, done=len(rows), what="evaluating", measure=measure, probs=sums is not None, loss=loss
+        job, manifest, done=len(rows), what="evaluating", large=large, measure=measure, probs=sums is not None
     )
     for case in cases:
         prediction, row = case.prediction, cast(CaseRow, case.row)

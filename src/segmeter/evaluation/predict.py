@@ -5,7 +5,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from segmeter.data.verification.intensity import ScaleWatch
-from segmeter.evaluation.case_run import CaseRun, open_manifest, repair_files, restore_cases, run_cases
+from segmeter.evaluation.case_run import CaseRun, large_run, open_manifest, repair_files, restore_cases, run_cases
+from segmeter.evaluation.large.cases import check_streamable
 from segmeter.evaluation.manifest import read_notes
 from segmeter.inference.async_results import Prediction
 from segmeter.postprocess.pipeline import Cleaned
@@ -45,10 +46,13 @@ def predict(job: PredictionRun) -> int:
     DataError
         A file can't be read.
     ConfigError
-        The resumed run used another configuration or other images.
+        The resumed run used another configuration or other images; or something needs a whole map that is larger than
+        memory.
     RunError
         A prediction is not finite, or a file can't be written.
     """
+    large = large_run(job)
+    check_streamable(large)
     card = job.predictor.segmenter.card
     watch = ScaleWatch(card.mean, card.std, card.clip)
     manifest = open_manifest(job)
@@ -61,7 +65,7 @@ def predict(job: PredictionRun) -> int:
         for entry in restore_cases(job, manifest):
             job.on_restored(entry.case_id)
             done += 1
-        for case in run_cases(job, manifest, done=done, what="predicting"):
+        for case in run_cases(job, manifest, done=done, what="predicting", large=large):
             job.on_case(case.prediction, case.cleaned)
             _warn(watch.add(case.prediction.sample.image))
     finally:

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +17,7 @@ from segmeter.distributed.shards import Shard, describe_shard
 from segmeter.errors import DataError
 from segmeter.evaluation.cases import CaseScorer, Scored
 from segmeter.evaluation.manifest import Entry, Manifest, check_same, read_notes, read_run_manifest
+from segmeter.evaluation.memory import check_memory
 from segmeter.evaluation.pairing import MaskPair, Pairing, hash_pair
 from segmeter.evaluation.places import Place, Places
 from segmeter.evaluation.probs import measure_probs
@@ -30,6 +32,8 @@ from segmeter.parallel import count_cores, map_in_processes, map_in_threads
 from segmeter.progress import track
 
 RESULTS = ("metrics.json", "cases.parquet", "cases.csv")
+
+_TABLES = 6  # of counts that are held at a time
 
 _LOG = logging.getLogger(__name__)
 
@@ -122,7 +126,7 @@ class Scoring:
             key=self.key,
             instances=self.instances,
         )
-        return CaseScorer(reading, self.metrics, flag_missing=bool(self.pairing.missing))
+        return CaseScorer(reading, self.metrics, flag_missing=bool(self.pairing.missing), processes=self.workers or 1)
 
 
 def score(job: Scoring) -> dict[str, Any]:
@@ -146,6 +150,8 @@ def score(job: Scoring) -> dict[str, Any]:
     RunError
         A worker process was killed.
     """
+    counts = _TABLES * 8 * math.prod(job.spec.counts_shape)
+    check_memory(counts, what=f"score: counts of {job.spec.num_classes} classes", remedy="Name those that occur.")
     start = Manifest.resume if job.resume else Manifest.begin
     manifest = start(job.folder, job.identity(), job.case_ids)
     if manifest.done:

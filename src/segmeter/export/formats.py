@@ -10,7 +10,7 @@ import numpy as np
 import tifffile
 from numpy.typing import NDArray
 
-from segmeter.files import TEMPORARY, atomic_write, foreign_write, publish_folder, remove, rename
+from segmeter.files import TEMPORARY, atomic_write, foreign_write, fresh_folder, remove, rename
 
 TILE = 256  # edge of TIFF tiles and Zarr chunks, pixels
 COMPRESSIONS = {"deflate": "zlib", "zstd": "zstd"}  # our names -> tifffile's
@@ -49,14 +49,10 @@ def write_zarr(path: Path, array: NDArray[Any]) -> None:
     """Write a Zarr 3 folder with one chunk per plane and tile."""
     import zarr  # starts slowly, and few ask for it
 
-    def fill(folder: Path) -> None:
-        chunks = (1,) * (array.ndim - 2) + tuple(min(TILE, side) for side in array.shape[-2:])
-        with foreign_write(folder):
-            stored = zarr.create_array(str(folder), shape=array.shape, dtype=array.dtype, chunks=chunks, overwrite=True)
-            stored[...] = array
-
-    with _out_of_the_way(path):
-        publish_folder(path, fill)
+    chunks = (1,) * (array.ndim - 2) + tuple(min(TILE, side) for side in array.shape[-2:])
+    with _out_of_the_way(path), fresh_folder(path) as folder, foreign_write(folder):
+        stored = zarr.create_array(str(folder), shape=array.shape, dtype=array.dtype, chunks=chunks, overwrite=True)
+        stored[...] = array
 
 
 @contextmanager

@@ -101,7 +101,7 @@ class Writer:
         if not self.spec.is_multilabel:
             return self._put_labels(case_id, "labels", content, self.spec.colours)
         for name, colour, plane in zip(self.spec.names, self.spec.colours, content, strict=True):
-            self._put_labels(case_id, f"labels/{_folder_name(name)}", plane, (BLACK, colour))
+            self._put_labels(case_id, f"labels/{class_folder(name)}", plane, (BLACK, colour))
         return None
 
     def write_probs(self, case_id: str, probs: NDArray[np.float32]) -> None:
@@ -253,7 +253,7 @@ def _check_instances(case_id: str, instances: NDArray[Any]) -> int:
     return high
 
 
-def _folder_name(name: str) -> str:
+def class_folder(name: str) -> str:
     """A class's folder: its name where that is one, as the data sets read it."""
     return name if Path(name).name == name and not name.startswith(".") and name.isprintable() else safe_id(name)
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from segmeter.bridge.host_copier import PendingArray
 from segmeter.bridge.to_numpy import to_numpy
 from segmeter.bridge.to_torch import to_torch
-from segmeter.data.large.rows import Rows
+from segmeter.data.by_rows.rows import Rows
 from segmeter.errors import DataError, InputError
 from segmeter.inference.async_results import Outbox, not_finite
 from segmeter.losses.additive import AdditiveLoss, PixelMeanLoss, loss_terms

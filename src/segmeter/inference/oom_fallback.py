@@ -1,6 +1,8 @@
 """Out of memory -> a smaller batch, which is logged, or an error that says what to set."""
 
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import torch
 
@@ -15,6 +17,23 @@ def is_out_of_memory(error: BaseException) -> bool:
     if isinstance(error, (torch.OutOfMemoryError, MemoryError)):
         return True
     return isinstance(error, RuntimeError) and "can't allocate memory" in str(error)  # torch's CPU allocator
+
+
+@contextmanager
+def advised(where: str, remedy: str) -> Iterator[None]:
+    """Within the block, memory that runs out becomes one line: where, and what to set.
+
+    Raises
+    ------
+    RunError
+        Memory ran out.
+    """
+    try:
+        yield
+    except (RuntimeError, MemoryError) as error:
+        if not is_out_of_memory(error):
+            raise
+        raise RunError(f"{where}: out of memory. {remedy}") from error
 
 
 class RunSizes:

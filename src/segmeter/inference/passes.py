@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from segmeter.inference.config import InferenceConfig
+from segmeter.inference.memory import MemoryPlan
 from segmeter.inference.oom_fallback import RunSizes, is_out_of_memory
 from segmeter.inference.precision import autocast
 from segmeter.inference.tta import averaged_logits, choose_views
@@ -26,6 +27,8 @@ class Passes:
         How much is run at once; it shrinks where memory runs out.
     stages
         Where the time of the passes is added up; on a GPU it is the device's own.
+
+    `memory` bounds the batches from the beginning, where it is set.
     """
 
     def __init__(
@@ -40,6 +43,7 @@ class Passes:
         self.sizes = sizes
         self._segmenter, self._config, self._device, self._stages = segmenter, config, device, stages
         self._views = choose_views(flips=config.flips, rotations=config.rotations)
+        self.memory: MemoryPlan | None = None
         self._marks: list[tuple[torch.cuda.Event, torch.cuda.Event]] = []
 
     @contextmanager
@@ -74,18 +78,19 @@ class Passes:
         RunError
             Memory ran out for a single one.
         """
+        height, width = batch.shape[-2:]
+        most = len(batch) if self.memory is None else self.memory.most(height, width, tile=tile)
         while True:
             try:
                 with self._timed(), torch.inference_mode(), autocast(self._device, self._config.precision):
-                    size = self.sizes.batch_size if tile is None else self.sizes.tile_batch
+                    size = min(most, self.sizes.batch_size if tile is None else self.sizes.tile_batch)
                     parts = [self._forward(batch[start : start + size]) for start in range(0, len(batch), size)]
                     return torch.cat(parts) if len(parts) > 1 else parts[0]
             except (RuntimeError, MemoryError) as error:
                 if not is_out_of_memory(error):
                     raise
                 fault = error.with_traceback(None)  # its frames hold the tensors that did not fit
-            height, width = batch.shape[-2:]
-            self.sizes.shrink(fault, count=len(batch), tile=tile, height=height, width=width)
+            self.sizes.shrink(fault, count=min(most, len(batch)), tile=tile, height=height, width=width)
 
     def _forward(self, images: Tensor) -> Tensor:
         return averaged_logits(images, self._network, views=self._views, task=self._segmenter.card.spec.task)

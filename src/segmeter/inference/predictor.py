@@ -1,8 +1,9 @@
 """images -> logits -> labels: a segmenter run over any number of images of any size."""
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from functools import partial
+from typing import Any
 
 import numpy as np
 import torch
@@ -10,13 +11,14 @@ from torch import Tensor
 
 from segmeter.bridge.uploader import Uploader
 from segmeter.checks import expected
-from segmeter.data.large.rows import ArrayRows, Rows
+from segmeter.data.by_rows.rows import ArrayRows, Rows
 from segmeter.data.sample import Sample
 from segmeter.errors import ConfigError, DataError, InputError, OverflowedError
 from segmeter.inference.async_results import Outbox, Prediction, not_finite
 from segmeter.inference.bands import Band, BandLoss, decode_bands, sums_by_bands
 from segmeter.inference.config import InferenceConfig
-from segmeter.inference.oom_fallback import RunSizes
+from segmeter.inference.memory import MemoryPlan, plan_memory
+from segmeter.inference.oom_fallback import RunSizes, advised
 from segmeter.inference.passes import Passes
 from segmeter.inference.precision import pick_dtype
 from segmeter.inference.prefetch import Indexed, one_behind, read_ahead, same_shape_groups
@@ -28,6 +30,7 @@ from segmeter.parallel import map_in_threads
 from segmeter.stages import Stages
 
 Loss = Callable[[Tensor, Tensor], Tensor]
+_LESS = "Set inference.batch_size=1 and an inference.tile, or run on device=cpu."
 
 
 class Predictor:
@@ -63,6 +66,29 @@ class Predictor:
     def watch(self, report: Callable[[float], None]) -> None:
         """Have `report` called after each pass over tiles with the images of the batch that are done, such as 0.25."""
         self._report = report
+
+    def plan_memory(self, known: Mapping[str, Any] | None = None) -> dict[str, Any] | None:
+        """Measure one small pass, and bound the batches of all by the memory that is free now.
+
+        Batches differ in speed alone: the tile, and with it the results, are those of the configuration.
+
+        Parameters
+        ----------
+        known
+            What an earlier call gave, to take the same batches; None measures.
+
+        Returns
+        -------
+        What was chosen, in values that JSON has; None where this system does not say how much memory is free.
+        """
+        if known is not None:
+            self._passes.memory = MemoryPlan(**known)
+        else:
+            channels = self.segmenter.card.in_channels
+            with self._passes.evaluating():
+                self._passes.memory = plan_memory(self._passes.run, channels=channels, device=self.device)
+        plan = self._passes.memory
+        return None if plan is None else plan.to_dict()
 
     def logits(self, images: Sequence[np.ndarray]) -> Tensor:
         """Logits of images of one shape.
@@ -171,15 +197,16 @@ class Predictor:
         tiled = self.config.tile_of(*group[0].image.shape[:2]) is not None
         if tiled and (loss is None or sums_by_bands(loss)):
             return (self._by_bands(outbox, sample, loss) for sample in group)
-        if loss is None:
-            return outbox.send(group, self.logits([sample.image for sample in group]), None)
-        targets = [self._upload_target(sample) for sample in group]
-        logits = self.logits([sample.image for sample in group])
-        losses = [
-            None if target is None else _case_loss(loss, sample, case[None], target)
-            for sample, case, target in zip(group, logits, targets, strict=True)
-        ]
-        return outbox.send(group, logits, losses)
+        with advised(f"inference: case {group[0].case_id!r}, {len(group)} at a time", _LESS):  # forward passes say more
+            if loss is None:
+                return outbox.send(group, self.logits([sample.image for sample in group]), None)
+            targets = [self._upload_target(sample) for sample in group]
+            logits = self.logits([sample.image for sample in group])
+            losses = [
+                None if target is None else _case_loss(loss, sample, case[None], target)
+                for sample, case, target in zip(group, logits, targets, strict=True)
+            ]
+            return outbox.send(group, logits, losses)
 
     def _by_bands(self, outbox: Outbox, sample: Sample, loss: Loss | None) -> Prediction:
         """One image that is in memory, in tiles: the whole map is put together on the host."""
@@ -187,7 +214,8 @@ class Predictor:
         total = BandLoss(loss, self.device) if sums_by_bands(loss) and known else None
         target = ArrayRows(sample.target, axis=sample.target.ndim - 2) if sample.target is not None else None
         try:
-            bands = list(self._decoded(outbox, ArrayRows(sample.image), sample.case_id, target, total))
+            with advised(f"inference: case {sample.case_id!r}", _LESS):
+                bands = list(self._decoded(outbox, ArrayRows(sample.image), sample.case_id, target, total))
         except OverflowedError:
             raise not_finite(sample.case_id, sample.image) from None
         probs = [band.probs for band in bands if band.probs is not None]

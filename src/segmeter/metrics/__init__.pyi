@@ -16,6 +16,8 @@ from .objects.panoptic import match_instances as match_instances
 from .pixels.confusion import confusion_matrix as confusion_matrix
 from .pixels.confusion import count_case as count_case
 from .pixels.confusion import multilabel_counts as multilabel_counts
+from .pixels.error_types import ErrorTypes as ErrorTypes
+from .pixels.error_types import error_types as error_types
 from .pixels.overlap import ClassTotals as ClassTotals
 from .pixels.overlap import OverlapScores as OverlapScores
 from .pixels.overlap import overlap_scores as overlap_scores

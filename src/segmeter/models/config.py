@@ -73,6 +73,13 @@ class UnetConfig(DecoderConfig):
     """Attention in the decoder: "scse" squeezes and excites channels and pixels; null has none."""
 
 
+def _not_of_one_value(norm: str, refused: tuple[str, ...], instead: str) -> None:
+    """Refuse norms that would see one value, as the network pools whole channels: they would leave nothing of it."""
+    if norm in refused:
+        remedy = f"This network pools channels to one value, of which it would leave nothing. Take norm={instead}."
+        raise RuleError(f"not to be {norm} here", remedy)
+
+
 def _no_mit(encoder: str) -> None:
     if encoder.startswith("mit_b"):
         raise RuleError("not to be a mit_b one here", "Use a convolutional encoder, or model=unet.")
@@ -156,9 +163,7 @@ class AtrousConfig(EncoderConfig):
     @rule("norm")
     @classmethod
     def _of_more_than_one_value(cls, norm: str, given: Given) -> None:
-        if norm == "instance":
-            remedy = "The pyramid pools each channel to one value, of which it would leave nothing. Take norm=group."
-            raise RuleError("not to be instance here", remedy)
+        _not_of_one_value(norm, ("instance",), "group")
 
 
 @MODELS.register("deeplabv3", builder=BUILDER)
@@ -187,6 +192,11 @@ class PanConfig(EncoderConfig):
     decoder_channels: Channels = Field(32, ge=1)
     """Channels of the decoder."""
 
+    @rule("norm")
+    @classmethod
+    def _of_more_than_one_value(cls, norm: str, given: Given) -> None:
+        _not_of_one_value(norm, ("group", "instance"), "batch")
+
 
 @MODELS.register("upernet", builder=BUILDER)
 class UpernetConfig(NormConfig):
@@ -195,6 +205,11 @@ class UpernetConfig(NormConfig):
     name: str = "upernet"
     decoder_channels: Channels = Field(256, ge=1)
     """Channels of the decoder."""
+
+    @rule("norm")
+    @classmethod
+    def _of_more_than_one_value(cls, norm: str, given: Given) -> None:
+        _not_of_one_value(norm, ("instance",), "group")
 
 
 @MODELS.register("segformer", builder=BUILDER)

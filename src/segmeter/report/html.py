@@ -71,6 +71,13 @@ def write_report(run_folder: Path, config: ReportConfig | None = None) -> Path:
     return path
 
 
+def render_summary(summary: Mapping[str, Any]) -> str:
+    """A short table of metrics.json for notebooks, as HTML without style or script."""
+    rows = figures.aggregates(summary)
+    page = render("summary.html", aggregates=rows, classes=figures.classes(summary), notes=figures.notes(summary))
+    return page.decode()
+
+
 def render(template: str, **values: Any) -> bytes:
     """Fill a template of the folder page/ with values, all of them escaped; it gets our style and script."""
     environment = Environment(

@@ -6,6 +6,7 @@ last -> step-...               links, swung by one rename
 best -> step-...
 """
 
+import errno
 import logging
 import math
 import re
@@ -26,6 +27,7 @@ from segmeter.training.run.background import Background, beside, snapshot
 
 LAST, BEST = "last", "best"
 PROBE = ".tmp-probe"
+_OF_THE_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EIO)  # faults that pass, where others say that the place is wrong
 RECENT = 2  # of the newest stay: if the newest is damaged, there is one before it
 _NAME = re.compile(r"step-(\d{8,})(-unvalidated)?")
 _LOG = logging.getLogger(__name__)
@@ -72,16 +74,20 @@ class Checkpoints:
         ------
         InputError
             Nothing can be written there.
+        OSError
+            The disk is full, or broken.
         """
         try:
             make_folder(self.folder)
             clear_leftovers(self.folder)
-            write_bytes(self.folder / PROBE, b"x")
-            remove(self.folder / PROBE)
+            try:
+                write_bytes(self.folder / PROBE, b"x")
+            finally:
+                remove(self.folder / PROBE)
         except OSError as error:
-            raise InputError(
-                f"{self.folder}: can't be written ({error.strerror}). Give another run.root or make room there."
-            ) from error
+            if error.errno in _OF_THE_DISK:
+                raise
+            raise InputError(f"{self.folder}: can't be written ({error.strerror}). Give another run.root.") from error
 
     def rank(self, score: float | None, step: int) -> bool:
         """Enter a score in the table; tell whether it is the best. NaN never enters, and a tie stays with the older."""
@@ -176,7 +182,7 @@ class Checkpoints:
         except (OSError, RunError) as error:
             names = self._names()
             stays = f"{names[-1]} stays and can be resumed" if names else "there is no earlier one"
-            cause = error.problems[0] if isinstance(error, SegmeterError) else f"{type(error).__name__}: {error}"
+            cause = error.problems[0] if isinstance(error, SegmeterError) else f"{error.filename}: {error.strerror}."
             raise RunError(f"training: the checkpoint of step {step} could not be saved; {stays}. {cause}") from error
 
     def newest(self) -> Resumed:

@@ -1,13 +1,15 @@
 """What a training is given and what it gives back."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from segmeter.checks import collecting
+from segmeter.distributed.ranks import ALONE, World
 from segmeter.errors import ConfigError
 from segmeter.inference.config import InferenceConfig
 from segmeter.inference.device import pick_device
@@ -15,7 +17,7 @@ from segmeter.inference.precision import pick_dtype
 from segmeter.models.segmenter import Segmenter
 from segmeter.provenance import flatten
 from segmeter.training.config import LoggerConfig, NoLoggerConfig, OptimizerConfig, ScheduleConfig, TrainingConfig
-from segmeter.training.data.batches import BatchSource
+from segmeter.training.data.batches import Batches, BatchSource
 from segmeter.training.data.cache import Cases
 from segmeter.training.optimisation.freezing import check_freezing
 from segmeter.training.optimisation.step import Augmentation
@@ -60,6 +62,8 @@ class TrainJob:
     allow_changes
         Keys of the configuration that may differ on resuming, such as "training.epochs"; a group's name stands for
         all of its keys.
+    world
+        The processes that train together; `source` gives this one's part of each batch.
     """
 
     folder: Path
@@ -79,6 +83,7 @@ class TrainJob:
     settings: Mapping[str, Any] = field(default_factory=dict)
     resume: bool = False
     allow_changes: tuple[str, ...] = ()
+    world: World = ALONE
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -195,3 +200,15 @@ def _describe(cases: Cases | None) -> str | None:
 
 def _covered(key: str, allowed: tuple[str, ...]) -> bool:
     return any(key == name or key.startswith(f"{name}.") for name in allowed)
+
+
+def open_batches(job: TrainJob, device: torch.device, *, step: int, progress: Callable[[int], float]) -> Batches:
+    """The batches of a training from a step on, prepared ahead; `progress` says how far the run is at a step."""
+    return Batches(
+        job.source,
+        first=step * job.training.accumulate,
+        progress=lambda number: progress(number // job.training.accumulate),
+        workers=job.training.workers,
+        device=device,
+        draw=partial(job.augment.draw, seed=job.training.seed) if job.augment else None,
+    )

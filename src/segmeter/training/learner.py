@@ -8,6 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from segmeter.distributed.averaging import Averaged
+from segmeter.inference.oom_fallback import advised
 from segmeter.inference.predictor import Predictor
 from segmeter.losses.additive import additive
 from segmeter.models.checkpoints.checkpoint import Checkpoint
@@ -26,6 +28,7 @@ from segmeter.training.run.background import address
 from segmeter.training.run.determinism import capture_rng, restore_rng
 
 _LOG = logging.getLogger(__name__)
+_LESS = "Set a smaller training.batch_size (with training.accumulate for the same update) or augment.crop, and resume."
 
 
 class Learner:
@@ -48,6 +51,7 @@ class Learner:
         self.segmenter.to(memory_format=layout)
         self.ema = Ema(self.published, self.segmenter, config.ema) if config.ema else None
         self.lr = job.optimizer.lr
+        self._case_ids = job.train_cases.case_ids
         self.schedule = SCHEDULES.build(job.schedule)
         self.optimizer: torch.optim.Optimizer = OPTIMIZERS.build(job.optimizer, model=self.segmenter)
         self.scaler = build_scaler(device, config.precision)
@@ -59,8 +63,11 @@ class Learner:
                 config.accumulate,
             )
         self._freeze = Freezing(self.segmenter, config)
+        model = compiled(self.segmenter, config, device=device, steps=limits.last_step)
+        self._world = job.world
+        self._seed = config.seed
         self._step = Stepper(
-            forward=compiled(self.segmenter, config, device=device, steps=limits.last_step),
+            forward=model if job.world.size == 1 else Averaged(model, job.world),
             loss=self.loss,
             optimizer=self.optimizer,
             scaler=self.scaler,
@@ -76,11 +83,18 @@ class Learner:
         Returns
         -------
         Loss and norm of the gradient, left on the device, and the learning rate.
+
+        Raises
+        ------
+        RunError
+            Memory ran out; the line names the batch.
         """
         self._freeze(step)
         lr = self.lr * self.schedule(progress)
         set_lr(self.optimizer, lr)
-        loss, grad_norm = self._step(batches)
+        first = self._case_ids[int(batches[0].indices[0]) % len(self._case_ids)]
+        with advised(f"training: step {step + 1}, the batch with case {first!r}", _LESS):
+            loss, grad_norm = self._step(batches)
         if self.ema:
             self.ema.update()
         return loss, grad_norm, lr
@@ -104,7 +118,19 @@ class Learner:
 
     def load(self, checkpoint: Checkpoint, state: Mapping[str, Any]) -> None:
         """Put back what `state` and the checkpoint's weights hold."""
-        load_weights(self.published, load_tensors(checkpoint.folder / WEIGHTS))
+        self._load(load_tensors(checkpoint.folder / WEIGHTS), state)
+
+    def share(self) -> None:
+        """Let all processes have what rank 0 has; what is drawn at random, as for dropout, differs between them."""
+        if self._world.size == 1:
+            return
+        told = self._world.share((self.published.state_dict(), self.state()) if self._world.leads else None)
+        if not self._world.leads:
+            self._load(*told)
+            torch.manual_seed(self._seed + self._world.rank)
+
+    def _load(self, weights: Mapping[str, Tensor], state: Mapping[str, Any]) -> None:
+        load_weights(self.published, weights)
         if self.ema:
             load_weights(self.segmenter, state["weights"])
             self.ema.updates = state["ema_updates"]

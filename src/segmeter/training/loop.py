@@ -18,7 +18,7 @@ from segmeter.progress import gauge
 from segmeter.training.checkpointing import Checkpoints, step_name
 from segmeter.training.data.batches import Batches
 from segmeter.training.data.cache import Cases
-from segmeter.training.job import TrainJob, TrainResult, check_job, check_same, identify
+from segmeter.training.job import TrainJob, TrainResult, check_job, check_same, identify, open_batches
 from segmeter.training.learner import Learner
 from segmeter.training.limits import Limits
 from segmeter.training.run.contents import write_contents
@@ -79,14 +79,9 @@ def train(job: TrainJob) -> TrainResult:
             stop=stop,
         )
         stack.callback(run.close)
-        batches = Batches(
-            job.source,
-            first=run.step * job.training.accumulate,
-            progress=lambda number: run.progress(number // job.training.accumulate),
-            workers=job.training.workers,
-            device=device,
-            draw=partial(job.augment.draw, seed=job.training.seed) if job.augment else None,
-        )
+        run.learner.share()
+        stack.callback(job.world.tell_end)
+        batches = open_batches(job, device, step=run.step, progress=run.progress)
         run.show = stack.enter_context(gauge("training"))
         return run.go(stack.enter_context(batches))
 
@@ -183,11 +178,13 @@ class Run:
         self.throughput.run()
         waited = source.waited
         batches = [source.take() for _ in range(self.config.accumulate)]
-        loss, grad_norm, self.lr = self.learner.update(batches, step=self.step, progress=self.progress(self.step))
+        progress = self.progress(self.step)
+        self.stop.hear(self.job.world.tell_step(self.step, progress, self.stop.number))
+        loss, grad_norm, self.lr = self.learner.update(batches, step=self.step, progress=progress)
         self.step += 1
         indices = [batch.indices for batch in batches]
         self.watch.note(Taken(step=self.step, lr=self.lr, indices=indices, loss=loss, grad_norm=grad_norm))
-        self.throughput.add(sum(len(each) for each in indices), source.waited - waited)
+        self.throughput.add(sum(len(each) for each in indices) * self.job.world.size, source.waited - waited)
         if self.step % self.config.log_every == 0:
             self._log()
 

@@ -74,7 +74,7 @@ def test_a_launcher_whose_failures_would_not_be_seen_is_refused(way: str, tmp_pa
     with pytest.raises(ConfigError) as caught:
         check("train", Request("train", [way, "loss.gamma=1,2"], str(tmp_path), sweep=True))
     (problem,) = caught.value.problems
-    assert problem.startswith("config: expected `hydra/launcher` to be basic, got elsewhere. Leave it out")
+    assert problem.startswith("config: expected `hydra/launcher` to be one of basic, joblib, submitit_local")
 
 
 def test_commas_without_multirun_are_refused() -> None:

@@ -191,6 +191,33 @@ def test_an_empty_folder_that_a_sweep_made_is_given_to_one_process(tmp_path: Pat
         assert (first.name, second.name) == ("0", "0-2")
 
 
+EIGHT = """
+import os, sys
+from pathlib import Path
+from segmeter.cli.config.schema import Common, RunConfig
+from segmeter.cli.runs.job import Job
+from segmeter.cli.runs.run_folder import open_run
+ready, go = os.pipe()
+children = []
+for _ in range(8):
+    child = os.fork()
+    if child == 0:
+        os.close(go)
+        os.read(ready, 1)  # until the parent lets all of them go at once
+        with open_run(Common(run=RunConfig(root=Path(sys.argv[1]), name="x")), Job("eval", (), None), facts={}):
+            pass
+        os._exit(0)
+    children.append(child)
+os.close(go)
+sys.exit(max(os.waitpid(child, 0)[1] for child in children))
+"""
+
+
+def test_eight_processes_of_the_same_second_get_eight_folders(tmp_path: Path) -> None:
+    subprocess.run([sys.executable, "-c", EIGHT, str(tmp_path)], check=True)
+    assert len([path for path in (tmp_path / "eval").iterdir() if ended(path) == "done"]) == 8
+
+
 def test_an_empty_folder_of_this_second_is_left_to_who_made_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("segmeter.cli.runs.run_folder.run_name", lambda config, job: "x")
     with open_run(config(tmp_path), JOB, facts={}) as first:

@@ -50,3 +50,12 @@ def test_a_large_tiff_is_read_page_by_page_and_hashed_without_being_held(tmp_pat
     assert np.array_equal(
         read_map(tmp_path / "a.tif", Reading(spec=THREE, label_map={}, max_pixels=10**8)).values, VOLUME
     )
+
+
+def test_a_tiff_of_absurd_shape_is_refused_by_its_tags(tmp_path: Path) -> None:
+    tifffile.imwrite(tmp_path / "a.tif", VOLUME[0])
+    with tifffile.TiffFile(tmp_path / "a.tif", mode="r+b") as file:
+        for tag in ("ImageWidth", "ImageLength"):
+            file.pages[0].tags[tag].overwrite(10**6)
+    (problem,) = refused_cheaply(tmp_path / "a.tif")
+    assert "pixels, got 1000000 x 1000000" in problem, problem

@@ -31,9 +31,9 @@ def read(monkeypatch):
     names: list[str] = []
     work = verify._verify_case
 
-    def noted(dataset, dtype, index):
+    def noted(dataset, dtype, streamed, index):
         names.append(dataset.pairs[index].case_id)
-        return work(dataset, dtype, index)
+        return work(dataset, dtype, streamed, index)
 
     monkeypatch.setattr(verify, "_verify_case", noted)
     return names

@@ -1,7 +1,9 @@
 """configuration -> the parts that several commands need."""
 
+import json
 import logging
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -9,6 +11,7 @@ import torch
 from segmeter import __version__
 from segmeter.cli.config.schema import Trained
 from segmeter.cli.config.trained_data import describe_data
+from segmeter.cli.runs.run_folder import RECORD
 from segmeter.data.config import DataConfig
 from segmeter.data.dataset import Dataset
 from segmeter.data.verification.intensity import clip_limits, normalisation
@@ -17,6 +20,7 @@ from segmeter.distributed.shards import describe_shard, parse_shard, part_warnin
 from segmeter.evaluation.sharding import BatchOf, take_batches
 from segmeter.inference.allocator import keep_freed_memory
 from segmeter.inference.device import pick_device
+from segmeter.inference.predictor import Predictor
 from segmeter.models.card import ModelCard, default_normalisation
 from segmeter.schema import as_plain
 
@@ -24,8 +28,15 @@ _DECIDING = ("data", "loss", "inference", "export", "postprocess", "metrics")  #
 _LOG = logging.getLogger(__name__)
 
 
-def open_device(name: str) -> torch.device:
+def open_device(name: str, local: int = 0) -> torch.device:
     """Choose the device, and on a CPU let the process keep the memory that it frees.
+
+    Parameters
+    ----------
+    name
+        As the configuration says it.
+    local
+        Which of the processes of this machine asks: where they train together each has a GPU of its own.
 
     Raises
     ------
@@ -33,9 +44,21 @@ def open_device(name: str) -> torch.device:
         It is not there; the line says what is.
     """
     device = pick_device(name)
+    if device.type == "cuda" and local:
+        device = pick_device(f"cuda:{local}")
     if device.type == "cpu":
         keep_freed_memory()
     return device
+
+
+def choose_memory(predictor: Predictor, resumed: Path | None) -> dict[str, Any]:
+    """What run.json says about the memory of passes; a resumed run takes what it took before."""
+    try:
+        known = json.loads((resumed / RECORD).read_bytes()).get("memory") if resumed else None
+        chosen = predictor.plan_memory(known)
+    except (OSError, ValueError, TypeError, AttributeError):  # a damaged run.json decides no result
+        chosen = predictor.plan_memory()
+    return {"memory": chosen}
 
 
 def run_identity(config: Trained, facts: Mapping[str, Any], device: torch.device) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from segmeter.checks import expected
-from segmeter.cli.commands._parts import open_device, run_identity, take_shard
+from segmeter.cli.commands._parts import choose_memory, open_device, run_identity, take_shard
 from segmeter.cli.config.schema import EvalConfig
 from segmeter.cli.pictures.overlays import Drawer
 from segmeter.cli.runs.job import Job
@@ -39,7 +39,7 @@ def run(config: EvalConfig, job: Job) -> float | None:
         raise ConfigError(expected("metrics", "spacing", "to have 2 values, as images do", config.metrics.spacing))
     build_steps(config.postprocess.steps, checkpoint.card.spec)
     resumed = find_resumed(config, job, config.resume, holds=NAME)
-    (dataset,), (report,) = open_splits(config.data, [config.data.split])
+    (dataset,), (report,) = open_splits(config.data, [config.data.split], streams=True)
     for line in mismatch_warnings(report.intensities, checkpoint.card.mean, checkpoint.card.std, checkpoint.card.clip):
         _LOG.warning("%s", line)
     check_clusters(config.metrics.cluster, dataset.case_ids)
@@ -50,6 +50,7 @@ def run(config: EvalConfig, job: Job) -> float | None:
     accept = partial(check_same, resumed or Path(), identity, dataset.case_ids)
     segmenter = checkpoint.load(device)
     predictor = Predictor(segmenter, config.inference, device)
+    facts |= choose_memory(predictor, resumed)
     with open_run(config, job, resumed=resumed, facts=facts, accept=accept) as folder:
         draw = Drawer(config.report, folder, dataset.spec, config.metrics)
         summary = evaluate(

@@ -39,7 +39,7 @@ def run(config: MergeConfig, job: Job) -> float | None:
         note_done(folder, {row["name"]: row["dataset"] for row in aggregates(summary)} if summary else {})
         if config.report.html:
             write_report(folder, config.report)
-    return _show(config, folder, summary)
+    return show_merged(folder, summary, html=config.report.html)
 
 
 def _metrics_of(piece: Piece) -> MetricsConfig | None:
@@ -68,7 +68,8 @@ def _facts(job: Merge) -> dict[str, Any]:
     return {**kept, "merged": joined}
 
 
-def _show(config: MergeConfig, folder: Path, summary: dict[str, Any]) -> float | None:
+def show_merged(folder: Path, summary: dict[str, Any], *, html: bool) -> float | None:
+    """Print what a merged run holds, and where; returns the headline over the data set, None for predict."""
     if not summary:
         sys.stdout.write(f"predictions   {folder / 'predictions'}\n")
         return None
@@ -76,7 +77,7 @@ def _show(config: MergeConfig, folder: Path, summary: dict[str, Any]) -> float |
     if "merged" in summary:
         sys.stdout.write(f"out of fold: the rows of {summary['merged']['n_runs']} checkpoints, each on its own cases\n")
     lines = [f"figures   {folder / 'metrics.json'}", f"cases     {folder / 'cases.csv'}"]
-    if config.report.html:
+    if html:
         lines.append(f"report    {folder / 'report.html'}")
     sys.stdout.write("\n".join(lines) + "\n")
     value: float | None = aggregates(summary)[0]["dataset"]

@@ -4,12 +4,12 @@ import sys
 from functools import partial
 from pathlib import Path
 
-from segmeter.cli.commands._parts import open_device, run_identity, take_shard
+from segmeter.cli.commands._parts import choose_memory, open_device, run_identity, take_shard
 from segmeter.cli.config.schema import PredictConfig
 from segmeter.cli.pictures.overlays import Drawer
 from segmeter.cli.runs.job import Job
 from segmeter.cli.runs.resume import find_resumed
-from segmeter.cli.runs.run_folder import open_run
+from segmeter.cli.runs.run_folder import note_done, open_run
 from segmeter.data.folders.folder import open_images
 from segmeter.evaluation.manifest import NAME, check_same
 from segmeter.evaluation.predict import PredictionRun, predict
@@ -32,6 +32,7 @@ def run(config: PredictConfig, job: Job) -> None:
         in_channels=card.in_channels,
         max_pixels=config.data.max_pixels,
         orientation=config.data.orientation,
+        level=config.data.level,
     )
     predictor = Predictor(checkpoint.load(device), config.inference, device)
     facts = {**checkpoint.facts(), "data": dataset.fingerprint()}
@@ -39,6 +40,7 @@ def run(config: PredictConfig, job: Job) -> None:
     identity = run_identity(config, facts, device) | shard
     accept = partial(check_same, resumed or Path(), identity, dataset.case_ids)
     report = config.report.replace(worst=0)  # without scores none is worst
+    facts |= choose_memory(predictor, resumed)
     with open_run(config, job, resumed=resumed, facts=facts, accept=accept) as folder:
         draw = Drawer(report, folder, card.spec)
         count = predict(
@@ -55,6 +57,9 @@ def run(config: PredictConfig, job: Job) -> None:
                 batches=batches,
             )
         )
+        if config.report.html:
+            note_done(folder, {})
+            write_report(folder, config.report)
     sys.stdout.write(f"{count} images   {folder / 'predictions'}\n{predictor.stages.report()}\n")
     if config.report.html:
-        sys.stdout.write(f"report     {write_report(folder, config.report)}\n")
+        sys.stdout.write(f"report     {folder / 'report.html'}\n")

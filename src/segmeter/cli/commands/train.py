@@ -16,8 +16,10 @@ from segmeter.cli.runs.masking import mask
 from segmeter.cli.runs.resume import find_resumed
 from segmeter.cli.runs.run_folder import note_done, open_run
 from segmeter.data.build import open_splits
+from segmeter.data.dataset import Dataset
 from segmeter.data.large.parts import PartReader
 from segmeter.data.verification.report import DataReport
+from segmeter.distributed.ranks import World, find_place, joined
 from segmeter.losses.build import build_loss
 from segmeter.models.build import build_segmenter
 from segmeter.models.segmenter import Segmenter
@@ -28,6 +30,7 @@ from segmeter.training.data.augment import Augment
 from segmeter.training.data.cache import Budget, CachedDataset
 from segmeter.training.data.epoch import Sources
 from segmeter.training.data.sampling import SampleSource
+from segmeter.training.follow import follow
 from segmeter.training.job import TrainJob, TrainResult, check_job
 from segmeter.training.loop import check_resumed, train
 from segmeter.training.plan import TrainPlan, plan_training
@@ -37,13 +40,21 @@ _LOG = logging.getLogger(__name__)
 
 
 def run(config: TrainConfig, job: Job) -> float | None:
-    """Train; returns the best score, which a sweep may optimise."""
-    device = open_device(config.device)
-    resumed = find_resumed(config, job, config.resume, holds="checkpoints/step-*/manifest.json")
+    """Train; returns the best score, which a sweep may optimise; of several processes the first writes and has it."""
+    place = find_place()
+    device = open_device(config.device, place.local if place else 0)
+    with joined(place, device) as world:
+        return _train(config, job, device, world)
+
+
+def _train(config: TrainConfig, job: Job, device: torch.device, world: World) -> float | None:
+    holds = "checkpoints/step-*/manifest.json"
+    resumed = find_resumed(config, job, config.resume, holds=holds) if world.leads else None
     find_monitor(config.training.monitor, config.data.spec())  # before any data is read, or drawn
-    (train_data, val_data), (seen, val_seen) = open_splits(config.data, ["train", "val"])
+    with world.first_alone():
+        (train_data, val_data), (seen, val_seen) = open_splits(config.data, ["train", "val"])
     plan = plan_training(config.training, config.data, config.augment, seen=seen, device=device.type)
-    config = config.replace(training=plan.training, data=plan.data, augment=plan.augment)
+    config = world.share(config.replace(training=plan.training, data=plan.data, augment=plan.augment))
     loss = build_loss(config.loss, spec=train_data.spec, class_counts=seen.class_pixels)
     torch.manual_seed(config.training.seed)  # the first weights
     segmenter = build_segmenter(model_card(config.data, config.model, seen))
@@ -54,16 +65,7 @@ def run(config: TrainConfig, job: Job) -> float | None:
         folder=resumed or Path(),
         segmenter=segmenter,
         loss=loss,
-        source=SampleSource(
-            train_cases,
-            config.augment,
-            batch_size=int(config.training.batch_size),
-            seed=config.training.seed,
-            samples=config.data.samples_per_epoch,
-            presence=seen.presence,
-            sources=Sources.named((pair.source for pair in train_data.pairs), train_data.weights),
-            defer=device.type == "cuda",
-        ),
+        source=_source(config, train_data, train_cases, seen=seen, world=world, device=device),
         train_cases=train_cases,
         val_cases=val_cases if len(val_data) else None,
         augment=Augment(config.augment, train_data.spec),
@@ -77,7 +79,11 @@ def run(config: TrainConfig, job: Job) -> float | None:
         identity=_identity(config),
         resume=resumed is not None,
         allow_changes=config.allow_changes,
+        world=world,
     )
+    if not world.leads:
+        follow(training)
+        return None
     check_job(training)
     facts, accept = _facts(config, seen, val_seen), partial(check_resumed, training)
     with open_run(config, job, resumed=resumed, facts=facts | _choices(plan, segmenter), accept=accept) as folder:
@@ -87,6 +93,23 @@ def run(config: TrainConfig, job: Job) -> float | None:
         write_report(folder)
     _show(folder, result)
     return result.score
+
+
+def _source(
+    config: TrainConfig, data: Dataset, cases: CachedDataset, *, seen: DataReport, world: World, device: torch.device
+) -> SampleSource:
+    """What gives this process its part of each batch."""
+    return SampleSource(
+        cases,
+        config.augment,
+        batch_size=int(config.training.batch_size),
+        seed=config.training.seed,
+        samples=config.data.samples_per_epoch,
+        presence=seen.presence,
+        part=(world.rank, world.size),
+        sources=Sources.named((pair.source for pair in data.pairs), data.weights),
+        defer=device.type == "cuda",
+    )
 
 
 def _facts(config: TrainConfig, seen: DataReport, val_seen: DataReport) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from yaml import YAMLError
 
 from segmeter.checks import close_name, expected, nearest
 from segmeter.cli.config.groups import CONFIGS, GROUPS, options, schemas_of
-from segmeter.cli.config.hydra_rules import PLUGINS, check_files, hydra_problems
+from segmeter.cli.config.hydra_rules import LAUNCHERS, OPTUNA, PLUGINS, SWEEPERS, check_files, hydra_problems
 from segmeter.cli.config.schema import ROOTS
 from segmeter.cli.config.trained_data import TRAINED
 from segmeter.errors import ConfigError
@@ -75,6 +75,7 @@ def store_schemas() -> None:
         for name, schema in schemas_of(group).items():
             store.store(group=group, name=name, node=defaults(schema))
     store.store(group="data", name=TRAINED, node={"name": TRAINED})
+    store.store(group="hydra/sweeper", name="optuna", node=OPTUNA)
     OmegaConf.register_new_resolver("oc.env", _environment, replace=True)
 
 
@@ -97,6 +98,7 @@ def compose_jobs(request: Request, problems: list[str]) -> list[Composed]:
     overrides = _sound(request, _parsed(request.overrides, problems), problems)
     with _hydra(request):
         jobs = _combinations(overrides, problems) if request.sweep else [_strings(overrides)]
+        jobs = jobs[:1] if "hydra/sweeper=optuna" in request.overrides else jobs  # it chooses the others itself
         found = [_composed(request, job, problems) for job in jobs]
         if request.config_dir or any("hydra" in line for line in request.overrides):
             for job in found:
@@ -111,10 +113,10 @@ def _hydra_problems(request: Request, job: Composed) -> list[str]:
     choices = {group: name for group, name in job.hydra.runtime.choices.items() if group.startswith(PLUGINS)}
     plain = _compose(replace(request, config_name="score"), [f"{group}={name}" for group, name in choices.items()])
     problems = hydra_problems(job.hydra, plain.hydra)
-    launcher = choices.get("hydra/launcher", "basic")
-    if launcher != "basic":
-        remedy = "Leave it out: the jobs run one after another. On a cluster, submit one command per job."
-        problems.append(expected("config", "hydra/launcher", "to be basic", launcher, remedy))
+    for kind, known in (("launcher", LAUNCHERS), ("sweeper", SWEEPERS)):
+        chosen = choices.get(f"hydra/{kind}") or "basic"
+        if chosen not in known:
+            problems.append(expected("config", f"hydra/{kind}", f"to be one of {', '.join(known)}", chosen))
     return problems
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from segmeter.cli.config.trained_data import TRAINED
 from segmeter.data.config import DATA
+from segmeter.distributed.config import LAUNCHES
 from segmeter.errors import ConfigError
 from segmeter.export.config import ExportConfig
 from segmeter.inference.config import InferenceConfig
@@ -37,6 +38,7 @@ GROUPS: dict[str, Registry | type[Config]] = {
     "metrics": MetricsConfig,
     "report": ReportConfig,
     "logger": LOGGERS,
+    "launch": LAUNCHES,
 }
 _MODULE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
 

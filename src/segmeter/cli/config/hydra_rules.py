@@ -13,6 +13,17 @@ from segmeter.errors import ConfigError
 MOST_BYTES = 256 * 1024  # of one YAML file
 MOST_NODES = 100_000  # of one YAML file when its aliases are written out
 PLUGINS = ("hydra/launcher", "hydra/sweeper")  # groups that choose among what is installed
+LAUNCHERS = ("basic", "joblib", "submitit_local", "submitit_slurm")  # whose failing jobs are seen
+SWEEPERS = ("basic", "optuna")
+OPTUNA: dict[str, Any] = {  # options of hydra/sweeper=optuna, with their defaults
+    "storage": None,  # null keeps nothing; sqlite:///FILE lets a search that was killed go on
+    "study_name": "segmeter",
+    "n_trials": 20,
+    "n_jobs": 1,  # jobs that are chosen and launched together
+    "direction": "maximize",
+    "seed": None,
+    "params": {},
+}
 
 _DEPTH = 2  # a file of the folder, or of a group in it
 

@@ -7,6 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field, model_validator
 
 from segmeter.data.config import DATA, ClassesConfig, Instances
+from segmeter.distributed.config import LAUNCHES, whole_only
 from segmeter.distributed.shards import parse_shard
 from segmeter.errors import InputError
 from segmeter.export.config import ExportConfig
@@ -62,7 +63,14 @@ class Seeded(Common):
     data themselves (``data.seed``, ``data.split_seed``) does not."""
 
 
-class Sharded(Common):
+class Launched(Common):
+    """What a command takes that can run elsewhere than in this process."""
+
+    launch: Annotated[Any, Component(LAUNCHES)]
+    """Where it runs."""
+
+
+class Sharded(Launched):
     """What a command takes whose cases can be shared out among jobs."""
 
     shard: str | None = None
@@ -100,7 +108,7 @@ class Trained(Modelled):
         return self.checkpoint if isinstance(self.checkpoint, tuple) else (self.checkpoint,)
 
 
-class TrainConfig(Modelled, Seeded):
+class TrainConfig(Modelled, Seeded, Launched):
     """`segmeter train`: train a model on images and masks."""
 
     resume: str | None = None
@@ -128,12 +136,6 @@ class TrainConfig(Modelled, Seeded):
     """Where curves are written beside history.jsonl."""
 
 
-def _no_calibration(metrics: MetricsConfig, given: Given) -> None:
-    if metrics.calibration and given.shard is not None:
-        remedy = "It adds up all pixels, which are not in the rows: measure it in a run without shards."
-        raise RuleError("to be false for a shard", remedy, key="metrics.calibration")
-
-
 class EvalConfig(Trained, Seeded, Sharded):
     """`segmeter eval`: measure a checkpoint on a data set."""
 
@@ -155,14 +157,17 @@ class EvalConfig(Trained, Seeded, Sharded):
     @rule("metrics")
     @classmethod
     def _whole(cls, metrics: MetricsConfig, given: Given) -> None:
-        _no_calibration(metrics, given)
+        whole_only(metrics.calibration, given.shard)
 
 
 class ImagesConfig(Config, title="data"):
     """How images without masks are read; classes, channels and normalisation are the checkpoint's."""
 
     max_pixels: Annotated[int, Unit("pixels")] = Field(200_000_000, ge=1)
-    """The most pixels of an image, checked before it is decoded."""
+    """The most pixels of an image, checked before it is decoded; of a TIFF or Zarr that is read by rows, of one of its
+    tiles."""
+    level: Annotated[int, Unit("level")] = Field(0, ge=0, le=99)
+    """Which level of TIFF pyramids and OME-Zarr is read, 0 being the finest."""
     orientation: Literal["refuse", "ignore", "apply"] = "refuse"
     """What to do with images whose EXIF tag says that they lie on their side."""
 
@@ -228,7 +233,8 @@ class LabelsConfig(ClassesConfig):
     naming: ClassVar[str] = "Set data.classes=[background,cell], or data.num_classes=2."
 
     max_pixels: Annotated[int, Unit("pixels")] = Field(500_000_000, ge=1)
-    """The most pixels or voxels of a file, checked before it is decoded."""
+    """The most pixels or voxels of a file, checked before it is decoded; of a TIFF or Zarr that is read by rows, of one
+    of its tiles."""
     num_classes: Annotated[int | None, Unit("classes")] = Field(None, ge=1, le=MAX_CLASSES)
     """Instead of `classes`, which are then called class_0, class_1, ..."""
     key: str | None = None
@@ -289,7 +295,7 @@ class ScoreConfig(Seeded, Sharded):
     @rule("metrics")
     @classmethod
     def _whole(cls, metrics: MetricsConfig, given: Given) -> None:
-        _no_calibration(metrics, given)
+        whole_only(metrics.calibration, given.shard)
 
     @rule("probs")
     @classmethod

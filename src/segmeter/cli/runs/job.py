@@ -31,7 +31,9 @@ class Job:
 
 
 def run_job(command: str, config: Any, job: Job) -> Any:
-    """Run one job; returns the score that a sweep may optimise."""
+    """Run one job, here or where its `launch` says; returns the score that a sweep may optimise."""
+    if getattr(getattr(config, "launch", None), "name", "local") != "local":
+        return import_module("segmeter.cli.launched").run_launched(config, job)
     return import_module(f"segmeter.cli.commands.{command}").run(config, job)
 
 

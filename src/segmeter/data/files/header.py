@@ -19,6 +19,7 @@ from segmeter.errors import DataError
 logging.getLogger("tifffile").addHandler(logging.NullHandler())  # damage is refused in our own one line per file
 
 MAX_PIXELS = 200_000_000  # 600 MB of RGB; the user may allow more
+STREAMED_PIXELS = 1 << 26  # of the largest image that is decoded at once where rows can be read
 SPARE_BYTES = 1 << 26  # that a file may take beside its pixels: profiles, thumbnails, notes of other tools
 Kind = Literal["gray", "gray+alpha", "palette", "rgb", "rgba", "cmyk", "array"]
 
@@ -49,7 +50,7 @@ class Header:
     """What a file says about its pixels.
 
     `bits` is the depth of one stored sample, `dtype` what decoding gives; `channels` counts alpha;
-    `orientation` is the EXIF tag, 1 when upright.
+    `orientation` is the EXIF tag, 1 when upright; `levels` counts those of a pyramid, of which this is one.
     """
 
     format: str
@@ -61,9 +62,15 @@ class Header:
     dtype: np.dtype[Any]
     lossy: bool = False
     orientation: int = 1
+    levels: int = 1
+
+    @property
+    def streamed(self) -> bool:
+        """Whether it is read by rows wherever that is supported: Zarr, and large TIFF files."""
+        return self.format == "zarr" or (self.format == "tiff" and self.height * self.width > STREAMED_PIXELS)
 
 
-def read_header(path: Path, *, max_pixels: int = MAX_PIXELS) -> Header:
+def read_header(path: Path, *, max_pixels: int = MAX_PIXELS, level: int = 0, streams: bool = False) -> Header:
     """Read the header of an image or mask.
 
     Parameters
@@ -72,6 +79,10 @@ def read_header(path: Path, *, max_pixels: int = MAX_PIXELS) -> Header:
         A PNG, JPEG, BMP, TIFF or NPY file.
     max_pixels
         The largest height x width that is accepted.
+    level
+        Which level of a pyramid, 0 being the finest; other files have that alone.
+    streams
+        Whether files that are read by rows may be larger.
 
     Raises
     ------
@@ -79,19 +90,24 @@ def read_header(path: Path, *, max_pixels: int = MAX_PIXELS) -> Header:
         The file is not one of these, is damaged, holds several pictures, or is larger than allowed.
     """
     with open_regular(path) as file:
-        return parse_header(path, file, form=check_format(path, file), max_pixels=max_pixels)
+        form = check_format(path, file)
+        return parse_header(path, file, form=form, max_pixels=max_pixels, level=level, streams=streams)
 
 
-def parse_header(path: Path, file: IO[bytes], *, form: str, max_pixels: int) -> Header:
-    """Read the header from an open file; `path` only names it in messages."""
-    readers = {"tiff": _tiff_header, "npy": _npy_header}
+def parse_header(
+    path: Path, file: IO[bytes], *, form: str, max_pixels: int, level: int = 0, streams: bool = False
+) -> Header:
+    """Read the header from an open file as `read_header` does; `path` only names it in messages."""
     try:
-        header = readers[form](path, file) if form in readers else _pillow_header(path, file, form)
+        if form == "tiff":
+            header = _tiff_header(path, file, level)
+        else:
+            header = _npy_header(path, file) if form == "npy" else _pillow_header(path, file, form)
     except DataError:
         raise
     except Exception as error:  # third-party parsers raise many types on hostile bytes
         raise damaged(path, error) from error
-    _check_size(path, header, max_pixels)
+    check_pixel_count(path, header, max_pixels, streams=streams)
     return header
 
 
@@ -125,11 +141,12 @@ def damaged(path: Path, error: Exception) -> DataError:
     )
 
 
-def _check_size(path: Path, header: Header, max_pixels: int) -> None:
+def check_pixel_count(path: Path, header: Header, max_pixels: int, *, streams: bool = False) -> None:
+    """Refuse an image without pixels, and one of too many; with `streams` not one that is read by rows."""
     size = f"{header.height} x {header.width}"
     if min(header.height, header.width, header.channels) < 1:
         raise DataError(expected(show(path), "size", "to be at least 1 x 1 pixels", f"{size} (height x width)"))
-    if header.height * header.width > max_pixels:
+    if header.height * header.width > max_pixels and not (streams and header.streamed):
         remedy = f"If it is genuine, set data.max_pixels={header.height * header.width} or cut it into tiles."
         raise DataError(
             expected(show(path), "size", f"at most {max_pixels} pixels", f"{size} (height x width)", remedy)
@@ -162,12 +179,9 @@ def _pillow_header(path: Path, file: IO[bytes], form: str) -> Header:
         )
 
 
-def _tiff_header(path: Path, file: IO[bytes]) -> Header:
+def _tiff_header(path: Path, file: IO[bytes], level: int) -> Header:
     with tifffile.TiffFile(file) as tiff:
-        if len(tiff.pages) != 1:
-            remedy = "Save each page as its own file (channels belong into one page, as samples)."
-            raise DataError(expected(show(path), "file", "to hold one page", f"{len(tiff.pages)} pages", remedy))
-        page = tiff.pages.first
+        page, levels = pick_page(path, tiff, level)
         shape = (page.imagelength, page.imagewidth, page.samplesperpixel)
         if page.imagedepth != 1:
             raise DataError(expected(show(path), "file", "to hold one 2-D picture", f"{page.imagedepth} planes"))
@@ -182,7 +196,34 @@ def _tiff_header(path: Path, file: IO[bytes]) -> Header:
             dtype=np.dtype(page.dtype).newbyteorder("="),
             lossy=int(page.compression) in LOSSY_TIFF,
             orientation=int(page.tags.valueof(274, 1)),
+            levels=levels,
         )
+
+
+def pick_page(path: Path, tiff: Any, level: int) -> tuple[Any, int]:
+    """The page of a level of the only picture, and how many levels it has; one without a pyramid gives its only page.
+
+    Raises
+    ------
+    DataError
+        The file holds several pictures, or has no such level.
+    """
+    first = tiff.pages.first
+    if len(tiff.pages) == 1 and not first.subifds:
+        return first, 1
+    levels = tiff.series[0].levels
+    if len(levels) == 1 or any(len(one.pages) != 1 for one in levels):
+        remedy = "Save each page as its own file (channels belong into one page, as samples)."
+        raise DataError(expected(show(path), "file", "to hold one page", f"{len(tiff.pages)} pages", remedy))
+    if level >= len(levels):
+        sizes = ", ".join(f"{number}: {_extent(one.keyframe)}" for number, one in enumerate(levels))
+        remedy = f"Set data.level to 0 .. {len(levels) - 1} ({sizes})."
+        raise DataError(expected(show(path), "data.level", "to be a level of the pyramid", level, remedy))
+    return levels[level].keyframe, len(levels)
+
+
+def _extent(page: Any) -> str:
+    return f"{page.imagelength} x {page.imagewidth}"
 
 
 def check_strips(page: Any, file: IO[bytes]) -> None:

@@ -23,6 +23,7 @@ from segmeter.data.files.header import (
     exif_orientation,
     open_picture,
     parse_header,
+    pick_page,
 )
 from segmeter.data.files.png import PngLayout, decode_samples, read_layout
 from segmeter.data.files.sniff import name_format, open_again, open_handle, show
@@ -54,6 +55,7 @@ class StoredFile:
     content: bytes
     max_pixels: int
     early: Header | PngLayout
+    level: int = 0
 
     @cached_property
     def header(self) -> Header:
@@ -68,8 +70,13 @@ class StoredFile:
         return hashlib.sha256(self.content).hexdigest()
 
 
-def read_file(path: Path, *, max_pixels: int = MAX_PIXELS) -> StoredFile:
+def read_file(path: Path, *, max_pixels: int = MAX_PIXELS, level: int = 0) -> StoredFile:
     """Read a file, its header checked before the rest of it is read.
+
+    Parameters
+    ----------
+    path, max_pixels, level
+        As for `read_header`.
 
     Raises
     ------
@@ -78,23 +85,24 @@ def read_file(path: Path, *, max_pixels: int = MAX_PIXELS) -> StoredFile:
     """
     with open_handle(path) as (handle, size):
         head = os.read(handle, _HEAD_BYTES)
-        early = _read_early(path, handle, head, max_pixels)
+        early = _read_early(path, handle, head, max_pixels, level)
         pixels = early.height * early.width * early.channels
         remedy = f"Its {early.height} x {early.width} pixels need less: save it again."
-        check_size(path, size, 2 * pixels * max(1, early.bits // 8), remedy)
+        if not isinstance(early, Header) or early.levels == 1:  # the other levels of a pyramid are not counted
+            check_size(path, size, 2 * pixels * max(1, early.bits // 8), remedy)
         parts = [head]
         while len(parts[-1]) and sum(map(len, parts)) < size:
             parts.append(os.read(handle, size))
-    return StoredFile(path, head if len(parts) == 1 else b"".join(parts), max_pixels, early)
+    return StoredFile(path, head if len(parts) == 1 else b"".join(parts), max_pixels, early, level)
 
 
-def _read_early(path: Path, handle: int, head: bytes, max_pixels: int) -> Header | PngLayout:
+def _read_early(path: Path, handle: int, head: bytes, max_pixels: int, level: int) -> Header | PngLayout:
     """What the file says about its pixels, checked against the limit; the handle stays behind the head."""
     form, layout = name_format(path, head), read_layout(head)
     if layout is not None and layout.height * layout.width <= max_pixels:
         return layout
     with open_again(path, handle) as file:
-        header = parse_header(path, file, form=form, max_pixels=max_pixels)
+        header = parse_header(path, file, form=form, max_pixels=max_pixels, level=level)
     os.lseek(handle, len(head), os.SEEK_SET)
     return header
 
@@ -137,8 +145,8 @@ def read_image(
 def decode_image(file: StoredFile, *, channels: int | None, orientation: Orientation) -> np.ndarray:
     """Decode the bytes of an image as `read_image` does."""
     path = file.path
-    check_image_header(path, file.header, channels=channels, orientation=orientation)
-    pixels = _decode_image(path, file.content, file.header, channels, orientation)
+    check_image_header(path, file.header, channels=channels, orientation=orientation, level=file.level)
+    pixels = _decode_image(file, channels, orientation)
     if pixels.dtype == np.float32 and not np.isfinite(pixels).all():
         bad = int(pixels.size - np.isfinite(pixels).sum())
         raise DataError(
@@ -173,12 +181,17 @@ def decode_mask(file: StoredFile, *, label_map: Mapping[str, int]) -> np.ndarray
     if samples is not None:  # such a file has one channel, is not lossy, and says nothing about an orientation
         return samples
     check_mask_header(file.path, file.header, label_map=label_map)
-    return _decode_mask(file.path, file.content, file.header)
+    return _decode_mask(file)
 
 
-def check_image_header(path: Path, header: Header, *, channels: int | None, orientation: Orientation) -> None:
+def check_image_header(
+    path: Path, header: Header, *, channels: int | None, orientation: Orientation, level: int = 0
+) -> None:
     """Refuse, from its header, a file that can't be such an image."""
     name = show(path)
+    if level and header.levels == 1:
+        remedy = "Set data.level=0, or give files with a pyramid."
+        raise DataError(expected(name, "image", f"to have a level {level}", "a picture without a pyramid", remedy))
     if header.kind == "cmyk":
         found = "CMYK (4 inks)"
         raise DataError(
@@ -236,12 +249,15 @@ def _possible_channels(header: Header) -> set[int]:
     return exact.get(header.kind, {header.channels})
 
 
-def _decode_image(
-    path: Path, content: bytes, header: Header, channels: int | None, orientation: Orientation
-) -> np.ndarray:
-    pixels = _decode(path, content, header, channels)
+def _decode_image(file: StoredFile, channels: int | None, orientation: Orientation) -> np.ndarray:
+    pixels = _decode(file, channels)
     if orientation == "apply":
-        pixels = _UPRIGHT.get(header.orientation, np.asarray)(pixels)
+        pixels = _UPRIGHT.get(file.header.orientation, np.asarray)(pixels)
+    return as_image(pixels)
+
+
+def as_image(pixels: np.ndarray) -> np.ndarray:
+    """Decoded pixels (H, W) or (H, W, C) as (H, W, C) of a dtype that images have; nothing is lost."""
     if pixels.dtype == np.bool_:
         pixels = pixels.astype(np.uint8) * np.uint8(255)
     if pixels.dtype == np.float16:
@@ -249,9 +265,9 @@ def _decode_image(
     return pixels[:, :, None] if pixels.ndim == 2 else pixels
 
 
-def _decode_mask(path: Path, content: bytes, header: Header) -> np.ndarray:
+def _decode_mask(file: StoredFile) -> np.ndarray:
     """The stored samples; Pillow stretches 2 and 4-bit gray to 0..255, which is undone exactly."""
-    pixels = _decode(path, content, header, channels=None, raw=True)
+    pixels, header = _decode(file, channels=None, raw=True), file.header
     if header.kind == "gray" and header.format == "png" and header.bits in (2, 4):
         pixels = pixels // np.uint8(85 if header.bits == 2 else 17)
     if pixels.dtype == np.bool_:
@@ -259,13 +275,14 @@ def _decode_mask(path: Path, content: bytes, header: Header) -> np.ndarray:
     return pixels[:, :, 0] if pixels.ndim == 3 and pixels.shape[2] == 1 else pixels
 
 
-def _decode(path: Path, content: bytes, header: Header, channels: int | None, *, raw: bool = False) -> np.ndarray:
+def _decode(file: StoredFile, channels: int | None, *, raw: bool = False) -> np.ndarray:
+    path, content, header = file.path, file.content, file.header
     try:
         if header.format == "npy":
             pixels = np.load(io.BytesIO(content), allow_pickle=False)
             return np.asarray(pixels, dtype=header.dtype)
         if header.format == "tiff":
-            return _decode_tiff(content, header)
+            return _decode_tiff(file)
         return _decode_picture(path, content, header, channels, raw=raw)
     except DataError:
         raise
@@ -273,9 +290,10 @@ def _decode(path: Path, content: bytes, header: Header, channels: int | None, *,
         raise damaged(path, error) from error
 
 
-def _decode_tiff(content: bytes, header: Header) -> np.ndarray:
-    with tifffile.TiffFile(io.BytesIO(content)) as tiff:
-        page = tiff.pages.first
+def _decode_tiff(file: StoredFile) -> np.ndarray:
+    header = file.header
+    with tifffile.TiffFile(io.BytesIO(file.content)) as tiff:
+        page, _ = pick_page(file.path, tiff, file.level)
         pixels = np.asarray(page.asarray())
         by_plane = header.channels > 1 and page.planarconfig == tifffile.PLANARCONFIG.SEPARATE
     if by_plane:

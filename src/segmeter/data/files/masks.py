@@ -20,10 +20,11 @@ from segmeter.data.files.nifti import decode_nifti
 from segmeter.data.files.npy import decode_npy, decode_npz
 from segmeter.data.files.sniff import SUFFIXES, check_format, open_regular, show, volume_format
 from segmeter.data.files.tiff import decode_tiff_map
-from segmeter.data.files.zarr import hash_folder, read_zarr
+from segmeter.data.files.zarr import hash_folder, read_zarr, stamp_folder
 from segmeter.errors import DataError
 
 NOWHERE = Geometry()
+_CHANGED = ("to stay as it is", "a change while it was read", "Run again.")
 _ARRAYS = ("npy", "npz", "nifti", "zarr")  # formats whose third axis is never colour
 _BYTES_PER_PIXEL = 16  # that a file may take for each of data.max_pixels: 8 of the widest dtype, and as many beside it
 
@@ -126,8 +127,12 @@ def read_values(path: Path, *, max_pixels: int, key: str | None = None) -> Store
     """
     form = volume_format(path)
     if form == "zarr":
+        seen = stamp_folder(path)
         values, geometry = read_zarr(path, key=key, max_pixels=max_pixels)
-        return StoredMap(values=values, geometry=geometry, sha256=hash_folder(path))
+        stored = StoredMap(values=values, geometry=geometry, sha256=hash_folder(path))
+        if stamp_folder(path) != seen:
+            raise DataError(expected(show(path), "file", *_CHANGED))
+        return stored
     with open_regular(path) as file:
         form = form or check_format(path, file)
         remedy = f"That is {_BYTES_PER_PIXEL} per pixel of data.max_pixels: raise it if the file is genuine."
@@ -137,7 +142,7 @@ def read_values(path: Path, *, max_pixels: int, key: str | None = None) -> Store
         digest = _hash(file)
         after = os.fstat(file.fileno())
     if (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns):
-        raise DataError(expected(show(path), "file", "to stay as it is", "a change while it was read", "Run again."))
+        raise DataError(expected(show(path), "file", *_CHANGED))
     return StoredMap(values=values, geometry=geometry, sha256=digest)
 
 

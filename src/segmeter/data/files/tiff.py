@@ -49,6 +49,15 @@ def decode_tiff_map(path: Path, file: IO[bytes], *, max_pixels: int) -> tuple[np
         raise damaged(path, error) from error
 
 
+def read_tiff_geometry(path: Path, file: IO[bytes]) -> Geometry:
+    """The spacing of a picture of one plane, as `decode_tiff_map` gives it, without decoding a pixel."""
+    try:
+        with tifffile.TiffFile(file) as tiff:
+            return _geometry(path, tiff, "YX")
+    except Exception as error:  # third-party parsers raise many types on hostile bytes
+        raise damaged(path, error) from error
+
+
 def _only_series(path: Path, tiff: Any) -> Any:
     if len(tiff.series) != 1:
         found, remedy = f"{len(tiff.series)} pictures of different kinds", "Save each as its own file."

@@ -6,7 +6,7 @@ import math
 import os
 import stat
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -73,6 +73,50 @@ def read_zarr(path: Path, *, key: str | None, max_pixels: int) -> tuple[np.ndarr
         raise damaged(path, error) from error
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ZarrPicture:
+    """An opened array whose chunks are not read yet.
+
+    `axes` are its names in lower case, [] where it has none; `geometry` is that of its last two axes.
+    """
+
+    array: Any
+    note: dict[str, Any]
+    folder: Path
+    axes: list[str]
+    levels: int
+    geometry: Geometry
+
+
+def open_picture(path: Path, *, level: int = 0) -> ZarrPicture:
+    """Open the array of a folder: itself, of a group the only one, or a level of its OME multiscales.
+
+    Raises
+    ------
+    DataError
+        There is no such array or level, or it is packed by a codec that is not read here. Other errors come from
+        damaged metadata.
+    """
+    import zarr  # starts slowly, and few ask for it
+
+    levels = [] if _kind(path) == "array" else [each["path"] for each in _multiscales(path).get("datasets", [])]
+    if level and level >= len(levels):
+        rule = f"to be 0 .. {max(len(levels) - 1, 0)}"
+        raise DataError(expected(show(path), "data.level", rule, level))
+    folder, scales = _find_array(path, levels[level] if level else None)
+    note = _metadata(path, folder)
+    array = zarr.open_array(str(folder), mode="r")
+    axes = _axis_names(note, scales)
+    return ZarrPicture(
+        array=array,
+        note=note,
+        folder=folder,
+        axes=axes,
+        levels=max(1, len(levels)),
+        geometry=_geometry(path, note, scales, 2),
+    )
+
+
 def hash_folder(path: Path) -> str:
     """Sha256 over the names and contents of all files below a folder."""
     digest = hashlib.sha256()
@@ -85,6 +129,13 @@ def hash_folder(path: Path) -> str:
             digest.update(repr(str(file.relative_to(path))).encode("utf-8", "surrogateescape"))
             digest.update(bytes.fromhex(sha256_file(file)))
     return digest.hexdigest()
+
+
+def stamp_folder(path: Path) -> list[tuple[str, int, int]]:
+    """Name, size and time of every file below a folder: what differs where one was written meanwhile."""
+    files = (Path(root, name) for root, _, names in os.walk(path) for name in names)
+    stats = ((str(file), file.lstat()) for file in files)
+    return sorted((name, found.st_size, found.st_mtime_ns) for name, found in stats)
 
 
 def _find_array(path: Path, key: str | None) -> tuple[Path, dict[str, Any]]:
@@ -157,15 +208,20 @@ def _plain_shape(shape: list[int]) -> tuple[int, ...]:
 
 def _check_axes(path: Path, note: dict[str, Any], scales: dict[str, Any], shape: tuple[int, ...]) -> None:
     """Refuse time and channels for depth, and x, y, z for z, y, x, where OME, Zarr 3 or xarray name the axes."""
-    axes = [axis for axis in scales.get("axes", []) if isinstance(axis, dict)]
-    names = [axis["type"] if axis.get("type") in _NOT_SPACE else axis.get("name") for axis in axes]
-    names = names or note.get("dimension_names") or note["attributes"].get("_ARRAY_DIMENSIONS") or []
-    kept = [str(name).lower() for name in names[-len(shape) :]]
+    kept = _axis_names(note, scales)[-len(shape) :]
     sizes = dict(zip(reversed(kept), reversed(shape), strict=False))
     known = [name for name in kept if name in _SPACE]
     if known != sorted(known, key=_SPACE.index) or any(sizes[name] > 1 for name in kept if name in _NOT_SPACE):
         rule, remedy = "to be (depth, height, width), z before y before x", "Save one such array per channel or time."
         raise DataError(expected(show(path), "axes", rule, ", ".join(kept), remedy))
+
+
+def _axis_names(note: dict[str, Any], scales: dict[str, Any]) -> list[str]:
+    """Names of all axes in lower case, from OME, Zarr 3 or xarray, but "channel" and "time" for axes of these kinds."""
+    axes = [axis for axis in scales.get("axes", []) if isinstance(axis, dict)]
+    names = [axis["type"] if axis.get("type") in _NOT_SPACE else axis.get("name") for axis in axes]
+    names = names or note.get("dimension_names") or note["attributes"].get("_ARRAY_DIMENSIONS") or []
+    return [str(name).lower() for name in names]
 
 
 def _multiscales(path: Path) -> dict[str, Any]:

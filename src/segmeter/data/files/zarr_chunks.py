@@ -51,7 +51,9 @@ class _Layout:
         return self.unpacked * 5 // 4 + _SPARE
 
 
-def check_chunks(path: Path, array: Any, note: dict[str, Any], *, folder: Path, max_pixels: int) -> None:
+def check_chunks(
+    path: Path, array: Any, note: dict[str, Any], *, folder: Path, max_pixels: int, large: bool = False
+) -> None:
     """Refuse chunks that are too many, too large, or that unpack to more than their pixels.
 
     Parameters
@@ -66,6 +68,8 @@ def check_chunks(path: Path, array: Any, note: dict[str, Any], *, folder: Path, 
         Where its chunks lie.
     max_pixels
         The most pixels of a map; it bounds a chunk, and with it how many there are.
+    large
+        Whether the map is read by rows, so that only its chunks are bounded.
 
     Raises
     ------
@@ -79,7 +83,8 @@ def check_chunks(path: Path, array: Any, note: dict[str, Any], *, folder: Path, 
         raise DataError(expected(show(path), "chunks", f"at most {max_pixels} pixels", _size(file_shape)))
     files = [range(math.ceil(length / step)) for length, step in zip(shape, file_shape, strict=True)]
     inside = math.prod(math.ceil(a / b) for a, b in zip(file_shape, layout.chunk, strict=True))
-    count, most = math.prod(map(len, files)) * inside, max(_FEW_CHUNKS, max_pixels // _MEAN_CHUNK)
+    pixels = max(max_pixels, math.prod(shape)) if large else max_pixels
+    count, most = math.prod(map(len, files)) * inside, max(_FEW_CHUNKS, pixels // _MEAN_CHUNK)
     if count > most:
         found, remedy = f"{count} of {_size(layout.chunk)} pixels", "Save it again in larger chunks."
         raise DataError(expected(show(path), "chunks", f"to be at most {most}", found, remedy))

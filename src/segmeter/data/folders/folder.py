@@ -9,7 +9,9 @@ from segmeter.data.config import FolderConfig
 from segmeter.data.dataset import Dataset, header_problems
 from segmeter.data.files.header import MAX_PIXELS
 from segmeter.data.files.images import Orientation
-from segmeter.data.files.sniff import show
+from segmeter.data.files.sniff import show, stem_of
+from segmeter.data.files.zarr import is_zarr
+from segmeter.data.folders.folds import deal_folds, read_strata
 from segmeter.data.folders.pairing import (
     Listing,
     Names,
@@ -44,7 +46,7 @@ def build_folder(config: FolderConfig, *, split: str) -> Dataset:
     if not root.is_dir():
         tried = f"no folder {show(root.absolute())} (working folder {show(Path.cwd())})"
         raise DataError(expected("data", "root", "to be a folder", tried, "Set data.root=/path/to/the/data."))
-    images = scan_folder(root / config.images, role="images", remedy=_layout(config))
+    images = scan_folder(root / config.images, role="images", remedy=_layout(config), zarrs=True)
     masks = _mask_folders(config, root)
     problems = [line for listing in (images, *masks) for line in listing.problems]
     if not all(listing.names for listing in (images, *masks)):
@@ -65,6 +67,7 @@ def build_folder(config: FolderConfig, *, split: str) -> Dataset:
         label_map=config.labels_of(),
         max_pixels=config.max_pixels,
         orientation=config.orientation,
+        level=config.level,
         instances=config.instances,
         source=_source(config, root, split),
         problems=tuple(problems),
@@ -115,17 +118,20 @@ def open_images(
     in_channels: int,
     max_pixels: int = MAX_PIXELS,
     orientation: Orientation = "refuse",
+    level: int = 0,
 ) -> Dataset:
     """Open a folder of images, or one image, without references.
 
     Parameters
     ----------
     path
-        A folder or a file.
+        A folder, or a file or Zarr folder.
     spec, in_channels
         What the model that will see them says.
     max_pixels, orientation
-        As in `segmeter.data.files.images.read_image`.
+        As in `segmeter.data.files.images.read_image`; larger TIFF files and Zarr folders are read by rows.
+    level
+        Which level of pyramids is read.
 
     Raises
     ------
@@ -135,7 +141,8 @@ def open_images(
     if not path.exists():
         tried = f"nothing at {show(path.absolute())} (working folder {show(Path.cwd())})"
         raise DataError(expected("config", "input", "to be a folder or an image", tried))
-    files = list_files(path, role="images") if path.is_dir() else {path.stem: [path]}
+    alone = not path.is_dir() or is_zarr(path)
+    files = {stem_of(path): [path]} if alone else list_files(path, role="images", zarrs=True)
     problems = twice_problems(files, "images")
     if problems:
         raise DataError(problems)
@@ -147,6 +154,8 @@ def open_images(
         pairs=_ordered(pairs),
         max_pixels=max_pixels,
         orientation=orientation,
+        level=level,
+        streams=True,
     )
     found = header_problems(dataset)
     if found:
@@ -173,15 +182,30 @@ def _mask_folders(config: FolderConfig, root: Path) -> list[Listing]:
     """The files of the mask folder, or of each class's folder for multilabel."""
     folder, remedy = root / config.masks, _layout(config)
     if config.task != "multilabel":
-        return [scan_folder(folder, role="masks", remedy=remedy)]
+        return [scan_folder(folder, role="masks", remedy=remedy, zarrs=True)]
     unsafe = [name for name in config.classes if Path(name).name != name or name in (".", "..")]
     if unsafe:
         raise DataError(expected("data", "classes", "to be usable as folder names", unsafe, "Rename these classes."))
-    return [scan_folder(folder / name, role=f"masks of {name}", remedy=remedy) for name in config.classes]
+    return [scan_folder(folder / name, role=f"masks of {name}", remedy=remedy, zarrs=True) for name in config.classes]
 
 
 def _stems(config: FolderConfig, root: Path, split: str, images: Names) -> list[str]:
-    """The names of one split, from its list or by fractions."""
+    """The names of one split: by folds, from its list or by fractions."""
+    if config.fold is None or split not in ("train", "val"):
+        return _split_stems(config, root, split, images)
+    number, count = map(int, config.fold.split("/"))
+    both = {stem for each in ("train", "val") for stem in _split_stems(config, root, each, images)}
+    folds = deal_folds(
+        both,
+        count,
+        seed=config.split_seed,
+        group_until=config.group_until,
+        strata=None if config.strata is None else read_strata(root / config.strata),
+    )
+    return [stem for stem in sorted(both) if (folds[stem] == number) == (split == "val")]
+
+
+def _split_stems(config: FolderConfig, root: Path, split: str, images: Names) -> list[str]:
     if split == "all":
         return sorted(images)
     listed = _list_name(config, split)

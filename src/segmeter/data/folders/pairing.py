@@ -24,7 +24,7 @@ _ONE = "Move the others elsewhere."
 _NO_JSON = "Polygons and run lengths in JSON are not read: write label maps of them first."
 
 
-def list_files(folder: Path, *, role: str, remedy: str = "", volumes: bool = False) -> Files:
+def list_files(folder: Path, *, role: str, remedy: str = "", volumes: bool = False, zarrs: bool = False) -> Files:
     """Find the image files of a folder by name without suffix.
 
     Hidden files, a system's own and notes (.txt, .json, ...) are passed over; other files and folders are refused.
@@ -39,13 +39,15 @@ def list_files(folder: Path, *, role: str, remedy: str = "", volumes: bool = Fal
         What to do when it is not there or empty, for example the expected layout.
     volumes
         Whether NPZ, NIfTI and Zarr are taken too; names are then those of `stem_of`.
+    zarrs
+        Whether Zarr folders are taken too.
 
     Raises
     ------
     DataError
         The folder is missing or empty, or holds something else.
     """
-    found = scan_folder(folder, role=role, remedy=remedy, volumes=volumes)
+    found = scan_folder(folder, role=role, remedy=remedy, volumes=volumes, zarrs=zarrs)
     if found.problems:
         raise DataError(found.problems)
     return {stem: [folder / name for name in names] for stem, names in found.names.items()}
@@ -81,7 +83,7 @@ class Listing:
         return str(self.folder / "_")[:-1]  # nothing for the folder "."
 
 
-_LISTED: ContextVar[dict[tuple[Path, str, str, bool], Listing] | None] = ContextVar("listed", default=None)
+_LISTED: ContextVar[dict[tuple[Path, str, str, bool, bool], Listing] | None] = ContextVar("listed", default=None)
 
 
 @contextmanager
@@ -101,18 +103,18 @@ def listed_once() -> Iterator[None]:
             gc.enable()
 
 
-def scan_folder(folder: Path, *, role: str, remedy: str = "", volumes: bool = False) -> Listing:
+def scan_folder(folder: Path, *, role: str, remedy: str = "", volumes: bool = False, zarrs: bool = False) -> Listing:
     """Find the image files of a folder as `list_files` does, and give back what is wrong instead of raising it."""
-    listed, key = _LISTED.get(), (folder, role, remedy, volumes)
+    listed, key = _LISTED.get(), (folder, role, remedy, volumes, zarrs)
     found = listed.get(key) if listed is not None else None
     if found is None:
-        found = _scan(folder, role, remedy, volumes)
+        found = _scan(folder, role, remedy, volumes, zarrs)
         if listed is not None:
             listed[key] = found
     return found
 
 
-def _scan(folder: Path, role: str, remedy: str, volumes: bool) -> Listing:
+def _scan(folder: Path, role: str, remedy: str, volumes: bool, zarrs: bool) -> Listing:
     try:
         with os.scandir(folder) as scanned:
             entries = sorted((entry.name, entry.is_symlink()) for entry in scanned)
@@ -127,7 +129,7 @@ def _scan(folder: Path, role: str, remedy: str, volumes: bool) -> Listing:
         if f".{suffix.lower()}" in SUFFIXES and not name.startswith(_HIDDEN):
             names[stem_of(name) if volumes else stem].append(name)
         elif not is_junk(folder / name):
-            if volumes and _is_volume(folder / name):
+            if (volumes and _is_volume(folder / name)) or (zarrs and is_zarr(folder / name)):
                 names[stem_of(name)].append(name)
             else:
                 foreign.append(name)

@@ -1,9 +1,13 @@
 """configuration -> the built-in synthetic cells, drawn once and then read as any other folder."""
 
 import errno
+import fcntl
 import hashlib
 import io
 import json
+import os
+import time
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -17,12 +21,22 @@ from segmeter.data.files.sniff import show
 from segmeter.data.folders.folder import build_folder
 from segmeter.data.synthetic.drawing import draw_scene, touching
 from segmeter.errors import DataError
-from segmeter.files import foreign_write, make_folder, publish_folder, write_bytes, write_json
+from segmeter.files import (
+    TEMPORARY,
+    foreign_write,
+    fresh_folder,
+    handle_of,
+    make_folder,
+    remove,
+    write_bytes,
+    write_json,
+)
 from segmeter.parallel import map_in_threads
 from segmeter.progress import track
 
 DRAWING = 1  # raised with every change of a drawn pixel, so that older folders are not taken for the new ones
 RIM = 255
+_BEGUN_SECONDS = 60  # within which a folder that is made is locked
 
 
 def build_cells(config: CellsConfig, *, split: str) -> Dataset:
@@ -49,12 +63,27 @@ def draw_cells(config: CellsConfig) -> Path:
     if folder.is_dir():
         return folder
     try:
-        publish_folder(folder, partial(_fill, config))
+        _clear_killed(folder.parent)
+        with fresh_folder(folder) as fresh:
+            _fill(config, fresh)
     except OSError as error:
         if error.errno not in (errno.ENOTEMPTY, errno.EEXIST) or not folder.is_dir():
             tried = f"{error.strerror} at {show(folder.absolute())}"
             raise DataError(expected("data", "root", "to take the drawn cells", tried, "Set data.root.")) from error
     return folder
+
+
+def _clear_killed(root: Path) -> None:
+    """Remove what killed processes left half drawn: nobody holds its lock, and it is no longer being begun."""
+    for left in root.glob(f"{TEMPORARY}*") if root.is_dir() else ():
+        with suppress(OSError):
+            handle = os.open(left, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if time.time() - os.fstat(handle).st_mtime > _BEGUN_SECONDS:
+                    remove(left)
+            finally:
+                os.close(handle)
 
 
 def cells_folder(config: CellsConfig) -> Path:
@@ -69,6 +98,12 @@ def _settings(config: CellsConfig) -> dict[str, int]:
 
 
 def _fill(config: CellsConfig, folder: Path) -> None:
+    with handle_of(folder) as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)  # which the system frees when the process is killed
+        _draw_all(config, folder)
+
+
+def _draw_all(config: CellsConfig, folder: Path) -> None:
     for name in ("images", "masks"):
         make_folder(folder / name)
     jobs = []

@@ -9,6 +9,7 @@ verified again at the next start.
 import hashlib
 import json
 import os
+import stat
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -95,9 +96,16 @@ class VerifiedFiles:
 
 
 def read_state(path: str | Path) -> tuple[int, int, int, int]:
-    """Size, modification and status change in nanoseconds, and inode; zeros where there is no such file."""
+    """Size, modification and status change in nanoseconds, and inode; zeros where there is no such file.
+
+    Of a folder, such as a Zarr array, the sizes of its files together, their latest changes, and their number.
+    """
     try:
         found = os.stat(path)  # noqa: PTH116 - of a hundred thousand files, without their Path objects
+        if stat.S_ISDIR(found.st_mode):
+            states = [each.stat() for each in Path(path).rglob("*")]
+            latest = [max(getattr(each, name) for each in (found, *states)) for name in ("st_mtime_ns", "st_ctime_ns")]
+            return sum(each.st_size for each in states), latest[0], latest[1], len(states)
     except OSError:
         return (0, 0, 0, 0)
     return found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino & (2**63 - 1)

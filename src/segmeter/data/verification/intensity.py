@@ -1,6 +1,6 @@
 """images -> their values per channel (range, percentiles, mean, deviation), and the normalisation from them."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +15,7 @@ FULL_SCALE = {"uint8": 255.0, "uint16": 65535.0, "float32": 1.0}  # the stored v
 LEVELS = (0, 0.5, 1, 2, 5, 10, 25, 50, 75, 90, 95, 98, 99, 99.5, 100)  # percentiles kept of each image
 SHOWN = (1, 50, 99)  # percentiles of a data set
 
+_EVERY = 16  # rows of large float images, of which one is kept for the levels
 _LEAST_USE = 1 / 8  # of the full scale; below it the scale is hardly the images' own
 _FAR_MEAN, _FAR_SPREAD = 4.0, 8.0  # of normalised inputs, which networks expect near 0 and 1
 
@@ -65,10 +66,43 @@ def measure_image(image: NDArray[Any]) -> tuple[Values, Values, Values]:
     return mean, variance, levels.T
 
 
+def measure_rows(blocks: Iterable[NDArray[Any]], dtype: np.dtype[Any]) -> tuple[Values, Values, Values]:
+    """Measure an image of which some rows (h, W, C) come at a time, as `measure_image` does.
+
+    Integers are measured exactly. The levels of floats are those of every row whose number is a multiple of 16.
+    """
+    if dtype.kind == "f":
+        return _measure_float_rows(blocks)
+    counts: NDArray[np.int64] | None = None
+    for block in blocks:
+        found = [np.bincount(block[..., c].ravel(), minlength=np.iinfo(dtype).max + 1) for c in range(block.shape[2])]
+        counts = np.stack(found) if counts is None else counts + np.stack(found)
+    measured = [_measure_counts(each) for each in ([] if counts is None else counts)]
+    mean, variance, levels = (np.array(values) for values in zip(*measured, strict=True))
+    return mean, variance, levels.T
+
+
+def _measure_float_rows(blocks: Iterable[NDArray[Any]]) -> tuple[Values, Values, Values]:
+    parts, kept, top = [], [], 0
+    for block in blocks:
+        wide = block.astype(np.float64)
+        parts.append((wide[..., 0].size, wide.mean((0, 1)), wide.var((0, 1))))
+        kept.append(block[-top % _EVERY :: _EVERY])
+        top += len(block)
+    weight = np.array([part[0] for part in parts], np.float64)[:, None] / sum(part[0] for part in parts)
+    means, variances = np.stack([part[1] for part in parts]), np.stack([part[2] for part in parts])
+    mean = (weight * means).sum(0)
+    variance = (weight * (variances + (means - mean) ** 2)).sum(0)
+    return mean, variance, measure_image(np.concatenate(kept))[2]
+
+
 def _measure_integers(plane: NDArray[Any]) -> tuple[float, float, Values]:
     """From the histogram, which is exact and faster than passes over the pixels."""
-    counts = np.bincount(plane)
-    values, n = np.arange(len(counts), dtype=np.float64), plane.size
+    return _measure_counts(np.bincount(plane))
+
+
+def _measure_counts(counts: NDArray[np.int64]) -> tuple[float, float, Values]:
+    values, n = np.arange(len(counts), dtype=np.float64), counts.sum()
     mean = float((values * counts).sum() / n)
     variance = float(((values - mean) ** 2 * counts).sum() / n)
     ranks = np.clip(np.ceil(np.array(LEVELS) / 100 * n), 1, n)

@@ -14,8 +14,9 @@ from segmeter.checks import expected, some
 from segmeter.data.dataset import Dataset
 from segmeter.data.files.sniff import show
 from segmeter.data.verification.cache import Rows
+from segmeter.data.verification.counting import count_classes
 from segmeter.data.verification.intensity import Intensity, merge_images
-from segmeter.data.verification.verify import DTYPES, Verified, count_classes, verify
+from segmeter.data.verification.verify import DTYPES, Verified, verify
 from segmeter.errors import DataError
 
 __all__ = ["DataReport", "check_dataset", "check_splits", "count_classes"]

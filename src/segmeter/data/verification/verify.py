@@ -16,12 +16,13 @@ from numpy.typing import NDArray
 
 from segmeter import __version__
 from segmeter.checks import expected
-from segmeter.classes import ClassSpec
 from segmeter.data.dataset import Dataset, check_same_size
 from segmeter.data.files.sniff import show
 from segmeter.data.sample import Pair
 from segmeter.data.verification.cache import Rows, VerifiedFiles, is_settled, read_state
+from segmeter.data.verification.counting import count_classes, count_decided
 from segmeter.data.verification.intensity import FULL_SCALE, LEVELS, measure_image
+from segmeter.data.verification.rows import read_rows
 from segmeter.errors import DataError
 from segmeter.parallel import map_in_threads
 from segmeter.progress import track
@@ -67,7 +68,7 @@ def verify(dataset: Dataset, *, use_cache: bool) -> Verified:
     states = _read_states(dataset)
     rows, fresh = _take_known(store, names, states, use_cache)
     problems: list[str] = []
-    found = map_in_threads(partial(_verify_case, dataset, dtype), fresh)
+    found = map_in_threads(partial(_verify_case, dataset, dtype, dataset.streamed_cases()), fresh)
     for place, (row, lines) in zip(fresh, track(found, f"checking {dataset.split}", len(fresh)), strict=True):
         rows[place] = row
         problems += lines
@@ -102,38 +103,12 @@ def row_dtype(dataset: Dataset) -> np.dtype[Any]:
     )
 
 
-def count_classes(target: NDArray[Any], spec: ClassSpec) -> NDArray[np.int64]:
-    """Count the pixels of each class in one target.
-
-    Parameters
-    ----------
-    target : (H, W), or (K, H, W) for multilabel
-    spec
-        What its labels mean.
-
-    Returns
-    -------
-    int64 (K,). Ignored pixels are in none.
-    """
-    if spec.is_multilabel:
-        return np.asarray((target == 1).sum((1, 2)), np.int64)
-    counts = np.bincount(target.ravel(), minlength=spec.num_classes)
-    return np.asarray(counts[: spec.num_classes], np.int64)
-
-
-def count_decided(target: NDArray[Any], spec: ClassSpec) -> NDArray[np.int64]:
-    """Count the pixels, int64 (K,), in which a class is decided: for multilabel each has a plane of its own."""
-    decided = spec.valid(target)
-    if spec.is_multilabel:
-        return np.asarray(decided.sum((1, 2)), np.int64)
-    return np.full(spec.num_classes, decided.sum(), np.int64)
-
-
 def _settings(dataset: Dataset) -> list[Any]:
     """All that decides what is found in a file; the images' folder keeps data sets apart."""
     spec = dataset.spec
     folders = sorted({str(path.parent.absolute()) for pair in dataset.pairs[:1] for path in pair.files})
     reading = [dataset.in_channels, sorted(dataset.label_map.items()), dataset.max_pixels, dataset.orientation]
+    reading += [dataset.level, dataset.streams]
     tools = [__version__, np.__version__, PIL.__version__, tifffile.__version__]
     meaning = [spec.task, spec.num_classes, spec.ignore_index, dataset.instances]
     return [_FINDINGS, tools, folders, reading, meaning]
@@ -172,11 +147,15 @@ def _take_known(
     return rows, np.flatnonzero(~same).tolist()
 
 
-def _verify_case(dataset: Dataset, dtype: np.dtype[Any], index: int) -> tuple[Rows, list[str]]:
+def _verify_case(
+    dataset: Dataset, dtype: np.dtype[Any], streamed: frozenset[int], index: int
+) -> tuple[Rows, list[str]]:
     """Read the files of a case; whatever is wrong with one does not hide what is wrong with another."""
     pair, problems = dataset.pairs[index], list[str]()
     row = np.zeros((), dtype)
     row["state"] = _states(pair, len(row["state"]))
+    if index in streamed:
+        return _verify_rows(dataset, row, index)
     files = [_attempt(problems, partial(dataset.read_stored, index, number)) for number in range(len(pair.files))]
     image = None if files[0] is None else _attempt(problems, partial(dataset.decode_image, files[0]))
     masks = [None if file is None else _attempt(problems, partial(dataset.decode_mask, file)) for file in files[1:]]
@@ -195,6 +174,18 @@ def _verify_case(dataset: Dataset, dtype: np.dtype[Any], index: int) -> tuple[Ro
         target = dataset.stack([mask[0] for mask in masks if mask is not None])
         row["classes"], row["counted"] = count_classes(target, dataset.spec), count_decided(target, dataset.spec)
         row["palette"] = any(file.header.kind == "palette" for file in read[1:])
+    return row, problems
+
+
+def _verify_rows(dataset: Dataset, row: Rows, index: int) -> tuple[Rows, list[str]]:
+    """The same of a case that is larger than memory."""
+    problems: list[str] = []
+    found = _attempt(problems, partial(read_rows, dataset, index))
+    if found is not None:
+        row["sha256"][: len(found.sha256)] = [list(bytes.fromhex(sha256)) for sha256 in found.sha256]
+        row["size"], row["dtype"] = found.size, DTYPES.index(found.dtype)
+        row["mean"], row["variance"], row["levels"] = found.intensity
+        row["classes"], row["counted"] = found.classes, found.counted
     return row, problems
 
 

@@ -87,6 +87,11 @@ class CaseRow:
         return {encode_key(column.key): float(column.value) for column in self.measured} | dict(self.extra)
 
 
+def case_table(rows: Sequence[CaseRow], spec: ClassSpec) -> pa.Table:
+    """Lay out the rows as the table that `write_cases` writes; raises as it does."""
+    return pa.concat_tables(_tables(order_rows("case_table", rows, spec), spec))
+
+
 def write_cases(folder: Path, rows: Sequence[CaseRow], spec: ClassSpec) -> None:
     """Write ``cases.parquet`` and ``cases.csv``, one row per case, sorted by case id.
 
@@ -323,8 +328,7 @@ def _unnamed(table: pa.Table, prefix: str, missing: float | None) -> dict[str, l
 
 def _cells(column: pa.ChunkedArray) -> list[Any]:
     if column.null_count == 0 and pa.types.is_primitive(column.type):
-        numbers: list[Any] = column.to_numpy().tolist()  # much faster than `to_pylist`
-        return numbers
+        return list(column.to_numpy().tolist())  # much faster than `to_pylist`
     values: list[Any] = column.to_pylist()
     return [" ".join(map(repr, value or ())) for value in values] if pa.types.is_list(column.type) else values
 
@@ -343,5 +347,4 @@ def _read(where: str, given: str | Path) -> tuple[pa.Table, ClassSpec]:
     if note["format"] > FORMAT:
         rule = f"to be of format {FORMAT} or older"
         raise DataError(expected(where, "path", rule, f"{note['format']} in {path}", "Update segmeter."))
-    spec = note["spec"] | {"names": tuple(note["spec"]["names"])}
-    return table, ClassSpec(**spec | {"colours": tuple(tuple(colour) for colour in spec["colours"])})
+    return table, ClassSpec(**note["spec"])

@@ -74,6 +74,21 @@ class BoundaryConfig(MeasureConfig):
     """Width of the bands where `width` is null."""
 
 
+@MEASURES.register("error_types", builder=f"{_MEASURES}.error_types:build_error_types")
+class ErrorTypesConfig(MeasureConfig):
+    """Wrong pixels by type (2-D): at the boundary, in the extent of a found segment, or whole segments.
+
+    boundary_errors, extent_errors and segment_errors are shares of the union, which with the IoU add up to 1; of the
+    data set also boundary_gain, extent_gain and segment_gain, by how much the IoU would rise if they were mended.
+    """
+
+    name: str = "error_types"
+    width: Annotated[int | None, Unit("pixels")] = Field(None, ge=1, le=16384)
+    """Within how many pixels of the border an error is one of the boundary; null takes `ratio` of the diagonal."""
+    ratio: Annotated[float, Unit("share of the diagonal")] = Field(0.01, gt=0, le=1)
+    """The width where `width` is null."""
+
+
 class ObjectsConfig(MeasureConfig):
     """What every measure of objects has.
 

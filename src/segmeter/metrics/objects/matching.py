@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import linear_sum_assignment
 
 from segmeter.metrics.arrays import BoolArray, FloatArray, IntArray
 
@@ -112,6 +111,8 @@ def choose_pairs(overlaps: Overlaps, threshold: float) -> IntArray:
 
 def _assign(overlaps: Overlaps, rivals: IntArray, iou: FloatArray) -> IntArray:
     """Choose among pairs that share objects; only these are in the table, which grows with their square."""
+    from scipy.optimize import linear_sum_assignment  # a third of a second to load, and seldom needed
+
     rows, first = np.unique(overlaps.first[rivals], return_inverse=True)
     columns, second = np.unique(overlaps.second[rivals], return_inverse=True)
     gain = np.zeros((len(rows), len(columns)))

@@ -9,9 +9,10 @@ Direction = Literal["higher", "lower"]
 _OVERLAPS = ("mean_iou", "mean_dice", "pixel_accuracy", "nsd", "nsd_mean", "boundary_iou", "cldice")
 _OBJECTS = ("pq", "sq", "rq", "object_dice", "ap", "aji", "object_recall", "object_f1")
 _DISTANCES = ("hd", "hd95", "hd95_pooled", "assd", "masd", "object_masd")
+_ERRORS = ("boundary_errors", "extent_errors", "segment_errors")
 _KNOWN: dict[str, Direction] = {
     **dict.fromkeys(_OVERLAPS + _OBJECTS, "higher"),
-    **dict.fromkeys(_DISTANCES, "lower"),
+    **dict.fromkeys(_DISTANCES + _ERRORS, "lower"),
 }
 
 

@@ -19,7 +19,7 @@ from torch import Tensor
 from segmeter import __version__
 from segmeter.checks import expected
 from segmeter.errors import CheckpointError, ConfigError, InputError, RunError, SegmeterError
-from segmeter.files import atomic_write, foreign_write, publish_folder, write_json
+from segmeter.files import atomic_write, foreign_write, fresh_folder, write_json
 from segmeter.models.build import build_segmenter
 from segmeter.models.card import ModelCard
 from segmeter.models.checkpoints.foreign import is_pickle, real_path, suspect
@@ -144,7 +144,8 @@ def write_checkpoint(
         write_json(fresh / MANIFEST, seal(manifest | {"files": files}))
 
     try:
-        publish_folder(folder, fill)
+        with fresh_folder(folder) as fresh:
+            fill(fresh)
     except (OSError, SafetensorError, RuntimeError) as error:
         reason = _cause(error)
         raise RunError(

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from segmeter.checks import expected
 from segmeter.classes import ClassSpec
-from segmeter.data.verification.verify import count_classes
+from segmeter.data.verification.counting import count_classes
 from segmeter.errors import ConfigError, DataError
 from segmeter.training.data.augment_config import AugmentConfig, Size, choose_crop
 from segmeter.training.data.batches import Arrays, Windows
@@ -60,11 +60,13 @@ class SampleSource:
         Share of the samples that each source of the cases has; None takes all cases alike.
     defer
         Leave resizing to the device, so that the host only cuts: pays on a GPU, which few host cores have to feed.
+    part
+        (r, k): of each batch this source gives the samples r, r + k, r + 2 k, ..., so that k processes share it out.
 
     Raises
     ------
     ConfigError
-        The epoch would have to repeat samples bit for bit.
+        The epoch would have to repeat samples bit for bit, or a batch has fewer samples than `part` has processes.
     """
 
     def __init__(
@@ -76,6 +78,7 @@ class SampleSource:
         seed: int,
         samples: int | None = None,
         presence: NDArray[np.bool_] | None = None,
+        part: tuple[int, int] = (0, 1),
         sources: Sources | None = None,
         defer: bool = False,
     ) -> None:
@@ -86,6 +89,10 @@ class SampleSource:
         self.seed = seed
         self.samples = _epoch_samples(config, len(cases), batch_size, samples, weighted=sources is not None)
         self.batch_size = max(1, min(batch_size, self.samples))
+        self._part = part
+        if self.batch_size < part[1]:
+            rule = f"to be at least {part[1]}, a sample for each process"
+            raise ConfigError(expected("training", "batch_size", rule, self.batch_size))
         if 0 < self.samples < batch_size:
             _LOG.warning(
                 "training: batches of %d samples instead of %d, as an epoch has no more", self.samples, batch_size
@@ -124,7 +131,8 @@ class SampleSource:
             A case without a target, or whole images of several sizes.
         """
         plan = self._plan(epoch)
-        place = slice(index * self.batch_size, (index + 1) * self.batch_size)
+        rank, processes = self._part
+        place = slice(index * self.batch_size + rank, (index + 1) * self.batch_size, processes)
         numbers, labels = plan.numbers[place], plan.labels[place]
         cuts = [
             self._cut(epoch, int(number), progress, int(label)) for number, label in zip(numbers, labels, strict=True)

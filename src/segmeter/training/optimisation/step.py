@@ -4,6 +4,7 @@ Axes: B batch, C channels, H height, W width.
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -15,6 +16,8 @@ from torch.amp import GradScaler
 from torch.optim import Optimizer
 
 from segmeter.checks import expected
+from segmeter.distributed.averaging import Averaged
+from segmeter.distributed.ranks import ALONE, World
 from segmeter.errors import InputError
 from segmeter.inference.config import Precision
 from segmeter.inference.precision import autocast, pick_dtype
@@ -47,7 +50,7 @@ class Stepper:
     Parameters
     ----------
     forward
-        Image -> logits: the segmenter, or what compiling it gave.
+        Image -> logits: the segmenter, or what compiling it gave; `Averaged` where processes train together.
     loss
         Its sums and denominators add over the batches of a step.
     scaler
@@ -68,22 +71,32 @@ class Stepper:
     def __call__(self, batches: Sequence[Batch]) -> tuple[Tensor, Tensor]:
         """Take one step over all of `batches`, which are on the device, as if they were one batch.
 
-        The denominators of the loss are summed over the batches before the first forward pass, so that each backward
-        pass adds its share of the one gradient. Only batch norm sees each batch on its own.
+        The denominators of the loss are summed over the batches, and over processes, before the first forward pass, so
+        that each backward pass adds its share of the one gradient. Only batch norm sees each batch on its own.
 
         Returns
         -------
         Loss and norm of the gradient before clipping, 0-d on the device.
         """
-        whole = self._denominators(batches) if len(batches) > 1 else None
+        whole = self._denominators(batches) if len(batches) > 1 or self.world.size > 1 else None
         losses = []
-        for batch in batches:
+        for number, batch in enumerate(batches, start=1):
             image, target = self._augmented(batch)
-            loss = self._compute_loss(image.contiguous(memory_format=self._layout), target, whole)
-            (loss if self.scaler is None else self.scaler.scale(loss)).backward()  # type: ignore[no-untyped-call]
+            with self._gathering(last=number == len(batches)):
+                loss = self._compute_loss(image.contiguous(memory_format=self._layout), target, whole)
+                share = loss * self.world.size  # of a mean over processes
+                (share if self.scaler is None else self.scaler.scale(share)).backward()  # type: ignore[no-untyped-call]
             losses.append(loss.detach())
         self.before_update()
-        return torch.stack(losses).sum(), self._update()
+        return self.world.sum(torch.stack(losses).sum()), self._update()
+
+    @property
+    def world(self) -> World:
+        """The processes that take each step together."""
+        return self.forward.world if isinstance(self.forward, Averaged) else ALONE
+
+    def _gathering(self, *, last: bool) -> AbstractContextManager[None]:
+        return self.forward.gathering(last=last) if isinstance(self.forward, Averaged) else nullcontext()
 
     @property
     def _layout(self) -> torch.memory_format:
@@ -100,7 +113,8 @@ class Stepper:
 
     def _denominators(self, batches: Sequence[Batch]) -> Tensor:
         """Sum the denominators; targets are augmented twice rather than kept, so memory does not grow with batches."""
-        return torch.stack([self.loss.denominators(self._augmented(batch)[1]) for batch in batches]).sum(0)
+        here = torch.stack([self.loss.denominators(self._augmented(batch)[1]) for batch in batches]).sum(0)
+        return self.world.sum(here)
 
     def _augmented(self, batch: Batch) -> tuple[Tensor, Tensor]:
         image, target = resized(batch)

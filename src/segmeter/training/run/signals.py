@@ -44,6 +44,16 @@ class StopSignals:
         """What the received signal stands for."""
         return EXIT_CODES[self.received] if self.received else 0
 
+    @property
+    def number(self) -> int:
+        """Of the received signal, 0 without one."""
+        return int(self.received or 0)
+
+    def hear(self, number: int) -> None:
+        """Take note of a signal that another process of the run received; 0 is none."""
+        if number and self.received is None:
+            self.received = signal.Signals(number)
+
     def __bool__(self) -> bool:
         return self.received is not None
 

@@ -4,7 +4,7 @@ import hashlib
 import importlib
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -59,14 +59,15 @@ def build_wandb(config: WandbConfig, *, folder: Path, step: int, settings: Mappi
         )
     except (wandb.Error, OSError) as error:
         raise ConfigError(f"logger: wandb did not start: {' '.join(str(error).split())}") from error
-    return WandbLogger(run)
+    return WandbLogger(run, wandb.teardown)
 
 
 class WandbLogger:
     """Sends rows to a run of Weights & Biases; those of steps that it has already are left out by it."""
 
-    def __init__(self, run: Any) -> None:
+    def __init__(self, run: Any, teardown: Callable[[], None]) -> None:
         self._run = run
+        self._teardown = teardown
         run.define_metric("step")
         run.define_metric("*", step_metric="step")  # rows of one step come twice: from training and from validation
 
@@ -75,6 +76,7 @@ class WandbLogger:
 
     def close(self) -> None:
         self._run.finish()
+        self._teardown()  # its own process has all on the disk only when it has ended
 
 
 def build_mlflow(config: MlflowConfig, *, folder: Path, step: int, settings: Mapping[str, Any]) -> "MlflowLogger":

@@ -1,0 +1,325 @@
+"""Inference in tiles: against MONAI's sliding window, eval against forward, memory against height, a large slide.
+
+    python benchmarks/inference.py                  the first three tables; writes benchmarks/results/inference.json
+    python benchmarks/inference.py --parts window --side 4096 --rounds 5
+    python benchmarks/inference.py --parts slide    a slide of 30,000 x 30,000: predict, eval and score
+
+`window`: a U-Net with a ResNet-18 encoder, float32, 4 classes; the same weights, tiles (of 512 that overlap by half, so
+that both lay them out alike) and batches, and the plain mean of tiles, as MONAI bounds the weights of its Gaussian from
+below. MONAI runs the network as segmentation-models-pytorch builds it, and beside it segmeter's own form of it, so
+that what the window and what the network contributes can be told apart. Labels are compared pixel by pixel before any
+time is taken; runs are interleaved. `eval`: a whole evaluation with labels written and the default metrics, against the
+forward passes of the same images alone. `memory`: predict from a tiled TIFF of 4096 columns, in a process of its own
+per height, with a network of a few small layers, as the accumulators are what grows or does not; 19 classes. The peak
+is the process's own (VmHWM). `slide` does so for the three commands.
+
+Wall and processor time are both reported: on a machine that does other work only the processor time compares.
+"""
+
+import argparse
+import json
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tifffile
+import torch
+
+from record import RESULTS, circumstances, write_record
+
+TILE, OVERLAP, BATCH, CLASSES = 512, 0.5, 4, 4
+WIDTH, HEIGHTS, MANY = 4096, (4096, 16384, 65536, 131072), 19
+SLIDE, SLIDE_CLASSES = 30_000, 3
+
+
+def timed(work: Callable[[], Any]) -> tuple[float, float]:
+    wall, cpu = time.perf_counter(), time.process_time()
+    work()
+    return time.perf_counter() - wall, time.process_time() - cpu
+
+
+def interleaved(works: dict[str, Callable[[], Any]], rounds: int) -> dict[str, dict[str, float]]:
+    """Median seconds of each, in turns."""
+    found: dict[str, list[tuple[float, float]]] = {name: [] for name in works}
+    for _ in range(rounds):
+        for name, work in works.items():
+            found[name].append(timed(work))
+    return {
+        name: {"wall": statistics.median(w for w, _ in times), "cpu": statistics.median(c for _, c in times)}
+        for name, times in found.items()
+    }
+
+
+def unet(classes: int = CLASSES) -> Any:
+    from segmeter.classes import ClassSpec
+    from segmeter.data.config import default_colours
+    from segmeter.models.build import build_segmenter
+    from segmeter.models.card import ModelCard
+    from segmeter.models.config import UnetConfig
+
+    torch.manual_seed(0)
+    names = tuple(f"class_{k}" for k in range(classes))
+    spec = ClassSpec(task="multiclass", names=names, colours=default_colours(classes))
+    card = ModelCard(
+        model=dict(UnetConfig(name="unet", encoder="resnet18", weights=None)),
+        spec=spec,
+        in_channels=3,
+        mean=(0.5,) * 3,
+        std=(0.25,) * 3,
+    )
+    return build_segmenter(card).eval()
+
+
+def window(side: int, rounds: int) -> dict[str, Any]:
+    """Labels of one image of `side` x `side`, from uint8 on the host to uint8 on the host."""
+    import segmentation_models_pytorch as smp
+    from monai.inferers import sliding_window_inference
+
+    from segmeter.data.sample import Sample
+    from segmeter.inference.config import InferenceConfig
+    from segmeter.inference.predictor import Predictor
+
+    segmenter = unet()
+    config = InferenceConfig(tile=TILE, overlap=OVERLAP, tile_batch=BATCH, blend="uniform", precision="float32")
+    predictor = Predictor(segmenter, config, torch.device("cpu"))
+    image = np.random.default_rng(0).integers(0, 256, (side, side, 3), dtype=np.uint8)
+    sample = Sample(case_id="a", image=image, target=None)
+
+    def ours() -> np.ndarray:
+        return next(predictor.predict([sample])).labels
+
+    def monai(network: Callable[[torch.Tensor], torch.Tensor]) -> np.ndarray:
+        tensor = torch.from_numpy(image).permute(2, 0, 1)[None].float() / 255
+        with torch.inference_mode():
+            logits = sliding_window_inference(tensor, (TILE, TILE), BATCH, network, overlap=OVERLAP)
+            return logits.argmax(1)[0].to(torch.uint8).numpy()
+
+    plain = smp.Unet("resnet18", encoder_weights=None, in_channels=3, classes=CLASSES).eval()
+    plain.load_state_dict(segmenter.network.state_dict())
+    peers = {
+        "monai, plain network": lambda: monai(lambda tiles: plain((tiles - 0.5) / 0.25)),
+        "monai, segmeter's network": lambda: monai(segmenter),
+    }
+    labels = ours()
+    differ = {name: int(np.count_nonzero(labels != peer())) for name, peer in peers.items()}
+    times = interleaved({"segmeter": ours, **peers}, rounds)
+    ratios = {name: {kind: times[name][kind] / times["segmeter"][kind] for kind in ("wall", "cpu")} for name in peers}
+    return {"side": side, "rounds": rounds, "pixels_that_differ": differ, "seconds": times, "times_as_fast": ratios}
+
+
+def evaluation(cases: int, side: int, rounds: int) -> dict[str, Any]:
+    """A whole evaluation against the forward passes of its images."""
+    from segmeter.classes import ClassSpec
+    from segmeter.data.sample import Sample
+    from segmeter.evaluation.evaluate import Evaluation, evaluate
+    from segmeter.export.config import ExportConfig
+    from segmeter.inference.config import InferenceConfig
+    from segmeter.inference.predictor import Predictor
+    from segmeter.metrics.config.metrics import MetricsConfig
+    from segmeter.postprocess.config import PostprocessConfig
+
+    class Cases:
+        """Images in memory, so that reading files is not measured."""
+
+        def __init__(self, spec: ClassSpec) -> None:
+            rng = np.random.default_rng(0)
+            self.spec = spec
+            self.images = rng.integers(0, 256, (cases, side, side, 3), dtype=np.uint8)
+            self.targets = rng.integers(0, CLASSES, (cases, side, side)).astype(np.uint8)
+            self.case_ids = tuple(f"case{i:03d}" for i in range(cases))
+
+        def __len__(self) -> int:
+            return cases
+
+        def __getitem__(self, index: int) -> Sample:
+            return Sample(case_id=self.case_ids[index], image=self.images[index], target=self.targets[index])
+
+        def streamed_cases(self) -> frozenset[int]:
+            return frozenset()
+
+    segmenter = unet()
+    config = InferenceConfig(precision="float32", batch_size=BATCH)
+    data = Cases(segmenter.card.spec)
+    predictor = Predictor(segmenter, config, torch.device("cpu"))
+
+    def whole() -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            evaluate(
+                Evaluation(
+                    predictor=predictor,
+                    dataset=data,  # type: ignore[arg-type]
+                    loss=None,
+                    export=ExportConfig(),
+                    postprocess=PostprocessConfig(),
+                    metrics=MetricsConfig(),
+                    folder=Path(folder) / "run",
+                    on_case=lambda prediction, cleaned, row: None,
+                )
+            )
+
+    def forward() -> None:
+        for start in range(0, cases, BATCH):
+            predictor.logits(list(data.images[start : start + BATCH]))
+
+    whole()
+    times = interleaved({"forward": forward, "eval": whole}, rounds)
+    share = {kind: times["forward"][kind] / times["eval"][kind] for kind in ("wall", "cpu")}
+    return {"cases": cases, "side": side, "rounds": rounds, "seconds": times, "throughput_of_forward_alone": share}
+
+
+def small_model(folder: Path, classes: int) -> None:
+    """A checkpoint of the smallest network that is registered, with random weights."""
+    from segmeter.classes import ClassSpec
+    from segmeter.data.config import default_colours
+    from segmeter.models.build import build_segmenter
+    from segmeter.models.card import ModelCard
+    from segmeter.models.checkpoints.checkpoint import write_checkpoint
+    from segmeter.models.config import UnetConfig
+
+    torch.manual_seed(0)
+    spec = ClassSpec(
+        task="multiclass",
+        names=tuple(f"class_{k}" for k in range(classes)),
+        colours=default_colours(classes),
+        ignore_index=255,
+    )
+    model = UnetConfig(name="unet", encoder="tu-test_resnet", depth=3, decoder_channels=(8, 8, 4), weights=None)
+    card = ModelCard(model=dict(model), spec=spec, in_channels=3, mean=(0.5,) * 3, std=(0.25,) * 3)
+    write_checkpoint(
+        folder, segmenter_state=build_segmenter(card).state_dict(), card=card, state=None, progress={"epoch": 0}
+    )
+
+
+def write_slide(path: Path, height: int, width: int, *, channels: int | None, classes: int = 256) -> None:
+    """A tiled BigTIFF of smooth noise, tile by tile."""
+    edge, rng = 512, np.random.default_rng(0)
+    shape = (edge, edge) if channels is None else (edge, edge, channels)
+    stock = [
+        np.kron(
+            rng.integers(0, classes, (edge // 16, edge // 16, *shape[2:])), np.ones((16, 16, *(1,) * len(shape[2:])))
+        )
+        for _ in range(8)
+    ]
+    stock = [tile.astype(np.uint8) for tile in stock]
+    count = -(-height // edge) * -(-width // edge)
+    tiles = (stock[int(k)] for k in rng.integers(0, len(stock), count))
+    whole = (height, width) if channels is None else (height, width, channels)
+    kind = "minisblack" if channels is None else "rgb"
+    tifffile.imwrite(
+        path, tiles, shape=whole, dtype=np.uint8, tile=(edge, edge), bigtiff=True, photometric=kind, compression="zlib"
+    )
+
+
+MEASURED = """
+import sys
+from segmeter.cli.main import main
+try:
+    code = main(sys.argv[1:])
+except SystemExit as error:
+    code = error.code
+peak = next(line.split()[1] for line in open("/proc/self/status") if line.startswith("VmHWM"))
+print("VmHWM", peak)
+sys.exit(code)
+"""
+
+
+def peak_of(*arguments: str) -> dict[str, Any]:
+    """Run a command in a process of its own; its seconds, and its peak of memory in MB."""
+    begun = time.perf_counter()
+    done = subprocess.run([sys.executable, "-c", MEASURED, *arguments], capture_output=True, text=True, check=False)
+    peak = re.search(r"VmHWM (\d+)", done.stdout)
+    if done.returncode or peak is None:
+        raise SystemExit(f"{arguments}: {done.stdout[-2000:]}{done.stderr[-4000:]}")
+    return {"seconds": round(time.perf_counter() - begun, 1), "peak_mb": round(int(peak[1]) / 1024, 1)}
+
+
+def memory(heights: tuple[int, ...]) -> dict[str, Any]:
+    """Peak of `predict` on TIFF files of one width."""
+    rows = []
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder)
+        small_model(root / "model", MANY)
+        for height in heights:
+            write_slide(root / "slide.tif", height, WIDTH, channels=3)
+            found = peak_of(
+                "predict", f"checkpoint={root / 'model'}", f"input={root / 'slide.tif'}", f"run.root={root / 'runs'}",
+                "inference=tiles", "inference.precision=float32", "export.labels_format=tiff",
+                "report.html=false", "report.overlays=0", f"run.name=h{height}", "device=cpu",
+            )  # fmt: skip
+            rows.append({"height": height, **found})
+            print(rows[-1], flush=True)
+    growth = rows[-1]["peak_mb"] / rows[0]["peak_mb"] - 1
+    return {
+        "width": WIDTH,
+        "classes": MANY,
+        "network": "tu-test_resnet, depth 3",
+        "rows": rows,
+        "growth": round(growth, 4),
+    }
+
+
+def slide(side: int) -> dict[str, Any]:
+    """Predict, evaluate and score one slide."""
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder)
+        small_model(root / "model", SLIDE_CLASSES)
+        for name in ("images", "masks", "predictions"):
+            (root / name).mkdir()
+        write_slide(root / "images" / "slide.tif", side, side, channels=3)
+        write_slide(root / "masks" / "slide.tif", side, side, channels=None, classes=SLIDE_CLASSES)
+        model, runs = f"checkpoint={root / 'model'}", f"run.root={root / 'runs'}"
+        quiet = ("report.html=false", "device=cpu", "inference=tiles", "inference.precision=float32")
+        names = ",".join(f"class_{k}" for k in range(SLIDE_CLASSES))
+        found: dict[str, Any] = {"side": side, "classes": SLIDE_CLASSES, "network": "tu-test_resnet, depth 3"}
+        found["predict"] = peak_of("predict", model, f"input={root / 'images' / 'slide.tif'}", runs, *quiet)
+        print(found["predict"], flush=True)
+        written = next((root / "runs" / "predict").glob("*/predictions/labels/slide.tif"))
+        written.rename(root / "predictions" / "slide.tif")
+        data = ("data=folder", f"data.root={root}", "data.split=all", f"data.classes=[{names}]", "data.lists=null")
+        found["eval"] = peak_of("eval", model, *data, runs, *quiet)
+        print(found["eval"], flush=True)
+        found["score"] = peak_of(
+            "score", f"predictions={root / 'predictions'}", f"references={root / 'masks'}", f"data.classes=[{names}]",
+            "data.ignore_index=255", runs, "report.html=false",
+        )  # fmt: skip
+        print(found["score"], flush=True)
+        counts = [
+            json.loads(next((root / "runs" / kind).glob("*/metrics.json")).read_bytes()) for kind in ("eval", "score")
+        ]
+        found["eval_and_score_count_alike"] = counts[0]["confusion_matrix"] == counts[1]["confusion_matrix"]
+        return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--parts", default="window,eval,memory", help="of window, eval, memory, slide")
+    parser.add_argument("--side", type=int, default=4096, help="of the image of `window`")
+    parser.add_argument("--cases", type=int, default=24)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--heights", type=int, nargs="+", default=list(HEIGHTS))
+    parser.add_argument("--slide-side", type=int, default=SLIDE)
+    chosen = parser.parse_args()
+    works: dict[str, Callable[[], dict[str, Any]]] = {
+        "window": lambda: window(chosen.side, chosen.rounds),
+        "eval": lambda: evaluation(chosen.cases, 512, chosen.rounds),
+        "memory": lambda: memory(tuple(chosen.heights)),
+        "slide": lambda: slide(chosen.slide_side),
+    }
+    path = RESULTS / "inference.json"
+    record = json.loads(path.read_bytes()) if path.is_file() else {}
+    for name in chosen.parts.split(","):
+        found = works[name]()
+        record[name] = {**found, "circumstances": circumstances("monai"), "threads": torch.get_num_threads()}
+        print(json.dumps(found, indent=2), flush=True)
+        write_record(path, record)
+
+
+if __name__ == "__main__":
+    main()

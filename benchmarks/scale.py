@@ -1,0 +1,130 @@
+"""How time and memory grow with the number of cases: rows, summary, tables, shards, merge and report, simulated.
+
+    python benchmarks/scale.py [most cases, 1000000]
+
+Each number of cases runs in a process of its own; memory is its peak after the stage, time is CPU time.
+"""
+
+import json
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from record import RESULTS as FOLDER
+from record import circumstances, write_record
+from segmeter.classes import ClassSpec
+from segmeter.distributed.shards import Shard, describe_shard
+from segmeter.evaluation.manifest import Entry, Manifest
+from segmeter.evaluation.merging.merge import Merge, merge
+from segmeter.evaluation.merging.pieces import read_pieces
+from segmeter.evaluation.places import Places
+from segmeter.evaluation.score import RESULTS, summarise_files
+from segmeter.files import write_json
+from segmeter.metrics.cases.packed import RowStore
+from segmeter.metrics.cases.table import CaseRow, write_cases
+from segmeter.metrics.config.metrics import MetricsConfig
+from segmeter.metrics.summary.summary import summarise
+from segmeter.report.html import write_report
+from segmeter.schema import as_plain
+
+CLASSES = 5
+SHARDS = 4
+SIZES = (1_000, 10_000, 100_000, 1_000_000)
+NOTE = {"unit": "pixels", "source": "none", "overridden": False, "warnings": []}
+STAGES = ("rows", "summary", "tables", "shards", "merge", "report")
+SPEC = ClassSpec(
+    task="multiclass",
+    names=tuple(f"class{k}" for k in range(CLASSES)),
+    colours=((0, 0, 0),) * CLASSES,
+    ignore_index=255,
+)
+CONFIG = MetricsConfig()
+
+
+def row(number: int) -> CaseRow:
+    """What scoring a 512 x 512 mask of mostly right pixels leaves."""
+    rng = np.random.default_rng(number)
+    counts = rng.integers(0, 300, (CLASSES, CLASSES))
+    np.fill_diagonal(counts, rng.integers(10_000, 60_000, CLASSES))
+    return CaseRow(case_id=f"case{number:07d}", height=512, width=512, counts=counts)
+
+
+def store(numbers: range) -> RowStore:
+    rows = RowStore()
+    for number in numbers:
+        rows.append(row(number))
+    return rows
+
+
+def write_shard(folder: Path, number: int, count: int) -> None:
+    """The folder that `segmeter score shard=number/SHARDS` leaves, without reading any mask."""
+    shard, names = Shard(number, SHARDS), [f"case{each:07d}" for each in range(count)]
+    rows, mine = store(range(count)[number - 1 :: SHARDS]), shard.take(names)
+    identity = {"metrics": as_plain(CONFIG), "extra_predictions": 0, "shard": describe_shard(shard, names)}
+    manifest = Manifest.begin(folder, identity, mine)
+    for each in rows:
+        manifest.note(Entry(case_id=each.case_id, row=None, sha256="0" * 64, note=NOTE))
+    write_cases(folder, rows, SPEC)
+    summary = summarise(rows, SPEC, CONFIG) | summarise_files(Places(), missing=[], extra=0)
+    write_json(folder / "metrics.json", summary)
+    write_json(folder / "run.json", {"command": "score", "data": "simulated"})
+    manifest.finish(RESULTS)
+
+
+def measure(count: int) -> dict[str, dict[str, float]]:
+    """CPU seconds and peak memory of each stage for one number of cases."""
+    found: dict[str, dict[str, float]] = {}
+
+    def timed(stage: str, work: Callable[[], object]) -> object:
+        start = time.process_time()
+        result = work()
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        print(f"  {count} {stage}: {time.process_time() - start:.1f} s, {peak:.0f} MB", file=sys.stderr, flush=True)
+        found[stage] = {"seconds": round(time.process_time() - start, 3), "peak_mb": round(peak)}
+        return result
+
+    with tempfile.TemporaryDirectory() as place:
+        root = Path(place)
+        (root / "whole").mkdir()
+        rows = timed("rows", lambda: store(range(count)))
+        assert isinstance(rows, RowStore)
+        summary = timed("summary", lambda: summarise(rows, SPEC, CONFIG))
+        timed("tables", lambda: write_cases(root / "whole", rows, SPEC))
+        rows = RowStore()
+        folders = [root / f"shard{number}" for number in range(1, SHARDS + 1)]
+        timed("shards", lambda: [write_shard(each, n, count) for n, each in enumerate(folders, start=1)])
+        job = Merge(pieces=read_pieces(folders), kind="shards", metrics=CONFIG, folder=root / "merged")
+        timed("merge", lambda: merge(job))
+        merged = json.loads((root / "merged" / "metrics.json").read_bytes())
+        assert isinstance(summary, dict)
+        assert {key: merged[key] for key in summary} == json.loads(json.dumps(summary))
+        for name in ("cases.parquet", "cases.csv"):
+            assert (root / "merged" / name).read_bytes() == (root / "whole" / name).read_bytes()
+        timed("report", lambda: write_report(root / "merged"))
+    return found
+
+
+def main(most: int) -> None:
+    table = {}
+    for count in (size for size in SIZES if size <= most):
+        done = subprocess.run(
+            [sys.executable, __file__, "--one", str(count)], capture_output=True, text=True, check=True
+        )
+        table[count] = json.loads(done.stdout)
+        cells = (f"{table[count][stage]['seconds']:9.2f}" for stage in STAGES)
+        print(f"{count:>9} {' '.join(cells)}   {table[count]['report']['peak_mb']:6.0f} MB", flush=True)
+    shape = {"classes": CLASSES, "shards": SHARDS, "cases": table}
+    write_record(FOLDER / "scale.json", circumstances() | shape)
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--one"]:
+        print(json.dumps(measure(int(sys.argv[2]))))
+    else:
+        main(int(sys.argv[1]) if len(sys.argv) > 1 else SIZES[-1])

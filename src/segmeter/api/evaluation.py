@@ -1,0 +1,255 @@
+"""Arrays in memory -> an evaluation: the metrics, tables and report that `segmeter score` gives for files."""
+
+import io
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from segmeter.checks import expected, known_name
+from segmeter.classes import TASKS, ClassSpec, Task
+from segmeter.data.config import ClassesConfig
+from segmeter.errors import InputError
+from segmeter.evaluation.places import Place, Places
+from segmeter.evaluation.score import RESULTS, summarise_files
+from segmeter.files import write_json
+from segmeter.metrics.cases.packed import RowStore
+from segmeter.metrics.cases.table import CaseRow, case_table, order_rows, write_cases
+from segmeter.metrics.config.metrics import MetricsConfig, check_clusters, check_metrics
+from segmeter.metrics.measures.protocol import CaseMaps, build_measures
+from segmeter.metrics.measures.row import make_row
+from segmeter.metrics.summary.compare import compare_runs
+from segmeter.metrics.summary.summary import summarise
+from segmeter.report.figures import aggregates
+from segmeter.report.html import render_summary, write_report
+from segmeter.report.table import print_summary
+
+Case = tuple[str, NDArray[Any], NDArray[Any]]
+
+_WHERE = "evaluate"
+
+
+class Evaluation:
+    """Scores of cases, as `evaluate` gives them; a notebook shows it as a table.
+
+    Parameters
+    ----------
+    rows
+        One per case.
+    spec
+        What the labels mean.
+    metrics
+        How the cases were measured.
+    summary
+        The content of metrics.json.
+    """
+
+    def __init__(
+        self, rows: Sequence[CaseRow], *, spec: ClassSpec, metrics: MetricsConfig, summary: Mapping[str, Any]
+    ) -> None:
+        self.rows = rows
+        self.spec = spec
+        self.metrics = metrics
+        self.summary = dict(summary)
+
+    @property
+    def cases(self) -> pa.Table:
+        """One row per case in the order of their ids: counts, scores, measures. The table of cases.parquet."""
+        return case_table(self.rows, self.spec)
+
+    def to_pandas(self) -> Any:
+        """`cases` as a pandas.DataFrame, where pandas is installed."""
+        _need("pandas")
+        return self.cases.to_pandas()
+
+    def to_polars(self) -> Any:
+        """`cases` as a polars.DataFrame, where polars is installed."""
+        return _need("polars").from_arrow(self.cases)
+
+    def table(self) -> str:
+        """The tables that the command line prints."""
+        text = io.StringIO()
+        print_summary(self.summary, file=text)
+        return text.getvalue()
+
+    def compare(self, other: Self, *, names: tuple[str, str] = ("first", "second")) -> dict[str, Any]:
+        """Compare with another evaluation of the same cases: paired differences, intervals, tests.
+
+        Returns
+        -------
+        dict
+            As `segmeter.compare` gives it; this evaluation is the first of `names`.
+
+        Raises
+        ------
+        InputError
+            The cases, classes or measures differ.
+        """
+        for name in ("spec", "metrics"):
+            if getattr(self, name) != getattr(other, name):
+                rule = "to have the same classes" if name == "spec" else "to be measured alike"
+                raise InputError(expected("Evaluation.compare", "other", rule, getattr(other, name)))
+        return compare_runs({names[0]: self.rows, names[1]: other.rows}, self.spec, self.metrics)
+
+    def write(self, folder: str | Path, *, report: bool = True) -> Path:
+        """Write metrics.json, cases.parquet, cases.csv and report.html into a new or empty folder; return it.
+
+        Raises
+        ------
+        InputError
+            The folder holds something already.
+        """
+        path = Path(folder)
+        if path.exists() and (not path.is_dir() or any(path.iterdir())):
+            rule = "to be new or empty"
+            raise InputError(expected("Evaluation.write", "folder", rule, str(path), "Nothing is overwritten."))
+        path.mkdir(parents=True, exist_ok=True)
+        write_cases(path, self.rows, self.spec)
+        write_json(path / RESULTS[0], self.summary)
+        if report:
+            write_report(path)
+        return path
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __repr__(self) -> str:
+        first = aggregates(self.summary)[0]
+        value = "undefined" if first["dataset"] is None else f"{first['dataset']:.4f}"
+        return f"Evaluation of {len(self)} cases: {first['name']} {value}"
+
+    def _repr_html_(self) -> str:
+        return render_summary(self.summary)
+
+
+def evaluate(
+    pairs: Iterable[Case],
+    *,
+    classes: Sequence[str] | ClassSpec,
+    task: Task = "multiclass",
+    ignore_index: int | None = None,
+    measures: Sequence[Any] = (),
+    convention: str | None = None,
+    metrics: MetricsConfig | None = None,
+) -> Evaluation:
+    """Score label maps in memory: the same numbers, to the byte, as `segmeter score` on files that hold them.
+
+    Parameters
+    ----------
+    pairs
+        Of each case its id, its target and its prediction: integer or bool arrays (H, W) or (D, H, W), multilabel
+        (K, H, W) or (K, D, H, W). Read once, so that a generator need not hold them all.
+    classes
+        Names, background included, or a ClassSpec, which then says task and ignored value too.
+    task
+        binary (two names, values 0 and 1), multiclass, or multilabel.
+    ignore_index
+        Value of the targets that marks pixels to leave out, or None.
+    measures
+        What is measured beside the counts, such as ``["surface", "instances"]`` or
+        ``[{"name": "surface", "tolerances": [2]}]``.
+    convention
+        Whose rules the headline follows; "all" shows all of them.
+    metrics
+        All further options; `measures` and `convention` replace those in it.
+
+    Returns
+    -------
+    Evaluation
+
+    Raises
+    ------
+    InputError
+        A case comes twice, its maps do not go together, or a value is no class (the case is named).
+    ConfigError
+        An option is wrong.
+
+    Examples
+    --------
+    >>> import numpy as np, segmeter
+    >>> target = np.array([[0, 0, 1, 1]])
+    >>> pairs = [("a", target, target), ("b", target, np.array([[0, 1, 1, 1]]))]
+    >>> found = segmeter.evaluate(pairs, classes=["background", "cell"], task="binary")
+    >>> found
+    Evaluation of 2 cases: IoU of cell 0.8000
+    >>> found.cases["iou_cell"].to_pylist()
+    [1.0, 0.6666666666666666]
+    """
+    spec = _spec(classes, task, ignore_index)
+    given: dict[str, Any] = {"measures": tuple(measures)} if measures else {}
+    given |= {"convention": convention} if convention is not None else {}
+    config = (metrics or MetricsConfig()).replace(**given) if given else metrics or MetricsConfig()
+    check_metrics(config, spec)
+    rows, places = _measure(pairs, spec, config)
+    check_clusters(config.cluster, [row.case_id for row in rows])
+    summary = summarise(rows, spec, config) | summarise_files(places, missing=[], extra=0)
+    return Evaluation(order_rows(_WHERE, rows, spec), spec=spec, metrics=config, summary=summary)
+
+
+def _measure(pairs: Iterable[Case], spec: ClassSpec, config: MetricsConfig) -> tuple[RowStore, Places]:
+    """Measure case by case; nothing of the maps is kept."""
+    measures, rows, places = build_measures(config, spec), RowStore(), Places()
+    seen: set[str] = set()
+    for case_id, target, prediction in _checked(pairs):
+        if case_id in seen:
+            raise InputError(expected(_WHERE, "pairs", "to have each case once", f"{case_id!r} twice"))
+        seen.add(case_id)
+        place = Place() if config.spacing is None else Place(spacing=config.spacing, unit="", source="config")
+        axes = target.ndim - spec.is_multilabel
+        maps = CaseMaps(
+            case_id=case_id, target=target, labels=prediction, spacing=place.spacing or (1.0,) * axes, spec=spec
+        )
+        try:
+            row = make_row(maps, measures)
+        except InputError as error:
+            known = (f"{case_id}: ", f"case {case_id}: ")
+            named = [line if line.startswith(known) else f"{case_id}: {line}" for line in error.problems]
+            raise InputError(named) from None
+        rows.append(replace(row, spacing=place.spacing, unit=place.unit) if place.spacing else row)
+        places.add(case_id, place)
+    if not seen:
+        raise InputError(expected(_WHERE, "pairs", "to hold at least one case", "none"))
+    return rows, places
+
+
+def _checked(pairs: Iterable[Case]) -> Iterable[Case]:
+    """Refuse what is no case before its parts are used."""
+    rule = "to give (case_id, target, prediction)"
+    try:
+        cases = iter(pairs)
+    except TypeError:
+        raise InputError(expected(_WHERE, "pairs", rule, type(pairs).__name__)) from None
+    for number, case in enumerate(cases):
+        if not isinstance(case, tuple | list) or len(case) != 3:
+            raise InputError(expected(_WHERE, "pairs", rule, f"{type(case).__name__} at place {number}"))
+        case_id, target, prediction = case
+        if not isinstance(case_id, str) or not case_id:
+            raise InputError(expected(_WHERE, "pairs", "to name each case by a text", f"{case_id!r} at place {number}"))
+        for name, array in (("target", target), ("prediction", prediction)):
+            if not isinstance(array, np.ndarray) or isinstance(array, np.ma.MaskedArray):
+                remedy = "Bring a tensor to NumPy with segmeter.to_numpy."
+                given = f"{type(array).__name__} as {name} of case {case_id!r}"
+                raise InputError(expected(_WHERE, "pairs", "to hold NumPy arrays", given, remedy))
+        yield case_id, target, prediction
+
+
+def _spec(classes: Sequence[str] | ClassSpec, task: Task, ignore_index: int | None) -> ClassSpec:
+    if isinstance(classes, ClassSpec):
+        return classes
+    if isinstance(classes, str):
+        raise InputError(expected(_WHERE, "classes", "to be a list of names", repr(classes)))
+    known_name(_WHERE, "task", task, TASKS)
+    return ClassesConfig(classes=tuple(classes), task=task, ignore_index=ignore_index).spec()
+
+
+def _need(package: str) -> Any:
+    from importlib import import_module
+
+    try:
+        return import_module(package)
+    except ImportError:
+        raise InputError(f"Evaluation.to_{package}: {package} is not installed. Run: pip install {package}") from None

@@ -1,0 +1,103 @@
+"""A checkpoint -> a model to call: image in, label map out."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from segmeter.checks import expected
+from segmeter.classes import ClassSpec
+from segmeter.data.sample import Sample
+from segmeter.errors import InputError
+from segmeter.inference.async_results import Prediction
+from segmeter.inference.config import InferenceConfig
+from segmeter.inference.device import pick_device
+from segmeter.inference.predictor import Predictor
+from segmeter.models.checkpoints.several import read_checkpoints
+
+
+class Model:
+    """What `load` gives: ``model(image)`` is the label map, ``model.probs(image)`` the probabilities.
+
+    Parameters
+    ----------
+    predictor
+        Runs the network; see `segmeter.inference.Predictor` for many images at a time.
+    """
+
+    def __init__(self, predictor: Predictor) -> None:
+        self.predictor = predictor
+
+    @property
+    def spec(self) -> ClassSpec:
+        """What the labels mean."""
+        spec: ClassSpec = self.predictor.segmenter.card.spec
+        return spec
+
+    def __call__(self, image: NDArray[Any]) -> NDArray[Any]:
+        """Predict an image, normalised as the model was trained.
+
+        Parameters
+        ----------
+        image : (H, W, C), or (H, W) for a model of one channel; uint8, uint16 or float32
+            Any size.
+
+        Returns
+        -------
+        (H, W), multilabel (K, H, W): uint8, or uint16 for more than 256 classes.
+
+        Raises
+        ------
+        InputError
+            It is no such image, or has another number of channels.
+        RunError
+            The logits are not finite, or memory ran out.
+        """
+        return self._predict(image, probs=False).labels
+
+    def probs(self, image: NDArray[Any]) -> NDArray[np.float32]:
+        """Probabilities (channels, H, W) of an image, as `__call__` takes it; binary: one channel, the object's."""
+        probs = self._predict(image, probs=True).probs
+        assert probs is not None, "asked for"
+        return probs
+
+    def _predict(self, image: NDArray[Any], *, probs: bool) -> Prediction:
+        if not isinstance(image, np.ndarray) or image.ndim not in (2, 3):
+            given = f"shape {image.shape}" if isinstance(image, np.ndarray) else type(image).__name__
+            raise InputError(expected("Model", "image", "to be an array (H, W, C), or (H, W) for one channel", given))
+        plane = image[..., None] if image.ndim == 2 else image
+        sample = Sample(case_id="image", image=plane, target=None)
+        (prediction,) = self.predictor.predict([sample], probs=probs)
+        return prediction
+
+
+def load(checkpoint: str | Path | Sequence[str | Path], *, device: str = "auto", **options: Any) -> Model:
+    """Load a trained model.
+
+    Parameters
+    ----------
+    checkpoint
+        A run's folder (its best checkpoint), a checkpoint, or a list of them, whose probabilities are averaged.
+    device
+        "auto", "cpu", "cuda" or "cuda:<number>".
+    options
+        Keys of the group `inference`, such as ``tile=1024`` or ``precision="float32"``.
+
+    Raises
+    ------
+    CheckpointError
+        It can't be read.
+    ConfigError
+        The device is not there, or an option is wrong.
+
+    Examples
+    --------
+    >>> import segmeter
+    >>> model = segmeter.load("runs/train/2026-11-21_101500_cells")  # doctest: +SKIP
+    >>> labels = model(image)  # doctest: +SKIP
+    """
+    paths = [checkpoint] if isinstance(checkpoint, str | Path) else list(checkpoint)
+    where, config = pick_device(device), InferenceConfig(**options)
+    return Model(Predictor(read_checkpoints([Path(path) for path in paths]).load(where), config, where))

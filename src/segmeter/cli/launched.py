@@ -1,0 +1,191 @@
+"""launch=: one checked job -> the processes, Dask cluster or SLURM job that run it, and the folder that it leaves."""
+
+import os
+import signal
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from datetime import datetime
+from importlib import import_module
+from multiprocessing import get_context
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+from typing import Any
+
+from segmeter.cli.commands.merge import show_merged
+from segmeter.cli.pictures.merged import take_pictures
+from segmeter.cli.runs.job import Job
+from segmeter.cli.runs.launchers import by_submitit, lost, needed
+from segmeter.cli.runs.resume import find_resumed
+from segmeter.cli.runs.run_folder import note_done, open_run, run_name
+from segmeter.cli.runs.shipped import Outcome, Shipped, ship
+from segmeter.distributed.config import DaskConfig, LocalConfig, SlurmConfig
+from segmeter.errors import ConfigError, SweepError
+from segmeter.evaluation.manifest import NAME
+from segmeter.evaluation.merging.merge import Merge, merge
+from segmeter.evaluation.merging.pieces import read_pieces
+from segmeter.files import remove
+from segmeter.parallel import end_with_parent, map_in_processes
+from segmeter.report.figures import aggregates
+from segmeter.report.html import write_report
+from segmeter.schema import as_plain
+
+_SHARDS = "shards"
+_RETRIES = 3  # of a shard whose Dask worker is lost
+
+
+def run_launched(config: Any, job: Job) -> float | None:
+    """Run a job where ``config.launch`` says; returns its score.
+
+    Raises
+    ------
+    ConfigError
+        The command can't be run so.
+    SweepError
+        It failed there; its own lines, and its own exit code.
+    """
+    launch, alone = config.launch, config.replace(launch=LocalConfig())
+    if isinstance(launch, SlurmConfig):
+        return _value(_by_slurm(launch, alone, job))
+    if job.command != "train":
+        return _share_out(config, alone, job)
+    if isinstance(launch, DaskConfig):
+        raise ConfigError("config: expected `launch` to be local, processes or slurm for train, got dask.")
+    return _value(_together(ship(alone, job), launch.devices))
+
+
+def _value(outcome: Outcome) -> float | None:
+    if outcome.exit_code:
+        raise SweepError(outcome.problems, exit_code=outcome.exit_code)
+    return outcome.value
+
+
+def _by_slurm(launch: SlurmConfig, alone: Any, job: Job) -> Outcome:
+    """Submit one job, whose folder is settled now, so that it goes on there however often it is queued again."""
+    name = f"{datetime.now():%Y-%m-%d_%H%M%S}_{run_name(alone, job)}"
+    job = replace(job, folder=(job.folder or alone.run.root / job.command / name).absolute())
+    known = ("partition", "timeout_min", "nodes", "tasks_per_node", "gpus_per_node", "cpus_per_task", "mem_gb")
+    options = {key: getattr(launch, key) for key in (*known, "signal_delay_s")}
+    options |= {"submitit_folder": launch.folder, "max_num_timeout": launch.requeues, "name": f"segmeter-{job.command}"}
+    (outcome,) = by_submitit([ship(alone, job)], options, cluster=launch.cluster)
+    return outcome
+
+
+def _together(job: Shipped, count: int) -> Outcome:
+    """Train in spawned processes of this machine; the outcome is that of the first, or of the one that failed."""
+    from segmeter.distributed.ranks import free_port
+
+    context, port = get_context("spawn"), free_port()
+    pipes, processes = [], []
+    for rank in range(count):
+        ours, theirs = context.Pipe(duplex=False)
+        process = context.Process(target=_one_rank, args=(job, rank, count, port, theirs), daemon=True)
+        process.start()
+        theirs.close()
+        pipes.append(ours)
+        processes.append(process)
+    try:
+        try:
+            outcomes = _outcomes(job, pipes)
+        except KeyboardInterrupt as stop:  # the first process saves; the others hear of it from that
+            os.kill(processes[0].pid or 0, signal.SIGINT if stop.args == () else signal.SIGTERM)
+            outcomes = _outcomes(job, pipes)
+        return next((one for one in outcomes if one.exit_code), outcomes[0])
+    finally:
+        for process in processes:
+            process.terminate()
+            process.join()
+
+
+def _outcomes(job: Shipped, pipes: Sequence[Connection]) -> list[Outcome]:
+    """What became of the processes, in the order in which they ended; only the failed one, where one failed first."""
+    found, open_ones = list[Outcome](), list(pipes)
+    while open_ones:
+        for pipe in wait(open_ones):
+            assert isinstance(pipe, Connection)
+            open_ones.remove(pipe)
+            outcome = lost(job.job)
+            with suppress(EOFError):
+                outcome = pipe.recv()
+            if outcome.exit_code:
+                return [outcome]
+            found.insert(0, outcome) if outcome.value is not None else found.append(outcome)
+    return found
+
+
+def _one_rank(job: Shipped, rank: int, count: int, port: int, pipe: Connection) -> None:
+    """Be one process of a training; all but the first are silent."""
+    end_with_parent()
+    os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(count))
+    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
+    if rank:
+        sys.stdout = sys.stderr = Path(os.devnull).open("w")  # noqa: SIM115
+    pipe.send(job())
+
+
+def _share_out(config: Any, alone: Any, job: Job) -> float | None:
+    """Run the shards of score, eval or predict, and merge them into the run's folder."""
+    if config.shard is not None:
+        raise ConfigError("config: expected `shard` to be null where launch= shares out the cases, got a shard.")
+    resumed = find_resumed(config, job, config.resume, holds="run.json") if config.resume else None
+    if resumed is not None and (resumed / NAME).is_file():  # merged before
+        value: float | None = import_module(f"segmeter.cli.commands.{job.command}").run(alone, job)
+        return value
+    count = config.launch.shards if isinstance(config.launch, DaskConfig) else config.launch.devices
+    with open_run(config, job, resumed=resumed, facts={"launch": as_plain(config.launch)}) as folder:
+        shards = [_shard(alone, job, folder, number, count) for number in range(1, count + 1)]
+        _raise_first(_by_dask(shards, config.launch) if isinstance(config.launch, DaskConfig) else _here(shards))
+        pieces = read_pieces([shard.job.folder for shard in shards if shard.job.folder])
+        metrics = getattr(config, "metrics", None)
+        summary = merge(Merge(pieces=pieces, kind="shards", metrics=metrics, folder=folder))
+        take_pictures(pieces, folder, config.report, metrics)
+        note_done(folder, {row["name"]: row["dataset"] for row in aggregates(summary)} if summary else {})
+        if config.report.html:
+            write_report(folder, config.report)
+        remove(folder / _SHARDS)
+    return show_merged(folder, summary, html=config.report.html)
+
+
+def _shard(alone: Any, job: Job, folder: Path, number: int, count: int) -> Shipped:
+    """One shard, which goes on where an earlier start of it, or a lost worker, left off."""
+    mine = alone.replace(shard=f"{number}/{count}", resume="auto", report=alone.report.replace(html=False))
+    place = (folder / _SHARDS / f"{number}of{count}").absolute()
+    return ship(mine, Job(job.command, (*job.overrides, f"shard={number}/{count}"), place, job.argv))
+
+
+def _here(shards: Sequence[Shipped]) -> Iterator[Outcome]:
+    yield from map_in_processes(
+        _call, shards, processes=len(shards), describe=lambda shard: f"shard {shard.values['shard']}"
+    )
+
+
+def _by_dask(shards: Sequence[Shipped], launch: DaskConfig) -> Iterator[Outcome]:
+    distributed = needed("distributed", extra="dask")
+    options = {"n_workers": launch.workers, "threads_per_worker": 1, "dashboard_address": None}
+    cluster = distributed.LocalCluster(**options) if launch.address is None else None
+    with distributed.Client(cluster or launch.address) as client:
+        futures = client.map(_call, shards, retries=_RETRIES, pure=False)
+        try:
+            for future, shard in zip(futures, shards, strict=True):
+                fault = future.exception()
+                yield lost(shard.job) if fault is not None else future.result()
+        finally:
+            client.cancel(futures)
+            if cluster is not None:
+                cluster.close()
+
+
+def _call(job: Shipped) -> Outcome:
+    """Run a shard; what a lost worker left before its first case goes, else it would be taken for another run."""
+    folder = job.job.folder
+    if folder is not None and folder.is_dir() and not (folder / NAME).is_file():
+        remove(folder)
+    return job()
+
+
+def _raise_first(outcomes: Iterator[Outcome]) -> None:
+    """Wait for all shards; what the first failed one says is said of the run."""
+    failed = [outcome for outcome in list(outcomes) if outcome.exit_code]
+    if failed:
+        raise SweepError(failed[0].problems, exit_code=failed[0].exit_code)

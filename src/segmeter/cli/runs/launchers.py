@@ -1,0 +1,109 @@
+"""The jobs of a sweep -> their outcomes, by the launcher that was chosen."""
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from segmeter.checks import expected
+from segmeter.cli.runs.job import Job
+from segmeter.cli.runs.shipped import Outcome, Shipped, attempt, ship
+from segmeter.errors import EXIT_FAULT, ConfigError
+
+Jobs = Sequence[tuple[Any, Job]]
+
+_LOST = "its process ended without a result, as it does when it is killed or memory runs out."
+_SHARED = (  # options of submitit that every executor takes
+    *("timeout_min", "cpus_per_task", "gpus_per_node", "tasks_per_node", "mem_gb", "nodes", "name"),
+    "stderr_to_stdout",
+)
+
+
+def launch(jobs: Jobs, name: str, options: Mapping[str, Any]) -> Iterator[Outcome]:
+    """Run jobs as a launcher does; a job that fails is an outcome like any other.
+
+    Parameters
+    ----------
+    jobs
+        Checked configurations, and how each was asked for.
+    name
+        One of `hydra_rules.LAUNCHERS`.
+    options
+        Its values.
+
+    Yields
+    ------
+    One outcome per job, in the order in which they end.
+
+    Raises
+    ------
+    ConfigError
+        The launcher's package is not installed.
+    """
+    if name == "basic":
+        yield from (attempt(config, job) for config, job in jobs)
+        return
+    shipped = [ship(config, job) for config, job in jobs]
+    if name == "joblib":
+        yield from _by_joblib(shipped, options)
+    else:
+        yield from by_submitit(shipped, options, cluster=name.removeprefix("submitit_"))
+
+
+def _by_joblib(jobs: Sequence[Shipped], options: Mapping[str, Any]) -> Iterator[Outcome]:
+    joblib = needed("joblib", extra="joblib")
+    known = {key: options[key] for key in ("n_jobs", "timeout", "pre_dispatch", "batch_size") if options.get(key)}
+    parallel = joblib.Parallel(**known, backend="loky", return_as="generator_unordered")
+    waiting = list(jobs)
+    try:
+        for outcome in parallel(joblib.delayed(job)() for job in jobs):
+            waiting = [job for job in waiting if job.job != outcome.job]
+            yield outcome
+    except joblib.externals.loky.process_executor.TerminatedWorkerError:
+        yield from (lost(job.job) for job in waiting)
+
+
+def by_submitit(jobs: Sequence[Shipped], options: Mapping[str, Any], *, cluster: str) -> Iterator[Outcome]:
+    """Submit jobs to SLURM, or to its stand-ins `local` and `debug`, and wait for each.
+
+    A job that SLURM ends early (SIGUSR1 ahead of the limit) saves itself, is queued again, and goes on in its folder.
+    """
+    os.environ["SUBMITIT_PREEMPT_SIGNAL"] = "USR1"  # what a training saves itself at; read when submitit is imported
+    submitit = needed("submitit", extra="slurm")
+    options = {key: value for key, value in options.items() if value is not None}
+    folder = str(options.pop("submitit_folder"))
+    first = {"slurm_max_num_timeout": options.pop("max_num_timeout")} if "max_num_timeout" in options else {}
+    executor = submitit.AutoExecutor(folder=folder, cluster=cluster, **(first if cluster == "slurm" else {}))
+    executor.update_parameters(
+        **{key if key in _SHARED else f"slurm_{key}": value for key, value in options.items()
+           if key in _SHARED or cluster == "slurm"}
+    )  # fmt: skip
+    with executor.batch():
+        handles = [executor.submit(job) for job in jobs]
+    for handle, job in zip(handles, jobs, strict=True):
+        try:
+            yield handle.result()
+        except (submitit.core.utils.UncompletedJobError, submitit.core.utils.FailedJobError):
+            yield lost(job.job, f" Its log is {handle.paths.stderr}.")
+
+
+def lost(job: Job, more: str = "") -> Outcome:
+    """The outcome of a job that left none."""
+    return Outcome(job=job, problems=(_LOST + more,), exit_code=EXIT_FAULT)
+
+
+def needed(package: str, *, extra: str) -> Any:
+    """Import a package of an extra.
+
+    Raises
+    ------
+    ConfigError
+        It is not installed.
+    """
+    from importlib import import_module
+
+    try:
+        return import_module(package)
+    except ImportError as error:
+        remedy = f"pip install 'segmeter[{extra}]'"
+        line = expected("config", package, "to be installed", f"{error}", remedy)
+        raise ConfigError(line) from error

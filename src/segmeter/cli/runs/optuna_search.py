@@ -1,0 +1,166 @@
+"""hydra/sweeper=optuna: ranges of values -> jobs that Optuna chooses; a search that was killed goes on."""
+
+import logging
+import math
+import os
+import socket
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import ChoiceSweep, IntervalSweep, Override, RangeSweep
+
+from segmeter.checks import expected
+from segmeter.cli.config.hydra_rules import OPTUNA
+from segmeter.cli.runs.job import Job
+from segmeter.cli.runs.launchers import needed
+from segmeter.cli.runs.multirun import Multirun, raise_failures
+from segmeter.cli.runs.shipped import Outcome
+from segmeter.cli.runs.sweep import summarised
+from segmeter.errors import EXIT_FAULT, ConfigError
+
+_LOST, _FOLDER, _OWNER = "lost", "folder", "owner"
+_LOG = logging.getLogger(__name__)
+
+Checked = Callable[[Sequence[str]], Any]  # overrides -> the checked configuration of one job
+
+
+def search(plan: Multirun, overrides: Sequence[str], check: Checked) -> None:
+    """Let Optuna choose the values of jobs until `n_trials` have been run, those of an earlier process included.
+
+    Parameters
+    ----------
+    plan
+        Where the jobs go and how they are run; ``plan.options`` are those of `hydra_rules.OPTUNA`.
+    overrides
+        As typed: ``interval(a,b)``, ``range(a,b)`` and ``choice(a,b)`` (or a,b) are searched, ``tag(log,...)`` on a
+        logarithmic scale; others hold for every job.
+    check
+        Composes and checks one job.
+
+    Raises
+    ------
+    ConfigError
+        Nothing is to be searched, or the options are wrong.
+    SweepError
+        Jobs failed, or gave no score; one line for each.
+    """
+    optuna = needed("optuna", extra="optuna")
+    options = _options(plan.options)
+    space, fixed = _space(overrides, optuna)
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    study = optuna.create_study(
+        storage=options["storage"],
+        study_name=options["study_name"],
+        direction=options["direction"],
+        sampler=optuna.samplers.TPESampler(seed=options["seed"]),
+        load_if_exists=True,
+    )
+    plan.folder = Path(study.user_attrs.get(_FOLDER, plan.folder))
+    study.set_user_attr(_FOLDER, str(plan.folder))
+    _requeue_lost(study, optuna)
+    failed: list[tuple[int, Outcome]] = []
+    with summarised(plan.folder):
+        while left := options["n_trials"] - _done(study):
+            trials = [study.ask(space) for _ in range(min(left, options["n_jobs"]))]
+            failed += [pair for pair in _run(plan, trials, fixed, check, study) if pair[1].exit_code]
+    raise_failures(failed, plan.folder)
+
+
+def _run(
+    plan: Multirun, trials: Sequence[Any], fixed: Sequence[str], check: Checked, study: Any
+) -> list[tuple[int, Outcome]]:
+    """Run trials together, and tell the study what became of each."""
+    asked: list[tuple[Any, Job]] = []
+    for trial in trials:
+        trial.set_user_attr(_OWNER, f"{socket.gethostname()}:{os.getpid()}")
+        chosen = {key: _text(value) for key, value in trial.params.items()}
+        lines = (*fixed, *(f"{key}={value}" for key, value in chosen.items()))
+        asked.append((check(lines), plan.job(trial.number, lines, chosen)))
+    told = []
+    for trial, outcome in zip(trials, plan.run(asked), strict=True):
+        if not outcome.exit_code and (outcome.value is None or math.isnan(outcome.value)):
+            problem = f"it gave no score to optimise, but {outcome.value}."
+            outcome = Outcome(job=outcome.job, problems=(problem,), exit_code=EXIT_FAULT)
+        if outcome.exit_code:
+            study.tell(trial, state=_state("FAIL"))
+        else:
+            study.tell(trial, outcome.value)
+        told.append((trial.number, outcome))
+    return told
+
+
+def _requeue_lost(study: Any, optuna: Any) -> None:
+    """Run again what a killed process of this machine had begun."""
+    running = optuna.trial.TrialState.RUNNING
+    for trial in study.get_trials(states=[running]):
+        host, _, process = str(trial.user_attrs.get(_OWNER, "")).rpartition(":")
+        if host not in ("", socket.gethostname()) or (process.isdigit() and Path("/proc", process).exists()):
+            _LOG.warning("optuna: trial %d runs in another process; it is left to it.", trial.number)
+            continue
+        study.tell(trial.number, state=_state("FAIL"))
+        study.enqueue_trial(trial.params, user_attrs={_LOST: trial.number})
+        _LOG.warning("optuna: trial %d was cut short by a kill, and is run again.", trial.number)
+
+
+def _done(study: Any) -> int:
+    """Trials that count: all but those that wait, and those that were cut short and have been queued again."""
+    lost = {trial.user_attrs[_LOST] for trial in study.trials if _LOST in trial.user_attrs}
+    return sum(trial.state.name != "WAITING" and trial.number not in lost for trial in study.trials)
+
+
+def _state(name: str) -> Any:
+    from optuna.trial import TrialState
+
+    return TrialState[name]
+
+
+def _options(given: Mapping[str, Any]) -> dict[str, Any]:
+    options = {**OPTUNA, **{key: value for key, value in given.items() if key in OPTUNA}}
+    problems = [
+        expected("config", f"hydra.sweeper.{key}", "to be an integer >= 1", repr(options[key]))
+        for key in ("n_trials", "n_jobs")
+        if type(options[key]) is not int or options[key] < 1
+    ]
+    if options["direction"] not in ("maximize", "minimize"):
+        rule = "to be maximize or minimize"
+        problems.append(expected("config", "hydra.sweeper.direction", rule, repr(options["direction"])))
+    if problems:
+        raise ConfigError(problems)
+    return options
+
+
+def _space(overrides: Sequence[str], optuna: Any) -> tuple[dict[str, Any], list[str]]:
+    """What is searched, by key, and the overrides of every job."""
+    space, fixed = {}, []
+    for override in OverridesParser.create().parse_overrides(list(overrides)):
+        if override.is_sweep_override():
+            space[override.get_key_element()] = _distribution(override, optuna.distributions)
+        elif not override.key_or_group.startswith("hydra"):
+            fixed.append(override.input_line or "")
+    if not space:
+        remedy = "Write 'optimizer.lr=tag(log, interval(1e-4,1e-1))', or loss.gamma=0,1,2."
+        raise ConfigError(expected("config", "hydra/sweeper", "to have values to search", "none", remedy))
+    return space, fixed
+
+
+def _distribution(override: Override, kinds: Any) -> Any:
+    sweep: Any = override.value()
+    log = "log" in getattr(sweep, "tags", ())
+    if isinstance(sweep, IntervalSweep):
+        whole = isinstance(sweep.start, int) and isinstance(sweep.end, int)
+        kind = kinds.IntDistribution if whole else kinds.FloatDistribution
+        return kind(sweep.start, sweep.end, log=log)
+    if isinstance(sweep, RangeSweep):
+        last = int(sweep.stop) - 1 if isinstance(sweep.stop, int) else sweep.stop
+        kind = kinds.IntDistribution if isinstance(sweep.stop, int) else kinds.FloatDistribution
+        return kind(sweep.start, last, step=sweep.step)
+    if isinstance(sweep, ChoiceSweep):
+        return kinds.CategoricalDistribution([str(text) for text in override.sweep_string_iterator()])
+    line = override.input_line
+    raise ConfigError(expected("config", "hydra/sweeper", "to search interval, range or choice", repr(line)))
+
+
+def _text(value: Any) -> str:
+    return repr(value) if isinstance(value, float) else str(value)

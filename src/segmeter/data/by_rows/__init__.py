@@ -1,0 +1,1 @@
+"""files larger than memory -> rows that are read when they are needed."""

@@ -1,0 +1,83 @@
+"""launch=: where one command runs."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from segmeter.invalid import RuleError
+from segmeter.registry import Registry
+from segmeter.schema import Config, Unit
+
+LAUNCHES = Registry("launch")
+
+
+def whole_only(calibration: bool, shard: str | None) -> None:
+    """A rule of the commands that measure: calibration adds up all pixels, and shards keep rows only."""
+    if calibration and shard is not None:
+        remedy = "It adds up all pixels, which are not in the rows: measure it in a run without shards."
+        raise RuleError("to be false for a shard", remedy, key="metrics.calibration")
+
+
+class LaunchConfig(Config, title="launch"):
+    """Where one command runs."""
+
+    name: str
+
+
+@LAUNCHES.register("local", builder="")
+class LocalConfig(LaunchConfig, title="launch"):
+    """One process, or those of torchrun or srun where their variables are found."""
+
+    name: Literal["local"] = "local"
+
+
+@LAUNCHES.register("processes", builder="")
+class ProcessesConfig(LaunchConfig, title="launch"):
+    """Processes of this machine: a training averages its gradients over them, other commands share out their cases."""
+
+    name: Literal["processes"] = "processes"
+    devices: Annotated[int, Unit("processes")] = Field(2, ge=1, le=1024)
+    """How many; on GPUs one for each."""
+
+
+@LAUNCHES.register("dask", builder="")
+class DaskConfig(LaunchConfig, title="launch"):
+    """A Dask cluster works on the shards of score, eval or predict; a shard whose worker is lost is begun again."""
+
+    name: Literal["dask"] = "dask"
+    address: str | None = None
+    """A scheduler, such as tcp://host:8786; its workers must see the same files. null starts workers here."""
+    shards: Annotated[int, Unit("shards")] = Field(4, ge=1)
+    """Parts that the cases are shared out in: some per worker, so that a lost one costs little."""
+    workers: Annotated[int, Unit("processes")] = Field(2, ge=1, le=256)
+    """Workers that are started where there is no address."""
+
+
+@LAUNCHES.register("slurm", builder="")
+class SlurmConfig(LaunchConfig, title="launch"):
+    """A SLURM job, by submitit; SIGUSR1 ahead of the time limit saves it, and it is queued again and goes on."""
+
+    name: Literal["slurm"] = "slurm"
+    cluster: Literal["slurm", "local", "debug"] = "slurm"
+    """Where submitit runs the job: "local" and "debug" stand in for SLURM on this machine."""
+    folder: Path = Path("runs/slurm")
+    """Scripts, logs and results of the jobs; on a file system that the nodes share."""
+    partition: str | None = None
+    """Of the cluster; null takes its default."""
+    timeout_min: Annotated[int, Unit("minutes")] = Field(60, ge=1)
+    """Time limit of the job."""
+    nodes: Annotated[int, Unit("nodes")] = Field(1, ge=1)
+    """Machines; a training averages its gradients over all tasks."""
+    tasks_per_node: Annotated[int, Unit("processes")] = Field(1, ge=1)
+    """Processes on each machine, one per GPU."""
+    gpus_per_node: Annotated[int | None, Unit("GPUs")] = Field(None, ge=0)
+    """GPUs on each machine."""
+    cpus_per_task: Annotated[int | None, Unit("cores")] = Field(None, ge=1)
+    """Cores of each process."""
+    mem_gb: Annotated[int | None, Unit("GB")] = Field(None, ge=1)
+    """Memory on each machine."""
+    signal_delay_s: Annotated[int, Unit("seconds")] = Field(120, ge=1)
+    """How long before the time limit SIGUSR1 comes: a checkpoint must be written in it."""
+    requeues: Annotated[int, Unit("times")] = Field(3, ge=0)
+    """How often a job may run into its time limit and be queued again; preemption does not count."""

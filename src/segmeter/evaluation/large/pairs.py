@@ -1,0 +1,118 @@
+"""Label maps that are larger than memory -> counts, from some rows of reference and prediction at a time. No torch."""
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from segmeter.checks import expected
+from segmeter.data.by_rows.opened import header_of, open_label_rows, read_geometry
+from segmeter.data.by_rows.rows import ArrayRows, Rows, StackedRows
+from segmeter.data.files import header
+from segmeter.data.files.masks import Reading, StoredMap, check_labels, hash_map, read_map
+from segmeter.data.files.sniff import show
+from segmeter.errors import DataError, InputError
+from segmeter.evaluation.pairing import MaskPair
+from segmeter.evaluation.places import Place, find_place
+from segmeter.metrics.config.metrics import MetricsConfig
+from segmeter.metrics.pixels.confusion import count_case
+
+_ROWS = 1024  # read at a time
+_BY_ROWS = (".tif", ".tiff", ".zarr")
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class LargeCounts:
+    """The counts of a pair, its height and width, where it lies, and the hash of its files."""
+
+    counts: NDArray[np.int64]
+    shape: tuple[int, int]
+    place: Place
+    sha256: str
+
+
+def is_large(path: Path, reading: Reading) -> bool:
+    """Whether a file is a picture of one channel that is too large to be decoded at once, and is read by rows."""
+    if path.suffix.lower() not in _BY_ROWS or reading.key is not None or reading.has_colours:
+        return False
+    try:
+        found = header_of(path, max_pixels=reading.max_pixels)
+    except DataError:  # a stack, a volume, or damaged: the usual way says what is wrong
+        return False
+    return found.height * found.width > header.STREAMED_PIXELS and found.channels == 1
+
+
+def count_large(pair: MaskPair, reading: Reading, metrics: MetricsConfig) -> LargeCounts:
+    """Count a pair of which a file `is_large`.
+
+    Raises
+    ------
+    DataError
+        A measure or objects are asked for, which need the whole map; or what is wrong with the files.
+    """
+    _refuse_whole_maps(pair, reading, metrics)
+    paths, spec = (*pair.references, *pair.predictions), reading.spec
+    with ExitStack() as stack:
+        opened = [stack.enter_context(_open(path, reading)) for path in paths]
+        stored = [each.stored for each in opened]
+        place = find_place(paths, stored, metrics.spacing, references=len(pair.references))
+        count = len(pair.references)
+        rows = [each.rows for each in opened]
+        height, width = rows[0].shape
+        target = _planes(rows[:count], multilabel=spec.is_multilabel)
+        nothing = ArrayRows(np.broadcast_to(np.zeros((), spec.label_dtype), target.shape), axis=len(target.shape) - 2)
+        labels = _planes(rows[count:], multilabel=spec.is_multilabel) if pair.predictions else nothing
+        counts = np.zeros(spec.counts_shape, np.int64)
+        for top in range(0, height, _ROWS):
+            stop = min(top + _ROWS, height)
+            try:
+                counts += count_case(target.read(top, stop), labels.read(top, stop), spec)
+            except InputError as error:
+                raise DataError(
+                    [f"case {pair.case_id}, rows {top} to {stop}: {line}" for line in error.problems]
+                ) from error
+    digest = hashlib.sha256(" ".join(each.sha256 for each in stored).encode()).hexdigest()
+    return LargeCounts(counts=counts, shape=(height, width), place=place, sha256=digest)
+
+
+@dataclass(frozen=True, eq=False)
+class _Opened:
+    rows: Rows
+    stored: StoredMap
+
+
+@contextmanager
+def _open(path: Path, reading: Reading) -> Iterator[_Opened]:
+    """The labels of one file, by rows where it is large."""
+    if not is_large(path, reading):
+        found = read_map(path, reading)
+        labels = found.values if reading.label_map else check_labels(path, found.values, reading)
+        yield _Opened(ArrayRows(labels), found)
+        return
+    geometry, sha256 = read_geometry(path), hash_map(path)
+    opening = partial(open_label_rows, spec=reading.spec, label_map=reading.label_map, max_pixels=reading.max_pixels)
+    with opening(path) as rows:
+        size: NDArray[Any] = np.broadcast_to(np.zeros((), np.uint8), rows.shape)  # takes one byte
+        yield _Opened(rows, StoredMap(values=size, geometry=geometry, sha256=sha256))
+
+
+def _planes(rows: Sequence[Rows], *, multilabel: bool) -> Rows:
+    return StackedRows(rows) if multilabel else rows[0]
+
+
+def _refuse_whole_maps(pair: MaskPair, reading: Reading, metrics: MetricsConfig) -> None:
+    needs = [f"metrics.measures: {measure.name}" for measure in metrics.measures]
+    needs += ["data.instances"] if reading.instances else []
+    needs += ["metrics.calibration"] if metrics.calibration else []
+    if needs:
+        rule, remedy = (
+            "to be counted alone, as it is read by rows",
+            f"Leave out {', '.join(needs)}, or cut it into tiles.",
+        )
+        raise DataError(expected(show(pair.references[0]), "map", rule, "a measure that needs it whole", remedy))

@@ -1,0 +1,146 @@
+"""two label maps -> the wrong pixels of each class by type: boundary, extent, segment (2-D)."""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from segmeter.checks import expected, whole_number
+from segmeter.errors import InputError
+from segmeter.metrics.arrays import FloatArray, IntArray
+from segmeter.metrics.map_checks import check_classes, check_maps, erase_ignored
+from segmeter.metrics.pixels.overlap import divide
+
+TYPES = ("boundary", "extent", "segment")
+RATIO = 0.01  # of the diagonal: what the paper chose
+
+_WIDEST = 1 << 14  # pixels
+
+
+@dataclass(frozen=True, kw_only=True)
+class ErrorTypes:
+    """Wrong pixels of each class of one image, or of several, as counts add.
+
+    Parameters
+    ----------
+    counts : (K, 2, 3), int64
+        False positives and false negatives of each class, by type in the order of `TYPES`. They add up to FP and FN.
+    right : (K,), int64
+        True positives.
+    width
+        Within how many pixels of the border an error is one of the boundary.
+    """
+
+    counts: IntArray
+    right: IntArray
+    width: int
+
+    @property
+    def share(self) -> FloatArray:
+        """Share of each type in the union (K, 3); with the IoU they add up to 1. NaN where a class is nowhere."""
+        return divide(self.counts.sum(axis=1), self._union[:, None])
+
+    @property
+    def gain(self) -> FloatArray:
+        """By how much the IoU of each class would rise if one type were mended (K, 3)."""
+        return iou_gain(self.counts, self.right)
+
+    @property
+    def _union(self) -> IntArray:
+        union: IntArray = self.counts.sum(axis=(1, 2)) + self.right
+        return union
+
+
+def error_types(
+    target: NDArray[Any],
+    labels: NDArray[Any],
+    *,
+    num_classes: int,
+    ignore_index: int | None = None,
+    width: int | None = None,
+) -> ErrorTypes:
+    """Sort the wrong pixels of each class into errors of the boundary, of extent, and whole segments.
+
+    Boundary: within `width` pixels of wrong ones of the same class and kind that have true positives and true negatives
+    of the class within `width`, in a part of such pixels that adjoins both. Extent: another one, in a segment that
+    contains true positives. Segment: in a segment without any. A segment is a connected part of the prediction for
+    false positives, and of the target for false negatives; pixels are connected through corners too.
+
+    Parameters
+    ----------
+    target, labels : (H, W), integer or bool
+        Reference and predicted class maps.
+    num_classes
+        K, background included.
+    ignore_index
+        Value of `target` that marks pixels to leave out: they are neither right nor wrong. Predicted segments run
+        through them.
+    width
+        Pixels, >= 1; a distance between pixel centres counts as the nearest whole number. None is 1 % of the image's
+        diagonal, rounded, at least 1.
+
+    Raises
+    ------
+    InputError
+        Shapes differ or are not 2-D, a dtype is not integer, a pixel that is not ignored is outside the classes, or
+        the width is out of range.
+
+    References
+    ----------
+    Bernhard et al., WACV 2024, "What's Outside the Intersection? Fine-grained Error Analysis for Semantic Segmentation
+    Beyond IoU". There, ignored pixels count as true negatives beside a boundary.
+
+    Examples
+    --------
+    >>> target, labels = np.zeros((2, 40, 40), np.uint8)
+    >>> target[10:20, 10:20], labels[10:20, 11:20], labels[30:34, 30:34] = 1, 1, 1  # a column missed, a square made up
+    >>> error_types(target, labels, num_classes=2, width=1).counts[1].tolist()
+    [[0, 0, 16], [10, 0, 0]]
+    """
+    where = "error_types"
+    check_maps(where, target, labels, "labels", kinds="iub", axes=(2,))
+    if width is not None and not 1 <= (width := whole_number(where, "width", width)) <= _WIDEST:
+        raise InputError(expected(where, "width", f">= 1 and <= {_WIDEST} pixels", width))
+    num_classes, ignore_index = check_classes(where, num_classes, ignore_index)
+    truth, found = erase_ignored(where, target, labels, num_classes=num_classes, ignore_index=ignore_index)
+    if ignore_index is not None:
+        found = np.where((labels >= 0) & (labels < num_classes), labels, num_classes).astype(found.dtype)
+    width = border_width(target.shape) if width is None else width
+    if not target.size:
+        return ErrorTypes(
+            counts=np.zeros((num_classes, 2, 3), np.int64), right=np.zeros(num_classes, np.int64), width=width
+        )
+    from segmeter.metrics.pixels._error_kernels import count_types  # numba: only where something is measured
+
+    counts, right = count_types(np.ascontiguousarray(truth), np.ascontiguousarray(found), num_classes, width)
+    return ErrorTypes(counts=counts, right=right, width=width)
+
+
+def iou_gain(counts: NDArray[Any], right: NDArray[Any]) -> FloatArray:
+    """By how much the IoU would rise if errors of one type were mended.
+
+    A mended false positive leaves the union, a mended false negative joins the intersection.
+
+    Parameters
+    ----------
+    counts : (..., 2, 3)
+        False positives and false negatives by type.
+    right : (...)
+        True positives.
+
+    Returns
+    -------
+    (..., 3), NaN where the union is empty; 1 minus the IoU where mending leaves nothing wrong and nothing in it.
+    """
+    union = counts.sum(axis=(-2, -1)) + right
+    common, rest = right[..., None] + counts[..., 1, :], union[..., None] - counts[..., 0, :]
+    mended = np.where((rest == 0) & (union[..., None] > 0), 1.0, divide(common, rest))
+    gain: FloatArray = mended - divide(right, union)[..., None]
+    return gain
+
+
+def border_width(shape: tuple[int, ...], ratio: float = RATIO) -> int:
+    """Width in pixels of a share of the diagonal, rounded half to even; at least 1."""
+    return max(1, round(ratio * math.hypot(*shape)))

@@ -1,0 +1,161 @@
+"""`segmeter.evaluate`: the command line's bytes from arrays alone, and one line for whatever is wrong."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import segmeter
+from segmeter.cli.main import main
+from segmeter.errors import SegmeterError
+
+CLASSES = ["background", "road", "<b>car</b>"]
+SHAPE = (24, 32)
+
+
+def draw(count=6, seed=0):
+    """Smooth enough to have surfaces; the last case has no car."""
+    rng = np.random.default_rng(seed)
+    for number in range(count):
+        target = rng.integers(0, 3 if number < count - 1 else 2, (6, 8)).repeat(4, 0).repeat(4, 1).astype(np.uint8)
+        prediction = np.where(rng.random(SHAPE) < 0.1, np.roll(target, 2, 1), target).astype(np.uint8)
+        target[:2] = 255
+        yield f"case{number}", target, prediction
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory):
+    """The command line's run on the same maps as PNG."""
+    root = tmp_path_factory.mktemp("written")
+    for side in ("references", "predictions"):
+        (root / side).mkdir()
+    for case_id, target, prediction in draw():
+        Image.fromarray(target).save(root / "references" / f"{case_id}.png")
+        Image.fromarray(prediction).save(root / "predictions" / f"{case_id}.png")
+    names = ",".join(f'"{name}"' for name in CLASSES)
+    main(
+        [
+            *("score", f"predictions={root / 'predictions'}", f"references={root / 'references'}"),
+            *(f"data.classes=[{names}]", "data.ignore_index=255", "metrics.measures=[surface,error_types]"),
+            *("metrics.bootstrap=200", "report.html=false", f"run.root={root / 'runs'}"),
+        ]
+    )
+    return next((root / "runs" / "score").iterdir())
+
+
+@pytest.fixture(scope="module")
+def evaluation():
+    metrics = segmeter.MetricsConfig(bootstrap=200)
+    measures = ["surface", {"name": "error_types"}]
+    return segmeter.evaluate(draw(), classes=CLASSES, ignore_index=255, measures=measures, metrics=metrics)
+
+
+def test_the_bytes_are_those_of_the_command_line(evaluation, written, tmp_path):
+    """Mutation seen to fail: the spacing's summary left out."""
+    folder = evaluation.write(tmp_path / "run")
+    for name in ("metrics.json", "cases.csv", "cases.parquet"):
+        assert (folder / name).read_bytes() == (written / name).read_bytes(), name
+    assert "&lt;b&gt;car" in (folder / "report.html").read_text(encoding="utf-8")
+
+
+def test_a_generator_is_read_once_and_the_order_of_cases_is_nothing(evaluation):
+    cases = list(draw())
+    again = segmeter.evaluate(reversed(cases), classes=CLASSES, ignore_index=255, metrics=evaluation.metrics)
+    assert again.summary == evaluation.summary
+    assert again.cases.equals(evaluation.cases)
+
+
+def test_cases_are_a_table_with_measures(evaluation):
+    table = evaluation.cases
+    assert table["case_id"].to_pylist() == [f"case{number}" for number in range(6)]
+    assert "extra_hd95/road" in table.column_names
+    assert "extra_segment_errors/road" in table.column_names
+    assert len(evaluation) == 6
+
+
+def test_a_notebook_shows_a_table_in_which_names_are_escaped(evaluation):
+    html = evaluation._repr_html_()
+    assert "<b>car</b>" not in html
+    assert "&lt;b&gt;car&lt;/b&gt;" in html
+    assert "mean IoU" in html
+    assert "mean IoU" in evaluation.table()
+    assert repr(evaluation).startswith("Evaluation of 6 cases: mean IoU 0.")
+
+
+def test_two_evaluations_are_compared(evaluation):
+    def worse():
+        for case_id, target, prediction in draw():
+            yield case_id, target, np.where(np.arange(32) < 8, 0, prediction).astype(np.uint8)
+
+    other = segmeter.evaluate(worse(), classes=CLASSES, ignore_index=255, metrics=evaluation.metrics)
+    found = evaluation.compare(other, names=("new", "old"))
+    means = found["metrics"]["mean_iou"]["per_case"]
+    assert means["new"] > means["old"]
+    with pytest.raises(SegmeterError, match="to have the same classes"):
+        evaluation.compare(segmeter.evaluate(draw(), classes=["a", "b", "c"], ignore_index=255))
+
+
+def test_tables_of_other_libraries_say_what_to_install(evaluation, monkeypatch):
+    for package in ("pandas", "polars"):
+        monkeypatch.setitem(sys.modules, package, None)
+        with pytest.raises(SegmeterError, match=f"pip install {package}"):
+            getattr(evaluation, f"to_{package}")()
+
+
+def test_nothing_is_overwritten(evaluation, tmp_path):
+    (tmp_path / "mine.txt").write_text("kept")
+    with pytest.raises(SegmeterError, match="to be new or empty"):
+        evaluation.write(tmp_path)
+
+
+def test_torch_is_not_imported():
+    code = "import numpy as np, segmeter, sys\na = np.zeros((4, 4), int)\n"
+    code += "segmeter.evaluate([('a', a, a)], classes=['x', 'y']).table()\nassert 'torch' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+MAP = np.zeros((4, 5), np.uint8)
+PAIR = [("a", MAP, MAP)]
+TWO = {"classes": ["x", "y"]}
+WRONG = [
+    (5, TWO, r"to give \(case_id, target, prediction\)"),
+    ([], TWO, "at least one case"),
+    ([5], TWO, "got int at place 0"),
+    (["abc"], TWO, "got str at place 0"),
+    ([("a", MAP)], TWO, "got tuple at place 0"),
+    ([(7, MAP, MAP)], TWO, "to name each case by a text"),
+    ([("", MAP, MAP)], TWO, "to name each case by a text"),
+    ([*PAIR, *PAIR], TWO, "'a' twice"),
+    ([("a", MAP.tolist(), MAP)], TWO, "list as target of case 'a'"),
+    ([("a", MAP, None)], TWO, "NoneType as prediction of case 'a'"),
+    ([("a", np.ma.masked_array(MAP), MAP)], TWO, "MaskedArray as target"),
+    ([("a", MAP.astype(float), MAP)], TWO, "case a: .*to have dtype integer, got float64"),
+    ([("a", MAP, MAP.astype(complex))], TWO, "to have dtype integer, got complex128"),
+    ([("a", MAP, MAP.astype(object))], TWO, "to have dtype integer"),
+    ([("a", MAP, MAP[:3])], TWO, "to have the target's shape"),
+    ([("a", MAP[0], MAP[0])], TWO, "to have 2 or 3 axes"),
+    ([("a", MAP + 2, MAP)], TWO, "a: "),
+    ([("a", MAP, MAP + 2)], TWO, "a: "),
+    ([("a", MAP.astype(np.int8) - 1, MAP)], TWO, "a: "),
+    (PAIR, {"classes": "xy"}, "to be a list of names"),
+    (PAIR, {"classes": []}, "classes"),
+    (PAIR, {"classes": ["x", "x"]}, "twice|distinct"),
+    (PAIR, {"classes": ["x"], "task": "binary"}, "two|2"),
+    (PAIR, TWO | {"task": "panoptic"}, "binary, multiclass, multilabel"),
+    (PAIR, TWO | {"task": "multilabel"}, "axes"),
+    (PAIR, TWO | {"ignore_index": 1}, "ignore_index"),
+    (PAIR, TWO | {"ignore_index": "x"}, "ignore_index"),
+    (PAIR, TWO | {"measures": ["surfaces"]}, "surface"),
+    (PAIR, TWO | {"measures": [{"name": "surface", "tolerance": [1]}]}, "tolerances"),
+    (PAIR, TWO | {"measures": ["surface", "surface"]}, "once"),
+    (PAIR, TWO | {"convention": "nnunet2"}, "nnunet"),
+    (PAIR, TWO | {"metrics": segmeter.MetricsConfig(spacing=(1.0, 1.0, 1.0)), "measures": ["surface"]}, "2 values"),
+]
+
+
+@pytest.mark.parametrize(("pairs", "given", "line"), WRONG, ids=range(len(WRONG)))
+def test_a_wrong_argument_gets_one_clear_error(pairs, given, line):
+    with pytest.raises(SegmeterError, match=line):
+        segmeter.evaluate(pairs, **given)

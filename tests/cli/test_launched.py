@@ -1,0 +1,143 @@
+"""launch=: whatever runs a command, it leaves the bytes of one process, and fails as one process does."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from tests.cli.sharded import contents, make_checkpoint, make_masks, newest, run
+from tests.cli.test_merge_command import EVAL, SCORE
+
+TRAIN = [
+    *("data=cells", "data.size=64", "data.train_cases=8", "data.samples_per_epoch=8", "data.val_cases=2"),
+    *("data.test_cases=2", "model.encoder=tu-test_resnet", "model.depth=3", "model.decoder_channels=[8,8,4]"),
+    *("model.norm=group", "training.epochs=2", "training.batch_size=4", "training.precision=float32", "device=cpu"),
+]
+
+
+@pytest.fixture(scope="module")
+def here(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("launched")
+    make_masks(root)
+    make_checkpoint(root / "net")
+    return root
+
+
+@pytest.fixture(autouse=True)
+def _in_folder(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(here)
+
+
+def whole(command: str, arguments: list[str]) -> dict[str, bytes]:
+    assert run(command, *arguments, "run.name=whole") == 0
+    return contents(newest(f"runs/{command}"))
+
+
+@pytest.mark.parametrize("count", [2, pytest.param(3, marks=pytest.mark.slow), pytest.param(7, marks=pytest.mark.slow)])
+def test_processes_leave_the_bytes_of_one(count: int) -> None:
+    """Label maps, rows and metrics of a model; 11 cases of two sizes in 7 batches."""
+    expected = whole("eval", EVAL)
+    assert run("eval", *EVAL, "launch=processes", f"launch.devices={count}") == 0
+    folder = newest("runs/eval")
+    assert contents(folder) == expected
+    assert not (folder / "shards").exists()
+
+
+def test_a_shard_that_fails_is_said_with_its_code(capfd: pytest.CaptureFixture[str]) -> None:
+    arguments = [each.replace("num_classes=3", "num_classes=2") for each in SCORE]
+    assert run("score", *arguments, "launch=processes", "launch.devices=2") == 2
+    assert "masks/case" in capfd.readouterr().err
+    assert run("train", "data=cells", "launch=dask") == 2
+    assert "`launch` to be local, processes or slurm for train" in capfd.readouterr().err
+
+
+def test_dask_workers_leave_the_bytes_of_one_process_though_one_is_killed(here: Path) -> None:
+    """Mutation seen to fail: no retries (the killed worker's shard is lost)."""
+    distributed = pytest.importorskip("distributed")
+    expected = whole("score", SCORE)
+    options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None}
+    with distributed.LocalCluster(**options) as cluster, distributed.Client(cluster) as client:
+        command = [sys.executable, "-m", "segmeter", "score", *SCORE, "launch=dask", "launch.shards=7"]
+        command.append(f"launch.address={cluster.scheduler_address}")
+        before = set(Path("runs/score").iterdir())
+        process = subprocess.Popen(command, cwd=here, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        victim = next(iter(client.run(os.getpid).values()))
+        while process.poll() is None and not list(Path("runs/score").glob("*/shards/*/run.json")):
+            time.sleep(0.02)
+        os.kill(victim, signal.SIGKILL)
+        _, said = process.communicate(timeout=120)
+    assert process.returncode == 0, said
+    (folder,) = set(Path("runs/score").iterdir()) - before
+    assert contents(folder) == expected
+
+
+def weights(folder: Path) -> dict[str, torch.Tensor]:
+    return load_file(folder / "checkpoints" / "last" / "model.safetensors")
+
+
+def test_two_processes_train_what_one_does() -> None:
+    """But for rounding: each takes every other sample of a batch. Mutation seen to fail: the same part for both."""
+    assert run("train", *TRAIN, "run.name=one") == 0
+    one = newest("runs/train")
+    assert run("train", *TRAIN, "run.name=two", "launch=processes", "launch.devices=2") == 0
+    two = newest("runs/train")
+    assert one != two
+    found, expected = weights(two), weights(one)
+    assert found.keys() == expected.keys()
+    for name, value in expected.items():
+        torch.testing.assert_close(found[name], value, rtol=1e-3, atol=1e-5)
+    steps = [len((folder / "history.jsonl").read_text().splitlines()) for folder in (one, two)]
+    assert steps[0] == steps[1]
+
+
+@pytest.mark.slow
+def test_a_preempted_job_is_queued_again_and_goes_on_in_its_folder(here: Path) -> None:
+    arguments = [*TRAIN, "training.epochs=40", "run.name=slurm", "launch=slurm", "launch.cluster=local"]
+    before = set(Path("runs/train").glob("*"))
+    command = [sys.executable, "-m", "segmeter", "train", *arguments]
+    process = subprocess.Popen(command, cwd=here, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    while process.poll() is None:
+        records = [path for path in Path("runs/train").glob("*_slurm/history.jsonl") if path.parent not in before]
+        if records and len(records[0].read_text().splitlines()) > 2:
+            break
+        time.sleep(0.1)
+    (folder,) = set(Path("runs/train").glob("*_slurm")) - before
+    first = json.loads((folder / "run.json").read_text())
+    os.kill(first["process"], signal.SIGUSR1)
+    _, said = process.communicate(timeout=300)
+    assert process.returncode == 0, said
+    last = json.loads((folder / "run.json").read_text())
+    assert last["state"] == "done"
+    assert last["process"] != first["process"]
+    assert "resumed" in last
+    assert set(Path("runs/train").glob("*_slurm")) - before == {folder}
+
+
+def test_the_script_that_slurm_gets(tmp_path: Path, here: Path) -> None:
+    """What sbatch is told, by a stand-in for it: limits, and the signal ahead of the time limit, which requeues it."""
+    pytest.importorskip("submitit")
+    for name in ("sbatch", "srun", "sacct"):
+        (tmp_path / name).write_text("#!/bin/sh\necho Submitted batch job 12\n")
+        (tmp_path / name).chmod(0o755)
+    options = ["partition=gpu", "nodes=2", "tasks_per_node=4", "gpus_per_node=4", "timeout_min=30", "signal_delay_s=90"]
+    launch = ["launch=slurm", f"launch.folder={tmp_path / 'jobs'}", *(f"launch.{option}" for option in options)]
+    command = [sys.executable, "-m", "segmeter", "train", "data=cells", *launch]
+    environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    process = subprocess.Popen(command, cwd=here, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    while process.poll() is None and not list(tmp_path.glob("jobs/*submission*.sh")):
+        time.sleep(0.05)
+    time.sleep(0.3)
+    process.kill()
+    process.wait()
+    text = next(tmp_path.glob("jobs/*submission*.sh")).read_text()
+    for line in ("--partition=gpu", "--nodes=2", "--ntasks-per-node=4", "--gpus-per-node=4", "--time=30"):
+        assert f"#SBATCH {line}\n" in text
+    assert "#SBATCH --signal=USR1@90\n" in text
+    assert "#SBATCH --job-name=segmeter-train\n" in text

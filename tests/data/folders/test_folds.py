@@ -1,0 +1,85 @@
+from collections import Counter
+
+import pytest
+
+from segmeter.data.build import build_dataset
+from segmeter.data.folders.folds import deal_folds, read_strata
+from segmeter.errors import ConfigError, DataError
+from tests.data.crafted import folder, make_folder, put
+
+PATIENTS = tuple(f"p{patient:02d}_{view}" for patient in range(11) for view in range(1 + patient % 3))
+
+
+def opened(root, split, **values):
+    return set(build_dataset(folder(root, **values), split=split).case_ids)
+
+
+def test_folds_share_out_training_and_validation_and_leave_testing_alone(tmp_path):
+    names = tuple(f"case{i:02d}" for i in range(30))
+    make_folder(tmp_path, names, height=2, width=2)
+    test = opened(tmp_path, "test")
+    folds = [opened(tmp_path, "val", fold=f"{i}/4") for i in (1, 2, 3, 4)]
+    assert sorted(name for fold in folds for name in fold) == sorted(set(names) - test)
+    assert max(map(len, folds)) - min(map(len, folds)) <= 1
+    for i, fold in enumerate(folds, 1):
+        assert opened(tmp_path, "train", fold=f"{i}/4") == set(names) - test - fold
+        assert opened(tmp_path, "test", fold=f"{i}/4") == test
+
+
+def test_lists_still_decide_what_is_for_testing_and_groups_stay_whole(tmp_path):
+    make_folder(tmp_path, PATIENTS, height=2, width=2)
+    for split, names in {"train": PATIENTS[:9], "val": PATIENTS[9:17], "test": PATIENTS[17:]}.items():
+        put(tmp_path / f"{split}.txt", "".join(f"{name}\n" for name in names).encode())
+    values = {"lists": ".", "group_until": "_"}
+    folds = [opened(tmp_path, "val", fold=f"{i}/3", **values) for i in (1, 2, 3)]
+    assert set().union(*folds) == set(PATIENTS[:17])
+    patients = [{name.split("_")[0] for name in fold} for fold in folds]
+    assert sum(map(len, patients)) == len(set().union(*patients))
+    assert max(map(len, folds)) - min(map(len, folds)) <= 1
+    assert opened(tmp_path, "test", fold="1/3", **values) == set(PATIENTS[17:])
+
+
+def test_each_fold_has_its_share_of_every_stratum(tmp_path):
+    names = [f"c{i:03d}" for i in range(60)]
+    kinds = {name: "rare" if i % 10 == 0 else "b" if i % 3 else "a" for i, name in enumerate(names)}
+    folds = deal_folds(names, 3, seed=1, strata=kinds)
+    found = [Counter(kinds[name] for name in names if folds[name] == k) for k in (1, 2, 3)]
+    for kind in ("rare", "a", "b"):
+        counts = [each[kind] for each in found]
+        assert max(counts) - min(counts) <= 1, kind
+
+
+def test_the_seed_decides_and_the_order_of_names_does_not():
+    names = [f"c{i}" for i in range(20)]
+    assert deal_folds(names, 4, seed=0) == deal_folds(reversed(names), 4, seed=0)
+    assert deal_folds(names, 4, seed=0) != deal_folds(names, 4, seed=1)
+
+
+def test_what_can_not_be_dealt_is_refused(tmp_path):
+    with pytest.raises(DataError, match="at most as many folds as groups of cases, got 2 groups"):
+        deal_folds(["a_1", "a_2", "b_1"], 3, seed=0, group_until="_")
+    with pytest.raises(DataError, match=r"to have a line for every case, got none for .*'?b"):
+        deal_folds(["a", "b"], 2, seed=0, strata={"a": "x"})
+
+
+@pytest.mark.parametrize("text", ["case\na\n", "", "case,stratum\na,x\na,y\n"])
+def test_a_table_of_strata_that_is_none_is_refused(tmp_path, text):
+    (tmp_path / "strata.csv").write_text(text)
+    with pytest.raises(DataError, match="strata"):
+        read_strata(tmp_path / "strata.csv")
+
+
+def test_a_table_of_strata_is_read(tmp_path):
+    (tmp_path / "strata.csv").write_bytes(b'\xef\xbb\xbfcase,stratum\r\na,x\r\n\r\nb,"y, z"\r\n')
+    assert read_strata(tmp_path / "strata.csv") == {"a": "x", "b": "y, z"}
+
+
+@pytest.mark.parametrize("fold", ["0/5", "6/5", "1/1", "1", "a/b", "1/5/6"])
+def test_a_fold_that_is_none_is_refused(fold):
+    with pytest.raises(ConfigError, match=r"expected `fold` to be i/k"):
+        folder("/data", fold=fold)
+
+
+def test_strata_need_folds():
+    with pytest.raises(ConfigError, match="`strata` to be null without folds"):
+        folder("/data", strata="s.csv")

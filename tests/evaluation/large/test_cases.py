@@ -1,0 +1,195 @@
+"""Cases that are larger than memory, against the same cases in memory: labels, counts, losses, to the last bit."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import tifffile
+import torch
+import zarr
+from PIL import Image
+
+from segmeter.data.config import FolderConfig
+from segmeter.data.folders.folder import build_folder, open_images
+from segmeter.errors import ConfigError, DataError
+from segmeter.evaluation.evaluate import Evaluation, evaluate
+from segmeter.evaluation.manifest import Manifest
+from segmeter.evaluation.predict import PredictionRun, predict
+from segmeter.export.config import ExportConfig
+from segmeter.inference.config import InferenceConfig
+from segmeter.inference.predictor import Predictor
+from segmeter.losses.build import build_loss
+from segmeter.losses.config import FocalConfig
+from segmeter.metrics.cases.table import read_cases
+from segmeter.metrics.config.measures import SurfaceConfig
+from segmeter.metrics.config.metrics import MetricsConfig
+from segmeter.postprocess.config import ClosingConfig, PostprocessConfig, RemoveSmallObjectsConfig
+from tests.evaluation.test_evaluate_resume import files, flip
+from tests.models.parts import make_card, make_spec, make_tiny
+
+SPEC = make_spec()
+SIZES = {"a": (300, 200), "b": (97, 130), "c": (513, 64)}
+CLOSING = PostprocessConfig(steps=(ClosingConfig(radius=2),))
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    root, rng = tmp_path_factory.mktemp("data"), np.random.default_rng(0)
+    for name in ("images", "masks"):
+        (root / name).mkdir()
+    for name, size in SIZES.items():
+        image = rng.integers(0, 256, (*size, 3), dtype=np.uint8)
+        target = rng.integers(0, 3, size).astype(np.uint8)
+        target[:9] = 255
+        tifffile.imwrite(root / "images" / f"{name}.tif", image, photometric="rgb", tile=(64, 64))
+        if name == "b":
+            Image.fromarray(target).save(root / "masks" / "b.png")
+        else:
+            tifffile.imwrite(root / "masks" / f"{name}.tif", target, tile=(32, 32), compression="zlib")
+    return root
+
+
+@pytest.fixture
+def streamed(monkeypatch):
+    monkeypatch.setattr("segmeter.data.files.header.STREAMED_PIXELS", 20_000)  # b is smaller, and run in memory
+
+
+def predictor():
+    config = InferenceConfig(precision="float32", batch_size=2, tile=64, tile_batch=3)
+    return Predictor(make_tiny(card=make_card(SPEC)), config, torch.device("cpu"))
+
+
+def cases_of(data):
+    config = FolderConfig(root=str(data), classes=SPEC.names, ignore_index=255)
+    return replace(build_folder(config, split="all"), streams=True)
+
+
+def evaluation(data, folder, **changes):
+    fields = {
+        "predictor": predictor(),
+        "dataset": cases_of(data),
+        "loss": build_loss(FocalConfig(), spec=SPEC),
+        "export": ExportConfig(labels_format="tiff"),
+        "postprocess": CLOSING,
+        "metrics": MetricsConfig(bootstrap=20),
+        "folder": folder,
+        "on_case": lambda prediction, cleaned, row: None,
+        "identity": {"checkpoint": "0"},
+    }
+    return Evaluation(**(fields | changes))
+
+
+def labels_in(folder):
+    return {path.stem: tifffile.imread(path) for path in (folder / "predictions" / "labels").iterdir()}
+
+
+def test_an_evaluation_by_rows_is_that_in_memory(data, tmp_path, monkeypatch):
+    seen = []
+    whole = evaluate(evaluation(data, tmp_path / "whole"))
+    monkeypatch.setattr("segmeter.data.files.header.STREAMED_PIXELS", 20_000)
+    job = evaluation(data, tmp_path / "rows", on_case=lambda *case: seen.append(case))
+    assert job.dataset.streamed_cases() == {0, 2}
+    assert evaluate(job) == whole
+    for name, labels in labels_in(tmp_path / "whole").items():
+        assert np.array_equal(labels_in(tmp_path / "rows")[name], labels)
+    for one, other in zip(read_cases(tmp_path / "whole"), read_cases(tmp_path / "rows"), strict=True):
+        assert (one.case_id, one.loss, one.changed_pixels) == (other.case_id, other.loss, other.changed_pixels)
+        assert np.array_equal(one.counts, other.counts)
+    assert [case[0].sample.case_id for case in seen] == ["a", "b", "c"]
+    picture = seen[2][0].sample
+    assert picture.image.shape[:2] == picture.target.shape == seen[2][1].labels.shape == SIZES["c"]
+
+
+def test_the_picture_of_a_large_case_is_small(data, tmp_path, streamed, monkeypatch):
+    monkeypatch.setattr("segmeter.evaluation.large.cases.PICTURE", 100)
+    seen = []
+    evaluate(evaluation(data, tmp_path, on_case=lambda *case: seen.append(case)))
+    image = tifffile.imread(data / "images" / "a.tif")
+    assert np.array_equal(seen[0][0].sample.image, image[::3, ::3])
+    assert np.array_equal(seen[0][1].labels, labels_in(tmp_path)["a"][::3, ::3])
+    assert np.array_equal(seen[0][0].sample.target, tifffile.imread(data / "masks" / "a.tif")[::3, ::3])
+
+
+@pytest.mark.parametrize("after", [1, 2])
+def test_an_interrupted_evaluation_ends_with_the_same_bytes(data, tmp_path, streamed, monkeypatch, after):
+    evaluate(evaluation(data, tmp_path / "clean"))
+    add, left = Manifest.add, [after]
+
+    def add_and_leave(self, entry):
+        add(self, entry)
+        left[0] -= 1
+        if not left[0]:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Manifest, "add", add_and_leave)
+        with pytest.raises(KeyboardInterrupt):
+            evaluate(evaluation(data, tmp_path / "run"))
+    evaluate(evaluation(data, tmp_path / "run", resume=True))
+    assert files(tmp_path / "run") == files(tmp_path / "clean")
+
+
+def test_a_damaged_file_of_a_large_case_is_named_and_made_again(data, tmp_path, streamed, caplog):
+    evaluate(evaluation(data, tmp_path))
+    clean = files(tmp_path)
+    flip(tmp_path / "predictions" / "labels" / "c.tif")
+    evaluate(evaluation(data, tmp_path, resume=True))
+    assert "written again (1: labels/c.tif)" in caplog.text
+    assert files(tmp_path) == clean
+
+
+@pytest.mark.parametrize(
+    ("changes", "what"),
+    [
+        ({"postprocess": PostprocessConfig(steps=(RemoveSmallObjectsConfig(),))}, "postprocess.remove_small_objects"),
+        ({"metrics": MetricsConfig(measures=(SurfaceConfig(),))}, "metrics.measures: surface"),
+        ({"metrics": MetricsConfig(calibration=True)}, "metrics.calibration"),
+        ({"export": ExportConfig(probs=True)}, "export.probs"),
+        ({"export": ExportConfig(confidence=True)}, "export.confidence"),
+        ({"export": ExportConfig(objects=("coco",))}, "export.objects"),
+        ({"loss": torch.nn.CrossEntropyLoss()}, "loss"),
+    ],
+    ids=["step", "measure", "calibration", "probs", "confidence", "objects", "loss"],
+)
+def test_what_needs_a_whole_map_is_refused_by_name_before_any_work(data, tmp_path, streamed, changes, what):
+    with pytest.raises(ConfigError, match=f"`{what}` to work by rows, as case 'a' is larger than memory"):
+        evaluate(evaluation(data, tmp_path / "run", **changes))
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_file_that_changed_since_it_was_checked_is_refused(data, tmp_path, streamed):
+    dataset = cases_of(data).with_contents([("0" * 64, "0" * 64)] * 3)
+    with pytest.raises(DataError, match="to have the content that was checked at the start"):
+        evaluate(evaluation(data, tmp_path, dataset=dataset))
+
+
+def prediction(dataset, folder):
+    return PredictionRun(
+        predictor=predictor(),
+        dataset=dataset,
+        export=ExportConfig(),
+        postprocess=CLOSING,
+        folder=folder,
+        on_case=lambda prediction, cleaned: None,
+    )
+
+
+def test_zarr_and_pyramids_are_predicted_like_the_picture_that_they_hold(data, tmp_path, streamed):
+    image = tifffile.imread(data / "images" / "a.tif")
+    (tmp_path / "images").mkdir()
+    folder = tmp_path / "images" / "b.zarr"
+    zarr.create_array(str(folder), data=np.moveaxis(image, -1, 0), chunks=(1, 64, 64), dimension_names=("c", "y", "x"))
+    with tifffile.TiffWriter(tmp_path / "images" / "a.tif") as writer:
+        writer.write(np.repeat(np.repeat(image, 2, 0), 2, 1), tile=(64, 64), photometric="rgb", subifds=1)
+        writer.write(image, tile=(64, 64), photometric="rgb", subfiletype=1)
+    tifffile.imwrite(tmp_path / "plain.tif", image, photometric="rgb", tile=(64, 64))
+    predict(prediction(open_images(tmp_path / "plain.tif", spec=SPEC, in_channels=3), tmp_path / "plain"))
+    expected = labels_in(tmp_path / "plain")["plain"]
+    predict(prediction(open_images(folder, spec=SPEC, in_channels=3), tmp_path / "zarr"))
+    assert np.array_equal(labels_in(tmp_path / "zarr")["b"], expected)
+    pyramid = open_images(tmp_path / "images" / "a.tif", spec=SPEC, in_channels=3, level=1)
+    predict(prediction(pyramid, tmp_path / "level"))
+    assert np.array_equal(labels_in(tmp_path / "level")["a"], expected)
+    with pytest.raises(DataError, match="to have a level 1"):
+        open_images(tmp_path / "plain.tif", spec=SPEC, in_channels=3, level=1)
+    assert len(open_images(tmp_path / "images", spec=SPEC, in_channels=3)) == 2

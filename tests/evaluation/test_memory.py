@@ -1,0 +1,104 @@
+"""Memory: what is there, what is refused before the work, and what waits for its turn."""
+
+import resource
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from segmeter.cli.main import main
+from segmeter.errors import InputError
+from segmeter.evaluation import memory
+from segmeter.evaluation.memory import SMALL, Turns, check_memory, free_bytes
+from tests.data.crafted import put
+
+LIMITED = """
+import resource, sys
+from segmeter.evaluation.memory import free_bytes
+most = 3 << 30
+resource.setrlimit(resource.RLIMIT_AS, (most, most))
+assert free_bytes() < most, free_bytes()
+"""
+
+
+def test_free_memory_is_no_more_than_the_machine_and_the_process_may_have() -> None:
+    free = free_bytes()
+    assert free is not None
+    assert 0 < free < 1 << 50
+    assert resource.getrlimit(resource.RLIMIT_AS)[0] == resource.RLIM_INFINITY
+    subprocess.run([sys.executable, "-c", LIMITED], check=True)
+
+
+def test_a_control_group_limits_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    own = next(
+        (line[4:] for line in Path("/proc/self/cgroup").read_text().splitlines() if line.startswith("0::/")), None
+    )
+    if own is None:
+        pytest.skip("no control groups of version 2 here")
+    folder = tmp_path / own
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "memory.max").write_text("5000\n")
+    (folder / "memory.current").write_text("2000\n")
+    monkeypatch.setattr(memory, "_CGROUPS", tmp_path)
+    assert free_bytes() == 3000
+
+
+def test_what_can_not_fit_is_refused_before_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "free_bytes", lambda: 2**30)
+    check_memory(2**30, what="it", remedy="")
+    with pytest.raises(InputError, match=r"^it: expected `memory` of about 1\.5 GiB, got 1\.0 GiB free\. Do less\.$"):
+        check_memory(3 * 2**29, what="it", remedy="Do less.")
+    monkeypatch.setattr(memory, "free_bytes", lambda: None)
+    check_memory(2**60, what="it", remedy="")
+
+
+def test_what_fits_only_alone_waits_for_its_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "free_bytes", lambda: 5 * SMALL)
+    turns, held, most = Turns(), 0, 0
+    changed = threading.Lock()
+
+    def work(size: int) -> None:
+        nonlocal held, most
+        with turns.take(size * SMALL, what="it", remedy=""):
+            with changed:
+                held += size
+                most = max(most, held)
+            time.sleep(0.01)
+            with changed:
+                held -= size
+
+    threads = [threading.Thread(target=work, args=(size,)) for size in (3, 2, 4, 1, 5, 2, 2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert held == 0
+    assert 0 < most <= 5
+
+
+def test_processes_share_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "free_bytes", lambda: 5 * SMALL)
+    with Turns(2).take(2 * SMALL, what="it", remedy=""):
+        pass
+    with pytest.raises(InputError, match="memory"), Turns(2).take(3 * SMALL, what="it", remedy=""):
+        pass
+
+
+@pytest.mark.parametrize(("measures", "gib"), [("[]", "0.2"), ("[surface]", "0.4"), ("[instances]", "1.5")])
+def test_score_says_it_of_a_pair_by_its_header(
+    measures: str, gib: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(memory, "free_bytes", lambda: 2**20)
+    for folder in ("a", "b"):
+        put(tmp_path / folder / "x.png", np.kron(np.eye(40, dtype=np.uint8), np.ones((160, 160), np.uint8)))
+    with pytest.raises(SystemExit) as leaving:
+        main(["score", "predictions=a", "references=b", "data.num_classes=2", f"metrics.measures={measures}"])
+    assert leaving.value.code == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert f"case 'x': expected `memory` of about {gib} GiB, got 0.0 GiB free. Free memory, cut the pair" in line
+    assert not Path("runs").exists()

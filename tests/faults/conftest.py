@@ -1,0 +1,23 @@
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.faults.commands import make_data_and_clean_runs
+
+
+@pytest.fixture(scope="session")
+def clean(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Data and clean runs; tests work beside them, under runs/."""
+    torch.set_num_threads(1)
+    folder = tmp_path_factory.mktemp("faults")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        make_data_and_clean_runs()
+    return folder
+
+
+@pytest.fixture
+def here(clean: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(clean)
+    return clean

@@ -1,0 +1,72 @@
+"""Faults below Python, at the system calls of whoever makes them; needs a C compiler."""
+
+import random
+import shutil
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.faults.children import KINDS, Children
+from tests.faults.commands import COMMANDS, SEED, check_files, check_resumed, folders, line, resuming
+from tests.faults.harness import run, state
+
+SAMPLE = 3  # faults per command in the usual tests
+
+
+@pytest.fixture(scope="module")
+def children(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Children]:
+    compiler = shutil.which("cc") or shutil.which("gcc")
+    if compiler is None:
+        pytest.skip("no C compiler: faults below Python are not played")
+    library = tmp_path_factory.mktemp("interposer") / "interpose.so"
+    source = Path(__file__).with_name("interpose.c")
+    subprocess.run([compiler, "-shared", "-fPIC", "-O1", "-o", library, source, "-ldl"], check=True)
+    with Children(library) as made:
+        yield made
+
+
+def check(children: Children, command: str, at: int, kind: str) -> None:
+    shutil.rmtree("runs", ignore_errors=True)
+    ended = children.run(line(command, "runs"), at=at, kind=kind)
+    context = f"{command}, {kind} at call {at}: {ended}"
+    check_files(context)
+    assert "Traceback" not in ended.errors, context
+    assert "unexpected fault" not in ended.errors, context
+    said = [text for text in ended.errors.splitlines() if text.startswith("segmeter: ")]
+    if ended.code == 0:
+        assert not said, context
+        assert [state(folder) for folder in folders()] == ["done"], context
+    elif kind == "killed":
+        assert ended.code == -signal.SIGKILL, context
+    else:
+        assert ended.code == 3, context
+        assert len(said) == 1, context
+        assert "runs" in said[0], context
+        assert all(state(folder).startswith("stopped: ") or not state(folder) for folder in folders()), context
+    check_resumed(command, run(resuming(command)), context)
+
+
+def calls(children: Children, command: str) -> int:
+    shutil.rmtree("runs", ignore_errors=True)
+    return children.run(line(command, "runs")).calls
+
+
+@pytest.mark.usefixtures("here")
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_fault_of_the_system_at_a_sample_of_calls(children: Children, command: str) -> None:
+    drawn, most = random.Random(f"{SEED} {command}"), calls(children, command)
+    assert most > 30
+    for at in sorted(drawn.sample(range(1, most + 1), SAMPLE)):
+        check(children, command, at, drawn.choice(list(KINDS)))
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("here")
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_fault_of_the_system_at_every_call(children: Children, command: str, kind: str) -> None:
+    for at in range(1, calls(children, command) + 1):
+        check(children, command, at, kind)

@@ -1,0 +1,182 @@
+"""Runs and places in a state that nobody planned: each gets its line and code, and is left as it is."""
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from segmeter import files
+from segmeter.cli.main import main
+from segmeter.evaluation import memory
+from segmeter.models.checkpoints.manifest import seal
+from tests.faults import world
+from tests.faults.test_bad_inputs import CHECK, IMAGE, PREDICT, SCORE, TRAIN, _here, sound
+from tests.faults.world import CASES, save
+
+__all__ = ["_here", "sound"]  # fixtures
+RUN = Path("runs/x/y")
+AGAIN = f"{SCORE} resume={RUN}"
+OBJECTS = f"{SCORE} data.task=binary data.instances=true"
+
+
+@pytest.fixture
+def finished(_here: None) -> Path:
+    """A finished run of score."""
+    main(SCORE.split())
+    (folder,) = Path("runs/score").iterdir()
+    RUN.parent.mkdir()
+    return folder.rename(RUN)
+
+
+def ended(line: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
+    """Exit code, and the one line that was said."""
+    capsys.readouterr()
+    try:
+        main(line.split())
+        code = 0
+    except SystemExit as leaving:
+        code = int(leaving.code or 0)
+    said = [text for text in capsys.readouterr().err.splitlines() if text.startswith("segmeter: ")]
+    assert len(said) <= 1, said
+    return code, said[0] if said else ""
+
+
+def manifest(change: Callable[[dict[str, object]], object]) -> None:
+    path = RUN / "manifest.json"
+    content = json.loads(path.read_text())
+    change(content)
+    path.write_text(json.dumps(content))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [lambda found: found.pop("cases"), lambda found: found.pop("state"), lambda found: found.update(cases=[1])],
+    ids=["no cases", "no state", "a list"],
+)
+def test_a_manifest_that_is_none(
+    change: Callable[[dict[str, object]], object], finished: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    manifest(change)
+    before = (finished / "manifest.json").read_bytes()
+    code, said = ended(AGAIN, capsys)
+    assert (code, "to hold a whole manifest.json, got" in said) == (2, True), said
+    assert (finished / "manifest.json").read_bytes() == before
+
+
+def test_metrics_that_are_gone_are_made_again(finished: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = (finished / "metrics.json").read_bytes()
+    (finished / "metrics.json").unlink()
+    assert "to hold metrics.json" in ended(f"report run={finished}", capsys)[1]
+    assert ended(AGAIN, capsys) == (0, "")
+    assert (finished / "metrics.json").read_bytes() == before
+
+
+def test_a_run_that_can_not_be_written(finished: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def deny(operation: str, path: Path) -> None:
+        raise OSError(30, "Read-only file system")
+
+    world.patch.setattr(files, "watch", deny)
+    code, said = ended(AGAIN, capsys)
+    assert (code, "`resume` to be a folder that can be written, got runs/x/y/.lock (Read-only" in said) == (2, True)
+    code, said = ended(f"report run={finished}", capsys)
+    assert (code, "runs/x/y/report.html: Read-only file system. Remove the cause" in said) == (3, True)
+
+
+@pytest.mark.usefixtures("_here")
+def test_a_history_of_something_else(capsys: pytest.CaptureFixture[str]) -> None:
+    line = f"{TRAIN} training.epochs=null training.steps=1"
+    assert ended(line, capsys) == (0, "")
+    (folder,) = Path("runs/train").iterdir()
+    (folder / "history.jsonl").write_text("[1]\n")
+    for again in (f"report run={folder}", f"{line} resume={folder}"):
+        code, said = ended(again, capsys)
+        assert code == 2, said
+        assert "history.jsonl: line 1 is no JSON object" in said
+
+
+@pytest.mark.usefixtures("_here")
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda found: found["files"]["model.safetensors"].pop("bytes"), "lacks what a checkpoint must say (KeyError"),
+        (lambda found: found["card"]["model"].update(encoder=5), "expected `encoder` to be an encoder of"),
+    ],
+)
+def test_a_checkpoint_that_says_something_else(
+    change: Callable[[dict[str, dict[str, dict[str, object]]]], object],
+    message: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    path = Path("model/manifest.json")
+    content = json.loads(path.read_text())
+    change(content)
+    path.write_text(json.dumps(seal(content)))
+    code, said = ended(PREDICT, capsys)
+    assert (code, message in said) == (2, True), said
+
+
+@pytest.mark.usefixtures("_here")
+@pytest.mark.parametrize(
+    ("name", "code", "message"),
+    [
+        ("model.safetensors", 3, "model.safetensors: Input/output error. "),
+        ("manifest.json", 3, "manifest.json: Input/output error. "),
+        ("images/b.png", 2, "images/b.png: expected `file` to be readable, got Input/output error."),
+    ],
+)
+def test_a_file_on_a_broken_disk(name: str, code: int, message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    world.broken(name)
+    assert (found := ended(PREDICT, capsys))[0] == code, found
+    assert message in found[1]
+
+
+@pytest.mark.usefixtures("_here")
+@pytest.mark.parametrize("line", [SCORE, TRAIN], ids=["score", "train"])
+def test_a_working_folder_that_is_gone(line: str, capsys: pytest.CaptureFixture[str]) -> None:
+    here = Path.cwd()
+    Path("gone").mkdir()
+    os.chdir("gone")
+    Path(here / "gone").rmdir()
+    code, said = ended(line, capsys)
+    os.chdir(here)
+    assert (code, "the working folder is gone (No such file or directory). Go to another one" in said) == (2, True), (
+        said
+    )
+
+
+@pytest.mark.usefixtures("_here")
+@pytest.mark.parametrize("line", [SCORE, CHECK], ids=["score", "check"])
+def test_a_file_linked_to_itself(line: str, capsys: pytest.CaptureFixture[str]) -> None:
+    for path in map(Path, ("labels/b.png", IMAGE)):
+        path.unlink()
+        path.symlink_to(path.name)
+    code, said = ended(line, capsys)
+    assert (code, "to be readable, got Too many levels of symbolic links." in said) == (2, True), said
+
+
+@pytest.mark.usefixtures("_here")
+def test_object_numbers_beyond_what_is_counted(capsys: pytest.CaptureFixture[str]) -> None:
+    save("data/masks/b.npy", np.full((16, 16), 2**63 + 5, np.uint64))
+    code, said = ended(OBJECTS, capsys)
+    assert (code, "numbers of objects below 2^63, got 9223372036854775813. Number them from 1." in said) == (2, True)
+
+
+@pytest.mark.usefixtures("_here")
+def test_more_classes_than_their_counts_fit(capsys: pytest.CaptureFixture[str]) -> None:
+    world.patch.setattr(memory, "free_bytes", lambda: 32 << 30)
+    code, said = ended(SCORE.replace("num_classes=2", "num_classes=65534"), capsys)
+    assert (code, "score: counts of 65534 classes: expected `memory` of about" in said) == (2, True), said
+    assert not Path("runs").exists()
+
+
+@pytest.mark.usefixtures("_here")
+def test_names_that_are_no_text(capsys: pytest.CaptureFixture[str]) -> None:
+    for folder in (b"labels", b"data/masks"):
+        os.rename(folder + b"/b.png", folder + b"/\xff.png")  # noqa: PTH104 - a name in bytes
+    assert ended(SCORE, capsys) == (0, "")
+    assert len(CASES) == 6
+    (table,) = Path().glob("runs/score/*/cases.csv")
+    assert len(table.read_text().splitlines()) == 7

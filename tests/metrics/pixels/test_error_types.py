@@ -1,0 +1,139 @@
+"""Wrong pixels by type: by hand, against the definition written with SciPy, and as sums that lose nothing."""
+
+import numpy as np
+import pytest
+from scipy import ndimage
+
+from segmeter.errors import InputError
+from segmeter.metrics.pixels.confusion import confusion_matrix
+from segmeter.metrics.pixels.error_types import border_width, error_types, iou_gain
+
+CORNERS = np.ones((3, 3), bool)
+
+
+def grow(mask, element):
+    return ndimage.binary_dilation(mask, structure=element) if mask.any() else mask
+
+
+def by_definition(target, labels, num_classes, ignore_index, width):
+    """One class at a time, whole masks, nothing shared with the kernels."""
+    dy, dx = np.mgrid[-width : width + 1, -width : width + 1]
+    disc = np.round(np.hypot(dy, dx)) <= width
+    valid = target != ignore_index
+    counts = np.zeros((num_classes, 2, 3), int)
+    for k in range(num_classes):
+        found, truth = (labels == k) & valid, (target == k) & valid
+        tp, tn = found & truth, ~found & ~truth & valid
+        for side, (wrong, segments) in enumerate([(found & ~truth, labels == k), (truth & ~found, truth)]):
+            near = wrong & grow(wrong & grow(tp, disc) & grow(tn, disc), disc)
+            parts, last = ndimage.label(near, CORNERS)
+            for part in range(1, last + 1):
+                around = grow(parts == part, CORNERS)
+                if not ((around & tp).any() and (around & tn).any()):
+                    near[parts == part] = False
+            numbers, last = ndimage.label(segments, CORNERS)
+            met = np.isin(numbers, np.unique(numbers[tp]))
+            rest = wrong & ~near
+            counts[k, side] = near.sum(), (rest & met).sum(), (rest & ~met).sum()
+    return counts
+
+
+def draw(seed):
+    """Smooth fields of classes, the prediction in part another field, moved, and often with ignored pixels."""
+    rng = np.random.default_rng(seed)
+    shape, num_classes, smooth = tuple(rng.integers(1, 40, 2)), int(rng.integers(1, 6)), rng.uniform(0, 4)
+
+    def field():
+        values = rng.normal(size=(num_classes, *shape))
+        return ndimage.gaussian_filter(values, (0, smooth, smooth)).argmax(0).astype(np.uint8)
+
+    target = field()
+    other = ndimage.gaussian_filter(rng.normal(size=shape), 2) > rng.uniform(-0.1, 0.2)
+    labels = np.roll(np.where(other, field(), target), rng.integers(-2, 3, 2), (0, 1))
+    if seed % 2:
+        target = np.where(ndimage.gaussian_filter(rng.normal(size=shape), 1) > 0.2, 255, target).astype(np.uint8)
+        labels = np.where((target == 255) & (rng.random(shape) < 0.5), 200, labels).astype(np.uint8)
+    return target, labels, num_classes, int(rng.integers(1, 6))
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_types_are_those_of_the_definition(part):
+    """Mutations seen to fail: 4-connected segments; a distance of `width` that is not rounded; seeds not grown; parts
+    kept that touch no true negative; ignored pixels taken for true negatives.
+    """
+    for seed in range(part * 75, part * 75 + 75):
+        target, labels, num_classes, width = draw(seed)
+        found = error_types(target, labels, num_classes=num_classes, ignore_index=255, width=width)
+        expected = by_definition(target, labels, num_classes, 255, width)
+        np.testing.assert_array_equal(found.counts, expected, err_msg=f"seed {seed}")
+
+
+def test_types_add_up_to_false_positives_and_negatives():
+    for seed in range(1000, 2000):
+        target, labels, num_classes, width = draw(seed)
+        found = error_types(target, labels, num_classes=num_classes, ignore_index=255, width=width)
+        valid = target != 255
+        matrix = confusion_matrix(target[valid], labels[valid], num_classes=num_classes)
+        right = np.diag(matrix)
+        np.testing.assert_array_equal(found.right, right)
+        np.testing.assert_array_equal(found.counts.sum(-1)[:, 0], matrix.sum(0) - right)
+        np.testing.assert_array_equal(found.counts.sum(-1)[:, 1], matrix.sum(1) - right)
+
+
+def square(shape, *corners):
+    mask = np.zeros(shape, np.uint8)
+    for top, left, bottom, right in corners:
+        mask[top:bottom, left:right] = 1
+    return mask
+
+
+def test_three_kinds_by_hand():
+    """A column missed at the edge, a wide strip missed inside the segment's reach, and a square made up."""
+    target = square((60, 60), (10, 10, 30, 30), (45, 5, 50, 10))
+    labels = square((60, 60), (10, 11, 30, 30), (40, 40, 50, 50))
+    found = error_types(target, labels, num_classes=2, width=1)
+    assert found.counts[1].tolist() == [[0, 0, 100], [20, 0, 25]]
+    assert found.right[1] == 380
+    # now 12 columns are missing: only at the two corners of the strip, 2 x 2 pixels each, are both sides near
+    labels[10:30, 10:22] = 0
+    assert error_types(target, labels, num_classes=2, width=1).counts[1].tolist() == [[0, 0, 100], [8, 232, 25]]
+
+
+def test_shares_and_iou_make_one_and_gains_follow():
+    target = square((60, 60), (10, 10, 30, 30))
+    labels = square((60, 60), (10, 11, 30, 30), (40, 40, 50, 50))
+    found = error_types(target, labels, num_classes=2, width=1)
+    np.testing.assert_allclose(found.share[1], [20 / 500, 0, 100 / 500])
+    np.testing.assert_allclose(found.gain[1], [400 / 500 - 380 / 500, 0, 380 / 400 - 380 / 500])
+
+
+def test_a_gain_of_all_there_is():
+    """Nothing but made-up pixels: mending them leaves an empty union, which is right."""
+    counts = np.array([[0, 0, 7], [0, 0, 0]])
+    assert iou_gain(counts, np.array(0)).tolist() == [0, 0, 1]
+    assert np.isnan(iou_gain(np.zeros((2, 3)), np.array(0))).all()
+
+
+def test_the_width_is_a_share_of_the_diagonal():
+    assert border_width((1024, 1024)) == 14
+    assert border_width((3, 4)) == 1
+    assert error_types(*np.zeros((2, 300, 400), np.uint8), num_classes=2).width == 5
+
+
+@pytest.mark.parametrize(
+    ("target", "labels", "given", "message"),
+    [
+        (np.zeros((2, 3, 4), np.uint8), np.zeros((2, 3, 4), np.uint8), {}, "to have 2 axes"),
+        (np.zeros((3, 4), np.uint8), np.full((3, 4), 2, np.uint8), {}, "only classes 0 to 1"),
+        (np.zeros((3, 4), np.uint8), np.zeros((3, 4), np.uint8), {"width": 0}, "`width` >= 1"),
+        (np.zeros((3, 4)), np.zeros((3, 4), np.uint8), {}, "to have dtype integer"),
+    ],
+)
+def test_what_cannot_be_sorted_is_refused(target, labels, given, message):
+    with pytest.raises(InputError, match=message):
+        error_types(target, labels, num_classes=2, **given)
+
+
+def test_an_empty_map_has_no_errors():
+    empty = np.zeros((0, 5), np.uint8)
+    assert error_types(empty, empty, num_classes=2).counts.sum() == 0
