@@ -67,6 +67,22 @@ class AdditiveLoss(nn.Module):
             )
 
 
+class ImageLoss(AdditiveLoss):
+    """A loss that is defined on the regions of a whole batch, or, where it adds, of each image."""
+
+    def losses(self, logits: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+        """Give the loss of the batch, 0-d, or of each image, (B,)."""
+        raise NotImplementedError
+
+    def forward(self, logits: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+        losses = self.losses(logits, target)
+        return divide(losses.sum().view(1), self.denominators(target)) if self.adds else losses
+
+    def sums(self, logits: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+        """Give the loss of the batch, or the summed losses of its images, (1,)."""
+        return self.losses(logits, target).sum().view(1)
+
+
 class PixelMeanLoss(AdditiveLoss):
     """A loss of any other kind, which is taken to be a mean over the pixels that are not ignored."""
 
