@@ -25,14 +25,18 @@ class AdditiveLoss(nn.Module):
     adds
         False where the loss is defined on a whole batch: its sum is then that value and its denominator 1, so that
         several batches give their mean.
+    adds_over_pixels
+        Whether the sums and denominators add over the parts of one image too. A region loss compares whole regions, so
+        it adds over images at most.
     """
 
     bad_labels: torch.Tensor
 
-    def __init__(self, name: str, *, adds: bool = True) -> None:
+    def __init__(self, name: str, *, adds: bool = True, adds_over_pixels: bool = False) -> None:
         super().__init__()
         self.name = name
         self.adds = adds
+        self.adds_over_pixels = adds_over_pixels
         self.register_buffer("bad_labels", torch.zeros((), dtype=torch.int64), persistent=False)
 
     def sums(self, logits: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
