@@ -161,7 +161,7 @@ def open_images(
     problems = twice_problems(files, "images")
     if problems:
         raise DataError(problems)
-    pairs = [Pair(case_id=safe_id(stem), image=paths[0]) for stem, paths in files.items()]
+    pairs = [Pair(case_id=safe_id(stem), paths=(str(paths[0]),)) for stem, paths in files.items()]
     dataset = Dataset(
         spec=spec,
         in_channels=in_channels,
@@ -288,7 +288,7 @@ def _pair(
         problems += check_inside(root, _links([(images, list(chosen)), *((mask, wanted) for mask in masks)]))
     return _ordered(
         [
-            Pair(case_id=safe_id(stem), image=images.path(stem), masks=tuple(mask.path(name) for mask in masks))
+            Pair(case_id=safe_id(stem), paths=(images.path(stem), *[mask.path(name) for mask in masks]))
             for stem, name in zip(chosen, wanted, strict=True)
             if all(name in mask.names for mask in masks)
         ]
