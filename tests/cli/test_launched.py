@@ -15,7 +15,7 @@ from safetensors.torch import load_file
 from segmeter.cli.runs.job import Job
 from segmeter.cli.runs.shipped import Outcome, joint
 from tests.cli.sharded import contents, make_checkpoint, make_masks, newest, run
-from tests.cli.test_merge_command import EVAL, SCORE
+from tests.cli.commands.test_merge import EVAL, SCORE
 
 TRAIN = [
     *("data=cells", "data.size=64", "data.train_cases=8", "data.samples_per_epoch=8", "data.val_cases=2"),
