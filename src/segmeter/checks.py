@@ -15,7 +15,16 @@ from segmeter.errors import ConfigError, InputError
 _SHORT = 80  # characters of a value that a message repeats
 
 # Values and keys of earlier versions -> what they are called now
-RENAMED = {"compiled": "numba", "closed": "torch", "school": "surface", "touching": "connectivity"}
+RENAMED = {
+    "compiled": "numba",
+    "closed": "torch",
+    "school": "surface",
+    "A": "border_pixels",
+    "B": "marching_cubes",
+    "touching": "connectivity",
+    "corners": "8",
+    "sides": "4",
+}
 _CAUSE_WORDS = 4  # of a rule; what follows are mostly values of the file
 
 

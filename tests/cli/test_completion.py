@@ -163,17 +163,21 @@ def test_fish_completes(word, expected, command, capsys):
     assert sorted(again.stdout.split()) == expected, "the second time nothing is added"
 
 
-# Types a line into an interactive zsh at a pseudo-terminal, presses Tab, and prints the line that stands there then
+# Types lines into one interactive zsh at a pseudo-terminal. After Tab, Ctrl-X notes the line that stands there, and
+# clears it for the next.
 _TYPED = """zmodload zsh/zpty
 zpty z zsh -f -i
 zpty -w z ". ./setup"
-until [[ -e ready ]] { sleep 0.05 }
-zpty -w -n z "segmeter train $1"$'\\t\\x18'
-until [[ -s line ]] { sleep 0.05 }
-cat line
+repeat 200 { [[ -e ready ]] && break; sleep 0.05 }
+[[ -e ready ]] || exit 75
+for place in {1..$#}; do
+  zpty -w -n z "segmeter train $argv[place]"$'\\t\\x18'
+  until (( $(wc -l < ready) >= place )); do sleep 0.05; done
+done
+cat ready
 """
 _SETUP = """bindkey '^I' complete-word
-show() { print -r -- $BUFFER > line }
+show() { print -r -- $BUFFER >> ready; BUFFER= }
 zle -N show
 bindkey '^X' show
 : > ready
@@ -181,13 +185,13 @@ bindkey '^X' show
 
 
 @pytest.mark.skipif(shutil.which("zsh") is None, reason="no zsh here")
-@pytest.mark.parametrize(
-    ("word", "expected"), [("loss.norm", "loss.normalizer="), ("model=unetp", "model=unetplusplus")]
-)
-def test_zsh_completes(word, expected, command, capsys, tmp_path):
+def test_zsh_completes(command, capsys, tmp_path):
     """The real script in a real zsh; with bash's script through bashcompinit it completed nothing."""
+    words = {"loss.norm": "loss.normalizer=", "model=unetp": "model=unetplusplus"}
     complete(["install=zsh"])
     (tmp_path / "setup").write_text(capsys.readouterr().out + _SETUP)
-    typed = ["zsh", "-f", "-c", _TYPED, "zsh", word]
-    done = subprocess.run(typed, capture_output=True, text=True, check=True, env=command, timeout=60, cwd=tmp_path)
-    assert done.stdout == f"segmeter train {expected}\n"
+    typed = ["zsh", "-f", "-c", _TYPED, "zsh", *words]
+    done = subprocess.run(typed, capture_output=True, text=True, check=False, env=command, timeout=30, cwd=tmp_path)
+    if done.returncode == 75:
+        pytest.skip("zsh is not ready 10 s after its start")
+    assert done.stdout.splitlines() == [f"segmeter train {word}" for word in words.values()], done.stderr

@@ -8,7 +8,7 @@ from segmeter.errors import ConfigError, InputError, RunError
 from segmeter.inference.config import InferenceConfig
 from segmeter.inference.predictor import Predictor
 from segmeter.losses.build import build_loss
-from segmeter.losses.config import FocalConfig
+from segmeter.losses.config import DiceConfig, FocalConfig, LovaszConfig, PartWeights, SumConfig, TverskyConfig
 from segmeter.metrics.cases.table import divide_terms
 from segmeter.models.segmenter import Segmenter
 from tests.inference.parts import labels_of
@@ -234,8 +234,20 @@ def test_a_streamed_image_says_what_the_image_in_memory_says_to_the_last_bit(tin
     assert sum(stop - start for start, stop in source.reads) <= shape[0] + 8, "rows are read once"
 
 
-def test_a_loss_by_bands_is_that_of_the_whole_image(tiny):
-    loss = build_loss(FocalConfig(), spec=tiny.card.spec)
+@pytest.mark.parametrize(
+    "config",
+    [
+        FocalConfig(),
+        FocalConfig(normalizer=7.0),
+        DiceConfig(over="sample"),
+        TverskyConfig(over="sample"),
+        LovaszConfig(over="sample"),
+        SumConfig(weights=PartWeights(focal=1.0, dice=0.5), dice=DiceConfig(over="sample")),
+    ],
+    ids=["focal", "focal by a number", "dice", "tversky", "lovasz", "sum"],
+)
+def test_a_loss_in_tiles_is_that_of_the_whole_image(config, tiny):
+    loss = build_loss(config, spec=tiny.card.spec)
     run = predictor(tiny, tile=64)
     [array] = images(1, (150, 90, 3))
     target = np.random.default_rng(0).integers(0, 3, array.shape[:2]).astype(np.uint8)

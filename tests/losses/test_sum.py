@@ -26,6 +26,12 @@ def test_value_and_gradient_are_the_weighted_ones_of_the_parts(over):
     torch.testing.assert_close(gradient, sum(WEIGHTS[name] * each for name, (_, each) in parts.items()))
 
 
+def test_it_adds_over_pixels_where_all_parts_do():
+    parts = {name: FocalLoss("multiclass", gamma=gamma) for name, gamma in (("focal", 2.0), ("cross_entropy", 0.0))}
+    assert SumLoss(parts, dict.fromkeys(parts, 1.0)).adds_over_pixels
+    assert not make_sum("sample").adds_over_pixels
+
+
 def test_it_adds_over_batches_where_all_parts_do():
     assert make_sum("sample").adds
     assert not make_sum("batch").adds

@@ -1,6 +1,7 @@
 """A split of a data set: its cases in order, each read on demand."""
 
 import hashlib
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
@@ -86,7 +87,7 @@ class Dataset:
     def __getitem__(self, index: int) -> Sample:
         """Read one case; DataError names the file that is damaged, gone, of another size or changed since the check."""
         pair = self.pairs[index]
-        files = [self.read_stored(index, number) for number in range(len(pair.files))]
+        files = [self.read_stored(index, number) for number in range(len(pair.paths))]
         image = self.decode_image(files[0])
         masks = [self.decode_mask(file) for file in files[1:]]
         for file, (labels, _) in zip(files[1:], masks, strict=True):
@@ -172,7 +173,7 @@ class Dataset:
             It is damaged, gone, or its content is not what was verified.
         """
         pair = self.pairs[index]
-        file = read_file(pair.files[number], max_pixels=self.max_pixels, level=self.level)
+        file = read_file(Path(pair.paths[number]), max_pixels=self.max_pixels, level=self.level)
         if pair.sha256 and file.sha256 != pair.sha256[number]:
             raise _changed(file.path)
         return file
@@ -209,9 +210,9 @@ class Dataset:
         pairs = [pair for pair in self.pairs if not pair.sha256]
         fresh = dict(zip((pair.case_id for pair in pairs), map_in_threads(_hash_pair, pairs), strict=True))
         return {
-            f"{pair.source}{'/' * bool(pair.source)}{path.parent.name}/{path.name}": sha256
+            f"{pair.source}{'/' * bool(pair.source)}{_folder_and_name(path)}": sha256
             for pair in self.pairs
-            for path, sha256 in zip(pair.files, pair.sha256 or fresh[pair.case_id], strict=True)
+            for path, sha256 in zip(pair.paths, pair.sha256 or fresh[pair.case_id], strict=True)
         }
 
     def fingerprint(self) -> str:
@@ -229,6 +230,11 @@ def header_problems(dataset: Dataset) -> list[str]:
     """Read every header: one line for each file that can't be read, is not an image or mask, or differs in size."""
     checks = track(map_in_threads(partial(_header_problems, dataset), dataset.pairs), "checking headers", len(dataset))
     return [problem for found in checks for problem in found]
+
+
+def _folder_and_name(path: str) -> str:
+    folder, _, name = path.rpartition(os.sep)
+    return f"{folder.rpartition(os.sep)[2]}/{name}"
 
 
 def _hash_pair(pair: Pair) -> tuple[str, ...]:

@@ -6,25 +6,33 @@ from pathlib import Path
 import numpy as np
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Pair:
     """The files of one case.
 
-    `masks` is empty without a reference, one file for binary and multiclass, and one per class for multilabel.
+    `paths` are the image and then each mask: none without a reference, one for binary and multiclass, and one per class
+    for multilabel. They are text, as for a hundred thousand files making `Path` objects takes longer than finding them.
     `case_id` is safe as a file name. `source` is the folder, of a data set of several, that it comes from. `sha256` has
-    the hash of the image and then of each mask, as they were when they were verified; it is empty before.
+    the hash of each file, as it was when it was verified; it is empty before.
     """
 
     case_id: str
-    image: Path
-    masks: tuple[Path, ...] = ()
+    paths: tuple[str, ...]
     sha256: tuple[str, ...] = ()
     source: str = ""
 
     @property
+    def image(self) -> Path:
+        return Path(self.paths[0])
+
+    @property
+    def masks(self) -> tuple[Path, ...]:
+        return tuple(map(Path, self.paths[1:]))
+
+    @property
     def files(self) -> tuple[Path, ...]:
         """The image, then each mask."""
-        return (self.image, *self.masks)
+        return tuple(map(Path, self.paths))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,7 +15,7 @@ from segmeter.bridge.to_torch import to_torch
 from segmeter.data.by_rows.rows import Rows
 from segmeter.errors import DataError, InputError
 from segmeter.inference.async_results import Outbox, not_finite
-from segmeter.losses.additive import AdditiveLoss, PixelMeanLoss, loss_terms
+from segmeter.losses.additive import AdditiveLoss, loss_terms
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -34,7 +34,7 @@ class Band:
 
 def sums_by_bands(loss: object) -> TypeGuard[AdditiveLoss]:
     """Whether a loss is known to be a sum over pixels, which bands give as the whole image does."""
-    return isinstance(loss, AdditiveLoss) and loss.adds and not isinstance(loss, PixelMeanLoss)
+    return isinstance(loss, AdditiveLoss) and loss.adds_over_pixels
 
 
 class BandLoss:
@@ -43,7 +43,7 @@ class BandLoss:
     Parameters
     ----------
     loss
-        Its sums and denominators add.
+        Its sums and denominators add over pixels.
     device
         Where the logits are.
     """

@@ -25,14 +25,18 @@ class AdditiveLoss(nn.Module):
     adds
         False where the loss is defined on a whole batch: its sum is then that value and its denominator 1, so that
         several batches give their mean.
+    adds_over_pixels
+        Whether the sums and denominators add over the parts of one image too. A region loss compares whole regions, so
+        it adds over images at most.
     """
 
     bad_labels: torch.Tensor
 
-    def __init__(self, name: str, *, adds: bool = True) -> None:
+    def __init__(self, name: str, *, adds: bool = True, adds_over_pixels: bool = False) -> None:
         super().__init__()
         self.name = name
         self.adds = adds
+        self.adds_over_pixels = adds_over_pixels
         self.register_buffer("bad_labels", torch.zeros((), dtype=torch.int64), persistent=False)
 
     def sums(self, logits: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
@@ -61,6 +65,22 @@ class AdditiveLoss(nn.Module):
             raise InputError(
                 expected(self.name, "target", "to hold classes or ignore_index only", f"{count} other labels", remedy)
             )
+
+
+class ImageLoss(AdditiveLoss):
+    """A loss that is defined on the regions of a whole batch, or, where it adds, of each image."""
+
+    def losses(self, logits: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+        """Give the loss of the batch, 0-d, or of each image, (B,)."""
+        raise NotImplementedError
+
+    def forward(self, logits: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+        losses = self.losses(logits, target)
+        return divide(losses.sum().view(1), self.denominators(target)) if self.adds else losses
+
+    def sums(self, logits: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+        """Give the loss of the batch, or the summed losses of its images, (1,)."""
+        return self.losses(logits, target).sum().view(1)
 
 
 class PixelMeanLoss(AdditiveLoss):

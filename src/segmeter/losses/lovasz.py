@@ -6,14 +6,14 @@ import torch
 
 from segmeter.checks import collecting
 from segmeter.classes import ClassSpec, Task
-from segmeter.losses.additive import AdditiveLoss, divide
+from segmeter.losses.additive import AdditiveLoss, ImageLoss
 from segmeter.losses.checks import check_common, check_tensors, refuse_bad_labels, whole_number
 from segmeter.losses.config import LovaszConfig, Over
 from segmeter.losses.region import count_images, flatten_elements, split_regions
 from segmeter.losses.targets import read_labels, valid_mask, widened
 
 
-class LovaszLoss(AdditiveLoss):
+class LovaszLoss(ImageLoss):
     """Lovasz-softmax for multiclass, Lovasz hinge per channel otherwise, averaged over the channels.
 
     Multiclass averages over the classes that the target has, and is 0 without any. Ignored pixels have error 0
@@ -50,19 +50,11 @@ class LovaszLoss(AdditiveLoss):
             check_common(problems, task, self.ignore_index)
             problems.one_of("over", over, ("batch", "sample"))
 
-    def forward(self, logits: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
-        losses = self._losses(logits, target)
-        return divide(losses.sum().view(1), self.denominators(target)) if self.adds else losses
-
-    def sums(self, logits: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
-        """Give the loss of the batch, or the summed losses of its images, (1,)."""
-        return self._losses(logits, target).sum().view(1)
-
     def denominators(self, target: torch.Tensor) -> torch.Tensor:
         """Give whether the batch has a valid pixel, or how many of its images have one, (1,) float64."""
         return count_images(valid_mask(target, self.ignore_index), each=self.adds)
 
-    def _losses(self, logits: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+    def losses(self, logits: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
         """Give the loss of the batch, 0-d, or of each image, (B,)."""
         loss, bad = (self._softmax if self.task == "multiclass" else self._hinge)(logits, target)
         self.note_bad_labels(bad)

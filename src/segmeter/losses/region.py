@@ -9,7 +9,7 @@ import torch
 
 from segmeter.checks import collecting
 from segmeter.classes import ClassSpec, Task
-from segmeter.losses.additive import AdditiveLoss, divide
+from segmeter.losses.additive import AdditiveLoss, ImageLoss
 from segmeter.losses.checks import check_common, check_numbers, check_tensors, refuse_bad_labels, whole_number
 from segmeter.losses.config import DiceConfig, FocalTverskyConfig, Over, TverskyConfig
 from segmeter.losses.targets import read_labels, valid_mask, widened
@@ -23,7 +23,7 @@ class Regions(NamedTuple):
     bad: torch.Tensor
 
 
-class TverskyLoss(AdditiveLoss):
+class TverskyLoss(ImageLoss):
     """``(1 - T)^gamma`` averaged over the classes, with ``T = (TP + s) / (TP + alpha FP + beta FN + s)``.
 
     Soft counts TP = sum(p t), FP = sum(p (1 - t)), FN = sum((1 - p) t) over the valid pixels of all images together or
@@ -89,14 +89,6 @@ class TverskyLoss(AdditiveLoss):
             problems.in_range("smooth", smooth, 0, above=True)
             problems.one_of("over", over, ("batch", "sample"))
 
-    def forward(self, logits: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
-        losses = self._losses(logits, target)
-        return divide(losses.sum().view(1), self.denominators(target)) if self.adds else losses
-
-    def sums(self, logits: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
-        """Give the loss of the batch, or the summed losses of its images, (1,)."""
-        return self._losses(logits, target).sum().view(1)
-
     def denominators(self, target: torch.Tensor) -> torch.Tensor:
         """Give whether the batch has a class, or how many of its images have one, (1,) float64."""
         if target.is_floating_point():
@@ -105,7 +97,7 @@ class TverskyLoss(AdditiveLoss):
             present = valid_mask(target, self.ignore_index) if self.task == "multiclass" else target == 1
         return count_images(present, each=self.adds)
 
-    def _losses(self, logits: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+    def losses(self, logits: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
         """Give the loss of the batch, 0-d, or of each image, (B,)."""
         regions = self._split(logits, target)
         hits = (regions.probs * regions.hot).sum(-1)

@@ -26,7 +26,11 @@ class SumLoss(AdditiveLoss):
     """
 
     def __init__(self, parts: dict[str, AdditiveLoss], weights: dict[str, float]) -> None:
-        super().__init__("sum_loss", adds=all(part.adds for part in parts.values()))
+        super().__init__(
+            "sum_loss",
+            adds=all(part.adds for part in parts.values()),
+            adds_over_pixels=all(part.adds_over_pixels for part in parts.values()),
+        )
         self.parts = nn.ModuleDict(parts)
         self.weights = dict(weights)
 

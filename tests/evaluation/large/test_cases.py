@@ -19,7 +19,7 @@ from segmeter.export.config import ExportConfig
 from segmeter.inference.config import InferenceConfig
 from segmeter.inference.predictor import Predictor
 from segmeter.losses.build import build_loss
-from segmeter.losses.config import FocalConfig
+from segmeter.losses.config import DiceConfig, FocalConfig
 from segmeter.metrics.cases.table import read_cases
 from segmeter.metrics.config.measures import SurfaceConfig
 from segmeter.metrics.config.metrics import MetricsConfig
@@ -148,8 +148,9 @@ def test_a_damaged_file_of_a_large_case_is_named_and_made_again(data, tmp_path, 
         ({"export": ExportConfig(confidence=True)}, "export.confidence"),
         ({"export": ExportConfig(objects=("coco",))}, "export.objects"),
         ({"loss": torch.nn.CrossEntropyLoss()}, "loss"),
+        ({"loss": build_loss(DiceConfig(over="sample"), spec=SPEC)}, "loss"),
     ],
-    ids=["step", "measure", "calibration", "probs", "confidence", "objects", "loss"],
+    ids=["step", "measure", "calibration", "probs", "confidence", "objects", "loss", "region loss"],
 )
 def test_what_needs_a_whole_map_is_refused_by_name_before_any_work(data, tmp_path, streamed, changes, what):
     with pytest.raises(ConfigError, match=f"`{what}` to work by rows, as case 'a' is larger than memory"):

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from segmeter.checks import expected, some
@@ -61,8 +62,7 @@ class Listing:
     folder
         Where they are.
     names
-        Names of files by name without suffix. Paths are made of those alone that are wanted: for a hundred thousand
-        files that takes longer than finding them.
+        Names of files by name without suffix.
     links
         Those names that are links.
     problems
@@ -74,9 +74,13 @@ class Listing:
     links: frozenset[str] = frozenset()
     problems: tuple[str, ...] = ()
 
-    def path(self, stem: str) -> Path:
-        """The first file of a name."""
-        return self.folder / self.names[stem][0]
+    def path(self, stem: str) -> str:
+        """The first file of a name, as `str` of its path."""
+        return self._prefix + self.names[stem][0]
+
+    @cached_property
+    def _prefix(self) -> str:
+        return str(self.folder / "_")[:-1]  # nothing for the folder "."
 
 
 _LISTED: ContextVar[dict[tuple[Path, str, str, bool, bool], Listing] | None] = ContextVar("listed", default=None)

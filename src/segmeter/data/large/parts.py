@@ -102,7 +102,7 @@ class PartReader:
 
     def _stored(self, index: int, number: int, header: Header, rows: slice, columns: slice) -> NDArray[Any]:
         pair = self._dataset.pairs[index]
-        path, state = pair.files[number], read_state(pair.files[number])
+        path, state = Path(pair.paths[number]), read_state(pair.paths[number])
         if self._states.get(path) != state:
             if pair.sha256 and (path in self._states or sha256_file(path) != pair.sha256[number]):
                 raise _changed(path)

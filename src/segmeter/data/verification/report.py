@@ -96,7 +96,7 @@ def check_splits(
     found = [*problems, *(line for dataset in datasets for line in dataset.problems)]
     found += [line for verified in passes for line in verified.problems]
     found += _mixed_channels(found, sum(map(len, datasets)))
-    hashes = [verified.hashes() for verified in passes]
+    hashes = [verified.hashes for verified in passes]
     for (one, first), (two, second) in combinations(zip(datasets, hashes, strict=True), 2):
         found += _overlaps(one, first, two, second)
     if found:
@@ -130,11 +130,12 @@ def _overlaps(one: Dataset, first: list[tuple[str, ...]], two: Dataset, second: 
 
 
 def _report(dataset: Dataset, verified: Verified) -> DataReport:
-    rows, hashes = verified.rows, verified.hashes()
+    rows, hashes = verified.rows, verified.hashes
     planes = dataset.spec.num_classes if dataset.spec.is_multilabel else 1
     has_target = any(pair.masks for pair in dataset.pairs)
     total = int(rows["size"].astype(np.int64).prod(1).sum()) * planes
-    digest = hashlib.sha256("".join(value for case in hashes for value in case).encode())
+    digest = hashlib.sha256(rows["sha256"].tobytes().hex().encode())
+    sizes, cases = np.unique(rows["size"], axis=0, return_counts=True)
     return DataReport(
         split=dataset.split,
         n_cases=len(rows),
@@ -145,7 +146,7 @@ def _report(dataset: Dataset, verified: Verified) -> DataReport:
         ignored_pixels=total - int(rows["counted"][:, :planes].sum()) if has_target else 0,
         total_pixels=total,
         presence=rows["classes"] > 0,
-        sizes=dict(sorted(Counter(map(tuple, rows["size"].tolist())).items())),
+        sizes=dict(zip(map(tuple, sizes.tolist()), cases.tolist(), strict=True)),
         dtypes=dict(sorted(Counter(DTYPES[code] for code in rows["dtype"].tolist()).items())),
         intensities=_intensities(rows),
         content_sha256=digest.hexdigest(),
@@ -166,10 +167,10 @@ def _intensities(rows: Rows) -> tuple[Intensity, ...]:
 
 def _warnings(dataset: Dataset, rows: Rows, hashes: list[tuple[str, ...]]) -> list[str]:
     where, found = f"data, {dataset.split}", []
-    by_hash: dict[str, list[Path]] = defaultdict(list)
+    by_hash: dict[str, list[str]] = defaultdict(list)
     for files, pair in zip(hashes, dataset.pairs, strict=True):
-        by_hash[files[0]].append(pair.image)
-    twins = [" = ".join(show(Path(path.name)) for path in paths) for paths in by_hash.values() if len(paths) > 1]
+        by_hash[files[0]].append(pair.paths[0])
+    twins = [" = ".join(show(Path(Path(path).name)) for path in paths) for paths in by_hash.values() if len(paths) > 1]
     if twins:
         found.append(f"{where}: images that are equal to the last byte ({some(twins)}).")
     if len(np.unique(rows["dtype"])) > 1:

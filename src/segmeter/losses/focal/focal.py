@@ -60,7 +60,7 @@ class FocalLoss(AdditiveLoss):
         backend: Backend = "auto",
         name: str = "focal_loss",
     ) -> None:
-        super().__init__(name)
+        super().__init__(name, adds_over_pixels=True)
         weights = read_weights(name, class_weights)
         self.options: dict[str, Any] = {
             "task": task,

@@ -18,6 +18,7 @@ import torch
 from segmeter.losses.focal.params import FocalParams, LossSums
 from segmeter.losses.strides import pixel_stride, with_pixel_stride
 from segmeter.losses.targets import LABEL_DTYPES
+from segmeter.parallel import count_cores
 
 DTYPES = (torch.float32, torch.bfloat16)
 BLOCK_FLOATS = 6144  # a block's rows take 24 KiB, so that they stay in a first-level cache of 32 KiB
@@ -126,7 +127,7 @@ def _kernel(kind: str, name: str) -> Any:
 
 @cache
 def _pool() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(max_workers=os.cpu_count() or 1, thread_name_prefix="segmeter-loss")
+    return ThreadPoolExecutor(max_workers=count_cores(), thread_name_prefix="segmeter-loss")
 
 
 def _share(tasks: list[Callable[[], None]], threads: int) -> None:

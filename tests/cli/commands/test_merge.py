@@ -65,6 +65,16 @@ def test_merged_shards_are_the_run_without_shards_to_the_byte(command: str) -> N
         assert json.loads((merged / "run.json").read_text())["merged"]["command"] == command
 
 
+def test_merged_shards_keep_the_loss_of_all_cases_as_one_batch() -> None:
+    """Mutation seen to fail: the terms of the loss not read from the shards' tables."""
+    options = [*EVAL, "loss=cross_entropy", "loss.class_weights=[1,5,20]"]
+    assert run("eval", *options, "run.name=weighted") == 0
+    whole = json.loads((newest("runs/eval") / "metrics.json").read_text())["loss"]
+    assert abs(whole["dataset"] - whole["mean"]) > 1e-5 * whole["mean"]  # the two are told apart
+    assert run("merge", listed(run_shards("eval", 2, *options))) == 0
+    assert json.loads((newest("runs/merge") / "metrics.json").read_text())["loss"] == whole
+
+
 def test_a_shard_is_marked_and_warned_about(capsys: pytest.CaptureFixture[str]) -> None:
     (folder,) = run_shards("score", 3, *SCORE)[1:2]
     assert "shard 2/3: 4 of 11 cases" in capsys.readouterr().err
