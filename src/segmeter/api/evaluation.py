@@ -242,7 +242,7 @@ def _checked(pairs: Iterable[Case]) -> Iterable[Case]:
 
 def _spec(classes: Sequence[str] | ClassSpec, task: Task | None, ignore_index: int | EllipsisType | None) -> ClassSpec:
     if isinstance(classes, ClassSpec):
-        given = {} if task is None else {"task": task}
+        given: dict[str, Any] = {} if task is None else {"task": task}
         given |= {} if ignore_index is ... else {"ignore_index": ignore_index}
         for name, value in given.items():
             own = getattr(classes, name)
