@@ -84,6 +84,17 @@ def test_several_sources_are_one_data_set_with_ids_and_files_of_their_own(tmp_pa
     assert dataset.with_contents(report.file_sha256).pairs[4].source == "night"
 
 
+def test_cases_of_two_sources_with_one_id_are_refused_by_name(tmp_path):
+    make_folder(tmp_path / "a", ("b-c", "d"))
+    make_folder(tmp_path / "a-b", ("c", "e"))
+    with pytest.raises(DataError) as caught:
+        build_dataset(folder(tmp_path, sources={"a": 1, "a-b": 1}))
+    (line,) = caught.value.problems
+    assert line.startswith("data: expected `sources` to have one case 'a-b-c', got 2: ")
+    assert "a/images/b-c.png" in line
+    assert "a-b/images/c.png" in line
+
+
 def test_what_is_wrong_with_any_source_is_said(tmp_path):
     for name in ("a/scans", "b/scans", "c"):
         make_folder(tmp_path / name)

@@ -39,6 +39,18 @@ def test_lists_still_decide_what_is_for_testing_and_groups_stay_whole(tmp_path):
     assert opened(tmp_path, "test", fold="1/3", **values) == set(PATIENTS[17:])
 
 
+def test_folds_need_no_share_for_validation(tmp_path):
+    names = tuple(f"case{i:02d}" for i in range(10))
+    make_folder(tmp_path, names, height=2, width=2)
+    values = {"val_fraction": 0, "test_fraction": 0}
+    folds = [opened(tmp_path, "val", fold=f"{i}/5", **values) for i in range(1, 6)]
+    assert sorted(name for fold in folds for name in fold) == list(names)
+    assert opened(tmp_path, "train", fold="1/5", **values) == set(names) - folds[0]
+    for unnamed in ({"split": "val"}, {"split": "test", "fold": "1/5"}):
+        with pytest.raises(DataError, match=f"'{unnamed['split']}' to hold a case, got none of 10 images"):
+            opened(tmp_path, unnamed.pop("split"), **values, **unnamed)
+
+
 def test_each_fold_has_its_share_of_every_stratum(tmp_path):
     names = [f"c{i:03d}" for i in range(60)]
     kinds = {name: "rare" if i % 10 == 0 else "b" if i % 3 else "a" for i, name in enumerate(names)}

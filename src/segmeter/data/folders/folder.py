@@ -1,5 +1,6 @@
 """folders of images and masks -> Dataset."""
 
+from collections import defaultdict
 from dataclasses import replace
 from pathlib import Path
 
@@ -80,7 +81,7 @@ def join_sources(config: FolderConfig, *, split: str) -> Dataset:
     Raises
     ------
     DataError
-        Two sources have the same name, or one can't be opened.
+        Two sources have the same name, or two of their cases the same id; or a source can't be opened.
     """
     names = {root: safe_id(Path(root).name) for root in config.sources}
     problems = [
@@ -95,11 +96,13 @@ def join_sources(config: FolderConfig, *, split: str) -> Dataset:
             parts.append(_named_after(part, name))
         except DataError as error:
             problems += error.problems
+    pairs = [pair for part in parts for pair in part.pairs]
+    problems = problems or _same_ids(pairs)  # folders of one name have been said
     if problems:
         raise DataError(problems)
     return replace(
         parts[0],
-        pairs=_ordered([pair for part in parts for pair in part.pairs]),
+        pairs=_ordered(pairs),
         problems=tuple(line for part in parts for line in part.problems),
         source=", ".join(part.source for part in parts),
         weights={name: config.sources[root] for root, name in names.items()},
@@ -109,6 +112,18 @@ def join_sources(config: FolderConfig, *, split: str) -> Dataset:
 def _named_after(part: Dataset, name: str) -> Dataset:
     pairs = (replace(pair, case_id=safe_id(f"{name}-{pair.case_id}"), source=name) for pair in part.pairs)
     return replace(part, pairs=tuple(pairs))
+
+
+def _same_ids(pairs: list[Pair]) -> list[str]:
+    """Cases of two sources with one id, such as b-c of a, and c of a-b."""
+    images: dict[str, list[str]] = defaultdict(list)
+    for pair in pairs:
+        images[pair.case_id].append(show(pair.image))
+    return [
+        expected("data", "sources", f"to have one case {case_id!r}", some(paths), "Rename a source or a case.")
+        for case_id, paths in images.items()
+        if len(paths) > 1
+    ]
 
 
 def open_images(
@@ -190,9 +205,12 @@ def _mask_folders(config: FolderConfig, root: Path) -> list[Listing]:
 
 
 def _stems(config: FolderConfig, root: Path, split: str, images: Names) -> list[str]:
-    """The names of one split: by folds, from its list or by fractions."""
+    """The names of one split: by folds, from its list or by fractions; of those that folds join, one may be empty."""
     if config.fold is None or split not in ("train", "val"):
-        return _split_stems(config, root, split, images)
+        stems = _split_stems(config, root, split, images)
+        if not stems:
+            raise DataError(_empty_problem(split, len(images)))
+        return stems
     number, count = map(int, config.fold.split("/"))
     both = {stem for each in ("train", "val") for stem in _split_stems(config, root, each, images)}
     folds = deal_folds(
@@ -218,13 +236,14 @@ def _split_stems(config: FolderConfig, root: Path, split: str, images: Names) ->
         test_fraction=config.test_fraction,
         group_until=config.group_until,
     )
-    stems = [stem for stem in sorted(images) if falls[stem] == split]
-    if not stems:
-        remedy = f"Raise data.{split}_fraction, give lists, or set data.split=all."
-        if split == "train":
-            remedy = "Lower data.val_fraction and data.test_fraction, or give lists."
-        raise DataError(expected("data", "split", f"{split!r} to hold a case", f"none of {len(images)} images", remedy))
-    return stems
+    return [stem for stem in sorted(images) if falls[stem] == split]
+
+
+def _empty_problem(split: str, images: int) -> str:
+    remedy = f"Raise data.{split}_fraction, give lists, or set data.split=all."
+    if split == "train":
+        remedy = "Lower data.val_fraction and data.test_fraction, or give lists."
+    return expected("data", "split", f"{split!r} to hold a case", f"none of {images} images", remedy)
 
 
 def _list_name(config: FolderConfig, split: str) -> Path | None:
