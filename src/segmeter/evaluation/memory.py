@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 from segmeter.checks import expected
 from segmeter.errors import InputError
-from segmeter.free_memory import free_bytes
+from segmeter.parallel import free_bytes
 
 SMALL = 64 << 20  # bytes of work that is not worth a look at the memory
 

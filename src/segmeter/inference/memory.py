@@ -12,8 +12,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from segmeter.errors import RunError
-from segmeter.free_memory import free_bytes
 from segmeter.inference.oom_fallback import advice
+from segmeter.parallel import free_bytes
 
 _LOG = logging.getLogger(__name__)
 _SHARE = 0.8  # of the memory that is free: the rest is for arrays on the host and for what else grows
