@@ -12,6 +12,8 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from segmeter.cli.runs.job import Job
+from segmeter.cli.runs.shipped import Outcome, joint
 from tests.cli.sharded import contents, make_checkpoint, make_masks, newest, run
 from tests.cli.test_merge_command import EVAL, SCORE
 
@@ -95,6 +97,40 @@ def test_two_processes_train_what_one_does() -> None:
         torch.testing.assert_close(found[name], value, rtol=1e-3, atol=1e-5)
     steps = [len((folder / "history.jsonl").read_text().splitlines()) for folder in (one, two)]
     assert steps[0] == steps[1]
+
+
+@pytest.mark.slow
+def test_two_tasks_of_a_job_train_what_one_process_does() -> None:
+    """Mutations seen to fail: `result()` of a job of several tasks; submitit's variables not read."""
+    assert run("train", *TRAIN, "run.name=one") == 0
+    one = newest("runs/train")
+    slurm = ["launch=slurm", "launch.cluster=local", "launch.tasks_per_node=2"]
+    assert run("train", *TRAIN, "run.name=tasks", *slurm) == 0
+    two = newest("runs/train")
+    assert one != two
+    expected = weights(one)
+    for name, value in weights(two).items():
+        torch.testing.assert_close(value, expected[name], rtol=1e-3, atol=1e-5)
+    assert json.loads((two / "run.json").read_text())["state"] == "done"
+
+
+def test_several_tasks_are_for_training_only(capfd: pytest.CaptureFixture[str]) -> None:
+    """Mutation seen to fail: each task does the whole job, in the same folder."""
+    assert run("score", *SCORE, "launch=slurm", "launch.cluster=local", "launch.tasks_per_node=2") == 2
+    said = capfd.readouterr().err
+    assert "`nodes, tasks_per_node` to be 1 for score: only a training" in said
+    assert "got nodes=1, tasks_per_node=2" in said
+    sweep = ["hydra/launcher=submitit_local", "hydra.launcher.tasks_per_node=2", "metrics.seed=1,2"]
+    assert run("score", "-m", *SCORE, *sweep) == 2
+    assert "`nodes, tasks_per_node` to be 1 for score" in capfd.readouterr().err
+
+
+def test_of_several_processes_the_failed_one_counts_else_the_one_with_a_value() -> None:
+    job = Job("train", (), None)
+    silent, best, failed = Outcome(job=job), Outcome(job=job, value=0.5), Outcome(job=job, exit_code=2)
+    assert joint([silent, best]) is best
+    assert joint([best, silent, failed]) is failed
+    assert joint([silent, silent]) is silent
 
 
 @pytest.mark.slow

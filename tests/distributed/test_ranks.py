@@ -11,8 +11,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from segmeter.distributed.averaging import Averaged
-from segmeter.distributed.ranks import ALONE, World, find_place
+from segmeter.distributed.averaging import Averaged, find_unused
+from segmeter.distributed.ranks import ALONE, Place, World, find_place
 from segmeter.errors import ConfigError
 from segmeter.losses.additive import additive
 from segmeter.losses.build import build_loss
@@ -91,6 +91,7 @@ def work(world: World, folder: Path) -> dict[str, Any]:
     for (name, options), count in itertools.product(LOSS_CASES.items(), (2, 6)):
         found[f"{name}, {count}"] = gradient_of(options, batches(count, seed=1)[world.rank :: world.size], world)
     found["frozen first"] = frozen_first(world)
+    found["unused"] = three_steps(world)
     found["heard"] = decide(world)
     found["shared"] = world.share({"x": torch.arange(3)} if world.leads else None)
     return found
@@ -107,6 +108,34 @@ def frozen_first(world: World) -> list[Tensor]:
         gradients.append(torch.cat([p.grad.reshape(-1) for p in model.parameters() if p.grad is not None]))
         model.zero_grad()
     return gradients
+
+
+class Unfinished(nn.Module):
+    """A network with layers that its output does not depend on, as EfficientNet encoders have, and batch norm."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(5)
+        self.used = nn.Sequential(nn.Conv2d(3, 4, 1), nn.BatchNorm2d(4).eval(), nn.Dropout(0.5), nn.Conv2d(4, 3, 1))
+        self.last = nn.Conv2d(4, 8, 1)
+
+    def forward(self, image: Tensor) -> Tensor:
+        logits: Tensor = self.used[:2](image)
+        return self.used[3](logits)  # type: ignore[no-any-return]
+
+
+def three_steps(world: World) -> Tensor:
+    """The weights after three steps, each over both images."""
+    model = Unfinished().double()
+    run = model if world.size == 1 else Averaged(model, world)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    images = torch.arange(96, dtype=torch.float64).reshape(2, 3, 4, 4).sin()
+    for _ in range(3):
+        run(images[world.rank :: world.size]).square().mean().backward()
+        assert model.last.weight.grad is None
+        optimizer.step()
+        optimizer.zero_grad()
+    return torch.cat([parameter.detach().reshape(-1) for parameter in model.parameters()])
 
 
 def decide(world: World) -> list[Any]:
@@ -144,6 +173,26 @@ def test_what_begins_to_learn_is_averaged_too(answers: list[dict[str, Any]]) -> 
     assert len(second) > len(first)
 
 
+def test_parameters_that_get_no_gradient_are_left_out(answers: list[dict[str, Any]]) -> None:
+    """Mutation seen to fail: no look for them (torch stops the second step)."""
+    expected = three_steps(ALONE)
+    for answer in answers:
+        torch.testing.assert_close(answer["unused"], expected, rtol=1e-10, atol=1e-12)
+
+
+def test_the_look_for_unused_parameters_changes_nothing() -> None:
+    model = Unfinished().train()
+    model.used[1].eval()
+    model.used[0].requires_grad_(False)
+    before, random = {name: value.clone() for name, value in model.state_dict().items()}, torch.get_rng_state()
+    modes = [module.training for module in model.modules()]
+    assert find_unused(model, torch.ones(1, 3, 4, 4)) == ["last.weight", "last.bias"]
+    assert [module.training for module in model.modules()] == modes
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+    assert all(parameter.grad is None for parameter in model.parameters())
+    assert torch.equal(torch.get_rng_state(), random)
+
+
 def test_rank_0_decides_and_hears_the_signals_of_all(answers: list[dict[str, Any]]) -> None:
     assert answers[0]["heard"] == [0, int(signal.SIGUSR1)]
     assert answers[1]["heard"] == [(0, 0.25), (1, 0.5), None]
@@ -155,6 +204,8 @@ def test_variables_of_torchrun_and_srun_are_found() -> None:
     found = find_place(srun)
     assert found is not None
     assert (found.rank, found.size, found.local) == (5, 8, 1)
+    here = {"SUBMITIT_LOCAL_GLOBALID": "1", "SUBMITIT_LOCAL_NTASKS": "2", "SUBMITIT_LOCAL_LOCALID": "1"}
+    assert find_place({**srun, **here}) == Place(1, 2, 1)
     assert find_place({}) is None
     assert find_place({"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0"}) is None
     with pytest.raises(ConfigError, match="RANK=9, WORLD_SIZE=4"):

@@ -119,7 +119,7 @@ def _device_of_messages() -> torch.device:
 
 
 def find_place(environment: Mapping[str, str] = os.environ) -> Place | None:
-    """Read the variables of torchrun, or of a step of srun; None where this process is alone.
+    """Read the variables of torchrun, of a step of srun, or of submitit's stand-in for it; None where there are none.
 
     Raises
     ------
@@ -134,7 +134,9 @@ def find_place(environment: Mapping[str, str] = os.environ) -> Place | None:
     True
     """
     torchrun, srun = ("RANK", "WORLD_SIZE", "LOCAL_RANK"), ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID")
-    names = next((names for names in (torchrun, srun) if all(name in environment for name in names)), None)
+    local_tasks = ("SUBMITIT_LOCAL_GLOBALID", "SUBMITIT_LOCAL_NTASKS", "SUBMITIT_LOCAL_LOCALID")
+    kinds = (torchrun, local_tasks, srun)  # a stand-in may run in a step of srun
+    names = next((names for names in kinds if all(name in environment for name in names)), None)
     if names is None:
         return None
     try:
@@ -154,14 +156,15 @@ def joined(place: Place | None, device: torch.device) -> Iterator[World]:
     """Join the other processes while the block runs: by nccl on GPUs, by gloo on the CPU.
 
     The address is that of the variables MASTER_ADDR and MASTER_PORT, which torchrun sets; a step of srun takes the node
-    that the job was launched from, and a port of the job's number.
+    that the job was launched from, and a port of the job's number, as do tasks that submitit runs on this machine.
     """
     if place is None:
         yield ALONE
         return
     os.environ.update(RANK=str(place.rank), WORLD_SIZE=str(place.size), LOCAL_RANK=str(place.local))
     os.environ.setdefault("MASTER_ADDR", os.environ.get("SLURM_LAUNCH_NODE_IPADDR", "127.0.0.1"))
-    os.environ.setdefault("MASTER_PORT", str(20000 + int(os.environ.get("SLURM_JOB_ID", "9500")) % 20000))
+    job = os.environ.get("SUBMITIT_LOCAL_JOB_ID") or os.environ.get("SLURM_JOB_ID", "9500")
+    os.environ.setdefault("MASTER_PORT", str(20000 + int(job) % 20000))
     if device.type == "cuda":
         torch.cuda.set_device(device)
     dist.init_process_group("nccl" if device.type == "cuda" else "gloo", timeout=_PATIENCE)

@@ -1,12 +1,13 @@
 """The jobs of a sweep -> their outcomes, by the launcher that was chosen."""
 
+import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from segmeter.checks import expected
 from segmeter.cli.runs.job import Job
-from segmeter.cli.runs.shipped import Outcome, Shipped, attempt, ship
+from segmeter.cli.runs.shipped import Outcome, Shipped, attempt, joint, ship
 from segmeter.errors import EXIT_FAULT, ConfigError
 
 Jobs = Sequence[tuple[Any, Job]]
@@ -66,7 +67,13 @@ def by_submitit(jobs: Sequence[Shipped], options: Mapping[str, Any], *, cluster:
     """Submit jobs to SLURM, or to its stand-ins `local` and `debug`, and wait for each.
 
     A job that SLURM ends early (SIGUSR1 ahead of the limit) saves itself, is queued again, and goes on in its folder.
+
+    Raises
+    ------
+    ConfigError
+        submitit is not installed, or several tasks are asked for where they would not share the work.
     """
+    _check_tasks(jobs, options, cluster)
     os.environ["SUBMITIT_PREEMPT_SIGNAL"] = "USR1"  # what a training saves itself at; read when submitit is imported
     submitit = needed("submitit", extra="slurm")
     options = {key: value for key, value in options.items() if value is not None}
@@ -80,10 +87,30 @@ def by_submitit(jobs: Sequence[Shipped], options: Mapping[str, Any], *, cluster:
     with executor.batch():
         handles = [executor.submit(job) for job in jobs]
     for handle, job in zip(handles, jobs, strict=True):
-        try:
-            yield handle.result()
-        except (submitit.core.utils.UncompletedJobError, submitit.core.utils.FailedJobError):
-            yield lost(job.job, f" Its log is {handle.paths.stderr}.")
+        yield joint([_collect(handle.task(number), job.job) for number in range(handle.num_tasks)])
+
+
+def _check_tasks(jobs: Sequence[Shipped], options: Mapping[str, Any], cluster: str) -> None:
+    """Refuse several tasks that would each do the whole job, in one folder."""
+    asked = {key: int(options.get(key) or 1) for key in ("nodes", "tasks_per_node")}
+    alone = [each.job.command for each in jobs if each.job.command != "train"]
+    if math.prod(asked.values()) > 1 and (alone or cluster == "debug"):
+        rule = f"to be 1 for {alone[0] if alone else 'the cluster debug'}: only a training shares its work over tasks"
+        given = ", ".join(f"{key}={value}" for key, value in asked.items())
+        raise ConfigError(
+            expected("config", "nodes, tasks_per_node", rule, given, "Use launch=processes or shard=1/2.")
+        )
+
+
+def _collect(task: Any, job: Job) -> Outcome:
+    """Wait for one task of a job that submitit runs."""
+    from submitit.core.utils import FailedJobError, UncompletedJobError
+
+    try:
+        outcome: Outcome = task.result()
+    except (UncompletedJobError, FailedJobError):
+        return lost(job, f" Its log is {task.paths.stderr}.")
+    return outcome
 
 
 def lost(job: Job, more: str = "") -> Outcome:

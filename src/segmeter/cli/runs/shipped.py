@@ -3,7 +3,7 @@
 import os
 import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -37,6 +37,13 @@ class Outcome:
     value: float | None = None
     problems: tuple[str, ...] = ()
     exit_code: int = 0
+
+
+def joint(outcomes: Sequence[Outcome]) -> Outcome:
+    """The one outcome of a job that several processes ran: the first that failed, else the one with a value."""
+    failed = (each for each in outcomes if each.exit_code)
+    valued = (each for each in outcomes if each.value is not None)
+    return next(failed, None) or next(valued, outcomes[0])
 
 
 @dataclass(frozen=True, kw_only=True)

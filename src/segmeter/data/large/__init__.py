@@ -1,1 +1,1 @@
-"""files larger than memory -> rows that are read when they are needed."""
+"""large files -> the windows that a training sample needs, without decoding the rest."""

@@ -82,8 +82,9 @@ class Stepper:
         losses = []
         for number, batch in enumerate(batches, start=1):
             image, target = self._augmented(batch)
-            with self._gathering(last=number == len(batches)):
-                loss = self._compute_loss(image.contiguous(memory_format=self._layout), target, whole)
+            image = image.contiguous(memory_format=self._layout)
+            with self._gathering(image, last=number == len(batches)):
+                loss = self._compute_loss(image, target, whole)
                 share = loss * self.world.size  # of a mean over processes
                 (share if self.scaler is None else self.scaler.scale(share)).backward()  # type: ignore[no-untyped-call]
             losses.append(loss.detach())
@@ -95,8 +96,8 @@ class Stepper:
         """The processes that take each step together."""
         return self.forward.world if isinstance(self.forward, Averaged) else ALONE
 
-    def _gathering(self, *, last: bool) -> AbstractContextManager[None]:
-        return self.forward.gathering(last=last) if isinstance(self.forward, Averaged) else nullcontext()
+    def _gathering(self, image: Tensor, *, last: bool) -> AbstractContextManager[None]:
+        return self.forward.gathering(image, last=last) if isinstance(self.forward, Averaged) else nullcontext()
 
     @property
     def _layout(self) -> torch.memory_format:
