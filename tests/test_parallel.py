@@ -2,7 +2,10 @@
 
 import multiprocessing
 import os
+import resource
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -14,12 +17,20 @@ import pytest
 
 from segmeter import parallel
 from segmeter.errors import RunError
-from segmeter.parallel import count_cores, map_in_processes, map_in_threads
+from segmeter.parallel import count_cores, free_bytes, map_in_processes, map_in_threads
 
 KINDS = [
     pytest.param(partial(map_in_threads, threads=2), id="threads"),
     pytest.param(partial(map_in_processes, processes=2, describe=str), id="processes"),
 ]
+
+LIMITED = """
+import resource, sys
+from segmeter.parallel import free_bytes
+most = 3 << 30
+resource.setrlimit(resource.RLIMIT_AS, (most, most))
+assert free_bytes() < most, free_bytes()
+"""
 
 
 def slower_first(item: int) -> tuple[int, int]:
@@ -195,3 +206,29 @@ def test_an_error_of_time_of_the_work_itself_comes_out(monkeypatch: pytest.Monke
     monkeypatch.setattr(parallel, "LONG_SECONDS", 0.01)
     with pytest.raises(TimeoutError, match="own"):
         list(map_in_threads(raise_timeout, [1], threads=1))
+
+
+def test_free_memory_is_no_more_than_the_machine_and_the_process_may_have() -> None:
+    free = free_bytes()
+    assert free is not None
+    assert 0 < free < 1 << 50
+    assert resource.getrlimit(resource.RLIMIT_AS)[0] == resource.RLIM_INFINITY
+    subprocess.run([sys.executable, "-c", LIMITED], check=True)
+
+
+def test_a_control_group_limits_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    own = next(
+        (line[4:] for line in Path("/proc/self/cgroup").read_text().splitlines() if line.startswith("0::/")), None
+    )
+    if own is None:
+        pytest.skip("no control groups of version 2 here")
+    folder = tmp_path / own
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "memory.max").write_text("5000\n")
+    (folder / "memory.current").write_text("2000\n")
+    monkeypatch.setattr(parallel, "_CGROUPS", tmp_path)
+    assert free_bytes() == 3000
+    (folder / "memory.stat").write_text("active_file 700\ninactive_file 900\ninactive_file_x 5\n")
+    assert free_bytes() == 3900  # the cache of files that were read is given back
+    (folder / "memory.max").write_text("max\n")
+    assert (free_bytes() or 0) > 5000

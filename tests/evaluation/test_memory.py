@@ -1,8 +1,5 @@
 """Memory: what is there, what is refused before the work, and what waits for its turn."""
 
-import resource
-import subprocess
-import sys
 import threading
 import time
 from pathlib import Path
@@ -13,38 +10,8 @@ import pytest
 from segmeter.cli.main import main
 from segmeter.errors import InputError
 from segmeter.evaluation import memory
-from segmeter.evaluation.memory import SMALL, Turns, check_memory, free_bytes
+from segmeter.evaluation.memory import SMALL, Turns, check_memory
 from tests.data.crafted import put
-
-LIMITED = """
-import resource, sys
-from segmeter.evaluation.memory import free_bytes
-most = 3 << 30
-resource.setrlimit(resource.RLIMIT_AS, (most, most))
-assert free_bytes() < most, free_bytes()
-"""
-
-
-def test_free_memory_is_no_more_than_the_machine_and_the_process_may_have() -> None:
-    free = free_bytes()
-    assert free is not None
-    assert 0 < free < 1 << 50
-    assert resource.getrlimit(resource.RLIMIT_AS)[0] == resource.RLIM_INFINITY
-    subprocess.run([sys.executable, "-c", LIMITED], check=True)
-
-
-def test_a_control_group_limits_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    own = next(
-        (line[4:] for line in Path("/proc/self/cgroup").read_text().splitlines() if line.startswith("0::/")), None
-    )
-    if own is None:
-        pytest.skip("no control groups of version 2 here")
-    folder = tmp_path / own
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "memory.max").write_text("5000\n")
-    (folder / "memory.current").write_text("2000\n")
-    monkeypatch.setattr(memory, "_CGROUPS", tmp_path)
-    assert free_bytes() == 3000
 
 
 def test_what_can_not_fit_is_refused_before_the_work(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from segmeter.errors import RunError
+from segmeter.inference import memory
 from segmeter.inference.config import InferenceConfig
 from segmeter.inference.memory import MemoryPlan, free_memory, plan_memory
 from segmeter.inference.predictor import Predictor
@@ -26,6 +27,11 @@ def test_what_is_alive_at_once_is_counted_and_not_what_is_dropped():
 def test_memory_is_free_where_the_system_says_so():
     free = free_memory(CPU)
     assert free is None or 2**20 < free < 2**45
+
+
+def test_a_cpu_has_what_the_process_may_take(monkeypatch):
+    monkeypatch.setattr(memory, "free_bytes", lambda: 1234)
+    assert free_memory(CPU) == 1234
 
 
 def test_as_many_run_at_once_as_fit():

@@ -1,26 +1,14 @@
 """Memory that is there -> work side by side as far as it fits; what never fits is refused in one line before it."""
 
-import os
-import resource
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from pathlib import Path
+from contextlib import contextmanager
 
 from segmeter.checks import expected
 from segmeter.errors import InputError
+from segmeter.parallel import free_bytes
 
 SMALL = 64 << 20  # bytes of work that is not worth a look at the memory
-_CGROUPS = Path("/sys/fs/cgroup")
-
-
-def free_bytes() -> int | None:
-    """Bytes that this process may still take: of the machine, its control groups and its own limit.
-
-    None where the system does not say.
-    """
-    found = [_machine(), *_groups(), _limit()]
-    return min((each for each in found if each is not None), default=None)
 
 
 def check_memory(needed: int, *, what: str, remedy: str) -> None:
@@ -79,34 +67,6 @@ class Turns:
             with self._changed:
                 self._taken -= needed
                 self._changed.notify_all()
-
-
-def _machine() -> int | None:
-    with suppress(OSError, ValueError, StopIteration):
-        lines = Path("/proc/meminfo").read_text().splitlines()
-        return int(next(line.split()[1] for line in lines if line.startswith("MemAvailable:"))) << 10
-    return None
-
-
-def _groups() -> Iterator[int]:
-    """What each control group above this process leaves, as containers and schedulers set them (version 2)."""
-    with suppress(OSError, StopIteration):
-        lines = Path("/proc/self/cgroup").read_text().splitlines()
-        own = next(line.removeprefix("0::/") for line in lines if line.startswith("0::"))
-        for folder in (_CGROUPS / own, *(_CGROUPS / own).parents):
-            with suppress(OSError, ValueError):  # "max" is no number
-                yield int((folder / "memory.max").read_text()) - int((folder / "memory.current").read_text())
-            if folder == _CGROUPS:
-                return
-
-
-def _limit() -> int | None:
-    most, _ = resource.getrlimit(resource.RLIMIT_AS)
-    if most == resource.RLIM_INFINITY:
-        return None
-    with suppress(OSError, ValueError):
-        return most - int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
-    return None
 
 
 def _show(count: int) -> str:

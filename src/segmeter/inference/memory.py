@@ -4,7 +4,6 @@ import logging
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -14,6 +13,7 @@ from torch.utils._pytree import tree_leaves
 
 from segmeter.errors import RunError
 from segmeter.inference.oom_fallback import advice
+from segmeter.parallel import free_bytes
 
 _LOG = logging.getLogger(__name__)
 _SHARE = 0.8  # of the memory that is free: the rest is for arrays on the host and for what else grows
@@ -84,19 +84,7 @@ def free_memory(device: torch.device) -> int | None:
     if device.type == "cuda":
         free, _ = torch.cuda.mem_get_info(device)
         return int(free) + torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
-    machine = _field(Path("/proc/meminfo"), "MemAvailable:")
-    limits = [left for left in (machine, _group_memory(Path("/sys/fs/cgroup"))) if left is not None]
-    return min(limits, default=None)
-
-
-def _group_memory(folder: Path) -> int | None:
-    """What a container may still take (cgroup 2); pages of files are given back when they are needed."""
-    try:
-        limit, current = ((folder / name).read_text().strip() for name in ("memory.max", "memory.current"))
-        cache = _field(folder / "memory.stat", "inactive_file", unit=1) or 0
-        return None if limit == "max" else max(0, int(limit) - int(current) + cache)
-    except (OSError, ValueError):
-        return None
+    return free_bytes()
 
 
 def _used_cuda(forward: Callable[[Tensor], Tensor], image: Tensor, device: torch.device) -> int:
@@ -144,12 +132,3 @@ def _used_host(forward: Callable[[Tensor], Tensor], image: Tensor) -> int:
     with _LiveTensors() as tensors:
         forward(image)
     return int(tensors.peak)
-
-
-def _field(path: Path, name: str, *, unit: int = 1024) -> int | None:
-    """A number of bytes in a file of the system's, by the word before it."""
-    try:
-        words = next(line.split() for line in path.read_text().splitlines() if line.startswith(name))
-        return int(words[1]) * unit
-    except (OSError, StopIteration, ValueError, IndexError):
-        return None
