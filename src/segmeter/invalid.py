@@ -125,8 +125,8 @@ def _broken(spot: _Spot, key: str, cause: Exception | None, found: Any, where: s
 
 
 def _remedy(hint: Any, given: Any, written: Written | None) -> str:
-    kinds = [*leaves(hint)]
-    if str in kinds and isinstance(given, bool | int | float) and written:
+    kinds, words = [*leaves(hint)], choices(hint)
+    if str in kinds and isinstance(given, bool | int | float) and written and (not words or written.text in words):
         quoted = f"'{written.text}'"
         return f"Write {quoted}, in quotes." if written.place else f'Quote it twice, once for the shell: "{quoted}".'
     if isinstance(given, str | int | float) and any(get_origin(arm) is tuple for arm in arms(hint)):

@@ -48,8 +48,10 @@ PRINTED_BY: dict[str, tuple[str, ...]] = {
     "evaluation/manifest.py": ("eval", "score"),
     "evaluation/merging/": ("merge",),
     "evaluation/sharding.py": ("eval", "predict"),
+    "evaluation/large/cases.py": ("eval",),
     "evaluation/": ("score",),
     "report/": ("eval", "predict", "score"),
+    "distributed/config.py": ("eval", "score"),
     "cli/commands/_parts.py": ("train", "eval", "check"),
     "cli/config/trained_data.py": ("eval",),
     "cli/runs/optuna_search.py": ("train",),
@@ -69,10 +71,12 @@ ELSEWHERE = {
     ("models/checkpoints/checkpoint.py", "model.weights", "Train from"),
     ("evaluation/probs.py", "export.probs", "as export.probs writes them"),
     ("evaluation/merging/pieces.py", "resume", "Finish it with segmeter"),
+    *(("evaluation/merging/pieces.py", key, key) for key in ("data.fold", "data.split")),  # of the merged runs
     ("cli/commands/check.py", "loss.class_weights", "loss.class_weights"),  # what it suggests for training
 }
 NEVER = {
     ("data/files/images.py", "data.label_map", "predict"),  # which reads no masks
+    *((f"data/files/{name}.py", "data.level", "score") for name in ("header", "zarr")),  # which reads level 0
     *(("cli/runs/run_folder.py", "resume", command) for command in ("predict", "compare")),  # have none
 }
 SEVERAL = (

@@ -70,7 +70,11 @@ CONFIGURATION = [
     Bad(4, f"{TRAIN} model=unett", "`model` to be one of deeplabv3, ... upernet, got 'unett'. Did you mean 'unet'?"),
     Bad(5, f"{TRAIN} nosuch=x", "config: unknown key 'nosuch'. Known: allow_changes, augment, ..., training. See: ..."),
     Bad(6, f"{TRAIN} optimizer.lr=[1,", "can't read the override 'optimizer.lr=[1,' ... quote [ ] ...: 'key=[1,2]'."),
-    Bad(7, "train -cn nope", "no configuration is named 'nope'. Known: check, compare, eval, predict, score, train."),
+    Bad(
+        7,
+        "train -cn nope",
+        "no configuration is named 'nope'. Known: check, compare, ..., train.",
+    ),
     Bad(8, f"{TRAIN} data.root=", "`data.root` to be given, got ''. Set data.root=/path/to/the/data."),
     Bad(9, "train data=camvid", "config: `data.root` is required. Set data.root=VALUE."),
     Bad(
@@ -84,7 +88,11 @@ CONFIGURATION = [
         f"{TRAIN} data.task=multiclass loss.class_weights=[1,2,3]",
         "`class_weights` to have 2 values, one for each of ground, cell, got (1.0, 2.0, 3.0).",
     ),
-    Bad(15, f"{TRAIN} training.batch_size=0", "`training.batch_size` to be an integer >= 1 and <= 65536, got 0."),
+    Bad(
+        15,
+        f"{TRAIN} training.batch_size=0",
+        "`training.batch_size` to be an integer >= 1 ... or one of auto, got 0.",
+    ),
     Bad(16, f"{TRAIN} optimizer.lr=0", "expected `optimizer.lr` to be a number > 0 and <= 10, got 0."),
     Bad(16, f"{TRAIN} optimizer.lr=inf", "expected `optimizer.lr` to be a number > 0 and <= 10, got inf."),
     Bad(16, f"{TRAIN} optimizer.lr=1e30", "expected `optimizer.lr` to be a number > 0 and <= 10, got 1e+30."),

@@ -35,7 +35,7 @@ def test_duration_refuses_what_is_no_length_of_time(text):
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"batch_size": 0}, "expected `batch_size` to be an integer >= 1 and <= 65536, got 0"),
+        ({"batch_size": 0}, "expected `batch_size` to be an integer >= 1 and <= 65536 or one of auto, got 0"),
         ({"accumulate": 0}, "expected `accumulate` to be an integer >= 1"),
         ({"epochs": 0}, "expected `epochs` to be an integer >= 1"),
         ({"clip_norm": 0.0}, "expected `clip_norm` to be a number > 0"),

@@ -42,6 +42,8 @@ def wanted_dtype(where: str, dtype: DTypeLike) -> np.dtype:
         wanted = np.dtype(dtype)
     except (TypeError, ValueError) as error:
         raise InputError(expected(where, "dtype", "to name a NumPy dtype", shown(dtype))) from error
+    if wanted.isbuiltin == 2:  # a dtype that another package registered, such as ml_dtypes' bfloat16
+        raise InputError(expected(where, "dtype", "to name a NumPy dtype", shown(dtype)))
     if wanted not in TORCH:  # nor is one of another byte order
         names = ", ".join(numpy.name for numpy in TORCH)
         raise InputError(expected(where, "dtype", f"to be one of {names}", repr(dtype)))

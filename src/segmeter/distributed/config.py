@@ -23,20 +23,21 @@ class LaunchConfig(Config, title="launch"):
     """Where one command runs."""
 
     name: str
+    """The registered name of the launch."""
 
 
 @LAUNCHES.register("local", builder="")
 class LocalConfig(LaunchConfig, title="launch"):
     """One process, or those of torchrun or srun where their variables are found."""
 
-    name: Literal["local"] = "local"
+    name: str = "local"
 
 
 @LAUNCHES.register("processes", builder="")
 class ProcessesConfig(LaunchConfig, title="launch"):
     """Processes of this machine: a training averages its gradients over them, other commands share out their cases."""
 
-    name: Literal["processes"] = "processes"
+    name: str = "processes"
     devices: Annotated[int, Unit("processes")] = Field(2, ge=1, le=1024)
     """How many; on GPUs one for each."""
 
@@ -45,7 +46,7 @@ class ProcessesConfig(LaunchConfig, title="launch"):
 class DaskConfig(LaunchConfig, title="launch"):
     """A Dask cluster works on the shards of score, eval or predict; a shard whose worker is lost is begun again."""
 
-    name: Literal["dask"] = "dask"
+    name: str = "dask"
     address: str | None = None
     """A scheduler, such as tcp://host:8786; its workers must see the same files. null starts workers here."""
     shards: Annotated[int, Unit("shards")] = Field(4, ge=1)
@@ -58,7 +59,7 @@ class DaskConfig(LaunchConfig, title="launch"):
 class SlurmConfig(LaunchConfig, title="launch"):
     """A SLURM job, by submitit; SIGUSR1 ahead of the time limit saves it, and it is queued again and goes on."""
 
-    name: Literal["slurm"] = "slurm"
+    name: str = "slurm"
     cluster: Literal["slurm", "local", "debug"] = "slurm"
     """Where submitit runs the job: "local" and "debug" stand in for SLURM on this machine."""
     folder: Path = Path("runs/slurm")
