@@ -116,6 +116,17 @@ def test_torch_is_not_imported():
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
+def test_a_class_spec_says_task_and_ignored_value(evaluation):
+    spec = evaluation.spec
+    for given in ({}, {"task": "multiclass", "ignore_index": 255}):
+        again = segmeter.evaluate(draw(), classes=spec, metrics=evaluation.metrics, **given)
+        assert again.summary == evaluation.summary
+    for given in ({"task": "multilabel"}, {"ignore_index": 254}, {"ignore_index": None}):
+        (name,) = given
+        with pytest.raises(SegmeterError, match=f"`{name}` to be the ClassSpec's, .* got {given[name]!r}"):
+            segmeter.evaluate(draw(), classes=spec, **given)
+
+
 MAP = np.zeros((4, 5), np.uint8)
 PAIR = [("a", MAP, MAP)]
 TWO = {"classes": ["x", "y"]}

@@ -72,3 +72,16 @@ def test_wrong_options_are_refused(checkpoints, tmp_path):
         segmeter.load(checkpoints[0], device="cuda:77")
     with pytest.raises(SegmeterError, match="nothing"):
         segmeter.load(tmp_path / "nothing")
+
+
+def test_images_on_another_scale_are_warned_of_once(checkpoints, image, caplog):
+    """As `predict` warns. Mutation seen to fail: nothing watched."""
+    model = segmeter.load(checkpoints[0], device="cpu")
+    model(image)
+    assert not caplog.records
+    model = segmeter.load(checkpoints[0], device="cpu")
+    model.probs(image.astype(np.float32))
+    model(image.astype(np.float32))
+    (record,) = caplog.records
+    assert record.levelname == "WARNING"
+    assert "The model was trained on another scale or dtype" in record.getMessage()

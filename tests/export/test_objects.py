@@ -12,8 +12,10 @@ from skimage.draw import polygon
 from segmeter.classes import ClassSpec
 from segmeter.errors import InputError
 from segmeter.export.config import ExportConfig
-from segmeter.export.objects import compress_runs, encode_coco, encode_geojson
+from segmeter.export.objects import OBJECT_FILES, compress_runs, encode_coco, encode_geojson
 from segmeter.export.writer import Writer
+from segmeter.postprocess.config import DistanceSplitConfig, WatershedConfig
+from segmeter.postprocess.pipeline import run_steps
 
 # of pycocotools, which was built before NumPy 2
 pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation doesn't accept a copy:DeprecationWarning")
@@ -52,6 +54,22 @@ def test_coco_run_lengths_are_read_by_pycocotools(labels, spec):
             assert entry["area"] == coco.area(entry["segmentation"]) == np.count_nonzero(mask)
             assert entry["bbox"] == coco.toBbox(entry["segmentation"]).tolist()
             assert entry["image_id"] == "case"
+
+
+@pytest.mark.parametrize("step", [WatershedConfig, DistanceSplitConfig])
+@pytest.mark.parametrize("form", OBJECT_FILES)
+def test_a_split_of_one_class_loses_no_object_of_another(labels, spec, step, form):
+    """Mutation seen to fail: only the classes of the step numbered."""
+    cleaned = run_steps(labels, (step(classes=(spec.names[1],)),), spec)
+    content = OBJECT_FILES[form][1]("case", labels, cleaned.instances, spec).decode()
+    if form == "table":
+        found = [(row["class"], row["object"]) for row in csv.DictReader(content.splitlines())]
+    elif form == "coco":
+        found = [(spec.names[entry["category_id"]], entry["id"]) for entry in json.loads(content)]
+    else:
+        found = [(entry["properties"]["class"], entry["id"]) for entry in json.loads(content)["features"]]
+    assert [name for name, _ in found].count(spec.names[2]) == parts_of(labels, 2)[1]
+    assert len({number for _, number in found}) == len(found)
 
 
 @pytest.mark.parametrize("density", [0, 0.02, 0.5, 1])

@@ -78,10 +78,23 @@ def test_two_classes_never_share_an_object():
     assert split.labels is labels
     assert set(np.unique(split.instances[labels == 1])) == {1}
     assert set(np.unique(split.instances[labels == 3])) == {2}
-    assert (
-        split_labels(labels, classes=(3,), multilabel=False, split=partial(split_mask, min_distance=4)).instances.max()
-        == 1
-    )
+
+
+def test_classes_that_are_not_split_are_numbered_by_their_parts():
+    """Mutation seen to fail: the other classes left without numbers, as they were."""
+    labels = np.zeros((30, 60), np.uint8)
+    labels[disks(labels.shape, (15, 10), (15, 24), radius=8)] = 1
+    labels[0, 40], labels[1, 41] = 2, 2  # touch at a corner: one part
+    labels[20:24, 40:44] = 2
+    split = partial(split_mask, min_distance=4)
+    instances = split_labels(labels, classes=(1,), multilabel=False, split=split).instances
+    assert set(np.unique(instances[labels == 1])) == {1, 2}
+    assert instances[0, 40] == instances[1, 41] == 3
+    assert set(np.unique(instances[labels == 2])) == {3, 4}
+    assert not instances[labels == 0].any()
+    planes = np.stack([labels == 1, labels == 2]).astype(np.uint8)
+    both = split_labels(planes, classes=(0,), multilabel=True, split=split).instances
+    np.testing.assert_array_equal(both.max(0), instances)
 
 
 def test_planes_are_numbered_onwards():

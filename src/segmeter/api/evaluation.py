@@ -4,6 +4,7 @@ import io
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import EllipsisType
 from typing import Any, Self
 
 import numpy as np
@@ -130,8 +131,8 @@ def evaluate(
     pairs: Iterable[Case],
     *,
     classes: Sequence[str] | ClassSpec,
-    task: Task = "multiclass",
-    ignore_index: int | None = None,
+    task: Task | None = None,
+    ignore_index: int | EllipsisType | None = ...,
     measures: Sequence[Any] = (),
     convention: str | None = None,
     metrics: MetricsConfig | None = None,
@@ -144,11 +145,12 @@ def evaluate(
         Of each case its id, its target and its prediction: integer or bool arrays (H, W) or (D, H, W), multilabel
         (K, H, W) or (K, D, H, W). Read once, so that a generator need not hold them all.
     classes
-        Names, background included, or a ClassSpec, which then says task and ignored value too.
+        Names, background included, or a ClassSpec, which says task and ignored value too.
     task
-        binary (two names, values 0 and 1), multiclass, or multilabel.
+        binary (two names, values 0 and 1), multiclass, or multilabel. Without it the task of a ClassSpec, or multiclass
+        for names.
     ignore_index
-        Value of the targets that marks pixels to leave out, or None.
+        Value of the targets that marks pixels to leave out, or None. Without it that of a ClassSpec, or None for names.
     measures
         What is measured beside the counts, such as ``["surface", "instances"]`` or
         ``[{"name": "surface", "tolerances": [2]}]``.
@@ -164,7 +166,8 @@ def evaluate(
     Raises
     ------
     InputError
-        A case comes twice, its maps do not go together, or a value is no class (the case is named).
+        A case comes twice, its maps do not go together, or a value is no class (the case is named); or `task` or
+        `ignore_index` is not that of the ClassSpec.
     ConfigError
         An option is wrong.
 
@@ -237,13 +240,22 @@ def _checked(pairs: Iterable[Case]) -> Iterable[Case]:
         yield case_id, target, prediction
 
 
-def _spec(classes: Sequence[str] | ClassSpec, task: Task, ignore_index: int | None) -> ClassSpec:
+def _spec(classes: Sequence[str] | ClassSpec, task: Task | None, ignore_index: int | EllipsisType | None) -> ClassSpec:
     if isinstance(classes, ClassSpec):
+        given: dict[str, Any] = {} if task is None else {"task": task}
+        given |= {} if ignore_index is ... else {"ignore_index": ignore_index}
+        for name, value in given.items():
+            own = getattr(classes, name)
+            if value != own:
+                remedy = f"Leave it out, or give classes.replace({name}=...)."
+                raise InputError(expected(_WHERE, name, f"to be the ClassSpec's, {own!r}", repr(value), remedy))
         return classes
     if isinstance(classes, str):
         raise InputError(expected(_WHERE, "classes", "to be a list of names", repr(classes)))
-    known_name(_WHERE, "task", task, TASKS)
-    return ClassesConfig(classes=tuple(classes), task=task, ignore_index=ignore_index).spec()
+    known = "multiclass" if task is None else task
+    known_name(_WHERE, "task", known, TASKS)
+    ignored = None if ignore_index is ... else ignore_index
+    return ClassesConfig(classes=tuple(classes), task=known, ignore_index=ignored).spec()
 
 
 def _need(package: str) -> Any:

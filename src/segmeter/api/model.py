@@ -1,5 +1,6 @@
 """A checkpoint -> a model to call: image in, label map out."""
 
+import logging
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from numpy.typing import NDArray
 from segmeter.checks import expected
 from segmeter.classes import ClassSpec
 from segmeter.data.sample import Sample
+from segmeter.data.verification.intensity import ScaleWatch
 from segmeter.errors import InputError
 from segmeter.inference.async_results import Prediction
 from segmeter.inference.config import InferenceConfig
@@ -17,9 +19,13 @@ from segmeter.inference.device import pick_device
 from segmeter.inference.predictor import Predictor
 from segmeter.models.checkpoints.several import read_checkpoints
 
+_LOG = logging.getLogger(__name__)
+
 
 class Model:
     """What `load` gives: ``model(image)`` is the label map, ``model.probs(image)`` the probabilities.
+
+    Warns once, through logging, where images are not on the scale of those that the model was trained on.
 
     Parameters
     ----------
@@ -29,6 +35,8 @@ class Model:
 
     def __init__(self, predictor: Predictor) -> None:
         self.predictor = predictor
+        card = predictor.segmenter.card
+        self._watch = ScaleWatch(card.mean, card.std, card.clip, at_once=True)
 
     @property
     def spec(self) -> ClassSpec:
@@ -70,6 +78,8 @@ class Model:
         plane = image[..., None] if image.ndim == 2 else image
         sample = Sample(case_id="image", image=plane, target=None)
         (prediction,) = self.predictor.predict([sample], probs=probs)
+        for line in self._watch.add(plane):
+            _LOG.warning("%s", line)
         return prediction
 
 

@@ -35,14 +35,28 @@ Splitter = Callable[[Mask], InstanceArray]
 
 
 def split_labels(labels: LabelArray, *, classes: tuple[int, ...], multilabel: bool, split: Splitter) -> Split:
-    """Number the objects of the given classes, each mask split by `split`; two classes never share an object."""
+    """Number the objects of all classes; two classes never share an object.
+
+    Those of the given classes are split by `split`, those of the others are the parts that touch, as without an
+    instance step. The first class is left out, as background, but for multilabel and where it is given.
+    """
     instances = np.zeros(labels.shape, np.int32)
-    for index in classes:
+    present = range(len(labels)) if multilabel else np.flatnonzero(np.bincount(labels.ravel())).tolist()
+    count = 0
+    for index in present:
+        if index == 0 and not multilabel and 0 not in classes:
+            continue
         plane = instances[index] if multilabel else instances
         mask = labels[index].astype(bool) if multilabel else labels == index
-        parts = split(mask)
-        plane[mask] = parts[mask] + instances.max()
+        parts = split(mask) if index in classes else number_parts(mask)
+        plane[mask] = parts[mask] + count
+        count += int(parts.max())
     return Split(labels=labels, instances=instances)
+
+
+def number_parts(mask: Mask) -> InstanceArray:
+    """Number the parts of a mask that touch, at a corner too, from 1; 0 is outside."""
+    return np.asarray(ndimage.label(mask, np.ones((3, 3)))[0], np.int32)
 
 
 def split_mask(mask: Mask, *, min_distance: int) -> InstanceArray:
@@ -85,7 +99,7 @@ def split_at_depth(mask: Mask, *, depth: float) -> InstanceArray:
     -------
     (H, W) int32, as from `split_mask`.
     """
-    return _flood(mask, lambda found: np.asarray(ndimage.label(found > depth, np.ones((3, 3)))[0], np.int32))
+    return _flood(mask, lambda found: number_parts(found > depth))
 
 
 def _flood(mask: Mask, markers_of: Callable[[NDArray[np.float64]], InstanceArray]) -> InstanceArray:

@@ -9,11 +9,10 @@ from scipy import ndimage
 from skimage.measure import regionprops
 
 from segmeter.classes import ClassSpec
-from segmeter.postprocess.instances import InstanceArray
+from segmeter.postprocess.instances import InstanceArray, number_parts
 from segmeter.postprocess.masks import Mask
 from segmeter.postprocess.planes import LabelArray
 
-_EIGHT = np.ones((3, 3), bool)
 COLUMNS = (
     "class", "object", "pixels", "row_min", "column_min", "row_max", "column_max", "row_centre", "column_centre",
     "axis_major", "axis_minor", "angle_deg", "perimeter", "solidity",
@@ -45,8 +44,8 @@ def find_regions(labels: LabelArray, instances: InstanceArray | None, spec: Clas
     for label in range(0 if spec.is_multilabel else 1, spec.num_classes):
         mask = labels[label] != 0 if spec.is_multilabel else labels == label
         if instances is None:
-            numbered, found = ndimage.label(mask, _EIGHT)
-            first, count = count, count + found
+            numbered = number_parts(mask)
+            first, count = count, count + int(numbered.max())
         else:
             numbered, first = np.where(mask, instances[label] if spec.is_multilabel else instances, 0), 0
         for number, box in enumerate(ndimage.find_objects(numbered), 1):

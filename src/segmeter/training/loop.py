@@ -6,7 +6,8 @@ import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 
 import torch
 
@@ -71,14 +72,8 @@ def train(job: TrainJob) -> TrainResult:
         if pick_dtype(device, job.training.precision) is torch.float32:
             stack.enter_context(without_tf32())  # in the backward pass too
         seed_everything(job.training.seed)
-        run = Run(
-            job,
-            learner=Learner(job, device, limits, checkpoints.settle),
-            checkpoints=checkpoints,
-            limits=limits,
-            stop=stop,
-        )
-        stack.callback(run.close)
+        learner = Learner(job, device, limits, checkpoints.settle)
+        run = stack.enter_context(Run(job, learner=learner, checkpoints=checkpoints, limits=limits, stop=stop))
         run.learner.share()
         stack.callback(job.world.tell_end)
         batches = open_batches(job, device, step=run.step, progress=run.progress)
@@ -149,10 +144,16 @@ class Run:
         self.checkpoints.wait()
         return self._result(reason)
 
-    def close(self) -> None:
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.checkpoints.close()
         self.history.close()
-        self.logger.close()
+        failed = isinstance(error, Exception) and not isinstance(error, Interrupted)
+        self.logger.close("failed" if failed else "interrupted" if error else "finished")
 
     @property
     def seconds(self) -> float:

@@ -210,6 +210,15 @@ def test_images_that_nobody_verified_are_watched_and_the_warning_is_given_once()
     assert ScaleWatch((0.5,), (0.25,)).close() == []
 
 
+def test_a_watch_without_an_end_looks_after_every_image():
+    full = [np.random.default_rng(i).integers(0, 65536, (20, 20, 1), np.uint16) for i in range(12)]
+    dark, off = np.zeros((20, 20, 1), np.uint16), np.full((20, 20, 1), 200.0, np.float32)
+    watch = ScaleWatch((0.5,), (0.25,), at_once=True)
+    assert [line for image in [*full, dark, *full, dark] for line in watch.add(image)] == []
+    one = ScaleWatch((0.5,), (0.25,), at_once=True)
+    assert [len(one.add(image)) for image in (off, off, full[0])] == [1, 0, 0]
+
+
 @pytest.mark.parametrize(("dtype", "scale"), [("uint8", 200), ("uint16", 60_000), ("float32", 0.9)])
 def test_clipped_moments_and_limits_are_those_of_the_pixels_cut_off(tmp_path, dtype, scale):
     """One image, whose percentiles are exact; the moments between them are near those of NumPy."""

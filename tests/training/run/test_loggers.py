@@ -2,10 +2,13 @@ import builtins
 
 import pytest
 
-from segmeter.errors import ConfigError
+from segmeter.errors import ConfigError, Interrupted, SegmeterError
+from segmeter.open_files import read_json_lines
 from segmeter.training.config import LOGGERS, NoLoggerConfig, TensorBoardConfig
 from segmeter.training.loop import train
-from tests.training.tiny import tiny_job
+from segmeter.training.run import loggers
+from tests.training.test_resume import StoppingSource
+from tests.training.tiny import TinyCases, tiny_job
 
 
 def test_no_logger_is_nothing(tmp_path):
@@ -37,3 +40,62 @@ def test_tensorboard_that_is_missing_says_how_to_get_it(tmp_path, monkeypatch):
         ConfigError, match=r'tensorboard is not installed\. Run `pip install "segmeter\[tensorboard\]"`'
     ):
         LOGGERS.build(TensorBoardConfig(), folder=tmp_path, step=0, settings={})
+
+
+class Server:
+    """A tracker that is away for some rows, and never to be closed."""
+
+    def __init__(self, *, away=range(0)):
+        self.away = away
+        self.rows = []
+        self.seen = 0
+        self.outcome = None
+
+    def write(self, row):
+        self.seen += 1
+        if self.seen in self.away:
+            raise ConnectionError("Connection\nrefused")
+        self.rows.append(row["step"])
+
+    def close(self, outcome):
+        self.outcome = outcome
+        raise OSError
+
+
+@pytest.fixture
+def server(monkeypatch):
+    made = Server(away=range(2, 4))
+    monkeypatch.setattr(loggers.LOGGERS, "build", lambda config, **given: made)
+    return made
+
+
+def test_a_tracker_that_fails_neither_stops_the_training_nor_the_others(tmp_path, server, caplog):
+    """Mutation seen to fail: the error let through."""
+    train(tiny_job(tmp_path, epochs=3, log_every=1, logger=NoLoggerConfig(csv=True)))
+    steps = [row["step"] for row in read_json_lines(tmp_path / "history.jsonl")]
+    assert server.rows == [steps[0], *steps[3:]]
+    assert (tmp_path / "train.csv").read_text().count("\n") + (tmp_path / "val.csv").read_text().count("\n") == (
+        len(steps) + 2
+    )
+    found = [record.getMessage() for record in caplog.records if record.name == loggers.__name__]
+    assert found == [
+        f"logger: none failed at step {steps[1]} (Connection refused); training goes on",
+        "logger: none could not be closed (OSError)",
+        "logger: none lacks 2 rows; history.jsonl has them all",
+    ]
+    assert server.outcome == "finished"
+
+
+def test_a_tracker_is_told_of_an_interruption(tmp_path, server):
+    cases = TinyCases(count=26)
+    source = StoppingSource(cases)
+    source.at = 2
+    with pytest.raises(Interrupted):
+        train(tiny_job(tmp_path, cases=cases, source=source))
+    assert server.outcome == "interrupted"
+
+
+def test_a_tracker_is_told_of_a_failure(tmp_path, server):
+    with pytest.raises(SegmeterError):
+        train(tiny_job(tmp_path, cases=TinyCases(poisoned=tuple(range(10)))))
+    assert server.outcome == "failed"

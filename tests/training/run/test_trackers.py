@@ -1,15 +1,17 @@
 import csv
 import os
 from dataclasses import replace
+from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
-from segmeter.errors import ConfigError, Interrupted
+from segmeter.errors import ConfigError, DataError, Interrupted
 from segmeter.open_files import read_json_lines
 from segmeter.training.config import LOGGERS, MlflowConfig, NoLoggerConfig, WandbConfig
 from segmeter.training.loop import train
-from segmeter.training.run.trackers import CsvLogger
-from tests.training.test_resume import StoppingSource
+from segmeter.training.run.trackers import CsvLogger, WandbLogger
+from tests.training.test_resume import StoppingCases, StoppingSource
 from tests.training.tiny import TinyCases, tiny_job
 
 SETTINGS = {"loss": {"name": "focal", "gamma": 2.0}, "logger": {"api_key": "[REDACTED]"}}
@@ -42,6 +44,8 @@ def test_csv_files_have_the_rows_of_the_history(tmp_path):
     assert {"stages/data", "stages/step", "peak_memory_mb", "data_wait", "grad_norm"} <= set(steps[0])
     later = [row["stages"] for row in rows if "loss" in row][-1]
     assert {"data", "step", "validation", "checkpoint"} == set(later)
+    assert float(steps[-1]["stages/validation"]) == later["validation"]
+    assert steps[0]["stages/validation"] == ""
 
 
 def test_a_resumed_run_has_each_row_once_in_its_csv(tmp_path):
@@ -66,10 +70,55 @@ def test_a_resumed_run_has_each_row_once_in_its_csv(tmp_path):
     ]
 
 
+def test_a_validation_that_a_signal_cut_short_costs_no_rows(tmp_path):
+    """The first row after it has a stage more than those before. Mutation seen to fail: rows of another header cut."""
+    cases = StoppingCases(count=10)
+    cases.at = 3
+    settings = {"logger": NoLoggerConfig(csv=True), "log_every": 1, "epochs": 3}
+    with pytest.raises(Interrupted):
+        train(tiny_job(tmp_path, cases=cases, **settings))
+    before = read_csv(tmp_path / "train.csv")
+    assert before
+    train(tiny_job(tmp_path, cases=cases, resume=True, **settings))
+    rows = read_json_lines(tmp_path / "history.jsonl")
+    steps, scores = read_csv(tmp_path / "train.csv"), read_csv(tmp_path / "val.csv")
+    assert [int(row["step"]) for row in steps] == [row["step"] for row in rows if "loss" in row]
+    assert [int(row["step"]) for row in scores] == [row["step"] for row in rows if "val" in row]
+    assert steps[: len(before)] == [row | {name: "" for name in steps[0] if name not in row} for row in before]
+
+
+def test_a_row_with_other_columns_keeps_those_before(tmp_path):
+    first = CsvLogger(tmp_path, step=0)
+    for step in (1, 2, 3):
+        first.write({"step": step, "loss": -0.5, "grad_norm": None})
+    first.close("interrupted")
+    again = CsvLogger(tmp_path, step=2)
+    again.write({"step": 3, "grad_norm": 0.25, "stages": {"a,b": 1.5}})
+    again.write({"step": 4, "loss": 2.0})
+    again.close("finished")
+    wanted = 'step,loss,grad_norm,"stages/a,b"\n1,-0.5,,\n2,-0.5,,\n3,,0.25,1.5\n4,2.0,,\n'
+    assert (tmp_path / "train.csv").read_text() == wanted
+
+
+def test_a_validation_that_is_repeated_replaces_its_row(tmp_path):
+    for step in (0, 4):
+        logger = CsvLogger(tmp_path, step=step)
+        logger.write({"step": 4, "val": {"mean_iou": 0.5 + step}})
+        logger.close("interrupted")
+    assert (tmp_path / "val.csv").read_text() == "step,val/mean_iou\n4,4.5\n"
+
+
+def test_a_csv_file_that_is_not_ours_is_named(tmp_path):
+    (tmp_path / "train.csv").write_text("step;loss\n1;2\n")
+    with pytest.raises(DataError, match=r"train\.csv: a line does not begin with a step"):
+        CsvLogger(tmp_path, step=4).write({"step": 5, "loss": 1.0})
+    assert (tmp_path / "train.csv").read_text() == "step;loss\n1;2\n"
+
+
 def test_a_name_that_a_spreadsheet_would_run_is_made_harmless(tmp_path):
     logger = CsvLogger(tmp_path, step=0)
     logger.write({"step": 1, "val": {"=cmd()": 0.5}})
-    logger.close()
+    logger.close("finished")
     assert (tmp_path / "val.csv").read_text() == "step,val/=cmd()\n1,0.5\n"
 
 
@@ -91,6 +140,42 @@ def test_mlflow_gets_every_number_at_its_step_and_a_resume_goes_on_with_the_run(
     assert [(metric.step, metric.value) for metric in found] == list(zip((2, 4), scores, strict=True))
     assert run.data.params["loss.gamma"] == "2.0"
     assert run.info.status == "FINISHED"
+
+
+@LIBRARY
+def test_mlflow_takes_the_relative_folder_that_a_run_has_by_default(tmp_path, monkeypatch):
+    pytest.importorskip("mlflow", reason="the extra `mlflow` is not installed")
+    monkeypatch.chdir(tmp_path)
+    folder = Path("runs/train/one")
+    folder.mkdir(parents=True)
+    LOGGERS.build(MlflowConfig(), folder=folder, step=0, settings={}).close("finished")
+    assert (folder / "mlflow.db").is_file()
+
+
+@LIBRARY
+def test_mlflow_is_told_how_a_training_ended(tmp_path):
+    """Mutation seen to fail: FINISHED for all."""
+    mlflow = pytest.importorskip("mlflow", reason="the extra `mlflow` is not installed")
+
+    def status():
+        client = mlflow.MlflowClient(tracking_uri=f"sqlite:///{tmp_path / 'mlflow.db'}")
+        return client.search_runs(["1"])[0].info.status
+
+    for outcome, wanted in (("interrupted", "KILLED"), ("failed", "FAILED"), ("finished", "FINISHED")):
+        logger = LOGGERS.build(MlflowConfig(), folder=tmp_path, step=0, settings={})
+        assert status() == "RUNNING"
+        logger.close(outcome)
+        assert status() == wanted
+
+
+@pytest.mark.parametrize(("outcome", "code"), [("finished", 0), ("interrupted", 1), ("failed", 1)])
+def test_wandb_is_told_how_a_training_ended(outcome, code):
+    run, teardown = Mock(), Mock()
+    run.finish.side_effect = OSError("no route to host")
+    with pytest.raises(OSError, match="no route"):
+        WandbLogger(run, teardown).close(outcome)
+    run.finish.assert_called_once_with(exit_code=code)
+    teardown.assert_called_once_with()
 
 
 @LIBRARY

@@ -286,12 +286,22 @@ class ScaleWatch:
         By which the model normalises.
     together
         Images that are looked at as one, since a single one may be dark.
+    at_once
+        Whether to look after each image at the newest ones, as many as there are, because nothing will say which one is
+        the last.
     """
 
     def __init__(
-        self, mean: tuple[float, ...], std: tuple[float, ...], clip: Limits = (), *, together: int = 8
+        self,
+        mean: tuple[float, ...],
+        std: tuple[float, ...],
+        clip: Limits = (),
+        *,
+        together: int = 8,
+        at_once: bool = False,
     ) -> None:
-        self._mean, self._std, self._clip, self._together = mean, std, clip, together
+        self._mean, self._std, self._clip = mean, std, clip
+        self._together, self._at_once = together, at_once
         self._measured: list[tuple[str, int, Values, Values, Values]] = []
         self._looked = self._told = False
 
@@ -300,7 +310,11 @@ class ScaleWatch:
         if self._told:
             return []
         self._measured.append((image.dtype.name, image.shape[0] * image.shape[1], *measure_image(image)))
-        return self._look() if len(self._measured) == self._together else []
+        full = len(self._measured) >= self._together
+        lines = self._look() if full or self._at_once else []
+        if full:
+            del self._measured[: 1 if self._at_once else None]
+        return lines
 
     def close(self) -> list[str]:
         """Give the warning about images that are too few for `add`; a rest after others is passed over."""
@@ -309,7 +323,6 @@ class ScaleWatch:
     def _look(self) -> list[str]:
         rows = {row[0]: [other[1:] for other in self._measured if other[0] == row[0]] for row in self._measured}
         found = [merge_images(dtype, *map(np.array, zip(*own, strict=True))) for dtype, own in rows.items()]
-        self._measured.clear()
         lines = mismatch_warnings(found, self._mean, self._std, self._clip)
         self._looked, self._told = True, bool(lines)
         return lines

@@ -1,5 +1,6 @@
 """Rows of the history -> other people's tools."""
 
+import logging
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
@@ -7,7 +8,9 @@ from typing import Any, Protocol
 from segmeter.errors import ConfigError
 from segmeter.files import make_folder
 from segmeter.training.config import LOGGERS, LoggerConfig, NoLoggerConfig, TensorBoardConfig
-from segmeter.training.run.trackers import CsvLogger, numbers
+from segmeter.training.run.trackers import CsvLogger, Outcome, numbers
+
+_LOG = logging.getLogger(__name__)
 
 
 class Logger(Protocol):
@@ -15,11 +18,11 @@ class Logger(Protocol):
 
     def write(self, row: Mapping[str, Any]) -> None: ...
 
-    def close(self) -> None: ...
+    def close(self, outcome: Outcome) -> None: ...
 
 
 class Loggers:
-    """All loggers of a run.
+    """All loggers of a run. One that fails is named in a warning and does not stop the training or the others.
 
     Parameters
     ----------
@@ -36,15 +39,33 @@ class Loggers:
     def __init__(self, config: LoggerConfig, *, folder: Path, step: int, settings: Mapping[str, Any]) -> None:
         chosen: Logger | None = LOGGERS.build(config, folder=folder, step=step, settings=settings)
         csv = CsvLogger(folder, step=step) if config.csv else None
-        self._loggers: list[Logger] = [logger for logger in (chosen, csv) if logger is not None]
+        named = {config.name: chosen, "csv": csv}
+        self._loggers: dict[str, Logger] = {name: logger for name, logger in named.items() if logger is not None}
+        self._missed = dict.fromkeys(self._loggers, 0)
 
     def write(self, row: Mapping[str, Any]) -> None:
-        for logger in self._loggers:
-            logger.write(row)
+        """Give a row to each; the next one is tried again where this one failed, as a server may come back."""
+        for name, logger in self._loggers.items():
+            try:
+                logger.write(row)
+            except Exception as error:  # of a network, a disk, or another's library
+                if not self._missed[name]:
+                    _LOG.warning("logger: %s failed at step %d (%s); training goes on", name, row["step"], _line(error))
+                self._missed[name] += 1
 
-    def close(self) -> None:
-        for logger in self._loggers:
-            logger.close()
+    def close(self, outcome: Outcome) -> None:
+        """Close each, and say how many rows it lacks."""
+        for name, logger in self._loggers.items():
+            try:
+                logger.close(outcome)
+            except Exception as error:
+                _LOG.warning("logger: %s could not be closed (%s)", name, _line(error))
+            if self._missed[name]:
+                _LOG.warning("logger: %s lacks %d rows; history.jsonl has them all", name, self._missed[name])
+
+
+def _line(error: Exception) -> str:
+    return " ".join(str(error).split()) or type(error).__name__
 
 
 def build_none(config: NoLoggerConfig, *, folder: Path, step: int, settings: Mapping[str, Any]) -> None:
@@ -81,5 +102,5 @@ class TensorBoardLogger:
         for name, value in numbers(row).items():
             self._writer.add_scalar(name, value, row["step"])
 
-    def close(self) -> None:
+    def close(self, outcome: Outcome) -> None:
         self._writer.close()

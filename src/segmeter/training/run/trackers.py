@@ -1,21 +1,24 @@
 """Rows of the history -> Weights & Biases, MLflow, CSV. Nothing is sent but to the server that the user named."""
 
+import csv
 import hashlib
 import importlib
 import os
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from segmeter.errors import ConfigError
-from segmeter.files import csv_bytes
+from segmeter.errors import ConfigError, DataError
+from segmeter.files import csv_bytes, write_bytes
 from segmeter.open_files import Lines
 from segmeter.provenance import flatten
 from segmeter.training.config import MlflowConfig, WandbConfig
 
 _UNNAMED = re.compile(r"[^\w./: -]")  # what MLflow takes in no name
 Row = Mapping[str, Any]
+Outcome = Literal["finished", "interrupted", "failed"]
+_STATUS = {"finished": "FINISHED", "interrupted": "KILLED", "failed": "FAILED"}  # as MLflow has them
 
 
 def numbers(row: Row) -> dict[str, float]:
@@ -74,9 +77,11 @@ class WandbLogger:
     def write(self, row: Row) -> None:
         self._run.log({**numbers(row), "step": row["step"]})
 
-    def close(self) -> None:
-        self._run.finish()
-        self._teardown()  # its own process has all on the disk only when it has ended
+    def close(self, outcome: Outcome) -> None:
+        try:
+            self._run.finish(exit_code=0 if outcome == "finished" else 1)
+        finally:
+            self._teardown()  # its own process has all on the disk only when it has ended
 
 
 def build_mlflow(config: MlflowConfig, *, folder: Path, step: int, settings: Mapping[str, Any]) -> "MlflowLogger":
@@ -93,12 +98,16 @@ def build_mlflow(config: MlflowConfig, *, folder: Path, step: int, settings: Map
     try:
         client = mlflow.MlflowClient(tracking_uri=uri)
         found = client.get_experiment_by_name(config.experiment)
-        artifacts = None if config.uri or os.environ.get("MLFLOW_TRACKING_URI") else (folder / "mlflow").as_uri()
+        artifacts = (
+            None if config.uri or os.environ.get("MLFLOW_TRACKING_URI") else (folder / "mlflow").absolute().as_uri()
+        )
         place = found.experiment_id if found else client.create_experiment(config.experiment, artifacts)
         earlier = client.search_runs([place], f"tags.segmeter_run = '{_identifier(folder)}'", max_results=1)
         tags = {"segmeter_run": _identifier(folder)}
         run = earlier[0] if earlier else client.create_run(place, run_name=folder.name, tags=tags)
-        if not earlier:
+        if earlier:
+            client.update_run(run.info.run_id, status="RUNNING")
+        else:
             for name, value in flatten(settings).items():
                 client.log_param(run.info.run_id, _UNNAMED.sub("_", name), str(value)[:500])
     except Exception as error:  # of MLflow, its database or its client of HTTP
@@ -117,8 +126,8 @@ class MlflowLogger:
         for name, value in numbers(row).items():
             self._client.log_metric(self._run_id, _UNNAMED.sub("_", name), value, step=row["step"])
 
-    def close(self) -> None:
-        self._client.set_terminated(self._run_id)
+    def close(self, outcome: Outcome) -> None:
+        self._client.set_terminated(self._run_id, status=_STATUS[outcome])
 
 
 class CsvLogger:
@@ -135,30 +144,59 @@ class CsvLogger:
     def __init__(self, folder: Path, *, step: int) -> None:
         self._folder = folder
         self._step = step
-        self._files: dict[str, tuple[list[str], Lines]] = {}
+        self._tables: dict[str, _Table] = {}
 
     def write(self, row: Row) -> None:
-        flat = {"step": row["step"], **numbers(row)}
         name = "val.csv" if "val" in row else "train.csv"
-        if name not in self._files:
-            self._files[name] = self._open(self._folder / name, list(flat))
-        columns, lines = self._files[name]
-        lines.write(csv_bytes([[flat.get(column) for column in columns]]))
+        if name not in self._tables:
+            # a validation that a signal cut short is repeated at the step of the checkpoint
+            self._tables[name] = _Table(self._folder / name, before=min(self._step + 1, row["step"]))
+        self._tables[name].write({"step": row["step"], **numbers(row)})
+
+    def close(self, outcome: Outcome) -> None:
+        for table in self._tables.values():
+            table.close()
+
+
+class _Table:
+    """A CSV file that grows by rows, and by columns where a row has new ones, which are empty in the rows before.
+
+    Parameters
+    ----------
+    path
+        Its first column is the step.
+    before
+        Rows of this step and later ones are cut off.
+    """
+
+    def __init__(self, path: Path, *, before: int) -> None:
+        self._path = path
+        found = path.read_bytes() if path.is_file() else b""
+        header, *rows = [line for line in found.splitlines(keepends=True) if line.endswith(b"\n")] or [b""]
+        try:
+            kept = header + b"".join(row for row in rows if int(row.split(b",")[0]) < before)
+        except ValueError:
+            raise DataError(f"{path}: a line does not begin with a step. Restore or remove the file.") from None
+        self._columns = next(csv.reader([header.decode()]), [])
+        if not found.startswith(kept):
+            write_bytes(path, kept)
+        self._lines = Lines(path, keep=len(kept))
+
+    def write(self, row: Row) -> None:
+        new = [name for name in row if name not in self._columns]
+        if new:
+            self._widen(new)
+        self._lines.write(csv_bytes([[row.get(column) for column in self._columns]]))
 
     def close(self) -> None:
-        for _, lines in self._files.values():
-            lines.close()
+        self._lines.close()
 
-    def _open(self, path: Path, columns: list[str]) -> tuple[list[str], Lines]:
-        """Keep the rows up to the step that is gone on from; a number that was undefined at first gets no column."""
-        header = csv_bytes([columns])
-        found = path.read_bytes().splitlines(keepends=True) if path.is_file() else []
-        kept = [line for line in found[1:] if line.endswith(b"\n") and int(line.split(b",")[0]) <= self._step]
-        whole = header + b"".join(kept) if found[:1] == [header] and self._step else b""
-        lines = Lines(path, keep=len(whole) if found and b"".join(found).startswith(whole) else 0)
-        if not lines.size:
-            lines.write(header)
-        return columns, lines
+    def _widen(self, names: list[str]) -> None:
+        columns = self._columns + names
+        rows = self._path.read_bytes().splitlines()[1:]
+        write_bytes(self._path, csv_bytes([columns]) + b"".join(row + b"," * len(names) + b"\n" for row in rows))
+        self._lines.close()
+        self._lines, self._columns = Lines(self._path), columns
 
 
 def _identifier(folder: Path) -> str:
