@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from segmeter.files import describe_file
 from tests.cli.sharded import COUNTS, contents, make_checkpoint, make_masks, newest, run, run_shards
 from tests.data.crafted import put
 
@@ -179,6 +180,38 @@ def test_folds_are_joined_when_asked_for_and_marked(capsys: pytest.CaptureFixtur
     shutil.copytree(folds[0], "again")
     assert run("merge", listed([folds[0], Path("again")]), "kind=folds") == 2
     assert "folds without a common case" in capsys.readouterr().err
+
+
+def test_the_folds_of_a_cross_validation_give_each_case_once(capsys: pytest.CaptureFixture[str]) -> None:
+    folds = []
+    for fold in ("1/2", "2/2"):
+        net = make_checkpoint(Path(f"net{fold[0]}"), seed=int(fold[0]), fold=fold)
+        own = [f"checkpoint={net}", "data.split=val", "data.test_fraction=0", "report.overlays=0"]
+        assert run("eval", *EVAL, *own, f"data.fold={fold}") == 2
+        assert "`data.test_fraction` to be 0.15 with data.split=val" in capsys.readouterr().err
+        assert run("eval", *EVAL, *own[:2], own[3]) == 0
+        folds.append(newest("runs/eval"))
+    assert run("merge", listed(folds), "kind=folds") == 0
+    each = [json.loads((folder / "metrics.json").read_text())["n_cases"] for folder in (*folds, newest("runs/merge"))]
+    assert each[0] + each[1] == each[2]
+
+
+def test_predictions_that_shards_share_must_agree(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    halves = run_shards("predict", 2, *PREDICT)
+    assert run("predict", *PREDICT, "shard=1/2", "run.name=again") == 0
+    assert run("merge", listed([*halves, newest("runs/predict")]), *SHOWN) == 0
+    before = set(Path("runs/merge").iterdir())
+    other = shutil.copytree(halves[1], tmp_path / "other")
+    first, second = sorted((other / "predictions").rglob("*.png"))[:2]
+    manifest = json.loads((other / "manifest.json").read_text())
+    shutil.copy(second, first)
+    files = manifest["cases"][first.stem]["note"]["files"]
+    files[first.relative_to(other / "predictions").as_posix()] = describe_file(first)
+    (other / "manifest.json").write_text(json.dumps(manifest))
+    capsys.readouterr()
+    assert run("merge", listed([*halves, other]), *SHOWN) == 2
+    assert f"to agree on the cases that they share, got 1: {first.stem} in " in capsys.readouterr().err
+    assert set(Path("runs/merge").iterdir()) == before
 
 
 def test_more_shards_than_cases_or_batches_are_refused(capsys: pytest.CaptureFixture[str]) -> None:

@@ -133,3 +133,37 @@ def test_a_checkpoint_names_no_folder_of_its_machine(run: Path) -> None:
     text = (run / "checkpoints" / "best" / "manifest.json").read_text()
     assert "gone" not in text
     assert "root" not in json.loads(text)["card"]["data"]
+
+
+@pytest.fixture(scope="module")
+def folds(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    root = tmp_path_factory.mktemp("folds")
+    return [write_run(root / f"fold{n}", NUCLEI.replace(fold=f"{n}/5", group_until="_")) for n in (1, 2)]
+
+
+@pytest.mark.parametrize("choice", [[], ["data=folder", "data.root=/other"]], ids=["checkpoint", "folder"])
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("data.fold=2/5", "`data.fold` to be 1/5 with data.split=val, as "),
+        ("data.fold=null", "`data.fold` to be 1/5 with data.split=val, as "),
+        ("data.split_seed=7", "`data.split_seed` to be 0 with data.split=val, as "),
+        ("data.group_until=-", "`data.group_until` to be _ with data.split=val, as "),
+    ],
+)
+def test_validation_of_another_fold_holds_cases_of_training_and_is_refused(
+    folds: list[Path], choice: list[str], override: str, message: str
+) -> None:
+    (problem,) = problems_of(f"checkpoint={folds[0]}", *choice, "data.split=val", override)
+    assert problem.startswith(f"eval: expected {message}{folds[0]} was trained on cases of other folds, got ")
+    assert composed(f"checkpoint={folds[0]}", *choice, "data.split=test", override).data.split == "test"
+
+
+def test_its_own_fold_is_evaluated_and_every_checkpoint_must_have_it(folds: list[Path], run: Path) -> None:
+    data = composed(f"checkpoint={folds[1]}", "data.split=val").data
+    assert isinstance(data, FolderConfig)
+    assert data.fold == "2/5"
+    (problem,) = problems_of(f"checkpoint=[{folds[0]},{folds[1]}]", "data.split=val")
+    assert f"`data.fold` to be 2/5 with data.split=val, as {folds[1]} was trained" in problem
+    (problem,) = problems_of(f"checkpoint={run}", "data.split=val", "data.fold=1/5")
+    assert "`data.fold` to be None with data.split=val" in problem

@@ -18,6 +18,7 @@ from segmeter.schema import REQUIRED, as_plain, defaults
 TRAINED = "checkpoint"  # eval's default choice of data: the set that the checkpoint was trained on
 _CARD = ("task", "classes", "colours", "ignore_index", "in_channels", "mean", "std")  # the card has these itself
 _USERS = ("root", "split", "max_pixels", "allow_links")
+_DEALING = ("fold", "split_seed", "strata", "group_until", "val_fraction", "test_fraction", "lists", "list_files")
 
 
 def describe_data(config: DataConfig) -> dict[str, Any]:
@@ -45,7 +46,7 @@ def fill_data(values: Mapping[str, Any], overrides: Sequence[str]) -> dict[str, 
     """
     data = values.get("data")
     given = values.get("checkpoint")
-    first = given[0] if isinstance(given, list | tuple) and given else given  # all are of the same classes
+    first, *others = given if isinstance(given, list | tuple) and given else [given]  # all are of the same classes
     if first in (None, REQUIRED, []) or not isinstance(data, Mapping):
         return dict(values)  # the schema says what is missing
     card, root = _read(Path(str(first)))
@@ -58,6 +59,7 @@ def fill_data(values: Mapping[str, Any], overrides: Sequence[str]) -> dict[str, 
     else:
         return dict(values)
     _refuse_contradictions(filled, card)
+    _refuse_other_folds(filled, [Path(str(path)) for path in (first, *others)])
     return {**values, "data": filled}
 
 
@@ -111,6 +113,23 @@ def _refuse_contradictions(data: Mapping[str, Any], card: ModelCard) -> None:
     ]
     if problems:
         raise ConfigError(problems)
+
+
+def _refuse_other_folds(data: Mapping[str, Any], checkpoints: Sequence[Path]) -> None:
+    """Under folds, validation as a checkpoint was not trained with holds cases of its training."""
+    usual = defaults(DATA.schema(data["name"]))
+    if data.get("split") != "val" or "fold" not in usual:
+        return
+    for path in checkpoints:
+        card, _ = _read(path)
+        if card.data.get("name") != data["name"]:
+            continue
+        given, theirs = ({key: as_plain({**usual, **each}[key]) for key in _DEALING} for each in (data, card.data))
+        other = [key for key in _DEALING if given[key] != theirs[key]]
+        if other and (given["fold"] or theirs["fold"]):
+            key, remedy = other[0], "Leave it out, or evaluate each fold with its own checkpoint."
+            rule = f"to be {theirs[key]} with data.split=val, as {path} was trained on cases of other folds"
+            raise ConfigError(expected("eval", f"data.{key}", rule, given[key], remedy))
 
 
 def _classes(card: ModelCard, kind: str) -> dict[str, Any]:

@@ -80,7 +80,7 @@ def merge(job: Merge) -> dict[str, Any]:
     InputError
         The runs are not parts of one run, see `check_merge`.
     DataError
-        A case that two shards share differs between them, or a file is not what was written.
+        A row that two shards share differs between them, or a file is not what was written.
     """
     check_merge(job)
     first, owners = job.pieces[0], _owners(job.pieces)
@@ -123,7 +123,7 @@ def _mark(job: Merge) -> dict[str, Any]:
 
 
 def _read_rows(pieces: Sequence[Piece]) -> Sequence[CaseRow]:
-    """All rows by case id; where shards overlap, rows, notes and files must be equal."""
+    """All rows by case id; where shards overlap, they must be equal."""
     store, places, numbers = RowStore(), dict[str, int](), dict[str, Piece]()
     differing: list[str] = []
     for piece in pieces:
@@ -131,16 +131,15 @@ def _read_rows(pieces: Sequence[Piece]) -> Sequence[CaseRow]:
             if row.case_id not in places:
                 places[row.case_id], numbers[row.case_id] = len(store), piece
                 store.append(row)
-            elif _bytes(row, piece) != _bytes(store[places[row.case_id]], numbers[row.case_id]):
+            elif _bytes(row) != _bytes(store[places[row.case_id]]):
                 differing.append(f"{row.case_id} in {numbers[row.case_id].name} and {piece.name}")
     if differing:
         raise DataError(expected("merge", "runs", "to agree on the cases that they share", some(differing)))
     return Ordered(store, [places[case_id] for case_id in sorted(places)])
 
 
-def _bytes(row: CaseRow, piece: Piece) -> bytes:
-    noted = piece.cases[row.case_id]
-    return encode_entry(Entry(case_id=row.case_id, row=row, sha256=noted["sha256"], note=noted["note"]))
+def _bytes(row: CaseRow) -> bytes:
+    return encode_entry(Entry(case_id=row.case_id, row=row))
 
 
 def _files_summary(rows: Sequence[CaseRow], owners: Mapping[str, Piece], job: Merge) -> dict[str, Any]:

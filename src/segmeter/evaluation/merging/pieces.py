@@ -20,7 +20,9 @@ Kind = Literal["shards", "folds"]
 COMMANDS = ("eval", "score", "predict")
 SHARD = ("shard.shard", "shard.cases", "shard.sha256")  # of a manifest's identity, see `describe_shard`
 # What each fold has of its own: its checkpoint, its held-out cases, and the normalisation of its training cases
-OF_A_FOLD = ("files.", *(f"data.{key}" for key in ("fold", "split", "mean", "std")))
+OF_A_FOLD = frozenset(
+    ("files.checkpoint_sha256", "files.data", *(f"data.{key}" for key in ("fold", "split", "mean", "std")))
+)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -123,12 +125,12 @@ def check_pieces(pieces: Sequence[Piece], kind: Kind) -> None:
     Raises
     ------
     InputError
-        They differ in command, configuration, classes, checkpoint or data, or are not all the shards, or folds share
-        cases.
+        They differ in command, configuration, classes, checkpoint or data; or are not all the shards, or differ in a
+        case that they share; or folds share a case or a checkpoint, or are not all the folds of ``data.fold``.
     """
     problems = [line for piece in pieces[1:] for line in _differences(pieces[0], piece, kind)]
     if not problems:
-        problems = _incomplete(pieces) if kind == "shards" else _overlapping(pieces)
+        problems = _incomplete(pieces) + _disagreeing(pieces) if kind == "shards" else _no_folds(pieces)
     if problems:
         raise InputError(problems)
 
@@ -147,7 +149,7 @@ def _differences(first: Piece, other: Piece, kind: Kind) -> list[str]:
 def _compared(piece: Piece, kind: Kind) -> dict[str, Any]:
     values = {"command": piece.command, **piece.identity, "colours": piece.spec and piece.spec.colours}
     if kind == "folds":
-        return {key: value for key, value in values.items() if not key.startswith(OF_A_FOLD)}
+        return {key: value for key, value in values.items() if key not in OF_A_FOLD}
     return {**values, **{key: piece.shard.get(key) for key in ("cases", "sha256")}, "data": piece.record.get("data")}
 
 
@@ -167,7 +169,18 @@ def _incomplete(pieces: Sequence[Piece]) -> list[str]:
     return [expected("merge", "runs", f"to be all shards of {total} cases", f"{len(found)} cases{named}")]
 
 
-def _overlapping(pieces: Sequence[Piece]) -> list[str]:
+def _disagreeing(pieces: Sequence[Piece]) -> list[str]:
+    """Cases that two shards share, whose files or notes differ; the rows are compared where they are read."""
+    owners, differing = dict[str, Piece](), list[str]()
+    for piece in pieces:
+        for case_id, noted in piece.cases.items():
+            owner = owners.setdefault(case_id, piece)
+            if noted != owner.cases[case_id]:
+                differing.append(f"{case_id} in {owner.name} and {piece.name}")
+    return [expected("merge", "runs", "to agree on the cases that they share", some(differing))] if differing else []
+
+
+def _no_folds(pieces: Sequence[Piece]) -> list[str]:
     times = Counter(case_id for piece in pieces for case_id in piece.cases)
     twice = [case_id for case_id, count in times.items() if count > 1]
     problems = [expected("merge", "runs", "to be folds without a common case", some(twice))] if twice else []
@@ -177,4 +190,30 @@ def _overlapping(pieces: Sequence[Piece]) -> list[str]:
     if shards:
         remedy = "Merge the shards of each fold first."
         problems.append(expected("merge", "runs", "to be whole folds", f"shards ({some(shards)})", remedy))
+    hashes = [piece.identity.get("files.checkpoint_sha256") for piece in pieces]
+    shared = [piece.name for piece, sha256 in zip(pieces, hashes, strict=True) if sha256 and hashes.count(sha256) > 1]
+    if shared:
+        rule = "to be folds, each of a checkpoint of its own"
+        problems.append(expected("merge", "runs", rule, f"the same checkpoint in {some(shared)}"))
+    return problems + _missing_folds(pieces)
+
+
+def _missing_folds(pieces: Sequence[Piece]) -> list[str]:
+    """Where data.fold deals the cases: all its folds, each measured on the cases that it held out."""
+    folds = {piece.identity.get("data.fold") for piece in pieces}
+    if folds == {None}:
+        return []
+    given = {tuple(map(int, fold.split("/"))) for fold in folds if fold is not None}
+    counts = {count for _, count in given}
+    if len(counts) > 1 or None in folds:
+        return [expected("merge", "data.fold", "to be i/k with one k in all runs", some(map(str, folds)))]
+    (count,) = counts
+    missing = [f"{n}/{count}" for n in range(1, count + 1) if (n, count) not in given]
+    problems = []
+    if missing:
+        problems.append(expected("merge", "runs", f"to be all {count} folds", f"none of fold {', '.join(missing)}"))
+    seen = [piece.name for piece in pieces if piece.identity.get("data.split") != "val"]
+    if seen:
+        rule = "to be val, the cases that a fold held out, in all runs"
+        problems.append(expected("merge", "data.split", rule, f"others in {some(seen)}"))
     return problems
