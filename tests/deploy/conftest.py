@@ -11,7 +11,7 @@ from segmeter.models.checkpoints.checkpoint import Checkpoint, read_checkpoint, 
 from tests.models.parts import make_tiny
 
 
-@pytest.fixture(scope="session", autouse=True)
+@pytest.fixture(scope="module", autouse=True)
 def one_thread():
     before = torch.get_num_threads()
     torch.set_num_threads(1)

@@ -214,14 +214,14 @@ def only(folder: str, *names: str) -> None:
 
 def unreadable(path: str) -> None:
     """A file that this user may not read, which root always may."""
-    real = Path.open
+    real = os.open
 
-    def opened(self: Path, *given: object, **options: object) -> object:
-        if str(self).endswith(path):
-            raise PermissionError(13, "Permission denied", str(self))
-        return real(self, *given, **options)  # type: ignore[call-overload]
+    def opened(name: object, *given: object, **options: object) -> int:
+        if str(name).endswith(path):
+            raise PermissionError(13, "Permission denied", str(name))
+        return real(name, *given, **options)  # type: ignore[arg-type]
 
-    patch.setattr(Path, "open", opened)
+    patch.setattr(os, "open", opened)
 
 
 def linked_out() -> None:

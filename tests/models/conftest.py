@@ -10,7 +10,7 @@ from segmeter.models.segmenter import Segmenter
 from tests.models.parts import make_card, make_tiny
 
 
-@pytest.fixture(scope="session", autouse=True)
+@pytest.fixture(scope="module", autouse=True)
 def one_thread():
     """Small networks on a busy machine spend their time waiting for a second thread."""
     before = torch.get_num_threads()
