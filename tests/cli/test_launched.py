@@ -1,6 +1,7 @@
 """launch=: whatever runs a command, it leaves the bytes of one process, and fails as one process does."""
 
 import json
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -12,10 +13,14 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from segmeter.cli import launched
 from segmeter.cli.runs.job import Job
-from segmeter.cli.runs.shipped import Outcome, joint
+from segmeter.cli.runs.shipped import Outcome, Shipped, joint
+from segmeter.distributed.config import ProcessesConfig
+from segmeter.errors import ConfigError
+from segmeter.schema import Config
+from tests.cli.commands.test_merge import EVAL, SCORE
 from tests.cli.sharded import contents, make_checkpoint, make_masks, newest, run
-from tests.cli.test_merge_command import EVAL, SCORE
 
 TRAIN = [
     *("data=cells", "data.size=64", "data.train_cases=8", "data.samples_per_epoch=8", "data.val_cases=2"),
@@ -96,6 +101,55 @@ def test_two_processes_train_what_one_does() -> None:
         torch.testing.assert_close(found[name], value, rtol=1e-3, atol=1e-5)
     steps = [len((folder / "history.jsonl").read_text().splitlines()) for folder in (one, two)]
     assert steps[0] == steps[1]
+
+
+def test_a_process_that_dies_is_named_and_none_outlives_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Mutation seen to fail: no limit of the wait for the others (600 s), or no SIGKILL."""
+    monkeypatch.setattr(launched, "_GRACE", 0.5)
+    began = time.monotonic()
+    outcome = launched._together(
+        Shipped(job=Job("train", (), None), values={}, plugins=("tests.cli.hanging",), path=()), 2
+    )
+    assert time.monotonic() - began < 60
+    assert outcome.exit_code == 3
+    assert outcome.problems[0].endswith("It was process 2 of 2, ended by SIGKILL.")
+    assert not multiprocessing.active_children()
+
+
+def test_what_dask_says_of_a_shard_is_kept() -> None:
+    """Mutation seen to fail: every exception called a lost process."""
+    job = Job("score", (), None)
+    refused = launched._faulty(job, ConfigError("config: expected `a` to be b, got c."), KilledWorker)
+    assert (refused.problems, refused.exit_code) == (("config: expected `a` to be b, got c.",), 2)
+    other = launched._faulty(job, TypeError("no pickle of it"), KilledWorker)
+    assert "TypeError: no pickle of it" in other.problems[0]
+    killed = launched._faulty(job, KilledWorker("tried 4 workers"), KilledWorker)
+    assert killed.problems[0].endswith("or memory runs out. Dask says: tried 4 workers")
+
+
+class KilledWorker(Exception):
+    """Stands for Dask's."""
+
+
+class Placed(Config):
+    """The keys that say where a command runs."""
+
+    device: str
+    launch: ProcessesConfig
+
+
+@pytest.mark.parametrize("device", ["auto", "cuda"])
+def test_each_shard_has_a_gpu_of_its_own(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Mutation seen to fail: the device as it was given (the first GPU for all)."""
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    config = Placed(device=device, launch=ProcessesConfig(devices=2))
+    assert [each.device for each in launched._placed(config, config)] == ["cuda:0", "cuda:1"]
+    cpu = config.replace(device="cpu")
+    assert launched._placed(cpu, cpu) == [cpu, cpu]
+    more = config.replace(launch=ProcessesConfig(devices=3))
+    with pytest.raises(ConfigError, match="'cuda:2', with 2 GPUs found"):
+        launched._placed(more, more)
 
 
 @pytest.mark.slow

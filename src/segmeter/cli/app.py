@@ -66,7 +66,7 @@ def _sweep(command: str, request: Request, jobs: list[tuple[Composed, Any]], typ
     from segmeter.cli.runs.optuna_search import search
 
     alone = replace(request, sweep=False)
-    return search(plan, request.overrides, lambda lines: check(command, replace(alone, overrides=lines))[0][1])
+    return search(plan, config, request.overrides, lambda lines: check(command, replace(alone, overrides=lines))[0][1])
 
 
 def read_arguments(command: str, argv: Sequence[str]) -> argparse.Namespace:

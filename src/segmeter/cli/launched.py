@@ -3,29 +3,32 @@
 import os
 import signal
 import sys
+import time
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 from importlib import import_module
 from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
 from segmeter.cli.commands.merge import show_merged
+from segmeter.cli.messages import describe
 from segmeter.cli.pictures.merged import take_pictures
 from segmeter.cli.runs.job import Job
 from segmeter.cli.runs.launchers import by_submitit, lost, needed
 from segmeter.cli.runs.resume import find_resumed
 from segmeter.cli.runs.run_folder import note_done, open_run, run_name
-from segmeter.cli.runs.shipped import Outcome, Shipped, ship
+from segmeter.cli.runs.shipped import Outcome, Shipped, joint, ship
 from segmeter.distributed.config import DaskConfig, LocalConfig, SlurmConfig
-from segmeter.errors import ConfigError, SweepError
+from segmeter.errors import EXIT_FAULT, ConfigError, SweepError
 from segmeter.evaluation.manifest import NAME
 from segmeter.evaluation.merging.merge import Merge, merge
 from segmeter.evaluation.merging.pieces import read_pieces
 from segmeter.files import remove
+from segmeter.inference.device import pick_device
 from segmeter.parallel import end_with_parent, map_in_processes
 from segmeter.report.figures import aggregates
 from segmeter.report.html import write_report
@@ -33,6 +36,7 @@ from segmeter.schema import as_plain
 
 _SHARDS = "shards"
 _RETRIES = 3  # of a shard whose Dask worker is lost
+_GRACE = 10  # seconds in which processes end once one has failed, before they are killed
 
 
 def run_launched(config: Any, job: Job) -> float | None:
@@ -73,45 +77,68 @@ def _by_slurm(launch: SlurmConfig, alone: Any, job: Job) -> Outcome:
 
 
 def _together(job: Shipped, count: int) -> Outcome:
-    """Train in spawned processes of this machine; the outcome is that of the first, or of the one that failed."""
+    """Train in spawned processes of this machine; the outcome is the first one's, or that of the one that failed."""
     from segmeter.distributed.ranks import free_port
 
     context, port = get_context("spawn"), free_port()
-    pipes, processes = [], []
+    ranks, found = dict[Connection, BaseProcess](), list[Outcome]()
     for rank in range(count):
         ours, theirs = context.Pipe(duplex=False)
-        process = context.Process(target=_one_rank, args=(job, rank, count, port, theirs), daemon=True)
+        name, arguments = f"process {rank + 1} of {count}", (job, rank, count, port, theirs)
+        process = context.Process(target=_one_rank, name=name, args=arguments, daemon=True)
         process.start()
         theirs.close()
-        pipes.append(ours)
-        processes.append(process)
+        ranks[ours] = process
+    processes = list(ranks.values())
     try:
         try:
-            outcomes = _outcomes(job, pipes)
+            _gather(job, ranks, found)
         except KeyboardInterrupt as stop:  # the first process saves; the others hear of it from that
             os.kill(processes[0].pid or 0, signal.SIGINT if stop.args == () else signal.SIGTERM)
-            outcomes = _outcomes(job, pipes)
-        return next((one for one in outcomes if one.exit_code), outcomes[0])
+            _gather(job, ranks, found)
+        return joint(found)
     finally:
-        for process in processes:
-            process.terminate()
-            process.join()
+        _end(processes)
 
 
-def _outcomes(job: Shipped, pipes: Sequence[Connection]) -> list[Outcome]:
-    """What became of the processes, in the order in which they ended; only the failed one, where one failed first."""
-    found, open_ones = list[Outcome](), list(pipes)
-    while open_ones:
-        for pipe in wait(open_ones):
+def _gather(job: Shipped, ranks: dict[Connection, BaseProcess], found: list[Outcome]) -> None:
+    """Move what became of processes from `ranks` to `found`; once one has failed, the others have a short while.
+
+    A process that was killed comes first: what the others say is then that they lost it.
+    """
+    while ranks:
+        failed = any(outcome.exit_code for outcome in found)
+        ready = wait(list(ranks), timeout=_GRACE if failed else None)
+        if not ready:
+            return
+        for pipe in ready:
             assert isinstance(pipe, Connection)
-            open_ones.remove(pipe)
-            outcome = lost(job.job)
-            with suppress(EOFError):
-                outcome = pipe.recv()
-            if outcome.exit_code:
-                return [outcome]
-            found.insert(0, outcome) if outcome.value is not None else found.append(outcome)
-    return found
+            process = ranks.pop(pipe)
+            try:
+                found.append(pipe.recv())
+            except (EOFError, ConnectionError):
+                process.join(_GRACE)
+                found.insert(0, lost(job.job, f" It was {process.name}, {_ending(process)}."))
+
+
+def _ending(process: BaseProcess) -> str:
+    """How a process ended, in words."""
+    code = process.exitcode
+    if code is None:
+        return "which answered no more"
+    return f"ended by {signal.Signals(-code).name}" if code < 0 else f"ended with {code}"
+
+
+def _end(processes: Sequence[BaseProcess]) -> None:
+    """End all processes; one that waits for another in a library hears SIGTERM only when that answers."""
+    for process in processes:
+        process.terminate()
+    deadline = time.monotonic() + _GRACE
+    for process in processes:
+        process.join(max(0.0, deadline - time.monotonic()))
+        if process.is_alive():
+            process.kill()
+            process.join()
 
 
 def _one_rank(job: Shipped, rank: int, count: int, port: int, pipe: Connection) -> None:
@@ -132,9 +159,9 @@ def _share_out(config: Any, alone: Any, job: Job) -> float | None:
     if resumed is not None and (resumed / NAME).is_file():  # merged before
         value: float | None = import_module(f"segmeter.cli.commands.{job.command}").run(alone, job)
         return value
-    count = config.launch.shards if isinstance(config.launch, DaskConfig) else config.launch.devices
+    placed = _placed(config, alone)
     with open_run(config, job, resumed=resumed, facts={"launch": as_plain(config.launch)}) as folder:
-        shards = [_shard(alone, job, folder, number, count) for number in range(1, count + 1)]
+        shards = [_shard(each, job, folder, number, len(placed)) for number, each in enumerate(placed, start=1)]
         _raise_first(_by_dask(shards, config.launch) if isinstance(config.launch, DaskConfig) else _here(shards))
         pieces = read_pieces([shard.job.folder for shard in shards if shard.job.folder])
         metrics = getattr(config, "metrics", None)
@@ -145,6 +172,16 @@ def _share_out(config: Any, alone: Any, job: Job) -> float | None:
             write_report(folder, config.report)
         remove(folder / _SHARDS)
     return show_merged(folder, summary, html=config.report.html)
+
+
+def _placed(config: Any, alone: Any) -> list[Any]:
+    """The configuration of each shard; processes of this machine have a GPU each, as those of a training have."""
+    if isinstance(config.launch, DaskConfig):
+        return [alone] * config.launch.shards
+    count, device = config.launch.devices, getattr(alone, "device", "cpu")
+    if device not in ("auto", "cuda") or pick_device(device).type == "cpu":
+        return [alone] * count
+    return [alone.replace(device=str(pick_device(f"cuda:{number}"))) for number in range(count)]
 
 
 def _shard(alone: Any, job: Job, folder: Path, number: int, count: int) -> Shipped:
@@ -169,11 +206,21 @@ def _by_dask(shards: Sequence[Shipped], launch: DaskConfig) -> Iterator[Outcome]
         try:
             for future, shard in zip(futures, shards, strict=True):
                 fault = future.exception()
-                yield lost(shard.job) if fault is not None else future.result()
+                yield (
+                    future.result() if fault is None else _faulty(shard.job, fault, distributed.scheduler.KilledWorker)
+                )
         finally:
             client.cancel(futures)
             if cluster is not None:
                 cluster.close()
+
+
+def _faulty(job: Job, fault: BaseException, killed: type[Exception]) -> Outcome:
+    """The outcome of a shard that Dask could not run, with what Dask says of it."""
+    problems, code = describe(fault) if isinstance(fault, Exception) else ([repr(fault)], EXIT_FAULT)
+    if isinstance(fault, killed):
+        return lost(job, f" Dask says: {' '.join(str(fault).split())}")
+    return Outcome(job=job, problems=tuple(problems), exit_code=code)
 
 
 def _call(job: Shipped) -> Outcome:

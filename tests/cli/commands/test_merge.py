@@ -157,6 +157,19 @@ def test_unfinished_changed_and_foreign_folders_are_refused(
     assert "to be run folders" in lines
 
 
+def test_folds_with_other_class_weights_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    """Mutation seen to fail: the scheme's name in the identity instead of its numbers."""
+    folds = []
+    for number, pixels in enumerate([(900, 90, 10), (90, 900, 10)]):
+        net = make_checkpoint(Path(f"counted{number}"), seed=number, class_pixels=pixels)
+        scheme = ["loss=cross_entropy", "loss.class_weights=inverse"]
+        assert run("eval", *EVAL, *scheme, f"checkpoint={net}", f"run.name=counted{number}") == 0
+        folds.append(newest("runs/eval"))
+    capsys.readouterr()
+    assert run("merge", listed(folds), "kind=folds") == 2
+    assert "`loss.class_weights` to be the same in all runs, [0.37" in capsys.readouterr().err.replace("\n", " ")
+
+
 def test_folds_are_joined_when_asked_for_and_marked(capsys: pytest.CaptureFixture[str]) -> None:
     make_checkpoint(Path("other_net"), seed=1)
     folds = []

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.sharded import make_masks, run
+from tests.cli.test_launched import TRAIN
 
 SCORE = ["predictions=predictions", "references=masks", "data.num_classes=3", "data.ignore_index=255"]
 FAST = ["metrics.bootstrap=10", "report.html=false", "hydra.sweep.dir=out"]
@@ -107,5 +108,37 @@ def test_optuna_refuses_what_it_can_not_search(capsys: pytest.CaptureFixture[str
     assert "to have values to search" in capsys.readouterr().err
     assert run("score", "-m", *SCORE, *FAST, *OPTUNA, "hydra.sweeper.direction=up", "hydra.sweeper.n_trials=0") == 2
     lines = capsys.readouterr().err
-    assert "`hydra.sweeper.direction` to be maximize or minimize, got 'up'" in lines
+    assert "`hydra.sweeper.direction` to be null, maximize or minimize, got 'up'" in lines
     assert "`hydra.sweeper.n_trials` to be an integer >= 1, got 0" in lines
+
+
+LOSS = ["hydra/sweeper=optuna", "training.monitor=loss", "optimizer.lr=1e-9,1e-2", "data=cells"]
+
+
+def test_optuna_refuses_a_direction_that_the_monitor_has_not(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Mutation seen to fail: any direction taken (the search looks for the highest loss)."""
+    optuna = pytest.importorskip("optuna")
+    assert run("train", "-m", *LOSS, "hydra.sweeper.direction=maximize") == 2
+    assert "to be null or minimize for training.monitor=loss, got maximize" in capsys.readouterr().err
+    assert run("train", "-m", LOSS[0], "data=cells", "training.monitor=loss,mean_iou") == 2
+    assert "`training.monitor` to be one figure in all trials" in capsys.readouterr().err
+    storage = f"sqlite:///{tmp_path / 'search.db'}"
+    optuna.create_study(storage=storage, study_name="old", direction="maximize")
+    assert run("train", "-m", *LOSS, f"hydra.sweeper.storage={storage}", "hydra.sweeper.study_name=old") == 2
+    assert "to be a study that has its score minimized, got 'old'" in capsys.readouterr().err
+    assert not Path("runs/multirun").exists()
+
+
+def test_optuna_looks_for_the_lowest_loss(tmp_path: Path) -> None:
+    optuna = pytest.importorskip("optuna")
+    storage = f"sqlite:///{tmp_path / 'search.db'}"
+    options = ["hydra.sweeper.n_trials=2", "hydra.sweeper.seed=1", f"hydra.sweeper.storage={storage}"]
+    options += [f"hydra.sweep.dir={tmp_path / 'out'}", "training.epochs=1"]
+    training = [each for each in TRAIN if not each.startswith("training.epochs")]
+    assert run("train", "-m", *training, LOSS[0], LOSS[1], "data.seed=1,2", *options) == 0
+    study = optuna.load_study(study_name="segmeter", storage=storage)
+    losses = [trial.value for trial in study.trials]
+    assert study.direction.name == "MINIMIZE"
+    assert study.best_value == min(losses)

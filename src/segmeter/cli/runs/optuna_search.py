@@ -26,13 +26,15 @@ _LOG = logging.getLogger(__name__)
 Checked = Callable[[Sequence[str]], Any]  # overrides -> the checked configuration of one job
 
 
-def search(plan: Multirun, overrides: Sequence[str], check: Checked) -> None:
+def search(plan: Multirun, config: Any, overrides: Sequence[str], check: Checked) -> None:
     """Let Optuna choose the values of jobs until `n_trials` have been run, those of an earlier process included.
 
     Parameters
     ----------
     plan
         Where the jobs go and how they are run; ``plan.options`` are those of `hydra_rules.OPTUNA`.
+    config
+        The checked configuration of one job.
     overrides
         As typed: ``interval(a,b)``, ``range(a,b)`` and ``choice(a,b)`` (or a,b) are searched, ``tag(log,...)`` on a
         logarithmic scale; others hold for every job.
@@ -49,14 +51,20 @@ def search(plan: Multirun, overrides: Sequence[str], check: Checked) -> None:
     optuna = needed("optuna", extra="optuna")
     options = _options(plan.options)
     space, fixed = _space(overrides, optuna)
+    direction = _direction(options["direction"], config, space)
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     study = optuna.create_study(
         storage=options["storage"],
         study_name=options["study_name"],
-        direction=options["direction"],
+        direction=direction,
         sampler=optuna.samplers.TPESampler(seed=options["seed"]),
         load_if_exists=True,
     )
+    if study.direction.name.lower() != direction:  # of a study that was there before
+        rule = f"to be a study that has its score {direction}d"
+        remedy = "Set another study_name."
+        name = f"{options['study_name']!r}, whose score is {study.direction.name.lower()}d"
+        raise ConfigError(expected("config", "hydra.sweeper.study_name", rule, name, remedy))
     plan.folder = Path(study.user_attrs.get(_FOLDER, plan.folder))
     study.set_user_attr(_FOLDER, str(plan.folder))
     _requeue_lost(study, optuna)
@@ -123,12 +131,29 @@ def _options(given: Mapping[str, Any]) -> dict[str, Any]:
         for key in ("n_trials", "n_jobs")
         if type(options[key]) is not int or options[key] < 1
     ]
-    if options["direction"] not in ("maximize", "minimize"):
-        rule = "to be maximize or minimize"
+    if options["direction"] not in (None, "maximize", "minimize"):
+        rule = "to be null, maximize or minimize"
         problems.append(expected("config", "hydra.sweeper.direction", rule, repr(options["direction"])))
     if problems:
         raise ConfigError(problems)
     return options
+
+
+def _direction(given: str | None, config: Any, space: Mapping[str, Any]) -> str:
+    """Which way the score is better: of a training its monitor says so, other scores are maximized unless told."""
+    training = getattr(config, "training", None)
+    if training is None:
+        return given or "maximize"
+    from segmeter.training.validation import higher_is_better
+
+    if "training.monitor" in space:
+        rule = "to be one figure in all trials, as figures of two kinds can't be compared"
+        raise ConfigError(expected("config", "training.monitor", rule, "several"))
+    wanted = "maximize" if higher_is_better(training.monitor) else "minimize"
+    if given not in (None, wanted):
+        rule = f"to be null or {wanted} for training.monitor={training.monitor}"
+        raise ConfigError(expected("config", "hydra.sweeper.direction", rule, given))
+    return wanted
 
 
 def _space(overrides: Sequence[str], optuna: Any) -> tuple[dict[str, Any], list[str]]:
