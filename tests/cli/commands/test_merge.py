@@ -52,7 +52,7 @@ def listed(folders: list[Path]) -> str:
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_merged_shards_are_the_run_without_shards_to_the_byte(command: str) -> None:
-    """Mutations seen to fail: every n-th case instead of batch for eval; pictures of the first shard only."""
+    """Mutation seen to fail: pictures of the first shard only."""
     arguments = COMMANDS[command]
     assert run(command, *arguments, "run.name=whole") == 0
     whole = contents(newest(f"runs/{command}"))
