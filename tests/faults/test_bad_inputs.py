@@ -436,7 +436,10 @@ DATA_SETS = [
         lambda: save("labels/b.npz", FEW),
     ),
     Bad(
-        106, SCORE, "at most 500000000 pixels, got 1000000 x 1000000. If ...", lambda: world.huge_zarr("labels/b.zarr")
+        106,
+        SCORE,
+        "to have the size of its reference ..., got 1000000 x 1000000 (height x width). Nothing is resized.",
+        lambda: world.huge_zarr("labels/b.zarr"),
     ),
     Bad(107, PROBS, "to sum to 1 in every pixel, got a sum that is off by 0.4.", lambda: world.probs(0.7)),
     Bad(107, PROBS, "to lie between 0 and 1, got 1.5 to 1.5. Pass softmax or sigmoid.", lambda: world.probs(1.5)),

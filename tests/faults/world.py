@@ -246,11 +246,12 @@ def gpus(count: int) -> None:
 
 def broken(name: str) -> None:
     """A file whose disk can't be read."""
-    real_open, real_read = Path.open, Path.read_bytes
+    real_open, real_read, real_handle = Path.open, Path.read_bytes, os.open
 
-    def refuse(path: Path) -> None:
+    def refuse(path: object) -> None:
         if str(path).endswith(name):
             raise OSError(5, "Input/output error", str(path))
 
     patch.setattr(Path, "open", lambda self, *given, **options: refuse(self) or real_open(self, *given, **options))
     patch.setattr(Path, "read_bytes", lambda self: refuse(self) or real_read(self))
+    patch.setattr(os, "open", lambda path, *given, **options: refuse(path) or real_handle(path, *given, **options))
