@@ -160,6 +160,24 @@ def test_equal_runs_give_equal_files(here: Path, trained: Path, evaluated: Path)
         assert (again / name).read_bytes() == (evaluated / name).read_bytes()
 
 
+def test_eval_takes_the_class_weights_of_the_training_set(here: Path, trained: Path) -> None:
+    """Mutation seen to fail: the pixels of the evaluated split are counted."""
+    masks = next((here / "data").glob("cells-*")) / "masks"
+    seen = [np.asarray(Image.open(path)).ravel() for path in masks.glob("train-*.png")]
+    counts = np.bincount(np.concatenate(seen), minlength=256)[:CLASSES]
+    assert read_checkpoint(trained).card.class_pixels == tuple(counts.tolist())
+    weights = (1 / np.log(1.02 + counts / counts.sum())).tolist()
+    losses = []
+    for number, given in enumerate(("auto", f"[{','.join(map(repr, weights))}]")):
+        scheme = ["loss=sum", f"loss.focal.class_weights={given}", f"run.name=weights{number}"]
+        assert run("eval", f"checkpoint={trained}", *SMALL, "export.labels=false", *scheme) == 0
+        (folder,) = (here / "runs" / "eval").glob(f"*weights{number}*")
+        identity = json.loads((folder / "manifest.json").read_text())["identity"]
+        assert identity["loss.focal.class_weights"] == pytest.approx(weights)
+        losses.append(json.loads((folder / "metrics.json").read_text())["loss"]["dataset"])
+    assert losses[0] == pytest.approx(losses[1])
+
+
 def test_eval_needs_no_more_than_the_checkpoint(trained: Path, evaluated: Path, tmp_path: Path) -> None:
     """From another folder too, where the built-in data would be drawn again."""
     with pytest.MonkeyPatch.context() as patch:

@@ -42,11 +42,14 @@ def make_masks(root: Path) -> None:
         put(root / "images" / f"case{seed:02d}.png", noise(*size, seed=seed))
 
 
-def make_checkpoint(folder: Path, *, seed: int = 0, fold: str | None = None) -> Path:
+def make_checkpoint(
+    folder: Path, *, seed: int = 0, fold: str | None = None, class_pixels: tuple[int, ...] = ()
+) -> Path:
     """A network of random weights that reads the images of `make_masks`."""
     torch.manual_seed(seed)
     data = {"name": "folder", "images": "images", "masks": "masks", "fold": fold}
-    card = ModelCard(model=dict(TINY), spec=THREE, in_channels=3, mean=(0.5,) * 3, std=(0.3,) * 3, data=data)
+    normalisation = {"mean": (0.5,) * 3, "std": (0.3,) * 3}
+    card = ModelCard(model=dict(TINY), spec=THREE, in_channels=3, data=data, class_pixels=class_pixels, **normalisation)
     state = build_segmenter(card).state_dict()
     write_checkpoint(folder, segmenter_state=state, card=card, state=None, progress={"step": 0})
     return folder

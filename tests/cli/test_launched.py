@@ -66,7 +66,6 @@ def test_a_shard_that_fails_is_said_with_its_code(capfd: pytest.CaptureFixture[s
 
 
 def test_dask_workers_leave_the_bytes_of_one_process_though_one_is_killed(here: Path) -> None:
-    """Mutation seen to fail: no retries (the killed worker's shard is lost)."""
     distributed = pytest.importorskip("distributed")
     expected = whole("score", SCORE)
     options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None}

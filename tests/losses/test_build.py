@@ -7,8 +7,8 @@ import pytest
 
 from segmeter.classes import ClassSpec
 from segmeter.errors import ConfigError
-from segmeter.losses.build import build_loss, resolve_weights
-from segmeter.losses.config import LOSSES, DiceConfig
+from segmeter.losses.build import build_loss, fix_weights, resolve_weights
+from segmeter.losses.config import LOSSES, CrossEntropyConfig, DiceConfig, FocalConfig, SumConfig
 from segmeter.losses.region import TverskyLoss
 
 SPEC = ClassSpec(task="multiclass", names=("sky", "road", "car"), colours=((0, 0, 0),) * 3, ignore_index=255)
@@ -37,3 +37,17 @@ def test_class_weights_are_none_numbers_or_a_scheme_of_the_counts():
 def test_numbers_that_do_not_fit_the_classes_name_them():
     with pytest.raises(ConfigError, match=r"to have 3 values, one for each of sky, road, car, got \(1.0, 2.0\)"):
         resolve_weights(SimpleNamespace(class_weights=(1.0, 2.0)), SPEC, None)
+
+
+def test_schemes_become_numbers_in_the_parts_of_a_sum_too():
+    counts = np.array([900, 90, 10])
+    assert fix_weights(DiceConfig(over="sample"), SPEC, None) == DiceConfig(over="sample")
+    given = SumConfig(
+        focal=FocalConfig(class_weights="inverse"), cross_entropy=CrossEntropyConfig(class_weights=(1, 2, 3))
+    )
+    found = fix_weights(given, SPEC, counts)
+    assert found.focal.class_weights == pytest.approx((1000 / 2700, 1000 / 270, 1000 / 30))
+    assert found.replace(focal=given.focal) == given
+    message = r"expected `class_weights` to be numbers where the pixels per class of the training set are not known"
+    with pytest.raises(ConfigError, match=message):
+        fix_weights(given, SPEC, None)

@@ -82,7 +82,11 @@ def test_all_problems_are_named_at_once():
             {"alpha": 0.25},
             r"loss: expected `alpha` to be null for multiclass, got 0.25. Use",
         ),
-        ("multiclass", {"class_weights": "auto"}, r"to be null without class counts, got 'auto'. Count them"),
+        (
+            "multiclass",
+            {"class_weights": "auto"},
+            r"to be numbers where the pixels per class of the training set are not known, got 'auto'",
+        ),
         ("multiclass", {"normalizer": "positives"}, r"loss: expected `normalizer`"),
         (
             "binary",

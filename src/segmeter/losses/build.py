@@ -9,7 +9,7 @@ from torch import nn
 from segmeter.checks import Problems, collecting
 from segmeter.classes import ClassSpec
 from segmeter.errors import ConfigError
-from segmeter.losses.config import LOSSES
+from segmeter.losses.config import LOSSES, LossConfig
 from segmeter.losses.weights import class_weights
 
 
@@ -42,6 +42,15 @@ def build_loss(config: Any, spec: ClassSpec, class_counts: npt.NDArray[np.int64]
     return module
 
 
+def fix_weights(config: LossConfig, spec: ClassSpec, class_counts: npt.NDArray[np.int64] | None) -> LossConfig:
+    """Put numbers in place of a scheme in ``class_weights``, in the parts of a sum too; arguments as `build_loss`."""
+    parts = {name: part for name, part in dict(config).items() if isinstance(part, LossConfig)}
+    changes: dict[str, Any] = {name: fix_weights(part, spec, class_counts) for name, part in parts.items()}
+    if isinstance(getattr(config, "class_weights", None), str):
+        changes["class_weights"] = resolve_weights(config, spec, class_counts)
+    return config.replace(**changes)
+
+
 def resolve_weights(
     config: Any, spec: ClassSpec, class_counts: npt.NDArray[np.int64] | None
 ) -> tuple[float, ...] | None:
@@ -60,8 +69,9 @@ def _check_fit(problems: Problems, given: Any, spec: ClassSpec, class_counts: np
     remedy = "Use `loss.alpha` to weigh target 1 against target 0."
     problems.expect(spec.task == "multiclass", "class_weights", f"to be null for {spec.task}", given, remedy)
     if isinstance(given, str):
-        remedy = "Count them with `segmeter check`, or give one number per class."
-        problems.expect(class_counts is not None, "class_weights", "to be null without class counts", given, remedy)
+        rule = "to be numbers where the pixels per class of the training set are not known"
+        remedy = "`segmeter check` suggests one per class."
+        problems.expect(class_counts is not None, "class_weights", rule, given, remedy)
         return
     names = ", ".join(spec.names)
     rule = f"to have {spec.num_classes} values, one for each of {names}"

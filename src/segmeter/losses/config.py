@@ -30,7 +30,7 @@ class WeightedLossConfig(LossConfig):
 
     class_weights: ClassWeights = None
     """Weight of each class: one number per class, or a scheme that computes them from the training set ("auto" is
-    "log"); null weighs all classes alike. Multiclass only."""
+    "log"; for eval, that of the checkpoint); null weighs all classes alike. Multiclass only."""
     label_smoothing: float = Field(0.0, ge=0, le=1)
     """Share of the target that is spread evenly over all classes."""
 

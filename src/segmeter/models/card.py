@@ -37,6 +37,8 @@ class ModelCard:
     data
         The kind of data set it was trained on, and how its files are found and read, as JSON values; empty where that
         is not known. It has no root: a checkpoint names no folder of the machine it comes from.
+    class_pixels
+        Pixels of each class in the training set, ignored ones left out; empty where that is not known.
 
     Raises
     ------
@@ -51,6 +53,7 @@ class ModelCard:
     std: tuple[float, ...]
     clip: tuple[tuple[float, float], ...] = ()
     data: Mapping[str, Any] = field(default_factory=dict)
+    class_pixels: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "model", {key: _as_tuple(value) for key, value in self.model.items()})
@@ -62,6 +65,9 @@ class ModelCard:
                 for value in values:
                     problems.in_range(name, value, 0 if name == "std" else -1e6, 1e6, above=name == "std")
             fits = not self.clip or (len(self.clip) == self.in_channels and all(low < high for low, high in self.clip))
+            counted = len(self.class_pixels) in (0, self.spec.num_classes)
+            rule = f"to be {self.spec.num_classes} counts, one per class"
+            problems.expect(counted, "class_pixels", rule, list(self.class_pixels))
             problems.expect(fits, "clip", f"to be {self.in_channels} pairs of a lower and a higher value", self.clip)
 
     def to_dict(self) -> dict[str, Any]:
@@ -91,6 +97,7 @@ class ModelCard:
             std=tuple(values["std"]),
             clip=tuple((low, high) for low, high in values.get("clip", ())),
             data=dict(values.get("data", {})),  # older checkpoints do not say it
+            class_pixels=tuple(int(count) for count in values.get("class_pixels", ())),
         )
 
 

@@ -152,6 +152,7 @@ def check_job(job: TrainJob) -> torch.device:
 
 def identify(job: TrainJob) -> dict[str, Any]:
     """All that decides what is learned, as "group.key" -> plain value; compared on resuming."""
+    card = job.segmenter.card.to_dict()
     device = pick_device(job.device)
     dtype = str(pick_dtype(device, job.training.precision)).removeprefix("torch.")
     groups = {
@@ -162,7 +163,7 @@ def identify(job: TrainJob) -> dict[str, Any]:
         "optimizer": job.optimizer.model_dump(),
         "schedule": job.schedule.model_dump(),
         "inference": job.inference.model_dump(),
-        "model": {key: value for key, value in job.segmenter.card.to_dict().items() if key != "data"},
+        "model": {key: value for key, value in card.items() if key not in ("data", "class_pixels")},
         "data": {"train_cases": _describe(job.train_cases), "val_cases": _describe(job.val_cases)},
     }
     flat = {**flatten(job.identity), **flatten(groups)}

@@ -52,7 +52,7 @@ def listed(folders: list[Path]) -> str:
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_merged_shards_are_the_run_without_shards_to_the_byte(command: str) -> None:
-    """Mutations seen to fail: every n-th case instead of batch for eval; pictures of the first shard only."""
+    """Mutation seen to fail: pictures of the first shard only."""
     arguments = COMMANDS[command]
     assert run(command, *arguments, "run.name=whole") == 0
     whole = contents(newest(f"runs/{command}"))
@@ -155,6 +155,19 @@ def test_unfinished_changed_and_foreign_folders_are_refused(
     assert f"Finish it with segmeter score resume={tmp_path / 'unfinished'}" in lines
     assert "to be as they were written" in lines
     assert "to be run folders" in lines
+
+
+def test_folds_with_other_class_weights_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    """Mutation seen to fail: the scheme's name in the identity instead of its numbers."""
+    folds = []
+    for number, pixels in enumerate([(900, 90, 10), (90, 900, 10)]):
+        net = make_checkpoint(Path(f"counted{number}"), seed=number, class_pixels=pixels)
+        scheme = ["loss=cross_entropy", "loss.class_weights=inverse"]
+        assert run("eval", *EVAL, *scheme, f"checkpoint={net}", f"run.name=counted{number}") == 0
+        folds.append(newest("runs/eval"))
+    capsys.readouterr()
+    assert run("merge", listed(folds), "kind=folds") == 2
+    assert "`loss.class_weights` to be the same in all runs, [0.37" in capsys.readouterr().err.replace("\n", " ")
 
 
 def test_folds_are_joined_when_asked_for_and_marked(capsys: pytest.CaptureFixture[str]) -> None:

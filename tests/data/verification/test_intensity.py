@@ -211,10 +211,11 @@ def test_images_that_nobody_verified_are_watched_and_the_warning_is_given_once()
 
 
 def test_a_watch_without_an_end_looks_after_every_image():
+    """Mutation seen to fail: all images dropped once there are eight."""
     full = [np.random.default_rng(i).integers(0, 65536, (20, 20, 1), np.uint16) for i in range(12)]
     dark, off = np.zeros((20, 20, 1), np.uint16), np.full((20, 20, 1), 200.0, np.float32)
     watch = ScaleWatch((0.5,), (0.25,), at_once=True)
-    assert [line for image in [*full, dark, *full, dark] for line in watch.add(image)] == []
+    assert [line for image in [*full[:8], dark, *full, dark] for line in watch.add(image)] == []
     one = ScaleWatch((0.5,), (0.25,), at_once=True)
     assert [len(one.add(image)) for image in (off, off, full[0])] == [1, 0, 0]
 

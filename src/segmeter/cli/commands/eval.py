@@ -19,7 +19,7 @@ from segmeter.errors import ConfigError
 from segmeter.evaluation.evaluate import Evaluation, evaluate
 from segmeter.evaluation.manifest import NAME, check_same
 from segmeter.inference.predictor import Predictor
-from segmeter.losses.build import build_loss
+from segmeter.losses.build import build_loss, fix_weights
 from segmeter.metrics.config.metrics import check_clusters, check_metrics
 from segmeter.models.checkpoints.several import read_checkpoints
 from segmeter.postprocess.pipeline import build_steps
@@ -38,15 +38,17 @@ def run(config: EvalConfig, job: Job) -> float | None:
     if len(config.metrics.spacing or (1, 1)) != 2:
         raise ConfigError(expected("metrics", "spacing", "to have 2 values, as images do", config.metrics.spacing))
     build_steps(config.postprocess.steps, checkpoint.card.spec)
+    counts = checkpoint.class_pixels
+    weighted = fix_weights(config.loss, checkpoint.card.spec, counts)
     resumed = find_resumed(config, job, config.resume, holds=NAME)
     (dataset,), (report,) = open_splits(config.data, [config.data.split], streams=True)
     for line in mismatch_warnings(report.intensities, checkpoint.card.mean, checkpoint.card.std, checkpoint.card.clip):
         _LOG.warning("%s", line)
     check_clusters(config.metrics.cluster, dataset.case_ids)
-    loss = build_loss(config.loss, spec=dataset.spec, class_counts=report.class_pixels)
+    loss = build_loss(weighted, spec=dataset.spec, class_counts=counts)
     facts = {**checkpoint.facts(), "data": report.content_sha256}
     dataset, batches, shard = take_shard(dataset, config.shard, batch_size=config.inference.batch_size)
-    identity = run_identity(config, facts, device) | shard
+    identity = run_identity(config.replace(loss=weighted), facts, device) | shard
     accept = partial(check_same, resumed or Path(), identity, dataset.case_ids)
     segmenter = checkpoint.load(device)
     predictor = Predictor(segmenter, config.inference, device)

@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from segmeter.checks import expected
 from segmeter.errors import ConfigError
@@ -32,6 +34,13 @@ class Checkpoints:
         if len(self.members) == 1:
             return self.members[0].sha256
         return hashlib.sha256(" ".join(member.sha256 for member in self.members).encode()).hexdigest()
+
+    @property
+    def class_pixels(self) -> NDArray[np.int64] | None:
+        """Pixels per class, (K,), of the training set; None where it is not known, or not the same for all members."""
+        known = {member.card.class_pixels for member in self.members}
+        counts = known.pop()
+        return np.array(counts, np.int64) if counts and not known else None
 
     def facts(self) -> dict[str, Any]:
         """What run.json says about them."""
