@@ -154,7 +154,7 @@ def test_each_shard_has_a_gpu_of_its_own(device: str, monkeypatch: pytest.Monkey
 
 @pytest.mark.slow
 def test_two_tasks_of_a_job_train_what_one_process_does() -> None:
-    """Mutations seen to fail: `result()` of a job of several tasks; submitit's variables not read."""
+    """But for rounding; that submitit's variables are read is tested where they are found."""
     assert run("train", *TRAIN, "run.name=one") == 0
     one = newest("runs/train")
     slurm = ["launch=slurm", "launch.cluster=local", "launch.tasks_per_node=2"]
