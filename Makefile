@@ -2,13 +2,21 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test lint bench gpu clean
+.PHONY: demo test test-commands test-rooms lint bench gpu clean
 
 demo: $(VENV)/.installed ## train, evaluate, predict and report on the built-in data
 	$(BIN)/segmeter demo
 
 test: $(VENV)/.installed-dev lint ## linters, types, import contracts, tests
-	$(BIN)/python -m pytest
+	$(MAKE) --jobs 2 test-commands test-rooms
+
+# The tests in two halves that take about as long, as a run in one process uses one core most of the time
+COMMANDS := tests/cli tests/faults tests/distributed
+test-commands: $(VENV)/.installed-dev
+	$(BIN)/python -m pytest $(COMMANDS) $(wildcard tests/test_*.py)
+
+test-rooms: $(VENV)/.installed-dev
+	$(BIN)/python -m pytest $(COMMANDS:%=--ignore=%) --ignore-glob='tests/test_*.py'
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .
