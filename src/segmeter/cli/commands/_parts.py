@@ -105,5 +105,5 @@ def model_card(config: DataConfig, model: Any, seen: DataReport) -> ModelCard:
         std=std,
         clip=clip_limits(config, seen.intensities),
         data=describe_data(config),
-        class_pixels=tuple(seen.class_pixels.tolist()),
+        class_pixels=tuple(int(count) for count in seen.class_pixels),
     )
