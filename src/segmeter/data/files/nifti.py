@@ -102,9 +102,13 @@ def _header(path: Path, file: IO[bytes]) -> tuple[Any, np.ndarray, bytes]:
 
 def _unpacked(stored: IO[bytes]) -> IO[bytes]:
     packed = stored.read(2) == b"\x1f\x8b"
+    stored.seek(max(0, os.fstat(stored.fileno()).st_size - 4))
+    padded = not any(stored.read())  # a packed file ends with its unpacked size
     stored.seek(0)
     if not packed:
         return stored
+    if padded:  # igzip reads ahead through all the zeros
+        return cast(IO[bytes], gzip.GzipFile(fileobj=stored))
     try:
         from isal import igzip  # twice as fast, with the same checks
     except ImportError:
