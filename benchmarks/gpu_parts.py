@@ -181,6 +181,25 @@ def take_over(context: Context, row: dict[str, Any]) -> None:
     )
 
 
+def inference(context: Context) -> None:
+    if context.needs_gpu("tiles against MONAI, eval against forward alone"):
+        return
+    output, least = context.folder / "inference.json", 1.5
+    output.unlink(missing_ok=True)
+    command = [sys.executable, str(HERE / "inference.py"), "--device", "cuda", "--parts", "window,eval"]
+    size = ["--side", "1024", "--cases", "4", "--rounds", "1"] if context.quick else ["--cases", "64"]
+    subprocess.run([*command, *size, "--output", str(output)], check=True)
+    record = json.loads(output.read_text(encoding="utf-8"))
+    for name, found in record["window"]["times_as_fast"].items():
+        differ = record["window"]["pixels_that_differ"][name]
+        work, needs = f"tiles of one image against {name}", f"at least {least:g}x, labels equal"
+        met = found["wall"] >= least and not differ
+        context.row(work, needs=needs, measured=f"{found['wall']:.2f}x", met=met, note=f"{differ} pixels differ")
+    share = record["eval"]["throughput_of_forward_alone"]["wall"]
+    work = "eval with labels and metrics, against the forward passes alone"
+    context.row(work, needs="at least 0.95x throughput", measured=f"{share:.2f}x", met=share >= 0.95)
+
+
 # --- 4: overlap
 
 
@@ -361,7 +380,7 @@ PARTS = {
     "bridge": Part(shows="device to NumPy, against what people write", limit_s=180, run=benchmark("bridge")),
     "focal": Part(shows="focal losses against their peers", limit_s=240, run=benchmark("focal")),
     "training": Part(shows="a training step against the plain loop", limit_s=240, run=benchmark("training")),
-    "inference": Part(shows="inference against its peers", limit_s=240, run=benchmark("inference")),
+    "inference": Part(shows="inference against its peers", limit_s=240, run=inference),
     "overlap": Part(shows="copies beside kernels, steps that never wait", limit_s=120, run=overlap),
     "resume": Part(shows="kill -9 and resume, bit-equal", limit_s=240, run=resume),
     "memory": Part(shows="nothing is left after a run", limit_s=90, run=memory),

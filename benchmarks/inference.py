@@ -77,7 +77,7 @@ def unet(classes: int = CLASSES) -> Any:
     return build_segmenter(card).eval()
 
 
-def window(side: int, rounds: int) -> dict[str, Any]:
+def window(side: int, rounds: int, device: torch.device) -> dict[str, Any]:
     """Labels of one image of `side` x `side`, from uint8 on the host to uint8 on the host."""
     import segmentation_models_pytorch as smp
     from monai.inferers import sliding_window_inference
@@ -88,7 +88,7 @@ def window(side: int, rounds: int) -> dict[str, Any]:
 
     segmenter = unet()
     config = InferenceConfig(tile=TILE, overlap=OVERLAP, tile_batch=BATCH, blend="uniform", precision="float32")
-    predictor = Predictor(segmenter, config, torch.device("cpu"))
+    predictor = Predictor(segmenter, config, device)
     image = np.random.default_rng(0).integers(0, 256, (side, side, 3), dtype=np.uint8)
     sample = Sample(case_id="a", image=image, target=None)
 
@@ -96,13 +96,14 @@ def window(side: int, rounds: int) -> dict[str, Any]:
         return next(predictor.predict([sample])).labels
 
     def monai(network: Callable[[torch.Tensor], torch.Tensor]) -> np.ndarray:
-        tensor = torch.from_numpy(image).permute(2, 0, 1)[None].float() / 255
+        tensor = torch.from_numpy(image).to(device).permute(2, 0, 1)[None].float() / 255
         with torch.inference_mode():
             logits = sliding_window_inference(tensor, (TILE, TILE), BATCH, network, overlap=OVERLAP)
-            return logits.argmax(1)[0].to(torch.uint8).numpy()
+            return logits.argmax(1)[0].to(torch.uint8).cpu().numpy()
 
     plain = smp.Unet("resnet18", encoder_weights=None, in_channels=3, classes=CLASSES).eval()
     plain.load_state_dict(segmenter.network.state_dict())
+    plain.to(device)
     peers = {
         "monai, plain network": lambda: monai(lambda tiles: plain((tiles - 0.5) / 0.25)),
         "monai, segmeter's network": lambda: monai(segmenter),
@@ -114,7 +115,7 @@ def window(side: int, rounds: int) -> dict[str, Any]:
     return {"side": side, "rounds": rounds, "pixels_that_differ": differ, "seconds": times, "times_as_fast": ratios}
 
 
-def evaluation(cases: int, side: int, rounds: int) -> dict[str, Any]:
+def evaluation(cases: int, side: int, rounds: int, *, device: torch.device) -> dict[str, Any]:
     """A whole evaluation against the forward passes of its images."""
     from segmeter.classes import ClassSpec
     from segmeter.data.sample import Sample
@@ -147,7 +148,7 @@ def evaluation(cases: int, side: int, rounds: int) -> dict[str, Any]:
     segmenter = unet()
     config = InferenceConfig(precision="float32", batch_size=BATCH)
     data = Cases(segmenter.card.spec)
-    predictor = Predictor(segmenter, config, torch.device("cpu"))
+    predictor = Predictor(segmenter, config, device)
 
     def whole() -> None:
         with tempfile.TemporaryDirectory() as folder:
@@ -167,6 +168,8 @@ def evaluation(cases: int, side: int, rounds: int) -> dict[str, Any]:
     def forward() -> None:
         for start in range(0, cases, BATCH):
             predictor.logits(list(data.images[start : start + BATCH]))
+        if device.type == "cuda":
+            torch.cuda.synchronize()
 
     whole()
     times = interleaved({"forward": forward, "eval": whole}, rounds)
@@ -305,14 +308,17 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--heights", type=int, nargs="+", default=list(HEIGHTS))
     parser.add_argument("--slide-side", type=int, default=SLIDE)
+    parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"], help="of `window` and `eval`")
+    parser.add_argument("--output", type=Path, default=RESULTS / "inference.json", help="where the JSON goes")
     chosen = parser.parse_args()
+    device = torch.device(chosen.device)
     works: dict[str, Callable[[], dict[str, Any]]] = {
-        "window": lambda: window(chosen.side, chosen.rounds),
-        "eval": lambda: evaluation(chosen.cases, 512, chosen.rounds),
+        "window": lambda: window(chosen.side, chosen.rounds, device),
+        "eval": lambda: evaluation(chosen.cases, 512, chosen.rounds, device=device),
         "memory": lambda: memory(tuple(chosen.heights)),
         "slide": lambda: slide(chosen.slide_side),
     }
-    path = RESULTS / "inference.json"
+    path = chosen.output
     record = json.loads(path.read_bytes()) if path.is_file() else {}
     for name in chosen.parts.split(","):
         found = works[name]()
