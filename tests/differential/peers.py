@@ -24,6 +24,7 @@ STAND_INS = {
         *("dynamic_network_architectures.building_blocks.helper", "SimpleITK"),
     ),
     "cityscapesscripts": ("pyquaternion",),
+    "seg-metrics": ("pandas", "medutils", "medutils.medutils"),
     "cellpose": ("cv2", "fastremap", "fill_voids"),
 }
 
