@@ -59,7 +59,7 @@ def interleaved(works: dict[str, Callable[[], Any]], rounds: int) -> dict[str, d
 
 def unet(classes: int = CLASSES) -> Any:
     from segmeter.classes import ClassSpec
-    from segmeter.data.config import default_colours
+    from segmeter.data.known_classes import default_colours
     from segmeter.models.build import build_segmenter
     from segmeter.models.card import ModelCard
     from segmeter.models.config import UnetConfig
@@ -180,7 +180,7 @@ def evaluation(cases: int, side: int, rounds: int, *, device: torch.device) -> d
 def small_model(folder: Path, classes: int) -> None:
     """A checkpoint of the smallest network that is registered, with random weights."""
     from segmeter.classes import ClassSpec
-    from segmeter.data.config import default_colours
+    from segmeter.data.known_classes import default_colours
     from segmeter.models.build import build_segmenter
     from segmeter.models.card import ModelCard
     from segmeter.models.checkpoints.checkpoint import write_checkpoint

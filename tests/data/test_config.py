@@ -1,6 +1,7 @@
 import pytest
 
-from segmeter.data.config import DATA, CamvidConfig, CellsConfig, FolderConfig, default_colours, folder_config
+from segmeter.data.config import DATA, CamvidConfig, CellsConfig, FolderConfig, folder_config
+from segmeter.data.known_classes import default_colours
 from segmeter.errors import ConfigError
 
 

@@ -110,6 +110,7 @@ def _refuse_whole_maps(pair: MaskPair, reading: Reading, metrics: MetricsConfig)
     needs = [f"metrics.measures: {measure.name}" for measure in metrics.measures]
     needs += ["data.instances"] if reading.instances else []
     needs += ["metrics.calibration"] if metrics.calibration else []
+    needs += ["data.invalid"] if reading.spec.count_invalid else []
     if needs:
         rule, remedy = (
             "to be counted alone, as it is read by rows",
