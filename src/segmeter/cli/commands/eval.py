@@ -20,7 +20,7 @@ from segmeter.evaluation.evaluate import Evaluation, evaluate
 from segmeter.evaluation.manifest import NAME, check_same
 from segmeter.inference.predictor import Predictor
 from segmeter.losses.build import build_loss, fix_weights
-from segmeter.metrics.config.metrics import check_clusters, check_metrics
+from segmeter.metrics.config.metrics import check_clusters, check_metrics, with_objects
 from segmeter.models.checkpoints.several import read_checkpoints
 from segmeter.postprocess.pipeline import build_steps
 from segmeter.report.figures import aggregates
@@ -32,6 +32,8 @@ _LOG = logging.getLogger(__name__)
 
 def run(config: EvalConfig, job: Job) -> float | None:
     """Evaluate; returns the headline over the data set, which a sweep may optimise."""
+    if config.data.instances:
+        config = config.replace(metrics=with_objects(config.metrics))
     device = open_device(config.device)
     checkpoint = read_checkpoints(config.checkpoints)
     check_metrics(config.metrics, checkpoint.card.spec)  # what needs no data is checked before any is read, or drawn
