@@ -5,7 +5,6 @@ import re
 from pathlib import Path
 
 import numpy as np
-import pytest
 from PIL import Image
 
 from segmeter.cli.main import main
@@ -36,12 +35,11 @@ def commands() -> list[str]:
     return lines
 
 
-@pytest.mark.slow
 def test_three_commands_lead_from_maps_of_objects_to_a_report(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     draw_cells(tmp_path / "cells")
     train, evaluate, report = (line.split()[1:] for line in commands())
-    small = ["training.epochs=2", "training.batch_size=2", "model.encoder_weights=null", "device=cpu"]
+    small = ["training.epochs=2", "model.encoder=tu-test_resnet", "model.depth=3", "model.decoder_channels=[8,8,4]"]
     main([*train, *small, "run.name=mine"])
     (run,) = (tmp_path / "runs" / "train").iterdir()
     main([*(part.replace("RUN", str(run)) for part in evaluate), "metrics.bootstrap=50"])

@@ -5,8 +5,8 @@ from segmeter.data.known_classes import default_colours
 from segmeter.errors import ConfigError
 
 
-def test_registry_holds_the_three_kinds_under_their_names():
-    assert DATA.names() == ["camvid", "cells", "folder"]
+def test_registry_holds_the_kinds_under_their_names():
+    assert DATA.names() == ["camvid", "cells", "folder", "instances"]
     for name in DATA.names():
         schema = DATA.schema(name)
         assert schema.model_fields["name"].default == name

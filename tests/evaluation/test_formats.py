@@ -281,6 +281,19 @@ def test_pixels_without_data_are_no_class(tmp_path: Path) -> None:
     assert found["confusion_matrix"] == wanted(target, labels)
 
 
+def test_a_large_map_with_a_class_as_nodata_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is read by rows, so that nothing tells whether a pixel has it."""
+    monkeypatch.setattr("segmeter.data.files.header.STREAMED_PIXELS", 100)
+    target, labels = masks(2)
+    for side, mask in (("references", target), ("predictions", labels)):
+        (tmp_path / side).mkdir()
+        write_geotiff(tmp_path / side / "a.tif", mask, nodata=0)
+    with pytest.raises(DataError, match=r"`nodata` to be no class, got 0\."):
+        score(scoring(tmp_path, spec=SPEC))
+    found = score(replace(scoring(tmp_path, spec=SPEC), label_map={"0": 0, "1": 1, "2": 2}))
+    assert found["confusion_matrix"] == wanted(target, labels)
+
+
 def test_endings_tell_masks_from_other_files(tmp_path: Path) -> None:
     target, labels = masks(2)
     for side, name, mask in (("references", "a_gt_ids", target), ("predictions", "a_out", labels)):

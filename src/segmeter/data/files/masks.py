@@ -139,11 +139,9 @@ def read_map(path: Path, reading: Reading, *, shape: tuple[int, ...] | None = No
         codes = to_labels(path, codes, spec=reading.spec, label_map=reading.label_map)
     elif reading.label_map or codes.dtype not in (np.uint8, np.uint16):
         codes = check_labels(path, codes, reading)
-    nodata = stored.geometry.nodata
-    if nodata is not None and not reading.label_map:
-        problem = nodata_problem(path, nodata, codes, reading.spec.num_values)
-        if problem:
-            raise DataError(problem)
+    problem = nodata_problem(path, stored.geometry.nodata, reading.spec.num_values, codes)
+    if problem and not reading.label_map:
+        raise DataError(problem)
     found = StoredMap(values=codes, geometry=stored.geometry, sha256=stored.sha256)
     return _flattened(found) if reading.flat else found
 

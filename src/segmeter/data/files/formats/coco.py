@@ -212,8 +212,8 @@ def _mask(segmentation: Any, shape: tuple[int, int]) -> NDArray[np.bool_]:
         polygons = [[float(value) for value in one] for one in segmentation]
         if not polygons or any(len(one) < 6 or len(one) % 2 or not all(map(math.isfinite, one)) for one in polygons):
             raise ValueError("a polygon of fewer than three finite corners")
-        filled: NDArray[np.bool_] = mask.decode(mask.merge(mask.frPyObjects(polygons, *shape))).astype(bool)
-        return filled
+        filled = mask.merge(mask.frPyObjects(polygons, *shape))
+        segmentation = {"size": filled["size"], "counts": filled["counts"].decode()}
     counts = segmentation["counts"]
     runs = np.array(expand_runs(counts) if isinstance(counts, str) else counts, np.int64)
     if tuple(segmentation["size"]) != shape or runs.min(initial=0) < 0 or int(runs.sum()) != math.prod(shape):

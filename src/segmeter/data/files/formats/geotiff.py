@@ -49,15 +49,19 @@ def read_geotiff(path: Path, page: Any) -> Geometry | None:
     return found.having(affine=matrix, **more)
 
 
-def nodata_problem(path: Path, value: float | None, values: NDArray[Any], num_values: int) -> str:
-    """The line that refuses a map in which pixels without data hold the value of a class, or ""."""
-    if value is None or not 0 <= value < num_values or not (values == value).any():
+def nodata_problem(path: Path, value: float | None, num_values: int, values: NDArray[Any] | None) -> str:
+    """The line that refuses a map in which pixels without data hold the value of a class, or "".
+
+    Without `values`, of a map that is read by rows, none of its pixels can be told to hold it or not.
+    """
+    if value is None or not 0 <= value < num_values:
         return ""
-    rule = f"to be no class, as {np.count_nonzero(values == value)} pixels have it"
-    remedy = (
-        f"Say what they are: data.label_map={{{value:g}: 255, ...}} with data.ignore_index=255, or {{{value:g}: 0}}."
-    )
-    return expected(show(path), "nodata", rule, f"{value:g}", remedy)
+    pixels = None if values is None else int(np.count_nonzero(values == value))
+    if pixels == 0:
+        return ""
+    rule = "to be no class" if pixels is None else f"to be no class, as {pixels} pixels have it"
+    meaning = f"{{{value:g}: 255, ...}} with data.ignore_index=255, or {{{value:g}: 0, ...}}"
+    return expected(show(path), "nodata", rule, f"{value:g}", f"Say what they are: data.label_map={meaning}.")
 
 
 def _matrix(tags: Any) -> NDArray[np.float64] | None:
