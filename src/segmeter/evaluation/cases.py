@@ -8,7 +8,6 @@ from functools import cache
 from pathlib import Path
 
 import numpy as np
-from scipy import ndimage
 
 from segmeter.checks import expected
 from segmeter.data.files.header import read_header
@@ -270,6 +269,8 @@ def _refuse_one_number(path: Path, numbers: np.ndarray, others: np.ndarray, key:
     most = int(numbers.max(initial=0))
     if not most or (numbers != most).all() or ((numbers != most) & (numbers != 0)).any():
         return
+    from scipy import ndimage  # takes a moment to load, and is seldom needed
+
     objects = len(np.unique(others[others != 0]))
     parts = int(ndimage.label(numbers, ndimage.generate_binary_structure(numbers.ndim, numbers.ndim))[1])
     if objects < 2 or parts < _MANY_PARTS or 2 * parts < objects:

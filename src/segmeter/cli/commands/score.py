@@ -9,7 +9,6 @@ from typing import Any
 
 from segmeter.checks import some
 from segmeter.cli.config.schema import ScoreConfig
-from segmeter.cli.pictures.score_pictures import draw_cases
 from segmeter.cli.runs.job import Job
 from segmeter.cli.runs.resume import find_resumed
 from segmeter.cli.runs.run_folder import note_done, open_run
@@ -62,6 +61,8 @@ def run(config: ScoreConfig, job: Job) -> float | None:
         scoring = replace(scoring, folder=folder)
         summary = score(scoring)
         if images:
+            from segmeter.cli.pictures.score_pictures import draw_cases  # takes a moment to load
+
             draw_cases(scoring, images, config.report)
         note_done(folder, {row["name"]: row["dataset"] for row in aggregates(summary)})
         if config.report.html:
