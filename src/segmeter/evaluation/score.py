@@ -4,7 +4,7 @@ import json
 import logging
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
@@ -253,7 +253,10 @@ def _measure(job: Scoring, manifest: Manifest, pairs: list[MaskPair], rows: RowS
 
 def _score_in_threads(scorer: CaseScorer, pairs: Sequence[MaskPair]) -> Iterator[Scored | tuple[str, ...]]:
     """Score all pairs, in order; a thread takes several small ones at a time, as handing over takes as long as they."""
-    size = _AT_ONCE if pairs and pairs[0].references[0].stat().st_size < _SMALL else 1
+    size = 1
+    with suppress(OSError):  # what is wrong with the files is said when they are read
+        if all(path.stat().st_size < _SMALL for pair in pairs[:1] for path in pair.references):
+            size = _AT_ONCE
     groups = [pairs[start : start + size] for start in range(0, len(pairs), size)]
     found = map_in_threads(lambda group: list(map(scorer, group)), groups, threads=count_cores(), name="score")
     with closing(found):
