@@ -102,7 +102,7 @@ def _read_small(path: Path) -> memoryview | None:
             if not stat.S_ISREG(status.st_mode) or size >= _KEPT_BYTES:
                 return None
             room = _scratch("content", size + 1)
-            return room[:size].data if os.readv(handle, [room]) == size else None
+            return room[:size].data if os.readv(handle, [room.data]) == size else None
         finally:
             os.close(handle)
     except OSError:

@@ -211,7 +211,7 @@ def look_around(
 
 
 @inlined_part
-def holds(j: int, i: int, k: int, first: NDArray[Any], second: NDArray[Any], both: bool, nothing: int) -> bool:
+def holds(j: int, i: int, k: int, first: NDArray[Any], second: NDArray[Any], both: bool, nothing: int) -> Any:
     """Say whether both maps hold the class k in a pixel, or neither does and the first one holds another."""
     if both:
         return first[j, i] == k and second[j, i] == k
@@ -229,7 +229,7 @@ def is_hit(
     both: bool,
     nothing: int,
     reach: IntArray,
-) -> bool:
+) -> Any:
     """Say whether a place is within reach of (y, x), and one that is looked for; -1 is none."""
     j, i = place >> ROW, place & _COLUMN
     down = abs(j - y)
