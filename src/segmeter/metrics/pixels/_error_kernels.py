@@ -1,8 +1,7 @@
 """The compiled loops behind `error_types`; imported on the first use, as numba takes a moment to load.
 
 Every wrong pixel is a false positive of one class and a false negative of another, so a list of them for each side
-holds all classes. Only wrong pixels look around themselves, first for what their neighbours have found, and then only
-in blocks that are known to hold what they look for.
+holds all classes, and only wrong pixels look around themselves.
 """
 
 from typing import Any
@@ -10,12 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from segmeter.jit import inlined_part, kernel
+from segmeter.jit import kernel
 from segmeter.metrics.arrays import BoolArray, IntArray
-
-LEAST_SHIFT = 4  # blocks have an edge of 2^shift pixels, at least the width of the boundary
-ROW = 32  # a place is y * 2^32 + x
-_COLUMN = (1 << ROW) - 1
+from segmeter.metrics.pixels._near_kernels import COLUMN, ROW, find_reach, find_shift, holds, look_around
 
 
 @kernel
@@ -95,7 +91,7 @@ def add_types(
 ) -> None:
     """Add the wrong pixels of one side to its counts (K, 3)."""
     for n in range(places.size):
-        y, x = places[n] >> ROW, places[n] & _COLUMN
+        y, x = places[n] >> ROW, places[n] & COLUMN
         kind = 0 if near[n] else 1 if met[root[part[y, x]]] else 2
         counts[classes[y, x], kind] += 1
 
@@ -121,30 +117,12 @@ def find_boundary(
     values = np.full(target.shape, num_classes, classes.dtype)
     has_seed = np.zeros(has_right.shape, np.bool_)
     for place in seeds:
-        y, x = place >> ROW, place & _COLUMN
+        y, x = place >> ROW, place & COLUMN
         values[y, x] = classes[y, x]
         has_seed[classes[y, x], y >> shift, x >> shift] = True
     near = look_around(wrong, classes, values, values, True, reach, has_seed)
     near[near] = adjoin_both(wrong[near], classes, target, labels, num_classes)
     return near
-
-
-@kernel
-def find_reach(width: int) -> IntArray:
-    """How far a row extends at each vertical distance (width + 1,), within a distance that rounds to `width`."""
-    reach = np.empty(width + 1, np.int64)
-    for dy in range(width + 1):
-        reach[dy] = int(np.sqrt((width + 0.5) ** 2 - dy * dy))
-    return reach
-
-
-@kernel
-def find_shift(width: int) -> int:
-    """The edge of the blocks as a power of two, of at least a width."""
-    shift = LEAST_SHIFT
-    while 1 << shift < width:
-        shift += 1
-    return shift
 
 
 @kernel
@@ -172,127 +150,6 @@ def find_right_blocks(
 
 
 @kernel
-def look_around(
-    places: IntArray,
-    classes: NDArray[Any],
-    first: NDArray[Any],
-    second: NDArray[Any],
-    both: bool,
-    reach: IntArray,
-    held: BoolArray,
-) -> BoolArray:
-    """Say of each place whether, within reach, `both` maps hold its class in one pixel, or neither does in another.
-
-    Pixels of the first map that hold no class do not count. What the pixel on the left or above has found is mostly
-    within reach too; where one of them has found nothing, only what it could not reach is looked at.
-    """
-    length, nothing = first.shape[1], held.shape[0]
-    hits = np.full(length + 1, -1, np.int64)  # by column, the place that was found last; one more column on the left
-    misses = np.full(length + 1, -2, np.int64)  # by column, the place that has found nothing last; -1 precedes (0, 0)
-    found = np.zeros(places.size, np.bool_)
-    for n in range(places.size):
-        y, x = places[n] >> ROW, places[n] & _COLUMN
-        k, hit = classes[y, x], hits[x]
-        if not is_hit(hit, y, x, k, first, second, both, nothing, reach):
-            hit = hits[x + 1]
-            if not is_hit(hit, y, x, k, first, second, both, nothing, reach):
-                if misses[x] == places[n] - 1 and classes[y, x - 1] == k:
-                    hit = search_edge(y, x, True, k, first, second, both, nothing, reach)
-                elif misses[x + 1] == places[n] - (1 << ROW) and classes[y - 1, x] == k:
-                    hit = search_edge(y, x, False, k, first, second, both, nothing, reach)
-                else:
-                    hit = search(y, x, k, first, second, both, nothing, reach, held)
-        found[n] = hit >= 0
-        if found[n]:
-            hits[x + 1] = hit
-        else:
-            misses[x + 1] = places[n]
-    return found
-
-
-@inlined_part
-def holds(j: int, i: int, k: int, first: NDArray[Any], second: NDArray[Any], both: bool, nothing: int) -> Any:
-    """Say whether both maps hold the class k in a pixel, or neither does and the first one holds another."""
-    if both:
-        return first[j, i] == k and second[j, i] == k
-    return first[j, i] != k and second[j, i] != k and first[j, i] != nothing
-
-
-@inlined_part
-def is_hit(
-    place: int,
-    y: int,
-    x: int,
-    k: int,
-    first: NDArray[Any],
-    second: NDArray[Any],
-    both: bool,
-    nothing: int,
-    reach: IntArray,
-) -> Any:
-    """Say whether a place is within reach of (y, x), and one that is looked for; -1 is none."""
-    j, i = place >> ROW, place & _COLUMN
-    down = abs(j - y)
-    near = place >= 0 and down < reach.size and abs(i - x) <= reach[down]
-    return near and holds(j, i, k, first, second, both, nothing)
-
-
-@kernel
-def search_edge(
-    y: int,
-    x: int,
-    on_right: bool,
-    k: int,
-    first: NDArray[Any],
-    second: NDArray[Any],
-    both: bool,
-    nothing: int,
-    reach: IntArray,
-) -> int:
-    """Find what is within reach of (y, x) and not of its neighbour on the left, or above; its place, or -1."""
-    height, length = first.shape
-    for along in range(1 - reach.size, reach.size):
-        across = reach[abs(along)]
-        j, i = (y + along, x + across) if on_right else (y + across, x + along)
-        if 0 <= j < height and 0 <= i < length and holds(j, i, k, first, second, both, nothing):
-            return (j << ROW) + i
-    return -1
-
-
-@kernel
-def search(
-    y: int,
-    x: int,
-    k: int,
-    first: NDArray[Any],
-    second: NDArray[Any],
-    both: bool,
-    nothing: int,
-    reach: IntArray,
-    held: BoolArray,
-) -> int:
-    """Find a pixel within reach, its place, or -1; only blocks that hold one are searched.
-
-    From the row of (y, x) outwards and from the right, so that what is found stays within reach of the next pixels.
-    """
-    height, length = first.shape
-    shift = find_shift(reach.size - 1)
-    for step in range(1, 2 * reach.size):
-        down = step // 2
-        j, across = y + (down if step % 2 else -down), reach[down]
-        if not 0 <= j < height:
-            continue
-        left, right = max(0, x - across), min(length - 1, x + across)
-        for column in range(right >> shift, (left >> shift) - 1, -1):
-            if not held[k, j >> shift, column]:
-                continue
-            for i in range(min(right, ((column + 1) << shift) - 1), max(left, column << shift) - 1, -1):
-                if holds(j, i, k, first, second, both, nothing):
-                    return (j << ROW) + i
-    return -1
-
-
-@kernel
 def adjoin_both(
     places: IntArray, classes: NDArray[Any], target: NDArray[Any], labels: NDArray[Any], num_classes: int
 ) -> BoolArray:
@@ -302,7 +159,7 @@ def adjoin_both(
     root = np.arange(places.size).astype(np.int32)
     by_tp, by_tn = np.zeros(places.size, np.bool_), np.zeros(places.size, np.bool_)
     for n in range(places.size):
-        y, x = places[n] >> ROW, places[n] & _COLUMN
+        y, x = places[n] >> ROW, places[n] & COLUMN
         k, own = classes[y, x], n
         number[y, x] = n
         for j, i in ((y, x - 1), (y - 1, x + 1), (y - 1, x), (y - 1, x - 1)):
