@@ -17,7 +17,8 @@ class ReportConfig(Config, title="report"):
     panel: Annotated[int, Unit("pixels")] = Field(480, ge=128, le=4096)
     """Longest side of one panel of a picture."""
     worst: Annotated[int, Unit("cases")] = Field(12, ge=0, le=100)
-    """How many pictures of the worst cases report.html shows."""
+    """How many of the worst cases report.html shows, and worst.csv lists, with crops of image, target and prediction in
+    worst/ for labelling them again (`segmeter score`: where it has images)."""
     others: Annotated[int, Unit("cases")] = Field(6, ge=0, le=100)
     """How many pictures of other cases report.html shows."""
     max_mb: Annotated[float, Unit("MiB")] = Field(8.0, gt=0)
