@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -27,10 +28,11 @@ from segmeter.parallel import map_in_threads
 from segmeter.progress import track
 from segmeter.report.config import ReportConfig
 from segmeter.report.figures import headline_scores
-from segmeter.report.gallery import choose_cases, worst_first
-from segmeter.report.objects import Objects
-from segmeter.report.overlay import draw_overlay, write_overlay
-from segmeter.report.slices import choose_slice
+from segmeter.report.pictures.gallery import choose_cases, worst_first
+from segmeter.report.pictures.layers import draw_layers, write_layers
+from segmeter.report.pictures.objects import Objects
+from segmeter.report.pictures.overlay import draw_overlay, write_overlay
+from segmeter.report.pictures.slices import choose_slice
 
 
 def draw_cases(scoring: Scoring, images: Files, config: ReportConfig) -> None:
@@ -50,11 +52,11 @@ def draw_cases(scoring: Scoring, images: Files, config: ReportConfig) -> None:
     DataError
         One line for each image that can't be read or has another size, and each case whose masks changed.
     """
-    scores = headlines(read_cases(scoring.folder), scoring.spec, scoring.metrics)
-    drawn = choose_cases(scores, config)
+    scores, of_classes = case_scores(read_cases(scoring.folder), scoring.spec, scoring.metrics)
+    drawn = choose_cases(scores, config, of_classes)
     defined = {case_id: score for case_id, score in scores.items() if not np.isnan(score)}
     worst = set(worst_first(defined)[: config.worst])
-    pairs = [pair for pair in scoring.pairs if pair.case_id in drawn | worst]
+    pairs = [pair for pair in scoring.pairs if pair.case_id in {*drawn, *worst}]
     measured = {case_id: noted["sha256"] for case_id, noted in read_notes(scoring.folder).items()}
     given = _Drawing(scoring, scoring.scorer(), images, scores, measured, config.panel, drawn, worst)
     problems = [line for found in track(map_in_threads(given.draw, pairs), "drawing", len(pairs)) for line in found]
@@ -62,11 +64,14 @@ def draw_cases(scoring: Scoring, images: Files, config: ReportConfig) -> None:
         raise DataError(problems)
 
 
-def headlines(rows: Sequence[CaseRow], spec: ClassSpec, metrics: MetricsConfig) -> dict[str, float]:
-    """The headline score of each case, as metrics.json defines it; NaN is undefined."""
+def case_scores(
+    rows: Sequence[CaseRow], spec: ClassSpec, metrics: MetricsConfig
+) -> tuple[dict[str, float], dict[str, list[float]]]:
+    """Find the headline of each case, as metrics.json defines it, and its IoU per class; NaN is undefined."""
     totals = score_totals(stack_totals(rows, spec), task=spec.task, classes=mean_classes(metrics, spec))
-    values = headline_scores(totals, spec.task)
-    return {row.case_id: float(value) for row, value in zip(rows, values, strict=True)}
+    ids = [row.case_id for row in rows]
+    headlines = headline_scores(totals, spec.task).tolist()
+    return dict(zip(ids, headlines, strict=True)), dict(zip(ids, totals.iou.tolist(), strict=True))
 
 
 @dataclass(frozen=True)
@@ -84,18 +89,21 @@ class _Drawing:
 
     def draw(self, pair: MaskPair) -> tuple[str, ...]:
         """Write the pictures of one case, or say what is wrong with its image."""
-        scoring, spec = self.scoring, self.scoring.spec
+        scoring, spec, path = self.scoring, self.scoring.spec, self.images[pair.stem][0]
         try:
             maps = self.scorer.read(pair)
             check_unchanged(pair, self.measured)
-            image = _image(self.images[pair.stem][0], maps.shape, scoring)
+            image = _image(path, maps.shape, scoring)
         except DataError as error:
             return error.problems
-        target, labels, title, place = maps.target, maps.labels, pair.case_id, None
+        target, labels, title, number = maps.target, maps.labels, pair.case_id, None
         objects = Objects(target=maps.target_instances, prediction=maps.instances)
+        notes: dict[str, Any] = {"files": _names(pair, path)}
         if len(maps.shape) == 3:
             place = choose_slice(target, labels, spec)
-            title = f"{title}, slice {place + 1} of {maps.shape[0]}"
+            number = place + 1
+            title = f"{title}, slice {number} of {maps.shape[0]}"
+            notes["slice"] = [number, maps.shape[0]]
             target, labels, image = target[..., place, :, :], labels[..., place, :, :], image[place]
             numbers = (each if each is None else each[place] for each in (objects.target, objects.prediction))
             objects = Objects(target=next(numbers), prediction=next(numbers))
@@ -103,12 +111,18 @@ class _Drawing:
             score, panel = self.scores[pair.case_id], self.panel
             shown = draw_overlay(image, target, labels, spec, title=title, score=score, panel=panel, objects=objects)
             write_overlay(scoring.folder / "overlays", pair.case_id, shown)
+            layers = draw_layers(image, target, labels, spec, panel=panel, objects=objects, notes=notes)
+            write_layers(scoring.folder, pair.case_id, layers)
         if pair.case_id in self.worst:
-            number = None if place is None else place + 1
-            write_crops(
-                scoring.folder, pair.case_id, spec, image=image, target=target, labels=labels, slice_number=number
-            )
+            crops = {"image": image, "target": target, "labels": labels}
+            write_crops(scoring.folder, pair.case_id, spec, **crops, step=1, slice_number=number)
         return ()
+
+
+def _names(pair: MaskPair, image: Path) -> dict[str, list[str]]:
+    """The names of a case's files, as a page can show them."""
+    files = {"image": [image], "target": pair.references, "prediction": pair.predictions}
+    return {role: [path.name.encode("utf-8", "replace").decode() for path in paths] for role, paths in files.items()}
 
 
 def _image(path: Path, shape: tuple[int, ...], scoring: Scoring) -> np.ndarray:

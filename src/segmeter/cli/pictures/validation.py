@@ -7,7 +7,7 @@ from segmeter.inference.async_results import Prediction
 from segmeter.metrics.pixels.confusion import count_case
 from segmeter.metrics.pixels.overlap import overlap_scores
 from segmeter.report.figures import headline_scores
-from segmeter.report.overlay import draw_overlay, write_overlay
+from segmeter.report.pictures.overlay import draw_overlay, write_overlay
 
 PANEL = 320  # longest side of a panel, pixels: small, as there are many
 

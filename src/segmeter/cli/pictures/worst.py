@@ -25,8 +25,8 @@ from segmeter.metrics.cases.table import read_cases, stack_totals
 from segmeter.metrics.config.metrics import MetricsConfig, mean_classes
 from segmeter.metrics.pixels.overlap import score_totals
 from segmeter.report.figures import headline, headline_scores
-from segmeter.report.gallery import worst_first
-from segmeter.report.paint import display_image
+from segmeter.report.pictures.gallery import worst_first
+from segmeter.report.pictures.paint import display_image
 
 FOLDER, LIST, PLACE = "worst", "worst.csv", "crop.json"
 EDGE = 256  # of a crop, pixels
