@@ -24,7 +24,7 @@ def command(tmp_path, monkeypatch):
             chunks = (64, 64, 3)[: array.ndim]
             (tmp_path / "set" / folder).mkdir(parents=True, exist_ok=True)
             write_zarr(tmp_path / "set" / folder / f"f{number}.zarr", array, axes, chunks=chunks)
-    data = ["data=folder", "data.root=set", "data.task=binary", "data.classes=[background,cell]", "device=cpu"]
+    data = ["data=folder", "data.root=set", "data.task=binary", "data.classes=[background,cell]"]
     return [*data, "data.fold=1/5", "data.test_fraction=0"]
 
 
@@ -32,7 +32,7 @@ def test_zarr_folders_are_trained_on_and_validated_as_eval_measures_them(command
     """Mutation seen to fail: the loss of a case that is read by rows left out of the validation's."""
     small = ["training.steps=4", "training.batch_size=2", "augment.crop=[64,64]", "augment.balance=0.5"]
     run_as = ["inference.tile=64", "inference.precision=float32"]
-    main(["train", *command, *MODEL, *small, *run_as, "training.precision=float32"])
+    main(["train", "device=cpu", *command, *MODEL, *small, *run_as, "training.precision=float32"])
     run = newest("runs/train")
     (found,) = [row["val"] for row in read_json_lines(run / "history.jsonl") if "val" in row]
     assert list((run / "validation").glob("step-*/f*.png"))
