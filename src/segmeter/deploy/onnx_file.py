@@ -6,6 +6,7 @@ from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
+from torch import nn
 from torch.export import ExportedProgram
 
 from segmeter.deploy.facts import KEY
@@ -18,6 +19,17 @@ def check_tools() -> None:
     missing = [name for name in ("onnx", "onnxscript", "onnxruntime") if find_spec(name) is None]
     if missing:
         raise ConfigError(f"export: format=onnx needs {', '.join(missing)}. Install segmeter[onnx].")
+
+
+def check_network(network: nn.Module) -> None:
+    """Raise ConfigError where a network pools to a fixed number of cells, which ONNX can't do for every size."""
+    for name, module in network.named_modules():
+        if isinstance(module, nn.AdaptiveAvgPool2d) and module.output_size not in (1, (1, 1)):
+            cells = module.output_size if isinstance(module.output_size, int) else module.output_size[0]
+            raise ConfigError(
+                f"export: this network pools to {cells} x {cells} cells ({name}), as pspnet and upernet do, and ONNX "
+                "can't do so for images of any size. Use format=aot."
+            )
 
 
 def encode(program: ExportedProgram, facts: Mapping[str, Any]) -> bytes:

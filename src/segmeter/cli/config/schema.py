@@ -92,20 +92,25 @@ class Modelled(Common):
     """Where the model runs: "auto", "cpu", "cuda" or "cuda:<number>"."""
 
 
-class Trained(Modelled):
-    """What a command takes that runs a trained model."""
+class Averaged(Common):
+    """What a command takes that loads a trained model, or several."""
 
     checkpoint: Path | tuple[Path, ...]
     """A run folder (its best checkpoint), a checkpoint folder, or a file in it; [A,B,C] averages the probabilities of
     several."""
-    resume: str | None = None
-    """null starts a new run; "auto" continues the newest run of this name; a path continues that run, with its
-    own configuration but for the keys that the command line sets."""
 
     @property
     def checkpoints(self) -> tuple[Path, ...]:
         """One or several."""
         return self.checkpoint if isinstance(self.checkpoint, tuple) else (self.checkpoint,)
+
+
+class Trained(Averaged, Modelled):
+    """What a command takes that runs a trained model."""
+
+    resume: str | None = None
+    """null starts a new run; "auto" continues the newest run of this name; a path continues that run, with its
+    own configuration but for the keys that the command line sets."""
 
 
 class TrainConfig(Modelled, Seeded, Launched):
@@ -189,11 +194,9 @@ class PredictConfig(Trained, Sharded):
     """Pictures."""
 
 
-class DeployConfig(Common):
+class DeployConfig(Averaged):
     """`segmeter export`: write a checkpoint as one file that takes images and gives labels, without segmeter."""
 
-    checkpoint: Path
-    """A run folder (its best checkpoint), a checkpoint folder, or a file in it."""
     format: Literal["onnx", "aot"] = "onnx"
     """"onnx" runs in onnxruntime and other engines; "aot" is a package (.pt2) of code that AOTInductor compiled for one
     kind of device, run by torch or its C++ library."""
