@@ -6,7 +6,6 @@ from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
-from torch import nn
 from torch.export import ExportedProgram
 
 from segmeter.deploy.facts import KEY
@@ -21,17 +20,6 @@ def check_tools() -> None:
         raise ConfigError(f"export: format=onnx needs {', '.join(missing)}. Install segmeter[onnx].")
 
 
-def check_network(network: nn.Module) -> None:
-    """Raise ConfigError where a network pools to a fixed number of cells, which ONNX can't do for every size."""
-    for name, module in network.named_modules():
-        if isinstance(module, nn.AdaptiveAvgPool2d) and module.output_size not in (1, (1, 1)):
-            cells = module.output_size if isinstance(module.output_size, int) else module.output_size[0]
-            raise ConfigError(
-                f"export: this network pools to {cells} x {cells} cells ({name}), as pspnet and upernet do, and ONNX "
-                "can't do so for images of any size. Use format=aot."
-            )
-
-
 def encode(program: ExportedProgram, facts: Mapping[str, Any]) -> bytes:
     """Write a traced program as ONNX with its facts as metadata.
 
@@ -42,6 +30,7 @@ def encode(program: ExportedProgram, facts: Mapping[str, Any]) -> bytes:
     """
     import torch.onnx
 
+    _check_pools(program)
     try:
         exported = torch.onnx.export(
             program, (), dynamo=True, input_names=[INPUT], output_names=[OUTPUT], verbose=False
@@ -57,6 +46,17 @@ def encode(program: ExportedProgram, facts: Mapping[str, Any]) -> bytes:
             f"export: this network can't be written as ONNX ({type(error).__name__}: {reason}). Use format=aot."
         ) from error
     return content
+
+
+def _check_pools(program: ExportedProgram) -> None:
+    """Refuse to pool to a fixed number of cells, which ONNX can't do for every size; exported, it would fail there."""
+    for node in program.graph.nodes:
+        if "adaptive_avg_pool2d" in str(node.target) and list(node.args[1]) != [1, 1]:
+            cells = " x ".join(map(str, node.args[1]))
+            raise ConfigError(
+                f"export: this network pools to {cells} cells, as pspnet and upernet do, and ONNX can't do so for "
+                "images of any size. Use format=aot."
+            )
 
 
 class OnnxModel:

@@ -82,8 +82,6 @@ def export_model(
     cases = list(images)
     dtype = _dtype_of(cases)
     segmenter = found.load(place)
-    if format == "onnx":
-        onnx_file.check_network(segmenter)
     traced = trace(segmenter, threshold=threshold, dtype=dtype)
     least = traced.least
     facts = describe(found, threshold=threshold, dtype=dtype, least=least)

@@ -59,7 +59,7 @@ def write_tiff(
 
 def _located(location: Location, array: NDArray[Any]) -> dict[str, Any]:
     """What tifffile is told of where a map lies."""
-    found: dict[str, Any] = {"description": ome_xml(location, array.shape, array.dtype)}  # type: ignore[arg-type]
+    found: dict[str, Any] = {"description": ome_xml(location, array.shape, array.dtype)}
     per = resolution(location)
     if per is not None:
         found |= {"resolution": per, "resolutionunit": CENTIMETRE}

@@ -113,7 +113,7 @@ def open_picture(path: Path, *, level: int = 0) -> ZarrPicture:
         folder=folder,
         axes=axes,
         levels=max(1, len(levels)),
-        geometry=_geometry(path, *_without_channels(note, scales, axes), 2),
+        geometry=_geometry(path, *_without_channels(note, scales, axes), axes=2),
     )
 
 
@@ -206,7 +206,9 @@ def _plain_shape(shape: list[int]) -> tuple[int, ...]:
     return tuple(shape[-3:]) if math.prod(shape[:-3]) == 1 else tuple(shape)
 
 
-def _without_channels(note: dict[str, Any], scales: dict[str, Any], axes: list[str]) -> tuple[dict[str, Any], ...]:
+def _without_channels(
+    note: dict[str, Any], scales: dict[str, Any], axes: list[str]
+) -> tuple[dict[str, Any], dict[str, Any]]:
     """Metadata without what they say of a last axis of channels, so that the last two are height and width."""
     if axes[-1:] not in (["c"], ["channel"]):
         return note, scales
