@@ -43,7 +43,7 @@ from record import RESULTS, circumstances, write_record
 from segmeter.parallel import count_cores, map_in_threads
 
 TILE, OVERLAP, BATCH, CLASSES = 512, 0.5, 4, 4
-WIDTH, HEIGHTS, MANY = 4096, (4096, 16384, 65536, 131072), 19
+WIDTH, HEIGHTS, MANY = 4096, (4096, 16384, 131072), 19
 SLIDE, SLIDE_CLASSES = 30_000, 3
 
 
