@@ -159,6 +159,7 @@ def tiled_bands(
                 weight = row_weights[index, :, None] * column_weights[column]
                 start = columns.starts[column]
                 total[:, :, start : start + columns.edge].addcmul_(part, weight)
+            del logits, part  # before the next ones are computed
             done += len(group)
             on_tiles((index + done / len(columns.starts)) / len(rows.starts))
         if total is not None:
