@@ -108,8 +108,8 @@ class Modelled(Common):
     """Where the model runs: "auto", "cpu", "cuda" or "cuda:<number>"."""
 
 
-class Averaged(Common):
-    """What a command takes that loads a trained model, or several."""
+class Trained(Modelled):
+    """What a command takes that runs a trained model, or several."""
 
     checkpoint: Path | tuple[Path, ...]
     """A run folder (its best checkpoint), a checkpoint folder, or a file in it; [A,B,C] averages the probabilities of
@@ -119,14 +119,6 @@ class Averaged(Common):
     def checkpoints(self) -> tuple[Path, ...]:
         """One or several."""
         return self.checkpoint if isinstance(self.checkpoint, tuple) else (self.checkpoint,)
-
-
-class Trained(Averaged, Modelled):
-    """What a command takes that runs a trained model."""
-
-    resume: str | None = None
-    """null starts a new run; "auto" continues the newest run of this name; a path continues that run, with its
-    own configuration but for the keys that the command line sets."""
 
 
 class TrainConfig(Modelled, Seeded, Launched):
@@ -203,7 +195,7 @@ class PredictConfig(Trained, Sharded):
     """Pictures."""
 
 
-class DeployConfig(Averaged):
+class DeployConfig(Trained):
     """`segmeter export`: write a checkpoint as one file that takes images and gives labels, without segmeter."""
 
     format: Literal["onnx", "aot"] = "onnx"
