@@ -9,7 +9,6 @@ from typing import Any
 
 from segmeter.checks import some
 from segmeter.cli.config.schema import ScoreConfig
-from segmeter.cli.pictures.score_pictures import draw_cases
 from segmeter.cli.pictures.worst import LIST, write_worst_list
 from segmeter.cli.runs.job import Job
 from segmeter.cli.runs.objective import find_objective, results
@@ -64,6 +63,8 @@ def run(config: ScoreConfig, job: Job) -> float | None:
         scoring = replace(scoring, folder=folder)
         summary = score(scoring)
         if images:
+            from segmeter.cli.pictures.score_pictures import draw_cases  # takes a moment to load
+
             draw_cases(scoring, images, config.report)
         write_worst_list(folder, spec, config.metrics, config.report.worst)
         found = results(summary, objective)
