@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from segmeter.cli.config.labels import LabelsConfig
 from segmeter.cli.main import main
 from segmeter.data.known_classes import CITYSCAPES_IDS
+from segmeter.data.labels_config import LabelsConfig
 from tests.data.formats_written import coco_content, draw_mask
 from tests.differential.peers import load
 
