@@ -63,6 +63,12 @@ def operation(name: str, path: Path) -> Iterator[None]:
         raise OSError(error.errno, error.strerror or str(error), str(path)) from error
 
 
+def refuse_link(path: Path) -> None:
+    """Raise InputError where a link stands in the place of a file that another program will write by its path."""
+    if path.is_symlink():
+        raise _is_link(path)
+
+
 def _is_link(path: Path) -> InputError:
     return InputError(f"{path}: is a link, and nothing in a run's folder is written through one. Remove it.")
 
@@ -244,13 +250,6 @@ def fresh_folder(folder: Path) -> Iterator[Path]:
                 remove(folder.parent / name)
             raise
         sync(parent, folder.parent)
-
-
-@contextmanager
-def foreign_write(path: Path) -> Iterator[None]:
-    """Count a file that is written without this module, in a folder that is not published yet."""
-    with operation("open", path), operation("write", path):
-        yield
 
 
 def point(link: Path, target: str) -> None:

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from segmeter.checks import expected
 from segmeter.errors import InputError
 from segmeter.export.config import Compression
-from segmeter.export.formats import TILE
-from segmeter.files import atomic_write, foreign_write, fresh_folder, make_folder, remove
+from segmeter.export.formats import TILE, ZarrFolder
+from segmeter.files import atomic_write, fresh_folder, make_folder, remove
 from segmeter.parallel import count_cores, map_in_threads
 
 _PACKERS: dict[Compression, tuple[int, Callable[[bytes], bytes]]] = {  # TIFF's numbers of compressions
@@ -194,15 +194,10 @@ class _BigTiff(_Tiled):
 
 @contextmanager
 def _zarr(path: Path, shape: tuple[int, int], dtype: np.dtype[Any]) -> Iterator[Bands]:
-    import zarr  # starts slowly, and few ask for it
-
     with fresh_folder(path) as folder:
-        with foreign_write(folder):
-            chunks = tuple(min(TILE, side) for side in shape)
-            array = zarr.create_array(
-                str(folder), shape=shape, dtype=dtype, chunks=chunks, dimension_names=("y", "x"), overwrite=True
-            )
-        bands = _ZarrBands(array, folder, shape=shape, dtype=dtype)
+        chunks = tuple(min(TILE, side) for side in shape)
+        array = ZarrFolder(folder, shape=shape, dtype=dtype, chunks=chunks, dimension_names=("y", "x"))
+        bands = _ZarrBands(array, shape=shape, dtype=dtype)
         yield bands
         bands.check_whole()
         if path.exists():  # a rename replaces files only
@@ -212,10 +207,9 @@ def _zarr(path: Path, shape: tuple[int, int], dtype: np.dtype[Any]) -> Iterator[
 class _ZarrBands(_Tiled):
     """Rows of chunks of an array in a folder that is not published yet."""
 
-    def __init__(self, array: Any, folder: Path, *, shape: tuple[int, int], dtype: np.dtype[Any]) -> None:
+    def __init__(self, array: ZarrFolder, *, shape: tuple[int, int], dtype: np.dtype[Any]) -> None:
         super().__init__(shape=shape, dtype=dtype)
-        self._array, self._folder = array, folder
+        self._array = array
 
     def put(self, top: int, rows: NDArray[Any]) -> None:
-        with foreign_write(self._folder):
-            self._array[top : top + len(rows)] = rows
+        self._array.write(slice(top, top + len(rows)), rows)

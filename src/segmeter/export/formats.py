@@ -2,7 +2,7 @@
 
 import io
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,8 @@ import numpy as np
 import tifffile
 from numpy.typing import NDArray
 
-from segmeter.files import TEMPORARY, atomic_write, foreign_write, fresh_folder, remove, rename
+from segmeter.files import TEMPORARY, atomic_write, fresh_folder, make_folder, remove, rename
+from segmeter.open_files import Lines
 
 TILE = 256  # edge of TIFF tiles and Zarr chunks, pixels
 COMPRESSIONS = {"deflate": "zlib", "zstd": "zstd"}  # our names -> tifffile's
@@ -47,12 +48,44 @@ def write_tiff(
 
 def write_zarr(path: Path, array: NDArray[Any]) -> None:
     """Write a Zarr 3 folder with one chunk per plane and tile."""
-    import zarr  # starts slowly, and few ask for it
-
     chunks = (1,) * (array.ndim - 2) + tuple(min(TILE, side) for side in array.shape[-2:])
-    with _out_of_the_way(path), fresh_folder(path) as folder, foreign_write(folder):
-        stored = zarr.create_array(str(folder), shape=array.shape, dtype=array.dtype, chunks=chunks, overwrite=True)
-        stored[...] = array
+    with _out_of_the_way(path), fresh_folder(path) as folder:
+        stored = ZarrFolder(folder, shape=array.shape, dtype=array.dtype, chunks=chunks)
+        for plane in np.ndindex(array.shape[:-2]):
+            stored.write((*plane, ...), array[plane])
+
+
+class ZarrFolder:
+    """A Zarr 3 array in a fresh folder. Chunks are packed in memory and written by `files`, which follows no link.
+
+    Parameters
+    ----------
+    folder
+        From `fresh_folder`.
+    options
+        As `zarr.create_array` takes them.
+    """
+
+    def __init__(self, folder: Path, **options: Any) -> None:
+        import zarr  # starts slowly, and few ask for it
+        from zarr.storage import MemoryStore
+
+        self._folder = folder
+        self._packed: dict[str, Any] = {}  # a chunk's name -> its bytes, until they are written
+        self._array: Any = zarr.create_array(MemoryStore(self._packed), **options)
+        self._put_out()
+
+    def write(self, place: Any, values: NDArray[Any]) -> None:
+        """Write whole chunks."""
+        self._array[place] = values
+        self._put_out()
+
+    def _put_out(self) -> None:
+        for name in sorted(self._packed):
+            path = self._folder / name
+            make_folder(path.parent)
+            with closing(Lines(path)) as file:
+                file.write(self._packed.pop(name).to_bytes())
 
 
 @contextmanager
