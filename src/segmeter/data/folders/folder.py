@@ -12,6 +12,7 @@ from segmeter.data.files.header import MAX_PIXELS
 from segmeter.data.files.images import Orientation
 from segmeter.data.files.sniff import show, stem_of
 from segmeter.data.files.zarr import is_zarr
+from segmeter.data.folders.dealing import describe_dealing
 from segmeter.data.folders.folds import deal_folds, read_strata
 from segmeter.data.folders.pairing import (
     Listing,
@@ -72,6 +73,7 @@ def build_folder(config: FolderConfig, *, split: str) -> Dataset:
         instances=config.instances,
         source=_source(config, root, split),
         problems=tuple(problems),
+        dealt=describe_dealing(config),
     )
 
 
