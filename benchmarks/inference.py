@@ -26,7 +26,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import tifffile
@@ -142,6 +142,9 @@ def evaluation(cases: int, side: int, rounds: int, *, device: torch.device) -> d
         def __getitem__(self, index: int) -> Sample:
             return Sample(case_id=self.case_ids[index], image=self.images[index], target=self.targets[index])
 
+        dealt: ClassVar[dict[str, str]] = {}
+        split = "all"
+
         def streamed_cases(self) -> frozenset[int]:
             return frozenset()
 
@@ -161,7 +164,6 @@ def evaluation(cases: int, side: int, rounds: int, *, device: torch.device) -> d
                     postprocess=PostprocessConfig(),
                     metrics=MetricsConfig(),
                     folder=Path(folder) / "run",
-                    on_case=lambda prediction, cleaned, row: None,
                 )
             )
 

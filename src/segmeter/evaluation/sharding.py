@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from segmeter.data.dataset import Dataset
 from segmeter.distributed.shards import Shard, check_filled
-from segmeter.evaluation.restore import split_batches
+from segmeter.evaluation.resuming.restore import split_batches
 
 
 class BatchOf(NamedTuple):

@@ -67,8 +67,9 @@ class Gallery:
         return {case_id for _, case_id in self._worst} | {case_id for _, case_id in self._sample}
 
     def _admit(self, case_id: str, score: float | None) -> bool:
-        if self.config.overlays <= 0:
-            return self.config.overlays < 0
+        if self.config.overlays < 0:
+            self._sample.add((_draw(case_id), case_id))
+            return True
         before = self.chosen()
         worst = min(self.config.worst, self.config.overlays)
         if score is not None and not np.isnan(score):

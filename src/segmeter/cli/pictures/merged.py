@@ -13,11 +13,18 @@ from segmeter.report.gallery import choose_cases
 from segmeter.report.overlay import picture_path
 
 
-def take_pictures(pieces: Sequence[Piece], folder: Path, config: ReportConfig, metrics: MetricsConfig | None) -> None:
-    """Take over the pictures that the whole run would have: its worst cases are among the worst of their shard."""
+def take_pictures(
+    pieces: Sequence[Piece], config: ReportConfig, metrics: MetricsConfig | None, folder: Path
+) -> list[str]:
+    """Take over the pictures that the whole run would have: its worst cases are among the worst of their shard.
+
+    Returns
+    -------
+    Their names in the folder.
+    """
     found = {path.stem: path for piece in pieces for path in sorted((piece.folder / "overlays").glob("*.png"))}
     if not found:
-        return
+        return []
     spec, scores = pieces[0].spec, dict[str, float | None]()
     if spec is None or metrics is None:  # predict: without scores none is worst
         scores = dict.fromkeys(case_id for piece in pieces for case_id in piece.cases)
@@ -25,7 +32,8 @@ def take_pictures(pieces: Sequence[Piece], folder: Path, config: ReportConfig, m
     else:
         scores |= headlines(read_cases(folder), spec, metrics)
     make_folder(folder / "overlays")
-    for case_id in sorted(choose_cases(scores, config)):
-        target = picture_path(folder / "overlays", case_id)
-        if target.stem in found:
-            link_or_copy(found[target.stem], target)
+    paths = [picture_path(Path("overlays"), case_id) for case_id in sorted(choose_cases(scores, config))]
+    taken = [path for path in paths if path.stem in found]
+    for path in taken:
+        link_or_copy(found[path.stem], folder / path)
+    return [str(path) for path in taken]

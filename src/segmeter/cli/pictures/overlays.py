@@ -1,8 +1,10 @@
 """Cases as they are measured -> the run's pictures."""
 
 from pathlib import Path
+from typing import Any
 
 from segmeter.classes import ClassSpec
+from segmeter.files import describe_file
 from segmeter.inference.async_results import Prediction
 from segmeter.metrics.cases.table import CaseRow
 from segmeter.metrics.config.metrics import MetricsConfig
@@ -13,24 +15,27 @@ from segmeter.report.config import ReportConfig
 from segmeter.report.figures import headline_scores
 from segmeter.report.gallery import Gallery
 from segmeter.report.objects import Objects
+from segmeter.report.overlay import picture_path
 
 
 class Drawer:
     """Draws the cases that the configuration asks for, each with its headline score, as metrics.json defines it.
 
-    Called with each case in turn; the row is there where it was measured.
+    The `Pictures` of eval and predict: it is given each case in turn, with its row where it was measured.
     """
 
     def __init__(
         self, config: ReportConfig, folder: Path, spec: ClassSpec, metrics: MetricsConfig | None = None
     ) -> None:
+        self._folder = folder
         self._gallery = Gallery(folder / "overlays", config, spec)
         self._spec = spec
         self._classes = None if metrics is None else mean_classes(metrics, spec)
 
-    def __call__(self, prediction: Prediction, cleaned: Cleaned, row: CaseRow | None = None) -> None:
+    def draw(self, prediction: Prediction, cleaned: Cleaned, row: CaseRow | None = None) -> dict[str, Any]:
+        """Draw a case if it is among the chosen so far; name -> size and hash, of what was drawn."""
         sample = prediction.sample
-        self._gallery.offer(
+        drawn = self._gallery.offer(
             sample.case_id,
             image=sample.image,
             target=sample.target,
@@ -40,14 +45,20 @@ class Drawer:
                 target=sample.instances, prediction=cleaned.instances if cleaned.labels.ndim == 2 else None
             ),
         )
+        name = self.name(sample.case_id)
+        return {name: describe_file(self._folder / name)} if drawn else {}
 
-    def remember(self, row: CaseRow) -> None:
+    def remember(self, case_id: str, row: CaseRow | None) -> None:
         """Let a case of an interrupted run take part in the choice."""
-        self._gallery.remember(row.case_id, self._score(row))
+        self._gallery.remember(case_id, None if row is None else self._score(row))
 
-    def remember_drawn(self, case_id: str) -> None:
-        """Let a case without a score take part in the choice."""
-        self._gallery.remember(case_id, None)
+    def name(self, case_id: str) -> str:
+        """The name of a case's picture in the run's folder."""
+        return str(picture_path(Path("overlays"), case_id))
+
+    def kept(self) -> list[str]:
+        """The cases that are chosen now."""
+        return sorted(self._gallery.chosen())
 
     def _score(self, row: CaseRow) -> float:
         scores = overlap_scores(row.counts, task=self._spec.task, classes=self._classes)

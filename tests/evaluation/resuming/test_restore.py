@@ -5,7 +5,7 @@ import pytest
 
 from segmeter.data.sample import Sample
 from segmeter.evaluation.manifest import Entry, Manifest
-from segmeter.evaluation.restore import (
+from segmeter.evaluation.resuming.restore import (
     Part,
     count_restorable,
     describe,
