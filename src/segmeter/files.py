@@ -273,7 +273,9 @@ def link_or_copy(source: Path, target: Path) -> None:
     # a second name is safe, as no published file is ever changed, only replaced
     if source.is_dir():
         with fresh_folder(target) as place:
-            shutil.copytree(source, place, dirs_exist_ok=True)
+            for each in filter(Path.is_file, sorted(source.rglob("*"))):
+                make_folder((place / each.relative_to(source)).parent)
+                link_or_copy(each, place / each.relative_to(source))
         return
     try:
         with handle_of(target.parent) as folder, operation("link", target):

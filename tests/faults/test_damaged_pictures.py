@@ -17,6 +17,11 @@ def pictures() -> list[Path]:
     return sorted((only(Path("runs")) / "overlays").iterdir())
 
 
+def layer(picture: Path) -> Path:
+    """One of the layers of a case, which a page puts together."""
+    return picture.parents[1] / "pictures" / picture.stem / "prediction.png"
+
+
 @pytest.mark.usefixtures("here")
 @pytest.mark.parametrize("damage", DAMAGES)
 @pytest.mark.parametrize("command", ["eval", "predict"])
@@ -26,10 +31,10 @@ def test_a_damaged_picture_of_a_finished_run_is_drawn_again(command: str, damage
     assert run(line(command, "runs", *all_of_them)).code == 0
     before, (first, second, *_) = results(only(Path("runs"))), pictures()
     damage(first)
-    damage(second)
+    damage(layer(second))
     outcome = run([*resuming(command), *all_of_them])
     assert outcome.code == 0, outcome.errors
-    said = f"missing or damaged pictures are drawn again (2: overlays/{first.name}, overlays/{second.name})"
+    said = f"missing or damaged pictures are drawn again (2: overlays/{first.name}, pictures/{second.stem})"
     assert said in outcome.errors
     assert results(only(Path("runs"))) == before
     assert "damaged" not in run([*resuming(command), *all_of_them]).errors

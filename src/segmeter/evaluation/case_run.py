@@ -35,8 +35,8 @@ class Pictures(Protocol):
     def remember(self, case_id: str, row: CaseRow | None) -> None:
         """Let a case that an interrupted run finished take part in the choice."""
 
-    def name(self, case_id: str) -> str:
-        """The name of a case's picture in the run's folder."""
+    def names(self, case_id: str) -> Sequence[str]:
+        """The names of what is drawn of a case, in the run's folder."""
 
     def kept(self) -> list[str]:
         """The cases that are chosen now."""
@@ -51,8 +51,8 @@ class NoPictures:
     def remember(self, case_id: str, row: CaseRow | None) -> None:
         pass
 
-    def name(self, case_id: str) -> str:
-        return ""
+    def names(self, case_id: str) -> Sequence[str]:
+        return ()
 
     def kept(self) -> list[str]:
         return []

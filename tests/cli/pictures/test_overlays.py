@@ -12,8 +12,8 @@ from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.pixels.confusion import confusion_matrix
 from segmeter.postprocess.pipeline import Cleaned
 from segmeter.report.config import ReportConfig
-from segmeter.report.objects import Objects
-from segmeter.report.overlay import draw_overlay
+from segmeter.report.pictures.objects import Objects
+from segmeter.report.pictures.overlay import draw_overlay
 from tests.metrics.build import case_row, class_spec
 
 SPEC = class_spec(2, "binary")
@@ -36,7 +36,7 @@ def test_touching_objects_of_both_sides_are_told_apart(tmp_path, numbered):
         Cleaned(labels=labels, instances=objects.prediction, changed={}),
         row,
     )
-    assert noted == {drawer.name("a"): describe_file(tmp_path / "overlays" / "a.png")}
+    assert noted == {name: describe_file(tmp_path / name) for name in ("overlays/a.png", "pictures/a")}
     drawn = np.asarray(Image.open(tmp_path / "overlays" / "a.png"))
     expected = draw_overlay(image, target, labels, SPEC, title="a", score=10 / 14, panel=128, objects=objects)
     np.testing.assert_array_equal(drawn, expected)

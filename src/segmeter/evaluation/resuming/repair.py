@@ -83,18 +83,19 @@ def repair_pictures(job: CaseRun, manifest: Manifest, *, large: LargeRun, measur
     RunError
         A picture differs from what it was.
     """
-    cases = {job.pictures.name(case_id): index for index, case_id in enumerate(manifest.cases)}
-    chosen = manifest.pictures if manifest.done else map(job.pictures.name, job.pictures.kept())
-    kept = {name: manifest.pictures[name] for name in chosen if name in manifest.pictures and name in cases}
-    damaged = {cases[name]: name for name, entry in kept.items() if not is_whole(job.folder / name, entry)}
+    cases = {name: index for index, case_id in enumerate(manifest.cases) for name in job.pictures.names(case_id)}
+    chosen = [name for case_id in job.pictures.kept() for name in job.pictures.names(case_id)]
+    known = manifest.pictures if manifest.done else [name for name in chosen if name in manifest.pictures]
+    kept = {name: manifest.pictures[name] for name in known if name in cases}
+    damaged = [name for name, entry in kept.items() if not is_whole(job.folder / name, entry)]
     if damaged:
-        _LOG.warning("resume: missing or damaged pictures are drawn again (%s).", some(list(damaged.values())))
+        _LOG.warning("resume: missing or damaged pictures are drawn again (%s).", some(damaged))
         noted = read_notes(job.folder)
         notes = [noted[case_id]["note"] for case_id in manifest.cases]
-        for _, case in _predict_again(job, notes, damaged, large=large, measure=measure):
+        wanted = {cases[name] for name in damaged}
+        for _, case in _predict_again(job, notes, wanted, large=large, measure=measure):
             job.pictures.draw(case.prediction, case.cleaned, case.row)
-        again = [name for name in damaged.values() if not is_whole(job.folder / name, kept[name])]
-        _refuse_others(again, "pictures")
+        _refuse_others([name for name in damaged if not is_whole(job.folder / name, kept[name])], "pictures")
     return list(kept)
 
 
