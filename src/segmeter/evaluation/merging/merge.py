@@ -115,6 +115,8 @@ def merge(job: Merge) -> dict[str, Any]:
 
 def _finish(job: Merge, manifest: Manifest, results: Sequence[str] = ()) -> None:
     names = job.take_pictures(job.folder)
+    if job.pieces[0].command == "score":  # which draws them anew whenever it is resumed
+        names = ()
     manifest.pictures |= {name: describe_file(job.folder / name) for name in names}
     manifest.finish(results, pictures=names)
 
