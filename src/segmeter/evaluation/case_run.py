@@ -1,5 +1,6 @@
 """Cases -> predicted, post-processed, measured and written, each noted in the manifest when its files are complete."""
 
+import logging
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from segmeter.data.dataset import Dataset
+from segmeter.data.location import UNKNOWN
 from segmeter.evaluation.large.cases import LargeRun, run_large, split_parts
 from segmeter.evaluation.manifest import Entry, Manifest
 from segmeter.evaluation.resuming.restore import Part, describe
@@ -25,6 +27,8 @@ from segmeter.progress import track
 
 PREDICTIONS = "predictions"
 
+_LOG = logging.getLogger(__name__)
+
 
 class Pictures(Protocol):
     """Draws cases, and keeps the pictures of some: of which ones is known only after the last case."""
@@ -39,7 +43,7 @@ class Pictures(Protocol):
         """The names of what is drawn of a case, in the run's folder."""
 
     def kept(self) -> list[str]:
-        """The cases that are chosen now."""
+        """The names of what is chosen now."""
 
 
 class NoPictures:
@@ -176,7 +180,9 @@ def run_cases(
         A prediction is not finite, or a file can't be written. The cases before it are noted.
     """
     rest, streamed = range(done, len(job.dataset)), job.dataset.streamed_cases()
-    with Writer(large.folder, job.export, job.dataset.spec, hashed=True, stages=job.predictor.stages) as writer:
+    _warn_of_lost_place(job, large=0 in streamed)
+    hashing: dict[str, Any] = {"hashed": True, "stages": job.predictor.stages}
+    with Writer(large.folder, job.export, job.dataset.spec, locate=job.dataset.locate, **hashing) as writer:
         noted = _Noted(manifest, writer)
 
         def cases() -> Generator[Finished, None, None]:
@@ -192,6 +198,19 @@ def run_cases(
             yield from track(found, what, len(rest), parts=job.predictor.watch)
         writer.close()
         noted.flush()
+
+
+def _warn_of_lost_place(job: CaseRun, *, large: bool) -> None:
+    """Say once, of the first case, that its files say where its pixels lie and those that are written will not."""
+    first = next(iter(job.dataset.case_ids), None)
+    location = UNKNOWN if first is None else job.dataset.locate(first)
+    form = job.export.labels_format
+    lost = bool(location.geotiff) if form == "zarr" else location.known and form == "png" and not large
+    if location.problem:
+        _LOG.warning("predictions: files do not say where their pixels lie, as of case %r: %s", first, location.problem)
+    elif lost and job.export.labels:
+        what = "has GeoTIFF tags" if form == "zarr" else "says where its pixels lie"
+        _LOG.warning("predictions: case %r %s, which is lost. export.labels_format=tiff keeps it.", first, what)
 
 
 def _run_part(

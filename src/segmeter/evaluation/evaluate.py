@@ -21,7 +21,7 @@ from segmeter.files import write_json
 from segmeter.inference.async_results import Prediction
 from segmeter.losses.additive import additive
 from segmeter.metrics.cases.packed import RowStore
-from segmeter.metrics.cases.table import CaseRow, divide_terms, write_cases
+from segmeter.metrics.cases.table import CaseRow, divide_terms, read_cases, write_cases
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.measures.protocol import CaseMaps, Measure, build_measures
 from segmeter.metrics.measures.row import make_row
@@ -106,7 +106,8 @@ def evaluate(job: Evaluation) -> dict[str, Any]:
 def _repair_pictures(job: Evaluation, manifest: Manifest) -> list[str]:
     """A picture says the score of its case, for which the counts are enough."""
     counted = large_run(job, measured=True, spacing=job.metrics.spacing)
-    return repair_pictures(job, manifest, large=counted, measure=partial(_measure, job, ()))
+    measure, rows = partial(_measure, job, ()), partial(read_cases, job.folder)
+    return repair_pictures(job, manifest, large=counted, measure=measure, read_rows=rows)
 
 
 def _restore(job: Evaluation, manifest: Manifest, rows: RowStore) -> None:

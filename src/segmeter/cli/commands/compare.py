@@ -14,12 +14,13 @@ from segmeter.evaluation.compare import compare
 from segmeter.files import write_json
 from segmeter.metrics.summary.measures import MEAN
 from segmeter.report.figures import AGGREGATES, interval, number
+from segmeter.report.html import write_report
 from segmeter.report.pictures.canvas import printable
 from segmeter.report.printer import Printer
 
 
 def run(config: CompareConfig, job: Job) -> None:
-    """Compare, print the tables and write compare.json.
+    """Compare, print the tables and write compare.json and compare.html.
 
     Raises
     ------
@@ -29,8 +30,9 @@ def run(config: CompareConfig, job: Job) -> None:
     result = compare(config.runs, config.metrics, rank_by=config.rank_by)
     with open_run(config, job, facts={"runs": result["folders"]}) as folder:
         write_json(folder / "compare.json", result)
+        page = write_report(folder)
     print_comparison(result)
-    sys.stdout.write(f"figures   {folder / 'compare.json'}\n")
+    sys.stdout.write(f"figures   {folder / 'compare.json'}\nreport    {page}\n")
 
 
 def print_comparison(result: Mapping[str, Any]) -> None:

@@ -1,9 +1,10 @@
-"""The overlays of the parts of a run -> those of the run."""
+"""The overlays and worst cases of the parts of a run -> those of the run."""
 
 from collections.abc import Sequence
 from pathlib import Path
 
 from segmeter.cli.pictures.score_pictures import case_scores
+from segmeter.cli.pictures.worst import take_worst
 from segmeter.evaluation.merging.pieces import Piece
 from segmeter.files import link_or_copy, make_folder
 from segmeter.metrics.cases.table import read_cases
@@ -18,15 +19,18 @@ from segmeter.report.pictures.overlay import picture_path
 def take_pictures(
     pieces: Sequence[Piece], config: ReportConfig, metrics: MetricsConfig | None, folder: Path
 ) -> list[str]:
-    """Take over the pictures that the whole run would have: its worst cases are among the worst of their shard.
+    """Take over what the whole run would have: its worst cases are among the worst of their shard.
 
     Returns
     -------
-    Their names in the folder.
+    The names of pictures and crops in the folder.
     """
+    crops = list[str]()
+    if pieces[0].spec is not None and metrics is not None:
+        crops = take_worst(pieces, folder, pieces[0].spec, metrics, config.worst)
     found = {path.stem: path for piece in pieces for path in sorted((piece.folder / OVERLAYS).glob("*.png"))}
     if not found:
-        return []
+        return crops
     spec, scores = pieces[0].spec, dict[str, float | None]()
     of_classes = None
     if spec is None or metrics is None:  # predict: without scores none is worst
@@ -46,4 +50,4 @@ def take_pictures(
             taken[layers_path(Path(), case_id)] = layers[target.stem]
     for target, source in taken.items():
         link_or_copy(source, folder / target)
-    return [str(target) for target in taken]
+    return [*crops, *map(str, taken)]

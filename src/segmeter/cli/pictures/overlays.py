@@ -1,10 +1,12 @@
-"""Cases as they are measured -> the run's pictures."""
+"""Cases as they are measured -> the run's pictures, and crops of the worst."""
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from segmeter.classes import ClassSpec
+from segmeter.cli.pictures.worst import WorstCases, crops_path
 from segmeter.files import describe_file
 from segmeter.inference.async_results import Prediction
 from segmeter.metrics.cases.table import CaseRow
@@ -23,6 +25,8 @@ from segmeter.report.pictures.overlay import picture_path
 class Drawer:
     """Draws the cases that the configuration asks for, each with its headline score, as metrics.json defines it.
 
+    Of the worst, crops are kept too, which `segmeter.cli.pictures.worst` lists at the end.
+
     The `Pictures` of eval and predict: it is given each case in turn, with its row where it was measured.
     """
 
@@ -33,11 +37,17 @@ class Drawer:
         self._gallery = Gallery(folder, config, spec)
         self._spec = spec
         self._classes = None if metrics is None else mean_classes(metrics, spec)
+        self._worst = WorstCases(folder, spec, config.worst)
 
     def draw(self, prediction: Prediction, cleaned: Cleaned, row: CaseRow | None = None) -> dict[str, Any]:
         """Draw a case if it is among the chosen so far; name -> size and hash, of what was drawn."""
         sample = prediction.sample
         score, class_scores = (None, ()) if row is None else self._scores(row)
+        names = list[str]()
+        if row is not None and score is not None and sample.target is not None:
+            step = math.ceil(row.height / cleaned.labels.shape[-2])  # of a case that is larger than memory
+            maps = {"image": sample.image, "target": sample.target, "labels": cleaned.labels}
+            names += [self._crops(sample.case_id)] * self._worst.offer(sample.case_id, score, **maps, step=step)
         drawn = self._gallery.offer(
             sample.case_id,
             image=sample.image,
@@ -49,19 +59,30 @@ class Drawer:
                 target=sample.instances, prediction=cleaned.instances if cleaned.labels.ndim == 2 else None
             ),
         )
-        return {name: describe_file(self._folder / name) for name in self.names(sample.case_id)} if drawn else {}
+        names += self._pictures(sample.case_id) if drawn else ()
+        return {name: describe_file(self._folder / name) for name in names}
 
     def remember(self, case_id: str, row: CaseRow | None) -> None:
         """Let a case of an interrupted run take part in the choice."""
-        self._gallery.remember(case_id, *((None, ()) if row is None else self._scores(row)))
+        score, class_scores = (None, ()) if row is None else self._scores(row)
+        self._gallery.remember(case_id, score, class_scores)
+        if score is not None:
+            self._worst.remember(case_id, score)
 
     def names(self, case_id: str) -> tuple[str, ...]:
-        """The names of a case's picture, and of the folder of its layers, in the run's folder."""
-        return str(picture_path(Path(OVERLAYS), case_id)), str(layers_path(Path(), case_id))
+        """The names of all that may be drawn of a case, in the run's folder: picture, layers, crops."""
+        return *self._pictures(case_id), self._crops(case_id)
 
     def kept(self) -> list[str]:
-        """The cases that are chosen now."""
-        return sorted(self._gallery.chosen())
+        """The names of what is chosen now."""
+        pictures = (name for case_id in self._gallery.chosen() for name in self._pictures(case_id))
+        return [*pictures, *map(self._crops, self._worst.chosen())]
+
+    def _pictures(self, case_id: str) -> tuple[str, str]:
+        return str(picture_path(Path(OVERLAYS), case_id)), str(layers_path(Path(), case_id))
+
+    def _crops(self, case_id: str) -> str:
+        return str(crops_path(Path(), case_id))
 
     def _scores(self, row: CaseRow) -> tuple[float, Sequence[float]]:
         """The headline of a case, and its IoU per class."""

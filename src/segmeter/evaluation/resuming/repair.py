@@ -1,7 +1,7 @@
 """A resumed run -> its cases that stay, with their missing or damaged files and pictures made again."""
 
 import logging
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from segmeter.checks import some
@@ -21,6 +21,7 @@ from segmeter.evaluation.manifest import Entry, Manifest, read_notes
 from segmeter.evaluation.resuming.restore import Part, count_restorable, find_damaged, split_batches
 from segmeter.export.writer import Writer
 from segmeter.files import clear_leftovers, is_whole
+from segmeter.metrics.cases.table import CaseRow
 
 _LOG = logging.getLogger(__name__)
 
@@ -58,7 +59,7 @@ def repair_files(job: CaseRun, notes: Sequence[Mapping[str, Any]]) -> None:
     names = [name for found in damaged.values() for name in found]
     _LOG.warning("resume: missing or damaged files of predictions are written again (%s).", some(names))
     streamed = job.dataset.streamed_cases()  # whose files are written as they are predicted
-    with Writer(predictions, job.export, job.dataset.spec) as writer:
+    with Writer(predictions, job.export, job.dataset.spec, locate=job.dataset.locate) as writer:
         for index, case in _predict_again(job, notes, damaged, large=large_run(job)):
             if index not in streamed:
                 export_case(writer, case.prediction, case.cleaned, job.export)
@@ -66,13 +67,22 @@ def repair_files(job: CaseRun, notes: Sequence[Mapping[str, Any]]) -> None:
     _refuse_others([name for found in again.values() for name in found], "predictions")
 
 
-def repair_pictures(job: CaseRun, manifest: Manifest, *, large: LargeRun, measure: Measuring = unmeasured) -> list[str]:
+def repair_pictures(
+    job: CaseRun,
+    manifest: Manifest,
+    *,
+    large: LargeRun,
+    measure: Measuring = unmeasured,
+    read_rows: Callable[[], Iterable[CaseRow]] = tuple,
+) -> list[str]:
     """Draw missing or damaged pictures of finished cases again, each from its case as it is predicted again.
 
     Parameters
     ----------
     large, measure
         As `run_cases` takes them; counts are enough.
+    read_rows
+        Reads the rows of a finished run, where its cases were measured.
 
     Returns
     -------
@@ -83,15 +93,18 @@ def repair_pictures(job: CaseRun, manifest: Manifest, *, large: LargeRun, measur
     RunError
         A picture differs from what it was.
     """
-    cases = {name: index for index, case_id in enumerate(manifest.cases) for name in job.pictures.names(case_id)}
-    chosen = [name for case_id in job.pictures.kept() for name in job.pictures.names(case_id)]
-    known = manifest.pictures if manifest.done else [name for name in chosen if name in manifest.pictures]
-    kept = {name: manifest.pictures[name] for name in known if name in cases}
+    known = manifest.pictures if manifest.done else job.pictures.kept()
+    kept = {name: manifest.pictures[name] for name in known if name in manifest.pictures}
     damaged = [name for name, entry in kept.items() if not is_whole(job.folder / name, entry)]
     if damaged:
         _LOG.warning("resume: missing or damaged pictures are drawn again (%s).", some(damaged))
+        cases = {name: index for index, case_id in enumerate(manifest.cases) for name in job.pictures.names(case_id)}
         noted = read_notes(job.folder)
         notes = [noted[case_id]["note"] for case_id in manifest.cases]
+        if manifest.done:  # what was chosen is chosen again
+            rows = {row.case_id: row for row in read_rows()}
+            for case_id in manifest.cases:
+                job.pictures.remember(case_id, rows.get(case_id))
         wanted = {cases[name] for name in damaged}
         for _, case in _predict_again(job, notes, wanted, large=large, measure=measure):
             job.pictures.draw(case.prediction, case.cleaned, case.row)

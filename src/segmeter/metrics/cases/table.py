@@ -17,6 +17,7 @@ from segmeter.classes import ClassSpec
 from segmeter.errors import DataError, InputError
 from segmeter.files import atomic_write, csv_bytes
 from segmeter.metrics.cases.columns import MeasureColumn, encode_key, split_scores
+from segmeter.metrics.cases.csv_text import csv_lines
 from segmeter.metrics.pixels.overlap import ClassTotals, class_totals, score_totals
 from segmeter.schema import as_plain
 
@@ -123,8 +124,7 @@ def write_cases(folder: Path, rows: Sequence[CaseRow], spec: ClassSpec) -> None:
         with pq.ParquetWriter(parquet, first.schema, compression="zstd") as writer:
             for table in itertools.chain([first], tables):
                 writer.write_table(table)
-                columns = (_cells(table[name]) for name in table.column_names if name != "confusion")
-                text.write(csv_bytes(zip(*columns, strict=True)))
+                text.write(csv_lines(table.drop_columns("confusion")))
 
 
 def read_cases(path: str | Path) -> list[CaseRow]:
@@ -324,13 +324,6 @@ def _unnamed(table: pa.Table, prefix: str, missing: float | None) -> dict[str, l
         name.removeprefix(prefix): [missing if value is None else value for value in table[name].to_pylist()]
         for name in names
     }
-
-
-def _cells(column: pa.ChunkedArray) -> list[Any]:
-    if column.null_count == 0 and pa.types.is_primitive(column.type):
-        return list(column.to_numpy().tolist())  # much faster than `to_pylist`
-    values: list[Any] = column.to_pylist()
-    return [" ".join(map(repr, value or ())) for value in values] if pa.types.is_list(column.type) else values
 
 
 def _read(where: str, given: str | Path) -> tuple[pa.Table, ClassSpec]:
