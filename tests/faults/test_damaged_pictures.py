@@ -32,9 +32,14 @@ def test_a_damaged_picture_of_a_finished_run_is_drawn_again(command: str, damage
     before, (first, second, *_) = results(only(Path("runs"))), pictures()
     damage(first)
     damage(layer(second))
+    damaged = [f"overlays/{first.name}", f"pictures/{second.stem}"]
+    if command == "eval":  # the worst case has crops too
+        (crops,) = (only(Path("runs")) / "worst").iterdir()
+        damage(crops / "target.png")
+        damaged.append(f"worst/{crops.name}")
     outcome = run([*resuming(command), *all_of_them])
     assert outcome.code == 0, outcome.errors
-    said = f"missing or damaged pictures are drawn again (2: overlays/{first.name}, pictures/{second.stem})"
+    said = f"missing or damaged pictures are drawn again ({len(damaged)}: {', '.join(damaged)})"
     assert said in outcome.errors
     assert results(only(Path("runs"))) == before
     assert "damaged" not in run([*resuming(command), *all_of_them]).errors

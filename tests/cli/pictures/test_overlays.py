@@ -36,7 +36,8 @@ def test_touching_objects_of_both_sides_are_told_apart(tmp_path, numbered):
         Cleaned(labels=labels, instances=objects.prediction, changed={}),
         row,
     )
-    assert noted == {name: describe_file(tmp_path / name) for name in ("overlays/a.png", "pictures/a")}
+    assert noted == {name: describe_file(tmp_path / name) for name in drawer.names("a")}
+    assert set(drawer.kept()) == set(noted) == {"overlays/a.png", "pictures/a", "worst/a"}
     drawn = np.asarray(Image.open(tmp_path / "overlays" / "a.png"))
     expected = draw_overlay(image, target, labels, SPEC, title="a", score=10 / 14, panel=128, objects=objects)
     np.testing.assert_array_equal(drawn, expected)
@@ -50,5 +51,5 @@ def test_the_worst_case_is_kept_and_an_interrupted_run_s_cases_take_part(tmp_pat
     sample = Sample(case_id="good", image=image, target=target)
     cleaned = Cleaned(labels=target, instances=None, changed={})
     assert drawer.draw(Prediction(sample=sample, labels=target), cleaned, row) == {}
-    assert drawer.kept() == ["bad"]
+    assert set(drawer.kept()) == set(drawer.names("bad"))
     assert not (tmp_path / "overlays").exists()
