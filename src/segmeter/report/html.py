@@ -84,7 +84,12 @@ def render(template: str, **values: Any) -> bytes:
         loader=FileSystemLoader(_PAGE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     environment.filters.update(
-        number=figures.number, quantity=figures.quantity, interval=figures.interval, facts=_facts
+        number=figures.number,
+        quantity=figures.quantity,
+        interval=figures.interval,
+        facts=_facts,
+        probability=figures.probability,
+        signed=figures.signed,
     )
     style, script = (_PAGE / "style.css").read_text("utf-8"), (_PAGE / "report.js").read_text("utf-8")
     own = {"policy": _policy(style, script), "style": Markup(style), "script": Markup(script)}  # our files, not data
@@ -115,6 +120,8 @@ def _evaluation(folder: Path, summary: Mapping[str, Any], config: ReportConfig) 
         "groups": figures.groups(summary),
         "colours": dict(zip(spec.names, spec.colours, strict=True)),
         "measures": figures.measures(summary),
+        "slices": figures.slices(summary),
+        "slice_title": figures.slice_title(summary) if summary.get("slices") else "",
         "conventions": figures.conventions(summary),
         "headlines": figures.headlines(summary),
         "refused": figures.refused(summary),

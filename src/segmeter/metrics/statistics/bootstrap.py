@@ -17,7 +17,14 @@ from segmeter.checks import expected
 from segmeter.errors import InputError
 from segmeter.metrics.arrays import FloatArray
 from segmeter.metrics.pixels.overlap import divide
-from segmeter.metrics.statistics.intervals import INTERVALS, Interval, find_ends, measure_influence
+from segmeter.metrics.statistics.intervals import (
+    INTERVALS,
+    Influence,
+    Interval,
+    find_ends,
+    find_p,
+    measure_influence,
+)
 
 Statistic = Callable[[NDArray[Any]], FloatArray]
 
@@ -42,6 +49,10 @@ class Resampled:
         The statistics of each resample.
     n_units
         Cases, or clusters, that were resampled.
+    interval
+        How the interval was made.
+    influence
+        How much single units decide each statistic, flat (S,).
     """
 
     estimate: FloatArray
@@ -49,6 +60,13 @@ class Resampled:
     high: FloatArray
     replicates: FloatArray
     n_units: int
+    interval: Interval
+    influence: Influence
+
+    def p_of_zero(self) -> FloatArray:
+        """Two-sided p-values, as the estimate, of the value 0: below 0.05 where the 95 % interval leaves it out."""
+        flat = self.estimate.reshape(-1), self.replicates.reshape(len(self.replicates), -1)
+        return find_p(self.interval, *flat, self.influence).reshape(self.estimate.shape)
 
 
 def bootstrap(
@@ -123,13 +141,16 @@ def bootstrap(
     parts = [score(weights @ units) for weights in draw_weights(len(units), resamples, seed)]
     replicates = np.concatenate(parts).reshape(resamples, -1)
     left_out = (score(total - part).reshape(len(part), -1) for part in _blocks(units))
-    low, high = find_ends(interval, level, estimate, replicates, measure_influence(left_out, estimate))
+    influence = measure_influence(left_out, estimate)
+    low, high = find_ends(interval, level, estimate, replicates, influence)
     return Resampled(
         estimate=estimate.reshape(shape),
         low=low.reshape(shape),
         high=high.reshape(shape),
         replicates=replicates.reshape(resamples, *shape),
         n_units=len(units),
+        interval=interval,
+        influence=influence,
     )
 
 
