@@ -56,7 +56,7 @@ def test_a_run_that_is_as_good_passes(capsys: pytest.CaptureFixture[str]) -> Non
     result, text = summary()
     assert result["gate"]["outcome"] == "pass"
     assert text.startswith("## segmeter: every requirement is met\n")
-    assert "| `iou/cell >= base - 0.005` | 0.8708 | 0.8708 | +0.0050 | [0.0050, 0.0050] | met |" in text
+    assert "| `iou/cell >= base - 0.005` | 0.8725 | 0.8725 | +0.0050 | [0.0050, 0.0050] | met |" in text
     assert "iou/cell >= base - 0.005" in capsys.readouterr().out
 
 

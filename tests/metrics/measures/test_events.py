@@ -7,7 +7,14 @@ import pytest
 from segmeter.classes import ClassSpec
 from segmeter.metrics.cases.objects import read_objects
 from segmeter.metrics.cases.table import read_cases, write_cases
-from segmeter.metrics.config.measures import EventsConfig, InstancesConfig, PartitionConfig, SizesConfig, TopologyConfig
+from segmeter.metrics.config.measures import (
+    EventsConfig,
+    InstancesConfig,
+    LesionsConfig,
+    PartitionConfig,
+    SizesConfig,
+    TopologyConfig,
+)
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.measures.protocol import CaseMaps, build_measures
 from segmeter.metrics.measures.row import make_row
@@ -148,3 +155,18 @@ def test_false_objects_by_size_are_numbers_of_the_data_set():
     assert [found[f"object_fn@{size}"]["cell"]["dataset"] for size in ("small", "large")] == [0, 2]
     assert [found[f"object_fp@{size}"]["cell"]["dataset"] for size in ("small", "large")] == [2, 1]
     assert found["fp"]["cell"]["dataset"] == 3
+
+
+def test_lesions_are_scored_by_every_convention_that_is_asked_for():
+    config = MetricsConfig(bootstrap=0, measures=(LesionsConfig(dilation=0, least=0),))
+    rows = [row_of(TARGET, LABELS, config), row_of(TARGET, TARGET, config, case_id="b")]
+    found = summarise(rows, CELLS, config)["measures"]
+    assert [found[f"brats_{name}"]["cell"]["dataset"] for name in ("tp", "fp", "fn")] == [5, 1, 1]
+    assert [found[f"picai_{name}"]["cell"]["dataset"] for name in ("tp", "fp", "fn")] == [5, 1, 1]
+    assert found["picai_f1"]["cell"]["dataset"] == pytest.approx(10 / 12)
+    assert found["autopet_fn_volume"]["cell"]["mean"] == 6 / 2
+    assert found["autopet_fp_volume"]["cell"]["mean"] == 2 / 2
+    assert 0.5 < found["cc_dice"]["cell"]["mean"] < 1
+    assert "mean" not in found["brats_fp"]
+    alone = MetricsConfig(bootstrap=0, measures=(LesionsConfig(conventions=("cc",)),))
+    assert list(summarise([row_of(TARGET, LABELS, alone)], CELLS, alone)["measures"]) == ["cc_dice"]

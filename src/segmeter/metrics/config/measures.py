@@ -178,6 +178,36 @@ class EventsConfig(ObjectsConfig):
     """Whether its rows of matched objects have hd95 and the distance of the centroids, in the unit of the spacing."""
 
 
+Challenge = Literal["brats", "picai", "autopet", "cc"]
+
+
+@MEASURES.register("lesions", builder=f"{_MEASURES}.lesions:build_lesions")
+class LesionsConfig(MeasureConfig):
+    """Lesions as challenges score them, empty cases included.
+
+    BraTS: brats_dice and brats_hd95 over lesions, brats_f1, and numbers brats_tp, brats_fp, brats_fn. PI-CAI: picai_f1,
+    picai_tp, picai_fp, picai_fn, in which a second candidate on a found lesion is forgiven. autoPET: the volumes
+    autopet_fp_volume and autopet_fn_volume of parts that meet nothing. CC-metrics: cc_dice, the mean Dice in the
+    regions nearest to each lesion.
+    """
+
+    name: str = "lesions"
+    conventions: Annotated[tuple[Challenge, ...], Field(min_length=1)] = ("brats", "picai", "autopet", "cc")
+    """Which of them, each once."""
+    dilation: Annotated[int, Unit("steps")] = Field(3, ge=0, le=100)
+    """BraTS: parts that meet when they are dilated so often are one lesion; 3, or 1 for meningiomas and metastases."""
+    least: Annotated[float, Unit("volume in the unit of the spacing")] = Field(50.0, ge=0)
+    """BraTS: lesions up to this volume do not count; 50, or 2 for metastases."""
+    overlap: MatchIou = 0.1
+    """PI-CAI: the least IoU of a candidate with the lesion that it finds."""
+
+    @rule("conventions")
+    @classmethod
+    def _each(cls, conventions: tuple[str, ...], given: Given) -> None:
+        if len(set(conventions)) < len(conventions):
+            raise RuleError("to name each once")
+
+
 @MEASURES.register("topology", builder=f"{_MEASURES}.topology:build_topology")
 class TopologyConfig(MeasureConfig):
     """By how many the prediction is off in objects (betti0_error), holes or, in a volume, tunnels (betti1_error),

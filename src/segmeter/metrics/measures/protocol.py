@@ -204,7 +204,7 @@ def is_number(metric: str) -> bool:
     (True, True, True, False)
     """
     name = metric.partition("@")[0]
-    return name.removeprefix("object_") in NUMBERS or name.startswith("objects_")
+    return name.rpartition("_")[2] in NUMBERS or name.startswith("objects_")
 
 
 def regions_of(names: Iterable[Name], metric: str) -> list[str]:

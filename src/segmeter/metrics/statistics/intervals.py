@@ -20,6 +20,7 @@ INTERVALS: tuple[Interval, ...] = get_args(Interval)
 MIN_UNITS = 5  # of n units, all lie on one side of the true median in a share of 2 / 2**n: 12 % for 4
 
 _ROUNDING = 1e-12  # of the estimate: what moves it by less does not move it
+_SAME = 1e-9  # of the mean: a spread below this is rounding
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,7 +123,7 @@ def _quantile_of_zero(replicates: FloatArray, defined: NDArray[np.int64]) -> Flo
     number = finite.sum(axis=0)
     mean = divide(kept.sum(axis=0), number)
     spread = np.sqrt(divide((np.where(finite, kept - mean, 0.0) ** 2).sum(axis=0), number))
-    apart = (count == 0) & (spread > 0) & (number == defined)
+    apart = (count == 0) & (spread > _SAME * np.abs(mean)) & (number == defined)
     return np.where(apart, np.minimum(quantile, -divide(mean, spread)), quantile)
 
 
