@@ -89,7 +89,7 @@ def test_pq_that_says_the_opposite_is_shown_and_can_rank(tmp_path: Path) -> None
     assert (pair["dataset_difference"], pair["per_case_difference"]) == (-0.75, -0.75)
     assert pair["dataset_ci95"] == pair["per_case_ci95"] == [-0.75, -0.75]
     assert pair["wilcoxon_p"] < 0.05
-    assert pair["sign_flip_p"] == pair["sign_flip_p_holm"]
+    assert pair["sign_flip_p"] < pair["sign_flip_p_holm"]  # over the metrics of all single classes
     assert (entry["better"], entry["ranked_by"]) == ("higher", "dataset")
     again = compare(runs, FEW, rank_by="pq")
     assert (again["rank_by"], again["order"]) == ("pq/mean", ["apart", "merged"])
