@@ -24,8 +24,8 @@ COLOURS = {
     "matched": "#009e73",
     "split": "#e69f00",
     "part": "#e69f00",
-    "joined": "#cc79a7",
-    "joining": "#cc79a7",
+    "merged": "#cc79a7",
+    "merging": "#cc79a7",
     "missed": "#d55e00",
     "spurious": "#0072b2",
 }

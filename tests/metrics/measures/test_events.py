@@ -46,7 +46,7 @@ def test_numbers_of_the_data_set_are_sums_over_its_cases():
     numbers = {name.removeprefix("objects_"): entry["cell"]["dataset"] for name, entry in found.items()}
     # of the first case one matched, one in two parts, one missed, and one found where nothing is
     assert numbers == {
-        "matched": 4, "split": 1, "joined": 0, "missed": 1, "part": 2, "joining": 0, "spurious": 1
+        "matched": 4, "split": 1, "merged": 0, "missed": 1, "part": 2, "merging": 0, "spurious": 1
     }  # fmt: skip
     assert all("mean" not in entry for entry in found.values())
 

@@ -20,7 +20,7 @@ def test_matched_missed_and_spurious():
     assert ours == {1: "matched", 2: "missed"}
     assert theirs == {5: "matched", 7: "spurious"}
     assert numbers == {
-        "matched": 1, "split": 0, "joined": 0, "missed": 1, "part": 0, "joining": 0, "spurious": 1
+        "matched": 1, "split": 0, "merged": 0, "missed": 1, "part": 0, "merging": 0, "spurious": 1
     }  # fmt: skip
 
 
@@ -30,15 +30,15 @@ def test_an_object_in_parts_is_split_and_its_parts_are_not_spurious():
     assert theirs == {3: "part", 4: "part"}
 
 
-def test_two_objects_in_one_are_joined():
+def test_two_objects_in_one_are_merged():
     ours, theirs, _ = events([[1, 1, 0, 2, 2]], [[9, 9, 9, 9, 9]])
-    assert ours == {1: "joined", 2: "joined"}
-    assert theirs == {9: "joining"}
+    assert ours == {1: "merged", 2: "merged"}
+    assert theirs == {9: "merging"}
 
 
 def test_a_match_that_swallows_a_small_neighbour_stays_a_match():
     ours, theirs, _ = events([[1, 1, 1, 1, 1, 2]], [[9, 9, 9, 9, 9, 9]])
-    assert ours == {1: "matched", 2: "joined"}
+    assert ours == {1: "matched", 2: "merged"}
     assert theirs == {9: "matched"}
 
 
@@ -73,7 +73,7 @@ def test_every_object_is_one_event_as_loops_over_all_pairs_find_it(seed):
         if any(t == one for one, _ in matched):
             expected = "matched"
         elif any(t in held[s] and len(held[s]) > 1 for s in segments):
-            expected = "joined"
+            expected = "merged"
         elif len(parts[t]) > 1:
             expected = "split"
         assert ours[t] == expected
@@ -82,9 +82,9 @@ def test_every_object_is_one_event_as_loops_over_all_pairs_find_it(seed):
         if any(s == other for _, other in matched):
             expected = "matched"
         elif len(held[s]) > 1:
-            expected = "joining"
+            expected = "merging"
         elif any(s in parts[t] and ours[t] == "split" for t in masks):
             expected = "part"
         assert theirs[s] == expected
     assert sum(numbers[name] for name in TARGET_EVENTS) == len(masks)
-    assert numbers["matched"] + numbers["part"] + numbers["joining"] + numbers["spurious"] == len(segments)
+    assert numbers["matched"] + numbers["part"] + numbers["merging"] + numbers["spurious"] == len(segments)

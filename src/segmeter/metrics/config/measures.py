@@ -164,9 +164,9 @@ class EventsConfig(ObjectsConfig):
     """What became of each object: numbers of the data set.
 
     Every target object is one of objects_matched (IoU above the threshold), objects_split (two or more predicted
-    objects lie in it by more than half of themselves), objects_joined (the predicted object that holds more than half
+    objects lie in it by more than half of themselves), objects_merged (the predicted object that holds more than half
     of it holds more than half of another one too) and objects_missed; every predicted one is matched, a part of a split
-    one, one of objects_joining, or objects_spurious.
+    one, one of objects_merging, or objects_spurious.
     """
 
     name: str = "events"

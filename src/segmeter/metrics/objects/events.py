@@ -1,4 +1,4 @@
-"""overlaps of the objects of two maps -> what became of each object: matched, missed, spurious, split or joined.
+"""overlaps of the objects of two maps -> what became of each object: matched, missed, spurious, split or merged.
 
 Axis letters: T objects of the target, I predicted objects.
 """
@@ -10,8 +10,8 @@ import numpy as np
 from segmeter.metrics.arrays import IntArray
 from segmeter.metrics.objects.matching import Overlaps
 
-TARGET_EVENTS = ("matched", "split", "joined", "missed")
-INSTANCE_EVENTS = ("matched", "part", "joining", "spurious", "void")
+TARGET_EVENTS = ("matched", "split", "merged", "missed")
+INSTANCE_EVENTS = ("matched", "part", "merging", "spurious", "void")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,8 +44,8 @@ def find_events(overlaps: Overlaps, chosen: IntArray) -> Events:
     """Classify the objects that are in none of the chosen pairs.
 
     A target object is held by the predicted one that covers more than half of it, and a predicted object lies in the
-    target object that covers more than half of it; both are at most one. "joined" are target objects that are held by a
-    predicted one ("joining") which holds others too. "split" are those in which two or more predicted objects lie, the
+    target object that covers more than half of it; both are at most one. "merged" are target objects that are held by a
+    predicted one ("merging") which holds others too. "split" are those in which two or more predicted objects lie, the
     "part"s; matched ones keep that name.
 
     References
@@ -63,12 +63,12 @@ def find_events(overlaps: Overlaps, chosen: IntArray) -> Events:
     parts = np.bincount(host[host >= 0], minlength=n_targets) > 1
     targets = np.full(n_targets, TARGET_EVENTS.index("missed"))
     targets[parts] = TARGET_EVENTS.index("split")
-    targets[(holder >= 0) & _at(holds, holder)] = TARGET_EVENTS.index("joined")
+    targets[(holder >= 0) & _at(holds, holder)] = TARGET_EVENTS.index("merged")
     targets[overlaps.first[chosen]] = TARGET_EVENTS.index("matched")
     instances = np.full(n_instances, INSTANCE_EVENTS.index("spurious"))
     instances[overlaps.mostly_void] = INSTANCE_EVENTS.index("void")
     instances[(host >= 0) & _at(targets == TARGET_EVENTS.index("split"), host)] = INSTANCE_EVENTS.index("part")
-    instances[holds] = INSTANCE_EVENTS.index("joining")
+    instances[holds] = INSTANCE_EVENTS.index("merging")
     instances[overlaps.second[chosen]] = INSTANCE_EVENTS.index("matched")
     partners = np.full(n_targets, -1)
     partners[overlaps.first[chosen]] = overlaps.second[chosen]

@@ -12,7 +12,7 @@ _DISTANCES = ("hd", "hd95", "hd95_pooled", "assd", "masd", "object_masd")
 _REGIONS = ("iou", "dice", "precision", "recall")
 _ERRORS = ("boundary_errors", "extent_errors", "segment_errors")
 _GAINS = ("boundary_gain", "extent_gain", "segment_gain")  # what mending the errors would bring: 0 is the best
-_EVENTS = tuple(f"objects_{name}" for name in ("missed", "spurious", "split", "part", "joined", "joining"))
+_EVENTS = tuple(f"objects_{name}" for name in ("missed", "spurious", "split", "part", "merged", "merging"))
 _NUMBERS = ("fp", "fn", "object_fp", "object_fn")  # of objects
 _LESIONS = {
     **dict.fromkeys(("brats_dice", "brats_f1", "brats_tp", "picai_f1", "picai_tp", "cc_dice"), "higher"),

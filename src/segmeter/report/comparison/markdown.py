@@ -109,8 +109,8 @@ def _table(heads: Sequence[str], rows: Sequence[Sequence[str]], *, names: int) -
 
 def _escape(text: str) -> str:
     """A text that Markdown shows as it is, without links, mentions or HTML."""
-    plain = printable(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace("@", "&#64;")
-    return "".join(f"\\{sign}" if sign in "\\`*_[]|~#!" else sign for sign in plain)
+    plain = "".join(f"\\{sign}" if sign in "\\`*_[]|~#!" else sign for sign in printable(text))
+    return plain.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace("@", "&#64;")
 
 
 def _code(text: str) -> str:
