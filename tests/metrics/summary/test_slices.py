@@ -186,8 +186,8 @@ def test_a_case_that_the_table_lacks_is_named(config):
     ],
 )
 def test_what_cannot_be_sliced_by_is_refused(config, changes, message):
+    further = [f"more-{i}" for i in range(60)] if changes.get("slices", "") is None else []
     with pytest.raises(InputError, match=message):
-        further = [f"more-{i}" for i in range(60)] if changes.get("slices", "") is None else []
         check_case_ids(config.replace(**changes), SPEC, [*WARDS, *further])
 
 

@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from segmeter.report.canvas import printable
 from segmeter.report.comparison.texts import (
     OUTCOMES,
     adjusted,
@@ -13,6 +12,7 @@ from segmeter.report.comparison.texts import (
     title,
 )
 from segmeter.report.figures import interval, number, probability, signed
+from segmeter.report.pictures.canvas import printable
 
 MOST_SINGLE = 12  # metrics of single classes; of more, those that differ beyond chance
 _HEADINGS = {

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from segmeter.report.comparison.texts import CERTAIN, OUTCOMES, adjusted, notes, order_lines, pair_cells, title
-from segmeter.report.html import render
+from segmeter.report.page.render import render
 
 
 def comparison_page(result: Mapping[str, Any]) -> bytes:

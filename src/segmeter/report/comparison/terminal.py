@@ -6,7 +6,6 @@ from typing import Any
 from rich import box
 from rich.table import Table
 
-from segmeter.report.canvas import printable
 from segmeter.report.comparison.texts import (
     OUTCOMES,
     PLACED,
@@ -17,6 +16,7 @@ from segmeter.report.comparison.texts import (
     title,
 )
 from segmeter.report.figures import interval, number, probability, signed
+from segmeter.report.pictures.canvas import printable
 from segmeter.report.printer import Printer
 
 MOST_SINGLE = 40  # metrics of single classes; of more, those that differ beyond chance

@@ -5,8 +5,8 @@ from typing import Any
 
 from segmeter.metrics.summary.measures import MEAN
 from segmeter.metrics.summary.scoreboard import is_overall
-from segmeter.report.canvas import printable
 from segmeter.report.figures import AGGREGATES, interval, probability, signed
+from segmeter.report.pictures.canvas import printable
 
 CERTAIN = 0.05  # of adjusted p-values: what is below is called a difference
 OUTCOMES = {"pass": "met", "regression": "REGRESSION", "unknown": "can't be told"}
