@@ -14,7 +14,7 @@ _ERRORS = ("boundary_errors", "extent_errors", "segment_errors")
 _GAINS = ("boundary_gain", "extent_gain", "segment_gain")  # what mending the errors would bring: 0 is the best
 _EVENTS = tuple(f"objects_{name}" for name in ("missed", "spurious", "split", "part", "merged", "merging"))
 _NUMBERS = ("fp", "fn", "object_fp", "object_fn")  # of objects
-_LESIONS = {
+_LESIONS: dict[str, Direction] = {
     **dict.fromkeys(("brats_dice", "brats_f1", "brats_tp", "picai_f1", "picai_tp", "cc_dice"), "higher"),
     **dict.fromkeys(("brats_hd95", "brats_fp", "brats_fn", "picai_fp", "picai_fn"), "lower"),
     **dict.fromkeys(("autopet_fp_volume", "autopet_fn_volume"), "lower"),
