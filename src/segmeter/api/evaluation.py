@@ -78,8 +78,13 @@ class Evaluation:
         print_summary(self.summary, file=text)
         return text.getvalue()
 
-    def compare(self, other: Self, *, names: tuple[str, str] = ("first", "second")) -> dict[str, Any]:
+    def compare(
+        self, other: Self, *, names: tuple[str, str] = ("first", "second"), require: Sequence[str] = ()
+    ) -> dict[str, Any]:
         """Compare with another evaluation of the same cases: paired differences, intervals, tests.
+
+        With `require`, such as ``["mean_iou >= base - 0.005"]``, it is decided whether the other one, compared with
+        this one as the base, is good enough: the result has ``gate``.
 
         Returns
         -------
@@ -95,7 +100,7 @@ class Evaluation:
             if getattr(self, name) != getattr(other, name):
                 rule = "to have the same classes" if name == "spec" else "to be measured alike"
                 raise InputError(expected("Evaluation.compare", "other", rule, getattr(other, name)))
-        return compare_runs({names[0]: self.rows, names[1]: other.rows}, self.spec, self.metrics)
+        return compare_runs({names[0]: self.rows, names[1]: other.rows}, self.spec, self.metrics, require=require)
 
     def write(self, folder: str | Path, *, report: bool = True) -> Path:
         """Write metrics.json, cases.parquet, cases.csv and report.html into a new or empty folder; return it.

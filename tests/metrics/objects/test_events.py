@@ -47,6 +47,11 @@ def test_an_object_in_one_that_is_too_large_is_missed_and_not_merged():
     assert (ours, theirs) == ({1: "missed"}, {9: "spurious"})
 
 
+def test_one_part_of_an_object_does_not_split_it():
+    ours, theirs, _ = events([[1, 1, 1, 1, 1]], [[3, 3, 0, 0, 0]])
+    assert (ours, theirs) == ({1: "missed"}, {3: "spurious"})
+
+
 def test_half_of_an_object_is_not_more_than_half():
     ours, theirs, _ = events([[1, 1, 0, 2, 2]], [[0, 9, 9, 9, 0]])
     assert ours == {1: "missed", 2: "missed"}
