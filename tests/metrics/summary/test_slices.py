@@ -62,6 +62,16 @@ def test_a_slice_that_is_worse_is_named_and_differs_beyond_chance(config):
     assert len(tested) == 9
 
 
+@pytest.mark.parametrize("few", [slice(0, 4), slice(4, 60)], ids=["slice", "rest"])
+def test_fewer_than_5_cases_on_either_side_have_no_interval_of_the_difference(few):
+    inside = {row.case_id for row in ROWS[few]}
+    rows = [replace(row, case_id=f"{row.case_id}.{int(row.case_id in inside)}") for row in ROWS]
+    found = summarise_slices(rows, SPEC, MetricsConfig(bootstrap=200, slice_by=(r"\.(\d)",)), None)
+    score = found["by"][r"\.(\d)"]["1"]["scores"]["mean_iou"]
+    assert score["difference"] is not None
+    assert (score["difference_ci95"], score["p"], score["p_holm"]) == ([None, None], None, None)
+
+
 def test_intervals_are_those_of_the_slice_alone():
     # one slice of all cases: the interval of the summary itself
     config = MetricsConfig(bootstrap=400, slice_by=("(case)",))
@@ -127,6 +137,7 @@ def test_numbers_are_cut_in_three_and_few_kinds_are_left():
         "below 9.667": 10, "9.667 to 19.33": 10, "above 19.33": 10, "none": 1
     }  # fmt: skip
     assert cut(np.array([0.0, 1.0, 1.0])) == ["0", "1", "1"]
+    assert len(set(cut(np.array([1.0, 2.0, 3.0, 4.0])))) == 3
 
 
 def test_a_column_of_numbers_a_parquet_file_and_the_reference_itself(config, tmp_path):

@@ -21,7 +21,7 @@ from segmeter.metrics.statistics.clusters import cluster_labels, is_cluster
 SHARE = "share"
 NOTHING = "none"  # the label of a case without a value
 
-_KINDS = 8  # distinct numbers that are labels of their own
+_KINDS = 3  # distinct numbers that are labels of their own
 _PARTS = 3  # that more of them are cut in, of as many cases each
 _MOST = 100  # slices by one column
 _THIRDS = re.compile(r"thirds\((.+)\)")

@@ -17,6 +17,7 @@ from segmeter.metrics.cases.table import CaseRow
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.statistics.bootstrap import Resampled, bootstrap, mean_columns, mean_of_columns
 from segmeter.metrics.statistics.describe import plain, say
+from segmeter.metrics.statistics.intervals import MIN_UNITS
 from segmeter.metrics.statistics.paired_tests import holm
 from segmeter.metrics.summary.directions import find_direction
 from segmeter.metrics.summary.scoreboard import Scoreboard, build_scoreboards, is_overall
@@ -141,13 +142,17 @@ def _by(
     """Scores of the slices by one column."""
     slices, index = _index(labels)
     columns, score = _columns(board, names)
-    sums = sum_slices(columns, _units(len(labels), clusters, config.seed), index)
-    cases = np.bincount(index)
+    units, cases = _units(len(labels), clusters, config.seed), np.bincount(index)
+    sums = sum_slices(columns, units, index)
     if not config.bootstrap:
         values = _with_differences(score, sums.sum(axis=0)[None])[0]
         return {each: {"n": int(cases[i]), "scores": _plain(names, values[i])} for i, each in enumerate(slices)}
     found = bootstrap(sums, lambda totals: _with_differences(score, totals), **_options(config))
     p_values = found.p_of_zero()
+    held = sum_slices(np.ones((len(labels), 1)), units, index)[..., 0] > 0
+    few = np.minimum(held.sum(axis=0), [np.delete(held, i, axis=1).any(axis=1).sum() for i in range(len(slices))])
+    for part in (found.low, found.high, p_values):
+        part[few < MIN_UNITS, len(names) :] = np.nan  # as few units decide one of the two that differ
     return {
         each: {"n": int(cases[i]), "scores": _described(names, found, p_values, i)} for i, each in enumerate(slices)
     }
