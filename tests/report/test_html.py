@@ -195,9 +195,7 @@ def test_equal_runs_give_equal_pages(run):
 
 
 def test_a_folder_without_figures_is_refused(tmp_path):
-    with pytest.raises(
-        InputError, match=r"to hold metrics.json, history.jsonl or predictions, got .* Give a run's folder"
-    ):
+    with pytest.raises(InputError, match=r"to hold metrics.json, .* or predictions, got .* Give a run's folder"):
         write_report(tmp_path)
 
 

@@ -4,9 +4,11 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
+from PIL import Image
 from torch import nn
 
 from segmeter.classes import ClassSpec
+from segmeter.data.location import UNKNOWN
 from segmeter.data.sample import Sample
 from segmeter.errors import DataError
 from segmeter.models.card import ModelCard
@@ -54,6 +56,9 @@ class TinyCases:
 
     def streamed_cases(self):
         return frozenset()
+
+    def locate(self, case_id):
+        return UNKNOWN
 
     def fingerprint(self):
         return f"{self.count}-{self.salt}-" + "0" * 40
@@ -125,6 +130,13 @@ class LongTarget(nn.Module):
 
     def forward(self, logits, target):
         return self.loss(logits.float(), target.long())
+
+
+def draw_red(prediction, folder):
+    """A small red picture of a validated case."""
+    path = folder / f"{prediction.sample.case_id}.png"
+    Image.new("RGB", (5, 4), (255, 0, 0)).save(path)
+    return path
 
 
 def tiny_segmenter(seed=1):

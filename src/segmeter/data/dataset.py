@@ -5,7 +5,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,7 @@ from segmeter.data.files.images import (
 from segmeter.data.files.label_mapping import split_objects, to_labels
 from segmeter.data.files.sniff import show
 from segmeter.data.files.zarr import hash_folder
+from segmeter.data.location import Location, read_location
 from segmeter.data.sample import Pair, Sample
 from segmeter.errors import DataError
 from segmeter.files import sha256_file
@@ -87,6 +88,11 @@ class Dataset:
     def __getitem__(self, index: int) -> Sample:
         """Read one case; DataError names the file that is damaged, gone, of another size or changed since the check."""
         pair = self.pairs[index]
+        if self.streams and pair.image.suffix.lower() == ".zarr":
+            with self.open_rows(index) as (rows, target_rows):
+                height = rows.shape[0]
+                target = None if target_rows is None else target_rows.read(0, height)
+                return Sample(case_id=pair.case_id, image=rows.read(0, height), target=target)
         files = [self.read_stored(index, number) for number in range(len(pair.paths))]
         image = self.decode_image(files[0])
         masks = [self.decode_mask(file) for file in files[1:]]
@@ -129,6 +135,14 @@ class Dataset:
             for path, mask in zip(pair.masks, masks, strict=True):
                 check_same_size(pair.image, image.shape[:2], path, mask.shape)
             yield image, (StackedRows(masks) if self.spec.is_multilabel and masks else next(iter(masks), None))
+
+    def locate(self, case_id: str) -> Location:
+        """Where the pixels of a case's image lie, as its file says."""
+        return read_location(self.pairs[self._numbers[case_id]].image, level=self.level)
+
+    @cached_property
+    def _numbers(self) -> dict[str, int]:
+        return {pair.case_id: index for index, pair in enumerate(self.pairs)}
 
     def header_of(self, path: Path) -> Header:
         """The header of a file; DataError where it can't be read or is too large."""

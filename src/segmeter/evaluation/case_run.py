@@ -11,6 +11,7 @@ from typing import Any
 
 from segmeter.checks import some
 from segmeter.data.dataset import Dataset
+from segmeter.data.location import UNKNOWN
 from segmeter.errors import RunError
 from segmeter.evaluation.large.cases import LargeRun, run_large, split_parts
 from segmeter.evaluation.manifest import Entry, Manifest
@@ -134,7 +135,7 @@ def repair_files(job: CaseRun, notes: Sequence[Mapping[str, Any]]) -> None:
         if batch.start in streamed:
             run_large(large_run(job), batch.start)
             continue
-        with Writer(predictions, job.export, spec) as writer:
+        with Writer(predictions, job.export, spec, locate=job.dataset.locate) as writer:
             found = job.predictor.predict(Part(job.dataset, batch), probs=job.export.needs_probs)
             for index, prediction in zip(batch, found, strict=True):
                 if index in damaged:
@@ -196,7 +197,9 @@ def run_cases(
         A prediction is not finite, or a file can't be written. The cases before it are noted.
     """
     rest, streamed = range(done, len(job.dataset)), job.dataset.streamed_cases()
-    with Writer(large.folder, job.export, job.dataset.spec, hashed=True, stages=job.predictor.stages) as writer:
+    _warn_of_lost_place(job, large=0 in streamed)
+    hashing: dict[str, Any] = {"hashed": True, "stages": job.predictor.stages}
+    with Writer(large.folder, job.export, job.dataset.spec, locate=job.dataset.locate, **hashing) as writer:
         noted = _Noted(manifest, writer)
 
         def cases() -> Generator[Finished, None, None]:
@@ -212,6 +215,19 @@ def run_cases(
             yield from track(found, what, len(rest), parts=job.predictor.watch)
         writer.close()
         noted.flush()
+
+
+def _warn_of_lost_place(job: CaseRun, *, large: bool) -> None:
+    """Say once, of the first case, that its files say where its pixels lie and those that are written will not."""
+    first = next(iter(job.dataset.case_ids), None)
+    location = UNKNOWN if first is None else job.dataset.locate(first)
+    form = job.export.labels_format
+    lost = bool(location.geotiff) if form == "zarr" else location.known and form == "png" and not large
+    if location.problem:
+        _LOG.warning("predictions: files do not say where their pixels lie, as of case %r: %s", first, location.problem)
+    elif lost and job.export.labels:
+        what = "has GeoTIFF tags" if form == "zarr" else "says where its pixels lie"
+        _LOG.warning("predictions: case %r %s, which is lost. export.labels_format=tiff keeps it.", first, what)
 
 
 def _run_part(

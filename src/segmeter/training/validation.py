@@ -1,8 +1,9 @@
 """Model and cases -> scores, through the same inference and counting as every evaluation."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,13 +12,17 @@ from torch import Tensor, nn
 from segmeter.bridge.scalars import read_scalars
 from segmeter.checks import expected, nearest
 from segmeter.classes import ClassSpec
+from segmeter.data.by_rows.thumbnail import Tapped, Thumbnail, thumbnail_step
+from segmeter.data.sample import Sample
 from segmeter.errors import ConfigError, DataError
+from segmeter.inference.async_results import Prediction
+from segmeter.inference.bands import BandLoss, sums_by_bands
 from segmeter.inference.predictor import Predictor
 from segmeter.losses.additive import AdditiveLoss, additive, divide
 from segmeter.metrics.pixels.confusion import count_case
 from segmeter.metrics.pixels.overlap import OverlapScores, overlap_scores
 from segmeter.training.config import AUTO, CLASS_MONITORS, MONITORS
-from segmeter.training.data.cache import Cases
+from segmeter.training.data.cache import CachedDataset, Cases, Some
 
 UNLEARNED = 0.01  # a class that the targets hold and whose IoU is below this is as good as not found
 
@@ -84,6 +89,12 @@ class RunningLoss:
         self._denominators = self._denominators + denominators
         return divide(sums, denominators)
 
+    def add(self, terms: Tensor) -> None:
+        """Add a case whose sum and denominator of each part are known, (P, 2)."""
+        self.cases += 1
+        self._sums = self._sums + terms[:, 0]
+        self._denominators = self._denominators + terms[:, 1]
+
     def value(self) -> float:
         """Read the loss of all that was added; NaN where nothing was."""
         if not isinstance(self._sums, Tensor) or not isinstance(self._denominators, Tensor):
@@ -97,7 +108,7 @@ def validate(
     loss: nn.Module,
     *,
     stopped: Callable[[], bool],
-    on_case: Callable[[int], None] = lambda done: None,
+    on_case: Callable[[int, Prediction], None] = lambda done, prediction: None,
 ) -> Validation | None:
     """Score the model on every case; the counts of all cases are summed first, and so is what the loss divides by.
 
@@ -112,9 +123,8 @@ def validate(
         losses count each case on its own.
     stopped
         Asked after each case; once it says yes, the validation is given up.
-
     on_case
-        Called after each case with the number of cases done.
+        Called after each case with the number of cases done, and what was predicted.
 
     Returns
     -------
@@ -122,15 +132,11 @@ def validate(
     """
     counts: NDArray[np.int64] | None = None
     running = RunningLoss(additive(loss, cases.spec.ignore_index))
-    for done, prediction in enumerate(predictor.predict(cases, loss=running), start=1):
+    for done, (prediction, case_counts) in enumerate(_predict(predictor, cases, running), start=1):
         if stopped():
             return None
-        target = prediction.sample.target
-        if target is None or prediction.loss is None:
-            raise DataError(f"{prediction.sample.case_id}: has no mask, and validation needs one for every case.")
-        case_counts = count_case(target, prediction.labels, cases.spec)
         counts = case_counts if counts is None else counts + case_counts
-        on_case(done)
+        on_case(done, prediction)
     if counts is None:
         raise DataError("validation: there is no case to validate on.")
     overlap = overlap_scores(counts, task=cases.spec.task)
@@ -139,6 +145,51 @@ def validate(
         values={**scores(overlap, cases.spec), "loss": running.value()},
         unlearned=tuple(name for name, iou, support in named if support > 0 and iou < UNLEARNED),
     )
+
+
+def _predict(
+    predictor: Predictor, cases: Cases, running: RunningLoss
+) -> Iterator[tuple[Prediction, NDArray[np.int64]]]:
+    """Each case with its counts; those that are larger than memory come last, and of their maps a small picture."""
+    cached = cases if isinstance(cases, CachedDataset) and sums_by_bands(running.loss) else None
+    large = frozenset() if cached is None else cached.large_cases()
+    others = cases if not large else Some(cases, [index for index in range(len(cases)) if index not in large])
+    for prediction in predictor.predict(others, loss=running):
+        target = prediction.sample.target
+        if target is None or prediction.loss is None:
+            raise _without_mask(prediction.sample.case_id)
+        yield prediction, count_case(target, prediction.labels, cases.spec)
+    if cached is not None:
+        for index in sorted(large):
+            yield _stream(predictor, cached, index, running)
+
+
+def _stream(
+    predictor: Predictor, cases: CachedDataset, index: int, running: RunningLoss
+) -> tuple[Prediction, NDArray[np.int64]]:
+    """Predict and count a case by bands, as an evaluation does."""
+    case_id, counts = cases.case_ids[index], np.zeros(cases.spec.counts_shape, np.int64)
+    with cases.open_rows(index) as (image, target):
+        if target is None:
+            raise _without_mask(case_id)
+        step = thumbnail_step(*image.shape[:2])
+        small, small_labels, small_target = (Thumbnail(step, axis) for axis in (-3, -2, -2))
+        loss = BandLoss(running.loss, predictor.device)
+        tapped = Tapped(image, small)
+        for band in predictor.stream(tapped, case_id=case_id, target=target, loss=loss):
+            rows = cast(NDArray[Any], band.target)  # there is a target
+            counts += count_case(rows, band.labels, cases.spec)
+            small_labels.add(band.top, band.labels)
+            small_target.add(band.top, rows)
+    terms = loss.total()
+    if terms is not None:
+        running.add(terms)
+    sample = Sample(case_id=case_id, image=small.pixels(), target=small_target.pixels())
+    return Prediction(sample=sample, labels=small_labels.pixels()), counts
+
+
+def _without_mask(case_id: str) -> DataError:
+    return DataError(f"{case_id}: has no mask, and validation needs one for every case.")
 
 
 def scores(overlap: OverlapScores, spec: ClassSpec) -> dict[str, float]:

@@ -9,8 +9,8 @@ from segmeter.errors import EXIT_REGRESSION, EXIT_UNDECIDED, GateError
 from segmeter.evaluation.compare import compare
 from segmeter.files import write_bytes, write_json
 from segmeter.report.comparison.markdown import gate_lines, markdown_summary
-from segmeter.report.comparison.page import comparison_page
 from segmeter.report.comparison.terminal import print_comparison
+from segmeter.report.html import write_report
 
 _EXITS = {"regression": EXIT_REGRESSION, "unknown": EXIT_UNDECIDED}
 
@@ -28,11 +28,11 @@ def run(config: CompareConfig, job: Job) -> None:
     result = compare(config.runs, config.metrics, rank_by=config.rank_by, require=config.requirements)
     with open_run(config, job, facts={"runs": result["folders"]}) as folder:
         write_json(folder / "compare.json", result)
-        write_bytes(folder / "compare.html", comparison_page(result))
         write_bytes(folder / "compare.md", markdown_summary(result).encode("utf-8", "replace"))
+        page = write_report(folder)
     print_comparison(result)
     sys.stdout.write(f"figures   {folder / 'compare.json'}\nsummary   {folder / 'compare.md'}\n")
-    sys.stdout.write(f"report    {folder / 'compare.html'}\n")
+    sys.stdout.write(f"report    {page}\n")
     outcome = result["gate"]["outcome"] if "gate" in result else "pass"
     if outcome != "pass":
         raise GateError(gate_lines(result), exit_code=_EXITS[outcome])

@@ -68,7 +68,8 @@ def verify(dataset: Dataset, *, use_cache: bool) -> Verified:
     states = _read_states(dataset)
     rows, fresh = _take_known(store, names, states, use_cache)
     problems: list[str] = []
-    found = map_in_threads(partial(_verify_case, dataset, dtype, dataset.streamed_cases()), fresh)
+    streamed = dataset.streamed_cases() if fresh else frozenset()  # reads headers
+    found = map_in_threads(partial(_verify_case, dataset, dtype, streamed), fresh)
     for place, (row, lines) in zip(fresh, track(found, f"checking {dataset.split}", len(fresh)), strict=True):
         rows[place] = row
         problems += lines

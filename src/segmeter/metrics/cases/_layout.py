@@ -1,4 +1,4 @@
-"""values of rows -> the arrays of a table's columns, and the texts of a CSV."""
+"""values of rows -> the arrays of a table's columns, and back."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -32,11 +32,3 @@ def unnamed(table: pa.Table, prefix: str, missing: float | None) -> dict[str, li
         name.removeprefix(prefix): [missing if value is None else value for value in table[name].to_pylist()]
         for name in names
     }
-
-
-def cells(column: pa.ChunkedArray) -> list[Any]:
-    """Values of a column as the CSV has them."""
-    if column.null_count == 0 and pa.types.is_primitive(column.type):
-        return list(column.to_numpy().tolist())  # much faster than `to_pylist`
-    values: list[Any] = column.to_pylist()
-    return [" ".join(map(repr, value or ())) for value in values] if pa.types.is_list(column.type) else values

@@ -17,8 +17,9 @@ from segmeter.checks import expected, known_path, shorten
 from segmeter.classes import ClassSpec
 from segmeter.errors import DataError, InputError
 from segmeter.files import atomic_write, csv_bytes
-from segmeter.metrics.cases._layout import cells, floats, lists, terms, unnamed
+from segmeter.metrics.cases._layout import floats, lists, terms, unnamed
 from segmeter.metrics.cases.columns import MeasureColumn, encode_key, split_scores
+from segmeter.metrics.cases.csv_text import csv_lines
 from segmeter.metrics.cases.objects import NAME as OBJECTS_FILE
 from segmeter.metrics.cases.objects import read_objects, write_objects
 from segmeter.metrics.pixels.overlap import ClassTotals, class_totals, score_totals
@@ -133,8 +134,7 @@ def write_cases(folder: Path, rows: Sequence[CaseRow], spec: ClassSpec) -> tuple
         with pq.ParquetWriter(parquet, first.schema, compression="zstd") as writer:
             for table in itertools.chain([first], tables):
                 writer.write_table(table)
-                columns = (cells(table[name]) for name in table.column_names if name != "confusion")
-                text.write(csv_bytes(zip(*columns, strict=True)))
+                text.write(csv_lines(table.drop_columns("confusion")))
     objects = ((row.case_id, row.length_unit, row.objects) for group in in_groups(ordered) for row in group)
     return ("cases.parquet", "cases.csv", *([OBJECTS_FILE] if write_objects(folder, objects) else []))
 

@@ -37,8 +37,7 @@ def markdown_summary(result: Mapping[str, Any]) -> str:
     parts += _differences(result)
     for pair in result.get("slices", ()):
         parts.append(_slices(pair))
-    warning = result["bootstrap"]["warning"]
-    parts.append("<sub>" + _escape("; ".join([*notes(result), *([warning] if warning else [])])) + "</sub>")
+    parts.append("<sub>" + _escape("; ".join(notes(result))) + "</sub>")
     return "\n\n".join(parts) + "\n"
 
 

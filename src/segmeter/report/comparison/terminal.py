@@ -44,8 +44,6 @@ def print_comparison(result: Mapping[str, Any]) -> None:
     if left_out:
         out.line(f"{left_out} metrics of single classes do not differ beyond chance, and are in compare.json only")
     out.line("; ".join(notes(result)))
-    if result["bootstrap"]["warning"]:
-        out.line(result["bootstrap"]["warning"])
 
 
 def _table(heading: str, lines: box.Box, names: Sequence[str], numbers: Sequence[str]) -> Table:

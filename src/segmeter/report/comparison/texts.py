@@ -79,6 +79,8 @@ def notes(result: Mapping[str, Any]) -> list[str]:
         f"p (Holm): sign-flip test on the {units}, two-sided, adjusted over all metrics of all classes together, and "
         "over those of single classes",
     ]
+    if resampling["warning"]:
+        lines.append(resampling["warning"])
     if result["not_shared"]:
         lines.append(f"not measured in all runs: {', '.join(result['not_shared'])}")
     return lines
