@@ -19,7 +19,6 @@ from segmeter.metrics.arrays import FloatArray
 from segmeter.metrics.pixels.overlap import divide
 from segmeter.metrics.statistics.intervals import (
     INTERVALS,
-    Influence,
     Interval,
     find_ends,
     find_p,
@@ -49,10 +48,9 @@ class Resampled:
         The statistics of each resample.
     n_units
         Cases, or clusters, that were resampled.
-    interval
-        How the interval was made.
-    influence
-        How much single units decide each statistic, flat (S,).
+    p_of_zero : as the estimate
+        Two-sided p-values of the value 0, below 0.05 where the 95 % interval leaves it out; NaN unless they were asked
+        for, and where there is no interval.
     """
 
     estimate: FloatArray
@@ -60,13 +58,7 @@ class Resampled:
     high: FloatArray
     replicates: FloatArray
     n_units: int
-    interval: Interval
-    influence: Influence
-
-    def p_of_zero(self) -> FloatArray:
-        """Two-sided p-values, as the estimate, of the value 0: below 0.05 where the 95 % interval leaves it out."""
-        flat = self.estimate.reshape(-1), self.replicates.reshape(len(self.replicates), -1)
-        return find_p(self.interval, *flat, self.influence).reshape(self.estimate.shape)
+    p_of_zero: FloatArray
 
 
 def bootstrap(
@@ -78,6 +70,7 @@ def bootstrap(
     interval: Interval = "expanded",
     level: float = 0.95,
     clusters: Sequence[str] | None = None,
+    test: bool = False,
 ) -> Resampled:
     """Resample cases with replacement and find the interval of any function of sums over cases.
 
@@ -102,6 +95,8 @@ def bootstrap(
         Coverage, between 0 and 1.
     clusters
         One label per case; cases of a label are drawn together.
+    test
+        Whether the p-values of the value 0 are wanted, as of a difference.
 
     Returns
     -------
@@ -143,14 +138,14 @@ def bootstrap(
     left_out = (score(total - part).reshape(len(part), -1) for part in _blocks(units))
     influence = measure_influence(left_out, estimate)
     low, high = find_ends(interval, level, estimate, replicates, influence)
+    p_values = find_p(interval, estimate, replicates, influence) if test else np.full(len(estimate), np.nan)
     return Resampled(
         estimate=estimate.reshape(shape),
         low=low.reshape(shape),
         high=high.reshape(shape),
         replicates=replicates.reshape(resamples, *shape),
         n_units=len(units),
-        interval=interval,
-        influence=influence,
+        p_of_zero=p_values.reshape(shape),
     )
 
 

@@ -152,7 +152,7 @@ def paired_bootstrap(
     statistic
         As for `bootstrap`.
     interval, options
-        Passed to `bootstrap`: resamples, seed, level, clusters.
+        Passed to `bootstrap`: resamples, seed, level, clusters, test.
 
     Raises
     ------
@@ -178,13 +178,12 @@ def _compare_pair(
     one, other = boards[first], boards[second]
     undefined, ours, theirs = paired_means(one.table(), other.table())
     means = paired_bootstrap(ours, theirs, mean_of_columns, interval=config.interval, **options)
-    whole = paired_bootstrap(one.columns, other.columns, one.score, interval=config.interval, **options)
-    whole_p = whole.p_of_zero()
+    whole = paired_bootstrap(one.columns, other.columns, one.score, interval=config.interval, test=True, **options)
     units = [mean_of_columns(sum_clusters(part, options["clusters"])) for part in (ours, theirs)]
     flips = sign_flips(*units, resamples=config.bootstrap, seed=config.seed)
     found: dict[str, dict[str, Any]] = {name: {"first": first, "second": second} for name in one.names}
     for d, metric in enumerate(one.whole):
-        found[metric] |= _difference("dataset", whole, d) | {"dataset_p": plain(whole_p[d])}
+        found[metric] |= _difference("dataset", whole, d) | {"dataset_p": plain(whole.p_of_zero[d])}
     for i, metric in enumerate(one.values):
         lost = int(undefined[:, i].sum())
         tests = {"wilcoxon_p": wilcoxon(units[0][:, i], units[1][:, i]).p_value, "sign_flip_p": plain(flips[i])}

@@ -152,9 +152,10 @@ def decide(
         seed=config.seed,
         interval=config.interval,
         clusters=clusters,
+        test=True,
     )
     scores = data.scores(data.columns.sum(axis=0)[None])[0]
-    violated = np.where(found.estimate < 0, found.p_of_zero(), 1.0)
+    violated = np.where(found.estimate < 0, found.p_of_zero, 1.0)
     adjusted = holm(np.nan_to_num(violated, nan=1.0).tolist())
     entries = []
     for i, one in enumerate(requirements):

@@ -87,7 +87,7 @@ def compare_slices(
         slices, index = _index(each)
         sums = sum_slices(np.concatenate([columns, other], axis=1), _units(len(each), clusters, config.seed), index)
         drawn = bootstrap(sums, _paired(score), **_options(config))
-        p_values, cases = drawn.p_of_zero(), np.bincount(index)
+        p_values, cases = drawn.p_of_zero, np.bincount(index)
         found[by] = {
             label: {
                 "n": int(cases[i]),
@@ -120,7 +120,7 @@ def _paired(score: Callable[[FloatArray], FloatArray]) -> Callable[[FloatArray],
 
 
 def _options(config: MetricsConfig) -> dict[str, Any]:
-    return {"resamples": config.bootstrap, "seed": config.seed, "interval": config.interval}
+    return {"resamples": config.bootstrap, "seed": config.seed, "interval": config.interval, "test": True}
 
 
 def _index(labels: Sequence[str]) -> tuple[list[str], IntArray]:
@@ -148,7 +148,7 @@ def _by(
         values = _with_differences(score, sums.sum(axis=0)[None])[0]
         return {each: {"n": int(cases[i]), "scores": _plain(names, values[i])} for i, each in enumerate(slices)}
     found = bootstrap(sums, lambda totals: _with_differences(score, totals), **_options(config))
-    p_values = found.p_of_zero()
+    p_values = found.p_of_zero
     held = sum_slices(np.ones((len(labels), 1)), units, index)[..., 0] > 0
     few = np.minimum(held.sum(axis=0), [np.delete(held, i, axis=1).any(axis=1).sum() for i in range(len(slices))])
     for part in (found.low, found.high, p_values):
