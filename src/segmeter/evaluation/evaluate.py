@@ -28,7 +28,7 @@ from segmeter.metrics.probabilities.summary import summarise_calibration
 from segmeter.metrics.summary.summary import summarise
 from segmeter.postprocess.pipeline import Cleaned
 
-RESULTS = ("metrics.json", "cases.parquet", "cases.csv")
+SUMMARY = "metrics.json"
 
 _LOG = logging.getLogger(__name__)
 
@@ -97,9 +97,9 @@ def evaluate(job: Evaluation) -> dict[str, Any]:
     summary = summarise(rows, job.dataset.spec, job.metrics) | note_shard(job.identity)
     if sums is not None:
         summary["calibration"] = summarise_calibration(sums.compute(), job.dataset.spec)
-    write_cases(job.folder, rows, job.dataset.spec)
+    written = write_cases(job.folder, rows, job.dataset.spec)
     write_json(job.folder / "metrics.json", summary)
-    manifest.finish(RESULTS)
+    manifest.finish((SUMMARY, *written))
     return summary
 
 

@@ -251,6 +251,7 @@ def _encode_row(row: CaseRow) -> dict[str, Any]:
         "extra": row.scores,
         "spacing": row.spacing,
         "unit": row.unit,
+        **({"objects": b64encode(row.objects).decode()} if row.objects else {}),
     }
 
 
@@ -294,4 +295,5 @@ def _decode_row(case_id: str, content: Mapping[str, Any]) -> CaseRow:
         extra=extra,
         spacing=None if content["spacing"] is None else tuple(content["spacing"]),
         unit=content["unit"],
+        objects=b64decode(content.get("objects", "")),
     )

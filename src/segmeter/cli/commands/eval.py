@@ -22,7 +22,8 @@ from segmeter.evaluation.evaluate import Evaluation, evaluate
 from segmeter.evaluation.manifest import NAME, check_same
 from segmeter.inference.predictor import Predictor
 from segmeter.losses.build import build_loss, fix_weights
-from segmeter.metrics.config.metrics import check_clusters, check_metrics
+from segmeter.metrics.config.metrics import check_metrics
+from segmeter.metrics.summary.slice_labels import check_case_ids
 from segmeter.models.checkpoints.several import read_checkpoints
 from segmeter.postprocess.pipeline import build_steps
 from segmeter.report.html import write_report
@@ -46,7 +47,7 @@ def run(config: EvalConfig, job: Job) -> float | None:
     (dataset,), (report,) = open_splits(config.data, [config.data.split])
     for line in mismatch_warnings(report.intensities, checkpoint.card.mean, checkpoint.card.std, checkpoint.card.clip):
         _LOG.warning("%s", line)
-    check_clusters(config.metrics.cluster, dataset.case_ids)
+    check_case_ids(config.metrics, dataset.spec, dataset.case_ids)
     loss = build_loss(weighted, spec=dataset.spec, class_counts=counts)
     facts = {**checkpoint.facts(), "data": report.content_sha256}
     dataset, batches, shard = take_shard(dataset, config.shard, batch_size=config.inference.batch_size)

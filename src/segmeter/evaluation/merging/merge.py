@@ -10,7 +10,7 @@ from segmeter.errors import DataError, InputError
 from segmeter.evaluation.manifest import Entry, Manifest, encode_entry
 from segmeter.evaluation.merging.pieces import Kind, Piece, check_pieces
 from segmeter.evaluation.places import Places
-from segmeter.evaluation.score import RESULTS, read_place, summarise_files
+from segmeter.evaluation.score import SUMMARY, read_place, summarise_files
 from segmeter.files import is_whole, link_or_copy, make_folder, write_json
 from segmeter.metrics.cases.packed import RowStore
 from segmeter.metrics.cases.table import CaseRow, Ordered, read_cases, write_cases
@@ -98,9 +98,9 @@ def merge(job: Merge) -> dict[str, Any]:
     if first.command == "score":
         summary |= _files_summary(rows, owners, job)
     summary |= _mark(job)
-    write_cases(job.folder, rows, first.spec)
-    write_json(job.folder / "metrics.json", summary)
-    manifest.finish(RESULTS)
+    written = write_cases(job.folder, rows, first.spec)
+    write_json(job.folder / SUMMARY, summary)
+    manifest.finish((SUMMARY, *written))
     return summary
 
 
@@ -127,7 +127,7 @@ def _read_rows(pieces: Sequence[Piece]) -> Sequence[CaseRow]:
     store, places, numbers = RowStore(), dict[str, int](), dict[str, Piece]()
     differing: list[str] = []
     for piece in pieces:
-        for row in read_cases(piece.folder):
+        for row in read_cases(piece.folder, objects=True):
             if row.case_id not in places:
                 places[row.case_id], numbers[row.case_id] = len(store), piece
                 store.append(row)
