@@ -13,8 +13,7 @@ from segmeter.data.dataset import Dataset
 from segmeter.data.location import UNKNOWN
 from segmeter.evaluation.large.cases import LargeRun, run_large, split_parts
 from segmeter.evaluation.manifest import Entry, Manifest
-from segmeter.evaluation.resuming.restore import Part, describe
-from segmeter.evaluation.sharding import BatchOf, split_passes
+from segmeter.evaluation.sharding import BatchOf, Part, describe, split_passes
 from segmeter.export.config import ExportConfig
 from segmeter.export.writer import Writer
 from segmeter.inference.async_results import Prediction

@@ -18,7 +18,8 @@ from segmeter.evaluation.case_run import (
 )
 from segmeter.evaluation.large.cases import LargeRun, run_large
 from segmeter.evaluation.manifest import Entry, Manifest, read_notes
-from segmeter.evaluation.resuming.restore import Part, count_restorable, find_damaged, split_batches
+from segmeter.evaluation.resuming.restore import count_restorable, find_damaged
+from segmeter.evaluation.sharding import Part, split_batches
 from segmeter.export.writer import Writer
 from segmeter.files import clear_leftovers, is_whole
 from segmeter.metrics.cases.table import CaseRow
