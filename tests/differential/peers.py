@@ -25,6 +25,7 @@ STAND_INS = {
     ),
     "cityscapesscripts": ("pyquaternion",),
     "seg-metrics": ("pandas", "medutils", "medutils.medutils"),
+    "picai_eval": ("SimpleITK",),
     "cellpose": ("cv2", "fastremap", "fill_voids"),
 }
 

@@ -20,15 +20,16 @@ from segmeter.data.config import ClassesConfig
 from segmeter.data.files.label_mapping import split_objects
 from segmeter.errors import InputError
 from segmeter.evaluation.places import Place, Places
-from segmeter.evaluation.score import RESULTS, summarise_files
+from segmeter.evaluation.score import SUMMARY, summarise_files
 from segmeter.files import write_json
 from segmeter.metrics.cases.packed import RowStore
 from segmeter.metrics.cases.table import CaseRow, case_table, order_rows, write_cases
-from segmeter.metrics.config.metrics import MetricsConfig, check_clusters, check_metrics, with_objects
+from segmeter.metrics.config.metrics import MetricsConfig, check_metrics, with_objects
 from segmeter.metrics.map_checks import check_maps
 from segmeter.metrics.measures.protocol import CaseMaps, build_measures
 from segmeter.metrics.measures.row import make_row
 from segmeter.metrics.summary.compare import compare_runs
+from segmeter.metrics.summary.slice_labels import check_case_ids
 from segmeter.metrics.summary.summary import summarise
 from segmeter.report.figures import aggregates
 from segmeter.report.html import render_summary, write_report
@@ -94,8 +95,13 @@ class Evaluation:
         """Write the metrics.json of an evaluation container of grand-challenge.org."""
         write_metrics(Path(path), self.rows, self.spec, self.summary)
 
-    def compare(self, other: Self, *, names: tuple[str, str] = ("first", "second")) -> dict[str, Any]:
+    def compare(
+        self, other: Self, *, names: tuple[str, str] = ("first", "second"), require: Sequence[str] = ()
+    ) -> dict[str, Any]:
         """Compare with another evaluation of the same cases: paired differences, intervals, tests.
+
+        With `require`, such as ``["mean_iou >= base - 0.005"]``, it is decided whether the other one, compared with
+        this one as the base, is good enough: the result has ``gate``.
 
         Returns
         -------
@@ -111,7 +117,7 @@ class Evaluation:
             if getattr(self, name) != getattr(other, name):
                 rule = "to have the same classes" if name == "spec" else "to be measured alike"
                 raise InputError(expected("Evaluation.compare", "other", rule, getattr(other, name)))
-        return compare_runs({names[0]: self.rows, names[1]: other.rows}, self.spec, self.metrics)
+        return compare_runs({names[0]: self.rows, names[1]: other.rows}, self.spec, self.metrics, require=require)
 
     def write(self, folder: str | Path, *, report: bool = True) -> Path:
         """Write metrics.json, cases.parquet, cases.csv and report.html into a new or empty folder; return it.
@@ -127,7 +133,7 @@ class Evaluation:
             raise InputError(expected("Evaluation.write", "folder", rule, str(path), "Nothing is overwritten."))
         path.mkdir(parents=True, exist_ok=True)
         write_cases(path, self.rows, self.spec)
-        write_json(path / RESULTS[0], self.summary)
+        write_json(path / SUMMARY, self.summary)
         if report:
             write_report(path)
         return path
@@ -219,7 +225,7 @@ def evaluate(
         config = with_objects(config)
     check_metrics(config, spec)
     rows, places = _measure(pairs, spec, config, instances)
-    check_clusters(config.cluster, [row.case_id for row in rows])
+    check_case_ids(config, spec, [row.case_id for row in rows])
     summary = summarise(rows, spec, config) | summarise_files(places, missing=[], extra=0)
     return Evaluation(order_rows(_WHERE, rows, spec), spec=spec, metrics=config, summary=summary)
 

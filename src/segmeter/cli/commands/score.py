@@ -22,7 +22,8 @@ from segmeter.evaluation.manifest import NAME
 from segmeter.evaluation.pairing import Pairing, pair_masks
 from segmeter.evaluation.probs import find_probs
 from segmeter.evaluation.score import Scoring, check_resumed, score
-from segmeter.metrics.config.metrics import check_clusters, check_metrics, with_objects
+from segmeter.metrics.config.metrics import check_metrics, with_objects
+from segmeter.metrics.summary.slice_labels import check_case_ids
 from segmeter.report.html import write_report
 from segmeter.report.table import print_summary
 
@@ -38,7 +39,7 @@ def run(config: ScoreConfig, job: Job) -> float | None:
     objective = find_objective(config.objective, config.metrics, spec)
     endings = (config.prediction_ending, config.reference_ending)
     pairing = pair_masks(config.predictions, config.references, spec=spec, missing=config.missing, endings=endings)
-    check_clusters(config.metrics.cluster, [pair.case_id for pair in pairing.pairs])
+    check_case_ids(config.metrics, spec, [pair.case_id for pair in pairing.pairs])
     shard = parse_shard(config.shard) if config.shard else None
     if shard:
         check_filled(shard, len(pairing.pairs), "cases", "Take fewer shards.")

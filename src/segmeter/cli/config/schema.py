@@ -15,6 +15,7 @@ from segmeter.inference.config import InferenceConfig
 from segmeter.invalid import RuleError
 from segmeter.losses.config import LOSSES
 from segmeter.metrics.config.metrics import MetricsConfig
+from segmeter.metrics.config.requirements import RequireConfig
 from segmeter.models.config import MODELS
 from segmeter.postprocess.config import PostprocessConfig
 from segmeter.registry import Component
@@ -277,7 +278,7 @@ class MergeConfig(Common):
     """Pictures and the HTML report."""
 
 
-class CompareConfig(Seeded):
+class CompareConfig(Seeded, RequireConfig):
     """`segmeter compare`: paired statistics between evaluations of the same cases."""
 
     runs: tuple[Path, ...]
