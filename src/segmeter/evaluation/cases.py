@@ -8,31 +8,32 @@ from functools import cache
 from pathlib import Path
 
 import numpy as np
-from scipy import ndimage
 
 from segmeter.checks import expected
 from segmeter.data.files.header import read_header
 from segmeter.data.files.label_mapping import split_objects
 from segmeter.data.files.masks import Reading, StoredMap, check_labels, read_map
-from segmeter.data.files.png import memory_reused, read_layout
+from segmeter.data.files.png import memory_reused, read_layout, read_plain
 from segmeter.data.files.sniff import show, volume_format
 from segmeter.errors import DataError, InputError
 from segmeter.evaluation.large.pairs import count_large, is_large
 from segmeter.evaluation.memory import Turns
 from segmeter.evaluation.pairing import MaskPair
-from segmeter.evaluation.places import Place, find_place
+from segmeter.evaluation.places import UNPLACED, Place, find_place
 from segmeter.metrics.cases.table import CaseRow
+from segmeter.metrics.config.measures import MeasureConfig
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.measures.protocol import CaseMaps, Measure, build_measures
 from segmeter.metrics.measures.row import make_row
-from segmeter.metrics.pixels.confusion import count_case_and_hidden
+from segmeter.metrics.pixels.confusion import count_case_and_hidden, count_samples
 
 _MANY_PARTS = 4
 _LOOK_BYTES = 1 << 14  # of a file; smaller ones are read without a look at the memory
 # Bytes that a pixel of a pair takes at the peak, measured on 12,000 x 12,000 uint8 masks, rounded up
 _COUNTED = 4
-_MEASURED = {"surface": 10, "boundary": 16, "cldice": 10}
-_OTHERWISE = 40  # objects, and measures of users
+_OBJECTS = dict.fromkeys(("instances", "average_precision", "aji", "sizes"), 18)
+_MEASURED = {"surface": 10, "boundary": 16, "cldice": 10, **_OBJECTS}
+_OTHERWISE = 40  # distances of objects, and measures of users
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -81,9 +82,14 @@ class CaseScorer:
             replace(reading, instances=reading.instances in (True, side)) for side in ("references", "predictions")
         )
         self._measures: tuple[Measure, ...] = build_measures(metrics, reading.spec)
+        whole = self._measures or reading.label_map or reading.instances or metrics.spacing
+        self._counts_only = not (whole or self._multilabel)
 
     def __call__(self, pair: MaskPair) -> Scored | tuple[str, ...]:
         """Score a pair; what is wrong with its files is given back, so that all of it is said at once."""
+        plain = self._count_plain(pair) if self._counts_only and pair.predictions else None
+        if plain is not None:
+            return plain
         remedy = "Free memory, cut the pair into tiles, or measure less (metrics.measures)."
         try:
             with (
@@ -95,6 +101,24 @@ class CaseScorer:
             return error.problems
         except MemoryError:
             return (f"case {pair.case_id!r}: out of memory. {remedy}",)
+
+    def _count_plain(self, pair: MaskPair) -> Scored | None:
+        """Count two small label PNGs, most files that there are, with as little as it takes.
+
+        None where one of them is anything else: the usual way reads it, and says what is wrong with it.
+        """
+        most = self.reading.max_pixels
+        with memory_reused():
+            target = read_plain(pair.references[0], max_pixels=most)
+            labels = None if target is None else read_plain(pair.predictions[0], max_pixels=most)
+            if target is None or labels is None or target.samples.shape != labels.samples.shape:
+                return None
+            counts = count_samples(target.samples, labels.samples, self.reading.spec)
+        if counts is None:
+            return None
+        height, width = target.samples.shape
+        row = CaseRow(case_id=pair.case_id, height=height, width=width, counts=counts)
+        return self._scored(pair, row, UNPLACED, _hash_together(target.sha256, labels.sha256))
 
     def read(self, pair: MaskPair) -> CaseMaps:
         """Read target and labels of a case, every value checked.
@@ -114,7 +138,7 @@ class CaseScorer:
         """Memory that a pair takes, from the header of its first file; by rows it takes next to none."""
         if any(is_large(path, self.reading) for path in (*pair.references, *pair.predictions)):
             return 0
-        per_pixel = max([_COUNTED, *(_MEASURED.get(each.name, _OTHERWISE) for each in self.metrics.measures)])
+        per_pixel = max([_COUNTED, *map(_bytes_per_pixel, self.metrics.measures)])
         width = self.reading.spec.label_dtype.itemsize
         pixels = _stated_pixels(pair.references[0], self.reading.max_pixels)
         return pixels * len(pair.references) * per_pixel * width
@@ -165,7 +189,7 @@ class CaseScorer:
         place = find_place(paths, stored, self.metrics.spacing, references=count)
         target = self._planes(stored[:count])
         labels = self._planes(stored[count:]) if pair.predictions else np.zeros_like(target)
-        digest = hashlib.sha256(" ".join(each.sha256 for each in stored).encode()).hexdigest()
+        digest = _hash_together(*(each.sha256 for each in stored))
         first = second = None
         if self._references.instances:
             target, first = split_objects(paths[0], target, self.reading.spec)
@@ -213,6 +237,15 @@ class CaseScorer:
         return expected(where, "prediction", rule, f"{pixels} pixels of the ignored value {ignored}", remedy)
 
 
+def _hash_together(*digests: str) -> str:
+    return hashlib.sha256(" ".join(digests).encode()).hexdigest()
+
+
+def _bytes_per_pixel(measure: MeasureConfig) -> int:
+    """Memory that a measure takes."""
+    return _OTHERWISE if getattr(measure, "distances", False) else _MEASURED.get(measure.name, _OTHERWISE)
+
+
 @cache
 def _turns(processes: int) -> Turns:
     """The turns that all threads of this process take."""
@@ -243,6 +276,8 @@ def _refuse_one_number(path: Path, numbers: np.ndarray, others: np.ndarray, key:
     most = int(numbers.max(initial=0))
     if not most or (numbers != most).all() or ((numbers != most) & (numbers != 0)).any():
         return
+    from scipy import ndimage  # takes a moment to load, and is seldom needed
+
     objects = len(np.unique(others[others != 0]))
     parts = int(ndimage.label(numbers, ndimage.generate_binary_structure(numbers.ndim, numbers.ndim))[1])
     if objects < 2 or parts < _MANY_PARTS or 2 * parts < objects:

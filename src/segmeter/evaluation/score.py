@@ -3,7 +3,8 @@
 import json
 import logging
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
@@ -31,9 +32,11 @@ from segmeter.metrics.summary.summary import summarise
 from segmeter.parallel import count_cores, map_in_processes, map_in_threads
 from segmeter.progress import track
 
-RESULTS = ("metrics.json", "cases.parquet", "cases.csv")
+SUMMARY = "metrics.json"
 
 _TABLES = 6  # of counts that are held at a time
+_AT_ONCE = 8  # small pairs that a thread takes at a time
+_SMALL = 1 << 20  # bytes of a file
 
 _LOG = logging.getLogger(__name__)
 
@@ -157,7 +160,7 @@ def score(job: Scoring) -> dict[str, Any]:
     if manifest.done:
         damaged = manifest.damaged_results()
         if not damaged:
-            return cast(dict[str, Any], json.loads((job.folder / "metrics.json").read_bytes()))
+            return cast(dict[str, Any], json.loads((job.folder / SUMMARY).read_bytes()))
         _LOG.warning("resume: missing or damaged results are written again (%s).", some(damaged))
         manifest = Manifest.begin(job.folder, job.identity(), job.case_ids)
     rows, places = RowStore(), Places()
@@ -175,9 +178,9 @@ def score(job: Scoring) -> dict[str, Any]:
     if job.probs:
         scores, hashes = measure_probs(job.scorer(), job.pairs, job.probs, measured=manifest.hashes())
         summary["calibration"] = summarise_calibration(scores, job.spec)
-    write_cases(job.folder, rows, job.spec)  # what was refused above leaves no tables
-    write_json(job.folder / "metrics.json", summary)
-    manifest.finish(RESULTS, inputs=hashes)
+    written = write_cases(job.folder, rows, job.spec)  # what was refused above leaves no tables
+    write_json(job.folder / SUMMARY, summary)
+    manifest.finish((SUMMARY, *written), inputs=hashes)
     return summary
 
 
@@ -233,7 +236,7 @@ def _measure(job: Scoring, manifest: Manifest, pairs: list[MaskPair], rows: RowS
     results = (
         map_in_processes(job.scorer(), pairs, processes=job.workers, describe=lambda pair: pair.case_id)
         if job.workers
-        else map_in_threads(job.scorer(), pairs, threads=count_cores(), name="score")
+        else _score_in_threads(job.scorer(), pairs)
     )
     for result in track(results, "scoring", len(pairs)):
         if not isinstance(result, Scored):
@@ -246,6 +249,19 @@ def _measure(job: Scoring, manifest: Manifest, pairs: list[MaskPair], rows: RowS
             raise DataError(places.problems())
     if problems:
         raise DataError(problems)
+
+
+def _score_in_threads(scorer: CaseScorer, pairs: Sequence[MaskPair]) -> Iterator[Scored | tuple[str, ...]]:
+    """Score all pairs, in order; a thread takes several small ones at a time, as handing over takes as long as they."""
+    size = 1
+    with suppress(OSError):  # what is wrong with the files is said when they are read
+        if all(path.stat().st_size < _SMALL for pair in pairs[:1] for path in pair.references):
+            size = _AT_ONCE
+    groups = [pairs[start : start + size] for start in range(0, len(pairs), size)]
+    found = map_in_threads(lambda group: list(map(scorer, group)), groups, threads=count_cores(), name="score")
+    with closing(found):
+        for group in found:
+            yield from group
 
 
 def _entry(scored: Scored) -> Entry:

@@ -9,7 +9,6 @@ from typing import Any
 
 from segmeter.checks import some
 from segmeter.cli.config.schema import ScoreConfig
-from segmeter.cli.pictures.score_pictures import draw_cases
 from segmeter.cli.pictures.worst import LIST, write_worst_list
 from segmeter.cli.runs.job import Job
 from segmeter.cli.runs.objective import find_objective, results
@@ -23,7 +22,8 @@ from segmeter.evaluation.manifest import NAME
 from segmeter.evaluation.pairing import Pairing, pair_masks
 from segmeter.evaluation.probs import find_probs
 from segmeter.evaluation.score import Scoring, check_resumed, score
-from segmeter.metrics.config.metrics import check_clusters, check_metrics
+from segmeter.metrics.config.metrics import check_metrics
+from segmeter.metrics.summary.slice_labels import check_case_ids
 from segmeter.report.html import write_report
 from segmeter.report.table import print_summary
 
@@ -36,7 +36,7 @@ def run(config: ScoreConfig, job: Job) -> float | None:
     check_metrics(config.metrics, spec)
     objective = find_objective(config.objective, config.metrics, spec)
     pairing = pair_masks(config.predictions, config.references, spec=spec, missing=config.missing)
-    check_clusters(config.metrics.cluster, [pair.case_id for pair in pairing.pairs])
+    check_case_ids(config.metrics, spec, [pair.case_id for pair in pairing.pairs])
     shard = parse_shard(config.shard) if config.shard else None
     if shard:
         check_filled(shard, len(pairing.pairs), "cases", "Take fewer shards.")
@@ -64,6 +64,8 @@ def run(config: ScoreConfig, job: Job) -> float | None:
         scoring = replace(scoring, folder=folder)
         summary = score(scoring)
         if images:
+            from segmeter.cli.pictures.score_pictures import draw_cases  # takes a moment to load
+
             draw_cases(scoring, images, config.report)
         write_worst_list(folder, spec, config.metrics, config.report.worst)
         found = results(summary, objective)
