@@ -9,13 +9,13 @@ from numpy.typing import NDArray
 
 from segmeter.checks import expected
 from segmeter.data.config import DataConfig, channel_label
+from segmeter.data.verification.counting import count_values
 from segmeter.errors import DataError
 
 FULL_SCALE = {"uint8": 255.0, "uint16": 65535.0, "float32": 1.0}  # the stored value that a model takes as 1
 LEVELS = (0, 0.5, 1, 2, 5, 10, 25, 50, 75, 90, 95, 98, 99, 99.5, 100)  # percentiles kept of each image
 SHOWN = (1, 50, 99)  # percentiles of a data set
 
-_AT_ONCE = 1 << 20  # pixels that are counted at a time
 _EVERY = 16  # rows of large float images, of which one is kept for the levels
 _LEAST_USE = 1 / 8  # of the full scale; below it the scale is hardly the images' own
 _FAR_MEAN, _FAR_SPREAD = 4.0, 8.0  # of normalised inputs, which networks expect near 0 and 1
@@ -63,7 +63,7 @@ def measure_image(image: NDArray[Any]) -> tuple[Values, Values, Values]:
     """Mean (C,), variance (C,) and values at `LEVELS` (L, C) of an image (H, W, C), in stored units."""
     planes = (image[:, :, channel] for channel in range(image.shape[2]))
     measured = [
-        _measure_floats(plane.ravel()) if plane.dtype.kind == "f" else _measure_counts(_count_values(plane))
+        _measure_floats(plane.ravel()) if plane.dtype.kind == "f" else _measure_counts(count_values(plane))
         for plane in planes
     ]
     mean, variance, levels = (np.array(values) for values in zip(*measured, strict=True))
@@ -79,7 +79,7 @@ def measure_rows(blocks: Iterable[NDArray[Any]], dtype: np.dtype[Any]) -> tuple[
         return _measure_float_rows(blocks)
     counts: NDArray[np.int64] | None = None
     for block in blocks:
-        found = [_count_values(block[..., c], least=np.iinfo(dtype).max + 1) for c in range(block.shape[2])]
+        found = [count_values(block[..., c], least=np.iinfo(dtype).max + 1) for c in range(block.shape[2])]
         counts = np.stack(found) if counts is None else counts + np.stack(found)
     measured = [_measure_counts(each) for each in ([] if counts is None else counts)]
     mean, variance, levels = (np.array(values) for values in zip(*measured, strict=True))
@@ -98,20 +98,6 @@ def _measure_float_rows(blocks: Iterable[NDArray[Any]]) -> tuple[Values, Values,
     mean = (weight * means).sum(0)
     variance = (weight * (variances + (means - mean) ** 2)).sum(0)
     return mean, variance, measure_image(np.concatenate(kept))[2]
-
-
-def _count_values(plane: NDArray[Any], *, least: int = 0) -> NDArray[np.int64]:
-    """How often each value from 0 on, and `least` of them, is in (H, W): exact, and faster than passes over the pixels.
-
-    Some rows at a time, as `bincount` makes 8 bytes of each pixel.
-    """
-    step = max(1, _AT_ONCE // plane.shape[1])
-    counts = np.bincount(plane[:step].ravel(), minlength=least)
-    for top in range(step, len(plane), step):
-        more = np.bincount(plane[top : top + step].ravel(), minlength=len(counts))
-        more[: len(counts)] += counts
-        counts = more
-    return counts
 
 
 def _measure_counts(counts: NDArray[np.int64]) -> tuple[float, float, Values]:
