@@ -187,6 +187,7 @@ class Predictor:
         ------
         As `predict`.
         """
+        give_back_freed_memory()  # what the check of the files has left
         with self._outbox(1, probs=probs) as outbox:
             for number, band in enumerate(self._decoded(outbox, image, case_id, target, loss), 1):
                 yield band
