@@ -7,12 +7,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 from segmeter import __version__
 from segmeter.checks import some
 from segmeter.classes import ClassSpec
 from segmeter.data.config import Instances
+from segmeter.data.files.formats.drawn import Overlap
 from segmeter.data.files.masks import Reading
 from segmeter.distributed.shards import Shard, describe_shard
 from segmeter.errors import DataError
@@ -32,7 +33,7 @@ from segmeter.metrics.summary.summary import summarise
 from segmeter.parallel import count_cores, map_in_processes, map_in_threads
 from segmeter.progress import track
 
-RESULTS = ("metrics.json", "cases.parquet", "cases.csv")
+SUMMARY = "metrics.json"
 
 _TABLES = 6  # of counts that are held at a time
 _AT_ONCE = 8  # small pairs that a thread takes at a time
@@ -60,6 +61,10 @@ class Scoring:
     instances
         Whether the files hold numbers of objects instead of labels, for a binary task: both sides, or one of them; on
         the other side connected parts are then the objects.
+    flat
+        Whether volumes of depth 1 are read as images.
+    overlap, resample
+        As for `Reading`.
     metrics
         Its group of the configuration.
     probs
@@ -81,6 +86,9 @@ class Scoring:
     max_pixels: int
     key: str | None = None
     instances: Instances = False
+    flat: bool = False
+    overlap: Overlap = "error"
+    resample: Literal["refuse", "nearest"] = "refuse"
     metrics: MetricsConfig
     probs: Mapping[str, Path] = field(default_factory=dict)
     folder: Path
@@ -107,6 +115,9 @@ class Scoring:
                 "label_map": sorted(self.label_map.items()),
                 "key": self.key,
                 "instances": self.instances,
+                "flat": self.flat,
+                "overlap": self.overlap,
+                "resample": self.resample,
             },
             "metrics": self.metrics.model_dump(),
             "probs": bool(self.probs),
@@ -128,6 +139,9 @@ class Scoring:
             max_pixels=self.max_pixels,
             key=self.key,
             instances=self.instances,
+            flat=self.flat,
+            overlap=self.overlap,
+            resample=self.resample,
         )
         return CaseScorer(reading, self.metrics, flag_missing=bool(self.pairing.missing), processes=self.workers or 1)
 
@@ -160,7 +174,7 @@ def score(job: Scoring) -> dict[str, Any]:
     if manifest.done:
         damaged = manifest.damaged_results()
         if not damaged:
-            return cast(dict[str, Any], json.loads((job.folder / "metrics.json").read_bytes()))
+            return cast(dict[str, Any], json.loads((job.folder / SUMMARY).read_bytes()))
         _LOG.warning("resume: missing or damaged results are written again (%s).", some(damaged))
         manifest = Manifest.begin(job.folder, job.identity(), job.case_ids)
     rows, places = RowStore(), Places()
@@ -178,9 +192,9 @@ def score(job: Scoring) -> dict[str, Any]:
     if job.probs:
         scores, hashes = measure_probs(job.scorer(), job.pairs, job.probs, measured=manifest.hashes())
         summary["calibration"] = summarise_calibration(scores, job.spec)
-    write_cases(job.folder, rows, job.spec)  # what was refused above leaves no tables
-    write_json(job.folder / "metrics.json", summary)
-    manifest.finish(RESULTS, inputs=hashes)
+    written = write_cases(job.folder, rows, job.spec)  # what was refused above leaves no tables
+    write_json(job.folder / SUMMARY, summary)
+    manifest.finish((SUMMARY, *written), inputs=hashes)
     return summary
 
 

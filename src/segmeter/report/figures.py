@@ -73,7 +73,7 @@ def aggregates(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
     """One row per aggregate, the headline first: over the data set, and as mean over cases, each with its interval."""
     dataset, per_case = summary.get("dataset", {}), summary.get("per_case", {})
     names = [name for name in AGGREGATES if name in dataset or name in per_case]
-    return _object_row(summary) + [
+    rows = _object_row(summary) + [
         {
             "name": AGGREGATES[name],
             "dataset": dataset.get(name),
@@ -86,6 +86,16 @@ def aggregates(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
         }
         for name in names
     ]
+    return rows[:1] + _panoptic_row(summary) + rows[1:]
+
+
+def _panoptic_row(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Where objects were matched, the row of their panoptic quality, a mean over the classes."""
+    entry = summary.get("measures", {}).get("pq", {}).get("mean")
+    if entry is None:
+        return []
+    keys = ("dataset", "dataset_ci95", "mean", "std", "n_used", "n_undefined")
+    return [{"name": "PQ", "mean_ci95": entry.get("ci95"), **{key: entry.get(key) for key in keys}}]
 
 
 def _object_row(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -182,6 +192,43 @@ def calibration(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
     return rows
 
 
+def slices(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """One row per slice of the cases: its headline, and the difference to the other cases."""
+    found = summary.get("slices")
+    if not found:
+        return []
+    return [
+        {"by": by, "slice": label, "n": entry["n"], "worst": found["worst"] == {"by": by, "slice": label}}
+        | entry["scores"][found["headline"]]
+        for by, labels in found["by"].items()
+        for label, entry in labels.items()
+    ]
+
+
+def slice_title(summary: Mapping[str, Any]) -> str:
+    """What the rows of `slices` are given by, in words."""
+    name, _, region = summary["slices"]["headline"].partition("/")
+    return AGGREGATES.get(name) or f"{SCORES.get(name, name)} of {region}"
+
+
+def probability(value: float | None) -> str:
+    """A p-value, or nothing where there is none.
+
+    Examples
+    --------
+    >>> probability(0.03), probability(1e-9), probability(None)
+    ('0.0300', '< 0.0001', '')
+    """
+    if value is None:
+        return ""
+    return "< 0.0001" if value < 0.0001 else f"{value:.4f}"
+
+
+def signed(value: float | str | None) -> str:
+    """A difference, with its sign."""
+    return f"{value:+.4f}" if isinstance(value, float) else number(value)
+
+
 HEADLINES = {"mean_iou": "mean IoU", "mean_dice": "mean Dice", "hd95": "HD95", "assd": "ASSD", "nsd": "NSD"}
 
 
@@ -227,6 +274,9 @@ def notes(summary: Mapping[str, Any]) -> list[str]:
     left_out = [name for name in summary["classes"] if name not in summary.get("mean_classes", summary["classes"])]
     if left_out:
         lines.append(f"means without {', '.join(left_out)}")
+    if any(summary.get("invalid", {}).values()):
+        pixels = sum(summary["invalid"].values())
+        lines.append(f"{pixels:,} pixels predicted outside the classes, counted as missed")
     if summary.get("units"):
         unit = next(iter(summary["units"].values()))  # all are of one spacing
         lines.append(f"distances and tolerances in {unit or 'the unit of the spacing, which has no name'}")

@@ -9,13 +9,14 @@ from segmeter.errors import InputError
 from segmeter.files import write_bytes
 from segmeter.report import figures
 from segmeter.report.config import ReportConfig
-from segmeter.report.page.charts import curves
 from segmeter.report.page.comparison import SCRIPTS as COMPARISON_SCRIPTS
 from segmeter.report.page.comparison import comparison_values
 from segmeter.report.page.evaluation import SCRIPTS, evaluation_values
 from segmeter.report.page.prediction import prediction_values
 from segmeter.report.page.records import config_text, load_json, load_lines
 from segmeter.report.page.render import render
+from segmeter.report.page.training import SCRIPTS as TRAINING_SCRIPTS
+from segmeter.report.page.training import training_values
 from segmeter.report.pictures.layers import FOLDER
 
 _NOTHING: dict[str, Any] = {"evaluation": None, "explorer": None, "sections": [("run", "Run")]}
@@ -48,36 +49,37 @@ def write_report(run_folder: Path, config: ReportConfig | None = None) -> Path:
     config = config or ReportConfig()
     comparison = load_json(run_folder / "compare.json")
     if comparison is not None:
-        return _write(run_folder, "compare.html", comparison_values(comparison, config), scripts=COMPARISON_SCRIPTS)
+        values = comparison_values(comparison, config)
+        return _write(run_folder, "compare.html", values, scripts=COMPARISON_SCRIPTS, config=config)
     summary, history = load_json(run_folder / "metrics.json"), load_lines(run_folder / "history.jsonl")
     if summary is not None:
         found = evaluation_values(run_folder, summary, config)
     elif history is not None:
-        found = {}
+        values = training_values(run_folder, history, config)
+        return _write(run_folder, "train.html", values, scripts=TRAINING_SCRIPTS, config=config)
     elif (run_folder / "predictions").is_dir() or (run_folder / FOLDER).is_dir():
         found = prediction_values(run_folder, config)
     else:
         rule = "to hold metrics.json, history.jsonl, compare.json or predictions"
         raise InputError(expected("write_report", "run_folder", rule, str(run_folder), "Give a run's folder."))
     scripts = SCRIPTS if found.get("explorer") else ("dom", "sorting")
-    values = _NOTHING | found | {"charts": curves(history or [])}
-    return _write(run_folder, "report.html", values, scripts=scripts, linked=config.pictures == "link")
+    return _write(run_folder, "report.html", _NOTHING | found, scripts=scripts, config=config)
 
 
 def _write(
-    folder: Path, template: str, values: dict[str, Any], *, scripts: Sequence[str], linked: bool = False
+    folder: Path, template: str, values: Mapping[str, Any], *, scripts: Sequence[str], config: ReportConfig
 ) -> Path:
-    """Fill a template, whose name the page has too, with what it shows and the run's own facts."""
+    """Fill a template with what it shows and the run's own facts."""
     page = render(
         template,
         scripts=scripts,
-        linked=linked,
+        linked=config.pictures == "link",
         title=folder.resolve().name,
         run=load_json(folder / "run.json") or {},
         config_text=config_text(folder / "config.yaml"),
         **values,
     )
-    path = folder / template
+    path = folder / ("compare.html" if template == "compare.html" else "report.html")
     write_bytes(path, page)
     return path
 

@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,8 +17,11 @@ from segmeter.checks import expected, known_path, shorten
 from segmeter.classes import ClassSpec
 from segmeter.errors import DataError, InputError
 from segmeter.files import atomic_write, csv_bytes
+from segmeter.metrics.cases._layout import floats, lists, terms, unnamed
 from segmeter.metrics.cases.columns import MeasureColumn, encode_key, split_scores
 from segmeter.metrics.cases.csv_text import csv_lines
+from segmeter.metrics.cases.objects import NAME as OBJECTS_FILE
+from segmeter.metrics.cases.objects import read_objects, write_objects
 from segmeter.metrics.pixels.overlap import ClassTotals, class_totals, score_totals
 from segmeter.schema import as_plain
 
@@ -39,7 +43,7 @@ class CaseRow:
         The case's name, unique in a run.
     height, width
         Of the target, in pixels.
-    counts : (K, K), or (K, 2, 2) for multilabel, int64
+    counts : (K, K), (K, K + 1) with invalid predictions, or (K, 2, 2) for multilabel, int64
         From `confusion_matrix` or `multilabel_counts`.
     loss
         Of the case alone, or None where there is none.
@@ -57,6 +61,8 @@ class CaseRow:
         Pixel edge per axis, in axis order; None where it is unknown.
     unit
         The name of the spacing's unit, "" where it has none or is unknown.
+    objects
+        Its part of objects.parquet, from `pack_objects`; empty where that was not asked for.
     """
 
     case_id: str
@@ -71,6 +77,7 @@ class CaseRow:
     depth: int | None = None
     spacing: tuple[float, ...] | None = None
     unit: str = ""
+    objects: bytes = b""
 
     @property
     def length_unit(self) -> str:
@@ -93,15 +100,18 @@ def case_table(rows: Sequence[CaseRow], spec: ClassSpec) -> pa.Table:
     return pa.concat_tables(_tables(order_rows("case_table", rows, spec), spec))
 
 
-def write_cases(folder: Path, rows: Sequence[CaseRow], spec: ClassSpec) -> None:
-    """Write ``cases.parquet`` and ``cases.csv``, one row per case, sorted by case id.
+def write_cases(folder: Path, rows: Sequence[CaseRow], spec: ClassSpec) -> tuple[str, ...]:
+    """Write ``cases.parquet`` and ``cases.csv``, one row per case, sorted by case id; return the names of the files.
+
+    Where rows have objects there is ``objects.parquet`` too, see `write_objects`.
 
     The columns are ``case_id, height, width, depth, spacing, unit`` (of the spacing and of every distance of the case;
-    "pixels" without a spacing), ``loss, mean_iou, mean_dice, pixel_accuracy``, then per class and in this order ``tp_,
-    fp_, fn_, support_`` (int64), ``iou_, dice_, status_``, then ``loss_sums, loss_denominators`` (of each part of the
-    loss, where there is one), ``changed_<step>``, ``extra_<score>``, and (Parquet only) ``confusion``: the counts row
-    by row. Undefined is null in Parquet and empty in CSV, where a list is written with spaces. Text in the CSV that a
-    spreadsheet would run as a formula starts with an apostrophe there.
+    "pixels" without a spacing), ``loss, mean_iou, mean_dice, pixel_accuracy``, ``invalid`` (pixels of no class,
+    where counted), then per class and in this order ``tp_, fp_, fn_, support_`` (int64), ``iou_, dice_, status_``, then
+    ``loss_sums, loss_denominators`` (of each part of the loss, where there is one), ``changed_<step>``,
+    ``extra_<score>``, and (Parquet only) ``confusion``: the counts row by row. Undefined is null in Parquet and empty
+    in CSV, where a list is written with spaces. Text in the CSV that a spreadsheet would run as a formula starts with
+    an apostrophe there.
 
     Parameters
     ----------
@@ -117,7 +127,8 @@ def write_cases(folder: Path, rows: Sequence[CaseRow], spec: ClassSpec) -> None:
     InputError
         A case occurs twice, or counts do not fit `spec`.
     """
-    tables = _tables(order_rows("write_cases", rows, spec), spec)
+    ordered = order_rows("write_cases", rows, spec)
+    tables = _tables(ordered, spec)
     first = next(tables)
     with atomic_write(folder / "cases.parquet") as parquet, atomic_write(folder / "cases.csv") as text:
         text.write(csv_bytes([[name for name in first.column_names if name != "confusion"]]))
@@ -125,10 +136,14 @@ def write_cases(folder: Path, rows: Sequence[CaseRow], spec: ClassSpec) -> None:
             for table in itertools.chain([first], tables):
                 writer.write_table(table)
                 text.write(csv_lines(table.drop_columns("confusion")))
+    objects = ((row.case_id, row.length_unit, row.objects) for group in in_groups(ordered) for row in group)
+    return ("cases.parquet", "cases.csv", *([OBJECTS_FILE] if write_objects(folder, objects) else []))
 
 
-def read_cases(path: str | Path) -> list[CaseRow]:
+def read_cases(path: str | Path, *, objects: bool = False) -> list[CaseRow]:
     """Read the rows of a ``cases.parquet``, or of the run's folder that holds it; exact, sorted by case id.
+
+    With `objects`, what the folder's ``objects.parquet`` has of each case is read too.
 
     Raises
     ------
@@ -147,8 +162,8 @@ def read_cases(path: str | Path) -> list[CaseRow]:
     terms = [table[name].to_pylist() if name in table.column_names else [None] * len(table) for name in _TERMS]
     pairs = zip(*terms, strict=True)
     columns["loss_terms"] = [tuple(zip(*pair, strict=True)) if all(pair) else () for pair in pairs]
-    changed, extra = _unnamed(table, "changed_", None), _unnamed(table, "extra_", np.nan)
-    rows = []
+    changed, extra = unnamed(table, "changed_", None), unnamed(table, "extra_", np.nan)
+    rows, held = [], read_objects(Path(path)) if objects else {}
     for i in range(len(table)):
         measured, further = split_scores({name: values[i] for name, values in extra.items()})
         rows.append(
@@ -158,6 +173,7 @@ def read_cases(path: str | Path) -> list[CaseRow]:
                 changed_pixels={step: values[i] for step, values in changed.items() if values[i] is not None},
                 measured=measured,
                 extra=further,
+                objects=held.get(columns["case_id"][i], b""),
             )
         )
     return rows
@@ -219,12 +235,11 @@ def in_groups(rows: Sequence[CaseRow]) -> Iterator[Sequence[CaseRow]]:
 
 def stack_totals(rows: Sequence[CaseRow], spec: ClassSpec) -> ClassTotals:
     """Margins (N, K), int64, of all rows; only some thousands of confusion matrices are copied at a time."""
-    columns = np.empty((len(rows), 4 * spec.num_classes), np.int64)
-    done = 0
+    columns, done = np.empty((len(rows), 4 * spec.num_classes), np.int64), 0
     for group in in_groups(rows):
         counts = np.stack([row.counts for row in group])
-        columns[done : done + len(group)] = class_totals(counts, task=spec.task).columns()
-        done += len(group)
+        totals = class_totals(counts, task=spec.task, count_invalid=spec.count_invalid)
+        columns[done : (done := done + len(group))] = totals.columns()
     return ClassTotals.from_columns(columns)
 
 
@@ -271,13 +286,13 @@ def _tables(rows: Sequence[CaseRow], spec: ClassSpec) -> Iterator[pa.Table]:
     for group in in_groups(rows) if rows else [rows]:
         columns = _fixed_columns(group, spec)
         if has_loss:
-            columns |= {name: _terms(group, side) for side, name in enumerate(_TERMS)}
+            columns |= {name: terms([row.loss_terms for row in group], side) for side, name in enumerate(_TERMS)}
         for step in changed:
             columns[f"changed_{step}"] = pa.array([row.changed_pixels.get(step) for row in group], pa.int64())
         scores = [row.scores for row in group]
         for name in extra:
-            columns[f"extra_{name}"] = _floats([one.get(name) for one in scores])
-        columns["confusion"] = _lists(group, spec)
+            columns[f"extra_{name}"] = floats([one.get(name) for one in scores])
+        columns["confusion"] = lists([row.counts for row in group], math.prod(spec.counts_shape))
         yield pa.table(columns).replace_schema_metadata({"segmeter": note})
 
 
@@ -287,43 +302,18 @@ def _fixed_columns(rows: Sequence[CaseRow], spec: ClassSpec) -> dict[str, pa.Arr
     columns = {"case_id": pa.array([row.case_id for row in rows], pa.string())}
     sizes = ("height", "width", "depth")
     columns |= {name: pa.array([getattr(row, name) for row in rows], pa.int64()) for name in sizes}
-    spacing = [None if row.spacing is None else list(row.spacing) for row in rows]
-    columns["spacing"] = pa.array(spacing, pa.list_(pa.float64()))
+    columns["spacing"] = pa.array([row.spacing and list(row.spacing) for row in rows], pa.list_(pa.float64()))
     columns["unit"] = pa.array([row.length_unit or None for row in rows], pa.string())
-    columns["loss"] = _floats([row.loss for row in rows])
-    columns |= {name: _floats(getattr(scores, name)) for name in ("mean_iou", "mean_dice", "pixel_accuracy")}
+    columns["loss"] = floats([row.loss for row in rows])
+    columns |= {name: floats(getattr(scores, name)) for name in ("mean_iou", "mean_dice", "pixel_accuracy")}
+    columns |= {"invalid": pa.array([row.counts[:, -1].sum() for row in rows])} if spec.count_invalid else {}
     fp, fn = margins.predicted - margins.tp, margins.target - margins.tp
     for prefix, values in {"tp": margins.tp, "fp": fp, "fn": fn, "support": margins.target}.items():
         columns |= {f"{prefix}_{name}": pa.array(values[:, k], pa.int64()) for k, name in enumerate(spec.names)}
     for prefix, ratios in {"iou": scores.iou, "dice": scores.dice}.items():
-        columns |= {f"{prefix}_{name}": _floats(ratios[:, k]) for k, name in enumerate(spec.names)}
+        columns |= {f"{prefix}_{name}": floats(ratios[:, k]) for k, name in enumerate(spec.names)}
     statuses = np.array(STATUSES)[class_statuses(margins)]
     return columns | {f"status_{name}": pa.array(statuses[:, k], pa.string()) for k, name in enumerate(spec.names)}
-
-
-def _lists(rows: Sequence[CaseRow], spec: ClassSpec) -> pa.Array:
-    size = int(np.prod(spec.counts_shape))
-    flat = np.concatenate([row.counts.reshape(-1) for row in rows]) if rows else np.empty(0, np.int64)
-    return pa.LargeListArray.from_arrays(pa.array(np.arange(len(rows) + 1) * size), pa.array(flat, pa.int64()))
-
-
-def _terms(rows: Sequence[CaseRow], side: int) -> pa.Array:
-    """The sums or the denominators of the loss's parts; null where a case has none."""
-    values = [[term[side] for term in row.loss_terms] or None for row in rows]
-    return pa.array(values, pa.list_(pa.float64()))
-
-
-def _floats(values: Any) -> pa.Array:
-    return pa.array(values, pa.float64(), from_pandas=True)  # NaN becomes null
-
-
-def _unnamed(table: pa.Table, prefix: str, missing: float | None) -> dict[str, list[Any]]:
-    """Columns that start with `prefix`, by the rest of their name."""
-    names = [name for name in table.column_names if name.startswith(prefix)]
-    return {
-        name.removeprefix(prefix): [missing if value is None else value for value in table[name].to_pylist()]
-        for name in names
-    }
 
 
 def _read(where: str, given: str | Path) -> tuple[pa.Table, ClassSpec]:

@@ -19,6 +19,7 @@ from segmeter.metrics.config.metrics import MetricsConfig, check_metrics, mean_c
 from segmeter.metrics.map_checks import check_maps, check_spacing
 
 NUMBERS = ("tp", "fp", "fn")  # metrics of a data set that are numbers of objects
+OBJECTS = "objects"  # in `CaseMaps.kept`: the rows of objects.parquet that a measure leaves
 
 Name = tuple[str, str]  # metric, and class or group
 
@@ -33,7 +34,8 @@ class Region:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class CaseMaps:
-    """The maps of one case, as measures get them; they contain only classes and the ignored value.
+    """The maps of one case, as measures get them; they contain only classes and the ignored value, and the
+    prediction other values where the spec counts these.
 
     Parameters
     ----------
@@ -82,6 +84,10 @@ class CaseMaps:
     def shape(self) -> tuple[int, ...]:
         """(H, W), or (D, H, W) of a volume."""
         return self.target.shape[1:] if self.spec.task == "multilabel" else self.target.shape
+
+    def counted_together(self, region: Region) -> bool:
+        """Whether a region is a class of its own in maps that hold nothing but classes, so that one pass serves all."""
+        return len(region.members) == 1 and not self.spec.is_multilabel and not self.spec.count_invalid
 
     def planes(self, region: Region) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
         """Target and labels of a region: 1 inside, 0 outside, and in the target 2 for ignored pixels."""
@@ -192,6 +198,18 @@ def _check_column(column: MeasureColumn) -> None:
 def length_metrics(measures: Iterable[Measure]) -> frozenset[str]:
     """The metrics that are lengths, in the unit of the spacing."""
     return frozenset(name for measure in measures for name in getattr(measure, "lengths", ()))
+
+
+def is_number(metric: str) -> bool:
+    """Whether a metric of the data set is a number of objects, which has no mean over classes.
+
+    Examples
+    --------
+    >>> is_number("tp"), is_number("object_fp@small"), is_number("objects_split"), is_number("object_recall@small")
+    (True, True, True, False)
+    """
+    name = metric.partition("@")[0]
+    return name.rpartition("_")[2] in NUMBERS or name.startswith("objects_")
 
 
 def regions_of(names: Iterable[Name], metric: str) -> list[str]:

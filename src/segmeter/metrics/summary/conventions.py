@@ -15,7 +15,8 @@ from segmeter.checks import expected, known_name, real_numbers, shown
 from segmeter.classes import ClassSpec
 from segmeter.errors import InputError
 from segmeter.metrics.arrays import FloatArray
-from segmeter.metrics.cases.table import CaseRow, in_groups, stack_totals
+from segmeter.metrics.cases.regions import region_totals
+from segmeter.metrics.cases.table import CaseRow
 from segmeter.metrics.config.conventions import ALL, CONVENTIONS, OURS, Convention, Figure, differences
 from segmeter.metrics.config.measures import SurfaceConfig
 from segmeter.metrics.config.metrics import MetricsConfig
@@ -171,7 +172,7 @@ def figures_under(
     values: dict[str, float] = {}
     left_out: dict[str, int] = {}
     regions = _regions(spec, config, grouped=convention.groups, background=_with_background(convention, config))
-    cases = _region_margins(rows, spec, regions)
+    cases = region_totals(rows, spec, regions)
     for figure in ("iou", "dice"):
         if figure in convention.figures:
             scores = _overlap(convention, figure, cases)
@@ -213,29 +214,6 @@ def _regions(spec: ClassSpec, config: MetricsConfig, *, grouped: bool, backgroun
     return {name: [k] for k, name in enumerate(spec.names) if k >= first}
 
 
-def _region_margins(rows: Sequence[CaseRow], spec: ClassSpec, regions: dict[str, list[int]]) -> ClassTotals:
-    """Margins (N, R), exact: a region's counts are sums of the matrix's cells."""
-    members = list(regions.values())
-    if all(len(held) == 1 for held in members):
-        chosen = [held[0] for held in members]
-        every = stack_totals(rows, spec)
-        return ClassTotals(
-            tp=every.tp[:, chosen],
-            target=every.target[:, chosen],
-            predicted=every.predicted[:, chosen],
-            total=every.total[:, chosen],
-        )
-    parts = []
-    for group in in_groups(rows):
-        counts = np.stack([row.counts for row in group])
-        tp = np.stack([counts[:, held][:, :, held].sum(axis=(1, 2)) for held in members], axis=1)
-        target = np.stack([counts[:, held].sum(axis=(1, 2)) for held in members], axis=1)
-        predicted = np.stack([counts[:, :, held].sum(axis=(1, 2)) for held in members], axis=1)
-        total = np.broadcast_to(counts.sum(axis=(1, 2))[:, None], tp.shape)
-        parts.append(ClassTotals(tp=tp, target=target, predicted=predicted, total=total).columns())
-    return ClassTotals.from_columns(np.concatenate(parts))
-
-
 def _overlap(convention: Convention, figure: Figure, margins: ClassTotals) -> FloatArray:
     """IoU or Dice of every entry, with the convention's values for empty masks."""
     both = margins.target + margins.predicted
@@ -247,18 +225,26 @@ def _overlap(convention: Convention, figure: Figure, margins: ClassTotals) -> Fl
 
 
 def _aggregate(convention: Convention, figure: Figure, cases: ClassTotals, scores: FloatArray) -> float:
+    weights = cases.target.sum(axis=0) if convention.weighted else None
     if convention.aggregation in ("cases", "classes"):
-        return _mean_of_cases(convention, scores)
-    axes = 0 if convention.aggregation == "dataset" else (0, 1)
+        return _mean_of_cases(convention, scores, weights)
+    axes: Any = {"dataset": 0, "pooled": (0, 1), "pooled_cases": 1}[convention.aggregation]
     parts = (cases.tp, cases.target, cases.predicted, cases.total)
     tp, target, predicted, total = (np.atleast_1d(part.sum(axis=axes)) for part in parts)
     sums = ClassTotals(tp=tp, target=target, predicted=predicted, total=total)
-    return float(mean_defined(_overlap(convention, figure, sums)))
+    return _mean(_overlap(convention, figure, sums), weights)
 
 
-def _mean_of_cases(convention: Convention, scores: FloatArray) -> float:
-    """Mean of the defined values (N, R): over classes first, or over cases first."""
-    return float(mean_defined(mean_defined(scores.T if convention.aggregation == "classes" else scores)))
+def _mean_of_cases(convention: Convention, scores: FloatArray, weights: NDArray[Any] | None = None) -> float:
+    """Mean of the defined values (N, R): over classes first, or over cases first, then weighted over classes."""
+    by_class = convention.aggregation == "classes"
+    return _mean(mean_defined(scores.T if by_class else scores), weights if by_class else None)
+
+
+def _mean(scores: FloatArray, weights: NDArray[Any] | None) -> float:
+    if weights is None:
+        return float(mean_defined(scores))
+    return float(divide((np.nan_to_num(scores) * weights).sum(), weights[~np.isnan(scores)].sum()))
 
 
 def _surface_columns(convention: Convention, rows: Sequence[CaseRow]) -> list[tuple[str, Figure, str]]:
@@ -285,7 +271,7 @@ def _distances(
     """Measured values (N, R), with the convention's values for empty masks, and the margins of the same regions."""
     first = _values(rows[0], metric)
     measured = {name: held for name, held in regions.items() if name in first}
-    margins = _region_margins(rows, spec, measured)
+    margins = region_totals(rows, spec, measured)
     found = np.empty((len(rows), len(measured)))
     for i, row in enumerate(rows):
         values = _values(row, metric)

@@ -8,8 +8,7 @@ from urllib.parse import urlencode
 import numpy as np
 
 from segmeter.metrics.cases.table import read_cases, read_spec
-from segmeter.metrics.summary.measures import MEAN
-from segmeter.report import figures
+from segmeter.report.comparison.texts import OUTCOMES, adjusted, notes, title
 from segmeter.report.config import ReportConfig
 from segmeter.report.data.cases import HEADLINE, ID, case_columns
 from segmeter.report.data.columns import Column
@@ -80,25 +79,15 @@ def _comparison(result: Mapping[str, Any], columns: Sequence[Column]) -> dict[st
     ranking = result["metrics"][result["rank_by"]]["ranking"]
     return {
         "order": result["order"],
-        "rank_by": metric_words(result["rank_by"]),
-        "other_orders": {metric_words(name): order for name, order in result["other_orders"].items()},
+        "rank_by": title(result["rank_by"]),
+        "other_orders": {title(name): order for name, order in result["other_orders"].items()},
         "ranking": ranking,
         "ranks": _rank_bars(ranking) if ranking else [],
         "rows": _rows(result, {column.key for column in columns}),
-        "notes": _notes(result),
+        "notes": notes(result),
+        "required": _required(result),
+        "slices": _slices(result),
     }
-
-
-def metric_words(metric: str) -> str:
-    """A metric of compare.json in words.
-
-    Examples
-    --------
-    >>> metric_words("mean_iou"), metric_words("pq/mean"), metric_words("hd95/car")
-    ('mean IoU', 'pq, mean over classes', 'hd95, car')
-    """
-    name, _, region = metric.partition("/")
-    return figures.AGGREGATES.get(name) or f"{name}, {'mean over classes' if region == MEAN else region}"
 
 
 def _rank_bars(ranking: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -136,12 +125,13 @@ def _pair_rows(metric: str, entry: Mapping[str, Any]) -> list[dict[str, Any]]:
         value, ends = pair[f"{kind}_difference"], pair[f"{kind}_ci95"]
         row = {
             "metric": metric,
-            "words": metric_words(metric),
+            "words": title(metric),
             "of": "data set" if kind == "dataset" else "mean of cases",
             "value": value,
             "ends": ends,
             "better": entry["better"],
             "bar": _whisker(value, ends),
+            "p": adjusted(pair),
         }
         rows.append(row | {key: pair.get(key) for key in kept})
     return rows
@@ -157,21 +147,31 @@ def _whisker(value: Any, ends: Sequence[Any] | None) -> dict[str, float] | None:
     return {"middle": middle, "low": low, "width": high - low}
 
 
-def _notes(result: Mapping[str, Any]) -> list[str]:
-    resampling = result["bootstrap"]
-    units = "clusters" if resampling["cluster"] else "cases"
-    notes = [
-        f"convention {result['convention']}",
-        f"{result['n_cases']} cases",
-        f"95 % intervals: {resampling['interval']} bootstrap, {resampling['resamples']} draws of {units}",
-        f"p: Wilcoxon signed-rank on the {units}, two-sided; adjusted for all pairs of a metric (Holm)",
+def _slices(result: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """A row per pair of runs, slice and score."""
+    return [
+        {"first": pair["first"], "second": pair["second"], "by": by, "slice": label, "n": entry["n"]}
+        | {"words": title(name), **score}
+        for pair in result.get("slices", ())
+        for by, slices in pair["by"].items()
+        for label, entry in slices.items()
+        for name, score in entry["scores"].items()
     ]
-    notes += [resampling["warning"]] if resampling["warning"] else []
-    return notes + ([f"not measured in all runs: {', '.join(result['not_shared'])}"] if result["not_shared"] else [])
+
+
+def _required(result: Mapping[str, Any]) -> list[dict[str, Any]]:
+    entries = result.get("gate", {}).get("requirements", ())
+    return [entry | {"said": OUTCOMES[entry["outcome"]]} for entry in entries]
 
 
 def _sections(result: Mapping[str, Any]) -> list[tuple[str, str]]:
-    names = ["differences", "ranking", "cases", "run"]
-    if not result["metrics"][result["rank_by"]]["ranking"]:
-        names.remove("ranking")
+    there = {
+        "required": "gate" in result,
+        "differences": True,
+        "slices": "slices" in result,
+        "ranking": bool(result["metrics"][result["rank_by"]]["ranking"]),
+        "cases": True,
+        "run": True,
+    }
+    names = [name for name, shown in there.items() if shown]
     return [(name, name.capitalize()) for name in names]
