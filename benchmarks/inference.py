@@ -32,7 +32,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import tifffile
@@ -67,7 +67,7 @@ def interleaved(works: dict[str, Callable[[], Any]], rounds: int) -> dict[str, d
 
 def unet(classes: int = CLASSES) -> Any:
     from segmeter.classes import ClassSpec
-    from segmeter.data.config import default_colours
+    from segmeter.data.known_classes import default_colours
     from segmeter.models.build import build_segmenter
     from segmeter.models.card import ModelCard
     from segmeter.models.config import UnetConfig
@@ -157,6 +157,9 @@ def evaluation(cases: int, side: int, rounds: int, *, device: torch.device) -> d
         def __getitem__(self, index: int) -> Sample:
             return Sample(case_id=self.case_ids[index], image=self.images[index], target=self.targets[index])
 
+        dealt: ClassVar[dict[str, str]] = {}
+        split = "all"
+
         def streamed_cases(self) -> frozenset[int]:
             return frozenset()
 
@@ -179,7 +182,6 @@ def evaluation(cases: int, side: int, rounds: int, *, device: torch.device) -> d
                     postprocess=PostprocessConfig(),
                     metrics=MetricsConfig(),
                     folder=Path(folder) / "run",
-                    on_case=lambda prediction, cleaned, row: None,
                 )
             )
 
@@ -244,7 +246,7 @@ def steps(images: int, side: int, rounds: int) -> dict[str, Any]:
 def small_model(folder: Path, classes: int) -> None:
     """A checkpoint of the smallest network that is registered, with random weights."""
     from segmeter.classes import ClassSpec
-    from segmeter.data.config import default_colours
+    from segmeter.data.known_classes import default_colours
     from segmeter.models.build import build_segmenter
     from segmeter.models.card import ModelCard
     from segmeter.models.checkpoints.checkpoint import write_checkpoint
