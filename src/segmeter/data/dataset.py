@@ -33,6 +33,7 @@ from segmeter.errors import DataError
 from segmeter.files import sha256_file
 from segmeter.parallel import map_in_threads
 from segmeter.progress import track
+from segmeter.remote.trees import present
 
 _BY_ROWS = (".tif", ".tiff", ".zarr")  # suffixes of images that may be larger than memory
 
@@ -243,6 +244,7 @@ def _hash_pair(pair: Pair) -> tuple[str, ...]:
 
 def hash_path(path: Path) -> str:
     """Sha256 of a file, or of the files of a Zarr folder."""
+    present(path)
     return hash_folder(path) if path.is_dir() else sha256_file(path)
 
 

@@ -14,6 +14,7 @@ from segmeter.data.files.sniff import show, volume_format
 from segmeter.data.folders.pairing import Files, list_files, missing_problem, only_alike, twice_problems
 from segmeter.errors import DataError
 from segmeter.files import safe_id
+from segmeter.remote.trees import stored_size
 
 Missing = Literal["error", "as_background"]
 
@@ -49,7 +50,7 @@ class Pairing:
         """Sha256 over case ids, file names and file sizes."""
         digest = hashlib.sha256()
         for pair in self.pairs:
-            files = [(path.name, path.stat().st_size) for path in (*pair.references, *pair.predictions)]
+            files = [(path.name, stored_size(path)) for path in (*pair.references, *pair.predictions)]
             digest.update(repr((pair.case_id, files)).encode("utf-8", "surrogateescape"))
         return digest.hexdigest()
 
@@ -100,7 +101,7 @@ def _unreadable(files: Files) -> list[str]:
     problems = []
     for path in (path for paths in files.values() for path in paths):
         try:
-            path.stat()
+            stored_size(path)
         except OSError as error:
             problems.append(expected(show(path), "file", "to be readable", error.strerror or error))
     return problems

@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field, model_validator
 
 from segmeter.data.config import DATA, ClassesConfig, Instances
-from segmeter.distributed.config import LAUNCHES, whole_only
+from segmeter.distributed.config import LAUNCHES
 from segmeter.distributed.shards import parse_shard
 from segmeter.errors import InputError
 from segmeter.export.config import ExportConfig
@@ -33,6 +33,8 @@ class RunConfig(Config, title="run"):
     """Folder of all runs."""
     name: str | None = None
     """Last part of the folder's name; null takes the data set's name."""
+    copy_to: str | None = None
+    """URL of a folder that a finished run's folder is copied into, under its own name: s3://bucket/runs. null: none."""
 
     @rule("name")
     @classmethod
@@ -153,11 +155,6 @@ class EvalConfig(Trained, Seeded, Sharded):
     """What is measured."""
     report: ReportConfig
     """Pictures and the HTML report."""
-
-    @rule("metrics")
-    @classmethod
-    def _whole(cls, metrics: MetricsConfig, given: Given) -> None:
-        whole_only(metrics.calibration, given.shard)
 
 
 class ImagesConfig(Config, title="data"):
@@ -291,11 +288,6 @@ class ScoreConfig(Seeded, Sharded):
     probs: Path | None = None
     """Folder of their probabilities, NPY (C, H, W) float32 as `export.probs` writes them, with the same names; null
     measures none."""
-
-    @rule("metrics")
-    @classmethod
-    def _whole(cls, metrics: MetricsConfig, given: Given) -> None:
-        whole_only(metrics.calibration, given.shard)
 
     @rule("probs")
     @classmethod

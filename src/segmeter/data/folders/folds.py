@@ -9,6 +9,7 @@ from segmeter.checks import expected, some
 from segmeter.data.files.sniff import show
 from segmeter.data.folders.split_lists import split_place
 from segmeter.errors import DataError
+from segmeter.remote.trees import present
 
 
 def deal_folds(
@@ -64,6 +65,7 @@ def deal_folds(
 
 def read_strata(path: Path) -> dict[str, str]:
     """Read a table of two columns, case and stratum, with a header line; DataError where it is none."""
+    present(path)
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
             rows = [row for row in csv.reader(file) if row]

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from segmeter.checks import expected
-from segmeter.data.dataset import Dataset
+from segmeter.data.dataset import Dataset, hash_path
 from segmeter.data.files.header import Header, read_header
 from segmeter.data.files.label_mapping import to_labels
 from segmeter.data.files.sniff import show
@@ -17,7 +17,6 @@ from segmeter.data.large.windows import has_windows, read_window
 from segmeter.data.sample import Sample
 from segmeter.data.verification.cache import read_state
 from segmeter.errors import DataError
-from segmeter.files import sha256_file
 
 LEAST_PIXELS = 1 << 22  # of an image; smaller ones are decoded about as fast as the tiles that a window meets
 
@@ -104,7 +103,7 @@ class PartReader:
         pair = self._dataset.pairs[index]
         path, state = Path(pair.paths[number]), read_state(pair.paths[number])
         if self._states.get(path) != state:
-            if pair.sha256 and (path in self._states or sha256_file(path) != pair.sha256[number]):
+            if pair.sha256 and (path in self._states or hash_path(path) != pair.sha256[number]):
                 raise _changed(path)
             self._states[path] = state
         pixels = read_window(path, header, rows, columns)
