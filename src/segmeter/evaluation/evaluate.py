@@ -24,6 +24,8 @@ from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.measures.protocol import CaseMaps, Measure, build_measures
 from segmeter.metrics.measures.row import make_row
 from segmeter.metrics.probabilities.calibration import Calibration
+from segmeter.metrics.probabilities.stored import NAME as SUMS
+from segmeter.metrics.probabilities.stored import empty_sums, write_sums
 from segmeter.metrics.probabilities.summary import summarise_calibration
 from segmeter.metrics.summary.summary import summarise
 from segmeter.postprocess.pipeline import Cleaned
@@ -97,9 +99,10 @@ def evaluate(job: Evaluation) -> dict[str, Any]:
     summary = summarise(rows, job.dataset.spec, job.metrics) | note_shard(job.identity)
     if sums is not None:
         summary["calibration"] = summarise_calibration(sums.compute(), job.dataset.spec)
+        write_sums(job.folder, sums)
     write_cases(job.folder, rows, job.dataset.spec)
     write_json(job.folder / "metrics.json", summary)
-    manifest.finish(RESULTS)
+    manifest.finish(RESULTS if sums is None else (*RESULTS, SUMS))
     return summary
 
 
@@ -125,10 +128,7 @@ def _predict(job: Evaluation, manifest: Manifest, rows: RowStore, sums: Calibrat
 
 def _calibration(job: Evaluation) -> Calibration | None:
     """Calibration is that of the raw probabilities, before post-processing."""
-    spec = job.dataset.spec
-    if not job.metrics.calibration:
-        return None
-    return Calibration(num_classes=spec.num_classes, task=spec.task, ignore_index=spec.ignore_index)
+    return empty_sums(job.dataset.spec) if job.metrics.calibration else None
 
 
 def _measure(job: Evaluation, measures: Sequence[Measure], prediction: Prediction, cleaned: Cleaned) -> CaseRow:

@@ -12,7 +12,7 @@ from segmeter import __version__
 from segmeter.checks import some
 from segmeter.classes import ClassSpec
 from segmeter.data.config import Instances
-from segmeter.data.files.masks import Reading
+from segmeter.data.files.masks import Reading, hash_map
 from segmeter.distributed.shards import Shard, describe_shard
 from segmeter.errors import DataError
 from segmeter.evaluation.cases import CaseScorer, Scored
@@ -22,10 +22,12 @@ from segmeter.evaluation.pairing import MaskPair, Pairing, hash_pair
 from segmeter.evaluation.places import Place, Places
 from segmeter.evaluation.probs import measure_probs
 from segmeter.evaluation.sharding import note_shard
-from segmeter.files import sha256_file, write_json
+from segmeter.files import write_json
 from segmeter.metrics.cases.packed import RowStore
 from segmeter.metrics.cases.table import CaseRow, write_cases
 from segmeter.metrics.config.metrics import MetricsConfig
+from segmeter.metrics.probabilities.stored import NAME as SUMS
+from segmeter.metrics.probabilities.stored import write_sums
 from segmeter.metrics.probabilities.summary import summarise_calibration
 from segmeter.metrics.summary.summary import summarise
 from segmeter.parallel import count_cores, map_in_processes, map_in_threads
@@ -173,11 +175,12 @@ def score(job: Scoring) -> dict[str, Any]:
     summary |= summarise_files(places, missing=missing, extra=len(job.pairing.extra))
     hashes: dict[str, str] = {}
     if job.probs:
-        scores, hashes = measure_probs(job.scorer(), job.pairs, job.probs, measured=manifest.hashes())
-        summary["calibration"] = summarise_calibration(scores, job.spec)
+        sums, hashes = measure_probs(job.scorer(), job.pairs, job.probs, measured=manifest.hashes())
+        summary["calibration"] = summarise_calibration(sums.compute(), job.spec)
+        write_sums(job.folder, sums)
     write_cases(job.folder, rows, job.spec)  # what was refused above leaves no tables
     write_json(job.folder / "metrics.json", summary)
-    manifest.finish(RESULTS, inputs=hashes)
+    manifest.finish((*RESULTS, SUMS) if job.probs else RESULTS, inputs=hashes)
     return summary
 
 
@@ -212,7 +215,7 @@ def check_resumed(job: Scoring, folder: Path) -> None:
     now = track(zip(known, found, strict=True), "checking what is done", len(known))
     changed = {pair.case_id for pair, digest in now if digest != noted[pair.case_id]}
     inputs = read_run_manifest(folder).get("inputs", {})
-    changed |= {stem for stem, path in job.probs.items() if stem in inputs and sha256_file(path) != inputs[stem]}
+    changed |= {stem for stem, path in job.probs.items() if stem in inputs and hash_map(path) != inputs[stem]}
     if changed:
         remedy = "Start a new run with resume=null."
         raise DataError(f"resume: the files of cases changed since they were measured ({some(changed)}). {remedy}")
