@@ -11,12 +11,14 @@ from segmeter.inference import async_results as outbox
 from segmeter.inference.async_results import Prediction
 from segmeter.inference.config import InferenceConfig
 from segmeter.inference.predictor import Predictor
+from segmeter.losses.additive import loss_terms
 from segmeter.losses.build import build_loss
 from segmeter.losses.config import DiceConfig, FocalConfig, SumConfig
 from segmeter.losses.focal.focal import FocalLoss
+from segmeter.metrics.cases.table import divide_terms
 from segmeter.metrics.pixels.confusion import count_case
 from segmeter.metrics.pixels.overlap import overlap_scores
-from segmeter.training.validation import UNLEARNED, RunningLoss, find_monitor, monitors, scores, validate
+from segmeter.training.validation import UNLEARNED, find_monitor, monitors, scores, validate
 from tests.bridge.fake_stream import FakeTransport
 from tests.training.tiny import SPEC, LongTarget, TinyCases, cross_entropy, tiny_segmenter
 
@@ -59,23 +61,20 @@ def test_scores_of_a_validation_are_those_of_all_pixels_together():
     ids=["weights", "elements", "sum"],
 )
 def test_the_loss_of_a_validation_is_that_of_all_cases_as_one_batch(config):
-    loss, running = build_loss(config, SPEC), RunningLoss(build_loss(config, SPEC))
+    loss = build_loss(config, SPEC)
     rng = torch.Generator().manual_seed(0)
     logits = torch.randn(6, 3, 5, 7, generator=rng, dtype=torch.float64)
     target = torch.randint(0, 3, (6, 5, 7), generator=rng).to(torch.uint8)
     for index in range(6):
         target[index, : index % 5 + 1] = 255
-        own = running(logits[index : index + 1], target[index : index + 1])
-        torch.testing.assert_close(own, loss(logits[index : index + 1], target[index : index + 1]))
-    assert running.value() == pytest.approx(float(loss(logits, target)), rel=1e-12)
+    terms = [loss_terms(loss, logits[index : index + 1], target[index : index + 1]) for index in range(6)]
+    assert divide_terms(torch.stack(terms).numpy()) == pytest.approx(float(loss(logits, target)), rel=1e-12)
 
 
 def test_a_part_that_is_divided_by_a_number_is_averaged_over_the_cases():
-    running = RunningLoss(FocalLoss("multiclass", gamma=0.0, normalizer=8.0))
-    assert math.isnan(running.value())
-    for _ in range(3):
-        running(torch.zeros(1, 2, 2, 2), torch.zeros(1, 2, 2, dtype=torch.uint8))
-    assert running.value() == pytest.approx(4 * math.log(2) / 8)
+    loss = FocalLoss("multiclass", gamma=0.0, normalizer=8.0)
+    terms = [loss_terms(loss, torch.zeros(1, 2, 2, 2), torch.zeros(1, 2, 2, dtype=torch.uint8)) for _ in range(3)]
+    assert divide_terms(torch.stack(terms).numpy()) == pytest.approx(4 * math.log(2) / 8)
 
 
 def test_a_validation_takes_its_labels_and_losses_from_the_ring(monkeypatch):
@@ -136,7 +135,7 @@ class Silent:
 
     def predict(self, cases, *, loss):
         for case in (cases[index] for index in range(len(cases))):
-            yield Prediction(sample=case, labels=np.zeros_like(case.target), loss=1.0)
+            yield Prediction(sample=case, labels=np.zeros_like(case.target), loss=np.ones((1, 2)))
 
 
 def test_classes_that_the_targets_hold_and_that_are_not_found_are_named():

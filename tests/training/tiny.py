@@ -52,6 +52,9 @@ class TinyCases:
     def case_ids(self):
         return tuple(f"case{index:02d}" for index in range(self.count))
 
+    def kinds(self):
+        return [(self.size, self.size, "float32")] * self.count
+
     def streamed_cases(self):
         return frozenset()
 

@@ -11,11 +11,11 @@ from typing import Any
 
 from segmeter.checks import some
 from segmeter.data.dataset import Dataset
+from segmeter.distributed.batches import BatchOf, Part, split_batches, split_passes
 from segmeter.errors import RunError
 from segmeter.evaluation.large.cases import LargeRun, run_large, split_parts
 from segmeter.evaluation.manifest import Entry, Manifest
-from segmeter.evaluation.restore import Part, count_restorable, describe, find_damaged, split_batches
-from segmeter.evaluation.sharding import BatchOf, split_passes
+from segmeter.evaluation.restore import count_restorable, describe, find_damaged
 from segmeter.export.config import ExportConfig
 from segmeter.export.writer import Writer
 from segmeter.files import clear_leftovers

@@ -1,34 +1,13 @@
 """The manifest of an evaluation that is resumed -> cases that stay, files to make again, and cases to predict."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from segmeter.data.sample import Sample
+from segmeter.distributed.batches import split_batches
 from segmeter.evaluation.manifest import Manifest, read_journal
 from segmeter.files import is_whole
-
-
-class Cases(Protocol):
-    """What is read by number."""
-
-    def __len__(self) -> int: ...
-
-    def __getitem__(self, index: int, /) -> Sample: ...
-
-
-class Part:
-    """Some cases of a data set."""
-
-    def __init__(self, dataset: Cases, indices: Sequence[int]) -> None:
-        self._dataset = dataset
-        self._indices = indices
-
-    def __len__(self) -> int:
-        return len(self._indices)
-
-    def __getitem__(self, index: int) -> Sample:
-        return self._dataset[self._indices[index]]
 
 
 def count_restorable(manifest: Manifest, *, batch_size: int, batches: Sequence[Any] | None = None) -> int:
@@ -66,23 +45,6 @@ def whole_batches(kinds: Sequence[Any], size: int, total: int) -> int:
     batches = list(split_batches(kinds, size))
     whole = not batches or len(kinds) == total or len(batches[-1]) == size
     return len(kinds) if whole else batches[-1].start
-
-
-def split_batches(kinds: Sequence[Any], size: int) -> Iterator[range]:
-    """Yield the batches in which images of these kinds are predicted: of one kind each, and at most `size` images.
-
-    Examples
-    --------
-    >>> list(split_batches("aaab", 2))
-    [range(0, 2), range(2, 3), range(3, 4)]
-    """
-    start = 0
-    for index, kind in enumerate(kinds):
-        if kind != kinds[start] or index - start == size:
-            yield range(start, index)
-            start = index
-    if len(kinds):
-        yield range(start, len(kinds))
 
 
 def find_damaged(notes: Sequence[Mapping[str, Any]], predictions: Path) -> dict[int, list[str]]:

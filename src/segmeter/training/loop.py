@@ -29,7 +29,7 @@ from segmeter.training.run.history import History
 from segmeter.training.run.loggers import Loggers
 from segmeter.training.run.signals import StopSignals
 from segmeter.training.run.throughput import Throughput, peak_memory_mb
-from segmeter.training.validation import Validation, find_monitor, higher_is_better, validate
+from segmeter.training.validation import Validation, find_monitor, higher_is_better
 
 _LOG = logging.getLogger(__name__)
 
@@ -244,19 +244,14 @@ class Run:
 
     def _scores(self, cases: Cases) -> Validation | None:
         start = time.monotonic()
+        self.stop.hear(self.job.world.tell_validation(self.step, self.progress(self.step), self.stop.number))
 
         def on_case(done: int) -> None:
             left = (len(cases) - done) * (time.monotonic() - start) / done
             self._show(f", validating {done} of {len(cases)}, {left:.0f} s left")
 
         try:
-            return validate(
-                self.learner.predictor,
-                cases,
-                self.learner.loss,
-                stopped=self.stop.__bool__,
-                on_case=on_case,
-            )
+            return self.learner.validate(cases, stopped=self.stop.__bool__, on_case=on_case)
         except OverflowedError as error:
             raise RunError(
                 f"training: the model's output is NaN or infinite at step {self.step} (lr {self.lr:.3g}; validation "
@@ -315,6 +310,8 @@ class Run:
         """Save, then exit with the signal's code."""
         self._save()
         self.checkpoints.wait()
+        if self.due:  # the others finish their part of the validation that was given up
+            self.job.world.gather(None)
         name = self.stop.received.name if self.stop.received else "nothing"
         message = (
             f"training: stopped by {name} after step {self.step}; {self.checkpoints.saved} was saved to resume from."

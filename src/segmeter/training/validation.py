@@ -1,19 +1,21 @@
 """Model and cases -> scores, through the same inference and counting as every evaluation."""
 
-import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import nn
 
-from segmeter.bridge.scalars import read_scalars
 from segmeter.checks import expected, nearest
 from segmeter.classes import ClassSpec
-from segmeter.errors import ConfigError, DataError
+from segmeter.distributed.batches import Part, own_batches, split_passes
+from segmeter.distributed.ranks import ALONE, World
+from segmeter.distributed.shards import Shard
+from segmeter.errors import ConfigError, DataError, OverflowedError, SegmeterError
 from segmeter.inference.predictor import Predictor
-from segmeter.losses.additive import AdditiveLoss, additive, divide
+from segmeter.losses.additive import AdditiveLoss, additive
+from segmeter.metrics.cases.table import divide_terms
 from segmeter.metrics.pixels.confusion import count_case
 from segmeter.metrics.pixels.overlap import OverlapScores, overlap_scores
 from segmeter.training.config import AUTO, CLASS_MONITORS, MONITORS
@@ -61,34 +63,27 @@ def find_monitor(monitor: str, spec: ClassSpec) -> str:
     return monitor
 
 
-class RunningLoss:
-    """The loss of all cases together: its sums and denominators are added on the device, case by case.
+@dataclass(frozen=True, kw_only=True, eq=False)
+class CaseSums:
+    """What a case adds to the scores: its counts, and the sum and denominator of each part of its loss, (P, 2)."""
 
-    Parameters
-    ----------
-    loss
-        A part whose denominator is a number is averaged over the cases.
-    """
+    counts: NDArray[np.int64]
+    loss: NDArray[np.float64]
 
-    def __init__(self, loss: AdditiveLoss) -> None:
-        self.loss = loss
-        self.cases = 0
-        self._sums: Tensor | float = 0.0
-        self._denominators: Tensor | float = 0.0
 
-    def __call__(self, logits: Tensor, target: Tensor) -> Tensor:
-        """Add a batch of one case, (1, num_channels, H, W) and its target; give its own loss, 0-d."""
-        sums, denominators = self.loss.sums(logits, target), self.loss.denominators(target)
-        self.cases += 1
-        self._sums = self._sums + sums.double()
-        self._denominators = self._denominators + denominators
-        return divide(sums, denominators)
+@dataclass(frozen=True)
+class Fault:
+    """A case that could not be scored, as any process can tell rank 0."""
 
-    def value(self) -> float:
-        """Read the loss of all that was added; NaN where nothing was."""
-        if not isinstance(self._sums, Tensor) or not isinstance(self._denominators, Tensor):
-            return math.nan
-        return read_scalars([divide(self._sums, self._denominators, otherwise=self.cases)])[0]
+    index: int
+    problems: tuple[str, ...]
+    overflowed: str | None  # the case, where the model's output is not finite
+
+    def error(self) -> SegmeterError:
+        """What is raised for it."""
+        if self.overflowed is None:
+            return DataError(self.problems)
+        return OverflowedError(self.problems, case_id=self.overflowed)
 
 
 def validate(
@@ -98,8 +93,11 @@ def validate(
     *,
     stopped: Callable[[], bool],
     on_case: Callable[[int], None] = lambda done: None,
+    world: World = ALONE,
 ) -> Validation | None:
     """Score the model on every case; the counts of all cases are summed first, and so is what the loss divides by.
+
+    Several processes share the batches of the cases out, and tell rank 0 what they found when they are done.
 
     Parameters
     ----------
@@ -111,32 +109,75 @@ def validate(
         Logits and target -> 0-d. Reported as that of all cases as one batch, where it adds (`AdditiveLoss`); region
         losses count each case on its own.
     stopped
-        Asked after each case; once it says yes, the validation is given up.
-
+        Asked after each case; once it says yes, the validation is given up, and the caller waits for the others by
+        ``world.gather``.
     on_case
         Called after each case with the number of cases done.
+    world
+        The processes that call this with the same model and cases.
 
     Returns
     -------
-    None where it was given up.
+    None where it was given up, and for all processes but the first.
     """
-    counts: NDArray[np.int64] | None = None
-    running = RunningLoss(additive(loss, cases.spec.ignore_index))
-    for done, prediction in enumerate(predictor.predict(cases, loss=running), start=1):
-        if stopped():
-            return None
-        target = prediction.sample.target
-        if target is None or prediction.loss is None:
-            raise DataError(f"{prediction.sample.case_id}: has no mask, and validation needs one for every case.")
-        case_counts = count_case(target, prediction.labels, cases.spec)
-        counts = case_counts if counts is None else counts + case_counts
-        on_case(done)
-    if counts is None:
+    found: dict[int, CaseSums] = {}
+    fault: Fault | None = None
+    try:
+        for index, sums in _score(predictor, cases, additive(loss, cases.spec.ignore_index), world):
+            if stopped():
+                return None
+            found[index] = sums
+            on_case(min(len(found) * world.size, len(cases)))
+    except _FaultError as error:
+        fault = error.fault
+    told = world.gather((found, fault))
+    if not world.leads:
+        return None
+    faults = [each for _, each in told if each is not None]
+    if faults:
+        raise min(faults, key=lambda each: each.index).error() from None
+    every = {index: sums for part, _ in told for index, sums in part.items()}
+    return _summarise([every[index] for index in sorted(every)], cases.spec)
+
+
+class _FaultError(Exception):
+    def __init__(self, fault: Fault) -> None:
+        super().__init__(fault)
+        self.fault = fault
+
+
+def _score(predictor: Predictor, cases: Cases, loss: AdditiveLoss, world: World) -> Iterator[tuple[int, CaseSums]]:
+    """The cases that this process takes, by their number."""
+    mine, passes = list(range(len(cases))), [range(len(cases))]
+    if world.size > 1:
+        size = predictor.config.batch_size
+        mine, batches = own_batches(cases.kinds(), Shard(world.rank + 1, world.size), size)
+        passes = list(split_passes(batches, range(len(mine)), size))
+    done = 0
+    try:
+        for part in passes:
+            held = cases if world.size == 1 else Part(cases, mine[part.start : part.stop])
+            for prediction in predictor.predict(held, loss=loss):
+                sample = prediction.sample
+                if sample.target is None or prediction.loss is None:
+                    raise DataError(f"{sample.case_id}: has no mask, and validation needs one for every case.")
+                yield (
+                    mine[done],
+                    CaseSums(counts=count_case(sample.target, prediction.labels, cases.spec), loss=prediction.loss),
+                )
+                done += 1
+    except (DataError, OverflowedError) as error:
+        raise _FaultError(Fault(mine[done], error.problems, getattr(error, "case_id", None))) from error
+
+
+def _summarise(cases: Sequence[CaseSums], spec: ClassSpec) -> Validation:
+    """The scores of all cases, added up in their order."""
+    if not cases:
         raise DataError("validation: there is no case to validate on.")
-    overlap = overlap_scores(counts, task=cases.spec.task)
-    named = zip(cases.spec.names, overlap.iou, overlap.support, strict=True)
+    overlap = overlap_scores(np.sum([each.counts for each in cases], axis=0), task=spec.task)
+    named = zip(spec.names, overlap.iou, overlap.support, strict=True)
     return Validation(
-        values={**scores(overlap, cases.spec), "loss": running.value()},
+        values={**scores(overlap, spec), "loss": divide_terms(np.stack([each.loss for each in cases]))},
         unlearned=tuple(name for name, iou, support in named if support > 0 and iou < UNLEARNED),
     )
 

@@ -25,6 +25,8 @@ class Cases(Protocol):
 
     def fingerprint(self) -> str: ...
 
+    def kinds(self) -> Sequence[Any]: ...
+
     def contents(self) -> Mapping[str, str]: ...
 
 
@@ -68,6 +70,7 @@ class CachedDataset:
         self._budget = budget
         self._kept: dict[int, Sample] = {}
         self._fingerprint = ""
+        self._kinds: Sequence[Any] = ()
 
     def __len__(self) -> int:
         return len(self.cases)
@@ -89,6 +92,11 @@ class CachedDataset:
 
     def contents(self) -> Mapping[str, str]:
         return self.cases.contents()
+
+    def kinds(self) -> Sequence[Any]:
+        """Height, width and dtype of each image: what tells batches apart."""
+        self._kinds = self._kinds or self.cases.kinds()
+        return self._kinds
 
     def _read(self, index: int) -> Sample:
         sample = self.cases[index]
