@@ -20,7 +20,7 @@ from record import RESULTS as FOLDER
 from record import circumstances, write_record
 from segmeter.classes import ClassSpec
 from segmeter.distributed.shards import Shard, describe_shard
-from segmeter.evaluation.manifest import Entry, Manifest
+from segmeter.evaluation.manifest import Manifest
 from segmeter.evaluation.merging.merge import Merge, merge
 from segmeter.evaluation.merging.pieces import read_pieces
 from segmeter.evaluation.places import Places
@@ -69,7 +69,7 @@ def write_shard(folder: Path, number: int, count: int) -> None:
     identity = {"metrics": as_plain(CONFIG), "extra_predictions": 0, "shard": describe_shard(shard, names)}
     manifest = Manifest.begin(folder, identity, mine)
     for each in rows:
-        manifest.note(Entry(case_id=each.case_id, row=None, sha256="0" * 64, note=NOTE))
+        manifest.take(each.case_id, json.dumps({"sha256": "0" * 64, "note": NOTE}).encode())
     write_cases(folder, rows, SPEC)
     summary = summarise(rows, SPEC, CONFIG) | summarise_files(Places(), missing=[], extra=0)
     write_json(folder / "metrics.json", summary)

@@ -18,7 +18,7 @@ from segmeter.inference import async_results as outbox
 from segmeter.inference.config import InferenceConfig
 from segmeter.inference.predictor import Predictor
 from segmeter.losses.focal.focal import FocalLoss
-from segmeter.metrics.cases.table import read_cases
+from segmeter.metrics.cases.stored import read_cases
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.summary.summary import summarise
 from segmeter.postprocess.config import PostprocessConfig

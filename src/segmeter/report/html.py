@@ -3,7 +3,7 @@
 import base64
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,8 @@ from segmeter.checks import expected
 from segmeter.classes import ClassSpec
 from segmeter.errors import InputError
 from segmeter.files import write_bytes
-from segmeter.metrics.cases.table import CaseRow, read_cases, read_spec, stack_totals
+from segmeter.metrics.cases.stored import open_cases, read_spec
+from segmeter.metrics.cases.table import CaseRow, stack_totals
 from segmeter.metrics.pixels.overlap import score_totals
 from segmeter.open_files import read_json_lines
 from segmeter.report import figures
@@ -102,9 +103,8 @@ def _policy(style: str, script: str) -> str:
 
 
 def _evaluation(folder: Path, summary: Mapping[str, Any], config: ReportConfig) -> dict[str, Any]:
-    rows, spec = read_cases(folder), read_spec(folder)
-    cases = _cases(rows, spec, summary)
-    scores = {case["id"]: case["score"] for case in cases}
+    rows, spec = open_cases([folder]), read_spec(folder)
+    scores, cases = _cases(rows, spec, summary)
     worst, others = load_pictures(folder / "overlays", scores, config)
     matrix = summary.get("confusion_matrix")
     return {
@@ -124,8 +124,8 @@ def _evaluation(folder: Path, summary: Mapping[str, Any], config: ReportConfig) 
         "loss": summary.get("loss") or {},
         "heat": heat_map(matrix, summary["classes"]) if matrix else None,
         "histogram": histogram([score for score in scores.values() if score is not None]),
-        "cases": cases[:MOST_ROWS],
-        "n_cases": len(cases),
+        "cases": cases,
+        "n_cases": len(scores),
         "worst": worst,
         "others": others,
     }
@@ -138,15 +138,25 @@ def _pictures(folder: Path, config: ReportConfig) -> list[Picture]:
     return load_pictures(folder / "overlays", scores, even)[1]
 
 
-def _cases(rows: list[CaseRow], spec: ClassSpec, summary: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """One entry per case, the worst by the headline first; means run over the classes that the summary's run over."""
+def _cases(
+    rows: Sequence[CaseRow], spec: ClassSpec, summary: Mapping[str, Any]
+) -> tuple[dict[str, float | None], list[dict[str, Any]]]:
+    """The headline of every case, the worst first, and entries of the first `MOST_ROWS`.
+
+    Means run over the classes that the summary's run over.
+    """
     counted = [spec.names.index(name) for name in summary.get("mean_classes", spec.names)]
     scores = score_totals(stack_totals(rows, spec), task=spec.task, classes=counted)
     headline = figures.headline_scores(scores, spec.task)
-    cases: dict[str, dict[str, Any]] = {
-        row.case_id: {
+    places = {row.case_id: i for i, row in enumerate(rows)}
+    found = {name: _plain(headline[i]) for name, i in places.items()}
+    worst = {name: found[name] for name in worst_first(found)}
+
+    def entry(name: str) -> dict[str, Any]:
+        i, row = places[name], rows[places[name]]
+        return {
             "id": row.case_id,
-            "score": _plain(headline[i]),
+            "score": worst[name],
             "size": (row.width, row.height),
             "mean_iou": _plain(scores.mean_iou[i]),
             "mean_dice": _plain(scores.mean_dice[i]),
@@ -155,9 +165,8 @@ def _cases(rows: list[CaseRow], spec: ClassSpec, summary: Mapping[str, Any]) -> 
             "weakest": _weakest(scores.iou[i], spec, counted),
             "changed": sum(row.changed_pixels.values()) if row.changed_pixels else None,
         }
-        for i, row in enumerate(rows)
-    }
-    return [cases[case_id] for case_id in worst_first({name: case["score"] for name, case in cases.items()})]
+
+    return worst, [entry(name) for name in list(worst)[:MOST_ROWS]]
 
 
 def _weakest(iou: Any, spec: ClassSpec, counted: list[int]) -> tuple[str, float] | None:

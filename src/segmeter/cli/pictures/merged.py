@@ -6,7 +6,7 @@ from pathlib import Path
 from segmeter.cli.pictures.score_pictures import headlines
 from segmeter.evaluation.merging.pieces import Piece
 from segmeter.files import link_or_copy, make_folder
-from segmeter.metrics.cases.table import read_cases
+from segmeter.metrics.cases.stored import read_cases
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.report.config import ReportConfig
 from segmeter.report.gallery import choose_cases

@@ -12,11 +12,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from segmeter.checks import expected, known_path, shorten
+from segmeter.checks import expected, shorten
 from segmeter.classes import ClassSpec
-from segmeter.errors import DataError, InputError
+from segmeter.errors import InputError
 from segmeter.files import atomic_write, csv_bytes
-from segmeter.metrics.cases.columns import MeasureColumn, encode_key, split_scores
+from segmeter.metrics.cases.columns import MeasureColumn, encode_key
 from segmeter.metrics.pixels.overlap import ClassTotals, class_totals, score_totals
 from segmeter.schema import as_plain
 
@@ -25,7 +25,7 @@ STATUSES = ("ok", "both_empty", "prediction_empty", "target_empty")
 
 _GROUP = 4096  # rows laid out at a time: bounds the memory of writing
 _LISTED = 8  # values named in one message
-_TERMS = ("loss_sums", "loss_denominators")
+TERMS = ("loss_sums", "loss_denominators")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, slots=True)
@@ -127,47 +127,6 @@ def write_cases(folder: Path, rows: Sequence[CaseRow], spec: ClassSpec) -> None:
                 text.write(csv_bytes(zip(*columns, strict=True)))
 
 
-def read_cases(path: str | Path) -> list[CaseRow]:
-    """Read the rows of a ``cases.parquet``, or of the run's folder that holds it; exact, sorted by case id.
-
-    Raises
-    ------
-    DataError
-        The file is missing, damaged, or not one of ours.
-    """
-    table, spec = _read("read_cases", path)
-    counts = np.asarray(table["confusion"].combine_chunks().flatten(), np.int64)
-    counts = counts.reshape(len(table), *spec.counts_shape)
-    columns = {name: table[name].to_pylist() for name in ("case_id", "height", "width", "loss")}
-    for name in ("depth", "spacing", "unit"):  # files of early versions lack them
-        columns[name] = table[name].to_pylist() if name in table.column_names else [None] * len(table)
-    columns["spacing"] = [edges and tuple(edges) for edges in columns["spacing"]]
-    units = zip(columns["spacing"], columns["unit"], strict=True)
-    columns["unit"] = [unit if edges and unit else "" for edges, unit in units]
-    terms = [table[name].to_pylist() if name in table.column_names else [None] * len(table) for name in _TERMS]
-    pairs = zip(*terms, strict=True)
-    columns["loss_terms"] = [tuple(zip(*pair, strict=True)) if all(pair) else () for pair in pairs]
-    changed, extra = _unnamed(table, "changed_", None), _unnamed(table, "extra_", np.nan)
-    rows = []
-    for i in range(len(table)):
-        measured, further = split_scores({name: values[i] for name, values in extra.items()})
-        rows.append(
-            CaseRow(
-                **{name: values[i] for name, values in columns.items()},
-                counts=counts[i],
-                changed_pixels={step: values[i] for step, values in changed.items() if values[i] is not None},
-                measured=measured,
-                extra=further,
-            )
-        )
-    return rows
-
-
-def read_spec(path: str | Path) -> ClassSpec:
-    """Read the classes that a ``cases.parquet``, or the one in a run's folder, was written with."""
-    return _read("read_spec", path)[1]
-
-
 class Ordered(Sequence[CaseRow]):
     """A view of rows in another order, without a copy."""
 
@@ -183,9 +142,12 @@ class Ordered(Sequence[CaseRow]):
     @overload
     def __getitem__(self, index: slice) -> list[CaseRow]: ...
     def __getitem__(self, index: int | slice) -> CaseRow | list[CaseRow]:
-        if isinstance(index, slice):
-            return [self._rows[i] for i in self._order[index]]
-        return self._rows[self._order[index]]
+        if not isinstance(index, slice):
+            return self._rows[self._order[index]]
+        order = self._order[index]
+        if isinstance(order, range):
+            return list(self._rows[order.start : order.stop : order.step])
+        return [self._rows[i] for i in order]
 
 
 def order_rows(where: str, rows: Sequence[CaseRow], spec: ClassSpec) -> Ordered:
@@ -201,7 +163,8 @@ def order_rows(where: str, rows: Sequence[CaseRow], spec: ClassSpec) -> Ordered:
         ids.append(row.case_id)
         if row.counts.shape != shape or row.counts.dtype != np.int64:
             foreign.append(f"{row.counts.dtype} {row.counts.shape} of {row.case_id!r}")
-    order = sorted(range(len(ids)), key=ids.__getitem__)
+    sorted_already = all(one < other for one, other in itertools.pairwise(ids))
+    order = range(len(ids)) if sorted_already else sorted(range(len(ids)), key=ids.__getitem__)
     twice = sorted({ids[one] for one, other in itertools.pairwise(order) if ids[one] == ids[other]})
     problems = [expected(where, "counts", f"to be int64 {shape}", given) for given in foreign[:_LISTED]]
     if twice:
@@ -271,7 +234,7 @@ def _tables(rows: Sequence[CaseRow], spec: ClassSpec) -> Iterator[pa.Table]:
     for group in in_groups(rows) if rows else [rows]:
         columns = _fixed_columns(group, spec)
         if has_loss:
-            columns |= {name: _terms(group, side) for side, name in enumerate(_TERMS)}
+            columns |= {name: _terms(group, side) for side, name in enumerate(TERMS)}
         for step in changed:
             columns[f"changed_{step}"] = pa.array([row.changed_pixels.get(step) for row in group], pa.int64())
         scores = [row.scores for row in group]
@@ -317,34 +280,8 @@ def _floats(values: Any) -> pa.Array:
     return pa.array(values, pa.float64(), from_pandas=True)  # NaN becomes null
 
 
-def _unnamed(table: pa.Table, prefix: str, missing: float | None) -> dict[str, list[Any]]:
-    """Columns that start with `prefix`, by the rest of their name."""
-    names = [name for name in table.column_names if name.startswith(prefix)]
-    return {
-        name.removeprefix(prefix): [missing if value is None else value for value in table[name].to_pylist()]
-        for name in names
-    }
-
-
 def _cells(column: pa.ChunkedArray) -> list[Any]:
     if column.null_count == 0 and pa.types.is_primitive(column.type):
         return list(column.to_numpy().tolist())  # much faster than `to_pylist`
     values: list[Any] = column.to_pylist()
     return [" ".join(map(repr, value or ())) for value in values] if pa.types.is_list(column.type) else values
-
-
-def _read(where: str, given: str | Path) -> tuple[pa.Table, ClassSpec]:
-    path = known_path(where, "path", given)
-    path = path / "cases.parquet" if path.is_dir() else path
-    remedy = "Give a run's folder or its cases.parquet."
-    if not path.is_file():
-        raise DataError(expected(where, "path", "to be a file", path, remedy))
-    try:
-        table = pq.read_table(path)
-        note = json.loads((table.schema.metadata or {})[b"segmeter"])
-    except (pa.ArrowException, OSError, KeyError, ValueError) as error:
-        raise DataError(expected(where, "path", "to be a cases.parquet", f"{path} ({error})", remedy)) from error
-    if note["format"] > FORMAT:
-        rule = f"to be of format {FORMAT} or older"
-        raise DataError(expected(where, "path", rule, f"{note['format']} in {path}", "Update segmeter."))
-    return table, ClassSpec(**note["spec"])

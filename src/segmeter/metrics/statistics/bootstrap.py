@@ -21,9 +21,12 @@ from segmeter.metrics.statistics.intervals import INTERVALS, Interval, find_ends
 
 Statistic = Callable[[NDArray[Any]], FloatArray]
 
+MOST_UNITS = 1 << 17  # that are drawn one by one; more are first put together at random, see `pool_units`
+
 _BLOCK = 1 << 20  # bytes of leave-one-out values held at a time
 _DRAWN = 1 << 18  # multiplicities held at a time: what stays in the caches
 _LEAST_ROWS = 8  # resamples in a block, so that many cases are not gone through once for each
+_POOLS = 0x706F6F6C  # tells the stream of the pools from that of the draws
 _MANY_DRAWS = 1 << 22  # loading the compiled loop takes as long as NumPy needs for fewer
 
 
@@ -41,7 +44,7 @@ class Resampled:
     replicates : (B,) or (B, S)
         The statistics of each resample.
     n_units
-        Cases, or clusters, that were resampled.
+        Cases, or clusters, that were resampled, in `MOST_UNITS` pools where there are more.
     """
 
     estimate: FloatArray
@@ -116,7 +119,8 @@ def bootstrap(
     """
     _check(columns, clusters, resamples=resamples, level=level, interval=interval)
     score = _of_sums(columns, statistic)
-    units = to_grid(sum_clusters(columns.reshape(len(columns), -1), clusters))
+    units = sum_clusters(columns.reshape(len(columns), -1), clusters)
+    n_units, units = len(units), to_grid(units) if len(units) <= MOST_UNITS else pool_units(units, seed)
     total = units.sum(axis=0)
     estimate = score(total[None])
     shape, estimate = estimate.shape[1:], estimate.reshape(-1)
@@ -129,8 +133,24 @@ def bootstrap(
         low=low.reshape(shape),
         high=high.reshape(shape),
         replicates=replicates.reshape(resamples, *shape),
-        n_units=len(units),
+        n_units=n_units,
     )
+
+
+def pool_units(units: NDArray[Any], seed: int) -> FloatArray:
+    """Sums (`MOST_UNITS`, M), on a grid as of `to_grid`, of random pools of units (N, M): of equal size, but for one.
+
+    Resampling pools takes no longer however many units there are. The units of a pool are drawn at random, so that the
+    variance between pools is, but for chance, that of independent units: of P pools its own relative error is about
+    sqrt(2 / P), 0.4 %.
+    """
+    order = np.argsort(np.random.PCG64([seed, _POOLS]).random_raw(len(units)), kind="stable")
+    pool = np.empty(len(units), np.int64)
+    pool[order] = np.arange(len(units)) % MOST_UNITS
+    sums = np.empty((MOST_UNITS, units.shape[1]))
+    for number, column in enumerate(units.T):  # one by one: a copy of all would be the largest array there is
+        sums[:, number] = np.bincount(pool, weights=to_grid(column[:, None])[:, 0], minlength=MOST_UNITS)
+    return to_grid(sums)
 
 
 def draw_weights(n_units: int, resamples: int, seed: int) -> Iterator[FloatArray]:
