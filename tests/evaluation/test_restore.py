@@ -4,13 +4,12 @@ import numpy as np
 import pytest
 
 from segmeter.data.sample import Sample
+from segmeter.distributed.batches import Part, split_batches
 from segmeter.evaluation.manifest import Entry, Manifest
 from segmeter.evaluation.restore import (
-    Part,
     count_restorable,
     describe,
     find_damaged,
-    split_batches,
     whole_batches,
 )
 from segmeter.files import describe_file

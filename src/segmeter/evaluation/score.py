@@ -32,6 +32,7 @@ from segmeter.metrics.probabilities.summary import summarise_calibration
 from segmeter.metrics.summary.summary import summarise
 from segmeter.parallel import count_cores, map_in_processes, map_in_threads
 from segmeter.progress import track
+from segmeter.remote.ahead import fetch_ahead
 
 RESULTS = ("metrics.json", "cases.parquet", "cases.csv")
 
@@ -236,7 +237,7 @@ def _measure(job: Scoring, manifest: Manifest, pairs: list[MaskPair], rows: RowS
     results = (
         map_in_processes(job.scorer(), pairs, processes=job.workers, describe=lambda pair: pair.case_id)
         if job.workers
-        else map_in_threads(job.scorer(), pairs, threads=count_cores(), name="score")
+        else map_in_threads(job.scorer(), fetch_ahead(pairs, _files_of), threads=count_cores(), name="score")
     )
     for result in track(results, "scoring", len(pairs)):
         if not isinstance(result, Scored):
@@ -249,6 +250,10 @@ def _measure(job: Scoring, manifest: Manifest, pairs: list[MaskPair], rows: RowS
             raise DataError(places.problems())
     if problems:
         raise DataError(problems)
+
+
+def _files_of(pair: MaskPair) -> tuple[Path, ...]:
+    return (*pair.references, *pair.predictions)
 
 
 def _entry(scored: Scored) -> Entry:

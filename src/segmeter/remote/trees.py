@@ -167,6 +167,11 @@ def open_present(path: Path, flags: int) -> int:
     raise DataError(expected(str(path), "file", "to stay in the cache", "none", "Raise SEGMETER_CACHE_GB."))
 
 
+def is_remote(path: Path) -> bool:
+    """Whether a path stands for a URL."""
+    return _MARK in str(path)
+
+
 def origin(path: Path) -> str:
     """The URL that a path stands for, or the path itself."""
     text = str(path)

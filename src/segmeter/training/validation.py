@@ -12,7 +12,7 @@ from segmeter.classes import ClassSpec
 from segmeter.distributed.batches import Part, own_batches, split_passes
 from segmeter.distributed.ranks import ALONE, World
 from segmeter.distributed.shards import Shard
-from segmeter.errors import ConfigError, DataError, OverflowedError, SegmeterError
+from segmeter.errors import EXIT_BAD_INPUT, ConfigError, DataError, OverflowedError, RunError, SegmeterError
 from segmeter.inference.predictor import Predictor
 from segmeter.losses.additive import AdditiveLoss, additive
 from segmeter.metrics.cases.table import divide_terms
@@ -77,13 +77,14 @@ class Fault:
 
     index: int
     problems: tuple[str, ...]
+    refused: bool  # as its files are at fault
     overflowed: str | None  # the case, where the model's output is not finite
 
     def error(self) -> SegmeterError:
         """What is raised for it."""
-        if self.overflowed is None:
-            return DataError(self.problems)
-        return OverflowedError(self.problems, case_id=self.overflowed)
+        if self.overflowed is not None:
+            return OverflowedError(self.problems, case_id=self.overflowed)
+        return DataError(self.problems) if self.refused else RunError(self.problems)
 
 
 def validate(
@@ -130,6 +131,10 @@ def validate(
             on_case(min(len(found) * world.size, len(cases)))
     except _FaultError as error:
         fault = error.fault
+    except Exception:
+        if world.leads:  # the others are met where they wait
+            world.gather(None)
+        raise
     told = world.gather((found, fault))
     if not world.leads:
         return None
@@ -166,8 +171,9 @@ def _score(predictor: Predictor, cases: Cases, loss: AdditiveLoss, world: World)
                     CaseSums(counts=count_case(sample.target, prediction.labels, cases.spec), loss=prediction.loss),
                 )
                 done += 1
-    except (DataError, OverflowedError) as error:
-        raise _FaultError(Fault(mine[done], error.problems, getattr(error, "case_id", None))) from error
+    except SegmeterError as error:
+        refused, overflowed = error.exit_code == EXIT_BAD_INPUT, getattr(error, "case_id", None)
+        raise _FaultError(Fault(mine[done], error.problems, refused, overflowed)) from error
 
 
 def _summarise(cases: Sequence[CaseSums], spec: ClassSpec) -> Validation:

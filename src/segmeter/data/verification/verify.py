@@ -26,6 +26,7 @@ from segmeter.data.verification.rows import read_rows
 from segmeter.errors import DataError
 from segmeter.parallel import map_in_threads
 from segmeter.progress import track
+from segmeter.remote.ahead import fetch_ahead
 
 Value = TypeVar("Value")
 
@@ -68,7 +69,8 @@ def verify(dataset: Dataset, *, use_cache: bool) -> Verified:
     states = _read_states(dataset)
     rows, fresh = _take_known(store, names, states, use_cache)
     problems: list[str] = []
-    found = map_in_threads(partial(_verify_case, dataset, dtype, dataset.streamed_cases()), fresh)
+    ahead = fetch_ahead(fresh, lambda index: dataset.pairs[index].files)
+    found = map_in_threads(partial(_verify_case, dataset, dtype, dataset.streamed_cases()), ahead)
     for place, (row, lines) in zip(fresh, track(found, f"checking {dataset.split}", len(fresh)), strict=True):
         rows[place] = row
         problems += lines

@@ -14,7 +14,7 @@ from segmeter.checks import expected, known_path
 from segmeter.classes import ClassSpec
 from segmeter.errors import DataError
 from segmeter.metrics.cases.columns import split_scores
-from segmeter.metrics.cases.table import FORMAT, TERMS, CaseRow, in_groups
+from segmeter.metrics.cases.table import FORMAT, TERMS, CaseRow, Head, in_groups
 
 _KEPT = ("case_id", "height", "width", "depth", "spacing", "unit", "loss", *TERMS, "confusion")  # others follow from it
 _FURTHER = ("changed_", "extra_")
@@ -60,6 +60,12 @@ class StoredRows(Sequence[CaseRow]):
     def case_ids(self) -> pa.ChunkedArray:
         """In the order of the rows."""
         return self._table["case_id"]
+
+    def heads(self) -> Iterator[Head]:
+        """Id, shape and dtype of the counts of each row, without making it."""
+        shape, dtype = self.spec.counts_shape, np.dtype(np.int64)
+        for chunk in self.case_ids.chunks:
+            yield from ((case_id, shape, dtype) for case_id in chunk.to_pylist())
 
     def take(self, places: Any) -> "StoredRows":
         """The rows at some places, in their order."""

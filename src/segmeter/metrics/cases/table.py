@@ -5,7 +5,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, overload
+from typing import Any, Protocol, overload, runtime_checkable
 
 import numpy as np
 import pyarrow as pa
@@ -21,6 +21,7 @@ from segmeter.metrics.pixels.overlap import ClassTotals, class_totals, score_tot
 from segmeter.schema import as_plain
 
 FORMAT = 1  # of cases.parquet; a reader refuses a newer one
+Head = tuple[str, tuple[int, ...], np.dtype[Any]]
 STATUSES = ("ok", "both_empty", "prediction_empty", "target_empty")
 
 _GROUP = 4096  # rows laid out at a time: bounds the memory of writing
@@ -127,6 +128,11 @@ def write_cases(folder: Path, rows: Sequence[CaseRow], spec: ClassSpec) -> None:
                 text.write(csv_bytes(zip(*columns, strict=True)))
 
 
+@runtime_checkable
+class _WithHeads(Protocol):
+    def heads(self) -> Iterator[Head]: ...
+
+
 class Ordered(Sequence[CaseRow]):
     """A view of rows in another order, without a copy."""
 
@@ -150,6 +156,13 @@ class Ordered(Sequence[CaseRow]):
         return [self._rows[i] for i in order]
 
 
+def heads_of(rows: Sequence[CaseRow]) -> Iterator[Head]:
+    """Id, shape and dtype of the counts of each row; packed rows are not unpacked for that."""
+    if isinstance(rows, _WithHeads):
+        return rows.heads()
+    return ((row.case_id, row.counts.shape, row.counts.dtype) for row in rows)
+
+
 def order_rows(where: str, rows: Sequence[CaseRow], spec: ClassSpec) -> Ordered:
     """Sort rows by case id, after checking that they fit `spec` and that no case occurs twice.
 
@@ -159,10 +172,10 @@ def order_rows(where: str, rows: Sequence[CaseRow], spec: ClassSpec) -> Ordered:
         With every duplicated id and the first rows whose counts do not fit.
     """
     shape, ids, foreign = spec.counts_shape, [], []
-    for row in rows:
-        ids.append(row.case_id)
-        if row.counts.shape != shape or row.counts.dtype != np.int64:
-            foreign.append(f"{row.counts.dtype} {row.counts.shape} of {row.case_id!r}")
+    for case_id, counts, dtype in heads_of(rows):
+        ids.append(case_id)
+        if counts != shape or dtype != np.int64:
+            foreign.append(f"{dtype} {counts} of {case_id!r}")
     sorted_already = all(one < other for one, other in itertools.pairwise(ids))
     order = range(len(ids)) if sorted_already else sorted(range(len(ids)), key=ids.__getitem__)
     twice = sorted({ids[one] for one, other in itertools.pairwise(order) if ids[one] == ids[other]})
