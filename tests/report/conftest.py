@@ -11,7 +11,7 @@ from segmeter.metrics.cases.table import CaseRow, write_cases
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.pixels.confusion import confusion_matrix
 from segmeter.metrics.summary.summary import summarise
-from segmeter.report.overlay import write_overlay
+from segmeter.report.pictures.layers import draw_layers, write_layers
 
 HOSTILE = (
     "<img src=x onerror=alert(1)>",
@@ -53,9 +53,15 @@ def fill_run(folder, rng, spec, ids):
     summary = summarise(rows, spec, MetricsConfig(bootstrap=200))
     write_json(folder / "metrics.json", summary)
     for case_id in ids:
-        picture = rng.integers(0, 255, (30, 90, 3)).astype(np.uint8)
-        write_overlay(folder / "overlays", case_id, picture)
+        write_picture(folder, case_id, rng, spec)
     return summary
+
+
+def write_picture(folder, case_id, rng, spec, *, referenced=True):
+    """Layers of noise."""
+    image = rng.integers(0, 255, (30, 40, 3)).astype(np.uint8)
+    target, labels = rng.integers(0, spec.num_classes, (2, 30, 40)).astype(np.uint8)
+    write_layers(folder, case_id, draw_layers(image, target if referenced else None, labels, spec, panel=128))
 
 
 @pytest.fixture

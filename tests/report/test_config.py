@@ -10,9 +10,9 @@ from segmeter.report.config import ReportConfig
         ("overlays", (-1, 0), -2),
         ("panel", (128, 4096), 127),
         ("panel", (128,), 4097),
-        ("worst", (0, 100), 101),
-        ("others", (0, 100), -1),
-        ("max_mb", (0.1,), 0),
+        ("worst", (0, 100), -1),
+        ("picture_mb", (0.1,), 0),
+        ("pictures", ("embed", "link"), "none"),
     ],
 )
 def test_ranges_hold_at_their_ends(key, good, bad):

@@ -25,7 +25,7 @@ USAGE = {
     "merge": "segmeter merge 'runs=[SHARD,SHARD]'",
     "check": "segmeter check data=camvid data.root=PATH",
     "export": "segmeter export checkpoint=RUN format=onnx",
-    "report": "segmeter report RUN",
+    "report": "segmeter report run=RUN",
     "schema": "segmeter schema train",
     "doctor": "segmeter doctor",
     "demo": "segmeter demo [folder]",

@@ -1,6 +1,6 @@
 """Which pictures an evaluation leaves, and how much of them goes into the HTML report."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -13,12 +13,13 @@ class ReportConfig(Config, title="report"):
     html: bool = True
     """Write report.html."""
     overlays: Annotated[int, Unit("cases")] = Field(24, ge=-1)
-    """How many cases get a picture in overlays/: the worst ones, and a fair sample of the rest; -1 for all."""
+    """How many cases get a picture: the worst ones, and a fair sample of the rest; the worst case of each class comes
+    on top. 0 for none, -1 for all."""
+    worst: Annotated[int, Unit("cases")] = Field(12, ge=0)
+    """How many of them are the worst ones."""
     panel: Annotated[int, Unit("pixels")] = Field(480, ge=128, le=4096)
-    """Longest side of one panel of a picture."""
-    worst: Annotated[int, Unit("cases")] = Field(12, ge=0, le=100)
-    """How many pictures of the worst cases report.html shows."""
-    others: Annotated[int, Unit("cases")] = Field(6, ge=0, le=100)
-    """How many pictures of other cases report.html shows."""
-    max_mb: Annotated[float, Unit("MiB")] = Field(8.0, gt=0)
-    """The most that pictures add to report.html."""
+    """Longest side of a picture, and of one panel of overlays/."""
+    pictures: Literal["embed", "link"] = "embed"
+    """Whether report.html holds the pictures itself, or shows those in pictures/ beside it, all of them."""
+    picture_mb: Annotated[float, Unit("MiB")] = Field(8.0, gt=0)
+    """The most that embedded pictures add to report.html."""

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Column, Table
 from rich.text import Text
 
-from segmeter.report.canvas import printable
+from segmeter.report.pictures.canvas import printable
 
 WIDTH = 110  # of plain text, columns; tables with longer names are wider
 _ENDLESS = 100_000  # wider lines than the terminal's are better than numbers that are cut

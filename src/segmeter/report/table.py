@@ -7,7 +7,6 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from segmeter.report.canvas import printable
 from segmeter.report.figures import (
     SCORES,
     aggregates,
@@ -22,6 +21,7 @@ from segmeter.report.figures import (
     number,
     refused,
 )
+from segmeter.report.pictures.canvas import printable
 from segmeter.report.printer import Printer
 
 MOST_MEASURED = 40  # rows of measures; of more, those of single classes are left to the report

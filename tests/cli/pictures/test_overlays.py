@@ -11,8 +11,8 @@ from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.pixels.confusion import confusion_matrix
 from segmeter.postprocess.pipeline import Cleaned
 from segmeter.report.config import ReportConfig
-from segmeter.report.objects import Objects
-from segmeter.report.overlay import draw_overlay
+from segmeter.report.pictures.objects import Objects
+from segmeter.report.pictures.overlay import draw_overlay
 from tests.metrics.build import case_row, class_spec
 
 SPEC = class_spec(2, "binary")

@@ -13,8 +13,8 @@ from segmeter.cli.runs.run_folder import open_run
 from segmeter.evaluation.compare import compare
 from segmeter.files import write_json
 from segmeter.metrics.summary.measures import MEAN
-from segmeter.report.canvas import printable
 from segmeter.report.figures import AGGREGATES, interval, number
+from segmeter.report.pictures.canvas import printable
 from segmeter.report.printer import Printer
 
 

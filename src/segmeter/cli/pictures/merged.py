@@ -3,29 +3,36 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from segmeter.cli.pictures.score_pictures import headlines
+from segmeter.cli.pictures.score_pictures import case_scores
 from segmeter.evaluation.merging.pieces import Piece
 from segmeter.files import link_or_copy, make_folder
 from segmeter.metrics.cases.stored import read_cases
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.report.config import ReportConfig
-from segmeter.report.gallery import choose_cases
-from segmeter.report.overlay import picture_path
+from segmeter.report.pictures.gallery import OVERLAYS, choose_cases
+from segmeter.report.pictures.layers import FOLDER as LAYERS
+from segmeter.report.pictures.layers import layers_path
+from segmeter.report.pictures.overlay import picture_path
 
 
 def take_pictures(pieces: Sequence[Piece], folder: Path, config: ReportConfig, metrics: MetricsConfig | None) -> None:
     """Take over the pictures that the whole run would have: its worst cases are among the worst of their shard."""
-    found = {path.stem: path for piece in pieces for path in sorted((piece.folder / "overlays").glob("*.png"))}
+    found = {path.stem: path for piece in pieces for path in sorted((piece.folder / OVERLAYS).glob("*.png"))}
     if not found:
         return
     spec, scores = pieces[0].spec, dict[str, float | None]()
+    of_classes = None
     if spec is None or metrics is None:  # predict: without scores none is worst
         scores = dict.fromkeys(case_id for piece in pieces for case_id in piece.cases)
         config = config.replace(worst=0)
     else:
-        scores |= headlines(read_cases(folder), spec, metrics)
-    make_folder(folder / "overlays")
-    for case_id in sorted(choose_cases(scores, config)):
-        target = picture_path(folder / "overlays", case_id)
+        headlines, of_classes = case_scores(read_cases(folder), spec, metrics)
+        scores |= headlines
+    layers = {path.name: path for piece in pieces for path in sorted((piece.folder / LAYERS).glob("*"))}
+    make_folder(folder / OVERLAYS)
+    for case_id in sorted(choose_cases(scores, config, of_classes)):
+        target = picture_path(folder / OVERLAYS, case_id)
         if target.stem in found:
             link_or_copy(found[target.stem], target)
+        if target.stem in layers:
+            link_or_copy(layers[target.stem], layers_path(folder, case_id))

@@ -1,5 +1,6 @@
 """Cases as they are measured -> the run's pictures."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from segmeter.classes import ClassSpec
@@ -11,8 +12,8 @@ from segmeter.metrics.summary.summary import mean_classes
 from segmeter.postprocess.pipeline import Cleaned
 from segmeter.report.config import ReportConfig
 from segmeter.report.figures import headline_scores
-from segmeter.report.gallery import Gallery
-from segmeter.report.objects import Objects
+from segmeter.report.pictures.gallery import Gallery
+from segmeter.report.pictures.objects import Objects
 
 
 class Drawer:
@@ -24,18 +25,20 @@ class Drawer:
     def __init__(
         self, config: ReportConfig, folder: Path, spec: ClassSpec, metrics: MetricsConfig | None = None
     ) -> None:
-        self._gallery = Gallery(folder / "overlays", config, spec)
+        self._gallery = Gallery(folder, config, spec)
         self._spec = spec
         self._classes = None if metrics is None else mean_classes(metrics, spec)
 
     def __call__(self, prediction: Prediction, cleaned: Cleaned, row: CaseRow | None = None) -> None:
         sample = prediction.sample
+        score, class_scores = (None, ()) if row is None else self._scores(row)
         self._gallery.offer(
             sample.case_id,
             image=sample.image,
             target=sample.target,
             labels=cleaned.labels,
-            score=None if row is None else self._score(row),
+            score=score,
+            class_scores=class_scores,
             objects=Objects(
                 target=sample.instances, prediction=cleaned.instances if cleaned.labels.ndim == 2 else None
             ),
@@ -43,12 +46,13 @@ class Drawer:
 
     def remember(self, row: CaseRow) -> None:
         """Let a case of an interrupted run take part in the choice."""
-        self._gallery.remember(row.case_id, self._score(row))
+        self._gallery.remember(row.case_id, *self._scores(row))
 
     def remember_drawn(self, case_id: str) -> None:
         """Let a case without a score take part in the choice."""
         self._gallery.remember(case_id, None)
 
-    def _score(self, row: CaseRow) -> float:
+    def _scores(self, row: CaseRow) -> tuple[float, Sequence[float]]:
+        """The headline of a case, and its IoU per class."""
         scores = overlap_scores(row.counts, task=self._spec.task, classes=self._classes)
-        return float(headline_scores(scores, self._spec.task))
+        return float(headline_scores(scores, self._spec.task)), scores.iou.tolist()

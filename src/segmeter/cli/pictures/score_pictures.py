@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -27,10 +28,11 @@ from segmeter.parallel import map_in_threads
 from segmeter.progress import track
 from segmeter.report.config import ReportConfig
 from segmeter.report.figures import headline_scores
-from segmeter.report.gallery import choose_cases
-from segmeter.report.objects import Objects
-from segmeter.report.overlay import draw_overlay, write_overlay
-from segmeter.report.slices import choose_slice
+from segmeter.report.pictures.gallery import choose_cases
+from segmeter.report.pictures.layers import draw_layers, write_layers
+from segmeter.report.pictures.objects import Objects
+from segmeter.report.pictures.overlay import draw_overlay, write_overlay
+from segmeter.report.pictures.slices import choose_slice
 
 
 def draw_cases(scoring: Scoring, images: Files, config: ReportConfig) -> None:
@@ -50,8 +52,8 @@ def draw_cases(scoring: Scoring, images: Files, config: ReportConfig) -> None:
     DataError
         One line for each image that can't be read or has another size, and each case whose masks changed.
     """
-    scores = headlines(read_cases(scoring.folder), scoring.spec, scoring.metrics)
-    chosen = choose_cases(scores, config)
+    scores, of_classes = case_scores(read_cases(scoring.folder), scoring.spec, scoring.metrics)
+    chosen = choose_cases(scores, config, of_classes)
     pairs = [pair for pair in scoring.pairs if pair.case_id in chosen]
     measured = {case_id: noted["sha256"] for case_id, noted in read_notes(scoring.folder).items()}
     draw = partial(_draw_pair, scoring, scoring.scorer(), images, scores, measured, config.panel)
@@ -60,11 +62,14 @@ def draw_cases(scoring: Scoring, images: Files, config: ReportConfig) -> None:
         raise DataError(problems)
 
 
-def headlines(rows: Sequence[CaseRow], spec: ClassSpec, metrics: MetricsConfig) -> dict[str, float]:
-    """The headline score of each case, as metrics.json defines it; NaN is undefined."""
+def case_scores(
+    rows: Sequence[CaseRow], spec: ClassSpec, metrics: MetricsConfig
+) -> tuple[dict[str, float], dict[str, list[float]]]:
+    """Find the headline of each case, as metrics.json defines it, and its IoU per class; NaN is undefined."""
     totals = score_totals(stack_totals(rows, spec), task=spec.task, classes=mean_classes(metrics, spec))
-    values = headline_scores(totals, spec.task)
-    return {row.case_id: float(value) for row, value in zip(rows, values, strict=True)}
+    ids = [row.case_id for row in rows]
+    headlines = headline_scores(totals, spec.task).tolist()
+    return dict(zip(ids, headlines, strict=True)), dict(zip(ids, totals.iou.tolist(), strict=True))
 
 
 def _draw_pair(
@@ -85,16 +90,26 @@ def _draw_pair(
         return error.problems
     target, labels, title = maps.target, maps.labels, pair.case_id
     objects = Objects(target=maps.target_instances, prediction=maps.instances)
+    notes: dict[str, Any] = {"files": _names(pair, images[pair.stem][0])}
     if len(maps.shape) == 3:
         place = choose_slice(target, labels, scoring.spec)
         title = f"{title}, slice {place + 1} of {maps.shape[0]}"
+        notes["slice"] = [place + 1, maps.shape[0]]
         target, labels, image = target[..., place, :, :], labels[..., place, :, :], image[place]
         numbers = (each if each is None else each[place] for each in (objects.target, objects.prediction))
         objects = Objects(target=next(numbers), prediction=next(numbers))
     score = scores[pair.case_id]
     picture = draw_overlay(image, target, labels, scoring.spec, title=title, score=score, panel=panel, objects=objects)
     write_overlay(scoring.folder / "overlays", pair.case_id, picture)
+    layers = draw_layers(image, target, labels, scoring.spec, panel=panel, objects=objects, notes=notes)
+    write_layers(scoring.folder, pair.case_id, layers)
     return ()
+
+
+def _names(pair: MaskPair, image: Path) -> dict[str, list[str]]:
+    """The names of a case's files, as a page can show them."""
+    files = {"image": [image], "target": pair.references, "prediction": pair.predictions}
+    return {role: [path.name.encode("utf-8", "replace").decode() for path in paths] for role, paths in files.items()}
 
 
 def _image(path: Path, shape: tuple[int, ...], scoring: Scoring) -> np.ndarray:

@@ -9,9 +9,9 @@ from rich.table import Table
 from rich.text import Text
 
 from segmeter.files import csv_bytes, write_bytes
-from segmeter.report.canvas import printable
 from segmeter.report.figures import quantity
-from segmeter.report.html import render
+from segmeter.report.page.render import render
+from segmeter.report.pictures.canvas import printable
 from segmeter.report.printer import Printer
 
 DONE = "done"

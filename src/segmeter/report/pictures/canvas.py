@@ -9,7 +9,7 @@ import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
 from segmeter.classes import Colour
-from segmeter.report.paint import RGB
+from segmeter.report.pictures.paint import RGB
 
 INK: Colour = (236, 239, 244)
 FAINT: Colour = (150, 158, 171)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from segmeter.classes import ClassSpec
-from segmeter.report import paint
+from segmeter.report.pictures import paint
 
 
 def test_uint8_is_shown_as_it_is(rng):

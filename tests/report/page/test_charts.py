@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from segmeter.report import charts
+from segmeter.report.page import charts
 
 
 def test_heat_map_shares_are_of_the_row_and_empty_cells_are_left_out():

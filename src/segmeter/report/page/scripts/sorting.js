@@ -1,4 +1,4 @@
-"use strict";
+// Tables of the page that are sorted where they stand.
 const valueOf = (row, column) => row.cells[column].dataset.value ?? "";
 
 function compare(kind, descending) {
@@ -28,10 +28,3 @@ for (const table of document.querySelectorAll("table.sortable")) {
     head.replaceChildren(button);
   });
 }
-
-document.getElementById("find")?.addEventListener("input", (event) => {
-  const wanted = event.target.value.toLowerCase();
-  for (const row of document.getElementById("cases").tBodies[0].rows) {
-    row.hidden = !valueOf(row, 0).toLowerCase().includes(wanted);
-  }
-});

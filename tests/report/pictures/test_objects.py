@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from segmeter.classes import ClassSpec
-from segmeter.report.objects import Objects, find_kinds
-from segmeter.report.overlay import draw_overlay
+from segmeter.report.pictures.objects import Objects, find_kinds
+from segmeter.report.pictures.overlay import draw_overlay
 
 CELLS = ClassSpec(task="binary", names=("background", "cell"), colours=((0, 0, 0), (230, 57, 57)), ignore_index=255)
 

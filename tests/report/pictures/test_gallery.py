@@ -7,9 +7,7 @@ import pytest
 
 from segmeter.errors import ConfigError
 from segmeter.report.config import ReportConfig
-from segmeter.report.gallery import Gallery, choose_cases
-from segmeter.report.overlay import write_overlay
-from segmeter.report.pictures import load_pictures
+from segmeter.report.pictures.gallery import Gallery, choose_cases
 
 SCORES = {"a": 0.9, "b": 0.1, "c": 0.5, "d": None, "e": 0.2, "f": float("nan")}
 
@@ -29,7 +27,7 @@ def test_any_order_leaves_the_same_pictures(tmp_path, spec):
     for index, order in enumerate(list(itertools.permutations(SCORES))[::131]):
         gallery = Gallery(tmp_path / str(index), config, spec)
         offer(gallery, order)
-        assert stems(tmp_path / str(index)) == gallery.chosen()
+        assert stems(tmp_path / str(index) / "overlays") == gallery.chosen()
         kept.append(gallery.chosen())
     assert all(chosen == kept[0] for chosen in kept)
     assert {"b", "e"} <= kept[0]
@@ -39,7 +37,7 @@ def test_any_order_leaves_the_same_pictures(tmp_path, spec):
 @pytest.mark.parametrize(("overlays", "expected"), [(-1, set(SCORES)), (0, set())])
 def test_all_and_none(tmp_path, spec, overlays, expected):
     offer(Gallery(tmp_path / "o", ReportConfig(overlays=overlays, panel=128), spec), SCORES)
-    assert stems(tmp_path / "o") == expected
+    assert stems(tmp_path / "o" / "pictures") == expected
 
 
 def test_a_resumed_run_ends_with_the_same_pictures(tmp_path, spec):
@@ -50,38 +48,25 @@ def test_a_resumed_run_ends_with_the_same_pictures(tmp_path, spec):
     for name in "abc":
         resumed.remember(name, SCORES[name])
     offer(resumed, "def")
-    assert stems(tmp_path / "parts") == stems(tmp_path / "whole") == choose_cases(SCORES, config)
+    assert (
+        stems(tmp_path / "parts" / "pictures") == stems(tmp_path / "whole" / "pictures") == choose_cases(SCORES, config)
+    )
 
 
-@pytest.fixture
-def overlays(tmp_path, rng):
-    for name in "abcdef":
-        write_overlay(tmp_path, name, rng.integers(0, 255, (40, 50, 3)).astype(np.uint8))
-    return tmp_path
-
-
-def test_worst_come_first_and_others_are_spread(overlays):
-    scores = {name: index / 10 for index, name in enumerate("fedcba")} | {"missing": 0.0}
-    worst, others = load_pictures(overlays, scores, ReportConfig(worst=2, others=2))
-    assert [picture.case_id for picture in worst] == ["f", "e"]
-    assert [picture.case_id for picture in others] == ["c", "a"]
-    assert worst[0].source.startswith("data:image/jpeg;base64,")
-    assert (worst[0].width, worst[0].height) == (50, 40)
-
-
-def test_pictures_stop_at_the_limit_of_bytes(overlays):
-    scores = dict.fromkeys("abcdef", 0.5)
-    everything, _ = load_pictures(overlays, scores, ReportConfig(worst=6, others=0))
-    size = sum(len(picture.source) for picture in everything)
-    some, _ = load_pictures(overlays, scores, ReportConfig(worst=6, others=0, max_mb=0.6 * size / 2**20))
-    assert 0 < len(some) < 6
-
-
-def test_no_folder_means_no_pictures(tmp_path):
-    assert load_pictures(tmp_path / "none", {"a": 0.5}, ReportConfig()) == ([], [])
+def test_the_worst_case_of_each_class_is_kept_on_top(tmp_path, spec):
+    scores = {name: (0.5, 0.9 if name != "e" else 0.1, float("nan")) for name in "abcdef"}
+    config = ReportConfig(overlays=1, worst=1, panel=128)
+    zero = np.zeros((4, 4), np.uint8)
+    gallery = Gallery(tmp_path, config, spec)
+    for name in "fedcba":
+        gallery.offer(
+            name, image=zero[..., None], target=zero, labels=zero, score=SCORES[name], class_scores=scores[name]
+        )
+    assert gallery.chosen() == choose_cases(SCORES, config, scores) == {"a", "b", "e"}  # a is the first of equal ones
+    assert stems(tmp_path / "overlays") == stems(tmp_path / "pictures") == gallery.chosen()
 
 
 def test_settings_out_of_range_are_said_at_once():
     with pytest.raises(ConfigError) as caught:
-        ReportConfig(overlays=-2, panel=10, worst=-1, others=101, max_mb=0)
+        ReportConfig(overlays=-2, panel=10, worst=-1, pictures="none", picture_mb=0)
     assert len(caught.value.problems) == 5

@@ -1,7 +1,7 @@
 """A stream of cases -> the pictures that are worth keeping: the worst, and a fair sample of the rest."""
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,21 +11,28 @@ from numpy.typing import NDArray
 from segmeter.classes import ClassSpec
 from segmeter.files import remove
 from segmeter.report.config import ReportConfig
-from segmeter.report.objects import Objects
-from segmeter.report.overlay import NO_OBJECTS, draw_overlay, picture_path, write_overlay
+from segmeter.report.pictures.layers import draw_layers, layers_path, write_layers
+from segmeter.report.pictures.objects import Objects
+from segmeter.report.pictures.overlay import NO_OBJECTS, draw_overlay, picture_path, write_overlay
+
+OVERLAYS = "overlays"  # of a run's folder
+
+_MOST_CLASSES = 64  # whose worst case is drawn
+_NO_SCORES: Sequence[float] = ()
 
 Key = tuple[float, str] | tuple[str, str]
 
 
 class Gallery:
-    """Keeps overlays/ at the chosen cases while cases stream by, whatever their order.
+    """Keeps the pictures of the chosen cases of a run while cases stream by, whatever their order.
 
-    A case is drawn only if it is among the worst so far or in the sample; what is pushed out is deleted.
+    A case is drawn only if it is among the worst so far, the worst so far of a class, or in the sample; what is pushed
+    out is deleted. Each has a picture in overlays/ and its layers in pictures/.
 
     Parameters
     ----------
     folder
-        The run's overlays folder; made when first needed.
+        The run's folder.
     config
         Which cases, how many, how large.
     spec
@@ -38,6 +45,7 @@ class Gallery:
         self.spec = spec
         self._worst: set[tuple[float, str]] = set()
         self._sample: set[tuple[str, str]] = set()
+        self._of_class: dict[int, tuple[float, str]] = {}
 
     def offer(
         self,
@@ -47,26 +55,33 @@ class Gallery:
         target: NDArray[Any] | None,
         labels: NDArray[Any],
         score: float | None,
+        class_scores: Sequence[float] = _NO_SCORES,
         objects: Objects = NO_OBJECTS,
     ) -> bool:
-        """Draw and keep the case if it is one of the chosen so far; shapes as `draw_overlay` takes them."""
-        if not self._admit(case_id, score):
+        """Draw and keep the case if it is one of the chosen so far; shapes as `draw_overlay` takes them.
+
+        `class_scores` has a score per class, NaN where it is undefined.
+        """
+        if not self._admit(case_id, score, class_scores):
             return False
+        panel = self.config.panel
         picture = draw_overlay(
-            image, target, labels, self.spec, title=case_id, score=score, panel=self.config.panel, objects=objects
+            image, target, labels, self.spec, title=case_id, score=score, panel=panel, objects=objects
         )
-        write_overlay(self.folder, case_id, picture)
+        write_overlay(self.folder / OVERLAYS, case_id, picture)
+        layers = draw_layers(image, target, labels, self.spec, panel=panel, objects=objects)
+        write_layers(self.folder, case_id, layers)
         return True
 
-    def remember(self, case_id: str, score: float | None) -> None:
+    def remember(self, case_id: str, score: float | None, class_scores: Sequence[float] = _NO_SCORES) -> None:
         """Let a case that an interrupted run has drawn, or left out, take part in the choice."""
-        self._admit(case_id, score)
+        self._admit(case_id, score, class_scores)
 
     def chosen(self) -> set[str]:
         """Ids of the cases that are kept now."""
-        return {case_id for _, case_id in self._worst} | {case_id for _, case_id in self._sample}
+        return {case_id for _, case_id in (*self._worst, *self._sample, *self._of_class.values())}
 
-    def _admit(self, case_id: str, score: float | None) -> bool:
+    def _admit(self, case_id: str, score: float | None, class_scores: Sequence[float]) -> bool:
         if self.config.overlays <= 0:
             return self.config.overlays < 0
         before = self.chosen()
@@ -74,21 +89,42 @@ class Gallery:
         if score is not None and not np.isnan(score):
             _keep_lowest(self._worst, (score, case_id), worst)
         _keep_lowest(self._sample, (_draw(case_id), case_id), self.config.overlays - worst)
+        for k, value in _defined(class_scores):
+            self._of_class[k] = min(self._of_class.get(k, (value, case_id)), (value, case_id))
         after = self.chosen()
         for gone in before - after:
-            if self.folder.is_dir():
-                remove(picture_path(self.folder, gone))
+            self._remove(gone)
         return case_id in after
 
+    def _remove(self, case_id: str) -> None:
+        for path in (picture_path(self.folder / OVERLAYS, case_id), layers_path(self.folder, case_id)):
+            if path.parent.is_dir() and path.exists():
+                remove(path)
 
-def choose_cases(scores: Mapping[str, float | None], config: ReportConfig) -> set[str]:
+
+def choose_cases(
+    scores: Mapping[str, float | None],
+    config: ReportConfig,
+    class_scores: Mapping[str, Sequence[float]] | None = None,
+) -> set[str]:
     """The cases that a `Gallery` keeps once it has seen all of these, by their scores; None and NaN are undefined."""
     if config.overlays < 0:
         return set(scores)
+    if not config.overlays:
+        return set()
     worst = min(config.worst, config.overlays)
     defined = sorted((score, name) for name, score in scores.items() if score is not None and not np.isnan(score))
     drawn = sorted((_draw(name), name) for name in scores)
-    return {name for _, name in defined[:worst]} | {name for _, name in drawn[: config.overlays - worst]}
+    of_class = dict[int, tuple[float, str]]()
+    for name, values in (class_scores or {}).items():
+        for k, value in _defined(values):
+            of_class[k] = min(of_class.get(k, (value, name)), (value, name))
+    chosen = [*defined[:worst], *drawn[: config.overlays - worst], *of_class.values()]
+    return {name for _, name in chosen}
+
+
+def _defined(class_scores: Sequence[float]) -> Iterable[tuple[int, float]]:
+    return ((k, float(value)) for k, value in enumerate(class_scores[:_MOST_CLASSES]) if not np.isnan(value))
 
 
 def _draw(case_id: str) -> str:

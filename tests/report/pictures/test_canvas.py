@@ -3,7 +3,7 @@
 import numpy as np
 from PIL import ImageFont
 
-from segmeter.report.canvas import GAP, INK, MARGIN, NARROWEST, PAPER, compose, drawable, fit, printable
+from segmeter.report.pictures.canvas import GAP, INK, MARGIN, NARROWEST, PAPER, compose, drawable, fit, printable
 
 FONT = ImageFont.load_default(size=13)
 

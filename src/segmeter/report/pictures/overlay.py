@@ -12,10 +12,10 @@ from segmeter.checks import expected
 from segmeter.classes import ClassSpec
 from segmeter.errors import InputError
 from segmeter.files import make_folder, safe_id, write_bytes
-from segmeter.report.canvas import Entry, compose
 from segmeter.report.figures import headline, number
-from segmeter.report.objects import THRESHOLD, ObjectKinds, Objects, find_kinds
-from segmeter.report.paint import (
+from segmeter.report.pictures.canvas import Entry, compose
+from segmeter.report.pictures.objects import THRESHOLD, ObjectKinds, Objects, find_kinds
+from segmeter.report.pictures.paint import (
     ERROR_COLOURS,
     OBJECT_COLOURS,
     RGB,
@@ -75,10 +75,10 @@ def draw_overlay(
     InputError
         The shapes do not go together.
     """
-    _check(image, target, labels)
-    shape = _panel_shape(image.shape[:2], panel)
+    check_shapes("draw_overlay", image, target, labels)
+    shape = panel_shape(image.shape[:2], panel)
     shown = resize(display_image(image), shape, smooth=True)
-    small, small_target = _resize_labels(labels, shape), None if target is None else _resize_labels(target, shape)
+    small, small_target = resize_labels(labels, shape), None if target is None else resize_labels(target, shape)
     panels = [("image", shown), ("prediction", paint_labels(shown, small, spec, _resize(objects.prediction, shape)))]
     legend, figure = [_classes(small_target, small, spec)], ""
     if target is not None and small_target is not None:
@@ -112,16 +112,18 @@ def picture_path(folder: Path, case_id: str) -> Path:
     return folder / f"{safe_id(case_id)}.png"
 
 
-def _check(image: NDArray[Any], target: NDArray[Any] | None, labels: NDArray[Any]) -> None:
+def check_shapes(where: str, image: NDArray[Any], target: NDArray[Any] | None, labels: NDArray[Any]) -> None:
+    """Raise an InputError unless the arrays of a picture go together; `where` is who asks."""
     if image.ndim != 3 or not image.size:
-        raise InputError(expected("draw_overlay", "image", "(H, W, C)", image.shape))
+        raise InputError(expected(where, "image", "(H, W, C)", image.shape))
     if labels.ndim not in (2, 3) or labels.shape[-2:] != image.shape[:2]:
-        raise InputError(expected("draw_overlay", "labels", f"of the image's size {image.shape[:2]}", labels.shape))
+        raise InputError(expected(where, "labels", f"of the image's size {image.shape[:2]}", labels.shape))
     if target is not None and target.shape != labels.shape:
-        raise InputError(expected("draw_overlay", "target", f"of the labels' shape {labels.shape}", target.shape))
+        raise InputError(expected(where, "target", f"of the labels' shape {labels.shape}", target.shape))
 
 
-def _panel_shape(shape: tuple[int, int], panel: int) -> tuple[int, int]:
+def panel_shape(shape: tuple[int, int], panel: int) -> tuple[int, int]:
+    """Rows and columns of a panel whose longest side is about `panel`; enlarged by a whole factor only."""
     longest = max(shape)
     if longest <= panel:
         return shape[0] * (panel // longest), shape[1] * (panel // longest)
@@ -132,7 +134,8 @@ def _resize(objects: NDArray[Any] | None, shape: tuple[int, int]) -> Any:
     return None if objects is None else resize(objects, shape, smooth=False)
 
 
-def _resize_labels(labels: NDArray[Any], shape: tuple[int, int]) -> NDArray[Any]:
+def resize_labels(labels: NDArray[Any], shape: tuple[int, int]) -> NDArray[Any]:
+    """Bring (H, W) or (K, H, W) labels to a shape: the pixel at each centre."""
     if labels.ndim == 2:
         return resize(labels, shape, smooth=False)
     return np.stack([resize(plane, shape, smooth=False) for plane in labels])

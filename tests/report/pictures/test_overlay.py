@@ -6,8 +6,8 @@ from PIL import Image
 
 from segmeter.classes import ClassSpec
 from segmeter.errors import InputError
-from segmeter.report import canvas, paint
-from segmeter.report.overlay import draw_overlay, write_overlay
+from segmeter.report.pictures import canvas, paint
+from segmeter.report.pictures.overlay import draw_overlay, write_overlay
 
 TOP = canvas.MARGIN + 50
 

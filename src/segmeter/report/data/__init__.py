@@ -1,0 +1,1 @@
+"""rows of cases -> the compact columns that a page shows."""

@@ -1,0 +1,166 @@
+"""Columns of numbers and texts, one value per case -> one compressed block that a page reads as typed arrays.
+
+Whatever is a column has a table column, a filter, a histogram and axes in the page, without further code there.
+"""
+
+import base64
+import json
+import zlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+Better = Literal["higher", "lower"]
+
+SCORE_STEPS = 10_000  # a score is kept with four decimals, as it is shown
+_UNDEFINED_SCORE = 65_535
+_KEPT_BITS = 16  # of the 23 of a number's fraction: five digits, in three bytes that compress
+_LARGEST = 2**31 - 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Column:
+    """One value per case, and what a page must know to show it.
+
+    Parameters
+    ----------
+    key
+        Unique in a page.
+    label
+        What the reader sees, with the class where there is one.
+    values
+        Floats (NaN is undefined, inf a failure), whole numbers (negative is undefined) or texts ("" is none).
+    kind
+        "score": a number in [0, 1], kept with four decimals; "number": any, kept with five digits; "count": whole,
+        exact; "choice": one of a few texts, which the page offers as a filter; "text": any text.
+    group
+        Under which heading the reader chooses it.
+    unit
+        Shown with the label; "" for none.
+    better
+        Which values are better, where that is known.
+    of_class, short
+        The class that the value is of, and what is measured of it: a case's values by class make one table.
+    shown
+        Whether the table shows it before the reader chooses.
+    """
+
+    key: str
+    label: str
+    values: Sequence[Any] | NDArray[Any]
+    kind: Literal["score", "number", "count", "choice", "text"]
+    group: str
+    unit: str = ""
+    better: Better | None = None
+    of_class: int | None = None
+    short: str = ""
+    shown: bool = False
+
+
+def pack_page(facts: dict[str, Any], columns: Sequence[Column], arrays: dict[str, NDArray[Any]] | None = None) -> str:
+    """Lay out facts, columns and further arrays as one block of text, Base64 of compressed bytes.
+
+    Inside are the length of a header (uint32, little-endian), the header as JSON in UTF-8, and the numbers. Of each
+    array the header says type, offset (from the end of the header, a multiple of 8) and length. ``columns`` lists what
+    is known of the columns, ``arrays``, which are whole numbers, the others by name. Texts are in the header.
+    """
+    parts: list[bytes] = []
+    header = facts | {
+        "columns": [_describe(column, parts) for column in columns],
+        "arrays": {name: _put(_whole(values), parts) for name, values in (arrays or {}).items()},
+    }
+    text = json.dumps(header, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode("utf-8", "replace")
+    text += b" " * (-(len(text) + 4) % 8)
+    content = len(text).to_bytes(4, "little") + text + b"".join(parts)
+    return base64.b64encode(zlib.compress(content, 9)).decode()
+
+
+def unpack_page(block: str) -> dict[str, Any]:
+    """Read the header of a block of `pack_page`; columns and arrays have their ``values``, as the page sees them."""
+    content = zlib.decompress(base64.b64decode(block))
+    start = 4 + int.from_bytes(content[:4], "little")
+    header: dict[str, Any] = json.loads(content[4:start])
+    for entry in (*header["columns"], *header["arrays"].values()):
+        if "type" in entry:
+            found = np.frombuffer(content, entry["type"], entry["length"], start + entry["offset"])
+            entry["values"] = _decode(entry.get("kind"), found)
+    return header
+
+
+def within(columns: Iterable[Column], most_bytes: int) -> tuple[list[Column], list[Column]]:
+    """Part columns, the most important first, into those that fit into so many bytes, and those left out."""
+    kept, left = list[Column](), list[Column]()
+    for column in columns:
+        size = len(column.values) * {"score": 2, "count": 4, "number": 4}.get(column.kind, 0)
+        most_bytes -= size
+        (kept if most_bytes >= 0 else left).append(column)
+    return kept, left
+
+
+def _describe(column: Column, parts: list[bytes]) -> dict[str, Any]:
+    facts = {
+        "key": column.key,
+        "label": column.label,
+        "kind": column.kind,
+        "group": column.group,
+        "unit": column.unit,
+        "better": column.better,
+        "of": column.of_class,
+        "short": column.short,
+        "shown": column.shown,
+    }
+    if column.kind == "text":
+        return facts | {"values": [_clean(value) for value in column.values]}
+    if column.kind == "choice":
+        texts = [_clean(value) for value in column.values]
+        names = sorted(set(texts) - {""})
+        place = {"": -1} | {name: index for index, name in enumerate(names)}
+        return facts | {"names": names} | _put(np.array([place[text] for text in texts], np.int32), parts)
+    return facts | _put(_encode(column), parts)
+
+
+def _clean(text: Any) -> str:
+    """A text without half surrogates, which no file of UTF-8 holds."""
+    return str(text).encode("utf-8", "replace").decode()
+
+
+def _encode(column: Column) -> NDArray[Any]:
+    values = np.asarray(column.values)
+    if column.kind == "count":
+        return _whole(values)
+    floats = values.astype(np.float64)
+    if column.kind == "number":
+        return _round_bits(floats.astype(np.float32))
+    undefined = np.isnan(floats)
+    steps = np.rint(np.where(undefined, 0, floats) * SCORE_STEPS)
+    return np.where(undefined, _UNDEFINED_SCORE, steps).astype(np.uint16)
+
+
+def _whole(values: NDArray[Any]) -> NDArray[Any]:
+    """Whole numbers in a type that a page has: int32, or float64, which is exact up to 2**53."""
+    return values.astype(np.float64 if values.max(initial=0) > _LARGEST else np.int32)
+
+
+def _round_bits(values: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Round to fewer bits of the fraction, to nearest; what is not finite stays."""
+    dropped = 23 - _KEPT_BITS
+    bits = values.view(np.uint32)
+    rounded = ((bits + (1 << (dropped - 1))) >> dropped << dropped).view(np.float32)
+    return np.where(np.isfinite(values), rounded, values)
+
+
+def _decode(kind: str | None, found: NDArray[Any]) -> NDArray[Any]:
+    if kind != "score":
+        return found
+    return np.where(found == _UNDEFINED_SCORE, np.nan, found / SCORE_STEPS)
+
+
+def _put(values: NDArray[Any], parts: list[bytes]) -> dict[str, Any]:
+    offset = sum(map(len, parts))
+    little = np.ascontiguousarray(values, values.dtype.newbyteorder("<"))
+    content = little.tobytes()
+    parts.append(content + b"\0" * (-len(content) % 8))
+    return {"type": values.dtype.name, "offset": offset, "length": len(values)}

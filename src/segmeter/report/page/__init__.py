@@ -1,0 +1,1 @@
+"""columns, pictures and numbers -> one HTML file: templates, style and scripts."""

@@ -1,0 +1,77 @@
+// The block of data -> columns of typed arrays; see segmeter.report.data.columns for its layout.
+const ARRAYS = { uint16: Uint16Array, int32: Int32Array, float32: Float32Array, float64: Float64Array };
+const UNDEFINED_SCORE = 65535;
+
+function decodeBase64(text) {
+  const letters = atob(text);
+  const bytes = new Uint8Array(letters.length);
+  for (let i = 0; i < letters.length; i++) bytes[i] = letters.charCodeAt(i);
+  return bytes;
+}
+
+async function readPage() {
+  const packed = new Blob([decodeBase64(byId("data").textContent)]);
+  const buffer = await new Response(packed.stream().pipeThrough(new DecompressionStream("deflate"))).arrayBuffer();
+  const start = 4 + new DataView(buffer).getUint32(0, true);
+  const page = JSON.parse(new TextDecoder().decode(new Uint8Array(buffer, 4, start - 4)));
+  const view = (at) => new ARRAYS[at.type](buffer, start + at.offset, at.length);
+  page.columns = page.columns.map((facts) => new Column(facts, facts.values ?? view(facts)));
+  page.column = new Map(page.columns.map((column) => [column.key, column]));
+  for (const [name, at] of Object.entries(page.arrays)) page.arrays[name] = view(at);
+  page.n = page.columns.length ? page.columns[0].raw.length : 0;
+  return page;
+}
+
+class Column {
+  constructor(facts, raw) {
+    Object.assign(this, facts);
+    this.raw = raw;
+    this.title = this.unit ? `${this.label} (${this.unit})` : this.label;
+    this.isText = this.kind === "text" || this.kind === "choice";
+  }
+
+  // NaN is undefined
+  value(i) {
+    const raw = this.raw[i];
+    if (this.kind === "score") return raw === UNDEFINED_SCORE ? NaN : raw / 10000;
+    return this.kind === "count" && raw < 0 ? NaN : raw;
+  }
+
+  text(i) {
+    if (this.kind === "text") return this.raw[i];
+    if (this.kind === "choice") return this.raw[i] < 0 ? "" : this.names[this.raw[i]];
+    return this.show(this.value(i));
+  }
+
+  show(value) {
+    if (Number.isNaN(value)) return this.kind === "count" ? "" : "n/a";
+    if (!Number.isFinite(value)) return value > 0 ? "inf" : "-inf";
+    if (this.kind === "count") return whole(value);
+    if (this.kind === "score" || (Math.abs(value) < 1 && Math.abs(value) >= 0.001)) return value.toFixed(4);
+    return String(Number(value.toPrecision(5)));
+  }
+
+  // what cases are sorted by: the value, or of a text its place among all
+  get ranks() {
+    if (this.sorted) return this.sorted;
+    const ranks = new Float64Array(this.raw.length);
+    if (this.isText) {
+      const texts = Array.from(this.raw, (_, i) => this.text(i));
+      const different = [...new Set(texts)].sort(new Intl.Collator(undefined, { numeric: true }).compare);
+      const place = new Map(different.map((text, index) => [text, text === "" ? NaN : index]));
+      texts.forEach((text, i) => (ranks[i] = place.get(text)));
+    } else for (let i = 0; i < ranks.length; i++) ranks[i] = this.value(i);
+    return (this.sorted = ranks);
+  }
+
+  get ends() {
+    if (this.found) return this.found;
+    let [low, high] = [Infinity, -Infinity];
+    for (const value of this.ranks) {
+      if (!Number.isFinite(value)) continue;
+      if (value < low) low = value;
+      if (value > high) high = value;
+    }
+    return (this.found = [low, high]);
+  }
+}

@@ -1,0 +1,49 @@
+// What the reader chose, kept in the address: every link is a choice of cases, and the browser's back button undoes it.
+const MARK = "#?";
+
+class State {
+  constructor(text = "") {
+    this.parameters = new URLSearchParams(text);
+  }
+
+  static here() {
+    return new State(location.hash.startsWith(MARK) ? location.hash.slice(MARK.length) : "");
+  }
+
+  get(name) {
+    return this.parameters.get(name);
+  }
+
+  all(name) {
+    return this.parameters.getAll(name);
+  }
+
+  entries() {
+    return [...this.parameters];
+  }
+
+  // a changed copy; null takes a parameter away, a list sets it several times
+  with(changes) {
+    const copy = new State(this.parameters.toString());
+    for (const [name, value] of Object.entries(changes)) {
+      copy.parameters.delete(name);
+      if (value !== null) for (const each of [value].flat()) copy.parameters.append(name, each);
+    }
+    return copy;
+  }
+
+  without(name, value) {
+    return this.with({ [name]: this.all(name).filter((each) => each !== value) });
+  }
+
+  get link() {
+    return MARK + this.parameters.toString();
+  }
+
+  // a new entry of the history, or a change of the present one, as while typing
+  go({ replace = false } = {}) {
+    if (this.link === location.hash) return;
+    history[replace ? "replaceState" : "pushState"](null, "", this.link);
+    dispatchEvent(new Event("hashchange"));
+  }
+}

@@ -1,0 +1,89 @@
+// The table of the chosen cases: only the rows that are seen are in the page.
+const ROW = 34; // pixels
+const SPARE = 8; // rows above and below those that are seen
+const PRINTED = 40; // rows on paper
+
+class VirtualTable {
+  constructor(place, { linkOf, onSort, onOpen }) {
+    Object.assign(this, { linkOf, onSort, onOpen, order: [], columns: [] });
+    this.head = el("tr");
+    this.above = el("tr", { class: "gap", "aria-hidden": "true" });
+    this.below = el("tr", { class: "gap", "aria-hidden": "true" });
+    this.body = el("tbody");
+    this.table = el("table", { class: "cases" }, el("thead", {}, this.head), this.body);
+    this.box = el("div", { class: "rows", tabindex: "0", role: "region", "aria-label": "cases" }, this.table);
+    place.replaceChildren(this.box);
+    this.box.addEventListener("scroll", () => this.draw());
+    this.body.addEventListener("click", (event) => this.click(event));
+    this.body.addEventListener("keydown", (event) => this.key(event));
+    addEventListener("beforeprint", () => this.draw(true));
+    addEventListener("afterprint", () => this.draw());
+    new ResizeObserver(() => this.draw()).observe(this.box);
+  }
+
+  show(order, columns, sorted, descending) {
+    const same = this.order === order;
+    Object.assign(this, { order, columns });
+    this.head.replaceChildren(...columns.map((column) => this.heading(column, sorted, descending)));
+    this.table.style.width = `${columns.reduce((sum, column) => sum + this.width(column), 0)}px`;
+    this.table.setAttribute("aria-rowcount", order.length + 1);
+    if (!same) this.box.scrollTop = 0;
+    this.draw();
+  }
+
+  width(column) {
+    return column.key === "id" ? 260 : column.isText ? 150 : 122;
+  }
+
+  heading(column, sorted, descending) {
+    const button = el("button", { type: "button", title: column.title, onclick: () => this.onSort(column) }, column.title);
+    const order = column === sorted ? (descending ? "descending" : "ascending") : undefined;
+    return el("th", { scope: "col", class: column.isText ? "" : "n", "aria-sort": order, style: { width: `${this.width(column)}px` } }, button);
+  }
+
+  draw(all = false) {
+    const seen = Math.ceil(this.box.clientHeight / ROW) || 20;
+    const first = all ? 0 : Math.max(0, Math.floor(this.box.scrollTop / ROW) - SPARE);
+    const last = Math.min(this.order.length, all ? PRINTED : first + seen + 2 * SPARE);
+    this.above.style.height = `${first * ROW}px`;
+    this.below.style.height = all ? "0" : `${(this.order.length - last) * ROW}px`;
+    const focused = document.activeElement?.closest?.("tr[data-case]")?.dataset.case;
+    const rows = [];
+    for (let place = first; place < last; place++) rows.push(this.row(place));
+    this.body.replaceChildren(this.above, ...rows, this.below);
+    if (focused !== undefined) this.body.querySelector(`tr[data-case="${focused}"] a`)?.focus({ preventScroll: true });
+  }
+
+  row(place) {
+    const i = this.order[place];
+    const cells = this.columns.map((column, index) => {
+      const text = column.text(i);
+      if (index) return el("td", { class: column.isText ? "" : "n", title: column.isText ? text : undefined }, text);
+      return el("td", {}, el("a", { href: this.linkOf(i), title: text }, text));
+    });
+    return el("tr", { "data-case": i, "data-place": place, "aria-rowindex": place + 2 }, ...cells);
+  }
+
+  click(event) {
+    const row = event.target.closest("tr[data-case]");
+    if (!row || event.target.closest("a")) return;
+    this.onOpen(Number(row.dataset.case));
+  }
+
+  key(event) {
+    const step = { ArrowDown: 1, ArrowUp: -1, PageDown: 10, PageUp: -10 }[event.key];
+    const row = event.target.closest("tr[data-case]");
+    if (!step || !row) return;
+    event.preventDefault();
+    this.focus(Math.min(this.order.length - 1, Math.max(0, Number(row.dataset.place) + step)));
+  }
+
+  focus(place) {
+    const top = place * ROW;
+    const room = this.box.clientHeight - 2 * ROW;
+    if (top < this.box.scrollTop) this.box.scrollTop = top;
+    else if (top > this.box.scrollTop + room) this.box.scrollTop = top - room;
+    this.draw();
+    this.body.querySelector(`tr[data-place="${place}"] a`)?.focus({ preventScroll: true });
+  }
+}

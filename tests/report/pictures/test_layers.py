@@ -1,0 +1,112 @@
+"""Layers: exact maps, whatever the classes, and nothing half written."""
+
+import io
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from segmeter.classes import ClassSpec
+from segmeter.errors import InputError
+from segmeter.report.pictures.layers import draw_layers, layers_path, read_notes, write_layers
+from segmeter.report.pictures.objects import Objects
+
+IMAGE = np.zeros((4, 6, 1), np.uint8)
+
+
+def index_of(layers, name, entries):
+    """Grey values back to entries, as the page does it."""
+    with Image.open(io.BytesIO(layers.files[name])) as stored:
+        values = np.asarray(stored).astype(int)
+    return np.rint(values / (255 // max(1, entries - 1))).astype(int)
+
+
+def map_of(layers, role):
+    return next(each for each in layers.notes["maps"] if each["role"] == role)
+
+
+def test_every_pixel_of_a_map_names_its_class(spec, rng):
+    target, labels = rng.choice([0, 1, 2, 255], (2, 4, 6)).astype(np.uint8)
+    layers = draw_layers(IMAGE, target, labels, spec, panel=128)
+    for role, wanted in (("target", target), ("prediction", labels)):
+        entries = map_of(layers, role)["entries"]
+        values = np.array([entry.get("class", 255) for entry in entries])
+        np.testing.assert_array_equal(values[index_of(layers, f"{role}.png", len(entries))], wanted)
+    assert layers.notes["classes"]["1"] == {"name": "tree", "colour": (0, 200, 0)}
+
+
+def test_errors_are_where_the_maps_differ_and_count(spec, rng):
+    target, labels = rng.choice([0, 1, 2, 255], (2, 4, 6)).astype(np.uint8)
+    layers = draw_layers(IMAGE, target, labels, spec, panel=128)
+    found = index_of(layers, "errors.png", 5)
+    np.testing.assert_array_equal((found > 0) & (found < 4), (target != labels) & (target != 255))
+    np.testing.assert_array_equal(found == 4, target == 255)
+
+
+def test_planes_are_bits_and_more_than_six_take_another_map(rng):
+    spec = ClassSpec(task="multilabel", names=tuple("abcdefghi"), colours=((9, 9, 9),) * 9)
+    labels = rng.integers(0, 2, (9, 4, 6)).astype(np.uint8)
+    labels[4] = 0
+    layers = draw_layers(IMAGE, None, labels, spec, panel=128)
+    maps = layers.notes["maps"]
+    assert [each["planes"] for each in maps] == [[0, 1, 2, 3, 5, 6], [7, 8]]
+    for each in maps:
+        bits = index_of(layers, each["file"], 2 ** len(each["planes"]))
+        for bit, k in enumerate(each["planes"]):
+            np.testing.assert_array_equal(bits >> bit & 1, labels[k])
+
+
+def test_many_classes_fit_and_rare_ones_share_an_entry():
+    spec = ClassSpec(task="multiclass", names=tuple(map(str, range(400))), colours=((9, 9, 9),) * 400)
+    labels = np.arange(20 * 40, dtype=np.uint16).reshape(20, 40) % 400
+    labels[:, :2] = 7
+    layers = draw_layers(np.zeros((20, 40, 1), np.uint8), None, labels, spec, panel=128)
+    entries = map_of(layers, "prediction")["entries"]
+    assert len(entries) == 255
+    assert entries[-1]["name"] == "classes with fewer pixels"
+    found = index_of(layers, "prediction.png", 255)
+    for row, column in np.argwhere(found < 254):
+        assert entries[found[row, column]]["class"] == labels[row, column]
+    assert (labels == 7).sum() == (found == [e.get("class") for e in entries].index(7)).sum()
+
+
+def test_objects_are_matched_missed_and_false(spec):
+    target = np.array([[1, 1, 1, 0, 2, 2]])
+    found = np.array([[7, 7, 0, 0, 0, 0]])
+    labels = (found > 0).astype(np.uint8)
+    objects = Objects(target=target, prediction=found)
+    layers = draw_layers(IMAGE[:1], (target > 0).astype(np.uint8), labels, spec, panel=128, objects=objects)
+    entries = map_of(layers, "errors")["entries"]
+    assert [entry.get("name") for entry in entries[1:4]] == ["1 matched (IoU above 0.5)", "1 missed", "0 false"]
+    kinds = [entries[k].get("name") for k in index_of(layers, "errors.png", len(entries))[0]]
+    assert kinds[:2] == ["1 matched (IoU above 0.5)"] * 2
+    assert kinds[4:] == ["1 missed"] * 2
+
+
+def test_large_cases_are_reduced_and_say_so(spec):
+    labels = np.zeros((300, 600), np.uint8)
+    layers = draw_layers(np.zeros((300, 600, 3), np.uint8), labels, labels, spec, panel=128, notes={"slice": [3, 9]})
+    assert (layers.notes["size"], layers.notes["shown"], layers.notes["slice"]) == ((300, 600), (64, 128), [3, 9])
+    with Image.open(io.BytesIO(layers.files["image.webp"])) as image:
+        assert image.size == (128, 64)
+
+
+def test_layers_replace_older_ones_whole(tmp_path, spec):
+    labels = np.zeros((4, 6), np.uint8)
+    write_layers(tmp_path, "../a", draw_layers(IMAGE, labels, labels, spec, panel=128))
+    place = write_layers(tmp_path, "../a", draw_layers(IMAGE, None, labels, spec, panel=128))
+    assert place == layers_path(tmp_path, "../a")
+    assert sorted(path.name for path in place.iterdir()) == ["image.webp", "layers.json", "prediction.png"]
+    assert [path.name for path in place.parent.iterdir()] == [place.name]
+    assert read_notes(place)["case"] == "../a"
+
+
+def test_damaged_notes_are_named(tmp_path):
+    (tmp_path / "layers.json").write_text("{}")
+    with pytest.raises(InputError, match=r"layers\.json: expected the notes"):
+        read_notes(tmp_path)
+
+
+def test_arrays_that_do_not_fit_are_refused(spec):
+    with pytest.raises(InputError, match="draw_layers: expected `labels`"):
+        draw_layers(IMAGE, None, np.zeros((3, 6), np.uint8), spec, panel=128)
