@@ -33,7 +33,8 @@ def evaluation_values(folder: Path, summary: Mapping[str, Any], config: ReportCo
     """Gather what the template shows of an evaluation: ``evaluation``, ``explorer`` and ``sections``."""
     rows, spec = open_cases([folder]), read_spec(folder)
     columns = {column.key: column for column in case_columns(rows, spec, summary)}
-    scores = {row.case_id: None if np.isnan(value) else float(value) for row, value in _headlines(rows, columns)}
+    headlines = zip(columns[ID].values, columns[HEADLINE].values, strict=True)
+    scores = {case_id: None if np.isnan(value) else float(value) for case_id, value in headlines}
     shown = choose_pictures(folder, scores, config, of_class=_worst_of_classes(rows, columns, spec))
     matrix = summary.get("confusion_matrix")
     evaluation = {
@@ -115,10 +116,6 @@ def _no_picture(shown: Shown) -> str:
 
 def _groups(columns: Sequence[Column]) -> list[str]:
     return [f"{group} ({count})" for group, count in Counter(column.group for column in columns).items()]
-
-
-def _headlines(rows: Sequence[CaseRow], columns: Mapping[str, Column]) -> list[tuple[CaseRow, float]]:
-    return list(zip(rows, columns[HEADLINE].values, strict=True))
 
 
 def _worst_of_classes(rows: Sequence[CaseRow], columns: Mapping[str, Column], spec: ClassSpec) -> list[str]:
