@@ -1,6 +1,6 @@
 """A validation that several processes share out has the bits of one process, and its faults reach rank 0."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +28,8 @@ class TwoSizes(TinyCases):
     count: int = 11
 
     def __getitem__(self, index: int) -> Any:
-        self.size = self.kinds()[index][0]
-        return super().__getitem__(index)
+        own = replace(TinyCases(), count=self.count, broken=self.broken, poisoned=self.poisoned)
+        return replace(own, size=self.kinds()[index][0])[index]  # read by several threads
 
     def kinds(self) -> list[tuple[int, int, str]]:
         return [(20, 20, "float32") if index % 4 == 3 else (16, 16, "float32") for index in range(self.count)]

@@ -71,7 +71,7 @@ def check_merge(job: Merge) -> None:
         raise InputError(expected("merge", "runs", rule, f"{first.name!r}, where other is {', '.join(changed)}"))
     shared = sum(len(piece.cases) for piece in job.pieces) - len(_owners(job.pieces)) if _calibrated(job) else 0
     if shared:
-        rule = "to share no case, as the sums of metrics.calibration are those of all its pixels"
+        rule = "to share no case, as calibration adds up all pixels of each"
         raise InputError(expected("merge", "runs", rule, f"{shared} cases in two of them"))
 
 
