@@ -131,6 +131,7 @@ class Config(BaseModel):
     """
 
     model_config = ConfigDict(
+        defer_build=True,
         frozen=True,
         extra="forbid",
         strict=True,

@@ -11,7 +11,7 @@ import yaml
 from segmeter.cli.config.compose import Request, compose_jobs
 from segmeter.cli.config.groups import CONFIGS, GROUPS, options, schemas_of
 from segmeter.cli.config.json_schema import json_schema, names
-from segmeter.cli.config.reference import option
+from segmeter.cli.config.reference import PRESETS, option
 from segmeter.cli.config.schema import ROOTS
 from segmeter.cli.config.trained_data import TRAINED
 from segmeter.cli.main import main
@@ -73,7 +73,7 @@ def test_what_hydra_composes_fits_the_json_schema(command: str) -> None:
 
 @pytest.mark.parametrize("path", sorted(CONFIGS.glob("*/*.yaml")), ids=lambda path: f"{path.parent.name}={path.stem}")
 def test_our_yaml_files_fit_the_json_schema(path: Path) -> None:
-    schema = json_schema("train" if path.parent.name == "experiment" else path.parent.name)
+    schema = json_schema("train" if path.parent.name in PRESETS else path.parent.name)
     assert fits(yaml.safe_load(path.read_text()), schema, schema)
 
 

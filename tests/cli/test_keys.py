@@ -53,6 +53,7 @@ PRINTED_BY: dict[str, tuple[str, ...]] = {
     "evaluation/": ("score",),
     "report/": ("eval", "predict", "score"),
     "distributed/config.py": ("eval", "score"),
+    "cli/runs/objective.py": ("eval", "score"),
     "cli/commands/_parts.py": ("train", "eval", "check"),
     "cli/config/trained_data.py": ("eval",),
     "cli/runs/optuna_search.py": ("train",),

@@ -64,3 +64,12 @@ def read_mask(path: Path, *, spec: ClassSpec, label_map: dict[str, int] | None =
     """Read one mask as training and evaluation do."""
     dataset = Dataset(spec=spec, in_channels=1, split="all", pairs=(), label_map=label_map or {})
     return dataset.decode_mask(read_file(path))[0]
+
+
+def write_zarr(path: Path, array: np.ndarray, axes: str, *, zarr_format: int = 3, **options: object) -> Path:
+    """A Zarr array whose axes have names of one letter."""
+    import zarr
+
+    named = {"dimension_names": list(axes)} if zarr_format == 3 else {"attributes": {"_ARRAY_DIMENSIONS": list(axes)}}
+    zarr.create_array(str(path), data=array, zarr_format=zarr_format, **named, **options)
+    return path

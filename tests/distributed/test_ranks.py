@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from segmeter.distributed.averaging import Averaged, find_unused
-from segmeter.distributed.ranks import ALONE, Order, Place, World, find_place
+from segmeter.distributed.ranks import ALONE, Place, World, find_place
 from segmeter.errors import ConfigError
 from segmeter.losses.additive import additive
 from segmeter.losses.build import build_loss
@@ -144,7 +144,7 @@ def decide(world: World) -> list[Any]:
         heard: list[Any] = [world.tell_step(0, 0.25, 0), world.tell_step(1, 0.5, 0)]
         world.tell_end()
         return heard
-    return [world.next_order(0), world.next_order(int(signal.SIGUSR1)), world.next_order(0)]
+    return [world.next_step(0), world.next_step(int(signal.SIGUSR1)), world.next_step(0)]
 
 
 @pytest.fixture(scope="module")
@@ -195,7 +195,7 @@ def test_the_look_for_unused_parameters_changes_nothing() -> None:
 
 def test_rank_0_decides_and_hears_the_signals_of_all(answers: list[dict[str, Any]]) -> None:
     assert answers[0]["heard"] == [0, int(signal.SIGUSR1)]
-    assert answers[1]["heard"] == [Order(0, 0.25), Order(1, 0.5), None]
+    assert answers[1]["heard"] == [(0, 0.25), (1, 0.5), None]
     assert all(torch.equal(answer["shared"]["x"], torch.arange(3)) for answer in answers)
 
 

@@ -1,25 +1,31 @@
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
+import tifffile
 import torch
 from torch.nn import functional
 
 from segmeter.classes import ClassSpec
+from segmeter.data.files import header
+from segmeter.data.folders.folder import build_folder
 from segmeter.errors import ConfigError, DataError
 from segmeter.inference import async_results as outbox
 from segmeter.inference.async_results import Prediction
 from segmeter.inference.config import InferenceConfig
 from segmeter.inference.predictor import Predictor
-from segmeter.losses.additive import loss_terms
 from segmeter.losses.build import build_loss
 from segmeter.losses.config import DiceConfig, FocalConfig, SumConfig
 from segmeter.losses.focal.focal import FocalLoss
-from segmeter.metrics.cases.table import divide_terms
 from segmeter.metrics.pixels.confusion import count_case
 from segmeter.metrics.pixels.overlap import overlap_scores
-from segmeter.training.validation import UNLEARNED, find_monitor, monitors, scores, validate
+from segmeter.training.data.cache import Budget, CachedDataset
+from segmeter.training.data.fixed import FixedCases
+from segmeter.training.validation import UNLEARNED, RunningLoss, find_monitor, monitors, scores, validate
 from tests.bridge.fake_stream import FakeTransport
+from tests.data.crafted import folder as folder_of
+from tests.data.crafted import noise, write_zarr
 from tests.training.tiny import SPEC, LongTarget, TinyCases, cross_entropy, tiny_segmenter
 
 MULTILABEL = ClassSpec(task="multilabel", names=("a", "b"), colours=((0, 0, 0), (9, 9, 9)), ignore_index=255)
@@ -28,9 +34,15 @@ MULTILABEL = ClassSpec(task="multilabel", names=("a", "b"), colours=((0, 0, 0), 
 def test_scores_of_a_validation_are_those_of_all_pixels_together():
     cases, segmenter = TinyCases(count=5), tiny_segmenter()
     predictor = Predictor(segmenter, InferenceConfig(precision="float32", batch_size=2), torch.device("cpu"))
-    done: list[int] = []
-    values = validate(predictor, cases, LongTarget(cross_entropy()), stopped=lambda: False, on_case=done.append).values
-    assert done == [1, 2, 3, 4, 5]
+    seen: list[tuple[int, str]] = []
+    values = validate(
+        predictor,
+        cases,
+        LongTarget(cross_entropy()),
+        stopped=lambda: False,
+        on_case=lambda done, prediction: seen.append((done, prediction.sample.case_id)),
+    ).values
+    assert seen == [(index + 1, f"case{index:02d}") for index in range(5)]
     segmenter.eval()
     table, all_logits, all_targets = np.zeros((3, 3), int), [], []
     for sample in (cases[index] for index in range(5)):
@@ -61,20 +73,23 @@ def test_scores_of_a_validation_are_those_of_all_pixels_together():
     ids=["weights", "elements", "sum"],
 )
 def test_the_loss_of_a_validation_is_that_of_all_cases_as_one_batch(config):
-    loss = build_loss(config, SPEC)
+    loss, running = build_loss(config, SPEC), RunningLoss(build_loss(config, SPEC))
     rng = torch.Generator().manual_seed(0)
     logits = torch.randn(6, 3, 5, 7, generator=rng, dtype=torch.float64)
     target = torch.randint(0, 3, (6, 5, 7), generator=rng).to(torch.uint8)
     for index in range(6):
         target[index, : index % 5 + 1] = 255
-    terms = [loss_terms(loss, logits[index : index + 1], target[index : index + 1]) for index in range(6)]
-    assert divide_terms(torch.stack(terms).numpy()) == pytest.approx(float(loss(logits, target)), rel=1e-12)
+        own = running(logits[index : index + 1], target[index : index + 1])
+        torch.testing.assert_close(own, loss(logits[index : index + 1], target[index : index + 1]))
+    assert running.value() == pytest.approx(float(loss(logits, target)), rel=1e-12)
 
 
 def test_a_part_that_is_divided_by_a_number_is_averaged_over_the_cases():
-    loss = FocalLoss("multiclass", gamma=0.0, normalizer=8.0)
-    terms = [loss_terms(loss, torch.zeros(1, 2, 2, 2), torch.zeros(1, 2, 2, dtype=torch.uint8)) for _ in range(3)]
-    assert divide_terms(torch.stack(terms).numpy()) == pytest.approx(4 * math.log(2) / 8)
+    running = RunningLoss(FocalLoss("multiclass", gamma=0.0, normalizer=8.0))
+    assert math.isnan(running.value())
+    for _ in range(3):
+        running(torch.zeros(1, 2, 2, 2), torch.zeros(1, 2, 2, dtype=torch.uint8))
+    assert running.value() == pytest.approx(4 * math.log(2) / 8)
 
 
 def test_a_validation_takes_its_labels_and_losses_from_the_ring(monkeypatch):
@@ -135,10 +150,68 @@ class Silent:
 
     def predict(self, cases, *, loss):
         for case in (cases[index] for index in range(len(cases))):
-            yield Prediction(sample=case, labels=np.zeros_like(case.target), loss=np.ones((1, 2)))
+            yield Prediction(sample=case, labels=np.zeros_like(case.target), loss=1.0)
 
 
 def test_classes_that_the_targets_hold_and_that_are_not_found_are_named():
     found = validate(Silent(), TinyCases(count=2), None, stopped=lambda: False)
     assert found.unlearned == ("cell", "edge")
     assert found.values["iou/ground"] > UNLEARNED
+
+
+LARGE = {"tile": 64, "overlap": 0.25, "precision": "float32"}
+
+
+@pytest.fixture
+def large_set(tmp_path, monkeypatch):
+    """Three cases, two of which are larger than memory: a TIFF file of many pixels and a Zarr folder."""
+    monkeypatch.setattr(header, "STREAMED_PIXELS", 100 * 100)
+    for folder in ("images", "masks"):
+        (tmp_path / folder).mkdir()
+    for name, size in (("a", (150, 170)), ("b", (90, 80)), ("c", (64, 70))):
+        image = noise(*size, 3, seed=size[0])
+        mask = noise(*size, None, seed=size[1]) % 3
+        mask[:5] = 255
+        if name == "c":
+            write_zarr(tmp_path / "images" / "c.zarr", image, "yxc", chunks=(32, 32, 3))
+            write_zarr(tmp_path / "masks" / "c.zarr", mask, "yx", chunks=(32, 32))
+        else:
+            tifffile.imwrite(tmp_path / "images" / f"{name}.tif", image, tile=(32, 32))
+            tifffile.imwrite(tmp_path / "masks" / f"{name}.tif", mask, tile=(32, 32))
+    config = folder_of(tmp_path, task="multiclass", classes=SPEC.names, ignore_index=255)
+    return replace(build_folder(config, split="all"), streams=True)
+
+
+def test_cases_larger_than_memory_are_validated_by_rows_with_the_same_scores(large_set, monkeypatch):
+    """Mutation seen to fail: the loss of the large cases left out."""
+    samples = [large_set[index] for index in range(3)]
+    predictor = Predictor(tiny_segmenter(), InferenceConfig(**LARGE), torch.device("cpu"))
+    loss = build_loss(FocalConfig(class_weights=(0.2, 3.0, 11.0)), large_set.spec)
+    whole = validate(predictor, FixedCases(spec=large_set.spec, samples=tuple(samples)), loss, stopped=lambda: False)
+    seen: dict[str, Prediction] = {}
+    read = type(large_set).__getitem__
+    monkeypatch.setattr(type(large_set), "__getitem__", lambda self, index: read(self, index) if index == 1 else 1 / 0)
+    cases = CachedDataset(large_set, Budget(10**9))
+    found = validate(
+        predictor,
+        cases,
+        loss,
+        stopped=lambda: False,
+        on_case=lambda done, prediction: seen.update({prediction.sample.case_id: prediction}),
+    )
+    assert cases.large_cases() == {0, 2}
+    assert found.values.pop("loss") == pytest.approx(whole.values.pop("loss"), rel=1e-6)
+    assert found == whole
+    assert list(seen) == ["b", "a", "c"]
+    np.testing.assert_array_equal(seen["a"].sample.image, samples[0].image)
+    np.testing.assert_array_equal(seen["a"].sample.target, samples[0].target)
+    assert seen["a"].labels.shape == (150, 170)
+
+
+def test_a_loss_that_needs_whole_maps_gets_them(large_set):
+    predictor = Predictor(tiny_segmenter(), InferenceConfig(**LARGE), torch.device("cpu"))
+    loss = build_loss(DiceConfig(over="sample"), large_set.spec)
+    samples = tuple(large_set[index] for index in range(3))
+    whole = validate(predictor, FixedCases(spec=large_set.spec, samples=samples), loss, stopped=lambda: False)
+    found = validate(predictor, CachedDataset(large_set, Budget(0)), loss, stopped=lambda: False)
+    assert found == whole

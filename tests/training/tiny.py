@@ -4,6 +4,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
+from PIL import Image
 from torch import nn
 
 from segmeter.classes import ClassSpec
@@ -51,9 +52,6 @@ class TinyCases:
     @property
     def case_ids(self):
         return tuple(f"case{index:02d}" for index in range(self.count))
-
-    def kinds(self):
-        return [(self.size, self.size, "float32")] * self.count
 
     def streamed_cases(self):
         return frozenset()
@@ -128,6 +126,13 @@ class LongTarget(nn.Module):
 
     def forward(self, logits, target):
         return self.loss(logits.float(), target.long())
+
+
+def draw_red(prediction, folder):
+    """A small red picture of a validated case."""
+    path = folder / f"{prediction.sample.case_id}.png"
+    Image.new("RGB", (5, 4), (255, 0, 0)).save(path)
+    return path
 
 
 def tiny_segmenter(seed=1):

@@ -10,7 +10,7 @@ from segmeter.cli.command_list import COMMANDS, FLAGS, PLAIN, USAGE
 from segmeter.cli.config.groups import CONFIGS, load_plugins
 from segmeter.cli.config.hydra_rules import check_files
 from segmeter.cli.config.reference import (
-    EXPERIMENT,
+    PRESETS,
     Key,
     default_option,
     groups_of,
@@ -19,6 +19,7 @@ from segmeter.cli.config.reference import (
     options_of,
     own_keys,
     parts_of,
+    preset_summary,
     summary,
 )
 from segmeter.cli.config.trained_data import TRAINED
@@ -97,7 +98,9 @@ def _one_group(command: str, group: str, chosen: dict[str, str], folders: Sequen
         raise ConfigError(f"config: {command} has no group {group!r}. {nearest(group, known)}")
     found = options_of(command, group, folders)
     yield from _wrapped(f"{group}: {', '.join(found)}", "", "  ")
-    if group == EXPERIMENT:
+    if group in PRESETS:
+        for name in found:
+            yield from _wrapped(preset_summary(group, name, folders), f"  {name:<12} ", " " * 15)
         yield f"Each sets keys of several groups; segmeter {command} {group}=NAME --cfg job shows all of them."
         return
     name = chosen.get(group, default_option(command, group))

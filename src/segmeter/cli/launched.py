@@ -19,6 +19,7 @@ from segmeter.cli.messages import describe
 from segmeter.cli.pictures.merged import take_pictures
 from segmeter.cli.runs.job import Job
 from segmeter.cli.runs.launchers import by_submitit, lost, needed
+from segmeter.cli.runs.objective import find_objective, results
 from segmeter.cli.runs.resume import find_resumed
 from segmeter.cli.runs.run_folder import note_done, open_run, run_name
 from segmeter.cli.runs.shipped import Outcome, Shipped, joint, ship
@@ -30,7 +31,6 @@ from segmeter.evaluation.merging.pieces import read_pieces
 from segmeter.files import remove
 from segmeter.inference.device import pick_device
 from segmeter.parallel import end_with_parent, map_in_processes
-from segmeter.report.figures import aggregates
 from segmeter.report.html import write_report
 from segmeter.schema import as_plain
 
@@ -167,11 +167,15 @@ def _share_out(config: Any, alone: Any, job: Job) -> float | None:
         metrics = getattr(config, "metrics", None)
         summary = merge(Merge(pieces=pieces, kind="shards", metrics=metrics, folder=folder))
         take_pictures(pieces, folder, config.report, metrics)
-        note_done(folder, {row["name"]: row["dataset"] for row in aggregates(summary)} if summary else {})
+        found: dict[str, float | None] = {}
+        if metrics is not None and pieces[0].spec is not None:
+            found = results(summary, find_objective(config.objective, metrics, pieces[0].spec))
+        note_done(folder, found)
         if config.report.html:
             write_report(folder, config.report)
         remove(folder / _SHARDS)
-    return show_merged(folder, summary, html=config.report.html)
+    show_merged(folder, summary, html=config.report.html)
+    return next(iter(found.values()), None)
 
 
 def _placed(config: Any, alone: Any) -> list[Any]:

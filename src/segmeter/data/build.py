@@ -40,10 +40,11 @@ def build_dataset(config: DataConfig, *, split: str | None = None) -> Dataset:
     return dataset
 
 
-def open_splits(
-    config: DataConfig, splits: Sequence[str], *, streams: bool = False
-) -> tuple[tuple[Dataset, ...], tuple[DataReport, ...]]:
+def open_splits(config: DataConfig, splits: Sequence[str]) -> tuple[tuple[Dataset, ...], tuple[DataReport, ...]]:
     """Open splits and read every file of them once, so that all that is wrong is said before any work starts.
+
+    Images that are larger than memory are read by rows, see `Dataset`, but where masks hold numbers of objects: these
+    are told apart in whole maps.
 
     Parameters
     ----------
@@ -52,8 +53,6 @@ def open_splits(
         unchanged, are not read again.
     splits
         Each of "train", "val", "test" and "all".
-    streams
-        Whether images that are larger than memory are read by rows, see `Dataset`.
 
     Returns
     -------
@@ -71,8 +70,7 @@ def open_splits(
     with listed_once():
         for split in splits:
             try:
-                dataset = _open(config, split)
-                datasets.append(replace(dataset, streams=True) if streams else dataset)
+                datasets.append(replace(_open(config, split), streams=not config.instances))
             except DataError as error:
                 problems += error.problems
     reports = check_splits(datasets, problems=problems, use_cache=config.verify == "cached")

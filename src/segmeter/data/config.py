@@ -247,8 +247,8 @@ class FolderConfig(DataConfig):
     """Cross-validation: "2/5" deals the cases of training and validation into 5 folds, the second of which validates
     while the others train; testing stays as it is. null: none."""
     strata: str | None = None
-    """A table (CSV) under the root with the columns case and stratum, such as a diagnosis: each fold gets its share of
-    every stratum. null deals by size alone."""
+    """"classes": each fold gets its share of the cases that have each class. Or a table (CSV) under the root with the
+    columns case and stratum, such as a diagnosis: its share of every stratum. null deals by size alone."""
     group_until: str = ""
     """Cases whose names agree up to this text stay in one split and one fold: "_" keeps p07_1 and p07_2 together."""
 

@@ -89,6 +89,11 @@ class Dataset:
     def __getitem__(self, index: int) -> Sample:
         """Read one case; DataError names the file that is damaged, gone, of another size or changed since the check."""
         pair = self.pairs[index]
+        if self.streams and pair.image.suffix.lower() == ".zarr":
+            with self.open_rows(index) as (rows, target_rows):
+                height = rows.shape[0]
+                target = None if target_rows is None else target_rows.read(0, height)
+                return Sample(case_id=pair.case_id, image=rows.read(0, height), target=target)
         files = [self.read_stored(index, number) for number in range(len(pair.paths))]
         image = self.decode_image(files[0])
         masks = [self.decode_mask(file) for file in files[1:]]

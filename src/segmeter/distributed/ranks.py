@@ -1,16 +1,16 @@
 """The processes of one training -> one of them decides, and all of them take the same step.
 
-Rank 0 runs the loop: it reads the clock and the signals, and writes. The others follow it: before each step and each
-validation it tells them that there is one, so that no decision has to be made twice, and none can differ.
+Rank 0 runs the loop: it reads the clock and the signals, validates, writes. The others follow it: before each step it
+tells them that there is one, so that no decision has to be made twice, and none can differ.
 """
 
 import os
 import socket
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -19,8 +19,8 @@ from torch import Tensor
 from segmeter.checks import expected
 from segmeter.errors import ConfigError
 
-_PATIENCE = timedelta(hours=24)  # what the others wait while rank 0 writes; a process that ends is noticed at once
-_STOP, _STEP, _VALIDATE = 0.0, 1.0, 2.0
+_PATIENCE = timedelta(hours=24)  # what the others wait while rank 0 validates; a process that ends is noticed at once
+_STOP, _STEP = 0.0, 1.0
 
 
 @dataclass(frozen=True)
@@ -30,14 +30,6 @@ class Place:
     rank: int
     size: int
     local: int
-
-
-class Order(NamedTuple):
-    """What rank 0 has all processes do: the step of this number, or a validation, at a progress of the run."""
-
-    step: int
-    progress: float
-    validates: bool = False
 
 
 @dataclass(frozen=True)
@@ -72,22 +64,6 @@ class World:
         dist.broadcast_object_list(box, src=0)
         return box[0]
 
-    def gather(self, content: Any) -> list[Any]:
-        """What each process gives, by rank; all call it."""
-        if self.size == 1:
-            return [content]
-        found = [None] * self.size
-        dist.all_gather_object(found, content)
-        return found
-
-    def copy_first(self, tensors: Iterable[Tensor]) -> None:
-        """Give the tensors of rank 0 to all, in place; all call it."""
-        for tensor in tensors if self.size > 1 else ():
-            sent = tensor.contiguous()
-            dist.broadcast(sent, src=0)
-            if sent is not tensor:
-                tensor.copy_(sent)
-
     def wait(self) -> None:
         """Wait until all processes are here."""
         if self.size > 1:
@@ -111,20 +87,21 @@ class World:
         """
         return signal if self.size == 1 else self._agree([_STEP, float(step), progress], signal)[1]
 
-    def tell_validation(self, step: int, progress: float, signal: int) -> int:
-        """Begin a validation by all processes, as `tell_step` does a step."""
-        return signal if self.size == 1 else self._agree([_VALIDATE, float(step), progress], signal)[1]
-
     def tell_end(self) -> None:
         """Let the others leave; rank 0 calls it however it ends, and one that is gone is no further fault."""
         if self.size > 1:
             with suppress(RuntimeError):
                 self._agree([_STOP, 0.0, 0.0], 0)
 
-    def next_order(self, signal: int) -> Order | None:
-        """Wait for rank 0; the others call it. None is the end."""
+    def next_step(self, signal: int) -> tuple[int, float] | None:
+        """Wait for rank 0; the others call it.
+
+        Returns
+        -------
+        Number of the step and progress of the run; None at the end.
+        """
         (kind, step, progress), _ = self._agree([0.0, 0.0, 0.0], signal)
-        return None if kind == _STOP else Order(int(step), progress, validates=kind == _VALIDATE)
+        return None if kind == _STOP else (int(step), progress)
 
     def _agree(self, order: list[float], signal: int) -> tuple[list[float], int]:
         """Take the order of rank 0, whose values are >= 0 where the others give 0, and the highest signal."""

@@ -8,24 +8,23 @@ from functools import cache
 from pathlib import Path
 
 import numpy as np
-from scipy import ndimage
 
 from segmeter.checks import expected
 from segmeter.data.files.header import read_header
 from segmeter.data.files.label_mapping import split_objects
 from segmeter.data.files.masks import Reading, StoredMap, check_labels, read_map
-from segmeter.data.files.png import memory_reused, read_layout
+from segmeter.data.files.png import memory_reused, read_layout, read_plain
 from segmeter.data.files.sniff import show, volume_format
 from segmeter.errors import DataError, InputError
 from segmeter.evaluation.large.pairs import count_large, is_large
 from segmeter.evaluation.memory import Turns
 from segmeter.evaluation.pairing import MaskPair
-from segmeter.evaluation.places import Place, find_place
+from segmeter.evaluation.places import UNPLACED, Place, find_place
 from segmeter.metrics.cases.table import CaseRow
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.measures.protocol import CaseMaps, Measure, build_measures
 from segmeter.metrics.measures.row import make_row
-from segmeter.metrics.pixels.confusion import count_case_and_hidden
+from segmeter.metrics.pixels.confusion import count_case_and_hidden, count_samples
 from segmeter.remote.trees import present
 
 _MANY_PARTS = 4
@@ -82,9 +81,14 @@ class CaseScorer:
             replace(reading, instances=reading.instances in (True, side)) for side in ("references", "predictions")
         )
         self._measures: tuple[Measure, ...] = build_measures(metrics, reading.spec)
+        whole = self._measures or reading.label_map or reading.instances or metrics.spacing
+        self._counts_only = not (whole or self._multilabel)
 
     def __call__(self, pair: MaskPair) -> Scored | tuple[str, ...]:
         """Score a pair; what is wrong with its files is given back, so that all of it is said at once."""
+        plain = self._count_plain(pair) if self._counts_only and pair.predictions else None
+        if plain is not None:
+            return plain
         remedy = "Free memory, cut the pair into tiles, or measure less (metrics.measures)."
         try:
             with (
@@ -96,6 +100,24 @@ class CaseScorer:
             return error.problems
         except MemoryError:
             return (f"case {pair.case_id!r}: out of memory. {remedy}",)
+
+    def _count_plain(self, pair: MaskPair) -> Scored | None:
+        """Count two small label PNGs, most files that there are, with as little as it takes.
+
+        None where one of them is anything else: the usual way reads it, and says what is wrong with it.
+        """
+        most = self.reading.max_pixels
+        with memory_reused():
+            target = read_plain(pair.references[0], max_pixels=most)
+            labels = None if target is None else read_plain(pair.predictions[0], max_pixels=most)
+            if target is None or labels is None or target.samples.shape != labels.samples.shape:
+                return None
+            counts = count_samples(target.samples, labels.samples, self.reading.spec)
+        if counts is None:
+            return None
+        height, width = target.samples.shape
+        row = CaseRow(case_id=pair.case_id, height=height, width=width, counts=counts)
+        return self._scored(pair, row, UNPLACED, _hash_together(target.sha256, labels.sha256))
 
     def read(self, pair: MaskPair) -> CaseMaps:
         """Read target and labels of a case, every value checked.
@@ -166,7 +188,7 @@ class CaseScorer:
         place = find_place(paths, stored, self.metrics.spacing, references=count)
         target = self._planes(stored[:count])
         labels = self._planes(stored[count:]) if pair.predictions else np.zeros_like(target)
-        digest = hashlib.sha256(" ".join(each.sha256 for each in stored).encode()).hexdigest()
+        digest = _hash_together(*(each.sha256 for each in stored))
         first = second = None
         if self._references.instances:
             target, first = split_objects(paths[0], target, self.reading.spec)
@@ -214,6 +236,10 @@ class CaseScorer:
         return expected(where, "prediction", rule, f"{pixels} pixels of the ignored value {ignored}", remedy)
 
 
+def _hash_together(*digests: str) -> str:
+    return hashlib.sha256(" ".join(digests).encode()).hexdigest()
+
+
 @cache
 def _turns(processes: int) -> Turns:
     """The turns that all threads of this process take."""
@@ -245,6 +271,8 @@ def _refuse_one_number(path: Path, numbers: np.ndarray, others: np.ndarray, key:
     most = int(numbers.max(initial=0))
     if not most or (numbers != most).all() or ((numbers != most) & (numbers != 0)).any():
         return
+    from scipy import ndimage  # takes a moment to load, and is seldom needed
+
     objects = len(np.unique(others[others != 0]))
     parts = int(ndimage.label(numbers, ndimage.generate_binary_structure(numbers.ndim, numbers.ndim))[1])
     if objects < 2 or parts < _MANY_PARTS or 2 * parts < objects:

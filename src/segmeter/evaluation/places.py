@@ -42,7 +42,7 @@ class Place:
     warnings: tuple[str, ...] = ()
 
 
-_UNPLACED = Place()
+UNPLACED = Place()  # of pictures that say nothing about it
 
 
 def find_place(
@@ -67,7 +67,7 @@ def find_place(
     """
     reference, shape = maps[0], maps[0].values.shape
     if wanted is None and all(each.geometry is NOWHERE and each.values.shape == shape for each in maps):
-        return _UNPLACED  # pictures of one size, the rule
+        return UNPLACED  # pictures of one size, the rule
     problems = [line for path, each in zip(paths, maps, strict=True) for line in _size(path, each, paths[0], shape)]
     if not problems:
         for path, each in zip(paths[1:], maps[1:], strict=True):

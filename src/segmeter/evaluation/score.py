@@ -3,8 +3,10 @@
 import json
 import logging
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any, cast
 
@@ -33,10 +35,13 @@ from segmeter.metrics.summary.summary import summarise
 from segmeter.parallel import count_cores, map_in_processes, map_in_threads
 from segmeter.progress import track
 from segmeter.remote.ahead import fetch_ahead
+from segmeter.remote.trees import stored_size
 
 RESULTS = ("metrics.json", "cases.parquet", "cases.csv")
 
 _TABLES = 6  # of counts that are held at a time
+_AT_ONCE = 8  # small pairs that a thread takes at a time
+_SMALL = 1 << 20  # bytes of a file
 
 _LOG = logging.getLogger(__name__)
 
@@ -237,7 +242,7 @@ def _measure(job: Scoring, manifest: Manifest, pairs: list[MaskPair], rows: RowS
     results = (
         map_in_processes(job.scorer(), pairs, processes=job.workers, describe=lambda pair: pair.case_id)
         if job.workers
-        else map_in_threads(job.scorer(), fetch_ahead(pairs, _files_of), threads=count_cores(), name="score")
+        else _score_in_threads(job.scorer(), pairs)
     )
     for result in track(results, "scoring", len(pairs)):
         if not isinstance(result, Scored):
@@ -250,6 +255,20 @@ def _measure(job: Scoring, manifest: Manifest, pairs: list[MaskPair], rows: RowS
             raise DataError(places.problems())
     if problems:
         raise DataError(problems)
+
+
+def _score_in_threads(scorer: CaseScorer, pairs: Sequence[MaskPair]) -> Iterator[Scored | tuple[str, ...]]:
+    """Score all pairs, in order; a thread takes several small ones at a time, as handing over takes as long as they."""
+    size = 1
+    with suppress(OSError):  # what is wrong with the files is said when they are read
+        if all(stored_size(path) < _SMALL for pair in pairs[:1] for path in pair.references):
+            size = _AT_ONCE
+    groups = [pairs[start : start + size] for start in range(0, len(pairs), size)]
+    ahead = fetch_ahead(groups, lambda group: chain.from_iterable(map(_files_of, group)))
+    found = map_in_threads(lambda group: list(map(scorer, group)), ahead, threads=count_cores(), name="score")
+    with closing(found):
+        for group in found:
+            yield from group
 
 
 def _files_of(pair: MaskPair) -> tuple[Path, ...]:

@@ -64,6 +64,10 @@ class BandLoss:
         """The sum and the denominator of each part, (P, 2), of all bands together; None where there were none."""
         return None if self._terms is None else to_numpy(self._terms)
 
+    def total(self) -> Tensor | None:
+        """The same, left on the device."""
+        return self._terms
+
 
 def decode_bands(
     bands: Iterator[Tensor], outbox: Outbox, *, case_id: str, target: Rows | None, loss: BandLoss | None

@@ -16,7 +16,8 @@ class ReportConfig(Config, title="report"):
     """How many cases get a picture: the worst ones, and a fair sample of the rest; the worst case of each class comes
     on top. 0 for none, -1 for all."""
     worst: Annotated[int, Unit("cases")] = Field(12, ge=0)
-    """How many of them are the worst ones."""
+    """How many of them are the worst ones; worst.csv lists these, with crops of image, target and prediction in worst/
+    for labelling them again (`segmeter score`: where it has images)."""
     panel: Annotated[int, Unit("pixels")] = Field(480, ge=128, le=4096)
     """Longest side of a picture, and of one panel of overlays/."""
     pictures: Literal["embed", "link"] = "embed"

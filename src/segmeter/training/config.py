@@ -97,8 +97,14 @@ class TrainingConfig(Config, title="training"):
     """How often the model is validated, in `validate_unit`; null validates never."""
     validate_unit: Literal["epochs", "steps"] = "epochs"
     """The unit of `validate_every`."""
+    validate_cases: Annotated[int | None, Unit("cases")] = Field(None, ge=1)
+    """Validation cases that are scored, spread evenly over the split; null scores all."""
+    pictures: Annotated[int, Unit("cases")] = Field(4, ge=0, le=100)
+    """Validation cases, always the same ones, that are drawn at each validation, in validation/ of the run's folder."""
     patience: Annotated[int | None, Unit("validations")] = Field(None, ge=1)
     """Validations without an improvement after which the run stops, or null."""
+    stop_at: Annotated[float | None, Unit("score")] = Field(None, ge=0)
+    """A score of `monitor` that ends the run once a validation reaches it, or null."""
     monitor: Annotated[str, OneOf(AUTO, *MONITORS, prefixes=tuple(f"{name}/" for name in CLASS_MONITORS))] = AUTO
     """What decides which checkpoint is best; "iou/" and "dice/" go on with the name of a class. "auto" is the object's
     IoU for a binary task, else mean_iou."""
@@ -108,6 +114,11 @@ class TrainingConfig(Config, title="training"):
     """Longest time without a checkpoint, or null."""
     log_every: Annotated[int, Unit("steps")] = Field(20, ge=1)
     """Steps between two lines of history.jsonl."""
+    overfit_batches: Annotated[int | None, Unit("batches")] = Field(None, ge=1, le=64)
+    """Train on the first few batches alone, unchanged, again and again, and validate on their samples: what can't fit
+    these has a fault. null trains on all data."""
+    profile_steps: Annotated[int, Unit("steps")] = Field(0, ge=0, le=1000)
+    """Steps that torch's profiler records, once the first 3 are done; its table and trace are in profile/."""
     deterministic: bool = False
     """Deterministic kernels on a GPU; the CPU is deterministic anyway."""
     cache_gb: Annotated[float, Unit("GB")] = Field(4.0, ge=0)

@@ -14,9 +14,9 @@ from segmeter.training.run.signals import StopSignals
 
 
 def follow(job: TrainJob) -> None:
-    """Take every step, and a part of every validation, that rank 0 announces, until it announces the end.
+    """Take every step that rank 0 announces, until it announces the end.
 
-    Nothing is decided or written here. A signal that reaches this process is passed on to rank 0, which
+    Nothing is decided, validated or written here. A signal that reaches this process is passed on to rank 0, which
     saves and ends the run for all.
 
     Parameters
@@ -39,11 +39,8 @@ def follow(job: TrainJob) -> None:
         learner = Learner(job, device, limits)
         learner.share()
         batches: Batches | None = None
-        while (order := job.world.next_order(stop.number)) is not None:
-            step, told = order.step, order.progress
-            if order.validates:
-                learner.validate(job.val_cases, stopped=lambda: False)
-                continue
+        while (order := job.world.next_step(stop.number)) is not None:
+            step, told = order
             if batches is None:
                 batches = stack.enter_context(open_batches(job, device, step=step, progress=progress))
             learner.update([batches.take() for _ in range(job.training.accumulate)], step=step, progress=told)

@@ -21,13 +21,14 @@ from segmeter.training.data.batches import Batches, BatchSource
 from segmeter.training.data.cache import Cases
 from segmeter.training.optimisation.freezing import check_freezing
 from segmeter.training.optimisation.step import Augmentation
+from segmeter.training.pictures import Draw
 from segmeter.training.run.contents import name_changes
 from segmeter.training.validation import find_monitor
 
 # Values that change how fast or how often, never what is learned; everything else must be the same on resuming
 FREE = (
     *("training.workers", "training.cache_gb", "training.keep", "training.save_minutes", "training.log_every"),
-    "training.max_skipped",
+    *("training.max_skipped", "training.pictures", "training.profile_steps", "training.stop_at"),
     *("data.root", "data.verify", "logger"),  # of moved data the contents are compared
 )
 
@@ -64,6 +65,8 @@ class TrainJob:
         all of its keys.
     world
         The processes that train together; `source` gives this one's part of each batch.
+    draw
+        Draws a validated case into a folder; None draws none.
     """
 
     folder: Path
@@ -84,6 +87,7 @@ class TrainJob:
     resume: bool = False
     allow_changes: tuple[str, ...] = ()
     world: World = ALONE
+    draw: Draw | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -140,6 +144,8 @@ def check_job(job: TrainJob) -> torch.device:
         validated = job.val_cases is not None and job.training.validate_every is not None
         possible = job.training.patience is None or validated
         problems.expect(possible, "patience", "to be null where nothing is validated", job.training.patience)
+        possible = job.training.stop_at is None or validated
+        problems.expect(possible, "stop_at", "to be null where nothing is validated", job.training.stop_at)
         problems.expect(len(job.source) > 0, "batch_size", "to leave at least one batch per epoch", len(job.source))
         model, data = job.segmenter.card.spec, job.train_cases.spec
         fits = (model.task, model.names, model.ignore_index) == (data.task, data.names, data.ignore_index)

@@ -18,7 +18,6 @@ from segmeter.models.checkpoints.weights import load_tensors
 from segmeter.training.checkpointing import load_weights
 from segmeter.training.config import OPTIMIZERS, SCHEDULES
 from segmeter.training.data.batches import Batch
-from segmeter.training.data.cache import Cases
 from segmeter.training.job import TrainJob
 from segmeter.training.limits import Limits
 from segmeter.training.optimisation.ema import Ema
@@ -27,7 +26,6 @@ from segmeter.training.optimisation.optimizer import set_lr
 from segmeter.training.optimisation.step import Stepper, build_scaler, compiled
 from segmeter.training.run.background import address
 from segmeter.training.run.determinism import capture_rng, restore_rng
-from segmeter.training.validation import Validation, validate
 
 _LOG = logging.getLogger(__name__)
 _LESS = "Set a smaller training.batch_size (with training.accumulate for the same update) or augment.crop, and resume."
@@ -130,15 +128,6 @@ class Learner:
         if not self._world.leads:
             self._load(*told)
             torch.manual_seed(self._seed + self._world.rank)
-
-    def validate(
-        self, cases: Cases | None, *, stopped: Callable[[], bool], on_case: Callable[[int], None] = lambda done: None
-    ) -> Validation | None:
-        """Score the model of rank 0 by all processes, see `validate`: statistics of batch norm differ between them."""
-        if cases is None:
-            raise ValueError("there are no cases to validate on")
-        self._world.copy_first(self.published.state_dict().values())
-        return validate(self.predictor, cases, self.loss, stopped=stopped, on_case=on_case, world=self._world)
 
     def _load(self, weights: Mapping[str, Tensor], state: Mapping[str, Any]) -> None:
         load_weights(self.published, weights)

@@ -11,14 +11,13 @@ from typing import Any, Self
 
 import torch
 
-from segmeter.errors import Interrupted, OverflowedError, RunError
+from segmeter.errors import Interrupted
 from segmeter.inference.precision import pick_dtype, without_tf32
 from segmeter.losses.additive import check_labels
 from segmeter.open_files import read_json_lines
 from segmeter.progress import gauge
 from segmeter.training.checkpointing import Checkpoints, step_name
 from segmeter.training.data.batches import Batches
-from segmeter.training.data.cache import Cases
 from segmeter.training.job import TrainJob, TrainResult, check_job, check_same, identify, open_batches
 from segmeter.training.learner import Learner
 from segmeter.training.limits import Limits
@@ -27,9 +26,11 @@ from segmeter.training.run.determinism import kernels, seed_everything
 from segmeter.training.run.divergence import DivergenceGuard, Taken
 from segmeter.training.run.history import History
 from segmeter.training.run.loggers import Loggers
+from segmeter.training.run.profiling import profiled
 from segmeter.training.run.signals import StopSignals
 from segmeter.training.run.throughput import Throughput, peak_memory_mb
-from segmeter.training.validation import Validation, find_monitor, higher_is_better
+from segmeter.training.validation import find_monitor, higher_is_better
+from segmeter.training.validator import Validator
 
 _LOG = logging.getLogger(__name__)
 
@@ -78,6 +79,7 @@ def train(job: TrainJob) -> TrainResult:
         stack.callback(job.world.tell_end)
         batches = open_batches(job, device, step=run.step, progress=run.progress)
         run.show = stack.enter_context(gauge("training"))
+        run.profile = stack.enter_context(profiled(job.folder, job.training.profile_steps))
         return run.go(stack.enter_context(batches))
 
 
@@ -104,6 +106,7 @@ class Run:
         self.limits = limits
         self.monitor = find_monitor(job.training.monitor, job.segmenter.card.spec)
         self.show: Callable[[float, str], None] = lambda fraction, text: None
+        self.profile: Callable[[], None] = lambda: None
         self.stop = stop
         self.watch = DivergenceGuard(
             case_id=lambda index: job.train_cases.case_ids[index % len(job.train_cases)],
@@ -123,6 +126,7 @@ class Run:
         position = self._resume() if job.resume else 0
         self.history = History(job.folder / "history.jsonl", position=position)
         self.logger = Loggers(job.logger, folder=job.folder, step=self.step, settings=job.settings)
+        self.validator = Validator(job, learner, step=self.step, show=self._show, stopped=stop.__bool__)
 
     def go(self, batches: Batches) -> TrainResult:
         """Step until the end; what is due after a step is done before the next one."""
@@ -172,7 +176,9 @@ class Run:
     def _reason(self) -> str:
         """Why the run is over, or nothing."""
         limit = self.limits.reached(self.step, self.seconds + self.reserve)
-        patience = self.config.patience
+        patience, target, best = self.config.patience, self.config.stop_at, self.checkpoints.best
+        if target is not None and best and (best[0] >= target if self.checkpoints.highest else best[0] <= target):
+            return f"stop_at={target:g}"
         return limit or (f"patience={patience}" if patience is not None and self.stale >= patience else "")
 
     def _step(self, source: Batches) -> None:
@@ -186,6 +192,7 @@ class Run:
         indices = [batch.indices for batch in batches]
         self.watch.note(Taken(step=self.step, lr=self.lr, indices=indices, loss=loss, grad_norm=grad_norm))
         self.throughput.add(sum(len(each) for each in indices) * self.job.world.size, source.waited - waited)
+        self.profile()
         if self.step % self.config.log_every == 0:
             self._log()
 
@@ -222,16 +229,18 @@ class Run:
         self.throughput.hold()
         if not self.due:
             self._log()
-        if self.job.val_cases is None or self.config.validate_every is None:
+        cases = self.job.val_cases
+        if cases is None or self.config.validate_every is None:
             self._save()
             return
         start = time.monotonic()
         with self.throughput.stage("validation"):
-            found = self._scores(self.job.val_cases)
-        self.due = found is None
-        if found is None:
+            validated = self.validator(cases, self.step, self.lr)
+        self.due = validated is None
+        if validated is None:
             self._leave()
             return
+        found, pictures = validated
         score = found.values[self.monitor]
         self.shown["val"] = f", {self.monitor} {score:.4f}"
         best = self.checkpoints.rank(score, self.step)
@@ -239,25 +248,9 @@ class Run:
         if math.isnan(score):
             _LOG.warning("training: %s is undefined at step %d, so it is not ranked", self.monitor, self.step)
         self._write({"val": found.values, "best": best, "unlearned": list(found.unlearned)})
+        self.logger.show(self.step, pictures)
         self._save(score)
         self.reserve = time.monotonic() - start
-
-    def _scores(self, cases: Cases) -> Validation | None:
-        start = time.monotonic()
-        self.stop.hear(self.job.world.tell_validation(self.step, self.progress(self.step), self.stop.number))
-
-        def on_case(done: int) -> None:
-            left = (len(cases) - done) * (time.monotonic() - start) / done
-            self._show(f", validating {done} of {len(cases)}, {left:.0f} s left")
-
-        try:
-            return self.learner.validate(cases, stopped=self.stop.__bool__, on_case=on_case)
-        except OverflowedError as error:
-            raise RunError(
-                f"training: the model's output is NaN or infinite at step {self.step} (lr {self.lr:.3g}; validation "
-                f"case {error.case_id!r}). Earlier checkpoints stay; lower optimizer.lr ({self.job.optimizer.lr:g}), "
-                "set training.clip_norm, or try inference.precision=float32."
-            ) from error
 
     def _save_due(self) -> bool:
         minutes = self.config.save_minutes
@@ -310,8 +303,6 @@ class Run:
         """Save, then exit with the signal's code."""
         self._save()
         self.checkpoints.wait()
-        if self.due:  # the others finish their part of the validation that was given up
-            self.job.world.gather(None)
         name = self.stop.received.name if self.stop.received else "nothing"
         message = (
             f"training: stopped by {name} after step {self.step}; {self.checkpoints.saved} was saved to resume from."

@@ -1,25 +1,28 @@
 """Model and cases -> scores, through the same inference and counting as every evaluation."""
 
-from collections.abc import Callable, Iterator, Sequence
+import math
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
-from torch import nn
+from torch import Tensor, nn
 
+from segmeter.bridge.scalars import read_scalars
 from segmeter.checks import expected, nearest
 from segmeter.classes import ClassSpec
-from segmeter.distributed.batches import Part, own_batches, split_passes
-from segmeter.distributed.ranks import ALONE, World
-from segmeter.distributed.shards import Shard
-from segmeter.errors import EXIT_BAD_INPUT, ConfigError, DataError, OverflowedError, RunError, SegmeterError
+from segmeter.data.by_rows.thumbnail import Tapped, Thumbnail, thumbnail_step
+from segmeter.data.sample import Sample
+from segmeter.errors import ConfigError, DataError
+from segmeter.inference.async_results import Prediction
+from segmeter.inference.bands import BandLoss, sums_by_bands
 from segmeter.inference.predictor import Predictor
-from segmeter.losses.additive import AdditiveLoss, additive
-from segmeter.metrics.cases.table import divide_terms
+from segmeter.losses.additive import AdditiveLoss, additive, divide
 from segmeter.metrics.pixels.confusion import count_case
 from segmeter.metrics.pixels.overlap import OverlapScores, overlap_scores
 from segmeter.training.config import AUTO, CLASS_MONITORS, MONITORS
-from segmeter.training.data.cache import Cases
+from segmeter.training.data.cache import CachedDataset, Cases, Some
 
 UNLEARNED = 0.01  # a class that the targets hold and whose IoU is below this is as good as not found
 
@@ -63,28 +66,40 @@ def find_monitor(monitor: str, spec: ClassSpec) -> str:
     return monitor
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class CaseSums:
-    """What a case adds to the scores: its counts, and the sum and denominator of each part of its loss, (P, 2)."""
+class RunningLoss:
+    """The loss of all cases together: its sums and denominators are added on the device, case by case.
 
-    counts: NDArray[np.int64]
-    loss: NDArray[np.float64]
+    Parameters
+    ----------
+    loss
+        A part whose denominator is a number is averaged over the cases.
+    """
 
+    def __init__(self, loss: AdditiveLoss) -> None:
+        self.loss = loss
+        self.cases = 0
+        self._sums: Tensor | float = 0.0
+        self._denominators: Tensor | float = 0.0
 
-@dataclass(frozen=True)
-class Fault:
-    """A case that could not be scored, as any process can tell rank 0."""
+    def __call__(self, logits: Tensor, target: Tensor) -> Tensor:
+        """Add a batch of one case, (1, num_channels, H, W) and its target; give its own loss, 0-d."""
+        sums, denominators = self.loss.sums(logits, target), self.loss.denominators(target)
+        self.cases += 1
+        self._sums = self._sums + sums.double()
+        self._denominators = self._denominators + denominators
+        return divide(sums, denominators)
 
-    index: int
-    problems: tuple[str, ...]
-    refused: bool  # as its files are at fault
-    overflowed: str | None  # the case, where the model's output is not finite
+    def add(self, terms: Tensor) -> None:
+        """Add a case whose sum and denominator of each part are known, (P, 2)."""
+        self.cases += 1
+        self._sums = self._sums + terms[:, 0]
+        self._denominators = self._denominators + terms[:, 1]
 
-    def error(self) -> SegmeterError:
-        """What is raised for it."""
-        if self.overflowed is not None:
-            return OverflowedError(self.problems, case_id=self.overflowed)
-        return DataError(self.problems) if self.refused else RunError(self.problems)
+    def value(self) -> float:
+        """Read the loss of all that was added; NaN where nothing was."""
+        if not isinstance(self._sums, Tensor) or not isinstance(self._denominators, Tensor):
+            return math.nan
+        return read_scalars([divide(self._sums, self._denominators, otherwise=self.cases)])[0]
 
 
 def validate(
@@ -93,12 +108,9 @@ def validate(
     loss: nn.Module,
     *,
     stopped: Callable[[], bool],
-    on_case: Callable[[int], None] = lambda done: None,
-    world: World = ALONE,
+    on_case: Callable[[int, Prediction], None] = lambda done, prediction: None,
 ) -> Validation | None:
     """Score the model on every case; the counts of all cases are summed first, and so is what the loss divides by.
-
-    Several processes share the batches of the cases out, and tell rank 0 what they found when they are done.
 
     Parameters
     ----------
@@ -110,82 +122,74 @@ def validate(
         Logits and target -> 0-d. Reported as that of all cases as one batch, where it adds (`AdditiveLoss`); region
         losses count each case on its own.
     stopped
-        Asked after each case; once it says yes, the validation is given up, and the caller waits for the others by
-        ``world.gather``.
+        Asked after each case; once it says yes, the validation is given up.
     on_case
-        Called after each case with the number of cases done.
-    world
-        The processes that call this with the same model and cases.
+        Called after each case with the number of cases done, and what was predicted.
 
     Returns
     -------
-    None where it was given up, and for all processes but the first.
+    None where it was given up.
     """
-    found: dict[int, CaseSums] = {}
-    fault: Fault | None = None
-    try:
-        for index, sums in _score(predictor, cases, additive(loss, cases.spec.ignore_index), world):
-            if stopped():
-                return None
-            found[index] = sums
-            on_case(min(len(found) * world.size, len(cases)))
-    except _FaultError as error:
-        fault = error.fault
-    except Exception:
-        if world.leads:  # the others are met where they wait
-            world.gather(None)
-        raise
-    told = world.gather((found, fault))
-    if not world.leads:
-        return None
-    faults = [each for _, each in told if each is not None]
-    if faults:
-        raise min(faults, key=lambda each: each.index).error() from None
-    every = {index: sums for part, _ in told for index, sums in part.items()}
-    return _summarise([every[index] for index in sorted(every)], cases.spec)
-
-
-class _FaultError(Exception):
-    def __init__(self, fault: Fault) -> None:
-        super().__init__(fault)
-        self.fault = fault
-
-
-def _score(predictor: Predictor, cases: Cases, loss: AdditiveLoss, world: World) -> Iterator[tuple[int, CaseSums]]:
-    """The cases that this process takes, by their number."""
-    mine, passes = list(range(len(cases))), [range(len(cases))]
-    if world.size > 1:
-        size = predictor.config.batch_size
-        mine, batches = own_batches(cases.kinds(), Shard(world.rank + 1, world.size), size)
-        passes = list(split_passes(batches, range(len(mine)), size))
-    done = 0
-    try:
-        for part in passes:
-            held = cases if world.size == 1 else Part(cases, mine[part.start : part.stop])
-            for prediction in predictor.predict(held, loss=loss):
-                sample = prediction.sample
-                if sample.target is None or prediction.loss is None:
-                    raise DataError(f"{sample.case_id}: has no mask, and validation needs one for every case.")
-                yield (
-                    mine[done],
-                    CaseSums(counts=count_case(sample.target, prediction.labels, cases.spec), loss=prediction.loss),
-                )
-                done += 1
-    except SegmeterError as error:
-        refused, overflowed = error.exit_code == EXIT_BAD_INPUT, getattr(error, "case_id", None)
-        raise _FaultError(Fault(mine[done], error.problems, refused, overflowed)) from error
-
-
-def _summarise(cases: Sequence[CaseSums], spec: ClassSpec) -> Validation:
-    """The scores of all cases, added up in their order."""
-    if not cases:
+    counts: NDArray[np.int64] | None = None
+    running = RunningLoss(additive(loss, cases.spec.ignore_index))
+    for done, (prediction, case_counts) in enumerate(_predict(predictor, cases, running), start=1):
+        if stopped():
+            return None
+        counts = case_counts if counts is None else counts + case_counts
+        on_case(done, prediction)
+    if counts is None:
         raise DataError("validation: there is no case to validate on.")
-    overlap = overlap_scores(np.sum([each.counts for each in cases], axis=0), task=spec.task)
-    named = zip(spec.names, overlap.iou, overlap.support, strict=True)
+    overlap = overlap_scores(counts, task=cases.spec.task)
+    named = zip(cases.spec.names, overlap.iou, overlap.support, strict=True)
     return Validation(
-        values={**scores(overlap, spec), "loss": divide_terms(np.stack([each.loss for each in cases]))},
+        values={**scores(overlap, cases.spec), "loss": running.value()},
         unlearned=tuple(name for name, iou, support in named if support > 0 and iou < UNLEARNED),
     )
+
+
+def _predict(
+    predictor: Predictor, cases: Cases, running: RunningLoss
+) -> Iterator[tuple[Prediction, NDArray[np.int64]]]:
+    """Each case with its counts; those that are larger than memory come last, and of their maps a small picture."""
+    cached = cases if isinstance(cases, CachedDataset) and sums_by_bands(running.loss) else None
+    large = frozenset() if cached is None else cached.large_cases()
+    others = cases if not large else Some(cases, [index for index in range(len(cases)) if index not in large])
+    for prediction in predictor.predict(others, loss=running):
+        target = prediction.sample.target
+        if target is None or prediction.loss is None:
+            raise _without_mask(prediction.sample.case_id)
+        yield prediction, count_case(target, prediction.labels, cases.spec)
+    if cached is not None:
+        for index in sorted(large):
+            yield _stream(predictor, cached, index, running)
+
+
+def _stream(
+    predictor: Predictor, cases: CachedDataset, index: int, running: RunningLoss
+) -> tuple[Prediction, NDArray[np.int64]]:
+    """Predict and count a case by bands, as an evaluation does."""
+    case_id, counts = cases.case_ids[index], np.zeros(cases.spec.counts_shape, np.int64)
+    with cases.open_rows(index) as (image, target):
+        if target is None:
+            raise _without_mask(case_id)
+        step = thumbnail_step(*image.shape[:2])
+        small, small_labels, small_target = (Thumbnail(step, axis) for axis in (-3, -2, -2))
+        loss = BandLoss(running.loss, predictor.device)
+        tapped = Tapped(image, small)
+        for band in predictor.stream(tapped, case_id=case_id, target=target, loss=loss):
+            rows = cast(NDArray[Any], band.target)  # there is a target
+            counts += count_case(rows, band.labels, cases.spec)
+            small_labels.add(band.top, band.labels)
+            small_target.add(band.top, rows)
+    terms = loss.total()
+    if terms is not None:
+        running.add(terms)
+    sample = Sample(case_id=case_id, image=small.pixels(), target=small_target.pixels())
+    return Prediction(sample=sample, labels=small_labels.pixels()), counts
+
+
+def _without_mask(case_id: str) -> DataError:
+    return DataError(f"{case_id}: has no mask, and validation needs one for every case.")
 
 
 def scores(overlap: OverlapScores, spec: ClassSpec) -> dict[str, float]:

@@ -121,3 +121,18 @@ def test_a_terminal_without_blocks_gets_plain_bars(tmp_path, capsys, monkeypatch
     monkeypatch.setattr(rich.console.Console, "encoding", "ascii")
     assert check(*DATA, f"data.root={make_folder(tmp_path / 'set')}", "splits=[all]") == 0
     assert "#" in capsys.readouterr().out
+
+
+def test_the_balance_of_folds_is_shown_and_written(tmp_path, capsys):
+    names = tuple(f"case{i:02d}" for i in range(9))
+    root = make_folder(tmp_path / "set", names, height=4, width=4)
+    for name in names:
+        put(root / "masks" / f"{name}.png", np.full((4, 4), name in names[:3], np.uint8))
+    folds = [f"data.root={root}", "data.fold=1/3", "data.strata=classes", "data.test_fraction=0"]
+    assert check(*DATA, *folds, "splits=[train,val]", f"output={tmp_path / 'found.json'}") == 0
+    text = capsys.readouterr().out
+    table = text[text.index("cases of each fold") :]
+    assert row(table, "cell") == ["1", "1", "1"]
+    found = json.loads((tmp_path / "found.json").read_text())["folds"]
+    assert [fold["cases"] for fold in found] == [3, 3, 3]
+    assert [fold["classes"]["background"] for fold in found] == [2, 2, 2]

@@ -1,5 +1,6 @@
 """Our reader of label PNGs against Pillow: equal samples, or the file is left to Pillow."""
 
+import hashlib
 import io
 import struct
 import zlib
@@ -249,3 +250,36 @@ def test_a_stream_of_another_length_than_the_header_says_is_refused():
 @pytest.mark.parametrize("head", [b"", b"\x89PNG", b"\x89PNG\r\n\x1a\n" + bytes(25)])
 def test_the_layout_of_what_is_no_png_is_none(head):
     assert read_layout(head) is None
+
+
+def test_a_plain_file_gives_its_samples_and_the_hash_of_its_bytes(tmp_path):
+    first, second = (np.full((3, 4), value) for value in (1, 2))
+    for name, samples in (("a.png", first), ("b.png", second)):
+        (tmp_path / name).write_bytes(encode(samples, 3, 8, np.zeros(3, int), parts=2))
+    found = [png.read_plain(tmp_path / name, max_pixels=12) for name in ("a.png", "b.png")]
+    for name, one, samples in zip(("a.png", "b.png"), found, (first, second), strict=True):
+        assert one.sha256 == hashlib.sha256((tmp_path / name).read_bytes()).hexdigest()
+        np.testing.assert_array_equal(one.samples, samples)
+
+
+@pytest.mark.parametrize("kind", ["16 bits", "4 bits", "colour", "too large", "another name", "cut", "grown", "folder"])
+def test_what_is_not_a_plain_file_is_left_to_the_usual_way(kind, tmp_path, monkeypatch):
+    path, samples = tmp_path / ("a.PNG" if kind == "another name" else "a.png"), np.ones((3, 4), int)
+    bits = {"16 bits": 16, "4 bits": 4}.get(kind, 8)
+    content = encode(samples, 0, bits, np.zeros(3, int))
+    if kind == "colour":
+        content = content[:25] + b"\2" + content[26:]
+    path.write_bytes(content[:-5] if kind == "cut" else content + b"\0" if kind == "grown" else content)
+    if kind == "folder":
+        path.unlink()
+        path.mkdir()
+    assert png.read_plain(path, max_pixels=11 if kind == "too large" else 12) is None
+    assert png.read_plain(tmp_path / "none.png", max_pixels=12) is None
+
+
+def test_a_file_over_the_room_that_is_kept_is_not_read(tmp_path, monkeypatch):
+    path = tmp_path / "a.png"
+    path.write_bytes(encode(np.ones((3, 4), int), 0, 8, np.zeros(3, int)))
+    monkeypatch.setattr(png, "_KEPT_BYTES", path.stat().st_size)
+    monkeypatch.setattr(png.os, "readv", lambda *_: pytest.fail("read"))
+    assert png.read_plain(path, max_pixels=12) is None

@@ -1,18 +1,22 @@
 """Training samples of large images are cut from their files, and are those of the decoded ones."""
 
+import shutil
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import tifffile
 
 from segmeter.data.build import build_dataset, open_splits
 from segmeter.data.dataset import Dataset
+from segmeter.data.folders.folder import build_folder
 from segmeter.data.large import parts
 from segmeter.data.large.parts import PartReader
 from segmeter.errors import DataError
 from segmeter.training.data.augment_config import AugmentConfig
 from segmeter.training.data.cache import Budget, CachedDataset
 from segmeter.training.data.sampling import SampleSource
-from tests.data.crafted import folder, make_folder, noise, put
+from tests.data.crafted import folder, make_folder, noise, put, write_zarr
 
 TASKS = {"binary": ("background", "cell"), "multiclass": ("a", "b", "c"), "multilabel": ("vessel", "disc")}
 
@@ -23,8 +27,20 @@ def _small_is_large(monkeypatch, tmp_path):
     monkeypatch.setenv("SEGMETER_CACHE", str(tmp_path / "cache"))
 
 
+SAVE = {
+    "tif": lambda path, array: tifffile.imwrite(path, array, tile=(32, 32)),
+    "npy": np.save,
+    "zarr": lambda path, array: write_zarr(path, array, "yxc"[: array.ndim], chunks=(32, 32, 3)[: array.ndim]),
+}
+
+
+def open_set(config):
+    """All cases, with files that are not verified."""
+    return replace(build_folder(config, split="all"), streams=True)
+
+
 def write_set(root, task, *, suffix="tif"):
-    save = np.save if suffix == "npy" else lambda path, array: tifffile.imwrite(path, array, tile=(32, 32))
+    save = SAVE[suffix]
     folders = [root / "masks" / name for name in TASKS[task]] if task == "multilabel" else [root / "masks"]
     for each in (root / "images", *folders):
         each.mkdir(parents=True, exist_ok=True)
@@ -47,10 +63,10 @@ def source_of(dataset, *, whole):
     )
 
 
-@pytest.mark.parametrize("suffix", ["tif", "npy"])
+@pytest.mark.parametrize("suffix", SAVE)
 @pytest.mark.parametrize("task", TASKS)
 def test_batches_are_those_of_decoded_images_and_no_file_is_read_whole(tmp_path, task, suffix, monkeypatch):
-    dataset = build_dataset(write_set(tmp_path, task, suffix=suffix))
+    dataset = open_set(write_set(tmp_path, task, suffix=suffix))
     whole = [source_of(dataset, whole=True).batch(2, index) for index in range(4)]
     monkeypatch.setattr(Dataset, "__getitem__", None)
     source = source_of(dataset, whole=False)
@@ -92,6 +108,33 @@ def test_a_file_that_is_no_longer_the_verified_one_is_named(tmp_path, when):
     tifffile.imwrite(path, noise(87, 101, 3, seed=77), tile=(32, 32))
     with pytest.raises(DataError, match=r"c1.tif: expected `file` to have the content that was checked at the start"):
         image[0:5, 0:5]
+
+
+@pytest.mark.parametrize("change", ["another content", "removed", "added"])
+def test_a_chunk_that_is_no_longer_the_verified_one_is_named_where_it_is_met(tmp_path, change):
+    config = write_set(tmp_path, "binary", suffix="zarr")
+    chunks = tmp_path / "images" / "c1.zarr" / "c"
+    if change == "added":
+        shutil.rmtree(chunks / "1" / "1")  # all zeros
+    (dataset,), _ = open_splits(config, ["all"])
+    image = PartReader(dataset)(1).image
+    assert image[0:5, 0:5].shape == (5, 5, 3)
+    chunk = chunks / "1" / "1" / "0"
+    if change == "removed":
+        chunk.unlink()
+    else:
+        chunk.parent.mkdir(exist_ok=True)
+        chunk.write_bytes((chunks / "0" / "0" / "0").read_bytes())
+    assert image[0:32, 0:99].shape == (32, 99, 3)
+    with pytest.raises(DataError, match=r"c1.zarr: expected `file` to have the content that was checked at the start"):
+        image[30:40, 30:40]
+
+
+def test_a_zarr_folder_that_changed_before_its_first_window_is_named(tmp_path):
+    (dataset,), _ = open_splits(write_set(tmp_path, "binary", suffix="zarr"), ["all"])
+    (tmp_path / "images" / "c1.zarr" / "c" / "0" / "0" / "0").unlink()
+    with pytest.raises(DataError, match=r"c1.zarr: expected `file` to have the content"):
+        PartReader(dataset)(1).image[0:5, 0:5]
 
 
 def test_a_value_that_is_no_label_is_refused_where_it_is_met(tmp_path):

@@ -1,4 +1,4 @@
-"""Windows of TIFF and NPY files are what decoding the whole file has there."""
+"""Windows of TIFF and NPY files and of Zarr folders are what decoding the whole has there."""
 
 from itertools import product
 
@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 import tifffile
 
+from segmeter.data.by_rows.opened import header_of
 from segmeter.data.files.header import read_header
 from segmeter.data.files.images import read_image
-from segmeter.data.large.windows import has_windows, read_window
+from segmeter.data.large.windows import WindowFile, has_windows, read_window
 from segmeter.errors import DataError
-from tests.data.crafted import noise, put
+from tests.data.crafted import noise, put, write_zarr
 
 KINDS = {
     "tiles": {"tile": (32, 48)},
@@ -78,6 +79,69 @@ def test_npy_windows_are_those_of_the_array(tmp_path, order, shape):
     assert found.dtype == np.dtype("uint16")
     assert found.dtype.isnative
     np.testing.assert_array_equal(found, array[3:9, 5:6].squeeze(2) if shape[2:] == (1,) else array[3:9, 5:6])
+
+
+ZARRS = {
+    "chunks": {"chunks": (32, 48)},
+    "one chunk": {"chunks": (75, 101)},
+    "version 2": {"chunks": (20, 101), "zarr_format": 2},
+    "shards": {"chunks": (8, 16), "shards": (32, 64)},
+    "not packed": {"chunks": (7, 9), "compressors": None},
+}
+
+
+@pytest.mark.parametrize("kind", ZARRS)
+@pytest.mark.parametrize(
+    ("dtype", "axes"), [("uint8", "yx"), ("uint16", "cyx"), ("float32", "yxc"), (">u2", "cyx"), ("int32", "yx")]
+)
+def test_a_window_of_a_zarr_folder_is_that_part_of_the_whole(tmp_path, kind, dtype, axes):
+    array = values("uint16", 5 if "c" in axes else None).astype(dtype)
+    array = np.moveaxis(array, -1, 0) if axes == "cyx" else array
+    options = dict(ZARRS[kind])
+    for name in ("chunks", "shards"):
+        if name in options and "c" in axes:
+            options[name] = (1, *options[name]) if axes == "cyx" else (*options[name], 5)
+    write_zarr(tmp_path / "a.zarr", array, axes, **options)
+    header = header_of(tmp_path / "a.zarr", max_pixels=50_000)
+    file = WindowFile(tmp_path / "a.zarr", header, max_pixels=50_000)
+    assert has_windows(header)
+    whole = np.moveaxis(array, 0, -1) if axes == "cyx" else array
+    stored = {path for path in (tmp_path / "a.zarr").rglob("*") if path.is_file()}
+    for rows, columns in windows():
+        found = file.read(rows, columns)
+        assert found.dtype == header.dtype
+        assert found.dtype.isnative
+        np.testing.assert_array_equal(found, whole[rows, columns])
+        assert set(file.files(rows, columns)) <= stored
+    assert set(file.files(slice(0, 75), slice(0, 101))) == {path for path in stored if path.name[0] not in "z."}
+
+
+def test_a_zarr_window_reads_no_chunk_that_it_does_not_meet(tmp_path):
+    """Chunks of which the others are damaged. Mutation seen to fail: whole rows read."""
+    array = noise(64, 96, None)
+    write_zarr(tmp_path / "a.zarr", array, "yx", chunks=(32, 32))
+    header = header_of(tmp_path / "a.zarr", max_pixels=50_000)
+    file = WindowFile(tmp_path / "a.zarr", header)
+    met = file.files(slice(5, 30), slice(40, 60))
+    assert [path.relative_to(tmp_path / "a.zarr").as_posix() for path in met] == ["c/0/1"]
+    for path in (tmp_path / "a.zarr" / "c").rglob("*"):
+        if path.is_file() and path not in met:
+            path.write_bytes(b"x")
+    np.testing.assert_array_equal(file.read(slice(5, 30), slice(40, 60)), array[5:30, 40:60])
+    with pytest.raises(DataError, match=r"a\.zarr: expected `file` to be complete"):
+        file.read(slice(5, 30), slice(20, 60))
+
+
+@pytest.mark.parametrize("level", [0, 1])
+def test_a_window_of_a_pyramid_is_of_the_level_that_is_asked_for(tmp_path, level):
+    """Mutation seen to fail: the finest level taken for all."""
+    levels = [noise(64, 96, 3), noise(32, 48, 3, seed=4)]
+    with tifffile.TiffWriter(tmp_path / "a.tif") as tiff:
+        tiff.write(levels[0], tile=(16, 16), subifds=1, photometric="rgb", metadata=None)
+        tiff.write(levels[1], tile=(16, 16), subfiletype=1, photometric="rgb", metadata=None)
+    header = read_header(tmp_path / "a.tif", level=level)
+    file = WindowFile(tmp_path / "a.tif", header, level=level)
+    np.testing.assert_array_equal(file.read(slice(3, 30), slice(20, 41)), levels[level][3:30, 20:41])
 
 
 def test_a_damaged_tile_is_named_and_the_others_are_still_read(tmp_path):

@@ -101,7 +101,7 @@ def test_an_evaluation_by_rows_is_that_in_memory(data, tmp_path, monkeypatch):
 
 
 def test_the_picture_of_a_large_case_is_small(data, tmp_path, streamed, monkeypatch):
-    monkeypatch.setattr("segmeter.evaluation.large.cases.PICTURE", 100)
+    monkeypatch.setattr("segmeter.data.by_rows.thumbnail.LONGEST", 100)
     seen = []
     evaluate(evaluation(data, tmp_path, on_case=lambda *case: seen.append(case)))
     image = tifffile.imread(data / "images" / "a.tif")

@@ -10,6 +10,7 @@ from segmeter.bridge.to_torch import to_torch
 from segmeter.classes import ClassSpec
 from segmeter.data.sample import Sample
 from segmeter.errors import ConfigError, DataError
+from segmeter.training.data import sampling
 from segmeter.training.data.augment import Augment
 from segmeter.training.data.augment_config import AugmentConfig
 from segmeter.training.data.batches import Batches, resized
@@ -265,6 +266,27 @@ def test_class_pixels_are_pixels_of_each_class_that_is_there():
     both = np.array([[[0, 1], [255, 1]], [[0, 0], [0, 0]]], np.uint8)
     only = class_pixels(both, spec_of("multilabel", classes=2), np.random.default_rng(0))
     assert {label: set(each.tolist()) for label, each in only.items()} == {0: {1, 3}}
+
+
+@pytest.mark.parametrize("task", ["multiclass", "multilabel"])
+def test_class_pixels_of_a_mask_that_is_read_in_parts_are_those_of_the_whole(task, monkeypatch):
+    """Against all positions at once. Mutation seen to fail: positions not moved down by the parts above."""
+    rng = np.random.default_rng(2)
+    target = rng.integers(0, 3 if task == "multiclass" else 2, ((3, 40, 30), (40, 30))[task == "multiclass"])
+    target = target.astype(np.uint8)
+    target[..., 10:25, :] = 0
+    spec, drawn = spec_of(task, classes=3), np.random.default_rng(7)
+    planes = [target == label for label in range(3)] if task == "multiclass" else target == 1
+    wanted = {
+        label: np.flatnonzero(plane)[drawn.integers(plane.sum(), size=KEPT_PIXELS)]
+        for label, plane in enumerate(planes)
+    }
+    for pixels in (30, 210, 1199, 1 << 24):
+        monkeypatch.setattr(sampling, "BAND_PIXELS", pixels)
+        found = class_pixels(target, spec, np.random.default_rng(7))
+        assert list(found) == list(wanted)
+        for label, each in found.items():
+            np.testing.assert_array_equal(each, wanted[label])
 
 
 def test_balance_lays_windows_around_classes_evenly():

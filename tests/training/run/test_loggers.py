@@ -1,6 +1,8 @@
 import builtins
+import io
 
 import pytest
+from PIL import Image
 
 from segmeter.errors import ConfigError, Interrupted, SegmeterError
 from segmeter.open_files import read_json_lines
@@ -8,7 +10,7 @@ from segmeter.training.config import LOGGERS, NoLoggerConfig, TensorBoardConfig
 from segmeter.training.loop import train
 from segmeter.training.run import loggers
 from tests.training.test_resume import StoppingSource
-from tests.training.tiny import TinyCases, tiny_job
+from tests.training.tiny import TinyCases, draw_red, tiny_job
 
 
 def test_no_logger_is_nothing(tmp_path):
@@ -25,6 +27,19 @@ def test_tensorboard_gets_every_figure_at_its_step(tmp_path):
     tags = curves.Tags()["scalars"]
     assert {"loss", "lr", "grad_norm", "images_per_second", "val/mean_iou", "val/iou/cell"} <= set(tags)
     assert [event.step for event in curves.Scalars("val/mean_iou")] == [2, 4]
+
+
+def test_tensorboard_gets_the_pictures_of_each_validation(tmp_path):
+    pytest.importorskip("tensorboard", reason="the extra `tensorboard` is not installed")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    train(tiny_job(tmp_path, epochs=2, logger=TensorBoardConfig(), pictures=1, draw=draw_red))
+    events = EventAccumulator(str(tmp_path / "tensorboard"))
+    events.Reload()
+    shown = events.Images("validation/case01")
+    assert [event.step for event in shown] == [2, 4]
+    with Image.open(io.BytesIO(shown[0].encoded_image_string)) as picture:
+        assert (picture.size, picture.getpixel((0, 0))) == ((5, 4), (255, 0, 0))
 
 
 def test_tensorboard_that_is_missing_says_how_to_get_it(tmp_path, monkeypatch):
@@ -57,6 +72,9 @@ class Server:
             raise ConnectionError("Connection\nrefused")
         self.rows.append(row["step"])
 
+    def show(self, step, pictures):
+        self.rows.append((step, sorted(pictures)))
+
     def close(self, outcome):
         self.outcome = outcome
         raise OSError
@@ -81,7 +99,7 @@ def test_a_tracker_that_fails_neither_stops_the_training_nor_the_others(tmp_path
     assert found == [
         f"logger: none failed at step {steps[1]} (Connection refused); training goes on",
         "logger: none could not be closed (OSError)",
-        "logger: none lacks 2 rows; history.jsonl has them all",
+        "logger: none lacks 2 rows; the run's folder has them all",
     ]
     assert server.outcome == "finished"
 
@@ -99,3 +117,13 @@ def test_a_tracker_is_told_of_a_failure(tmp_path, server):
     with pytest.raises(SegmeterError):
         train(tiny_job(tmp_path, cases=TinyCases(poisoned=tuple(range(10)))))
     assert server.outcome == "failed"
+
+
+def test_a_logger_gets_the_pictures_after_the_scores_and_none_where_none_are_drawn(tmp_path, server):
+    server.away = range(0)
+    train(tiny_job(tmp_path, epochs=1, log_every=9, pictures=2, draw=draw_red))
+    assert server.rows[-2:] == [2, (2, ["case00", "case02"])]
+    server.rows.clear()
+    (tmp_path / "b").mkdir()
+    train(tiny_job(tmp_path / "b", epochs=1, log_every=9))
+    assert [row for row in server.rows if isinstance(row, tuple)] == []

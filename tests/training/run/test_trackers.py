@@ -5,6 +5,7 @@ from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
+from PIL import Image
 
 from segmeter.errors import ConfigError, DataError, Interrupted
 from segmeter.open_files import read_json_lines
@@ -12,7 +13,7 @@ from segmeter.training.config import LOGGERS, MlflowConfig, NoLoggerConfig, Wand
 from segmeter.training.loop import train
 from segmeter.training.run.trackers import CsvLogger, WandbLogger
 from tests.training.test_resume import StoppingCases, StoppingSource
-from tests.training.tiny import TinyCases, tiny_job
+from tests.training.tiny import TinyCases, draw_red, tiny_job
 
 SETTINGS = {"loss": {"name": "focal", "gamma": 2.0}, "logger": {"api_key": "[REDACTED]"}}
 LIBRARY = pytest.mark.filterwarnings("ignore")  # the libraries use what their own dependencies have deprecated
@@ -143,6 +144,21 @@ def test_mlflow_gets_every_number_at_its_step_and_a_resume_goes_on_with_the_run(
 
 
 @LIBRARY
+def test_mlflow_gets_the_pictures_of_each_validation(tmp_path):
+    mlflow = pytest.importorskip("mlflow", reason="the extra `mlflow` is not installed")
+    train(tiny_job(tmp_path, epochs=2, logger=MlflowConfig(), pictures=1, draw=draw_red))
+    client = mlflow.MlflowClient(tracking_uri=f"sqlite:///{tmp_path / 'mlflow.db'}")
+    (run,) = client.search_runs([client.get_experiment_by_name("segmeter").experiment_id])
+    names = [item.path for item in client.list_artifacts(run.info.run_id, "images") if item.path.endswith(".png")]
+    assert sorted(name.partition("+timestamp")[0] for name in names) == [
+        "images/validation~case01+step+2",
+        "images/validation~case01+step+4",
+    ]
+    with Image.open(tmp_path / "mlflow" / run.info.run_id / "artifacts" / names[0]) as picture:
+        assert (picture.size, picture.getpixel((0, 0))) == ((5, 4), (255, 0, 0))
+
+
+@LIBRARY
 def test_mlflow_takes_the_relative_folder_that_a_run_has_by_default(tmp_path, monkeypatch):
     pytest.importorskip("mlflow", reason="the extra `mlflow` is not installed")
     monkeypatch.chdir(tmp_path)
@@ -173,7 +189,7 @@ def test_wandb_is_told_how_a_training_ended(outcome, code):
     run, teardown = Mock(), Mock()
     run.finish.side_effect = OSError("no route to host")
     with pytest.raises(OSError, match="no route"):
-        WandbLogger(run, teardown).close(outcome)
+        WandbLogger(run, teardown, Mock()).close(outcome)
     run.finish.assert_called_once_with(exit_code=code)
     teardown.assert_called_once_with()
 
@@ -183,7 +199,11 @@ def test_wandb_works_offline_and_leaves_no_secret(tmp_path):
     pytest.importorskip("wandb", reason="the extra `wandb` is not installed")
     folder = tmp_path / "run"
     folder.mkdir()
-    train(tiny_job(folder, epochs=1, logger=WandbConfig(mode="offline"), settings=SETTINGS))
+    job = tiny_job(folder, epochs=1, logger=WandbConfig(mode="offline"), settings=SETTINGS, pictures=1, draw=draw_red)
+    train(job)
+    (picture,) = folder.glob("wandb/offline-run-*/files/media/images/validation/case01_*.png")
+    with Image.open(picture) as stored:
+        assert (stored.size, stored.getpixel((0, 0))) == ((5, 4), (255, 0, 0))
     (record,) = folder.glob("wandb/offline-run-*/run-*.wandb")
     content = record.read_bytes()
     assert b"val/mean_iou" in content

@@ -4,13 +4,14 @@ import logging
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 from rich.console import Console
 from rich.table import Table
 
 from segmeter.cli.config.schema import CheckConfig
 from segmeter.cli.runs.job import Job
 from segmeter.data.build import open_splits
-from segmeter.data.config import DataConfig, channel_label
+from segmeter.data.config import DATA, DataConfig, channel_label
 from segmeter.data.dataset import Dataset
 from segmeter.data.verification.describe import describe_report
 from segmeter.data.verification.intensity import SHOWN, Intensity, scale_warnings, unit_moments
@@ -39,17 +40,53 @@ def run(config: CheckConfig, job: Job) -> None:
     console = Console(markup=False, highlight=False)
     console.print(_classes(config.data.spec().names, datasets, reports, fine=console.encoding.startswith("utf")))
     console.print(_values(reports, config.data))
+    folds = _count_folds(config.data, datasets, reports)
+    if folds:
+        console.print(_folds(folds))
     suggested = _suggest(config.data, reports[0]) if reports and reports[0].n_cases else {}
     if suggested:
         console.print(_suggestions(suggested, reports[0].split))
     if config.output is not None:
         splits = {report.split: describe_report(report, config.data) for report in reports}
         config.output.parent.mkdir(parents=True, exist_ok=True)
-        write_json(config.output, {"schema": 1, "splits": splits, "suggested": suggested})
+        found = {"schema": 1, "splits": splits, "suggested": suggested}
+        write_json(config.output, found | ({"folds": folds} if folds else {}))
     intensities = [each for report in reports for each in report.intensities]
     warnings = [line for report in reports for line in report.warnings]
     for warning in dict.fromkeys([*warnings, *scale_warnings(config.data, intensities)]):
         _LOG.warning("%s", warning)
+
+
+def _count_folds(
+    data: DataConfig, datasets: tuple[Dataset, ...], reports: tuple[DataReport, ...]
+) -> list[dict[str, Any]]:
+    """Cases of each fold, and those that have each class; none without folds, or where not all cases were checked."""
+    opened = {dataset.split: (dataset, report) for dataset, report in zip(datasets, reports, strict=True)}
+    if getattr(data, "fold", None) is None or not {"train", "val"} <= opened.keys():
+        return []
+    presence = {
+        case_id: row
+        for split in ("train", "val")
+        for case_id, row in zip(opened[split][0].case_ids, opened[split][1].presence, strict=True)
+    }
+    count, names, found = int(data.fold.partition("/")[2]), data.spec().names, []  # type: ignore[attr-defined]
+    for number in range(1, count + 1):
+        cases = DATA.build(data.replace(fold=f"{number}/{count}"), split="val").case_ids
+        held = [int(each) for each in np.array([presence[case_id] for case_id in cases]).sum(0)]
+        found.append({"fold": number, "cases": len(cases), "classes": dict(zip(names, held, strict=True))})
+    return found
+
+
+def _folds(folds: list[dict[str, Any]]) -> Table:
+    table = Table(title="cases of each fold, and those that have a class")
+    table.add_column("class")
+    for fold in folds:
+        table.add_column(f"fold {fold['fold']}", justify="right")
+    for name in folds[0]["classes"]:
+        table.add_row(name, *(str(fold["classes"][name]) for fold in folds))
+    table.add_section()
+    table.add_row("cases", *(str(fold["cases"]) for fold in folds))
+    return table
 
 
 def _suggest(data: DataConfig, seen: DataReport) -> dict[str, Any]:

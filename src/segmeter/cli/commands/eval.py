@@ -10,7 +10,9 @@ from segmeter.checks import expected
 from segmeter.cli.commands._parts import choose_memory, open_device, run_identity, take_shard
 from segmeter.cli.config.schema import EvalConfig
 from segmeter.cli.pictures.overlays import Drawer
+from segmeter.cli.pictures.worst import LIST, write_worst_list
 from segmeter.cli.runs.job import Job
+from segmeter.cli.runs.objective import find_objective, results
 from segmeter.cli.runs.resume import find_resumed
 from segmeter.cli.runs.run_folder import note_done, open_run
 from segmeter.data.build import open_splits
@@ -23,7 +25,6 @@ from segmeter.losses.build import build_loss, fix_weights
 from segmeter.metrics.config.metrics import check_clusters, check_metrics
 from segmeter.models.checkpoints.several import read_checkpoints
 from segmeter.postprocess.pipeline import build_steps
-from segmeter.report.figures import aggregates
 from segmeter.report.html import write_report
 from segmeter.report.table import print_summary
 
@@ -31,17 +32,18 @@ _LOG = logging.getLogger(__name__)
 
 
 def run(config: EvalConfig, job: Job) -> float | None:
-    """Evaluate; returns the headline over the data set, which a sweep may optimise."""
+    """Evaluate; returns the objective, which a sweep may optimise."""
     device = open_device(config.device)
     checkpoint = read_checkpoints(config.checkpoints)
     check_metrics(config.metrics, checkpoint.card.spec)  # what needs no data is checked before any is read, or drawn
     if len(config.metrics.spacing or (1, 1)) != 2:
         raise ConfigError(expected("metrics", "spacing", "to have 2 values, as images do", config.metrics.spacing))
+    objective = find_objective(config.objective, config.metrics, checkpoint.card.spec)
     build_steps(config.postprocess.steps, checkpoint.card.spec)
     counts = checkpoint.class_pixels
     weighted = fix_weights(config.loss, checkpoint.card.spec, counts)
     resumed = find_resumed(config, job, config.resume, holds=NAME)
-    (dataset,), (report,) = open_splits(config.data, [config.data.split], streams=True)
+    (dataset,), (report,) = open_splits(config.data, [config.data.split])
     for line in mismatch_warnings(report.intensities, checkpoint.card.mean, checkpoint.card.std, checkpoint.card.clip):
         _LOG.warning("%s", line)
     check_clusters(config.metrics.cluster, dataset.case_ids)
@@ -71,18 +73,21 @@ def run(config: EvalConfig, job: Job) -> float | None:
                 batches=batches,
             )
         )
-        note_done(folder, {row["name"]: row["dataset"] for row in aggregates(summary)})
+        write_worst_list(folder, dataset.spec, config.metrics, config.report.worst)
+        found = results(summary, objective)
+        note_done(folder, found)
         if config.report.html:
             write_report(folder, config.report)
     _show(config, folder, summary)
     sys.stdout.write(f"{predictor.stages.report()}\n")
-    score: float | None = aggregates(summary)[0]["dataset"]
-    return score
+    return next(iter(found.values()))
 
 
 def _show(config: EvalConfig, folder: Path, summary: dict[str, Any]) -> None:
     print_summary(summary)
     lines = [f"figures   {folder / 'metrics.json'}", f"cases     {folder / 'cases.csv'}"]
+    if config.report.worst:
+        lines.append(f"worst     {folder / LIST}")
     if config.report.overlays:
         lines.append(f"overlays  {folder / 'overlays'}")
     if config.report.html:

@@ -11,13 +11,13 @@ from segmeter.checks import expected
 from segmeter.cli.config.schema import ROOTS, MergeConfig
 from segmeter.cli.pictures.merged import take_pictures
 from segmeter.cli.runs.job import Job
+from segmeter.cli.runs.objective import results
 from segmeter.cli.runs.run_folder import note_done, open_run
 from segmeter.errors import ConfigError, DataError
 from segmeter.evaluation.merging.merge import Merge, check_merge, merge
 from segmeter.evaluation.merging.pieces import Piece, read_pieces
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.remote.trees import origin
-from segmeter.report.figures import aggregates
 from segmeter.report.html import write_report
 from segmeter.report.table import print_summary
 from segmeter.schema import Config
@@ -37,10 +37,12 @@ def run(config: MergeConfig, job: Job) -> float | None:
     with open_run(config, job, facts=_facts(merging)) as folder:
         summary = merge(replace(merging, folder=folder))
         take_pictures(pieces, folder, config.report, merging.metrics)
-        note_done(folder, {row["name"]: row["dataset"] for row in aggregates(summary)} if summary else {})
+        found = results(summary, None) if summary else {}
+        note_done(folder, found)
         if config.report.html:
             write_report(folder, config.report)
-    return show_merged(folder, summary, html=config.report.html)
+    show_merged(folder, summary, html=config.report.html)
+    return next(iter(found.values()), None)
 
 
 def _metrics_of(piece: Piece) -> MetricsConfig | None:
@@ -73,11 +75,11 @@ def _facts(job: Merge) -> dict[str, Any]:
     return {**kept, "merged": joined}
 
 
-def show_merged(folder: Path, summary: dict[str, Any], *, html: bool) -> float | None:
-    """Print what a merged run holds, and where; returns the headline over the data set, None for predict."""
+def show_merged(folder: Path, summary: dict[str, Any], *, html: bool) -> None:
+    """Print what a merged run holds, and where."""
     if not summary:
         sys.stdout.write(f"predictions   {folder / 'predictions'}\n")
-        return None
+        return
     print_summary(summary)
     if "merged" in summary:
         sys.stdout.write(f"out of fold: the rows of {summary['merged']['n_runs']} checkpoints, each on its own cases\n")
@@ -85,5 +87,3 @@ def show_merged(folder: Path, summary: dict[str, Any], *, html: bool) -> float |
     if html:
         lines.append(f"report    {folder / 'report.html'}")
     sys.stdout.write("\n".join(lines) + "\n")
-    value: float | None = aggregates(summary)[0]["dataset"]
-    return value

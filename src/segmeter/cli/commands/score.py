@@ -9,8 +9,9 @@ from typing import Any
 
 from segmeter.checks import some
 from segmeter.cli.config.schema import ScoreConfig
-from segmeter.cli.pictures.score_pictures import draw_cases
+from segmeter.cli.pictures.worst import LIST, write_worst_list
 from segmeter.cli.runs.job import Job
+from segmeter.cli.runs.objective import find_objective, results
 from segmeter.cli.runs.resume import find_resumed
 from segmeter.cli.runs.run_folder import note_done, open_run
 from segmeter.data.files.sniff import show
@@ -24,7 +25,6 @@ from segmeter.evaluation.score import Scoring, check_resumed, score
 from segmeter.metrics.config.metrics import check_clusters, check_metrics
 from segmeter.remote.trees import local_path
 from segmeter.remote.urls import known_place
-from segmeter.report.figures import aggregates
 from segmeter.report.html import write_report
 from segmeter.report.table import print_summary
 
@@ -32,9 +32,10 @@ _LOG = logging.getLogger(__name__)
 
 
 def run(config: ScoreConfig, job: Job) -> float | None:
-    """Score; returns the headline over the data set."""
+    """Score; returns the objective, which a sweep may optimise."""
     spec = config.data.spec()
     check_metrics(config.metrics, spec)
+    objective = find_objective(config.objective, config.metrics, spec)
     predictions, references = local_path(config.predictions), local_path(config.references)
     pairing = pair_masks(predictions, references, spec=spec, missing=config.missing)
     check_clusters(config.metrics.cluster, [pair.case_id for pair in pairing.pairs])
@@ -65,13 +66,16 @@ def run(config: ScoreConfig, job: Job) -> float | None:
         scoring = replace(scoring, folder=folder)
         summary = score(scoring)
         if images:
+            from segmeter.cli.pictures.score_pictures import draw_cases  # takes a moment to load
+
             draw_cases(scoring, images, config.report)
-        note_done(folder, {row["name"]: row["dataset"] for row in aggregates(summary)})
+        write_worst_list(folder, spec, config.metrics, config.report.worst)
+        found = results(summary, objective)
+        note_done(folder, found)
         if config.report.html:
             write_report(folder, config.report)
     _show(config, folder, summary)
-    value: float | None = aggregates(summary)[0]["dataset"]
-    return value
+    return next(iter(found.values()))
 
 
 def _facts(config: ScoreConfig, pairing: Pairing) -> dict[str, Any]:
@@ -109,6 +113,8 @@ def _images(folder: Path | None, pairing: Pairing) -> Files:
 def _show(config: ScoreConfig, folder: Path, summary: dict[str, Any]) -> None:
     print_summary(summary)
     lines = [f"figures   {folder / 'metrics.json'}", f"cases     {folder / 'cases.csv'}"]
+    if config.report.worst:
+        lines.append(f"worst     {folder / LIST}")
     if config.images and config.report.overlays:
         lines.append(f"overlays  {folder / 'overlays'}")
     if config.report.html:

@@ -9,8 +9,10 @@ from typing import Any
 
 import torch
 
+from segmeter.checks import expected
 from segmeter.cli.commands._parts import model_card, open_device
 from segmeter.cli.config.schema import TrainConfig
+from segmeter.cli.pictures.validation import draw_validated
 from segmeter.cli.runs.job import Job
 from segmeter.cli.runs.masking import mask
 from segmeter.cli.runs.resume import find_resumed
@@ -20,6 +22,7 @@ from segmeter.data.dataset import Dataset
 from segmeter.data.large.parts import PartReader
 from segmeter.data.verification.report import DataReport
 from segmeter.distributed.ranks import World, find_place, joined
+from segmeter.errors import ConfigError
 from segmeter.losses.build import build_loss
 from segmeter.models.build import build_segmenter
 from segmeter.models.segmenter import Segmenter
@@ -27,14 +30,18 @@ from segmeter.remote.urls import known_place
 from segmeter.report.figures import number
 from segmeter.report.html import write_report
 from segmeter.schema import as_plain
+from segmeter.training.config import TrainingConfig
 from segmeter.training.data.augment import Augment
 from segmeter.training.data.cache import Budget, CachedDataset
 from segmeter.training.data.epoch import Sources
+from segmeter.training.data.fixed import FixedBatches
 from segmeter.training.data.sampling import SampleSource
 from segmeter.training.follow import follow
 from segmeter.training.job import TrainJob, TrainResult, check_job
 from segmeter.training.loop import check_resumed, train
+from segmeter.training.pictures import spread_evenly
 from segmeter.training.plan import TrainPlan, plan_training
+from segmeter.training.run.profiling import FOLDER, TABLE, TRACE
 from segmeter.training.validation import UNLEARNED, find_monitor
 
 _LOG = logging.getLogger(__name__)
@@ -61,15 +68,12 @@ def _train(config: TrainConfig, job: Job, device: torch.device, world: World) ->
     segmenter = build_segmenter(model_card(config.data, config.model, seen))
     budget = Budget(int(config.training.cache_gb * 1e9))
     train_cases = CachedDataset(train_data, budget, parts=PartReader(train_data))
-    val_cases = CachedDataset(val_data, budget)
     training = TrainJob(
         folder=resumed or Path(),
         segmenter=segmenter,
         loss=loss,
-        source=_source(config, train_data, train_cases, seen=seen, world=world, device=device),
+        **_drawn(config, train_data, train_cases, val_data, budget, seen=seen, world=world, device=device),
         train_cases=train_cases,
-        val_cases=val_cases if len(val_data) else None,
-        augment=Augment(config.augment, train_data.spec),
         training=config.training,
         optimizer=config.optimizer,
         schedule=config.schedule,
@@ -81,6 +85,7 @@ def _train(config: TrainConfig, job: Job, device: torch.device, world: World) ->
         resume=resumed is not None,
         allow_changes=config.allow_changes,
         world=world,
+        draw=partial(draw_validated, spec=train_data.spec),
     )
     if not world.leads:
         follow(training)
@@ -93,14 +98,23 @@ def _train(config: TrainConfig, job: Job, device: torch.device, world: World) ->
         note_done(folder, _result(result))
         write_report(folder)
     _show(folder, result)
+    _show_debug(folder, config.training, result)
     return result.score
 
 
-def _source(
-    config: TrainConfig, data: Dataset, cases: CachedDataset, *, seen: DataReport, world: World, device: torch.device
-) -> SampleSource:
-    """What gives this process its part of each batch."""
-    return SampleSource(
+def _drawn(
+    config: TrainConfig,
+    data: Dataset,
+    cases: CachedDataset,
+    val_data: Dataset,
+    budget: Budget,
+    *,
+    seen: DataReport,
+    world: World,
+    device: torch.device,
+) -> dict[str, Any]:
+    """What the job trains and validates on, and how samples are changed."""
+    source = SampleSource(
         cases,
         config.augment,
         batch_size=int(config.training.batch_size),
@@ -109,8 +123,18 @@ def _source(
         presence=seen.presence,
         part=(world.rank, world.size),
         sources=Sources.named((pair.source for pair in data.pairs), data.weights),
-        defer=device.type == "cuda",
+        defer=device.type == "cuda" and not config.training.overfit_batches,
     )
+    if config.training.overfit_batches:
+        if world.size > 1:
+            remedy = "Set it to null, or train in one process."
+            raise ConfigError(expected("training", "overfit_batches", "to be null in several processes", "", remedy))
+        fixed = FixedBatches(source, config.training.overfit_batches)
+        return {"source": fixed, "val_cases": fixed.cases(data.case_ids, data.spec), "augment": None}
+    if config.training.validate_cases:
+        val_data = val_data.subset(spread_evenly(len(val_data), config.training.validate_cases))
+    val_cases = CachedDataset(val_data, budget) if len(val_data) else None
+    return {"source": source, "val_cases": val_cases, "augment": Augment(config.augment, data.spec)}
 
 
 def _facts(config: TrainConfig, seen: DataReport, val_seen: DataReport) -> dict[str, Any]:
@@ -158,6 +182,18 @@ def _show(folder: Path, result: TrainResult) -> None:
             f"warning: IoU below {UNLEARNED} at the best checkpoint, though the validation masks hold them: "
             f"{', '.join(result.unlearned)}.\n"
         )
+
+
+def _show_debug(folder: Path, config: TrainingConfig, result: TrainResult) -> None:
+    """What the runs of debug=overfit and debug=profile were for."""
+    if config.profile_steps and (folder / FOLDER / TABLE).is_file():
+        sys.stdout.write(f"profile   {folder / FOLDER / TABLE}, {TRACE} beside it for chrome://tracing or Perfetto\n")
+    if config.overfit_batches and config.stop_at is not None:
+        fits = result.reason.startswith("stop_at")
+        score = f"{result.monitor} {number(result.score)} on the samples it was trained on, after {result.steps} steps"
+        sys.stdout.write(f"overfit   {'fits' if fits else f'DOES NOT FIT: below {config.stop_at:g}'}: {score}\n")
+        if not fits:
+            sys.stdout.write(f"          look at masks and predictions in {folder / 'validation'}\n")
 
 
 def _checkpoint_line(folder: Path, result: TrainResult) -> str:

@@ -20,7 +20,7 @@ OPTUNA: dict[str, Any] = {  # options of hydra/sweeper=optuna, with their defaul
     "study_name": "segmeter",
     "n_trials": 20,
     "n_jobs": 1,  # jobs that are chosen and launched together
-    "direction": None,  # null is that of training.monitor; other scores are maximized
+    "direction": None,  # null is that of training.monitor or objective
     "seed": None,
     "params": {},
 }

@@ -3,7 +3,7 @@
 from typing import Any
 
 from segmeter.cli.config.groups import schemas_of
-from segmeter.cli.config.reference import EXPERIMENT, Key, default_option, groups_of, keys_of, options_of, own_keys
+from segmeter.cli.config.reference import PRESETS, Key, default_option, groups_of, keys_of, options_of, own_keys
 from segmeter.cli.config.schema import ROOTS
 
 
@@ -27,7 +27,7 @@ def completion_index() -> dict[str, Any]:
 
 def _keys(group: str) -> dict[str, dict[str, Any]]:
     """Keys by option; "*" where all options have the same ones."""
-    if group == EXPERIMENT:
+    if group in PRESETS:
         return {"*": {}}
     schemas = schemas_of(group)
     keys = {name: {key.path: _kind(key) for key in keys_of(schema, {})} for name, schema in schemas.items()}

@@ -27,7 +27,7 @@ from segmeter.declared import (
 from segmeter.registry import Registry
 from segmeter.schema import REQUIRED, as_plain
 
-EXPERIMENT = "experiment"
+PRESETS = ("experiment", "debug")  # groups of training whose options set keys of several groups
 _PATHS = ("root", "data.root", "weights", "model.weights")  # texts that are paths
 
 
@@ -102,10 +102,10 @@ def own_keys(command: str) -> Iterator[Key]:
 
 
 def groups_of(command: str) -> list[str]:
-    """The configuration groups that a command has; training has experiments too."""
+    """The configuration groups that a command has; training has presets too."""
     fields = ROOTS[command].model_fields
     named = [name for name in fields if name in GROUPS and _same(GROUPS[name], fields[name])]
-    return [*named, EXPERIMENT] if command == "train" else named
+    return [*named, *PRESETS] if command == "train" else named
 
 
 def _same(choice: Registry | type, field: Any) -> bool:
@@ -138,6 +138,13 @@ def option(group: str, name: str, folders: Sequence[Path] = (CONFIGS,)) -> tuple
     if not isinstance(choice, Registry):
         return choice, inherited | values
     return schema or choice.schema(name_of(values)), inherited | values
+
+
+def preset_summary(group: str, name: str, folders: Sequence[Path] = (CONFIGS,)) -> str:
+    """What a preset is for: the comment below its package line."""
+    paths = (folder / group / f"{name}.yaml" for folder in folders)
+    lines = next(path for path in paths if path.is_file()).read_text().splitlines()
+    return next((line.lstrip("# ") for line in lines if line.startswith("#") and "@package" not in line), "")
 
 
 def parts_of(model: type[BaseModel]) -> Iterator[tuple[str, Choice]]:

@@ -12,6 +12,7 @@ from yaml import YAMLError
 from segmeter.checks import expected
 from segmeter.cli.config.compose import Composed
 from segmeter.cli.config.groups import GROUPS
+from segmeter.cli.config.reference import PRESETS
 from segmeter.declared import name_of
 from segmeter.errors import ConfigError
 from segmeter.schema import REQUIRED
@@ -23,7 +24,7 @@ AUTO = "auto"
 def fill_resumed(job: Composed) -> dict[str, Any]:
     """The values of a job that resumes the run of a given folder: the run's own but for what the job sets.
 
-    Of an experiment, which sets many keys at once, all values count; the run's own take the place of those that must be
+    Of a preset, which sets many keys at once, all values count; the run's own take the place of those that must be
     given and are not. Without such a folder, or with "auto", which repeats the command line, the values stay.
 
     Raises
@@ -38,7 +39,7 @@ def fill_resumed(job: Composed) -> dict[str, Any]:
     saved = _read(Path(resume) / "config.yaml")
     _check_plugins(saved, values, resume)
     keys = [line.partition("=")[0].lstrip("+~").partition("@")[0] for line in job.overrides]
-    if "experiment" in keys:
+    if set(PRESETS) & set(keys):
         return {key: _given(value, saved.get(key)) for key, value in values.items()}
     filled = copy.deepcopy({**values, **saved})
     for key in [*(key for key in keys if key in GROUPS), *_OWN, *keys, *_followers(job.config, keys)]:

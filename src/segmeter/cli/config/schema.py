@@ -66,8 +66,11 @@ class Seeded(Common):
 
 
 class Launched(Common):
-    """What a command takes that can run elsewhere than in this process."""
+    """What a command takes that can run elsewhere than in this process, and go on where it was stopped."""
 
+    resume: str | None = None
+    """null starts a new run; "auto" continues the newest run of this name; a path continues that run, with its
+    own configuration but for the keys that the command line sets."""
     launch: Annotated[Any, Component(LAUNCHES)]
     """Where it runs."""
 
@@ -87,6 +90,19 @@ class Sharded(Launched):
             raise RuleError("to be NUMBER/COUNT, the number being at most the count: 2/7") from None
 
 
+class Measured(Seeded, Sharded):
+    """What a command takes that measures masks."""
+
+    objective: str | None = None
+    """What a sweep compares, and Optuna searches by, in the direction in which it is better: mean_iou, mean_dice,
+    pixel_accuracy, or a metric of `metrics.measures`, such as hd95 (the mean over classes) or hd95/car; null takes the
+    headline."""
+    metrics: MetricsConfig
+    """What is measured."""
+    report: ReportConfig
+    """Pictures and the HTML report."""
+
+
 class Modelled(Common):
     """What a command takes that runs a model."""
 
@@ -100,9 +116,6 @@ class Trained(Modelled):
     checkpoint: Path | tuple[Path, ...]
     """A run folder (its best checkpoint), a checkpoint folder, or a file in it; [A,B,C] averages the probabilities of
     several."""
-    resume: str | None = None
-    """null starts a new run; "auto" continues the newest run of this name; a path continues that run, with its
-    own configuration but for the keys that the command line sets."""
 
     @property
     def checkpoints(self) -> tuple[Path, ...]:
@@ -113,9 +126,6 @@ class Trained(Modelled):
 class TrainConfig(Modelled, Seeded, Launched):
     """`segmeter train`: train a model on images and masks."""
 
-    resume: str | None = None
-    """null starts a new run; "auto" continues the newest run of this name; a path continues that run, with its
-    own configuration but for the keys that the command line sets."""
     allow_changes: tuple[str, ...] = ()
     """Keys that may differ from the resumed run's configuration: [training.epochs]."""
     data: Annotated[Any, Component(DATA)]
@@ -138,7 +148,7 @@ class TrainConfig(Modelled, Seeded, Launched):
     """Where curves are written beside history.jsonl."""
 
 
-class EvalConfig(Trained, Seeded, Sharded):
+class EvalConfig(Trained, Measured):
     """`segmeter eval`: measure a checkpoint on a data set."""
 
     data: Annotated[Any, Component(DATA)]
@@ -151,10 +161,6 @@ class EvalConfig(Trained, Seeded, Sharded):
     """Which files are written per case."""
     postprocess: PostprocessConfig
     """The steps that clean each label map."""
-    metrics: MetricsConfig
-    """What is measured."""
-    report: ReportConfig
-    """Pictures and the HTML report."""
 
 
 class ImagesConfig(Config, title="data"):
@@ -263,7 +269,7 @@ class LabelsConfig(ClassesConfig):
             raise RuleError("to be false but for a binary task without label map", "Set data.task=binary.")
 
 
-class ScoreConfig(Seeded, Sharded):
+class ScoreConfig(Measured):
     """`segmeter score`: measure masks that any tool wrote against their references, without a model."""
 
     predictions: Path
@@ -276,15 +282,8 @@ class ScoreConfig(Seeded, Sharded):
     """What a reference without a prediction is: an error, or scored as class 0 everywhere."""
     workers: Annotated[int, Unit("processes")] = Field(0, ge=0, le=256)
     """Processes; 0 takes threads, one per core, which are as fast but for measures in plain Python."""
-    resume: str | None = None
-    """null starts a new run; "auto" continues the newest run of this name; a path continues that run, with its
-    own configuration but for the keys that the command line sets."""
     data: LabelsConfig
     """What the values in masks mean."""
-    metrics: MetricsConfig
-    """What is measured."""
-    report: ReportConfig
-    """Pictures and the HTML report."""
     probs: Path | None = None
     """Folder of their probabilities, NPY (C, H, W) float32 as `export.probs` writes them, with the same names; null
     measures none."""

@@ -1,9 +1,10 @@
-"""The overlays of the parts of a run -> those of the run."""
+"""The overlays and worst cases of the parts of a run -> those of the run."""
 
 from collections.abc import Sequence
 from pathlib import Path
 
 from segmeter.cli.pictures.score_pictures import case_scores
+from segmeter.cli.pictures.worst import take_worst
 from segmeter.evaluation.merging.pieces import Piece
 from segmeter.files import link_or_copy, make_folder
 from segmeter.metrics.cases.stored import read_cases
@@ -16,7 +17,9 @@ from segmeter.report.pictures.overlay import picture_path
 
 
 def take_pictures(pieces: Sequence[Piece], folder: Path, config: ReportConfig, metrics: MetricsConfig | None) -> None:
-    """Take over the pictures that the whole run would have: its worst cases are among the worst of their shard."""
+    """Take over what the whole run would have: its worst cases are among the worst of their shard."""
+    if pieces[0].spec is not None and metrics is not None:
+        take_worst(pieces, folder, pieces[0].spec, metrics, config.worst)
     found = {path.stem: path for piece in pieces for path in sorted((piece.folder / OVERLAYS).glob("*.png"))}
     if not found:
         return

@@ -1,9 +1,11 @@
-"""Cases as they are measured -> the run's pictures."""
+"""Cases as they are measured -> the run's pictures, and crops of the worst."""
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 
 from segmeter.classes import ClassSpec
+from segmeter.cli.pictures.worst import WorstCases
 from segmeter.inference.async_results import Prediction
 from segmeter.metrics.cases.table import CaseRow
 from segmeter.metrics.config.metrics import MetricsConfig
@@ -19,6 +21,8 @@ from segmeter.report.pictures.objects import Objects
 class Drawer:
     """Draws the cases that the configuration asks for, each with its headline score, as metrics.json defines it.
 
+    Of the worst, crops are kept too, which `segmeter.cli.pictures.worst` lists at the end.
+
     Called with each case in turn; the row is there where it was measured.
     """
 
@@ -28,10 +32,15 @@ class Drawer:
         self._gallery = Gallery(folder, config, spec)
         self._spec = spec
         self._classes = None if metrics is None else mean_classes(metrics, spec)
+        self._worst = WorstCases(folder, spec, config.worst)
 
     def __call__(self, prediction: Prediction, cleaned: Cleaned, row: CaseRow | None = None) -> None:
         sample = prediction.sample
         score, class_scores = (None, ()) if row is None else self._scores(row)
+        if row is not None and score is not None and sample.target is not None:
+            step = math.ceil(row.height / cleaned.labels.shape[-2])  # of a case that is larger than memory
+            maps = {"image": sample.image, "target": sample.target, "labels": cleaned.labels}
+            self._worst.offer(sample.case_id, score, **maps, step=step)
         self._gallery.offer(
             sample.case_id,
             image=sample.image,
@@ -46,7 +55,9 @@ class Drawer:
 
     def remember(self, row: CaseRow) -> None:
         """Let a case of an interrupted run take part in the choice."""
-        self._gallery.remember(row.case_id, *self._scores(row))
+        score, class_scores = self._scores(row)
+        self._gallery.remember(row.case_id, score, class_scores)
+        self._worst.remember(row.case_id, score)
 
     def remember_drawn(self, case_id: str) -> None:
         """Let a case without a score take part in the choice."""

@@ -1,7 +1,7 @@
-"""Scored cases and their images -> the run's pictures; of a volume, one slice."""
+"""Scored cases and their images -> the run's pictures, and crops of the worst; of a volume, one slice."""
 
-from collections.abc import Mapping, Sequence
-from functools import partial
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +9,7 @@ import numpy as np
 
 from segmeter.checks import expected
 from segmeter.classes import ClassSpec
+from segmeter.cli.pictures.worst import write_crops
 from segmeter.data.files.images import IMAGE_DTYPES, read_image
 from segmeter.data.files.masks import read_values
 from segmeter.data.files.sniff import show, volume_format
@@ -28,7 +29,7 @@ from segmeter.parallel import map_in_threads
 from segmeter.progress import track
 from segmeter.report.config import ReportConfig
 from segmeter.report.figures import headline_scores
-from segmeter.report.pictures.gallery import choose_cases
+from segmeter.report.pictures.gallery import choose_cases, worst_first
 from segmeter.report.pictures.layers import draw_layers, write_layers
 from segmeter.report.pictures.objects import Objects
 from segmeter.report.pictures.overlay import draw_overlay, write_overlay
@@ -36,7 +37,7 @@ from segmeter.report.pictures.slices import choose_slice
 
 
 def draw_cases(scoring: Scoring, images: Files, config: ReportConfig) -> None:
-    """Draw the chosen cases. They are read again: which ones they are is known only after the last.
+    """Draw the chosen cases, and crop the worst. They are read again: which they are is known only after the last.
 
     Parameters
     ----------
@@ -45,7 +46,7 @@ def draw_cases(scoring: Scoring, images: Files, config: ReportConfig) -> None:
     images
         The image of every case, by stem.
     config
-        Which cases are drawn, and how large.
+        Which cases are drawn, and how large, and how many are cropped.
 
     Raises
     ------
@@ -53,11 +54,13 @@ def draw_cases(scoring: Scoring, images: Files, config: ReportConfig) -> None:
         One line for each image that can't be read or has another size, and each case whose masks changed.
     """
     scores, of_classes = case_scores(read_cases(scoring.folder), scoring.spec, scoring.metrics)
-    chosen = choose_cases(scores, config, of_classes)
-    pairs = [pair for pair in scoring.pairs if pair.case_id in chosen]
+    drawn = choose_cases(scores, config, of_classes)
+    defined = {case_id: score for case_id, score in scores.items() if not np.isnan(score)}
+    worst = set(worst_first(defined)[: config.worst])
+    pairs = [pair for pair in scoring.pairs if pair.case_id in {*drawn, *worst}]
     measured = {case_id: noted["sha256"] for case_id, noted in read_notes(scoring.folder).items()}
-    draw = partial(_draw_pair, scoring, scoring.scorer(), images, scores, measured, config.panel)
-    problems = [line for found in track(map_in_threads(draw, pairs), "drawing", len(pairs)) for line in found]
+    given = _Drawing(scoring, scoring.scorer(), images, scores, measured, config.panel, drawn, worst)
+    problems = [line for found in track(map_in_threads(given.draw, pairs), "drawing", len(pairs)) for line in found]
     if problems:
         raise DataError(problems)
 
@@ -72,38 +75,49 @@ def case_scores(
     return dict(zip(ids, headlines, strict=True)), dict(zip(ids, totals.iou.tolist(), strict=True))
 
 
-def _draw_pair(
-    scoring: Scoring,
-    scorer: CaseScorer,
-    images: Files,
-    scores: Mapping[str, float],
-    measured: Mapping[str, str],
-    panel: int,
-    pair: MaskPair,
-) -> tuple[str, ...]:
-    """Write one picture, or say what is wrong with its image."""
-    try:
-        maps = scorer.read(pair)
-        check_unchanged(pair, measured)
-        image = _image(images[pair.stem][0], maps.shape, scoring)
-    except DataError as error:
-        return error.problems
-    target, labels, title = maps.target, maps.labels, pair.case_id
-    objects = Objects(target=maps.target_instances, prediction=maps.instances)
-    notes: dict[str, Any] = {"files": _names(pair, images[pair.stem][0])}
-    if len(maps.shape) == 3:
-        place = choose_slice(target, labels, scoring.spec)
-        title = f"{title}, slice {place + 1} of {maps.shape[0]}"
-        notes["slice"] = [place + 1, maps.shape[0]]
-        target, labels, image = target[..., place, :, :], labels[..., place, :, :], image[place]
-        numbers = (each if each is None else each[place] for each in (objects.target, objects.prediction))
-        objects = Objects(target=next(numbers), prediction=next(numbers))
-    score = scores[pair.case_id]
-    picture = draw_overlay(image, target, labels, scoring.spec, title=title, score=score, panel=panel, objects=objects)
-    write_overlay(scoring.folder / "overlays", pair.case_id, picture)
-    layers = draw_layers(image, target, labels, scoring.spec, panel=panel, objects=objects, notes=notes)
-    write_layers(scoring.folder, pair.case_id, layers)
-    return ()
+@dataclass(frozen=True)
+class _Drawing:
+    """What is known when pictures are drawn: scores and hashes by case id, and which cases are drawn and cropped."""
+
+    scoring: Scoring
+    scorer: CaseScorer
+    images: Files
+    scores: Mapping[str, float]
+    measured: Mapping[str, str]
+    panel: int
+    drawn: Set[str]
+    worst: Set[str]
+
+    def draw(self, pair: MaskPair) -> tuple[str, ...]:
+        """Write the pictures of one case, or say what is wrong with its image."""
+        scoring, spec, path = self.scoring, self.scoring.spec, self.images[pair.stem][0]
+        try:
+            maps = self.scorer.read(pair)
+            check_unchanged(pair, self.measured)
+            image = _image(path, maps.shape, scoring)
+        except DataError as error:
+            return error.problems
+        target, labels, title, number = maps.target, maps.labels, pair.case_id, None
+        objects = Objects(target=maps.target_instances, prediction=maps.instances)
+        notes: dict[str, Any] = {"files": _names(pair, path)}
+        if len(maps.shape) == 3:
+            place = choose_slice(target, labels, spec)
+            number = place + 1
+            title = f"{title}, slice {number} of {maps.shape[0]}"
+            notes["slice"] = [number, maps.shape[0]]
+            target, labels, image = target[..., place, :, :], labels[..., place, :, :], image[place]
+            numbers = (each if each is None else each[place] for each in (objects.target, objects.prediction))
+            objects = Objects(target=next(numbers), prediction=next(numbers))
+        if pair.case_id in self.drawn:
+            score, panel = self.scores[pair.case_id], self.panel
+            shown = draw_overlay(image, target, labels, spec, title=title, score=score, panel=panel, objects=objects)
+            write_overlay(scoring.folder / "overlays", pair.case_id, shown)
+            layers = draw_layers(image, target, labels, spec, panel=panel, objects=objects, notes=notes)
+            write_layers(scoring.folder, pair.case_id, layers)
+        if pair.case_id in self.worst:
+            crops = {"image": image, "target": target, "labels": labels}
+            write_crops(scoring.folder, pair.case_id, spec, **crops, step=1, slice_number=number)
+        return ()
 
 
 def _names(pair: MaskPair, image: Path) -> dict[str, list[str]]:

@@ -16,11 +16,13 @@ from segmeter.cli.config.hydra_rules import OPTUNA
 from segmeter.cli.runs.job import Job
 from segmeter.cli.runs.launchers import needed
 from segmeter.cli.runs.multirun import Multirun, raise_failures
+from segmeter.cli.runs.objective import better
 from segmeter.cli.runs.shipped import Outcome
 from segmeter.cli.runs.sweep import summarised
 from segmeter.errors import EXIT_FAULT, ConfigError
 
 _LOST, _FOLDER, _OWNER = "lost", "folder", "owner"
+_DIRECTIONS = {"higher": "maximize", "lower": "minimize"}
 _LOG = logging.getLogger(__name__)
 
 Checked = Callable[[Sequence[str]], Any]  # overrides -> the checked configuration of one job
@@ -140,20 +142,27 @@ def _options(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _direction(given: str | None, config: Any, space: Mapping[str, Any]) -> str:
-    """Which way the score is better: of a training its monitor says so, other scores are maximized unless told."""
-    training = getattr(config, "training", None)
-    if training is None:
-        return given or "maximize"
-    from segmeter.training.validation import higher_is_better
-
-    if "training.monitor" in space:
+    """Which way the score is better, as its metric says; of a metric that is not ours the user has to say it."""
+    key = "training.monitor" if hasattr(config, "training") else "objective"
+    metric: Any = config.training.monitor if hasattr(config, "training") else getattr(config, "objective", None)
+    if key in space:
         rule = "to be one figure in all trials, as figures of two kinds can't be compared"
-        raise ConfigError(expected("config", "training.monitor", rule, "several"))
-    wanted = "maximize" if higher_is_better(training.monitor) else "minimize"
-    if given not in (None, wanted):
-        rule = f"to be null or {wanted} for training.monitor={training.monitor}"
-        raise ConfigError(expected("config", "hydra.sweeper.direction", rule, given))
+        raise ConfigError(expected("config", key, rule, "several"))
+    if key == "objective":
+        found = better(metric)
+        wanted = given if found is None else _DIRECTIONS[found]
+    else:
+        from segmeter.training.validation import higher_is_better
+
+        wanted = _DIRECTIONS["higher" if higher_is_better(metric) else "lower"]
+    if wanted is None or given not in (None, wanted):
+        rule = f"to be null or {wanted}" if wanted else "to be maximize or minimize"
+        raise ConfigError(expected("config", "hydra.sweeper.direction", f"{rule} for {key}={_name(metric)}", given))
     return wanted
+
+
+def _name(metric: str | None) -> str:
+    return "null" if metric is None else metric
 
 
 def _space(overrides: Sequence[str], optuna: Any) -> tuple[dict[str, Any], list[str]]:

@@ -8,6 +8,7 @@ from typing import IO
 from rich.table import Table
 from rich.text import Text
 
+from segmeter.cli.runs.objective import better
 from segmeter.files import csv_bytes, write_bytes
 from segmeter.report.figures import quantity
 from segmeter.report.page.render import render
@@ -41,10 +42,10 @@ class SweepJob:
 
 
 def best_job(jobs: Sequence[SweepJob]) -> SweepJob | None:
-    """The job with the best first result: the highest, and of a loss the lowest; None where no job has one."""
+    """The job with the best first result, the highest or the lowest as its name says; None where no job has one."""
     objective = next(iter(_results(jobs)), None)
     scored = [job for job in jobs if objective is not None and job.result.get(objective) is not None]
-    sign = -1.0 if objective == "loss" else 1.0
+    sign = -1.0 if better(objective) == "lower" else 1.0
     return max(scored, key=lambda job: sign * (job.result[str(objective)] or 0.0), default=None)
 
 

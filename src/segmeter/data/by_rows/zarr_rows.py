@@ -1,6 +1,7 @@
 """Zarr folder -> rows of one level of its picture, its kind and size known before a chunk is read."""
 
 import threading
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +54,7 @@ class ZarrRows:
             raise
         except Exception as error:  # zarr, its codecs and JSON raise many types on hostile bytes
             raise damaged(path, error) from error
-        self._path, self._lock = path, threading.Lock()
+        self._path, self._folder, self._lock = path, found.folder, threading.Lock()
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -74,7 +75,22 @@ class ZarrRows:
 
     def read(self, start: int, stop: int) -> NDArray[Any]:
         """Read the chunks of these rows; DataError where one is damaged."""
-        where = {"y": slice(start, stop)}
+        return self.read_window(slice(start, stop), slice(0, self.width))
+
+    def files(self, rows: slice, columns: slice) -> list[Path]:
+        """The files of the chunks, or shards, that meet a window; those that hold nothing but zeros may be absent."""
+        where = {"y": rows, "x": columns, "c": slice(0, self.samples)}
+        steps = (self._array.shards or self._array.chunks)[len(self._lead) :]
+        spans = [
+            range(where[axis].start // step, (where[axis].stop - 1) // step + 1)
+            for axis, step in zip(self._axes, steps, strict=True)
+        ]
+        keys = (self._array.metadata.encode_chunk_key((*self._lead, *place)) for place in product(*spans))
+        return [self._folder / key for key in keys]
+
+    def read_window(self, rows: slice, columns: slice) -> NDArray[Any]:
+        """Read the chunks that meet some rows and columns: (h, w), or (h, w, C); DataError where one is damaged."""
+        where = {"y": rows, "x": columns}
         try:
             with self._lock:
                 stored = self._array[(*self._lead, *(where.get(axis, slice(None)) for axis in self._axes))]

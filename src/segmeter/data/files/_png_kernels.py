@@ -1,8 +1,8 @@
 """The compiled loops behind `png`: filtered rows -> bytes (PNG specification, third edition, section 9).
 
-Label maps are mostly flat, where the residuals are 0. A Sub row then repeats the pixel on the left. A Paeth row copies
-the row above for as long as the pixel on the left equals the one above it: with a == c the predictor is b, and a
-residual of 0 keeps a == c. Eight bytes at a time are tested for that, and the plain recurrence does the rest.
+Label maps are mostly flat, where the residuals are 0. A Paeth row then copies the row above for as long as the pixel
+on the left equals the one above it: with a == c the predictor is b, and a residual of 0 keeps a == c. Eight bytes at
+a time are tested for that, and the plain recurrence does the rest.
 
 Indices are unsigned, so that numba adds no test for negative ones.
 """
@@ -16,6 +16,8 @@ from segmeter.jit import inlined_part, kernel
 _EIGHT = np.uintp(8)
 _ONE = np.uintp(1)
 _TWO = np.uintp(2)
+_EVEN = np.uint64(0x00FF_00FF_00FF_00FF)  # the bytes of a word that stand at even places
+_LANES = np.uint64(0x0001_0001_0001_0001)
 
 
 @kernel
@@ -72,10 +74,7 @@ def _undo_rows(stream: Any, pixels: Any, height: int, width: Any, step: Any) -> 
 
 @inlined_part
 def _words(line: Any, step: Any) -> Any:
-    """What follows the first pixel's bytes, eight bytes at a time, as far as whole words go.
-
-    For reading only: the compiler takes for granted that words and bytes which are written do not overlap.
-    """
+    """What follows the first pixel's bytes, eight bytes at a time, as far as whole words go."""
     count = (line.size - min(np.int64(step), line.size)) // 8
     return line[step : step + np.uintp(8 * count)].view(np.uint64)
 
@@ -93,29 +92,34 @@ def _undo_up(line: Any, row: Any, above: Any) -> None:
 
 
 @inlined_part
-def _undo_sub(line: Any, row: Any, step: Any) -> None:
+def _undo_sub(line: Any, row: Any, step: Any) -> Any:
     width = np.uintp(row.size)
-    x = np.uintp(0)
-    while x < step and x < width:
-        row[x] = line[x]
-        x += _ONE
-    for word in _words(line, step):
-        if word == 0 and step == _ONE:
-            left = row[x - _ONE]
-            for k in range(8):
-                row[x + np.uintp(k)] = left
-        elif step == _ONE:
-            left = row[x - _ONE]
-            for k in range(8):
-                left += line[x + np.uintp(k)]
-                row[x + np.uintp(k)] = left
-        else:
-            for k in range(8):
-                row[x + np.uintp(k)] = line[x + np.uintp(k)] + row[x + np.uintp(k) - step]
-        x += _EIGHT
+    x = min(step, width)
+    row[:x] = line[:x]
+    if step == _ONE:
+        x = _undo_sub_words(line, row)
     while x < width:
         row[x] = line[x] + row[x - step]
         x += _ONE
+
+
+@kernel
+def _undo_sub_words(line: Any, row: Any) -> Any:
+    """Undo Sub for what follows the first byte, as far as whole words go; where that is.
+
+    The sum of a word's bytes is taken by itself, so that the next word waits for one addition only. Every other byte
+    stands in a lane of 16 bits, where the product with `_LANES` adds up all lower lanes: at most 9 * 255 with what
+    comes before, so that no lane overflows.
+    """
+    goal, left, i = _words(row, _ONE), np.uint64(line[0]), np.uintp(0)
+    for word in _words(line, _ONE):
+        even, odd = (word & _EVEN) * _LANES, ((word >> np.uint64(8)) & _EVEN) * _LANES
+        before, whole = left * _LANES, even + odd
+        low, high = even + (odd << np.uint64(16)) + before, whole + before
+        goal[i] = (low & _EVEN) | ((high & _EVEN) << np.uint64(8))
+        left = ((whole >> np.uint64(48)) + left) & np.uint64(0xFF)
+        i += _ONE
+    return _ONE + i * _EIGHT
 
 
 @inlined_part

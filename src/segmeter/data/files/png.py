@@ -1,15 +1,19 @@
-"""PNG bytes -> the stored samples of one channel, several times faster than a general decoder; the rest is Pillow's.
+"""A PNG file -> the stored samples of one channel, several times faster than a general decoder; the rest is Pillow's.
 
 A label map is one zlib stream of filtered rows. It is inflated by libdeflate, which checks its Adler sum, into a buffer
 whose size the header fixes; every chunk's CRC is checked before. Whatever is not plainly in order gives None, so that
 Pillow decides about it: nothing is accepted here that Pillow would refuse.
 """
 
+import hashlib
+import os
+import stat
 import struct
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal
 
 import imagecodecs
@@ -19,6 +23,9 @@ from numpy.typing import NDArray
 _inflate: Callable[..., Any] = imagecodecs.deflate_decode  # of libdeflate; they take any buffer,
 _crc32: Callable[..., int] = imagecodecs.deflate_crc32  # which their types do not say
 _SIGNATURE = b"\x89PNG\r\n\x1a\n"
+_chunk_start = struct.Struct(">I4s").unpack_from  # length and name
+_number = struct.Struct(">I").unpack_from
+_head = struct.Struct(">8s8sIIBBBBB").unpack_from  # signature, start of the first chunk, what this holds
 _LEAST_BYTES = {
     b"gAMA": 4,
     b"cHRM": 32,
@@ -64,17 +71,57 @@ class PngLayout:
         return (self.width * self.bits + 7) // 8
 
 
-def read_layout(head: bytes) -> PngLayout | None:
-    """Read the first 33 bytes of a PNG; None where it is not one plain channel, not interlaced."""
-    if len(head) < 33 or head[:8] != _SIGNATURE or head[8:16] != b"\0\0\0\rIHDR":
+@dataclass(frozen=True, eq=False)
+class PlainPng:
+    """The samples of a file, (H, W), and the sha256 of its bytes in hexadecimal."""
+
+    samples: NDArray[np.uint8]
+    sha256: str
+
+
+def read_plain(path: Path, *, max_pixels: int) -> PlainPng | None:
+    """Read a PNG of one channel with 8 bits, of at most 8 MB and 8 million pixels, by a few system calls.
+
+    None where it is anything else, or not in order: the usual way says what it is, and what is wrong with it.
+    """
+    content = _read_small(path) if path.name.endswith(".png") else None
+    layout = None if content is None else read_layout(content)
+    if content is None or layout is None or layout.bits != 8:
         return None
-    width, height, bits, colour, compression, filtering, interlace = struct.unpack(">IIBBBBB", head[16:29])
-    if bits not in _DEPTHS.get(colour, ()) or compression or filtering or interlace or not width or not height:
+    samples = _decode(content, layout, max_pixels=min(max_pixels, _KEPT_BYTES))
+    return None if samples is None else PlainPng(samples, hashlib.sha256(content).hexdigest())
+
+
+def _read_small(path: Path) -> memoryview | None:
+    """The bytes of a regular file that is small enough, in memory that this thread's next file overwrites."""
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # a FIFO that is opened so does not wait
+        try:
+            status = os.fstat(handle)
+            size = status.st_size
+            if not stat.S_ISREG(status.st_mode) or size >= _KEPT_BYTES:
+                return None
+            room = _scratch("content", size + 1)
+            return room[:size].data if os.readv(handle, [room.data]) == size else None
+        finally:
+            os.close(handle)
+    except OSError:
+        return None
+
+
+def read_layout(head: bytes | memoryview) -> PngLayout | None:
+    """Read the first 33 bytes of a PNG; None where it is not one plain channel, not interlaced."""
+    if len(head) < 33:
+        return None
+    signature, start, width, height, bits, colour, *others = _head(head)
+    if signature != _SIGNATURE or start != b"\0\0\0\rIHDR":
+        return None
+    if bits not in _DEPTHS.get(colour, ()) or any(others) or not width or not height:
         return None
     return PngLayout(height, width, bits, colour == _PALETTE)
 
 
-def decode_samples(content: bytes, *, max_pixels: int) -> NDArray[np.uint8] | NDArray[np.uint16] | None:
+def decode_samples(content: bytes | memoryview, *, max_pixels: int) -> NDArray[np.uint8] | NDArray[np.uint16] | None:
     """Decode the samples as they are stored: gray levels or palette indices, never stretched.
 
     Parameters
@@ -88,10 +135,12 @@ def decode_samples(content: bytes, *, max_pixels: int) -> NDArray[np.uint8] | ND
     -------
     (H, W) uint8, or uint16 for 16 bits; None where the file is another kind of PNG, too large or not in order.
     """
-    layout = read_layout(content[:33])
-    if layout is None or layout.height * layout.width > max_pixels:
-        return None
-    packed = _collect(content, layout)
+    layout = read_layout(content)
+    return None if layout is None else _decode(content, layout, max_pixels=max_pixels)
+
+
+def _decode(content: bytes | memoryview, layout: PngLayout, *, max_pixels: int) -> NDArray[Any] | None:
+    packed = _collect(content, layout) if layout.height * layout.width <= max_pixels else None
     if packed is None:
         return None
     stream = _scratch("stream", layout.height * (1 + layout.row_bytes))
@@ -129,18 +178,19 @@ def _scratch(use: str, size: int) -> NDArray[np.uint8]:
     return _LOCAL.kept[use][:size]
 
 
-def _collect(content: bytes, layout: PngLayout) -> bytes | memoryview | None:
+def _collect(content: bytes | memoryview, layout: PngLayout) -> memoryview | None:
     """Join the IDAT chunks of a file whose chunks are all intact, known and in order."""
-    chunks, data, palettes, text, after = _split(content), list[memoryview](), 0, 0, False
-    if len(chunks) < 3 or chunks[0][0] != b"IHDR" or chunks[-1][0] != b"IEND":
-        return None
-    for name, body in chunks[1:-1]:
+    data, palettes, text, after = list[memoryview](), 0, 0, False
+    for name, body in _split(content):
         if name == b"IDAT":
             if after:
                 return None
             data.append(body)
             continue
         after = bool(data)
+        if name == b"IEND":
+            complete = after and palettes == layout.is_palette and text <= _MOST_TEXT
+            return _join(data) if complete and not body else None
         if name == b"PLTE" and not after:
             palettes += 1
             if not 0 < len(body) <= 768 or len(body) % 3:
@@ -148,22 +198,32 @@ def _collect(content: bytes, layout: PngLayout) -> bytes | memoryview | None:
         elif not _is_harmless(name, body, layout):
             return None
         text += len(body) if name == b"tEXt" else 0
-    if not data or palettes != layout.is_palette or text > _MOST_TEXT:
-        return None
-    return data[0] if len(data) == 1 else b"".join(data)
+    return None
 
 
-def _split(content: bytes) -> list[tuple[bytes, memoryview]]:
-    """Name and body of every chunk; none where one of them is damaged, or the file does not end with the last."""
-    view, chunks, at = memoryview(content), list[tuple[bytes, memoryview]](), len(_SIGNATURE)
-    while at + 12 <= len(content):
-        (length,) = struct.unpack_from(">I", content, at)
+def _split(content: bytes | memoryview) -> Iterator[tuple[bytes, memoryview]]:
+    """Name and body of every chunk after the first, up to a damaged one; IEND only where the file ends with it."""
+    view, size, at = memoryview(content), len(content), len(_SIGNATURE)
+    while at + 12 <= size:
+        length, name = _chunk_start(content, at)
         end = at + 8 + length
-        if end + 4 > len(content) or _crc32(view[at + 4 : end]) != struct.unpack_from(">I", content, end)[0]:
-            return []
-        chunks.append((content[at + 4 : at + 8], view[at + 8 : end]))
+        if end + 4 > size or _crc32(view[at + 4 : end]) != _number(content, end)[0]:
+            return
+        if name == b"IEND" and end + 4 != size:
+            return
+        if at > len(_SIGNATURE):
+            yield name, view[at + 8 : end]
         at = end + 4
-    return chunks if at == len(content) and not chunks[-1][1] else []
+
+
+def _join(parts: list[memoryview]) -> memoryview:
+    if len(parts) == 1:
+        return parts[0]
+    joined, end = _scratch("packed", sum(map(len, parts))).data, 0
+    for part in parts:
+        joined[end : end + len(part)] = part
+        end += len(part)
+    return joined
 
 
 def _is_harmless(name: bytes, body: memoryview, layout: PngLayout) -> bool:
@@ -175,13 +235,14 @@ def _is_harmless(name: bytes, body: memoryview, layout: PngLayout) -> bool:
     return name in _LEAST_BYTES and len(body) >= _LEAST_BYTES[name]
 
 
-def _unpack(stream: NDArray[np.uint8], layout: PngLayout) -> NDArray[np.uint8] | NDArray[np.uint16] | None:
+def _unpack(stream: NDArray[np.uint8], layout: PngLayout) -> NDArray[Any] | None:
     from segmeter.data.files._png_kernels import undo_filters  # numba takes a moment to load
 
-    samples = _allocate(layout.height * layout.row_bytes)
-    if not undo_filters(stream, samples, layout.height, layout.row_bytes, max(1, layout.bits // 8)):
+    height, width = layout.height, layout.row_bytes
+    samples = _allocate(height * width)
+    if not undo_filters(stream, samples, height, width, max(1, layout.bits // 8)):
         return None
-    rows = samples.reshape(layout.height, layout.row_bytes)
+    rows = samples.reshape(height, width)
     if layout.bits == 16:
         return rows.view(">u2").astype(np.uint16)
     if layout.bits == 8:

@@ -1,8 +1,11 @@
 """folders of images and masks -> Dataset."""
 
 from collections import defaultdict
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
+
+import numpy as np
 
 from segmeter.checks import expected, some
 from segmeter.classes import ClassSpec
@@ -12,7 +15,7 @@ from segmeter.data.files.header import MAX_PIXELS
 from segmeter.data.files.images import Orientation
 from segmeter.data.files.sniff import show, stem_of
 from segmeter.data.files.zarr import is_zarr
-from segmeter.data.folders.folds import deal_folds, read_strata
+from segmeter.data.folders.folds import BY_CLASS, deal_folds, read_strata
 from segmeter.data.folders.pairing import (
     Listing,
     Names,
@@ -24,6 +27,7 @@ from segmeter.data.folders.pairing import (
 )
 from segmeter.data.folders.split_lists import read_list, split_names
 from segmeter.data.sample import Pair
+from segmeter.data.verification.verify import verify
 from segmeter.errors import DataError
 from segmeter.files import safe_id
 
@@ -57,21 +61,24 @@ def build_folder(config: FolderConfig, *, split: str) -> Dataset:
         others = {stem: names for stem, names in images.names.items() if stem not in own}
         images, masks = replace(images, names=own), [replace(images, names=others)]
     try:
-        stems = _stems(config, root, split, images.names)
+        stems = _stems(config, root, split, images, masks)
     except DataError as error:
         raise DataError([*problems, *error.problems]) from error
+    pairs = _pair(config, root, stems, images, masks, problems)
+    return replace(_dataset(config, split, pairs), source=_source(config, root, split), problems=tuple(problems))
+
+
+def _dataset(config: FolderConfig, split: str, pairs: tuple[Pair, ...]) -> Dataset:
     return Dataset(
         spec=config.spec(),
         in_channels=config.in_channels,
         split=split,
-        pairs=_pair(config, root, stems, images, masks, problems),
+        pairs=pairs,
         label_map=config.labels_of(),
         max_pixels=config.max_pixels,
         orientation=config.orientation,
         level=config.level,
         instances=config.instances,
-        source=_source(config, root, split),
-        problems=tuple(problems),
     )
 
 
@@ -204,23 +211,47 @@ def _mask_folders(config: FolderConfig, root: Path) -> list[Listing]:
     return [scan_folder(folder / name, role=f"masks of {name}", remedy=remedy, zarrs=True) for name in config.classes]
 
 
-def _stems(config: FolderConfig, root: Path, split: str, images: Names) -> list[str]:
+def _stems(config: FolderConfig, root: Path, split: str, images: Listing, masks: list[Listing]) -> list[str]:
     """The names of one split: by folds, from its list or by fractions; of those that folds join, one may be empty."""
     if config.fold is None or split not in ("train", "val"):
-        stems = _split_stems(config, root, split, images)
+        stems = _split_stems(config, root, split, images.names)
         if not stems:
-            raise DataError(_empty_problem(split, len(images)))
+            raise DataError(_empty_problem(split, len(images.names)))
         return stems
     number, count = map(int, config.fold.split("/"))
-    both = {stem for each in ("train", "val") for stem in _split_stems(config, root, each, images)}
+    both = {stem for each in ("train", "val") for stem in _split_stems(config, root, each, images.names)}
+    strata: Mapping[str, Collection[str]] | None = None
+    if config.strata == BY_CLASS:
+        strata = _classes_of(config, root, sorted(both), images, masks)
+    elif config.strata is not None:
+        strata = read_strata(root / config.strata)
     folds = deal_folds(
         both,
         count,
         seed=config.split_seed,
         group_until=config.group_until,
-        strata=None if config.strata is None else read_strata(root / config.strata),
+        strata=strata,
     )
     return [stem for stem in sorted(both) if (folds[stem] == number) == (split == "val")]
+
+
+def _classes_of(
+    config: FolderConfig, root: Path, stems: list[str], images: Listing, masks: list[Listing]
+) -> dict[str, tuple[str, ...]]:
+    """The classes in each case; masks are read, or known from an earlier start."""
+    problems: list[str] = []
+    pairs = _pair(config, root, stems, images, masks, problems)
+    dataset = replace(_dataset(config, "train, val", pairs), streams=not config.instances)
+    found = verify(dataset, use_cache=config.verify == "cached")
+    problems += found.problems
+    if problems:
+        raise DataError(problems)
+    named = {safe_id(stem): stem for stem in stems}
+    classes = np.array(config.classes)
+    return {
+        named[pair.case_id]: tuple(classes[pixels > 0].tolist())
+        for pair, pixels in zip(pairs, found.rows["classes"], strict=True)
+    }
 
 
 def _split_stems(config: FolderConfig, root: Path, split: str, images: Names) -> list[str]:

@@ -2,7 +2,8 @@
 
 import csv
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from fractions import Fraction
 from pathlib import Path
 
 from segmeter.checks import expected, some
@@ -11,14 +12,24 @@ from segmeter.data.folders.split_lists import split_place
 from segmeter.errors import DataError
 from segmeter.remote.trees import present
 
+BY_CLASS = "classes"  # of data.strata: what the masks hold
+_ANY = ""  # what every case is counted as
+
 
 def deal_folds(
-    stems: Iterable[str], count: int, *, seed: int, group_until: str = "", strata: Mapping[str, str] | None = None
+    stems: Iterable[str],
+    count: int,
+    *,
+    seed: int,
+    group_until: str = "",
+    strata: Mapping[str, Collection[str]] | None = None,
 ) -> dict[str, int]:
     """The fold, from 1, of each case.
 
-    Large groups are dealt first, to the fold that has the fewest cases of their strata, then the fewest cases; names
-    and seed decide the order among equals. One more case may move others, so all folds are dealt from the same cases.
+    Groups that have the largest share of a stratum are dealt first, each to the fold that has the least of what the
+    group has: shares of each stratum are multiplied and summed, so that a rare stratum counts for more than a common
+    one. The fold with the fewest cases comes first among equals, and names and seed decide the order of equal groups.
+    One more case may move others, so all folds are dealt from the same cases.
 
     Parameters
     ----------
@@ -29,7 +40,8 @@ def deal_folds(
     seed, group_until
         As in `split_lists.split_names`: cases whose names agree up to that text stay in one fold.
     strata
-        Name of a case -> what each fold should have its share of; None deals by size alone.
+        Name of a case -> all of which each fold should have its share, such as the classes in it; None deals by size
+        alone.
 
     Raises
     ------
@@ -47,23 +59,34 @@ def deal_folds(
     missing = [] if strata is None else [stem for group in groups.values() for stem in group if stem not in strata]
     if missing:
         raise DataError(expected("data", "strata", "to have a line for every case", f"none for {some(missing)}"))
-    kinds = {name: Counter((strata or {}).get(stem, "") for stem in group) for name, group in groups.items()}
-    shares = sum(kinds.values(), Counter())
+    kinds = {name: _count_kinds(group, strata or {}) for name, group in groups.items()}
+    totals = sum(kinds.values(), Counter[str]())
 
-    def rank(name: str) -> tuple[int, int, float, str]:
-        rarest = min(shares[kind] for kind in kinds[name])
-        return -len(groups[name]), rarest, split_place(groups[name][0], seed=seed), name
+    def rank(name: str) -> tuple[float, float, str]:
+        largest = max(held / totals[kind] for kind, held in kinds[name].items())
+        return -largest, split_place(groups[name][0], seed=seed), name
 
-    held = [Counter[str]() for _ in range(count)]
     folds: dict[str, int] = {}
+    held = [Counter[str]() for _ in range(count)]
     for name in sorted(groups, key=rank):
-        fold = min(range(count), key=lambda k: (sum(held[k][kind] for kind in kinds[name]), held[k].total(), k))
-        held[fold] += kinds[name]
+        own = kinds[name]
+
+        def filled(k: int, own: Counter[str] = own) -> tuple[Fraction, int, int]:
+            shares = (Fraction(held[k][kind] * own[kind], totals[kind] ** 2) for kind in own)
+            return sum(shares, Fraction()), held[k][_ANY], k
+
+        fold = min(range(count), key=filled)
+        held[fold] += own
         folds |= dict.fromkeys(groups[name], fold + 1)
     return folds
 
 
-def read_strata(path: Path) -> dict[str, str]:
+def _count_kinds(group: Iterable[str], strata: Mapping[str, Collection[str]]) -> Counter[str]:
+    """Cases of a group per stratum, and how many they are."""
+    return Counter(kind for stem in group for kind in (_ANY, *set(strata.get(stem, ()))))
+
+
+def read_strata(path: Path) -> dict[str, tuple[str]]:
     """Read a table of two columns, case and stratum, with a header line; DataError where it is none."""
     present(path)
     try:
@@ -79,4 +102,4 @@ def read_strata(path: Path) -> dict[str, str]:
     twice = [name for name, times in Counter(row[0] for row in rows[1:]).items() if times > 1]
     if twice:
         raise DataError(expected("data", "strata", "to name each case once", f"repeated names ({some(twice)})"))
-    return dict(rows[1:])
+    return {case: (stratum,) for case, stratum in rows[1:]}

@@ -10,14 +10,16 @@ from numpy.typing import NDArray
 
 from segmeter.checks import expected
 from segmeter.data.dataset import Dataset, hash_path
-from segmeter.data.files.header import Header, read_header
+from segmeter.data.files.header import Header
 from segmeter.data.files.label_mapping import to_labels
 from segmeter.data.files.sniff import show
-from segmeter.data.large.windows import has_windows, read_window
+from segmeter.data.large.windows import WindowFile, has_windows
 from segmeter.data.sample import Sample
 from segmeter.data.verification.cache import read_state
 from segmeter.errors import DataError
 
+State = tuple[int, int, int, int]
+ABSENT: State = (0, 0, 0, 0)
 LEAST_PIXELS = 1 << 22  # of an image; smaller ones are decoded about as fast as the tiles that a window meets
 
 
@@ -49,18 +51,19 @@ class PartReader:
     """Gives the samples of large images without decoding them; safe to use from threads.
 
     A file's content is compared with the verified one when it is first read, and its size, times and inode from then
-    on.
+    on; of a Zarr folder those of the chunks that a window meets.
 
     Parameters
     ----------
     dataset
-        Its images and masks are read in parts where all files of a case are TIFF or NPY.
+        Its images and masks are read in parts where all files of a case are TIFF, NPY or Zarr.
     """
 
     def __init__(self, dataset: Dataset) -> None:
         self._dataset = dataset
         self._samples: dict[int, Sample | None] = {}
-        self._states: dict[Path, tuple[int, int, int, int]] = {}
+        self._files: dict[Path, WindowFile] = {}
+        self._states: dict[Path, dict[Path, State]] = {}  # of each file, or of all below a folder
 
     def __call__(self, index: int) -> Sample | None:
         """The sample of a case, whose arrays are a `StoredArray`; None where it is small or can't be read in parts."""
@@ -70,7 +73,7 @@ class PartReader:
 
     def _open(self, index: int) -> Sample | None:
         data, pair = self._dataset, self._dataset.pairs[index]
-        image, *masks = [read_header(path, max_pixels=data.max_pixels) for path in pair.files]
+        image, *masks = [data.header_of(path) for path in pair.files]
         large = image.height * image.width >= LEAST_PIXELS and not data.instances
         exact = image.channels == data.in_channels and image.dtype.name in ("uint8", "uint16", "float32")
         plain = all(mask.channels == 1 and mask.dtype.kind in "iu" for mask in masks)
@@ -101,15 +104,28 @@ class PartReader:
 
     def _stored(self, index: int, number: int, header: Header, rows: slice, columns: slice) -> NDArray[Any]:
         pair = self._dataset.pairs[index]
-        path, state = Path(pair.paths[number]), read_state(pair.paths[number])
-        if self._states.get(path) != state:
-            if pair.sha256 and (path in self._states or hash_path(path) != pair.sha256[number]):
-                raise _changed(path)
-            self._states[path] = state
-        pixels = read_window(path, header, rows, columns)
-        if read_state(path) != state:
+        path = Path(pair.paths[number])
+        if path not in self._files:
+            self._verify(path, pair.sha256[number] if pair.sha256 else "")
+            options = {"level": self._dataset.level, "max_pixels": self._dataset.max_pixels}
+            self._files[path] = WindowFile(path, header, **options)
+        file, known = self._files[path], self._states[path]
+        met = file.files(rows, columns)
+        wanted = [known.get(each, ABSENT) for each in met]
+        if [read_state(each) for each in met] != wanted:
+            raise _changed(path)
+        pixels = file.read(rows, columns)
+        if [read_state(each) for each in met] != wanted:
             raise _changed(path)
         return pixels
+
+    def _verify(self, path: Path, sha256: str) -> None:
+        """Note the states of a file, or of those of a folder, once its content is that which was verified."""
+        files = [each for each in path.rglob("*") if each.is_file()] if path.is_dir() else [path]
+        states = {each: read_state(each) for each in files}
+        if sha256 and hash_path(path) != sha256:
+            raise _changed(path)
+        self._states[path] = states
 
 
 def _changed(path: Path) -> DataError:

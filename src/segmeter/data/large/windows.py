@@ -1,4 +1,4 @@
-"""TIFF or NPY file -> a window of its pixels, decoded without the rest."""
+"""TIFF or NPY file, or Zarr folder -> a window of its pixels, decoded without the rest."""
 
 from pathlib import Path
 from typing import Any
@@ -7,7 +7,8 @@ import numpy as np
 import tifffile
 from numpy.typing import NDArray
 
-from segmeter.data.files.header import Header, damaged
+from segmeter.data.by_rows.zarr_rows import ZarrRows
+from segmeter.data.files.header import MAX_PIXELS, Header, damaged, pick_page
 from segmeter.data.files.sniff import open_regular
 
 _JPEG = (6, 7, 34892, 33007)  # compressions whose tables stand once for all tiles
@@ -15,13 +16,46 @@ _READABLE = ("uint8", "uint16", "int16", "uint32", "int32", "float32")  # read a
 
 
 def has_windows(header: Header) -> bool:
-    """Whether windows of such a file can be read: upright TIFF and NPY, of values that need no conversion."""
+    """Whether windows of such a file can be read: upright TIFF, NPY and Zarr, of values that need no conversion."""
     upright = header.orientation == 1 and header.kind != "cmyk"
-    return header.format in ("tiff", "npy") and header.dtype.name in _READABLE and upright
+    return header.format in ("tiff", "npy", "zarr") and header.dtype.name in _READABLE and upright
 
 
-def read_window(path: Path, header: Header, rows: slice, columns: slice) -> NDArray[Any]:
-    """Read the pixels in some rows and columns.
+class WindowFile:
+    """A file or folder for which `has_windows` is true.
+
+    Parameters
+    ----------
+    path, header
+        Its place and its header.
+    level
+        Which level of a pyramid the header is of.
+    max_pixels
+        The most pixels of a chunk of Zarr.
+
+    Raises
+    ------
+    DataError
+        The chunks of a Zarr folder are too large, or it is damaged.
+    """
+
+    def __init__(self, path: Path, header: Header, *, level: int = 0, max_pixels: int = MAX_PIXELS) -> None:
+        self._path, self._header, self._level = path, header, level
+        self._zarr = ZarrRows(path, level=level, max_pixels=max_pixels) if header.format == "zarr" else None
+
+    def files(self, rows: slice, columns: slice) -> list[Path]:
+        """The files that a window is read from; of Zarr some may be absent."""
+        return [self._path] if self._zarr is None else self._zarr.files(rows, columns)
+
+    def read(self, rows: slice, columns: slice) -> NDArray[Any]:
+        """Read the pixels in some rows and columns, as `read_window` does."""
+        if self._zarr is not None:
+            return np.ascontiguousarray(self._zarr.read_window(rows, columns), self._header.dtype)
+        return read_window(self._path, self._header, rows, columns, level=self._level)
+
+
+def read_window(path: Path, header: Header, rows: slice, columns: slice, *, level: int = 0) -> NDArray[Any]:
+    """Read the pixels of a TIFF or NPY file in some rows and columns.
 
     Parameters
     ----------
@@ -29,6 +63,8 @@ def read_window(path: Path, header: Header, rows: slice, columns: slice) -> NDAr
         A file for which `has_windows` is true, and its header.
     rows, columns
         With a start and a stop, inside the picture.
+    level
+        Which level of a pyramid the header is of.
 
     Returns
     -------
@@ -39,10 +75,13 @@ def read_window(path: Path, header: Header, rows: slice, columns: slice) -> NDAr
     DataError
         The file can't be opened, or is damaged there.
     """
-    read = _npy_window if header.format == "npy" else _tiff_window
     try:
         with open_regular(path):
-            return np.ascontiguousarray(read(path, header, rows, columns), header.dtype)
+            npy = header.format == "npy"
+            found = (
+                _npy_window(path, header, rows, columns) if npy else _tiff_window(path, header, rows, columns, level)
+            )
+            return np.ascontiguousarray(found, header.dtype)
     except (ValueError, RuntimeError, OSError, IndexError, KeyError, TypeError, AttributeError) as error:
         raise damaged(path, error) from error
 
@@ -53,10 +92,10 @@ def _npy_window(path: Path, header: Header, rows: slice, columns: slice) -> NDAr
     return pixels[..., 0] if pixels.ndim == 3 and header.channels == 1 else pixels
 
 
-def _tiff_window(path: Path, header: Header, rows: slice, columns: slice) -> NDArray[Any]:
+def _tiff_window(path: Path, header: Header, rows: slice, columns: slice, level: int) -> NDArray[Any]:
     """Decode the tiles, or strips, that meet the window, of all planes where channels are stored apart."""
     with tifffile.TiffFile(path) as tiff:
-        page = tiff.pages.first
+        page = pick_page(path, tiff, level)[0] if header.levels > 1 else tiff.pages.first
         tall = page.tilelength if page.is_tiled else page.rowsperstrip
         wide = page.tilewidth if page.is_tiled else page.imagewidth
         down, across = -(-page.imagelength // tall), -(-page.imagewidth // wide)

@@ -69,8 +69,9 @@ def verify(dataset: Dataset, *, use_cache: bool) -> Verified:
     states = _read_states(dataset)
     rows, fresh = _take_known(store, names, states, use_cache)
     problems: list[str] = []
+    streamed = dataset.streamed_cases() if fresh else frozenset()  # reads headers
     ahead = fetch_ahead(fresh, lambda index: dataset.pairs[index].files)
-    found = map_in_threads(partial(_verify_case, dataset, dtype, dataset.streamed_cases()), ahead)
+    found = map_in_threads(partial(_verify_case, dataset, dtype, streamed), ahead)
     for place, (row, lines) in zip(fresh, track(found, f"checking {dataset.split}", len(fresh)), strict=True):
         rows[place] = row
         problems += lines

@@ -1,6 +1,5 @@
 """A case that is larger than memory -> its files, written by bands, its row of counts, and a small picture of it."""
 
-import math
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
@@ -13,6 +12,7 @@ from numpy.typing import NDArray
 from segmeter.checks import expected
 from segmeter.classes import ClassSpec
 from segmeter.data.by_rows.rows import Rows
+from segmeter.data.by_rows.thumbnail import Tapped, Thumbnail, thumbnail_step
 from segmeter.data.dataset import Dataset
 from segmeter.data.sample import Sample
 from segmeter.errors import ConfigError, DataError
@@ -30,8 +30,6 @@ from segmeter.parallel import map_in_threads
 from segmeter.postprocess.banded import BandedSteps, unbounded_steps
 from segmeter.postprocess.config import PostprocessConfig
 from segmeter.postprocess.pipeline import Cleaned
-
-PICTURE = 1024  # longest side of the small picture, pixels
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,10 +143,10 @@ class _Work:
             raise DataError(f"evaluate: expected a target for every case, got none for {self.case_id}. Use predict.")
         self.counts = np.zeros(spec.counts_shape, np.int64)
         self.steps = BandedSteps(self.run.postprocess.steps, spec, height=height)
-        stride = math.ceil(max(height, width) / PICTURE)
+        stride = thumbnail_step(height, width)
         axes = {"image": -3, "labels": -2, "target": -2}
-        self.pictures = {name: _Picture(stride, axis) for name, axis in axes.items()}
-        self.tapped = _Tapped(self.image, self.pictures["image"])
+        self.pictures = {name: Thumbnail(stride, axis) for name, axis in axes.items()}
+        self.tapped = Tapped(self.image, self.pictures["image"])
         if self.target is not None and sums_by_bands(self.run.loss):
             self.loss = BandLoss(self.run.loss, self.run.predictor.device)
         self._waiting: list[NDArray[Any]] = []  # rows of the target whose labels are not given out yet
@@ -239,40 +237,6 @@ def label_files(case_id: str, export: ExportConfig, spec: ClassSpec) -> list[str
     if not spec.is_multilabel:
         return [f"labels/{name}"]
     return [f"labels/{class_folder(each)}/{name}" for each in spec.names]
-
-
-class _Picture:
-    """Every n-th row and column of what comes from top to bottom; `axis` is that of rows, counted from the end."""
-
-    def __init__(self, stride: int, axis: int) -> None:
-        self._stride, self._axis = stride, axis
-        self._rows: list[NDArray[Any]] = []
-        self._next = 0
-
-    def add(self, top: int, rows: NDArray[Any]) -> None:
-        """Take what belongs to the picture out of rows that begin at `top`; rows that came before are passed over."""
-        places = np.arange(self._next, top + rows.shape[self._axis], self._stride) - top
-        if len(places):
-            columns = range(0, rows.shape[self._axis + 1], self._stride)
-            self._rows.append(np.take(np.take(rows, places, self._axis), columns, self._axis + 1))
-            self._next += len(places) * self._stride
-
-    def pixels(self) -> NDArray[Any]:
-        """The whole picture."""
-        return np.concatenate(self._rows, self._axis)
-
-
-class _Tapped:
-    """Rows of an image, of which a small picture is kept."""
-
-    def __init__(self, rows: Rows, picture: _Picture) -> None:
-        self._rows, self._picture = rows, picture
-        self.shape, self.dtype = rows.shape, rows.dtype
-
-    def read(self, start: int, stop: int) -> NDArray[Any]:
-        pixels = self._rows.read(start, stop)
-        self._picture.add(start, pixels)
-        return pixels
 
 
 def split_parts(indices: range, alone: frozenset[int]) -> Iterator[range]:

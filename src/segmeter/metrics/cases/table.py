@@ -17,6 +17,7 @@ from segmeter.classes import ClassSpec
 from segmeter.errors import InputError
 from segmeter.files import atomic_write, csv_bytes
 from segmeter.metrics.cases.columns import MeasureColumn, encode_key
+from segmeter.metrics.cases.csv_text import csv_lines
 from segmeter.metrics.pixels.overlap import ClassTotals, class_totals, score_totals
 from segmeter.schema import as_plain
 
@@ -124,8 +125,7 @@ def write_cases(folder: Path, rows: Sequence[CaseRow], spec: ClassSpec) -> None:
         with pq.ParquetWriter(parquet, first.schema, compression="zstd") as writer:
             for table in itertools.chain([first], tables):
                 writer.write_table(table)
-                columns = (_cells(table[name]) for name in table.column_names if name != "confusion")
-                text.write(csv_bytes(zip(*columns, strict=True)))
+                text.write(csv_lines(table.drop_columns("confusion")))
 
 
 @runtime_checkable
@@ -291,10 +291,3 @@ def _terms(rows: Sequence[CaseRow], side: int) -> pa.Array:
 
 def _floats(values: Any) -> pa.Array:
     return pa.array(values, pa.float64(), from_pandas=True)  # NaN becomes null
-
-
-def _cells(column: pa.ChunkedArray) -> list[Any]:
-    if column.null_count == 0 and pa.types.is_primitive(column.type):
-        return list(column.to_numpy().tolist())  # much faster than `to_pylist`
-    values: list[Any] = column.to_pylist()
-    return [" ".join(map(repr, value or ())) for value in values] if pa.types.is_list(column.type) else values

@@ -1,7 +1,7 @@
 """The compiled loops behind `error_types`; imported on the first use, as numba takes a moment to load.
 
-Every wrong pixel is a false positive of one class and a false negative of another, so one map for each side holds all
-classes. Only wrong pixels look around themselves, and only into blocks that are known to hold what they look for.
+Every wrong pixel is a false positive of one class and a false negative of another, so a list of them for each side
+holds all classes, and only wrong pixels look around themselves.
 """
 
 from typing import Any
@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 
 from segmeter.jit import kernel
 from segmeter.metrics.arrays import BoolArray, IntArray
-
-LEAST_SHIFT = 4  # blocks have an edge of 2^shift pixels, at least the width of the boundary
+from segmeter.metrics.pixels._near_kernels import COLUMN, ROW, find_reach, find_shift, holds, look_around
 
 
 @kernel
@@ -25,194 +24,158 @@ def count_types(target: NDArray[Any], labels: NDArray[Any], num_classes: int, wi
     -------
     Wrong pixels (K, 2, 3): false positives, false negatives; boundary, extent, segment. And right ones (K,).
     """
-    near_fp, near_fn = find_boundary(target, labels, num_classes, width)
     counts = np.zeros((num_classes, 2, 3), np.int64)
-    right = np.zeros(num_classes, np.int64)
     part_labels, root_labels = connect(labels, num_classes)
     part_target, root_target = connect(target, num_classes)
     met_labels = np.zeros(root_labels.size, np.bool_)
     met_target = np.zeros(root_target.size, np.bool_)
-    for y in range(target.shape[0]):
-        seen_labels = seen_target = 0  # the component of the pixel before, as long stretches are of one
-        for x in range(target.shape[1]):
-            truth = target[y, x]
-            if truth != labels[y, x] or truth == num_classes:
-                continue
-            right[truth] += 1
-            if part_labels[y, x] != seen_labels or part_target[y, x] != seen_target:
-                seen_labels, seen_target = part_labels[y, x], part_target[y, x]
-                met_labels[root_labels[seen_labels]] = True
-                met_target[root_target[seen_target]] = True
-    for y in range(target.shape[0]):
-        for x in range(target.shape[1]):
-            truth, found = target[y, x], labels[y, x]
-            wrong = truth != found and truth != num_classes
-            if not wrong:
-                continue
-            if found != num_classes:
-                met = met_labels[root_labels[part_labels[y, x]]]
-                counts[found, 0, 0 if near_fp[y, x] else 1 if met else 2] += 1
-            met = met_target[root_target[part_target[y, x]]]
-            counts[truth, 1, 0 if near_fn[y, x] else 1 if met else 2] += 1
+    right = count_right(target, labels, num_classes, part_labels, part_target, met_labels, met_target)
+    for number in range(met_labels.size):  # a part is met where its root is
+        met_labels[root_labels[number]] |= met_labels[number]
+    for number in range(met_target.size):
+        met_target[root_target[number]] |= met_target[number]
+    has_right, has_other = find_right_blocks(target, labels, num_classes, find_shift(width))
+    wrong = list_wrong(target, labels, target, num_classes)
+    made_up = list_wrong(target, labels, labels, num_classes)
+    near = find_boundary(made_up, target, labels, labels, width, has_right, has_other)
+    add_types(counts[:, 0], made_up, labels, near, part_labels, root_labels, met_labels)
+    near = find_boundary(wrong, target, labels, target, width, has_right, has_other)
+    add_types(counts[:, 1], wrong, target, near, part_target, root_target, met_target)
     return counts, right
 
 
 @kernel
+def list_wrong(target: NDArray[Any], labels: NDArray[Any], classes: NDArray[Any], num_classes: int) -> IntArray:
+    """The places of wrong pixels that have a class in `classes`, row by row."""
+    places = np.empty(np.sum(target != labels), np.int64)
+    n = 0
+    for y in range(target.shape[0]):
+        for x in range(target.shape[1]):
+            if target[y, x] != labels[y, x] and target[y, x] != num_classes and classes[y, x] != num_classes:
+                places[n] = (y << ROW) + x
+                n += 1
+    return places[:n]
+
+
+@kernel
+def count_right(
+    target: NDArray[Any],
+    labels: NDArray[Any],
+    num_classes: int,
+    part_labels: NDArray[np.int32],
+    part_target: NDArray[np.int32],
+    met_labels: BoolArray,
+    met_target: BoolArray,
+) -> IntArray:
+    """Count the right pixels of each class, and mark the parts of both maps that contain some."""
+    right = np.zeros(num_classes, np.int64)
+    for y in range(target.shape[0]):
+        for x in range(target.shape[1]):
+            truth = target[y, x]
+            if truth == labels[y, x] and truth != num_classes:
+                right[truth] += 1
+                met_labels[part_labels[y, x]] = True
+                met_target[part_target[y, x]] = True
+    return right
+
+
+@kernel
+def add_types(
+    counts: IntArray,
+    places: IntArray,
+    classes: NDArray[Any],
+    near: BoolArray,
+    part: NDArray[np.int32],
+    root: NDArray[np.int32],
+    met: BoolArray,
+) -> None:
+    """Add the wrong pixels of one side to its counts (K, 3)."""
+    for n in range(places.size):
+        y, x = places[n] >> ROW, places[n] & COLUMN
+        kind = 0 if near[n] else 1 if met[root[part[y, x]]] else 2
+        counts[classes[y, x], kind] += 1
+
+
+@kernel
 def find_boundary(
-    target: NDArray[Any], labels: NDArray[Any], num_classes: int, width: int
-) -> tuple[BoolArray, BoolArray]:
-    """Mark the false positives and the false negatives (H, W) that are errors of the boundary, for all classes."""
-    reach, shift = find_reach(width), find_shift(width)
-    right = np.where(target == labels, target, target.dtype.type(num_classes))
-    has_right = find_blocks(right, num_classes, shift)
-    has_other = find_other_blocks(target, labels, num_classes, shift)
-    near_fp = mark_near(target, labels, labels, right, reach, has_right, has_other)
-    near_fn = mark_near(target, labels, target, right, reach, has_right, has_other)
-    drop_detached(target, labels, labels, num_classes, near_fp)
-    drop_detached(target, labels, target, num_classes, near_fn)
-    return near_fp, near_fn
-
-
-@kernel
-def find_reach(width: int) -> IntArray:
-    """How far a row extends at each vertical distance (width + 1,), within a distance that rounds to `width`."""
-    reach = np.empty(width + 1, np.int64)
-    for dy in range(width + 1):
-        reach[dy] = int(np.sqrt((width + 0.5) ** 2 - dy * dy))
-    return reach
-
-
-@kernel
-def find_shift(width: int) -> int:
-    """The edge of the blocks as a power of two, of at least a width."""
-    shift = LEAST_SHIFT
-    while 1 << shift < width:
-        shift += 1
-    return shift
-
-
-@kernel
-def find_blocks(values: NDArray[Any], num_classes: int, shift: int) -> BoolArray:
-    """Mark the square blocks (K, rows of blocks, columns of blocks) in which a class occurs."""
-    height, length = values.shape
-    held = np.zeros((num_classes, ((height - 1) >> shift) + 1, ((length - 1) >> shift) + 1), np.bool_)
-    for y in range(height):
-        for x in range(length):
-            if values[y, x] != num_classes:
-                held[values[y, x], y >> shift, x >> shift] = True
-    return held
-
-
-@kernel
-def find_other_blocks(target: NDArray[Any], labels: NDArray[Any], num_classes: int, shift: int) -> BoolArray:
-    """Mark the blocks that contain a true negative of a class, shaped as `find_blocks`."""
-    height, length = target.shape
-    involved = np.zeros((num_classes, ((height - 1) >> shift) + 1, ((length - 1) >> shift) + 1), np.int64)
-    counted = np.zeros(involved.shape[1:], np.int64)
-    for y in range(height):
-        for x in range(length):
-            truth, found = target[y, x], labels[y, x]
-            if truth == num_classes:
-                continue
-            counted[y >> shift, x >> shift] += 1
-            involved[truth, y >> shift, x >> shift] += 1
-            if found != truth and found != num_classes:
-                involved[found, y >> shift, x >> shift] += 1
-    return involved < counted
-
-
-@kernel
-def mark_near(
+    wrong: IntArray,
     target: NDArray[Any],
     labels: NDArray[Any],
     classes: NDArray[Any],
-    right: NDArray[Any],
-    reach: IntArray,
+    width: int,
     has_right: BoolArray,
     has_other: BoolArray,
 ) -> BoolArray:
-    """Mark wrong pixels, by their class in `classes`, within reach of ones with both TP and TN within reach."""
-    num_classes = has_right.shape[0]
-    seeds = np.full(target.shape, num_classes, classes.dtype)
-    for y in range(target.shape[0]):
-        for x in range(target.shape[1]):
-            k = classes[y, x]
-            wrong = target[y, x] != labels[y, x] and target[y, x] != num_classes and k != num_classes
-            if wrong and meets(right, y, x, k, reach, has_right) and avoids(target, labels, y, x, k, reach, has_other):
-                seeds[y, x] = k
-    has_seed = find_blocks(seeds, num_classes, find_shift(reach.size - 1))
-    near = np.zeros(target.shape, np.bool_)
-    for y in range(target.shape[0]):
-        for x in range(target.shape[1]):
-            k = classes[y, x]
-            wrong = target[y, x] != labels[y, x] and target[y, x] != num_classes and k != num_classes
-            near[y, x] = wrong and (seeds[y, x] == k or meets(seeds, y, x, k, reach, has_seed))
+    """Say which wrong pixels, by their class in `classes`, are errors of the boundary.
+
+    They are within reach of wrong pixels of the same class that have both true positives and true negatives within
+    reach, and connected to some of either.
+    """
+    reach, shift, num_classes = find_reach(width), find_shift(width), has_right.shape[0]
+    seeds = wrong[look_around(wrong, classes, target, labels, True, reach, has_right)]
+    seeds = seeds[look_around(seeds, classes, target, labels, False, reach, has_other)]
+    values = np.full(target.shape, num_classes, classes.dtype)
+    has_seed = np.zeros(has_right.shape, np.bool_)
+    for place in seeds:
+        y, x = place >> ROW, place & COLUMN
+        values[y, x] = classes[y, x]
+        has_seed[classes[y, x], y >> shift, x >> shift] = True
+    near = look_around(wrong, classes, values, values, True, reach, has_seed)
+    near[near] = adjoin_both(wrong[near], classes, target, labels, num_classes)
     return near
 
 
 @kernel
-def meets(values: NDArray[Any], y: int, x: int, k: int, reach: IntArray, held: BoolArray) -> bool:
-    """Say whether the class k is among the values within reach of a pixel; only blocks that hold it are searched."""
-    height, length = values.shape
-    width = reach.size - 1
-    shift = find_shift(width)
-    for row in range(max(0, y - width) >> shift, (min(height - 1, y + width) >> shift) + 1):
-        for column in range(max(0, x - width) >> shift, (min(length - 1, x + width) >> shift) + 1):
-            if not held[k, row, column]:
-                continue
-            for j in range(max(row << shift, y - width), min((row + 1) << shift, y + width + 1, height)):
-                across = reach[abs(j - y)]
-                for i in range(max(column << shift, x - across), min((column + 1) << shift, x + across + 1, length)):
-                    if values[j, i] == k:
-                        return True
-    return False
-
-
-@kernel
-def avoids(
-    target: NDArray[Any], labels: NDArray[Any], y: int, x: int, k: int, reach: IntArray, held: BoolArray
-) -> bool:
-    """Say whether a true negative of the class k is within reach of a pixel, as `meets`."""
+def find_right_blocks(
+    target: NDArray[Any], labels: NDArray[Any], num_classes: int, shift: int
+) -> tuple[BoolArray, BoolArray]:
+    """Mark the square blocks (K, rows of blocks, columns of blocks) that hold true positives, and true negatives."""
     height, length = target.shape
-    width, nothing = reach.size - 1, held.shape[0]
-    shift = find_shift(width)
-    for row in range(max(0, y - width) >> shift, (min(height - 1, y + width) >> shift) + 1):
-        for column in range(max(0, x - width) >> shift, (min(length - 1, x + width) >> shift) + 1):
-            if not held[k, row, column]:
+    shape = (((height - 1) >> shift) + 1, ((length - 1) >> shift) + 1)
+    right = np.zeros((num_classes, *shape), np.bool_)
+    involved = np.zeros((num_classes, *shape), np.int64)
+    counted = np.zeros(shape, np.int64)
+    for y in range(height):
+        for x in range(length):
+            truth, found, row, column = target[y, x], labels[y, x], y >> shift, x >> shift
+            if truth == num_classes:
                 continue
-            for j in range(max(row << shift, y - width), min((row + 1) << shift, y + width + 1, height)):
-                across = reach[abs(j - y)]
-                for i in range(max(column << shift, x - across), min((column + 1) << shift, x + across + 1, length)):
-                    if target[j, i] != k and labels[j, i] != k and target[j, i] != nothing:
-                        return True
-    return False
+            counted[row, column] += 1
+            involved[truth, row, column] += 1
+            if found == truth:
+                right[truth, row, column] = True
+            elif found != num_classes:
+                involved[found, row, column] += 1
+    return right, involved < counted
 
 
 @kernel
-def drop_detached(
-    target: NDArray[Any], labels: NDArray[Any], classes: NDArray[Any], num_classes: int, near: BoolArray
-) -> None:
-    """Unmark the connected parts of marked pixels of one of `classes` that no TP or no TN adjoins, corners included."""
-    marked = np.full(target.shape, num_classes, classes.dtype)
-    for y in range(target.shape[0]):
-        for x in range(target.shape[1]):
-            if near[y, x]:
-                marked[y, x] = classes[y, x]
-    part, root = connect(marked, num_classes)
-    by_tp, by_tn = np.zeros(root.size, np.bool_), np.zeros(root.size, np.bool_)
-    for y in range(target.shape[0]):
-        for x in range(target.shape[1]):
-            if not near[y, x]:
-                continue
-            k, place = marked[y, x], root[part[y, x]]
-            for j in range(max(0, y - 1), min(target.shape[0], y + 2)):
-                for i in range(max(0, x - 1), min(target.shape[1], x + 2)):
-                    by_tp[place] |= target[j, i] == k and labels[j, i] == k
-                    by_tn[place] |= target[j, i] != k and labels[j, i] != k and target[j, i] != num_classes
-    for y in range(target.shape[0]):
-        for x in range(target.shape[1]):
-            if near[y, x]:
-                near[y, x] = by_tp[root[part[y, x]]] and by_tn[root[part[y, x]]]
+def adjoin_both(
+    places: IntArray, classes: NDArray[Any], target: NDArray[Any], labels: NDArray[Any], num_classes: int
+) -> BoolArray:
+    """Say which places are connected, through places of their class, to a TP and to a TN; corners included."""
+    height, length = target.shape
+    number = np.full(target.shape, -1, np.int32)
+    root = np.arange(places.size).astype(np.int32)
+    by_tp, by_tn = np.zeros(places.size, np.bool_), np.zeros(places.size, np.bool_)
+    for n in range(places.size):
+        y, x = places[n] >> ROW, places[n] & COLUMN
+        k, own = classes[y, x], n
+        number[y, x] = n
+        for j, i in ((y, x - 1), (y - 1, x + 1), (y - 1, x), (y - 1, x - 1)):
+            if j >= 0 and 0 <= i < length and number[j, i] >= 0 and classes[j, i] == k:
+                own = join(root, own, number[j, i])
+        if by_tp[own] and by_tn[own]:
+            continue
+        for j in range(max(0, y - 1), min(height, y + 2)):
+            for i in range(max(0, x - 1), min(length, x + 2)):
+                by_tp[own] |= holds(j, i, k, target, labels, True, num_classes)
+                by_tn[own] |= holds(j, i, k, target, labels, False, num_classes)
+    for n in range(places.size):
+        root[n] = root[root[n]]  # smaller numbers are settled
+        by_tp[root[n]] |= by_tp[n]
+        by_tn[root[n]] |= by_tn[n]
+    return by_tp[root] & by_tn[root]
 
 
 @kernel
@@ -255,13 +218,14 @@ def connect(values: NDArray[Any], nothing: int) -> tuple[NDArray[np.int32], NDAr
 
 
 @kernel
-def join(root: NDArray[np.int32], first: int, second: int) -> None:
-    """Let the smaller root of two numbers stand for both."""
+def join(root: NDArray[np.int32], first: int, second: int) -> int:
+    """Let the smaller root of two numbers stand for both, and give it."""
     while root[first] != first:
+        root[first] = root[root[first]]
         first = root[first]
     while root[second] != second:
+        root[second] = root[root[second]]
         second = root[second]
-    if first < second:
-        root[second] = first
-    else:
-        root[first] = second
+    smaller = min(first, second)
+    root[first] = root[second] = smaller
+    return smaller

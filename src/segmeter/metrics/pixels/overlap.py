@@ -183,6 +183,7 @@ def score_totals(
     both, tn = target + predicted, margins.total - target - predicted + tp
     iou, dice, recall = divide(tp, both - tp), divide(2 * tp, both), divide(tp, target)
     pooled = _pool(margins) if task == "multilabel" else margins
+    beyond, left, spread, other = _chance(pooled)
     return OverlapScores(
         iou=iou,
         dice=dice,
@@ -197,8 +198,8 @@ def score_totals(
         balanced_accuracy=mean_defined(np.take(recall, chosen, axis=-1)),
         pixel_accuracy=divide(pooled.tp.sum(axis=-1), pooled.target.sum(axis=-1)),
         frequency_weighted_iou=divide((target * np.nan_to_num(iou)).sum(axis=-1), target.sum(axis=-1)),
-        kappa=_kappa(pooled),
-        mcc=_mcc(pooled),
+        kappa=divide(beyond, left),
+        mcc=divide(beyond, np.sqrt(spread) * np.sqrt(other)),
         n_undefined=np.isnan(np.take(iou, chosen, axis=-1)).sum(axis=-1),
     )
 
@@ -237,16 +238,6 @@ def _pool(margins: ClassTotals) -> ClassTotals:
         predicted=np.stack([total - predicted, predicted], axis=-1),
         total=np.stack([total, total], axis=-1),
     )
-
-
-def _kappa(margins: ClassTotals) -> FloatArray:
-    beyond, left, _, _ = _chance(margins)
-    return divide(beyond, left)
-
-
-def _mcc(margins: ClassTotals) -> FloatArray:
-    beyond, _, target, predicted = _chance(margins)
-    return divide(beyond, np.sqrt(target) * np.sqrt(predicted))
 
 
 def _chance(margins: ClassTotals) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:

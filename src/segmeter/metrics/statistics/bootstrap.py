@@ -23,7 +23,7 @@ Statistic = Callable[[NDArray[Any]], FloatArray]
 
 MOST_UNITS = 1 << 17  # that are drawn one by one; more are first put together at random, see `pool_units`
 
-_BLOCK = 1 << 20  # bytes of leave-one-out values held at a time
+_BLOCK = 1 << 20  # bytes of sums that are scored at a time
 _DRAWN = 1 << 18  # multiplicities held at a time: what stays in the caches
 _LEAST_ROWS = 8  # resamples in a block, so that many cases are not gone through once for each
 _POOLS = 0x706F6F6C  # tells the stream of the pools from that of the draws
@@ -124,8 +124,8 @@ def bootstrap(
     total = units.sum(axis=0)
     estimate = score(total[None])
     shape, estimate = estimate.shape[1:], estimate.reshape(-1)
-    parts = [score(weights @ units) for weights in draw_weights(len(units), resamples, seed)]
-    replicates = np.concatenate(parts).reshape(resamples, -1)
+    sums = _gathered(weights @ units for weights in draw_weights(len(units), resamples, seed))
+    replicates = np.concatenate([score(part) for part in sums]).reshape(resamples, -1)
     left_out = (score(total - part).reshape(len(part), -1) for part in _blocks(units))
     low, high = find_ends(interval, level, estimate, replicates, measure_influence(left_out, estimate))
     return Resampled(
@@ -250,6 +250,18 @@ def _of_sums(columns: NDArray[Any], statistic: Statistic) -> Callable[[FloatArra
         return np.asarray(found, np.float64)
 
     return score
+
+
+def _gathered(parts: Iterator[FloatArray]) -> Iterator[FloatArray]:
+    """Rows of sums, more at a time: a statistic is many small operations, each of which costs the same to begin."""
+    waiting: list[FloatArray] = []
+    for part in parts:
+        waiting.append(part)
+        if sum(each.nbytes for each in waiting) >= _BLOCK:
+            yield np.concatenate(waiting)
+            waiting = []
+    if waiting:
+        yield np.concatenate(waiting)
 
 
 def _blocks(units: FloatArray) -> Iterator[FloatArray]:

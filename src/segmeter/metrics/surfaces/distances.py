@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.spatial import cKDTree
 
 from segmeter.metrics.arrays import BoolArray, FloatArray, IntArray
 from segmeter.metrics.surfaces.marching_cubes import element_sizes
@@ -154,6 +153,8 @@ def _nearest(own: _Surface, other: _Surface, spacing: FloatArray) -> FloatArray:
     apart = own.points[~own.shared]
     if not len(apart):
         return distances
+    from scipy.spatial import cKDTree  # takes a moment to load, and is needed for surfaces alone
+
     tree = cKDTree(other.points * spacing, balanced_tree=False, compact_nodes=False)
     _, index = tree.query(apart * spacing)
     steps = (apart - other.points[index]) * spacing

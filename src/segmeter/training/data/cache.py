@@ -2,12 +2,17 @@
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from numpy.typing import NDArray
 
 from segmeter.classes import ClassSpec
+from segmeter.data.by_rows.rows import Rows
+from segmeter.data.dataset import Dataset
 from segmeter.data.sample import Sample
+from segmeter.errors import DataError
 
 
 class Cases(Protocol):
@@ -25,9 +30,21 @@ class Cases(Protocol):
 
     def fingerprint(self) -> str: ...
 
-    def kinds(self) -> Sequence[Any]: ...
-
     def contents(self) -> Mapping[str, str]: ...
+
+
+@dataclass(frozen=True)
+class Some:
+    """Some of the cases, by their numbers."""
+
+    cases: Cases
+    numbers: Sequence[int]
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def __getitem__(self, index: int) -> Sample:
+        return self.cases[self.numbers[index]]
 
 
 class Budget:
@@ -63,6 +80,7 @@ class CachedDataset:
     def __init__(
         self, cases: Cases, budget: Budget, parts: Callable[[int], Sample | None] = lambda index: None
     ) -> None:
+        self._large: frozenset[int] | None = None
         self._parts = parts
         self.cases = cases
         self.spec = cases.spec
@@ -70,7 +88,6 @@ class CachedDataset:
         self._budget = budget
         self._kept: dict[int, Sample] = {}
         self._fingerprint = ""
-        self._kinds: Sequence[Any] = ()
 
     def __len__(self) -> int:
         return len(self.cases)
@@ -86,17 +103,24 @@ class CachedDataset:
             return self[index]
         return parts
 
+    def large_cases(self) -> frozenset[int]:
+        """Indices of the cases that are larger than memory, to be read by rows."""
+        if self._large is None:
+            self._large = self.cases.streamed_cases() if isinstance(self.cases, Dataset) else frozenset()
+        return self._large
+
+    def open_rows(self, index: int) -> AbstractContextManager[tuple[Rows, Rows | None]]:
+        """Open the image and the target of a case, to be read by rows."""
+        if not isinstance(self.cases, Dataset):
+            raise DataError(f"{self.case_ids[index]}: can't be read by rows.")
+        return self.cases.open_rows(index)
+
     def fingerprint(self) -> str:
         self._fingerprint = self._fingerprint or self.cases.fingerprint()  # asked for with every checkpoint
         return self._fingerprint
 
     def contents(self) -> Mapping[str, str]:
         return self.cases.contents()
-
-    def kinds(self) -> Sequence[Any]:
-        """Height, width and dtype of each image: what tells batches apart."""
-        self._kinds = self._kinds or self.cases.kinds()
-        return self._kinds
 
     def _read(self, index: int) -> Sample:
         sample = self.cases[index]

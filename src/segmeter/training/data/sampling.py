@@ -3,6 +3,7 @@
 import logging
 import math
 from collections import Counter
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,7 @@ from segmeter.training.data.windows import (
 )
 
 SIZE_STEP = 32  # samples at a lower resolution keep to the networks' usual stride, so that none of them is padded
+BAND_PIXELS = 1 << 24  # of a target that are read at a time, as it may be larger than memory
 KEPT_PIXELS = 64  # per class and case, to lay windows around; windows are shifted besides, so few suffice
 
 _LOG = logging.getLogger(__name__)
@@ -218,7 +220,7 @@ class SampleSource:
     def _class_pixels(self, index: int, target: NDArray[Any]) -> dict[int, NDArray[np.int64]]:
         if index not in self._pixels:
             rng = draw(PIXELS, seed=self.seed, index=index)  # the same in every epoch, so that it can be kept
-            self._pixels[index] = class_pixels(np.asarray(target), self.cases.spec, rng)
+            self._pixels[index] = class_pixels(target, self.cases.spec, rng)
         return self._pixels[index]
 
 
@@ -270,6 +272,7 @@ def class_pixels(target: NDArray[Any], spec: ClassSpec, rng: np.random.Generator
     Parameters
     ----------
     target : (H, W), or (K, H, W) for multilabel
+        Read some rows at a time, twice.
     spec
         What its values mean.
     rng
@@ -279,6 +282,27 @@ def class_pixels(target: NDArray[Any], spec: ClassSpec, rng: np.random.Generator
     -------
     Per class that is there, `KEPT_PIXELS` positions in the flattened (H, W); some may repeat.
     """
-    planes = target == 1 if spec.is_multilabel else (target == label for label in range(spec.num_classes))
-    found = enumerate(np.flatnonzero(plane) for plane in planes)
-    return {label: each[rng.integers(len(each), size=KEPT_PIXELS)] for label, each in found if len(each)}
+    width = target.shape[-1]
+    tops = range(0, target.shape[-2], max(1, BAND_PIXELS // max(1, width)))
+    counts = np.array([[np.count_nonzero(plane) for plane in _planes(target, top, tops.step, spec)] for top in tops])
+    picks = {
+        label: rng.integers(total, size=KEPT_PIXELS) for label, total in enumerate(counts.sum(0).tolist()) if total
+    }
+    found = {label: np.empty(KEPT_PIXELS, np.int64) for label in picks}
+    before = np.cumsum(counts, axis=0) - counts
+    for number, top in enumerate(tops):
+        planes = _planes(target, top, tops.step, spec) if counts[number].any() else ()
+        for label, plane in enumerate(planes):
+            if counts[number, label]:
+                here = picks[label] - before[number, label]
+                inside = (here >= 0) & (here < counts[number, label])
+                found[label][inside] = np.flatnonzero(plane)[here[inside]] + top * width
+    return found
+
+
+def _planes(target: NDArray[Any], top: int, height: int, spec: ClassSpec) -> Iterator[NDArray[np.bool_]]:
+    """Where each class is in some rows of a target."""
+    rows = target[..., top : top + height, :]
+    if spec.is_multilabel:
+        return iter(rows == 1)
+    return (rows == label for label in range(spec.num_classes))

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.amp import GradScaler
 from torch.optim import Optimizer
+from torch.profiler import record_function
 
 from segmeter.checks import expected
 from segmeter.distributed.averaging import Averaged
@@ -103,6 +104,7 @@ class Stepper:
     def _layout(self) -> torch.memory_format:
         return torch.channels_last if self.config.channels_last else torch.contiguous_format
 
+    @record_function("segmeter.forward")
     def _compute_loss(self, image: Tensor, target: Tensor, whole: Tensor | None) -> Tensor:
         """Give the loss of a batch, or its share of a step whose denominators are `whole`."""
         with autocast(self.device, self.config.precision):
@@ -117,6 +119,7 @@ class Stepper:
         here = torch.stack([self.loss.denominators(self._augmented(batch)[1]) for batch in batches]).sum(0)
         return self.world.sum(here)
 
+    @record_function("segmeter.augment")
     def _augmented(self, batch: Batch) -> tuple[Tensor, Tensor]:
         image, target = resized(batch)
         if self.augment is None:
@@ -126,6 +129,7 @@ class Stepper:
         with torch.no_grad():
             return self.augment(image, target, batch.draws)
 
+    @record_function("segmeter.update")
     def _update(self) -> Tensor:
         if self.scaler is None:
             return update_weights(self.optimizer, clip_norm=self.config.clip_norm)

@@ -1,22 +1,24 @@
-"""Rows of the history -> other people's tools."""
+"""Rows of the history, and pictures -> other people's tools."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
 from segmeter.errors import ConfigError
 from segmeter.files import make_folder
 from segmeter.training.config import LOGGERS, LoggerConfig, NoLoggerConfig, TensorBoardConfig
-from segmeter.training.run.trackers import CsvLogger, Outcome, numbers
+from segmeter.training.run.trackers import CsvLogger, Outcome, numbers, read_picture
 
 _LOG = logging.getLogger(__name__)
 
 
 class Logger(Protocol):
-    """Takes each row that history.jsonl takes."""
+    """Takes each row that history.jsonl takes, and pictures."""
 
     def write(self, row: Mapping[str, Any]) -> None: ...
+
+    def show(self, step: int, pictures: Mapping[str, Path]) -> None: ...
 
     def close(self, outcome: Outcome) -> None: ...
 
@@ -45,23 +47,31 @@ class Loggers:
 
     def write(self, row: Mapping[str, Any]) -> None:
         """Give a row to each; the next one is tried again where this one failed, as a server may come back."""
+        self._each(row["step"], lambda logger: logger.write(row))
+
+    def show(self, step: int, pictures: Mapping[str, Path]) -> None:
+        """Give each the pictures of a validation, PNG files by case id."""
+        if pictures:
+            self._each(step, lambda logger: logger.show(step, pictures))
+
+    def _each(self, step: int, give: Callable[[Logger], None]) -> None:
         for name, logger in self._loggers.items():
             try:
-                logger.write(row)
+                give(logger)
             except Exception as error:  # of a network, a disk, or another's library
                 if not self._missed[name]:
-                    _LOG.warning("logger: %s failed at step %d (%s); training goes on", name, row["step"], _line(error))
+                    _LOG.warning("logger: %s failed at step %d (%s); training goes on", name, step, _line(error))
                 self._missed[name] += 1
 
     def close(self, outcome: Outcome) -> None:
-        """Close each, and say how many rows it lacks."""
+        """Close each, and say how much it lacks."""
         for name, logger in self._loggers.items():
             try:
                 logger.close(outcome)
             except Exception as error:
                 _LOG.warning("logger: %s could not be closed (%s)", name, _line(error))
             if self._missed[name]:
-                _LOG.warning("logger: %s lacks %d rows; history.jsonl has them all", name, self._missed[name])
+                _LOG.warning("logger: %s lacks %d rows; the run's folder has them all", name, self._missed[name])
 
 
 def _line(error: Exception) -> str:
@@ -101,6 +111,10 @@ class TensorBoardLogger:
     def write(self, row: Mapping[str, Any]) -> None:
         for name, value in numbers(row).items():
             self._writer.add_scalar(name, value, row["step"])
+
+    def show(self, step: int, pictures: Mapping[str, Path]) -> None:
+        for name, path in pictures.items():
+            self._writer.add_image(f"validation/{name}", read_picture(path), step, dataformats="HWC")
 
     def close(self, outcome: Outcome) -> None:
         self._writer.close()

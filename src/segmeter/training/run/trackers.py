@@ -1,4 +1,7 @@
-"""Rows of the history -> Weights & Biases, MLflow, CSV. Nothing is sent but to the server that the user named."""
+"""Rows of the history, and pictures -> Weights & Biases, MLflow, CSV.
+
+Nothing is sent but to the server that the user named.
+"""
 
 import csv
 import hashlib
@@ -8,6 +11,10 @@ import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
 
 from segmeter.errors import ConfigError, DataError
 from segmeter.files import csv_bytes, write_bytes
@@ -26,6 +33,12 @@ def numbers(row: Row) -> dict[str, float]:
     flat = flatten(row, separator="/").items()
     kept = {name: value for name, value in flat if isinstance(value, int | float) and not isinstance(value, bool)}
     return {name: value for name, value in kept.items() if name != "step"}
+
+
+def read_picture(path: Path) -> NDArray[np.uint8]:
+    """Read a PNG as (H, W, 3)."""
+    with Image.open(path, formats=["PNG"]) as stored:
+        return np.asarray(stored.convert("RGB"))
 
 
 def build_wandb(config: WandbConfig, *, folder: Path, step: int, settings: Mapping[str, Any]) -> "WandbLogger":
@@ -62,20 +75,25 @@ def build_wandb(config: WandbConfig, *, folder: Path, step: int, settings: Mappi
         )
     except (wandb.Error, OSError) as error:
         raise ConfigError(f"logger: wandb did not start: {' '.join(str(error).split())}") from error
-    return WandbLogger(run, wandb.teardown)
+    return WandbLogger(run, wandb.teardown, wandb.Image)
 
 
 class WandbLogger:
     """Sends rows to a run of Weights & Biases; those of steps that it has already are left out by it."""
 
-    def __init__(self, run: Any, teardown: Callable[[], None]) -> None:
+    def __init__(self, run: Any, teardown: Callable[[], None], picture: Callable[[str], Any]) -> None:
         self._run = run
         self._teardown = teardown
+        self._picture = picture
         run.define_metric("step")
         run.define_metric("*", step_metric="step")  # rows of one step come twice: from training and from validation
 
     def write(self, row: Row) -> None:
         self._run.log({**numbers(row), "step": row["step"]})
+
+    def show(self, step: int, pictures: Mapping[str, Path]) -> None:
+        named = {f"validation/{name}": self._picture(str(path)) for name, path in pictures.items()}
+        self._run.log({**named, "step": step})
 
     def close(self, outcome: Outcome) -> None:
         try:
@@ -126,6 +144,11 @@ class MlflowLogger:
         for name, value in numbers(row).items():
             self._client.log_metric(self._run_id, _UNNAMED.sub("_", name), value, step=row["step"])
 
+    def show(self, step: int, pictures: Mapping[str, Path]) -> None:
+        for name, path in pictures.items():
+            key = f"validation/{_UNNAMED.sub('_', name)}"
+            self._client.log_image(self._run_id, read_picture(path), key=key, step=step)
+
     def close(self, outcome: Outcome) -> None:
         self._client.set_terminated(self._run_id, status=_STATUS[outcome])
 
@@ -152,6 +175,9 @@ class CsvLogger:
             # a validation that a signal cut short is repeated at the step of the checkpoint
             self._tables[name] = _Table(self._folder / name, before=min(self._step + 1, row["step"]))
         self._tables[name].write({"step": row["step"], **numbers(row)})
+
+    def show(self, step: int, pictures: Mapping[str, Path]) -> None:
+        """A table takes none."""
 
     def close(self, outcome: Outcome) -> None:
         for table in self._tables.values():

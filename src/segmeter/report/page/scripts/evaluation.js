@@ -6,6 +6,7 @@ async function startEvaluation() {
   page.pictures = new Map(Object.entries(pictures).map(([id, picture]) => [place.get(id), picture]));
   if (byId("matrix")) new Confusion(byId("matrix"), page);
   new Explorer(page);
+  performance.mark("ready");
   document.documentElement.dataset.ready = "yes";
 }
 

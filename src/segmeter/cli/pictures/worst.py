@@ -1,0 +1,227 @@
+"""The worst cases of a run -> a list of them, and crops where each is most wrong, to look at and to label again.
+
+worst.csv                                one row per case, the worst first
+worst/<case>/image.png                   as it is stored; what is not grey or colour of 8 bits is made visible
+worst/<case>/target.png, prediction.png  of a multilabel task one per class: target-<class>.png
+worst/<case>/crop.json                   where the crop lies
+"""
+
+import io
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from segmeter.classes import ClassSpec
+from segmeter.evaluation.merging.pieces import Piece
+from segmeter.export.labels import encode_labels_png
+from segmeter.export.writer import BLACK, class_folder
+from segmeter.files import csv_bytes, fresh_folder, link_or_copy, make_folder, remove, safe_id, write_bytes, write_json
+from segmeter.metrics.cases.stored import read_cases
+from segmeter.metrics.cases.table import stack_totals
+from segmeter.metrics.config.metrics import MetricsConfig, mean_classes
+from segmeter.metrics.pixels.overlap import score_totals
+from segmeter.report.figures import headline, headline_scores
+from segmeter.report.pictures.gallery import worst_first
+from segmeter.report.pictures.paint import display_image
+
+FOLDER, LIST, PLACE = "worst", "worst.csv", "crop.json"
+EDGE = 256  # of a crop, pixels
+_CELL = 16  # crops begin at multiples of this
+_PLACES = ("wrong_pixels", "crop_top", "crop_left", "crop_height", "crop_width", "crop_wrong_pixels", "step", "slice")
+
+
+class WorstCases:
+    """Keeps the crops of the worst cases while cases stream by, whatever their order.
+
+    Parameters
+    ----------
+    folder
+        The run's.
+    spec
+        The classes.
+    count
+        How many.
+    """
+
+    def __init__(self, folder: Path, spec: ClassSpec, count: int) -> None:
+        self.folder = folder
+        self._spec = spec
+        self._count = count
+        self._kept: set[tuple[float, str]] = set()
+
+    def offer(
+        self,
+        case_id: str,
+        score: float,
+        *,
+        image: NDArray[Any],
+        target: NDArray[Any],
+        labels: NDArray[Any],
+        step: int = 1,
+    ) -> None:
+        """Write the crops of a case that is among the worst so far; arguments as for `write_crops`."""
+        if self.remember(case_id, score):
+            write_crops(self.folder, case_id, self._spec, image=image, target=target, labels=labels, step=step)
+
+    def remember(self, case_id: str, score: float) -> bool:
+        """Let a case take part in the choice; tell whether it is among the worst so far."""
+        if np.isnan(score):
+            return False
+        self._kept.add((score, case_id))
+        for gone in sorted(self._kept)[self._count :]:
+            self._kept.remove(gone)
+            if gone[1] != case_id and (self.folder / FOLDER).is_dir():
+                remove(self.folder / FOLDER / safe_id(gone[1]))
+        return (score, case_id) in self._kept
+
+
+def write_crops(
+    folder: Path,
+    case_id: str,
+    spec: ClassSpec,
+    *,
+    image: NDArray[Any],
+    target: NDArray[Any],
+    labels: NDArray[Any],
+    step: int = 1,
+    slice_number: int | None = None,
+) -> None:
+    """Write the crop of a case in which the most pixels are wrong.
+
+    Parameters
+    ----------
+    folder
+        The run's.
+    image : (H, W, C)
+    target, labels : (H, W), or (K, H, W) for multilabel
+    step
+        These are every n-th row and column of the case.
+    slice_number
+        Which slice of a volume they are, from 1.
+    """
+    wrong = find_errors(target, labels, spec)
+    window = rows, columns = find_crop(wrong)
+    place = {
+        "wrong_pixels": int(wrong.sum()),
+        "crop_top": rows.start * step,
+        "crop_left": columns.start * step,
+        "crop_height": rows.stop - rows.start,
+        "crop_width": columns.stop - columns.start,
+        "crop_wrong_pixels": int(wrong[window].sum()),
+        "step": step,
+        "slice": slice_number,
+    }
+    path = folder / FOLDER / safe_id(case_id)
+    make_folder(path.parent)
+    remove(path)
+    with fresh_folder(path) as fresh:
+        write_bytes(fresh / "image.png", _image_png(image[window]))
+        for name, whole in (("target", target), ("prediction", labels)):
+            for suffix, plane, colours in _planes(whole[..., rows, columns], spec):
+                content = encode_labels_png(plane, colours, ignore_index=spec.ignore_index)
+                write_bytes(fresh / f"{name}{suffix}.png", content)
+        write_json(fresh / PLACE, place)
+
+
+def find_errors(target: NDArray[Any], labels: NDArray[Any], spec: ClassSpec) -> NDArray[np.bool_]:
+    """The pixels (H, W) that count and in which any class is wrong."""
+    wrong: NDArray[np.bool_] = target != labels
+    if spec.ignore_index is not None:
+        wrong &= target != spec.ignore_index
+    return np.asarray(wrong.any(0)) if spec.is_multilabel else wrong
+
+
+def find_crop(wrong: NDArray[np.bool_]) -> tuple[slice, slice]:
+    """The window of at most `EDGE` x `EDGE` pixels that has the most wrong ones, to a few pixels."""
+    cells = wrong
+    for axis in (0, 1):
+        cells = np.add.reduceat(cells, range(0, wrong.shape[axis], _CELL), axis=axis, dtype=np.int64)
+    sums = np.pad(cells, ((1, 0), (1, 0))).cumsum(0).cumsum(1)
+    high, wide = (min(EDGE // _CELL, side) for side in cells.shape)
+    inside = sums[high:, wide:] - sums[:-high, wide:] - sums[high:, :-wide] + sums[:-high, :-wide]
+    corner = np.unravel_index(int(inside.argmax()), inside.shape)
+    starts = (min(_CELL * int(cell), max(0, side - EDGE)) for cell, side in zip(corner, wrong.shape, strict=True))
+    rows, columns = (slice(start, min(start + EDGE, side)) for start, side in zip(starts, wrong.shape, strict=True))
+    return rows, columns
+
+
+def write_worst_list(folder: Path, spec: ClassSpec, metrics: MetricsConfig, count: int) -> None:
+    """Write worst.csv from the rows of a finished run and the crops beside it; other crops go.
+
+    Parameters
+    ----------
+    count
+        How many cases it has at most; those without a defined score are not among them. 0 writes no list.
+    """
+    if not count:
+        return
+    chosen = worst_rows(folder, spec, metrics)[:count]
+    kept = {safe_id(row["case_id"]) for row in chosen}
+    for path in (folder / FOLDER).iterdir() if (folder / FOLDER).is_dir() else ():
+        if path.name not in kept:
+            remove(path)
+    columns = ["case_id", headline(spec.task, spec.names), "weakest_class", "weakest_iou", *_PLACES, "crops"]
+    rows = [_with_place(folder, row) for row in chosen]
+    write_bytes(folder / LIST, csv_bytes([columns, *([row.get(name) for name in columns] for row in rows)]))
+
+
+def worst_rows(folder: Path, spec: ClassSpec, metrics: MetricsConfig) -> list[dict[str, Any]]:
+    """Case id, headline score and weakest class of every case with a score, the worst first."""
+    rows = read_cases(folder)
+    scores = score_totals(stack_totals(rows, spec), task=spec.task, classes=mean_classes(metrics, spec))
+    values = headline_scores(scores, spec.task).tolist()
+    number = {row.case_id: i for i, row in enumerate(rows)}
+    defined = {case_id: values[i] for case_id, i in number.items() if not np.isnan(values[i])}
+    found = []
+    for case_id in worst_first(defined):
+        iou = scores.iou[number[case_id]]
+        weakest = int(np.nanargmin(iou))
+        row = {"case_id": case_id, headline(spec.task, spec.names): defined[case_id]}
+        found.append(row | {"weakest_class": spec.names[weakest], "weakest_iou": float(iou[weakest])})
+    return found
+
+
+def take_worst(pieces: Sequence[Piece], folder: Path, spec: ClassSpec, metrics: MetricsConfig, count: int) -> None:
+    """Give a merged run the list and the crops that it would have without its parts."""
+    found = {path.name: path for piece in pieces for path in sorted((piece.folder / FOLDER).glob("*"))}
+    for row in worst_rows(folder, spec, metrics)[:count]:
+        name = safe_id(row["case_id"])
+        if name in found:
+            make_folder(folder / FOLDER / name)
+            for path in sorted(found[name].iterdir()):
+                link_or_copy(path, folder / FOLDER / name / path.name)
+    write_worst_list(folder, spec, metrics, count)
+
+
+def _with_place(folder: Path, row: Mapping[str, Any]) -> dict[str, Any]:
+    """A row with what its crops note; an interrupted run may lack those of a case."""
+    crops = folder / FOLDER / safe_id(row["case_id"])
+    try:
+        return {**row, **json.loads((crops / PLACE).read_bytes()), "crops": crops.relative_to(folder).as_posix()}
+    except (OSError, ValueError):
+        return dict(row)
+
+
+def _planes(
+    labels: NDArray[Any], spec: ClassSpec
+) -> Iterator[tuple[str, NDArray[Any], Sequence[tuple[int, int, int]]]]:
+    """Suffix, map and colours of each file that a crop of labels takes."""
+    plain = np.ascontiguousarray(labels, spec.label_dtype)
+    if not spec.is_multilabel:
+        yield "", plain, spec.colours
+        return
+    for name, plane, colour in zip(spec.names, plain, spec.colours, strict=True):
+        yield f"-{class_folder(name)}", plane, (BLACK, colour)
+
+
+def _image_png(image: NDArray[Any]) -> bytes:
+    content = io.BytesIO()
+    exact = image.dtype == np.uint8 and image.shape[-1] in (1, 3)
+    shown = np.ascontiguousarray(image if exact else display_image(image))
+    Image.fromarray(shown[..., 0] if shown.shape[-1] == 1 else shown).save(content, "PNG")
+    return content.getvalue()

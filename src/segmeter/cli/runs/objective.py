@@ -1,0 +1,89 @@
+"""A finished evaluation -> the number that a sweep compares, and whether higher or lower is better."""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from segmeter.checks import expected, nearest
+from segmeter.classes import ClassSpec
+from segmeter.errors import ConfigError
+from segmeter.metrics.config.metrics import MetricsConfig
+from segmeter.metrics.measures.protocol import NUMBERS, CaseMaps, build_measures, measure_case
+from segmeter.metrics.summary.directions import Direction, find_direction
+from segmeter.metrics.summary.measures import MEAN
+from segmeter.report.figures import AGGREGATES, aggregates
+
+_PROBE = 16  # edge of the map that measures are asked for their names with, pixels
+
+
+def results(summary: Mapping[str, Any], objective: str | None) -> dict[str, float | None]:
+    """What run.json says an evaluation came to, that which a sweep compares first.
+
+    Parameters
+    ----------
+    summary
+        The content of metrics.json.
+    objective
+        A metric as `find_objective` names it; None is the headline.
+    """
+    headlines = {row["name"]: row["dataset"] for row in aggregates(summary)}
+    return headlines if objective is None else {objective: _value(summary, objective)} | headlines
+
+
+def _value(summary: Mapping[str, Any], objective: str) -> float | None:
+    """Of the whole data set where there is such a value, else the mean over cases."""
+    if objective in AGGREGATES:
+        value = summary["dataset"][objective]
+    else:
+        metric, _, region = objective.partition("/")
+        entry = summary["measures"].get(metric, {}).get(region, {})
+        value = entry.get("dataset", entry.get("mean"))
+    return math.inf if value == "inf" else value
+
+
+def find_objective(objective: str | None, metrics: MetricsConfig, spec: ClassSpec) -> str | None:
+    """Name in full what a sweep is to compare, before anything is measured.
+
+    Raises
+    ------
+    ConfigError
+        It will not be measured; the line says what is near.
+    """
+    if objective is None or objective in AGGREGATES:
+        return objective
+    known = [*AGGREGATES, *_measured(metrics, spec)]
+    for name in (objective, f"{objective}/{MEAN}"):
+        if name in known:
+            return name
+    short = dict.fromkeys(name.removesuffix(f"/{MEAN}") for name in known)
+    remedy = nearest(objective, short) if metrics.measures else "Set metrics.measures, for example [surface]."
+    raise ConfigError(expected("config", "objective", "to be a metric that is measured", repr(objective), remedy))
+
+
+def _measured(metrics: MetricsConfig, spec: ClassSpec) -> list[str]:
+    """The metrics that measures will give, as they give them for a small empty map."""
+    planes = (spec.num_classes,) if spec.is_multilabel else ()
+    empty = np.zeros((*planes, _PROBE, _PROBE), spec.label_dtype)
+    maps = CaseMaps(case_id="probe", target=empty, labels=empty, spacing=(1.0, 1.0), spec=spec)
+    measures = build_measures(metrics, spec)
+    columns = measure_case(maps, measures)
+    sums = {(column.metric, column.region): np.array([column.value]) for column in columns if column.summed}
+    names = [(column.metric, column.region) for column in columns if not column.summed]
+    names += [name for measure in measures for name in measure.summarise(sums)]
+    means = [(metric, MEAN) for metric, _ in names if metric not in NUMBERS]
+    return list(dict.fromkeys("/".join(name) for name in (*names, *means)))
+
+
+def better(objective: str | None) -> Direction | None:
+    """Whether "higher" or "lower" is better; None for a metric that is not ours.
+
+    Examples
+    --------
+    >>> better(None), better("hd95/car"), better("loss"), better("mine")
+    ('higher', 'lower', 'lower', None)
+    """
+    if objective is None:
+        return "higher"  # the headline is an IoU
+    return "lower" if objective == "loss" else find_direction(objective)

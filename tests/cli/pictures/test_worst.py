@@ -1,0 +1,177 @@
+import csv
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from segmeter.classes import ClassSpec
+from segmeter.cli.pictures.worst import EDGE, WorstCases, find_crop, find_errors, write_crops, write_worst_list
+from segmeter.metrics.cases.table import write_cases
+from segmeter.metrics.config.metrics import MetricsConfig
+from segmeter.metrics.pixels.confusion import count_case
+from tests.cli.sharded import make_checkpoint, make_masks, newest, run
+from tests.metrics.build import case_row
+
+SPEC = ClassSpec(
+    task="multiclass", names=("ground", "car", "tree"), colours=((0, 0, 0), (255, 0, 0), (0, 255, 0)), ignore_index=255
+)
+
+
+def scene(share, *, size=(300, 400), spec=SPEC):
+    """Image, target and prediction of which a share of the left half is wrong; ignored on the right."""
+    target = np.ones(size, np.uint8)
+    target[:, 200:] = 255
+    labels = target.copy()
+    labels[: round(share * size[0]), :200] = 2
+    labels[:, 200:] = 0
+    image = np.arange(size[0] * size[1] * 3, dtype=np.uint32).astype(np.uint8).reshape(*size, 3)
+    return image, target, labels
+
+
+def read(path):
+    with Image.open(path) as stored:
+        return np.asarray(stored)
+
+
+def read_list(folder):
+    with (folder / "worst.csv").open() as file:
+        return list(csv.DictReader(file))
+
+
+def test_the_crop_has_the_most_wrong_pixels():
+    """Against every window of a brute-force search, to the cell that crops begin at."""
+    rng = np.random.default_rng(5)
+    for height, width in ((256, 256), (300, 700), (513, 270), (40, 30), (1, 1000)):
+        wrong = rng.random((height, width)) < 0.02
+        wrong[height // 2 :, width // 3 : width // 2] |= (
+            rng.random((height - height // 2, width // 2 - width // 3)) < 0.5
+        )
+        rows, columns = find_crop(wrong)
+        assert (rows.stop - rows.start, columns.stop - columns.start) == (min(EDGE, height), min(EDGE, width))
+        assert 0 <= rows.start <= rows.stop <= height
+        assert 0 <= columns.start <= columns.stop <= width
+        places = [
+            (top, left)
+            for top in range(0, max(1, height - EDGE + 1), 8)
+            for left in range(0, max(1, width - EDGE + 1), 8)
+        ]
+        best = max(wrong[top : top + EDGE, left : left + EDGE].sum() for top, left in places)
+        assert wrong[rows, columns].sum() >= 0.9 * best
+
+
+def test_ignored_pixels_are_never_wrong_and_any_plane_counts():
+    _, target, labels = scene(0.5)
+    assert find_errors(target, labels, SPEC).sum() == 150 * 200
+    planes = ClassSpec(task="multilabel", names=("a", "b"), colours=((9, 9, 9), (1, 2, 3)), ignore_index=255)
+    target, labels = np.zeros((2, 4, 4), np.uint8), np.zeros((2, 4, 4), np.uint8)
+    labels[0, 0, 0] = labels[1, 0, 0] = labels[1, 3, 3] = labels[0, 2, 2] = 1
+    target[0, 2, 2] = 255
+    assert np.argwhere(find_errors(target, labels, planes)).tolist() == [[0, 0], [3, 3]]
+
+
+def test_the_worst_cases_are_listed_with_crops_that_hold_what_is_stored(tmp_path):
+    shares = {"a/1": 0.9, "b": 0.1, "c": 0.5, "d": 0.0}
+    worst, rows = WorstCases(tmp_path, SPEC, 2), []
+    for case_id, share in shares.items():
+        image, target, labels = scene(share)
+        row = case_row(case_id, count_case(target, labels, SPEC))
+        rows.append(row)
+        worst.offer(case_id, 1 - share, image=image, target=target, labels=labels)
+    write_cases(tmp_path, rows, SPEC)
+    write_worst_list(tmp_path, SPEC, MetricsConfig(), 2)
+    found = read_list(tmp_path)
+    assert [row["case_id"] for row in found] == ["a/1", "c"]
+    assert sorted(path.name for path in (tmp_path / "worst").iterdir()) == sorted(row["crops"][6:] for row in found)
+    image, target, labels = scene(0.9)
+    first = found[0]
+    assert float(first["mean IoU"]) == pytest.approx((30 / 300 + 0) / 2)
+    assert (first["weakest_class"], first["weakest_iou"]) == ("tree", "0.0")
+    assert (first["wrong_pixels"], first["slice"]) == (str(270 * 200), "")
+    top, left, height, width = (int(first[f"crop_{name}"]) for name in ("top", "left", "height", "width"))
+    window = slice(top, top + height), slice(left, left + width)
+    assert int(first["crop_wrong_pixels"]) == (find_errors(target, labels, SPEC)[window]).sum()
+    folder = tmp_path / first["crops"]
+    np.testing.assert_array_equal(read(folder / "image.png"), image[window])
+    np.testing.assert_array_equal(read(folder / "target.png"), target[window])
+    np.testing.assert_array_equal(read(folder / "prediction.png"), labels[window])
+
+
+def test_each_class_of_a_multilabel_crop_has_its_file_and_a_spectrum_is_made_visible(tmp_path):
+    spec = ClassSpec(task="multilabel", names=("a", "b"), colours=((9, 9, 9), (1, 2, 3)))
+    target = np.zeros((2, 20, 30), np.uint8)
+    target[1, 3:5] = 1
+    image = np.random.default_rng(0).normal(size=(20, 30, 5)).astype(np.float32)
+    write_crops(tmp_path, "x", spec, image=image, target=target, labels=1 - target, step=4, slice_number=7)
+    folder = tmp_path / "worst" / "x"
+    names = {"image.png", "crop.json", *(f"{kind}-{name}.png" for kind in ("target", "prediction") for name in "ab")}
+    assert {path.name for path in folder.iterdir()} == names
+    np.testing.assert_array_equal(read(folder / "target-b.png"), target[1])
+    assert read(folder / "image.png").shape == (20, 30, 3)
+
+
+def test_no_cases_leave_no_list(tmp_path):
+    image, target, labels = scene(0.5)
+    worst = WorstCases(tmp_path, SPEC, 0)
+    worst.offer("a", 0.5, image=image, target=target, labels=labels)
+    write_worst_list(tmp_path, SPEC, MetricsConfig(), 0)
+    assert not list(tmp_path.iterdir())
+
+
+def tree(folder):
+    return {
+        str(path.relative_to(folder)): path.read_bytes() for path in (folder / "worst").rglob("*") if path.is_file()
+    }
+
+
+FAST = ["metrics.bootstrap=0", "report.html=false", "report.worst=3"]
+SCORE = ["predictions=predictions", "references=masks", "data.num_classes=3", "data.ignore_index=255", *FAST]
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    make_masks(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_shards_leave_the_list_of_the_whole(here):
+    """Mutation seen to fail: the crops of the first shard taken alone."""
+    score = [*SCORE, "images=images"]
+    assert run("score", *score) == 0
+    whole = newest("runs/score")
+    assert len(read_list(whole)) == len(list((whole / "worst").iterdir())) == 3
+    assert run("score", *score, "launch=processes", "launch.devices=2", "run.name=shared") == 0
+    shared = newest("runs/score")
+    assert shared != whole
+    assert (shared / "worst.csv").read_bytes() == (whole / "worst.csv").read_bytes()
+    assert tree(shared) == tree(whole)
+
+
+def test_masks_without_images_are_listed_without_crops(here):
+    assert (
+        run(
+            "score", "predictions=predictions", "references=masks", "data.num_classes=3", "data.ignore_index=255", *FAST
+        )
+        == 0
+    )
+    found = newest("runs/score")
+    assert [row["crops"] for row in read_list(found)] == ["", "", ""]
+    assert not (found / "worst").exists()
+
+
+def test_an_evaluation_lists_its_worst_cases_as_its_rows_have_them(here):
+    make_checkpoint(here / "net")
+    assert run("eval", "checkpoint=net", "data.root=.", "data.split=all", "device=cpu", *FAST) == 0
+    folder = newest("runs/eval")
+    with (folder / "cases.csv").open() as file:
+        scores = {row["case_id"]: float(row["mean_iou"]) for row in csv.DictReader(file)}
+    found = {row["case_id"]: float(row["mean IoU"]) for row in read_list(folder)}
+    assert list(found) == sorted(scores, key=lambda name: (scores[name], name))[:3]
+    assert found == pytest.approx({name: scores[name] for name in found}, abs=1e-6)
+    for row in read_list(folder):
+        assert {path.name for path in (folder / row["crops"]).iterdir()} == {
+            "image.png",
+            "target.png",
+            "prediction.png",
+            "crop.json",
+        }

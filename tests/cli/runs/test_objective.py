@@ -1,0 +1,80 @@
+import math
+from pathlib import Path
+
+import pytest
+
+from segmeter.classes import ClassSpec
+from segmeter.cli.runs.objective import better, find_objective, results
+from segmeter.cli.runs.sweep_table import best_job
+from segmeter.errors import ConfigError
+from segmeter.metrics.config.measures import BoundaryConfig, SurfaceConfig
+from segmeter.metrics.config.metrics import MetricsConfig
+from tests.cli.runs.test_sweep_table import job
+from tests.cli.sharded import make_masks, run
+
+SPEC = ClassSpec(task="multiclass", names=("sky", "car", "road"), colours=((0, 0, 0), (9, 9, 9), (1, 2, 3)))
+METRICS = MetricsConfig(measures=(SurfaceConfig(), BoundaryConfig()))
+SUMMARY = {
+    "task": "multiclass",
+    "dataset": {"mean_iou": 0.5, "mean_dice": 0.6, "pixel_accuracy": 0.7},
+    "measures": {"hd95": {"car": {"mean": "inf"}, "mean": {"mean": 3.5}}, "pq": {"car": {"mean": 0.1, "dataset": 0.2}}},
+}
+
+
+def test_an_objective_is_named_in_full():
+    assert find_objective(None, METRICS, SPEC) is None
+    assert find_objective("mean_dice", MetricsConfig(), SPEC) == "mean_dice"
+    assert find_objective("hd95", METRICS, SPEC) == "hd95/mean"
+    assert find_objective("hd95/car", METRICS, SPEC) == "hd95/car"
+    multilabel = SPEC.replace(task="multilabel")
+    assert find_objective("boundary_iou", METRICS, multilabel) == "boundary_iou/mean"
+
+
+def test_an_objective_that_is_not_measured_is_refused_before_anything_is():
+    with pytest.raises(ConfigError, match=r"to be a metric that is measured, got 'hd59'\. Did you mean 'hd95"):
+        find_objective("hd59", METRICS, SPEC)
+    with pytest.raises(ConfigError, match=r"got 'hd95'\. Set metrics\.measures"):
+        find_objective("hd95", MetricsConfig(), SPEC)
+    with pytest.raises(ConfigError, match="'hd95/bus'"):
+        find_objective("hd95/bus", METRICS, SPEC)
+
+
+def test_the_objective_is_the_first_result():
+    assert next(iter(results(SUMMARY, None).items())) == ("mean IoU", 0.5)
+    assert list(results(SUMMARY, "hd95/mean").items())[:2] == [("hd95/mean", 3.5), ("mean IoU", 0.5)]
+    assert results(SUMMARY, "hd95/car")["hd95/car"] == math.inf
+    assert results(SUMMARY, "pq/car")["pq/car"] == 0.2, "of the whole data set where there is one"
+    assert results(SUMMARY, "pixel_accuracy")["pixel_accuracy"] == 0.7
+
+
+@pytest.mark.parametrize(("objective", "wanted"), [(None, "higher"), ("hd95/mean", "lower"), ("own/car", None)])
+def test_the_direction_is_that_of_the_metric(objective, wanted):
+    assert better(objective) == wanted
+
+
+def test_the_best_job_of_a_sweep_over_distances_is_the_lowest():
+    """Mutation seen to fail: the highest distance taken for the best."""
+    jobs = [job(number, **{"hd95/mean": value}) for number, value in enumerate((3.0, 1.5, 2.0))]
+    assert best_job(jobs) is jobs[1]
+
+
+MASKS = ["predictions=predictions", "references=masks", "data.num_classes=3", "data.ignore_index=255"]
+SEARCH = ["hydra/sweeper=optuna", "hydra.sweeper.n_trials=2", "metrics.bootstrap=0", "report.html=false"]
+
+
+def test_optuna_searches_in_the_direction_of_the_objective(tmp_path: Path, monkeypatch, capsys):
+    """Distances in two spacings, the smaller of which is the better score. Mutation seen to fail: always maximize."""
+    optuna = pytest.importorskip("optuna")
+    make_masks(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    storage = f"hydra.sweeper.storage=sqlite:///{tmp_path / 'search.db'}"
+    surface = ["metrics.measures=[surface]", "objective=masd/class_1", "hydra.sweeper.seed=1"]
+    swept = ["metrics.spacing=choice([1.0,1.0],[2.0,2.0])"]
+    assert run("score", "-m", *MASKS, *SEARCH, *surface, *swept, storage, "hydra.sweeper.direction=maximize") == 2
+    assert "to be null or minimize for objective=masd/class_1, got maximize" in capsys.readouterr().err
+    assert run("score", "-m", *MASKS, *SEARCH, "objective=mean_iou,mean_dice", storage) == 2
+    assert "`objective` to be one figure in all trials" in capsys.readouterr().err
+    assert run("score", "-m", *MASKS, *SEARCH, *surface, *swept, storage) == 0
+    study = optuna.load_study(study_name="segmeter", storage=storage.partition("=")[2])
+    assert study.direction.name == "MINIMIZE"
+    assert "masd/class_1" in capsys.readouterr().out

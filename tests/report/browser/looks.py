@@ -1,0 +1,30 @@
+"""What a page shows, read as a reader would."""
+
+import io
+
+import numpy as np
+from PIL import Image
+
+
+def ids(page):
+    return page.locator("#table tbody a").all_text_contents()
+
+
+def count(page):
+    return page.locator("#count").text_content()
+
+
+def column(page, title):
+    """Texts of a column of the table, of the rows that are seen."""
+    heads = [text.strip() for text in page.locator("#table thead th").all_text_contents()]
+    return page.locator(f"#table tbody tr[data-case] td:nth-child({heads.index(title) + 1})").all_text_contents()
+
+
+def pixels(page, selector):
+    """A picture of an element, (H, W, 3)."""
+    return np.asarray(Image.open(io.BytesIO(page.locator(selector).screenshot())).convert("RGB")).astype(int)
+
+
+def near(picture, row, column):
+    """The colour at shares of height and width."""
+    return picture[int(row * picture.shape[0]), int(column * picture.shape[1])]

@@ -1,0 +1,246 @@
+"""Which cases: sorting, filters, links from figures, and what is taken away."""
+
+import csv
+import re
+
+import pytest
+
+from .looks import column, count, ids
+
+
+def test_the_worst_case_stands_first(visit, site):
+    page = visit(site)
+    scores = [float(text) for text in column(page, "mean IoU")]
+    assert scores == sorted(scores)
+    assert count(page) == "60 cases"
+
+
+def test_a_click_on_a_heading_sorts_and_another_turns_round(visit, site, rows):
+    page = visit(site)
+    page.get_by_role("button", name="loss").click()
+    assert ids(page)[0] == "case-59"
+    page.get_by_role("button", name="loss").click()
+    assert ids(page)[0] == "case-00"
+    assert page.locator("th[aria-sort]").get_attribute("aria-sort") == "ascending"
+
+
+def test_names_are_sorted_too(visit, site):
+    page = visit(site)
+    page.get_by_role("button", name="case", exact=True).click()
+    assert ids(page)[:2] == ["case-00", "case-01"]
+
+
+def test_search_finds_any_case(visit, site):
+    page = visit(site)
+    page.fill("#find", "CASE-37")
+    assert ids(page) == ["case-37"]
+    assert count(page) == "1 of 60 cases"
+    page.locator(".chip").click()
+    assert count(page) == "60 cases"
+
+
+def test_a_class_is_chosen_by_what_became_of_it(visit, site):
+    page = visit(site)
+    page.get_by_label("class", exact=True).select_option(label="lamp")
+    assert count(page) == "12 of 60 cases"
+    page.get_by_label("what became of the class").select_option("missed")
+    assert set(ids(page)) == {f"case-{i:02}" for i in range(0, 60, 10)}
+
+
+def test_a_range_of_any_measure(visit, site):
+    page = visit(site)
+    page.get_by_label("measure", exact=True).select_option(label="loss")
+    page.get_by_label("from this value").fill("1")
+    page.get_by_label("to this value").fill("2")
+    page.click("#within")
+    assert set(ids(page)) == {f"case-{i}" for i in range(10, 21)}
+
+
+def test_a_range_may_be_open_and_enter_sets_it(visit, site):
+    page = visit(site)
+    page.get_by_label("measure", exact=True).select_option(label="loss")
+    page.get_by_label("from this value").fill("5.5")
+    page.get_by_label("from this value").press("Enter")
+    assert count(page) == "5 of 60 cases"
+
+
+def test_filters_add_up_and_go_one_by_one_or_together(visit, site):
+    page = visit(site, "#?has=2&in.loss=2..")
+    assert count(page) == "20 of 60 cases"
+    page.locator(".chip").first.click()
+    assert count(page) == "40 of 60 cases"
+    page.go_back()
+    page.get_by_role("link", name="clear all").click()
+    assert count(page) == "60 cases"
+
+
+def test_a_cell_of_the_confusion_matrix_opens_its_cases(visit, site):
+    page = visit(site)
+    box = page.locator("#confusion").bounding_box()
+    left, top, right, bottom = 112, 100, 64, 8  # margins of the plot
+    cell = (box["width"] - left - right) / 4, (box["height"] - top - bottom) / 4
+    page.locator("#confusion").click(position={"x": left + 1.5 * cell[0], "y": top + 2.5 * cell[1]})  # car as tree
+    assert set(ids(page)) == {f"case-{i:02}" for i in range(0, 60, 4)}
+    assert set(column(page, "pixels of \u2068car\u2069 predicted as \u2068tree\u2069")) == {"80"}
+    page.go_back()
+    assert count(page) == "60 cases"
+
+
+def test_a_cell_says_what_it_is_under_the_pointer(visit, site):
+    page = visit(site)
+    box = page.locator("#confusion").bounding_box()
+    page.locator("#confusion").hover(position={"x": 116, "y": 104})
+    assert re.match(
+        "\u2068ground\u2069 predicted as \u2068ground\u2069: [0-9,]+ pixels, [0-9.]+ %",
+        page.locator(".tip").first.text_content(),
+    )
+    page.locator("#confusion").hover(position={"x": 4, "y": box["height"] - 4})
+    assert page.locator(".tip").first.is_hidden()
+
+
+def test_the_largest_confusions_are_links(visit, site):
+    page = visit(site)
+    page.locator(".largest a").first.press("Enter")
+    assert "predicted as" in page.locator(".chip").text_content()
+    assert " of 60 cases" in count(page)
+
+
+def test_the_diagonal_opens_the_cases_of_its_class(visit, site):
+    page = visit(site)
+    box = page.locator("#confusion").bounding_box()
+    page.locator("#confusion").click(position={"x": box["width"] - 64 - 6, "y": box["height"] - 8 - 6})
+    assert count(page) == "12 of 60 cases"  # lamp
+
+
+def test_a_class_opens_its_cases_worst_first(visit, site):
+    page = visit(site)
+    page.locator("section").filter(has=page.locator("#classes")).get_by_role("link", name="car").click()
+    assert count(page) == "30 of 60 cases"
+    assert [float(text) for text in column(page, "IoU of car")] == sorted(
+        float(text) for text in column(page, "IoU of car")
+    )
+
+
+def test_a_count_of_missed_cases_opens_them(visit, site):
+    page = visit(site)
+    page.get_by_role("link", name="6 cases", exact=True).click()
+    assert set(ids(page)) == {f"case-{i:02}" for i in range(0, 60, 10)}
+
+
+def test_counts_of_a_measure_open_their_cases(visit, site):
+    page = visit(site)
+    row = (
+        page.locator("section")
+        .filter(has=page.locator("#measures"))
+        .get_by_role("row")
+        .filter(has_text="hd95 (pixels)lamp")
+    )
+    row.get_by_role("link").nth(-1).click()
+    assert count(page) == "48 of 60 cases"  # undefined: on neither side
+    page.go_back()
+    row.get_by_role("link").nth(-2).click()
+    assert count(page) == "6 of 60 cases"  # on one side only
+
+
+def test_a_bar_of_the_histogram_opens_its_cases(visit, site):
+    page = visit(site)
+    bar = page.locator("#histogram a[aria-label]").first
+    wanted = re.search(r": (\d+) case", bar.get_attribute("aria-label")).group(1)
+    bar.click()
+    assert count(page) == f"{wanted} of 60 cases"
+    low, high = (float(text) for text in re.match(r"([\d.]+) to ([\d.]+)", bar.get_attribute("aria-label")).groups())
+    assert all(low <= float(text) <= high for text in column(page, "mean IoU"))
+
+
+def test_the_bars_hold_every_case_once(visit, site):
+    page = visit(site)
+    for measure in ("loss", "IoU of tree", "pixels"):
+        page.get_by_label("measure of the histogram").select_option(label=measure)
+        labels = [bar.get_attribute("aria-label") for bar in page.locator("#histogram a[aria-label]").all()]
+        assert sum(int(re.search(r": (\d+) case", label).group(1)) for label in labels) == 60
+
+
+def test_undefined_and_failed_values_have_links_under_the_histogram(visit, site):
+    page = visit(site, "#?h=measure/hd95/lamp")
+    page.get_by_role("link", name="6 failed").click()
+    assert set(ids(page)) == {f"case-{i:02}" for i in range(0, 60, 10)}
+    page.go_back()
+    page.get_by_role("link", name="48 undefined").click()
+    assert count(page) == "48 of 60 cases"
+
+
+def drag(page, start, end):
+    box = page.locator("#scatter").bounding_box()
+    page.mouse.move(box["x"] + start[0], box["y"] + start[1])
+    page.mouse.down()
+    page.mouse.move(box["x"] + end[0], box["y"] + end[1], steps=4)
+    page.mouse.up()
+
+
+def test_a_brush_over_the_plot_chooses_its_cases(visit, site):
+    page = visit(site, "#?x=loss&y=pixels&sort=-loss")
+    page.locator("#scatter").scroll_into_view_if_needed()
+    width = page.locator("#scatter").bounding_box()["width"]
+    drag(page, (58 + (width - 70) / 2, 5), (width - 2, 235))
+    assert len(page.locator(".chip:not(.clear)").all()) == 2
+    assert int(count(page).split()[0]) in (29, 30, 31)
+    assert ids(page)[0] == "case-59"
+
+
+def test_a_click_on_a_point_opens_its_case(visit, site):
+    page = visit(site, "#?x=loss&y=loss")
+    page.locator("#scatter").scroll_into_view_if_needed()
+    page.locator("#scatter").click(position={"x": 58, "y": 200})
+    assert page.locator("#case-title").text_content() == "case-00"
+
+
+def test_the_axes_are_the_readers_choice(visit, site):
+    page = visit(site)
+    page.get_by_label("x axis").select_option(label="loss")
+    assert "x=loss" in page.url
+    assert page.get_by_label("x axis").input_value() == "loss"
+
+
+def test_columns_are_the_readers_choice(visit, site):
+    page = visit(site)
+    page.locator(".chooser summary").click()
+    page.get_by_label("target pixels of car").check()
+    page.get_by_label("weakest class").last.uncheck()
+    heads = page.locator("#table thead").text_content()
+    assert "target pixels of car" in heads
+    assert "weakest class" not in heads
+
+
+def test_ids_are_copied_in_their_order(visit, site):
+    page = visit(site, "#?has=3&sort=id", permissions=["clipboard-read", "clipboard-write"])
+    page.click("#copy")
+    page.locator("#said", has_text="12 ids copied").wait_for(state="attached")
+    assert page.evaluate("navigator.clipboard.readText()").split() == [f"case-{i:02}" for i in range(0, 60, 5)]
+
+
+def test_what_is_chosen_is_saved_as_csv(visit, site, tmp_path):
+    page = visit(site, "#?has=3&sort=id")
+    with page.expect_download() as download:
+        page.click("#save")
+    download.value.save_as(tmp_path / "cases.csv")
+    with (tmp_path / "cases.csv").open(newline="") as file:
+        found = list(csv.DictReader(file))
+    assert [row["case"] for row in found] == [f"case-{i:02}" for i in range(0, 60, 5)]
+    assert [float(row["loss"]) for row in found] == pytest.approx([0.1 * i for i in range(0, 60, 5)], rel=1e-4)
+
+
+def test_no_saved_name_is_a_formula(visit, hostile, tmp_path):
+    page = visit(hostile)
+    with page.expect_download() as download:
+        page.click("#save")
+    download.value.save_as(tmp_path / "cases.csv")
+    with (tmp_path / "cases.csv").open(newline="", encoding="utf-8") as file:
+        names = {row["case"] for row in csv.DictReader(file)}
+    assert "'=cmd()" in names
+    assert not [name for name in names if name.startswith(("=", "+", "@"))]
+
+
+def test_an_address_keeps_the_choice(visit, site):
+    page = visit(site, "#?has=2&sort=-loss&cols=loss")
+    assert ids(page)[0] == "case-58"
+    assert page.get_by_label("class", exact=True).input_value() == "status/2"

@@ -1,0 +1,72 @@
+import numpy as np
+import pytest
+
+from segmeter.data.sample import Sample
+from segmeter.inference.async_results import Prediction
+from segmeter.training.pictures import MOST_STEPS, Pictures, choose_gone, spread_evenly
+
+NAMES = tuple(f"case{index}" for index in range(10))
+
+
+def write_name(prediction, folder):
+    path = folder / f"{prediction.sample.case_id}.png"
+    path.write_text("picture")
+    return path
+
+
+def predict(case_id):
+    empty = np.zeros((1, 1), np.uint8)
+    return Prediction(sample=Sample(case_id=case_id, image=empty[..., None], target=empty), labels=empty)
+
+
+def draw_all(pictures, step):
+    for name in NAMES:
+        pictures.offer(predict(name), step)
+    return pictures.take()
+
+
+def test_the_same_few_cases_are_drawn_at_every_validation(tmp_path):
+    pictures = Pictures(tmp_path, NAMES, count=3, draw=write_name, step=0)
+    for step in (20, 40):
+        drawn = draw_all(pictures, step)
+        assert drawn == {
+            f"case{index}": tmp_path / "validation" / f"step-{step:08d}" / f"case{index}.png" for index in (1, 5, 8)
+        }
+        assert all(path.is_file() for path in drawn.values())
+
+
+@pytest.mark.parametrize(("count", "draw"), [(0, write_name), (3, None)])
+def test_none_are_drawn_where_none_are_wanted_or_nothing_draws(tmp_path, count, draw):
+    assert draw_all(Pictures(tmp_path, NAMES, count=count, draw=draw, step=0), 20) == {}
+    assert not list(tmp_path.iterdir())
+
+
+def test_of_many_validations_some_stay_spread_over_the_run(tmp_path):
+    pictures = Pictures(tmp_path, NAMES, count=1, draw=write_name, step=0)
+    for step in range(5, 5 * 101, 5):
+        draw_all(pictures, step)
+    steps = sorted(int(path.name[5:]) for path in (tmp_path / "validation").iterdir())
+    assert len(steps) == MOST_STEPS
+    assert (steps[0], steps[-1]) == (5, 500)
+    assert max(np.diff(steps)) <= 2 * 500 / MOST_STEPS
+
+
+def test_a_resumed_run_draws_what_came_after_its_checkpoint_again(tmp_path):
+    pictures = Pictures(tmp_path, NAMES, count=1, draw=write_name, step=0)
+    for step in (10, 20, 30):
+        draw_all(pictures, step)
+    Pictures(tmp_path, NAMES, count=1, draw=write_name, step=20)
+    assert sorted(path.name for path in (tmp_path / "validation").iterdir()) == ["step-00000010", "step-00000020"]
+
+
+@pytest.mark.parametrize("total", range(12))
+def test_cases_are_spread_evenly_and_none_comes_twice(total):
+    for count in range(12):
+        found = spread_evenly(total, count)
+        assert found == sorted(set(found))
+        assert len(found) == min(count, total)
+        assert all(0 <= index < total for index in found)
+
+
+def test_the_ends_of_a_run_are_never_thinned_out():
+    assert choose_gone([1, 2, 1000]) == 2
