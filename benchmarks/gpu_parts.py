@@ -187,7 +187,7 @@ def inference(context: Context) -> None:
     output, least = context.folder / "inference.json", 1.5
     output.unlink(missing_ok=True)
     command = [sys.executable, str(HERE / "inference.py"), "--device", "cuda", "--parts", "window,eval"]
-    size = ["--side", "1024", "--cases", "4", "--rounds", "1"] if context.quick else ["--cases", "64"]
+    size = ["--side", "1024", "--cases", "4", "--rounds", "1"] if context.quick else ["--cases", "64", "--rounds", "3"]
     subprocess.run([*command, *size, "--output", str(output)], check=True)
     record = json.loads(output.read_text(encoding="utf-8"))
     for name, found in record["window"]["times_as_fast"].items():

@@ -1,23 +1,28 @@
-"""Inference in tiles: against MONAI's sliding window, eval against forward, memory against height, a large slide.
+"""Every row of the tables of inference and export: speed against MONAI and others, and peaks of memory.
 
-    python benchmarks/inference.py                  the first three tables; writes benchmarks/results/inference.json
-    python benchmarks/inference.py --parts window --side 4096 --rounds 5
+    python benchmarks/inference.py                  window, eval, png and steps: under ten minutes on two idle cores
+    python benchmarks/inference.py --parts memory   predict of 4096 columns and up to 131,072 rows
     python benchmarks/inference.py --parts slide    a slide of 30,000 x 30,000: predict, eval and score
 
 `window`: a U-Net with a ResNet-18 encoder, float32, 4 classes; the same weights, tiles (of 512 that overlap by half, so
 that both lay them out alike) and batches, and the plain mean of tiles, as MONAI bounds the weights of its Gaussian from
-below. MONAI runs the network as segmentation-models-pytorch builds it, and beside it segmeter's own form of it, so
-that what the window and what the network contributes can be told apart. Labels are compared pixel by pixel before any
-time is taken; runs are interleaved. `eval`: a whole evaluation with labels written and the default metrics, against the
-forward passes of the same images alone. `memory`: predict from a tiled TIFF of 4096 columns, in a process of its own
-per height, with a network of a few small layers, as the accumulators are what grows or does not; 19 classes. The peak
-is the process's own (VmHWM). `slide` does so for the three commands.
+below. MONAI runs the network as segmentation-models-pytorch builds it; with `--folded` also segmeter's own form of it,
+so that what the window and what the network contributes can be told apart. Labels are compared pixel by pixel. `eval`:
+a whole evaluation with labels written and the default metrics, against the forward passes of the same images alone.
+`png`: label maps of 2048 x 2048 against Pillow's default (`benchmarks/export.py` has more). `steps`: post-processing of
+several images on all cores, in threads as eval does it and in processes, against one core.
+`memory`: predict from a tiled TIFF of 4096 columns, in a process of its own per height, with a network of a few small
+layers, as the accumulators are what grows or does not; 19 classes. The peak is the process's own (VmHWM). `slide` does
+so for the three commands.
 
-Wall and processor time are both reported: on a machine that does other work only the processor time compares.
+Runs are interleaved. Wall and processor time are both reported: on a machine that does other work only the processor
+time compares, and `steps` says nothing there. Results go to benchmarks/results/inference.json; parts that are not run
+keep what is there.
 """
 
 import argparse
 import json
+import multiprocessing
 import re
 import statistics
 import subprocess
@@ -25,17 +30,20 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import tifffile
 import torch
 
+from export import compare, label_maps, regions
 from record import RESULTS, circumstances, write_record
+from segmeter.parallel import count_cores, map_in_threads
 
 TILE, OVERLAP, BATCH, CLASSES = 512, 0.5, 4, 4
-WIDTH, HEIGHTS, MANY = 4096, (4096, 16384, 65536, 131072), 19
+WIDTH, HEIGHTS, MANY = 4096, (4096, 16384, 131072), 19
 SLIDE, SLIDE_CLASSES = 30_000, 3
 
 
@@ -77,7 +85,7 @@ def unet(classes: int = CLASSES) -> Any:
     return build_segmenter(card).eval()
 
 
-def window(side: int, rounds: int, device: torch.device) -> dict[str, Any]:
+def window(side: int, rounds: int, device: torch.device, *, folded: bool) -> dict[str, Any]:
     """Labels of one image of `side` x `side`, from uint8 on the host to uint8 on the host."""
     import segmentation_models_pytorch as smp
     from monai.inferers import sliding_window_inference
@@ -101,16 +109,22 @@ def window(side: int, rounds: int, device: torch.device) -> dict[str, Any]:
             logits = sliding_window_inference(tensor, (TILE, TILE), BATCH, network, overlap=OVERLAP)
             return logits.argmax(1)[0].to(torch.uint8).cpu().numpy()
 
+    taken: dict[str, np.ndarray] = {}
+
+    def keep(name: str, work: Callable[[], np.ndarray]) -> Callable[[], None]:
+        return lambda: taken.update({name: work()})
+
     plain = smp.Unet("resnet18", encoder_weights=None, in_channels=3, classes=CLASSES).eval()
     plain.load_state_dict(segmenter.network.state_dict())
     plain.to(device)
-    peers = {
-        "monai, plain network": lambda: monai(lambda tiles: plain((tiles - 0.5) / 0.25)),
-        "monai, segmeter's network": lambda: monai(segmenter),
-    }
-    labels = ours()
-    differ = {name: int(np.count_nonzero(labels != peer())) for name, peer in peers.items()}
-    times = interleaved({"segmeter": ours, **peers}, rounds)
+    peers = {"monai, plain network": lambda: monai(lambda tiles: plain((tiles - 0.5) / 0.25))}
+    if folded:
+        peers["monai, segmeter's network"] = lambda: monai(segmenter)
+    predictor.logits([image[:TILE, :TILE]])  # libraries choose their kernels at the first pass
+    plain(torch.zeros(1, 3, TILE, TILE, device=device))
+    runs = {name: keep(name, work) for name, work in {"segmeter": ours, **peers}.items()}
+    times = interleaved(runs, rounds)
+    differ = {name: int(np.count_nonzero(taken["segmeter"] != taken[name])) for name in peers}
     ratios = {name: {kind: times[name][kind] / times["segmeter"][kind] for kind in ("wall", "cpu")} for name in peers}
     return {"side": side, "rounds": rounds, "pixels_that_differ": differ, "seconds": times, "times_as_fast": ratios}
 
@@ -118,6 +132,7 @@ def window(side: int, rounds: int, device: torch.device) -> dict[str, Any]:
 def evaluation(cases: int, side: int, rounds: int, *, device: torch.device) -> dict[str, Any]:
     """A whole evaluation against the forward passes of its images."""
     from segmeter.classes import ClassSpec
+    from segmeter.data.location import UNKNOWN, Location
     from segmeter.data.sample import Sample
     from segmeter.evaluation.evaluate import Evaluation, evaluate
     from segmeter.export.config import ExportConfig
@@ -142,8 +157,14 @@ def evaluation(cases: int, side: int, rounds: int, *, device: torch.device) -> d
         def __getitem__(self, index: int) -> Sample:
             return Sample(case_id=self.case_ids[index], image=self.images[index], target=self.targets[index])
 
+        dealt: ClassVar[dict[str, str]] = {}
+        split = "all"
+
         def streamed_cases(self) -> frozenset[int]:
             return frozenset()
+
+        def locate(self, case_id: str) -> Location:
+            return UNKNOWN
 
     segmenter = unet()
     config = InferenceConfig(precision="float32", batch_size=BATCH)
@@ -161,7 +182,6 @@ def evaluation(cases: int, side: int, rounds: int, *, device: torch.device) -> d
                     postprocess=PostprocessConfig(),
                     metrics=MetricsConfig(),
                     folder=Path(folder) / "run",
-                    on_case=lambda prediction, cleaned, row: None,
                 )
             )
 
@@ -174,7 +194,53 @@ def evaluation(cases: int, side: int, rounds: int, *, device: torch.device) -> d
     whole()
     times = interleaved({"forward": forward, "eval": whole}, rounds)
     share = {kind: times["forward"][kind] / times["eval"][kind] for kind in ("wall", "cpu")}
-    return {"cases": cases, "side": side, "rounds": rounds, "seconds": times, "throughput_of_forward_alone": share}
+    counts = {"cases": cases, "side": side, "rounds": rounds, "device": device.type}
+    return {**counts, "seconds": times, "throughput_of_forward_alone": share}
+
+
+def png(rounds: int) -> dict[str, Any]:
+    """Milliseconds of the processor per label map."""
+    maps = label_maps(2048, Path(__file__).parents[2] / "shared" / "data")
+    rows = {name: compare(labels, rounds) for name, labels in maps.items()}
+    return {"side": 2048, "maps": rows, "slowest": min(row["faster"] for row in rows.values())}
+
+
+STEPS = ("remove_small_objects", "fill_holes", "watershed")
+
+
+def clean(labels: np.ndarray) -> int:
+    """The post-processing of one image; returns what it found, so that little crosses between processes."""
+    from segmeter.classes import ClassSpec
+    from segmeter.postprocess.config import STEPS as BY_NAME
+    from segmeter.postprocess.pipeline import run_steps
+
+    spec = ClassSpec(task="binary", names=("ground", "cell"), colours=((0, 0, 0), (255, 0, 0)))
+    cleaned = run_steps(labels, [BY_NAME.schema(name)(name=name) for name in STEPS], spec)
+    return 0 if cleaned.instances is None else int(cleaned.instances.max())
+
+
+def steps(images: int, side: int, rounds: int) -> dict[str, Any]:
+    """Images per second of post-processing on all cores against one."""
+    cores, found = count_cores(), dict[str, list[int]]()
+    maps = [regions(side, 24, 2, seed) for seed in range(images)]
+
+    def once(name: str, work: Callable[[], Any]) -> Callable[[], None]:
+        return lambda: found.update({name: list(work())})
+
+    with ProcessPoolExecutor(cores, mp_context=multiprocessing.get_context("spawn")) as pool:
+        list(pool.map(clean, maps[:1] * 4 * cores))  # processes start and import
+        works = {
+            "one": once("one", lambda: map(clean, maps)),
+            "threads": once("threads", lambda: map_in_threads(clean, maps, threads=cores)),
+            "processes": once("processes", lambda: pool.map(clean, maps)),
+        }
+        for work in works.values():
+            work()
+        times = interleaved(works, rounds)
+    if not found["one"] == found["threads"] == found["processes"]:
+        raise SystemExit("results differ")
+    gain = {name: times["one"]["wall"] / times[name]["wall"] for name in ("threads", "processes")}
+    return {"steps": STEPS, "images": images, "side": side, "cores": cores, "seconds": times, "times_as_fast": gain}
 
 
 def small_model(folder: Path, classes: int) -> None:
@@ -300,12 +366,42 @@ def slide(side: int) -> dict[str, Any]:
         return found
 
 
+def rows_of(record: dict[str, Any]) -> list[tuple[str, str, bool]]:
+    """Each row of the tables that was measured: what, the measured value with its bar, and whether that is met."""
+    rows: list[tuple[str, str, bool]] = []
+    if found := record.get("window"):
+        faster, differ = (
+            found["times_as_fast"]["monai, plain network"]["wall"],
+            max(found["pixels_that_differ"].values()),
+        )
+        what = f"sliding window, {found['side']} x {found['side']}, against MONAI"
+        rows.append((what, f"{faster:.2f}x, {differ} labels differ (1.5x, equal)", faster >= 1.5 and not differ))
+    if found := record.get("eval"):
+        share, bar = found["throughput_of_forward_alone"]["wall"], 0.95 if found.get("device") == "cuda" else 0.9
+        rows.append(("eval with labels and metrics against forward alone", f"{share:.3f} ({bar})", share >= bar))
+    if found := record.get("png"):
+        rows.append(("label PNG, 2048 x 2048, against Pillow", f"{found['slowest']:.1f}x (3x)", found["slowest"] >= 3))
+    if found := record.get("steps"):
+        gain, bar = found["times_as_fast"]["threads"], 0.9 * found["cores"]
+        rows.append((f"post-processing on {found['cores']} cores", f"{gain:.2f}x ({bar:.1f}x)", gain >= bar))
+    if found := record.get("memory"):
+        last = found["rows"][-1]["height"]
+        what = f"peak of predict, {found['rows'][0]['height']} to {last} rows"
+        rows.append((what, f"{found['growth']:+.1%} (within 5 %)", abs(found["growth"]) <= 0.05))
+    if found := record.get("slide"):
+        peak = max(found[kind]["peak_mb"] for kind in ("predict", "eval", "score"))
+        what = f"slide of {found['side']} x {found['side']}: predict, eval, score"
+        rows.append((what, f"{peak / 1000:.2f} GB (under 2 GB)", peak < 2000))
+    return rows
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--parts", default="window,eval,memory", help="of window, eval, memory, slide")
+    parser.add_argument("--parts", default="window,eval,png,steps", help="of window, eval, png, steps, memory, slide")
     parser.add_argument("--side", type=int, default=4096, help="of the image of `window`")
+    parser.add_argument("--folded", action="store_true", help="`window`: MONAI runs segmeter's form of the network too")
     parser.add_argument("--cases", type=int, default=24)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=1, help="of `window`; the others, which are short, take 3 more")
     parser.add_argument("--heights", type=int, nargs="+", default=list(HEIGHTS))
     parser.add_argument("--slide-side", type=int, default=SLIDE)
     parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"], help="of `window` and `eval`")
@@ -313,8 +409,10 @@ def main() -> None:
     chosen = parser.parse_args()
     device = torch.device(chosen.device)
     works: dict[str, Callable[[], dict[str, Any]]] = {
-        "window": lambda: window(chosen.side, chosen.rounds, device),
-        "eval": lambda: evaluation(chosen.cases, 512, chosen.rounds, device=device),
+        "window": lambda: window(chosen.side, chosen.rounds, device, folded=chosen.folded),
+        "eval": lambda: evaluation(chosen.cases, 512, chosen.rounds + 2, device=device),
+        "png": lambda: png(chosen.rounds + 4),
+        "steps": lambda: steps(8, 2048, chosen.rounds + 2),
         "memory": lambda: memory(tuple(chosen.heights)),
         "slide": lambda: slide(chosen.slide_side),
     }
@@ -325,6 +423,8 @@ def main() -> None:
         record[name] = {**found, "circumstances": circumstances("monai"), "threads": torch.get_num_threads()}
         print(json.dumps(found, indent=2), flush=True)
         write_record(path, record)
+    for what, measured, met in rows_of(record):
+        print(f"{'met    ' if met else 'NOT MET'}  {what}: {measured}")
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ from segmeter.distributed.shards import Shard, describe_shard
 from segmeter.evaluation.manifest import Manifest
 from segmeter.evaluation.merging.merge import Merge, merge
 from segmeter.evaluation.merging.pieces import read_pieces
-from segmeter.evaluation.score import RESULTS
+from segmeter.evaluation.score import SUMMARY
 from segmeter.files import write_json
 from segmeter.metrics.cases.packed import RowStore
 from segmeter.metrics.cases.table import CaseRow, write_cases
@@ -74,10 +74,10 @@ def write_shard(folder: Path, number: int, count: int) -> None:
     manifest = Manifest.begin(folder, identity, mine)
     for each in rows:
         manifest.take(each.case_id, json.dumps({"sha256": "0" * 64, "note": NOTE}).encode())
-    write_cases(folder, rows, SPEC)
+    written = write_cases(folder, rows, SPEC)
     write_json(folder / "metrics.json", {})
     write_json(folder / "run.json", {"command": "score", "data": "simulated"})
-    manifest.finish(RESULTS)
+    manifest.finish((SUMMARY, *written))
 
 
 def measure(count: int) -> dict[str, dict[str, float]]:

@@ -4,6 +4,8 @@ from collections.abc import Sequence
 
 EXIT_BAD_INPUT = 2
 EXIT_FAULT = 3
+EXIT_REGRESSION = 4
+EXIT_UNDECIDED = 5
 EXIT_HANGUP = 129
 EXIT_INTERRUPTED = 130
 EXIT_TERMINATED = 143
@@ -39,6 +41,14 @@ class OverflowedError(RunError):
 
 class SweepError(SegmeterError):
     """Jobs of a sweep failed; `exit_code` is that of the first of them."""
+
+    def __init__(self, problems: str | Sequence[str], *, exit_code: int) -> None:
+        super().__init__(problems)
+        self.exit_code = exit_code
+
+
+class GateError(SegmeterError):
+    """A run is not shown to reach what is required; `exit_code` says whether it is worse, or can't be told."""
 
     def __init__(self, problems: str | Sequence[str], *, exit_code: int) -> None:
         super().__init__(problems)

@@ -90,7 +90,8 @@ def test_two_evaluations_are_compared(evaluation):
             yield case_id, target, np.where(np.arange(32) < 8, 0, prediction).astype(np.uint8)
 
     other = segmeter.evaluate(worse(), classes=CLASSES, ignore_index=255, metrics=evaluation.metrics)
-    found = evaluation.compare(other, names=("new", "old"))
+    found = evaluation.compare(other, names=("new", "old"), require=["mean_iou >= base - 1"])
+    assert found["gate"]["outcome"] == "pass"
     means = found["metrics"]["mean_iou"]["per_case"]
     assert means["new"] > means["old"]
     with pytest.raises(SegmeterError, match="to have the same classes"):

@@ -43,6 +43,7 @@ PRINTED_BY: dict[str, tuple[str, ...]] = {
     "metrics/summary/compare.py": ("compare",),
     "metrics/": ("eval", "score", "compare"),
     "training/": ("train",),
+    "evaluation/case_run.py": ("eval", "predict"),
     "evaluation/compare.py": ("compare",),
     "evaluation/evaluate.py": ("eval",),
     "evaluation/manifest.py": ("eval", "score"),

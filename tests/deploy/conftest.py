@@ -20,11 +20,11 @@ def one_thread():
 
 
 @pytest.fixture
-def checkpoint_of(tmp_path) -> Callable[[ModelCard], Checkpoint]:
-    def write(card: ModelCard) -> Checkpoint:
-        state = make_tiny(1, card).state_dict()
-        write_checkpoint(tmp_path / "step", segmenter_state=state, card=card, state=None, progress={})
-        return read_checkpoint(tmp_path / "step")
+def checkpoint_of(tmp_path) -> Callable[..., Checkpoint]:
+    def write(card: ModelCard, name: str = "step", *, seed: int = 1) -> Checkpoint:
+        state = make_tiny(seed, card).state_dict()
+        write_checkpoint(tmp_path / name, segmenter_state=state, card=card, state=None, progress={})
+        return read_checkpoint(tmp_path / name)
 
     return write
 

@@ -6,6 +6,7 @@ import textwrap
 from pathlib import Path
 
 import numpy as np
+import onnxruntime
 import pytest
 from PIL import Image
 
@@ -41,6 +42,42 @@ def test_the_lines_of_the_readme_give_the_labels_that_predict_gives(here: Path, 
     exec(lines, found)
     (written,) = (here / "runs/predict").glob("*/predictions/labels/case1.png")
     np.testing.assert_array_equal(found["labels"], np.asarray(Image.open(written)))
+
+
+def test_two_checkpoints_are_evaluated_predicted_and_exported_as_their_mean(here: Path, checkpoint_of, monkeypatch):
+    """By their command lines; all three hold the same labels, which are of neither model alone."""
+    checkpoint_of(make_card(), "a", seed=1)
+    checkpoint_of(make_card(), "b", seed=2)
+    (here / "data").mkdir()
+    (here / "images").rename(here / "data/images")
+    for path in (here / "data/images").iterdir():
+        put_mask(here / "data/masks" / path.name, size=np.asarray(Image.open(path)).shape[:2])
+    plain = ["inference.precision=float32", "device=cpu"]
+    data = ["data=folder", "data.root=data", "data.split=all"]
+    main(["eval", "checkpoint=[a,b]", *data, *plain, "report.html=false", "run.name=both"])
+    main(["predict", "checkpoint=[a,b]", "input=data/images", *plain, "run.name=both"])
+    main(["predict", "checkpoint=a", "input=data/images", *plain, "run.name=alone"])
+    main(["export", "checkpoint=[a,b]", "input=data/images", "cases=3"])
+    both, predicted, alone = (
+        labels_of(here, *names) for names in [("eval", "both"), ("predict", "both"), ("predict", "alone")]
+    )
+    (run,) = (here / "runs/export").iterdir()
+    exported = onnxruntime.InferenceSession(run / "model.onnx", providers=["CPUExecutionProvider"])
+    for name, labels in both.items():
+        np.testing.assert_array_equal(labels, predicted[name])
+        image = np.asarray(Image.open(here / "data/images" / name))
+        np.testing.assert_array_equal(labels, exported.run(None, {"images": image[None]})[0][0])
+    assert any(not np.array_equal(labels, alone[name]) for name, labels in both.items())
+
+
+def put_mask(path: Path, *, size: tuple[int, int]) -> None:
+    path.parent.mkdir(exist_ok=True)
+    Image.fromarray(np.random.default_rng(0).integers(0, 3, size).astype(np.uint8)).save(path)
+
+
+def labels_of(here: Path, command: str, name: str) -> dict[str, np.ndarray]:
+    paths = (here / "runs" / command).glob(f"*_{name}/predictions/labels/*.png")
+    return {path.name: np.asarray(Image.open(path)) for path in paths}
 
 
 @pytest.mark.parametrize(

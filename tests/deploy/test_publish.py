@@ -2,6 +2,7 @@
 
 import json
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +17,9 @@ from segmeter.deploy.publish import export_model
 from segmeter.deploy.trace import Traced
 from segmeter.errors import ConfigError, DataError, RunError
 from segmeter.models.card import ModelCard
-from tests.models.parts import make_card, make_spec
+from segmeter.models.checkpoints.several import Checkpoints
+from segmeter.models.config import PspnetConfig
+from tests.models.parts import TINY, make_card, make_spec
 
 # Batch, height and width that were not traced: single pixels, less than the stride, its multiples, one more
 SHAPES = [(3, 1, 1), (1, 5, 40), (2, 9, 8), (1, 8, 8), (1, 64, 33), (4, 17, 16)]
@@ -72,6 +75,41 @@ def check_facts(facts, checkpoint, dtype: str, threshold: float | None) -> None:
     assert facts["checkpoint_sha256"] == checkpoint.sha256
     assert facts["input"]["dtype"] == dtype
     assert facts["threshold"] == threshold
+
+
+@pytest.mark.parametrize(("task", "num_classes"), [("multiclass", 3), ("binary", 2)])
+def test_several_checkpoints_are_averaged_inside_the_file(tmp_path: Path, checkpoint_of, images_of, task, num_classes):
+    """Of other strides and normalisations; held against the mean of the probabilities that each model gives alone.
+
+    Mutation seen to fail: the logits averaged instead of the probabilities.
+    """
+    card = make_card(make_spec(num_classes, task))
+    deeper = TINY.replace(depth=4, decoder_channels=(8, 8, 4, 4))
+    members = (checkpoint_of(card), checkpoint_of(replace(card, model=dict(deeper), mean=(0.1, 0.2, 0.3)), "b", seed=2))
+    cases = images_of("uint8", 3)
+    mean = mean_probs(members, cases[0][1][None])
+    threshold = 0.5 if task == "multiclass" else float(np.median(mean))
+    done = export_model(Checkpoints(members), tmp_path, format="onnx", images=cases, threshold=threshold)
+    assert done.agreement.differing == 0
+    session = onnxruntime.InferenceSession(done.path, providers=["CPUExecutionProvider"])
+    for height, width in [(1, 1), (17, 40), (64, 50)]:
+        part = cases[0][1][None, :height, :width]
+        mean = mean_probs(members, part)
+        expected = mean.argmax(1) if task == "multiclass" else mean[:, 0] > threshold
+        np.testing.assert_array_equal(session.run(None, {"images": part})[0], expected)
+    facts = json.loads(session.get_modelmeta().custom_metadata_map["segmeter"])
+    assert facts["averaged"] == [member.sha256 for member in members]
+
+
+def mean_probs(checkpoints, images: np.ndarray) -> np.ndarray:
+    single = [logits_of(checkpoint, images).double() for checkpoint in checkpoints]
+    return np.mean([(each.softmax(1) if each.shape[1] > 1 else each.sigmoid()).numpy() for each in single], axis=0)
+
+
+def test_a_network_that_pools_to_fixed_cells_is_refused_by_name(tmp_path: Path, checkpoint_of, images_of):
+    checkpoint = checkpoint_of(make_card(model=PspnetConfig(encoder="tu-test_resnet", weights=None)))
+    with pytest.raises(ConfigError, match=r"pools to 2 x 2 cells, .* ONNX can't do so .* Use format=aot"):
+        export_model(checkpoint, tmp_path, format="onnx", images=images_of("uint8", 3))
 
 
 @pytest.mark.slow  # up to a minute of compiling each

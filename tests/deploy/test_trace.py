@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from segmeter.deploy.trace import LabelModel, trace
+from segmeter.deploy.trace import padded_by_indices, trace
 from segmeter.errors import ConfigError
 from segmeter.models.segmenter import Segmenter, pad_to_multiple
 from tests.models.parts import Stub, make_card, make_pointwise
@@ -16,7 +16,7 @@ def test_padding_by_indices_is_the_padding_of_training(size, least):
     segmenter = make_pointwise()
     segmenter.size_multiple, segmenter.size_least = 16, least
     images = torch.rand(2, *size, 3)
-    padded = LabelModel(segmenter, threshold=0.5)._pad(images).permute(0, 3, 1, 2)
+    padded = padded_by_indices(segmenter, images).permute(0, 3, 1, 2)
     torch.testing.assert_close(
         padded, pad_to_multiple(images.permute(0, 3, 1, 2), multiple=16, least=least), rtol=0, atol=0
     )

@@ -1,9 +1,17 @@
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import torch
 
+from tests.faults.children import Children
 from tests.faults.commands import make_data_and_clean_runs
+
+
+@pytest.fixture(scope="package")
+def children() -> Iterator[Children]:
+    with Children() as made:
+        yield made
 
 
 @pytest.fixture(scope="session")

@@ -19,12 +19,6 @@ ENDS = {
 EACH = 50  # signals per command, `-m slow`
 
 
-@pytest.fixture(scope="module")
-def children() -> Iterator[Children]:
-    with Children() as made:
-        yield made
-
-
 def check(children: Children, command: str, name: str, after: float) -> None:
     shutil.rmtree("runs", ignore_errors=True)
     ended = children.run(line(command, "runs"), signal=name, after=after)

@@ -30,3 +30,37 @@ def test_freed_memory_is_used_again_without_page_faults() -> None:
         pytest.skip("this C library has no mallopt")
     assert few < 200
     assert faults(keep=False)[1] > 50 * few  # each 64 MiB is mapped anew
+
+
+_THREADS = """
+import re, threading, time
+from pathlib import Path
+from segmeter.inference.allocator import keep_freed_memory
+def used():
+    return int(re.search(r"VmRSS:\\s+(\\d+)", Path("/proc/self/status").read_text())[1]) // 1024
+kept, before, turn, end, done = keep_freed_memory(), used(), threading.Lock(), threading.Event(), []
+def work():
+    with turn:
+        bytearray(b"x") * 2**25
+        done.append(1)
+    end.wait()
+threads = [threading.Thread(target=work) for _ in range(8)]
+for thread in threads:
+    thread.start()
+while len(done) < len(threads):
+    time.sleep(0.001)
+end.set()
+for thread in threads:
+    thread.join()
+print(kept, used() - before)
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="mallopt is glibc's, on Linux")
+def test_threads_use_what_others_freed() -> None:
+    """Of eight threads, each of which takes 32 MiB in its turn, one takes it from the system."""
+    command = [sys.executable, "-c", _THREADS]
+    kept, grown = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
+    if kept != "True":
+        pytest.skip("this C library has no mallopt")
+    assert int(grown) < 64

@@ -16,14 +16,15 @@ from segmeter.classes import TASKS, ClassSpec, Task
 from segmeter.data.config import ClassesConfig
 from segmeter.errors import InputError
 from segmeter.evaluation.places import Place, Places
-from segmeter.evaluation.score import RESULTS, summarise_files
+from segmeter.evaluation.score import SUMMARY, summarise_files
 from segmeter.files import write_json
 from segmeter.metrics.cases.packed import RowStore
 from segmeter.metrics.cases.table import CaseRow, case_table, order_rows, write_cases
-from segmeter.metrics.config.metrics import MetricsConfig, check_clusters, check_metrics
+from segmeter.metrics.config.metrics import MetricsConfig, check_metrics
 from segmeter.metrics.measures.protocol import CaseMaps, build_measures
 from segmeter.metrics.measures.row import make_row
 from segmeter.metrics.summary.compare import compare_runs
+from segmeter.metrics.summary.slice_labels import check_case_ids
 from segmeter.metrics.summary.summary import summarise
 from segmeter.report.figures import aggregates
 from segmeter.report.html import render_summary, write_report
@@ -77,8 +78,13 @@ class Evaluation:
         print_summary(self.summary, file=text)
         return text.getvalue()
 
-    def compare(self, other: Self, *, names: tuple[str, str] = ("first", "second")) -> dict[str, Any]:
+    def compare(
+        self, other: Self, *, names: tuple[str, str] = ("first", "second"), require: Sequence[str] = ()
+    ) -> dict[str, Any]:
         """Compare with another evaluation of the same cases: paired differences, intervals, tests.
+
+        With `require`, such as ``["mean_iou >= base - 0.005"]``, it is decided whether the other one, compared with
+        this one as the base, is good enough: the result has ``gate``.
 
         Returns
         -------
@@ -94,7 +100,7 @@ class Evaluation:
             if getattr(self, name) != getattr(other, name):
                 rule = "to have the same classes" if name == "spec" else "to be measured alike"
                 raise InputError(expected("Evaluation.compare", "other", rule, getattr(other, name)))
-        return compare_runs({names[0]: self.rows, names[1]: other.rows}, self.spec, self.metrics)
+        return compare_runs({names[0]: self.rows, names[1]: other.rows}, self.spec, self.metrics, require=require)
 
     def write(self, folder: str | Path, *, report: bool = True) -> Path:
         """Write metrics.json, cases.parquet, cases.csv and report.html into a new or empty folder; return it.
@@ -110,7 +116,7 @@ class Evaluation:
             raise InputError(expected("Evaluation.write", "folder", rule, str(path), "Nothing is overwritten."))
         path.mkdir(parents=True, exist_ok=True)
         write_cases(path, self.rows, self.spec)
-        write_json(path / RESULTS[0], self.summary)
+        write_json(path / SUMMARY, self.summary)
         if report:
             write_report(path)
         return path
@@ -188,7 +194,7 @@ def evaluate(
     config = (metrics or MetricsConfig()).replace(**given) if given else metrics or MetricsConfig()
     check_metrics(config, spec)
     rows, places = _measure(pairs, spec, config)
-    check_clusters(config.cluster, [row.case_id for row in rows])
+    check_case_ids(config, spec, [row.case_id for row in rows])
     summary = summarise(rows, spec, config) | summarise_files(places, missing=[], extra=0)
     return Evaluation(order_rows(_WHERE, rows, spec), spec=spec, metrics=config, summary=summary)
 

@@ -27,7 +27,7 @@ segmeter COMMAND --help shows what a command takes. Tab completion: eval "$(segm
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Run the command line and leave the process with its exit code (0, 2, 3, 129, 130 or 143)."""
+    """Run the command line and leave the process with its exit code (0, 2, 3, 4, 5, 129, 130 or 143)."""
     with lenient_streams(), shown_warnings(), StopSignals(raises=True) as stop:
         try:
             _dispatch([_as_utf8(argument) for argument in (sys.argv[1:] if argv is None else argv)])

@@ -5,7 +5,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,7 @@ from segmeter.data.files.images import (
 from segmeter.data.files.label_mapping import split_objects, to_labels
 from segmeter.data.files.sniff import show
 from segmeter.data.files.zarr import hash_folder
+from segmeter.data.location import Location, read_location
 from segmeter.data.sample import Pair, Sample
 from segmeter.errors import DataError
 from segmeter.files import sha256_file
@@ -67,6 +68,8 @@ class Dataset:
         What is wrong with files that are therefore in no pair, one line each.
     weights
         Of each source, where the data set has several: its share of the training samples.
+    dealt
+        How its cases were dealt into splits, from `describe_dealing`; empty where they were not.
     """
 
     spec: ClassSpec
@@ -82,6 +85,7 @@ class Dataset:
     source: str = ""
     problems: tuple[str, ...] = ()
     weights: Mapping[str, float] = field(default_factory=dict)
+    dealt: Mapping[str, Any] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.pairs)
@@ -136,6 +140,14 @@ class Dataset:
             for path, mask in zip(pair.masks, masks, strict=True):
                 check_same_size(pair.image, image.shape[:2], path, mask.shape)
             yield image, (StackedRows(masks) if self.spec.is_multilabel and masks else next(iter(masks), None))
+
+    def locate(self, case_id: str) -> Location:
+        """Where the pixels of a case's image lie, as its file says."""
+        return read_location(self.pairs[self._numbers[case_id]].image, level=self.level)
+
+    @cached_property
+    def _numbers(self) -> dict[str, int]:
+        return {pair.case_id: index for index, pair in enumerate(self.pairs)}
 
     def header_of(self, path: Path) -> Header:
         """The header of a file; DataError where it can't be read or is too large."""

@@ -5,17 +5,18 @@ from typing import Any
 from segmeter import __version__
 from segmeter.classes import label_dtype
 from segmeter.deploy.trace import INPUT, OUTPUT
-from segmeter.models.checkpoints.checkpoint import Checkpoint
+from segmeter.models.checkpoints.several import Checkpoints
 
 KEY = "segmeter"  # of ONNX's metadata; the name of a package's extra file has .json after it
 
 
-def describe(checkpoint: Checkpoint, *, threshold: float, dtype: str, least: int) -> dict[str, Any]:
+def describe(checkpoint: Checkpoints, *, threshold: float, dtype: str, least: int) -> dict[str, Any]:
     """Card, input, output and origin, in values that JSON has."""
     spec = checkpoint.card.spec
     return {
         "segmeter": __version__,
         "checkpoint_sha256": checkpoint.sha256,
+        "averaged": [member.sha256 for member in checkpoint.members] if len(checkpoint.members) > 1 else None,
         "input": {"name": INPUT, "axes": ["batch", "height", "width", "channel"], "dtype": dtype, "least_size": least},
         "output": {
             "name": OUTPUT,

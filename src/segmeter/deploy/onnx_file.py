@@ -30,6 +30,7 @@ def encode(program: ExportedProgram, facts: Mapping[str, Any]) -> bytes:
     """
     import torch.onnx
 
+    _check_pools(program)
     try:
         exported = torch.onnx.export(
             program, (), dynamo=True, input_names=[INPUT], output_names=[OUTPUT], verbose=False
@@ -45,6 +46,17 @@ def encode(program: ExportedProgram, facts: Mapping[str, Any]) -> bytes:
             f"export: this network can't be written as ONNX ({type(error).__name__}: {reason}). Use format=aot."
         ) from error
     return content
+
+
+def _check_pools(program: ExportedProgram) -> None:
+    """Refuse to pool to a fixed number of cells, which ONNX can't do for every size; exported, it would fail there."""
+    for node in program.graph.nodes:
+        if "adaptive_avg_pool2d" in str(node.target) and list(node.args[1]) != [1, 1]:
+            cells = " x ".join(map(str, node.args[1]))
+            raise ConfigError(
+                f"export: this network pools to {cells} cells, as pspnet and upernet do, and ONNX can't do so for "
+                "images of any size. Use format=aot."
+            )
 
 
 class OnnxModel:

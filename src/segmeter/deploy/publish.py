@@ -18,6 +18,7 @@ from segmeter.files import write_bytes, write_json
 from segmeter.inference.config import InferenceConfig
 from segmeter.inference.predictor import Predictor
 from segmeter.models.checkpoints.checkpoint import Checkpoint
+from segmeter.models.checkpoints.several import Checkpoints
 
 Format = Literal["onnx", "aot"]
 FORMATS: tuple[Format, ...] = get_args(Format)
@@ -41,7 +42,7 @@ def check_tools(format: Format) -> None:
 
 
 def export_model(
-    checkpoint: Checkpoint,
+    checkpoint: Checkpoint | Checkpoints,
     folder: Path,
     *,
     format: Format,
@@ -54,7 +55,7 @@ def export_model(
     Parameters
     ----------
     checkpoint
-        The model.
+        The model, or several whose probabilities are averaged in the file.
     folder
         Exists. The file appears in it complete, or not at all.
     format
@@ -77,19 +78,21 @@ def export_model(
     """
     check_tools(format)
     place = torch.device("cpu") if device is None or format == "onnx" else device
+    found = checkpoint if isinstance(checkpoint, Checkpoints) else Checkpoints((checkpoint,))
     cases = list(images)
     dtype = _dtype_of(cases)
-    traced = trace(checkpoint.load_segmenter(place), threshold=threshold, dtype=dtype)
+    segmenter = found.load(place)
+    traced = trace(segmenter, threshold=threshold, dtype=dtype)
     least = traced.least
-    facts = describe(checkpoint, threshold=threshold, dtype=dtype, least=least)
+    facts = describe(found, threshold=threshold, dtype=dtype, least=least)
     content = (onnx_file if format == "onnx" else aot_file).encode(traced.program, facts)
-    del traced
+    del traced, segmenter
     gc.collect()  # it refers to itself, and holds a copy of the weights
     model: Model = (
-        onnx_file.OnnxModel(content) if format == "onnx" else aot_file.AotModel(content, checkpoint.card.spec, place)
+        onnx_file.OnnxModel(content) if format == "onnx" else aot_file.AotModel(content, found.card.spec, place)
     )
     config = InferenceConfig(precision="float32", threshold=threshold)
-    agreement = compare(model, Predictor(checkpoint.load_segmenter(place), config, place), cases)
+    agreement = compare(model, Predictor(found.load(place), config, place), cases)
     write_json(folder / COMPARISON, agreement.to_dict())
     path = folder / f"model{SUFFIX[format]}"
     write_bytes(path, content)

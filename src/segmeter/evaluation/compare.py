@@ -26,7 +26,9 @@ SCHEMA = 1
 _DATE = re.compile(r"^\d{4}-\d{2}-\d{2}_\d{6}_(?=.)")
 
 
-def compare(folders: Sequence[Path], config: MetricsConfig, *, rank_by: str = "mean_iou") -> dict[str, Any]:
+def compare(
+    folders: Sequence[Path], config: MetricsConfig, *, rank_by: str = "mean_iou", require: Sequence[str] = ()
+) -> dict[str, Any]:
     """Compare evaluations that saw the same cases, classes and references.
 
     Parameters
@@ -35,9 +37,11 @@ def compare(folders: Sequence[Path], config: MetricsConfig, *, rank_by: str = "m
         Run folders of `eval` or `score`, two or more.
     config
         Convention, background, bootstrap, interval, cluster and seed; must be those that the runs were measured with
-        where they change a score. Measures, and clusters unless given, are those of the runs.
+        where they change a score. Measures, and clusters and groups unless given, are those of the runs.
     rank_by
         The metric that orders the runs: a name of ``metrics`` in the result; "pq" is short for "pq/mean".
+    require
+        What the second of two runs must reach, see `compare_runs`.
 
     Returns
     -------
@@ -67,7 +71,7 @@ def compare(folders: Sequence[Path], config: MetricsConfig, *, rank_by: str = "m
     needed = sum(_memory_of(folder) for folder in named.values())
     check_memory(needed, what="compare: the rows of all runs", remedy="Compare fewer runs at a time.")
     rows = {name: read_cases(folder) for name, folder in named.items()}
-    compared = compare_runs(rows, spec, config)
+    compared = compare_runs(rows, spec, config, require=require)
     case_ids = [row.case_id for row in next(iter(rows.values()))]
     clusters = cluster_labels(case_ids, config.cluster)
     effective = [count_effective(stack_totals(one, spec), spec, clusters) for one in rows.values()]
@@ -194,7 +198,16 @@ def _inherit(summaries: Mapping[str, Mapping[str, Any]], config: MetricsConfig, 
         ]
     if problems:
         raise InputError(problems)
-    return config.replace(cluster=cluster, measures=tuple(_rebuild(one) for one in known))
+    return config.replace(
+        cluster=cluster, measures=tuple(_rebuild(one) for one in known), groups=config.groups or _groups(summaries)
+    )
+
+
+def _groups(summaries: Mapping[str, Mapping[str, Any]]) -> dict[str, tuple[str, ...]]:
+    """The groups of classes that all runs have."""
+    first, *others = ({name: tuple(one["classes"]) for name, one in run.get("per_group", {}).items()}
+                      for run in summaries.values())  # fmt: skip
+    return {name: held for name, held in first.items() if all(other.get(name) == held for other in others)}
 
 
 def _rebuild(settings: Mapping[str, Any]) -> Any:

@@ -37,7 +37,7 @@ from segmeter.progress import track
 from segmeter.remote.ahead import fetch_ahead
 from segmeter.remote.trees import stored_size
 
-RESULTS = ("metrics.json", "cases.parquet", "cases.csv")
+SUMMARY = "metrics.json"
 
 _TABLES = 6  # of counts that are held at a time
 _AT_ONCE = 8  # small pairs that a thread takes at a time
@@ -165,7 +165,7 @@ def score(job: Scoring) -> dict[str, Any]:
     if manifest.done:
         damaged = manifest.damaged_results()
         if not damaged:
-            return cast(dict[str, Any], json.loads((job.folder / "metrics.json").read_bytes()))
+            return cast(dict[str, Any], json.loads((job.folder / SUMMARY).read_bytes()))
         _LOG.warning("resume: missing or damaged results are written again (%s).", some(damaged))
         manifest = Manifest.begin(job.folder, job.identity(), job.case_ids)
     rows, places = RowStore(), Places()
@@ -184,9 +184,9 @@ def score(job: Scoring) -> dict[str, Any]:
         sums, hashes = measure_probs(job.scorer(), job.pairs, job.probs, measured=manifest.hashes())
         summary["calibration"] = summarise_calibration(sums.compute(), job.spec)
         write_sums(job.folder, sums)
-    write_cases(job.folder, rows, job.spec)  # what was refused above leaves no tables
-    write_json(job.folder / "metrics.json", summary)
-    manifest.finish((*RESULTS, SUMS) if job.probs else RESULTS, inputs=hashes)
+    written = write_cases(job.folder, rows, job.spec)  # what was refused above leaves no tables
+    write_json(job.folder / SUMMARY, summary)
+    manifest.finish((SUMMARY, *written, *([SUMS] if job.probs else [])), inputs=hashes)
     return summary
 
 

@@ -2,7 +2,7 @@
 
 import struct
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -13,10 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from segmeter.checks import expected
+from segmeter.data.location import UNKNOWN, Location
 from segmeter.errors import InputError
 from segmeter.export.config import Compression
-from segmeter.export.formats import TILE
-from segmeter.files import atomic_write, foreign_write, fresh_folder, make_folder, remove
+from segmeter.export.formats import TILE, ZarrFolder
+from segmeter.export.located import ASCII, DOUBLE, LONG, LONG8, RATIONAL, SHORT, Field, located_fields, zarr_attributes
+from segmeter.files import atomic_write, fresh_folder, make_folder, remove
 from segmeter.parallel import count_cores, map_in_threads
 
 _PACKERS: dict[Compression, tuple[int, Callable[[bytes], bytes]]] = {  # TIFF's numbers of compressions
@@ -25,8 +27,7 @@ _PACKERS: dict[Compression, tuple[int, Callable[[bytes], bytes]]] = {  # TIFF's 
 }
 _BLACK_IS_0, _PALETTE = 1, 3  # photometric interpretations
 _HEADER = 16  # bytes before the first tile
-_SHORT, _LONG, _LONG8 = 3, 4, 16  # TIFF's numbers of types
-_WIDTHS = {_SHORT: "H", _LONG: "I", _LONG8: "Q"}
+_WIDTHS = {ASCII: "B", SHORT: "H", LONG: "I", RATIONAL: "I", DOUBLE: "d", LONG8: "Q"}
 _SAMPLE_FORMATS = {"u": 1, "i": 2, "f": 3}
 
 
@@ -45,6 +46,7 @@ def open_bands(
     dtype: np.dtype[Any],
     compression: Compression = "deflate",
     palette: NDArray[np.uint16] | None = None,
+    location: Location = UNKNOWN,
 ) -> Iterator[Bands]:
     """Write an image of `shape` by bands into .tif or .zarr, as the suffix says; it appears when the block ends.
 
@@ -52,6 +54,8 @@ def open_bands(
     ----------
     compression, palette
         Of a TIFF: how its tiles are packed, and (3, 256) colours of the values of uint8, with 65535 as full.
+    location
+        Where its pixels lie.
 
     Raises
     ------
@@ -61,12 +65,13 @@ def open_bands(
         It can't be written.
     """
     if path.suffix == ".zarr":
-        with _zarr(path, shape, dtype) as zarr_bands:
+        with _zarr(path, shape, dtype, location) as zarr_bands:
             yield zarr_bands
         return
     make_folder(path.parent)
     with atomic_write(path) as file:
-        tiff_bands = _BigTiff(file, shape=shape, dtype=dtype, compression=compression, palette=palette)
+        more = located_fields(location, shape, np.dtype(dtype))
+        tiff_bands = _BigTiff(file, shape=shape, dtype=dtype, compression=compression, palette=palette, more=more)
         yield tiff_bands
         tiff_bands.finish()
 
@@ -116,6 +121,8 @@ class _BigTiff(_Tiled):
         Empty, and seekable.
     compression, palette
         As for `open_bands`.
+    more
+        Further fields: number, type, count and numbers.
 
     References
     ----------
@@ -131,9 +138,10 @@ class _BigTiff(_Tiled):
         dtype: np.dtype[Any],
         compression: Compression,
         palette: NDArray[np.uint16] | None,
+        more: Sequence[Field],
     ) -> None:
         super().__init__(shape=shape, dtype=np.dtype(dtype).newbyteorder("<"))
-        self._file, self._palette = file, palette
+        self._file, self._palette, self._more = file, palette, more
         self._scheme, self._pack = _PACKERS[compression]
         self._offsets: list[int] = []
         self._sizes: list[int] = []
@@ -168,41 +176,38 @@ class _BigTiff(_Tiled):
         return struct.pack("<2sHHHQ", b"II", 43, 8, 0, directory)
 
     def _directory(self, start: int) -> bytes:
-        fields: list[tuple[int, int, list[int]]] = [
-            (256, _LONG, [self.width]),
-            (257, _LONG, [self.height]),
-            (258, _SHORT, [8 * self.dtype.itemsize]),
-            (259, _SHORT, [self._scheme]),
-            (262, _SHORT, [_BLACK_IS_0 if self._palette is None else _PALETTE]),
-            (277, _SHORT, [1]),  # samples per pixel
-            *([] if self._palette is None else [(320, _SHORT, self._palette.ravel().tolist())]),
-            (322, _LONG, [TILE]),
-            (323, _LONG, [TILE]),
-            (324, _LONG8, self._offsets),
-            (325, _LONG8, self._sizes),
-            (339, _SHORT, [_SAMPLE_FORMATS[self.dtype.kind]]),
+        plain: list[tuple[int, int, list[int]]] = [
+            (256, LONG, [self.width]),
+            (257, LONG, [self.height]),
+            (258, SHORT, [8 * self.dtype.itemsize]),
+            (259, SHORT, [self._scheme]),
+            (262, SHORT, [_BLACK_IS_0 if self._palette is None else _PALETTE]),
+            (277, SHORT, [1]),  # samples per pixel
+            *([] if self._palette is None else [(320, SHORT, self._palette.ravel().tolist())]),
+            (322, LONG, [TILE]),
+            (323, LONG, [TILE]),
+            (324, LONG8, self._offsets),
+            (325, LONG8, self._sizes),
+            (339, SHORT, [_SAMPLE_FORMATS[self.dtype.kind]]),
         ]
+        fields = sorted([(tag, kind, len(numbers), numbers) for tag, kind, numbers in plain] + list(self._more))
         behind = start + 8 + 20 * len(fields) + 8  # where values that do not fit into a field go
         entries, values = b"", b""
-        for tag, kind, numbers in fields:
+        for tag, kind, count, numbers in fields:
             packed = struct.pack(f"<{len(numbers)}{_WIDTHS[kind]}", *numbers)
             if len(packed) > 8:
                 packed, values = struct.pack("<Q", behind + len(values)), values + packed
-            entries += struct.pack("<HHQ", tag, kind, len(numbers)) + packed.ljust(8, b"\0")
+            entries += struct.pack("<HHQ", tag, kind, count) + packed.ljust(8, b"\0")
         return struct.pack("<Q", len(fields)) + entries + struct.pack("<Q", 0) + values
 
 
 @contextmanager
-def _zarr(path: Path, shape: tuple[int, int], dtype: np.dtype[Any]) -> Iterator[Bands]:
-    import zarr  # starts slowly, and few ask for it
-
+def _zarr(path: Path, shape: tuple[int, int], dtype: np.dtype[Any], location: Location) -> Iterator[Bands]:
     with fresh_folder(path) as folder:
-        with foreign_write(folder):
-            chunks = tuple(min(TILE, side) for side in shape)
-            array = zarr.create_array(
-                str(folder), shape=shape, dtype=dtype, chunks=chunks, dimension_names=("y", "x"), overwrite=True
-            )
-        bands = _ZarrBands(array, folder, shape=shape, dtype=dtype)
+        chunks = tuple(min(TILE, side) for side in shape)
+        named: dict[str, Any] = {"dimension_names": ("y", "x"), "attributes": zarr_attributes(location)}
+        array = ZarrFolder(folder, shape=shape, dtype=dtype, chunks=chunks, **named)
+        bands = _ZarrBands(array, shape=shape, dtype=dtype)
         yield bands
         bands.check_whole()
         if path.exists():  # a rename replaces files only
@@ -212,10 +217,9 @@ def _zarr(path: Path, shape: tuple[int, int], dtype: np.dtype[Any]) -> Iterator[
 class _ZarrBands(_Tiled):
     """Rows of chunks of an array in a folder that is not published yet."""
 
-    def __init__(self, array: Any, folder: Path, *, shape: tuple[int, int], dtype: np.dtype[Any]) -> None:
+    def __init__(self, array: ZarrFolder, *, shape: tuple[int, int], dtype: np.dtype[Any]) -> None:
         super().__init__(shape=shape, dtype=dtype)
-        self._array, self._folder = array, folder
+        self._array = array
 
     def put(self, top: int, rows: NDArray[Any]) -> None:
-        with foreign_write(self._folder):
-            self._array[top : top + len(rows)] = rows
+        self._array.write(slice(top, top + len(rows)), rows)

@@ -1,6 +1,6 @@
 """One case's arrays -> its files under predictions/, checked before they are queued."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from segmeter.checks import expected
 from segmeter.classes import ClassSpec, Colour
+from segmeter.data.location import UNKNOWN, Location
 from segmeter.errors import ConfigError, InputError
 from segmeter.export import formats
 from segmeter.export.config import ExportConfig, ProbsDtype
@@ -49,6 +50,8 @@ class Writer:
         Whether files are hashed when they are written, for `take_written`.
     stages
         Where the time that writing takes is added up; None does not count it.
+    locate
+        From the id of a case to where its pixels lie, which TIFF and Zarr files of (H, W) then say; called in threads.
 
     Raises
     ------
@@ -64,8 +67,10 @@ class Writer:
         *,
         hashed: bool = False,
         stages: Stages | None = None,
+        locate: Callable[[str], Location] = lambda case_id: UNKNOWN,
     ) -> None:
         self.folder = folder
+        self._locate = locate
         self.config = config
         self.spec = spec
         self.dtype = labels_dtype(config, spec)
@@ -112,7 +117,7 @@ class Writer:
         if not (probs.min() >= 0 and probs.max() <= 1):  # NaN fails both
             given = f"{probs.min()} to {probs.max()} for case {case_id!r}"
             raise InputError(expected("write_probs", "probs", "to be in [0, 1]", given, "Apply softmax or sigmoid."))
-        suffix, write = {**_PROBS, "tiff": (".tif", self._tiff())}[self.config.probs_format]
+        suffix, write = {**_PROBS, "tiff": (".tif", self._tiff(case_id))}[self.config.probs_format]
         dtype = self.config.probs_dtype
         named = suffix if dtype == "float32" else f".{dtype}{suffix}"
         self._put(case_id, f"probs/{safe_id(case_id)}{named}", _rounded(probs, dtype), write)
@@ -134,7 +139,7 @@ class Writer:
             present = probs if self.spec.is_multilabel else probs[0]
             chosen = np.where(labels == 1, present, 1 - present)
         content = chosen.astype(np.float32, order="C")
-        self._put(case_id, f"confidence/{safe_id(case_id)}.tif", content, self._tiff())
+        self._put(case_id, f"confidence/{safe_id(case_id)}.tif", content, self._tiff(case_id))
 
     def write_instances(self, case_id: str, instances: NDArray[Any]) -> None:
         """Queue an instance map of any integer dtype, 0 = background, as instances/<case>; raises as `write_labels`.
@@ -145,7 +150,7 @@ class Writer:
         name = f"instances/{safe_id(case_id)}"
         if instances.ndim == 2 and highest <= np.iinfo(np.uint16).max:
             return self._put(case_id, f"{name}.png", instances.astype(np.uint16, order="C"), _write_grey_png)
-        return self._put(case_id, f"{name}.tif", instances.astype(np.int32, order="C"), self._tiff())
+        return self._put(case_id, f"{name}.tif", instances.astype(np.int32, order="C"), self._tiff(case_id))
 
     def write_objects(self, case_id: str, labels: NDArray[Any], instances: NDArray[Any] | None) -> None:
         """Queue the files of ``export.objects`` as objects/<case>: outlines, run lengths, measurements.
@@ -187,15 +192,17 @@ class Writer:
 
     def _put_labels(self, case_id: str, folder: str, labels: NDArray[Any], colours: tuple[Colour, ...]) -> None:
         if self.config.labels_format == "zarr":
-            return self._put(case_id, f"{folder}/{safe_id(case_id)}.zarr", labels, formats.write_zarr)
+            write_zarr = partial(formats.write_zarr, locate=partial(self._locate, case_id))
+            return self._put(case_id, f"{folder}/{safe_id(case_id)}.zarr", labels, write_zarr)
         if self.config.labels_format == "tiff":
             palette = palette_of(colours, self.spec.ignore_index) if labels.dtype.itemsize == 1 else None
-            return self._put(case_id, f"{folder}/{safe_id(case_id)}.tif", labels, self._tiff(palette))
+            return self._put(case_id, f"{folder}/{safe_id(case_id)}.tif", labels, self._tiff(case_id, palette))
         write = partial(_write_labels_png, colours=colours, ignore_index=self.spec.ignore_index)
         return self._put(case_id, f"{folder}/{safe_id(case_id)}.png", labels, write)
 
-    def _tiff(self, palette: NDArray[np.uint16] | None = None) -> Write:
-        return partial(formats.write_tiff, compression=self.config.compression, palette=palette)
+    def _tiff(self, case_id: str, palette: NDArray[np.uint16] | None = None) -> Write:
+        locate = partial(self._locate, case_id)
+        return partial(formats.write_tiff, compression=self.config.compression, palette=palette, locate=locate)
 
     def _put(self, case_id: str, name: str, array: NDArray[Any], write: Write) -> None:
         path = self.folder / name

@@ -159,6 +159,7 @@ def tiled_bands(
                 weight = row_weights[index, :, None] * column_weights[column]
                 start = columns.starts[column]
                 total[:, :, start : start + columns.edge].addcmul_(part, weight)
+            del logits, part  # before the next ones are computed
             done += len(group)
             on_tiles((index + done / len(columns.starts)) / len(rows.starts))
         if total is not None:
@@ -172,9 +173,9 @@ def _finished(total: Tensor, grid: Grid, index: int) -> Iterator[Tensor]:
     count = rows.edge if last else rows.starts[index + 1] - top
     yield total[:, : min(count, rows.extent - top), : grid.columns.extent]
     if not last:
-        rest = total[:, count:].clone()
-        total[:, : rows.edge - count] = rest
-        total[:, rows.edge - count :] = 0
+        kept, rest = rows.edge - count, total[:, count:]
+        total[:, :kept] = rest if kept <= count else rest.clone()  # where they lie apart no second copy is needed
+        total[:, kept:] = 0
 
 
 def _cut(strip: Tensor, columns: Axis, group: Sequence[int]) -> Tensor:

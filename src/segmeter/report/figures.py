@@ -182,6 +182,43 @@ def calibration(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
     return rows
 
 
+def slices(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """One row per slice of the cases: its headline, and the difference to the other cases."""
+    found = summary.get("slices")
+    if not found:
+        return []
+    return [
+        {"by": by, "slice": label, "n": entry["n"], "worst": found["worst"] == {"by": by, "slice": label}}
+        | entry["scores"][found["headline"]]
+        for by, labels in found["by"].items()
+        for label, entry in labels.items()
+    ]
+
+
+def slice_title(summary: Mapping[str, Any]) -> str:
+    """What the rows of `slices` are given by, in words."""
+    name, _, region = summary["slices"]["headline"].partition("/")
+    return AGGREGATES.get(name) or f"{SCORES.get(name, name)} of {region}"
+
+
+def probability(value: float | None) -> str:
+    """A p-value, or nothing where there is none.
+
+    Examples
+    --------
+    >>> probability(0.03), probability(1e-9), probability(None)
+    ('0.0300', '< 0.0001', '')
+    """
+    if value is None:
+        return ""
+    return "< 0.0001" if value < 0.0001 else f"{value:.4f}"
+
+
+def signed(value: float | str | None) -> str:
+    """A difference, with its sign."""
+    return f"{value:+.4f}" if isinstance(value, float) else number(value)
+
+
 HEADLINES = {"mean_iou": "mean IoU", "mean_dice": "mean Dice", "hd95": "HD95", "assd": "ASSD", "nsd": "NSD"}
 
 

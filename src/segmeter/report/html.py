@@ -1,30 +1,32 @@
 """A run's folder -> report.html: one file, nothing fetched, every name escaped."""
 
-import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from segmeter.checks import expected
 from segmeter.errors import InputError
 from segmeter.files import write_bytes
-from segmeter.open_files import read_json_lines
 from segmeter.report import figures
 from segmeter.report.config import ReportConfig
-from segmeter.report.page.charts import curves
+from segmeter.report.page.comparison import SCRIPTS as COMPARISON_SCRIPTS
+from segmeter.report.page.comparison import comparison_values
 from segmeter.report.page.evaluation import SCRIPTS, evaluation_values
 from segmeter.report.page.prediction import prediction_values
+from segmeter.report.page.records import config_text, load_json, load_lines
 from segmeter.report.page.render import render
+from segmeter.report.page.training import SCRIPTS as TRAINING_SCRIPTS
+from segmeter.report.page.training import training_values
 from segmeter.report.pictures.layers import FOLDER
 
-_LONGEST_CONFIG = 200_000  # characters shown
 _NOTHING: dict[str, Any] = {"evaluation": None, "explorer": None, "sections": [("run", "Run")]}
 
 
 def write_report(run_folder: Path, config: ReportConfig | None = None) -> Path:
     """Write report.html from what the run's folder holds; an older report stays until the new one is complete.
 
-    An evaluation's folder has metrics.json, cases.parquet and pictures/, a training's folder history.jsonl, and one of
+    An evaluation's folder has metrics.json, cases.parquet and pictures/, a training's folder history.jsonl, a
+    comparison's compare.json, and one of
     predict predictions/ and pictures/; run.json and config.yaml are shown where they are. The page loads nothing, and
     its content policy forbids all but its own style and script.
 
@@ -37,7 +39,7 @@ def write_report(run_folder: Path, config: ReportConfig | None = None) -> Path:
 
     Returns
     -------
-    The path of report.html.
+    The path of report.html, or of a comparison's compare.html.
 
     Raises
     ------
@@ -45,27 +47,39 @@ def write_report(run_folder: Path, config: ReportConfig | None = None) -> Path:
         The folder has nothing of that, or one of its files can't be read.
     """
     config = config or ReportConfig()
-    summary, history = _load(run_folder / "metrics.json"), _load_lines(run_folder / "history.jsonl")
+    comparison = load_json(run_folder / "compare.json")
+    if comparison is not None:
+        values = comparison_values(comparison, config)
+        return _write(run_folder, "compare.html", values, scripts=COMPARISON_SCRIPTS, config=config)
+    summary, history = load_json(run_folder / "metrics.json"), load_lines(run_folder / "history.jsonl")
     if summary is not None:
         found = evaluation_values(run_folder, summary, config)
     elif history is not None:
-        found = {}
+        values = training_values(run_folder, history, config)
+        return _write(run_folder, "train.html", values, scripts=TRAINING_SCRIPTS, config=config)
     elif (run_folder / "predictions").is_dir() or (run_folder / FOLDER).is_dir():
         found = prediction_values(run_folder, config)
     else:
-        rule = "to hold metrics.json, history.jsonl or predictions"
+        rule = "to hold metrics.json, history.jsonl, compare.json or predictions"
         raise InputError(expected("write_report", "run_folder", rule, str(run_folder), "Give a run's folder."))
+    scripts = SCRIPTS if found.get("explorer") else ("dom", "sorting")
+    return _write(run_folder, "report.html", _NOTHING | found, scripts=scripts, config=config)
+
+
+def _write(
+    folder: Path, template: str, values: Mapping[str, Any], *, scripts: Sequence[str], config: ReportConfig
+) -> Path:
+    """Fill a template with what it shows and the run's own facts."""
     page = render(
-        "report.html",
-        scripts=SCRIPTS if found.get("explorer") else ("dom", "sorting"),
+        template,
+        scripts=scripts,
         linked=config.pictures == "link",
-        title=run_folder.resolve().name,
-        run=_load(run_folder / "run.json") or {},
-        config_text=_config_text(run_folder / "config.yaml"),
-        charts=curves(history or []),
-        **(_NOTHING | found),
+        title=folder.resolve().name,
+        run=load_json(folder / "run.json") or {},
+        config_text=config_text(folder / "config.yaml"),
+        **values,
     )
-    path = run_folder / "report.html"
+    path = folder / ("compare.html" if template == "compare.html" else "report.html")
     write_bytes(path, page)
     return path
 
@@ -77,27 +91,3 @@ def render_summary(summary: Mapping[str, Any]) -> str:
         "summary.html", scripts=(), aggregates=rows, classes=figures.classes(summary), notes=figures.notes(summary)
     )
     return page.decode()
-
-
-def _load(path: Path) -> Any:
-    if not path.is_file():
-        return None
-    try:
-        return json.loads(path.read_bytes())
-    except ValueError as error:
-        raise InputError(expected("write_report", path.name, "to be JSON", f"{str(path)!r} ({error})")) from error
-
-
-def _load_lines(path: Path) -> list[dict[str, Any]] | None:
-    if not path.is_file():
-        return None
-    try:
-        return read_json_lines(path)
-    except ValueError as error:
-        raise InputError(
-            expected("write_report", path.name, "to be lines of JSON", f"{str(path)!r} ({error})")
-        ) from error
-
-
-def _config_text(path: Path) -> str:
-    return path.read_text(errors="replace")[:_LONGEST_CONFIG] if path.is_file() else ""

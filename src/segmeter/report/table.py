@@ -19,7 +19,11 @@ from segmeter.report.figures import (
     measures,
     notes,
     number,
+    probability,
     refused,
+    signed,
+    slice_title,
+    slices,
 )
 from segmeter.report.pictures.canvas import printable
 from segmeter.report.printer import Printer
@@ -42,6 +46,8 @@ def print_summary(summary: Mapping[str, Any], *, file: IO[str] | None = None) ->
     out.table(_class_table(summary, out.lines))
     if summary.get("measures"):
         _print_measures(out, summary)
+    if summary.get("slices"):
+        out.table(_slice_table(summary, out.lines))
     if summary.get("calibration"):
         out.table(_calibration_table(summary, out.lines))
     if summary.get("conventions"):
@@ -115,6 +121,19 @@ def _measure_table(rows: Sequence[Mapping[str, Any]], lines: box.Box) -> Table:
             f"{row['n_used']} of {row['n_used'] + row['n_undefined']}" if per_case else "",
             str(row["n_penalised"]) if per_case else "",
         )
+    return table
+
+
+def _slice_table(summary: Mapping[str, Any], lines: box.Box) -> Table:
+    """The headline of each slice; the worst is marked."""
+    heads = ["cases", slice_title(summary), "95 % interval", "difference to the rest", "95 % interval", "p (Holm)"]
+    table = _table(lines, ["slices by", "slice"], *heads)
+    for row in slices(summary):
+        label = printable(row["slice"]) + (" (worst)" if row["worst"] else "")
+        cells = [interval(row["ci95"], 3), signed(row["difference"]), interval(row["difference_ci95"], 3)]
+        value = Text(number(row["value"]), "bold")
+        p_value = probability(row["p_holm"])
+        table.add_row(Text(printable(row["by"])), Text(label), str(row["n"]), value, *cells, p_value)
     return table
 
 

@@ -15,7 +15,7 @@ from tests.data.crafted import put
 
 SCORE = [
     *("predictions=predictions", "references=masks", "images=images", "data.num_classes=3", "data.ignore_index=255"),
-    *("metrics.bootstrap=20", "report.overlays=4", "report.worst=2", "report.html=false"),
+    *("metrics.bootstrap=20", "metrics.measures=[events]", "report.overlays=4", "report.worst=2", "report.html=false"),
 ]
 EVAL = [
     *(
@@ -56,7 +56,7 @@ def test_merged_shards_are_the_run_without_shards_to_the_byte(command: str) -> N
     arguments = COMMANDS[command]
     assert run(command, *arguments, "run.name=whole") == 0
     whole = contents(newest(f"runs/{command}"))
-    assert len(whole) >= {"score": 4 + 2, "eval": 4 + 11 + 2, "predict": 1 + 11 + 2}[command]
+    assert len(whole) >= {"score": 5 + 2, "eval": 4 + 11 + 2, "predict": 1 + 11 + 2}[command]
     for count in COUNTS if command == "score" else COUNTS[1:]:
         folders = run_shards(command, count, *arguments)
         assert run("merge", listed(folders), *SHOWN, f"run.name={command}{count}") == 0

@@ -17,8 +17,8 @@ from segmeter.evaluation.manifest import JOURNAL
 from tests.data.crafted import noise, put
 
 FAST = ["metrics.bootstrap=20", "data.num_classes=3", "data.ignore_index=255", "run.name=x", "report.html=false"]
-SCORE = ["score", "predictions=predictions", "references=references", *FAST, "metrics.measures=[boundary]"]
-RESULTS = ("metrics.json", "cases.parquet", "cases.csv")
+SCORE = ["score", "predictions=predictions", "references=references", *FAST, "metrics.measures=[boundary,events]"]
+RESULTS = ("metrics.json", "cases.parquet", "cases.csv", "objects.parquet")
 CASES = 12
 KILLED = """
 import os, signal, sys

@@ -10,6 +10,7 @@ from segmeter.metrics.cases.table import CaseRow
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.statistics.paired_tests import holm, sign_flip, wilcoxon
 from segmeter.metrics.summary.compare import compare_runs, paired_bootstrap
+from segmeter.metrics.summary.scoreboard import PER_CASE
 from segmeter.metrics.summary.summary import summarise
 from tests.metrics.build import case_row, class_spec, random_rows
 
@@ -40,7 +41,8 @@ def test_the_difference_is_that_of_the_two_summaries():
     result = compare_runs({"a": rows, "b": worse[::-1]}, class_spec(), QUICK)
     one, other = (summarise(r, class_spec(), QUICK) for r in (rows, worse))
     assert result["n_cases"] == 30
-    for metric, entry in result["metrics"].items():
+    for metric in PER_CASE:
+        entry = result["metrics"][metric]
         (pair,) = entry["pairs"]
         assert entry["dataset"] == {"a": one["dataset"][metric], "b": other["dataset"][metric]}
         assert pair["dataset_difference"] == pytest.approx(one["dataset"][metric] - other["dataset"][metric], rel=1e-12)
@@ -83,14 +85,37 @@ def test_runs_that_differ_by_chance_alone_rarely_miss_zero(cases):
 def test_p_values_are_those_of_the_per_case_scores_adjusted_over_the_pairs():
     rows = random_rows(12)
     runs = {"a": rows, "b": spoil(rows, 0.02), "c": spoil(rows, 0.3)}
-    entry = compare_runs(runs, class_spec(), QUICK)["metrics"]["pixel_accuracy"]
+    metrics = compare_runs(runs, class_spec(), QUICK)["metrics"]
     values = {n: np.array([np.trace(r.counts) / r.counts.sum() for r in rs]) for n, rs in runs.items()}
     pairs = [("a", "b"), ("a", "c"), ("b", "c")]
+    entry = metrics["pixel_accuracy"]
     assert [(pair["first"], pair["second"]) for pair in entry["pairs"]] == pairs
     for name, test in (("wilcoxon_p", wilcoxon), ("sign_flip_p", lambda a, b: sign_flip(a, b, resamples=300))):
         raw = [test(values[a], values[b]).p_value for a, b in pairs]
         assert [pair[name] for pair in entry["pairs"]] == pytest.approx(raw, rel=1e-12)
-        assert [pair[f"{name}_holm"] for pair in entry["pairs"]] == pytest.approx(list(holm(raw)), rel=1e-12)
+    for family in ([m for m in metrics if "/" not in m], [m for m in metrics if "/" in m]):  # as they are shown
+        for name in ("wilcoxon_p", "sign_flip_p", "dataset_p"):
+            tested = [pair for metric in family for pair in metrics[metric]["pairs"]]
+            expected = holm([pair[name] for pair in tested])
+            assert [pair[f"{name}_holm"] for pair in tested] == pytest.approx(list(expected), rel=1e-12)
+
+
+def test_classes_and_groups_are_compared_as_the_summary_scores_them():
+    rows, config = random_rows(20), QUICK.replace(groups={"solid": ("road", "car")})
+    worse = spoil(rows, 0.2)
+    metrics = compare_runs({"a": rows, "b": worse}, class_spec(), config)["metrics"]
+    one, other = (summarise(r, class_spec(), config) for r in (rows, worse))
+    for part, names in (("per_class", ("sky", "road", "car")), ("per_group", ("solid",))):
+        for name in names:
+            for score in ("iou", "dice", "precision", "recall"):
+                entry = metrics[f"{score}/{name}"]
+                assert entry["dataset"] == {
+                    "a": pytest.approx(one[part][name][score], rel=1e-12),
+                    "b": pytest.approx(other[part][name][score], rel=1e-12),
+                }
+                assert entry["better"] == "higher"
+            means = {"a": one[part][name]["per_case"]["iou"]["mean"], "b": other[part][name]["per_case"]["iou"]["mean"]}
+            assert metrics[f"iou/{name}"]["per_case"] == pytest.approx(means, rel=1e-12)
 
 
 def test_cases_of_a_cluster_are_one_piece_of_evidence():

@@ -1,12 +1,14 @@
 """A real Chromium and pages to click in; without a Chromium these tests are skipped, and say so."""
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from segmeter.classes import ClassSpec
+from segmeter.evaluation.compare import compare
 from segmeter.files import write_json
 from segmeter.metrics.cases.table import CaseRow, write_cases
 from segmeter.metrics.config.measures import SurfaceConfig
@@ -149,6 +151,26 @@ def large(tmp_path_factory):
     folder = tmp_path_factory.mktemp("large") / "run"
     write_run(folder, rows, spec, MetricsConfig(bootstrap=0))
     return write_report(folder)
+
+
+@pytest.fixture(scope="session")
+def compared(run_rows, tmp_path_factory):
+    """The run of 60 cases against two in which every third case, and every case, predicts what the target holds."""
+    root = tmp_path_factory.mktemp("compared")
+    folders = [root / "new", root / "perfect", root / "third"]
+    shutil.copytree(run_rows[0], folders[0])
+    for folder, every in zip(folders[1:], (1, 3), strict=True):
+        rows = [replace(row, measured=()) for row in run_rows[1]]
+        for i in range(0, 60, every):
+            rows[i] = replace(rows[i], counts=np.diag(rows[i].counts.sum(axis=1)))
+        write_run(folder, rows, SPEC, MetricsConfig(bootstrap=20))
+        for i in range(5):
+            image, target, _ = draw_case(np.random.default_rng(7), i)
+            write_layers(folder, f"case-{i:02}", draw_layers(image, target, target, SPEC, panel=128))
+    result = compare(folders, MetricsConfig(bootstrap=20))
+    (root / "comparison").mkdir()
+    write_json(root / "comparison" / "compare.json", result)
+    return write_report(root / "comparison")
 
 
 @pytest.fixture(scope="session")

@@ -181,7 +181,7 @@ def test_a_brush_over_the_plot_chooses_its_cases(visit, site):
     page = visit(site, "#?x=loss&y=pixels&sort=-loss")
     page.locator("#scatter").scroll_into_view_if_needed()
     width = page.locator("#scatter").bounding_box()["width"]
-    drag(page, (58 + (width - 70) / 2, 5), (width - 2, 235))
+    drag(page, (58 + (width - 80) / 2, 5), (width - 2, 235))
     assert len(page.locator(".chip:not(.clear)").all()) == 2
     assert int(count(page).split()[0]) in (29, 30, 31)
     assert ids(page)[0] == "case-59"

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from segmeter.checks import expected
-from segmeter.cli.commands._parts import choose_memory, open_device, run_identity, take_shard
+from segmeter.cli.commands._parts import choose_memory, keep_threads, open_device, run_identity, take_shard
 from segmeter.cli.config.schema import EvalConfig
 from segmeter.cli.pictures.overlays import Drawer
 from segmeter.cli.pictures.worst import LIST, write_worst_list
@@ -22,7 +22,8 @@ from segmeter.evaluation.evaluate import Evaluation, evaluate
 from segmeter.evaluation.manifest import NAME, check_same
 from segmeter.inference.predictor import Predictor
 from segmeter.losses.build import build_loss, fix_weights
-from segmeter.metrics.config.metrics import check_clusters, check_metrics
+from segmeter.metrics.config.metrics import check_metrics
+from segmeter.metrics.summary.slice_labels import check_case_ids
 from segmeter.models.checkpoints.several import read_checkpoints
 from segmeter.postprocess.pipeline import build_steps
 from segmeter.report.html import write_report
@@ -43,10 +44,11 @@ def run(config: EvalConfig, job: Job) -> float | None:
     counts = checkpoint.class_pixels
     weighted = fix_weights(config.loss, checkpoint.card.spec, counts)
     resumed = find_resumed(config, job, config.resume, holds=NAME)
+    keep_threads(device, resumed)
     (dataset,), (report,) = open_splits(config.data, [config.data.split])
     for line in mismatch_warnings(report.intensities, checkpoint.card.mean, checkpoint.card.std, checkpoint.card.clip):
         _LOG.warning("%s", line)
-    check_clusters(config.metrics.cluster, dataset.case_ids)
+    check_case_ids(config.metrics, dataset.spec, dataset.case_ids)
     loss = build_loss(weighted, spec=dataset.spec, class_counts=counts)
     facts = {**checkpoint.facts(), "data": report.content_sha256}
     dataset, batches, shard = take_shard(dataset, config.shard, batch_size=config.inference.batch_size)
@@ -56,7 +58,6 @@ def run(config: EvalConfig, job: Job) -> float | None:
     predictor = Predictor(segmenter, config.inference, device)
     facts |= choose_memory(predictor, resumed)
     with open_run(config, job, resumed=resumed, facts=facts, accept=accept) as folder:
-        draw = Drawer(config.report, folder, dataset.spec, config.metrics)
         summary = evaluate(
             Evaluation(
                 predictor=predictor,
@@ -66,10 +67,9 @@ def run(config: EvalConfig, job: Job) -> float | None:
                 postprocess=config.postprocess,
                 metrics=config.metrics,
                 folder=folder,
-                on_case=draw,
+                pictures=Drawer(config.report, folder, dataset.spec, config.metrics),
                 identity=identity,
                 resume=resumed is not None,
-                on_restored=draw.remember,
                 batches=batches,
             )
         )

@@ -23,12 +23,11 @@ def run(config: DeployConfig, job: Job) -> None:
     """Export, and say how the file's labels agree with ours."""
     check_tools(config.format)
     device = pick_device(config.device)
-    found = read_checkpoints([config.checkpoint])
-    (checkpoint,) = found.members
-    dataset = _dataset(config, checkpoint.card)
+    found = read_checkpoints(config.checkpoints)
+    dataset = _dataset(config, found.card)
     with open_run(config, job, facts=found.facts()) as folder:
         exported = export_model(
-            checkpoint,
+            found,
             folder,
             format=config.format,
             images=_images(dataset, config.cases),
@@ -49,7 +48,7 @@ def _dataset(config: DeployConfig, card: ModelCard) -> Dataset:
             orientation=config.data.orientation,
         )
     try:
-        return build_dataset(own_data(config.checkpoint, config.data.max_pixels), split="test")
+        return build_dataset(own_data(config.checkpoints[0], config.data.max_pixels), split="test")
     except (ConfigError, DataError) as error:
         advice = "The exported labels are compared with ours on real images: name some with input=FOLDER_OR_FILE."
         raise ConfigError([*error.problems, f"export: {advice}"]) from error

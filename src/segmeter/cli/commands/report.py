@@ -1,4 +1,4 @@
-"""`segmeter report run=RUN`: rebuild the HTML report of a run."""
+"""`segmeter report run=RUN`: rebuild the HTML report of a run; with `runs=ROOT` write an index of runs."""
 
 import sys
 from collections.abc import Sequence
@@ -11,12 +11,15 @@ from segmeter.errors import ConfigError
 from segmeter.remote.urls import url_of
 from segmeter.report.config import ReportConfig
 from segmeter.report.html import write_report
+from segmeter.report.page.runs import write_index
 
-_USAGE = "Write segmeter report run=RUN, and if need be report.pictures=link or report.picture_mb=20."
+_USAGE = "Write segmeter report run=RUN, with report.pictures=link or report.picture_mb=20 if need be, or runs=ROOT."
 
 
 def run(arguments: Sequence[str]) -> None:
-    """Write report.html anew from the run's own files, with the run's own settings of the report but for those given.
+    """Write report.html anew from the run's own files, with its own settings of the report but for those given.
+
+    With ``runs=ROOT`` write ROOT/index.html.
 
     Raises
     ------
@@ -27,11 +30,20 @@ def run(arguments: Sequence[str]) -> None:
     settings = [argument.removeprefix("report.") for argument in arguments if argument.startswith("report.")]
     if len(given) != 1:
         raise ConfigError(f"report: expected one run folder, got {len(given)}. {_USAGE}")
-    if url_of(given[0].removeprefix("run=")):
+    key, mark, value = given[0].partition("=")
+    named = value if mark and key in ("run", "runs") else given[0]
+    if url_of(named):
         raise ConfigError("report: expected a run folder of this machine, got a URL. Copy the run here first.")
-    folder = Path(given[0].removeprefix("run="))
+    folder = Path(named)
     if not folder.is_dir():
         raise ConfigError(f"report: expected a run folder, got {folder.absolute()}, which is none.")
+    if mark and key == "runs":
+        if settings:
+            raise ConfigError(
+                f"report: expected no setting of the report with runs=, got report.{settings[0]}. {_USAGE}"
+            )
+        sys.stdout.write(f"index     {write_index(folder)}\n")
+        return
     config = ReportConfig(**_own(folder) | dict(_parse(setting) for setting in settings))
     sys.stdout.write(f"report    {write_report(folder, config)}\n")
 

@@ -22,7 +22,8 @@ from segmeter.evaluation.manifest import NAME
 from segmeter.evaluation.pairing import Pairing, pair_masks
 from segmeter.evaluation.probs import find_probs
 from segmeter.evaluation.score import Scoring, check_resumed, score
-from segmeter.metrics.config.metrics import check_clusters, check_metrics
+from segmeter.metrics.config.metrics import check_metrics
+from segmeter.metrics.summary.slice_labels import check_case_ids
 from segmeter.remote.trees import local_path
 from segmeter.remote.urls import known_place
 from segmeter.report.html import write_report
@@ -38,7 +39,7 @@ def run(config: ScoreConfig, job: Job) -> float | None:
     objective = find_objective(config.objective, config.metrics, spec)
     predictions, references = local_path(config.predictions), local_path(config.references)
     pairing = pair_masks(predictions, references, spec=spec, missing=config.missing)
-    check_clusters(config.metrics.cluster, [pair.case_id for pair in pairing.pairs])
+    check_case_ids(config.metrics, spec, [pair.case_id for pair in pairing.pairs])
     shard = parse_shard(config.shard) if config.shard else None
     if shard:
         check_filled(shard, len(pairing.pairs), "cases", "Take fewer shards.")

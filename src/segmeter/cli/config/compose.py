@@ -29,6 +29,7 @@ SWEEP_LIMIT = 1000  # combinations that are checked before the first job starts
 # AttributeError where a mapping replaces a null of Hydra's own
 _REMEDIES = {"found character '\\t'": "Indent with spaces.", "found duplicate key": "Keep one of the two."}
 _OF_A_RESOLVER = "ValueError raised while resolving interpolation: "
+_TEXTS = ("require",)  # keys whose values hold signs that Hydra would have to be quoted for
 _FAULTS = (HydraException, OmegaConfBaseException, YAMLError, AttributeError)
 
 # What a user may set of Hydra itself: sweeps and launchers. The rest either names code to run
@@ -144,7 +145,7 @@ def _parsed(lines: Sequence[str], problems: list[str]) -> list[Override]:
     overrides = []
     for line in lines:
         try:
-            overrides.extend(parser.parse_overrides([line]))
+            overrides.extend(parser.parse_overrides([_with_quotes(line)]))
         except HydraException as error:
             reason = " ".join(str(error).split("\n")[0].split())
             problems.append(
@@ -152,6 +153,21 @@ def _parsed(lines: Sequence[str], problems: list[str]) -> list[Override]:
                 f"and spaces for the shell: 'key=[1,2]'."
             )
     return overrides
+
+
+def _with_quotes(line: str) -> str:
+    """Put a text that Hydra's grammar has no signs for, such as "a >= b", in quotes, also in a list of them."""
+    key, _, value = line.partition("=")
+    if key.lstrip("+") not in _TEXTS or not value or value.lstrip("[ ").startswith(("'", '"')):
+        return line
+    if value.startswith("[") and value.endswith("]"):
+        return f"{key}=[{','.join(map(_quoted, value[1:-1].split(',')))}]" if value[1:-1].strip() else line
+    return f"{key}={_quoted(value)}"
+
+
+def _quoted(text: str) -> str:
+    escaped = text.strip().replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
 
 
 def _sound(request: Request, overrides: list[Override], problems: list[str]) -> list[Override]:

@@ -15,6 +15,7 @@ from segmeter.inference.config import InferenceConfig
 from segmeter.invalid import RuleError
 from segmeter.losses.config import LOSSES
 from segmeter.metrics.config.metrics import MetricsConfig
+from segmeter.metrics.config.requirements import RequireConfig
 from segmeter.models.config import MODELS
 from segmeter.postprocess.config import PostprocessConfig
 from segmeter.registry import Component
@@ -111,7 +112,7 @@ class Modelled(Common):
 
 
 class Trained(Modelled):
-    """What a command takes that runs a trained model."""
+    """What a command takes that runs a trained model, or several."""
 
     checkpoint: Path | tuple[Path, ...]
     """A run folder (its best checkpoint), a checkpoint folder, or a file in it; [A,B,C] averages the probabilities of
@@ -192,11 +193,9 @@ class PredictConfig(Trained, Sharded):
     """Pictures."""
 
 
-class DeployConfig(Common):
+class DeployConfig(Trained):
     """`segmeter export`: write a checkpoint as one file that takes images and gives labels, without segmeter."""
 
-    checkpoint: Path
-    """A run folder (its best checkpoint), a checkpoint folder, or a file in it."""
     format: Literal["onnx", "aot"] = "onnx"
     """"onnx" runs in onnxruntime and other engines; "aot" is a package (.pt2) of code that AOTInductor compiled for one
     kind of device, run by torch or its C++ library."""
@@ -307,7 +306,7 @@ class MergeConfig(Common):
     """Pictures and the HTML report."""
 
 
-class CompareConfig(Seeded):
+class CompareConfig(Seeded, RequireConfig):
     """`segmeter compare`: paired statistics between evaluations of the same cases."""
 
     runs: tuple[Path, ...]

@@ -42,7 +42,7 @@ def decode_tiff_map(path: Path, file: IO[bytes], *, max_pixels: int) -> tuple[np
             for page in series.pages:
                 _check_page(path, page, file)
             pixels = np.asarray(series.asarray()).reshape(shape)
-            return pixels.astype(pixels.dtype.newbyteorder("="), copy=False), _geometry(path, tiff, axes)
+            return pixels.astype(pixels.dtype.newbyteorder("="), copy=False), tiff_geometry(path, tiff, axes)
     except DataError:
         raise
     except Exception as error:  # third-party parsers raise many types on hostile bytes
@@ -53,7 +53,7 @@ def read_tiff_geometry(path: Path, file: IO[bytes]) -> Geometry:
     """The spacing of a picture of one plane, as `decode_tiff_map` gives it, without decoding a pixel."""
     try:
         with tifffile.TiffFile(file) as tiff:
-            return _geometry(path, tiff, "YX")
+            return tiff_geometry(path, tiff, "YX")
     except Exception as error:  # third-party parsers raise many types on hostile bytes
         raise damaged(path, error) from error
 
@@ -89,7 +89,8 @@ def _check_page(path: Path, page: Any, file: IO[bytes]) -> None:
     check_strips(page, file)
 
 
-def _geometry(path: Path, tiff: Any, axes: str) -> Geometry:
+def tiff_geometry(path: Path, tiff: Any, axes: str) -> Geometry:
+    """The spacing of an opened file with these axes."""
     if tiff.is_ome:
         return _ome(path, tiff.ome_metadata, axes)
     if tiff.is_imagej:

@@ -113,7 +113,7 @@ def open_picture(path: Path, *, level: int = 0) -> ZarrPicture:
         folder=folder,
         axes=axes,
         levels=max(1, len(levels)),
-        geometry=_geometry(path, note, scales, 2),
+        geometry=_geometry(path, *_without_channels(note, scales, axes), axes=2),
     )
 
 
@@ -204,6 +204,26 @@ def _codec_names(codecs: list[Any]) -> set[str]:
 def _plain_shape(shape: list[int]) -> tuple[int, ...]:
     """The last three axes; those before must have one element."""
     return tuple(shape[-3:]) if math.prod(shape[:-3]) == 1 else tuple(shape)
+
+
+def _without_channels(
+    note: dict[str, Any], scales: dict[str, Any], axes: list[str]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Metadata without what they say of a last axis of channels, so that the last two are height and width."""
+    if axes[-1:] not in (["c"], ["channel"]):
+        return note, scales
+    count = len(note["shape"])
+
+    def cut(value: Any) -> Any:
+        return value[:-1] if isinstance(value, list) and len(value) == count else value
+
+    steps = [{key: cut(value) for key, value in step.items()} for step in scales.get("steps", [])]
+    plain = {
+        **note,
+        "shape": cut(note["shape"]),
+        "attributes": {key: cut(value) for key, value in note["attributes"].items()},
+    }
+    return plain, {**scales, "axes": cut(scales.get("axes")), "steps": steps} if scales else scales
 
 
 def _check_axes(path: Path, note: dict[str, Any], scales: dict[str, Any], shape: tuple[int, ...]) -> None:

@@ -198,6 +198,7 @@ class _Work:
         height, width = self.image.shape[:2]
         dtype = labels_dtype(run.export, spec)
         layout: dict[str, Any] = {"shape": (height, width), "dtype": dtype, "compression": run.export.compression}
+        layout["location"] = run.dataset.locate(self.case_id)
         colours = [(BLACK, colour) for colour in spec.colours] if spec.is_multilabel else [spec.colours]
         palettes = [palette_of(each, spec.ignore_index) if dtype.itemsize == 1 else None for each in colours]
         return [

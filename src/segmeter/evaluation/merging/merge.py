@@ -1,6 +1,7 @@
 """Parts of a run -> its folder: rows, metrics and predictions, to the byte those of one run on all cases."""
 
-from collections.abc import Mapping, Sequence
+import logging
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,10 +13,10 @@ from segmeter.checks import expected, some
 from segmeter.classes import ClassSpec
 from segmeter.errors import DataError, InputError
 from segmeter.evaluation.manifest import Entry, Manifest, encode_entry
-from segmeter.evaluation.merging.pieces import Kind, Piece, check_pieces
+from segmeter.evaluation.merging.pieces import Kind, Piece, check_pieces, threads_warning
 from segmeter.evaluation.places import Places
-from segmeter.evaluation.score import RESULTS, read_place, summarise_files
-from segmeter.files import is_whole, link_or_copy, make_folder, safe_id, write_json
+from segmeter.evaluation.score import SUMMARY, read_place, summarise_files
+from segmeter.files import describe_file, is_whole, link_or_copy, make_folder, safe_id, write_json
 from segmeter.metrics.cases.stored import open_cases
 from segmeter.metrics.cases.table import CaseRow, write_cases
 from segmeter.metrics.config.metrics import MetricsConfig
@@ -27,6 +28,8 @@ from segmeter.parallel import map_in_threads
 from segmeter.progress import track
 from segmeter.provenance import flatten
 from segmeter.schema import as_plain
+
+_LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,12 +46,15 @@ class Merge:
         The group of the runs' configuration; None for predict.
     folder
         The run's folder.
+    take_pictures
+        Takes over pictures of the runs, once the tables are there, and returns their names in the folder.
     """
 
     pieces: Sequence[Piece]
     kind: Kind
     metrics: MetricsConfig | None
     folder: Path
+    take_pictures: Callable[[Path], Sequence[str]] = lambda folder: ()
 
 
 def check_merge(job: Merge) -> None:
@@ -91,6 +97,9 @@ def merge(job: Merge) -> dict[str, Any]:
         A row that two shards share differs between them, or a file is not what was written.
     """
     check_merge(job)
+    warning = threads_warning(job.pieces)
+    if warning:
+        _LOG.warning("%s", warning)
     first, owners = job.pieces[0], _owners(job.pieces)
     kept = {key: value for key, value in first.identity.items() if job.kind == "shards" or _same(job.pieces, key)}
     manifest = Manifest.begin(job.folder, kept | _mark(job), list(owners))
@@ -98,7 +107,7 @@ def merge(job: Merge) -> dict[str, Any]:
     for case_id, piece in owners.items():
         manifest.take(case_id, piece.cases.line(case_id))
     if job.metrics is None or first.spec is None:
-        manifest.finish()
+        _finish(job, manifest)
         return {}
     rows = _read_rows(job.pieces)
     summary = summarise(rows, first.spec, job.metrics)
@@ -107,12 +116,19 @@ def merge(job: Merge) -> dict[str, Any]:
     if _calibrated(job):
         summary["calibration"] = _calibrate(job, first.spec)
     summary |= _mark(job)
-    write_cases(job.folder, rows, first.spec)
-    write_json(job.folder / "metrics.json", summary)
-    inputs = {stem: sha256 for piece in job.pieces for stem, sha256 in piece.inputs.items()}
-    results = (*RESULTS, SUMS) if _calibrated(job) else RESULTS
-    manifest.finish(results, inputs={stem: inputs[stem] for stem in sorted(inputs, key=safe_id)})
+    written = write_cases(job.folder, rows, first.spec)
+    write_json(job.folder / SUMMARY, summary)
+    _finish(job, manifest, (SUMMARY, *written, *([SUMS] if _calibrated(job) else [])))
     return summary
+
+
+def _finish(job: Merge, manifest: Manifest, results: Sequence[str] = ()) -> None:
+    names = job.take_pictures(job.folder)
+    if job.pieces[0].command == "score":  # which draws them anew whenever it is resumed
+        names = ()
+    manifest.pictures |= {name: describe_file(job.folder / name) for name in names}
+    inputs = {stem: sha256 for piece in job.pieces for stem, sha256 in piece.inputs.items()}
+    manifest.finish(results, pictures=names, inputs={stem: inputs[stem] for stem in sorted(inputs, key=safe_id)})
 
 
 def _calibrated(job: Merge) -> bool:
@@ -148,7 +164,7 @@ def _mark(job: Merge) -> dict[str, Any]:
 
 def _read_rows(pieces: Sequence[Piece]) -> Sequence[CaseRow]:
     """All rows by case id; where shards overlap, they must be equal."""
-    rows = open_cases([piece.folder for piece in pieces])
+    rows = open_cases([piece.folder for piece in pieces], objects=True)
     ids = rows.case_ids
     again = np.asarray(pc.equal(ids.slice(1), ids.slice(0, len(ids) - 1)))
     repeated = np.flatnonzero(np.concatenate([[False], again]))

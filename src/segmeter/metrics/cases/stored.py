@@ -1,7 +1,7 @@
 """cases.parquet of one run, or of several -> their rows: kept as columns, and made when they are asked for."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, overload
 
@@ -14,6 +14,7 @@ from segmeter.checks import expected, known_path
 from segmeter.classes import ClassSpec
 from segmeter.errors import DataError
 from segmeter.metrics.cases.columns import split_scores
+from segmeter.metrics.cases.objects import read_objects
 from segmeter.metrics.cases.table import FORMAT, TERMS, CaseRow, Head, in_groups
 
 _KEPT = ("case_id", "height", "width", "depth", "spacing", "unit", "loss", *TERMS, "confusion")  # others follow from it
@@ -22,15 +23,17 @@ _REMEDY = "Give a run's folder or its cases.parquet."
 _FILE = "file"  # which of several a row is from
 
 
-def read_cases(path: str | Path) -> list[CaseRow]:
+def read_cases(path: str | Path, *, objects: bool = False) -> list[CaseRow]:
     """Read the rows of a ``cases.parquet``, or of the run's folder that holds it; exact, sorted by case id.
+
+    With `objects`, what the folder's ``objects.parquet`` has of each case is read too.
 
     Raises
     ------
     DataError
         The file is missing, damaged, or not one of ours.
     """
-    return list(open_cases([path]))
+    return list(open_cases([path], objects=objects))
 
 
 def read_spec(path: str | Path) -> ClassSpec:
@@ -49,12 +52,21 @@ class StoredRows(Sequence[CaseRow]):
         The classes.
     further
         Of each file, the columns of its own: what post-processing changed, and scores.
+    objects
+        Of each file, what is known of the objects of its cases, by case id.
     """
 
-    def __init__(self, table: pa.Table, spec: ClassSpec, further: Sequence[Sequence[str]]) -> None:
+    def __init__(
+        self,
+        table: pa.Table,
+        spec: ClassSpec,
+        further: Sequence[Sequence[str]],
+        objects: Sequence[Mapping[str, bytes]],
+    ) -> None:
         self.spec = spec
         self._table = table
         self._further = further
+        self._objects = objects
 
     @property
     def case_ids(self) -> pa.ChunkedArray:
@@ -69,7 +81,7 @@ class StoredRows(Sequence[CaseRow]):
 
     def take(self, places: Any) -> "StoredRows":
         """The rows at some places, in their order."""
-        return StoredRows(self._table.take(places), self.spec, self._further)
+        return StoredRows(self._table.take(places), self.spec, self._further, self._objects)
 
     def __len__(self) -> int:
         return int(self._table.num_rows)
@@ -100,14 +112,17 @@ class StoredRows(Sequence[CaseRow]):
             CaseRow(
                 **{name: column[i] for name, column in columns.items()},
                 counts=counts[i],
+                objects=self._objects[file].get(columns["case_id"][i], b""),
                 **_further({name: values[name][i] for name in self._further[file]}),
             )
             for i, file in enumerate(files)
         ]
 
 
-def open_cases(paths: Sequence[str | Path]) -> StoredRows:
+def open_cases(paths: Sequence[str | Path], *, objects: bool = False) -> StoredRows:
     """Open the rows of several files as one sequence, sorted by case id; a case may be there several times.
+
+    With `objects`, what the ``objects.parquet`` beside each has of its cases is read too.
 
     Raises
     ------
@@ -125,7 +140,8 @@ def open_cases(paths: Sequence[str | Path]) -> StoredRows:
     del tables
     order = np.asarray(pc.sort_indices(table["case_id"].cast(pa.binary())))  # UTF-8 sorts as Python sorts text
     sorted_already = bool((order == np.arange(len(order))).all())
-    return StoredRows(table if sorted_already else table.take(pa.array(order)), specs[0], further)
+    held = [read_objects(Path(given)) if objects else {} for given in paths]
+    return StoredRows(table if sorted_already else table.take(pa.array(order)), specs[0], further, held)
 
 
 def _read_columns(path: Path, names: Sequence[str]) -> pa.Table:

@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,8 +17,11 @@ from segmeter.checks import expected, shorten
 from segmeter.classes import ClassSpec
 from segmeter.errors import InputError
 from segmeter.files import atomic_write, csv_bytes
+from segmeter.metrics.cases._layout import floats, lists, terms
 from segmeter.metrics.cases.columns import MeasureColumn, encode_key
 from segmeter.metrics.cases.csv_text import csv_lines
+from segmeter.metrics.cases.objects import NAME as OBJECTS_FILE
+from segmeter.metrics.cases.objects import write_objects
 from segmeter.metrics.pixels.overlap import ClassTotals, class_totals, score_totals
 from segmeter.schema import as_plain
 
@@ -58,6 +62,8 @@ class CaseRow:
         Pixel edge per axis, in axis order; None where it is unknown.
     unit
         The name of the spacing's unit, "" where it has none or is unknown.
+    objects
+        Its part of objects.parquet, from `pack_objects`; empty where that was not asked for.
     """
 
     case_id: str
@@ -72,6 +78,7 @@ class CaseRow:
     depth: int | None = None
     spacing: tuple[float, ...] | None = None
     unit: str = ""
+    objects: bytes = b""
 
     @property
     def length_unit(self) -> str:
@@ -94,8 +101,10 @@ def case_table(rows: Sequence[CaseRow], spec: ClassSpec) -> pa.Table:
     return pa.concat_tables(_tables(order_rows("case_table", rows, spec), spec))
 
 
-def write_cases(folder: Path, rows: Sequence[CaseRow], spec: ClassSpec) -> None:
-    """Write ``cases.parquet`` and ``cases.csv``, one row per case, sorted by case id.
+def write_cases(folder: Path, rows: Sequence[CaseRow], spec: ClassSpec) -> tuple[str, ...]:
+    """Write ``cases.parquet`` and ``cases.csv``, one row per case, sorted by case id; return the names of the files.
+
+    Where rows have objects there is ``objects.parquet`` too, see `write_objects`.
 
     The columns are ``case_id, height, width, depth, spacing, unit`` (of the spacing and of every distance of the case;
     "pixels" without a spacing), ``loss, mean_iou, mean_dice, pixel_accuracy``, then per class and in this order ``tp_,
@@ -118,7 +127,8 @@ def write_cases(folder: Path, rows: Sequence[CaseRow], spec: ClassSpec) -> None:
     InputError
         A case occurs twice, or counts do not fit `spec`.
     """
-    tables = _tables(order_rows("write_cases", rows, spec), spec)
+    ordered = order_rows("write_cases", rows, spec)
+    tables = _tables(ordered, spec)
     first = next(tables)
     with atomic_write(folder / "cases.parquet") as parquet, atomic_write(folder / "cases.csv") as text:
         text.write(csv_bytes([[name for name in first.column_names if name != "confusion"]]))
@@ -126,6 +136,8 @@ def write_cases(folder: Path, rows: Sequence[CaseRow], spec: ClassSpec) -> None:
             for table in itertools.chain([first], tables):
                 writer.write_table(table)
                 text.write(csv_lines(table.drop_columns("confusion")))
+    objects = ((row.case_id, row.length_unit, row.objects) for group in in_groups(ordered) for row in group)
+    return ("cases.parquet", "cases.csv", *([OBJECTS_FILE] if write_objects(folder, objects) else []))
 
 
 @runtime_checkable
@@ -247,13 +259,13 @@ def _tables(rows: Sequence[CaseRow], spec: ClassSpec) -> Iterator[pa.Table]:
     for group in in_groups(rows) if rows else [rows]:
         columns = _fixed_columns(group, spec)
         if has_loss:
-            columns |= {name: _terms(group, side) for side, name in enumerate(TERMS)}
+            columns |= {name: terms([row.loss_terms for row in group], side) for side, name in enumerate(TERMS)}
         for step in changed:
             columns[f"changed_{step}"] = pa.array([row.changed_pixels.get(step) for row in group], pa.int64())
         scores = [row.scores for row in group]
         for name in extra:
-            columns[f"extra_{name}"] = _floats([one.get(name) for one in scores])
-        columns["confusion"] = _lists(group, spec)
+            columns[f"extra_{name}"] = floats([one.get(name) for one in scores])
+        columns["confusion"] = lists([row.counts for row in group], math.prod(spec.counts_shape))
         yield pa.table(columns).replace_schema_metadata({"segmeter": note})
 
 
@@ -266,28 +278,12 @@ def _fixed_columns(rows: Sequence[CaseRow], spec: ClassSpec) -> dict[str, pa.Arr
     spacing = [None if row.spacing is None else list(row.spacing) for row in rows]
     columns["spacing"] = pa.array(spacing, pa.list_(pa.float64()))
     columns["unit"] = pa.array([row.length_unit or None for row in rows], pa.string())
-    columns["loss"] = _floats([row.loss for row in rows])
-    columns |= {name: _floats(getattr(scores, name)) for name in ("mean_iou", "mean_dice", "pixel_accuracy")}
+    columns["loss"] = floats([row.loss for row in rows])
+    columns |= {name: floats(getattr(scores, name)) for name in ("mean_iou", "mean_dice", "pixel_accuracy")}
     fp, fn = margins.predicted - margins.tp, margins.target - margins.tp
     for prefix, values in {"tp": margins.tp, "fp": fp, "fn": fn, "support": margins.target}.items():
         columns |= {f"{prefix}_{name}": pa.array(values[:, k], pa.int64()) for k, name in enumerate(spec.names)}
     for prefix, ratios in {"iou": scores.iou, "dice": scores.dice}.items():
-        columns |= {f"{prefix}_{name}": _floats(ratios[:, k]) for k, name in enumerate(spec.names)}
+        columns |= {f"{prefix}_{name}": floats(ratios[:, k]) for k, name in enumerate(spec.names)}
     statuses = np.array(STATUSES)[class_statuses(margins)]
     return columns | {f"status_{name}": pa.array(statuses[:, k], pa.string()) for k, name in enumerate(spec.names)}
-
-
-def _lists(rows: Sequence[CaseRow], spec: ClassSpec) -> pa.Array:
-    size = int(np.prod(spec.counts_shape))
-    flat = np.concatenate([row.counts.reshape(-1) for row in rows]) if rows else np.empty(0, np.int64)
-    return pa.LargeListArray.from_arrays(pa.array(np.arange(len(rows) + 1) * size), pa.array(flat, pa.int64()))
-
-
-def _terms(rows: Sequence[CaseRow], side: int) -> pa.Array:
-    """The sums or the denominators of the loss's parts; null where a case has none."""
-    values = [[term[side] for term in row.loss_terms] or None for row in rows]
-    return pa.array(values, pa.list_(pa.float64()))
-
-
-def _floats(values: Any) -> pa.Array:
-    return pa.array(values, pa.float64(), from_pandas=True)  # NaN becomes null

@@ -147,6 +147,79 @@ class AjiConfig(ObjectsConfig):
     name: str = "aji"
 
 
+@MEASURES.register("partition", builder=f"{_MEASURES}.objects:build_partition")
+class PartitionConfig(ObjectsConfig):
+    """How the prediction cuts and joins the target's objects: variation of information in bits (voi, and its parts
+    voi_split and voi_merge; infinite where one side has no object), and the adapted Rand error (are; then 1).
+    """
+
+    name: str = "partition"
+    missed: Literal["pixels", "segment"] = "pixels"
+    """What pixels of target objects are that are predicted as background: "pixels", segments of one pixel each, by
+    which an object that is missed is not one that is found whole; or one "segment" more, as in scikit-image."""
+
+
+@MEASURES.register("events", builder=f"{_MEASURES}.events:build_events")
+class EventsConfig(ObjectsConfig):
+    """What became of each object: numbers of the data set.
+
+    Every target object is one of objects_matched (IoU above the threshold), objects_split (two or more predicted
+    objects lie in it by more than half of themselves), objects_merged (the predicted object that holds more than half
+    of it holds more than half of another one too) and objects_missed; every predicted one is matched, a part of a split
+    one, one of objects_merging, or objects_spurious.
+    """
+
+    name: str = "events"
+    threshold: MatchIou = 0.5
+    """A match has an IoU above this."""
+    table: bool = True
+    """Whether objects.parquet is written: one row per object of either side."""
+    distances: bool = False
+    """Whether its rows of matched objects have hd95 and the distance of the centroids, in the unit of the spacing."""
+
+
+Challenge = Literal["brats", "picai", "autopet", "cc"]
+
+
+@MEASURES.register("lesions", builder=f"{_MEASURES}.lesions:build_lesions")
+class LesionsConfig(MeasureConfig):
+    """Lesions as challenges score them, empty cases included.
+
+    BraTS: brats_dice and brats_hd95 over lesions, brats_f1, and numbers brats_tp, brats_fp, brats_fn. PI-CAI: picai_f1,
+    picai_tp, picai_fp, picai_fn, in which a second candidate on a found lesion is forgiven. autoPET: the volumes
+    autopet_fp_volume and autopet_fn_volume of parts that meet nothing. CC-metrics: cc_dice, the mean Dice in the
+    regions nearest to each lesion.
+    """
+
+    name: str = "lesions"
+    conventions: Annotated[tuple[Challenge, ...], Field(min_length=1)] = ("brats", "picai", "autopet", "cc")
+    """Which of them, each once."""
+    dilation: Annotated[int, Unit("steps")] = Field(3, ge=0, le=100)
+    """BraTS: parts that meet when they are dilated so often are one lesion; 3, or 1 for meningiomas and metastases."""
+    least: Annotated[float, Unit("volume in the unit of the spacing")] = Field(50.0, ge=0)
+    """BraTS: lesions up to this volume do not count; 50, or 2 for metastases."""
+    overlap: MatchIou = 0.1
+    """PI-CAI: the least IoU of a candidate with the lesion that it finds."""
+
+    @rule("conventions")
+    @classmethod
+    def _each(cls, conventions: tuple[str, ...], given: Given) -> None:
+        if len(set(conventions)) < len(conventions):
+            raise RuleError("to name each once")
+
+
+@MEASURES.register("topology", builder=f"{_MEASURES}.topology:build_topology")
+class TopologyConfig(MeasureConfig):
+    """By how many the prediction is off in objects (betti0_error), holes or, in a volume, tunnels (betti1_error),
+    cavities (betti2_error, volumes) and in the Euler number (euler_error); infinite where one side holds nothing.
+    """
+
+    name: str = "topology"
+    connectivity: Literal[8, 4] = 8
+    """How many neighbours a pixel of the class has: 8, corners included (26 in a volume), or 4 (6 in a volume). The
+    background has the other connectivity."""
+
+
 @MEASURES.register("sizes", builder=f"{_MEASURES}.objects:build_sizes")
 class SizesConfig(ObjectsConfig):
     """Recall and F1 over the objects of each size, of the data set: object_recall@small, object_f1@small and so on."""
@@ -163,6 +236,17 @@ class SizesConfig(ObjectsConfig):
     def _rising(cls, limits: tuple[int, ...], given: Given) -> None:
         if len(limits) not in (1, 2) or any(one >= other for one, other in pairwise(limits)):
             raise RuleError("to be 1 or 2 rising numbers")
+
+
+@MEASURES.register("content", builder=f"{_MEASURES}.content:build_content")
+class ContentConfig(MeasureConfig):
+    """What the reference shows, for slices: object_size, the median size of its objects in pixels or voxels, and
+    touches_border, 1 where the class reaches the edge of the image.
+    """
+
+    name: str = "content"
+    connectivity: Literal[8, 4] = 8
+    """How many neighbours a pixel of an object has: 8, corners included (26 in a volume), or 4 (6 in a volume)."""
 
 
 @MEASURES.register("cldice", builder=f"{_MEASURES}.centreline:build_cldice")

@@ -10,8 +10,8 @@ from segmeter.errors import ConfigError
 from segmeter.invalid import RuleError
 from segmeter.metrics.config.conventions import ALL, CONVENTIONS
 from segmeter.metrics.config.measures import MEASURES as MEASURES
+from segmeter.metrics.statistics.case_tables import TABLES, is_table
 from segmeter.metrics.statistics.clusters import CLUSTER_RULE, is_cluster
-from segmeter.metrics.statistics.clusters import check_clusters as check_clusters
 from segmeter.metrics.statistics.intervals import Interval
 from segmeter.registry import Component
 from segmeter.schema import Config, Given, OneOf, Unit, rule
@@ -37,6 +37,12 @@ class MetricsConfig(Config, title="metrics"):
     """Which cases are no independent units, such as slices of a patient or frames of a sequence, and are resampled
     together: "prefix:_" (same text before the last "_" of the case id), "TABLE.csv:COLUMN" (same value there; its
     column case_id names the cases), or a regular expression with a group (same text in its groups)."""
+    slices: str | None = None
+    """Table of facts about the cases, TABLE.csv or TABLE.parquet, whose column case_id names them; null for none."""
+    slice_by: tuple[str, ...] = ()
+    """What the scores are also given by, with their difference to the rest of the cases: columns of `slices`, what
+    the references themselves tell (share/car, and with the measure "content" object_size/car and touches_border/car),
+    or what `cluster` can be. thirds(dose) cuts a column of numbers in three parts of as many cases each."""
     seed: int = Field(0, ge=0)
     """Seed of the resampling."""
     measures: tuple[Annotated[Any, Component(MEASURES)], ...] = ()
@@ -59,6 +65,20 @@ class MetricsConfig(Config, title="metrics"):
     def _check_cluster(cls, cluster: str | None, given: Given) -> None:
         if not is_cluster(cluster):
             raise RuleError(CLUSTER_RULE)
+
+    @rule("slices")
+    @classmethod
+    def _as_table(cls, slices: str | None, given: Given) -> None:
+        if slices is not None and not is_table(slices):
+            raise RuleError(f"to be null or a file that ends in {', '.join(TABLES)}")
+
+    @rule("slice_by")
+    @classmethod
+    def _each_slice_once(cls, slice_by: tuple[str, ...], given: Given) -> None:
+        if len(set(slice_by)) < len(slice_by) or not all(slice_by):
+            raise RuleError("to name columns, each once")
+        if given.slices and not slice_by:
+            raise RuleError("to name columns of metrics.slices")
 
     @rule("measures")
     @classmethod
@@ -92,9 +112,9 @@ def check_metrics(config: MetricsConfig, spec: ClassSpec) -> None:
         problems += [
             expected("metrics", key, "to name classes", repr(name), nearest(name, spec.names)) for name in unknown
         ]
-    taken = [name for name in ("mean", *config.groups) if config.measures and name in spec.names]
+    taken = [name for name in (*(["mean"] if config.measures else []), *config.groups) if name in spec.names]
     problems += [
-        expected("metrics", "measures", f"to have classes of other names than {name!r}", list(spec.names))
+        expected("metrics", "groups", f"to have classes of other names than {name!r}", list(spec.names))
         for name in taken
     ]
     if problems:

@@ -16,6 +16,7 @@ from segmeter.metrics.config.measures import (
     AveragePrecisionConfig,
     InstancesConfig,
     ObjectsConfig,
+    PartitionConfig,
     SizesConfig,
 )
 from segmeter.metrics.map_checks import union_box
@@ -23,6 +24,7 @@ from segmeter.metrics.measures.protocol import NUMBERS, CaseMaps, Measure, Name,
 from segmeter.metrics.objects.aggregated_jaccard import aggregated_jaccard
 from segmeter.metrics.objects.matching import Overlaps, choose_pairs, find_overlaps
 from segmeter.metrics.objects.panoptic import measure_masd
+from segmeter.metrics.objects.partition import count_pairs, count_pixels, partition_scores
 from segmeter.metrics.pixels.overlap import divide
 
 Numbers = dict[str, float]
@@ -197,7 +199,32 @@ def _all_sizes(config: SizesConfig, sums: Mapping[str, FloatArray]) -> LossSums:
         tp, fp, fn = (sums[f"sizes_{name}@{size}"] for name in ("tp", "fp", "fn"))
         scores[f"object_recall@{size}"] = divide(tp, tp + fn)
         scores[f"object_f1@{size}"] = divide(2 * tp, 2 * tp + fp + fn)
+        scores |= {f"object_fp@{size}": fp, f"object_fn@{size}": fn}
     return scores
+
+
+def _partition(config: PartitionConfig, overlaps: Overlaps) -> tuple[Numbers, Numbers]:
+    """A side without objects is a failure, which no other partition is worse than."""
+    joint, rows, columns = count_pixels(overlaps, config.missed)
+    held = len(overlaps.target_ids) > 0, bool((~overlaps.mostly_void).any())
+    if not all(held):
+        outside = overlaps.instance_sizes[~overlaps.mostly_void].astype(np.float64)
+        columns = columns if held[0] else outside
+    sums: Numbers = {
+        "partition_common": count_pairs(joint) if all(held) else 0.0,
+        "partition_pairs": count_pairs(rows) + count_pairs(columns),
+    }
+    if not any(held):
+        return dict.fromkeys(("voi", "voi_split", "voi_merge", "are"), np.nan), sums
+    if not all(held):
+        return dict.fromkeys(("voi", "voi_split", "voi_merge"), np.inf) | {"are": 1.0}, sums
+    scores = partition_scores(overlaps, config.missed)
+    found = {"voi": scores.split + scores.merge, "voi_split": scores.split, "voi_merge": scores.merge}
+    return found | {"are": scores.adapted_rand_error}, sums
+
+
+def _all_partition(config: PartitionConfig, sums: Mapping[str, FloatArray]) -> LossSums:
+    return {"are": 1 - divide(2 * sums["partition_common"], sums["partition_pairs"])}
 
 
 def build_instances(config: InstancesConfig, *, spec: ClassSpec, regions: tuple[Region, ...]) -> Measure:
@@ -210,6 +237,10 @@ def build_average_precision(config: AveragePrecisionConfig, *, spec: ClassSpec, 
 
 def build_aji(config: AjiConfig, *, spec: ClassSpec, regions: tuple[Region, ...]) -> Measure:
     return _Objects(config, regions, _aji, _all_aji, "aji_common")
+
+
+def build_partition(config: PartitionConfig, *, spec: ClassSpec, regions: tuple[Region, ...]) -> Measure:
+    return _Objects(config, regions, _partition, _all_partition, "partition_common")
 
 
 def build_sizes(config: SizesConfig, *, spec: ClassSpec, regions: tuple[Region, ...]) -> Measure:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from segmeter.metrics.arrays import IntArray
 from segmeter.metrics.cases.table import CaseRow
-from segmeter.metrics.measures.protocol import CaseMaps, Measure, measure_case
+from segmeter.metrics.measures.protocol import OBJECTS, CaseMaps, Measure, measure_case
 from segmeter.metrics.pixels.confusion import count_case
 
 
@@ -31,11 +31,13 @@ def make_row(maps: CaseMaps, measures: Sequence[Measure], *, counts: IntArray | 
         A counted pixel is outside the classes, or a measure can't be taken of such maps.
     """
     *depth, height, width = maps.shape
+    measured = measure_case(maps, measures)
     return CaseRow(
         case_id=maps.case_id,
         height=height,
         width=width,
         depth=depth[0] if depth else None,
         counts=count_case(maps.target, maps.labels, maps.spec) if counts is None else counts,
-        measured=measure_case(maps, measures),
+        measured=measured,
+        objects=maps.kept.get(OBJECTS, b""),
     )

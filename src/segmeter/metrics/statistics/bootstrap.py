@@ -17,7 +17,13 @@ from segmeter.checks import expected
 from segmeter.errors import InputError
 from segmeter.metrics.arrays import FloatArray
 from segmeter.metrics.pixels.overlap import divide
-from segmeter.metrics.statistics.intervals import INTERVALS, Interval, find_ends, measure_influence
+from segmeter.metrics.statistics.intervals import (
+    INTERVALS,
+    Interval,
+    find_ends,
+    find_p,
+    measure_influence,
+)
 
 Statistic = Callable[[NDArray[Any]], FloatArray]
 
@@ -45,6 +51,9 @@ class Resampled:
         The statistics of each resample.
     n_units
         Cases, or clusters, that were resampled, in `MOST_UNITS` pools where there are more.
+    p_of_zero : as the estimate
+        Two-sided p-values of the value 0, below 0.05 where the 95 % interval leaves it out; NaN unless they were asked
+        for, and where there is no interval.
     """
 
     estimate: FloatArray
@@ -52,6 +61,7 @@ class Resampled:
     high: FloatArray
     replicates: FloatArray
     n_units: int
+    p_of_zero: FloatArray
 
 
 def bootstrap(
@@ -63,6 +73,7 @@ def bootstrap(
     interval: Interval = "expanded",
     level: float = 0.95,
     clusters: Sequence[str] | None = None,
+    test: bool = False,
 ) -> Resampled:
     """Resample cases with replacement and find the interval of any function of sums over cases.
 
@@ -87,6 +98,8 @@ def bootstrap(
         Coverage, between 0 and 1.
     clusters
         One label per case; cases of a label are drawn together.
+    test
+        Whether the p-values of the value 0 are wanted, as of a difference.
 
     Returns
     -------
@@ -127,13 +140,16 @@ def bootstrap(
     sums = _gathered(weights @ units for weights in draw_weights(len(units), resamples, seed))
     replicates = np.concatenate([score(part) for part in sums]).reshape(resamples, -1)
     left_out = (score(total - part).reshape(len(part), -1) for part in _blocks(units))
-    low, high = find_ends(interval, level, estimate, replicates, measure_influence(left_out, estimate))
+    influence = measure_influence(left_out, estimate)
+    low, high = find_ends(interval, level, estimate, replicates, influence)
+    p_values = find_p(interval, estimate, replicates, influence) if test else np.full(len(estimate), np.nan)
     return Resampled(
         estimate=estimate.reshape(shape),
         low=low.reshape(shape),
         high=high.reshape(shape),
         replicates=replicates.reshape(resamples, *shape),
         n_units=n_units,
+        p_of_zero=p_values.reshape(shape),
     )
 
 

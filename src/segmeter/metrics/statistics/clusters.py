@@ -1,19 +1,17 @@
 """case ids -> independent units: which cases belong together, and how many units effectively decide a score."""
 
-import csv
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from segmeter.checks import expected, shorten
 from segmeter.errors import InputError
 from segmeter.metrics.arrays import FloatArray
 from segmeter.metrics.pixels.overlap import divide
+from segmeter.metrics.statistics.case_tables import read_column, take_cases
 from segmeter.metrics.statistics.intervals import MIN_UNITS
 
 FEW_UNITS = 50  # below this, intervals may hold the true value less often than they say
@@ -22,7 +20,7 @@ FEW_WARNING = "intervals may hold the true value less often than 95 %"
 CLUSTER_RULE = "to be prefix:SEPARATOR, TABLE.csv:COLUMN, or a regular expression with a group"
 
 _PREFIX = "prefix:"
-_TABLE = re.compile(r"(?P<path>.+\.(?:csv|tsv)):(?P<column>[^:]+)", re.IGNORECASE)
+_TABLE = re.compile(r"(?P<path>.+\.(?:csv|tsv|parquet)):(?P<column>[^:]+)", re.IGNORECASE)
 _SEPARATORS = "/_-."
 _LOOKED = 100  # cases that a pattern is tried on first
 _LISTED = 8  # cases or classes named in one message
@@ -40,7 +38,7 @@ def is_cluster(cluster: str | None) -> bool:
         return False
 
 
-def cluster_labels(case_ids: Sequence[str], cluster: str | None) -> list[str] | None:
+def cluster_labels(case_ids: Sequence[str], cluster: str | None, *, key: str = "cluster") -> list[str] | None:
     """The cluster of each case; None where `cluster` is None and every case is a unit.
 
     Parameters
@@ -48,8 +46,11 @@ def cluster_labels(case_ids: Sequence[str], cluster: str | None) -> list[str] | 
     case_ids
         Of the cases, in the order of the labels.
     cluster
-        "prefix:_": the text before the last "_" of the case id. "TABLE.csv:COLUMN": that column of a table (CSV, or TSV
-        with tabs) whose column `case_id` names the cases. Else a regular expression: what its groups capture.
+        "prefix:_": the text before the last "_" of the case id. "TABLE.csv:COLUMN": that column of a table (CSV, TSV
+        with tabs, or Parquet) whose column `case_id` names the cases. Else a regular expression: what its groups
+        capture.
+    key
+        Of the configuration, for messages.
 
     Raises
     ------
@@ -65,34 +66,19 @@ def cluster_labels(case_ids: Sequence[str], cluster: str | None) -> list[str] | 
     if cluster is None:
         return None
     table = _TABLE.fullmatch(cluster)
+    found: dict[str, str]
     if table:
-        column = _read_column(Path(table["path"]), table["column"])
-        labels = [column.get(case_id) for case_id in case_ids]
+        found = read_column(table["path"], table["column"], key=key)
         rule = f"to have a row for every case ('{cluster}')"
     elif cluster.startswith(_PREFIX):
-        parts = [case_id.rpartition(cluster.removeprefix(_PREFIX)) for case_id in case_ids]
-        labels = [before or None for before, _, _ in parts]
+        found = {case_id: case_id.rpartition(cluster.removeprefix(_PREFIX))[0] for case_id in case_ids}
+        found = {case_id: before for case_id, before in found.items() if before}
         rule = f"to find its separator in every case id ('{cluster}')"
     else:
-        found = [re.search(cluster, case_id) for case_id in case_ids]
-        labels = [match and "\x1f".join(part or "" for part in match.groups()) for match in found]
+        matches = {case_id: re.search(cluster, case_id) for case_id in case_ids}
+        found = {name: "\x1f".join(part or "" for part in m.groups()) for name, m in matches.items() if m}
         rule = f"to match every case id ('{cluster}')"
-    missed = [case_id for case_id, label in zip(case_ids, labels, strict=True) if label is None]
-    if missed:
-        named = shorten([repr(case_id) for case_id in missed], most=_LISTED)
-        raise InputError(expected("metrics", "cluster", rule, f"{len(missed)} without: {named}"))
-    return [label for label in labels if label is not None]
-
-
-def check_clusters(cluster: str | None, case_ids: Sequence[str]) -> None:
-    """Refuse case ids that have no cluster; call it before the first case is measured.
-
-    Raises
-    ------
-    InputError
-        As `cluster_labels`.
-    """
-    cluster_labels(case_ids, cluster)
+    return take_cases(found, case_ids, key=key, rule=rule)
 
 
 def find_grouping(case_ids: Sequence[str]) -> tuple[str, int] | None:
@@ -160,24 +146,3 @@ def warn_of_few(
         )
         lines.append(f"Case ids look grouped ({groups} groups): unless cases of a group are independent, {remedy}.")
     return " ".join(lines) or None
-
-
-def _read_column(path: Path, column: str) -> dict[str, str]:
-    """Case id -> value; rows without a value are left out."""
-    try:
-        with path.open(encoding="utf-8-sig", newline="") as lines:
-            reader = csv.DictReader(lines, delimiter="\t" if path.suffix.lower() == ".tsv" else ",")
-            names, rows = list(reader.fieldnames or ()), list(reader)
-    except (OSError, UnicodeError, csv.Error) as error:
-        raise InputError(expected("metrics", "cluster", "to name a table", f"{path} ({error})")) from error
-    lacking = [name for name in ("case_id", column) if name not in names]
-    if lacking:
-        rule = f"to name a table with the columns case_id and {column}"
-        raise InputError(expected("metrics", "cluster", rule, f"{path} with {', '.join(names) or 'none'}"))
-    labels: dict[str, str] = {}
-    for row in rows:
-        case_id, label = row["case_id"], row[column]
-        if label and labels.setdefault(case_id, label) != label:
-            rule = "to give each case one value"
-            raise InputError(expected("metrics", "cluster", rule, f"two for {case_id!r} in {path}"))
-    return labels

@@ -10,7 +10,7 @@ from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtr, ndtri, stdtrit
+from scipy.special import ndtr, ndtri, stdtr, stdtrit
 
 from segmeter.metrics.arrays import FloatArray
 from segmeter.metrics.pixels.overlap import divide
@@ -20,6 +20,7 @@ INTERVALS: tuple[Interval, ...] = get_args(Interval)
 MIN_UNITS = 5  # of n units, all lie on one side of the true median in a share of 2 / 2**n: 12 % for 4
 
 _ROUNDING = 1e-12  # of the estimate: what moves it by less does not move it
+_SAME = 1e-9  # of the mean: a spread below this is rounding
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,6 +84,47 @@ def find_ends(
     low, high = _order_statistics(replicates, defined, np.broadcast_to(tails, (2, len(estimate))))
     low[influence.too_few] = high[influence.too_few] = np.nan
     return low, high
+
+
+def find_p(method: Interval, estimate: FloatArray, replicates: FloatArray, influence: Influence) -> FloatArray:
+    """Two-sided p-values (S,) of the value 0: one minus the highest level at which the interval leaves 0 out.
+
+    At most 1 and never 0. Where all replicates are on one side of 0, their spread tells how far out it lies, and few
+    degrees of freedom still leave a doubt, though the interval can't show it. NaN where there is no interval.
+    """
+    defined = (~np.isnan(replicates)).sum(axis=0)
+    bias, corrected = _median_bias(estimate, replicates, defined)
+    sides = []
+    for sign in (1, -1):  # 0 below the interval, then above it
+        quantile = _quantile_of_zero(sign * replicates, defined)
+        if method == "expanded":
+            n = np.maximum(influence.n_moving, 2)
+            reach = np.maximum(np.minimum(0, 2 * sign * bias) - quantile, 0)
+            tail = stdtr(degrees_of_freedom(influence), -reach * np.sqrt((n - 1) / n))
+            sides.append(np.where(influence.n_moving > 0, tail, ndtr(quantile)))  # equal in all units, or infinite
+        elif method == "bca":
+            shift = sign * bias
+            moved = quantile - shift
+            adjusted = divide(moved, 1 + sign * influence.acceleration * moved) - shift
+            sides.append(ndtr(np.where(corrected, adjusted, quantile)))
+        else:
+            sides.append(ndtr(quantile))
+    p: FloatArray = np.clip(2 * np.minimum(*sides), 0, 1)
+    p[influence.too_few | np.isnan(estimate)] = np.nan
+    return p
+
+
+def _quantile_of_zero(replicates: FloatArray, defined: NDArray[np.int64]) -> FloatArray:
+    """The normal quantile of the share of replicates that are not above 0; beyond all of them by their spread."""
+    count = (replicates <= 0).sum(axis=0)
+    quantile: FloatArray = ndtri(np.clip(count, 1, np.maximum(defined - 1, 1)) / (defined + 1))
+    finite = np.isfinite(replicates)
+    kept = np.where(finite, replicates, 0.0)
+    number = finite.sum(axis=0)
+    mean = divide(kept.sum(axis=0), number)
+    spread = np.sqrt(divide((np.where(finite, kept - mean, 0.0) ** 2).sum(axis=0), number))
+    apart = (count == 0) & (spread > _SAME * np.abs(mean)) & (number == defined)
+    return np.where(apart, np.minimum(quantile, -divide(mean, spread)), quantile)
 
 
 def degrees_of_freedom(influence: Influence) -> FloatArray:

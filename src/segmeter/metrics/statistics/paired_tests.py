@@ -82,21 +82,41 @@ def sign_flip(first: FloatArray, second: FloatArray, *, resamples: int = 10_000,
         raise InputError(
             expected("sign_flip", "second", rule, f"{int(np.isinf(differences).sum())} infinite differences")
         )
-    n = differences.size
-    values = to_grid(differences[:, None])[:, 0]  # sums are exact: equal sums count as equal
-    observed = abs(values.sum()) - _ROUNDING * np.abs(values).sum()
-    exact = n < resamples.bit_length()  # 2**n <= resamples, without the huge number
-    if exact:
+    p_values, exact = _flip(differences[:, None], resamples=resamples, seed=seed)
+    return PairedTest(p_value=float(p_values[0]), n_used=differences.size, n_undefined=n_undefined, exact=exact)
+
+
+def sign_flips(first: FloatArray, second: FloatArray, *, resamples: int = 10_000, seed: int = 0) -> FloatArray:
+    """P-values (V,) of `sign_flip` for each column of values (N, V); NaN where a difference is infinite.
+
+    Columns without a NaN go through the same sign vectors together.
+    """
+    p_values = np.full(first.shape[1], np.nan)
+    found = [_differences("sign_flips", one, other)[0] for one, other in zip(first.T, second.T, strict=True)]
+    whole = [i for i, each in enumerate(found) if each.size == len(first) and np.isfinite(each).all()]
+    if whole:
+        p_values[whole] = _flip(np.stack([found[i] for i in whole], axis=1), resamples=resamples, seed=seed)[0]
+    for i in sorted(set(range(len(found))) - set(whole)):
+        if np.isfinite(found[i]).all():
+            p_values[i] = _flip(found[i][:, None], resamples=resamples, seed=seed)[0][0]
+    return p_values
+
+
+def _flip(differences: FloatArray, *, resamples: int, seed: int) -> tuple[FloatArray, bool]:
+    """P-values (V,) of differences (n, V), and whether they are of all sign vectors."""
+    n = len(differences)
+    values = to_grid(differences)  # sums are exact: equal sums count as equal
+    observed = np.abs(values.sum(axis=0)) - _ROUNDING * np.abs(values).sum(axis=0)
+    if n < resamples.bit_length():  # 2**n <= resamples, without the huge number
         signs = np.array(list(product((-1.0, 1.0), repeat=n))).reshape(2**n, n)
-        p_value = float((np.abs(signs @ values) >= observed).mean())
-        return PairedTest(p_value=p_value, n_used=n, n_undefined=n_undefined, exact=True)
-    source, hits, rows = np.random.PCG64(seed), 0, max(1, _BLOCK // n)
+        return (np.abs(signs @ values) >= observed).mean(axis=0), True
+    source, hits, rows = np.random.PCG64(seed), np.zeros(values.shape[1], np.int64), max(1, _BLOCK // n)
     for start in range(0, resamples, rows):
         count = min(rows, resamples - start)
         words = source.random_raw(count * ((n + 63) // 64)).astype("<u8", copy=False)
         bits = np.unpackbits(words.view(np.uint8).reshape(count, -1), axis=1)[:, :n]
-        hits += int((np.abs((2.0 * bits - 1) @ values) >= observed).sum())
-    return PairedTest(p_value=(hits + 1) / (resamples + 1), n_used=n, n_undefined=n_undefined, exact=False)
+        hits += (np.abs((2.0 * bits - 1) @ values) >= observed).sum(axis=0)
+    return (hits + 1) / (resamples + 1), False
 
 
 def holm(p_values: Sequence[float]) -> FloatArray:

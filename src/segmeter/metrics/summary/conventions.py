@@ -15,7 +15,8 @@ from segmeter.checks import expected, known_name, real_numbers, shown
 from segmeter.classes import ClassSpec
 from segmeter.errors import InputError
 from segmeter.metrics.arrays import FloatArray
-from segmeter.metrics.cases.table import CaseRow, in_groups, stack_totals
+from segmeter.metrics.cases.regions import region_totals
+from segmeter.metrics.cases.table import CaseRow
 from segmeter.metrics.config.conventions import ALL, CONVENTIONS, OURS, Convention, Figure, differences
 from segmeter.metrics.config.measures import SurfaceConfig
 from segmeter.metrics.config.metrics import MetricsConfig
@@ -171,7 +172,7 @@ def figures_under(
     values: dict[str, float] = {}
     left_out: dict[str, int] = {}
     regions = _regions(spec, config, grouped=convention.groups, background=_with_background(convention, config))
-    cases = _region_margins(rows, spec, regions)
+    cases = region_totals(rows, spec, regions)
     for figure in ("iou", "dice"):
         if figure in convention.figures:
             scores = _overlap(convention, figure, cases)
@@ -211,29 +212,6 @@ def _regions(spec: ClassSpec, config: MetricsConfig, *, grouped: bool, backgroun
         return {name: [spec.names.index(one) for one in members] for name, members in config.groups.items()}
     first = 0 if background or spec.is_multilabel else 1
     return {name: [k] for k, name in enumerate(spec.names) if k >= first}
-
-
-def _region_margins(rows: Sequence[CaseRow], spec: ClassSpec, regions: dict[str, list[int]]) -> ClassTotals:
-    """Margins (N, R), exact: a region's counts are sums of the matrix's cells."""
-    members = list(regions.values())
-    if all(len(held) == 1 for held in members):
-        chosen = [held[0] for held in members]
-        every = stack_totals(rows, spec)
-        return ClassTotals(
-            tp=every.tp[:, chosen],
-            target=every.target[:, chosen],
-            predicted=every.predicted[:, chosen],
-            total=every.total[:, chosen],
-        )
-    parts = []
-    for group in in_groups(rows):
-        counts = np.stack([row.counts for row in group])
-        tp = np.stack([counts[:, held][:, :, held].sum(axis=(1, 2)) for held in members], axis=1)
-        target = np.stack([counts[:, held].sum(axis=(1, 2)) for held in members], axis=1)
-        predicted = np.stack([counts[:, :, held].sum(axis=(1, 2)) for held in members], axis=1)
-        total = np.broadcast_to(counts.sum(axis=(1, 2))[:, None], tp.shape)
-        parts.append(ClassTotals(tp=tp, target=target, predicted=predicted, total=total).columns())
-    return ClassTotals.from_columns(np.concatenate(parts))
 
 
 def _overlap(convention: Convention, figure: Figure, margins: ClassTotals) -> FloatArray:
@@ -285,7 +263,7 @@ def _distances(
     """Measured values (N, R), with the convention's values for empty masks, and the margins of the same regions."""
     first = _values(rows[0], metric)
     measured = {name: held for name, held in regions.items() if name in first}
-    margins = _region_margins(rows, spec, measured)
+    margins = region_totals(rows, spec, measured)
     found = np.empty((len(rows), len(measured)))
     for i, row in enumerate(rows):
         values = _values(row, metric)

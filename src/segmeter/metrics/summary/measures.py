@@ -12,7 +12,7 @@ from segmeter.errors import InputError
 from segmeter.metrics.arrays import BoolArray, FloatArray
 from segmeter.metrics.cases.table import CaseRow, in_groups, stack_totals
 from segmeter.metrics.config.metrics import MetricsConfig, mean_classes
-from segmeter.metrics.measures.protocol import NUMBERS, Measure, Name, build_measures, length_metrics
+from segmeter.metrics.measures.protocol import Measure, Name, build_measures, is_number, length_metrics
 from segmeter.metrics.pixels.overlap import mean_defined
 from segmeter.metrics.statistics.bootstrap import bootstrap, mean_columns, mean_of_columns
 from segmeter.metrics.statistics.describe import say
@@ -142,7 +142,7 @@ def _with_means(values: Mapping[Name, FloatArray], counted: list[str]) -> dict[N
     for metric, regions in by_metric.items():
         complete |= {(metric, region): found for region, found in regions.items()}
         classes = [found for region, found in regions.items() if region in counted]
-        if classes and metric not in NUMBERS:
+        if classes and not is_number(metric):
             complete[metric, MEAN] = mean_defined(np.stack(classes, axis=-1))
     return complete
 

@@ -28,9 +28,10 @@ from segmeter.metrics.statistics.describe import describe, plain
 from segmeter.metrics.summary.class_groups import PER_CLASS, RESAMPLED_PER_CLASS, score_groups
 from segmeter.metrics.summary.conventions import compare_conventions
 from segmeter.metrics.summary.measures import length_units, summarise_measures
+from segmeter.metrics.summary.scoreboard import PER_CASE
+from segmeter.metrics.summary.slices import summarise_slices
 
 SCHEMA = 1
-PER_CASE = ("mean_iou", "mean_dice", "pixel_accuracy")
 
 DEFAULT = MetricsConfig()
 
@@ -43,7 +44,8 @@ def summarise(rows: Sequence[CaseRow], spec: ClassSpec, config: MetricsConfig = 
     ``dataset`` sums the counts of all cases, then scores, then takes the mean over classes; ``per_case`` scores each
     case, takes its mean over the classes defined in it, then the mean over cases. ``std`` is the sample's (n - 1),
     ``std_population`` divides by n. Every ``ci95`` comes from the same resamples of the cases. ``measures`` is there
-    when measures were requested; see `summarise_measures`. So are ``measure_settings``, by which they were measured,
+    when measures were requested; see `summarise_measures`; ``slices`` with ``config.slice_by``, see
+    `summarise_slices`. So are ``measure_settings``, by which they were measured,
     and ``units``, the unit of each of their metrics that is a length.
 
     Parameters
@@ -102,6 +104,7 @@ def summarise(rows: Sequence[CaseRow], spec: ClassSpec, config: MetricsConfig = 
         "per_group": score_groups(rows, spec, config, clusters),
         "per_case": {name: means[name] for name in PER_CASE},
         **(_measured(rows, spec, config, clusters) if config.measures else {}),
+        **({"slices": summarise_slices(rows, spec, config, clusters)} if config.slice_by else {}),
         "loss": _describe_loss(cases),
         "bootstrap": note_resampling(cases.ids, clusters, effective, config),
     }

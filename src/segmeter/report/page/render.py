@@ -57,7 +57,12 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.filters.update(
-        number=figures.number, quantity=figures.quantity, interval=figures.interval, facts=_facts
+        number=figures.number,
+        quantity=figures.quantity,
+        interval=figures.interval,
+        facts=_facts,
+        probability=figures.probability,
+        signed=figures.signed,
     )
     return environment
 

@@ -83,3 +83,40 @@ def _load(place: Path, *, linked: bool) -> tuple[dict[str, Any], int]:
 
 def _present(place: Path, names: Sequence[str]) -> Iterator[str]:
     return (name for name in names if (place / name).is_file())
+
+
+def choose_pairs(
+    folders: Sequence[Path], scores: Mapping[str, float | None], config: ReportConfig
+) -> tuple[list[dict[str, Any]], list[str]]:
+    """Load the layers of the same cases from several runs, the lowest `scores` first.
+
+    The image and the target are kept once, with the first run that has them.
+
+    Returns
+    -------
+    list of dict
+        Per run what `Shown.cases` has.
+    list of str
+        Cases that were left out.
+    """
+    left, left_out = int(config.picture_mb * 2**20), list[str]()
+    found: list[dict[str, Any]] = [{} for _ in folders]
+    for name in worst_first(scores):
+        places = [layers_path(folder, name) for folder in folders]
+        here = [number for number, place in enumerate(places) if (place / NOTES).is_file()]
+        pictures = {number: _load(places[number], linked=False)[0] for number in here}
+        for number in here[1:]:
+            _drop_shared(pictures[number])
+        left -= len(json.dumps(pictures)) if here else 0
+        if left < 0:
+            left_out += [name] if here else []
+        else:
+            for number, picture in pictures.items():
+                found[number][name] = picture
+    return found, left_out
+
+
+def _drop_shared(picture: dict[str, Any]) -> None:
+    shared = {"image.webp", *(each["file"] for each in picture["maps"] if each["role"] == "target")}
+    picture["maps"] = [each for each in picture["maps"] if each["role"] != "target"]
+    picture["files"] = {name: content for name, content in picture["files"].items() if name not in shared}

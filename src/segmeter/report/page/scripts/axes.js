@@ -61,7 +61,7 @@ class Plot {
     this.canvas = el("canvas", { role: "img", "aria-label": label, style: { height: `${height}px` } });
     this.tip = el("div", { class: "tip", hidden: true });
     this.node = el("div", { class: "plot" }, this.canvas, this.tip);
-    this.margin = { left: 58, right: 12, top: 10, bottom: 40 };
+    this.margin = { left: 58, right: 22, top: 10, bottom: 40 };
     this.draw = () => {
       const [width, high] = [this.canvas.clientWidth, height];
       if (!width) return;

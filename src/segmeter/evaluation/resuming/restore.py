@@ -4,9 +4,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from segmeter.data.sample import Sample
-from segmeter.distributed.batches import split_batches
 from segmeter.evaluation.manifest import Manifest, read_journal
+from segmeter.evaluation.sharding import split_batches
 from segmeter.files import is_whole
 
 
@@ -54,8 +53,3 @@ def find_damaged(notes: Sequence[Mapping[str, Any]], predictions: Path) -> dict[
         for index, note in enumerate(notes)
     }
     return {index: names for index, names in found.items() if names}
-
-
-def describe(sample: Sample) -> dict[str, Any]:
-    """What a case's entry notes of its image: its kind, which decides on batches."""
-    return {"image": [*sample.image.shape, str(sample.image.dtype)]}

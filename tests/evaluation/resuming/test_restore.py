@@ -4,14 +4,9 @@ import numpy as np
 import pytest
 
 from segmeter.data.sample import Sample
-from segmeter.distributed.batches import Part, split_batches
 from segmeter.evaluation.manifest import Entry, Manifest
-from segmeter.evaluation.restore import (
-    count_restorable,
-    describe,
-    find_damaged,
-    whole_batches,
-)
+from segmeter.evaluation.resuming.restore import count_restorable, find_damaged, whole_batches
+from segmeter.evaluation.sharding import Part, describe, split_batches
 from segmeter.files import describe_file
 from segmeter.metrics.cases.table import CaseRow
 

@@ -1,0 +1,129 @@
+"""An image's file -> where its pixels lie, so that the files made of it can say it too."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+import tifffile
+
+from segmeter.data.files.geometry import Geometry
+from segmeter.data.files.header import damaged, pick_page
+from segmeter.data.files.sniff import check_format, open_regular, show
+from segmeter.data.files.tiff import tiff_geometry
+from segmeter.data.files.zarr import is_zarr, open_picture
+from segmeter.errors import DataError
+
+_SUFFIXES = (".tif", ".tiff", ".zarr")  # of files that say it; PNG, JPEG and BMP state a resolution for printing alone
+_SCALE, _TIEPOINTS, _TRANSFORMATION, _KEYS = 33550, 33922, 34264, 34735  # GeoTIFF 1.1, section 7.1
+_GEOTIFF = (_SCALE, _TIEPOINTS, _TRANSFORMATION, _KEYS, 34736, 34737)  # and the values that the keys refer to
+_RASTER_TYPE, _POINT = 1025, 2  # the key that says whether coordinates are of pixels' corners or centres
+
+GeoTag = tuple[int, tuple[float, ...] | tuple[int, ...] | str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Location:
+    """Where the pixels of an image lie, as its file says.
+
+    Parameters
+    ----------
+    spacing
+        Height and width of a pixel, > 0; None where the file says none.
+    unit
+        A key of `segmeter.data.units.MILLIMETRES`; None for a spacing without a unit.
+    geotiff
+        Numbers and values of the GeoTIFF tags, for pixels of the level that is read.
+    problem
+        Why something that the file says can't be repeated, in one line; "" where nothing is lost.
+    """
+
+    spacing: tuple[float, float] | None = None
+    unit: str | None = None
+    geotiff: tuple[GeoTag, ...] = ()
+    problem: str = ""
+
+    @property
+    def known(self) -> bool:
+        """Whether there is anything to repeat."""
+        return self.spacing is not None or bool(self.geotiff)
+
+
+UNKNOWN = Location()
+
+
+def read_location(path: Path, *, level: int = 0) -> Location:
+    """Read where the pixels of an image lie, without decoding any.
+
+    Parameters
+    ----------
+    path
+        A file or Zarr folder. TIFF says it in OME or ImageJ metadata and GeoTIFF tags, Zarr in its attributes or OME
+        multiscales.
+    level
+        Of a pyramid: its pixels are larger than those of the first one, of which the metadata speak.
+
+    Raises
+    ------
+    DataError
+        The file is damaged.
+    """
+    if path.suffix.lower() not in _SUFFIXES:
+        return UNKNOWN
+    try:
+        if path.is_dir():
+            return _of_geometry(open_picture(path, level=level).geometry) if is_zarr(path) else UNKNOWN
+        with open_regular(path) as file:
+            return _of_tiff(path, file, level) if check_format(path, file) == "tiff" else UNKNOWN
+    except DataError:
+        raise
+    except Exception as error:  # third-party parsers raise many types on hostile bytes
+        raise damaged(path, error) from error
+
+
+def _of_geometry(geometry: Geometry) -> Location:
+    spacing = geometry.spacing
+    height_and_width = None if spacing is None else (spacing[-2], spacing[-1])
+    return Location(spacing=height_and_width, unit=geometry.unit, problem=geometry.spacing_problem)
+
+
+def _of_tiff(path: Path, file: IO[bytes], level: int) -> Location:
+    with tifffile.TiffFile(file) as tiff:
+        page, first = pick_page(path, tiff, level)[0], tiff.pages.first
+        tags = {tag: first.tags[tag].value for tag in _GEOTIFF if tag in first.tags}
+        found = _of_geometry(tiff_geometry(path, tiff, "YX"))
+        down, across = first.imagelength / page.imagelength, first.imagewidth / page.imagewidth
+        spacing = None if found.spacing is None else (found.spacing[0] * down, found.spacing[1] * across)
+        enlarged = (down, across) != (1, 1)
+        lost = _unrepeatable(first, tags, enlarged=enlarged)
+        if lost:
+            return Location(problem=f"{show(path)}: {lost}")
+        geotiff = tuple((tag, _stretched(tag, value, down, across)) for tag, value in tags.items())
+        return Location(spacing=spacing, unit=found.unit, geotiff=geotiff, problem=found.problem)
+
+
+def _unrepeatable(page: Any, tags: dict[int, Any], *, enlarged: bool) -> str:
+    """Why the place of pixels as they are stored is not that of pixels as they are read, or ""."""
+    if int(page.tags.valueof(274, 1)) != 1:
+        return "the picture is turned as its orientation says, which moves its pixels"
+    keys = tags.get(_KEYS, ())
+    entries = [tuple(keys[start : start + 4]) for start in range(4, len(keys), 4)]
+    if enlarged and any(key == _RASTER_TYPE and value == _POINT for key, _, _, value in entries):
+        return "its coordinates are of pixels' centres, which are others on other levels of a pyramid"
+    return ""
+
+
+def _stretched(tag: int, value: Any, down: float, across: float) -> tuple[float, ...] | tuple[int, ...] | str:
+    """The value of a GeoTIFF tag for pixels that are `down` times as high and `across` times as wide."""
+    if isinstance(value, str):
+        return value
+    numbers: Sequence[Any] = value if isinstance(value, tuple) else (value,)
+    factors: dict[int, Sequence[float]] = {
+        _SCALE: (across, down, 1.0),
+        _TIEPOINTS: (1 / across, 1 / down, 1.0, 1.0, 1.0, 1.0),
+        _TRANSFORMATION: (across, down, 1.0, 1.0),
+    }
+    if tag not in factors or (down, across) == (1, 1):
+        return tuple(numbers)
+    steps = factors[tag]
+    return tuple(number * steps[index % len(steps)] for index, number in enumerate(numbers))

@@ -1,0 +1,97 @@
+"""Where pixels lie -> the metadata of TIFF files and Zarr arrays that say it."""
+
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Any
+from xml.sax.saxutils import quoteattr
+
+import numpy as np
+
+from segmeter.data.location import Location
+from segmeter.data.units import MILLIMETRES
+
+CENTIMETRE = 3  # TIFF's unit of resolutions
+ASCII, SHORT, LONG, RATIONAL, DOUBLE, LONG8 = 2, 3, 4, 5, 12, 16  # TIFF's numbers of types
+_KEYS = 34735  # GeoTIFF's directory of keys, its only whole numbers
+_MOST = 2**32 - 1  # of numerators and denominators in TIFF
+_OME = "http://www.openmicroscopy.org/Schemas/OME/2016-06"
+_TYPES = {"float32": "float"}  # OME's names of dtypes, where they are not NumPy's
+_UNITS = {  # OME-XML's names of lengths, where they are not ours
+    "um": "&#181;m",  # ASCII, as TIFF's texts are
+    "angstrom": "&#197;",
+    "inch": "in",
+    "foot": "ft",
+    "yard": "yd",
+    "mile": "mi",
+    "line": "li",
+    "point": "pt",
+    "astronomical unit": "ua",
+    "light year": "ly",
+    "parsec": "pc",
+}
+
+Field = tuple[int, int, int, Sequence[Any]]  # of a TIFF directory: number, type, count, and numbers or bytes
+
+
+def ome_xml(location: Location, shape: tuple[int, int], dtype: np.dtype[Any]) -> str | None:
+    """OME metadata of a picture (height, width) of one page, in ASCII; None where it has no spacing.
+
+    References
+    ----------
+    OME-XML 2016-06: Pixels with PhysicalSizeX and Y and their units; "pixel" where the spacing has no unit.
+    """
+    if location.spacing is None:
+        return None
+    unit = _UNITS.get(location.unit or "pixel", location.unit or "pixel")
+    size = {"SizeX": shape[1], "SizeY": shape[0], "SizeC": 1, "SizeZ": 1, "SizeT": 1}
+    edges = {"X": location.spacing[1], "Y": location.spacing[0]}
+    pixels = {"ID": "Pixels:0", "DimensionOrder": "XYCZT", "Type": _TYPES.get(dtype.name, dtype.name), **size}
+    text = "".join(f" {key}={quoteattr(str(value))}" for key, value in pixels.items())
+    text += "".join(f' PhysicalSize{axis}="{edge!r}" PhysicalSize{axis}Unit="{unit}"' for axis, edge in edges.items())
+    return (
+        f'<?xml version="1.0" encoding="UTF-8"?><OME xmlns="{_OME}"><Image ID="Image:0"><Pixels{text}>'
+        '<Channel ID="Channel:0:0" SamplesPerPixel="1"/><TiffData IFD="0" PlaneCount="1"/></Pixels></Image></OME>'
+    )
+
+
+def resolution(location: Location) -> tuple[tuple[int, int], tuple[int, int]] | None:
+    """Pixels per centimetre as fractions, of width and height, for readers that know no OME metadata."""
+    if location.spacing is None or location.unit is None:
+        return None
+    per = [10 / (edge * MILLIMETRES[location.unit]) for edge in reversed(location.spacing)]
+    if not all(1 / _MOST < each < _MOST for each in per):
+        return None
+    across, down = (Fraction(each).limit_denominator(max(1, min(10**6, int(_MOST / each)))) for each in per)
+    if not (across and down):
+        return None
+    return (across.numerator, across.denominator), (down.numerator, down.denominator)
+
+
+def geotiff_tags(location: Location) -> list[Field]:
+    """The fields of GeoTIFF."""
+    found: list[Field] = []
+    for tag, value in location.geotiff:
+        if isinstance(value, str):
+            text = f"{value}\0".encode("ascii", "replace")
+            found.append((tag, ASCII, len(text), text))
+        else:
+            found.append((tag, SHORT if tag == _KEYS else DOUBLE, len(value), value))
+    return found
+
+
+def located_fields(location: Location, shape: tuple[int, int], dtype: np.dtype[Any]) -> list[Field]:
+    """All fields of a TIFF directory that say where a picture (height, width) lies."""
+    xml, per = ome_xml(location, shape, dtype), resolution(location)
+    fields = geotiff_tags(location)
+    if xml is not None:
+        fields.append((270, ASCII, len(xml) + 1, f"{xml}\0".encode()))
+    if per is not None:
+        fields += [(282, RATIONAL, 1, per[0]), (283, RATIONAL, 1, per[1]), (296, SHORT, 1, (CENTIMETRE,))]
+    return fields
+
+
+def zarr_attributes(location: Location) -> dict[str, Any]:
+    """The attributes of a Zarr array (height, width)."""
+    if location.spacing is None:
+        return {}
+    return {"spacing": list(location.spacing), **({"unit": location.unit} if location.unit else {})}

@@ -1,0 +1,106 @@
+"""objects of one case -> the part of its row that becomes objects.parquet, and back: one row per object."""
+
+import io
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from segmeter.files import atomic_write
+
+NAME = "objects.parquet"
+
+_OF_A_CASE = pa.schema(
+    [
+        ("side", pa.string()),
+        ("region", pa.string()),
+        ("id", pa.int64()),
+        ("pixels", pa.int64()),
+        ("size", pa.float64()),
+        ("box", pa.list_(pa.int64())),
+        ("centroid", pa.list_(pa.float64())),
+        ("touches_border", pa.bool_()),
+        ("event", pa.string()),
+        ("partner", pa.int64()),
+        ("iou", pa.float64()),
+        ("dice", pa.float64()),
+        ("hd95", pa.float64()),
+        ("centroid_distance", pa.float64()),
+    ]
+)
+SCHEMA = pa.schema([("case_id", pa.string()), ("unit", pa.string()), *_OF_A_CASE])
+
+
+def pack_objects(columns: Mapping[str, Sequence[Any]]) -> bytes:
+    """Pack the objects of one case, as columns: side, region, id, pixels, size and so on; missing ones are null."""
+    length = len(columns["id"])
+    arrays = [pa.array(columns.get(field.name, [None] * length), field.type, from_pandas=True) for field in _OF_A_CASE]
+    return _packed(pa.Table.from_arrays(arrays, schema=_OF_A_CASE))
+
+
+def join_objects(parts: Iterable[bytes]) -> bytes:
+    """The objects of several regions of a case, in one."""
+    return _packed(pa.concat_tables([_unpacked(part) for part in parts]).combine_chunks())
+
+
+def write_objects(folder: Path, cases: Iterable[tuple[str, str, bytes]]) -> bool:
+    """Write ``objects.parquet``, one row per object, in the order of the cases; whether there was any to write.
+
+    The columns are ``case_id, unit`` (of the spacing; "pixels" without one), ``side`` (target or prediction),
+    ``region`` (class or group), ``id``, ``pixels`` (void ones left out), ``size`` (in the unit's square or cube),
+    ``box`` (first pixel of each axis, then the one behind the last), ``centroid`` (in pixels, by axis),
+    ``touches_border``, ``event``, ``partner`` (the id of the matched object), and of matched ones ``iou, dice``, and on
+    request ``hd95, centroid_distance``.
+
+    Parameters
+    ----------
+    folder
+        Where the file appears, complete or not at all.
+    cases
+        Of each case its id, the unit and what `pack_objects` gave; empty bytes where objects were not asked for.
+    """
+    held = [(case_id, unit, packed) for case_id, unit, packed in cases if packed]
+    if not held:
+        return False
+    with atomic_write(folder / NAME) as file, pq.ParquetWriter(file, SCHEMA, compression="zstd") as writer:
+        for start in range(0, len(held), 1024):
+            tables = [_of_case(*one) for one in held[start : start + 1024]]
+            writer.write_table(pa.concat_tables(tables).combine_chunks())
+    return True
+
+
+def read_objects(folder: Path) -> dict[str, bytes]:
+    """What `write_objects` wrote, by case; empty where there is no such file, and without cases that hold no object."""
+    if not (folder / NAME).is_file():
+        return {}
+    table = pq.read_table(folder / NAME).combine_chunks()
+    names = np.asarray(table["case_id"].to_numpy(zero_copy_only=False), object)
+    starts = np.flatnonzero(np.concatenate([[True], names[1:] != names[:-1]])) if len(names) else np.empty(0, int)
+    ends = np.append(starts[1:], len(names))
+    own = table.select(_OF_A_CASE.names)
+    return {str(names[start]): _packed(own.slice(start, end - start)) for start, end in zip(starts, ends, strict=True)}
+
+
+def _of_case(case_id: str, unit: str, packed: bytes) -> pa.Table:
+    table = _unpacked(packed)
+    count = len(table)
+    return pa.Table.from_arrays(
+        [pa.array([case_id] * count, pa.string()), pa.array([unit or None] * count, pa.string()), *table.columns],
+        schema=SCHEMA,
+    )
+
+
+def _packed(table: pa.Table) -> bytes:
+    buffer = io.BytesIO()
+    clean = pa.Table.from_pylist(table.to_pylist(), schema=_OF_A_CASE)  # equal objects are equal bytes
+    with pa.ipc.new_stream(buffer, _OF_A_CASE, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
+        writer.write_table(clean)
+    return buffer.getvalue()
+
+
+def _unpacked(packed: bytes) -> pa.Table:
+    with pa.ipc.open_stream(packed) as reader:
+        return reader.read_all()

@@ -1,0 +1,244 @@
+"""two runs on the same cases, and what is required of the second -> pass, regression, or that it can't be told."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from segmeter.checks import expected, nearest
+from segmeter.errors import ConfigError
+from segmeter.metrics.arrays import FloatArray
+from segmeter.metrics.config.metrics import MetricsConfig
+from segmeter.metrics.config.requirements import Requirement
+from segmeter.metrics.statistics.bootstrap import Resampled, bootstrap
+from segmeter.metrics.statistics.clusters import cluster_labels
+from segmeter.metrics.statistics.describe import say
+from segmeter.metrics.statistics.paired_tests import holm
+from segmeter.metrics.summary.directions import find_direction
+from segmeter.metrics.summary.measures import MEAN
+from segmeter.metrics.summary.scoreboard import Scoreboard, paired_means
+
+Outcome = Literal["pass", "regression", "unknown"]
+
+ALL = "*"  # each class and group, or each slice
+ALPHA = 0.05  # of the p-value adjusted over all requirements, two-sided
+
+
+def expand_requirements(
+    requirements: Sequence[Requirement], names: Sequence[str], slices: Mapping[str, Sequence[str]]
+) -> list[Requirement]:
+    """Find the score that each requirement is about: once each, "pq" for "pq/mean", and each of a "*".
+
+    Parameters
+    ----------
+    requirements
+        From `parse_requirements`.
+    names
+        Scores that the runs have.
+    slices
+        Columns by which cases are sliced, with their values.
+
+    Raises
+    ------
+    ConfigError
+        With a line for each that is about no score, about no slice, or against its score's direction.
+    """
+    found: dict[Requirement, None] = {}
+    problems: list[str] = []
+    for one in requirements:
+        metrics = _metrics(one.metric, names)
+        if not metrics:
+            problems.append(expected("compare", "require", "to name a score of all runs", repr(one.metric),
+                                     nearest(one.metric, names)))  # fmt: skip
+        wanted = [replace(one, slice=part) for part in _slices(one, slices, problems)]
+        for metric in metrics:
+            problems += _direction_problem(one, metric)
+            found |= dict.fromkeys(replace(each, metric=metric) for each in wanted)
+    if problems:
+        raise ConfigError(list(dict.fromkeys(problems)))
+    return list(found)
+
+
+def _metrics(metric: str, names: Sequence[str]) -> list[str]:
+    if metric in names:
+        return [metric]
+    if metric.endswith(f"/{ALL}"):
+        return [name for name in names if name.startswith(metric[:-1]) and name.partition("/")[2] != MEAN]
+    return [name for name in names if name == f"{metric}/{MEAN}"]
+
+
+def _slices(one: Requirement, slices: Mapping[str, Sequence[str]], problems: list[str]) -> list[tuple[str, str] | None]:
+    if one.slice is None:
+        return [None]
+    by, value = one.slice
+    if by not in slices:
+        known = nearest(by, slices) if slices else "Set metrics.slice_by."
+        problems.append(expected("compare", "require", "to name a column of metrics.slice_by", repr(by), known))
+        return []
+    if value != ALL and value not in slices[by]:
+        problems.append(
+            expected("compare", "require", f"to name a value of {by}", repr(value), nearest(value, slices[by]))
+        )
+        return []
+    return [(by, label) for label in (slices[by] if value == ALL else [value])]
+
+
+def _direction_problem(one: Requirement, metric: str) -> list[str]:
+    """A bound on the wrong side lets every regression pass."""
+    better = find_direction(metric)
+    if better in (None, "higher" if one.at_least else "lower"):
+        return []
+    sign = ">=" if better == "higher" else "<="
+    return [expected("compare", "require", f"to be {metric} {sign} ..., as {better} is better", repr(str(one)))]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Data:
+    """Columns of both runs side by side, for all cases and for the cases of each slice (N, B, 2 W), and the scores."""
+
+    columns: FloatArray
+    blocks: list[tuple[str, str] | None]
+    board: Scoreboard
+
+    def scores(self, sums: FloatArray) -> FloatArray:
+        """Sums (R, B, 2 W) -> scores of base and new run (R, B, 2, S)."""
+        count, blocks, width = sums.shape
+        flat = np.ascontiguousarray(sums.reshape(count * blocks * 2, width // 2))
+        return self.board.all_scores(flat).reshape(count, blocks, 2, -1)
+
+
+def decide(
+    runs: Sequence[Scoreboard],
+    requirements: Sequence[Requirement],
+    slices: Mapping[str, Sequence[str]],
+    config: MetricsConfig,
+) -> dict[str, Any]:
+    """Decide each requirement by the 95 % interval of the distance to its bound.
+
+    A requirement is met where the interval lies on the good side, the bound included; it is violated where all of it
+    lies on the other side, and its p-value stays below 0.05 when adjusted over all requirements by Holm's method, so
+    that many requirements do not make more false alarms than one. Otherwise these cases can't tell.
+
+    Parameters
+    ----------
+    runs
+        Scores of the base and of the new run on the same cases, from `build_scoreboards`.
+    requirements
+        From `expand_requirements`.
+    slices
+        Column to the label of each case.
+    config
+        Bootstrap, interval, cluster and seed.
+
+    Returns
+    -------
+    dict
+        ``outcome`` ("regression" as soon as one is violated, else "unknown" as soon as one can't be told, else "pass"),
+        and ``requirements``, an entry each: ``require, metric, slice, base, new, margin, margin_ci95, p_holm, outcome,
+        n_units, n_units_needed, reason``. ``margin`` is the distance to the bound, > 0 where it is met.
+        ``n_units_needed`` is how many cases (or clusters) like these would tell, if the margin stays as it is; None
+        where none would, or where it is told.
+    """
+    base, new = runs
+    data = _gather(base, new, requirements, slices)
+    clusters = cluster_labels(base.case_ids, config.cluster)
+    found = bootstrap(
+        data.columns,
+        lambda sums: _margins(data, requirements, sums),
+        resamples=config.bootstrap,
+        seed=config.seed,
+        interval=config.interval,
+        clusters=clusters,
+        test=True,
+    )
+    scores = data.scores(data.columns.sum(axis=0)[None])[0]
+    violated = np.where(found.estimate < 0, found.p_of_zero, 1.0)
+    adjusted = holm(np.nan_to_num(violated, nan=1.0).tolist())
+    entries = []
+    for i, one in enumerate(requirements):
+        block, place = data.blocks.index(one.slice), base.place(one.metric, per_case=one.per_case)
+        members = np.flatnonzero(_members(one, slices, len(data.columns)))
+        units = len({clusters[i] for i in members} if clusters else members)
+        entries.append(
+            {
+                "require": str(one),
+                "metric": one.metric,
+                "slice": None if one.slice is None else dict(zip(("by", "value"), one.slice, strict=True)),
+                "base": say(scores[block, 0, place]),
+                "new": say(scores[block, 1, place]),
+                **_verdict(found, i, float(adjusted[i]), units),
+            }
+        )
+    outcomes = {entry["outcome"] for entry in entries}
+    outcome = next(each for each in ("regression", "unknown", "pass") if each in outcomes)
+    return {"outcome": outcome, "requirements": entries}
+
+
+def _gather(
+    base: Scoreboard, new: Scoreboard, requirements: Sequence[Requirement], slices: Mapping[str, Sequence[str]]
+) -> _Data:
+    """A mean over cases is of those that are defined in both runs, as in a comparison."""
+    _, ours, theirs = paired_means(base.table(), new.table())
+    both = np.concatenate([base.columns, ours, new.columns, theirs], axis=1)
+    blocks = {one.slice: _members(one, slices, len(both)) for one in requirements}
+    columns = np.stack([both * members[:, None] for members in blocks.values()], axis=1)
+    return _Data(columns=columns, blocks=list(blocks), board=base)
+
+
+def _members(one: Requirement, slices: Mapping[str, Sequence[str]], cases: int) -> NDArray[np.bool_]:
+    if one.slice is None:
+        return np.ones(cases, bool)
+    by, value = one.slice
+    return np.array([label == value for label in slices[by]])
+
+
+def _margins(data: _Data, requirements: Sequence[Requirement], sums: FloatArray) -> FloatArray:
+    """Distance of each score to its bound, > 0 where it is met: (R, number of requirements)."""
+    scores = data.scores(sums)
+    margins = []
+    for one in requirements:
+        block, place = data.blocks.index(one.slice), data.board.place(one.metric, per_case=one.per_case)
+        base, new = scores[:, block, 0, place], scores[:, block, 1, place]
+        with np.errstate(invalid="ignore"):  # two infinite scores have no difference
+            bound = one.factor * base + one.offset if one.factor else np.full_like(base, one.offset)
+            margins.append(new - bound if one.at_least else bound - new)
+    return np.stack(margins, axis=1)
+
+
+def _verdict(found: Resampled, i: int, p_holm: float, units: int) -> dict[str, Any]:
+    margin, low, high = float(found.estimate[i]), float(found.low[i]), float(found.high[i])
+    needed, reason = None, ""
+    outcome: Outcome = "unknown"
+    if math.isnan(margin):
+        reason = "the score is undefined in one of the runs"
+    elif math.isnan(low) or math.isnan(high):
+        reason = "fewer than 5 units decide it, so that it has no interval"
+    elif low >= 0:
+        outcome = "pass"
+    elif high < 0 and p_holm <= ALPHA:
+        outcome = "regression"
+    elif high < 0:
+        reason = "it looks worse, but not beyond chance among this many requirements"
+    else:
+        needed = _units_needed(units, margin, low if margin > 0 else high)
+        reason = "the interval holds the bound"
+    return {
+        "margin": say(margin),
+        "margin_ci95": [say(low), say(high)],
+        "p_holm": p_holm,
+        "outcome": outcome,
+        "n_units": units,
+        "n_units_needed": needed,
+        "reason": reason,
+    }
+
+
+def _units_needed(units: int, margin: float, end: float) -> int | None:
+    """Intervals shrink with the square root of the number of units, until this one ends at the bound."""
+    reach = abs(end - margin)
+    if margin == 0 or not math.isfinite(reach):
+        return None
+    return math.ceil(units * (reach / margin) ** 2)

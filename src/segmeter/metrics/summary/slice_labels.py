@@ -1,0 +1,162 @@
+"""cases -> the slice that each is in: by a table of facts, by its id, or by what its reference shows."""
+
+import re
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from segmeter.checks import expected, nearest
+from segmeter.classes import ClassSpec
+from segmeter.errors import InputError
+from segmeter.metrics.arrays import FloatArray
+from segmeter.metrics.cases.columns import encode_key
+from segmeter.metrics.cases.regions import class_regions, region_totals
+from segmeter.metrics.cases.table import CaseRow
+from segmeter.metrics.config.metrics import MetricsConfig
+from segmeter.metrics.measures.content import CONTENT
+from segmeter.metrics.pixels.overlap import divide
+from segmeter.metrics.statistics.case_tables import column_names, read_column, take_cases
+from segmeter.metrics.statistics.clusters import cluster_labels, is_cluster
+
+SHARE = "share"
+NOTHING = "none"  # the label of a case without a value
+
+_KINDS = 3  # distinct numbers that are labels of their own
+_PARTS = 3  # that more of them are cut in, of as many cases each
+_MOST = 100  # slices by one column
+_THIRDS = re.compile(r"thirds\((.+)\)")
+
+
+def check_case_ids(config: MetricsConfig, spec: ClassSpec, case_ids: Sequence[str]) -> None:
+    """Refuse cases that have no cluster or no slice; call it before the first case is measured.
+
+    Raises
+    ------
+    InputError
+        As `cluster_labels` and `slice_labels`.
+    """
+    cluster_labels(case_ids, config.cluster)
+    for by in config.slice_by:
+        if not _is_content(by, config, spec):
+            _told(by, config, case_ids)
+        elif by.partition("/")[0] in CONTENT and not any(one.name == "content" for one in config.measures):
+            rule = "to name what is measured"
+            raise InputError(expected("metrics", "slice_by", rule, repr(by), "Add content to metrics.measures."))
+
+
+def slice_labels(rows: Sequence[CaseRow], spec: ClassSpec, config: MetricsConfig) -> dict[str, list[str]]:
+    """Name the slice of each case, by each of ``config.slice_by``.
+
+    Raises
+    ------
+    InputError
+        A table can't be read, or lacks a case or a column; or rows lack what a slice is by.
+    """
+    case_ids = [row.case_id for row in rows]
+    labels = {}
+    for by in config.slice_by:
+        if _is_content(by, config, spec):
+            labels[by] = cut(_content(by, rows, spec, config))
+        else:
+            labels[by] = _told(by, config, case_ids)
+    return labels
+
+
+def cut(values: FloatArray) -> list[str]:
+    """Label numbers: each kind alone where there are few, else by three parts of as many cases each; NaN is "none".
+
+    Examples
+    --------
+    >>> cut(np.array([1.0, 0.0, np.nan]))
+    ['1', '0', 'none']
+    >>> sorted(set(cut(np.arange(30.0))))
+    ['9.667 to 19.33', 'above 19.33', 'below 9.667']
+    """
+    known = values[~np.isnan(values)]
+    if len(np.unique(known)) <= _KINDS:
+        return [NOTHING if np.isnan(value) else f"{value:.6g}" for value in values]
+    first, second = (f"{edge:.4g}" for edge in np.quantile(known, [1 / _PARTS, 2 / _PARTS]))
+    low, high = float(first), float(second)  # as they are shown
+    names = {0: f"below {first}", 1: f"{first} to {second}", 2: f"above {second}"}
+    return [NOTHING if np.isnan(value) else names[int(value >= low) + int(value > high)] for value in values]
+
+
+def order_labels(labels: Sequence[str]) -> list[str]:
+    """Distinct labels: numbers and parts of them by size, texts by the alphabet, "none" last.
+
+    Examples
+    --------
+    >>> order_labels(["above 20", "10 to 20", "below 10", "none"]), order_labels(["b", "10", "9", "a"])
+    (['below 10', '10 to 20', 'above 20', 'none'], ['9', '10', 'a', 'b'])
+    """
+
+    def rank(label: str) -> tuple[int, float, str]:
+        first, *others = label.split() or [""]
+        number = _as_number(others[-1] if others and first in _SIDES else first)
+        kind = 2 if label == NOTHING else 0 if number is not None else 1
+        return kind, number or 0.0, _SIDES.get(first, "1") + label
+
+    return sorted(set(labels), key=rank)
+
+
+_SIDES = {"below": "0", "above": "2"}
+
+
+def _is_content(by: str, config: MetricsConfig, spec: ClassSpec) -> bool:
+    """Whether a slice is by what the reference shows; a table's own column of that name comes first."""
+    metric, slash, region = by.partition("/")
+    named = bool(slash) and metric in (SHARE, *CONTENT) and region in (*spec.names, *config.groups)
+    return named and not (config.slices and by in column_names(config.slices, key="slices"))
+
+
+def _told(by: str, config: MetricsConfig, case_ids: Sequence[str]) -> list[str]:
+    """Labels by a column of the table, in thirds where that is asked for, or by what `cluster` can be."""
+    names = column_names(config.slices, key="slices") if config.slices else []
+    thirds = _THIRDS.fullmatch(by) if by not in names else None
+    if is_cluster(by) and by not in names and not thirds:
+        labels = cluster_labels(case_ids, by, key="slice_by") or []
+    elif config.slices:
+        column = thirds[1] if thirds else by
+        found = read_column(config.slices, column, key="slices")
+        labels = take_cases(found, case_ids, key="slices", rule=f"to have a value of {column} for every case")
+    else:
+        known = (f"{name}/CLASS" for name in (SHARE, *CONTENT))
+        rule = f"to be columns of metrics.slices, {', '.join(known)}, or what metrics.cluster can be"
+        raise InputError(expected("metrics", "slice_by", rule, repr(by), "Set metrics.slices=TABLE.csv."))
+    if thirds:
+        return cut(_numbers(labels, thirds[1]))
+    if len(set(labels)) > _MOST:
+        remedy = f"Write thirds({by}) for numbers, which are cut in three parts of as many cases each."
+        given = f"{len(set(labels))} of {by}"
+        raise InputError(expected("metrics", "slice_by", f"to have {_MOST} values or fewer", given, remedy))
+    return labels
+
+
+def _numbers(labels: Sequence[str], column: str) -> FloatArray:
+    foreign = [label for label in labels if _as_number(label) is None]
+    if foreign:
+        rule = f"to have numbers in the column {column}, which is cut in three"
+        raise InputError(expected("metrics", "slices", rule, repr(foreign[0])))
+    return np.array(labels, np.float64)
+
+
+def _as_number(text: str) -> float | None:
+    try:
+        number = float(text)
+    except ValueError:
+        return None
+    return number if np.isfinite(number) else None
+
+
+def _content(by: str, rows: Sequence[CaseRow], spec: ClassSpec, config: MetricsConfig) -> FloatArray:
+    """What the references show: the share of a class among the counted pixels, or a value of the measure "content"."""
+    metric, _, region = by.partition("/")
+    if metric == SHARE:
+        margins = region_totals(rows, spec, {region: class_regions(spec, config.groups)[region]})
+        return divide(margins.target[:, 0], margins.total[:, 0])
+    values: list[Mapping[str, float]] = [{encode_key(c.key): c.value for c in row.measured} for row in rows]
+    if not any(by in one for one in values):
+        held = {name for one in values for name in one if name.partition("/")[0] in CONTENT}
+        remedy = nearest(by, held) if held else "Add content to metrics.measures."
+        raise InputError(expected("metrics", "slice_by", "to name what was measured", repr(by), remedy))
+    return np.array([one.get(by, np.nan) for one in values])

@@ -1,0 +1,1 @@
+"""compare.json -> the tables on the terminal, and the summary for a pull request."""

@@ -1,0 +1,106 @@
+"""compare.json -> the rows and texts that the terminal and the summary for a pull request share."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from segmeter.metrics.summary.measures import MEAN
+from segmeter.metrics.summary.scoreboard import is_overall
+from segmeter.report.figures import AGGREGATES, interval, probability, signed
+from segmeter.report.pictures.canvas import printable
+
+CERTAIN = 0.05  # of adjusted p-values: what is below is called a difference
+OUTCOMES = {"pass": "met", "regression": "REGRESSION", "unknown": "can't be told"}
+PLACED = ("data set", "mean of cases")
+
+
+def title(metric: str) -> str:
+    """The words for a metric.
+
+    Examples
+    --------
+    >>> title("mean_iou"), title("pq/mean"), title("iou/car")
+    ('mean IoU', 'pq, mean over classes', 'iou, car')
+    """
+    name, _, region = metric.partition("/")
+    return AGGREGATES.get(name) or f"{name}, {'mean over classes' if region == MEAN else printable(region)}"
+
+
+def adjusted(pair: Mapping[str, Any]) -> float | None:
+    """The adjusted p-value that a pair is shown with.
+
+    Of the values per case by sign-flip, by Wilcoxon's test where a difference is infinite, else of the score of the
+    data set.
+    """
+    found = (pair.get(f"{test}_holm") for test in ("sign_flip_p", "wilcoxon_p", "dataset_p"))
+    return next((p for p in found if p is not None), None)
+
+
+def pair_cells(pair: Mapping[str, Any]) -> list[str]:
+    """Differences with their intervals, the adjusted p-value, and the cases used; empty where there is none."""
+    cells: list[str] = []
+    for kind in ("dataset", "per_case"):
+        given = f"{kind}_difference" in pair
+        cells += [signed(pair[f"{kind}_difference"]), interval(pair[f"{kind}_ci95"], 3)] if given else ["", ""]
+    used = f"{pair['n_used']} of {pair['n_used'] + pair['n_undefined']}" if "n_used" in pair else ""
+    return [*cells, probability(adjusted(pair)), used]
+
+
+def shown_metrics(result: Mapping[str, Any], most: int) -> tuple[list[str], int]:
+    """Metrics that are shown, the one that ranks first, and how many are left out.
+
+    Those of single classes are left out where they are more than `most`, unless they differ beyond chance.
+    """
+    first = result["rank_by"]
+    overall = [first, *(name for name in result["metrics"] if name != first and is_overall(name))]
+    single = [name for name in result["metrics"] if name not in overall]
+    kept = single if len(single) <= most else [name for name in single if _differs(result["metrics"][name])]
+    return overall + kept, len(single) - len(kept)
+
+
+def _differs(entry: Mapping[str, Any]) -> bool:
+    return any((adjusted(pair) or 1.0) < CERTAIN for pair in entry["pairs"])
+
+
+def order_lines(result: Mapping[str, Any]) -> list[str]:
+    """By what the runs are ranked, and what would rank them otherwise."""
+    lines = [f"ranked by {title(result['rank_by'])}: {', '.join(map(printable, result['order']))}"]
+    others = [f"{title(name)}: {', '.join(map(printable, order))}" for name, order in result["other_orders"].items()]
+    return lines + [f"otherwise by {other}" for other in others]
+
+
+def notes(result: Mapping[str, Any]) -> list[str]:
+    """What must stand beside the differences."""
+    resampling = result["bootstrap"]
+    units = "clusters" if resampling["cluster"] else "cases"
+    lines = [
+        f"convention {result['convention']}",
+        f"{result['n_cases']} cases",
+        f"95 % intervals: {resampling['interval']} bootstrap, {resampling['resamples']} draws of {units}",
+        f"p (Holm): sign-flip test on the {units}, two-sided, adjusted over all metrics of all classes together, and "
+        "over those of single classes",
+    ]
+    if resampling["warning"]:
+        lines.append(resampling["warning"])
+    if result["not_shared"]:
+        lines.append(f"not measured in all runs: {', '.join(result['not_shared'])}")
+    return lines
+
+
+def requirement_line(entry: Mapping[str, Any], *, units: str = "cases") -> str:
+    """One requirement in words: what it came to, and what would be needed to tell.
+
+    Examples
+    --------
+    >>> entry = {"require": "mean_iou >= base", "margin": 0.01, "margin_ci95": [-0.02, 0.04], "outcome": "unknown",
+    ...          "reason": "the interval holds the bound", "n_units": 30, "n_units_needed": 270}
+    >>> requirement_line(entry).partition("; ")[2]
+    'about 270 cases like these would tell'
+    """
+    outcome = OUTCOMES[entry["outcome"]]
+    told = f"{outcome} from {entry['n_units']} {units}" if entry["outcome"] == "unknown" else outcome
+    margin = f"margin {signed(entry['margin'])} {interval(entry['margin_ci95'])}".rstrip()
+    needed = entry["n_units_needed"]
+    ending = f"; about {needed:,} {units} like these would tell" if needed else ""
+    if entry["outcome"] == "unknown" and not needed:
+        ending = f"; {entry['reason']}"
+    return f"{printable(entry['require'])}: {told}, {margin}{ending}"

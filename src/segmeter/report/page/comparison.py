@@ -1,0 +1,177 @@
+"""A comparison's folder -> the values of its page: differences, and the cases behind them."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+import numpy as np
+
+from segmeter.metrics.cases.stored import read_cases, read_spec
+from segmeter.report.comparison.texts import OUTCOMES, adjusted, notes, title
+from segmeter.report.config import ReportConfig
+from segmeter.report.data.cases import HEADLINE, ID, case_columns
+from segmeter.report.data.columns import Column
+from segmeter.report.page.evaluation import explorer_values, script_json
+from segmeter.report.page.records import load_json
+from segmeter.report.pictures.chosen import Shown, choose_pairs
+
+SCRIPTS = (
+    *("dom", "numbers", "state", "cases", "axes", "sorting"),
+    *("table", "toolbar", "charts", "layers", "gallery", "case", "explorer", "comparison"),
+)
+
+_OF_THE_TARGET = ("size", "objects", "pixels", "cluster")  # the same in every run
+_COMPARED = ("scores", "groups", "further scores")  # groups of columns
+
+
+def comparison_values(result: Mapping[str, Any], config: ReportConfig) -> dict[str, Any]:
+    """Gather what the template shows of compare.json: ``comparison``, ``explorer`` and ``sections``.
+
+    Raises
+    ------
+    DataError
+        A compared run is no longer where it was.
+    """
+    folders = {name: Path(path) for name, path in result["folders"].items()}
+    spec = read_spec(next(iter(folders.values())))
+    tables = [_columns(folder) for folder in folders.values()]
+    columns = _common(tables)
+    ids, headlines = tables[0][ID].values, [np.asarray(table[HEADLINE].values, float) for table in tables]
+    spread = np.nanmax(headlines, axis=0, initial=-np.inf) - np.nanmin(headlines, axis=0, initial=np.inf)
+    order = {case_id: -float(value) if np.isfinite(value) else None for case_id, value in zip(ids, spread, strict=True)}
+    shown, left_out = choose_pairs(list(folders.values()), order, config)
+    facts = {"runs": list(folders), "sort": HEADLINE, "size": "objects", "kind": "comparison"}
+    pictured = Shown(cases={name: {} for run in shown for name in run}, left_out=left_out)
+    explorer = explorer_values(columns, spec, pictured, config, facts=facts)
+    explorer["layers"] = script_json(shown)
+    return {"comparison": _comparison(result, columns), "explorer": explorer, "sections": _sections(result)}
+
+
+def _columns(folder: Path) -> dict[str, Column]:
+    rows = read_cases(folder)
+    return {column.key: column for column in case_columns(rows, read_spec(folder), load_json(folder / "metrics.json"))}
+
+
+def _common(tables: Sequence[Mapping[str, Column]]) -> list[Column]:
+    """Columns of the cases, and those that every run has, as "<run>/<key>"."""
+    found = [tables[0][ID], *(tables[0][key] for key in _OF_THE_TARGET if key in tables[0])]
+    for key, column in tables[0].items():
+        compared = column.group in _COMPARED or column.of_class is not None or key.startswith("measure/")
+        if column.kind in ("score", "number") and compared and all(key in table for table in tables):
+            found += [_of_run(table[key], number) for number, table in enumerate(tables)]
+    return found
+
+
+def _of_run(column: Column, number: int) -> Column:
+    return Column(
+        key=f"{number}/{column.key}",
+        label=column.label,
+        values=column.values,
+        kind=column.kind,
+        group=column.group,
+        unit=column.unit,
+        better=column.better,
+    )
+
+
+def _comparison(result: Mapping[str, Any], columns: Sequence[Column]) -> dict[str, Any]:
+    ranking = result["metrics"][result["rank_by"]]["ranking"]
+    return {
+        "order": result["order"],
+        "rank_by": title(result["rank_by"]),
+        "other_orders": {title(name): order for name, order in result["other_orders"].items()},
+        "ranking": ranking,
+        "ranks": _rank_bars(ranking) if ranking else [],
+        "rows": _rows(result, {column.key for column in columns}),
+        "notes": notes(result),
+        "required": _required(result),
+        "slices": _slices(result),
+    }
+
+
+def _rank_bars(ranking: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Per run the shares of resampled data sets in which it has each rank, as bars of a hundred units."""
+    found = []
+    for name in ranking["order"]:
+        shares, parts, left = ranking["rank_shares"][name], [], 0.0
+        for rank, share in enumerate(shares, start=1):
+            parts.append({"rank": rank, "left": 100 * left, "width": 100 * share, "share": share})
+            left += share
+        found.append({"name": name, "rank": ranking["ranks"][name], "parts": parts})
+    return found
+
+
+def _rows(result: Mapping[str, Any], keys: set[str]) -> list[dict[str, Any]]:
+    """Rows of all metrics, each linked to its cases where the page has the metric of each case."""
+    places = {name: number for number, name in enumerate(result["folders"])}
+    rows = [row for metric, entry in result["metrics"].items() for row in _pair_rows(metric, entry)]
+    for row in rows:
+        key = f"measure/{row['metric']}" if "/" in row["metric"] else row["metric"]
+        if key == "mean_iou" and f"0/{key}" not in keys:  # the headline, but of a binary task
+            key = HEADLINE
+        pair = f"{places[row['first']]}.{places[row['second']]}"
+        link = urlencode({"pair": pair, "by": f"difference/{key}"})
+        row["link"] = f"#?{link}" if f"0/{key}" in keys else None
+    return rows
+
+
+def _pair_rows(metric: str, entry: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """One row per pair: what differs over the data set, or as mean of cases, with its interval."""
+    kept = ("first", "second", "wilcoxon_p", "wilcoxon_p_holm", "n_used")
+    rows = []
+    for pair in entry["pairs"]:
+        kind = "dataset" if "dataset_difference" in pair else "per_case"
+        value, ends = pair[f"{kind}_difference"], pair[f"{kind}_ci95"]
+        row = {
+            "metric": metric,
+            "words": title(metric),
+            "of": "data set" if kind == "dataset" else "mean of cases",
+            "value": value,
+            "ends": ends,
+            "better": entry["better"],
+            "bar": _whisker(value, ends),
+            "p": adjusted(pair),
+        }
+        rows.append(row | {key: pair.get(key) for key in kept})
+    return rows
+
+
+def _whisker(value: Any, ends: Sequence[Any] | None) -> dict[str, float] | None:
+    """Places from 0 to 100 of a difference and its interval, zero in the middle."""
+    numbers = [each for each in (value, *(ends or ())) if isinstance(each, float | int)]
+    if len(numbers) < 3 or not any(numbers):
+        return None
+    widest = max(map(abs, numbers))
+    middle, low, high = (50 + 46 * each / widest for each in numbers)
+    return {"middle": middle, "low": low, "width": high - low}
+
+
+def _slices(result: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """A row per pair of runs, slice and score."""
+    return [
+        {"first": pair["first"], "second": pair["second"], "by": by, "slice": label, "n": entry["n"]}
+        | {"words": title(name), **score}
+        for pair in result.get("slices", ())
+        for by, slices in pair["by"].items()
+        for label, entry in slices.items()
+        for name, score in entry["scores"].items()
+    ]
+
+
+def _required(result: Mapping[str, Any]) -> list[dict[str, Any]]:
+    entries = result.get("gate", {}).get("requirements", ())
+    return [entry | {"said": OUTCOMES[entry["outcome"]]} for entry in entries]
+
+
+def _sections(result: Mapping[str, Any]) -> list[tuple[str, str]]:
+    there = {
+        "required": "gate" in result,
+        "differences": True,
+        "slices": "slices" in result,
+        "ranking": bool(result["metrics"][result["rank_by"]]["ranking"]),
+        "cases": True,
+        "run": True,
+    }
+    names = [name for name, shown in there.items() if shown]
+    return [(name, name.capitalize()) for name in names]

@@ -1,0 +1,135 @@
+"""A folder with runs -> an index of them: headline figures, what distinguishes their configurations, and links."""
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import yaml
+
+from segmeter.checks import expected
+from segmeter.errors import InputError
+from segmeter.files import TEMPORARY, write_bytes
+from segmeter.provenance import flatten
+from segmeter.report import figures
+from segmeter.report.page.records import load_json
+from segmeter.report.page.render import render
+
+RECORD = "run.json"
+MOST_KEYS = 12  # of a configuration in one table
+_DEEPEST = 5  # folders below the root
+_PAGES = ("report.html", "compare.html")
+_OF_NO_INTEREST = ("run.", "report.", "logger.")  # keys that change no result
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """One run as the index shows it; `link` is None where it has no page, `settings` is its flat configuration."""
+
+    name: str
+    link: str | None
+    record: Mapping[str, Any]
+    figures: Mapping[str, float | None]
+    cases: int | None
+    settings: Mapping[str, Any]
+
+
+def write_index(root: Path) -> Path:
+    """Write index.html with a table of all runs below a folder, one table per command, the newest first.
+
+    Raises
+    ------
+    InputError
+        There is no run, or a record is damaged.
+    """
+    runs = [_load(folder, root) for folder in _find(root)]
+    if not runs:
+        rule = "to hold finished or begun runs, each with run.json"
+        raise InputError(expected("write_index", "runs", rule, f"{root}, which has none", "Give a folder as runs/."))
+    commands = dict.fromkeys(str(run.record.get("command", "")) for run in runs)
+    order = [*(name for name in ("eval", "score", "train", "compare") if name in commands), *commands]
+    tables = [
+        _table(name, [run for run in runs if run.record.get("command", "") == name]) for name in dict.fromkeys(order)
+    ]
+    page = render(
+        "runs.html", scripts=("dom", "sorting", "runs"), title=root.resolve().name, tables=tables, n=len(runs)
+    )
+    path = root / "index.html"
+    write_bytes(path, page)
+    return path
+
+
+def _find(root: Path, depth: int = 0) -> Iterator[Path]:
+    """Folders with run.json, not below one another."""
+    if (root / RECORD).is_file():
+        yield root
+        return
+    if depth == _DEEPEST:
+        return
+    with os.scandir(root) as entries:
+        inner = sorted(entry.name for entry in entries if entry.is_dir(follow_symlinks=False))
+    for name in inner:
+        if not name.startswith((".", TEMPORARY)):
+            yield from _find(root / name, depth + 1)
+
+
+def _load(folder: Path, root: Path) -> Run:
+    summary, record = load_json(folder / "metrics.json"), load_json(folder / RECORD)
+    found = {row["name"]: row["dataset"] for row in figures.aggregates(summary)} if summary else {}
+    page = next((name for name in _PAGES if (folder / name).is_file()), None)
+    place = folder.relative_to(root)
+    return Run(
+        name=str(place) if folder != root else folder.resolve().name,
+        link=None if page is None else "/".join(quote(os.fsencode(part)) for part in (*place.parts, page)),
+        record=record if isinstance(record, dict) else {},
+        figures=found or {name: value for name, value in (record.get("result") or {}).items() if _is_number(value)},
+        cases=summary.get("n_cases") if summary else None,
+        settings=_settings(folder / "config.yaml"),
+    )
+
+
+def _is_number(value: Any) -> bool:
+    return value is None or (isinstance(value, int | float) and not isinstance(value, bool))
+
+
+def _settings(path: Path) -> dict[str, Any]:
+    try:
+        found = yaml.safe_load(path.read_text("utf-8"))
+    except (OSError, ValueError, yaml.YAMLError):
+        return {}
+    return flatten(found) if isinstance(found, dict) else {}
+
+
+def _table(command: str, runs: Sequence[Run]) -> dict[str, Any]:
+    """One command's runs, with the settings in which they differ; those that users set themselves come first."""
+    runs = sorted(runs, key=lambda run: str(run.record.get("start", "")), reverse=True)
+    keys = _differing(runs)
+    return {
+        "command": command or "other runs",
+        "names": list(dict.fromkeys(name for run in runs for name in run.figures)),
+        "keys": keys[:MOST_KEYS],
+        "more": keys[MOST_KEYS:],
+        "rows": [
+            {
+                "run": run,
+                "state": run.record.get("state") or "",
+                "start": str(run.record.get("start") or "")[:19].replace("T", " "),
+                "settings": [_text(run.settings.get(key, "")) for key in keys[:MOST_KEYS]],
+            }
+            for run in runs
+        ],
+    }
+
+
+def _differing(runs: Sequence[Run]) -> list[str]:
+    keys = dict.fromkeys(key for run in runs for key in run.settings if not key.startswith(_OF_NO_INTEREST))
+    given = {str(each).partition("=")[0].lstrip("+~") for run in runs for each in run.record.get("overrides") or ()}
+    missing = object()
+    differing = [key for key in keys if len({repr(run.settings.get(key, missing)) for run in runs}) > 1]
+    return sorted(differing, key=lambda key: key not in given and key.rpartition(".")[0] not in given)
+
+
+def _text(value: Any) -> str:
+    return "" if value is None else str(value)

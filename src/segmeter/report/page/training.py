@@ -1,0 +1,184 @@
+"""A training's folder -> the values of its page: curves, and pictures of validations over the run."""
+
+import base64
+import io
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from PIL import Image
+
+from segmeter.report import figures
+from segmeter.report.config import ReportConfig
+from segmeter.report.page.evaluation import script_json
+
+SCRIPTS = ("dom", "axes", "sorting", "curves")
+MOST_POINTS = 1500  # of one curve; longer ones are thinned evenly
+WIDTH = 1000  # of an embedded picture, pixels
+QUALITY = 78
+VALIDATION = "validation"  # folder of pictures: step-<number>/<case>.png
+
+_PLACE = ("step", "epoch", "seconds")  # where a row stands, not what it measures
+_SCORES = {"iou": "IoU by class", "dice": "Dice by class"}
+_NAMES = {
+    "loss": ("loss", "loss"),
+    "lr": ("learning rate", "learning rate"),
+    "grad_norm": ("gradient norm", "norm before clipping"),
+    "images_per_second": ("throughput", "images per second"),
+    "data_wait": ("waiting for data", "share of time"),
+    "peak_memory_mb": ("peak memory", "MB"),
+    "stages": ("time by stage", "seconds"),
+}
+
+Series = dict[str, list[tuple[int, float | None]]]
+
+
+def training_values(folder: Path, history: Sequence[Mapping[str, Any]], config: ReportConfig) -> dict[str, Any]:
+    """Gather what the template shows of a training: ``cards``, ``curves``, ``pictures`` and ``sections``.
+
+    Parameters
+    ----------
+    folder
+        The run's folder.
+    history
+        Rows of history.jsonl: numbers under names, those of validation one level down. What is not finite breaks the
+        line.
+    config
+        How many bytes pictures may take.
+    """
+    charts: dict[tuple[str, str], Series] = {}
+    for place, row in enumerate(history):
+        for name, value in _numbers(row):
+            title, axis, line = _chart_of(name)
+            charts.setdefault((title, axis), {}).setdefault(line, []).append((place, value))
+    curves = [_chart(title, axis, series, history) for (title, axis), series in charts.items()]
+    curves = sorted((chart for chart in curves if chart["lines"]), key=_importance)
+    pictures, steps, left_out = _validation_pictures(folder, config)
+    sections = [("curves", "Curves"), ("validation", "Validation pictures"), ("run", "Run")]
+    return {
+        "cards": _cards(history),
+        "curves": script_json({"charts": curves, "best": _best_step(history)}),
+        "pictures": script_json(pictures) if pictures else None,
+        "steps": steps,
+        "left_out": left_out,
+        "sections": [each for each in sections if pictures or each[0] != "validation"],
+    }
+
+
+def _numbers(row: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, float | None]]:
+    for name, value in row.items():
+        if isinstance(value, Mapping):
+            yield from _numbers(value, f"{prefix}{name}/")
+        elif (
+            f"{prefix}{name}" not in _PLACE
+            and not isinstance(value, bool)
+            and (value is None or isinstance(value, int | float))
+        ):
+            yield f"{prefix}{name}", value if value is None or math.isfinite(value) else None
+
+
+def _chart_of(name: str) -> tuple[str, str, str]:
+    """Title and axis of the chart that a number of the history belongs to, and the name of its line."""
+    validated, rest = name.startswith("val/"), name.removeprefix("val/")
+    head, _, tail = rest.partition("/")
+    if rest in figures.AGGREGATES:
+        return "scores of the validation", "score", figures.AGGREGATES[rest]
+    if head in _SCORES and tail:
+        return _SCORES[head], "score", tail
+    title, axis = _NAMES.get(head, (head, head))
+    line = tail or ("validation" if validated else "training" if head == "loss" else title)
+    return title, axis, line
+
+
+def _chart(title: str, axis: str, series: Series, history: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Lines as lists of step, epoch, seconds and value; the lowest is the best of a loss, the highest of a score."""
+    best = {"loss": "lowest", "score": "highest"}.get(axis)
+    lines = []
+    for name, points in series.items():
+        known = [(place, value) for place, value in points if value is not None]
+        if known:
+            kept = points[:: max(1, math.ceil(len(points) / MOST_POINTS))]
+            pick = {"lowest": min, "highest": max}.get(best or "")
+            top = pick(known, key=lambda point: point[1]) if pick else None
+            kept = sorted({*kept, points[-1], known[-1], *([top] if top else [])}, key=lambda point: point[0])
+            lines.append({"name": name, "best": None if top is None else kept.index(top)} | _laid_out(kept, history))
+    return {"title": title, "axis": axis, "lines": lines}
+
+
+def _laid_out(points: Sequence[tuple[int, float | None]], history: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        place: [history[row].get(place, row if place == "step" else None) for row, _ in points] for place in _PLACE
+    }
+    return found | {"values": [value if value is None else float(f"{value:.6g}") for _, value in points]}
+
+
+def _importance(chart: Mapping[str, Any]) -> int:
+    order = ["scores of the validation", "loss", *_SCORES.values(), *(title for title, _ in _NAMES.values())]
+    return order.index(chart["title"]) if chart["title"] in order else len(order)
+
+
+def _best_step(history: Sequence[Mapping[str, Any]]) -> int | None:
+    steps = [row.get("step") for row in history if row.get("best") is True]
+    return steps[-1] if steps else None
+
+
+def _cards(history: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
+    """Headline figures: of the best checkpoint, then of the whole run."""
+    cards = []
+    best = next((row for row in reversed(history) if row.get("best") is True and row.get("val")), None)
+    if best is not None:
+        where = f"at step {best.get('step')}"
+        for name, words in figures.AGGREGATES.items():
+            if name in best["val"]:
+                cards.append({"name": f"best checkpoint, {words}", "value": figures.number(best["val"][name], 3)})
+                cards[-1]["under"] = where
+    last = history[-1] if history else {}
+    epochs = f"{last['epoch']:.4g} epochs" if isinstance(last.get("epoch"), float | int) else ""
+    seconds = f"{last['seconds'] / 60:.1f} minutes" if isinstance(last.get("seconds"), float | int) else ""
+    cards.append(
+        {"name": "steps", "value": str(last.get("step", "n/a")), "under": ", ".join(filter(None, [epochs, seconds]))}
+    )
+    rates = sorted(row["images_per_second"] for row in history if isinstance(row.get("images_per_second"), float | int))
+    if rates:
+        middle = figures.quantity(float(rates[len(rates) // 2]))
+        cards.append({"name": "throughput, median", "value": middle, "under": "images per second"})
+    memory = [row["peak_memory_mb"] for row in history if isinstance(row.get("peak_memory_mb"), float | int)]
+    if memory:
+        cards.append({"name": "peak memory", "value": f"{max(memory):.0f}", "under": "MB"})
+    return cards
+
+
+def _validation_pictures(folder: Path, config: ReportConfig) -> tuple[dict[str, dict[str, str]], list[int], int]:
+    """Pictures by case and step, the steps that are shown, and how many are left out for the limit of bytes."""
+    found = {
+        int(path.name.removeprefix("step-")): path for path in (folder / VALIDATION).glob("step-*") if path.is_dir()
+    }
+    steps = sorted(found)
+    linked = config.pictures == "link"
+    sources = {
+        step: {path.stem: _source(path, linked=linked) for path in sorted(found[step].glob("*.png"))} for step in steps
+    }
+    kept = steps
+    while len(kept) > 1 and not linked and _size(sources, kept) > config.picture_mb * 2**20:
+        kept = [kept[round(i * (len(kept) - 1) / max(1, len(kept) - 2))] for i in range(len(kept) - 1)]
+    cases = dict.fromkeys(case for step in kept for case in sources[step])
+    pictures = {case: {str(step): sources[step][case] for step in kept if case in sources[step]} for case in cases}
+    return pictures, kept if pictures else [], len(steps) - len(kept)
+
+
+def _size(sources: Mapping[int, Mapping[str, str]], steps: Sequence[int]) -> int:
+    return sum(len(json.dumps(sources[step])) for step in steps)
+
+
+def _source(path: Path, *, linked: bool) -> str:
+    if linked:
+        return f"{VALIDATION}/{path.parent.name}/{path.name}"
+    with Image.open(path, formats=["PNG"]) as stored:
+        image = stored.convert("RGB")
+    if image.width > WIDTH:
+        image = image.resize((WIDTH, round(image.height * WIDTH / image.width)), Image.Resampling.LANCZOS)
+    content = io.BytesIO()
+    image.save(content, "WEBP", quality=QUALITY, method=2)
+    return "data:image/webp;base64," + base64.b64encode(content.getvalue()).decode()

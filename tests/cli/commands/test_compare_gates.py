@@ -1,0 +1,133 @@
+"""`segmeter compare ... require=...` as a pipeline runs it: exit codes, and the summary for a pull request."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from segmeter.cli.main import main
+from segmeter.metrics.cases.table import CaseRow, write_cases
+from segmeter.metrics.summary.summary import summarise
+from tests.data.crafted import BINARY
+
+FEW = "metrics.bootstrap=200"
+
+
+def make_run(folder: Path, *, missed: list[int]) -> Path:
+    """A finished run whose cases miss so many of their object's 100 pixels."""
+    rows = [
+        CaseRow(case_id=f"c{i:02d}-{'AB'[i % 2]}", height=20, width=25, counts=np.array([[400, 0], [m, 100 - m]]))
+        for i, m in enumerate(missed)
+    ]
+    folder.mkdir()
+    write_cases(folder, rows, BINARY)
+    (folder / "metrics.json").write_text(json.dumps(summarise(rows, BINARY)))
+    return folder
+
+
+@pytest.fixture
+def _runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    base = [10 + i % 7 for i in range(24)]
+    make_run(tmp_path / "base", missed=base)
+    make_run(tmp_path / "same", missed=base)
+    make_run(tmp_path / "worse", missed=[m + 10 + i % 3 for i, m in enumerate(base)])
+    make_run(tmp_path / "noisy", missed=[m + (9 if i % 2 else -8) for i, m in enumerate(base)])
+
+
+def code_of(*arguments: str) -> int:
+    try:
+        main(["compare", *arguments])
+    except SystemExit as leaving:
+        return int(leaving.code or 0)
+    return 0
+
+
+def summary() -> tuple[dict, str]:
+    (folder,) = Path("runs/compare").iterdir()
+    assert json.loads((folder / "run.json").read_text())["state"] == "done"
+    return json.loads((folder / "compare.json").read_text()), (folder / "compare.md").read_text()
+
+
+@pytest.mark.usefixtures("_runs")
+def test_a_run_that_is_as_good_passes(capsys: pytest.CaptureFixture[str]) -> None:
+    assert code_of("runs=[base,same]", "require=iou/cell >= base - 0.005", FEW) == 0
+    result, text = summary()
+    assert result["gate"]["outcome"] == "pass"
+    assert text.startswith("## segmeter: every requirement is met\n")
+    assert "| `iou/cell >= base - 0.005` | 0.8725 | 0.8725 | +0.0050 | [0.0050, 0.0050] | met |" in text
+    assert "iou/cell >= base - 0.005" in capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("_runs")
+def test_a_run_that_is_worse_ends_with_4_and_says_by_how_much(capsys: pytest.CaptureFixture[str]) -> None:
+    assert code_of("runs=[base,worse]", "require=[iou/cell >= base - 0.005, recall/cell >= 0.5]", FEW) == 4
+    result, text = summary()
+    assert [entry["outcome"] for entry in result["gate"]["requirements"]] == ["regression", "pass"]
+    assert text.startswith("## segmeter: regression\n")
+    error = capsys.readouterr().err
+    assert "segmeter: iou/cell >= base - 0.005: REGRESSION, margin -0.1" in error
+    assert "recall/cell" not in error
+
+
+@pytest.mark.usefixtures("_runs")
+def test_what_cannot_be_told_ends_with_5_and_names_the_cases_needed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert code_of("runs=[base,noisy]", "require=iou/cell >= base", FEW) == 5
+    error = capsys.readouterr().err
+    assert "can't be told from 24 cases" in error
+    assert "cases like these would tell" in error
+    _, text = summary()
+    assert text.startswith("## segmeter: can't be told from these cases\n")
+    assert "cases like these would tell" in text
+
+
+@pytest.mark.usefixtures("_runs")
+def test_a_slice_can_be_required_and_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    slices = "metrics.slice_by=['-(.)']"
+    assert code_of("runs=[base,noisy]", "require=iou/cell[-(.)=B] >= base - 0.02", slices, FEW) == 4
+    printed = capsys.readouterr().out
+    assert "iou, cell by slice: base minus noisy" in printed
+    result, text = summary()
+    assert result["slices"][0]["by"]["-(.)"]["A"]["scores"]["iou/cell"]["difference"] < 0
+    assert "| by | slice | cases | change of iou, cell |" in text
+
+
+@pytest.mark.usefixtures("_runs")
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["require=iou/cell > base"], "Write >= instead of >."),
+        (["require=iou/cel >= base"], "Did you mean 'iou/cell'?"),
+        (["require=iou/cell <= base"], "as higher is better"),
+        (["require='iou/cell[ward=A] >= base'"], "Set metrics.slice_by."),
+    ],
+)
+def test_requirements_that_mean_nothing_end_with_2(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert code_of("runs=[base,same]", *arguments, FEW) == 2
+    assert message in capsys.readouterr().err
+    assert not Path("runs").exists()
+
+
+@pytest.mark.usefixtures("_runs")
+def test_three_runs_have_no_base(capsys: pytest.CaptureFixture[str]) -> None:
+    assert code_of("runs=[base,same,worse]", "require=mean_iou >= base", FEW) == 2
+    assert "to be [BASE,NEW] where `require` is given, got 3 runs" in capsys.readouterr().err
+
+
+def test_names_of_runs_and_classes_cannot_write_markdown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    evil = BINARY.replace(names=("background", "a|b <i> @all [x](y)"))
+    for name in ("one", "two"):
+        rows = [CaseRow(case_id=f"{i}", height=5, width=5, counts=np.array([[15, i], [1, 9 - i]])) for i in range(6)]
+        (tmp_path / name).mkdir()
+        write_cases(tmp_path / name, rows, evil)
+        (tmp_path / name / "metrics.json").write_text(json.dumps(summarise(rows, evil)))
+    assert code_of("runs=[one,two]", FEW) == 0
+    _, text = summary()
+    page = next(Path("runs/compare").glob("*/compare.html")).read_text()
+    assert "<i>" not in page
+    assert "a|b &lt;i&gt; @all [x](y)" in page
+    assert "iou, a\\|b &lt;i&gt; &#64;all \\[x\\](y)" in text

@@ -1,0 +1,74 @@
+"""`segmeter score` with slices and objects as a user types it."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from segmeter.cli.main import main
+from tests.data.crafted import noise, put
+
+SCORE = ["score", "predictions=predictions", "references=references", "data.num_classes=3", "metrics.bootstrap=100"]
+SLICED = ["metrics.slices=cases.csv", "metrics.slice_by=[ward]", "report.html=false"]
+
+
+@pytest.fixture(autouse=True)
+def _cases(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    lines = ["case_id,ward"]
+    for seed in range(12):
+        target = noise(20, 30, None, seed=seed) % 3
+        wrong = noise(20, 30, None, seed=seed + 99) < (90 if seed % 2 else 20)
+        put(tmp_path / "references" / f"case{seed:02}.png", target)
+        put(tmp_path / "predictions" / f"case{seed:02}.png", np.where(wrong, 0, target).astype(np.uint8))
+        lines.append(f"case{seed:02},{'south' if seed % 2 else 'north'}")
+    (tmp_path / "cases.csv").write_text("\n".join(lines) + "\n")
+
+
+def code_of(*arguments: str) -> int:
+    try:
+        main(arguments)
+    except SystemExit as leaving:
+        return int(leaving.code or 0)
+    return 0
+
+
+def test_slices_are_printed_and_kept_and_objects_have_their_table(capsys: pytest.CaptureFixture[str]) -> None:
+    measures = "metrics.measures=[content,events]"
+    by = "metrics.slice_by=[ward,share/class_1,touches_border/class_2]"
+    assert code_of(*SCORE, *SLICED[:1], by, measures, "report.html=false") == 0
+    printed = capsys.readouterr().out
+    assert "south (worst)" in printed
+    assert "difference to the rest" in printed
+    (folder,) = Path("runs/score").iterdir()
+    summary = json.loads((folder / "metrics.json").read_text())
+    assert summary["slices"]["worst"] == {"by": "ward", "slice": "south"}
+    assert [each["n"] for each in summary["slices"]["by"]["ward"].values()] == [6, 6]
+    objects = pq.read_table(folder / "objects.parquet")
+    numbers = summary["measures"]
+    events = objects.to_pydict()
+    for name, side in (("missed", "target"), ("spurious", "prediction"), ("matched", "target")):
+        for region in ("class_0", "class_1", "class_2"):
+            rows = zip(events["region"], events["side"], events["event"], strict=True)
+            assert sum(row == (region, side, name) for row in rows) == numbers[f"objects_{name}"][region]["dataset"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (SLICED, "to have a value of ward for every case, got 1 without: 'case12'"),
+        (["metrics.slice_by=[object_size/class_1]"], "Add content to metrics.measures."),
+        (["metrics.slices=cases.txt", "metrics.slice_by=[ward]"], ".csv, .tsv, .parquet"),
+        (["metrics.slice_by=[wrad]", "metrics.slices=cases.csv"], "Did you mean 'ward'?"),
+    ],
+)
+def test_a_case_without_a_slice_is_named_before_anything_is_measured(
+    arguments: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for folder in ("references", "predictions"):
+        put(tmp_path / folder / "case12.png", np.zeros((20, 30), np.uint8))
+    assert code_of(*SCORE, *arguments) == 2
+    assert message in capsys.readouterr().err
+    assert not Path("runs").exists()

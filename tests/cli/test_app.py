@@ -1,0 +1,60 @@
+import pytest
+
+from segmeter.cli.app import check, plugins_of, read_arguments
+from segmeter.cli.config.compose import Request, store_schemas
+from segmeter.errors import ConfigError
+
+
+@pytest.fixture(autouse=True, scope="module")
+def schemas():
+    store_schemas()
+
+
+def test_flags_and_overrides_may_be_mixed():
+    args = read_arguments("train", ["loss=dice", "--cfg", "job", "seed=3", "-p", "loss", "--resolve"])
+    assert args.overrides == ["loss=dice", "seed=3"]
+    assert (args.cfg, args.package, args.resolve, args.multirun) == ("job", "loss", True, False)
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (["--experimental-rerun", "x.pickle"], "--experimental-rerun is not allowed"),
+        (["--config-path", "/tmp"], "--config-path is not allowed"),
+        (["--cfg", "jobs"], "segmeter train: argument --cfg/-c: invalid choice"),
+        (["--nosuch"], "segmeter train: unrecognized arguments: --nosuch"),
+        (["--multi"], "segmeter train: unrecognized arguments: --multi"),  # no abbreviations
+    ],
+)
+def test_flags_that_are_not_allowed_are_refused_by_name(given, words):
+    with pytest.raises(ConfigError, match=words):
+        read_arguments("train", given)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "names"),
+    [
+        (["seed=1"], []),
+        (["plugins=[a.b]"], ["a.b"]),
+        (["+plugins=['a', \"b\"]", "seed=1"], ["a", "b"]),
+        (["plugins=a"], ["a"]),
+        (["plugins=[]"], []),
+    ],
+)
+def test_plugins_are_read_from_the_command_line_itself(overrides, names):
+    assert plugins_of(overrides) == names
+
+
+def test_a_request_becomes_a_checked_configuration():
+    ((job, config),) = check("train", Request("train", ["loss=focal", "loss.gamma=1.5"]))
+    assert job.overrides == ("loss=focal", "loss.gamma=1.5")
+    assert config.loss.gamma == 1.5
+
+
+def test_every_problem_is_said_at_once_and_once():
+    with pytest.raises(ConfigError) as caught:
+        check("train", Request("train", ["loss=focal", "loss.gamma=-1", "seed=1,2", "model.dpth=3"], sweep=True))
+    problems = caught.value.problems
+    assert len(problems) == len(set(problems)) == 2
+    assert any("gamma" in line for line in problems)
+    assert any("dpth" in line for line in problems)

@@ -1,0 +1,48 @@
+import json
+
+import numpy as np
+import pytest
+
+from segmeter.deploy import onnx_file
+from segmeter.deploy.trace import LabelModel, trace
+from segmeter.errors import ConfigError
+from tests.models.parts import make_pointwise
+
+
+@pytest.fixture(scope="module")
+def encoded():
+    traced = trace(make_pointwise().eval(), threshold=0.5, dtype="uint8")
+    return onnx_file.encode(traced.program, {"name": "é"})
+
+
+def test_the_file_holds_its_facts_and_names_its_axes(encoded):
+    onnx = pytest.importorskip("onnx")
+    model = onnx.load_from_string(encoded)
+    assert {entry.key: json.loads(entry.value) for entry in model.metadata_props}["segmeter"] == {"name": "é"}
+    shape = model.graph.input[0].type.tensor_type.shape.dim
+    assert [axis.dim_param or axis.dim_value for axis in shape] == ["batch", "height", "width", 3]
+    assert [axis.dim_param for axis in model.graph.output[0].type.tensor_type.shape.dim] == ["batch", "height", "width"]
+
+
+@pytest.mark.parametrize("shape", [(1, 1, 1), (2, 9, 5), (3, 40, 33)])
+def test_it_gives_the_labels_of_the_network_for_any_size(encoded, shape):
+    images = np.random.default_rng(1).integers(0, 256, (*shape, 3), dtype=np.uint8)
+    labels = onnx_file.OnnxModel(encoded)(images)
+    model = LabelModel(make_pointwise().eval(), threshold=0.5)
+    import torch
+
+    with torch.no_grad():
+        expected = model(torch.from_numpy(images)).numpy()
+    assert labels.dtype == np.uint8
+    np.testing.assert_array_equal(labels, expected)
+
+
+def test_missing_packages_are_named_with_the_extra(monkeypatch):
+    monkeypatch.setattr(onnx_file, "find_spec", lambda name: None if name == "onnxscript" else object())
+    with pytest.raises(ConfigError, match=r"needs onnxscript\. Install segmeter\[onnx\]"):
+        onnx_file.check_tools()
+
+
+def test_what_onnx_cannot_say_is_refused_in_one_line():
+    with pytest.raises(ConfigError, match=r"^export: this network can't be written as ONNX \(.*\)\. Use format=aot\.$"):
+        onnx_file.encode(None, {})

@@ -1,0 +1,100 @@
+"""Label files lie where their images lie, whether these are in memory or read by rows; Zarr cases are evaluated."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import tifffile
+import zarr
+from PIL import Image
+
+from segmeter.cli.main import main
+from segmeter.data.folders.folder import open_images
+from segmeter.data.location import read_location
+from segmeter.evaluation.predict import predict
+from segmeter.export.config import ExportConfig
+from tests.data.test_location import geotags
+from tests.evaluation.large.test_cases import SPEC, prediction
+from tests.faults.world import write_model
+from tests.models.parts import make_card
+
+IMAGE = np.random.default_rng(0).integers(0, 256, (300, 130, 3), dtype=np.uint8)
+
+
+@pytest.fixture
+def images(tmp_path):
+    """A GeoTIFF, and a Zarr whose channels come last."""
+    folder = tmp_path / "images"
+    folder.mkdir()
+    tifffile.imwrite(folder / "a.tif", IMAGE, photometric="rgb", tile=(64, 64), extratags=geotags(), metadata=None)
+    array = zarr.create_array(str(folder / "b.zarr"), data=IMAGE, chunks=(64, 64, 3), dimension_names=("y", "x", "c"))
+    array.attrs.update({"spacing": [0.5, 0.25], "unit": "um"})
+    return folder
+
+
+@pytest.mark.parametrize("by_rows", [False, True])
+@pytest.mark.parametrize("form", ["tiff", "zarr"])
+def test_labels_lie_where_the_images_lie(images, tmp_path, monkeypatch, form, by_rows):
+    """Mutation seen to fail: the metadata of the other case."""
+    if by_rows:
+        monkeypatch.setattr("segmeter.data.files.header.STREAMED_PIXELS", 20_000)
+    job = prediction(open_images(images, spec=SPEC, in_channels=3), tmp_path / "run")
+    predict(replace(job, export=ExportConfig(labels_format=form)))
+    suffix = ".tif" if form == "tiff" else ".zarr"
+    first, second = (read_location(tmp_path / "run/predictions/labels" / f"{name}{suffix}") for name in "ab")
+    assert (second.spacing, second.unit, second.geotiff) == ((0.5, 0.25), "um", ())
+    assert first.geotiff == (read_location(images / "a.tif").geotiff if form == "tiff" else ())
+    if form == "tiff":
+        labels = {name: tifffile.imread(tmp_path / f"run/predictions/labels/{name}.tif") for name in "ab"}
+        assert np.array_equal(labels["a"], labels["b"])
+
+
+@pytest.mark.parametrize(
+    ("form", "by_rows", "said"),
+    [
+        ("png", False, "'a' says where its pixels lie"),
+        ("zarr", False, "'a' has GeoTIFF tags"),
+        ("tiff", False, None),
+        ("png", True, None),  # these are written as TIFF, whatever was asked for
+    ],
+)
+def test_what_a_format_can_not_say_is_said_once(images, tmp_path, monkeypatch, caplog, form, by_rows, said):
+    if by_rows:
+        monkeypatch.setattr("segmeter.data.files.header.STREAMED_PIXELS", 20_000)
+    job = prediction(open_images(images, spec=SPEC, in_channels=3), tmp_path / "run")
+    predict(replace(job, export=ExportConfig(labels_format=form)))
+    lines = [line for line in caplog.messages if "is lost" in line]
+    expected = f"predictions: case {said}, which is lost. export.labels_format=tiff keeps it."
+    assert lines == ([expected] if said else [])
+
+
+def test_zarr_cases_of_a_data_set_are_evaluated_like_the_same_png_files(tmp_path, monkeypatch):
+    """By the command line: images and masks as Zarr folders, against the same pixels as PNG."""
+    monkeypatch.chdir(tmp_path)
+    write_model("model", make_card())
+    rng = np.random.default_rng(1)
+    for name in ("x", "y"):
+        image, mask = rng.integers(0, 256, (70, 50, 3), np.uint8), rng.integers(0, 3, (70, 50)).astype(np.uint8)
+        for kind, array in (("images", image), ("masks", mask)):
+            (tmp_path / "png" / kind).mkdir(parents=True, exist_ok=True)
+            Image.fromarray(array).save(tmp_path / "png" / kind / f"{name}.png")
+            axes = ("y", "x", "c")[: array.ndim]
+            stored = {"data": array, "chunks": (32,) * 2 + (3,) * (array.ndim - 2), "dimension_names": axes}
+            zarr.create_array(str(tmp_path / "zarr" / kind / f"{name}.zarr"), **stored)
+    found = {}
+    for form in ("png", "zarr"):
+        line = [
+            "data=folder",
+            f"data.root={form}",
+            "data.split=all",
+            "inference.precision=float32",
+            "inference.tile=32",
+        ]
+        more = ["export.labels_format=tiff", "report.html=false", "device=cpu", "metrics.bootstrap=10"]
+        main(["eval", "checkpoint=model", *line, *more, f"run.name={form}"])
+        (run,) = (tmp_path / "runs/eval").glob(f"*_{form}")
+        labels = [tifffile.imread(run / f"predictions/labels/{name}.tif") for name in "xy"]
+        found[form] = json.loads((run / "metrics.json").read_bytes()), labels
+    assert found["png"][0] == found["zarr"][0]
+    assert np.array_equal(found["png"][1], found["zarr"][1])

@@ -1,0 +1,99 @@
+"""Where pixels lie, written by us and read by tifffile, zarr and our own readers."""
+
+import numpy as np
+import pytest
+import tifffile
+import zarr
+
+from segmeter.classes import ClassSpec
+from segmeter.data.location import Location, read_location
+from segmeter.data.units import MILLIMETRES
+from segmeter.export.banded import open_bands
+from segmeter.export.config import ExportConfig
+from segmeter.export.formats import write_tiff, write_zarr
+from segmeter.export.labels import palette_of
+from segmeter.export.writer import Writer
+from tests.data.test_location import UTM
+
+LABELS = np.random.default_rng(0).integers(0, 3, (300, 270)).astype(np.uint8)
+PALETTE = palette_of([(0, 0, 0), (1, 2, 3), (255, 0, 0)], 255)
+KEYS = (1, 1, 0, 3, 1024, 0, 1, 1, 1026, 34737, len(UTM), 0, 3072, 0, 1, 32633)
+GEOTIFF = (
+    (33550, (1.5, 2.0, 0.0)),
+    (33922, (0.0, 0.0, 0.0, 500000.25, 5000000.0, 0.0)),
+    (34735, KEYS),
+    (34737, UTM),
+)
+PLACE = Location(spacing=(0.5, 0.2521), unit="um", geotiff=GEOTIFF)
+
+
+def whole(path, array, location=PLACE):
+    write_tiff(path, array, palette=PALETTE if array.dtype == np.uint8 else None, locate=lambda: location)
+
+
+def by_bands(path, array, location=PLACE):
+    palette = PALETTE if array.dtype == np.uint8 else None
+    with open_bands(path, shape=array.shape, dtype=array.dtype, palette=palette, location=location) as bands:
+        bands.write(array)
+
+
+@pytest.mark.parametrize("write", [whole, by_bands])
+@pytest.mark.parametrize("dtype", [np.uint8, np.uint16, np.float32])
+def test_a_tiff_says_it_to_every_reader(tmp_path, write, dtype):
+    write(tmp_path / "a.tif", LABELS.astype(dtype))
+    assert read_location(tmp_path / "a.tif") == PLACE
+    with tifffile.TiffFile(tmp_path / "a.tif") as tiff:
+        page, geo = tiff.pages.first, tiff.geotiff_metadata
+        assert np.array_equal(tiff.asarray(), LABELS)
+        assert [tag.code for tag in page.tags] == sorted(tag.code for tag in page.tags)
+        assert geo["ModelPixelScale"] == [1.5, 2.0, 0.0]
+        assert geo["ModelTiepoint"] == [0.0, 0.0, 0.0, 500000.25, 5000000.0, 0.0]
+        assert (geo["ProjectedCSTypeGeoKey"], geo["GTCitationGeoKey"]) == (32633, UTM.rstrip("|"))
+        pixels = tifffile.xml2dict(tiff.ome_metadata)["OME"]["Image"]["Pixels"]
+        assert (pixels["PhysicalSizeX"], pixels["PhysicalSizeXUnit"]) == (0.2521, "µm")
+        assert (pixels["SizeX"], pixels["SizeY"], tiff.series[0].axes) == (270, 300, "YX")
+        assert page.resolutionunit == 3
+        assert page.resolution == pytest.approx((1e4 / 0.2521, 1e4 / 0.5), rel=1e-6)
+
+
+@pytest.mark.parametrize("unit", [None, *MILLIMETRES])
+def test_every_unit_is_read_back(tmp_path, unit):
+    place = Location(spacing=(2.0, 3.5), unit=unit)
+    for write in (whole, by_bands):
+        write(tmp_path / "a.tif", LABELS[:3, :4], place)
+        found = read_location(tmp_path / "a.tif")
+        assert (found.spacing, found.unit) == ((2.0, 3.5), unit)
+
+
+@pytest.mark.parametrize("place", [PLACE, Location(spacing=(2.0, 3.0))])
+def test_a_zarr_says_it_too(tmp_path, place):
+    write_zarr(tmp_path / "a.zarr", LABELS, locate=lambda: place)
+    by_bands(tmp_path / "b.zarr", LABELS, place)
+    for name in ("a.zarr", "b.zarr"):
+        found = read_location(tmp_path / name)
+        assert (found.spacing, found.unit) == (place.spacing, place.unit)
+        assert zarr.open_array(str(tmp_path / name), mode="r").attrs["spacing"] == list(place.spacing)
+
+
+def test_nothing_is_said_where_nothing_is_known(tmp_path):
+    for write in (whole, by_bands):
+        write(tmp_path / "a.tif", LABELS, Location())
+        with tifffile.TiffFile(tmp_path / "a.tif") as tiff:
+            assert not {270, 33550, 34735} & {tag.code for tag in tiff.pages.first.tags}
+
+
+def test_the_files_of_a_case_take_the_place_of_its_image(tmp_path):
+    spec = ClassSpec(task="multiclass", names=("a", "b", "c"), colours=((0, 0, 0),) * 3)
+    probs = np.full((3, 300, 270), 1 / 3, np.float32)
+    config = ExportConfig(labels_format="tiff", confidence=True, probs=True, probs_format="tiff")
+    places = {"x": PLACE, "y": Location()}
+    with Writer(tmp_path, config, spec, locate=places.__getitem__) as writer:
+        for case_id in places:
+            writer.write_labels(case_id, LABELS)
+            writer.write_confidence(case_id, probs, LABELS)
+            writer.write_instances(case_id, LABELS.astype(np.int32) * 70_000)
+            writer.write_probs(case_id, probs)
+    for kind in ("labels", "confidence", "instances"):
+        assert read_location(tmp_path / kind / "x.tif") == PLACE
+        assert not read_location(tmp_path / kind / "y.tif").known
+    assert tifffile.imread(tmp_path / "probs" / "x.tif").shape == probs.shape

@@ -1,0 +1,81 @@
+"""SIGKILL at random moments of an eval of 60 cases and of a predict by rows: resumed, both end with the same bytes."""
+
+import random
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import zarr
+
+from tests.data.crafted import noise, put
+from tests.faults.children import Children
+from tests.faults.commands import SEED, only
+from tests.faults.harness import raise_if_not_whole, results, state
+from tests.faults.world import write_model
+from tests.models.parts import make_card
+
+CASES = 60
+COMMON = ["checkpoint=model", "device=cpu", "inference.precision=float32", "run.name=x", "report.html=false"]
+COMMON += ["report.overlays=0", "postprocess.steps=[{name: closing, radius: 1}]"]
+LINES = {
+    "eval": ["data=folder", "data.root=data", "data.split=all", "metrics.bootstrap=10", "export.probs=true"],
+    "predict": ["input=large", "inference.tile=64", "export.labels_format=tiff"],
+}
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A checkpoint, 60 small cases, and two pictures that are read by rows."""
+    folder = tmp_path_factory.mktemp("killed")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        write_model("model", make_card())
+        for index in range(CASES):
+            put(Path("data/images") / f"case{index:02}.png", noise(40 + index % 3, 40, seed=index))
+            put(Path("data/masks") / f"case{index:02}.png", noise(40 + index % 3, 40, None, seed=99 + index) // 86)
+        for name, height in (("a", 1500), ("b", 2500)):
+            pixels = np.moveaxis(noise(height, 130, seed=height), -1, 0)
+            Path("large").mkdir(exist_ok=True)
+            zarr.create_array(f"large/{name}.zarr", data=pixels, chunks=(3, 128, 128), dimension_names=("c", "y", "x"))
+    return folder
+
+
+@pytest.mark.parametrize("kills", [2, pytest.param(10, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("command", LINES)
+def test_a_killed_run_goes_on_to_the_same_bytes(
+    children: Children, world: Path, monkeypatch: pytest.MonkeyPatch, command: str, kills: int
+) -> None:
+    monkeypatch.chdir(world)
+    for root in ("clean", "runs"):
+        shutil.rmtree(root, ignore_errors=True)
+    drawn = random.Random(f"{SEED} {command} {kills}")
+
+    def go(root: str, *more: str, **options: object) -> tuple[int, float]:
+        ended = children.run([command, *COMMON, *LINES[command], f"run.root={root}", *more], **options)
+        assert ended.code in (0, -9), ended.errors
+        return ended.code, ended.seconds
+
+    code, seconds = go("clean")
+    assert code == 0
+    clean, cut = results(only(Path("clean"))), 0
+    assert sum(name.startswith("predictions/labels/") for name in clean) == (CASES if command == "eval" else 2)
+    while cut < kills:
+        after = drawn.uniform(0.02, seconds)
+        code, _ = go("runs", "resume=auto", signal="SIGKILL", after=after)
+        cut += code == -9
+        check(clean, go, ended=code == 0 or cut == kills, context=f"{command}, kill {cut} after {after:.3f} s")
+
+
+def check(clean: dict[str, bytes | str], go: Callable[..., object], *, ended: bool, context: str) -> None:
+    """What is there is whole; at the end it is what the clean run left, and another run begins."""
+    for folder in Path("runs").glob("*/*"):
+        raise_if_not_whole(folder)
+    if not ended:
+        return
+    go("runs", "resume=auto")
+    folder = only(Path("runs"))
+    assert results(folder) == clean, context
+    assert state(folder) == "done", context
+    shutil.rmtree("runs")

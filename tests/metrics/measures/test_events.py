@@ -1,0 +1,173 @@
+"""Events as columns of a row, and the objects as a table."""
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from segmeter.classes import ClassSpec
+from segmeter.metrics.cases.objects import read_objects
+from segmeter.metrics.cases.stored import read_cases
+from segmeter.metrics.cases.table import write_cases
+from segmeter.metrics.config.measures import (
+    EventsConfig,
+    InstancesConfig,
+    LesionsConfig,
+    PartitionConfig,
+    SizesConfig,
+    TopologyConfig,
+)
+from segmeter.metrics.config.metrics import MetricsConfig
+from segmeter.metrics.measures.protocol import CaseMaps, build_measures
+from segmeter.metrics.measures.row import make_row
+from segmeter.metrics.summary.summary import summarise
+
+CELLS = ClassSpec(task="binary", names=("ground", "cell"), colours=((0, 0, 0), (255, 255, 255)), ignore_index=9)
+CONFIG = MetricsConfig(bootstrap=0, measures=(EventsConfig(distances=True),))
+
+
+def blobs(*boxes, shape=(10, 12)):
+    mask = np.zeros(shape, np.uint8)
+    for top, left, bottom, right in boxes:
+        mask[top:bottom, left:right] = 1
+    return mask
+
+
+TARGET = blobs((0, 0, 3, 3), (5, 1, 9, 5), (5, 8, 7, 11))
+LABELS = blobs((0, 0, 3, 4), (5, 1, 6, 5), (7, 1, 9, 5), (0, 8, 1, 10))
+
+
+def row_of(target, labels, config=CONFIG, *, case_id="a", spec=CELLS, spacing=(1.0, 1.0)):
+    maps = CaseMaps(case_id=case_id, target=target, labels=labels, spacing=spacing, spec=spec)
+    return make_row(maps, build_measures(config, spec))
+
+
+def test_numbers_of_the_data_set_are_sums_over_its_cases():
+    rows = [row_of(TARGET, LABELS), row_of(TARGET, TARGET, case_id="b")]
+    found = summarise(rows, CELLS, CONFIG)["measures"]
+    numbers = {name.removeprefix("objects_"): entry["cell"]["dataset"] for name, entry in found.items()}
+    # of the first case one matched, one in two parts, one missed, and one found where nothing is
+    assert numbers == {
+        "matched": 4, "split": 1, "merged": 0, "missed": 1, "part": 2, "merging": 0, "spurious": 1
+    }  # fmt: skip
+    assert all("mean" not in entry for entry in found.values())
+
+
+def test_a_row_per_object(tmp_path):
+    row = row_of(TARGET, LABELS, spacing=(2.0, 0.5))
+    assert write_cases(tmp_path, [row], CELLS) == ("cases.parquet", "cases.csv", "objects.parquet")
+    table = pq.read_table(tmp_path / "objects.parquet").to_pylist()
+    assert [(o["side"], o["event"], o["pixels"]) for o in table] == [
+        ("target", "matched", 9),
+        ("target", "split", 16),
+        ("target", "missed", 6),
+        ("prediction", "matched", 12),
+        ("prediction", "spurious", 2),
+        ("prediction", "part", 4),
+        ("prediction", "part", 8),
+    ]
+    first, other = table[0], table[3]
+    assert (first["case_id"], first["region"], first["unit"]) == ("a", "cell", "pixels")
+    assert (first["box"], first["centroid"], first["touches_border"]) == ([0, 0, 3, 3], [1.0, 1.0], True)
+    assert (table[2]["box"], table[2]["touches_border"]) == ([5, 8, 7, 11], False)
+    assert (first["id"], first["partner"]) == (other["partner"], other["id"])
+    assert first["size"] == 9 * 2.0 * 0.5
+    assert (first["iou"], first["dice"]) == (9 / 12, 18 / 21) == (other["iou"], other["dice"])
+    assert first["centroid_distance"] == pytest.approx(0.5 * 0.5)  # half a column of 0.5
+    assert first["hd95"] == pytest.approx(0.5)  # the last column of the prediction is one column away
+    assert all(o["iou"] is None and o["partner"] is None and o["hd95"] is None for o in table[1:3] + table[4:])
+
+
+def test_the_table_is_read_back_case_by_case_and_written_to_the_same_bytes(tmp_path):
+    rows = [row_of(TARGET, LABELS, case_id=name) for name in "ba"]
+    rows.append(row_of(0 * TARGET, 0 * LABELS, case_id="nothing"))
+    for folder in ("one", "two"):
+        (tmp_path / folder).mkdir()
+    write_cases(tmp_path / "one", rows, CELLS)
+    again = read_cases(tmp_path / "one", objects=True)
+    assert {row.case_id: row.objects for row in again if row.objects} == read_objects(tmp_path / "one")
+    assert sorted(read_objects(tmp_path / "one")) == ["a", "b"]
+    assert again[0].objects == rows[1].objects
+    write_cases(tmp_path / "two", again, CELLS)
+    assert (tmp_path / "one/objects.parquet").read_bytes() == (tmp_path / "two/objects.parquet").read_bytes()
+    assert not read_cases(tmp_path / "one")[0].objects
+
+
+def test_without_a_table_there_is_no_file(tmp_path):
+    config = MetricsConfig(bootstrap=0, measures=(EventsConfig(table=False),))
+    assert write_cases(tmp_path, [row_of(TARGET, LABELS, config)], CELLS) == ("cases.parquet", "cases.csv")
+
+
+def test_void_pixels_are_of_no_object():
+    target = TARGET.copy()
+    target[0, 8:10] = 9
+    found = row_of(target, LABELS)
+    numbers = {c.metric: c.value for c in found.measured}
+    assert numbers["events_spurious"] == 0
+
+
+def test_volumes_and_several_classes(tmp_path):
+    spec = ClassSpec(task="multiclass", names=("none", "a", "b"), colours=((0, 0, 0),) * 3)
+    target = np.zeros((4, 5, 6), np.uint8)
+    target[:2], target[3] = 1, 2
+    config = MetricsConfig(bootstrap=0, background=False, measures=(EventsConfig(),))
+    write_cases(tmp_path, [row_of(target, target, config, spec=spec, spacing=(3.0, 1.0, 1.0))], spec)
+    table = pq.read_table(tmp_path / "objects.parquet").to_pylist()
+    assert [(o["region"], o["side"], o["size"], o["iou"]) for o in table] == [
+        ("a", "target", 180.0, 1.0),
+        ("a", "prediction", 180.0, 1.0),
+        ("b", "target", 90.0, 1.0),
+        ("b", "prediction", 90.0, 1.0),
+    ]
+    assert table[2]["box"] == [3, 0, 0, 4, 5, 6]
+    assert table[2]["hd95"] is None
+
+
+def test_partition_and_topology_are_measured_and_a_miss_is_a_failure():
+    config = MetricsConfig(bootstrap=0, measures=(PartitionConfig(), TopologyConfig()))
+    spec = CELLS.replace(ignore_index=None)
+
+    def values(target, labels):
+        return {c.metric: c.value for c in row_of(target, labels, config, spec=spec).measured if not c.summed}
+
+    found = values(TARGET, LABELS)
+    assert found["betti0_error"] == found["euler_error"] == 1
+    assert found["betti1_error"] == 0
+    assert 0 < found["voi_split"] == found["voi"] < np.inf
+    assert found["voi_merge"] == 0
+    for target, labels in ((TARGET, 0 * LABELS), (0 * TARGET, LABELS)):
+        missed = values(target, labels)
+        assert missed.pop("are") == 1
+        assert set(missed.values()) == {np.inf}
+    assert np.isnan(list(values(0 * TARGET, 0 * LABELS).values())).all()
+
+
+def test_the_adapted_rand_error_of_the_data_set_counts_missed_and_spurious_objects():
+    config = MetricsConfig(bootstrap=0, measures=(PartitionConfig(),))
+    rows = [row_of(TARGET, TARGET, config), row_of(TARGET, 0 * TARGET, config, case_id="b")]
+    rows.append(row_of(0 * TARGET, blobs((0, 0, 2, 2)), config, case_id="c"))
+    pairs = 9 * 8 + 16 * 15 + 6 * 5  # within the objects
+    entry = summarise(rows, CELLS, config)["measures"]["are"]["cell"]
+    assert entry["dataset"] == pytest.approx(1 - 2 * pairs / (2 * pairs + pairs + 4 * 3))
+
+
+def test_false_objects_by_size_are_numbers_of_the_data_set():
+    config = MetricsConfig(bootstrap=0, measures=(SizesConfig(limits=(5,)), InstancesConfig()))
+    found = summarise([row_of(TARGET, LABELS, config)], CELLS, config)["measures"]
+    assert [found[f"object_fn@{size}"]["cell"]["dataset"] for size in ("small", "large")] == [0, 2]
+    assert [found[f"object_fp@{size}"]["cell"]["dataset"] for size in ("small", "large")] == [2, 1]
+    assert found["fp"]["cell"]["dataset"] == 3
+
+
+def test_lesions_are_scored_by_every_convention_that_is_asked_for():
+    config = MetricsConfig(bootstrap=0, measures=(LesionsConfig(dilation=0, least=0),))
+    rows = [row_of(TARGET, LABELS, config), row_of(TARGET, TARGET, config, case_id="b")]
+    found = summarise(rows, CELLS, config)["measures"]
+    assert [found[f"brats_{name}"]["cell"]["dataset"] for name in ("tp", "fp", "fn")] == [5, 1, 1]
+    assert [found[f"picai_{name}"]["cell"]["dataset"] for name in ("tp", "fp", "fn")] == [5, 1, 1]
+    assert found["picai_f1"]["cell"]["dataset"] == pytest.approx(10 / 12)
+    assert found["autopet_fn_volume"]["cell"]["mean"] == 6 / 2
+    assert found["autopet_fp_volume"]["cell"]["mean"] == 2 / 2
+    assert 0.5 < found["cc_dice"]["cell"]["mean"] < 1
+    assert "mean" not in found["brats_fp"]
+    alone = MetricsConfig(bootstrap=0, measures=(LesionsConfig(conventions=("cc",)),))
+    assert list(summarise([row_of(TARGET, LABELS, alone)], CELLS, alone)["measures"]) == ["cc_dice"]

@@ -1,0 +1,100 @@
+"""What became of each object: every object is one event, and the numbers add up."""
+
+import numpy as np
+import pytest
+
+from segmeter.metrics.objects.events import INSTANCE_EVENTS, TARGET_EVENTS, find_events
+from segmeter.metrics.objects.matching import choose_pairs, find_overlaps
+
+
+def events(target, instances, void=None, threshold=0.5):
+    overlaps = find_overlaps(np.array(target), np.array(instances), None if void is None else np.array(void, bool))
+    found = find_events(overlaps, choose_pairs(overlaps, threshold))
+    ours = dict(zip(overlaps.target_ids.tolist(), (TARGET_EVENTS[k] for k in found.targets), strict=True))
+    theirs = dict(zip(overlaps.instance_ids.tolist(), (INSTANCE_EVENTS[k] for k in found.instances), strict=True))
+    return ours, theirs, found.numbers()
+
+
+def test_matched_missed_and_spurious():
+    ours, theirs, numbers = events([[1, 1, 1, 0, 2, 2, 0, 0]], [[5, 5, 5, 0, 0, 0, 0, 7]])
+    assert ours == {1: "matched", 2: "missed"}
+    assert theirs == {5: "matched", 7: "spurious"}
+    assert numbers == {
+        "matched": 1, "split": 0, "merged": 0, "missed": 1, "part": 0, "merging": 0, "spurious": 1
+    }  # fmt: skip
+
+
+def test_an_object_in_parts_is_split_and_its_parts_are_not_spurious():
+    ours, theirs, _ = events([[1, 1, 1, 1, 1, 1]], [[3, 3, 0, 4, 4, 0]])
+    assert ours == {1: "split"}
+    assert theirs == {3: "part", 4: "part"}
+
+
+def test_two_objects_in_one_are_merged():
+    ours, theirs, _ = events([[1, 1, 0, 2, 2]], [[9, 9, 9, 9, 9]])
+    assert ours == {1: "merged", 2: "merged"}
+    assert theirs == {9: "merging"}
+
+
+def test_a_match_that_swallows_a_small_neighbour_stays_a_match():
+    ours, theirs, _ = events([[1, 1, 1, 1, 1, 2]], [[9, 9, 9, 9, 9, 9]])
+    assert ours == {1: "matched", 2: "merged"}
+    assert theirs == {9: "matched"}
+
+
+def test_an_object_in_one_that_is_too_large_is_missed_and_not_merged():
+    ours, theirs, _ = events([[1, 1, 0, 0, 0]], [[9, 9, 9, 9, 9]])
+    assert (ours, theirs) == ({1: "missed"}, {9: "spurious"})
+
+
+def test_one_part_of_an_object_does_not_split_it():
+    ours, theirs, _ = events([[1, 1, 1, 1, 1]], [[3, 3, 0, 0, 0]])
+    assert (ours, theirs) == ({1: "missed"}, {3: "spurious"})
+
+
+def test_half_of_an_object_is_not_more_than_half():
+    ours, theirs, _ = events([[1, 1, 0, 2, 2]], [[0, 9, 9, 9, 0]])
+    assert ours == {1: "missed", 2: "missed"}
+    assert theirs == {9: "spurious"}
+
+
+def test_void_objects_are_not_counted():
+    _, theirs, numbers = events([[1, 1, 0, 0]], [[4, 4, 6, 6]], [[0, 0, 1, 0]])
+    assert theirs == {4: "matched", 6: "spurious"}  # half void is not mostly void
+    _, theirs, numbers = events([[1, 1, 0, 0, 0]], [[4, 4, 6, 6, 6]], [[0, 0, 1, 1, 0]])
+    assert theirs == {4: "matched", 6: "void"}
+    assert numbers["spurious"] == 0
+
+
+@pytest.mark.parametrize("seed", range(50))
+def test_every_object_is_one_event_as_loops_over_all_pairs_find_it(seed):
+    rng = np.random.default_rng(seed)
+    target = np.kron(rng.integers(0, 7, (4, 4)), np.ones((3, 3), int))
+    instances = np.where(rng.random((12, 12)) < 0.7, np.roll(target, 1, 1), rng.integers(0, 8, (12, 12)))
+    ours, theirs, numbers = events(target, instances)
+    masks = {t: target == t for t in ours}
+    segments = {s: instances == s for s in theirs}
+    share = {(t, s): (masks[t] & segments[s]).sum() for t in masks for s in segments}
+    matched = {(t, s) for (t, s), n in share.items() if n / (masks[t] | segments[s]).sum() > 0.5}
+    held = {s: [t for t in masks if 2 * share[t, s] > masks[t].sum()] for s in segments}
+    parts = {t: [s for s in segments if 2 * share[t, s] > segments[s].sum()] for t in masks}
+    for t in masks:
+        expected = "missed"
+        if any(t == one for one, _ in matched):
+            expected = "matched"
+        elif any(t in held[s] and len(held[s]) > 1 for s in segments):
+            expected = "merged"
+        elif len(parts[t]) > 1:
+            expected = "split"
+        assert ours[t] == expected
+    for s in segments:
+        expected = "spurious"
+        if any(s == other for _, other in matched):
+            expected = "matched"
+        elif len(held[s]) > 1:
+            expected = "merging"
+        elif any(s in parts[t] and ours[t] == "split" for t in masks):
+            expected = "part"
+        assert theirs[s] == expected
+    assert sum(numbers[name] for name in TARGET_EVENTS) == len(masks)
+    assert numbers["matched"] + numbers["part"] + numbers["merging"] + numbers["spurious"] == len(segments)

@@ -1,0 +1,168 @@
+"""A gate passes, fails, or says that it can't tell; decided by intervals, and rarely wrong by chance."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from segmeter.errors import ConfigError
+from segmeter.metrics.config.metrics import MetricsConfig
+from segmeter.metrics.summary.compare import compare_runs, paired_bootstrap
+from segmeter.metrics.summary.summary import summarise
+from tests.metrics.build import case_row, class_spec, random_rows
+from tests.metrics.summary.test_compare import spoil
+
+QUICK = MetricsConfig(bootstrap=500)
+ROWS = random_rows(40)
+
+
+def gate(new, require, *, config=QUICK, base=ROWS):
+    require = [require] if isinstance(require, str) else require
+    return compare_runs({"base": base, "new": new}, class_spec(), config, require=require)["gate"]
+
+
+def only(*args, **options):
+    (entry,) = gate(*args, **options)["requirements"]
+    return entry
+
+
+def test_the_same_predictions_pass_at_a_margin_of_nothing():
+    found = gate(ROWS, ["mean_iou >= base; iou/* >= base", "per_case(mean_dice) >= base"])
+    assert found["outcome"] == "pass"
+    assert [entry["margin"] for entry in found["requirements"]] == [0.0] * 5
+    assert [entry["metric"] for entry in found["requirements"]][1:4] == ["iou/sky", "iou/road", "iou/car"]
+
+
+def test_a_clear_loss_is_a_regression_and_its_numbers_are_those_of_the_runs():
+    worse = spoil(ROWS, 0.3)
+    entry = only(worse, "mean_iou >= base - 0.005")
+    one, other = (summarise(rows, class_spec(), QUICK)["dataset"]["mean_iou"] for rows in (ROWS, worse))
+    assert entry["outcome"] == "regression"
+    assert (entry["base"], entry["new"]) == (pytest.approx(one, rel=1e-12), pytest.approx(other, rel=1e-12))
+    assert entry["margin"] == pytest.approx(other - one + 0.005, rel=1e-9)
+    assert entry["n_units_needed"] is None
+
+
+def test_the_interval_is_that_of_the_paired_difference():
+    worse = spoil(ROWS, 0.05)
+    (pair,) = compare_runs({"new": worse, "base": ROWS}, class_spec(), QUICK)["metrics"]["iou/car"]["pairs"]
+    entry = only(worse, "iou/car >= base - 0.01")
+    low, high = pair["dataset_ci95"]
+    assert entry["margin_ci95"] == [pytest.approx(low + 0.01, rel=1e-9), pytest.approx(high + 0.01, rel=1e-9)]
+
+
+def test_what_is_within_chance_cannot_be_told_and_the_cases_needed_are_named():
+    # the margin's interval shrinks with the square root of the cases, until its end reaches the bound
+    worse = spoil(ROWS, 0.05)
+    lost = -only(worse, "mean_iou >= base")["margin"]
+    entry = only(worse, f"mean_iou >= base - {lost * 1.02:.6f}")
+    low, _ = entry["margin_ci95"]
+    assert (entry["outcome"], entry["reason"]) == ("unknown", "the interval holds the bound")
+    reach = (entry["margin"] - low) / entry["margin"]
+    assert entry["n_units_needed"] == int(np.ceil(40 * reach**2)) > 40
+
+
+def test_a_ratio_and_a_fixed_bound():
+    worse = spoil(ROWS, 0.3)
+    entry = only(worse, "mean_iou >= base * 0.5")
+    assert entry["outcome"] == "pass"
+    assert entry["margin"] == pytest.approx(entry["new"] - 0.5 * entry["base"], rel=1e-9)
+    assert only(worse, "mean_iou >= 0.9")["outcome"] == "regression"
+
+
+def test_lower_is_better_for_distances_and_infinity_is_no_pass():
+    rows = [replace(row, measured=()) for row in ROWS]
+    near = [case_row(r.case_id, r.counts, scores={"hd95/car": 2 + i % 3}) for i, r in enumerate(rows)]
+    far = [case_row(r.case_id, r.counts, scores={"hd95/car": 4 + i % 5}) for i, r in enumerate(rows)]
+    lost = [case_row(r.case_id, r.counts, scores={"hd95/car": np.inf if i < 20 else 2}) for i, r in enumerate(rows)]
+    assert only(far, "hd95/car <= base + 1", base=near)["outcome"] == "regression"
+    assert only(near, "hd95/car <= base + 1", base=far)["outcome"] == "pass"
+    entry = only(lost, "hd95 <= base + 1", base=near)
+    assert (entry["outcome"], entry["new"], entry["margin"]) == ("regression", "inf", "-inf")
+    both = only(lost, "hd95 <= base + 1", base=lost)
+    assert (both["outcome"], both["reason"]) == ("unknown", "the score is undefined in one of the runs")
+
+
+def test_too_few_cases_cannot_tell():
+    entry = only(spoil(ROWS[:4], 0.5), "mean_iou >= base", base=ROWS[:4])
+    assert (entry["outcome"], entry["margin_ci95"]) == ("unknown", [None, None])
+    assert "fewer than 5" in entry["reason"]
+
+
+def test_slices_and_every_slice(tmp_path):
+    table = tmp_path / "cases.csv"
+    table.write_text("case_id,ward\n" + "".join(f"{r.case_id},{'AB'[i % 2]}\n" for i, r in enumerate(ROWS)))
+    config = QUICK.replace(slices=str(table), slice_by=("ward",))
+    new = [spoil([row], 0.4)[0] if i % 2 else row for i, row in enumerate(ROWS)]  # only ward B is worse
+    found = gate(new, "mean_iou[ward=*] >= base - 0.001", config=config)
+    outcomes = {entry["slice"]["value"]: entry["outcome"] for entry in found["requirements"]}
+    assert outcomes == {"A": "pass", "B": "regression"}
+    assert found["outcome"] == "regression"
+    part = [row for i, row in enumerate(new) if i % 2]
+    assert found["requirements"][1]["new"] == pytest.approx(
+        summarise(part, class_spec(), QUICK)["dataset"]["mean_iou"], rel=1e-12
+    )
+    assert [entry["n_units"] for entry in found["requirements"]] == [20, 20]
+
+
+@pytest.mark.parametrize(
+    ("require", "message"),
+    [
+        ("mean_uio >= base", "to name a score of all runs, got 'mean_uio'. Did you mean 'mean_iou'?"),
+        ("mean_iou <= base", "to be mean_iou >= ..., as higher is better, got 'mean_iou <= base'"),
+        ("mean_iou[ward=A] >= base", "to name a column of metrics.slice_by, got 'ward'. Set metrics.slice_by."),
+    ],
+)
+def test_a_requirement_about_nothing_is_refused(require, message):
+    with pytest.raises(ConfigError) as caught:
+        gate(ROWS, require)
+    assert message in str(caught.value)
+
+
+def test_three_runs_have_no_base():
+    with pytest.raises(ConfigError, match=r"to be \[BASE,NEW\] where `require` is given, got 3 runs"):
+        compare_runs(dict.fromkeys("abc", ROWS), class_spec(), QUICK, require=["mean_iou >= base"])
+
+
+def same_quality(rng, cases):
+    """Two runs that differ by chance alone, over the same cases of uneven size."""
+    size = np.exp(5 + 1.2 * rng.normal(size=cases)).astype(int) + 5
+    hard = rng.normal(size=(cases, 1))
+    found = 1 / (1 + np.exp(-1.5 + hard + 0.5 * rng.normal(size=(cases, 2))))
+    hit = rng.binomial(size[:, None], found)
+    return [
+        [case_row(f"c{i}", [[9 * size[i], 3], [size[i] - hit[i, k], hit[i, k]]]) for i in range(cases)] for k in (0, 1)
+    ]
+
+
+def test_a_hundred_comparisons_of_equals_raise_at_most_five_alarms():
+    # the quick form: 30 cases, 5 requirements together, no margin, so that every verdict "regression" is false; and
+    # no more than 5 tables with an adjusted p below 0.05 among those that are shown
+    rng = np.random.default_rng(7)
+    alarms = differing = 0
+    for seed in range(100):
+        base, new = same_quality(rng, 30)
+        config = MetricsConfig(bootstrap=400, seed=seed)
+        require = ["mean_iou >= base; mean_dice >= base; pixel_accuracy >= base; iou/road >= base; recall/road >= base"]
+        found = compare_runs({"base": base, "new": new}, class_spec(2), config, require=require)
+        alarms += found["gate"]["outcome"] == "regression"
+        shown = [name for name in found["metrics"] if "/" not in name]
+        differing += any(found["metrics"][name]["pairs"][0]["sign_flip_p_holm"] < 0.05 for name in shown)
+    assert alarms <= 5
+    assert differing <= 5
+
+
+def test_p_values_agree_with_the_interval():
+    # below 0.05 exactly where the interval leaves 0 out, for each kind of interval, but for what one replicate decides
+    rng = np.random.default_rng(1)
+    for interval in ("expanded", "bca", "percentile"):
+        agreed = 0
+        for _ in range(40):
+            first = np.concatenate([rng.normal(0.25, 1, (30, 1)) ** 3 / 3, np.ones((30, 1))], axis=1)
+            second = np.concatenate([np.zeros((30, 1)), np.ones((30, 1))], axis=1)
+            found = paired_bootstrap(
+                first, second, lambda s: s[:, :1] / s[:, 1:], interval=interval, resamples=999, test=True
+            )
+            outside = bool(found.low[0] > 0 or found.high[0] < 0)
+            agreed += outside == bool(found.p_of_zero[0] < 0.05)
+        assert agreed >= 39

@@ -1,0 +1,77 @@
+"""Two runs side by side: what broke, what was fixed, and both predictions."""
+
+import numpy as np
+import pytest
+
+from .looks import column, count, ids, near, pixels
+
+
+def changed(rows, every=1):
+    """Cases whose mean IoU of a perfect prediction is better by more than 0.05."""
+    found = set()
+    for i, row in enumerate(rows):
+        counts = row.counts
+        union = counts.sum(0) + counts.sum(1) - counts.diagonal()
+        iou = counts.diagonal()[union > 0] / union[union > 0]
+        if i % every == 0 and iou.mean() < 0.95:
+            found.add(row.case_id)
+    return found
+
+
+def test_broken_cases_are_one_click_away(visit, compared, rows):
+    page = visit(compared)
+    wanted = changed(rows)
+    page.get_by_role("link", name=f"broke {len(wanted)}").click()
+    assert count(page) == f"{len(wanted)} of 60 cases"
+    assert set(ids(page)) <= wanted
+    differences = [float(text) for text in column(page, "difference of mean IoU")]
+    assert differences == sorted(differences)
+    assert max(differences) < -0.05
+
+
+def test_the_pair_is_the_readers_choice_and_turns_round(visit, compared, rows):
+    page = visit(compared)
+    page.get_by_label("second run").select_option(label="third")
+    page.locator("a.chip", has_text=f"broke {len(changed(rows, 3))}").wait_for()
+    page.click("#swap")
+    page.get_by_role("link", name=f"fixed {len(changed(rows, 3))}").click()
+    assert set(ids(page)) <= changed(rows, 3)
+
+
+def test_the_least_difference_is_the_readers_choice(visit, compared):
+    page = visit(compared)
+    page.get_by_label("least difference").fill("0.9")
+    page.get_by_label("least difference").press("Enter")
+    page.get_by_role("link", name="unchanged 60").wait_for()
+
+
+def test_another_measure_may_decide(visit, compared):
+    page = visit(compared)
+    page.locator("#differences ~ div").get_by_role("link", name="pixel accuracy").first.click()
+    page.locator("th[aria-sort]", has_text="difference of pixel accuracy").wait_for()
+    assert "difference/pixel_accuracy" in page.get_by_label("measure that decides").input_value()
+
+
+def test_both_predictions_stand_beside_each_other(visit, compared):
+    page = visit(compared, "#?case=case-04")  # whose car is predicted as a tree
+    assert page.locator("#case figcaption").all_text_contents() == [
+        *("image", "target", "prediction: new", "prediction: perfect", "errors: new", "errors: perfect"),
+    ]
+    page.locator("#opacity").fill("1")
+    for place, colour in ((1, (200, 0, 0)), (2, (0, 200, 0)), (3, (200, 0, 0))):
+        stage = pixels(page, f"#case .pane >> nth={place} >> .stage")
+        np.testing.assert_allclose(near(stage, 16 / 24, 23 / 32), colour, atol=3)
+    row = page.locator("#case").get_by_role("row").filter(has_text="IoU of car").text_content()
+    assert "0.0000" in row
+    assert "1.0000" in row
+
+
+def test_a_case_that_one_run_drew_shows_that_run(visit, compared):
+    page = visit(compared, "#?case=case-12")
+    assert page.locator("#case figcaption").all_text_contents() == ["image", "target", "prediction: new", "errors: new"]
+
+
+@pytest.mark.parametrize("width", [360, 1300])
+def test_nothing_hangs_over_the_edge(visit, compared, width):
+    page = visit(compared, width=width)
+    assert page.evaluate("document.documentElement.scrollWidth") <= width

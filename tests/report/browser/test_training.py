@@ -1,0 +1,101 @@
+"""The curves of a training: legends, zoom in step, the best value, and pictures step by step."""
+
+import json
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from segmeter.report.html import write_report
+
+NAME = "<img src=x onerror=alert(8)>"
+
+
+@pytest.fixture(scope="session")
+def trained(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("trained") / "run"
+    rows = []
+    for step in range(1, 101):
+        rows.append({"step": step, "epoch": step / 10, "loss": 1 / step, "lr": 0.1, "seconds": 2.0 * step})
+        if step % 20 == 0:
+            score = {"mean_iou": 0.9 - abs(step - 60) / 100, f"iou/{NAME}": 0.5, "iou/car": 0.25}
+            rows.append({"step": step, "val": score | {"loss": 0.5}, "best": step <= 60, "seconds": 2.0 * step})
+            for case, grey in (("a", step), ("b", 200)):
+                place = folder / "validation" / f"step-{step:08}"
+                place.mkdir(parents=True, exist_ok=True)
+                Image.fromarray(np.full((20, 60, 3), grey, np.uint8)).save(place / f"{case}.png")
+    (folder / "history.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return write_report(folder)
+
+
+def ink(page, selector):
+    """How many pixels of a canvas are drawn."""
+    return page.locator(selector).evaluate(
+        "c => { const d = c.getContext('2d').getImageData(0, 0, c.width, c.height).data;"
+        " let n = 0; for (let i = 3; i < d.length; i += 4) n += d[i] > 0; return n; }"
+    )
+
+
+def chart(page, title):
+    return page.locator("figure.chart").filter(has=page.locator("figcaption", has_text=title))
+
+
+def test_the_best_value_stands_in_the_legend_and_on_top(visit, trained):
+    page = visit(trained)
+    assert "best 0.9 at 60, last 0.5" in chart(page, "scores of the validation").locator(".chip").text_content()
+    assert page.locator(".card").first.text_content() == "best checkpoint, mean IoU0.900at step 60"
+
+
+def test_a_line_is_hidden_by_its_legend_and_left_alone_by_two_clicks(visit, trained):
+    page = visit(trained)
+    classes = chart(page, "IoU by class")
+    before = ink(page, "figure.chart:nth-of-type(3) canvas")
+    classes.locator(".chip").first.click()
+    assert classes.locator(".chip").first.get_attribute("aria-pressed") == "false"
+    assert ink(page, "figure.chart:nth-of-type(3) canvas") != before
+    classes.locator(".chip").first.dblclick()
+    assert [chip.get_attribute("aria-pressed") for chip in classes.locator(".chip").all()] == ["true", "false"]
+
+
+def test_a_drag_zooms_all_charts_and_the_whole_run_comes_back(visit, trained):
+    page = visit(trained)
+    box = chart(page, "loss").locator("canvas").bounding_box()
+    page.mouse.move(box["x"] + 200, box["y"] + 80)
+    page.mouse.down()
+    page.mouse.move(box["x"] + 300, box["y"] + 80, steps=3)
+    page.mouse.up()
+    zoomed = ink(page, "figure.chart:nth-of-type(1) canvas")
+    page.click("#whole")
+    assert ink(page, "figure.chart:nth-of-type(1) canvas") != zoomed
+
+
+def test_the_pointer_reads_the_values(visit, trained):
+    page = visit(trained)
+    canvas = chart(page, "loss").locator("canvas")
+    width = canvas.bounding_box()["width"]
+    canvas.hover(position={"x": 58 + (width - 80) / 2, "y": 100})
+    assert "validation 0.5" in chart(page, "loss").locator(".tip").text_content()
+
+
+def test_the_axis_is_the_readers_choice(visit, trained):
+    page = visit(trained)
+    before = ink(page, "figure.chart:nth-of-type(2) canvas")
+    page.get_by_label("horizontal axis").select_option("seconds")
+    assert ink(page, "figure.chart:nth-of-type(2) canvas") != before
+
+
+def test_pictures_follow_the_step(visit, trained):
+    page = visit(trained)
+    assert page.locator("#steps output").text_content() == "step 100"
+    sources = page.locator("#over-time img").evaluate_all("nodes => nodes.map((node) => node.src)")
+    page.get_by_label("step of the validation").fill("0")
+    assert page.locator("#steps output").text_content() == "step 20"
+    moved = page.locator("#over-time img").evaluate_all("nodes => nodes.map((node) => node.src)")
+    assert (sources[0] == moved[0], sources[1] == moved[1]) == (False, True)
+
+
+@pytest.mark.parametrize("width", [360, 1300])
+def test_nothing_hangs_over_the_edge_and_names_stay_text(visit, trained, width):
+    page = visit(trained, width=width)
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    assert NAME in chart(page, "IoU by class").text_content()

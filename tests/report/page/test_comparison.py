@@ -1,0 +1,79 @@
+"""compare.json -> the tables of its page."""
+
+import json
+
+import numpy as np
+import pytest
+
+from segmeter.evaluation.compare import compare
+from segmeter.files import write_json
+from segmeter.metrics.cases.table import write_cases
+from segmeter.metrics.config.metrics import MetricsConfig
+from segmeter.metrics.summary.summary import summarise
+from segmeter.report.config import ReportConfig
+from segmeter.report.data.columns import unpack_page
+from segmeter.report.html import write_report
+from segmeter.report.page.comparison import comparison_values
+
+from ..conftest import make_rows
+
+NAMES = ("<b>one</b>", "two")
+
+
+@pytest.fixture
+def result(tmp_path, spec):
+    for number in range(2):
+        rng = np.random.default_rng(1)  # the same targets
+        rows = make_rows(rng, spec, "abcdef")
+        if number:
+            for row in rows:
+                moved = row.counts[1, 1] // 2
+                row.counts[1, 1] -= moved
+                row.counts[1, 2] += moved
+        (tmp_path / f"run{number}").mkdir()
+        write_cases(tmp_path / f"run{number}", rows, spec)
+        write_json(tmp_path / f"run{number}" / "metrics.json", summarise(rows, spec, MetricsConfig(bootstrap=50)))
+    found = compare([tmp_path / "run0", tmp_path / "run1"], MetricsConfig(bootstrap=50))
+    text = json.dumps(found).replace("run0", NAMES[0])
+    found = json.loads(text)
+    found["folders"] = {NAMES[0]: str(tmp_path / "run0"), "run1": str(tmp_path / "run1")}
+    return found
+
+
+def test_rows_are_those_of_the_result(result):
+    found = comparison_values(result, ReportConfig())["comparison"]
+    first = found["rows"][0]
+    pair = result["metrics"]["mean_iou"]["pairs"][0]
+    assert (first["words"], first["value"], first["ends"]) == (
+        "mean IoU",
+        pair["dataset_difference"],
+        pair["dataset_ci95"],
+    )
+    assert first["wilcoxon_p_holm"] == pair["wilcoxon_p_holm"]
+    assert first["link"] == "#?pair=0.1&by=difference%2Fheadline"
+    assert sum(part["share"] for part in found["ranks"][0]["parts"]) == pytest.approx(1)
+
+
+def test_every_case_has_the_values_of_both_runs(result):
+    page = unpack_page(comparison_values(result, ReportConfig())["explorer"]["data"])
+    columns = {column["key"]: column["values"] for column in page["columns"]}
+    assert (columns["0/iou/1"] > columns["1/iou/1"]).all()
+    np.testing.assert_array_equal(columns["0/iou/0"], columns["1/iou/0"])
+    assert page["runs"] == [NAMES[0], "run1"]
+
+
+def test_the_page_is_compare_html_and_escapes_names(tmp_path, result):
+    folder = tmp_path / "comparison"
+    folder.mkdir()
+    write_json(folder / "compare.json", result)
+    path = write_report(folder)
+    assert path == folder / "compare.html"
+    text = path.read_text()
+    assert "&lt;b&gt;one&lt;/b&gt;" in text
+    assert "<b>one" not in text
+
+
+def test_a_run_that_has_gone_is_named(result, tmp_path):
+    result["folders"]["run1"] = str(tmp_path / "gone")
+    with pytest.raises(ValueError, match="gone"):
+        comparison_values(result, ReportConfig())

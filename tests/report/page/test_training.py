@@ -1,0 +1,105 @@
+"""history.jsonl -> curves: every number has its chart, its best value, and an axis with a name."""
+
+import json
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from segmeter.report.config import ReportConfig
+from segmeter.report.page.training import MOST_POINTS, training_values
+
+HISTORY = [
+    {
+        "step": 5,
+        "epoch": 0.5,
+        "loss": 2.0,
+        "lr": 0.1,
+        "stages": {"data": 0.1, "step": 0.9},
+        "images_per_second": 8.0,
+        "peak_memory_mb": 900.0,
+        "seconds": 1.0,
+    },
+    {"step": 5, "epoch": 0.5, "val": {"loss": 1.5, "mean_iou": 0.5, "iou/car": 0.6}, "best": True, "seconds": 1.5},
+    {
+        "step": 10,
+        "epoch": 1.0,
+        "loss": 1.0,
+        "lr": 0.05,
+        "images_per_second": 9.0,
+        "peak_memory_mb": 950.0,
+        "seconds": 2.0,
+    },
+    {"step": 10, "epoch": 1.0, "val": {"loss": 1.7, "mean_iou": 0.4, "iou/car": None}, "best": False, "seconds": 2.5},
+]
+
+
+def values_of(tmp_path, history=HISTORY, config=None):
+    found = training_values(tmp_path, history, config or ReportConfig())
+    curves = json.loads(str(found["curves"]))
+    return found, {chart["title"]: chart for chart in curves["charts"]}, curves["best"]
+
+
+def test_every_number_has_its_place(tmp_path):
+    _, charts, best = values_of(tmp_path)
+    assert list(charts) == [
+        "scores of the validation",
+        "loss",
+        "IoU by class",
+        "learning rate",
+        "throughput",
+        "peak memory",
+        "time by stage",
+    ]
+    training, validation = charts["loss"]["lines"]
+    assert (training["name"], training["step"], training["values"], training["best"]) == (
+        "training",
+        [5, 10],
+        [2, 1],
+        1,
+    )
+    assert (validation["name"], validation["best"]) == ("validation", 0)  # the lowest loss
+    (scores,) = charts["scores of the validation"]["lines"]
+    assert (scores["name"], scores["best"], scores["seconds"]) == ("mean IoU", 0, [1.5, 2.5])
+    assert charts["IoU by class"]["lines"][0]["values"] == [0.6, None]
+    assert [line["name"] for line in charts["time by stage"]["lines"]] == ["data", "step"]
+    assert charts["throughput"]["axis"] == "images per second"
+    assert best == 5
+
+
+def test_the_best_checkpoint_stands_first(tmp_path):
+    cards = values_of(tmp_path)[0]["cards"]
+    assert cards[0] == {"name": "best checkpoint, mean IoU", "value": "0.500", "under": "at step 5"}
+    assert {"name": "peak memory", "value": "950", "under": "MB"} in cards
+    assert cards[1] == {"name": "steps", "value": "10", "under": "1 epochs, 0.0 minutes"}
+
+
+@pytest.mark.parametrize("history", [[], [{"step": 0, "loss": None}], [{"loss": float("nan")}]])
+def test_a_history_without_numbers_has_no_curves(tmp_path, history):
+    assert values_of(tmp_path, history)[1] == {}
+
+
+def test_long_histories_keep_their_ends_and_their_best(tmp_path):
+    history = [{"step": step, "loss": 1.0 if step != 4321 else 0.25} for step in range(10_000)]
+    (line,) = values_of(tmp_path, history)[1]["loss"]["lines"]
+    assert len(line["values"]) <= MOST_POINTS + 2
+    assert (line["step"][0], line["step"][-1]) == (0, 9999)
+    assert (line["values"][line["best"]], line["step"][line["best"]]) == (0.25, 4321)
+
+
+def test_pictures_of_validations_are_kept_by_step_within_the_limit(tmp_path):
+    for step in range(0, 50, 10):
+        place = tmp_path / "validation" / f"step-{step:08}"
+        place.mkdir(parents=True)
+        noise = np.random.default_rng(step).integers(0, 255, (50, 80, 3)).astype(np.uint8)
+        for case in ("a", "b"):
+            Image.fromarray(noise).save(place / f"{case}.png")
+    found = values_of(tmp_path)[0]
+    pictures = json.loads(str(found["pictures"]))
+    assert list(pictures) == ["a", "b"]
+    assert list(pictures["a"]) == ["0", "10", "20", "30", "40"]
+    size = len(json.dumps(pictures))
+    fewer = values_of(tmp_path, config=ReportConfig(picture_mb=0.65 * size / 2**20))[0]
+    assert (fewer["steps"][0], fewer["steps"][-1], fewer["left_out"]) == (0, 40, 2)
+    linked = values_of(tmp_path, config=ReportConfig(pictures="link"))[0]
+    assert json.loads(str(linked["pictures"]))["a"]["10"] == "validation/step-00000010/a.png"
