@@ -6,7 +6,6 @@ import time
 import zlib
 from base64 import b64decode, b64encode
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self, cast
@@ -26,12 +25,11 @@ SCHEMA = 4
 NAME = "manifest.json"
 STATES = ("running", "done")
 JOURNAL = "manifest.rows"  # only while a run is unfinished
-_CASES, _END_LINE = b'  "cases": {\n', b"  }\n"  # around the lines of the cases
-_END = _END_LINE + b"}\n"
+CASES_LINE, END_LINE = b'  "cases": {\n', b"  }\n"  # around the lines of the cases
+LAST_LINE = b"}\n"
 SYNC_SECONDS = 1.0  # what a power cut may cost; a killed process loses nothing
 
 _dense = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode  # one is made per call of json.dumps
-_DECODER = json.JSONDecoder()
 _spaced = json.JSONEncoder(ensure_ascii=False).encode
 
 
@@ -122,8 +120,13 @@ class Manifest:
             self._lines.sync()
             self._synced = time.monotonic()
 
+    def note(self, entry: Entry) -> None:
+        """Keep what is noted of a finished case, for when this run is done."""
+        self._noted[entry.case_id] = _note(entry)
+        self.pictures |= entry.pictures
+
     def take(self, case_id: str, note: bytes) -> None:
-        """Take over what another run noted of a case that it finished, see `Notes`; kept when this run is done."""
+        """Take over what another run noted of a case that it finished, see `Manifest.note`; kept when this run is done."""
         self._noted[case_id] = note
 
     def finish(
@@ -168,12 +171,12 @@ class Manifest:
     def _write(self, state: str, cases: Mapping[str, bytes], **more: Any) -> None:
         head = {"schema": SCHEMA, "state": state, "identity": self.identity, **more}
         with atomic_write(self.folder / NAME) as file:  # line by line: there may be a million cases
-            file.write(json_bytes(head).removesuffix(b"\n}\n") + b",\n" + _CASES)
+            file.write(json_bytes(head).removesuffix(b"\n}\n") + b",\n" + CASES_LINE)
             end = b""
             for name, note in cases.items():
                 file.write(b"%b    %b: %b" % (end, _spaced(name).encode("utf-8"), note))
                 end = b",\n"
-            file.write(b"\n" + _END)
+            file.write(b"\n" + END_LINE + LAST_LINE)
 
 
 def read_journal(folder: Path) -> Iterator[tuple[Entry, int]]:
@@ -223,47 +226,6 @@ def read_run_manifest(folder: Path) -> dict[str, Any]:
         remedy = "Resume it with the segmeter that started it, or start a new run with resume=null."
         raise DataError(expected("resume", "manifest", f"of schema {SCHEMA}", f"{schema!r} in {path}", remedy))
     return cast(dict[str, Any], content)
-
-
-class Notes(Mapping[str, Mapping[str, Any]]):
-    """What a manifest notes of each case, {"sha256", "note"}: kept as JSON, which takes a fraction of the memory."""
-
-    def __init__(self, lines: dict[str, bytes]) -> None:
-        self._lines = lines
-
-    def line(self, case_id: str) -> bytes:
-        """The note of a case, as JSON."""
-        return self._lines[case_id]
-
-    def __getitem__(self, case_id: str) -> Mapping[str, Any]:
-        found: Mapping[str, Any] = json.loads(self._lines[case_id])
-        return found
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._lines)
-
-    def __len__(self) -> int:
-        return len(self._lines)
-
-
-def read_notes_of(folder: Path) -> tuple[dict[str, Any], Notes]:
-    """What `read_run_manifest` gives but for the cases, and these; raises as it does."""
-    with suppress(OSError, ValueError, KeyError), (folder / NAME).open("rb") as file:
-        head = b"".join(itertools.takewhile(lambda line: line != _CASES, file))
-        notes = dict(map(_split_line, itertools.takewhile(lambda line: line != _END_LINE, file)))
-        known: dict[str, Any] = json.loads(head.rstrip().removesuffix(b",") + b"\n}")
-        if known["schema"] == SCHEMA and known["state"] == "done" and file.read() == _END.removeprefix(_END_LINE):
-            return known, Notes(notes)
-    known = read_run_manifest(folder)  # written otherwise, or damaged
-    cases = known.pop("cases")
-    return known, Notes({name: _spaced(note).encode("utf-8") for name, note in cases.items()})
-
-
-def _split_line(line: bytes) -> tuple[str, bytes]:
-    """The case and its note, from a line of a manifest."""
-    text = line.decode("utf-8").strip().removesuffix(",")
-    case_id, end = _DECODER.raw_decode(text)
-    return case_id, text[end + 2 :].encode("utf-8")
 
 
 def check_same(folder: Path, identity: Mapping[str, Any], cases: Sequence[str]) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from segmeter.errors import InputError
-from segmeter.evaluation.manifest import Notes
+from segmeter.evaluation.merging.notes import Notes
 from segmeter.evaluation.merging.pieces import Piece, check_pieces
 
 NOTED = b'{"sha256": "1", "note": {}}'

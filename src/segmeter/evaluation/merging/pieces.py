@@ -11,7 +11,7 @@ from segmeter.checks import expected, some
 from segmeter.classes import ClassSpec
 from segmeter.distributed.shards import hash_names
 from segmeter.errors import DataError, InputError
-from segmeter.evaluation.manifest import Notes, read_notes_of
+from segmeter.evaluation.merging.notes import Notes, read_notes_of
 from segmeter.files import is_whole
 from segmeter.metrics.cases.stored import read_spec
 from segmeter.remote.trees import local_folder
