@@ -126,7 +126,7 @@ class Manifest:
         self.pictures |= entry.pictures
 
     def take(self, case_id: str, note: bytes) -> None:
-        """Take over what another run noted of a case that it finished, see `Manifest.note`; kept when this run is done."""
+        """Take over what another run noted of a case that it finished, as JSON; it is kept when this run is done."""
         self._noted[case_id] = note
 
     def finish(

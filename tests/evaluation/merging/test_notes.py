@@ -38,5 +38,5 @@ def test_a_manifest_that_lost_its_end_is_refused(run, lines):
     """Mutation seen to fail: no look at what follows the cases."""
     whole = (run / NAME).read_bytes().splitlines(keepends=True)
     (run / NAME).write_bytes(b"".join(whole[:-lines]))
-    with pytest.raises(DataError, match="to hold a whole manifest.json"):
+    with pytest.raises(DataError, match=r"to hold a whole `?manifest.json"):
         read_notes_of(run)
