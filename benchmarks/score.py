@@ -27,8 +27,8 @@ from PIL import Image
 
 from record import circumstances, write_record
 from segmeter.classes import ClassSpec
-from segmeter.data.config import default_colours
 from segmeter.data.files import _png_kernels, masks, png
+from segmeter.data.known_classes import default_colours
 from segmeter.evaluation import score as scoring
 from segmeter.evaluation.cases import CaseScorer
 from segmeter.evaluation.manifest import Manifest

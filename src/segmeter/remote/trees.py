@@ -70,6 +70,7 @@ def local_path(given: str | Path) -> Path:
     parent, name = _above(url)
     tree = _tree(parent)
     _refresh(tree, parent, [Stored(name, listed[0].size, listed[0].stamp)], only=True)
+    present(tree / name)  # who reads one file may open it in any way
     return tree / name
 
 
