@@ -8,7 +8,7 @@ import numpy as np
 from PIL import Image
 
 from segmeter.cli.main import main
-from segmeter.metrics.cases.table import read_cases
+from segmeter.metrics.cases.stored import read_cases
 
 PAGE = Path(__file__).parents[2] / "docs" / "instances.md"
 

@@ -50,6 +50,7 @@ PRINTED_BY: dict[str, tuple[str, ...]] = {
     "evaluation/evaluate.py": ("eval",),
     "evaluation/manifest.py": ("eval", "score"),
     "evaluation/merging/": ("merge",),
+    "remote/": ("train", "eval", "predict", "score", "merge"),
     "evaluation/sharding.py": ("eval", "predict"),
     "evaluation/large/cases.py": ("eval",),
     "evaluation/": ("score",),

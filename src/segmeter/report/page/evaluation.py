@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,9 @@ import numpy as np
 from markupsafe import Markup
 
 from segmeter.classes import ClassSpec
-from segmeter.metrics.cases.table import CaseRow, read_cases, read_spec
+from segmeter.files import safe_id
+from segmeter.metrics.cases.stored import open_cases, read_spec
+from segmeter.metrics.cases.table import CaseRow
 from segmeter.metrics.summary.directions import find_direction
 from segmeter.report import figures
 from segmeter.report.config import ReportConfig
@@ -30,9 +32,10 @@ SCRIPTS = (
 
 def evaluation_values(folder: Path, summary: Mapping[str, Any], config: ReportConfig) -> dict[str, Any]:
     """Gather what the template shows of an evaluation: ``evaluation``, ``explorer`` and ``sections``."""
-    rows, spec = read_cases(folder), read_spec(folder)
-    columns = {column.key: column for column in case_columns(rows, spec, summary)}
-    scores = {row.case_id: None if np.isnan(value) else float(value) for row, value in _headlines(rows, columns)}
+    rows, spec = open_cases([folder]), read_spec(folder)
+    columns = {column.key: column for column in [*case_columns(rows, spec, summary), *_files(folder, rows)]}
+    headlines = zip(columns[ID].values, columns[HEADLINE].values, strict=True)
+    scores = {case_id: None if np.isnan(value) else float(value) for case_id, value in headlines}
     shown = choose_pictures(folder, scores, config, of_class=_worst_of_classes(rows, columns, spec))
     matrix = summary.get("confusion_matrix")
     evaluation = {
@@ -108,6 +111,16 @@ def script_json(content: Any) -> Markup:
     return Markup(text.replace("<", "\\u003c"))  # every "<" is inside a string
 
 
+def _files(folder: Path, rows: Sequence[CaseRow]) -> Iterator[Column]:
+    """Where each case's prediction is, of a run that wrote label maps."""
+    place = folder / "predictions" / "labels"
+    names = {path.stem: path.name for path in place.iterdir()} if place.is_dir() else {}
+    if names:
+        texts = [names.get(safe_id(row.case_id), "") for row in rows]
+        files = [f"{place.relative_to(folder)}/{text}" if text else "" for text in texts]
+        yield Column(key="file", label="prediction", values=files, kind="text", group="case")
+
+
 def _no_picture(shown: Shown) -> str:
     kept = "the worst cases, the worst of each class and a sample" if shown.cases else "no case"
     remedy = "report.overlays=-1 keeps all, and report.pictures=link shows all of them."
@@ -116,10 +129,6 @@ def _no_picture(shown: Shown) -> str:
 
 def _groups(columns: Sequence[Column]) -> list[str]:
     return [f"{group} ({count})" for group, count in Counter(column.group for column in columns).items()]
-
-
-def _headlines(rows: Sequence[CaseRow], columns: Mapping[str, Column]) -> list[tuple[CaseRow, float]]:
-    return list(zip(rows, columns[HEADLINE].values, strict=True))
 
 
 def _worst_of_classes(rows: Sequence[CaseRow], columns: Mapping[str, Column], spec: ClassSpec) -> list[str]:
