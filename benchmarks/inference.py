@@ -32,7 +32,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import tifffile
@@ -157,6 +157,9 @@ def evaluation(cases: int, side: int, rounds: int, *, device: torch.device) -> d
         def __getitem__(self, index: int) -> Sample:
             return Sample(case_id=self.case_ids[index], image=self.images[index], target=self.targets[index])
 
+        dealt: ClassVar[dict[str, str]] = {}
+        split = "all"
+
         def streamed_cases(self) -> frozenset[int]:
             return frozenset()
 
@@ -179,7 +182,6 @@ def evaluation(cases: int, side: int, rounds: int, *, device: torch.device) -> d
                     postprocess=PostprocessConfig(),
                     metrics=MetricsConfig(),
                     folder=Path(folder) / "run",
-                    on_case=lambda prediction, cleaned, row: None,
                 )
             )
 

@@ -63,6 +63,12 @@ def operation(name: str, path: Path) -> Iterator[None]:
         raise OSError(error.errno, error.strerror or str(error), str(path)) from error
 
 
+def refuse_link(path: Path) -> None:
+    """Raise InputError where a link stands in the place of a file that another program will write by its path."""
+    if path.is_symlink():
+        raise _is_link(path)
+
+
 def _is_link(path: Path) -> InputError:
     return InputError(f"{path}: is a link, and nothing in a run's folder is written through one. Remove it.")
 
@@ -246,13 +252,6 @@ def fresh_folder(folder: Path) -> Iterator[Path]:
         sync(parent, folder.parent)
 
 
-@contextmanager
-def foreign_write(path: Path) -> Iterator[None]:
-    """Count a file that is written without this module, in a folder that is not published yet."""
-    with operation("open", path), operation("write", path):
-        yield
-
-
 def point(link: Path, target: str) -> None:
     """Make `link` a symbolic link to its sibling `target` by one rename; readers see the old target or the new."""
     with handle_of(link.parent) as folder:
@@ -274,7 +273,9 @@ def link_or_copy(source: Path, target: Path) -> None:
     # a second name is safe, as no published file is ever changed, only replaced
     if source.is_dir():
         with fresh_folder(target) as place:
-            shutil.copytree(source, place, dirs_exist_ok=True)
+            for each in filter(Path.is_file, sorted(source.rglob("*"))):
+                make_folder((place / each.relative_to(source)).parent)
+                link_or_copy(each, place / each.relative_to(source))
         return
     try:
         with handle_of(target.parent) as folder, operation("link", target):

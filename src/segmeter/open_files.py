@@ -12,7 +12,7 @@ from segmeter.files import handle_of, operation, sync, temporary_name
 
 
 class Lines:
-    """A file that grows by whole lines: what can't be written whole is taken back. A link is not followed.
+    """A file that grows by whole lines or records: what can't be written whole is taken back. No link is followed.
 
     Parameters
     ----------

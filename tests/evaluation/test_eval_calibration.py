@@ -31,7 +31,6 @@ def run(folder: Path, cases: TinyCases, *, probs: bool, calibration: bool) -> di
             postprocess=PostprocessConfig(),
             metrics=MetricsConfig(bootstrap=20, measures=(SurfaceConfig(),), calibration=calibration),
             folder=folder,
-            on_case=lambda prediction, cleaned, row: None,
         )
     )
 

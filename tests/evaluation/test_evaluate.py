@@ -1,5 +1,6 @@
 """An evaluation whose results cross through the ring: what it writes must not depend on how."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,19 +10,24 @@ from PIL import Image
 from torch import nn
 
 from segmeter.bridge.transport import open_transport
-from segmeter.data.build import open_splits
-from segmeter.errors import DataError
+from segmeter.cli.config.trained_data import describe_data
+from segmeter.data.build import build_dataset, open_splits
+from segmeter.data.config import FolderConfig
+from segmeter.errors import ConfigError, DataError
+from segmeter.evaluation.case_run import NoPictures
 from segmeter.evaluation.evaluate import Evaluation, evaluate
 from segmeter.evaluation.predict import PredictionRun, predict
 from segmeter.export.config import ExportConfig
 from segmeter.inference import async_results as outbox
+from segmeter.inference.async_results import Prediction
 from segmeter.inference.config import InferenceConfig
 from segmeter.inference.predictor import Predictor
 from segmeter.losses.focal.focal import FocalLoss
-from segmeter.metrics.cases.table import read_cases
+from segmeter.metrics.cases.table import CaseRow, read_cases
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.summary.summary import summarise
 from segmeter.postprocess.config import PostprocessConfig
+from segmeter.postprocess.pipeline import Cleaned
 from tests.bridge.fake_stream import FakeTransport
 from tests.data.crafted import folder, make_folder, noise, put
 from tests.training.tiny import LongTarget, TinyCases, cross_entropy, tiny_segmenter
@@ -31,6 +37,17 @@ CPU = torch.device("cpu")
 
 def predictor():
     return Predictor(tiny_segmenter(), InferenceConfig(precision="float32", batch_size=2), CPU)
+
+
+class Seen(NoPictures):
+    """Notes the cases that it is given."""
+
+    def __init__(self, events: list[str]) -> None:
+        self.events = events
+
+    def draw(self, prediction: Prediction, cleaned: Cleaned, row: CaseRow | None) -> dict[str, str]:
+        self.events.append(prediction.sample.case_id)
+        return {}
 
 
 def run_evaluation(folder: Path, cases: TinyCases, events: list[str], loss: nn.Module | None = None):
@@ -43,7 +60,7 @@ def run_evaluation(folder: Path, cases: TinyCases, events: list[str], loss: nn.M
             postprocess=PostprocessConfig(),
             metrics=MetricsConfig(),
             folder=folder,
-            on_case=lambda prediction, cleaned, row: events.append(prediction.sample.case_id),
+            pictures=Seen(events),
         )
     )
 
@@ -130,9 +147,36 @@ def test_predict_sends_its_labels_through_the_ring_too(tmp_path, stream):
             export=ExportConfig(),
             postprocess=PostprocessConfig(),
             folder=tmp_path,
-            on_case=lambda prediction, cleaned: None,
         )
     )
     assert written == 3
     assert len(stream.starts) == 2
     assert stream.done == len(stream.queue)
+
+
+@pytest.mark.parametrize(
+    ("split", "changes", "key"),
+    [("val", {"fold": "2/2"}, "fold"), ("test", {"split_seed": 1}, "split_seed"), ("all", {"split_seed": 1}, None)],
+)
+def test_cases_that_are_dealt_otherwise_than_for_training_are_refused(tmp_path, split, changes, key):
+    """As the command line refuses them, which looks before it reads any data."""
+    trained = FolderConfig(root=str(make_folder(tmp_path, tuple("abcdefghijkl"))), classes=("a", "b", "c"), fold="1/2")
+    card = replace(tiny_segmenter().card, data=describe_data(trained))
+    segmenter = tiny_segmenter()
+    segmenter.card = card
+    cases = build_dataset(trained.replace(**changes), split=split)
+    job = Evaluation(
+        predictor=Predictor(segmenter, InferenceConfig(precision="float32"), CPU),
+        dataset=cases,
+        loss=None,
+        export=ExportConfig(),
+        postprocess=PostprocessConfig(),
+        metrics=MetricsConfig(bootstrap=0),
+        folder=tmp_path / "run",
+    )
+    if key is None:
+        assert evaluate(job)
+        return
+    with pytest.raises(ConfigError, match=f"`data.{key}` to be .* with data.split={split}, which else may hold cases"):
+        evaluate(job)
+    assert not (tmp_path / "run").exists()

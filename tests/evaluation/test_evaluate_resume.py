@@ -13,12 +13,13 @@ import torch
 from segmeter.errors import ConfigError
 from segmeter.evaluation.evaluate import Evaluation, evaluate
 from segmeter.evaluation.manifest import JOURNAL, Manifest
-from segmeter.evaluation.restore import whole_batches
+from segmeter.evaluation.resuming.restore import whole_batches
 from segmeter.export.config import ExportConfig
 from segmeter.inference.config import InferenceConfig
 from segmeter.inference.predictor import Predictor
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.postprocess.config import PostprocessConfig
+from tests.evaluation.test_predict import Seen
 from tests.training.tiny import LongTarget, TinyCases, cross_entropy, tiny_segmenter
 
 COUNT, BATCH = 11, 3
@@ -49,7 +50,6 @@ def job(folder: Path, **changes: object) -> Evaluation:
         "postprocess": PostprocessConfig(),
         "metrics": MetricsConfig(bootstrap=20),
         "folder": folder,
-        "on_case": lambda prediction, cleaned, row: None,
         "identity": {"checkpoint": "0"},
     }
     return Evaluation(**(fields | changes))  # type: ignore[arg-type]
@@ -89,7 +89,7 @@ def test_an_interrupted_run_ends_with_the_same_bytes(
 ) -> None:
     interrupted(tmp_path, after, monkeypatch)
     cases, restored = TinyCases(count=COUNT), []
-    evaluate(job(tmp_path, dataset=cases, resume=True, on_restored=lambda row: restored.append(row.case_id)))
+    evaluate(job(tmp_path, dataset=cases, resume=True, pictures=Seen([], restored)))
     done = after if after == COUNT else after // BATCH * BATCH
     assert len(restored) <= done, "files that still waited to be written are written again"
     assert sorted(cases.read) == list(range(len(restored), COUNT))
@@ -111,7 +111,7 @@ def test_a_killed_run_ends_with_the_same_bytes(clean: dict[str, bytes], tmp_path
 def test_a_case_whose_file_is_gone_is_predicted_again(
     clean: dict[str, bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def leave(self: Manifest, results: object) -> None:
+    def leave(self: Manifest, results: object, pictures: object) -> None:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:

@@ -55,7 +55,7 @@ def test_processes_share_it(monkeypatch: pytest.MonkeyPatch) -> None:
         pass
 
 
-@pytest.mark.parametrize(("measures", "gib"), [("[]", "0.2"), ("[surface]", "0.4"), ("[instances]", "1.5")])
+@pytest.mark.parametrize(("measures", "gib"), [("[]", "0.2"), ("[surface]", "0.4"), ("[instances]", "0.7")])
 def test_score_says_it_of_a_pair_by_its_header(
     measures: str, gib: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

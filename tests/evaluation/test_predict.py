@@ -6,6 +6,7 @@ import numpy as np
 import torch
 from PIL import Image
 
+from segmeter.evaluation.case_run import NoPictures
 from segmeter.evaluation.predict import PredictionRun, predict
 from segmeter.export.config import ExportConfig
 from segmeter.inference.config import InferenceConfig
@@ -21,6 +22,21 @@ class Untargeted(TinyCases):
         return replace(super().__getitem__(index), target=None)
 
 
+class Seen(NoPictures):
+    """Notes each case, and what was kept of an interrupted run."""
+
+    def __init__(self, seen, restored=None):
+        self.seen, self.restored = seen, restored
+
+    def draw(self, prediction, cleaned, row):
+        self.seen.append((prediction.sample.case_id, cleaned.labels))
+        return {}
+
+    def remember(self, case_id, row):
+        if self.restored is not None:
+            self.restored.append(case_id)
+
+
 def job(folder, seen, **changes):
     predictor = Predictor(tiny_segmenter(), InferenceConfig(precision="float32", batch_size=2), torch.device("cpu"))
     fields = {
@@ -29,7 +45,7 @@ def job(folder, seen, **changes):
         "export": ExportConfig(),
         "postprocess": PostprocessConfig(),
         "folder": folder,
-        "on_case": lambda prediction, cleaned: seen.append((prediction.sample.case_id, cleaned.labels)),
+        "pictures": Seen(seen),
     }
     return PredictionRun(**(fields | changes))
 

@@ -9,7 +9,7 @@ from segmeter.evaluation.manifest import Manifest
 from segmeter.evaluation.predict import predict
 from segmeter.export.config import ExportConfig
 from tests.evaluation.test_evaluate_resume import empty, files, flip
-from tests.evaluation.test_predict import Untargeted, job
+from tests.evaluation.test_predict import Seen, Untargeted, job
 
 COUNT = 7  # in batches of 2
 FIELDS = {"export": ExportConfig(probs=True), "identity": {"checkpoint": "0"}}
@@ -47,7 +47,7 @@ def interrupt(folder, after, patch):
 def test_an_interrupted_run_ends_with_the_same_bytes(after, clean, tmp_path, monkeypatch):
     interrupt(tmp_path, after, monkeypatch)
     restored = []
-    cases = start(tmp_path, resume=True, on_restored=restored.append)
+    cases = start(tmp_path, resume=True, pictures=Seen([], restored))
     done = after if after == COUNT else after // 2 * 2
     assert restored == [f"case{index:02d}" for index in range(len(restored))]
     assert len(restored) <= done

@@ -76,7 +76,7 @@ class Children:
         """Run a command line in the working folder.
 
         Options are `at` and `kind` of a fault below runs/, or `signal`, sent `after` so many seconds, and whether it is
-        sent to the whole `group`.
+        sent to the whole `group`; and `threads`, one unless it is given.
         """
         assert self._server.stdin
         assert self._server.stdout
@@ -88,7 +88,7 @@ def serve(library: str) -> None:
     """Answer until the input ends."""
     import torch
 
-    torch.set_num_threads(1)
+    torch.set_num_threads(1)  # a process that computed with more could not be forked
     for module in (*(f"segmeter.cli.commands.{command}" for command in COMMANDS), *LAZY):
         import_module(module)
     faults = ctypes.CDLL(library) if library else None
@@ -136,6 +136,7 @@ def _child(asked: dict[str, Any], faults: Any, answer: int) -> None:
     try:
         os.setsid()
         signal.signal(signal.SIGINT, signal.default_int_handler)
+        sys.modules["torch"].set_num_threads(asked.get("threads", 1))
         errors = os.open("errors.txt", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
         os.dup2(errors, 2)
         os.dup2(os.open(os.devnull, os.O_RDWR), 1)

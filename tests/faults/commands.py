@@ -1,4 +1,4 @@
-"""Four commands on six small pictures, a clean run of each, and what must hold after any other run."""
+"""Five commands on six small pictures, a clean run of each, and what must hold after any other run."""
 
 import shutil
 from pathlib import Path
@@ -20,18 +20,19 @@ COMMANDS = {
     "eval": [*DATA, *SPLITS, *REPORT, "metrics.bootstrap=0", "data.split=all", "checkpoint=best"],
     "score": ["predictions=labels", "references=data/masks", "data.num_classes=2", "images=data/images"],
     "predict": ["checkpoint=best", "input=data/images", *REPORT],
+    "merge": ["runs=[parts/1,parts/2]", *REPORT],
 }
 COMMANDS["score"] += [*REPORT, "metrics.bootstrap=0"]
 
 
 def line(command: str, root: str, *more: str) -> list[str]:
-    device = [] if command == "score" else ["device=cpu"]
+    device = [] if command in ("score", "merge") else ["device=cpu"]
     return [command, *COMMANDS[command], "run.name=x", f"run.root={root}", *device, *more]
 
 
 def resuming(command: str) -> list[str]:
-    """What goes on after a fault."""
-    return line(command, "runs", "resume=auto")
+    """What goes on after a fault; a merge, which takes no time, is made anew."""
+    return line(command, "runs", *([] if command == "merge" else ["resume=auto"]))
 
 
 def make_data_and_clean_runs() -> None:
@@ -45,12 +46,24 @@ def make_data_and_clean_runs() -> None:
         put(Path("data/masks") / name, mask)
         put(Path("labels") / name, mask ^ (picture[..., 0] > 190))
     for command in COMMANDS:
+        if command == "merge":
+            _make_shards()
         outcome = run(line(command, "clean"))
         assert outcome.code == 0, outcome.errors
         if command == "train":
             shutil.copytree((only(Path("clean")) / "checkpoints/best").resolve(), "best")
         Path(f"{command}.count").write_text(str(outcome.fault.count))
         Path("clean").rename(f"clean-{command}")
+
+
+def _make_shards() -> None:
+    """What is merged: two shards of an evaluation, with every kind of file."""
+    for number in (1, 2):
+        more = [f"shard={number}/2", "inference.batch_size=2", "export.probs=true"]
+        outcome = run(line("eval", "shards", *more))
+        assert outcome.code == 0, outcome.errors
+        Path("parts").mkdir(exist_ok=True)
+        only(Path("shards")).rename(f"parts/{number}")
 
 
 def count(command: str) -> int:

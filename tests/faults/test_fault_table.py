@@ -149,7 +149,13 @@ FAULTS: dict[int, tuple[str, tuple[str, ...]]] = {
             f"{RESUME}masks_that_change_before_they_are_drawn_or_read_again_are_refused",
         ),
     ),
-    46: ("a link planted at an output", (f"{FOLDER}a_link_in_a_resumed_folder_is_never_written_through",)),
+    46: (
+        "a link planted at an output",
+        (
+            f"{FOLDER}a_link_in_a_resumed_folder_is_never_written_through",
+            "faults/test_planted_links.py::test_no_writer_follows_a_planted_link",
+        ),
+    ),
     47: (
         "hostile names",
         (

@@ -1,5 +1,6 @@
 """Equal runs give equal bytes, whatever the hash seed, the threads, the workers, the cache or the batch size."""
 
+import json
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -7,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.faults.children import Children
-from tests.faults.commands import line, only
-from tests.faults.harness import results
+from tests.faults.commands import line, only, resuming
+from tests.faults.harness import results, run
 
 WAYS = {
     "score": [[], ["workers=2"]],
@@ -20,7 +21,7 @@ RECORDS = ("manifest.json", "data.json")  # name the settings, which differ; a c
 
 @pytest.fixture(scope="module")
 def children() -> Iterator[Children]:
-    with Children(PYTHONHASHSEED="4242", OMP_NUM_THREADS="2") as made:
+    with Children(PYTHONHASHSEED="4242") as made:
         yield made
 
 
@@ -32,9 +33,32 @@ def figures(root: Path) -> dict[str, bytes | str]:
 @pytest.mark.usefixtures("here")
 @pytest.mark.parametrize("command", WAYS)
 def test_equal_runs_give_equal_bytes(children: Children, command: str) -> None:
-    """The clean runs were made with another hash seed and one thread."""
+    """The clean runs were made with another hash seed and one thread; a training's bits depend on their number."""
+    threads = 1 if command == "train" else 2
     for way in WAYS[command]:
         shutil.rmtree("runs", ignore_errors=True)
-        ended = children.run(line(command, "runs", *way))
+        ended = children.run(line(command, "runs", *way), threads=threads)
         assert ended.code == 0, ended.errors
         assert figures(Path("runs")) == figures(Path(f"clean-{command}")), way
+
+
+@pytest.mark.usefixtures("here")
+@pytest.mark.parametrize("command", ["eval", "predict"])
+def test_a_resumed_run_computes_with_the_threads_that_it_began_with(children: Children, command: str) -> None:
+    """On a CPU the last bits of probabilities depend on their number: begun with one, resumed where there are two."""
+    shutil.rmtree("runs", ignore_errors=True)
+    probs = "export.probs=true"
+    assert run(line(command, "runs", probs)).code == 0
+    folder = only(Path("runs"))
+    before = results(folder)
+    damaged = next((folder / "predictions/probs").iterdir())
+    damaged.unlink()
+    ended = children.run([*resuming(command), probs], threads=2)
+    assert ended.code == 0, ended.errors
+    assert "resume: 1 threads, as the run began with, not 2." in ended.errors
+    assert damaged.name in ended.errors
+    assert results(folder) == before
+    shutil.rmtree("runs")
+    assert children.run(line(command, "runs", probs), threads=2).code == 0
+    (manifest,) = Path("runs").glob("*/*/manifest.json")
+    assert json.loads(manifest.read_bytes())["identity"]["threads"] == 2

@@ -54,6 +54,8 @@ class TinyCases:
     def case_ids(self):
         return tuple(f"case{index:02d}" for index in range(self.count))
 
+    dealt, split = {}, "all"
+
     def streamed_cases(self):
         return frozenset()
 

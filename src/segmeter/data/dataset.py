@@ -66,6 +66,8 @@ class Dataset:
         What is wrong with files that are therefore in no pair, one line each.
     weights
         Of each source, where the data set has several: its share of the training samples.
+    dealt
+        How its cases were dealt into splits, from `describe_dealing`; empty where they were not.
     """
 
     spec: ClassSpec
@@ -81,6 +83,7 @@ class Dataset:
     source: str = ""
     problems: tuple[str, ...] = ()
     weights: Mapping[str, float] = field(default_factory=dict)
+    dealt: Mapping[str, Any] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.pairs)

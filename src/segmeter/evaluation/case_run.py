@@ -7,19 +7,15 @@ from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
-from segmeter.checks import some
 from segmeter.data.dataset import Dataset
 from segmeter.data.location import UNKNOWN
-from segmeter.errors import RunError
 from segmeter.evaluation.large.cases import LargeRun, run_large, split_parts
 from segmeter.evaluation.manifest import Entry, Manifest
-from segmeter.evaluation.restore import Part, count_restorable, describe, find_damaged, split_batches
-from segmeter.evaluation.sharding import BatchOf, split_passes
+from segmeter.evaluation.sharding import BatchOf, Part, describe, split_passes
 from segmeter.export.config import ExportConfig
 from segmeter.export.writer import Writer
-from segmeter.files import clear_leftovers
 from segmeter.inference.async_results import Prediction
 from segmeter.inference.predictor import Loss, Predictor
 from segmeter.metrics.cases.table import CaseRow
@@ -31,6 +27,38 @@ from segmeter.progress import track
 PREDICTIONS = "predictions"
 
 _LOG = logging.getLogger(__name__)
+
+
+class Pictures(Protocol):
+    """Draws cases, and keeps the pictures of some: of which ones is known only after the last case."""
+
+    def draw(self, prediction: Prediction, cleaned: Cleaned, row: CaseRow | None) -> Mapping[str, Any]:
+        """Draw a case if it is among the chosen so far; returns name in the run's folder -> size and hash."""
+
+    def remember(self, case_id: str, row: CaseRow | None) -> None:
+        """Let a case that an interrupted run finished take part in the choice."""
+
+    def names(self, case_id: str) -> Sequence[str]:
+        """The names of what is drawn of a case, in the run's folder."""
+
+    def kept(self) -> list[str]:
+        """The names of what is chosen now."""
+
+
+class NoPictures:
+    """Draws none."""
+
+    def draw(self, prediction: Prediction, cleaned: Cleaned, row: CaseRow | None) -> Mapping[str, Any]:
+        return {}
+
+    def remember(self, case_id: str, row: CaseRow | None) -> None:
+        pass
+
+    def names(self, case_id: str) -> Sequence[str]:
+        return ()
+
+    def kept(self) -> list[str]:
+        return []
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,6 +81,8 @@ class CaseRun:
         Whether to continue the run in `folder`.
     batches
         Of a shard: the batch of each of its cases in the whole run, from `take_batches`; None groups them as they come.
+    pictures
+        Is given each case, in order, when it has been post-processed and measured.
     """
 
     predictor: Predictor
@@ -63,6 +93,7 @@ class CaseRun:
     identity: Mapping[str, Any] = field(default_factory=dict)
     resume: bool = False
     batches: Sequence[BatchOf] | None = None
+    pictures: Pictures = field(default_factory=NoPictures)
 
     def predictions(self, cases: range, *, probs: bool, loss: Loss | None = None) -> Iterator[Prediction]:
         """Predict some cases, in the batches of the whole run."""
@@ -83,6 +114,10 @@ class Finished:
 Measuring = Callable[[Prediction, Cleaned], CaseRow | None]
 
 
+def unmeasured(prediction: Prediction, cleaned: Cleaned) -> None:
+    """Measure nothing."""
+
+
 def open_manifest(job: CaseRun) -> Manifest:
     """Start the run's manifest, or continue that of the run that is resumed.
 
@@ -93,59 +128,6 @@ def open_manifest(job: CaseRun) -> Manifest:
     """
     start = Manifest.resume if job.resume else Manifest.begin
     return start(job.folder, job.identity, job.dataset.case_ids)
-
-
-def restore_cases(job: CaseRun, manifest: Manifest, *, none: bool = False) -> Iterator[Entry]:
-    """Yield the finished cases that are kept, then write their missing or damaged files again; `none` keeps none."""
-    clear_leftovers(job.folder / PREDICTIONS)
-    size = job.predictor.config.batch_size
-    keep = 0 if none or not job.resume else count_restorable(manifest, batch_size=size, batches=job.batches)
-    notes = []
-    for entry in manifest.entries(keep=keep):
-        notes.append(entry.note)
-        yield entry
-    repair_files(job, notes)
-
-
-def repair_files(job: CaseRun, notes: Sequence[Mapping[str, Any]]) -> None:
-    """Write missing or damaged files of finished cases again, in the batches in which the cases were predicted.
-
-    Parameters
-    ----------
-    notes
-        What was noted of the first cases, in their order.
-
-    Raises
-    ------
-    RunError
-        A file differs from what it was, as it may on another machine.
-    """
-    predictions = job.folder / PREDICTIONS
-    damaged = find_damaged(notes, predictions)
-    if not damaged:
-        return
-    names = [name for found in damaged.values() for name in found]
-    _LOG.warning("resume: missing or damaged files of predictions are written again (%s).", some(names))
-    spec = job.dataset.spec
-    kinds = [note["image"] for note in notes] if job.batches is None else job.batches[: len(notes)]
-    streamed = job.dataset.streamed_cases()
-    for batch in split_batches(kinds, job.predictor.config.batch_size):
-        if not damaged.keys() & set(batch):
-            continue
-        if batch.start in streamed:
-            run_large(large_run(job), batch.start)
-            continue
-        with Writer(predictions, job.export, spec, locate=job.dataset.locate) as writer:
-            found = job.predictor.predict(Part(job.dataset, batch), probs=job.export.needs_probs)
-            for index, prediction in zip(batch, found, strict=True):
-                if index in damaged:
-                    cleaned = run_steps(prediction.labels, job.postprocess.steps, spec)
-                    export_case(writer, prediction, cleaned, job.export)
-    again = find_damaged([notes[index] for index in damaged], predictions)
-    if again:
-        names = [name for found in again.values() for name in found]
-        remedy = "Start a new run with resume=null."
-        raise RunError(f"resume: predictions differ from those of the resumed run ({some(names)}). {remedy}")
 
 
 def large_run(
@@ -171,7 +153,7 @@ def run_cases(
     done: int,
     what: str,
     large: LargeRun,
-    measure: Measuring = lambda prediction, cleaned: None,
+    measure: Measuring = unmeasured,
     probs: bool = False,
 ) -> Iterator[Finished]:
     """Predict all cases after the first `done`, write their files, and note them; yield each in its order.
@@ -205,9 +187,9 @@ def run_cases(
         def cases() -> Generator[Finished, None, None]:
             for part in split_parts(rest, streamed):
                 if part.start in streamed:
-                    yield from _run_streamed(noted, large, part.start)
+                    yield from _run_streamed(job, noted, large, part.start)
                 else:
-                    finish = partial(_finish, job, measure)
+                    finish = partial(finish_case, job, measure)
                     predictions = job.predictions(part, probs=job.export.needs_probs or probs, loss=large.loss)
                     yield from _run_part(job, writer, noted, predictions, finish)
 
@@ -242,12 +224,14 @@ def _run_part(
     with closing(map_in_threads(finish, predictions, threads=threads, ahead=ahead, name="finish")) as cases:
         for case in cases:
             export_case(writer, case.prediction, case.cleaned, job.export)
+            sample, pictures = case.prediction.sample, job.pictures.draw(case.prediction, case.cleaned, case.row)
             yield case
-            sample = case.prediction.sample
-            noted.add(Entry(case_id=sample.case_id, row=case.row, note=describe(sample)), writer.queued_names())
+            entry = Entry(case_id=sample.case_id, row=case.row, note=describe(sample), pictures=pictures)
+            noted.add(entry, writer.queued_names())
 
 
-def _finish(job: CaseRun, measure: Measuring, prediction: Prediction) -> Finished:
+def finish_case(job: CaseRun, measure: Measuring, prediction: Prediction) -> Finished:
+    """Post-process and measure a prediction."""
     stages = job.predictor.stages
     with stages.timed("post-process"):
         cleaned = run_steps(prediction.labels, job.postprocess.steps, job.dataset.spec)
@@ -256,11 +240,12 @@ def _finish(job: CaseRun, measure: Measuring, prediction: Prediction) -> Finishe
     return Finished(prediction=prediction, cleaned=cleaned, row=row)
 
 
-def _run_streamed(noted: "_Noted", large: LargeRun, index: int) -> Iterator[Finished]:
+def _run_streamed(job: CaseRun, noted: "_Noted", large: LargeRun, index: int) -> Iterator[Finished]:
     case = run_large(large, index)
+    pictures = job.pictures.draw(case.prediction, case.cleaned, case.row)
     yield Finished(prediction=case.prediction, cleaned=case.cleaned, row=case.row)
     note = {**case.note, "files": case.files}
-    noted.add(Entry(case_id=case.prediction.sample.case_id, row=case.row, note=note), None)
+    noted.add(Entry(case_id=case.prediction.sample.case_id, row=case.row, note=note, pictures=pictures), None)
 
 
 class _Noted:

@@ -21,6 +21,7 @@ from segmeter.evaluation.memory import Turns
 from segmeter.evaluation.pairing import MaskPair
 from segmeter.evaluation.places import UNPLACED, Place, find_place
 from segmeter.metrics.cases.table import CaseRow
+from segmeter.metrics.config.measures import MeasureConfig
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.measures.protocol import CaseMaps, Measure, build_measures
 from segmeter.metrics.measures.row import make_row
@@ -30,8 +31,9 @@ _MANY_PARTS = 4
 _LOOK_BYTES = 1 << 14  # of a file; smaller ones are read without a look at the memory
 # Bytes that a pixel of a pair takes at the peak, measured on 12,000 x 12,000 uint8 masks, rounded up
 _COUNTED = 4
-_MEASURED = {"surface": 10, "boundary": 16, "cldice": 10}
-_OTHERWISE = 40  # objects, and measures of users
+_OBJECTS = dict.fromkeys(("instances", "average_precision", "aji", "sizes"), 18)
+_MEASURED = {"surface": 10, "boundary": 16, "cldice": 10, **_OBJECTS}
+_OTHERWISE = 40  # distances of objects, and measures of users
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -136,7 +138,7 @@ class CaseScorer:
         """Memory that a pair takes, from the header of its first file; by rows it takes next to none."""
         if any(is_large(path, self.reading) for path in (*pair.references, *pair.predictions)):
             return 0
-        per_pixel = max([_COUNTED, *(_MEASURED.get(each.name, _OTHERWISE) for each in self.metrics.measures)])
+        per_pixel = max([_COUNTED, *map(_bytes_per_pixel, self.metrics.measures)])
         width = self.reading.spec.label_dtype.itemsize
         pixels = _stated_pixels(pair.references[0], self.reading.max_pixels)
         return pixels * len(pair.references) * per_pixel * width
@@ -237,6 +239,11 @@ class CaseScorer:
 
 def _hash_together(*digests: str) -> str:
     return hashlib.sha256(" ".join(digests).encode()).hexdigest()
+
+
+def _bytes_per_pixel(measure: MeasureConfig) -> int:
+    """Memory that a measure takes."""
+    return _OTHERWISE if getattr(measure, "distances", False) else _MEASURED.get(measure.name, _OTHERWISE)
 
 
 @cache

@@ -2,7 +2,7 @@
 
 import json
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, cast
@@ -10,16 +10,18 @@ from typing import Any, cast
 from torch import nn
 
 from segmeter.checks import some
+from segmeter.data.folders.dealing import check_dealing
 from segmeter.errors import DataError
-from segmeter.evaluation.case_run import CaseRun, large_run, open_manifest, repair_files, restore_cases, run_cases
+from segmeter.evaluation.case_run import CaseRun, large_run, open_manifest, run_cases
 from segmeter.evaluation.large.cases import LargeRun, check_streamable
 from segmeter.evaluation.manifest import Manifest, read_notes
+from segmeter.evaluation.resuming.repair import repair_files, repair_pictures, restore_cases
 from segmeter.evaluation.sharding import note_shard
 from segmeter.files import write_json
 from segmeter.inference.async_results import Prediction
 from segmeter.losses.additive import additive
 from segmeter.metrics.cases.packed import RowStore
-from segmeter.metrics.cases.table import CaseRow, divide_terms, write_cases
+from segmeter.metrics.cases.table import CaseRow, divide_terms, read_cases, write_cases
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.measures.protocol import CaseMaps, Measure, build_measures
 from segmeter.metrics.measures.row import make_row
@@ -43,16 +45,10 @@ class Evaluation(CaseRun):
         Reported beside the metrics, per case and of all cases as one batch, or None.
     metrics
         Its group of the configuration.
-    on_case
-        Called with every case, in order, when it has been measured, for example to draw it.
-    on_restored
-        Called with the row of every case that is kept from the interrupted run.
     """
 
     loss: nn.Module | None
     metrics: MetricsConfig
-    on_case: Callable[[Prediction, Cleaned, CaseRow], None]
-    on_restored: Callable[[CaseRow], None] = lambda row: None
 
 
 def evaluate(job: Evaluation) -> dict[str, Any]:
@@ -71,10 +67,12 @@ def evaluate(job: Evaluation) -> dict[str, Any]:
     DataError
         A case has no target, or a file can't be read or changed since it was checked.
     ConfigError
-        The resumed run used another configuration, or something needs a whole map that is larger than memory.
+        The resumed run used another configuration, something needs a whole map that is larger than memory, or the cases
+        are dealt otherwise than when the model was trained.
     RunError
         A prediction is not finite, or a file can't be written.
     """
+    _check_dealing(job)
     loss = None if job.loss is None else additive(job.loss, job.dataset.spec.ignore_index)
     large = large_run(job, loss=loss, measured=True, spacing=job.metrics.spacing)
     names = [measure.name for measure in job.metrics.measures]
@@ -85,6 +83,7 @@ def evaluate(job: Evaluation) -> dict[str, Any]:
         if not damaged:
             notes = read_notes(job.folder)
             repair_files(job, [notes[case_id]["note"] for case_id in manifest.cases])
+            _repair_pictures(job, manifest)
             return cast(dict[str, Any], json.loads((job.folder / "metrics.json").read_bytes()))
         _LOG.warning("resume: missing or damaged results are written again (%s).", some(damaged))
         manifest = Manifest.begin(job.folder, job.identity, job.dataset.case_ids)
@@ -92,6 +91,7 @@ def evaluate(job: Evaluation) -> dict[str, Any]:
     try:
         _restore(job, manifest, rows)
         _predict(job, manifest, rows, sums, large)
+        pictures = _repair_pictures(job, manifest)
     finally:
         manifest.close()
     summary = summarise(rows, job.dataset.spec, job.metrics) | note_shard(job.identity)
@@ -99,15 +99,21 @@ def evaluate(job: Evaluation) -> dict[str, Any]:
         summary["calibration"] = summarise_calibration(sums.compute(), job.dataset.spec)
     written = write_cases(job.folder, rows, job.dataset.spec)
     write_json(job.folder / "metrics.json", summary)
-    manifest.finish((SUMMARY, *written))
+    manifest.finish((SUMMARY, *written), pictures=pictures)
     return summary
+
+
+def _repair_pictures(job: Evaluation, manifest: Manifest) -> list[str]:
+    """A picture says the score of its case, for which the counts are enough."""
+    counted = large_run(job, measured=True, spacing=job.metrics.spacing)
+    measure, rows = partial(_measure, job, ()), partial(read_cases, job.folder)
+    return repair_pictures(job, manifest, large=counted, measure=measure, read_rows=rows)
 
 
 def _restore(job: Evaluation, manifest: Manifest, rows: RowStore) -> None:
     """Keep the cases that are done; calibration needs every probability, so with it all cases are predicted again."""
     for entry in restore_cases(job, manifest, none=job.metrics.calibration):
         rows.append(entry.measured)
-        job.on_restored(entry.measured)
 
 
 def _predict(job: Evaluation, manifest: Manifest, rows: RowStore, sums: Calibration | None, large: LargeRun) -> None:
@@ -119,8 +125,15 @@ def _predict(job: Evaluation, manifest: Manifest, rows: RowStore, sums: Calibrat
         prediction, row = case.prediction, cast(CaseRow, case.row)
         if sums is not None and prediction.probs is not None and prediction.sample.target is not None:
             sums.update(prediction.sample.target, prediction.probs)
-        job.on_case(prediction, case.cleaned, row)
         rows.append(row)
+
+
+def _check_dealing(job: Evaluation) -> None:
+    """Refuse a split of the data set that each model was trained on, where it is dealt otherwise now."""
+    segmenter = job.predictor.segmenter
+    for member in getattr(segmenter, "members", [segmenter]):
+        dataset = job.dataset
+        check_dealing(dataset.dealt, member.card.data, split=dataset.split, model="the checkpoint")
 
 
 def _calibration(job: Evaluation) -> Calibration | None:

@@ -33,12 +33,16 @@ _spaced = json.JSONEncoder(ensure_ascii=False).encode
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Entry:
-    """A finished case: its row where it was measured, the hash of its files, and what else its run needs to resume."""
+    """A finished case: its row where it was measured, the hash of its files, and what else its run needs to resume.
+
+    `pictures` has the name, size and hash of what was drawn of it; which of these stay is known only at the end.
+    """
 
     case_id: str
     row: CaseRow | None = None
     sha256: str = ""
     note: Mapping[str, Any] = field(default_factory=dict)
+    pictures: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def measured(self) -> CaseRow:
@@ -63,6 +67,7 @@ class Manifest:
         self.identity = identity
         self.cases = tuple(cases)
         self.done = done
+        self.pictures: dict[str, Any] = {}  # name -> size and hash, of all that were drawn
         self._noted: dict[str, bytes] = {}  # as JSON, which takes a fraction of the memory
         self._lines: Lines | None = None
         self._synced = 0.0
@@ -80,10 +85,13 @@ class Manifest:
     def resume(cls, folder: Path, identity: Mapping[str, Any], cases: Sequence[str]) -> Self:
         """Continue the run in a folder, after `check_same`."""
         check_same(folder, identity, cases)
-        done = read_run_manifest(folder)["state"] == "done"
+        content = read_run_manifest(folder)
+        done = content["state"] == "done"
         if done:  # a process may have been killed just before it removed these
             remove(folder / JOURNAL)
-        return cls(folder, flatten(identity), cases, done=done)
+        manifest = cls(folder, flatten(identity), cases, done=done)
+        manifest.pictures |= content.get("pictures", {})
+        return manifest
 
     def entries(self, keep: int | None = None) -> Iterator[Entry]:
         """Yield the finished cases in the order in which they were added; drop all after the first `keep`.
@@ -95,7 +103,7 @@ class Manifest:
         whole = 0
         for entry, end in itertools.islice(read_journal(self.folder), keep):
             whole = end
-            self._noted[entry.case_id] = _note(entry)
+            self.note(entry)
             yield entry
         if (self.folder / JOURNAL).is_file():
             Lines(self.folder / JOURNAL, keep=whole).close()
@@ -105,7 +113,7 @@ class Manifest:
         if self._lines is None:
             self._lines = Lines(self.folder / JOURNAL)
         self._lines.write(encode_entry(entry))
-        self._noted[entry.case_id] = _note(entry)
+        self.note(entry)
         if time.monotonic() - self._synced > SYNC_SECONDS:
             self._lines.sync()
             self._synced = time.monotonic()
@@ -113,20 +121,26 @@ class Manifest:
     def note(self, entry: Entry) -> None:
         """Take over a case that another run finished; it is kept when this run is done."""
         self._noted[entry.case_id] = _note(entry)
+        self.pictures |= entry.pictures
 
-    def finish(self, results: Sequence[str] = (), inputs: Mapping[str, str] | None = None) -> None:
+    def finish(
+        self, results: Sequence[str] = (), *, pictures: Sequence[str] = (), inputs: Mapping[str, str] | None = None
+    ) -> None:
         """Mark the run as done: all cases are measured and the results are written.
 
         Parameters
         ----------
         results
             Names of the files in the folder whose hashes are kept, for `damaged_results`.
+        pictures
+            Names of those of `pictures` that stay.
         inputs
             Hashes of files that were read beside those of the cases.
         """
         self.close()
         kept = {name: describe_file(self.folder / name) for name in results}
-        self._write("done", self._noted, results=kept, inputs=dict(inputs or {}))
+        self.pictures = {name: self.pictures[name] for name in sorted(pictures)}
+        self._write("done", self._noted, results=kept, pictures=self.pictures, inputs=dict(inputs or {}))
         remove(self.folder / JOURNAL)
         self.done = True
 
@@ -234,7 +248,9 @@ def _note(entry: Entry) -> bytes:
 
 def encode_entry(entry: Entry) -> bytes:
     """A finished case as a line of the journal: equal for equal cases."""
-    content = {"case_id": entry.case_id, "sha256": entry.sha256, "note": dict(entry.note)}
+    content: dict[str, Any] = {"case_id": entry.case_id, "sha256": entry.sha256, "note": dict(entry.note)}
+    if entry.pictures:
+        content["pictures"] = dict(entry.pictures)
     if entry.row is not None:
         content["row"] = _encode_row(entry.row)
     text = _dense(content).encode("utf-8")
@@ -276,6 +292,7 @@ def _decode(line: bytes) -> Entry | None:
         row=None if row is None else _decode_row(case_id, row),
         sha256=content["sha256"],
         note=content["note"],
+        pictures=content.get("pictures", {}),
     )
 
 

@@ -1,15 +1,14 @@
 """A checkpoint on images without reference -> label maps."""
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from segmeter.data.verification.intensity import ScaleWatch
-from segmeter.evaluation.case_run import CaseRun, large_run, open_manifest, repair_files, restore_cases, run_cases
+from segmeter.evaluation.case_run import CaseRun, large_run, open_manifest, run_cases
 from segmeter.evaluation.large.cases import check_streamable
 from segmeter.evaluation.manifest import read_notes
-from segmeter.inference.async_results import Prediction
-from segmeter.postprocess.pipeline import Cleaned
+from segmeter.evaluation.resuming.repair import repair_files, repair_pictures, restore_cases
 
 _LOG = logging.getLogger(__name__)
 
@@ -18,18 +17,8 @@ _LOG = logging.getLogger(__name__)
 class PredictionRun(CaseRun):
     """Images without targets, and where their label maps go.
 
-    Parameters
-    ----------
-    on_case
-        Called with every case, in order, for example to draw it.
-    on_restored
-        Called with the id of every case that is kept from the interrupted run.
-
     Warns once where the images are not on the scale of those that the model was trained on.
     """
-
-    on_case: Callable[[Prediction, Cleaned], None]
-    on_restored: Callable[[str], None] = lambda case_id: None
 
 
 def predict(job: PredictionRun) -> int:
@@ -59,19 +48,17 @@ def predict(job: PredictionRun) -> int:
     if manifest.done:
         notes = read_notes(job.folder)
         repair_files(job, [notes[case_id]["note"] for case_id in manifest.cases])
+        repair_pictures(job, manifest, large=large)
         return len(job.dataset)
     try:
-        done = 0
-        for entry in restore_cases(job, manifest):
-            job.on_restored(entry.case_id)
-            done += 1
+        done = sum(1 for _ in restore_cases(job, manifest))
         for case in run_cases(job, manifest, done=done, what="predicting", large=large):
-            job.on_case(case.prediction, case.cleaned)
             _warn(watch.add(case.prediction.sample.image))
+        pictures = repair_pictures(job, manifest, large=large)
     finally:
         manifest.close()
     _warn(watch.close())
-    manifest.finish()
+    manifest.finish(pictures=pictures)
     return len(job.dataset)
 
 

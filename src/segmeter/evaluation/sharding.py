@@ -1,11 +1,33 @@
-"""A data set and its shard -> the cases of the shard, in the batches in which the whole run predicts them."""
+"""A data set, or a shard of it -> its cases in the batches in which the whole run predicts them."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from segmeter.data.dataset import Dataset
+from segmeter.data.sample import Sample
 from segmeter.distributed.shards import Shard, check_filled
-from segmeter.evaluation.restore import split_batches
+
+
+class Cases(Protocol):
+    """What is read by number."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, index: int, /) -> Sample: ...
+
+
+class Part:
+    """Some cases of a data set."""
+
+    def __init__(self, dataset: Cases, indices: Sequence[int]) -> None:
+        self._dataset = dataset
+        self._indices = indices
+
+    def __len__(self) -> int:
+        return len(self._indices)
+
+    def __getitem__(self, index: int) -> Sample:
+        return self._dataset[self._indices[index]]
 
 
 class BatchOf(NamedTuple):
@@ -65,3 +87,25 @@ def split_passes(batches: Sequence[BatchOf], cases: range, batch_size: int) -> I
 def note_shard(identity: Mapping[str, Any]) -> dict[str, Any]:
     """What the metrics of a shard say, so that nobody takes them for those of the whole run."""
     return {"shard": identity["shard"]["shard"]} if "shard" in identity else {}
+
+
+def split_batches(kinds: Sequence[Any], size: int) -> Iterator[range]:
+    """Yield the batches in which images of these kinds are predicted: of one kind each, and at most `size` images.
+
+    Examples
+    --------
+    >>> list(split_batches("aaab", 2))
+    [range(0, 2), range(2, 3), range(3, 4)]
+    """
+    start = 0
+    for index, kind in enumerate(kinds):
+        if kind != kinds[start] or index - start == size:
+            yield range(start, index)
+            start = index
+    if len(kinds):
+        yield range(start, len(kinds))
+
+
+def describe(sample: Sample) -> dict[str, Any]:
+    """What a case's entry notes of its image: its kind, which decides on batches."""
+    return {"image": [*sample.image.shape, str(sample.image.dtype)]}

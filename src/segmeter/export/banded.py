@@ -16,9 +16,9 @@ from segmeter.checks import expected
 from segmeter.data.location import UNKNOWN, Location
 from segmeter.errors import InputError
 from segmeter.export.config import Compression
-from segmeter.export.formats import TILE
+from segmeter.export.formats import TILE, ZarrFolder
 from segmeter.export.located import ASCII, DOUBLE, LONG, LONG8, RATIONAL, SHORT, Field, located_fields, zarr_attributes
-from segmeter.files import atomic_write, foreign_write, fresh_folder, make_folder, remove
+from segmeter.files import atomic_write, fresh_folder, make_folder, remove
 from segmeter.parallel import count_cores, map_in_threads
 
 _PACKERS: dict[Compression, tuple[int, Callable[[bytes], bytes]]] = {  # TIFF's numbers of compressions
@@ -203,14 +203,11 @@ class _BigTiff(_Tiled):
 
 @contextmanager
 def _zarr(path: Path, shape: tuple[int, int], dtype: np.dtype[Any], location: Location) -> Iterator[Bands]:
-    import zarr  # starts slowly, and few ask for it
-
     with fresh_folder(path) as folder:
-        with foreign_write(folder):
-            chunks = tuple(min(TILE, side) for side in shape)
-            named: dict[str, Any] = {"dimension_names": ("y", "x"), "attributes": zarr_attributes(location)}
-            array = zarr.create_array(str(folder), shape=shape, dtype=dtype, chunks=chunks, overwrite=True, **named)
-        bands = _ZarrBands(array, folder, shape=shape, dtype=dtype)
+        chunks = tuple(min(TILE, side) for side in shape)
+        named: dict[str, Any] = {"dimension_names": ("y", "x"), "attributes": zarr_attributes(location)}
+        array = ZarrFolder(folder, shape=shape, dtype=dtype, chunks=chunks, **named)
+        bands = _ZarrBands(array, shape=shape, dtype=dtype)
         yield bands
         bands.check_whole()
         if path.exists():  # a rename replaces files only
@@ -220,10 +217,9 @@ def _zarr(path: Path, shape: tuple[int, int], dtype: np.dtype[Any], location: Lo
 class _ZarrBands(_Tiled):
     """Rows of chunks of an array in a folder that is not published yet."""
 
-    def __init__(self, array: Any, folder: Path, *, shape: tuple[int, int], dtype: np.dtype[Any]) -> None:
+    def __init__(self, array: ZarrFolder, *, shape: tuple[int, int], dtype: np.dtype[Any]) -> None:
         super().__init__(shape=shape, dtype=dtype)
-        self._array, self._folder = array, folder
+        self._array = array
 
     def put(self, top: int, rows: NDArray[Any]) -> None:
-        with foreign_write(self._folder):
-            self._array[top : top + len(rows)] = rows
+        self._array.write(slice(top, top + len(rows)), rows)

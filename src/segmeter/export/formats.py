@@ -2,7 +2,7 @@
 
 import io
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from segmeter.data.location import UNKNOWN, Location
 from segmeter.export.located import CENTIMETRE, geotiff_tags, ome_xml, resolution, zarr_attributes
-from segmeter.files import TEMPORARY, atomic_write, foreign_write, fresh_folder, remove, rename
+from segmeter.files import TEMPORARY, atomic_write, fresh_folder, make_folder, remove, rename
+from segmeter.open_files import Lines
 
 Locate = Callable[[], Location]
 
@@ -70,15 +71,45 @@ def _located(location: Location, array: NDArray[Any]) -> dict[str, Any]:
 
 def write_zarr(path: Path, array: NDArray[Any], *, locate: Locate = lambda: UNKNOWN) -> None:
     """Write a Zarr 3 folder with one chunk per plane and tile; one of (H, W) says where its pixels lie."""
-    import zarr  # starts slowly, and few ask for it
-
     chunks = (1,) * (array.ndim - 2) + tuple(min(TILE, side) for side in array.shape[-2:])
-    with _out_of_the_way(path), fresh_folder(path) as folder, foreign_write(folder):
+    with _out_of_the_way(path), fresh_folder(path) as folder:
         attributes = zarr_attributes(locate()) if array.ndim == 2 else {}
-        stored = zarr.create_array(
-            str(folder), shape=array.shape, dtype=array.dtype, chunks=chunks, attributes=attributes, overwrite=True
-        )
-        stored[...] = array
+        stored = ZarrFolder(folder, shape=array.shape, dtype=array.dtype, chunks=chunks, attributes=attributes)
+        for plane in np.ndindex(array.shape[:-2]):
+            stored.write((*plane, ...), array[plane])
+
+
+class ZarrFolder:
+    """A Zarr 3 array in a fresh folder. Chunks are packed in memory and written by `files`, which follows no link.
+
+    Parameters
+    ----------
+    folder
+        From `fresh_folder`.
+    options
+        As `zarr.create_array` takes them.
+    """
+
+    def __init__(self, folder: Path, **options: Any) -> None:
+        import zarr  # starts slowly, and few ask for it
+        from zarr.storage import MemoryStore
+
+        self._folder = folder
+        self._packed: dict[str, Any] = {}  # a chunk's name -> its bytes, until they are written
+        self._array: Any = zarr.create_array(MemoryStore(self._packed), **options)
+        self._put_out()
+
+    def write(self, place: Any, values: NDArray[Any]) -> None:
+        """Write whole chunks."""
+        self._array[place] = values
+        self._put_out()
+
+    def _put_out(self) -> None:
+        for name in sorted(self._packed):
+            path = self._folder / name
+            make_folder(path.parent)
+            with closing(Lines(path)) as file:
+                file.write(self._packed.pop(name).to_bytes())
 
 
 @contextmanager

@@ -278,8 +278,6 @@ class TensorBoardConfig(LoggerConfig):
     """Curves for TensorBoard, in the folder tensorboard/ of the run; needs: pip install "segmeter[tensorboard]"."""
 
     name: str = "tensorboard"
-    flush_seconds: Annotated[int, Unit("seconds")] = Field(30, ge=1)
-    """Time between two writes to disk."""
 
 
 @LOGGERS.register("wandb", builder="segmeter.training.run.trackers:build_wandb")

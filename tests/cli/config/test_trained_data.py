@@ -145,18 +145,21 @@ def folds(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 @pytest.mark.parametrize(
     ("override", "message"),
     [
-        ("data.fold=2/5", "`data.fold` to be 1/5 with data.split=val, as "),
-        ("data.fold=null", "`data.fold` to be 1/5 with data.split=val, as "),
-        ("data.split_seed=7", "`data.split_seed` to be 0 with data.split=val, as "),
-        ("data.group_until=-", "`data.group_until` to be _ with data.split=val, as "),
+        ("data.fold=2/5", "`data.fold` to be '1/5' with data.split=val, "),
+        ("data.fold=null", "`data.fold` to be '1/5' with data.split=val, "),
+        ("data.split_seed=7", "`data.split_seed` to be 0 with data.split=val, "),
+        ("data.group_until=-", "`data.group_until` to be '_' with data.split=val, "),
     ],
 )
 def test_validation_of_another_fold_holds_cases_of_training_and_is_refused(
     folds: list[Path], choice: list[str], override: str, message: str
 ) -> None:
     (problem,) = problems_of(f"checkpoint={folds[0]}", *choice, "data.split=val", override)
-    assert problem.startswith(f"eval: expected {message}{folds[0]} was trained on cases of other folds, got ")
-    assert composed(f"checkpoint={folds[0]}", *choice, "data.split=test", override).data.split == "test"
+    said = f"eval: expected {message}which else may hold cases that {folds[0]} was trained on, got "
+    assert problem.startswith(said)
+    assert composed(f"checkpoint={folds[0]}", *choice, "data.split=all", override).data.split == "all"
+    if "fold=" in override:  # decides nothing about the cases for testing
+        assert composed(f"checkpoint={folds[0]}", *choice, "data.split=test", override).data.split == "test"
 
 
 def test_its_own_fold_is_evaluated_and_every_checkpoint_must_have_it(folds: list[Path], run: Path) -> None:
@@ -164,6 +167,37 @@ def test_its_own_fold_is_evaluated_and_every_checkpoint_must_have_it(folds: list
     assert isinstance(data, FolderConfig)
     assert data.fold == "2/5"
     (problem,) = problems_of(f"checkpoint=[{folds[0]},{folds[1]}]", "data.split=val")
-    assert f"`data.fold` to be 2/5 with data.split=val, as {folds[1]} was trained" in problem
+    assert f"`data.fold` to be '2/5' with data.split=val, which else may hold cases that {folds[1]} was" in problem
     (problem,) = problems_of(f"checkpoint={run}", "data.split=val", "data.fold=1/5")
     assert "`data.fold` to be None with data.split=val" in problem
+
+
+@pytest.mark.parametrize("choice", [[], ["data=folder", "data.root=/other"]], ids=["checkpoint", "folder"])
+@pytest.mark.parametrize("split", ["train", "val", "test"])
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("data.split_seed=1", "`data.split_seed` to be 0 with data.split={}, "),
+        ("data.test_fraction=0.5", "`data.test_fraction` to be 0.15 with data.split={}, "),
+        ("data.val_fraction=0.2", "`data.val_fraction` to be 0.15 with data.split={}, "),
+        ("data.group_until=_", "`data.group_until` to be '' with data.split={}, "),
+    ],
+)
+def test_a_split_that_is_drawn_otherwise_than_for_training_is_refused(
+    run: Path, choice: list[str], split: str, override: str, message: str
+) -> None:
+    """Cases for testing would be among those that the model was trained on."""
+    asked = [f"checkpoint={run}", *choice, f"data.split={split}"]
+    (problem,) = problems_of(*asked, override)
+    assert problem.startswith(f"eval: expected {message.format(split)}which else may hold cases that {run} was")
+    assert problem.endswith("other data needs no split (data.split=all).")
+    assert composed(*asked).data.split == split
+    assert composed(*asked, "data.lists=mine").data.split == split, "lists name the cases"
+    assert composed(*asked[:-1], "data.split=all", override).data.split == "all"
+
+
+def test_a_split_that_was_listed_for_training_is_not_drawn(tmp_path: Path) -> None:
+    listed = write_run(tmp_path / "listed", NUCLEI.replace(lists="lists"))
+    assert composed(f"checkpoint={listed}", "data.split=test").data.split == "test"
+    (problem,) = problems_of(f"checkpoint={listed}", "data.split=test", "data.lists=null")
+    assert "`data.lists` to be 'lists' with data.split=test" in problem

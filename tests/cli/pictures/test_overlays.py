@@ -6,6 +6,7 @@ from PIL import Image
 
 from segmeter.cli.pictures.overlays import Drawer
 from segmeter.data.sample import Sample
+from segmeter.files import describe_file
 from segmeter.inference.async_results import Prediction
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.pixels.confusion import confusion_matrix
@@ -29,12 +30,14 @@ def test_touching_objects_of_both_sides_are_told_apart(tmp_path, numbered):
     objects = Objects(target=target * halves, prediction=labels * halves) if numbered else Objects()
     sample = Sample(case_id="a", image=image, target=target, instances=objects.target)
     row = case_row("a", confusion_matrix(target, labels, num_classes=2))
-    draw = Drawer(CONFIG, tmp_path, SPEC, MetricsConfig())
-    draw(
+    drawer = Drawer(CONFIG, tmp_path, SPEC, MetricsConfig())
+    noted = drawer.draw(
         Prediction(sample=sample, labels=labels),
         Cleaned(labels=labels, instances=objects.prediction, changed={}),
         row,
     )
+    assert noted == {name: describe_file(tmp_path / name) for name in drawer.names("a")}
+    assert set(drawer.kept()) == set(noted) == {"overlays/a.png", "pictures/a", "worst/a"}
     drawn = np.asarray(Image.open(tmp_path / "overlays" / "a.png"))
     expected = draw_overlay(image, target, labels, SPEC, title="a", score=10 / 14, panel=128, objects=objects)
     np.testing.assert_array_equal(drawn, expected)
@@ -43,8 +46,10 @@ def test_touching_objects_of_both_sides_are_told_apart(tmp_path, numbered):
 def test_the_worst_case_is_kept_and_an_interrupted_run_s_cases_take_part(tmp_path):
     image, target = np.zeros((8, 8, 1), np.uint8), np.eye(8, dtype=np.uint8)
     row = case_row("good", confusion_matrix(target, target, num_classes=2))
-    draw = Drawer(CONFIG, tmp_path, SPEC, MetricsConfig())
-    draw.remember(case_row("bad", confusion_matrix(target, 1 - target, num_classes=2)))
+    drawer = Drawer(CONFIG, tmp_path, SPEC, MetricsConfig())
+    drawer.remember("bad", case_row("bad", confusion_matrix(target, 1 - target, num_classes=2)))
     sample = Sample(case_id="good", image=image, target=target)
-    draw(Prediction(sample=sample, labels=target), Cleaned(labels=target, instances=None, changed={}), row)
+    cleaned = Cleaned(labels=target, instances=None, changed={})
+    assert drawer.draw(Prediction(sample=sample, labels=target), cleaned, row) == {}
+    assert set(drawer.kept()) == set(drawer.names("bad"))
     assert not (tmp_path / "overlays").exists()

@@ -12,6 +12,7 @@ from PIL import Image
 from segmeter.data.config import FolderConfig
 from segmeter.data.folders.folder import build_folder, open_images
 from segmeter.errors import ConfigError, DataError
+from segmeter.evaluation.case_run import NoPictures
 from segmeter.evaluation.evaluate import Evaluation, evaluate
 from segmeter.evaluation.manifest import Manifest
 from segmeter.evaluation.predict import PredictionRun, predict
@@ -64,6 +65,17 @@ def cases_of(data):
     return replace(build_folder(config, split="all"), streams=True)
 
 
+class Seen(NoPictures):
+    """Notes what there is to draw."""
+
+    def __init__(self, seen):
+        self.seen = seen
+
+    def draw(self, *case):
+        self.seen.append(case)
+        return {}
+
+
 def evaluation(data, folder, **changes):
     fields = {
         "predictor": predictor(),
@@ -73,7 +85,6 @@ def evaluation(data, folder, **changes):
         "postprocess": CLOSING,
         "metrics": MetricsConfig(bootstrap=20),
         "folder": folder,
-        "on_case": lambda prediction, cleaned, row: None,
         "identity": {"checkpoint": "0"},
     }
     return Evaluation(**(fields | changes))
@@ -87,7 +98,7 @@ def test_an_evaluation_by_rows_is_that_in_memory(data, tmp_path, monkeypatch):
     seen = []
     whole = evaluate(evaluation(data, tmp_path / "whole"))
     monkeypatch.setattr("segmeter.data.files.header.STREAMED_PIXELS", 20_000)
-    job = evaluation(data, tmp_path / "rows", on_case=lambda *case: seen.append(case))
+    job = evaluation(data, tmp_path / "rows", pictures=Seen(seen))
     assert job.dataset.streamed_cases() == {0, 2}
     assert evaluate(job) == whole
     for name, labels in labels_in(tmp_path / "whole").items():
@@ -103,7 +114,7 @@ def test_an_evaluation_by_rows_is_that_in_memory(data, tmp_path, monkeypatch):
 def test_the_picture_of_a_large_case_is_small(data, tmp_path, streamed, monkeypatch):
     monkeypatch.setattr("segmeter.data.by_rows.thumbnail.LONGEST", 100)
     seen = []
-    evaluate(evaluation(data, tmp_path, on_case=lambda *case: seen.append(case)))
+    evaluate(evaluation(data, tmp_path, pictures=Seen(seen)))
     image = tifffile.imread(data / "images" / "a.tif")
     assert np.array_equal(seen[0][0].sample.image, image[::3, ::3])
     assert np.array_equal(seen[0][1].labels, labels_in(tmp_path)["a"][::3, ::3])
@@ -171,7 +182,6 @@ def prediction(dataset, folder):
         export=ExportConfig(),
         postprocess=CLOSING,
         folder=folder,
-        on_case=lambda prediction, cleaned: None,
     )
 
 

@@ -17,6 +17,7 @@ from segmeter.data.dataset import Dataset
 from segmeter.data.verification.intensity import clip_limits, normalisation
 from segmeter.data.verification.report import DataReport
 from segmeter.distributed.shards import describe_shard, parse_shard, part_warning
+from segmeter.evaluation.manifest import read_run_manifest
 from segmeter.evaluation.sharding import BatchOf, take_batches
 from segmeter.inference.allocator import keep_freed_memory
 from segmeter.inference.device import pick_device
@@ -61,6 +62,14 @@ def choose_memory(predictor: Predictor, resumed: Path | None) -> dict[str, Any]:
     return {"memory": chosen}
 
 
+def keep_threads(device: torch.device, resumed: Path | None) -> None:
+    """Let a resumed run compute with the threads that it began with: on a CPU the last bits depend on their number."""
+    threads = read_run_manifest(resumed)["identity"].get("threads") if resumed else None
+    if device.type == "cpu" and isinstance(threads, int) and threads != torch.get_num_threads():
+        _LOG.warning("resume: %d threads, as the run began with, not %d.", threads, torch.get_num_threads())
+        torch.set_num_threads(threads)
+
+
 def run_identity(config: Trained, facts: Mapping[str, Any], device: torch.device) -> dict[str, Any]:
     """All that decides the results; where the data and the checkpoints lie does not, what is in them does."""
     groups = [group for group in _DECIDING if group in type(config).model_fields]
@@ -68,7 +77,8 @@ def run_identity(config: Trained, facts: Mapping[str, Any], device: torch.device
     for group, key in (("data", "root"), ("data", "verify"), ("export", "workers"), ("export", "queue_mb")):
         values[group].pop(key, None)
     kept = {name: facts[name] for name in ("checkpoint_sha256", "data")}
-    return {**values, "files": kept, "device": str(device), "segmeter": __version__}
+    threads = {"threads": torch.get_num_threads()} if device.type == "cpu" else {}
+    return {**values, "files": kept, "device": str(device), **threads, "segmeter": __version__}
 
 
 def take_shard(

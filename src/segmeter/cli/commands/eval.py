@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from segmeter.checks import expected
-from segmeter.cli.commands._parts import choose_memory, open_device, run_identity, take_shard
+from segmeter.cli.commands._parts import choose_memory, keep_threads, open_device, run_identity, take_shard
 from segmeter.cli.config.schema import EvalConfig
 from segmeter.cli.pictures.overlays import Drawer
 from segmeter.cli.pictures.worst import LIST, write_worst_list
@@ -44,6 +44,7 @@ def run(config: EvalConfig, job: Job) -> float | None:
     counts = checkpoint.class_pixels
     weighted = fix_weights(config.loss, checkpoint.card.spec, counts)
     resumed = find_resumed(config, job, config.resume, holds=NAME)
+    keep_threads(device, resumed)
     (dataset,), (report,) = open_splits(config.data, [config.data.split])
     for line in mismatch_warnings(report.intensities, checkpoint.card.mean, checkpoint.card.std, checkpoint.card.clip):
         _LOG.warning("%s", line)
@@ -57,7 +58,6 @@ def run(config: EvalConfig, job: Job) -> float | None:
     predictor = Predictor(segmenter, config.inference, device)
     facts |= choose_memory(predictor, resumed)
     with open_run(config, job, resumed=resumed, facts=facts, accept=accept) as folder:
-        draw = Drawer(config.report, folder, dataset.spec, config.metrics)
         summary = evaluate(
             Evaluation(
                 predictor=predictor,
@@ -67,10 +67,9 @@ def run(config: EvalConfig, job: Job) -> float | None:
                 postprocess=config.postprocess,
                 metrics=config.metrics,
                 folder=folder,
-                on_case=draw,
+                pictures=Drawer(config.report, folder, dataset.spec, config.metrics),
                 identity=identity,
                 resume=resumed is not None,
-                on_restored=draw.remember,
                 batches=batches,
             )
         )

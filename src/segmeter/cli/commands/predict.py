@@ -4,7 +4,7 @@ import sys
 from functools import partial
 from pathlib import Path
 
-from segmeter.cli.commands._parts import choose_memory, open_device, run_identity, take_shard
+from segmeter.cli.commands._parts import choose_memory, keep_threads, open_device, run_identity, take_shard
 from segmeter.cli.config.schema import PredictConfig
 from segmeter.cli.pictures.overlays import Drawer
 from segmeter.cli.runs.job import Job
@@ -26,6 +26,7 @@ def run(config: PredictConfig, job: Job) -> None:
     card = checkpoint.card
     build_steps(config.postprocess.steps, card.spec)
     resumed = find_resumed(config, job, config.resume, holds=NAME)
+    keep_threads(device, resumed)
     dataset = open_images(
         config.input,
         spec=card.spec,
@@ -42,7 +43,6 @@ def run(config: PredictConfig, job: Job) -> None:
     report = config.report.replace(worst=0)  # without scores none is worst
     facts |= choose_memory(predictor, resumed)
     with open_run(config, job, resumed=resumed, facts=facts, accept=accept) as folder:
-        draw = Drawer(report, folder, card.spec)
         count = predict(
             PredictionRun(
                 predictor=predictor,
@@ -50,8 +50,7 @@ def run(config: PredictConfig, job: Job) -> None:
                 export=config.export,
                 postprocess=config.postprocess,
                 folder=folder,
-                on_case=draw,
-                on_restored=draw.remember_drawn,
+                pictures=Drawer(report, folder, card.spec),
                 identity=identity,
                 resume=resumed is not None,
                 batches=batches,

@@ -11,6 +11,7 @@ from typing import Any
 
 from segmeter.checks import expected
 from segmeter.data.config import DATA, DataConfig
+from segmeter.data.folders.dealing import check_dealing
 from segmeter.errors import ConfigError
 from segmeter.models.card import ModelCard
 from segmeter.schema import REQUIRED, as_plain, defaults
@@ -18,7 +19,6 @@ from segmeter.schema import REQUIRED, as_plain, defaults
 TRAINED = "checkpoint"  # eval's default choice of data: the set that the checkpoint was trained on
 _CARD = ("task", "classes", "colours", "ignore_index", "in_channels", "mean", "std")  # the card has these itself
 _USERS = ("root", "split", "max_pixels", "allow_links")
-_DEALING = ("fold", "split_seed", "strata", "group_until", "val_fraction", "test_fraction", "lists", "list_files")
 
 
 def describe_data(config: DataConfig) -> dict[str, Any]:
@@ -59,7 +59,9 @@ def fill_data(values: Mapping[str, Any], overrides: Sequence[str]) -> dict[str, 
     else:
         return dict(values)
     _refuse_contradictions(filled, card)
-    _refuse_other_folds(filled, [Path(str(path)) for path in (first, *others)])
+    for path in (first, *others):
+        card, _ = _read(Path(str(path)))
+        check_dealing(filled, card.data, split=filled["split"], model=str(path))
     return {**values, "data": filled}
 
 
@@ -113,23 +115,6 @@ def _refuse_contradictions(data: Mapping[str, Any], card: ModelCard) -> None:
     ]
     if problems:
         raise ConfigError(problems)
-
-
-def _refuse_other_folds(data: Mapping[str, Any], checkpoints: Sequence[Path]) -> None:
-    """Under folds, validation as a checkpoint was not trained with holds cases of its training."""
-    usual = defaults(DATA.schema(data["name"]))
-    if data.get("split") != "val" or "fold" not in usual:
-        return
-    for path in checkpoints:
-        card, _ = _read(path)
-        if card.data.get("name") != data["name"]:
-            continue
-        given, theirs = ({key: as_plain({**usual, **each}[key]) for key in _DEALING} for each in (data, card.data))
-        other = [key for key in _DEALING if given[key] != theirs[key]]
-        if other and (given["fold"] or theirs["fold"]):
-            key, remedy = other[0], "Leave it out, or evaluate each fold with its own checkpoint."
-            rule = f"to be {theirs[key]} with data.split=val, as {path} was trained on cases of other folds"
-            raise ConfigError(expected("eval", f"data.{key}", rule, given[key], remedy))
 
 
 def _classes(card: ModelCard, kind: str) -> dict[str, Any]:

@@ -16,13 +16,21 @@ from segmeter.report.pictures.layers import layers_path
 from segmeter.report.pictures.overlay import picture_path
 
 
-def take_pictures(pieces: Sequence[Piece], folder: Path, config: ReportConfig, metrics: MetricsConfig | None) -> None:
-    """Take over what the whole run would have: its worst cases are among the worst of their shard."""
+def take_pictures(
+    pieces: Sequence[Piece], config: ReportConfig, metrics: MetricsConfig | None, folder: Path
+) -> list[str]:
+    """Take over what the whole run would have: its worst cases are among the worst of their shard.
+
+    Returns
+    -------
+    The names of pictures and crops in the folder.
+    """
+    crops = list[str]()
     if pieces[0].spec is not None and metrics is not None:
-        take_worst(pieces, folder, pieces[0].spec, metrics, config.worst)
+        crops = take_worst(pieces, folder, pieces[0].spec, metrics, config.worst)
     found = {path.stem: path for piece in pieces for path in sorted((piece.folder / OVERLAYS).glob("*.png"))}
     if not found:
-        return
+        return crops
     spec, scores = pieces[0].spec, dict[str, float | None]()
     of_classes = None
     if spec is None or metrics is None:  # predict: without scores none is worst
@@ -33,9 +41,13 @@ def take_pictures(pieces: Sequence[Piece], folder: Path, config: ReportConfig, m
         scores |= headlines
     layers = {path.name: path for piece in pieces for path in sorted((piece.folder / LAYERS).glob("*"))}
     make_folder(folder / OVERLAYS)
+    taken = dict[Path, Path]()
     for case_id in sorted(choose_cases(scores, config, of_classes)):
-        target = picture_path(folder / OVERLAYS, case_id)
+        target = picture_path(Path(OVERLAYS), case_id)
         if target.stem in found:
-            link_or_copy(found[target.stem], target)
+            taken[target] = found[target.stem]
         if target.stem in layers:
-            link_or_copy(layers[target.stem], layers_path(folder, case_id))
+            taken[layers_path(Path(), case_id)] = layers[target.stem]
+    for target, source in taken.items():
+        link_or_copy(source, folder / target)
+    return [*crops, *map(str, taken)]

@@ -3,9 +3,11 @@
 import math
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from segmeter.classes import ClassSpec
-from segmeter.cli.pictures.worst import WorstCases
+from segmeter.cli.pictures.worst import WorstCases, crops_path
+from segmeter.files import describe_file
 from segmeter.inference.async_results import Prediction
 from segmeter.metrics.cases.table import CaseRow
 from segmeter.metrics.config.metrics import MetricsConfig
@@ -14,8 +16,10 @@ from segmeter.metrics.summary.summary import mean_classes
 from segmeter.postprocess.pipeline import Cleaned
 from segmeter.report.config import ReportConfig
 from segmeter.report.figures import headline_scores
-from segmeter.report.pictures.gallery import Gallery
+from segmeter.report.pictures.gallery import OVERLAYS, Gallery
+from segmeter.report.pictures.layers import layers_path
 from segmeter.report.pictures.objects import Objects
+from segmeter.report.pictures.overlay import picture_path
 
 
 class Drawer:
@@ -23,25 +27,28 @@ class Drawer:
 
     Of the worst, crops are kept too, which `segmeter.cli.pictures.worst` lists at the end.
 
-    Called with each case in turn; the row is there where it was measured.
+    The `Pictures` of eval and predict: it is given each case in turn, with its row where it was measured.
     """
 
     def __init__(
         self, config: ReportConfig, folder: Path, spec: ClassSpec, metrics: MetricsConfig | None = None
     ) -> None:
+        self._folder = folder
         self._gallery = Gallery(folder, config, spec)
         self._spec = spec
         self._classes = None if metrics is None else mean_classes(metrics, spec)
         self._worst = WorstCases(folder, spec, config.worst)
 
-    def __call__(self, prediction: Prediction, cleaned: Cleaned, row: CaseRow | None = None) -> None:
+    def draw(self, prediction: Prediction, cleaned: Cleaned, row: CaseRow | None = None) -> dict[str, Any]:
+        """Draw a case if it is among the chosen so far; name -> size and hash, of what was drawn."""
         sample = prediction.sample
         score, class_scores = (None, ()) if row is None else self._scores(row)
+        names = list[str]()
         if row is not None and score is not None and sample.target is not None:
             step = math.ceil(row.height / cleaned.labels.shape[-2])  # of a case that is larger than memory
             maps = {"image": sample.image, "target": sample.target, "labels": cleaned.labels}
-            self._worst.offer(sample.case_id, score, **maps, step=step)
-        self._gallery.offer(
+            names += [self._crops(sample.case_id)] * self._worst.offer(sample.case_id, score, **maps, step=step)
+        drawn = self._gallery.offer(
             sample.case_id,
             image=sample.image,
             target=sample.target,
@@ -52,16 +59,30 @@ class Drawer:
                 target=sample.instances, prediction=cleaned.instances if cleaned.labels.ndim == 2 else None
             ),
         )
+        names += self._pictures(sample.case_id) if drawn else ()
+        return {name: describe_file(self._folder / name) for name in names}
 
-    def remember(self, row: CaseRow) -> None:
+    def remember(self, case_id: str, row: CaseRow | None) -> None:
         """Let a case of an interrupted run take part in the choice."""
-        score, class_scores = self._scores(row)
-        self._gallery.remember(row.case_id, score, class_scores)
-        self._worst.remember(row.case_id, score)
+        score, class_scores = (None, ()) if row is None else self._scores(row)
+        self._gallery.remember(case_id, score, class_scores)
+        if score is not None:
+            self._worst.remember(case_id, score)
 
-    def remember_drawn(self, case_id: str) -> None:
-        """Let a case without a score take part in the choice."""
-        self._gallery.remember(case_id, None)
+    def names(self, case_id: str) -> tuple[str, ...]:
+        """The names of all that may be drawn of a case, in the run's folder: picture, layers, crops."""
+        return *self._pictures(case_id), self._crops(case_id)
+
+    def kept(self) -> list[str]:
+        """The names of what is chosen now."""
+        pictures = (name for case_id in self._gallery.chosen() for name in self._pictures(case_id))
+        return [*pictures, *map(self._crops, self._worst.chosen())]
+
+    def _pictures(self, case_id: str) -> tuple[str, str]:
+        return str(picture_path(Path(OVERLAYS), case_id)), str(layers_path(Path(), case_id))
+
+    def _crops(self, case_id: str) -> str:
+        return str(crops_path(Path(), case_id))
 
     def _scores(self, row: CaseRow) -> tuple[float, Sequence[float]]:
         """The headline of a case, and its IoU per class."""

@@ -62,10 +62,16 @@ class WorstCases:
         target: NDArray[Any],
         labels: NDArray[Any],
         step: int = 1,
-    ) -> None:
-        """Write the crops of a case that is among the worst so far; arguments as for `write_crops`."""
-        if self.remember(case_id, score):
-            write_crops(self.folder, case_id, self._spec, image=image, target=target, labels=labels, step=step)
+    ) -> bool:
+        """Write the crops of a case if it is among the worst so far, and tell; arguments as for `write_crops`."""
+        if not self.remember(case_id, score):
+            return False
+        write_crops(self.folder, case_id, self._spec, image=image, target=target, labels=labels, step=step)
+        return True
+
+    def chosen(self) -> list[str]:
+        """Ids of the cases that are kept now."""
+        return [case_id for _, case_id in sorted(self._kept)]
 
     def remember(self, case_id: str, score: float) -> bool:
         """Let a case take part in the choice; tell whether it is among the worst so far."""
@@ -77,6 +83,11 @@ class WorstCases:
             if gone[1] != case_id and (self.folder / FOLDER).is_dir():
                 remove(self.folder / FOLDER / safe_id(gone[1]))
         return (score, case_id) in self._kept
+
+
+def crops_path(folder: Path, case_id: str) -> Path:
+    """Where the crops of a case are, below a run's folder."""
+    return folder / FOLDER / safe_id(case_id)
 
 
 def write_crops(
@@ -115,7 +126,7 @@ def write_crops(
         "step": step,
         "slice": slice_number,
     }
-    path = folder / FOLDER / safe_id(case_id)
+    path = crops_path(folder, case_id)
     make_folder(path.parent)
     remove(path)
     with fresh_folder(path) as fresh:
@@ -185,16 +196,15 @@ def worst_rows(folder: Path, spec: ClassSpec, metrics: MetricsConfig) -> list[di
     return found
 
 
-def take_worst(pieces: Sequence[Piece], folder: Path, spec: ClassSpec, metrics: MetricsConfig, count: int) -> None:
-    """Give a merged run the list and the crops that it would have without its parts."""
+def take_worst(pieces: Sequence[Piece], folder: Path, spec: ClassSpec, metrics: MetricsConfig, count: int) -> list[str]:
+    """Give a merged run the list and the crops that it would have without its parts; returns the crops' names."""
     found = {path.name: path for piece in pieces for path in sorted((piece.folder / FOLDER).glob("*"))}
-    for row in worst_rows(folder, spec, metrics)[:count]:
-        name = safe_id(row["case_id"])
-        if name in found:
-            make_folder(folder / FOLDER / name)
-            for path in sorted(found[name].iterdir()):
-                link_or_copy(path, folder / FOLDER / name / path.name)
+    wanted = [crops_path(Path(), row["case_id"]) for row in worst_rows(folder, spec, metrics)[:count]]
+    taken = [path for path in wanted if path.name in found]
+    for path in taken:
+        link_or_copy(found[path.name], folder / path)
     write_worst_list(folder, spec, metrics, count)
+    return [str(path) for path in taken]
 
 
 def _with_place(folder: Path, row: Mapping[str, Any]) -> dict[str, Any]:

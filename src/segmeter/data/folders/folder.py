@@ -15,6 +15,7 @@ from segmeter.data.files.header import MAX_PIXELS
 from segmeter.data.files.images import Orientation
 from segmeter.data.files.sniff import show, stem_of
 from segmeter.data.files.zarr import is_zarr
+from segmeter.data.folders.dealing import describe_dealing
 from segmeter.data.folders.folds import BY_CLASS, deal_folds, read_strata
 from segmeter.data.folders.pairing import (
     Listing,
@@ -79,6 +80,7 @@ def _dataset(config: FolderConfig, split: str, pairs: tuple[Pair, ...]) -> Datas
         orientation=config.orientation,
         level=config.level,
         instances=config.instances,
+        dealt=describe_dealing(config),
     )
 
 

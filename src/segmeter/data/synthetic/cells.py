@@ -7,7 +7,8 @@ import io
 import json
 import os
 import time
-from contextlib import suppress
+from contextlib import closing, suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -23,7 +24,6 @@ from segmeter.data.synthetic.drawing import draw_scene, touching
 from segmeter.errors import DataError
 from segmeter.files import (
     TEMPORARY,
-    foreign_write,
     fresh_folder,
     handle_of,
     make_folder,
@@ -31,6 +31,7 @@ from segmeter.files import (
     write_bytes,
     write_json,
 )
+from segmeter.open_files import Lines
 from segmeter.parallel import map_in_threads
 from segmeter.progress import track
 
@@ -47,7 +48,7 @@ def build_cells(config: CellsConfig, *, split: str) -> Dataset:
     DataError
         The root can't be written to.
     """
-    return build_folder(folder_config(config, str(draw_cells(config))), split=split)
+    return replace(build_folder(folder_config(config, str(draw_cells(config))), split=split), dealt={})
 
 
 def draw_cells(config: CellsConfig) -> Path:
@@ -128,5 +129,5 @@ def _draw_case(config: CellsConfig, folder: Path, job: tuple[str, tuple[int, int
         buffer = io.BytesIO()
         Image.fromarray(pixels).save(buffer, "PNG")
         path = folder / kind / f"{name}.png"
-        with foreign_write(path):  # the folder is published as a whole
-            path.write_bytes(buffer.getvalue())
+        with closing(Lines(path)) as file:  # the folder is published as a whole
+            file.write(buffer.getvalue())

@@ -1,6 +1,7 @@
 """Parts of a run -> its folder: rows, metrics and predictions, to the byte those of one run on all cases."""
 
-from collections.abc import Mapping, Sequence
+import logging
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -8,10 +9,10 @@ from typing import Any
 from segmeter.checks import expected, some
 from segmeter.errors import DataError, InputError
 from segmeter.evaluation.manifest import Entry, Manifest, encode_entry
-from segmeter.evaluation.merging.pieces import Kind, Piece, check_pieces
+from segmeter.evaluation.merging.pieces import Kind, Piece, check_pieces, threads_warning
 from segmeter.evaluation.places import Places
 from segmeter.evaluation.score import SUMMARY, read_place, summarise_files
-from segmeter.files import is_whole, link_or_copy, make_folder, write_json
+from segmeter.files import describe_file, is_whole, link_or_copy, make_folder, write_json
 from segmeter.metrics.cases.packed import RowStore
 from segmeter.metrics.cases.table import CaseRow, Ordered, read_cases, write_cases
 from segmeter.metrics.config.metrics import MetricsConfig
@@ -20,6 +21,8 @@ from segmeter.parallel import map_in_threads
 from segmeter.progress import track
 from segmeter.provenance import flatten
 from segmeter.schema import as_plain
+
+_LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,12 +39,15 @@ class Merge:
         The group of the runs' configuration; None for predict.
     folder
         The run's folder.
+    take_pictures
+        Takes over pictures of the runs, once the tables are there, and returns their names in the folder.
     """
 
     pieces: Sequence[Piece]
     kind: Kind
     metrics: MetricsConfig | None
     folder: Path
+    take_pictures: Callable[[Path], Sequence[str]] = lambda folder: ()
 
 
 def check_merge(job: Merge) -> None:
@@ -83,6 +89,9 @@ def merge(job: Merge) -> dict[str, Any]:
         A row that two shards share differs between them, or a file is not what was written.
     """
     check_merge(job)
+    warning = threads_warning(job.pieces)
+    if warning:
+        _LOG.warning("%s", warning)
     first, owners = job.pieces[0], _owners(job.pieces)
     kept = {key: value for key, value in first.identity.items() if job.kind == "shards" or _same(job.pieces, key)}
     manifest = Manifest.begin(job.folder, kept | _mark(job), list(owners))
@@ -91,7 +100,7 @@ def merge(job: Merge) -> dict[str, Any]:
         noted = piece.cases[case_id]
         manifest.note(Entry(case_id=case_id, row=None, sha256=noted["sha256"], note=noted["note"]))
     if job.metrics is None or first.spec is None:
-        manifest.finish()
+        _finish(job, manifest)
         return {}
     rows = _read_rows(job.pieces)
     summary = summarise(rows, first.spec, job.metrics)
@@ -100,8 +109,16 @@ def merge(job: Merge) -> dict[str, Any]:
     summary |= _mark(job)
     written = write_cases(job.folder, rows, first.spec)
     write_json(job.folder / SUMMARY, summary)
-    manifest.finish((SUMMARY, *written))
+    _finish(job, manifest, (SUMMARY, *written))
     return summary
+
+
+def _finish(job: Merge, manifest: Manifest, results: Sequence[str] = ()) -> None:
+    names = job.take_pictures(job.folder)
+    if job.pieces[0].command == "score":  # which draws them anew whenever it is resumed
+        names = ()
+    manifest.pictures |= {name: describe_file(job.folder / name) for name in names}
+    manifest.finish(results, pictures=names)
 
 
 def _owners(pieces: Sequence[Piece]) -> dict[str, Piece]:

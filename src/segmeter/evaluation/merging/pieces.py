@@ -102,7 +102,8 @@ def _read(folder: Path) -> Piece:
     if manifest["state"] != "done":
         go_on = f"Finish it with segmeter {command} resume={folder}."
         raise DataError(expected("merge", "runs", "to be finished", f"{folder}, which is not", go_on))
-    damaged = [name for name, entry in manifest["results"].items() if not is_whole(folder / name, entry)]
+    written = {**manifest["results"], **manifest.get("pictures", {})}
+    damaged = [name for name, entry in written.items() if not is_whole(folder / name, entry)]
     if damaged:
         rule = "to be as they were written"
         raise DataError(expected("merge", "runs", rule, f"{folder}, where these are not ({some(damaged)})"))
@@ -148,9 +149,19 @@ def _differences(first: Piece, other: Piece, kind: Kind) -> list[str]:
 
 def _compared(piece: Piece, kind: Kind) -> dict[str, Any]:
     values = {"command": piece.command, **piece.identity, "colours": piece.spec and piece.spec.colours}
+    values.pop("threads", None)  # decide on last bits alone, see `threads_warning`
     if kind == "folds":
         return {key: value for key, value in values.items() if key not in OF_A_FOLD}
     return {**values, **{key: piece.shard.get(key) for key in ("cases", "sha256")}, "data": piece.record.get("data")}
+
+
+def threads_warning(pieces: Sequence[Piece]) -> str | None:
+    """Say that runs computed with different numbers of threads, as those on different machines may."""
+    counts = {piece.identity.get("threads") for piece in pieces}
+    if len(counts) == 1:
+        return None
+    numbers = ", ".join(sorted(map(str, counts)))
+    return f"merge: the runs computed with {numbers} threads: last bits may differ from those of one run."
 
 
 def _incomplete(pieces: Sequence[Piece]) -> list[str]:

@@ -3,8 +3,9 @@
 Axis letters: P pairs that overlap, M pairs that match.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +14,9 @@ from segmeter.metrics.arrays import BoolArray, FloatArray, IntArray
 
 _UNIQUE = 0.5  # objects that do not overlap have at most one partner with a larger IoU (Kirillov et al. 2019)
 _DENSE = 1 << 24  # cells of a table that is still quicker to fill than pixels are to sort
+_BAND = 1 << 20  # pixels that are counted at a time: counting takes some 30 bytes for each
+
+_Counted = tuple[IntArray, IntArray]  # ids, and how many pixels each has
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,9 +56,28 @@ def find_overlaps(target: NDArray[Any], instances: NDArray[Any], void: BoolArray
     either map, so it is in no union, and a predicted object without a partner is not spurious where more than half of
     it, as it was predicted, is void.
     """
-    excused = np.empty(0, np.int64)
+    rows = max(1, _BAND * len(target) // max(target.size, 1))
+    bands = [slice(top, top + rows) for top in range(0, max(len(target), 1), rows)]
+    parts = [_share(target[band], instances[band], None if void is None else void[band]) for band in bands]
+    excused = np.empty(0, np.int64) if void is None else _find_mostly_void(instances, void, bands)
+    shared = parts[0] if len(parts) == 1 else _join(parts)
+    return Overlaps(**shared._asdict(), mostly_void=np.isin(shared.instance_ids, excused))
+
+
+class _Shared(NamedTuple):
+    """What `Overlaps` holds, of a band of rows."""
+
+    target_ids: IntArray
+    instance_ids: IntArray
+    target_sizes: IntArray
+    instance_sizes: IntArray
+    first: IntArray
+    second: IntArray
+    common: IntArray
+
+
+def _share(target: NDArray[Any], instances: NDArray[Any], void: BoolArray | None) -> _Shared:
     if void is not None:
-        excused = _find_mostly_void(instances, void)
         target, instances = np.where(void, 0, target), np.where(void, 0, instances)
     held = np.flatnonzero(target.reshape(-1)), np.flatnonzero(instances.reshape(-1))
     target_ids, rows, target_sizes = _number(target.reshape(-1)[held[0]])
@@ -65,16 +88,28 @@ def find_overlaps(target: NDArray[Any], instances: NDArray[Any], void: BoolArray
     both = row_of >= 0
     codes = row_of[both] * len(instance_ids) + columns[both]
     pairs, common = _tally(codes, len(target_ids) * len(instance_ids))
-    return Overlaps(
-        target_ids=target_ids,
-        instance_ids=instance_ids,
-        target_sizes=target_sizes,
-        instance_sizes=instance_sizes,
-        first=pairs // max(len(instance_ids), 1),
-        second=pairs % max(len(instance_ids), 1),
-        common=common,
-        mostly_void=np.isin(instance_ids, excused),
-    )
+    first, second = np.divmod(pairs, max(len(instance_ids), 1))
+    return _Shared(target_ids, instance_ids, target_sizes, instance_sizes, first, second, common)
+
+
+def _join(parts: Sequence[_Shared]) -> _Shared:
+    """Add up what bands count."""
+    target_ids, target_sizes = _add([(part.target_ids, part.target_sizes) for part in parts])
+    instance_ids, instance_sizes = _add([(part.instance_ids, part.instance_sizes) for part in parts])
+    coded = []
+    for part in parts:
+        rows, columns = np.searchsorted(target_ids, part.target_ids), np.searchsorted(instance_ids, part.instance_ids)
+        coded.append((rows[part.first] * len(instance_ids) + columns[part.second], part.common))
+    pairs, common = _add(coded)
+    first, second = np.divmod(pairs, max(len(instance_ids), 1))
+    return _Shared(target_ids, instance_ids, target_sizes, instance_sizes, first, second, common)
+
+
+def _add(counted: Sequence[_Counted]) -> _Counted:
+    distinct, places = np.unique(np.concatenate([ids for ids, _ in counted]), return_inverse=True)
+    sums = np.zeros(len(distinct), np.int64)
+    np.add.at(sums, places, np.concatenate([counts for _, counts in counted]))
+    return distinct, sums
 
 
 def _number(ids: NDArray[Any]) -> tuple[IntArray, IntArray, IntArray]:
@@ -134,9 +169,13 @@ def renumber(instances: NDArray[Any], ids: IntArray) -> IntArray:
     return numbered
 
 
-def _find_mostly_void(instances: NDArray[Any], void: BoolArray) -> IntArray:
+def _find_mostly_void(instances: NDArray[Any], void: BoolArray, bands: Sequence[slice]) -> IntArray:
     """Ids of the objects that are more than half void."""
-    held = instances != 0
-    ids, places, sizes = _number(instances[held])
-    inside = np.bincount(places, weights=void[held], minlength=len(ids))
-    return ids[2 * inside > sizes]
+    excess = list[_Counted]()  # void pixels less the others, of each object
+    for band in bands:
+        held = instances[band] != 0
+        ids, places, pixels = _number(instances[band][held])
+        inside = np.bincount(places, weights=void[band][held], minlength=len(ids)).astype(np.int64)
+        excess.append((ids, 2 * inside - pixels))
+    ids, more = _add(excess)
+    return ids[more > 0]

@@ -19,7 +19,7 @@ from torch import Tensor
 from segmeter import __version__
 from segmeter.checks import expected
 from segmeter.errors import CheckpointError, ConfigError, InputError, RunError, SegmeterError
-from segmeter.files import atomic_write, foreign_write, fresh_folder, write_json
+from segmeter.files import atomic_write, fresh_folder, write_bytes, write_json
 from segmeter.models.build import build_segmenter
 from segmeter.models.card import ModelCard
 from segmeter.models.checkpoints.foreign import is_pickle, real_path, suspect
@@ -134,8 +134,7 @@ def write_checkpoint(
         raise InputError(expected("write_checkpoint", "progress", "to be JSON values", repr(progress))) from error
 
     def fill(fresh: Path) -> None:
-        with foreign_write(fresh / WEIGHTS):
-            safetensors.torch.save_file(_own_storage(segmenter_state), fresh / WEIGHTS)
+        write_bytes(fresh / WEIGHTS, safetensors.torch.save(_own_storage(segmenter_state)))
         if plain is not None:
             with atomic_write(fresh / STATE) as file:
                 torch.save(plain, file)

@@ -83,6 +83,7 @@ class Gallery:
 
     def _admit(self, case_id: str, score: float | None, class_scores: Sequence[float]) -> bool:
         if self.config.overlays <= 0:
+            self._sample |= {(_draw(case_id), case_id)} if self.config.overlays else set()
             return self.config.overlays < 0
         before = self.chosen()
         worst = min(self.config.worst, self.config.overlays)

@@ -1,12 +1,15 @@
 """Rows of the history, and pictures -> other people's tools."""
 
 import logging
+import os
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
 from segmeter.errors import ConfigError
 from segmeter.files import make_folder
+from segmeter.open_files import Lines
 from segmeter.training.config import LOGGERS, LoggerConfig, NoLoggerConfig, TensorBoardConfig
 from segmeter.training.run.trackers import CsvLogger, Outcome, numbers, read_picture
 
@@ -85,7 +88,7 @@ def build_none(config: NoLoggerConfig, *, folder: Path, step: int, settings: Map
 def build_tensorboard(
     config: TensorBoardConfig, *, folder: Path, step: int, settings: Mapping[str, Any]
 ) -> "TensorBoardLogger":
-    """Write event files under `folder`; what an earlier process wrote for `step` and later is hidden.
+    """Write an event file under `folder`; what an earlier process wrote for `step` and later is hidden.
 
     Raises
     ------
@@ -93,28 +96,43 @@ def build_tensorboard(
         TensorBoard is not installed.
     """
     try:
-        from torch.utils.tensorboard import SummaryWriter
+        return TensorBoardLogger(folder / "tensorboard", step=step)
     except ImportError as error:
         remedy = 'Run `pip install "segmeter[tensorboard]"` or set logger=none.'
         raise ConfigError(f"logger: tensorboard is not installed. {remedy}") from error
-    make_folder(folder / "tensorboard")
-    writer = SummaryWriter(folder / "tensorboard", purge_step=step or None, flush_secs=config.flush_seconds)
-    return TensorBoardLogger(writer)
 
 
 class TensorBoardLogger:
-    """Writes one curve per metric, those of a validation under "val/"."""
+    """Writes one curve per metric, those of a validation under "val/", into a file of its own.
 
-    def __init__(self, writer: Any) -> None:
-        self._writer = writer
+    TensorBoard's own writer opens the file by its path, and so would follow a link; this one takes its format alone.
+    """
+
+    def __init__(self, folder: Path, *, step: int) -> None:
+        from tensorboard.compat.proto.event_pb2 import Event, SessionLog
+        from tensorboard.summary.writer.record_writer import RecordWriter
+
+        make_folder(folder)
+        name = f"events.out.tfevents.{int(time.time()):010d}.{os.uname().nodename}.{os.getpid()}.{time.monotonic_ns()}"
+        self._event, self._file = Event, Lines(folder / name)
+        self._records = RecordWriter(self._file)
+        self._add(file_version="brain.Event:2")
+        if step:
+            self._add(step=step, session_log=SessionLog(status=SessionLog.START))
 
     def write(self, row: Mapping[str, Any]) -> None:
-        for name, value in numbers(row).items():
-            self._writer.add_scalar(name, value, row["step"])
+        values = [{"tag": name, "simple_value": value} for name, value in numbers(row).items()]
+        self._add(step=row["step"], summary={"value": values})
 
     def show(self, step: int, pictures: Mapping[str, Path]) -> None:
+        from torch.utils.tensorboard import summary
+
+        image: Any = summary.image
         for name, path in pictures.items():
-            self._writer.add_image(f"validation/{name}", read_picture(path), step, dataformats="HWC")
+            self._add(step=step, summary=image(f"validation/{name}", read_picture(path), dataformats="HWC"))
 
     def close(self, outcome: Outcome) -> None:
-        self._writer.close()
+        self._file.close()
+
+    def _add(self, **content: Any) -> None:
+        self._records.write(self._event(wall_time=time.time(), **content).SerializeToString())

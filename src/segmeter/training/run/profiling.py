@@ -3,11 +3,12 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import torch
 from torch.profiler import ProfilerActivity, profile, schedule
 
-from segmeter.files import foreign_write, fresh_folder, remove, write_bytes
+from segmeter.files import fresh_folder, remove, write_bytes
 
 FOLDER, TABLE, TRACE = "profile", "table.txt", "trace.json"
 SKIPPED = 3  # steps before the first recorded one: they allocate, compile and fill caches
@@ -39,10 +40,10 @@ def profiled(folder: Path, steps: int) -> Iterator[Callable[[], None]]:
         order = "self_device_time_total" if on_gpu else "self_cpu_time_total"
         table = found.key_averages().table(sort_by=order, row_limit=_ROWS, max_name_column_width=60)
         remove(folder / FOLDER)  # that of a run that was stopped and resumed
-        with fresh_folder(folder / FOLDER) as fresh:
+        with TemporaryDirectory() as place, fresh_folder(folder / FOLDER) as fresh:
+            found.export_chrome_trace(str(Path(place) / TRACE))  # it takes a path, so one outside of the run's folder
             write_bytes(fresh / TABLE, f"{table}\n".encode())
-            with foreign_write(fresh / TRACE):
-                found.export_chrome_trace(str(fresh / TRACE))
+            write_bytes(fresh / TRACE, (Path(place) / TRACE).read_bytes())
 
     with profile(activities=kinds, schedule=plan, on_trace_ready=write) as recorder:
         yield recorder.step

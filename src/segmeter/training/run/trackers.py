@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from segmeter.errors import ConfigError, DataError
-from segmeter.files import csv_bytes, write_bytes
+from segmeter.files import csv_bytes, make_folder, refuse_link, write_bytes
 from segmeter.open_files import Lines
 from segmeter.provenance import flatten
 from segmeter.training.config import MlflowConfig, WandbConfig
@@ -51,6 +51,7 @@ def build_wandb(config: WandbConfig, *, folder: Path, step: int, settings: Mappi
     """
     os.environ.setdefault("WANDB_ERROR_REPORTING", "false")  # read when it is imported
     wandb = _imported("wandb")
+    make_folder(folder / "wandb")  # refuses a link
     try:
         run = wandb.init(
             project=config.project,
@@ -112,6 +113,8 @@ def build_mlflow(config: MlflowConfig, *, folder: Path, step: int, settings: Map
     """
     os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")  # read when it is imported
     mlflow = _imported("mlflow")
+    for own in ("mlflow.db", "mlflow"):
+        refuse_link(folder / own)
     uri = config.uri or os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{(folder / 'mlflow.db').absolute()}"
     try:
         client = mlflow.MlflowClient(tracking_uri=uri)

@@ -1,34 +1,12 @@
 """The manifest of an evaluation that is resumed -> cases that stay, files to make again, and cases to predict."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
-from segmeter.data.sample import Sample
 from segmeter.evaluation.manifest import Manifest, read_journal
+from segmeter.evaluation.sharding import split_batches
 from segmeter.files import is_whole
-
-
-class Cases(Protocol):
-    """What is read by number."""
-
-    def __len__(self) -> int: ...
-
-    def __getitem__(self, index: int, /) -> Sample: ...
-
-
-class Part:
-    """Some cases of a data set."""
-
-    def __init__(self, dataset: Cases, indices: Sequence[int]) -> None:
-        self._dataset = dataset
-        self._indices = indices
-
-    def __len__(self) -> int:
-        return len(self._indices)
-
-    def __getitem__(self, index: int) -> Sample:
-        return self._dataset[self._indices[index]]
 
 
 def count_restorable(manifest: Manifest, *, batch_size: int, batches: Sequence[Any] | None = None) -> int:
@@ -68,23 +46,6 @@ def whole_batches(kinds: Sequence[Any], size: int, total: int) -> int:
     return len(kinds) if whole else batches[-1].start
 
 
-def split_batches(kinds: Sequence[Any], size: int) -> Iterator[range]:
-    """Yield the batches in which images of these kinds are predicted: of one kind each, and at most `size` images.
-
-    Examples
-    --------
-    >>> list(split_batches("aaab", 2))
-    [range(0, 2), range(2, 3), range(3, 4)]
-    """
-    start = 0
-    for index, kind in enumerate(kinds):
-        if kind != kinds[start] or index - start == size:
-            yield range(start, index)
-            start = index
-    if len(kinds):
-        yield range(start, len(kinds))
-
-
 def find_damaged(notes: Sequence[Mapping[str, Any]], predictions: Path) -> dict[int, list[str]]:
     """Find the cases with a file that is missing or not as it was written: index of the case -> names of the files."""
     found = {
@@ -92,8 +53,3 @@ def find_damaged(notes: Sequence[Mapping[str, Any]], predictions: Path) -> dict[
         for index, note in enumerate(notes)
     }
     return {index: names for index, names in found.items() if names}
-
-
-def describe(sample: Sample) -> dict[str, Any]:
-    """What a case's entry notes of its image: its kind, which decides on batches."""
-    return {"image": [*sample.image.shape, str(sample.image.dtype)]}

@@ -5,14 +5,8 @@ import pytest
 
 from segmeter.data.sample import Sample
 from segmeter.evaluation.manifest import Entry, Manifest
-from segmeter.evaluation.restore import (
-    Part,
-    count_restorable,
-    describe,
-    find_damaged,
-    split_batches,
-    whole_batches,
-)
+from segmeter.evaluation.resuming.restore import count_restorable, find_damaged, whole_batches
+from segmeter.evaluation.sharding import Part, describe, split_batches
 from segmeter.files import describe_file
 from segmeter.metrics.cases.table import CaseRow
 

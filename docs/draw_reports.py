@@ -1,0 +1,42 @@
+"""Draw docs/images/report-*.png: pages of a report as a reader sees them, in a headless Chromium.
+
+    python docs/draw_reports.py cases=RUN/report.html#cases case='RUN/report.html#?case=ID' compare=RUN/compare.html
+
+Each argument is the name of a picture and a page, with the state of the page after "#". Give pages of the built-in
+data, whose pictures anyone may show.
+"""
+
+import io
+import shutil
+import sys
+from pathlib import Path
+
+from PIL import Image
+from playwright.sync_api import sync_playwright
+
+IMAGES = Path(__file__).parent / "images"
+SIZE = {"width": 1200, "height": 860}
+COLOURS = 160
+
+
+def draw(name: str, page: str) -> Path:
+    """Take one picture, with few colours, as a screen of text needs no more."""
+    path, mark, state = page.partition("#")
+    with sync_playwright() as play:
+        browser = play.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+        view = browser.new_page(viewport=SIZE)
+        view.goto(Path(path).resolve().as_uri() + mark + state)
+        view.locator("html[data-ready=yes]").wait_for(state="attached")
+        view.wait_for_timeout(500)  # pictures are decoded
+        taken = Image.open(io.BytesIO(view.screenshot())).convert("RGB")
+        browser.close()
+    target = IMAGES / f"report-{name}.png"
+    taken.quantize(COLOURS, dither=Image.Dither.NONE).save(target, optimize=True)
+    return target
+
+
+if __name__ == "__main__":
+    for argument in sys.argv[1:]:
+        name, _, page = argument.partition("=")
+        found = draw(name, page)
+        sys.stdout.write(f"{found}: {found.stat().st_size / 1000:.0f} kB\n")

@@ -1,0 +1,28 @@
+"""Files of a run's folder: missing, damaged, or as they are."""
+
+import pytest
+
+from segmeter.errors import InputError
+from segmeter.report.page.records import config_text, load_json, load_lines
+
+
+def test_what_is_there_is_read(tmp_path):
+    (tmp_path / "a.json").write_text('{"a": 1}')
+    (tmp_path / "a.jsonl").write_text('{"a": 1}\n{"a": 2}\n{"a"')
+    (tmp_path / "config.yaml").write_bytes(b"a: \xff")
+    assert load_json(tmp_path / "a.json") == {"a": 1}
+    assert load_lines(tmp_path / "a.jsonl") == [{"a": 1}, {"a": 2}]  # the last line was cut off
+    assert config_text(tmp_path / "config.yaml") == "a: \ufffd"
+
+
+def test_what_is_missing_is_none(tmp_path):
+    assert load_json(tmp_path / "a.json") is None
+    assert load_lines(tmp_path / "a.jsonl") is None
+    assert config_text(tmp_path / "config.yaml") == ""
+
+
+@pytest.mark.parametrize("load", [load_json, load_lines])
+def test_what_is_damaged_is_named(tmp_path, load):
+    (tmp_path / "a").write_text("{broken\n{}\n")
+    with pytest.raises(InputError, match=r"expected `a` to be .*JSON"):
+        load(tmp_path / "a")

@@ -1,0 +1,45 @@
+"""Pages: what they may load, in what order their scripts stand, and that all that is given is escaped."""
+
+import base64
+import hashlib
+import re
+from pathlib import Path
+
+import pytest
+
+import segmeter.report.page as room
+from segmeter.report.page import comparison, evaluation, training
+from segmeter.report.page.render import content_policy, render
+
+SCRIPTS = Path(room.__file__).parent / "scripts"
+
+
+def test_values_are_escaped_and_the_scripts_stand_in_their_order():
+    values = {"tables": [], "n": 1, "title": "</title><script>alert(1)</script>"}
+    text = render("runs.html", scripts=("dom", "runs"), **values).decode()
+    assert "&lt;/title&gt;&lt;script&gt;" in text
+    script = re.search("<script>(.*?)</script>", text, re.DOTALL).group(1)
+    assert script.index("const el =") < script.index("The index of runs")
+
+
+def test_the_policy_names_pictures_beside_the_page_only_where_they_are_shown():
+    inside, beside = content_policy("a", "b"), content_policy("a", "b", linked=True)
+    assert "img-src data:;" in inside
+    assert "img-src data: file: 'self';" in beside
+    digest = base64.b64encode(hashlib.sha256(b"b").digest()).decode()
+    assert f"script-src 'sha256-{digest}'" in inside
+    assert not re.search("unsafe|http|\\*", inside + beside)
+
+
+@pytest.mark.parametrize("page", [comparison, evaluation, training], ids=lambda page: page.__name__.rpartition(".")[2])
+def test_every_script_of_a_page_is_there_once(page):
+    assert len(set(page.SCRIPTS)) == len(page.SCRIPTS)
+    assert all((SCRIPTS / f"{name}.js").is_file() for name in page.SCRIPTS)
+
+
+@pytest.mark.parametrize("path", sorted(SCRIPTS.glob("*.js")), ids=lambda path: path.name)
+def test_no_script_makes_markup_or_code_of_text(path):
+    """Names reach a page as text nodes and attributes alone."""
+    assert not re.search(
+        r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(|new Function|fetch\(|XMLHttp", path.read_text()
+    )
