@@ -67,7 +67,7 @@ def interleaved(works: dict[str, Callable[[], Any]], rounds: int) -> dict[str, d
 
 def unet(classes: int = CLASSES) -> Any:
     from segmeter.classes import ClassSpec
-    from segmeter.data.config import default_colours
+    from segmeter.data.known_classes import default_colours
     from segmeter.models.build import build_segmenter
     from segmeter.models.card import ModelCard
     from segmeter.models.config import UnetConfig
@@ -246,7 +246,7 @@ def steps(images: int, side: int, rounds: int) -> dict[str, Any]:
 def small_model(folder: Path, classes: int) -> None:
     """A checkpoint of the smallest network that is registered, with random weights."""
     from segmeter.classes import ClassSpec
-    from segmeter.data.config import default_colours
+    from segmeter.data.known_classes import default_colours
     from segmeter.models.build import build_segmenter
     from segmeter.models.card import ModelCard
     from segmeter.models.checkpoints.checkpoint import write_checkpoint

@@ -3,7 +3,8 @@
 Runs are interleaved, so that a busy machine slows all alike; medians are reported, with the best and the CPU time of
 all threads and processes beside them. Decoding alone is Pillow's, in the same number of threads; processes include
 their start. Scoring is the whole of `evaluation.score`: reading with every check, hashing,
-counting, rows, summary with 10000 resamples, and all files written. Its parts are timed in place, in one thread.
+counting, rows, summary with 10000 resamples, and all files written; the same in one thread shows what the other cores
+add. Its parts are timed in place, in one thread.
 
     python benchmarks/score.py [pairs] [rounds]      writes benchmarks/results/score.json
 """
@@ -15,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from functools import partial, wraps
 from pathlib import Path
@@ -27,8 +28,8 @@ from PIL import Image
 
 from record import circumstances, write_record
 from segmeter.classes import ClassSpec
-from segmeter.data.config import default_colours
-from segmeter.data.files import _png_kernels, masks, png
+from segmeter.data.files import _png_kernels, png
+from segmeter.data.known_classes import default_colours
 from segmeter.evaluation import score as scoring
 from segmeter.evaluation.cases import CaseScorer
 from segmeter.evaluation.manifest import Manifest
@@ -79,6 +80,11 @@ def count_all(job: Scoring, *, processes: int) -> None:
         pass
 
 
+def score_in_one_thread(job: Scoring) -> None:
+    with mock.patch.object(scoring, "count_cores", return_value=1):
+        score(job)
+
+
 def measure(work: dict[str, Callable[[], object]], rounds: int) -> dict[str, dict[str, float]]:
     seconds: dict[str, list[tuple[float, float]]] = {name: [] for name in work}
     for _ in range(rounds):
@@ -102,7 +108,7 @@ def cpu_seconds() -> float:
 
 
 PARTS = (  # where a part's time is spent: module or class, function
-    ("open, check the header, read", masks, "read_file"),
+    ("open, read", png, "_read_small"),
     ("hash", hashlib, "sha256"),
     ("chunks and their checksums", png, "_collect"),
     ("inflate", png, "_inflate"),
@@ -146,6 +152,12 @@ class Stopwatch:
         self._last = now
 
 
+def in_turn(work: Callable[[Any], Any], items: Iterable[Any], **_: Any) -> Iterator[Any]:
+    """What `map_in_threads` does, in the thread that asks."""
+    for item in items:
+        yield work(item)
+
+
 def time_parts(job: Scoring, rounds: int) -> dict[str, float]:
     """CPU seconds of the parts of a run in one thread, each the best of some rounds; together they are the whole.
 
@@ -155,7 +167,7 @@ def time_parts(job: Scoring, rounds: int) -> dict[str, float]:
     for _ in range(rounds):
         watch = Stopwatch()
         with ExitStack() as stack:
-            stack.enter_context(mock.patch.object(scoring, "map_in_threads", lambda work, items, **_: map(work, items)))
+            stack.enter_context(mock.patch.object(scoring, "map_in_threads", in_turn))
             for name, place, function in PARTS:
                 timed = watch.around(name, getattr(place, function))
                 stack.enter_context(mock.patch.object(place, function, timed))
@@ -165,18 +177,21 @@ def time_parts(job: Scoring, rounds: int) -> dict[str, float]:
 
 
 def time_command(root: Path, *options: str) -> float:
-    """CPU seconds of the whole command in a process of its own."""
-    start = cpu_seconds()
+    """CPU seconds of the whole command in a process of its own; the second time, when its modules are compiled."""
     folders = (f"predictions={root / 'predictions'}", f"references={root / 'references'}", f"run.root={root / 'runs'}")
     classes = (f"data.num_classes={K}", "data.ignore_index=255")
     command = [sys.executable, "-m", "segmeter", "score", *folders, *classes, *options]
-    subprocess.run(command, check=True, capture_output=True)
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    environment["PYTHONPYCACHEPREFIX"] = str(root.parent / "bytecode")
+    for _ in range(2):
+        start = cpu_seconds()
+        subprocess.run(command, check=True, capture_output=True, env=environment)
     return cpu_seconds() - start
 
 
 def main(count: int = 300, rounds: int = 5) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        root = Path(folder)
+        root = Path(folder) / "pairs"
         write_pairs(root, count)
         job = Scoring(
             pairing=pair_masks(root / "predictions", root / "references", spec=SPEC),
@@ -191,6 +206,7 @@ def main(count: int = 300, rounds: int = 5) -> None:
             "reading and counting, threads": partial(count_all, job, processes=0),
             "reading and counting, processes": partial(count_all, job, processes=count_cores()),
             "score, whole": partial(score, job),
+            "score, whole, one thread": partial(score_in_one_thread, job),
         }
         job.scorer()(job.pairing.pairs[0])  # compiled loops are no part of what is measured
         times = measure(work, rounds)
@@ -205,12 +221,15 @@ def main(count: int = 300, rounds: int = 5) -> None:
     for name, took in times.items():
         ratios = ", ".join(f"{what} x{took[what] / alone[what]:.2f}" for what in took)
         print(f"{name:<34} {1000 * took['median_s'] / count:7.2f} ms a pair: {ratios}")
+    speedup = times["score, whole, one thread"]["best_s"] / times["score, whole"]["best_s"]
+    print(f"{count_cores()} threads against one, best of {rounds} by the clock of a quiet machine: {speedup:.2f}x")
     for name, seconds in parts.items():
         print(f"  {name:<32} {1000 * seconds / count:7.3f} CPU ms a pair")
     for name, seconds in commands.items():
         print(f"{name:<38} {seconds:7.2f} CPU s")
     shape = {"pairs": count, "rounds": rounds, "side": SIDE, "classes": K}
-    write_record(RESULT, circumstances() | shape | {"times": times, "parts_cpu_s": parts, "commands_cpu_s": commands})
+    found = {"times": times, "threads_speedup": speedup, "parts_cpu_s": parts, "commands_cpu_s": commands}
+    write_record(RESULT, circumstances() | shape | found)
 
 
 if __name__ == "__main__":

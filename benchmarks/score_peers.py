@@ -27,7 +27,7 @@ from PIL import Image
 
 from record import RESULTS, circumstances, write_record
 from segmeter.classes import ClassSpec
-from segmeter.data.config import default_colours
+from segmeter.data.known_classes import default_colours
 from segmeter.evaluation.pairing import pair_masks
 from segmeter.evaluation.score import Scoring, score
 from segmeter.metrics.config.metrics import MetricsConfig

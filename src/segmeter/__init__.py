@@ -34,6 +34,8 @@ _PUBLIC = {
     "PrecisionRecallCurve": "segmeter.metrics.probabilities.precision_recall",
     "bootstrap": "segmeter.metrics.statistics.bootstrap",
     "Resampled": "segmeter.metrics.statistics.bootstrap",
+    "mean_interval": "segmeter.metrics.statistics.mean",
+    "MeanInterval": "segmeter.metrics.statistics.mean",
     "compare": "segmeter.metrics.summary.compare:compare_runs",
     "MetricsConfig": "segmeter.metrics.config.metrics",
     "CaseRow": "segmeter.metrics.cases.table",

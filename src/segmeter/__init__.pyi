@@ -30,6 +30,8 @@ from segmeter.metrics.probabilities.calibration import calibration as calibratio
 from segmeter.metrics.probabilities.precision_recall import PrecisionRecallCurve as PrecisionRecallCurve
 from segmeter.metrics.statistics.bootstrap import Resampled as Resampled
 from segmeter.metrics.statistics.bootstrap import bootstrap as bootstrap
+from segmeter.metrics.statistics.mean import MeanInterval as MeanInterval
+from segmeter.metrics.statistics.mean import mean_interval as mean_interval
 from segmeter.metrics.summary.compare import compare_runs as compare
 from segmeter.metrics.surfaces.boundary_iou import BoundaryIoU as BoundaryIoU
 from segmeter.metrics.surfaces.boundary_iou import boundary_iou as boundary_iou
@@ -52,6 +54,7 @@ __all__ = [
     "FocalLoss",
     "HostCopier",
     "InstanceMatch",
+    "MeanInterval",
     "MeasureColumn",
     "MetricsConfig",
     "Model",
@@ -75,6 +78,7 @@ __all__ = [
     "labels_to_numpy",
     "load",
     "match_instances",
+    "mean_interval",
     "overlap_scores",
     "probs_to_numpy",
     "read_cases",

@@ -49,6 +49,8 @@ class ClassSpec(Config, title="ClassSpec"):
     """One (red, green, blue) per class, 0 to 255 each."""
     ignore_index: int | None = None
     """The label value of pixels that are excluded from loss and metrics, or None. Not a class."""
+    count_invalid: bool = False
+    """Whether predicted values that are no class are counted, in a column of their own, instead of refused."""
 
     @rule("names")
     @classmethod
@@ -64,6 +66,11 @@ class ClassSpec(Config, title="ClassSpec"):
     @classmethod
     def _check_ignored(cls, ignore_index: int | None, given: Given) -> None:
         check_ignored(ignore_index, given.names, given.task)
+
+    @rule("count_invalid")
+    @classmethod
+    def _of_one_map(cls, count_invalid: bool, given: Given) -> None:
+        check_invalid(count_invalid, given.task)
 
     @property
     def num_classes(self) -> int:
@@ -92,8 +99,12 @@ class ClassSpec(Config, title="ClassSpec"):
 
     @property
     def counts_shape(self) -> tuple[int, ...]:
-        """Shape of a case's counts: (K, 2, 2) for multilabel, else (K, K)."""
-        return (self.num_classes, 2, 2) if self.is_multilabel else (self.num_classes, self.num_classes)
+        """Shape of a case's counts: (K, 2, 2) for multilabel, else (K, K), with a last column of invalid predictions
+        where these are counted.
+        """
+        if self.is_multilabel:
+            return (self.num_classes, 2, 2)
+        return (self.num_classes, self.num_classes + self.count_invalid)
 
     def valid(self, target: NDArray[Any]) -> NDArray[np.bool_]:
         """True where a pixel of the target is not ignored, in the target's shape."""
@@ -142,3 +153,9 @@ def check_ignored(ignore_index: int | None, names: Sequence[str], task: Task) ->
     values = 2 if task == "multilabel" else len(names)
     if ignore_index is not None and not values <= ignore_index <= 65535:
         raise RuleError(f"to be null or between {values} and 65535, as it must not be a class")
+
+
+def check_invalid(count_invalid: bool, task: Task) -> None:
+    """Raise a RuleError where invalid predictions would be counted that a plane of 0 and 1 can't hold."""
+    if count_invalid and task == "multilabel":
+        raise RuleError("to be false for multilabel")

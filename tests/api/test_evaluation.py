@@ -128,6 +128,34 @@ def test_a_class_spec_says_task_and_ignored_value(evaluation):
             segmeter.evaluate(draw(), classes=spec, **given)
 
 
+def numbered(seed, shift=0):
+    """Discs, some of which touch, and their number as value."""
+    rows, columns = np.ogrid[:40, :60]
+    rng, found = np.random.default_rng(seed), np.zeros((40, 60), np.uint16)
+    for number in range(1, 9):
+        row, column = rng.integers(5, 35), rng.integers(5, 55)
+        found[(rows - row) ** 2 + (columns - column - shift) ** 2 < 36] = number * 7
+    return found
+
+
+def test_numbers_of_objects_are_matched_as_they_are():
+    pairs = [(f"{seed}", numbered(seed), numbered(seed, 2)) for seed in range(3)]
+    found = segmeter.evaluate(pairs, classes=["none", "cell"], task="binary", instances=True)
+    whole = [segmeter.match_instances(target, labels) for _, target, labels in pairs]
+    assert found.cases["extra_pq/cell"].to_pylist() == [one.pq for one in whole]
+    assert found.summary["per_class"]["cell"]["support"] == sum(int((target > 0).sum()) for _, target, _ in pairs)
+    assert "PQ" in found.table()
+    with pytest.raises(SegmeterError, match="`instances` to be False but for a binary task"):
+        segmeter.evaluate(pairs, classes=["none", "cell"], instances=True)
+    with pytest.raises(SegmeterError, match=r"0: .*numbers of objects >= 0"):
+        segmeter.evaluate(
+            [("0", *(one.astype(int) - 1 for one in pairs[0][1:]))],
+            classes=["none", "cell"],
+            task="binary",
+            instances=True,
+        )
+
+
 MAP = np.zeros((4, 5), np.uint8)
 PAIR = [("a", MAP, MAP)]
 TWO = {"classes": ["x", "y"]}
@@ -159,6 +187,7 @@ WRONG = [
     (PAIR, TWO | {"task": "multilabel"}, "axes"),
     (PAIR, TWO | {"ignore_index": 1}, "ignore_index"),
     (PAIR, TWO | {"ignore_index": "x"}, "ignore_index"),
+    (PAIR, TWO | {"task": "multilabel", "count_invalid": True}, "count_invalid"),
     (PAIR, TWO | {"measures": ["surfaces"]}, "surface"),
     (PAIR, TWO | {"measures": [{"name": "surface", "tolerance": [1]}]}, "tolerances"),
     (PAIR, TWO | {"measures": ["surface", "surface"]}, "once"),

@@ -1,11 +1,12 @@
 import pytest
 
-from segmeter.data.config import DATA, CamvidConfig, CellsConfig, FolderConfig, default_colours, folder_config
+from segmeter.data.config import DATA, CamvidConfig, CellsConfig, FolderConfig, folder_config
+from segmeter.data.known_classes import default_colours
 from segmeter.errors import ConfigError
 
 
-def test_registry_holds_the_three_kinds_under_their_names():
-    assert DATA.names() == ["camvid", "cells", "folder"]
+def test_registry_holds_the_kinds_under_their_names():
+    assert DATA.names() == ["camvid", "cells", "folder", "instances"]
     for name in DATA.names():
         schema = DATA.schema(name)
         assert schema.model_fields["name"].default == name

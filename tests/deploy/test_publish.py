@@ -108,7 +108,7 @@ def mean_probs(checkpoints, images: np.ndarray) -> np.ndarray:
 
 def test_a_network_that_pools_to_fixed_cells_is_refused_by_name(tmp_path: Path, checkpoint_of, images_of):
     checkpoint = checkpoint_of(make_card(model=PspnetConfig(encoder="tu-test_resnet", weights=None)))
-    with pytest.raises(ConfigError, match=r"pools to 2 x 2 cells, .* ONNX can't do so .* Use format=aot"):
+    with pytest.raises(ConfigError, match=r"pools to 2 x 2 cells, .* ONNX can't do so .* Try format=aot"):
         export_model(checkpoint, tmp_path, format="onnx", images=images_of("uint8", 3))
 
 

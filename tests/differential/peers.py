@@ -24,6 +24,7 @@ STAND_INS = {
         *("dynamic_network_architectures.building_blocks.helper", "SimpleITK"),
     ),
     "cityscapesscripts": ("pyquaternion",),
+    "seg-metrics": ("pandas", "medutils", "medutils.medutils"),
     "picai_eval": ("SimpleITK",),
     "cellpose": ("cv2", "fastremap", "fill_voids"),
 }

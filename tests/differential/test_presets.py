@@ -2,6 +2,7 @@
 
 import copy
 from contextlib import nullcontext
+from dataclasses import replace
 from functools import cache
 from types import SimpleNamespace
 from unittest import mock
@@ -11,10 +12,13 @@ import pytest
 from PIL import Image
 
 from segmeter.classes import ClassSpec
-from segmeter.metrics.measures.protocol import CaseMaps
+from segmeter.metrics.config.metrics import MetricsConfig
+from segmeter.metrics.measures.protocol import CaseMaps, build_measures
+from segmeter.metrics.measures.row import make_row
 from segmeter.metrics.pixels.confusion import confusion_matrix
 from segmeter.metrics.pixels.overlap import overlap_scores
 from segmeter.metrics.summary.conventions import score_maps_under
+from segmeter.metrics.summary.summary import summarise
 from tests.differential.cases import BOTH_HOLD_ONE, VOID, Case, assert_agree, sweep
 from tests.differential.peers import load, quiet
 
@@ -118,6 +122,23 @@ def test_panoptica():
     assert_figures("panoptica", theirs)
 
 
+def test_seg_metrics():
+    """One case without the class on either side, which scores 1."""
+    load("SimpleITK")
+    peer = load("seg_metrics.seg_metrics", "seg-metrics")
+    names = {"mean_iou": "jaccard", "mean_dice": "dice"}
+    for case in (*PAIRS, replace(PAIRS[0], target=0 * PAIRS[0].target, labels=0 * PAIRS[0].labels)):
+        theirs = []
+        for k in range(1, case.num_classes):
+            masks = (mask.astype(np.uint8) for mask in reversed(case.masks(k)))
+            with quiet():
+                theirs.append(peer.computeQualityMeasures(*masks, case.spacing[::-1], metrics_names=names.values()))
+        found = score_maps_under("seg_metrics", [as_maps(case)])
+        assert found.keys() == names.keys()
+        for ours, name in names.items():
+            assert_agree(found[ours], np.mean([one[name] for one in theirs]), (case, ours))
+
+
 def test_nnunet():
     """Its own functions on arrays, in place of the files that it reads."""
     peer = load("nnunetv2.evaluation.evaluate_predictions", "nnunetv2")
@@ -171,13 +192,79 @@ def test_cityscapes(tmp_path, ignored):
     assert_agree(found["mean_iou"], theirs["averageScoreClasses"])
 
 
+def test_cityscapes_instance_iou(tmp_path):
+    """iIoU of classes with objects, some of whose pixels have no number, as "car group" has."""
+    peer = load("cityscapesscripts.evaluation.evalPixelLevelSemanticLabeling", "cityscapesscripts")
+    names, ids = ("road", "person", "car"), np.array([7, 24, 26], np.uint8)
+    spec = ClassSpec(task="multiclass", names=names, colours=((0, 0, 0),) * 3, ignore_index=VOID)
+    measures = [{"name": "iiou", "average_sizes": "cityscapes"}]
+    rng, files, pairs = np.random.default_rng(5), [[], []], []
+    for i, case in enumerate(sweep(num_classes=3, volumes=False, ignored=0.1, count=6, seed=13)):
+        known = np.minimum(case.target, 2)
+        numbers = np.where(
+            (case.target == VOID) | (known == 0),
+            0,
+            rng.integers(0, 4, (9, 9))[
+                np.ix_(np.arange(case.target.shape[0]) // 4, np.arange(case.target.shape[1]) // 4)
+            ],
+        )
+        objects = ids[known].astype(np.int32) * 1000 + numbers
+        target = np.where(case.target == VOID, OUT_OF_ROI, ids[known]).astype(np.uint8)
+        for side, (name, one) in enumerate((("pred", ids[case.labels]), ("labelIds", target))):
+            files[side].append(str(tmp_path / f"{i}_{name}.png"))
+            Image.fromarray(one).save(files[side][-1])
+        Image.fromarray(np.where(numbers > 0, objects, target).astype(np.uint16)).save(
+            tmp_path / f"{i}_instanceIds.png"
+        )
+        pairs.append(
+            CaseMaps(
+                case_id=f"{i}",
+                target=case.target,
+                labels=case.labels,
+                spacing=(1.0, 1.0),
+                spec=spec,
+                target_instances=np.where(numbers > 0, objects, 0),
+            )
+        )
+    args = copy.copy(peer.args)
+    args.evalInstLevelScore, args.JSONOutput, args.quiet = True, False, True
+    with quiet(), mock.patch.object(np, "in1d", np.isin, create=True):  # which NumPy 2.4 has no more
+        theirs = peer.evaluateImgLists(*files, args)["classInstScores"]
+    config = MetricsConfig(bootstrap=0, measures=measures)
+    rows = [make_row(maps, build_measures(config, spec)) for maps in pairs]
+    found = summarise(rows, spec, config)["measures"]["iiou"]
+    assert found.keys() - {"mean"} == {"person", "car"}, "roads have no objects"
+    for name in ("person", "car"):
+        assert_agree(found[name]["dataset"], theirs[name], name)
+    assert_agree(found["mean"]["dataset"], np.nanmean(list(theirs.values())))
+
+
+SMP_REDUCTIONS = ("micro", "macro", "weighted", "micro-imagewise", "macro-imagewise", "weighted-imagewise")
+
+
 @pytest.mark.parametrize(("figure", "call"), [("mean_iou", "iou_score"), ("mean_dice", "f1_score")])
-def test_smp(figure, call):
+@pytest.mark.parametrize("reduction", SMP_REDUCTIONS)
+def test_smp(figure, call, reduction):
+    """All reductions, on images one of which has a class that is on neither side."""
     torch = load("torch")
     smp = load("segmentation_models_pytorch.metrics", "segmentation_models_pytorch")
-    theirs = []
-    for case in PAIRS:
+    cases = list(sweep(num_classes=3, volumes=False, ignored=0.1, count=8, seed=14))
+    cases.append(
+        replace(
+            cases[0],
+            name="two",
+            target=np.where(cases[0].target == 2, 1, cases[0].target),
+            labels=np.where(cases[0].labels == 2, 0, cases[0].labels),
+        )
+    )
+    parts = []
+    for case in cases:
         given = [torch.from_numpy(one[None].astype(np.int64)) for one in (case.labels, case.target)]
-        stats = smp.get_stats(*given, mode="multiclass", num_classes=case.num_classes)
-        theirs.append(float(getattr(smp, call)(*stats, reduction="micro")))
-    assert_agree(figures("smp")[figure], theirs)
+        parts.append(smp.get_stats(*given, mode="multiclass", num_classes=3, ignore_index=VOID))
+    stats = [torch.cat(part) for part in zip(*parts, strict=True)]
+    weights = (stats[0] + stats[2]).sum(dim=0).tolist() if "weighted" in reduction else None
+    theirs = float(getattr(smp, call)(*stats, reduction=reduction, class_weights=weights, zero_division=1.0))
+    theirs *= 3 if reduction == "weighted-imagewise" else 1  # its mean over weighted classes, which is not copied
+    name = "smp" if reduction == "micro" else f"smp-{reduction}"
+    found = score_maps_under(name, [as_maps(case) for case in cases])
+    assert_agree(found[figure], theirs)

@@ -9,7 +9,7 @@ from segmeter.data.files.masks import Reading
 from segmeter.errors import DataError
 from segmeter.evaluation.cases import CaseScorer, Scored
 from segmeter.evaluation.pairing import pair_masks
-from segmeter.metrics.config.measures import BoundaryConfig
+from segmeter.metrics.config.measures import BoundaryConfig, ErrorTypesConfig
 from segmeter.metrics.config.metrics import MetricsConfig
 from tests.data.crafted import THREE, put
 from tests.evaluation.masks import LABELS, TARGETS, two_cases
@@ -83,9 +83,9 @@ def test_a_measure_that_can_not_be_taken_is_said_as_such_and_not_as_a_wrong_labe
     for side in ("references", "predictions"):
         (tmp_path / side).mkdir()
         np.save(tmp_path / side / "v.npy", np.zeros((3, 4, 5), np.uint8))
-    problems = scorer(measures=(BoundaryConfig(),))(pairs_of(tmp_path)[0])
+    problems = scorer(measures=(ErrorTypesConfig(),))(pairs_of(tmp_path)[0])
     assert problems == (
-        "v: boundary: expected `target` to have two spatial axes for boundary IoU, got (3, 4, 5). Leave out this "
+        "v: error_types: expected `target` to have two spatial axes for error types, got (3, 4, 5). Leave out this "
         "measure.",
     )
 

@@ -75,7 +75,7 @@ def test_every_case_needs_its_file(job: Scoring, tmp_path: Path) -> None:
     with pytest.raises(DataError, match="none for 1: b"):
         find_probs(tmp_path / "probs", job.pairing.pairs)
     put(tmp_path / "probs" / "b.png", np.zeros((20, 31), np.uint8))
-    with pytest.raises(DataError, match=r"to be an NPY file, got \.png"):
+    with pytest.raises(DataError, match=r"to be an NPY or NPZ file, got \.png"):
         find_probs(tmp_path / "probs", job.pairing.pairs)
 
 

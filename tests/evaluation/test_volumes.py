@@ -11,6 +11,7 @@ from sklearn.metrics import confusion_matrix
 
 from segmeter.classes import ClassSpec
 from segmeter.errors import DataError
+from segmeter.evaluation.probs import find_probs
 from segmeter.evaluation.score import score
 from segmeter.metrics.cases.table import read_cases
 from segmeter.metrics.config.measures import InstancesConfig, SurfaceConfig
@@ -178,3 +179,49 @@ def test_object_numbers_of_any_size_are_objects_of_one_class(tmp_path: Path) -> 
     np.save(tmp_path / "predictions" / "a.npy", labels.astype(np.int16) - 1)
     with pytest.raises(DataError, match=r"predictions/a\.npy: expected `mask` to hold numbers of objects >= 0, got -1"):
         score(replace(scoring(tmp_path, spec=spec), instances=True, metrics=measured))
+
+
+def test_slices_of_depth_one_are_images_where_that_is_said(tmp_path: Path) -> None:
+    """The same row as of the picture itself, boundary IoU included, whose width follows the diagonal."""
+    rng = np.random.default_rng(0)
+    target, labels = rng.integers(0, 3, (2, 20, 30)).repeat(2, 1).astype(np.uint8)
+    measured = MetricsConfig(bootstrap=0, measures=("boundary", "error_types", "surface"), spacing=(1.0, 1.0))
+    rows = []
+    for name, flat in (("a.npy", False), ("a.nii.gz", True)):
+        root = tmp_path / name
+        for side, one in (("references", target), ("predictions", labels)):
+            save_volume(root / side / name, one[None] if flat else one)
+        score(replace(scoring(root), metrics=measured, flat=flat))
+        rows.append(read_cases(root)[0])
+    assert rows[0].shape == rows[1].shape == (40, 30)
+    assert rows[0].scores == rows[1].scores
+    with pytest.raises(DataError, match=r"metrics.spacing` to have 3 values"):
+        score(replace(scoring(root), metrics=measured))
+
+
+def test_the_place_of_a_flat_slice_must_still_agree(tmp_path: Path) -> None:
+    plane = np.ones((1, 6, 8), np.uint8)
+    save_nifti(tmp_path / "references" / "a.nii.gz", plane)
+    image = nibabel.load(tmp_path / "references" / "a.nii.gz")
+    moved = image.affine.copy()
+    moved[2, 3] += 5  # another slice
+    (tmp_path / "predictions").mkdir()
+    nibabel.save(nibabel.Nifti1Image(np.asarray(image.dataobj), moved), tmp_path / "predictions" / "a.nii.gz")
+    with pytest.raises(DataError, match="`origin` to be that of its reference"):
+        score(replace(scoring(tmp_path), flat=True))
+
+
+@pytest.mark.parametrize("name", ["a.npy", "a.npz"])
+def test_probabilities_of_volumes_are_those_of_their_voxels(name: str, tmp_path: Path) -> None:
+    logits = np.random.default_rng(1).standard_normal((3, *VOLUME.shape)).astype(np.float32)
+    probs = np.exp(logits) / np.exp(logits).sum(axis=0)
+    save_volume(tmp_path / "references" / "a.nii.gz", VOLUME)
+    save_volume(tmp_path / "predictions" / "a.nii.gz", OTHER)
+    (tmp_path / "probs").mkdir()
+    np.save(tmp_path / "probs" / name, probs) if name == "a.npy" else np.savez(tmp_path / "probs" / name, probs)
+    job = scoring(tmp_path)
+    found = score(replace(job, probs=find_probs(tmp_path / "probs", job.pairs)))["calibration"]
+    target = VOLUME.ravel()
+    held = np.take_along_axis(probs.reshape(3, -1), target[None].astype(int), 0)
+    assert found["nll"] == pytest.approx(-np.log(held.astype(np.float64)).mean())
+    assert found["n"] == target.size

@@ -94,6 +94,8 @@ def test_geojson_outlines_fill_to_the_objects(labels, spec):
         for number, feature in enumerate(mine, 1):
             np.testing.assert_array_equal(drawn(feature["geometry"], labels.shape), parts == number)
             assert feature["properties"]["class"] == spec.names[label]
+            colour = {"name": spec.names[label], "color": list(spec.colours[label])}
+            assert feature["properties"]["classification"] == colour, "as QuPath has it"
             assert feature["properties"]["pixels"] == np.count_nonzero(parts == number)
 
 

@@ -257,6 +257,19 @@ def test_a_loss_in_tiles_is_that_of_the_whole_image(config, tiny):
     assert divide_terms(found.loss[None]) == pytest.approx(float(whole), rel=1e-5)
 
 
+@pytest.mark.parametrize("at_once", [1, 5000])
+def test_a_loss_is_the_same_whatever_number_of_rows_it_takes_at_a_time(monkeypatch, tiny, at_once):
+    """Mutation seen to fail: the target's rows taken from the top of the band each time."""
+    run, loss = predictor(tiny, tile=64), build_loss(FocalConfig(), spec=tiny.card.spec)
+    [array] = images(1, (150, 90, 3))
+    target = np.random.default_rng(0).integers(0, 3, array.shape[:2]).astype(np.uint8)
+    target[:70] = 255
+    monkeypatch.setattr("segmeter.inference.bands._AT_ONCE", at_once)
+    [found] = run.predict([Sample(case_id="a", image=array, target=target)], loss=loss)
+    whole = loss(run.logits([array]), torch.from_numpy(target)[None])
+    assert divide_terms(found.loss[None]) == pytest.approx(float(whole), rel=1e-5)
+
+
 def test_a_streamed_image_without_finite_logits_is_named():
     [array] = images(1, (200, 40, 3))
     array = array.astype(np.float32)
@@ -265,6 +278,15 @@ def test_a_streamed_image_without_finite_logits_is_named():
     assert next(bands).top == 0
     with pytest.raises(RunError, match="the logits of case 'a' hold NaN or infinity"):
         list(bands)
+
+
+def test_a_streamed_image_gives_freed_memory_back_now_and_then(monkeypatch):
+    given = []
+    monkeypatch.setattr("segmeter.inference.predictor._BANDS", 2)
+    monkeypatch.setattr("segmeter.inference.predictor.give_back_freed_memory", lambda: given.append(True))
+    [array] = images(1, (300, 40, 3))
+    bands = list(predictor(stub(lambda image: image), tile=64).stream(Windows(array), case_id="a"))
+    assert len(given) == 1 + len(bands) // 2 > 2
 
 
 def test_18_fewer_images_than_a_batch_are_halved_from_their_own_number():

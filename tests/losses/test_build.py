@@ -4,12 +4,15 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import torch
 
 from segmeter.classes import ClassSpec
 from segmeter.errors import ConfigError
+from segmeter.losses.additive import additive
 from segmeter.losses.build import build_loss, fix_weights, resolve_weights
 from segmeter.losses.config import LOSSES, CrossEntropyConfig, DiceConfig, FocalConfig, SumConfig
 from segmeter.losses.region import TverskyLoss
+from tests.losses.cases import make_case
 
 SPEC = ClassSpec(task="multiclass", names=("sky", "road", "car"), colours=((0, 0, 0),) * 3, ignore_index=255)
 
@@ -51,3 +54,16 @@ def test_schemes_become_numbers_in_the_parts_of_a_sum_too():
     message = r"expected `class_weights` to be numbers where the pixels per class of the training set are not known"
     with pytest.raises(ConfigError, match=message):
         fix_weights(given, SPEC, None)
+
+
+@pytest.mark.parametrize("name", sorted(LOSSES.names()))
+def test_a_binary_target_may_have_the_channel_axis_of_the_logits(name):
+    """(B, 1, H, W) or (B, H, W): one value, sum and denominator, with ignored pixels."""
+    spec = ClassSpec(task="binary", names=("a", "b"), colours=((0, 0, 0), (1, 1, 1)), ignore_index=255)
+    loss = additive(build_loss(LOSSES.schema(name)(), spec), spec.ignore_index)
+    case = make_case("binary")
+    for values in (loss, loss.sums):
+        torch.testing.assert_close(
+            values(case.logits, case.target[:, None]), values(case.logits, case.target), rtol=0, atol=0
+        )
+    torch.testing.assert_close(loss.denominators(case.target[:, None]), loss.denominators(case.target), rtol=0, atol=0)

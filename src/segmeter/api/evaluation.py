@@ -11,16 +11,21 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from segmeter.api.adapters.flat import flatten
+from segmeter.api.adapters.grand_challenge import write_metrics
+from segmeter.api.adapters.nnunet import write_summary
 from segmeter.checks import expected, known_name
 from segmeter.classes import TASKS, ClassSpec, Task
 from segmeter.data.config import ClassesConfig
+from segmeter.data.files.label_mapping import split_objects
 from segmeter.errors import InputError
 from segmeter.evaluation.places import Place, Places
 from segmeter.evaluation.score import SUMMARY, summarise_files
 from segmeter.files import write_json
 from segmeter.metrics.cases.packed import RowStore
 from segmeter.metrics.cases.table import CaseRow, case_table, order_rows, write_cases
-from segmeter.metrics.config.metrics import MetricsConfig, check_metrics
+from segmeter.metrics.config.metrics import MetricsConfig, check_metrics, with_objects
+from segmeter.metrics.map_checks import check_maps
 from segmeter.metrics.measures.protocol import CaseMaps, build_measures
 from segmeter.metrics.measures.row import make_row
 from segmeter.metrics.summary.compare import compare_runs
@@ -77,6 +82,18 @@ class Evaluation:
         text = io.StringIO()
         print_summary(self.summary, file=text)
         return text.getvalue()
+
+    def flat(self) -> dict[str, float]:
+        """Every score under one name, as W&B and MLflow log them: "per_class/car/iou", "dataset/mean_iou_low"."""
+        return flatten(self.summary)
+
+    def write_nnunet(self, path: str | Path, **options: Any) -> None:
+        """Write nnU-Net's summary.json; options are those of `segmeter.api.adapters.nnunet.write_summary`."""
+        write_summary(path, self.rows, self.spec, **options)
+
+    def write_grand_challenge(self, path: str | Path) -> None:
+        """Write the metrics.json of an evaluation container of grand-challenge.org."""
+        write_metrics(Path(path), self.rows, self.spec, self.summary)
 
     def compare(
         self, other: Self, *, names: tuple[str, str] = ("first", "second"), require: Sequence[str] = ()
@@ -139,6 +156,8 @@ def evaluate(
     classes: Sequence[str] | ClassSpec,
     task: Task | None = None,
     ignore_index: int | EllipsisType | None = ...,
+    count_invalid: bool | None = None,
+    instances: bool = False,
     measures: Sequence[Any] = (),
     convention: str | None = None,
     metrics: MetricsConfig | None = None,
@@ -157,6 +176,12 @@ def evaluate(
         for names.
     ignore_index
         Value of the targets that marks pixels to leave out, or None. Without it that of a ClassSpec, or None for names.
+    count_invalid
+        Whether predicted values that are no class are counted as missed, in a column of their own, instead of refused.
+        Without it as a ClassSpec says.
+    instances
+        Whether both maps of a binary task number their objects, 0 being none, instead of holding labels; objects are
+        then measured by these numbers.
     measures
         What is measured beside the counts, such as ``["surface", "instances"]`` or
         ``[{"name": "surface", "tolerances": [2]}]``.
@@ -189,17 +214,23 @@ def evaluate(
     [1.0, 0.6666666666666666]
     """
     spec = _spec(classes, task, ignore_index)
+    if count_invalid is not None:
+        spec = spec.replace(count_invalid=count_invalid)
     given: dict[str, Any] = {"measures": tuple(measures)} if measures else {}
     given |= {"convention": convention} if convention is not None else {}
     config = (metrics or MetricsConfig()).replace(**given) if given else metrics or MetricsConfig()
+    if instances:
+        if spec.task != "binary":
+            raise InputError(expected(_WHERE, "instances", "to be False but for a binary task", spec.task))
+        config = with_objects(config)
     check_metrics(config, spec)
-    rows, places = _measure(pairs, spec, config)
+    rows, places = _measure(pairs, spec, config, instances)
     check_case_ids(config, spec, [row.case_id for row in rows])
     summary = summarise(rows, spec, config) | summarise_files(places, missing=[], extra=0)
     return Evaluation(order_rows(_WHERE, rows, spec), spec=spec, metrics=config, summary=summary)
 
 
-def _measure(pairs: Iterable[Case], spec: ClassSpec, config: MetricsConfig) -> tuple[RowStore, Places]:
+def _measure(pairs: Iterable[Case], spec: ClassSpec, config: MetricsConfig, instances: bool) -> tuple[RowStore, Places]:
     """Measure case by case; nothing of the maps is kept."""
     measures, rows, places = build_measures(config, spec), RowStore(), Places()
     seen: set[str] = set()
@@ -208,11 +239,8 @@ def _measure(pairs: Iterable[Case], spec: ClassSpec, config: MetricsConfig) -> t
             raise InputError(expected(_WHERE, "pairs", "to have each case once", f"{case_id!r} twice"))
         seen.add(case_id)
         place = Place() if config.spacing is None else Place(spacing=config.spacing, unit="", source="config")
-        axes = target.ndim - spec.is_multilabel
-        maps = CaseMaps(
-            case_id=case_id, target=target, labels=prediction, spacing=place.spacing or (1.0,) * axes, spec=spec
-        )
         try:
+            maps = _maps((case_id, target, prediction), place, spec, instances)
             row = make_row(maps, measures)
         except InputError as error:
             known = (f"{case_id}: ", f"case {case_id}: ")
@@ -223,6 +251,26 @@ def _measure(pairs: Iterable[Case], spec: ClassSpec, config: MetricsConfig) -> t
     if not seen:
         raise InputError(expected(_WHERE, "pairs", "to hold at least one case", "none"))
     return rows, places
+
+
+def _maps(case: Case, place: Place, spec: ClassSpec, instances: bool) -> CaseMaps:
+    case_id, target, labels = case
+    numbers: list[NDArray[Any] | None] = [None, None]
+    if instances:
+        check_maps(_WHERE, target, labels, "prediction", kinds="iu", axes=(2, 3))
+        (target, numbers[0]), (labels, numbers[1]) = (
+            split_objects(Path(f"{case_id} ({side})"), one, spec)
+            for side, one in (("target", target), ("prediction", labels))
+        )
+    return CaseMaps(
+        case_id=case_id,
+        target=target,
+        labels=labels,
+        spacing=place.spacing or (1.0,) * (target.ndim - spec.is_multilabel),
+        spec=spec,
+        target_instances=numbers[0],
+        instances=numbers[1],
+    )
 
 
 def _checked(pairs: Iterable[Case]) -> Iterable[Case]:

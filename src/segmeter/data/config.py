@@ -1,13 +1,13 @@
 """What a user may say about data: one schema per kind of data set."""
 
-import colorsys
 import re
 from typing import Annotated, ClassVar, Literal, get_args
 
 from pydantic import Field
 
 from segmeter.checks import nearest
-from segmeter.classes import ClassSpec, Colour, Colours, Task, check_colours, check_ignored, check_names
+from segmeter.classes import ClassSpec, Colours, Task, check_colours, check_ignored, check_names
+from segmeter.data.known_classes import CAMVID_CLASSES, CAMVID_COLOURS, CELL_CLASSES, CELL_COLOURS, default_colours
 from segmeter.invalid import RuleError
 from segmeter.registry import Registry
 from segmeter.schema import REQUIRED, Config, Given, Unit, rule
@@ -21,18 +21,8 @@ Percentile = Annotated[float, Unit("percentile"), Field(ge=0, le=100)]
 CLIP_LEVELS = ((0, 0.5, 1, 2, 5), (95, 98, 99, 99.5, 100))  # the percentiles of each image that are kept
 Cases = Annotated[int, Unit("cases"), Field(ge=1, le=100_000)]
 
-CAMVID_CLASSES = (
-    "Sky", "Building", "Pole", "Road", "Pavement", "Tree", "SignSymbol", "Fence", "Car", "Pedestrian", "Bicyclist",
-)  # fmt: skip
-CAMVID_COLOURS: tuple[Colour, ...] = (
-    (128, 128, 128), (128, 0, 0), (192, 192, 128), (128, 64, 128), (60, 40, 222), (128, 128, 0),
-    (192, 128, 128), (64, 64, 128), (64, 0, 128), (64, 64, 0), (0, 128, 192),
-)  # fmt: skip
 _FOLD = re.compile(r"(\d{1,4})/(\d{1,4})", re.ASCII)
 _FRACTIONS = ("val_fraction", "test_fraction", "split_seed", "group_until")  # what decides the split without lists
-CELL_CLASSES = ("background", "round", "spindle", "mitotic")
-CELL_COLOURS: tuple[Colour, ...] = ((0, 0, 0), (86, 180, 233), (0, 158, 115), (230, 97, 1))
-
 # What people call a first class that is no object; drawn in black, so left out of pictures
 _BACKGROUNDS = ("background", "bg", "void", "other", "others", "rest", "none", "unlabeled", "unlabelled", "class_0")
 
@@ -200,22 +190,6 @@ def _is_key(key: str) -> bool:
     return len(parts) == 3 and all(part.isdigit() and int(part) <= 255 for part in parts)
 
 
-def default_colours(count: int) -> tuple[Colour, ...]:
-    """Black for the first class, then hues that stay apart: each golden-angle step is far from all before it.
-
-    Examples
-    --------
-    >>> default_colours(2)
-    ((0, 0, 0), (230, 57, 57))
-    """
-    colours: list[Colour] = [(0, 0, 0)]
-    for index in range(count - 1):
-        saturation, value = ((0.75, 0.9), (0.9, 0.6), (0.45, 1.0))[index // 8 % 3]
-        red, green, blue = colorsys.hsv_to_rgb(index * 0.61803398875 % 1, saturation, value)
-        colours.append((round(red * 255), round(green * 255), round(blue * 255)))
-    return tuple(colours[:count])
-
-
 @DATA.register("folder", builder="segmeter.data.folders.folder:build_folder")
 class FolderConfig(DataConfig):
     """Your own data: a folder of images and one of masks, paired by file name without its suffix."""
@@ -295,6 +269,19 @@ class FolderConfig(DataConfig):
             if value != FolderConfig.model_fields[name].default:
                 remedy = "Lists decide the split alone: leave it out, or set data.lists=null."
                 raise RuleError("to be left alone beside lists", remedy, key=name)
+
+
+@DATA.register("instances", builder="segmeter.data.folders.folder:build_folder")
+class InstancesConfig(FolderConfig):
+    """Your own data whose masks number the objects: what any object covers is learnt, and objects are measured too."""
+
+    name: str = "instances"
+    task: Literal["binary"] = "binary"
+    """Binary: a pixel is in an object or in none."""
+    classes: tuple[str, ...] = ("background", "object")
+    """Names of what is in no object, and of what is in one."""
+    instances: bool = True
+    """Whether masks hold numbers of objects, 0 being none."""
 
 
 @DATA.register("camvid", builder="segmeter.data.folders.folder:build_folder")

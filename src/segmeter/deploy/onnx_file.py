@@ -55,7 +55,7 @@ def _check_pools(program: ExportedProgram) -> None:
             cells = " x ".join(map(str, node.args[1]))
             raise ConfigError(
                 f"export: this network pools to {cells} cells, as pspnet and upernet do, and ONNX can't do so for "
-                "images of any size. Use format=aot."
+                "images of any size. Try format=aot, or a network such as model=unet."
             )
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from segmeter.checks import expected
+from segmeter.data.files.formats.grid import onto_grid
 from segmeter.data.files.header import read_header
 from segmeter.data.files.label_mapping import split_objects
 from segmeter.data.files.masks import Reading, StoredMap, check_labels, read_map
@@ -53,6 +54,7 @@ class _Loaded:
     place: Place
     stored: list[StoredMap]
     sha256: str
+    resampled: bool = False
 
 
 class CaseScorer:
@@ -79,7 +81,12 @@ class CaseScorer:
         self.processes = processes
         self._multilabel = reading.spec.is_multilabel
         self._references, self._predictions = (
-            replace(reading, instances=reading.instances in (True, side)) for side in ("references", "predictions")
+            replace(
+                reading,
+                instances=reading.instances in (True, side),
+                keeps_invalid=side == "predictions" and reading.spec.count_invalid,
+            )
+            for side in ("references", "predictions")
         )
         self._measures: tuple[Measure, ...] = build_measures(metrics, reading.spec)
         whole = self._measures or reading.label_map or reading.instances or metrics.spacing
@@ -150,9 +157,11 @@ class CaseScorer:
             return self._scored(pair, row, found.place, found.sha256)
         loaded = self._load(pair)
         row = make_row(loaded.maps, self._measures, counts=self._count(pair, loaded))
-        return self._scored(pair, row, loaded.place, loaded.sha256)
+        return self._scored(pair, row, loaded.place, loaded.sha256, resampled=loaded.resampled)
 
-    def _scored(self, pair: MaskPair, row: CaseRow, place: Place, sha256: str) -> Scored:
+    def _scored(self, pair: MaskPair, row: CaseRow, place: Place, sha256: str, *, resampled: bool = False) -> Scored:
+        if self.reading.resample != "refuse":
+            row = replace(row, extra={**row.extra, "resampled": float(resampled)})
         if self.flag_missing:
             row = replace(row, extra={**row.extra, "missing": float(not pair.predictions)})
         if place.spacing:
@@ -175,17 +184,9 @@ class CaseScorer:
 
     def _load(self, pair: MaskPair) -> _Loaded:
         """Read all files of a pair; their values are not yet known to be labels."""
-        paths, problems, stored = (*pair.references, *pair.predictions), list[str](), list[StoredMap]()
-        count = len(pair.references)
-        for number, path in enumerate(paths):
-            try:
-                stored.append(read_map(path, self._references if number < count else self._predictions))
-            except DataError as error:
-                problems += error.problems
-            except OSError as error:
-                problems.append(expected(show(path), "file", "to be readable", error.strerror or error))
-        if problems:
-            raise DataError(list(dict.fromkeys(problems)))
+        paths, count = (*pair.references, *pair.predictions), len(pair.references)
+        as_stored = self._read(paths, count)
+        stored = self._on_one_grid(paths, as_stored, count)
         place = find_place(paths, stored, self.metrics.spacing, references=count)
         target = self._planes(stored[:count])
         labels = self._planes(stored[count:]) if pair.predictions else np.zeros_like(target)
@@ -207,7 +208,43 @@ class CaseScorer:
             target_instances=first,
             instances=second,
         )
-        return _Loaded(maps=maps, place=place, stored=stored, sha256=digest)
+        resampled = any(one is not other for one, other in zip(stored, as_stored, strict=True))
+        return _Loaded(maps=maps, place=place, stored=stored, sha256=digest, resampled=resampled)
+
+    def _read(self, paths: Sequence[Path], count: int) -> list[StoredMap]:
+        """Read references, then predictions; drawn objects last, as their files do not say the size of the map."""
+        problems, stored = list[str](), dict[int, StoredMap]()
+        shape: tuple[int, ...] | None = None
+        for number in sorted(range(len(paths)), key=lambda each: volume_format(paths[each]) == "geojson"):
+            path = paths[number]
+            try:
+                reading = self._references if number < count else self._predictions
+                stored[number] = read_map(path, reading, shape=shape)
+                shape = shape or stored[number].values.shape
+            except DataError as error:
+                problems += error.problems
+            except OSError as error:
+                problems.append(expected(show(path), "file", "to be readable", error.strerror or error))
+        if problems:
+            raise DataError(list(dict.fromkeys(problems)))
+        return [stored[number] for number in range(len(paths))]
+
+    def _on_one_grid(self, paths: Sequence[Path], stored: list[StoredMap], count: int) -> list[StoredMap]:
+        """Bring predictions onto the grid of the first reference, where that is asked for."""
+        if self.reading.resample == "refuse":
+            return stored
+        first, found = stored[0], stored[:count]
+        for path, each in zip(paths[count:], stored[count:], strict=True):
+            moved = onto_grid(
+                path,
+                each.values,
+                each.geometry,
+                reference=paths[0],
+                wanted=first.geometry,
+                shape=first.values.shape,
+            )
+            found.append(each if moved is None else replace(each, values=moved[0], geometry=moved[1]))
+        return found
 
     def _planes(self, stored: Sequence[StoredMap]) -> np.ndarray:
         return np.stack([each.values for each in stored]) if self._multilabel else stored[0].values
@@ -219,7 +256,7 @@ class CaseScorer:
             return problems
         for number, (path, each) in enumerate(zip((*pair.references, *pair.predictions), stored, strict=True)):
             side = self._references if number < len(pair.references) else self._predictions
-            if side.instances:  # numbers of objects, checked on reading
+            if side.instances or side.keeps_invalid:  # numbers of objects, checked on reading; or all counted
                 continue
             try:
                 check_labels(path, each.values, self.reading)

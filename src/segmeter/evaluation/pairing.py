@@ -8,6 +8,7 @@ from typing import Literal
 
 from segmeter.checks import expected, some
 from segmeter.classes import ClassSpec
+from segmeter.data.files.formats.coco import coco_images, coco_of
 from segmeter.data.files.masks import hash_map
 from segmeter.data.files.nifti import need_nibabel
 from segmeter.data.files.sniff import show, volume_format
@@ -49,18 +50,28 @@ class Pairing:
         """Sha256 over case ids, file names and file sizes."""
         digest = hashlib.sha256()
         for pair in self.pairs:
-            files = [(path.name, path.stat().st_size) for path in (*pair.references, *pair.predictions)]
+            paths = (*pair.references, *pair.predictions)
+            files = [(path.name, (coco_of(path) or path).stat().st_size) for path in paths]
             digest.update(repr((pair.case_id, files)).encode("utf-8", "surrogateescape"))
         return digest.hexdigest()
 
 
-def pair_masks(predictions: Path, references: Path, *, spec: ClassSpec, missing: Missing = "error") -> Pairing:
+def pair_masks(
+    predictions: Path,
+    references: Path,
+    *,
+    spec: ClassSpec,
+    missing: Missing = "error",
+    endings: tuple[str, str] = ("", ""),
+) -> Pairing:
     """Pair the masks of two folders by file name without suffix; for multilabel, of one folder per class in each.
 
     Parameters
     ----------
     predictions, references
-        Two folders.
+        Two folders, or COCO files, whose images are the cases.
+    endings
+        What the names of either side's files have after their case's, before the suffix; other files are passed over.
     spec
         The classes.
     missing
@@ -73,7 +84,8 @@ def pair_masks(predictions: Path, references: Path, *, spec: ClassSpec, missing:
     """
     if references.exists() and predictions.exists() and references.samefile(predictions):
         raise DataError(expected("score", "predictions", "to be another folder than references", show(predictions)))
-    wanted, given = _mask_files(references, "references", spec), _mask_files(predictions, "predictions", spec)
+    wanted = _mask_files(references, "references", spec, endings[1])
+    given = _mask_files(predictions, "predictions", spec, endings[0])
     problems = [line for files in wanted for line in twice_problems(files, "references")]
     problems += [line for files in given for line in twice_problems(files, "predictions")]
     stems = dict.fromkeys(sorted(stem for files in wanted for stem in files))
@@ -100,7 +112,7 @@ def _unreadable(files: Files) -> list[str]:
     problems = []
     for path in (path for paths in files.values() for path in paths):
         try:
-            path.stat()
+            (coco_of(path) or path).stat()
         except OSError as error:
             problems.append(expected(show(path), "file", "to be readable", error.strerror or error))
     return problems
@@ -115,8 +127,21 @@ def _pair(stem: str, wanted: list[Files], given: list[Files]) -> MaskPair:
     )
 
 
-def _mask_files(folder: Path, role: str, spec: ClassSpec) -> list[Files]:
+def _mask_files(folder: Path, role: str, spec: ClassSpec, ending: str) -> list[Files]:
     """The files of a folder, or of each class's folder for multilabel."""
+    if folder.suffix.lower() == ".json" and folder.is_file():
+        found = [coco_images(folder, plane) for plane in (spec.names if spec.is_multilabel else ("",))]
+    else:
+        found = _folder_files(folder, role, spec)
+    if not ending:
+        return found
+    kept = [{stem.removesuffix(ending): paths for stem, paths in one.items() if stem.endswith(ending)} for one in found]
+    if not all(kept):
+        raise DataError(expected(show(folder), role, f"to have names that end in {ending!r}", some(found[0])))
+    return kept
+
+
+def _folder_files(folder: Path, role: str, spec: ClassSpec) -> list[Files]:
     if not spec.is_multilabel:
         return [list_files(folder, role=role, volumes=True)]
     unsafe = [name for name in spec.names if Path(name).name != name or name in (".", "..")]

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from segmeter.checks import expected, some
-from segmeter.data.files.geometry import agree, geometry_problem
+from segmeter.data.files.geometry import RESAMPLE, agree, describe, geometry_problem
 from segmeter.data.files.masks import NOWHERE, StoredMap
 from segmeter.data.files.sniff import show
 from segmeter.errors import DataError
@@ -68,7 +68,7 @@ def find_place(
     reference, shape = maps[0], maps[0].values.shape
     if wanted is None and all(each.geometry is NOWHERE and each.values.shape == shape for each in maps):
         return UNPLACED  # pictures of one size, the rule
-    problems = [line for path, each in zip(paths, maps, strict=True) for line in _size(path, each, paths[0], shape)]
+    problems = [line for path, each in zip(paths, maps, strict=True) for line in _size(path, each, paths[0], reference)]
     if not problems:
         for path, each in zip(paths[1:], maps[1:], strict=True):
             problems += geometry_problem(path, each.geometry, paths[0], reference.geometry, shape)
@@ -160,11 +160,14 @@ def write_shape(shape: Iterable[int]) -> str:
     return " x ".join(map(str, shape))
 
 
-def _size(path: Path, each: StoredMap, reference: Path, wanted: tuple[int, ...]) -> list[str]:
-    shape = each.values.shape
+def _size(path: Path, each: StoredMap, reference: Path, first: StoredMap) -> list[str]:
+    shape, wanted = each.values.shape, first.values.shape
     if shape == wanted:
         return []
     axes = "(height x width)" if len(shape) == 2 else "(depth x height x width)"
     rule = f"to have the size of its reference {show(reference)}, {write_shape(wanted)}"
     remedy = "Its axes are reversed: save array.T." if shape == wanted[::-1] else "Nothing is resized."
+    if each.geometry.affine is not None and first.geometry.affine is not None:
+        places = f"{describe(first.geometry, wanted)}; prediction: {describe(each.geometry, shape)}"
+        remedy = f"Reference: {places}. Bring both onto one grid, or {RESAMPLE}."
     return [expected(show(path), "mask", rule, f"{write_shape(shape)} {axes}", remedy)]

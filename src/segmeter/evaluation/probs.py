@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from segmeter.checks import expected
-from segmeter.data.files.npy import decode_npy
+from segmeter.data.files.npy import decode_npy, decode_npz
 from segmeter.data.files.sniff import show
 from segmeter.data.folders.pairing import list_files, missing_problem, twice_problems
 from segmeter.errors import DataError, InputError
@@ -21,7 +21,8 @@ from segmeter.metrics.probabilities.calibration import Calibration, CalibrationS
 from segmeter.parallel import map_in_threads
 from segmeter.progress import track
 
-_FORM = "Probabilities are NPY files (C, H, W), float32, as export.probs writes them."
+_FORM = "Probabilities are NPY or NPZ files of float32, (C, H, W) or (C, D, H, W), as export.probs writes them."
+_AXES = (2, 3, 4)  # of a binary task's one channel there may be no axis
 
 
 def find_probs(folder: Path, pairs: Sequence[MaskPair]) -> dict[str, Path]:
@@ -32,13 +33,13 @@ def find_probs(folder: Path, pairs: Sequence[MaskPair]) -> dict[str, Path]:
     DataError
         The folder is missing, or a case has no file or two.
     """
-    files = list_files(folder, role="probs", remedy=_FORM)
+    files = list_files(folder, role="probs", remedy=_FORM, volumes=True)
     stems = [pair.stem for pair in pairs]
     problems = missing_problem(stems, files, what="probabilities", remedy="Leave probs= out to measure none.")
     problems += twice_problems({stem: files[stem] for stem in stems if stem in files}, "probs")
     chosen = {stem: files[stem][0] for stem in stems if stem in files}
-    wrong = [path for path in chosen.values() if path.suffix.lower() != ".npy"]
-    problems += [expected(show(path), "probs", "to be an NPY file", path.suffix, _FORM) for path in wrong]
+    wrong = [path for path in chosen.values() if path.suffix.lower() not in (".npy", ".npz")]
+    problems += [expected(show(path), "probs", "to be an NPY or NPZ file", path.suffix, _FORM) for path in wrong]
     if problems:
         raise DataError(problems)
     return chosen
@@ -105,9 +106,16 @@ def _read(
         check_unchanged(pair, measured)
         content = path.read_bytes()
         most = reading.max_pixels * reading.spec.num_classes
-        probs = decode_npy(path, io.BytesIO(content), max_pixels=most)
+        probs = _decode(path, content, reading.key, most)
         return _Case(target, probs, hashlib.sha256(content).hexdigest())
     except DataError as error:
         return list(error.problems)
     except OSError as error:
         return [expected(show(path), "file", "to be readable", error.strerror or error)]
+
+
+def _decode(path: Path, content: bytes, key: str | None, most: int) -> NDArray[np.generic]:
+    file = io.BytesIO(content)
+    if path.suffix.lower() == ".npz":
+        return decode_npz(path, file, key=key, max_pixels=most, axes=_AXES)
+    return decode_npy(path, file, max_pixels=most, axes=_AXES)

@@ -7,12 +7,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 from segmeter import __version__
 from segmeter.checks import some
 from segmeter.classes import ClassSpec
 from segmeter.data.config import Instances
+from segmeter.data.files.formats.drawn import Overlap
 from segmeter.data.files.masks import Reading
 from segmeter.distributed.shards import Shard, describe_shard
 from segmeter.errors import DataError
@@ -60,6 +61,10 @@ class Scoring:
     instances
         Whether the files hold numbers of objects instead of labels, for a binary task: both sides, or one of them; on
         the other side connected parts are then the objects.
+    flat
+        Whether volumes of depth 1 are read as images.
+    overlap, resample
+        As for `Reading`.
     metrics
         Its group of the configuration.
     probs
@@ -81,6 +86,9 @@ class Scoring:
     max_pixels: int
     key: str | None = None
     instances: Instances = False
+    flat: bool = False
+    overlap: Overlap = "error"
+    resample: Literal["refuse", "nearest"] = "refuse"
     metrics: MetricsConfig
     probs: Mapping[str, Path] = field(default_factory=dict)
     folder: Path
@@ -107,6 +115,9 @@ class Scoring:
                 "label_map": sorted(self.label_map.items()),
                 "key": self.key,
                 "instances": self.instances,
+                "flat": self.flat,
+                "overlap": self.overlap,
+                "resample": self.resample,
             },
             "metrics": self.metrics.model_dump(),
             "probs": bool(self.probs),
@@ -128,6 +139,9 @@ class Scoring:
             max_pixels=self.max_pixels,
             key=self.key,
             instances=self.instances,
+            flat=self.flat,
+            overlap=self.overlap,
+            resample=self.resample,
         )
         return CaseScorer(reading, self.metrics, flag_missing=bool(self.pairing.missing), processes=self.workers or 1)
 

@@ -20,7 +20,8 @@ Instances = NDArray[np.int32] | None
 def encode_geojson(case_id: str, labels: Labels, instances: Instances, spec: ClassSpec) -> bytes:
     """One feature per object, its outline along pixel edges, with its class and size.
 
-    Coordinates are pixels of the image, (x, y) from its top left corner, y down; they are no places on the earth.
+    QuPath opens the file. Coordinates are pixels of the image, (x, y) from its top left corner, y down; they are no
+    places on the earth.
 
     References
     ----------
@@ -41,6 +42,8 @@ def _feature(region: Region, spec: ClassSpec) -> dict[str, Any]:
         "id": region.number,
         "properties": {
             "class": spec.names[region.label],
+            "objectType": "annotation",  # this and the next as QuPath has them
+            "classification": {"name": spec.names[region.label], "color": list(spec.colours[region.label])},
             "label": region.label,
             "pixels": int(np.count_nonzero(region.mask)),
         },

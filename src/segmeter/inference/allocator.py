@@ -1,4 +1,4 @@
-"""The C library's heap, told to keep what a step frees, as the next step wants it back."""
+"""The C library's heap, told to keep what a step frees, as the next step wants it back; and to give it back at last."""
 
 import ctypes
 import sys
@@ -27,3 +27,16 @@ def keep_freed_memory() -> bool:
         return False
     settings = {_MMAP_MAX: 0, _TRIM_THRESHOLD: _LARGEST, _TOP_PAD: _PAD, _ARENA_MAX: 1}
     return all(mallopt(name, value) == 1 for name, value in settings.items())
+
+
+def give_back_freed_memory() -> bool:
+    """Give freed pages back to the system, wherever in the heap they lie; glibc on Linux only.
+
+    Blocks of different sizes leave holes between others that stay, so that the memory of a long run grows slowly.
+
+    Returns
+    -------
+    Whether the C library could.
+    """
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform.startswith("linux") else None
+    return trim is not None and trim(0) == 1

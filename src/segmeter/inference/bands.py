@@ -17,6 +17,8 @@ from segmeter.errors import DataError, InputError
 from segmeter.inference.async_results import Outbox, not_finite
 from segmeter.losses.additive import AdditiveLoss, loss_terms
 
+_AT_ONCE = 1 << 22  # logits whose loss is computed at a time
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Band:
@@ -54,11 +56,17 @@ class BandLoss:
 
     @torch.no_grad()
     def add(self, logits: Tensor, target: NDArray[Any]) -> None:
-        """Add a band: logits (1, num_channels, h, W), and its target without a batch axis."""
+        """Add a band: logits (1, num_channels, h, W), and its target without a batch axis.
+
+        Some rows at a time, as a loss takes several times the memory of its logits.
+        """
         wide = "int32" if target.dtype == np.uint16 else None
-        there = to_torch(target[None], device=self._device, dtype=wide)
-        terms = loss_terms(self._loss, logits, there)
-        self._terms = terms if self._terms is None else self._terms + terms
+        step = max(1, _AT_ONCE // (logits.shape[1] * logits.shape[3]))
+        for top in range(0, logits.shape[2], step):
+            rows = slice(top, top + step)
+            there = to_torch(target[None, ..., rows, :], device=self._device, dtype=wide)
+            terms = loss_terms(self._loss, logits[:, :, rows], there)
+            self._terms = terms if self._terms is None else self._terms + terms
 
     def terms(self) -> NDArray[np.float64] | None:
         """The sum and the denominator of each part, (P, 2), of all bands together; None where there were none."""

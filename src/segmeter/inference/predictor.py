@@ -14,6 +14,7 @@ from segmeter.checks import expected
 from segmeter.data.by_rows.rows import ArrayRows, Rows
 from segmeter.data.sample import Sample
 from segmeter.errors import ConfigError, DataError, InputError, OverflowedError
+from segmeter.inference.allocator import give_back_freed_memory
 from segmeter.inference.async_results import Outbox, Prediction, not_finite
 from segmeter.inference.bands import Band, BandLoss, decode_bands, sums_by_bands
 from segmeter.inference.config import InferenceConfig
@@ -30,6 +31,7 @@ from segmeter.parallel import map_in_threads
 from segmeter.stages import Stages
 
 Loss = Callable[[Tensor, Tensor], Tensor]
+_BANDS = 16  # of a large image, after which freed memory is given back: seldom enough to cost nothing
 _LESS = "Set inference.batch_size=1 and an inference.tile, or run on device=cpu."
 
 
@@ -185,8 +187,12 @@ class Predictor:
         ------
         As `predict`.
         """
+        give_back_freed_memory()  # what the check of the files has left
         with self._outbox(1, probs=probs) as outbox:
-            yield from self._decoded(outbox, image, case_id, target, loss)
+            for number, band in enumerate(self._decoded(outbox, image, case_id, target, loss), 1):
+                yield band
+                if number % _BANDS == 0:
+                    give_back_freed_memory()
         self._passes.settle()
 
     def _outbox(self, batch_size: int, *, probs: bool) -> Outbox:

@@ -37,6 +37,12 @@ def check_maps(
         raise InputError(problems)
 
 
+def without_channel(array: NDArray[Any], other: NDArray[Any]) -> NDArray[Any]:
+    """Drop the channel axis of one binary map, (B, 1, H, W), where the other has none, (B, H, W); else as it is."""
+    shapes = getattr(array, "shape", ()), getattr(other, "shape", ())
+    return array[:, 0] if len(shapes[0]) > 2 and shapes[0] == (*shapes[1][:1], 1, *shapes[1][1:]) else array
+
+
 def check_spacing(where: str, spacing: Sequence[float], axes: int) -> tuple[float, ...]:
     """Check the spacing of a map with so many axes, and return it as floats."""
     rule = f"to have {axes} values, one per axis"

@@ -73,7 +73,7 @@ def aggregates(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
     """One row per aggregate, the headline first: over the data set, and as mean over cases, each with its interval."""
     dataset, per_case = summary.get("dataset", {}), summary.get("per_case", {})
     names = [name for name in AGGREGATES if name in dataset or name in per_case]
-    return _object_row(summary) + [
+    rows = _object_row(summary) + [
         {
             "name": AGGREGATES[name],
             "dataset": dataset.get(name),
@@ -86,6 +86,16 @@ def aggregates(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
         }
         for name in names
     ]
+    return rows[:1] + _panoptic_row(summary) + rows[1:]
+
+
+def _panoptic_row(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Where objects were matched, the row of their panoptic quality, a mean over the classes."""
+    entry = summary.get("measures", {}).get("pq", {}).get("mean")
+    if entry is None:
+        return []
+    keys = ("dataset", "dataset_ci95", "mean", "std", "n_used", "n_undefined")
+    return [{"name": "PQ", "mean_ci95": entry.get("ci95"), **{key: entry.get(key) for key in keys}}]
 
 
 def _object_row(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -264,6 +274,9 @@ def notes(summary: Mapping[str, Any]) -> list[str]:
     left_out = [name for name in summary["classes"] if name not in summary.get("mean_classes", summary["classes"])]
     if left_out:
         lines.append(f"means without {', '.join(left_out)}")
+    if any(summary.get("invalid", {}).values()):
+        pixels = sum(summary["invalid"].values())
+        lines.append(f"{pixels:,} pixels predicted outside the classes, counted as missed")
     if summary.get("units"):
         unit = next(iter(summary["units"].values()))  # all are of one spacing
         lines.append(f"distances and tolerances in {unit or 'the unit of the spacing, which has no name'}")

@@ -3,6 +3,7 @@
 validation/step-00001234/<case>.png     each complete from its first moment
 """
 
+import logging
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -13,6 +14,7 @@ from segmeter.training.checkpointing import step_name
 
 FOLDER = "validation"
 MOST_STEPS = 20  # validations whose pictures stay
+_LOG = logging.getLogger(__name__)
 _NAME = re.compile(r"step-(\d{8,})")
 
 Draw = Callable[[Prediction, Path], Path]  # draws a case into a folder, and says where
@@ -44,11 +46,16 @@ class Pictures:
             remove(self.folder / step_name(later))
 
     def offer(self, prediction: Prediction, step: int) -> None:
-        """Draw a case if it is one of the chosen."""
-        if self._draw is not None and prediction.sample.case_id in self._chosen:
-            folder = self.folder / step_name(step)
+        """Draw a case if it is one of the chosen; a picture that can't be drawn is said and does not stop the run."""
+        case_id, folder = prediction.sample.case_id, self.folder / step_name(step)
+        if self._draw is None or case_id not in self._chosen:
+            return
+        try:
             make_folder(folder)
-            self._drawn[prediction.sample.case_id] = self._draw(prediction, folder)
+            self._drawn[case_id] = self._draw(prediction, folder)
+        except Exception as error:  # of a disk, or of an image that nothing can show
+            reason = " ".join(str(error).split()) or type(error).__name__
+            _LOG.warning("training: %s could not be drawn at step %d (%s); training goes on", case_id, step, reason)
 
     def take(self) -> dict[str, Path]:
         """Case id -> picture of the validation that is done; older ones beyond `MOST_STEPS` are thinned out."""

@@ -49,6 +49,12 @@ def test_a_group_that_is_named_again_keeps_the_values_of_the_run(run):
     assert configured(f"resume={run}", "augment=none").augment.flip_horizontal is False
 
 
+def test_a_preset_counts_in_full_as_an_experiment_does(run):
+    config = configured(f"resume={run}", "debug=fast")
+    assert config.training.steps == 4
+    assert config.training.validate_cases == 4
+
+
 def test_an_experiment_counts_in_full_beside_what_must_be_given(run):
     config = configured(f"resume={run}", "experiment=camvid")
     assert config.data.root == "/data/camvid"

@@ -137,7 +137,7 @@ def test_another_place_is_refused_with_both(other: dict[str, object], message: s
     given = replace(BASE, **other)  # type: ignore[arg-type]
     (problem,) = geometry_problem(Path("p"), given, Path("r"), BASE, SHAPE)
     assert message in problem
-    assert problem.endswith("Nothing is resampled: bring both onto one grid.")
+    assert problem.endswith("or data.resample=nearest brings the prediction onto the reference's grid.")
 
 
 def test_what_nibabel_writes_as_a_quaternion_is_the_same_place(tmp_path: Path) -> None:

@@ -9,7 +9,8 @@ import pytest
 from PIL import Image
 
 from segmeter.data.build import build_dataset
-from segmeter.data.config import CELL_CLASSES, CellsConfig
+from segmeter.data.config import CellsConfig
+from segmeter.data.known_classes import CELL_CLASSES
 from segmeter.data.synthetic import cells
 from segmeter.data.synthetic.cells import build_cells, cells_folder, draw_cells
 from segmeter.data.verification.report import check_splits

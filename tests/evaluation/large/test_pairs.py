@@ -7,7 +7,7 @@ import zarr
 from PIL import Image
 
 from segmeter.classes import ClassSpec
-from segmeter.data.config import default_colours
+from segmeter.data.known_classes import default_colours
 from segmeter.errors import DataError
 from segmeter.evaluation.pairing import pair_masks
 from segmeter.evaluation.score import Scoring, score

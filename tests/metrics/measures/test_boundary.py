@@ -1,12 +1,11 @@
 """The measure of boundary IoU: sums of bands, and the score of the data set from them."""
 
 import numpy as np
-import pytest
 
-from segmeter.errors import InputError
 from segmeter.metrics.config.measures import BoundaryConfig
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.measures.protocol import build_measures
+from segmeter.metrics.surfaces.boundary_iou import boundary_iou
 from tests.metrics.build import class_spec
 from tests.metrics.measures.test_protocol import case_of, measured
 
@@ -30,7 +29,9 @@ def test_the_score_of_the_data_set_is_that_of_the_summed_bands():
     np.testing.assert_array_equal(score[1], [11 / 38, np.nan])
 
 
-def test_a_volume_is_refused():
-    maps = case_of(np.zeros((2, 3, 4), np.uint8), np.zeros((2, 3, 4), np.uint8), SPEC)
-    with pytest.raises(InputError, match="to have two spatial axes for boundary IoU"):
-        measured(CONFIG, maps)
+def test_a_volume_is_measured_with_the_width_of_its_diagonal():
+    target, labels = np.zeros((2, 6, 9, 9), np.uint8)
+    target[1:5, 2:7, 2:7], labels[1:5, 2:7, 3:8] = 1, 1
+    found = measured(CONFIG, case_of(target, labels, SPEC))
+    wanted = boundary_iou(target, labels, num_classes=SPEC.num_classes, width=1)
+    assert found["boundary_iou/road"] == wanted.iou[1]

@@ -7,7 +7,7 @@ import pytest
 
 from segmeter.errors import ConfigError, InputError
 from segmeter.metrics.cases.columns import MeasureColumn, columns_of
-from segmeter.metrics.config.measures import MEASURES, BoundaryConfig, SurfaceConfig
+from segmeter.metrics.config.measures import MEASURES, BoundaryConfig, ErrorTypesConfig, SurfaceConfig
 from segmeter.metrics.config.metrics import MetricsConfig, check_metrics
 from segmeter.metrics.measures.protocol import CaseMaps, Region, build_measures, find_regions, measure_case
 from segmeter.metrics.surfaces.boundary_iou import boundary_iou
@@ -98,8 +98,8 @@ def test_a_volume_has_surfaces_in_the_unit_of_its_spacing():
     spec = class_spec(2, "binary")
     maps = case_of(target, labels, spec, spacing=(2.5, 1.0, 1.0))
     assert measured(MetricsConfig(measures=(SurfaceConfig(),)), maps)["hd/road"] == 5.0
-    with pytest.raises(InputError, match=r"c: boundary: expected `target` to have two spatial axes"):
-        measured(MetricsConfig(measures=(BoundaryConfig(),)), maps)
+    with pytest.raises(InputError, match=r"c: error_types: expected `target` to have two spatial axes"):
+        measured(MetricsConfig(measures=(ErrorTypesConfig(),)), maps)
 
 
 def test_what_a_target_leaves_out_is_in_no_mask():

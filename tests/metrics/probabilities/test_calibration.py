@@ -198,3 +198,13 @@ PIXELS, HALF = np.zeros((2, 2), np.uint8), np.full((2, 2, 2), 0.5, np.float32)
 def test_refusals(target, probs, options, message):
     with pytest.raises(InputError, match=message):
         calibration(target, probs, **({"num_classes": 2} | options))
+
+
+@pytest.mark.parametrize("channel", ["target", "probs", "both"])
+def test_batches_of_binary_probabilities_may_have_a_channel_axis(channel):
+    rng = np.random.default_rng(3)
+    target, probs = rng.integers(0, 2, (3, 6, 7)), rng.random((3, 6, 7))
+    wanted = calibration(target, probs, num_classes=2, task="binary")
+    pair = target if channel == "probs" else target[:, None], probs if channel == "target" else probs[:, None]
+    found = calibration(*pair, num_classes=2, task="binary")
+    assert (found.n, found.brier, found.nll) == (wanted.n, wanted.brier, wanted.nll)

@@ -10,10 +10,10 @@ from segmeter.metrics.surfaces.boundary_iou import band_width, boundary_iou, iou
 
 def published(target, labels, width):
     """Cheng et al.'s recipe for two masks: pad by 1, erode `width` times with 3 x 3, subtract, intersect."""
-    bands = []
+    bands, box = [], np.ones((3,) * target.ndim)
     for mask in (target, labels):
-        inside = ndimage.binary_erosion(np.pad(mask, 1), np.ones((3, 3)), iterations=width, border_value=1)[1:-1, 1:-1]
-        bands.append(mask & ~inside)
+        inside = ndimage.binary_erosion(np.pad(mask, 1), box, iterations=width, border_value=1)
+        bands.append(mask & ~inside[(slice(1, -1),) * mask.ndim])
     union = (bands[0] | bands[1]).sum()
     return (bands[0] & bands[1]).sum() / union if union else np.nan
 
@@ -49,6 +49,21 @@ def test_every_class_equals_the_published_algorithm(shape, width):
     target, labels = random_maps(shape, 4, seed=width)
     found = boundary_iou(target, labels, num_classes=4, width=width)
     np.testing.assert_array_equal(found.iou, [published(target == k, labels == k, width) for k in range(4)])
+
+
+@pytest.mark.parametrize("width", [1, 2, 3, 5])
+@pytest.mark.parametrize("shape", [(12, 20, 17), (1, 9, 9), (5, 30, 8)], ids=str)
+def test_volumes_equal_the_published_algorithm_with_a_cube(shape, width):
+    """Mutation seen to fail: windows of 2 `width` voxels."""
+    rng = np.random.default_rng(width)
+    fields = ndimage.gaussian_filter(rng.standard_normal((3, *shape)), (0, 2, 3, 3))
+    target = fields.argmax(axis=0).astype(np.uint8)
+    labels = np.roll(target, (1, 1, 2), (0, 1, 2))
+    target[rng.random(shape) < 0.02] = 255
+    found = boundary_iou(target, labels, num_classes=3, ignore_index=255, width=width)
+    kept = np.where(target == 255, 3, labels)
+    np.testing.assert_array_equal(found.iou, [published(target == k, kept == k, width) for k in range(3)])
+    assert boundary_iou(target, labels, num_classes=3, ignore_index=255).width == band_width(shape)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -145,7 +160,7 @@ MAP = np.zeros((3, 4), np.uint8)
         ({"target": MAP + np.uint8(5)}, r"`target` .* Pass its void value as ignore_index"),
         ({"labels": MAP[:2]}, r"`labels` to have the target's shape \(3, 4\), got \(2, 4\)"),
         ({"target": MAP * 1.0}, r"`target` to have dtype integer, got float64 \(3, 4\)"),
-        ({"target": MAP[None], "labels": MAP[None]}, r"`target` to have 2 axes, got \(1, 3, 4\)"),
+        ({"target": MAP[0], "labels": MAP[0]}, r"`target` to have 2 or 3 axes, got \(4,\)"),
         ({"width": 0}, "`width` >= 1 and <= 1073741824, got 0"),
         ({"ignore_index": 2}, r"`ignore_index` to lie outside the classes \(0 to 2\), got 2"),
         ({"num_classes": 65534}, "`num_classes` between 1 and 65533, got 65534"),

@@ -244,3 +244,12 @@ def test_an_address_keeps_the_choice(visit, site):
     page = visit(site, "#?has=2&sort=-loss&cols=loss")
     assert ids(page)[0] == "case-58"
     assert page.get_by_label("class", exact=True).input_value() == "status/2"
+
+
+def test_a_section_is_opened_without_losing_the_choice(visit, site):
+    page = visit(site, "#cases")
+    assert count(page) == "60 cases"
+    page.fill("#find", "case-37")
+    page.locator("nav").get_by_role("link", name="Classes").click()
+    assert count(page) == "1 of 60 cases"
+    assert page.evaluate("document.getElementById('classes').getBoundingClientRect().top") < 200

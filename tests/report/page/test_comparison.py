@@ -49,6 +49,8 @@ def test_rows_are_those_of_the_result(result):
         pair["dataset_difference"],
         pair["dataset_ci95"],
     )
+    of_class = next((row["link"] for row in found["rows"] if row["metric"] == "iou/tree"), None)
+    assert of_class in (None, "#?pair=0.1&by=difference%2Fiou%2F1")
     assert first["wilcoxon_p_holm"] == pair["wilcoxon_p_holm"]
     assert first["link"] == "#?pair=0.1&by=difference%2Fheadline"
     assert sum(part["share"] for part in found["ranks"][0]["parts"]) == pytest.approx(1)

@@ -7,6 +7,7 @@ from segmeter.metrics.cases.table import write_cases
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.summary.summary import summarise
 from segmeter.report.config import ReportConfig
+from segmeter.report.data.columns import unpack_page
 from segmeter.report.page import evaluation
 from segmeter.report.page.evaluation import evaluation_values, script_json
 
@@ -44,3 +45,12 @@ def test_json_for_a_script_element_holds_no_tag():
     text = script_json(content)
     assert "<" not in text
     assert json.loads(text) == {"</script><!--<script>": "? <b>"}
+
+
+def test_the_file_of_each_prediction_is_named(tmp_path, rng, spec):
+    labels = tmp_path / "predictions" / "labels"
+    labels.mkdir(parents=True)
+    (labels / "a.b.png").touch()
+    found = values_of(tmp_path, make_rows(rng, spec, ["a.b", "c"]), spec)
+    columns = {column["key"]: column["values"] for column in unpack_page(found["explorer"]["data"])["columns"]}
+    assert columns["file"] == ["predictions/labels/a.b.png", ""]

@@ -22,7 +22,7 @@ from segmeter.evaluation.evaluate import Evaluation, evaluate
 from segmeter.evaluation.manifest import NAME, check_same
 from segmeter.inference.predictor import Predictor
 from segmeter.losses.build import build_loss, fix_weights
-from segmeter.metrics.config.metrics import check_metrics
+from segmeter.metrics.config.metrics import check_metrics, with_objects
 from segmeter.metrics.summary.slice_labels import check_case_ids
 from segmeter.models.checkpoints.several import read_checkpoints
 from segmeter.postprocess.pipeline import build_steps
@@ -34,6 +34,8 @@ _LOG = logging.getLogger(__name__)
 
 def run(config: EvalConfig, job: Job) -> float | None:
     """Evaluate; returns the objective, which a sweep may optimise."""
+    if config.data.instances:
+        config = config.replace(metrics=with_objects(config.metrics))
     device = open_device(config.device)
     checkpoint = read_checkpoints(config.checkpoints)
     check_metrics(config.metrics, checkpoint.card.spec)  # what needs no data is checked before any is read, or drawn

@@ -22,7 +22,7 @@ from segmeter.evaluation.manifest import NAME
 from segmeter.evaluation.pairing import Pairing, pair_masks
 from segmeter.evaluation.probs import find_probs
 from segmeter.evaluation.score import Scoring, check_resumed, score
-from segmeter.metrics.config.metrics import check_metrics
+from segmeter.metrics.config.metrics import check_metrics, with_objects
 from segmeter.metrics.summary.slice_labels import check_case_ids
 from segmeter.report.html import write_report
 from segmeter.report.table import print_summary
@@ -32,10 +32,13 @@ _LOG = logging.getLogger(__name__)
 
 def run(config: ScoreConfig, job: Job) -> float | None:
     """Score; returns the objective, which a sweep may optimise."""
+    if config.data.instances:
+        config = config.replace(metrics=with_objects(config.metrics))
     spec = config.data.spec()
     check_metrics(config.metrics, spec)
     objective = find_objective(config.objective, config.metrics, spec)
-    pairing = pair_masks(config.predictions, config.references, spec=spec, missing=config.missing)
+    endings = (config.prediction_ending, config.reference_ending)
+    pairing = pair_masks(config.predictions, config.references, spec=spec, missing=config.missing, endings=endings)
     check_case_ids(config.metrics, spec, [pair.case_id for pair in pairing.pairs])
     shard = parse_shard(config.shard) if config.shard else None
     if shard:
@@ -49,6 +52,9 @@ def run(config: ScoreConfig, job: Job) -> float | None:
         max_pixels=config.data.max_pixels,
         key=config.data.key,
         instances=config.data.instances,
+        flat=config.data.flat,
+        overlap=config.data.overlap,
+        resample=config.data.resample,
         metrics=config.metrics,
         probs=find_probs(config.probs, pairing.pairs) if config.probs else {},
         folder=resumed or Path(),

@@ -126,8 +126,8 @@ def _drawn(
     )
     if config.training.overfit_batches:
         if world.size > 1:
-            remedy = "Set it to null, or train in one process."
-            raise ConfigError(expected("training", "overfit_batches", "to be null in several processes", "", remedy))
+            rule, given = "to be null in several processes", config.training.overfit_batches
+            raise ConfigError(expected("training", "overfit_batches", rule, given, "Train in one process."))
         fixed = FixedBatches(source, config.training.overfit_batches)
         return {"source": fixed, "val_cases": fixed.cases(data.case_ids, data.spec), "augment": None}
     if config.training.validate_cases:

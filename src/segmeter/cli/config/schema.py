@@ -1,12 +1,12 @@
 """The root configuration of each command."""
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
-from segmeter.data.config import DATA, ClassesConfig, Instances
+from segmeter.data.config import DATA
+from segmeter.data.labels_config import LabelsConfig
 from segmeter.distributed.config import LAUNCHES, whole_only
 from segmeter.distributed.shards import parse_shard
 from segmeter.errors import InputError
@@ -23,8 +23,6 @@ from segmeter.report.config import ReportConfig
 from segmeter.schema import Config, Given, Unit, rule
 from segmeter.training.config import LOGGERS, OPTIMIZERS, SCHEDULES, TrainingConfig
 from segmeter.training.data.augment_config import AugmentConfig
-
-MAX_CLASSES = 65534
 
 
 class RunConfig(Config, title="run"):
@@ -232,52 +230,18 @@ class CheckConfig(Command):
     """JSON file that takes all that is shown, or null."""
 
 
-class LabelsConfig(ClassesConfig):
-    """What the values in masks mean, where there are no images and no model that say so."""
-
-    naming: ClassVar[str] = "Set data.classes=[background,cell], or data.num_classes=2."
-
-    max_pixels: Annotated[int, Unit("pixels")] = Field(500_000_000, ge=1)
-    """The most pixels or voxels of a file, checked before it is decoded; of a TIFF or Zarr that is read by rows, of one
-    of its tiles."""
-    num_classes: Annotated[int | None, Unit("classes")] = Field(None, ge=1, le=MAX_CLASSES)
-    """Instead of `classes`, which are then called class_0, class_1, ..."""
-    key: str | None = None
-    """Which array of NPZ archives and Zarr groups; null takes the only one."""
-    instances: Instances = False
-    """Whether the files hold numbers of objects, 0 being none, instead of labels; for a binary task. true: both sides;
-    "references", "predictions": one side only, and connected parts of the other one are its objects."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _numbered(cls, values: Any) -> Any:
-        """Name the classes that only a number tells."""
-        count = values.get("num_classes") if isinstance(values, Mapping) else None
-        if type(count) is int and 1 <= count <= MAX_CLASSES and not values.get("classes"):
-            return {**values, "classes": tuple(f"class_{k}" for k in range(count))}
-        return values
-
-    @rule("num_classes")
-    @classmethod
-    def _as_many_as_named(cls, num_classes: int | None, given: Given) -> None:
-        if num_classes not in (None, len(given.classes)):
-            raise RuleError(f"to be {len(given.classes)}, as many as data.classes")
-
-    @rule("instances")
-    @classmethod
-    def _of_one_class(cls, instances: Instances, given: Given) -> None:
-        mapped = instances is True and given.label_map  # of one side, the map is for the other one
-        if instances and (given.task != "binary" or mapped):
-            raise RuleError("to be false but for a binary task without label map", "Set data.task=binary.")
-
-
 class ScoreConfig(Measured):
     """`segmeter score`: measure masks that any tool wrote against their references, without a model."""
 
     predictions: Path
-    """Folder of label maps: PNG, BMP, TIFF, NPY, NPZ, NIfTI, Zarr; multilabel: one folder per class."""
+    """Folder of label maps: PNG, BMP, TIFF, NPY, NPZ, NIfTI, MHA, NRRD, DICOM-SEG, GeoJSON, Zarr; multilabel: one
+    folder per class. Or a COCO file of instances or panoptic segments."""
     references: Path
-    """Folder of the masks that they are measured against, with the same file names."""
+    """Folder of the masks that they are measured against, with the same file names; or a COCO file."""
+    prediction_ending: str = ""
+    """What the names of predictions have after their case's, before the suffix; files without it are passed over."""
+    reference_ending: str = ""
+    """The same for references: _gtFine_labelIds."""
     images: Path | None = None
     """Folder of the images, for overlays; null draws none."""
     missing: Literal["error", "as_background"] = "error"
@@ -287,8 +251,8 @@ class ScoreConfig(Measured):
     data: LabelsConfig
     """What the values in masks mean."""
     probs: Path | None = None
-    """Folder of their probabilities, NPY (C, H, W) float32 as `export.probs` writes them, with the same names; null
-    measures none."""
+    """Folder of their probabilities, NPY or NPZ, (C, H, W) or (C, D, H, W), float32 as `export.probs` writes them,
+    with the same names; null measures none."""
 
     @rule("metrics")
     @classmethod

@@ -3,7 +3,7 @@
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Real
 from pathlib import Path
 from typing import Any, TypeGuard
@@ -17,6 +17,8 @@ from segmeter.data.units import MILLIMETRES, PIXEL_NAMES, find_unit
 
 SPACING_TOLERANCE = 1e-3  # relative: a figure in mm moves no more than this
 MOVED = 0.25  # of the smallest edge: headers in float32 move corners by less, a half-pixel shift by more
+_PATIENT = ("NIfTI header", "ITK header", "DICOM")  # the scanner's or an atlas': right, anterior, superior, in mm
+RESAMPLE = "data.resample=nearest brings the prediction onto the reference's grid"
 SET_SPACING = "Correct the file, or set metrics.spacing to the one that is right."
 
 
@@ -40,6 +42,10 @@ class Geometry:
         The line that refuses a place which the file states twice and differently, or "".
     note
         What a user should know of the place, or "".
+    crs
+        The coordinate reference system, such as "EPSG:32633", or "".
+    nodata
+        The value that marks pixels without data, or None.
     """
 
     spacing: tuple[float, ...] | None = None
@@ -49,11 +55,22 @@ class Geometry:
     spacing_problem: str = ""
     place_problem: str = ""
     note: str = ""
+    crs: str = ""
+    nodata: float | None = None
 
     @property
     def known(self) -> bool:
         """Whether the file says where its pixels lie."""
         return self.spacing is not None or self.affine is not None
+
+    @property
+    def world(self) -> str:
+        """What the affine leads to: places of two maps are compared only in one world."""
+        return "patient" if self.source in _PATIENT else self.source
+
+    def having(self, **changes: Any) -> "Geometry":
+        """The same with other fields."""
+        return replace(self, **changes)
 
 
 def stated_geometry(
@@ -129,15 +146,36 @@ def geometry_problem(path: Path, given: Geometry, reference: Path, wanted: Geome
     Two affines agree where no corner of the map moves by more than a quarter of its smallest edge, two spacings where
     they differ by no more than a thousandth.
     """
-    found = _differing_spacing(given, wanted)
-    same_world = given.source == wanted.source  # NIfTI's is the scanner's or an atlas', OME's the picture's own
-    if not found and same_world and given.affine is not None and wanted.affine is not None:
+    found = _differing_spacing(given, wanted) or _differing_tags(given, wanted)
+    if not found and given.world == wanted.world and given.affine is not None and wanted.affine is not None:
         found = differing_place(given.affine, wanted.affine, shape)
     if not found:
         return []
     rule = f"to be that of its reference {show(reference)}, {found[1]}"
-    remedy = "Nothing is resampled: bring both onto one grid."
+    both = f"Reference: {describe(wanted, shape)}. Prediction: {describe(given, shape)}."
+    remedy = f"{both} Nothing is resampled unless asked for: bring both onto one grid, or {RESAMPLE}."
     return [expected(show(path), found[0], rule, found[2], remedy)]
+
+
+def describe(geometry: Geometry, shape: Sequence[int]) -> str:
+    """Size, spacing, origin and directions of a map in one line."""
+    parts = [" x ".join(map(str, shape))]
+    if geometry.spacing is not None:
+        parts.append(f"spacing {write_spacing(geometry.spacing, geometry.unit)}")
+    if geometry.affine is not None:
+        edges = np.linalg.norm(geometry.affine[:3, :3], axis=0)
+        parts.append(f"origin {_write(geometry.affine[:3, 3])}")
+        parts.append(f"directions {_write(geometry.affine[:3, :3] / edges)}")
+    return ", ".join([*parts, *filter(None, [geometry.crs])])
+
+
+def _differing_tags(given: Geometry, wanted: Geometry) -> tuple[str, str, str] | None:
+    """Reference systems and values without data, where both files state them."""
+    if given.crs and wanted.crs and given.crs != wanted.crs:
+        return "coordinate reference system", wanted.crs, given.crs
+    if None not in (given.nodata, wanted.nodata) and given.nodata != wanted.nodata:
+        return "nodata", f"{wanted.nodata:g}", f"{given.nodata:g}"
+    return None
 
 
 def write_spacing(spacing: Sequence[float], unit: str | None) -> str:

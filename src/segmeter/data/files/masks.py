@@ -5,22 +5,35 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO
+from typing import IO, Literal
 
 import numpy as np
 
-from segmeter.checks import expected
+from segmeter.checks import expected, some
 from segmeter.classes import ClassSpec
 from segmeter.data.config import Instances
+from segmeter.data.files.formats.coco import coco_of, hash_coco, read_coco
+from segmeter.data.files.formats.dicom import decode_dicom
+from segmeter.data.files.formats.drawn import Overlap
+from segmeter.data.files.formats.geojson import decode_geojson
+from segmeter.data.files.formats.geotiff import nodata_problem
+from segmeter.data.files.formats.itk import decode_itk
 from segmeter.data.files.geometry import Geometry
 from segmeter.data.files.header import check_file_size
 from segmeter.data.files.images import decode_mask, read_file
 from segmeter.data.files.label_mapping import to_labels
 from segmeter.data.files.nifti import decode_nifti
 from segmeter.data.files.npy import decode_npy, decode_npz
-from segmeter.data.files.sniff import SUFFIXES, check_format, open_regular, show, volume_format
+from segmeter.data.files.sniff import (
+    SUFFIXES,
+    VOLUME_SUFFIXES,
+    check_format,
+    open_regular,
+    show,
+    volume_format,
+)
 from segmeter.data.files.tiff import decode_tiff_map
-from segmeter.data.files.zarr import hash_folder, read_zarr, stamp_folder
+from segmeter.data.files.zarr import hash_folder, label_names, read_zarr, stamp_folder
 from segmeter.errors import DataError
 
 NOWHERE = Geometry()
@@ -65,6 +78,14 @@ class Reading:
     instances
         Whether the stored values are numbers of objects, 0 being none, and not labels: "references" and "predictions"
         say so of one side of a pair.
+    keeps_invalid
+        Whether values that are no label are kept, to be counted.
+    flat
+        Whether a volume of depth 1 is read as an image.
+    overlap
+        What pixels are that two drawn objects (COCO, GeoJSON) cover.
+    resample
+        Whether a prediction on another grid than its reference's is brought onto it, by "nearest" neighbour.
     """
 
     spec: ClassSpec
@@ -72,6 +93,10 @@ class Reading:
     max_pixels: int
     key: str | None = None
     instances: Instances = False
+    keeps_invalid: bool = False
+    flat: bool = False
+    overlap: Overlap = "error"
+    resample: Literal["refuse", "nearest"] = "refuse"
 
     @property
     def has_colours(self) -> bool:
@@ -79,12 +104,13 @@ class Reading:
         return not self.instances and any("," in name for name in self.label_map)
 
 
-def read_map(path: Path, reading: Reading) -> StoredMap:
-    """Read a label map.
+def read_map(path: Path, reading: Reading, *, shape: tuple[int, ...] | None = None) -> StoredMap:
+    """Read a label map; `shape` is that of drawn objects whose file does not say it.
 
-    Three axes are (depth, height, width); colours are read from pictures only, where the label map names them. Floats
-    are taken where every one is a whole number. Without a label map, uint8 and uint16 are returned as they are
-    stored, to be counted first and checked by `check_labels` only where the counts are not those of classes. Numbers of
+    Three axes are (depth, height, width), and with ``reading.flat`` a volume of depth 1 is (height, width); colours are
+    read from pictures only, where the label map names them. Floats are taken where every one is a whole number. Without
+    a label map, uint8 and uint16 are returned as they are stored, to be counted first and checked by `check_labels`
+    only where the counts are not those of classes. Numbers of
     objects are returned as they are stored, but floats as int64.
 
     Returns
@@ -97,19 +123,36 @@ def read_map(path: Path, reading: Reading) -> StoredMap:
     DataError
         The file is damaged, lossy, too large, of fractions, or has a value that is no label.
     """
+    if coco_of(path):
+        return _read_coco(path, reading)
     form = volume_format(path) or SUFFIXES.get(path.suffix.lower())
-    if form in ("npz", "nifti", "zarr"):
-        stored = read_values(path, max_pixels=reading.max_pixels, key=reading.key)
+    if form == "geojson":
+        return _read_geojson(path, reading, shape)
+    if form in VOLUME_SUFFIXES.values():
+        stored = read_values(path, max_pixels=reading.max_pixels, key=_key(path, form, reading))
     else:
         stored = _read_picture(path, form, reading)
     codes = stored.values
-    if reading.instances:
+    if reading.instances or reading.keeps_invalid:
         codes = whole_numbers(path, codes) if codes.dtype.kind == "f" else codes
     elif codes.ndim == 3 and reading.has_colours and form not in _ARRAYS:
         codes = to_labels(path, codes, spec=reading.spec, label_map=reading.label_map)
     elif reading.label_map or codes.dtype not in (np.uint8, np.uint16):
         codes = check_labels(path, codes, reading)
-    return StoredMap(values=codes, geometry=stored.geometry, sha256=stored.sha256)
+    problem = nodata_problem(path, stored.geometry.nodata, reading.spec.num_values, codes)
+    if problem and not reading.label_map:
+        raise DataError(problem)
+    found = StoredMap(values=codes, geometry=stored.geometry, sha256=stored.sha256)
+    return _flattened(found) if reading.flat else found
+
+
+def _flattened(stored: StoredMap) -> StoredMap:
+    """A volume of depth 1 as an image; anything else as it is."""
+    if stored.values.ndim != 3 or len(stored.values) != 1:
+        return stored
+    spacing = stored.geometry.spacing
+    geometry = replace(stored.geometry, spacing=spacing and spacing[1:])
+    return replace(stored, values=stored.values[0], geometry=geometry)
 
 
 def read_values(path: Path, *, max_pixels: int, key: str | None = None) -> StoredMap:
@@ -123,7 +166,7 @@ def read_values(path: Path, *, max_pixels: int, key: str | None = None) -> Store
     Raises
     ------
     DataError
-        The file is damaged, too large, or none of NPY, NPZ, TIFF, NIfTI and Zarr.
+        The file is damaged, too large, or none of NPY, NPZ, TIFF, NIfTI, MHA, NRRD, DICOM segmentation and Zarr.
     """
     form = volume_format(path)
     if form == "zarr":
@@ -147,7 +190,9 @@ def read_values(path: Path, *, max_pixels: int, key: str | None = None) -> Store
 
 
 def hash_map(path: Path) -> str:
-    """Sha256 of a file's bytes, or of a Zarr folder's files, as `StoredMap` has it."""
+    """Sha256 as `StoredMap` has it: of a file's bytes, a Zarr folder's files, or an image's part of a COCO file."""
+    if coco_of(path):
+        return hash_coco(path)
     if path.is_dir():
         return hash_folder(path)
     with open_regular(path) as file:
@@ -193,6 +238,45 @@ def _read_picture(path: Path, form: str | None, reading: Reading) -> StoredMap:
     return StoredMap(values=decode_mask(file, label_map=reading.label_map), geometry=NOWHERE, sha256=file.sha256)
 
 
+def _read_coco(path: Path, reading: Reading) -> StoredMap:
+    values = read_coco(
+        path,
+        spec=reading.spec,
+        label_map=reading.label_map,
+        numbered=bool(reading.instances),
+        overlap=reading.overlap,
+        max_pixels=reading.max_pixels,
+    )
+    return StoredMap(values=values, geometry=NOWHERE, sha256=hash_coco(path))
+
+
+def _read_geojson(path: Path, reading: Reading, shape: tuple[int, ...] | None) -> StoredMap:
+    if shape is None or len(shape) != 2 or reading.spec.is_multilabel:
+        rule = "to be scored against a map (height, width) of classes, whose size it takes"
+        found = "multilabel" if reading.spec.is_multilabel else "no such map" if shape is None else f"shape {shape}"
+        raise DataError(expected(show(path), "GeoJSON", rule, found))
+    with open_regular(path) as file:
+        values = decode_geojson(
+            path,
+            file,
+            shape=shape,
+            spec=reading.spec,
+            numbered=bool(reading.instances),
+            overlap=reading.overlap,
+        )
+        return StoredMap(values=values, geometry=NOWHERE, sha256=_hash(file))
+
+
+def _key(path: Path, form: str | None, reading: Reading) -> str | None:
+    """The array to read; of an OME-Zarr picture with labels it has to be said which."""
+    if form == "zarr" and reading.key is None:
+        names = label_names(path)
+        if names:
+            rule, remedy = "to be a label map", f"Name one: data.key={names[0]}."
+            raise DataError(expected(show(path), "OME-Zarr", rule, f"a picture with {some(names)}", remedy))
+    return reading.key
+
+
 def _hash(file: IO[bytes]) -> str:
     """Sha256 of the whole of an open file, without holding it in memory."""
     file.seek(0)
@@ -206,9 +290,13 @@ def _decode_array(
         return decode_nifti(path, file, max_pixels=max_pixels)
     if form == "npz":
         return decode_npz(path, file, key=key, max_pixels=max_pixels), NOWHERE
+    if form == "itk":
+        return decode_itk(path, file, max_pixels=max_pixels)
+    if form == "dicom":
+        return decode_dicom(path, file, max_pixels=max_pixels)
     if form == "npy":
         return decode_npy(path, file, max_pixels=max_pixels), NOWHERE
     if form == "tiff":
         return decode_tiff_map(path, file, max_pixels=max_pixels)
-    rule = "to be NPY, NPZ, TIFF, NIfTI or Zarr"
+    rule = "to be NPY, NPZ, TIFF, NIfTI, MHA, NRRD, a DICOM segmentation or Zarr"
     raise DataError(expected(show(path), "content", rule, form.upper()))

@@ -12,20 +12,27 @@ from segmeter.data.files.header import damaged, read_npy_header
 from segmeter.data.files.sniff import show
 from segmeter.errors import DataError
 
+_AXES = {
+    2: "(height, width)",
+    3: "(depth, height, width)",
+    4: "(channels, depth, height, width)",
+}
 _ONE_MAP = "Save one map per file, without axes for channels or time."
 
 
-def decode_npy(path: Path, file: IO[bytes], *, max_pixels: int) -> np.ndarray:
-    """Decode an open NPY file; DataError where it is damaged, too large, or holds Python objects."""
+def decode_npy(path: Path, file: IO[bytes], *, max_pixels: int, axes: tuple[int, ...] = (2, 3)) -> np.ndarray:
+    """Decode an open NPY file; DataError where it is damaged, too large, of other `axes`, or holds Python objects."""
     try:
-        return _array(path, file, max_pixels)
+        return _array(path, file, max_pixels, axes)
     except DataError:
         raise
     except Exception as error:  # NumPy raises many types on hostile bytes
         raise damaged(path, error) from error
 
 
-def decode_npz(path: Path, file: IO[bytes], *, key: str | None, max_pixels: int) -> np.ndarray:
+def decode_npz(
+    path: Path, file: IO[bytes], *, key: str | None, max_pixels: int, axes: tuple[int, ...] = (2, 3)
+) -> np.ndarray:
     """Decode one array of an open NPZ archive: the one called `key`, or its only one.
 
     Raises
@@ -37,7 +44,7 @@ def decode_npz(path: Path, file: IO[bytes], *, key: str | None, max_pixels: int)
         with zipfile.ZipFile(file) as archive:
             names = [name.removesuffix(".npy") for name in archive.namelist()]
             with archive.open(f"{pick_array(path, names, key)}.npy") as member:
-                return _array(path, member, max_pixels)
+                return _array(path, member, max_pixels, axes)
     except DataError:
         raise
     except Exception as error:  # zipfile, zlib and NumPy raise many types on hostile bytes
@@ -56,14 +63,16 @@ def pick_array(path: Path, names: list[str], key: str | None) -> str:
     return key
 
 
-def check_pixels(path: Path, shape: tuple[int, ...], dtype: np.dtype, max_pixels: int) -> None:
+def check_pixels(
+    path: Path, shape: tuple[int, ...], dtype: np.dtype, max_pixels: int, axes: tuple[int, ...] = (2, 3)
+) -> None:
     """Refuse an array, by its header, that is no map or too large."""
     size = " x ".join(map(str, shape))
     if dtype.kind not in "biuf":
         found = "Python objects" if dtype.hasobject else str(dtype)
         raise DataError(expected(show(path), "dtype", "to be numbers", found, "Save a plain numeric array."))
-    if len(shape) not in (2, 3):
-        raise DataError(expected(show(path), "shape", "(height, width) or (depth, height, width)", shape, _ONE_MAP))
+    if len(shape) not in axes:
+        raise DataError(expected(show(path), "shape", " or ".join(_AXES[count] for count in axes), shape, _ONE_MAP))
     if min(shape) < 1:
         raise DataError(expected(show(path), "size", "to be at least 1 along every axis", size, "Write it again."))
     if math.prod(shape) > max_pixels:
@@ -71,9 +80,9 @@ def check_pixels(path: Path, shape: tuple[int, ...], dtype: np.dtype, max_pixels
         raise DataError(expected(show(path), "size", f"at most {max_pixels} pixels", size, remedy))
 
 
-def _array(path: Path, file: IO[bytes], max_pixels: int) -> np.ndarray:
+def _array(path: Path, file: IO[bytes], max_pixels: int, axes: tuple[int, ...]) -> np.ndarray:
     shape, by_column, dtype = read_npy_header(file)
-    check_pixels(path, shape, dtype, max_pixels)
+    check_pixels(path, shape, dtype, max_pixels, axes)
     size = math.prod(shape) * dtype.itemsize
     content = file.read(size)
     if len(content) != size or file.read(1):  # the one byte more makes zipfile check its sums

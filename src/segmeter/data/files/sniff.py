@@ -21,7 +21,16 @@ SUFFIXES = {
     ".npy": "npy",
 }
 SUFFIX_NAMES = ", ".join(sorted(SUFFIXES))
-VOLUME_SUFFIXES = {".npz": "npz", ".nii": "nifti", ".nii.gz": "nifti", ".zarr": "zarr"}  # read by `masks` alone
+VOLUME_SUFFIXES = {  # read by `masks` alone
+    ".npz": "npz",
+    ".nii": "nifti",
+    ".nii.gz": "nifti",
+    ".zarr": "zarr",
+    ".mha": "itk",
+    ".nrrd": "itk",
+    ".dcm": "dicom",
+    ".geojson": "geojson",
+}
 VOLUME_NAMES = ", ".join(sorted({**SUFFIXES, **VOLUME_SUFFIXES}))
 
 _MAGIC = (
@@ -41,7 +50,7 @@ _FOREIGN = (
     (b"%PDF", "a PDF", "Export the picture as PNG."),
     (b"\x89HDF", "an HDF5 file", "Save each image as .npy or TIFF."),
 )
-_DOUBLE = (".nii.gz", ".ome.tif", ".ome.tiff", ".ome.zarr")
+_DOUBLE = (".nii.gz", ".ome.tif", ".ome.tiff", ".ome.zarr", ".seg.nrrd")
 _SIDECARS = {".txt", ".json", ".csv", ".tsv", ".md", ".xml", ".yaml", ".yml", ".html", ".log", ".ini", ".db"}
 _HEAD_BYTES = 64
 _PICTURES = tuple(SUFFIXES)

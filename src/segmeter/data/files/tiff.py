@@ -9,6 +9,7 @@ import numpy as np
 import tifffile
 
 from segmeter.checks import expected
+from segmeter.data.files.formats.geotiff import read_geotiff
 from segmeter.data.files.geometry import SET_SPACING, Geometry, stated_geometry
 from segmeter.data.files.header import LOSSY_TIFF, check_strips, damaged
 from segmeter.data.files.npy import check_pixels
@@ -91,6 +92,9 @@ def _check_page(path: Path, page: Any, file: IO[bytes]) -> None:
 
 def tiff_geometry(path: Path, tiff: Any, axes: str) -> Geometry:
     """The spacing of an opened file with these axes."""
+    on_earth = read_geotiff(path, tiff.pages.first) if len(axes) == 2 else None
+    if on_earth is not None:
+        return on_earth
     if tiff.is_ome:
         return _ome(path, tiff.ome_metadata, axes)
     if tiff.is_imagej:

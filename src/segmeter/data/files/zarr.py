@@ -138,10 +138,20 @@ def stamp_folder(path: Path) -> list[tuple[str, int, int]]:
     return sorted((name, found.st_size, found.st_mtime_ns) for name, found in stats)
 
 
+def label_names(path: Path) -> list[str]:
+    """What `key` calls the label maps of an OME-Zarr picture: "labels/cells" and so on; none of another folder."""
+    folder = path / "labels"
+    if not folder.is_dir() or _kind(path) == "array":
+        return []
+    return sorted(f"labels/{each.name}" for each in folder.iterdir() if each.is_dir() and is_zarr(each))
+
+
 def _find_array(path: Path, key: str | None) -> tuple[Path, dict[str, Any]]:
     """The array's folder, and the axes and steps of OME multiscales: its own, then those of the whole picture."""
     if _kind(path) == "array":
         return path, {}
+    if key in label_names(path):
+        return _find_array(path / str(key), None)
     scales = _multiscales(path)
     if key is None and scales:
         key = scales["datasets"][0]["path"]

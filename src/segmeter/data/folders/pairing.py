@@ -21,7 +21,7 @@ Names = dict[str, list[str]]
 NO_ENTRY = ("to be a folder whose files may be opened", "one without the x permission", "Run chmod u+x on it.")
 _HIDDEN = (".", "__MACOSX")
 _ONE = "Move the others elsewhere."
-_NO_JSON = "Polygons and run lengths in JSON are not read: write label maps of them first."
+_NO_JSON = "Polygons and run lengths in JSON are not read: write label maps of them; `score` takes a COCO file itself."
 
 
 def list_files(folder: Path, *, role: str, remedy: str = "", volumes: bool = False, zarrs: bool = False) -> Files:

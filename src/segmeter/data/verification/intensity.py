@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from segmeter.checks import expected
 from segmeter.data.config import DataConfig, channel_label
+from segmeter.data.verification.counting import count_values
 from segmeter.errors import DataError
 
 FULL_SCALE = {"uint8": 255.0, "uint16": 65535.0, "float32": 1.0}  # the stored value that a model takes as 1
@@ -60,8 +61,11 @@ class Intensity:
 
 def measure_image(image: NDArray[Any]) -> tuple[Values, Values, Values]:
     """Mean (C,), variance (C,) and values at `LEVELS` (L, C) of an image (H, W, C), in stored units."""
-    planes = [image[:, :, channel].ravel() for channel in range(image.shape[2])]
-    measured = [_measure_floats(plane) if plane.dtype.kind == "f" else _measure_integers(plane) for plane in planes]
+    planes = (image[:, :, channel] for channel in range(image.shape[2]))
+    measured = [
+        _measure_floats(plane.ravel()) if plane.dtype.kind == "f" else _measure_counts(count_values(plane))
+        for plane in planes
+    ]
     mean, variance, levels = (np.array(values) for values in zip(*measured, strict=True))
     return mean, variance, levels.T
 
@@ -75,7 +79,7 @@ def measure_rows(blocks: Iterable[NDArray[Any]], dtype: np.dtype[Any]) -> tuple[
         return _measure_float_rows(blocks)
     counts: NDArray[np.int64] | None = None
     for block in blocks:
-        found = [np.bincount(block[..., c].ravel(), minlength=np.iinfo(dtype).max + 1) for c in range(block.shape[2])]
+        found = [count_values(block[..., c], least=np.iinfo(dtype).max + 1) for c in range(block.shape[2])]
         counts = np.stack(found) if counts is None else counts + np.stack(found)
     measured = [_measure_counts(each) for each in ([] if counts is None else counts)]
     mean, variance, levels = (np.array(values) for values in zip(*measured, strict=True))
@@ -94,11 +98,6 @@ def _measure_float_rows(blocks: Iterable[NDArray[Any]]) -> tuple[Values, Values,
     mean = (weight * means).sum(0)
     variance = (weight * (variances + (means - mean) ** 2)).sum(0)
     return mean, variance, measure_image(np.concatenate(kept))[2]
-
-
-def _measure_integers(plane: NDArray[Any]) -> tuple[float, float, Values]:
-    """From the histogram, which is exact and faster than passes over the pixels."""
-    return _measure_counts(np.bincount(plane))
 
 
 def _measure_counts(counts: NDArray[np.int64]) -> tuple[float, float, Values]:

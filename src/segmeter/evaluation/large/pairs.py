@@ -15,6 +15,7 @@ from segmeter.checks import expected
 from segmeter.data.by_rows.opened import header_of, open_label_rows, read_geometry
 from segmeter.data.by_rows.rows import ArrayRows, Rows, StackedRows
 from segmeter.data.files import header
+from segmeter.data.files.formats.geotiff import nodata_problem
 from segmeter.data.files.masks import Reading, StoredMap, check_labels, hash_map, read_map
 from segmeter.data.files.sniff import show
 from segmeter.errors import DataError, InputError
@@ -96,6 +97,9 @@ def _open(path: Path, reading: Reading) -> Iterator[_Opened]:
         yield _Opened(ArrayRows(labels), found)
         return
     geometry, sha256 = read_geometry(path), hash_map(path)
+    problem = nodata_problem(path, geometry.nodata, reading.spec.num_values, None)
+    if problem and not reading.label_map:
+        raise DataError(problem)
     opening = partial(open_label_rows, spec=reading.spec, label_map=reading.label_map, max_pixels=reading.max_pixels)
     with opening(path) as rows:
         size: NDArray[Any] = np.broadcast_to(np.zeros((), np.uint8), rows.shape)  # takes one byte
@@ -110,6 +114,7 @@ def _refuse_whole_maps(pair: MaskPair, reading: Reading, metrics: MetricsConfig)
     needs = [f"metrics.measures: {measure.name}" for measure in metrics.measures]
     needs += ["data.instances"] if reading.instances else []
     needs += ["metrics.calibration"] if metrics.calibration else []
+    needs += ["data.invalid"] if reading.spec.count_invalid else []
     if needs:
         rule, remedy = (
             "to be counted alone, as it is read by rows",

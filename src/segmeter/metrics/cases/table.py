@@ -43,7 +43,7 @@ class CaseRow:
         The case's name, unique in a run.
     height, width
         Of the target, in pixels.
-    counts : (K, K), or (K, 2, 2) for multilabel, int64
+    counts : (K, K), (K, K + 1) with invalid predictions, or (K, 2, 2) for multilabel, int64
         From `confusion_matrix` or `multilabel_counts`.
     loss
         Of the case alone, or None where there is none.
@@ -106,11 +106,12 @@ def write_cases(folder: Path, rows: Sequence[CaseRow], spec: ClassSpec) -> tuple
     Where rows have objects there is ``objects.parquet`` too, see `write_objects`.
 
     The columns are ``case_id, height, width, depth, spacing, unit`` (of the spacing and of every distance of the case;
-    "pixels" without a spacing), ``loss, mean_iou, mean_dice, pixel_accuracy``, then per class and in this order ``tp_,
-    fp_, fn_, support_`` (int64), ``iou_, dice_, status_``, then ``loss_sums, loss_denominators`` (of each part of the
-    loss, where there is one), ``changed_<step>``, ``extra_<score>``, and (Parquet only) ``confusion``: the counts row
-    by row. Undefined is null in Parquet and empty in CSV, where a list is written with spaces. Text in the CSV that a
-    spreadsheet would run as a formula starts with an apostrophe there.
+    "pixels" without a spacing), ``loss, mean_iou, mean_dice, pixel_accuracy``, ``invalid`` (pixels of no class,
+    where counted), then per class and in this order ``tp_, fp_, fn_, support_`` (int64), ``iou_, dice_, status_``, then
+    ``loss_sums, loss_denominators`` (of each part of the loss, where there is one), ``changed_<step>``,
+    ``extra_<score>``, and (Parquet only) ``confusion``: the counts row by row. Undefined is null in Parquet and empty
+    in CSV, where a list is written with spaces. Text in the CSV that a spreadsheet would run as a formula starts with
+    an apostrophe there.
 
     Parameters
     ----------
@@ -234,12 +235,11 @@ def in_groups(rows: Sequence[CaseRow]) -> Iterator[Sequence[CaseRow]]:
 
 def stack_totals(rows: Sequence[CaseRow], spec: ClassSpec) -> ClassTotals:
     """Margins (N, K), int64, of all rows; only some thousands of confusion matrices are copied at a time."""
-    columns = np.empty((len(rows), 4 * spec.num_classes), np.int64)
-    done = 0
+    columns, done = np.empty((len(rows), 4 * spec.num_classes), np.int64), 0
     for group in in_groups(rows):
         counts = np.stack([row.counts for row in group])
-        columns[done : done + len(group)] = class_totals(counts, task=spec.task).columns()
-        done += len(group)
+        totals = class_totals(counts, task=spec.task, count_invalid=spec.count_invalid)
+        columns[done : (done := done + len(group))] = totals.columns()
     return ClassTotals.from_columns(columns)
 
 
@@ -302,11 +302,11 @@ def _fixed_columns(rows: Sequence[CaseRow], spec: ClassSpec) -> dict[str, pa.Arr
     columns = {"case_id": pa.array([row.case_id for row in rows], pa.string())}
     sizes = ("height", "width", "depth")
     columns |= {name: pa.array([getattr(row, name) for row in rows], pa.int64()) for name in sizes}
-    spacing = [None if row.spacing is None else list(row.spacing) for row in rows]
-    columns["spacing"] = pa.array(spacing, pa.list_(pa.float64()))
+    columns["spacing"] = pa.array([row.spacing and list(row.spacing) for row in rows], pa.list_(pa.float64()))
     columns["unit"] = pa.array([row.length_unit or None for row in rows], pa.string())
     columns["loss"] = floats([row.loss for row in rows])
     columns |= {name: floats(getattr(scores, name)) for name in ("mean_iou", "mean_dice", "pixel_accuracy")}
+    columns |= {"invalid": pa.array([row.counts[:, -1].sum() for row in rows])} if spec.count_invalid else {}
     fp, fn = margins.predicted - margins.tp, margins.target - margins.tp
     for prefix, values in {"tp": margins.tp, "fp": fp, "fn": fn, "support": margins.target}.items():
         columns |= {f"{prefix}_{name}": pa.array(values[:, k], pa.int64()) for k, name in enumerate(spec.names)}

@@ -13,7 +13,7 @@ from typing import Literal
 from segmeter.metrics.surfaces.options import SurfaceKind
 
 Figure = Literal["iou", "dice", "hd95", "assd", "nsd"]
-Aggregation = Literal["dataset", "pooled", "cases", "classes"]
+Aggregation = Literal["dataset", "pooled", "cases", "classes", "pooled_cases"]
 
 ALL = "all"  # as a configuration's convention: ours, and the headline metrics under every other one
 LEFT_OUT = math.nan
@@ -35,7 +35,10 @@ class Convention:
     aggregation
         "dataset": counts are summed over the cases, then scored, then averaged over classes. "pooled": they are summed
         over the classes too. "cases": the mean over classes of each case, then over cases. "classes": the mean over
-        cases of each class, then over classes. Distances are per case, and averaged as "cases" for the first two.
+        cases of each class, then over classes. "pooled_cases": counts are summed over the classes of each case, then
+        scored, then averaged over cases. Distances are per case, and averaged as "classes" there, else as "cases".
+    weighted
+        Whether the mean over classes is weighted by their shares of the target's pixels.
     background
         Whether class 0 counts for IoU and Dice; None leaves it to ``metrics.background``. It counts always for
         multilabel.
@@ -76,6 +79,7 @@ class Convention:
     tool: str
     figures: tuple[Figure, ...] = ("iou", "dice", "hd95", "assd", "nsd")
     aggregation: Aggregation = "cases"
+    weighted: bool = False
     background: bool | None = False
     surface_background: bool | None = False
     groups: bool = False
@@ -99,6 +103,15 @@ class Convention:
         text = json.dumps({name: repr(value) for name, value in asdict(self).items()}, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
+
+_TWICE = ("class weights divided by the number of classes twice, by which a perfect prediction scores 1 / K",)
+_SMP: tuple[tuple[str, Aggregation, bool, tuple[str, ...]], ...] = (
+    ("macro", "dataset", False, ()),
+    ("weighted", "dataset", True, ()),
+    ("micro-imagewise", "pooled_cases", False, ()),
+    ("macro-imagewise", "classes", False, ()),
+    ("weighted-imagewise", "classes", True, _TWICE),
+)
 
 _TABLE = (
     Convention(
@@ -194,7 +207,33 @@ _TABLE = (
         aggregation="pooled",
         background=True,
         ignore="target",
-        refused=("class weights divided by the number of classes twice, by which a perfect prediction scores 1 / K",),
+    ),
+    *(
+        Convention(
+            name=f"smp-{reduction}",
+            tool=f"segmentation_models_pytorch 0.6.0: iou_score, f1_score with reduction='{reduction}', "
+            f"zero_division=1{', class_weights: shares of the target' * weighted}",
+            figures=("iou", "dice"),
+            aggregation=aggregation,
+            weighted=weighted,
+            background=True,
+            iou_both_empty=1.0,
+            dice_both_empty=1.0,
+            ignore="target",
+            refused=refused,
+        )
+        for reduction, aggregation, weighted, refused in _SMP
+    ),
+    Convention(
+        name="seg_metrics",
+        tool="seg_metrics 1.2.8: write_metrics: jaccard, dice",
+        figures=("iou", "dice"),
+        iou_both_empty=1.0,
+        dice_both_empty=1.0,
+        refused=(
+            "distances from borders of 8 neighbours, which have none at the image's edge and are 0.0 where one side is "
+            "empty",
+        ),
     ),
     Convention(
         name="brats",
@@ -237,6 +276,8 @@ def differences(
     said = [_PHRASES["aggregation"].get(convention.aggregation)]
     if convention.background is not background:
         said.append("with background" if convention.background else "without background")
+    if convention.weighted:
+        said.append("classes weighted by their pixels")
     if groups and convention.groups:
         said.append("groups in place of classes")
     if surfaces and not _SURFACES.isdisjoint(convention.figures):
@@ -251,6 +292,7 @@ _PHRASES: dict[str, dict[str, str]] = {
         "pooled": "all pixels pooled",
         "cases": "mean per case, then over cases",
         "classes": "mean per class, then over classes",
+        "pooled_cases": "pixels of each case pooled, then mean over cases",
     },
     "surface": {"marching_cubes": "surfaces of marching squares or cubes"},
     "hd95": {"pooled": "HD95 of both directions pooled"},

@@ -14,6 +14,19 @@ MEASURES = Registry("measure")
 
 _MEASURES = "segmeter.metrics.measures"
 
+CITYSCAPES_SIZES = {
+    "bicycle": 4672.3249222261,
+    "caravan": 36771.8241758242,
+    "motorcycle": 6298.7200839748,
+    "rider": 3930.4788056518,
+    "bus": 35732.1511111111,
+    "train": 67583.7075812274,
+    "car": 12794.0202738185,
+    "person": 3462.4756337644,
+    "truck": 27855.1264367816,
+    "trailer": 16926.9763313609,
+}  # pixels of an average object, as cityscapesScripts 2.3.0 has them
+
 MatchIou = Annotated[float, Unit("IoU"), Field(ge=0, lt=1)]
 
 
@@ -65,11 +78,12 @@ class SurfaceConfig(MeasureConfig):
 
 @MEASURES.register("boundary", builder=f"{_MEASURES}.boundary:build_boundary")
 class BoundaryConfig(MeasureConfig):
-    """Boundary IoU (2-D): the overlap of the bands just inside the borders."""
+    """Boundary IoU: the overlap of the bands just inside the borders."""
 
     name: str = "boundary"
     width: Annotated[int | None, Unit("pixels")] = Field(None, ge=1)
-    """Width of the bands; null takes `ratio` of the image's diagonal."""
+    """Width of the bands along every axis; null takes `ratio` of the diagonal in pixels, which in volumes of few slices
+    is often more than their depth."""
     ratio: Annotated[float, Unit("share of the diagonal")] = Field(0.02, gt=0, le=1)
     """Width of the bands where `width` is null."""
 
@@ -236,6 +250,19 @@ class SizesConfig(ObjectsConfig):
     def _rising(cls, limits: tuple[int, ...], given: Given) -> None:
         if len(limits) not in (1, 2) or any(one >= other for one, other in pairwise(limits)):
             raise RuleError("to be 1 or 2 rising numbers")
+
+
+@MEASURES.register("iiou", builder=f"{_MEASURES}.instance_iou:build_instance_iou")
+class InstanceIouConfig(ObjectsConfig):
+    """IoU in which each object of the target weighs as much as one of average size (iiou), as Cityscapes has it.
+
+    Pixels of a class that its instance map gives no number belong to no object: they are neither found nor missed.
+    """
+
+    name: str = "iiou"
+    average_sizes: Literal["data", "cityscapes"] | dict[str, Annotated[float, Field(gt=0)]] = "data"
+    """Pixels of an average object, by class; the others are then not measured. "data": the mean of the objects that are
+    measured; "cityscapes": those of its ten classes with objects, in full resolution."""
 
 
 @MEASURES.register("content", builder=f"{_MEASURES}.content:build_content")

@@ -10,6 +10,7 @@ from segmeter.errors import ConfigError
 from segmeter.invalid import RuleError
 from segmeter.metrics.config.conventions import ALL, CONVENTIONS
 from segmeter.metrics.config.measures import MEASURES as MEASURES
+from segmeter.metrics.config.measures import InstancesConfig, ObjectsConfig
 from segmeter.metrics.statistics.case_tables import TABLES, is_table
 from segmeter.metrics.statistics.clusters import CLUSTER_RULE, is_cluster
 from segmeter.metrics.statistics.intervals import Interval
@@ -120,6 +121,13 @@ def check_metrics(config: MetricsConfig, spec: ClassSpec) -> None:
     ]
     if problems:
         raise ConfigError(problems)
+
+
+def with_objects(config: MetricsConfig) -> MetricsConfig:
+    """The same, and objects measured: what masks that number objects are for, unless another measure of objects is."""
+    if any(isinstance(measure, ObjectsConfig) for measure in config.measures):
+        return config
+    return config.replace(measures=(*config.measures, InstancesConfig()))
 
 
 def mean_classes(config: MetricsConfig, spec: ClassSpec) -> list[int]:

@@ -3,9 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from segmeter.checks import expected
 from segmeter.classes import ClassSpec
-from segmeter.errors import InputError
 from segmeter.metrics.arrays import FloatArray
 from segmeter.metrics.cases.columns import MeasureColumn, columns_of
 from segmeter.metrics.config.measures import BoundaryConfig
@@ -34,12 +32,8 @@ class _Boundary:
         }
 
     def _scores(self, maps: CaseMaps) -> Iterable[tuple[Region, int, BoundaryIoU]]:
-        together = [r for r in self.regions if len(r.members) == 1 and maps.spec.task != "multilabel"]
-        axes = maps.target.ndim - (maps.spec.task == "multilabel")
-        if axes != 2:
-            rule = "to have two spatial axes for boundary IoU"
-            raise InputError(expected("boundary", "target", rule, maps.target.shape, "Leave out this measure."))
-        width = self.config.width or band_width(maps.target.shape[-2:], self.config.ratio)
+        together = [region for region in self.regions if maps.counted_together(region)]
+        width = self.config.width or band_width(maps.shape, self.config.ratio)
         if together:
             found = boundary_iou(
                 maps.target,

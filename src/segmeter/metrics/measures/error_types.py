@@ -49,7 +49,7 @@ class _ErrorTypes:
             rule = "to have two spatial axes for error types"
             raise InputError(expected("error_types", "target", rule, maps.target.shape, "Leave out this measure."))
         width = self.config.width or border_width(maps.shape, self.config.ratio)
-        together = [r for r in self.regions if len(r.members) == 1 and maps.spec.task != "multilabel"]
+        together = [region for region in self.regions if maps.counted_together(region)]
         if together:
             spec = maps.spec
             found = error_types(

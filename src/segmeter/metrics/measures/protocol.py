@@ -34,7 +34,8 @@ class Region:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class CaseMaps:
-    """The maps of one case, as measures get them; they contain only classes and the ignored value.
+    """The maps of one case, as measures get them; they contain only classes and the ignored value, and the
+    prediction other values where the spec counts these.
 
     Parameters
     ----------
@@ -86,6 +87,10 @@ class CaseMaps:
     def shape(self) -> tuple[int, ...]:
         """(H, W), or (D, H, W) of a volume."""
         return self.target.shape[1:] if self.spec.task == "multilabel" else self.target.shape
+
+    def counted_together(self, region: Region) -> bool:
+        """Whether a region is a class of its own in maps that hold nothing but classes, so that one pass serves all."""
+        return len(region.members) == 1 and not self.spec.is_multilabel and not self.spec.count_invalid
 
     def planes(self, region: Region) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
         """Target and labels of a region: 1 inside, 0 outside, and in the target 2 for ignored pixels."""

@@ -45,7 +45,7 @@ class _Surface:
 
     def _scores(self, maps: CaseMaps, surface: SurfaceKind) -> Iterable[tuple[Region, SurfaceMetrics]]:
         """Measure the classes of one map together, and groups and multilabel planes one by one."""
-        together = [r for r in self.regions if len(r.members) == 1 and maps.spec.task != "multilabel"]
+        together = [region for region in self.regions if maps.counted_together(region)]
         options: dict[str, Any] = {
             "spacing": maps.spacing,
             "tolerances": self.config.tolerances,

@@ -1,5 +1,6 @@
 """target, labels -> counts: the one place where pixels are counted, exactly and in integers."""
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ from segmeter.checks import expected, shorten
 from segmeter.classes import ClassSpec
 from segmeter.errors import InputError
 from segmeter.metrics.arrays import IntArray
-from segmeter.metrics.map_checks import check_classes, check_maps
+from segmeter.metrics.map_checks import check_classes, check_maps, without_channel
 
 LabelArray = NDArray[Any]
 
@@ -20,7 +21,12 @@ _NO_IGNORE = 0  # 0 is always a class, so the kernels never compare with it
 
 
 def confusion_matrix(
-    target: LabelArray, labels: LabelArray, *, num_classes: int, ignore_index: int | None = None
+    target: LabelArray,
+    labels: LabelArray,
+    *,
+    num_classes: int,
+    ignore_index: int | None = None,
+    count_invalid: bool = False,
 ) -> IntArray:
     """Count the pixels of each (target class, predicted class) pair.
 
@@ -30,21 +36,24 @@ def confusion_matrix(
     ----------
     target, labels : (...), integer or bool
         Reference and predicted class maps of one shape. uint8 and uint16 are counted as they are; wider integers are
-        counted exactly, but slower. bool is read as the classes 0 and 1.
+        counted exactly, but slower. bool is read as the classes 0 and 1. Of two classes one map may have a channel axis
+        that the other lacks, (B, 1, H, W) beside (B, H, W).
     num_classes
         K, background included, 1 to 65534.
     ignore_index
         Value of `target` that marks pixels to leave out; not a class. None leaves out nothing.
+    count_invalid
+        Whether predicted values outside the classes are counted, in a last column, instead of refused.
 
     Returns
     -------
-    (K, K), int64. Rows are the target's classes, columns the predicted ones.
+    (K, K), or (K, K + 1) with `count_invalid`, int64. Rows are the target's classes, columns the predicted ones.
 
     Raises
     ------
     InputError
-        Shapes differ, a dtype is not integer, or a counted pixel of `target` or `labels` is outside the classes; the
-        message names the values and how many pixels have them.
+        Shapes differ, a dtype is not integer, or a counted pixel of `target`, or of `labels` where these are not
+        counted, is outside the classes; the message names the values and how many pixels have them.
 
     Examples
     --------
@@ -55,9 +64,12 @@ def confusion_matrix(
            [1, 1]])
     """
     where = "confusion_matrix"
+    if num_classes == 2:
+        target, labels = without_channel(target, labels), without_channel(labels, target)
     check_maps(where, target, labels, "labels", kinds="iub")
     num_classes, ignore_index = check_classes(where, num_classes, ignore_index, most=_FOREIGN)
-    return _count(where, target, labels, num_classes=num_classes, ignore_index=ignore_index)[0]
+    options = _Options(num_classes=num_classes, ignore_index=ignore_index, count_invalid=count_invalid)
+    return _count(where, target, labels, options)[0]
 
 
 def multilabel_counts(target: LabelArray, labels: LabelArray, *, ignore_index: int | None = None) -> IntArray:
@@ -91,7 +103,7 @@ def _count_planes(target: LabelArray, labels: LabelArray, ignore_index: int | No
     counts, hides = np.empty((len(target), 2, 2), np.int64), False
     for k, (plane, predicted) in enumerate(zip(target, labels, strict=True)):
         name = f"{where}: class {k}"
-        counts[k], hidden = _count(name, plane, predicted, num_classes=2, ignore_index=ignore_index)
+        counts[k], hidden = _count(name, plane, predicted, _Options(num_classes=2, ignore_index=ignore_index))
         hides = hides or hidden
     return counts, hides
 
@@ -108,7 +120,7 @@ def count_case(target: LabelArray, labels: LabelArray, spec: ClassSpec) -> IntAr
 
     Returns
     -------
-    (K, K), for multilabel (K, 2, 2), int64.
+    int64 of ``spec.counts_shape``.
 
     Raises
     ------
@@ -125,27 +137,37 @@ def count_case_and_hidden(target: LabelArray, labels: LabelArray, spec: ClassSpe
     where = "confusion_matrix"
     check_maps(where, target, labels, "labels", kinds="iub")
     num_classes, ignore_index = check_classes(where, spec.num_classes, spec.ignore_index, most=_FOREIGN)
-    return _count(where, target, labels, num_classes=num_classes, ignore_index=ignore_index)
+    options = _Options(num_classes=num_classes, ignore_index=ignore_index, count_invalid=spec.count_invalid)
+    return _count(where, target, labels, options)
 
 
 def count_samples(target: LabelArray, labels: LabelArray, spec: ClassSpec) -> IntArray | None:
     """Count as `count_case` does two maps that are known to be fit for it: contiguous uint8, of one shape.
 
-    None where a value is outside the classes, even where it is ignored: the other functions say which one.
+    None where a value is outside the classes, even where it is ignored: the other functions say which one; and where
+    such values are counted.
     """
+    if spec.count_invalid:
+        return None
     table = _table(target, labels, num_classes=spec.num_classes, ignore_index=spec.ignore_index)
     known = np.ascontiguousarray(table[:-2, :-1])
     return known if table[-2, :-1].sum() + known.sum() == target.size else None
 
 
-def _count(
-    where: str, target: LabelArray, labels: LabelArray, *, num_classes: int, ignore_index: int | None
-) -> tuple[IntArray, bool]:
-    """Counts (K, K), and whether ignored pixels hide labels outside the classes."""
-    table = _table(target, labels, num_classes=num_classes, ignore_index=ignore_index)
-    if table[num_classes + 1].any() or table[:num_classes, num_classes].any():
-        raise InputError(_outside(where, target, labels, num_classes=num_classes, ignore_index=ignore_index))
-    return np.ascontiguousarray(table[:num_classes, :num_classes]), bool(table[num_classes, num_classes])
+@dataclass(frozen=True, kw_only=True)
+class _Options:
+    num_classes: int
+    ignore_index: int | None
+    count_invalid: bool = False
+
+
+def _count(where: str, target: LabelArray, labels: LabelArray, options: _Options) -> tuple[IntArray, bool]:
+    """Counts (K, K), or (K, K + 1), and whether ignored pixels hide labels outside the classes, where these count."""
+    k, counted = options.num_classes, options.count_invalid
+    table = _table(target, labels, num_classes=k, ignore_index=options.ignore_index)
+    if table[k + 1].any() or (not counted and table[:k, k].any()):
+        raise InputError(_outside(where, target, labels, options))
+    return np.ascontiguousarray(table[:k, : k + counted]), bool(table[k, k]) and not counted
 
 
 def _table(target: LabelArray, labels: LabelArray, *, num_classes: int, ignore_index: int | None) -> IntArray:
@@ -183,13 +205,13 @@ def _narrow(array: LabelArray, num_classes: int, ignore_index: int | None) -> tu
     return known, _VOID
 
 
-def _outside(
-    where: str, target: LabelArray, labels: LabelArray, *, num_classes: int, ignore_index: int | None
-) -> list[str]:
-    """Name the values outside the classes; reached only when there are some."""
+def _outside(where: str, target: LabelArray, labels: LabelArray, options: _Options) -> list[str]:
+    """Name the values outside the classes that are refused; reached only when there are some."""
+    num_classes, ignore_index = options.num_classes, options.ignore_index
     valid = np.ones(target.shape, bool) if ignore_index is None else target != ignore_index
     problems = []
-    for argument, array in (("target", target), ("labels", labels)):
+    sides = (("target", target), ("labels", labels))
+    for argument, array in sides[:1] if options.count_invalid else sides:
         values, pixels = np.unique(array[valid], return_counts=True)
         foreign = (values < 0) | (values >= num_classes)
         if foreign.any():

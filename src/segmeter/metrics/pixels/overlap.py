@@ -97,7 +97,11 @@ AGGREGATES = (
 
 
 def overlap_scores(
-    counts: NDArray[Any] | Sequence[Any], *, task: Task = "multiclass", classes: Sequence[int] | None = None
+    counts: NDArray[Any] | Sequence[Any],
+    *,
+    task: Task = "multiclass",
+    classes: Sequence[int] | None = None,
+    count_invalid: bool = False,
 ) -> OverlapScores:
     """Compute every overlap score of one case, of a sum of cases, or of a stack of either.
 
@@ -110,6 +114,9 @@ def overlap_scores(
         "multilabel" for (..., K, 2, 2) counts; binary and multiclass read (..., K, K) alike.
     classes
         The classes that the means run over; None means all, background included (as mmseg and Cityscapes).
+    count_invalid
+        Whether the counts are (..., K, K + 1), with a last column of predictions outside the classes: they miss the
+        target's class, and are a false positive of none.
 
     Returns
     -------
@@ -133,7 +140,7 @@ def overlap_scores(
     (array([0.75, 0.  ]), array([0.75,  nan]))
     """
     known_name("overlap_scores", "task", task, TASKS)
-    margins = class_totals(_as_counts(counts), task=task)
+    margins = class_totals(_as_counts(counts), task=task, count_invalid=count_invalid)
     return score_totals(margins, task=task, classes=classes)
 
 
@@ -157,9 +164,9 @@ def _as_counts(counts: Any) -> NDArray[np.int64]:
     return given.astype(np.int64, copy=False)
 
 
-def class_totals(counts: NDArray[Any], *, task: Task = "multiclass") -> ClassTotals:
+def class_totals(counts: NDArray[Any], *, task: Task = "multiclass", count_invalid: bool = False) -> ClassTotals:
     """Reduce counts (..., K, K), or (..., K, 2, 2) for multilabel, to what the scores need."""
-    square = counts.ndim >= 2 and counts.shape[-1] == counts.shape[-2]
+    square = counts.ndim >= 2 and counts.shape[-1] == counts.shape[-2] + count_invalid
     if task == "multilabel":
         if not (square and counts.ndim >= 3 and counts.shape[-1] == 2):
             raise InputError(expected("overlap_scores", "counts", "to be (..., K, 2, 2)", counts.shape))
@@ -167,11 +174,13 @@ def class_totals(counts: NDArray[Any], *, task: Task = "multiclass") -> ClassTot
         target, predicted = counts[..., 1, :].sum(axis=-1), counts[..., 1].sum(axis=-1)
         return ClassTotals(tp=counts[..., 1, 1], target=target, predicted=predicted, total=total)
     if not square:
-        raise InputError(expected("overlap_scores", "counts", "to be (..., K, K)", counts.shape))
+        rule = "to be (..., K, K + 1)" if count_invalid else "to be (..., K, K)"
+        raise InputError(expected("overlap_scores", "counts", rule, counts.shape))
     target = counts.sum(axis=-1)
     total = np.broadcast_to(target.sum(axis=-1, keepdims=True), target.shape)
     tp = np.diagonal(counts, axis1=-2, axis2=-1)
-    return ClassTotals(tp=tp, target=target, predicted=counts.sum(axis=-2), total=total)
+    predicted = counts.sum(axis=-2)[..., : tp.shape[-1]]
+    return ClassTotals(tp=tp, target=target, predicted=predicted, total=total)
 
 
 def score_totals(
@@ -261,4 +270,5 @@ def _chance(margins: ClassTotals) -> tuple[FloatArray, FloatArray, FloatArray, F
     rest, unpredicted = fp + tn, fn + tn
     products = tp * tn - fn * fp, target * unpredicted, target * rest, predicted * unpredicted
     beyond, left, spread, other = (part.sum(axis=-1) for part in products)
-    return beyond, left, spread, other
+    n, held = np.asarray(total, np.float64)[..., 0], predicted.sum(axis=-1)
+    return beyond, left, spread, other + (n - held) * held  # the last for predictions that are no class

@@ -10,7 +10,7 @@ from segmeter.checks import expected, known_name, whole_number
 from segmeter.classes import TASKS, Task
 from segmeter.errors import InputError
 from segmeter.metrics.arrays import FloatArray, IntArray
-from segmeter.metrics.map_checks import check_classes, erase_ignored
+from segmeter.metrics.map_checks import check_classes, erase_ignored, without_channel
 from segmeter.metrics.pixels.overlap import divide, mean_defined
 from segmeter.metrics.probabilities.precision_recall import PrecisionRecallCurve, compute_precision_recall
 
@@ -131,7 +131,7 @@ class Calibration:
         ----------
         target : (...), for multilabel (K, ...), integer or bool
             The reference.
-        probs : (K, ...), for binary (1, ...) or (...), float32 or float64 (float16 is widened)
+        probs : (K, ...), for binary (1, ...), (...) or a batch (B, 1, ...), float32 or float64 (float16 is widened)
             Of each class; for binary of class 1. For multiclass they sum to 1 in every pixel.
 
         Raises
@@ -141,6 +141,8 @@ class Calibration:
             ignored is outside the classes.
         """
         task, num_classes, _, ignore_index = self.settings
+        if task == "binary":
+            target, probs = without_channel(target, probs), without_channel(probs, target)
         probs = _check_probs(target, probs, task, num_classes)
         values = num_classes if task == "multiclass" else 2
         nothing = np.zeros(target.shape, np.uint8)

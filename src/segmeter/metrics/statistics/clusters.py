@@ -90,8 +90,9 @@ def find_grouping(case_ids: Sequence[str]) -> tuple[str, int] | None:
     >>> find_grouping(["case_001", "case_002", "case_003"]) is None
     True
     """
-    patterns = [f"{_PREFIX}{separator}" for separator in _SEPARATORS]
-    patterns += [f"^([^{separator}]+)[{separator}]" for separator in _SEPARATORS]
+    in_all = [separator for separator in _SEPARATORS if all(separator in case_id for case_id in case_ids)]
+    patterns = [f"{_PREFIX}{separator}" for separator in in_all]
+    patterns += [f"^([^{separator}]+)[{separator}]" for separator in in_all]
     for pattern in patterns:
         try:
             groups = Counter(cluster_labels(case_ids, pattern))

@@ -47,7 +47,9 @@ def _count_region(rows: Sequence[CaseRow], spec: ClassSpec, members: Sequence[st
     """Counts (N, 2, 2) of outside and inside."""
     inside = np.isin(np.arange(spec.num_classes), [spec.names.index(member) for member in members])
     sides = np.stack([~inside, inside]).astype(np.int64)
-    parts = [sides @ np.stack([row.counts for row in group]) @ sides.T for group in in_groups(rows)]
+    predicted = np.pad(inside, (0, spec.count_invalid))  # what is no class is outside
+    columns = np.stack([~predicted, predicted], axis=1).astype(np.int64)
+    parts = [sides @ np.stack([row.counts for row in group]) @ columns for group in in_groups(rows)]
     regions: NDArray[np.int64] = np.concatenate(parts)
     return regions
 

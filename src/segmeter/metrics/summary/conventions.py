@@ -225,18 +225,26 @@ def _overlap(convention: Convention, figure: Figure, margins: ClassTotals) -> Fl
 
 
 def _aggregate(convention: Convention, figure: Figure, cases: ClassTotals, scores: FloatArray) -> float:
+    weights = cases.target.sum(axis=0) if convention.weighted else None
     if convention.aggregation in ("cases", "classes"):
-        return _mean_of_cases(convention, scores)
-    axes = 0 if convention.aggregation == "dataset" else (0, 1)
+        return _mean_of_cases(convention, scores, weights)
+    axes: Any = {"dataset": 0, "pooled": (0, 1), "pooled_cases": 1}[convention.aggregation]
     parts = (cases.tp, cases.target, cases.predicted, cases.total)
     tp, target, predicted, total = (np.atleast_1d(part.sum(axis=axes)) for part in parts)
     sums = ClassTotals(tp=tp, target=target, predicted=predicted, total=total)
-    return float(mean_defined(_overlap(convention, figure, sums)))
+    return _mean(_overlap(convention, figure, sums), weights)
 
 
-def _mean_of_cases(convention: Convention, scores: FloatArray) -> float:
-    """Mean of the defined values (N, R): over classes first, or over cases first."""
-    return float(mean_defined(mean_defined(scores.T if convention.aggregation == "classes" else scores)))
+def _mean_of_cases(convention: Convention, scores: FloatArray, weights: NDArray[Any] | None = None) -> float:
+    """Mean of the defined values (N, R): over classes first, or over cases first, then weighted over classes."""
+    by_class = convention.aggregation == "classes"
+    return _mean(mean_defined(scores.T if by_class else scores), weights if by_class else None)
+
+
+def _mean(scores: FloatArray, weights: NDArray[Any] | None) -> float:
+    if weights is None:
+        return float(mean_defined(scores))
+    return float(divide((np.nan_to_num(scores) * weights).sum(), weights[~np.isnan(scores)].sum()))
 
 
 def _surface_columns(convention: Convention, rows: Sequence[CaseRow]) -> list[tuple[str, Figure, str]]:

@@ -35,7 +35,8 @@ def summarise(rows: Sequence[CaseRow], spec: ClassSpec, config: MetricsConfig = 
     Means over classes run over all classes, background included, unless ``config.background`` is false; a binary task
     has two classes too, and its object is the second of ``per_class``. ``mean_classes`` names them in the result.
     ``dataset`` sums the counts of all cases, then scores, then takes the mean over classes; ``per_case`` scores each
-    case, takes its mean over the classes defined in it, then the mean over cases. ``std`` is the sample's (n - 1),
+    case, takes its mean over the classes defined in it, then the mean over cases. ``invalid``, where it is counted, has
+    the pixels of each class of the target whose prediction is no class. ``std`` is the sample's (n - 1),
     ``std_population`` divides by n. Every ``ci95`` comes from the same resamples of the cases. ``measures`` is there
     when measures were requested; see `summarise_measures`; ``slices`` with ``config.slice_by``, see
     `summarise_slices`. So are ``measure_settings``, by which they were measured,
@@ -71,7 +72,7 @@ def summarise(rows: Sequence[CaseRow], spec: ClassSpec, config: MetricsConfig = 
     clusters = cluster_labels(cases.ids, config.cluster)
     effective = count_effective(ClassTotals.from_columns(cases.columns[:, : 4 * spec.num_classes]), spec, clusters)
     counts, multilabel = cases.counts, spec.is_multilabel
-    total = overlap_scores(counts, task=spec.task, classes=classes)
+    total = overlap_scores(counts, task=spec.task, classes=classes, count_invalid=spec.count_invalid)
     intervals = _intervals(cases, spec, config, clusters)
     means = {
         name: describe(cases.scores(i, spec)) | {"ci95": intervals.get(f"per_case/{name}")}
@@ -85,7 +86,8 @@ def summarise(rows: Sequence[CaseRow], spec: ClassSpec, config: MetricsConfig = 
         "classes": list(spec.names),
         "mean_classes": [spec.names[k] for k in classes],
         "ignore_index": spec.ignore_index,
-        "confusion_matrix": None if multilabel else counts.tolist(),
+        "confusion_matrix": None if multilabel else counts[:, : spec.num_classes].tolist(),
+        **({"invalid": dict(zip(spec.names, counts[:, -1].tolist(), strict=True))} if spec.count_invalid else {}),
         **({"confusion_matrices": counts.tolist()} if multilabel else {}),
         "dataset": {name: plain(getattr(total, name)) for name in AGGREGATES}
         | {"n_classes_undefined": int(total.n_undefined)},

@@ -1,4 +1,4 @@
-"""two label maps -> boundary IoU per class: the overlap of the bands just inside the masks' borders (2-D)."""
+"""two label maps -> boundary IoU per class: the overlap of the bands just inside the masks' borders."""
 
 import math
 from dataclasses import dataclass
@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import ndimage
 
 from segmeter.checks import expected, whole_number
 from segmeter.errors import InputError
@@ -21,7 +22,7 @@ _WIDEST = 1 << 30  # pixels: the loop adds widths
 
 @dataclass(frozen=True, kw_only=True)
 class BoundaryIoU:
-    """Boundary IoU of each class of one image.
+    """Boundary IoU of each class of one image or volume.
 
     Parameters
     ----------
@@ -52,12 +53,12 @@ def boundary_iou(
 ) -> BoundaryIoU:
     """Overlap of the bands inside the borders of each class; unlike IoU it does not saturate for large objects.
 
-    A class's band is its mask without the mask's erosion, `width` times with 3 x 3; everything outside the image is
-    background.
+    A class's band is its mask without the mask's erosion, `width` times with 3 x 3 (3 x 3 x 3 in a volume); everything
+    outside the image is background.
 
     Parameters
     ----------
-    target, labels : (H, W), integer or bool
+    target, labels : (H, W) or (D, H, W), integer or bool
         Reference and predicted class maps. bool is read as the classes 0 and 1.
     num_classes
         K, background included, 1 to 65533.
@@ -65,7 +66,7 @@ def boundary_iou(
         Value of `target` that marks pixels to leave out: they belong to no class in either map, so that the border of
         an ignored region is a border of both. Not a class.
     width
-        Pixels, >= 1. None is 2 % of the image's diagonal, rounded, at least 1.
+        Pixels, along every axis, >= 1. None is 2 % of the diagonal in pixels, rounded, at least 1.
 
     Returns
     -------
@@ -74,7 +75,7 @@ def boundary_iou(
     Raises
     ------
     InputError
-        Shapes differ or are not 2-D, a dtype is not integer, a pixel that is not ignored is outside the classes, or
+        Shapes differ or have other axes, a dtype is not integer, a pixel that is not ignored is outside the classes, or
         the width is below 1.
 
     References
@@ -90,7 +91,7 @@ def boundary_iou(
     np.True_
     """
     where = "boundary_iou"
-    check_maps(where, target, labels, "labels", kinds="iub", axes=(2,))
+    check_maps(where, target, labels, "labels", kinds="iub", axes=(2, 3))
     if width is not None and not 1 <= (width := whole_number(where, "width", width)) <= _WIDEST:
         raise InputError(expected(where, "width", f">= 1 and <= {_WIDEST}", width))
     num_classes, ignore_index = check_classes(where, num_classes, ignore_index)
@@ -115,7 +116,23 @@ def band_width(shape: tuple[int, ...], ratio: float = RATIO) -> int:
 
 
 def _keep_band(labels: NDArray[Any], width: int, outside: int) -> NDArray[Any]:
+    band = _find_solid_band(labels, width) if labels.ndim == 3 else _find_band(labels, width)
+    return np.where(band, labels, labels.dtype.type(outside))
+
+
+def _find_band(labels: NDArray[Any], width: int) -> NDArray[np.bool_]:
     from segmeter.metrics.surfaces._boundary_kernels import find_band  # numba: only where something is measured
 
-    band = find_band(np.ascontiguousarray(labels), width)
-    return np.where(band, labels, labels.dtype.type(outside))
+    band: NDArray[np.bool_] = find_band(np.ascontiguousarray(labels), width)
+    return band
+
+
+def _find_solid_band(labels: NDArray[Any], width: int) -> NDArray[np.bool_]:
+    """Mark the voxels whose window, `width` to each side, leaves the volume or holds another value."""
+    band = np.ones(labels.shape, bool)
+    if 2 * width >= min(labels.shape):
+        return band
+    inner = (slice(width, -width),) * labels.ndim
+    lowest, highest = (edge(labels, 2 * width + 1) for edge in (ndimage.minimum_filter, ndimage.maximum_filter))
+    band[inner] = lowest[inner] != highest[inner]
+    return band

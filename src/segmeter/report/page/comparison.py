@@ -8,6 +8,7 @@ from urllib.parse import urlencode
 import numpy as np
 
 from segmeter.metrics.cases.table import read_cases, read_spec
+from segmeter.report import figures
 from segmeter.report.comparison.texts import OUTCOMES, adjusted, notes, title
 from segmeter.report.config import ReportConfig
 from segmeter.report.data.cases import HEADLINE, ID, case_columns
@@ -107,13 +108,21 @@ def _rows(result: Mapping[str, Any], keys: set[str]) -> list[dict[str, Any]]:
     places = {name: number for number, name in enumerate(result["folders"])}
     rows = [row for metric, entry in result["metrics"].items() for row in _pair_rows(metric, entry)]
     for row in rows:
-        key = f"measure/{row['metric']}" if "/" in row["metric"] else row["metric"]
+        key = _key_of(row["metric"], result["classes"])
         if key == "mean_iou" and f"0/{key}" not in keys:  # the headline, but of a binary task
             key = HEADLINE
         pair = f"{places[row['first']]}.{places[row['second']]}"
         link = urlencode({"pair": pair, "by": f"difference/{key}"})
         row["link"] = f"#?{link}" if f"0/{key}" in keys else None
     return rows
+
+
+def _key_of(metric: str, classes: Sequence[str]) -> str:
+    """The key of the column of a metric of compare.json."""
+    name, slash, region = metric.partition("/")
+    if not slash:
+        return metric
+    return f"{name}/{classes.index(region)}" if name in figures.SCORES and region in classes else f"measure/{metric}"
 
 
 def _pair_rows(metric: str, entry: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +10,7 @@ import numpy as np
 from markupsafe import Markup
 
 from segmeter.classes import ClassSpec
+from segmeter.files import safe_id
 from segmeter.metrics.cases.table import CaseRow, read_cases, read_spec
 from segmeter.metrics.summary.directions import find_direction
 from segmeter.report import figures
@@ -31,7 +32,7 @@ SCRIPTS = (
 def evaluation_values(folder: Path, summary: Mapping[str, Any], config: ReportConfig) -> dict[str, Any]:
     """Gather what the template shows of an evaluation: ``evaluation``, ``explorer`` and ``sections``."""
     rows, spec = read_cases(folder), read_spec(folder)
-    columns = {column.key: column for column in case_columns(rows, spec, summary)}
+    columns = {column.key: column for column in [*case_columns(rows, spec, summary), *_files(folder, rows)]}
     scores = {row.case_id: None if np.isnan(value) else float(value) for row, value in _headlines(rows, columns)}
     shown = choose_pictures(folder, scores, config, of_class=_worst_of_classes(rows, columns, spec))
     matrix = summary.get("confusion_matrix")
@@ -106,6 +107,16 @@ def script_json(content: Any) -> Markup:
     """JSON that can stand in a script element: no name in it ends the element."""
     text = json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace").decode()
     return Markup(text.replace("<", "\\u003c"))  # every "<" is inside a string
+
+
+def _files(folder: Path, rows: Sequence[CaseRow]) -> Iterator[Column]:
+    """Where each case's prediction is, of a run that wrote label maps."""
+    place = folder / "predictions" / "labels"
+    names = {path.stem: path.name for path in place.iterdir()} if place.is_dir() else {}
+    if names:
+        texts = [names.get(safe_id(row.case_id), "") for row in rows]
+        files = [f"{place.relative_to(folder)}/{text}" if text else "" for text in texts]
+        yield Column(key="file", label="prediction", values=files, kind="text", group="case")
 
 
 def _no_picture(shown: Shown) -> str:

@@ -16,6 +16,13 @@ class Explorer {
     this.parts = measured ? [new Histogram(byId("histogram"), page), new Scatter(byId("plot"), page, linkOf)] : [];
     if (byId("pictures")) this.parts.push(new Gallery(byId("pictures"), page, linkOf));
     addEventListener("hashchange", () => this.follow());
+    // to a section without another address, which holds the choice
+    for (const link of document.querySelectorAll("nav a")) {
+      link.addEventListener("click", (event) => {
+        event.preventDefault();
+        document.querySelector(link.getAttribute("href")).scrollIntoView();
+      });
+    }
     this.follow({ first: true });
   }
 
@@ -35,7 +42,7 @@ class Explorer {
 
   // scrolls to the cases when a link elsewhere on the page has changed which ones are chosen
   follow({ first = false } = {}) {
-    if (location.hash && !location.hash.startsWith(MARK)) return;
+    if (!first && location.hash && !location.hash.startsWith(MARK)) return;
     const state = State.here();
     const key = state.with({ case: null }).link;
     if (key !== this.key) {

@@ -1,0 +1,1 @@
+"""evaluations -> what other libraries and platforms take, and back; each needs that library only where it is used."""

@@ -1,0 +1,72 @@
+"""Batches in a MONAI loop -> scores of each case and of all, as a `CumulativeIterationMetric`; needs MONAI."""
+
+from typing import Any
+
+import torch
+from monai.metrics.metric import CumulativeIterationMetric
+
+from segmeter.api.adapters.counting import count_batch, score_counts
+from segmeter.bridge.to_numpy import to_numpy
+from segmeter.bridge.to_torch import to_torch
+from segmeter.checks import expected
+from segmeter.classes import ClassSpec
+from segmeter.errors import InputError
+
+
+class SegmentationMetric(CumulativeIterationMetric):
+    """Counts of every case since the last reset, gathered over ranks by MONAI, and the scores of their sum.
+
+    Parameters
+    ----------
+    spec
+        The classes, the task, and the ignored value.
+    """
+
+    def __init__(self, spec: ClassSpec) -> None:
+        super().__init__()
+        self.spec = spec
+
+    def _compute_tensor(self, y_pred: torch.Tensor, y: torch.Tensor | None = None, **_: Any) -> torch.Tensor:
+        """Count (B, 1, ...) labels, or one channel per class as MONAI's transforms give them."""
+        if y is None:
+            raise InputError(expected("SegmentationMetric", "y", "to be given", "None"))
+        return to_torch(
+            count_batch("SegmentationMetric", self._labels("y_pred", y_pred), self._labels("y", y), self.spec)
+        )
+
+    def aggregate(self, reduction: str = "dataset") -> dict[str, float]:
+        """Score all cases together; or with "cases" each one, and take the mean of the defined values.
+
+        Raises
+        ------
+        InputError
+            Nothing was counted, or there is no such reduction.
+        """
+        counts = self.get_buffer()  # type: ignore[no-untyped-call]
+        if counts is None:
+            raise InputError(expected("SegmentationMetric", "cases", "to be counted before they are scored", "none"))
+        cases = to_numpy(counts)
+        if reduction == "dataset":
+            return score_counts(cases.sum(axis=0), self.spec)
+        if reduction != "cases":
+            raise InputError(expected("SegmentationMetric", "reduction", 'to be "dataset" or "cases"', repr(reduction)))
+        scores = [score_counts(case, self.spec) for case in cases]
+        columns = {name: torch.tensor([one[name] for one in scores], dtype=torch.float64) for name in scores[0]}
+        return {name: float(values.nanmean()) for name, values in columns.items()}
+
+    def _labels(self, name: str, tensor: torch.Tensor) -> torch.Tensor:
+        """Labels from what MONAI's transforms give: floats that are whole numbers, and a channel of each class."""
+        whole = tensor.long()
+        if tensor.is_floating_point() and not torch.equal(whole.to(tensor.dtype), tensor):
+            rule, remedy = "to hold labels", "Decide on classes first, with AsDiscrete."
+            raise InputError(expected("SegmentationMetric", name, rule, f"fractions in {tensor.dtype}", remedy))
+        if self.spec.is_multilabel:
+            return whole
+        if whole.shape[1] == 1:
+            return whole[:, 0]
+        if whole.shape[1] != self.spec.num_classes or not bool(
+            ((whole == 0) | (whole == 1)).all() & (whole.sum(1) == 1).all()
+        ):
+            rule = f"to be (B, 1, ...) labels, or one-hot with {self.spec.num_classes} channels"
+            raise InputError(expected("SegmentationMetric", name, rule, tuple(tensor.shape)))
+        return whole.argmax(1)

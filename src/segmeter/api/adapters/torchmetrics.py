@@ -1,0 +1,66 @@
+"""Batches in a training loop -> scores of all of them, as a torchmetrics `Metric`; needs torchmetrics."""
+
+from typing import Any
+
+import torch
+from torchmetrics import Metric
+
+from segmeter.api.adapters.counting import count_batch, score_counts
+from segmeter.bridge.to_numpy import to_numpy
+from segmeter.bridge.to_torch import to_torch
+from segmeter.classes import ClassSpec
+
+
+class SegmentationMetric(Metric):
+    """All overlap scores over every batch since the last reset, from one int64 matrix.
+
+    Integers add exactly, so that ranks, batches and their order change no digit. The scores are those of
+    `segmeter.evaluate` over the data set.
+
+    Parameters
+    ----------
+    spec
+        The classes, the task, and the ignored value.
+    options
+        Of `torchmetrics.Metric`.
+
+    Examples
+    --------
+    >>> spec = ClassSpec(task="binary", names=("rest", "cell"), colours=((0, 0, 0), (255, 0, 0)))
+    >>> metric = SegmentationMetric(spec)
+    >>> metric.update(torch.tensor([[[1, 1, 0]]]), torch.tensor([[[1, 0, 0]]]))
+    >>> metric.compute()["iou/cell"]
+    tensor(0.5000, dtype=torch.float64)
+    """
+
+    is_differentiable = False
+    higher_is_better = True
+    full_state_update = False
+
+    counts: torch.Tensor
+
+    def __init__(self, spec: ClassSpec, **options: Any) -> None:
+        super().__init__(**options)
+        self.spec = spec
+        self.add_state("counts", default=torch.zeros(spec.counts_shape, dtype=torch.int64), dist_reduce_fx="sum")
+
+    def update(self, preds: torch.Tensor, target: torch.Tensor) -> None:
+        """Count a batch.
+
+        Parameters
+        ----------
+        preds, target : (B, ...), for multilabel (B, K, ...), integer or bool
+            Decided classes, never logits, and their reference; of a binary task also (B, 1, ...).
+
+        Raises
+        ------
+        InputError
+            They are no such tensors, or hold a value that is no class.
+        """
+        found = count_batch("SegmentationMetric", preds, target, self.spec).sum(axis=0)
+        self.counts += to_torch(found).to(self.counts.device)
+
+    def compute(self) -> dict[str, torch.Tensor]:
+        """Every aggregate, and IoU and Dice of each class as "iou/car", float64; NaN is undefined."""
+        scores = score_counts(to_numpy(self.counts), self.spec)
+        return {name: torch.tensor(score, dtype=torch.float64) for name, score in scores.items()}

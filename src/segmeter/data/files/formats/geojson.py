@@ -1,0 +1,96 @@
+"""Polygons in GeoJSON, as QuPath and `export.objects` write them -> label map. Needs nothing but scikit-image."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from skimage.draw import polygon
+
+from segmeter.checks import expected
+from segmeter.classes import ClassSpec
+from segmeter.data.files.formats.drawn import Drawn, Overlap, draw_objects, find_labels
+from segmeter.data.files.header import damaged
+from segmeter.data.files.sniff import show
+from segmeter.errors import DataError
+
+_KINDS = {"Polygon": 1, "MultiPolygon": 2}
+
+
+def decode_geojson(
+    path: Path, file: IO[bytes], *, shape: tuple[int, int], spec: ClassSpec, numbered: bool, overlap: Overlap
+) -> NDArray[Any]:
+    """Draw the polygons of an open file.
+
+    A pixel belongs to a polygon that covers its centre; pixel (row, column) reaches from column to column + 1 in x and
+    from row to row + 1 in y. Without polygons all is background.
+
+    Parameters
+    ----------
+    path
+        Only named in messages.
+    file
+        A FeatureCollection, a list of features, or a feature.
+    shape
+        (H, W) of the map; the file does not say it.
+    spec
+        The classes, whose names the features have in ``classification`` (QuPath) or ``class``.
+    numbered, overlap
+        As for `draw_objects`.
+
+    Raises
+    ------
+    DataError
+        The file is damaged, holds other shapes than polygons, names an unknown class, or its objects overlap.
+    """
+    try:
+        features = _features(json.load(file))
+        names = [_class_name(feature) for feature in features]
+        if not numbered and None in names:
+            rule, remedy = "to have a class", "Classify it in QuPath, or score objects: data.instances."
+            raise DataError(expected(show(path), "every feature", rule, f"{names.count(None)} without", remedy))
+        labels = {} if numbered else find_labels(path, [str(name) for name in names], spec)
+        drawn = [
+            Drawn(mask=_fill(path, feature["geometry"], shape), label=labels.get(str(name), 1))
+            for feature, name in zip(features, names, strict=True)
+        ]
+    except DataError:
+        raise
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+        raise damaged(path, error) from error
+    return draw_objects(path, drawn, shape, spec=spec, numbered=numbered, overlap=overlap)
+
+
+def _features(content: Any) -> list[dict[str, Any]]:
+    if isinstance(content, list):
+        return content
+    found: list[dict[str, Any]] = [content] if content["type"] == "Feature" else content["features"]
+    return found
+
+
+def _class_name(feature: dict[str, Any]) -> str | None:
+    properties = feature.get("properties") or {}
+    name = (properties.get("classification") or {}).get("name") or properties.get("class")
+    return None if name is None else str(name)
+
+
+def _fill(path: Path, geometry: dict[str, Any], shape: tuple[int, int]) -> NDArray[np.bool_]:
+    if geometry["type"] not in _KINDS:
+        remedy = "Convert it to a polygon."
+        raise DataError(expected(show(path), "every shape", "to be a polygon", geometry["type"], remedy))
+    parts = geometry["coordinates"] if geometry["type"] == "MultiPolygon" else [geometry["coordinates"]]
+    mask = np.zeros(shape, bool)
+    for rings in parts:
+        for number, cells in enumerate(_rings(rings, shape)):
+            mask[cells] = number == 0  # the first ring is the outline, the others are holes
+    return mask
+
+
+def _rings(rings: list[Any], shape: tuple[int, int]) -> Iterator[tuple[Any, Any]]:
+    for ring in rings:
+        corners = np.array(ring, np.float64)[:, :2]
+        if not np.isfinite(corners).all():
+            raise ValueError("a corner is not finite")
+        yield polygon(corners[:, 1] - 0.5, corners[:, 0] - 0.5, shape)  # type: ignore[no-untyped-call]

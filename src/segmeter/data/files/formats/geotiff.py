@@ -1,0 +1,92 @@
+"""Tags of a GeoTIFF or COG -> where its pixels lie on the earth, and which value marks those without data."""
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from segmeter.checks import expected
+from segmeter.data.files.geometry import Geometry, stated_geometry
+from segmeter.data.files.sniff import show
+from segmeter.data.units import MILLIMETRES
+
+SOURCE = "GeoTIFF tags"
+
+_SCALE, _TIEPOINT, _MATRIX, _KEYS, _NODATA = 33550, 33922, 34264, 34735, 42113
+_MODEL, _RASTER, _GEODETIC, _PROJECTED, _LINEAR = 1024, 1025, 2048, 3072, 3076  # keys of the directory
+_GEOGRAPHIC, _POINT = 2, 2  # values of _MODEL and _RASTER
+_UNITS = {9001: "m", 9002: "foot"}  # codes of _LINEAR
+_DEGREES = "the GeoTIFF's coordinates are degrees, so distances are counted in pixels"
+
+
+def read_geotiff(path: Path, page: Any) -> Geometry | None:
+    """The place of a page by GeoTIFF 1.1; None where it has no such tags.
+
+    Raises
+    ------
+    ValueError
+        A tag holds what the standard does not allow.
+    """
+    tags = page.tags
+    nodata = _number(tags.valueof(_NODATA))
+    matrix = _matrix(tags)
+    if matrix is None:
+        return None if nodata is None else Geometry(source=SOURCE, nodata=nodata)
+    keys = _read_keys(tags.valueof(_KEYS, ()))
+    if keys.get(_RASTER) == _POINT:  # coordinates are those of the pixel's centre, not of its corner
+        matrix[:, 3] -= (matrix[:, 0] + matrix[:, 1]) / 2
+    code = keys.get(_PROJECTED) or keys.get(_GEODETIC)
+    more: dict[str, Any] = {"nodata": nodata, "crs": f"EPSG:{code}" if code else ""}
+    if keys.get(_MODEL) == _GEOGRAPHIC:
+        return Geometry(source=SOURCE, affine=matrix, note=_DEGREES, **more)
+    edges = [math.hypot(*matrix[:2, 1]), math.hypot(*matrix[:2, 0])]
+    unit = _UNITS.get(keys.get(_LINEAR, 0))
+    found = stated_geometry(path, edges, [unit] * 2, source=SOURCE)
+    if unit:
+        matrix = np.diag([MILLIMETRES[unit]] * 3 + [1.0]) @ matrix
+    return found.having(affine=matrix, **more)
+
+
+def nodata_problem(path: Path, value: float | None, num_values: int, values: NDArray[Any] | None) -> str:
+    """The line that refuses a map in which pixels without data hold the value of a class, or "".
+
+    Without `values`, of a map that is read by rows, none of its pixels can be told to hold it or not.
+    """
+    if value is None or not 0 <= value < num_values:
+        return ""
+    pixels = None if values is None else int(np.count_nonzero(values == value))
+    if pixels == 0:
+        return ""
+    rule = "to be no class" if pixels is None else f"to be no class, as {pixels} pixels have it"
+    meaning = f"{{{value:g}: 255, ...}} with data.ignore_index=255, or {{{value:g}: 0, ...}}"
+    return expected(show(path), "nodata", rule, f"{value:g}", f"Say what they are: data.label_map={meaning}.")
+
+
+def _matrix(tags: Any) -> NDArray[np.float64] | None:
+    """From (column, row, 0, 1) to coordinates, the corner of the first pixel being (0, 0)."""
+    given = tags.valueof(_MATRIX)
+    if given is not None:
+        return np.array(given, np.float64).reshape(4, 4)
+    scale, tie = tags.valueof(_SCALE), tags.valueof(_TIEPOINT)
+    if scale is None or tie is None:
+        return None
+    if len(tie) != 6:
+        raise ValueError(f"{len(tie) // 6} tie points, where one is read")
+    affine = np.diag([scale[0], -scale[1], scale[2] or 1.0, 1.0])
+    affine[:3, 3] = np.array(tie[3:6]) - affine[:3, :3] @ np.array(tie[:3])
+    return affine
+
+
+def _read_keys(directory: tuple[int, ...]) -> dict[int, int]:
+    """Keys whose value is a short, which stands in the directory itself."""
+    entries = np.array(directory[4:], np.int64).reshape(-1, 4).tolist()
+    return {key: value for key, place, _, value in entries if place == 0}
+
+
+def _number(text: Any) -> float | None:
+    if text is None:
+        return None
+    value = float(str(text).strip("\0 "))
+    return None if math.isnan(value) else value

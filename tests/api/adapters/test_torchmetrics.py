@@ -1,0 +1,79 @@
+"""The torchmetrics `Metric`: the data set's scores, whatever the batches and ranks."""
+
+import pytest
+import torch
+
+from segmeter.errors import InputError
+from tests.api.adapters.drawn import BINARY, SPEC, draw, evaluation
+from tests.differential.peers import quiet
+
+pytest.importorskip("torchmetrics", reason="torchmetrics is not installed: it comes with `make test`")
+with quiet():
+    from segmeter.api.adapters.torchmetrics import SegmentationMetric
+
+
+def tensors(spec=SPEC):
+    return [torch.from_numpy(one) for one in draw(spec=spec)]
+
+
+@pytest.mark.parametrize("size", [1, 2, 7])
+def test_it_gives_the_scores_of_evaluate(size):
+    metric, (target, labels) = SegmentationMetric(SPEC), tensors()
+    for start in range(0, 7, size):
+        metric.update(labels[start : start + size], target[start : start + size])
+    found, wanted = metric.compute(), evaluation().summary
+    assert float(found["mean_iou"]) == wanted["dataset"]["mean_iou"]
+    assert float(found["mcc"]) == wanted["dataset"]["mcc"]
+    assert float(found["dice/car"]) == wanted["per_class"]["car"]["dice"]
+    assert found["mean_iou"].dtype == torch.float64
+    assert metric.counts.dtype == torch.int64
+    assert metric.counts.tolist() == wanted["confusion_matrix"]
+
+
+def test_states_of_ranks_add_exactly():
+    """As DDP reduces them: by the sum that each state asks for. 2^24 + 1 would be lost in float32."""
+    one, other = SegmentationMetric(SPEC), SegmentationMetric(SPEC)
+    target, labels = tensors()
+    one.update(labels[:3], target[:3])
+    other.update(labels[3:], target[3:])
+    one.counts += 2**24 + 1
+    reduced = one._reductions["counts"](torch.stack([one.counts, other.counts]))
+    assert reduced.dtype == torch.int64
+    whole = SegmentationMetric(SPEC)
+    whole.update(labels, target)
+    assert torch.equal(reduced, whole.counts + 2**24 + 1)
+
+
+def test_forward_resets_and_collections():
+    from torchmetrics import MetricCollection
+
+    target, labels = tensors()
+    metric = MetricCollection({"ours": SegmentationMetric(SPEC)})
+    first = metric(labels[:2], target[:2])
+    metric.reset()
+    metric.update(labels[:2], target[:2])
+    found = metric.compute()
+    assert first.keys() == found.keys()
+    torch.testing.assert_close(first["mean_iou"], found["mean_iou"], rtol=0, atol=0)
+
+
+@pytest.mark.parametrize(("ours", "theirs"), [(False, False), (True, False), (False, True), (True, True)])
+def test_binary_maps_may_have_a_channel_axis(ours, theirs):
+    target, labels = tensors(BINARY)
+    metric = SegmentationMetric(BINARY)
+    metric.update(labels[:, None] if ours else labels, target[:, None] if theirs else target)
+    assert float(metric.compute()["iou/cell"]) == evaluation(BINARY).summary["per_class"]["cell"]["iou"]
+
+
+@pytest.mark.parametrize(
+    ("labels", "line"),
+    [
+        (torch.zeros(2, 3, 4, 5), r"`preds` to hold labels, got torch.float32 \(2, 3, 4, 5\). Decide on classes first"),
+        (torch.full((2, 4, 5), 9), "`labels` to hold only classes 0 to 2, got 40 pixels? of 9|20 pixels of 9"),
+        (torch.zeros(2, 4, 6, dtype=torch.int64), r"`preds` to have the target's shape \(2, 4, 5\)"),
+    ],
+    ids=["logits", "no class", "shape"],
+)
+def test_what_is_no_label_is_refused(labels, line):
+    with pytest.raises(InputError, match=line):
+        SegmentationMetric(SPEC).update(labels, torch.zeros(2, 4, 5, dtype=torch.int64))

@@ -1,0 +1,157 @@
+"""COCO files: run lengths and polygons as pycocotools has them, and every doubt is an error."""
+
+import json
+
+import numpy as np
+import pytest
+
+from segmeter.classes import ClassSpec
+from segmeter.data.files.formats.coco import coco_images, coco_of, expand_runs, hash_coco, read_coco
+from segmeter.errors import DataError
+from segmeter.export.objects import compress_runs
+from tests.data.formats_written import NAMES, coco_content, draw_mask, library, write_panoptic
+from tests.differential.peers import quiet
+
+SPEC = ClassSpec(task="multiclass", names=NAMES, colours=((0, 0, 0),) * 3, ignore_index=255)
+CELLS = ClassSpec(task="binary", names=("none", "cell"), colours=((0, 0, 0), (1, 1, 1)))
+OPTIONS = {"spec": SPEC, "label_map": {}, "numbered": False, "overlap": "error", "max_pixels": 10_000}
+
+
+def put(tmp_path, content):
+    path = tmp_path / "a.json"
+    path.write_text(json.dumps(content))
+    return path
+
+
+def of_shapes(*segmentations, crowd=(), shape=(20, 30)):
+    """One image called x, whose objects are of the classes 1, 2, 1, 2, ..."""
+    annotations = [
+        {"id": i, "image_id": 1, "category_id": 10 * (1 + i % 2), "segmentation": one, "iscrowd": int(i in crowd)}
+        for i, one in enumerate(segmentations)
+    ]
+    image = {"id": 1, "file_name": "folder/x.jpg", "height": shape[0], "width": shape[1]}
+    categories = [{"id": 10, "name": "cell"}, {"id": 20, "name": "lymphocyte"}]
+    return {"images": [image], "annotations": annotations, "categories": categories}
+
+
+def runs(mask):
+    return library("pycocotools.mask").encode(np.asfortranarray(mask, np.uint8)) | {}
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_run_lengths_are_those_of_pycocotools(seed):
+    mask = np.random.default_rng(seed).random((17, 23)) < 0.1 + 0.04 * seed
+    text = runs(mask)["counts"].decode()
+    found = expand_runs(text)
+    assert np.array_equal(np.repeat(np.arange(len(found)) % 2 == 1, found).reshape(23, 17).T, mask)
+    assert compress_runs(found) == text
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_polygons_are_filled_as_pycocotools_does(seed, tmp_path):
+    tools = library("pycocotools.coco")
+    rng = np.random.default_rng(seed)
+    polygons = [(rng.random((5, 2)) * [30, 20]).ravel().tolist() for _ in range(2)]
+    path = put(tmp_path, of_shapes(polygons))
+    theirs = tools.COCO(str(path))
+    with quiet():
+        wanted = theirs.annToMask(theirs.anns[0])
+    assert np.array_equal(read_coco(path / "x", **OPTIONS), wanted)
+
+
+def test_objects_may_overlap_where_that_is_said(tmp_path):
+    """A small lymphocyte on a large cell. Mutation seen to fail: the larger one on top."""
+    large, small = np.zeros((2, 20, 30), bool)
+    large[2:15, 2:20] = True
+    small[10:16, 10:16] = True
+    segments = [{"size": [20, 30], "counts": runs(mask)["counts"].decode()} for mask in (large, small)]
+    for order in (1, -1):
+        content = of_shapes(*segments)
+        content["annotations"] = content["annotations"][::order]
+        path = put(tmp_path, content)
+        found = read_coco(path / "x", **(OPTIONS | {"overlap": "smaller_on_top"}))
+        assert np.array_equal(found, np.where(small, 2, large))
+        with pytest.raises(DataError, match=rf"{(large & small).sum()} pixels that two of them cover.*smaller_on_top"):
+            read_coco(path / "x", **OPTIONS)
+
+
+def test_objects_are_numbered_and_crowds_ignored(tmp_path):
+    mask = np.zeros((20, 30), bool)
+    parts = [mask.copy() for _ in range(3)]
+    for i, part in enumerate(parts):
+        part[2:8, 2 + 9 * i : 8 + 9 * i] = True
+    segments = [{"size": [20, 30], "counts": runs(part)["counts"].decode()} for part in parts]
+    path = put(tmp_path, of_shapes(*segments, crowd=(1,)))
+    spec = CELLS.replace(ignore_index=255)
+    found = read_coco(path / "x", **(OPTIONS | {"spec": spec, "numbered": True}))
+    assert np.array_equal(found, parts[0] * 1 + parts[1] * 255 + parts[2] * 2)
+    with pytest.raises(DataError, match=r"a crowd.*to be ignored.*data.ignore_index=255"):
+        read_coco(path / "x", **(OPTIONS | {"spec": CELLS, "numbered": True}))
+
+
+def test_segments_of_a_panoptic_file_are_objects_if_they_are_things(tmp_path):
+    mask = draw_mask()
+    write_panoptic(tmp_path / "a.json", {"x": mask})
+    path = tmp_path / "a.json" / "x"
+    assert np.array_equal(read_coco(path, **OPTIONS), mask)
+    found = read_coco(path, **(OPTIONS | {"spec": CELLS, "numbered": True}))
+    assert np.array_equal(found > 0, mask > 0)
+    assert len(np.unique(found)) == 3
+    before = hash_coco(path)
+    picture = tmp_path / "a" / "x.png"
+    picture.write_bytes(picture.read_bytes() + b" ")
+    assert hash_coco(path) != before
+
+
+def test_ids_go_by_a_label_map(tmp_path):
+    path = put(tmp_path, coco_content({"x": draw_mask()}))
+    found = read_coco(path / "x", **(OPTIONS | {"label_map": {"10": 2, "20": 255}}))
+    assert np.array_equal(found, np.array([0, 2, 255])[draw_mask()])
+    with pytest.raises(DataError, match=r"`categories` to be in data.label_map, got 1: 20"):
+        read_coco(path / "x", **(OPTIONS | {"label_map": {"10": 2}}))
+
+
+def test_a_path_leads_into_a_file_only_where_there_is_one(tmp_path):
+    path = put(tmp_path, coco_content({"x": draw_mask()}))
+    assert coco_of(path / "x") == coco_of(path / "cell" / "x") == path
+    assert coco_of(tmp_path / "x.png") is None
+    (tmp_path / "b.json").mkdir()
+    assert coco_of(tmp_path / "b.json" / "x.png") is None
+    assert coco_images(path) == {"x": [path / "x"]}
+
+
+def _without(content, key):
+    return {name: value for name, value in content.items() if name != key}
+
+
+PLAIN = of_shapes({"size": [20, 30], "counts": [5, 10, 585]})
+WRONG = {
+    "no JSON": ("{", "truncated or damaged"),
+    "results": ([{"image_id": 1}], "a list of results"),
+    "no images": (PLAIN | {"images": []}, "got none"),
+    "two of one name": (PLAIN | {"images": PLAIN["images"] * 2}, "a file name of its own"),
+    "no annotations": (_without(PLAIN, "annotations"), "truncated or damaged"),
+    "another class": (PLAIN | {"categories": [{"id": 10, "name": "nerve"}]}, "to be of background, cell"),
+    "an unknown category": (PLAIN | {"categories": []}, "truncated or damaged"),
+    "the first class": (PLAIN | {"categories": [{"id": 10, "name": "background"}]}, "Name a background first"),
+    "another size": (of_shapes({"size": [30, 20], "counts": [5, 10, 585]}), "of another size"),
+    "too few pixels": (of_shapes({"size": [20, 30], "counts": [5, 10]}), "of another size"),
+    "too many pixels": (of_shapes({"size": [20, 30], "counts": [5, 10, 10**15]}), "of another size"),
+    "negative runs": (of_shapes({"size": [20, 30], "counts": [5, -10, 605]}), "of another size"),
+    "a bad text": (of_shapes({"size": [20, 30], "counts": "~~~"}), "truncated or damaged"),
+    "two corners": (of_shapes([[1, 2, 3, 4]]), "three finite corners"),
+    "no polygon": (of_shapes([]), "three finite corners"),
+    "no number": (of_shapes([[1, 2, 3, 4, 5, float("nan")]]), "three finite corners"),
+    "too large": (of_shapes({"size": [2000, 3000], "counts": [6_000_000]}, shape=(2000, 3000)), "data.max_pixels"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_what_can_not_be_drawn_is_one_error(name, tmp_path):
+    library("pycocotools")
+    content, line = WRONG[name]
+    path = tmp_path / "a.json"
+    path.write_text(content if isinstance(content, str) else json.dumps(content))
+    with pytest.raises(DataError, match=line) as error:
+        read_coco(coco_images(path)["x"][0], **OPTIONS)
+    assert len(error.value.problems) == 1
