@@ -2,7 +2,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test test-commands test-rooms lint bench gpu clean
+.PHONY: demo test test-slow test-commands test-rooms lint bench gpu clean
 
 demo: $(VENV)/.installed ## train, evaluate, predict and report on the built-in data
 	$(BIN)/segmeter demo
@@ -17,6 +17,10 @@ test-commands: $(VENV)/.installed-dev
 
 test-rooms: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest $(COMMANDS:%=--ignore=%) --ignore-glob='tests/test_*.py'
+
+# What takes minutes: other engines and processes, killed and resumed; 3 and 7 processes
+test-slow: $(VENV)/.installed-dev
+	$(BIN)/python -m pytest -m slow tests/cli tests/distributed tests/remote
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .

@@ -12,7 +12,7 @@ from PIL import Image
 from sklearn.metrics import confusion_matrix
 
 from segmeter.cli.main import main
-from segmeter.metrics.cases.table import read_cases
+from segmeter.metrics.cases.stored import read_cases
 from segmeter.models.checkpoints.checkpoint import read_checkpoint
 
 SMALL = [

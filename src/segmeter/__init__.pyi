@@ -14,9 +14,9 @@ from segmeter.errors import SegmeterError as SegmeterError
 from segmeter.losses.focal.focal import FocalLoss as FocalLoss
 from segmeter.losses.focal.focal import focal_loss as focal_loss
 from segmeter.metrics.cases.columns import MeasureColumn as MeasureColumn
+from segmeter.metrics.cases.stored import read_cases as read_cases
+from segmeter.metrics.cases.stored import read_spec as read_spec
 from segmeter.metrics.cases.table import CaseRow as CaseRow
-from segmeter.metrics.cases.table import read_cases as read_cases
-from segmeter.metrics.cases.table import read_spec as read_spec
 from segmeter.metrics.config.metrics import MetricsConfig as MetricsConfig
 from segmeter.metrics.objects.panoptic import InstanceMatch as InstanceMatch
 from segmeter.metrics.objects.panoptic import match_instances as match_instances

@@ -14,7 +14,7 @@ from tests.models.parts import TINY
 
 COUNTS = (1, 2, 3, 7)
 CASES = 11
-RESULTS = ("metrics.json", "cases.parquet", "cases.csv", "objects.parquet", "manifest.json")
+RESULTS = ("metrics.json", "cases.parquet", "cases.csv", "objects.parquet", "calibration.npz", "manifest.json")
 
 
 def run(*arguments: str) -> int:

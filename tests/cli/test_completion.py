@@ -32,7 +32,7 @@ from segmeter.models.encoders import ENCODERS
         ("segmeter train model.encoder=", [f"model.encoder={name}" for name in ENCODERS]),
         ("segmeter train --help aug", ["augment"]),
         ("segmeter train --mult", ["--multirun"]),
-        ("segmeter train run.", ["run.root=", "run.name="]),
+        ("segmeter train run.", ["run.root=", "run.name=", "run.copy_to="]),
         ("segmeter schema optim", ["optimizer"]),
         ("segmeter nosuch x", []),
         ("segmeter doctor x", []),

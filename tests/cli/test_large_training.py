@@ -29,7 +29,6 @@ def command(tmp_path, monkeypatch):
 
 
 def test_zarr_folders_are_trained_on_and_validated_as_eval_measures_them(command):
-    """Mutation seen to fail: the loss of a case that is read by rows left out of the validation's."""
     small = ["training.steps=4", "training.batch_size=2", "augment.crop=[64,64]", "augment.balance=0.5"]
     run_as = ["inference.tile=64", "inference.precision=float32"]
     main(["train", "device=cpu", *command, *MODEL, *small, *run_as, "training.precision=float32"])

@@ -23,7 +23,8 @@ from segmeter.inference.async_results import Prediction
 from segmeter.inference.config import InferenceConfig
 from segmeter.inference.predictor import Predictor
 from segmeter.losses.focal.focal import FocalLoss
-from segmeter.metrics.cases.table import CaseRow, read_cases
+from segmeter.metrics.cases.stored import read_cases
+from segmeter.metrics.cases.table import CaseRow
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.summary.summary import summarise
 from segmeter.postprocess.config import PostprocessConfig

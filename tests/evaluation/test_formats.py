@@ -14,7 +14,7 @@ from segmeter.classes import ClassSpec
 from segmeter.errors import DataError
 from segmeter.evaluation.pairing import Pairing, pair_masks
 from segmeter.evaluation.score import Scoring, score
-from segmeter.metrics.cases.table import read_cases
+from segmeter.metrics.cases.stored import read_cases
 from tests.data.formats_written import (
     EDGES,
     NAMES,

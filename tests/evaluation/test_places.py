@@ -13,7 +13,7 @@ import zarr
 
 from segmeter.errors import DataError, InputError
 from segmeter.evaluation.score import score
-from segmeter.metrics.cases.table import read_cases, read_spec
+from segmeter.metrics.cases.stored import read_cases, read_spec
 from segmeter.metrics.config.measures import InstancesConfig, SurfaceConfig
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.summary.summary import summarise

@@ -12,7 +12,7 @@ from segmeter.classes import ClassSpec
 from segmeter.errors import DataError
 from segmeter.evaluation.pairing import pair_masks
 from segmeter.evaluation.score import score
-from segmeter.metrics.cases.table import read_cases
+from segmeter.metrics.cases.stored import read_cases
 from tests.data.crafted import BINARY, THREE, encoded, noise, put
 from tests.evaluation.masks import LABELS, TARGETS, put_masks, scoring, two_cases
 

@@ -13,7 +13,7 @@ from segmeter.classes import ClassSpec
 from segmeter.errors import DataError
 from segmeter.evaluation.probs import find_probs
 from segmeter.evaluation.score import score
-from segmeter.metrics.cases.table import read_cases
+from segmeter.metrics.cases.stored import read_cases
 from segmeter.metrics.config.measures import InstancesConfig, SurfaceConfig
 from segmeter.metrics.config.metrics import MetricsConfig
 from tests.data.volumes import EDGES, VOLUME, save_nifti, save_volume

@@ -191,7 +191,8 @@ def _placed(config: Any, alone: Any) -> list[Any]:
 
 def _shard(alone: Any, job: Job, folder: Path, number: int, count: int) -> Shipped:
     """One shard, which goes on where an earlier start of it, or a lost worker, left off."""
-    mine = alone.replace(shard=f"{number}/{count}", resume="auto", report=alone.report.replace(html=False))
+    quiet = {"report": alone.report.replace(html=False), "run": alone.run.replace(copy_to=None)}
+    mine = alone.replace(shard=f"{number}/{count}", resume="auto", **quiet)
     place = (folder / _SHARDS / f"{number}of{count}").absolute()
     return ship(mine, Job(job.command, (*job.overrides, f"shard={number}/{count}"), place, job.argv))
 

@@ -1,7 +1,8 @@
 """configuration -> Dataset."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from segmeter.checks import expected
 from segmeter.data.config import DATA, SPLITS, DataConfig
@@ -9,6 +10,8 @@ from segmeter.data.dataset import Dataset, header_problems
 from segmeter.data.folders.pairing import listed_once
 from segmeter.data.verification.report import DataReport, check_splits
 from segmeter.errors import ConfigError, DataError
+from segmeter.remote.trees import local_path
+from segmeter.remote.urls import url_of
 
 
 def build_dataset(config: DataConfig, *, split: str | None = None) -> Dataset:
@@ -30,7 +33,7 @@ def build_dataset(config: DataConfig, *, split: str | None = None) -> Dataset:
     DataError
         Files are missing, unpaired, unreadable or of two sizes.
     """
-    dataset = _open(config, split or config.split)
+    dataset = _open(_here(config), split or config.split)
     problems = [*dataset.problems, *header_problems(dataset)]
     if problems:
         raise DataError(problems)
@@ -63,6 +66,7 @@ def open_splits(config: DataConfig, splits: Sequence[str]) -> tuple[tuple[Datase
         One line for everything that can't be used in any of the splits, and for every case that two of them share.
     """
     datasets, problems = list[Dataset](), list[str]()
+    config = _here(config)
     with listed_once():
         for split in splits:
             try:
@@ -72,6 +76,17 @@ def open_splits(config: DataConfig, splits: Sequence[str]) -> tuple[tuple[Datase
     reports = check_splits(datasets, problems=problems, use_cache=config.verify == "cached")
     verified = (dataset.with_contents(report.file_sha256) for dataset, report in zip(datasets, reports, strict=True))
     return tuple(verified), reports
+
+
+def _here(config: DataConfig) -> DataConfig:
+    """The configuration with local paths in the place of URLs, which are listed for that."""
+    changes: dict[str, Any] = {}
+    if url_of(config.root):
+        changes["root"] = str(local_path(config.root))
+    sources: Mapping[str, float] = getattr(config, "sources", {})
+    if any(url_of(root) for root in sources):
+        changes["sources"] = {str(local_path(root)) if url_of(root) else root: sources[root] for root in sources}
+    return config.replace(**changes) if changes else config
 
 
 def _open(config: DataConfig, split: str) -> Dataset:

@@ -34,6 +34,8 @@ from segmeter.errors import DataError
 from segmeter.files import sha256_file
 from segmeter.parallel import map_in_threads
 from segmeter.progress import track
+from segmeter.remote.ahead import fetch_ahead
+from segmeter.remote.trees import present
 
 _BY_ROWS = (".tif", ".tiff", ".zarr")  # suffixes of images that may be larger than memory
 
@@ -245,7 +247,8 @@ class Dataset:
 
 def header_problems(dataset: Dataset) -> list[str]:
     """Read every header: one line for each file that can't be read, is not an image or mask, or differs in size."""
-    checks = track(map_in_threads(partial(_header_problems, dataset), dataset.pairs), "checking headers", len(dataset))
+    ahead = fetch_ahead(dataset.pairs, lambda pair: pair.files)
+    checks = track(map_in_threads(partial(_header_problems, dataset), ahead), "checking headers", len(dataset))
     return [problem for found in checks for problem in found]
 
 
@@ -260,6 +263,7 @@ def _hash_pair(pair: Pair) -> tuple[str, ...]:
 
 def hash_path(path: Path) -> str:
     """Sha256 of a file, or of the files of a Zarr folder."""
+    present(path)
     return hash_folder(path) if path.is_dir() else sha256_file(path)
 
 

@@ -5,18 +5,10 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from segmeter.invalid import RuleError
 from segmeter.registry import Registry
 from segmeter.schema import Config, Unit
 
 LAUNCHES = Registry("launch")
-
-
-def whole_only(calibration: bool, shard: str | None) -> None:
-    """A rule of the commands that measure: calibration adds up all pixels, and shards keep rows only."""
-    if calibration and shard is not None:
-        remedy = "It adds up all pixels, which are not in the rows: measure it in a run without shards."
-        raise RuleError("to be false for a shard", remedy, key="metrics.calibration")
 
 
 class LaunchConfig(Config, title="launch"):

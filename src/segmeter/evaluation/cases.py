@@ -27,6 +27,7 @@ from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.measures.protocol import CaseMaps, Measure, build_measures
 from segmeter.metrics.measures.row import make_row
 from segmeter.metrics.pixels.confusion import count_case_and_hidden, count_samples
+from segmeter.remote.trees import present
 
 _MANY_PARTS = 4
 _LOOK_BYTES = 1 << 14  # of a file; smaller ones are read without a look at the memory
@@ -292,6 +293,7 @@ def _turns(processes: int) -> Turns:
 def _stated_pixels(path: Path, most: int) -> int:
     """Pixels of a file by its header; of volumes, which are rarely packed, by its size. What is wrong is said later."""
     try:
+        present(path)
         size = path.stat().st_size
         if size < _LOOK_BYTES or path.is_dir():
             return 0

@@ -13,12 +13,14 @@ from segmeter.checks import expected, nearest
 from segmeter.classes import ClassSpec
 from segmeter.errors import DataError, InputError
 from segmeter.evaluation.memory import check_memory
-from segmeter.metrics.cases.table import read_cases, read_spec, stack_totals
+from segmeter.metrics.cases.stored import read_cases, read_spec
+from segmeter.metrics.cases.table import stack_totals
 from segmeter.metrics.config.measures import MEASURES
 from segmeter.metrics.config.metrics import MetricsConfig, check_metrics
 from segmeter.metrics.statistics.clusters import cluster_labels
 from segmeter.metrics.summary.compare import compare_runs
 from segmeter.metrics.summary.summary import count_effective, mean_classes, note_resampling
+from segmeter.remote.trees import local_folder, origin
 
 SCHEMA = 1
 _DATE = re.compile(r"^\d{4}-\d{2}-\d{2}_\d{6}_(?=.)")
@@ -81,7 +83,7 @@ def compare(
         "classes": list(spec.names),
         "mean_classes": [spec.names[k] for k in mean_classes(config, spec)],
         "ignore_index": spec.ignore_index,
-        "folders": {name: str(folder) for name, folder in named.items()},
+        "folders": {name: origin(folder) for name, folder in named.items()},
         **_order(compared["metrics"], rank_by),
         **compared,
         "bootstrap": note_resampling(case_ids, clusters, least, config),
@@ -96,7 +98,7 @@ def name_runs(folders: Sequence[Path]) -> dict[str, Path]:
     InputError
         Fewer than two, or one of them twice.
     """
-    resolved = [folder.resolve() for folder in folders]
+    resolved = [local_folder(folder, keep=_no_picture).resolve() for folder in folders]
     if len(resolved) < 2:
         remedy = "Write runs=[A,B]."
         raise InputError(expected("compare", "runs", "to be two or more run folders", len(resolved), remedy))
@@ -107,6 +109,11 @@ def name_runs(folders: Sequence[Path]) -> dict[str, Path]:
     for shorter in ([folder.name for folder in resolved], [_DATE.sub("", folder.name) for folder in resolved]):
         names = shorter if len(set(shorter)) == len(resolved) else names
     return dict(zip(names, resolved, strict=True))
+
+
+def _no_picture(name: str) -> bool:
+    """Whether a file of a run is one that comparing may read."""
+    return not name.startswith(("predictions/", "overlays/"))
 
 
 def _memory_of(folder: Path) -> int:

@@ -21,11 +21,14 @@ from segmeter.files import write_json
 from segmeter.inference.async_results import Prediction
 from segmeter.losses.additive import additive
 from segmeter.metrics.cases.packed import RowStore
-from segmeter.metrics.cases.table import CaseRow, divide_terms, read_cases, write_cases
+from segmeter.metrics.cases.stored import read_cases
+from segmeter.metrics.cases.table import CaseRow, divide_terms, write_cases
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.measures.protocol import CaseMaps, Measure, build_measures
 from segmeter.metrics.measures.row import make_row
 from segmeter.metrics.probabilities.calibration import Calibration
+from segmeter.metrics.probabilities.stored import NAME as SUMS
+from segmeter.metrics.probabilities.stored import empty_sums, write_sums
 from segmeter.metrics.probabilities.summary import summarise_calibration
 from segmeter.metrics.summary.summary import summarise
 from segmeter.postprocess.pipeline import Cleaned
@@ -97,9 +100,10 @@ def evaluate(job: Evaluation) -> dict[str, Any]:
     summary = summarise(rows, job.dataset.spec, job.metrics) | note_shard(job.identity)
     if sums is not None:
         summary["calibration"] = summarise_calibration(sums.compute(), job.dataset.spec)
+        write_sums(job.folder, sums)
     written = write_cases(job.folder, rows, job.dataset.spec)
     write_json(job.folder / "metrics.json", summary)
-    manifest.finish((SUMMARY, *written), pictures=pictures)
+    manifest.finish((SUMMARY, *written, *([] if sums is None else [SUMS])), pictures=pictures)
     return summary
 
 
@@ -138,10 +142,7 @@ def _check_dealing(job: Evaluation) -> None:
 
 def _calibration(job: Evaluation) -> Calibration | None:
     """Calibration is that of the raw probabilities, before post-processing."""
-    spec = job.dataset.spec
-    if not job.metrics.calibration:
-        return None
-    return Calibration(num_classes=spec.num_classes, task=spec.task, ignore_index=spec.ignore_index)
+    return empty_sums(job.dataset.spec) if job.metrics.calibration else None
 
 
 def _measure(job: Evaluation, measures: Sequence[Measure], prediction: Prediction, cleaned: Cleaned) -> CaseRow:

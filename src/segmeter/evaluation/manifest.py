@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from segmeter.checks import expected, some
 from segmeter.errors import ConfigError, DataError
-from segmeter.files import describe_file, is_whole, json_bytes, make_folder, remove, write_bytes
+from segmeter.files import atomic_write, describe_file, is_whole, json_bytes, make_folder, remove
 from segmeter.metrics.cases.columns import split_scores
 from segmeter.metrics.cases.table import CaseRow
 from segmeter.open_files import Lines
@@ -25,6 +25,8 @@ SCHEMA = 4
 NAME = "manifest.json"
 STATES = ("running", "done")
 JOURNAL = "manifest.rows"  # only while a run is unfinished
+CASES_LINE, END_LINE = b'  "cases": {\n', b"  }\n"  # around the lines of the cases
+LAST_LINE = b"}\n"
 SYNC_SECONDS = 1.0  # what a power cut may cost; a killed process loses nothing
 
 _dense = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode  # one is made per call of json.dumps
@@ -119,9 +121,13 @@ class Manifest:
             self._synced = time.monotonic()
 
     def note(self, entry: Entry) -> None:
-        """Take over a case that another run finished; it is kept when this run is done."""
+        """Keep what is noted of a finished case, for when this run is done."""
         self._noted[entry.case_id] = _note(entry)
         self.pictures |= entry.pictures
+
+    def take(self, case_id: str, note: bytes) -> None:
+        """Take over what another run noted of a case that it finished, as JSON; it is kept when this run is done."""
+        self._noted[case_id] = note
 
     def finish(
         self, results: Sequence[str] = (), *, pictures: Sequence[str] = (), inputs: Mapping[str, str] | None = None
@@ -164,11 +170,13 @@ class Manifest:
 
     def _write(self, state: str, cases: Mapping[str, bytes], **more: Any) -> None:
         head = {"schema": SCHEMA, "state": state, "identity": self.identity, **more}
-        lines = ",\n".join(
-            f"    {json.dumps(name, ensure_ascii=False)}: {note.decode()}" for name, note in cases.items()
-        )
-        text = json_bytes(head).decode().removesuffix("\n}\n")
-        write_bytes(self.folder / NAME, f'{text},\n  "cases": {{\n{lines}\n  }}\n}}\n'.encode())
+        with atomic_write(self.folder / NAME) as file:  # line by line: there may be a million cases
+            file.write(json_bytes(head).removesuffix(b"\n}\n") + b",\n" + CASES_LINE)
+            end = b""
+            for name, note in cases.items():
+                file.write(b"%b    %b: %b" % (end, _spaced(name).encode("utf-8"), note))
+                end = b",\n"
+            file.write(b"\n" + END_LINE + LAST_LINE)
 
 
 def read_journal(folder: Path) -> Iterator[tuple[Entry, int]]:

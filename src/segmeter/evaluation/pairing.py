@@ -15,6 +15,7 @@ from segmeter.data.files.sniff import show, volume_format
 from segmeter.data.folders.pairing import Files, list_files, missing_problem, only_alike, twice_problems
 from segmeter.errors import DataError
 from segmeter.files import safe_id
+from segmeter.remote.trees import stored_size
 
 Missing = Literal["error", "as_background"]
 
@@ -51,7 +52,7 @@ class Pairing:
         digest = hashlib.sha256()
         for pair in self.pairs:
             paths = (*pair.references, *pair.predictions)
-            files = [(path.name, (coco_of(path) or path).stat().st_size) for path in paths]
+            files = [(path.name, stored_size(coco_of(path) or path)) for path in paths]
             digest.update(repr((pair.case_id, files)).encode("utf-8", "surrogateescape"))
         return digest.hexdigest()
 
@@ -112,7 +113,7 @@ def _unreadable(files: Files) -> list[str]:
     problems = []
     for path in (path for paths in files.values() for path in paths):
         try:
-            (coco_of(path) or path).stat()
+            stored_size(coco_of(path) or path)
         except OSError as error:
             problems.append(expected(show(path), "file", "to be readable", error.strerror or error))
     return problems

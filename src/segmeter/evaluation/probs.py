@@ -17,9 +17,11 @@ from segmeter.data.folders.pairing import list_files, missing_problem, twice_pro
 from segmeter.errors import DataError, InputError
 from segmeter.evaluation.cases import CaseScorer
 from segmeter.evaluation.pairing import MaskPair, check_unchanged
-from segmeter.metrics.probabilities.calibration import Calibration, CalibrationScores
+from segmeter.metrics.probabilities.calibration import Calibration
+from segmeter.metrics.probabilities.stored import empty_sums
 from segmeter.parallel import map_in_threads
 from segmeter.progress import track
+from segmeter.remote.trees import present
 
 _FORM = "Probabilities are NPY or NPZ files of float32, (C, H, W) or (C, D, H, W), as export.probs writes them."
 _AXES = (2, 3, 4)  # of a binary task's one channel there may be no axis
@@ -47,8 +49,8 @@ def find_probs(folder: Path, pairs: Sequence[MaskPair]) -> dict[str, Path]:
 
 def measure_probs(
     scorer: CaseScorer, pairs: Sequence[MaskPair], files: Mapping[str, Path], *, measured: Mapping[str, str]
-) -> tuple[CalibrationScores, dict[str, str]]:
-    """Add up all cases, in their order.
+) -> tuple[Calibration, dict[str, str]]:
+    """Add up all cases.
 
     Parameters
     ----------
@@ -61,15 +63,14 @@ def measure_probs(
 
     Returns
     -------
-    The scores, and the sha256 of every file by its stem.
+    The sums, and the sha256 of every file by its stem.
 
     Raises
     ------
     DataError
         One line for every file that can't be taken, or that changed since it was measured.
     """
-    spec = scorer.reading.spec
-    sums = Calibration(num_classes=spec.num_classes, task=spec.task, ignore_index=spec.ignore_index)
+    sums = empty_sums(scorer.reading.spec)
     problems: list[str] = []
     hashes: dict[str, str] = {}
     read = partial(_read, scorer, files, measured)
@@ -86,7 +87,7 @@ def measure_probs(
             problems += [f"{show(files[pair.stem])}: {line}" for line in error.problems]
     if problems:
         raise DataError(problems)
-    return sums.compute(), hashes
+    return sums, hashes
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,6 +105,7 @@ def _read(
     try:
         target = scorer.read(replace(pair, predictions=())).target
         check_unchanged(pair, measured)
+        present(path)
         content = path.read_bytes()
         most = reading.max_pixels * reading.spec.num_classes
         probs = _decode(path, content, reading.key, most)

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -14,7 +15,7 @@ from segmeter.checks import some
 from segmeter.classes import ClassSpec
 from segmeter.data.config import Instances
 from segmeter.data.files.formats.drawn import Overlap
-from segmeter.data.files.masks import Reading
+from segmeter.data.files.masks import Reading, hash_map
 from segmeter.distributed.shards import Shard, describe_shard
 from segmeter.errors import DataError
 from segmeter.evaluation.cases import CaseScorer, Scored
@@ -24,14 +25,18 @@ from segmeter.evaluation.pairing import MaskPair, Pairing, hash_pair
 from segmeter.evaluation.places import Place, Places
 from segmeter.evaluation.probs import measure_probs
 from segmeter.evaluation.sharding import note_shard
-from segmeter.files import sha256_file, write_json
+from segmeter.files import write_json
 from segmeter.metrics.cases.packed import RowStore
 from segmeter.metrics.cases.table import CaseRow, write_cases
 from segmeter.metrics.config.metrics import MetricsConfig
+from segmeter.metrics.probabilities.stored import NAME as SUMS
+from segmeter.metrics.probabilities.stored import write_sums
 from segmeter.metrics.probabilities.summary import summarise_calibration
 from segmeter.metrics.summary.summary import summarise
 from segmeter.parallel import count_cores, map_in_processes, map_in_threads
 from segmeter.progress import track
+from segmeter.remote.ahead import fetch_ahead
+from segmeter.remote.trees import stored_size
 
 SUMMARY = "metrics.json"
 
@@ -190,11 +195,12 @@ def score(job: Scoring) -> dict[str, Any]:
     summary |= summarise_files(places, missing=missing, extra=len(job.pairing.extra))
     hashes: dict[str, str] = {}
     if job.probs:
-        scores, hashes = measure_probs(job.scorer(), job.pairs, job.probs, measured=manifest.hashes())
-        summary["calibration"] = summarise_calibration(scores, job.spec)
+        sums, hashes = measure_probs(job.scorer(), job.pairs, job.probs, measured=manifest.hashes())
+        summary["calibration"] = summarise_calibration(sums.compute(), job.spec)
+        write_sums(job.folder, sums)
     written = write_cases(job.folder, rows, job.spec)  # what was refused above leaves no tables
     write_json(job.folder / SUMMARY, summary)
-    manifest.finish((SUMMARY, *written), inputs=hashes)
+    manifest.finish((SUMMARY, *written, *([SUMS] if job.probs else [])), inputs=hashes)
     return summary
 
 
@@ -229,7 +235,7 @@ def check_resumed(job: Scoring, folder: Path) -> None:
     now = track(zip(known, found, strict=True), "checking what is done", len(known))
     changed = {pair.case_id for pair, digest in now if digest != noted[pair.case_id]}
     inputs = read_run_manifest(folder).get("inputs", {})
-    changed |= {stem for stem, path in job.probs.items() if stem in inputs and sha256_file(path) != inputs[stem]}
+    changed |= {stem for stem, path in job.probs.items() if stem in inputs and hash_map(path) != inputs[stem]}
     if changed:
         remedy = "Start a new run with resume=null."
         raise DataError(f"resume: the files of cases changed since they were measured ({some(changed)}). {remedy}")
@@ -269,13 +275,18 @@ def _score_in_threads(scorer: CaseScorer, pairs: Sequence[MaskPair]) -> Iterator
     """Score all pairs, in order; a thread takes several small ones at a time, as handing over takes as long as they."""
     size = 1
     with suppress(OSError):  # what is wrong with the files is said when they are read
-        if all(path.stat().st_size < _SMALL for pair in pairs[:1] for path in pair.references):
+        if all(stored_size(path) < _SMALL for pair in pairs[:1] for path in pair.references):
             size = _AT_ONCE
     groups = [pairs[start : start + size] for start in range(0, len(pairs), size)]
-    found = map_in_threads(lambda group: list(map(scorer, group)), groups, threads=count_cores(), name="score")
+    ahead = fetch_ahead(groups, lambda group: chain.from_iterable(map(_files_of, group)))
+    found = map_in_threads(lambda group: list(map(scorer, group)), ahead, threads=count_cores(), name="score")
     with closing(found):
         for group in found:
             yield from group
+
+
+def _files_of(pair: MaskPair) -> tuple[Path, ...]:
+    return (*pair.references, *pair.predictions)
 
 
 def _entry(scored: Scored) -> Entry:

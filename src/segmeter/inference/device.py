@@ -33,8 +33,13 @@ def pick_device(name: str = "auto") -> torch.device:
     return device
 
 
+def count_gpus() -> int:
+    """GPUs that this process sees."""
+    return torch.cuda.device_count() if torch.cuda.is_available() else 0
+
+
 def _check_cuda(name: str, index: int) -> None:
-    found = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    found = count_gpus()
     if index < found:
         return
     given = f"{name!r}, with {found} GPUs found"

@@ -1,7 +1,7 @@
 from .cases.columns import MeasureColumn as MeasureColumn
+from .cases.stored import read_cases as read_cases
+from .cases.stored import read_spec as read_spec
 from .cases.table import CaseRow as CaseRow
-from .cases.table import read_cases as read_cases
-from .cases.table import read_spec as read_spec
 from .cases.table import write_cases as write_cases
 from .config.conventions import Convention as Convention
 from .config.measures import MEASURES as MEASURES

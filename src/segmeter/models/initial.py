@@ -3,7 +3,6 @@
 import logging
 from collections import Counter
 from collections.abc import Mapping
-from pathlib import Path
 
 from torch import Tensor, nn
 
@@ -11,6 +10,7 @@ from segmeter.errors import CheckpointError
 from segmeter.models.checkpoints.checkpoint import read_checkpoint
 from segmeter.models.checkpoints.manifest import WEIGHTS
 from segmeter.models.checkpoints.weights import Fit, check_finite, compare, load_tensors
+from segmeter.remote.trees import local_folder
 
 _WRAPPERS = ("module.", "_orig_mod.", "network.", "model.")  # DataParallel, torch.compile, Segmenter, Lightning
 _RGB = 3
@@ -35,7 +35,7 @@ def start_from(network: nn.Module, source: str) -> Fit:
     CheckpointError
         The file can't be read, has non-finite values, or less than half of the encoder fits.
     """
-    path = Path(source)
+    path = local_folder(source)
     if path.is_dir():
         path = read_checkpoint(path).folder / WEIGHTS
     wanted = network.state_dict()

@@ -235,8 +235,31 @@ def test_more_shards_than_cases_or_batches_are_refused(capsys: pytest.CaptureFix
     for text in ("0/3", "4/3", "half"):
         assert run("score", *SCORE, f"shard={text}") == 2
         assert "to be NUMBER/COUNT" in capsys.readouterr().err
-    assert run("score", *SCORE, "shard=1/2", "metrics.calibration=true", "probs=images") == 2
-    assert "metrics.calibration" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["eval", "score"])
+def test_calibration_of_merged_shards_is_that_of_the_run_to_the_byte(command: str) -> None:
+    """Mutation seen to fail: sums of the images in float64, in the order of the shards."""
+    arguments = [*EVAL, "metrics.calibration=true", "export.probs=true", "run.name=probs"]
+    if command == "score":
+        assert run("eval", *arguments) == 0
+        made = newest("runs/eval") / "predictions"
+        places = (f"predictions={made / 'labels'}", f"probs={made / 'probs'}", "metrics.calibration=true")
+        arguments = [SCORE[1], *SCORE[3:], *places, "run.name=whole"]
+    assert run(command, *arguments) == 0
+    whole = contents(newest(f"runs/{command}"))
+    assert json.loads(whole["metrics.json"])["calibration"]["n"] > 10_000
+    assert "calibration.npz" in whole
+    for count in (2, 3):
+        assert run("merge", listed(run_shards(command, count, *arguments)), *SHOWN) == 0
+        assert contents(newest("runs/merge")) == whole
+
+
+def test_a_case_in_two_runs_with_calibration_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = [*EVAL, "metrics.calibration=true"]
+    halves, (third, *_) = run_shards("eval", 2, *arguments), run_shards("eval", 3, *arguments)
+    assert run("merge", listed([*halves, third])) == 2
+    assert "to share no case, as calibration adds up all pixels" in capsys.readouterr().err
 
 
 def test_a_merge_of_scores_imports_no_torch(thirds: list[Path]) -> None:

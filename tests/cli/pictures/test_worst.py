@@ -135,7 +135,6 @@ def here(tmp_path, monkeypatch):
 
 
 def test_shards_leave_the_list_of_the_whole(here):
-    """Mutation seen to fail: the crops of the first shard taken alone."""
     score = [*SCORE, "images=images"]
     assert run("score", *score) == 0
     whole = newest("runs/score")

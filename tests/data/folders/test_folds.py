@@ -129,7 +129,7 @@ def test_cases_with_several_classes_are_shared_out_by_each(seed):
 
 @pytest.mark.parametrize("seed", range(5))
 def test_groups_stay_whole_and_the_classes_of_their_cases_are_still_shared_out(seed):
-    """Patients with 1 to 9 cases, of which each has its own classes."""
+    """Patients with 1 to 9 cases. Mutation seen to fail: shares not weighted by how rare a class is."""
     rng = np.random.default_rng(seed)
     names, kinds = [], {}
     for patient in range(60):
@@ -146,7 +146,7 @@ def test_groups_stay_whole_and_the_classes_of_their_cases_are_still_shared_out(s
 
 
 def test_few_cases_are_dealt_as_evenly_as_any_way_of_dealing_them_allows():
-    """Against all 3^8 ways. Mutation seen to fail: shares not weighted by how rare a class is."""
+    """Against all 3^8 ways."""
     kinds = {"a": "xy", "b": "xy", "c": "xz", "d": "x", "e": "x", "f": "xz", "g": "xy", "h": "xz"}
     dealt = spread_of(deal_folds(kinds, 3, seed=0, strata=kinds), kinds, 3)
     ways = (dict(zip(kinds, way, strict=True)) for way in product((1, 2, 3), repeat=len(kinds)))

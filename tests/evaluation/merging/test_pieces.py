@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from segmeter.errors import InputError
+from segmeter.evaluation.merging.notes import Notes
 from segmeter.evaluation.merging.pieces import Piece, check_pieces
 
-NOTED = {"sha256": "1", "note": {}}
+NOTED = b'{"sha256": "1", "note": {}}'
 
 
 def fold(number: int, count: int | None = 3, **values: Any) -> Piece:
@@ -27,7 +28,8 @@ def fold(number: int, count: int | None = 3, **values: Any) -> Piece:
         command="eval",
         identity=identity | values,
         shard={},
-        cases={f"case{number}{letter}": NOTED for letter in "ab"},
+        cases=Notes({f"case{number}{letter}": NOTED for letter in "ab"}),
+        inputs={},
         record={},
         spec=None,
     )

@@ -7,7 +7,8 @@ import pytest
 
 from segmeter.metrics.cases import packed as store_module
 from segmeter.metrics.cases.packed import RowStore
-from segmeter.metrics.cases.table import read_cases, write_cases
+from segmeter.metrics.cases.stored import read_cases
+from segmeter.metrics.cases.table import write_cases
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.summary.summary import summarise
 from tests.metrics.build import case_row, class_spec, random_rows

@@ -8,7 +8,8 @@ import pytest
 
 from segmeter.metrics.cases.columns import MeasureColumn
 from segmeter.metrics.cases.packed import RowStore
-from segmeter.metrics.cases.table import read_cases, write_cases
+from segmeter.metrics.cases.stored import read_cases
+from segmeter.metrics.cases.table import write_cases
 from segmeter.metrics.config.measures import BoundaryConfig, InstancesConfig, SurfaceConfig
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.summary.summary import summarise

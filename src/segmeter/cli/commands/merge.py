@@ -18,6 +18,7 @@ from segmeter.errors import ConfigError, DataError
 from segmeter.evaluation.merging.merge import Merge, check_merge, merge
 from segmeter.evaluation.merging.pieces import Piece, read_pieces
 from segmeter.metrics.config.metrics import MetricsConfig
+from segmeter.remote.trees import origin
 from segmeter.report.html import write_report
 from segmeter.report.table import print_summary
 from segmeter.schema import Config
@@ -67,7 +68,11 @@ def _facts(job: Merge) -> dict[str, Any]:
     shared = ("predictions", "references", "probs", "data", "checkpoint", "checkpoint_sha256", "trained")
     kept = {key: records[0][key] for key in shared if all(each.get(key) == records[0].get(key) for each in records)
             and key in records[0]}  # fmt: skip
-    joined = {"command": job.pieces[0].command, "kind": job.kind, "runs": [str(piece.folder) for piece in job.pieces]}
+    joined = {
+        "command": job.pieces[0].command,
+        "kind": job.kind,
+        "runs": [origin(piece.folder) for piece in job.pieces],
+    }
     return {**kept, "merged": joined}
 
 

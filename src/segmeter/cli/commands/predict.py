@@ -16,6 +16,7 @@ from segmeter.evaluation.predict import PredictionRun, predict
 from segmeter.inference.predictor import Predictor
 from segmeter.models.checkpoints.several import read_checkpoints
 from segmeter.postprocess.pipeline import build_steps
+from segmeter.remote.trees import local_path
 from segmeter.report.html import write_report
 
 
@@ -28,7 +29,7 @@ def run(config: PredictConfig, job: Job) -> None:
     resumed = find_resumed(config, job, config.resume, holds=NAME)
     keep_threads(device, resumed)
     dataset = open_images(
-        config.input,
+        local_path(config.input),
         spec=card.spec,
         in_channels=card.in_channels,
         max_pixels=config.data.max_pixels,

@@ -8,6 +8,7 @@ from typing import Any
 import yaml
 
 from segmeter.errors import ConfigError
+from segmeter.remote.urls import url_of
 from segmeter.report.config import ReportConfig
 from segmeter.report.html import write_report
 from segmeter.report.page.runs import write_index
@@ -30,7 +31,10 @@ def run(arguments: Sequence[str]) -> None:
     if len(given) != 1:
         raise ConfigError(f"report: expected one run folder, got {len(given)}. {_USAGE}")
     key, mark, value = given[0].partition("=")
-    folder = Path(value if mark and key in ("run", "runs") else given[0])
+    named = value if mark and key in ("run", "runs") else given[0]
+    if url_of(named):
+        raise ConfigError("report: expected a run folder of this machine, got a URL. Copy the run here first.")
+    folder = Path(named)
     if not folder.is_dir():
         raise ConfigError(f"report: expected a run folder, got {folder.absolute()}, which is none.")
     if mark and key == "runs":

@@ -24,6 +24,8 @@ from segmeter.evaluation.probs import find_probs
 from segmeter.evaluation.score import Scoring, check_resumed, score
 from segmeter.metrics.config.metrics import check_metrics, with_objects
 from segmeter.metrics.summary.slice_labels import check_case_ids
+from segmeter.remote.trees import local_path
+from segmeter.remote.urls import known_place
 from segmeter.report.html import write_report
 from segmeter.report.table import print_summary
 
@@ -37,8 +39,9 @@ def run(config: ScoreConfig, job: Job) -> float | None:
     spec = config.data.spec()
     check_metrics(config.metrics, spec)
     objective = find_objective(config.objective, config.metrics, spec)
+    predictions, references = local_path(config.predictions), local_path(config.references)
     endings = (config.prediction_ending, config.reference_ending)
-    pairing = pair_masks(config.predictions, config.references, spec=spec, missing=config.missing, endings=endings)
+    pairing = pair_masks(predictions, references, spec=spec, missing=config.missing, endings=endings)
     check_case_ids(config.metrics, spec, [pair.case_id for pair in pairing.pairs])
     shard = parse_shard(config.shard) if config.shard else None
     if shard:
@@ -56,7 +59,7 @@ def run(config: ScoreConfig, job: Job) -> float | None:
         overlap=config.data.overlap,
         resample=config.data.resample,
         metrics=config.metrics,
-        probs=find_probs(config.probs, pairing.pairs) if config.probs else {},
+        probs=find_probs(local_path(config.probs), pairing.pairs) if config.probs else {},
         folder=resumed or Path(),
         workers=config.workers,
         resume=resumed is not None,
@@ -85,9 +88,9 @@ def run(config: ScoreConfig, job: Job) -> float | None:
 def _facts(config: ScoreConfig, pairing: Pairing) -> dict[str, Any]:
     """What run.json says about the files."""
     return {
-        "predictions": str(config.predictions.absolute()),
-        "references": str(config.references.absolute()),
-        "probs": str(config.probs.absolute()) if config.probs else None,
+        "predictions": known_place(config.predictions),
+        "references": known_place(config.references),
+        "probs": known_place(config.probs) if config.probs else None,
         "data": pairing.fingerprint(),
         "missing_predictions": list(pairing.missing),
         "extra_predictions": list(pairing.extra),
@@ -105,7 +108,7 @@ def _images(folder: Path | None, pairing: Pairing) -> Files:
     """The image of every case."""
     if folder is None:
         return {}
-    files = list_files(folder, role="images", volumes=True)
+    files = list_files(local_path(folder), role="images", volumes=True)
     stems = [pair.stem for pair in pairing.pairs]
     problems = missing_problem(stems, files, what="an image", remedy="Leave images= out to draw no overlays.")
     problems += twice_problems({stem: files[stem] for stem in stems if stem in files}, "images")

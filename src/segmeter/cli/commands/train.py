@@ -26,6 +26,7 @@ from segmeter.errors import ConfigError
 from segmeter.losses.build import build_loss
 from segmeter.models.build import build_segmenter
 from segmeter.models.segmenter import Segmenter
+from segmeter.remote.urls import known_place
 from segmeter.report.figures import number
 from segmeter.report.html import write_report
 from segmeter.schema import as_plain
@@ -141,7 +142,7 @@ def _facts(config: TrainConfig, seen: DataReport, val_seen: DataReport) -> dict[
     return {
         "data": seen.content_sha256,
         "val_data": val_seen.content_sha256,
-        "data_root": str(Path(config.data.root).expanduser().absolute()),
+        "data_root": known_place(Path(config.data.root).expanduser()),
     }
 
 

@@ -7,7 +7,7 @@ from pydantic import Field
 
 from segmeter.data.config import DATA
 from segmeter.data.labels_config import LabelsConfig
-from segmeter.distributed.config import LAUNCHES, whole_only
+from segmeter.distributed.config import LAUNCHES
 from segmeter.distributed.shards import parse_shard
 from segmeter.errors import InputError
 from segmeter.export.config import ExportConfig
@@ -32,6 +32,8 @@ class RunConfig(Config, title="run"):
     """Folder of all runs."""
     name: str | None = None
     """Last part of the folder's name; null takes the data set's name."""
+    copy_to: str | None = None
+    """URL of a folder that a finished run's folder is copied into, under its own name: s3://bucket/runs. null: none."""
 
     @rule("name")
     @classmethod
@@ -159,11 +161,6 @@ class EvalConfig(Trained, Measured):
     postprocess: PostprocessConfig
     """The steps that clean each label map."""
 
-    @rule("metrics")
-    @classmethod
-    def _whole(cls, metrics: MetricsConfig, given: Given) -> None:
-        whole_only(metrics.calibration, given.shard)
-
 
 class ImagesConfig(Config, title="data"):
     """How images without masks are read; classes, channels and normalisation are the checkpoint's."""
@@ -253,11 +250,6 @@ class ScoreConfig(Measured):
     probs: Path | None = None
     """Folder of their probabilities, NPY or NPZ, (C, H, W) or (C, D, H, W), float32 as `export.probs` writes them,
     with the same names; null measures none."""
-
-    @rule("metrics")
-    @classmethod
-    def _whole(cls, metrics: MetricsConfig, given: Given) -> None:
-        whole_only(metrics.calibration, given.shard)
 
     @rule("probs")
     @classmethod

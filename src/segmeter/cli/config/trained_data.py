@@ -14,6 +14,7 @@ from segmeter.data.config import DATA, DataConfig
 from segmeter.data.folders.dealing import check_dealing
 from segmeter.errors import ConfigError
 from segmeter.models.card import ModelCard
+from segmeter.remote.urls import url_of
 from segmeter.schema import REQUIRED, as_plain, defaults
 
 TRAINED = "checkpoint"  # eval's default choice of data: the set that the checkpoint was trained on
@@ -73,9 +74,9 @@ def own_data(checkpoint: Path, max_pixels: int) -> DataConfig:
     ConfigError
         It is not known, or not where it was.
     """
-    card, root = _read(checkpoint)
-    values = _own(card, root)
-    if values.get("root") in (None, REQUIRED) or not Path(str(values["root"])).is_dir():
+    values = _own(*_read(checkpoint))
+    root = values.get("root")
+    if root in (None, REQUIRED) or not (url_of(str(root)) or Path(str(root)).is_dir()):
         raise ConfigError(f"data: the data set that {checkpoint} was trained on is not known here.")
     config = DATA.schema(values["name"]).model_validate(values | {"max_pixels": max_pixels})
     assert isinstance(config, DataConfig)

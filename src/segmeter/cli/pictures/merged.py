@@ -7,7 +7,7 @@ from segmeter.cli.pictures.score_pictures import case_scores
 from segmeter.cli.pictures.worst import take_worst
 from segmeter.evaluation.merging.pieces import Piece
 from segmeter.files import link_or_copy, make_folder
-from segmeter.metrics.cases.table import read_cases
+from segmeter.metrics.cases.stored import read_cases
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.report.config import ReportConfig
 from segmeter.report.pictures.gallery import OVERLAYS, choose_cases

@@ -20,7 +20,8 @@ from segmeter.evaluation.manifest import read_notes
 from segmeter.evaluation.pairing import MaskPair, check_unchanged
 from segmeter.evaluation.places import write_shape
 from segmeter.evaluation.score import Scoring
-from segmeter.metrics.cases.table import CaseRow, read_cases, stack_totals
+from segmeter.metrics.cases.stored import read_cases
+from segmeter.metrics.cases.table import CaseRow, stack_totals
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.pixels.overlap import score_totals
 from segmeter.metrics.summary.summary import mean_classes

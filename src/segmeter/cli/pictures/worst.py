@@ -21,7 +21,8 @@ from segmeter.evaluation.merging.pieces import Piece
 from segmeter.export.labels import encode_labels_png
 from segmeter.export.writer import BLACK, class_folder
 from segmeter.files import csv_bytes, fresh_folder, link_or_copy, make_folder, remove, safe_id, write_bytes, write_json
-from segmeter.metrics.cases.table import read_cases, stack_totals
+from segmeter.metrics.cases.stored import read_cases
+from segmeter.metrics.cases.table import stack_totals
 from segmeter.metrics.config.metrics import MetricsConfig, mean_classes
 from segmeter.metrics.pixels.overlap import score_totals
 from segmeter.report.figures import headline, headline_scores

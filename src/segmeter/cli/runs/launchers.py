@@ -1,8 +1,11 @@
 """The jobs of a sweep -> their outcomes, by the launcher that was chosen."""
 
+import itertools
 import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from importlib import import_module
 from typing import Any
 
 from segmeter.checks import expected
@@ -45,9 +48,22 @@ def launch(jobs: Jobs, name: str, options: Mapping[str, Any]) -> Iterator[Outcom
         return
     shipped = [ship(config, job) for config, job in jobs]
     if name == "joblib":
-        yield from _by_joblib(shipped, options)
+        yield from _by_joblib(_spread(shipped), options)
     else:
         yield from by_submitit(shipped, options, cluster=name.removeprefix("submitit_"))
+
+
+def _spread(jobs: Sequence[Shipped]) -> list[Shipped]:
+    """Give the jobs that run on any GPU one each in turn; a worker process that keeps another one open does no harm."""
+    anywhere = [job.values.get("device") in ("auto", "cuda") for job in jobs]
+    count = import_module("segmeter.inference.device").count_gpus() if any(anywhere) else 0
+    if count < 2:
+        return list(jobs)
+    turns = itertools.cycle(range(count))
+    return [
+        replace(job, values={**job.values, "device": f"cuda:{next(turns)}"}) if free else job
+        for job, free in zip(jobs, anywhere, strict=True)
+    ]
 
 
 def _by_joblib(jobs: Sequence[Shipped], options: Mapping[str, Any]) -> Iterator[Outcome]:
@@ -126,8 +142,6 @@ def needed(package: str, *, extra: str) -> Any:
     ConfigError
         It is not installed.
     """
-    from importlib import import_module
-
     try:
         return import_module(package)
     except ImportError as error:

@@ -5,6 +5,7 @@ import fcntl
 import json
 import math
 import os
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -33,6 +34,7 @@ from segmeter.files import (
 )
 from segmeter.open_files import Reserved, open_lock
 from segmeter.provenance import hardware, source, versions
+from segmeter.remote.upload import check_target, upload_folder
 from segmeter.schema import as_plain
 
 RECORD = "run.json"
@@ -81,6 +83,8 @@ def open_run(
         A file can't be written, or another fault of the system: one line with the file, the cause and the next step.
     """
     refuse_masked(as_plain(config))
+    if config.run.copy_to is not None:
+        check_target(config.run.copy_to)
     begun, entered = time.monotonic(), False
     folder, lock = _claim(config, job, resumed)
     try:
@@ -91,6 +95,9 @@ def open_run(
             with logged(folder), _recorded(folder, config, job, facts):
                 entered = True
                 yield folder
+        if config.run.copy_to is not None:
+            name = f"{folder.parent.name}_{folder.name}" if folder.name.isdigit() else folder.name  # of a sweep's job
+            sys.stdout.write(f"copied    {upload_folder(folder, config.run.copy_to, name=name)}\n")
     except BaseException as error:
         fault = _explain(error, config, job, folder if entered or resumed else None)
         refused = isinstance(fault, SegmeterError) and fault.exit_code == EXIT_BAD_INPUT

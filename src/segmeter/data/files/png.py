@@ -20,6 +20,8 @@ import imagecodecs
 import numpy as np
 from numpy.typing import NDArray
 
+from segmeter.remote.trees import is_remote
+
 _inflate: Callable[..., Any] = imagecodecs.deflate_decode  # of libdeflate; they take any buffer,
 _crc32: Callable[..., int] = imagecodecs.deflate_crc32  # which their types do not say
 _SIGNATURE = b"\x89PNG\r\n\x1a\n"
@@ -84,7 +86,7 @@ def read_plain(path: Path, *, max_pixels: int) -> PlainPng | None:
 
     None where it is anything else, or not in order: the usual way says what it is, and what is wrong with it.
     """
-    content = _read_small(path) if path.name.endswith(".png") else None
+    content = _read_small(path) if path.name.endswith(".png") and not is_remote(path) else None
     layout = None if content is None else read_layout(content)
     if content is None or layout is None or layout.bits != 8:
         return None

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from segmeter.checks import expected
 from segmeter.errors import DataError
+from segmeter.remote.trees import open_present, origin
 
 SUFFIXES = {
     ".png": "png",
@@ -57,8 +58,8 @@ _PICTURES = tuple(SUFFIXES)
 
 
 def show(path: Path) -> str:
-    """Write a path so that it stays one harmless line, whatever its name holds."""
-    text = str(path)
+    """Write a path, or the URL that it stands for, so that it stays one harmless line, whatever its name holds."""
+    text = origin(path)
     return text if text.isprintable() else ascii(text)
 
 
@@ -141,7 +142,7 @@ def open_regular(path: Path) -> Iterator[BufferedReader]:
 def open_handle(path: Path) -> Iterator[tuple[int, int]]:
     """Open a file as `open_regular` does; its descriptor and its size in bytes."""
     try:
-        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # a FIFO that is opened so does not wait
+        handle = open_present(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # a FIFO opened so does not wait
         try:
             status = os.fstat(handle)
             if not stat.S_ISREG(status.st_mode):

@@ -18,6 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from segmeter.files import atomic_write
+from segmeter.remote.cache import cache_folder as cache_folder
+from segmeter.remote.trees import stored_state
 
 SETTLED_SECONDS = 2.0  # the coarsest clock of file systems in use (FAT's)
 MAX_FILES, MAX_BYTES = 64, 2 * 1024**3  # of the whole cache; what was used least recently goes first
@@ -25,14 +27,6 @@ _SUFFIX = ".verified"
 _SUM = 32  # bytes of the checksum at the start of a file
 
 Rows = NDArray[np.void]
-
-
-def cache_folder() -> Path:
-    """$SEGMETER_CACHE, or segmeter/ in $XDG_CACHE_HOME, or ~/.cache/segmeter."""
-    named = os.environ.get("SEGMETER_CACHE")
-    if named:
-        return Path(named)
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "segmeter"
 
 
 class VerifiedFiles:
@@ -100,6 +94,9 @@ def read_state(path: str | Path) -> tuple[int, int, int, int]:
 
     Of a folder, such as a Zarr array, the sizes of its files together, their latest changes, and their number.
     """
+    known = stored_state(path)
+    if known is not None:
+        return known
     try:
         found = os.stat(path)  # noqa: PTH116 - of a hundred thousand files, without their Path objects
         if stat.S_ISDIR(found.st_mode):

@@ -26,6 +26,7 @@ from segmeter.data.verification.rows import read_rows
 from segmeter.errors import DataError
 from segmeter.parallel import map_in_threads
 from segmeter.progress import track
+from segmeter.remote.ahead import fetch_ahead
 
 Value = TypeVar("Value")
 
@@ -69,7 +70,8 @@ def verify(dataset: Dataset, *, use_cache: bool) -> Verified:
     rows, fresh = _take_known(store, names, states, use_cache)
     problems: list[str] = []
     streamed = dataset.streamed_cases() if fresh else frozenset()  # reads headers
-    found = map_in_threads(partial(_verify_case, dataset, dtype, streamed), fresh)
+    ahead = fetch_ahead(fresh, lambda index: dataset.pairs[index].files)
+    found = map_in_threads(partial(_verify_case, dataset, dtype, streamed), ahead)
     for place, (row, lines) in zip(fresh, track(found, f"checking {dataset.split}", len(fresh)), strict=True):
         rows[place] = row
         problems += lines

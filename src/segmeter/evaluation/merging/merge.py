@@ -6,16 +6,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pyarrow.compute as pc
+
 from segmeter.checks import expected, some
+from segmeter.classes import ClassSpec
 from segmeter.errors import DataError, InputError
 from segmeter.evaluation.manifest import Entry, Manifest, encode_entry
 from segmeter.evaluation.merging.pieces import Kind, Piece, check_pieces, threads_warning
 from segmeter.evaluation.places import Places
 from segmeter.evaluation.score import SUMMARY, read_place, summarise_files
-from segmeter.files import describe_file, is_whole, link_or_copy, make_folder, write_json
-from segmeter.metrics.cases.packed import RowStore
-from segmeter.metrics.cases.table import CaseRow, Ordered, read_cases, write_cases
+from segmeter.files import describe_file, is_whole, link_or_copy, make_folder, safe_id, write_json
+from segmeter.metrics.cases.stored import open_cases
+from segmeter.metrics.cases.table import CaseRow, write_cases
 from segmeter.metrics.config.metrics import MetricsConfig
+from segmeter.metrics.probabilities.stored import NAME as SUMS
+from segmeter.metrics.probabilities.stored import empty_sums, read_sums, write_sums
+from segmeter.metrics.probabilities.summary import summarise_calibration
 from segmeter.metrics.summary.summary import summarise
 from segmeter.parallel import map_in_threads
 from segmeter.progress import track
@@ -56,8 +63,8 @@ def check_merge(job: Merge) -> None:
     Raises
     ------
     InputError
-        See `check_pieces`; or the runs' config.yaml is not what they were measured with; or they measured calibration,
-        which is no sum of rows.
+        See `check_pieces`; or the runs' config.yaml is not what they were measured with; or a case of which they
+        measured calibration is in two of them.
     """
     check_pieces(job.pieces, job.kind)
     if job.metrics is None:
@@ -68,9 +75,10 @@ def check_merge(job: Merge) -> None:
     if changed:
         rule = "to have the config.yaml that it was measured with"
         raise InputError(expected("merge", "runs", rule, f"{first.name!r}, where other is {', '.join(changed)}"))
-    if job.metrics.calibration or first.identity.get("probs"):
-        remedy = "Measure probabilities in one run."
-        raise InputError(expected("merge", "runs", "to be without calibration", "runs that measured it", remedy))
+    shared = sum(len(piece.cases) for piece in job.pieces) - len(_owners(job.pieces)) if _calibrated(job) else 0
+    if shared:
+        rule = "to share no case, as calibration adds up all pixels of each"
+        raise InputError(expected("merge", "runs", rule, f"{shared} cases in two of them"))
 
 
 def merge(job: Merge) -> dict[str, Any]:
@@ -97,8 +105,7 @@ def merge(job: Merge) -> dict[str, Any]:
     manifest = Manifest.begin(job.folder, kept | _mark(job), list(owners))
     _take_files(job.folder, owners)
     for case_id, piece in owners.items():
-        noted = piece.cases[case_id]
-        manifest.note(Entry(case_id=case_id, row=None, sha256=noted["sha256"], note=noted["note"]))
+        manifest.take(case_id, piece.cases.line(case_id))
     if job.metrics is None or first.spec is None:
         _finish(job, manifest)
         return {}
@@ -106,10 +113,12 @@ def merge(job: Merge) -> dict[str, Any]:
     summary = summarise(rows, first.spec, job.metrics)
     if first.command == "score":
         summary |= _files_summary(rows, owners, job)
+    if _calibrated(job):
+        summary["calibration"] = _calibrate(job, first.spec)
     summary |= _mark(job)
     written = write_cases(job.folder, rows, first.spec)
     write_json(job.folder / SUMMARY, summary)
-    _finish(job, manifest, (SUMMARY, *written))
+    _finish(job, manifest, (SUMMARY, *written, *([SUMS] if _calibrated(job) else [])))
     return summary
 
 
@@ -118,7 +127,21 @@ def _finish(job: Merge, manifest: Manifest, results: Sequence[str] = ()) -> None
     if job.pieces[0].command == "score":  # which draws them anew whenever it is resumed
         names = ()
     manifest.pictures |= {name: describe_file(job.folder / name) for name in names}
-    manifest.finish(results, pictures=names)
+    inputs = {stem: sha256 for piece in job.pieces for stem, sha256 in piece.inputs.items()}
+    manifest.finish(results, pictures=names, inputs={stem: inputs[stem] for stem in sorted(inputs, key=safe_id)})
+
+
+def _calibrated(job: Merge) -> bool:
+    return (job.metrics is not None and job.metrics.calibration) or bool(job.pieces[0].identity.get("probs"))
+
+
+def _calibrate(job: Merge, spec: ClassSpec) -> dict[str, Any]:
+    """Add up what each run summed, which rounds nothing; write the sums, and summarise them."""
+    sums = empty_sums(spec)
+    for piece in job.pieces:
+        sums.add(read_sums(piece.folder, spec))
+    write_sums(job.folder, sums)
+    return summarise_calibration(sums.compute(), spec)
 
 
 def _owners(pieces: Sequence[Piece]) -> dict[str, Piece]:
@@ -141,18 +164,18 @@ def _mark(job: Merge) -> dict[str, Any]:
 
 def _read_rows(pieces: Sequence[Piece]) -> Sequence[CaseRow]:
     """All rows by case id; where shards overlap, they must be equal."""
-    store, places, numbers = RowStore(), dict[str, int](), dict[str, Piece]()
-    differing: list[str] = []
-    for piece in pieces:
-        for row in read_cases(piece.folder, objects=True):
-            if row.case_id not in places:
-                places[row.case_id], numbers[row.case_id] = len(store), piece
-                store.append(row)
-            elif _bytes(row) != _bytes(store[places[row.case_id]]):
-                differing.append(f"{row.case_id} in {numbers[row.case_id].name} and {piece.name}")
+    rows = open_cases([piece.folder for piece in pieces], objects=True)
+    ids = rows.case_ids
+    again = np.asarray(pc.equal(ids.slice(1), ids.slice(0, len(ids) - 1)))
+    repeated = np.flatnonzero(np.concatenate([[False], again]))
+    differing = dict.fromkeys(rows[i].case_id for i in repeated.tolist() if _bytes(rows[i]) != _bytes(rows[i - 1]))
     if differing:
-        raise DataError(expected("merge", "runs", "to agree on the cases that they share", some(differing)))
-    return Ordered(store, [places[case_id] for case_id in sorted(places)])
+        named = [
+            f"{case_id} in {' and '.join(piece.name for piece in pieces if case_id in piece.cases)}"
+            for case_id in differing
+        ]
+        raise DataError(expected("merge", "runs", "to agree on the cases that they share", some(named)))
+    return rows.take(np.delete(np.arange(len(rows)), repeated)) if len(repeated) else rows
 
 
 def _bytes(row: CaseRow) -> bytes:
@@ -175,6 +198,7 @@ def _take_files(folder: Path, owners: Mapping[str, Piece]) -> None:
     files = [
         (piece.folder / "predictions" / name, folder / "predictions" / name, entry)
         for case_id, piece in owners.items()
+        if b'"files"' in piece.cases.line(case_id)
         for name, entry in piece.cases[case_id]["note"].get("files", {}).items()
     ]
     for parent in sorted({target.parent for _, target, _ in files}):

@@ -11,9 +11,10 @@ from segmeter.checks import expected, some
 from segmeter.classes import ClassSpec
 from segmeter.distributed.shards import hash_names
 from segmeter.errors import DataError, InputError
-from segmeter.evaluation.manifest import read_run_manifest
+from segmeter.evaluation.merging.notes import Notes, read_notes_of
 from segmeter.files import is_whole
-from segmeter.metrics.cases.table import read_spec
+from segmeter.metrics.cases.stored import read_spec
+from segmeter.remote.trees import local_folder
 
 Kind = Literal["shards", "folds"]
 
@@ -41,6 +42,8 @@ class Piece:
         Its shard, by the last part of the keys `SHARD`; empty where it is none.
     cases
         What its manifest notes of each case: {"sha256", "note"}.
+    inputs
+        Hashes of the files that its manifest keeps beside those of the cases.
     record
         Its run.json.
     spec
@@ -51,7 +54,8 @@ class Piece:
     command: str
     identity: Mapping[str, Any]
     shard: Mapping[str, Any]
-    cases: Mapping[str, Mapping[str, Any]]
+    cases: Notes
+    inputs: Mapping[str, str]
     record: Mapping[str, Any]
     spec: ClassSpec | None
 
@@ -71,7 +75,7 @@ def read_pieces(folders: Sequence[Path]) -> list[Piece]:
     InputError
         There are fewer than two, or one is given twice.
     """
-    resolved = [folder.resolve() for folder in folders]
+    resolved = [local_folder(folder).resolve() for folder in folders]
     twice = [str(folder) for folder, times in Counter(resolved).items() if times > 1]
     if twice:
         raise InputError(expected("merge", "runs", "to be different folders", f"{some(twice)} twice"))
@@ -95,7 +99,7 @@ def _read(folder: Path) -> Piece:
         command = record.get("merged", {}).get("command") or record["command"]
         if command not in COMMANDS:
             raise ValueError(f"it is a run of {command}")
-        manifest = read_run_manifest(folder)
+        manifest, cases = read_notes_of(folder)
     except (OSError, ValueError, KeyError, AttributeError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         raise DataError(expected("merge", "runs", "to be run folders", f"{folder} ({reason})", remedy)) from error
@@ -114,7 +118,8 @@ def _read(folder: Path) -> Piece:
         command=command,
         identity=identity,
         shard=shard,
-        cases=manifest["cases"],
+        cases=cases,
+        inputs=manifest.get("inputs", {}),
         record=record,
         spec=None if command == "predict" else read_spec(folder),
     )
@@ -184,9 +189,9 @@ def _disagreeing(pieces: Sequence[Piece]) -> list[str]:
     """Cases that two shards share, whose files or notes differ; the rows are compared where they are read."""
     owners, differing = dict[str, Piece](), list[str]()
     for piece in pieces:
-        for case_id, noted in piece.cases.items():
+        for case_id in piece.cases:
             owner = owners.setdefault(case_id, piece)
-            if noted != owner.cases[case_id]:
+            if owner is not piece and piece.cases[case_id] != owner.cases[case_id]:
                 differing.append(f"{case_id} in {owner.name} and {piece.name}")
     return [expected("merge", "runs", "to agree on the cases that they share", some(differing))] if differing else []
 

@@ -1,14 +1,14 @@
 """Rows of a run in progress -> the same rows, compressed in memory."""
 
 import zlib
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields, replace
 from typing import NamedTuple, overload
 
 import numpy as np
 
 from segmeter.metrics.cases.columns import ColumnKey, MeasureColumn
-from segmeter.metrics.cases.table import CaseRow
+from segmeter.metrics.cases.table import CaseRow, Head
 
 PLAIN_BYTES = 1 << 24  # of rows that are kept uncompressed: short runs need no packing
 EXTRA_BYTES = 128  # of an uncompressed score and its name
@@ -16,6 +16,7 @@ EXTRA_BYTES = 128  # of an uncompressed score and its name
 _NOTHING: Mapping[str, int] = {}
 _NO_COUNTS = np.empty((0, 0), np.int64)
 
+_KEPT = tuple(each.name for each in fields(CaseRow) if each.name not in ("counts", "measured", "extra"))
 _Names = tuple[tuple[ColumnKey, ...], tuple[str, ...]]
 
 
@@ -61,6 +62,14 @@ class RowStore(Sequence[CaseRow]):
         light = replace(row, counts=_NO_COUNTS, changed_pixels=changed, measured=(), extra=_NOTHING)
         self._packed.append(_Packed(light, counts, row.counts.shape, self._names.setdefault(names, names), values))
 
+    def heads(self) -> Iterator[Head]:
+        """Id, shape and dtype of the counts of each row, without unpacking it."""
+        for packed in self._packed:
+            if isinstance(packed, CaseRow):
+                yield packed.case_id, packed.counts.shape, packed.counts.dtype
+            else:
+                yield packed.row.case_id, packed.shape, _NO_COUNTS.dtype
+
     def __len__(self) -> int:
         return len(self._packed)
 
@@ -84,6 +93,6 @@ def _unpack(packed: _Packed | CaseRow) -> CaseRow:
         MeasureColumn(metric, region, value, summed)
         for (metric, region, summed), value in zip(keys, values[: len(keys)], strict=True)
     )
-    return replace(
-        packed.row, counts=counts, measured=measured, extra=dict(zip(names, values[len(keys) :], strict=True))
-    )
+    extra = dict(zip(names, values[len(keys) :], strict=True))
+    kept = {name: getattr(packed.row, name) for name in _KEPT}  # `replace` takes several times as long
+    return CaseRow(**kept, counts=counts, measured=measured, extra=extra)

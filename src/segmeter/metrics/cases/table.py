@@ -6,31 +6,32 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, overload
+from typing import Any, Protocol, overload, runtime_checkable
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from segmeter.checks import expected, known_path, shorten
+from segmeter.checks import expected, shorten
 from segmeter.classes import ClassSpec
-from segmeter.errors import DataError, InputError
+from segmeter.errors import InputError
 from segmeter.files import atomic_write, csv_bytes
-from segmeter.metrics.cases._layout import floats, lists, terms, unnamed
-from segmeter.metrics.cases.columns import MeasureColumn, encode_key, split_scores
+from segmeter.metrics.cases._layout import floats, lists, terms
+from segmeter.metrics.cases.columns import MeasureColumn, encode_key
 from segmeter.metrics.cases.csv_text import csv_lines
 from segmeter.metrics.cases.objects import NAME as OBJECTS_FILE
-from segmeter.metrics.cases.objects import read_objects, write_objects
+from segmeter.metrics.cases.objects import write_objects
 from segmeter.metrics.pixels.overlap import ClassTotals, class_totals, score_totals
 from segmeter.schema import as_plain
 
 FORMAT = 1  # of cases.parquet; a reader refuses a newer one
+Head = tuple[str, tuple[int, ...], np.dtype[Any]]
 STATUSES = ("ok", "both_empty", "prediction_empty", "target_empty")
 
 _GROUP = 4096  # rows laid out at a time: bounds the memory of writing
 _LISTED = 8  # values named in one message
-_TERMS = ("loss_sums", "loss_denominators")
+TERMS = ("loss_sums", "loss_denominators")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, slots=True)
@@ -140,48 +141,9 @@ def write_cases(folder: Path, rows: Sequence[CaseRow], spec: ClassSpec) -> tuple
     return ("cases.parquet", "cases.csv", *([OBJECTS_FILE] if write_objects(folder, objects) else []))
 
 
-def read_cases(path: str | Path, *, objects: bool = False) -> list[CaseRow]:
-    """Read the rows of a ``cases.parquet``, or of the run's folder that holds it; exact, sorted by case id.
-
-    With `objects`, what the folder's ``objects.parquet`` has of each case is read too.
-
-    Raises
-    ------
-    DataError
-        The file is missing, damaged, or not one of ours.
-    """
-    table, spec = _read("read_cases", path)
-    counts = np.asarray(table["confusion"].combine_chunks().flatten(), np.int64)
-    counts = counts.reshape(len(table), *spec.counts_shape)
-    columns = {name: table[name].to_pylist() for name in ("case_id", "height", "width", "loss")}
-    for name in ("depth", "spacing", "unit"):  # files of early versions lack them
-        columns[name] = table[name].to_pylist() if name in table.column_names else [None] * len(table)
-    columns["spacing"] = [edges and tuple(edges) for edges in columns["spacing"]]
-    units = zip(columns["spacing"], columns["unit"], strict=True)
-    columns["unit"] = [unit if edges and unit else "" for edges, unit in units]
-    terms = [table[name].to_pylist() if name in table.column_names else [None] * len(table) for name in _TERMS]
-    pairs = zip(*terms, strict=True)
-    columns["loss_terms"] = [tuple(zip(*pair, strict=True)) if all(pair) else () for pair in pairs]
-    changed, extra = unnamed(table, "changed_", None), unnamed(table, "extra_", np.nan)
-    rows, held = [], read_objects(Path(path)) if objects else {}
-    for i in range(len(table)):
-        measured, further = split_scores({name: values[i] for name, values in extra.items()})
-        rows.append(
-            CaseRow(
-                **{name: values[i] for name, values in columns.items()},
-                counts=counts[i],
-                changed_pixels={step: values[i] for step, values in changed.items() if values[i] is not None},
-                measured=measured,
-                extra=further,
-                objects=held.get(columns["case_id"][i], b""),
-            )
-        )
-    return rows
-
-
-def read_spec(path: str | Path) -> ClassSpec:
-    """Read the classes that a ``cases.parquet``, or the one in a run's folder, was written with."""
-    return _read("read_spec", path)[1]
+@runtime_checkable
+class _WithHeads(Protocol):
+    def heads(self) -> Iterator[Head]: ...
 
 
 class Ordered(Sequence[CaseRow]):
@@ -199,9 +161,19 @@ class Ordered(Sequence[CaseRow]):
     @overload
     def __getitem__(self, index: slice) -> list[CaseRow]: ...
     def __getitem__(self, index: int | slice) -> CaseRow | list[CaseRow]:
-        if isinstance(index, slice):
-            return [self._rows[i] for i in self._order[index]]
-        return self._rows[self._order[index]]
+        if not isinstance(index, slice):
+            return self._rows[self._order[index]]
+        order = self._order[index]
+        if isinstance(order, range):
+            return list(self._rows[order.start : order.stop : order.step])
+        return [self._rows[i] for i in order]
+
+
+def heads_of(rows: Sequence[CaseRow]) -> Iterator[Head]:
+    """Id, shape and dtype of the counts of each row; packed rows are not unpacked for that."""
+    if isinstance(rows, _WithHeads):
+        return rows.heads()
+    return ((row.case_id, row.counts.shape, row.counts.dtype) for row in rows)
 
 
 def order_rows(where: str, rows: Sequence[CaseRow], spec: ClassSpec) -> Ordered:
@@ -213,11 +185,12 @@ def order_rows(where: str, rows: Sequence[CaseRow], spec: ClassSpec) -> Ordered:
         With every duplicated id and the first rows whose counts do not fit.
     """
     shape, ids, foreign = spec.counts_shape, [], []
-    for row in rows:
-        ids.append(row.case_id)
-        if row.counts.shape != shape or row.counts.dtype != np.int64:
-            foreign.append(f"{row.counts.dtype} {row.counts.shape} of {row.case_id!r}")
-    order = sorted(range(len(ids)), key=ids.__getitem__)
+    for case_id, counts, dtype in heads_of(rows):
+        ids.append(case_id)
+        if counts != shape or dtype != np.int64:
+            foreign.append(f"{dtype} {counts} of {case_id!r}")
+    sorted_already = all(one < other for one, other in itertools.pairwise(ids))
+    order = range(len(ids)) if sorted_already else sorted(range(len(ids)), key=ids.__getitem__)
     twice = sorted({ids[one] for one, other in itertools.pairwise(order) if ids[one] == ids[other]})
     problems = [expected(where, "counts", f"to be int64 {shape}", given) for given in foreign[:_LISTED]]
     if twice:
@@ -286,7 +259,7 @@ def _tables(rows: Sequence[CaseRow], spec: ClassSpec) -> Iterator[pa.Table]:
     for group in in_groups(rows) if rows else [rows]:
         columns = _fixed_columns(group, spec)
         if has_loss:
-            columns |= {name: terms([row.loss_terms for row in group], side) for side, name in enumerate(_TERMS)}
+            columns |= {name: terms([row.loss_terms for row in group], side) for side, name in enumerate(TERMS)}
         for step in changed:
             columns[f"changed_{step}"] = pa.array([row.changed_pixels.get(step) for row in group], pa.int64())
         scores = [row.scores for row in group]
@@ -314,20 +287,3 @@ def _fixed_columns(rows: Sequence[CaseRow], spec: ClassSpec) -> dict[str, pa.Arr
         columns |= {f"{prefix}_{name}": floats(ratios[:, k]) for k, name in enumerate(spec.names)}
     statuses = np.array(STATUSES)[class_statuses(margins)]
     return columns | {f"status_{name}": pa.array(statuses[:, k], pa.string()) for k, name in enumerate(spec.names)}
-
-
-def _read(where: str, given: str | Path) -> tuple[pa.Table, ClassSpec]:
-    path = known_path(where, "path", given)
-    path = path / "cases.parquet" if path.is_dir() else path
-    remedy = "Give a run's folder or its cases.parquet."
-    if not path.is_file():
-        raise DataError(expected(where, "path", "to be a file", path, remedy))
-    try:
-        table = pq.read_table(path)
-        note = json.loads((table.schema.metadata or {})[b"segmeter"])
-    except (pa.ArrowException, OSError, KeyError, ValueError) as error:
-        raise DataError(expected(where, "path", "to be a cases.parquet", f"{path} ({error})", remedy)) from error
-    if note["format"] > FORMAT:
-        rule = f"to be of format {FORMAT} or older"
-        raise DataError(expected(where, "path", rule, f"{note['format']} in {path}", "Update segmeter."))
-    return table, ClassSpec(**note["spec"])

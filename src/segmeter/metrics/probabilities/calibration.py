@@ -12,6 +12,7 @@ from segmeter.errors import InputError
 from segmeter.metrics.arrays import FloatArray, IntArray
 from segmeter.metrics.map_checks import check_classes, erase_ignored, without_channel
 from segmeter.metrics.pixels.overlap import divide, mean_defined
+from segmeter.metrics.probabilities.image_sums import CalibrationCounts, ImageSums, exact, rounded
 from segmeter.metrics.probabilities.precision_recall import PrecisionRecallCurve, compute_precision_recall
 
 BINS = 15
@@ -80,7 +81,10 @@ class CalibrationScores:
 
 
 class Calibration:
-    """Sums over any number of images, in constant memory; sums of parts can be merged.
+    """Sums over any number of images, in constant memory.
+
+    The sums of an image are added to those of the others without rounding, so the result depends neither on the order
+    of the images nor on how they are shared out among several of these.
 
     Parameters
     ----------
@@ -116,13 +120,13 @@ class Calibration:
 
         self.settings = (task, num_classes, bins, ignore_index)
         channels = 1 if task == "binary" else num_classes
-        self._tops = np.zeros((2, bins), np.int64)
-        self._top_confidence = np.zeros(bins)
-        self._counts = np.zeros((channels, 2, bins), np.int64)
-        self._confidence = np.zeros((channels, bins))
-        self._sweeps = np.zeros((channels, 2, tallies.STEPS), np.int64)
-        self._losses = np.zeros(2)  # squared errors, negative logarithms
-        self._impossible = 0
+        self.counts = CalibrationCounts(
+            tops=np.zeros((2, bins), np.int64),
+            classes=np.zeros((channels, 2, bins), np.int64),
+            sweeps=np.zeros((channels, 2, tallies.STEPS), np.int64),
+            impossible=np.zeros(1, np.int64),
+        )
+        self.sums = [0] * ((channels + 1) * bins + 2)  # exact, see `ImageSums`
 
     def update(self, target: NDArray[Any], probs: NDArray[Any]) -> None:
         """Add an image.
@@ -148,50 +152,69 @@ class Calibration:
         nothing = np.zeros(target.shape, np.uint8)
         known, _ = erase_ignored("calibration", target, nothing, num_classes=values, ignore_index=ignore_index)
         pixels = known.reshape(len(probs), -1) if task == "multilabel" else known.reshape(1, -1)
-        flat = probs.reshape(len(probs), -1)
+        channels, _, bins = self.counts.classes.shape
+        flat, image = probs.reshape(len(probs), -1), ImageSums.of(channels, bins)
         for start in range(0, flat.shape[1], _CHUNK):
             part = slice(start, start + _CHUNK)
-            self._add(np.ascontiguousarray(pixels[:, part]), np.ascontiguousarray(flat[:, part]))
+            self._add(np.ascontiguousarray(pixels[:, part]), np.ascontiguousarray(flat[:, part]), image)
+        self.sums = [known + exact(more) for known, more in zip(self.sums, image.values(), strict=True)]
+
+    def add(self, other: "Calibration") -> None:
+        """Add what another one has summed up of other images.
+
+        Raises
+        ------
+        InputError
+            Its classes, task, bins or ignored value are others.
+        """
+        if other.settings != self.settings:
+            raise InputError(expected("calibration", "other", f"to have the settings {self.settings}", other.settings))
+        for own, more in zip(vars(self.counts).values(), vars(other.counts).values(), strict=True):
+            own += more
+        self.sums = [known + more for known, more in zip(self.sums, other.sums, strict=True)]
 
     def compute(self) -> CalibrationScores:
         """Score what was added so far; NaN where nothing was."""
         from segmeter.metrics.probabilities import _kernels as tallies
 
-        task = self.settings[0]
-        lower = tallies.lower_ends()
-        classwise = tuple(_reliability(*part) for part in zip(self._counts, self._confidence, strict=True))
-        n = int(self._counts.sum() if task == "multilabel" else self._counts[0].sum())
-        squares, logarithms = divide(self._losses, np.array([n, n])).tolist()
+        task, counts = self.settings[0], self.counts
+        channels, _, bins = counts.classes.shape
+        image, lower = ImageSums.of(channels, bins, map(rounded, self.sums)), tallies.lower_ends()
+        classwise = tuple(_reliability(*part) for part in zip(counts.classes, image.confidence, strict=True))
+        n = int(counts.classes.sum() if task == "multilabel" else counts.classes[0].sum())
+        squares, logarithms = divide(image.losses, np.array([n, n])).tolist()
         return CalibrationScores(
             n=n,
-            top_label=None if task == "multilabel" else _reliability(self._tops, self._top_confidence),
+            top_label=None if task == "multilabel" else _reliability(counts.tops, image.top_confidence),
             classwise=classwise,
             classwise_ece=float(mean_defined(np.array([one.ece for one in classwise]))),
             brier=squares if task == "multiclass" else squares / 2,
-            nll=float("inf") if self._impossible else logarithms,
-            n_impossible=self._impossible,
-            sweeps=tuple(compute_precision_recall(histogram, lower) for histogram in self._sweeps),
+            nll=float("inf") if counts.impossible[0] else logarithms,
+            n_impossible=int(counts.impossible[0]),
+            sweeps=tuple(compute_precision_recall(histogram, lower) for histogram in counts.sweeps),
         )
 
-    def _add(self, pixels: NDArray[Any], probs: NDArray[Any]) -> None:
+    def _add(self, pixels: NDArray[Any], probs: NDArray[Any], image: ImageSums) -> None:
         from segmeter.metrics.probabilities import _kernels as tallies
 
-        task, num_classes = self.settings[:2]
+        (task, num_classes), counts = self.settings[:2], self.counts
         void = num_classes if task == "multiclass" else 2
         steps = np.empty(probs.shape[1], np.int32)
         for k, plane in enumerate(probs):
             own, value = (pixels[0], k) if task == "multiclass" else (pixels[k], 1)
             tallies.find_steps(plane, steps)
-            tallies.tally_plane(own, plane, steps, value, void, self._counts[k], self._confidence[k], self._sweeps[k])
+            found = counts.classes[k], image.confidence[k], counts.sweeps[k]
+            tallies.tally_plane(own, plane, steps, value, void, *found)
             if task != "multiclass":  # both outcomes of one decision, in float64, as 1 - p has to be exact
-                self._add_all(own, np.stack([1 - plane.astype(np.float64), plane.astype(np.float64)]), void)
+                self._add_all(own, np.stack([1 - plane.astype(np.float64), plane.astype(np.float64)]), void, image)
         if task == "multiclass":
-            self._add_all(pixels[0], probs, void)
+            self._add_all(pixels[0], probs, void, image)
 
-    def _add_all(self, pixels: NDArray[Any], probs: NDArray[Any], void: int) -> None:
+    def _add_all(self, pixels: NDArray[Any], probs: NDArray[Any], void: int, image: ImageSums) -> None:
         from segmeter.metrics.probabilities import _kernels as tallies
 
-        self._impossible += tallies.tally_all(pixels, probs, void, self._tops, self._top_confidence, self._losses)
+        found = self.counts.tops, image.top_confidence, image.losses
+        self.counts.impossible[0] += tallies.tally_all(pixels, probs, void, *found)
 
 
 def calibration(

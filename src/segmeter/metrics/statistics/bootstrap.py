@@ -27,9 +27,12 @@ from segmeter.metrics.statistics.intervals import (
 
 Statistic = Callable[[NDArray[Any]], FloatArray]
 
+MOST_UNITS = 1 << 17  # that are drawn one by one; more are first put together at random, see `pool_units`
+
 _BLOCK = 1 << 20  # bytes of sums that are scored at a time
 _DRAWN = 1 << 18  # multiplicities held at a time: what stays in the caches
 _LEAST_ROWS = 8  # resamples in a block, so that many cases are not gone through once for each
+_POOLS = 0x706F6F6C  # tells the stream of the pools from that of the draws
 _MANY_DRAWS = 1 << 22  # loading the compiled loop takes as long as NumPy needs for fewer
 
 
@@ -47,7 +50,7 @@ class Resampled:
     replicates : (B,) or (B, S)
         The statistics of each resample.
     n_units
-        Cases, or clusters, that were resampled.
+        Cases, or clusters, that were resampled, in `MOST_UNITS` pools where there are more.
     p_of_zero : as the estimate
         Two-sided p-values of the value 0, below 0.05 where the 95 % interval leaves it out; NaN unless they were asked
         for, and where there is no interval.
@@ -129,7 +132,8 @@ def bootstrap(
     """
     _check(columns, clusters, resamples=resamples, level=level, interval=interval)
     score = _of_sums(columns, statistic)
-    units = to_grid(sum_clusters(columns.reshape(len(columns), -1), clusters))
+    units = sum_clusters(columns.reshape(len(columns), -1), clusters)
+    n_units, units = len(units), to_grid(units) if len(units) <= MOST_UNITS else pool_units(units, seed)
     total = units.sum(axis=0)
     estimate = score(total[None])
     shape, estimate = estimate.shape[1:], estimate.reshape(-1)
@@ -144,9 +148,25 @@ def bootstrap(
         low=low.reshape(shape),
         high=high.reshape(shape),
         replicates=replicates.reshape(resamples, *shape),
-        n_units=len(units),
+        n_units=n_units,
         p_of_zero=p_values.reshape(shape),
     )
+
+
+def pool_units(units: NDArray[Any], seed: int) -> FloatArray:
+    """Sums (`MOST_UNITS`, M), on a grid as of `to_grid`, of random pools of units (N, M): of equal size, but for one.
+
+    Resampling pools takes no longer however many units there are. The units of a pool are drawn at random, so that the
+    variance between pools is, but for chance, that of independent units: of P pools its own relative error is about
+    sqrt(2 / P), 0.4 %.
+    """
+    order = np.argsort(np.random.PCG64([seed, _POOLS]).random_raw(len(units)), kind="stable")
+    pool = np.empty(len(units), np.int64)
+    pool[order] = np.arange(len(units)) % MOST_UNITS
+    sums = np.empty((MOST_UNITS, units.shape[1]))
+    for number, column in enumerate(units.T):  # one by one: a copy of all would be the largest array there is
+        sums[:, number] = np.bincount(pool, weights=to_grid(column[:, None])[:, 0], minlength=MOST_UNITS)
+    return to_grid(sums)
 
 
 def draw_weights(n_units: int, resamples: int, seed: int) -> Iterator[FloatArray]:

@@ -22,6 +22,7 @@ CLUSTER_RULE = "to be prefix:SEPARATOR, TABLE.csv:COLUMN, or a regular expressio
 _PREFIX = "prefix:"
 _TABLE = re.compile(r"(?P<path>.+\.(?:csv|tsv|parquet)):(?P<column>[^:]+)", re.IGNORECASE)
 _SEPARATORS = "/_-."
+_LOOKED = 100  # cases that a pattern is tried on first
 _LISTED = 8  # cases or classes named in one message
 
 
@@ -95,6 +96,7 @@ def find_grouping(case_ids: Sequence[str]) -> tuple[str, int] | None:
     patterns += [f"^([^{separator}]+)[{separator}]" for separator in in_all]
     for pattern in patterns:
         try:
+            cluster_labels(case_ids[:_LOOKED], pattern)  # most patterns fail at once, and there may be a million cases
             groups = Counter(cluster_labels(case_ids, pattern))
         except InputError:
             continue

@@ -15,7 +15,14 @@ from segmeter.metrics.cases.table import CaseRow, divide_terms, in_groups, order
 from segmeter.metrics.config.metrics import MetricsConfig, check_metrics
 from segmeter.metrics.config.metrics import mean_classes as mean_classes
 from segmeter.metrics.pixels.overlap import AGGREGATES, ClassTotals, OverlapScores, overlap_scores, score_totals
-from segmeter.metrics.statistics.bootstrap import Resampled, bootstrap, mean_columns, mean_of_columns, sum_clusters
+from segmeter.metrics.statistics.bootstrap import (
+    MOST_UNITS,
+    Resampled,
+    bootstrap,
+    mean_columns,
+    mean_of_columns,
+    sum_clusters,
+)
 from segmeter.metrics.statistics.clusters import cluster_labels, effective_units, warn_of_few
 from segmeter.metrics.statistics.describe import describe, plain
 from segmeter.metrics.summary.class_groups import PER_CLASS, RESAMPLED_PER_CLASS, score_groups
@@ -243,12 +250,14 @@ def note_resampling(
     config: MetricsConfig,
 ) -> dict[str, Any]:
     """How the intervals of a summary were computed, and a warning where few units decide or cases look grouped."""
+    units = len(case_ids) if clusters is None else len(set(clusters))
     return {
         "resamples": config.bootstrap,
         "interval": config.interval,
         "level": 0.95,
         "seed": config.seed,
         "cluster": config.cluster,
-        "n_units": len(case_ids) if clusters is None else len(set(clusters)),
+        "n_units": units,
+        **({"n_pools": MOST_UNITS} if config.bootstrap and units > MOST_UNITS else {}),
         "warning": warn_of_few(case_ids, clusters, effective) if config.bootstrap else None,
     }

@@ -35,6 +35,7 @@ from segmeter.models.checkpoints.manifest import (
 )
 from segmeter.models.checkpoints.weights import check_finite, compare, load_plain, load_tensors
 from segmeter.models.segmenter import Segmenter
+from segmeter.remote.trees import local_folder
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -161,6 +162,7 @@ def find_checkpoint(path: Path) -> Path:
     CheckpointError
         There is none; the message says what is there instead.
     """
+    path = local_folder(path, keep=_of_checkpoints)
     real = real_path(path)
     if real.is_file():
         if (real.parent / MANIFEST).is_file():
@@ -272,3 +274,8 @@ def _cause(error: BaseException) -> str:
     while inner is not None and not isinstance(inner, OSError):
         inner = inner.__cause__ or inner.__context__
     return (inner.strerror if inner is not None else None) or str(error)
+
+
+def _of_checkpoints(name: str) -> bool:
+    """Whether a file below a URL is what reading a checkpoint needs: its own, or of a run the best one's."""
+    return "/" not in name or name.startswith("checkpoints/best/")

@@ -15,6 +15,7 @@ from segmeter.errors import ConfigError
 from segmeter.models.card import ModelCard
 from segmeter.models.checkpoints.checkpoint import Checkpoint, read_checkpoint
 from segmeter.models.ensemble import Ensemble
+from segmeter.remote.trees import origin
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,7 @@ class Checkpoints:
 
     def facts(self) -> dict[str, Any]:
         """What run.json says about them."""
-        folders = [str(member.folder) for member in self.members]
+        folders = [origin(member.folder) for member in self.members]
         trained = [dict(member.progress) for member in self.members]
         alone = len(self.members) == 1
         return {

@@ -7,7 +7,7 @@ from urllib.parse import urlencode
 
 import numpy as np
 
-from segmeter.metrics.cases.table import read_cases, read_spec
+from segmeter.metrics.cases.stored import read_cases, read_spec
 from segmeter.report import figures
 from segmeter.report.comparison.texts import OUTCOMES, adjusted, notes, title
 from segmeter.report.config import ReportConfig

@@ -11,7 +11,8 @@ from markupsafe import Markup
 
 from segmeter.classes import ClassSpec
 from segmeter.files import safe_id
-from segmeter.metrics.cases.table import CaseRow, read_cases, read_spec
+from segmeter.metrics.cases.stored import open_cases, read_spec
+from segmeter.metrics.cases.table import CaseRow
 from segmeter.metrics.summary.directions import find_direction
 from segmeter.report import figures
 from segmeter.report.config import ReportConfig
@@ -31,9 +32,10 @@ SCRIPTS = (
 
 def evaluation_values(folder: Path, summary: Mapping[str, Any], config: ReportConfig) -> dict[str, Any]:
     """Gather what the template shows of an evaluation: ``evaluation``, ``explorer`` and ``sections``."""
-    rows, spec = read_cases(folder), read_spec(folder)
+    rows, spec = open_cases([folder]), read_spec(folder)
     columns = {column.key: column for column in [*case_columns(rows, spec, summary), *_files(folder, rows)]}
-    scores = {row.case_id: None if np.isnan(value) else float(value) for row, value in _headlines(rows, columns)}
+    headlines = zip(columns[ID].values, columns[HEADLINE].values, strict=True)
+    scores = {case_id: None if np.isnan(value) else float(value) for case_id, value in headlines}
     shown = choose_pictures(folder, scores, config, of_class=_worst_of_classes(rows, columns, spec))
     matrix = summary.get("confusion_matrix")
     evaluation = {
@@ -127,10 +129,6 @@ def _no_picture(shown: Shown) -> str:
 
 def _groups(columns: Sequence[Column]) -> list[str]:
     return [f"{group} ({count})" for group, count in Counter(column.group for column in columns).items()]
-
-
-def _headlines(rows: Sequence[CaseRow], columns: Mapping[str, Column]) -> list[tuple[CaseRow, float]]:
-    return list(zip(rows, columns[HEADLINE].values, strict=True))
 
 
 def _worst_of_classes(rows: Sequence[CaseRow], columns: Mapping[str, Column], spec: ClassSpec) -> list[str]:

@@ -1,0 +1,199 @@
+"""cases.parquet of one run, or of several -> their rows: kept as columns, and made when they are asked for."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, overload
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from segmeter.checks import expected, known_path
+from segmeter.classes import ClassSpec
+from segmeter.errors import DataError
+from segmeter.metrics.cases.columns import split_scores
+from segmeter.metrics.cases.objects import read_objects
+from segmeter.metrics.cases.table import FORMAT, TERMS, CaseRow, Head, in_groups
+
+_KEPT = ("case_id", "height", "width", "depth", "spacing", "unit", "loss", *TERMS, "confusion")  # others follow from it
+_FURTHER = ("changed_", "extra_")
+_REMEDY = "Give a run's folder or its cases.parquet."
+_FILE = "file"  # which of several a row is from
+
+
+def read_cases(path: str | Path, *, objects: bool = False) -> list[CaseRow]:
+    """Read the rows of a ``cases.parquet``, or of the run's folder that holds it; exact, sorted by case id.
+
+    With `objects`, what the folder's ``objects.parquet`` has of each case is read too.
+
+    Raises
+    ------
+    DataError
+        The file is missing, damaged, or not one of ours.
+    """
+    return list(open_cases([path], objects=objects))
+
+
+def read_spec(path: str | Path) -> ClassSpec:
+    """Read the classes that a ``cases.parquet``, or the one in a run's folder, was written with."""
+    return _describe("read_spec", path)[1]
+
+
+class StoredRows(Sequence[CaseRow]):
+    """Rows that are kept as the columns of a table, some hundred bytes each. Make one with `open_cases`.
+
+    Parameters
+    ----------
+    table
+        The columns that rows are made from, and `_FILE`.
+    spec
+        The classes.
+    further
+        Of each file, the columns of its own: what post-processing changed, and scores.
+    objects
+        Of each file, what is known of the objects of its cases, by case id.
+    """
+
+    def __init__(
+        self,
+        table: pa.Table,
+        spec: ClassSpec,
+        further: Sequence[Sequence[str]],
+        objects: Sequence[Mapping[str, bytes]],
+    ) -> None:
+        self.spec = spec
+        self._table = table
+        self._further = further
+        self._objects = objects
+
+    @property
+    def case_ids(self) -> pa.ChunkedArray:
+        """In the order of the rows."""
+        return self._table["case_id"]
+
+    def heads(self) -> Iterator[Head]:
+        """Id, shape and dtype of the counts of each row, without making it."""
+        shape, dtype = self.spec.counts_shape, np.dtype(np.int64)
+        for chunk in self.case_ids.chunks:
+            yield from ((case_id, shape, dtype) for case_id in chunk.to_pylist())
+
+    def take(self, places: Any) -> "StoredRows":
+        """The rows at some places, in their order."""
+        return StoredRows(self._table.take(places), self.spec, self._further, self._objects)
+
+    def __len__(self) -> int:
+        return int(self._table.num_rows)
+
+    def __iter__(self) -> Iterator[CaseRow]:
+        for group in in_groups(self):
+            yield from group
+
+    @overload
+    def __getitem__(self, index: int) -> CaseRow: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[CaseRow]: ...
+    def __getitem__(self, index: int | slice) -> CaseRow | list[CaseRow]:
+        if isinstance(index, slice):
+            start, stop, step = index.indices(len(self))
+            return self._rows(start, max(0, stop - start)) if step == 1 else [self[i] for i in range(start, stop, step)]
+        return self._rows(range(len(self))[index], 1)[0]
+
+    def _rows(self, start: int, count: int) -> list[CaseRow]:
+        table = self._table.slice(start, count)
+        columns = _plain_columns(table)
+        counts = np.asarray(table["confusion"].combine_chunks().flatten(), np.int64)
+        counts = counts.reshape(count, *self.spec.counts_shape)
+        files = table[_FILE].to_pylist()
+        names = dict.fromkeys(name for each in self._further for name in each)
+        values = {name: table[name].to_pylist() for name in names}
+        return [
+            CaseRow(
+                **{name: column[i] for name, column in columns.items()},
+                counts=counts[i],
+                objects=self._objects[file].get(columns["case_id"][i], b""),
+                **_further({name: values[name][i] for name in self._further[file]}),
+            )
+            for i, file in enumerate(files)
+        ]
+
+
+def open_cases(paths: Sequence[str | Path], *, objects: bool = False) -> StoredRows:
+    """Open the rows of several files as one sequence, sorted by case id; a case may be there several times.
+
+    With `objects`, what the ``objects.parquet`` beside each has of its cases is read too.
+
+    Raises
+    ------
+    DataError
+        As `read_cases`.
+    """
+    tables, further, specs = list[pa.Table](), list[list[str]](), list[ClassSpec]()
+    for number, given in enumerate(paths):
+        path, spec, names = _describe("read_cases", given)
+        further.append([name for name in names if name.startswith(_FURTHER)])
+        table = _read_columns(path, [*(name for name in _KEPT if name in names), *further[-1]])
+        tables.append(table.append_column(_FILE, pa.array(np.full(len(table), number, np.int32))))
+        specs.append(spec)
+    table = pa.concat_tables(tables, promote_options="default")
+    del tables
+    order = np.asarray(pc.sort_indices(table["case_id"].cast(pa.binary())))  # UTF-8 sorts as Python sorts text
+    sorted_already = bool((order == np.arange(len(order))).all())
+    held = [read_objects(Path(given)) if objects else {} for given in paths]
+    return StoredRows(table if sorted_already else table.take(pa.array(order)), specs[0], further, held)
+
+
+def _read_columns(path: Path, names: Sequence[str]) -> pa.Table:
+    try:
+        return pq.read_table(path, columns=list(names))
+    except (pa.ArrowException, OSError) as error:
+        raise DataError(
+            expected("read_cases", "path", "to be a cases.parquet", f"{path} ({error})", _REMEDY)
+        ) from error
+
+
+def _plain_columns(table: pa.Table) -> dict[str, list[Any]]:
+    """The arguments of rows that every file has, and those that files of early versions lack."""
+    columns = {name: table[name].to_pylist() for name in ("case_id", "height", "width", "loss")}
+    for name in ("depth", "spacing", "unit", *TERMS):
+        columns[name] = table[name].to_pylist() if name in table.column_names else [None] * len(table)
+    columns["spacing"] = [edges and tuple(edges) for edges in columns["spacing"]]
+    units = zip(columns["spacing"], columns["unit"], strict=True)
+    columns["unit"] = [unit if edges and unit else "" for edges, unit in units]
+    pairs = zip(*(columns.pop(name) for name in TERMS), strict=True)
+    columns["loss_terms"] = [tuple(zip(*pair, strict=True)) if all(pair) else () for pair in pairs]
+    return columns
+
+
+def _further(values: dict[str, Any]) -> dict[str, Any]:
+    """What post-processing changed in a case, its measures, and its other scores."""
+    scores = {
+        name.removeprefix("extra_"): np.nan if value is None else value
+        for name, value in values.items()
+        if name.startswith("extra_")
+    }
+    changed = {
+        name.removeprefix("changed_"): value
+        for name, value in values.items()
+        if name.startswith("changed_") and value is not None
+    }
+    measured, extra = split_scores(scores)
+    return {"changed_pixels": changed, "measured": measured, "extra": extra}
+
+
+def _describe(where: str, given: str | Path) -> tuple[Path, ClassSpec, list[str]]:
+    """A file of ours, its classes, and the names of its columns."""
+    path = known_path(where, "path", given)
+    path = path / "cases.parquet" if path.is_dir() else path
+    if not path.is_file():
+        raise DataError(expected(where, "path", "to be a file", path, _REMEDY))
+    try:
+        schema = pq.read_schema(path)
+        note = json.loads((schema.metadata or {})[b"segmeter"])
+    except (pa.ArrowException, OSError, KeyError, ValueError) as error:
+        raise DataError(expected(where, "path", "to be a cases.parquet", f"{path} ({error})", _REMEDY)) from error
+    if note["format"] > FORMAT:
+        rule = f"to be of format {FORMAT} or older"
+        raise DataError(expected(where, "path", rule, f"{note['format']} in {path}", "Update segmeter."))
+    return path, ClassSpec(**note["spec"]), list(schema.names)

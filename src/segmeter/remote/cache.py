@@ -1,0 +1,133 @@
+"""Fetched objects -> files below one folder, of bounded size: what was used least recently goes first."""
+
+import fcntl
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import suppress
+from functools import lru_cache
+from pathlib import Path
+
+from segmeter.checks import expected
+from segmeter.errors import ConfigError, DataError
+from segmeter.files import remove
+
+HOME = ".segmeter-url"  # name of the cache's folder: a path that holds it belongs to a URL
+OBJECTS = ".o"  # in a tree: what its links lead to; short, so that a link needs no block of the disk
+WHOLE = "whole"  # where folders that were fetched at once lie
+SUM = ".sha256"  # ends the name of the file that holds an object's hash
+DEFAULT_GB = 20.0
+_FULL = 0.9  # of the bound that is left once something had to go
+_SHARE = 8  # of the room that is left, taken before the folder is looked through again
+
+
+def cache_folder() -> Path:
+    """$SEGMETER_CACHE, or segmeter/ in $XDG_CACHE_HOME, or ~/.cache/segmeter."""
+    named = os.environ.get("SEGMETER_CACHE")
+    if named:
+        return Path(named)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "segmeter"
+
+
+def most_bytes() -> int:
+    """The cache's bound: $SEGMETER_CACHE_GB, 20 where it is not set.
+
+    Raises
+    ------
+    ConfigError
+        It is not a number above 0.
+    """
+    given = os.environ.get("SEGMETER_CACHE_GB", str(DEFAULT_GB))
+    try:
+        size = float(given)
+    except ValueError:
+        size = 0.0
+    if not 0 < size < 1e9:
+        rule = "to be the size of the cache of fetched files in GB, above 0"
+        raise ConfigError(expected("config", "SEGMETER_CACHE_GB", rule, repr(given)))
+    return int(size * 1e9)
+
+
+class Room:
+    """The bytes that the cache may still take; any number of threads may ask, and of processes.
+
+    Each process looks through the folder when an eighth of the room that it last saw is used up, so several of them may
+    pass the bound by a little, and one alone never does.
+    """
+
+    def __init__(self, folder: Path, most: int) -> None:
+        self._folder = folder
+        self._most = most
+        self._left = 0
+        self._lock = threading.Lock()
+
+    def take(self, size: int, what: str) -> None:
+        """Make room for a file or folder of `size` bytes.
+
+        Raises
+        ------
+        DataError
+            It is larger than the whole cache, or than what is not in use.
+        """
+        with self._lock:
+            self._left -= size
+            if self._left >= 0:
+                return
+            entries = sorted(self._entries())
+            total = sum(each[1] for each in entries)
+            for _, bytes_, path in entries if total + size > self._most else ():
+                if total + size <= _FULL * self._most:  # with room for more: the folder is seldom gone through
+                    break
+                total -= bytes_ if _forget(path) else 0
+            if total + size > self._most:
+                remedy = "Raise SEGMETER_CACHE_GB, or take a part of the cases with shard=1/N."
+                rule = f"to fit into the cache of {self._most / 1e9:g} GB"
+                raise DataError(expected(what, "object", rule, f"{size / 1e9:g} GB", remedy))
+            self._left = (self._most - total - size) // _SHARE
+
+    def _entries(self) -> Iterator[tuple[int, int, Path]]:
+        """Last use, bytes and path of everything that can go."""
+        for path in self._folder.glob(f"*/*/{OBJECTS}/*-*"):
+            if path.suffix != SUM and not path.name.startswith("."):  # what is being written
+                with suppress(FileNotFoundError):
+                    state = path.stat()
+                    yield state.st_mtime_ns, state.st_size, path
+        for folder in self._folder.glob(f"{WHOLE}/*"):
+            with suppress(FileNotFoundError):
+                size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+                yield folder.stat().st_mtime_ns, size, folder
+
+
+@lru_cache(maxsize=4)
+def room_of(folder: Path, most: int) -> Room:
+    """The one room of a cache in this process."""
+    return Room(folder, most)
+
+
+def hold(folder: Path) -> None:
+    """Keep a folder of the cache until this process ends."""
+    if folder not in _held:
+        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        fcntl.flock(handle, fcntl.LOCK_SH)
+        _held[folder] = handle
+
+
+_held: dict[Path, int] = {}
+
+
+def _forget(path: Path) -> bool:
+    """Remove an object or folder; False where a process holds it."""
+    with suppress(FileNotFoundError):
+        if path.is_dir():
+            handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                remove(path)
+            except BlockingIOError:
+                return False
+            finally:
+                os.close(handle)
+        else:
+            path.unlink()
+            path.with_name(path.name + SUM).unlink(missing_ok=True)
+    return True

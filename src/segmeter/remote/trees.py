@@ -1,0 +1,345 @@
+"""URL -> a local path that stands for it: a folder of links, whose objects are fetched when they are first opened.
+
+A link leads to a file in the folder's cache of objects. Its name says the size and a hash of what the store called the
+content when the folder was listed, so that another content under the same name is noticed, and is another file. A file
+that is not here yet, or that the cache gave up, is missing: nothing can be read in its place.
+"""
+
+import hashlib
+import os
+import re
+import stat
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from fcntl import LOCK_EX, flock
+from functools import lru_cache
+from pathlib import Path
+
+from segmeter.checks import expected
+from segmeter.errors import DataError
+from segmeter.files import atomic_write, fresh_folder, make_folder, remove, sha256_file, write_bytes
+from segmeter.open_files import open_lock
+from segmeter.parallel import map_in_threads
+from segmeter.progress import track
+from segmeter.remote.cache import HOME, OBJECTS, SUM, WHOLE, Room, cache_folder, hold, most_bytes, room_of
+from segmeter.remote.stores import Store, Stored, attempt, store_at
+from segmeter.remote.urls import file_of, split_archive, url_of
+
+_MARK = f"/{HOME}/"
+_URL = "url"  # in the folder of objects: where they come from
+_KEY = re.compile(r"([0-9a-f]+)-[0-9a-f]{32}")
+_ATTEMPTS = 5  # to open a file that other processes push out of a cache that is too small
+_THREADS = 16  # that fetch a folder: most of the time they wait
+_ZARR = ("zarr.json", ".zarray", ".zgroup")
+
+_checked: set[str] = set()  # objects whose content this process has compared with its hash
+
+
+def local_path(given: str | Path) -> Path:
+    """The path that stands for what was given: itself, or for a URL one whose files are fetched when they are opened.
+
+    Parameters
+    ----------
+    given
+        A path, or the URL of a file or folder. A folder is listed now, and only that.
+
+    Raises
+    ------
+    ConfigError
+        It is a URL that can't be used.
+    DataError
+        There is nothing, or something that can't be read so.
+    RunError
+        The store can't be reached.
+    """
+    url = url_of(given)
+    if url is None:
+        return Path(given)
+    archive = split_archive(url)
+    if archive is None and file_of(url) is not None:
+        return file_of(url) or Path(given)
+    if archive is not None:
+        open_store.cache_clear()  # it may have changed since this process opened it
+    listed = _list(url)
+    _refuse_zarr(url, listed)
+    if listed[0].name:
+        tree = _tree(url)
+        _refresh(tree, url, listed)
+        return tree
+    parent, name = _above(url)
+    tree = _tree(parent)
+    _refresh(tree, parent, [Stored(name, listed[0].size, listed[0].stamp)], only=True)
+    present(tree / name)  # who reads one file may open it in any way
+    return tree / name
+
+
+@lru_cache(maxsize=16)
+def open_store(url: str) -> Store:
+    """Open the store that a URL names, and fetch the archive of a zip:// URL; raises as `store_at` and `local_path`."""
+    archive = split_archive(url)
+    return store_at(url, None if archive is None else local_file(archive[1]))
+
+
+def local_file(given: str | Path) -> Path:
+    """The file that a path or URL stands for, fetched."""
+    path = local_path(given)
+    present(path)
+    return path
+
+
+def local_folder(given: str | Path, keep: Callable[[str], bool] = lambda name: True) -> Path:
+    """The folder, or file, that a path or URL stands for, with everything in it: for runs and checkpoints.
+
+    Parameters
+    ----------
+    given
+        A path or URL.
+    keep
+        Which names below the URL are wanted.
+
+    Raises
+    ------
+    ConfigError, DataError, RunError
+        As `local_path`; or an object changed since it was listed.
+    """
+    url = url_of(given)
+    if url is None or (split_archive(url) is None and file_of(url) is not None):
+        return local_path(given)
+    listed = [each for each in _list(url) if keep(each.name) or not each.name]
+    if listed and not listed[0].name:
+        return local_file(given)
+    named = "\n".join(f"{each.name} {_key(each)}" for each in listed)
+    folder = _home() / WHOLE / _digest(f"{url}\n{named}") / url.rpartition("/")[2].replace(":", "-")
+    if not folder.is_dir():
+        make_folder(folder.parent)
+        hold(folder.parent)
+        _room().take(sum(each.size for each in listed), url)
+        write_bytes(folder.parent / _URL, url.encode())
+        with fresh_folder(folder) as fresh:
+            for parent in sorted({(fresh / each.name).parent for each in listed}):
+                make_folder(parent)
+            store = open_store(url)
+            fetched = map_in_threads(
+                lambda each: _fetch_object(store, each.name, _key(each), fresh / each.name), listed, threads=_THREADS
+            )
+            for _ in track(fetched, f"fetching {url}", len(listed)):
+                pass
+    hold(folder.parent)
+    os.utime(folder.parent)
+    return folder
+
+
+def present(path: Path) -> None:
+    """Fetch the object that a path stands for, where it is not here; nothing happens for all other paths.
+
+    Raises
+    ------
+    DataError
+        It is gone, or is no longer what was listed.
+    RunError
+        It can't be fetched.
+    """
+    found = _link(path)
+    if found is None:
+        return
+    tree, key = found
+    target = tree / OBJECTS / key
+    if str(target) in _checked:
+        with suppress(FileNotFoundError):  # else the cache gave it up
+            os.utime(target)  # used now
+            return
+    if not _is_whole(target):
+        store, name = open_store((tree / OBJECTS / _URL).read_text("utf-8")), str(path.relative_to(tree))
+        _room().take(_size(key), store.place(name))
+        write_bytes(target.with_name(key + SUM), _fetch_object(store, name, key, target).encode())
+    _checked.add(str(target))
+
+
+def open_present(path: Path, flags: int) -> int:
+    """`os.open` of a path whose object is fetched first where it stands for one."""
+    for _ in range(_ATTEMPTS):
+        present(path)
+        try:
+            return os.open(path, flags)
+        except FileNotFoundError:  # the cache gave it up just now
+            if _link(path) is None:
+                raise
+    raise DataError(expected(str(path), "file", "to stay in the cache", "none", "Raise SEGMETER_CACHE_GB."))
+
+
+def is_remote(path: Path) -> bool:
+    """Whether a path stands for a URL."""
+    return _MARK in str(path)
+
+
+def origin(path: Path) -> str:
+    """The URL that a path stands for, or the path itself."""
+    text = str(path)
+    if _MARK not in text:
+        return text
+    home, _, inside = text.partition(_MARK)
+    parts = inside.split("/")
+    whole = parts[0] == WHOLE
+    kept = Path(home, HOME, *parts[:2], _URL) if whole else Path(home, HOME, *parts[:2], OBJECTS, _URL)
+    try:
+        url = kept.read_text("utf-8")
+    except OSError:
+        return text
+    place, chain, archive = url.partition("::")
+    return "/".join([place.removesuffix("/"), *parts[3 if whole else 2 :]]) + chain + archive
+
+
+def stored_size(path: Path) -> int:
+    """Bytes of a file, which is not fetched for that."""
+    found = _link(path)
+    return path.stat().st_size if found is None else _size(found[1])
+
+
+def stored_state(path: str | Path) -> tuple[int, int, int, int] | None:
+    """What stands for the state of an object, equal while it is the same; None for a file of this machine."""
+    found = _link(Path(path)) if _MARK in str(path) else None
+    if found is None:
+        return None
+    digest = int(found[1].partition("-")[2], 16)
+    return _size(found[1]), digest & (2**60 - 1), 0, digest >> 68  # the second is a time, and long past
+
+
+def _link(path: Path) -> tuple[Path, str] | None:
+    """The tree that a path is in, and the key of the object that it leads to; None where it is no link of ours."""
+    text = str(path)
+    if _MARK not in text:
+        return None
+    try:
+        key = os.path.basename(os.readlink(path))  # noqa: PTH115, PTH119 - of a hundred thousand files
+    except OSError:
+        return None
+    home, _, inside = text.partition(_MARK)
+    return (Path(home, HOME, *inside.split("/", 2)[:2]), key) if _KEY.fullmatch(key) else None
+
+
+def _list(url: str) -> list[Stored]:
+    listed = open_store(url).objects()
+    if not listed:
+        raise DataError(expected(url, "folder", "to hold something", "nothing there"))
+    names = {each.name for each in listed}
+    both = next((part for each in listed for part in map(str, Path(each.name).parents) if part in names), None)
+    if both:
+        raise DataError(expected(url, "names", "to be files or folders", f"both of {both!r}"))
+    return listed
+
+
+def _refuse_zarr(url: str, listed: Sequence[Stored]) -> None:
+    found = next((each.name for each in listed if each.name.rpartition("/")[2] in _ZARR), None)
+    if found is not None:
+        remedy = "Copy the array to this machine."
+        raise DataError(expected(url, "folder", "to hold images as files", f"a Zarr array ({found})", remedy))
+
+
+def _home() -> Path:
+    return cache_folder().absolute() / HOME
+
+
+def _room() -> Room:
+    return room_of(_home(), most_bytes())
+
+
+def _tree(url: str) -> Path:
+    """The folder that stands for a URL; its name is the last of the URL's."""
+    place, _, archive = url.partition("::")
+    name = place.partition("://")[2].rpartition("/")[2] or Path(archive).stem or "root"
+    return _home() / _digest(url) / name.replace(":", "-")
+
+
+def _above(url: str) -> tuple[str, str]:
+    """The URL of the folder that holds a file, and the file's name."""
+    place, chain, archive = url.partition("::")
+    scheme, _, rest = place.partition("://")
+    above, _, name = rest.rpartition("/")
+    return f"{scheme}://{above}{chain}{archive}", name
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()[:20]
+
+
+def _key(each: Stored) -> str:
+    """Size, and a hash of name and state; where a store tells contents not apart, one that no later start has."""
+    stamp = each.stamp or f"{os.getpid()} {os.times().elapsed}"
+    digest = hashlib.sha256(f"{stamp} {each.name}".encode("utf-8", "surrogateescape")).hexdigest()
+    return f"{each.size:x}-{digest[:32]}"
+
+
+def _size(key: str) -> int:
+    return int(key.partition("-")[0], 16)
+
+
+def _refresh(tree: Path, url: str, listed: Sequence[Stored], *, only: bool = False) -> None:
+    """Let the links of a tree be those of the listing; with `only`, others stay."""
+    make_folder(tree / OBJECTS)
+    if not (tree / OBJECTS / _URL).is_file():
+        write_bytes(tree / OBJECTS / _URL, url.encode())
+    lock = open_lock(tree / OBJECTS / ".lock")
+    try:
+        flock(lock, LOCK_EX)
+        have = {str(path.relative_to(tree)): str(path.readlink()) for path in _links(tree)}
+        wanted = {each.name: "../" * each.name.count("/") + f"{OBJECTS}/{_key(each)}" for each in listed}
+        for name in have.keys() - wanted.keys() if not only else ():
+            remove(tree / name)
+        for parent in sorted({(tree / name).parent for name in wanted}):
+            make_folder(parent)
+        for name, target in wanted.items():
+            if have.get(name) != target:
+                _replace(tree / name, target)
+    finally:
+        os.close(lock)
+
+
+def _links(tree: Path) -> list[Path]:
+    return [
+        Path(folder, name)
+        for folder, _, names in os.walk(tree)
+        if OBJECTS not in folder[len(str(tree)) :].split("/")
+        for name in names
+    ]
+
+
+def _replace(link: Path, target: str) -> None:
+    """Make a link, without the sync of `files.point`: a cache may be lost, and a hundred thousand syncs are slow."""
+    fresh = link.with_name(f".tmp-{os.getpid()}-{threading.get_ident()}")
+    fresh.symlink_to(target)
+    fresh.replace(link)
+
+
+def _is_whole(target: Path) -> bool:
+    """Whether an object lies in the cache as it was fetched; what does not is removed."""
+    try:
+        known = target.with_name(target.name + SUM).read_text("ascii")
+        if stat.S_ISREG(target.stat().st_mode) and sha256_file(target) == known:
+            return True
+        remove(target)
+    except (OSError, ValueError):
+        return False
+    return False
+
+
+def _fetch_object(store: Store, name: str, key: str, target: Path) -> str:
+    """Write an object to a file, which appears whole; its sha256.
+
+    The store is asked again once the object is read: what has still the listed state then had it all the while.
+    """
+
+    def fetch() -> str:
+        digest, size = hashlib.sha256(), 0
+        with atomic_write(target) as file:
+            for piece in store.read(name, _size(key)):
+                file.write(piece)
+                digest.update(piece)
+                size += len(piece)
+            now = store.look(name)
+            if now is None or size != _size(key) or now.size != size or (now.stamp and _key(now) != key):
+                rule, remedy = "to stay what it was when it was listed", "Start again once it is settled."
+                raise DataError(expected(store.place(name), "object", rule, "another content", remedy))
+        return digest.hexdigest()
+
+    return attempt(store.place(name), fetch)

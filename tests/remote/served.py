@@ -1,0 +1,75 @@
+"""What the tests serve: objects in memory and in S3, filled and changed by other code than ours."""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Self
+
+import boto3
+import fsspec
+
+
+class Memory:
+    """Objects of fsspec's memory, below a folder that no other test has."""
+
+    def __init__(self) -> None:
+        self.url = f"memory://{uuid.uuid4().hex}"
+        self.files: Any = fsspec.filesystem("memory")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.files.store.clear()
+        self.files.pseudo_dirs[:] = [""]
+
+    def put(self, name: str, content: bytes) -> None:
+        self.files.pipe_file(self.url.removeprefix("memory:/") + f"/{name}", content)
+
+    def drop(self, name: str) -> None:
+        self.files.rm_file(self.url.removeprefix("memory:/") + f"/{name}")
+
+
+class S3:
+    """An empty bucket of a server."""
+
+    def __init__(self, endpoint: str) -> None:
+        self.client: Any = boto3.client("s3", endpoint_url=endpoint)
+        self.bucket = f"b{uuid.uuid4().hex}"
+        self.client.create_bucket(Bucket=self.bucket)
+        self.url = f"s3://{self.bucket}"
+
+    def put(self, name: str, content: bytes) -> None:
+        self.client.put_object(Bucket=self.bucket, Key=name, Body=content)
+
+    def put_folder(self, folder: Path, under: str = "") -> None:
+        for path in sorted(folder.rglob("*")):
+            if path.is_file():
+                self.put(under + str(path.relative_to(folder)), path.read_bytes())
+
+    def names(self) -> list[str]:
+        pages = self.client.get_paginator("list_objects_v2").paginate(Bucket=self.bucket)
+        return [each["Key"] for page in pages for each in page.get("Contents", [])]
+
+    def get(self, name: str) -> bytes:
+        content: bytes = self.client.get_object(Bucket=self.bucket, Key=name)["Body"].read()
+        return content
+
+
+@contextmanager
+def serve_s3() -> Iterator[str]:
+    """The address of a server of S3 in a thread of this process."""
+    from moto.server import ThreadedMotoServer
+
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    try:
+        host, port = server.get_host_and_port()
+        yield f"http://{host}:{port}"
+    finally:
+        server.stop()

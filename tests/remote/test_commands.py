@@ -1,0 +1,135 @@
+"""Commands whose paths are URLs: the bytes of the same command on files of this machine."""
+
+import json
+import logging
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from segmeter.evaluation import evaluate
+from tests.cli.commands.test_merge import EVAL, PREDICT, SCORE
+from tests.cli.sharded import contents, make_checkpoint, make_masks, newest, run
+from tests.remote.test_trees import objects
+
+
+@pytest.fixture(scope="module")
+def here(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("remote")
+    make_masks(root)
+    make_checkpoint(root / "net")
+    return root
+
+
+@pytest.fixture(autouse=True)
+def _in_folder(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(here)
+
+
+def given(arguments: list[str], **places: str) -> list[str]:
+    return [f"{key}={places[key]}" if (key := line.partition("=")[0]) in places else line for line in arguments]
+
+
+def whole(command: str, arguments: list[str]) -> dict[str, bytes]:
+    assert run(command, *arguments, "run.name=whole") == 0
+    return contents(newest(f"runs/{command}"))
+
+
+def test_masks_in_s3_give_the_bytes_of_masks_here_and_no_secret_is_kept(here, s3):
+    expected = whole("score", SCORE)
+    for name in ("masks", "predictions", "images"):
+        s3.put_folder(here / name, f"{name}/")
+    arguments = given(
+        SCORE, references=f"{s3.url}/masks", predictions=f"{s3.url}/predictions", images=f"{s3.url}/images"
+    )
+    assert run("score", *arguments) == 0
+    folder = newest("runs/score")
+    assert contents(folder) == expected
+    record = json.loads((folder / "run.json").read_bytes())
+    assert (record["references"], record["predictions"]) == (f"{s3.url}/masks", f"{s3.url}/predictions")
+    texts = [path.read_text() for path in folder.iterdir() if path.suffix in (".json", ".yaml", ".txt")]
+    assert len(texts) >= 5
+    assert not [text for text in texts if "the-secret-of-the-test" in text or "AKIAOFTHETEST" in text]
+
+
+def test_shards_copied_to_s3_are_merged_from_there(here, s3):
+    expected = whole("score", SCORE)
+    for number in (1, 2, 3):
+        arguments = (*SCORE, f"shard={number}/3", f"run.name=s{number}", f"run.copy_to={s3.url}/runs")
+        assert run("score", *arguments) == 0
+    runs = sorted({name.split("/")[1] for name in s3.names()})
+    assert len(runs) == 3
+    shards = ",".join(f"{s3.url}/runs/{name}" for name in runs)
+    assert run("merge", f"runs=[{shards}]", f"run.copy_to={s3.url}/merged", *SCORE[-3:]) == 0
+    folder = newest("runs/merge")
+    assert contents(folder) == expected
+    assert json.loads((folder / "run.json").read_bytes())["merged"]["runs"] == shards.split(",")
+    assert s3.get(f"merged/{folder.name}/metrics.json") == expected["metrics.json"]
+
+
+def test_a_checkpoint_and_data_in_s3_give_the_bytes_of_those_here(here, s3):
+    expected = whole("eval", EVAL)
+    for name in ("masks", "images", "net"):
+        s3.put_folder(here / name, f"{name}/")
+    assert run("eval", *given(EVAL, checkpoint=f"{s3.url}/net", **{"data.root": s3.url})) == 0
+    assert contents(newest("runs/eval")) == expected
+
+
+def test_images_of_an_archive_on_a_web_server_are_predicted(here, web):
+    expected = whole("predict", PREDICT)
+    root, url = web
+    with zipfile.ZipFile(root / "all.zip", "w") as archive:
+        for path in sorted((here / "images").iterdir()):
+            archive.write(path, f"some/images/{path.name}")
+    assert run("predict", *given(PREDICT, input=f"zip://some/images::{url}/all.zip")) == 0
+    assert contents(newest("runs/predict")) == expected
+
+
+def test_a_data_set_that_changes_while_it_is_evaluated_is_refused(here, memory, monkeypatch, capsys):
+    """After the check of every file, whose content the cache then no longer has."""
+    for folder in ("images", "masks"):
+        for path in sorted((here / folder).iterdir()):
+            memory.put(f"{folder}/{path.name}", path.read_bytes())
+    restore = evaluate._restore
+
+    def changed(*arguments):
+        memory.put("images/case00.png", (here / "images" / "case01.png").read_bytes())
+        for path in objects():
+            path.unlink()
+        return restore(*arguments)
+
+    monkeypatch.setattr(evaluate, "_restore", changed)
+    assert run("eval", *given(EVAL, **{"data.root": memory.url})) == 2
+    assert "images/case00.png: expected `object` to stay what it was when it was listed" in capsys.readouterr().err
+
+
+def test_a_lost_connection_ends_with_3_and_the_run_goes_on(here, memory, monkeypatch, capsys, caplog):
+    for folder in ("predictions", "masks"):
+        for path in sorted((here / folder).iterdir()):
+            memory.put(f"{folder}/{path.name}", path.read_bytes())
+    arguments = given(SCORE, references=f"{memory.url}/masks", predictions=f"{memory.url}/predictions")
+    cat, lost = memory.files.cat_file, [True]
+
+    def break_off(path, *more, **options):
+        if lost[0] and path.endswith("case07.png"):
+            raise ConnectionError("reset by peer")
+        return cat(path, *more, **options)
+
+    monkeypatch.setattr(memory.files, "cat_file", break_off)
+    with caplog.at_level(logging.WARNING):
+        assert run("score", *arguments, "run.name=lost") == 3
+    assert "case07.png: can't be read or written, after 3 attempts (reset by peer)" in capsys.readouterr().err
+    lost[0] = False
+    folder = newest("runs/score")
+    assert run("score", *arguments, f"resume={folder}") == 0
+    assert contents(folder) == whole("score", SCORE)
+
+
+def test_a_url_that_can_not_be_used_leaves_no_run(here, capsys):
+    before = set(Path("runs").glob("*/*"))
+    assert run("score", *given(SCORE, references="ftp://host/masks")) == 2
+    assert run("score", *SCORE, "run.copy_to=https://host/runs") == 2
+    error = capsys.readouterr().err
+    assert "a URL of s3, gs" in error
+    assert "`run.copy_to` to be a URL that can be written" in error
+    assert set(Path("runs").glob("*/*")) == before
