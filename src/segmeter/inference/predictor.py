@@ -31,7 +31,7 @@ from segmeter.parallel import map_in_threads
 from segmeter.stages import Stages
 
 Loss = Callable[[Tensor, Tensor], Tensor]
-_BANDS = 16  # of a large image, after which freed memory is given back: seldom enough to cost nothing
+_PIXELS = 1 << 23  # of a large image, after which freed memory is given back: seldom enough to cost next to nothing
 _LESS = "Set inference.batch_size=1 and an inference.tile, or run on device=cpu."
 
 
@@ -189,10 +189,13 @@ class Predictor:
         """
         give_back_freed_memory()  # what the check of the files has left
         with self._outbox(1, probs=probs) as outbox:
-            for number, band in enumerate(self._decoded(outbox, image, case_id, target, loss), 1):
+            pixels = 0
+            for band in self._decoded(outbox, image, case_id, target, loss):
                 yield band
-                if number % _BANDS == 0:
+                pixels += band.labels.size
+                if pixels >= _PIXELS:
                     give_back_freed_memory()
+                    pixels = 0
         self._passes.settle()
 
     def _outbox(self, batch_size: int, *, probs: bool) -> Outbox:
