@@ -30,6 +30,8 @@ PRINTED_BY: dict[str, tuple[str, ...]] = {
     "data/files/zarr.py": ("score",),
     "data/files/geometry.py": ("score",),
     "data/files/masks.py": ("score",),
+    "data/files/formats/": ("score",),
+    "data/labels_config.py": ("score",),
     "parallel.py": ("train", "eval", "score"),
     "data/": ("train", "eval", "check"),
     "models/checkpoints/checkpoint.py": ("eval", "predict"),

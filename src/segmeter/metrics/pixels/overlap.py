@@ -271,4 +271,5 @@ def _chance(margins: ClassTotals) -> tuple[FloatArray, FloatArray, FloatArray, F
     products = tp * tn - fn * fp, target * unpredicted, target * rest, predicted * unpredicted
     beyond, left, spread, other = (part.sum(axis=-1) for part in products)
     n, held = np.asarray(total, np.float64)[..., 0], predicted.sum(axis=-1)
-    return beyond, left, spread, other + (n - held) * held  # the last for predictions that are no class
+    invalid = np.maximum(n - held, 0)  # predictions that are no class; groups of classes may hold more than all pixels
+    return beyond, left, spread, other + invalid * held
