@@ -44,12 +44,20 @@ def test_none_are_drawn_where_none_are_wanted_or_nothing_draws(tmp_path, count, 
 def test_a_picture_that_can_not_be_drawn_is_said_and_the_others_are_drawn(tmp_path, caplog):
     def draw(prediction, folder):
         if prediction.sample.case_id == "case5":
-            raise OSError(28, "No space left on device")
+            raise ValueError("an image of\nno pixels")
         return write_name(prediction, folder)
 
     drawn = draw_all(Pictures(tmp_path, NAMES, count=3, draw=draw, step=0), 20)
     assert sorted(drawn) == ["case1", "case8"]
-    assert "case5 could not be drawn at step 20 ([Errno 28] No space left on device); training goes on" in caplog.text
+    assert "case5 could not be drawn at step 20 (an image of no pixels); training goes on" in caplog.text
+
+
+def test_a_picture_that_can_not_be_written_stops_the_run_like_any_other_file(tmp_path):
+    def draw(prediction, folder):
+        raise OSError(28, "No space left on device")
+
+    with pytest.raises(OSError, match="No space left"):
+        draw_all(Pictures(tmp_path, NAMES, count=3, draw=draw, step=0), 20)
 
 
 def test_of_many_validations_some_stay_spread_over_the_run(tmp_path):

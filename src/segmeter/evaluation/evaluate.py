@@ -157,6 +157,7 @@ def _measure(job: Evaluation, measures: Sequence[Measure], prediction: Predictio
         spec=spec,
         target_instances=sample.instances,
         instances=cleaned.instances,
+        image=sample.image,
     )
     terms = prediction.loss
     return replace(

@@ -46,14 +46,22 @@ class Pictures:
             remove(self.folder / step_name(later))
 
     def offer(self, prediction: Prediction, step: int) -> None:
-        """Draw a case if it is one of the chosen; a picture that can't be drawn is said and does not stop the run."""
+        """Draw a case if it is one of the chosen; an image that nothing can show is said and does not stop the run.
+
+        Raises
+        ------
+        OSError
+            The picture can't be written: what else the run writes could not be either.
+        """
         case_id, folder = prediction.sample.case_id, self.folder / step_name(step)
         if self._draw is None or case_id not in self._chosen:
             return
         try:
             make_folder(folder)
             self._drawn[case_id] = self._draw(prediction, folder)
-        except Exception as error:  # of a disk, or of an image that nothing can show
+        except OSError:
+            raise
+        except Exception as error:  # of whatever draws
             reason = " ".join(str(error).split()) or type(error).__name__
             _LOG.warning("training: %s could not be drawn at step %d (%s); training goes on", case_id, step, reason)
 

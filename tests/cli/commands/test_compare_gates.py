@@ -66,6 +66,9 @@ def test_a_run_that_is_worse_ends_with_4_and_says_by_how_much(capsys: pytest.Cap
     result, text = summary()
     assert [entry["outcome"] for entry in result["gate"]["requirements"]] == ["regression", "pass"]
     assert text.startswith("## segmeter: regression\n")
+    page = next(Path("runs/compare").glob("*/compare.html")).read_text()
+    assert '<h2 id="required">' in page
+    assert "<td>iou/cell &gt;= base - 0.005</td>" in page
     error = capsys.readouterr().err
     assert "segmeter: iou/cell >= base - 0.005: REGRESSION, margin -0.1" in error
     assert "recall/cell" not in error
@@ -91,6 +94,7 @@ def test_a_slice_can_be_required_and_is_shown(capsys: pytest.CaptureFixture[str]
     result, text = summary()
     assert result["slices"][0]["by"]["-(.)"]["A"]["scores"]["iou/cell"]["difference"] < 0
     assert "| by | slice | cases | change of iou, cell |" in text
+    assert '<h2 id="slices">' in next(Path("runs/compare").glob("*/compare.html")).read_text()
 
 
 @pytest.mark.usefixtures("_runs")

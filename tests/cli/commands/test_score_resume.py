@@ -248,7 +248,7 @@ import sys, time
 from segmeter.cli.main import main
 from segmeter.evaluation import cases
 read = cases.read_map
-cases.read_map = lambda *given: (time.sleep(0.3), read(*given))[1]
+cases.read_map = lambda *given, **more: (time.sleep(0.3), read(*given, **more))[1]
 main(sys.argv[1:])
 """
 ENDS = {"SIGINT": (130, "interrupted"), "SIGTERM": (143, None), "SIGUSR1": (3, None), "SIGHUP": (129, None)}

@@ -60,6 +60,7 @@ def test_slices_are_printed_and_kept_and_objects_have_their_table(capsys: pytest
     [
         (SLICED, "to have a value of ward for every case, got 1 without: 'case12'"),
         (["metrics.slice_by=[object_size/class_1]"], "Add content to metrics.measures."),
+        (["metrics.slice_by=[brightness]", "metrics.measures=[content]"], "without images. Use segmeter eval."),
         (["metrics.slices=cases.txt", "metrics.slice_by=[ward]"], ".csv, .tsv, .parquet"),
         (["metrics.slice_by=[wrad]", "metrics.slices=cases.csv"], "Did you mean 'ward'?"),
     ],

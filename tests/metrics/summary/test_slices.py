@@ -11,6 +11,8 @@ import pytest
 from segmeter.errors import ConfigError, InputError
 from segmeter.metrics.config.measures import ContentConfig
 from segmeter.metrics.config.metrics import MetricsConfig
+from segmeter.metrics.measures.protocol import CaseMaps, build_measures
+from segmeter.metrics.measures.row import make_row
 from segmeter.metrics.summary.compare import compare_runs
 from segmeter.metrics.summary.slice_labels import check_case_ids, cut, slice_labels
 from segmeter.metrics.summary.slices import summarise_slices
@@ -213,3 +215,18 @@ def test_what_cannot_be_sliced_by_is_refused(config, changes, message):
 def test_bad_settings_are_refused(options, message):
     with pytest.raises(ConfigError, match=message):
         MetricsConfig(**options)
+
+
+def test_brightness_of_the_image_is_a_slice_where_images_are_at_hand():
+    spec = class_spec(2, "binary")
+    config = MetricsConfig(bootstrap=0, measures=(ContentConfig(),), slice_by=("brightness",))
+    target = np.eye(6, dtype=np.uint8)
+    rows = []
+    for i in range(9):
+        image = np.full((6, 6, 3), 25 * i, np.uint8)
+        maps = CaseMaps(case_id=str(i), target=target, labels=target, spacing=(1.0, 1.0), spec=spec, image=image)
+        rows.append(make_row(maps, build_measures(config, spec)))
+    found = summarise(rows, spec, config)
+    assert found["measures"]["brightness"]["image"]["mean"] == pytest.approx(100 / 255)
+    assert [each["n"] for each in found["slices"]["by"]["brightness"].values()] == [3, 3, 3]
+    assert "brightness/image" not in found["slices"]["by"]["brightness"]["below 0.2614"]["scores"]

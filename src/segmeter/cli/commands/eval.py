@@ -50,7 +50,7 @@ def run(config: EvalConfig, job: Job) -> float | None:
     (dataset,), (report,) = open_splits(config.data, [config.data.split])
     for line in mismatch_warnings(report.intensities, checkpoint.card.mean, checkpoint.card.std, checkpoint.card.clip):
         _LOG.warning("%s", line)
-    check_case_ids(config.metrics, dataset.spec, dataset.case_ids)
+    check_case_ids(config.metrics, dataset.spec, dataset.case_ids, images=True)
     loss = build_loss(weighted, spec=dataset.spec, class_counts=counts)
     facts = {**checkpoint.facts(), "data": report.content_sha256}
     dataset, batches, shard = take_shard(dataset, config.shard, batch_size=config.inference.batch_size)

@@ -109,7 +109,7 @@ class Modelled(Common):
     """Where the model runs: "auto", "cpu", "cuda" or "cuda:<number>"."""
 
 
-class Trained(Modelled):
+class Trained(Common):
     """What a command takes that runs a trained model, or several."""
 
     checkpoint: Path | tuple[Path, ...]
@@ -147,7 +147,7 @@ class TrainConfig(Modelled, Seeded, Launched):
     """Where curves are written beside history.jsonl."""
 
 
-class EvalConfig(Trained, Measured):
+class EvalConfig(Trained, Modelled, Measured):
     """`segmeter eval`: measure a checkpoint on a data set."""
 
     data: Annotated[Any, Component(DATA)]
@@ -174,7 +174,7 @@ class ImagesConfig(Config, title="data"):
     """What to do with images whose EXIF tag says that they lie on their side."""
 
 
-class PredictConfig(Trained, Sharded):
+class PredictConfig(Trained, Modelled, Sharded):
     """`segmeter predict`: write label maps for images that have no reference."""
 
     input: Path

@@ -10,7 +10,7 @@ from segmeter.checks import expected, nearest
 from segmeter.classes import ClassSpec
 from segmeter.errors import ConfigError
 from segmeter.metrics.config.metrics import MetricsConfig
-from segmeter.metrics.measures.protocol import NUMBERS, CaseMaps, build_measures, measure_case
+from segmeter.metrics.measures.protocol import CaseMaps, build_measures, is_number, measure_case
 from segmeter.metrics.summary.directions import Direction, find_direction
 from segmeter.metrics.summary.measures import MEAN
 from segmeter.report.figures import AGGREGATES, aggregates
@@ -72,7 +72,7 @@ def _measured(metrics: MetricsConfig, spec: ClassSpec) -> list[str]:
     sums = {(column.metric, column.region): np.array([column.value]) for column in columns if column.summed}
     names = [(column.metric, column.region) for column in columns if not column.summed]
     names += [name for measure in measures for name in measure.summarise(sums)]
-    means = [(metric, MEAN) for metric, _ in names if metric not in NUMBERS]
+    means = [(metric, MEAN) for metric, _ in names if not is_number(metric)]
     return list(dict.fromkeys("/".join(name) for name in (*names, *means)))
 
 

@@ -1,9 +1,11 @@
-"""maps of one case -> what its reference shows, by which cases are sliced."""
+"""maps of one case -> what its reference and its image show, by which cases are sliced."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from segmeter.classes import ClassSpec
 from segmeter.metrics.arrays import BoolArray, FloatArray
@@ -12,7 +14,9 @@ from segmeter.metrics.config.measures import ContentConfig
 from segmeter.metrics.measures.objects import find_objects
 from segmeter.metrics.measures.protocol import CaseMaps, Measure, Name, Region
 
-CONTENT = ("object_size", "touches_border")  # of the reference alone, so that no two runs differ in them
+OF_A_CLASS = ("object_size", "touches_border")
+BRIGHTNESS = ("brightness", "image")  # metric and region
+CONTENT = (*OF_A_CLASS, BRIGHTNESS[0])  # of reference and image alone, so that no two runs differ in them
 
 
 @dataclass(frozen=True)
@@ -26,10 +30,18 @@ class _Content:
             sizes = np.bincount(find_objects(mask, maps.target_instances, self.config.connectivity).reshape(-1))[1:]
             size = float(np.median(sizes[sizes > 0])) if sizes.any() else np.nan
             border = float(_touches_border(mask)) if sizes.any() else np.nan
-            yield from columns_of(region.name, dict(zip(CONTENT, (size, border), strict=True)), {})
+            yield from columns_of(region.name, dict(zip(OF_A_CLASS, (size, border), strict=True)), {})
+        if maps.image is not None:
+            yield MeasureColumn(*BRIGHTNESS, _brightness(maps.image))
 
     def summarise(self, sums: Mapping[Name, FloatArray]) -> dict[Name, FloatArray]:
         return {}
+
+
+def _brightness(image: NDArray[Any]) -> float:
+    """Mean over pixels and channels; of integers as a share of the largest that their type holds."""
+    largest = np.iinfo(image.dtype).max if image.dtype.kind in "iu" else 1
+    return float(image.mean(dtype=np.float64)) / largest
 
 
 def _touches_border(mask: BoolArray) -> bool:

@@ -49,6 +49,8 @@ class CaseMaps:
         The classes. Pixels of the target that equal its `ignore_index` are left out.
     target_instances, instances : as one plane of the maps, integer
         Objects of either map, where they are given and not the connected pixels; 0 is background.
+    image : (H, W, C) or (H, W)
+        What was segmented, where it is at hand.
     kept
         Intermediate results of one measure that others reuse.
 
@@ -66,6 +68,7 @@ class CaseMaps:
     spec: ClassSpec
     target_instances: NDArray[Any] | None = None
     instances: NDArray[Any] | None = None
+    image: NDArray[Any] | None = None
     kept: dict[Any, Any] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:

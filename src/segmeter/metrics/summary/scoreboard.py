@@ -18,7 +18,7 @@ from segmeter.metrics.cases.table import CaseRow
 from segmeter.metrics.config.metrics import MetricsConfig, mean_classes
 from segmeter.metrics.measures.content import CONTENT
 from segmeter.metrics.measures.protocol import build_measures
-from segmeter.metrics.pixels.overlap import ClassTotals, score_totals
+from segmeter.metrics.pixels.overlap import ClassTotals, divide, score_totals
 from segmeter.metrics.statistics.bootstrap import Statistic, mean_columns, mean_of_columns
 from segmeter.metrics.summary.measures import MEAN, WholeScores, gather_columns
 
@@ -160,6 +160,9 @@ def _scores(margins: ClassTotals, spec: ClassSpec, classes: list[int]) -> FloatA
     tp, target, predicted, total = (part[..., :k] for part in parts)
     single = ClassTotals(tp=tp, target=target, predicted=predicted, total=total)
     overall = score_totals(single, task=spec.task, classes=classes)
-    each = score_totals(margins, task=spec.task) if margins.tp.shape[-1] > k else overall
-    aggregates = [getattr(overall, name)[:, None] for name in PER_CASE]
-    return np.concatenate([*aggregates, *(getattr(each, name) for name in PER_REGION)], axis=1)
+    both = (
+        margins.target + margins.predicted
+    )  # groups overlap, so that nothing but scores of one region is asked of all
+    pairs = ((margins.tp, both - margins.tp), (2 * margins.tp, both), (margins.tp, margins.predicted))
+    each = [divide(*pair) for pair in (*pairs, (margins.tp, margins.target))]
+    return np.concatenate([*(getattr(overall, name)[:, None] for name in PER_CASE), *each], axis=1)

@@ -13,7 +13,7 @@ from segmeter.metrics.cases.columns import encode_key
 from segmeter.metrics.cases.regions import class_regions, region_totals
 from segmeter.metrics.cases.table import CaseRow
 from segmeter.metrics.config.metrics import MetricsConfig
-from segmeter.metrics.measures.content import CONTENT
+from segmeter.metrics.measures.content import BRIGHTNESS, CONTENT, OF_A_CLASS
 from segmeter.metrics.pixels.overlap import divide
 from segmeter.metrics.statistics.case_tables import column_names, read_column, take_cases
 from segmeter.metrics.statistics.clusters import cluster_labels, is_cluster
@@ -27,8 +27,10 @@ _MOST = 100  # slices by one column
 _THIRDS = re.compile(r"thirds\((.+)\)")
 
 
-def check_case_ids(config: MetricsConfig, spec: ClassSpec, case_ids: Sequence[str]) -> None:
+def check_case_ids(config: MetricsConfig, spec: ClassSpec, case_ids: Sequence[str], *, images: bool = False) -> None:
     """Refuse cases that have no cluster or no slice; call it before the first case is measured.
+
+    With `images`, what the images show will be measured too.
 
     Raises
     ------
@@ -39,6 +41,9 @@ def check_case_ids(config: MetricsConfig, spec: ClassSpec, case_ids: Sequence[st
     for by in config.slice_by:
         if not _is_content(by, config, spec):
             _told(by, config, case_ids)
+        elif by == BRIGHTNESS[0] and not images:
+            given = f"{by!r}, without images"
+            raise InputError(expected("metrics", "slice_by", "to name what is measured", given, "Use segmeter eval."))
         elif by.partition("/")[0] in CONTENT and not any(one.name == "content" for one in config.measures):
             rule = "to name what is measured"
             raise InputError(expected("metrics", "slice_by", rule, repr(by), "Add content to metrics.measures."))
@@ -104,8 +109,8 @@ _SIDES = {"below": "0", "above": "2"}
 
 def _is_content(by: str, config: MetricsConfig, spec: ClassSpec) -> bool:
     """Whether a slice is by what the reference shows; a table's own column of that name comes first."""
-    metric, slash, region = by.partition("/")
-    named = bool(slash) and metric in (SHARE, *CONTENT) and region in (*spec.names, *config.groups)
+    metric, _, region = by.partition("/")
+    named = by == BRIGHTNESS[0] or (metric in (SHARE, *OF_A_CLASS) and region in (*spec.names, *config.groups))
     return named and not (config.slices and by in column_names(config.slices, key="slices"))
 
 
@@ -120,7 +125,7 @@ def _told(by: str, config: MetricsConfig, case_ids: Sequence[str]) -> list[str]:
         found = read_column(config.slices, column, key="slices")
         labels = take_cases(found, case_ids, key="slices", rule=f"to have a value of {column} for every case")
     else:
-        known = (f"{name}/CLASS" for name in (SHARE, *CONTENT))
+        known = (f"{name}/CLASS" for name in (SHARE, *OF_A_CLASS))
         rule = f"to be columns of metrics.slices, {', '.join(known)}, or what metrics.cluster can be"
         raise InputError(expected("metrics", "slice_by", rule, repr(by), "Set metrics.slices=TABLE.csv."))
     if thirds:
@@ -154,6 +159,7 @@ def _content(by: str, rows: Sequence[CaseRow], spec: ClassSpec, config: MetricsC
     if metric == SHARE:
         margins = region_totals(rows, spec, {region: class_regions(spec, config.groups)[region]})
         return divide(margins.target[:, 0], margins.total[:, 0])
+    by = "/".join(BRIGHTNESS) if by == BRIGHTNESS[0] else by
     values: list[Mapping[str, float]] = [{encode_key(c.key): c.value for c in row.measured} for row in rows]
     if not any(by in one for one in values):
         held = {name for one in values for name in one if name.partition("/")[0] in CONTENT}
