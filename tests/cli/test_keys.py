@@ -78,6 +78,7 @@ ELSEWHERE = {
     ("evaluation/merging/pieces.py", "resume", "Finish it with segmeter"),
     *(("evaluation/merging/pieces.py", key, key) for key in ("data.fold", "data.split")),  # of the merged runs
     ("cli/commands/check.py", "loss.class_weights", "loss.class_weights"),  # what it suggests for training
+    ("report/page/evaluation.py", "images", "images= of score"),
 }
 NEVER = {
     ("data/files/images.py", "data.label_map", "predict"),  # which reads no masks
@@ -94,6 +95,7 @@ SEVERAL = (
     "cli/commands/demo.py",
     "cli/commands/doctor.py",
     "cli/help.py",
+    "cli/commands/report.py",
     "cli/commands/schema.py",
 )  # name commands themselves
 

@@ -227,7 +227,7 @@ def test_places_of_itk_dicom_and_nifti_are_compared(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("angle", [0.0, 0.3])
 def test_resampling_equals_itk(angle: float, tmp_path: Path) -> None:
-    """On another lattice, turned too. Mutation seen to fail: half a pixel more."""
+    """On another lattice, turned too."""
     sitk = library("SimpleITK")
     target, labels = masks(3)
     (tmp_path / "references").mkdir()

@@ -88,7 +88,7 @@ def test_the_command_takes_a_folder(
     main(["score", "predictions=predictions", "references=references", "probs=probs", *options])
     (folder,) = (tmp_path / "runs" / "score").iterdir()
     assert json.loads((folder / "metrics.json").read_text())["calibration"]["ece"] > 0
-    assert "precision, by recall" in (folder / "report.html").read_text()
+    assert "precision and recall" in (folder / "report.html").read_text()
     assert "ECE of the winning class" in capsys.readouterr().out
     with pytest.raises(SystemExit):
         main(["score", "predictions=predictions", "references=references", "metrics.calibration=true", *options])

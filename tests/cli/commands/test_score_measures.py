@@ -15,13 +15,11 @@ from tests.data.crafted import put
 RUN = ["score", "predictions=predictions", "references=references", "data.num_classes=2", "data.task=binary"]
 RUN += ["metrics.bootstrap=20", "run.name=x"]
 PLUGIN = """
-from dataclasses import dataclass
 from segmeter.metrics.cases.columns import MeasureColumn
 from segmeter.metrics.config.metrics import MEASURES
 from segmeter.metrics.config.measures import MeasureConfig
 
 @MEASURES.register("area", builder="area_plugin:build_area")
-@dataclass(frozen=True, kw_only=True)
 class AreaConfig(MeasureConfig):
     name: str = "area"
     unit: float = 1.0

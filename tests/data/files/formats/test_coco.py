@@ -60,7 +60,7 @@ def test_polygons_are_filled_as_pycocotools_does(seed, tmp_path):
 
 
 def test_objects_may_overlap_where_that_is_said(tmp_path):
-    """A small lymphocyte on a large cell. Mutation seen to fail: the larger one on top."""
+    """A small lymphocyte on a large cell."""
     large, small = np.zeros((2, 20, 30), bool)
     large[2:15, 2:20] = True
     small[10:16, 10:16] = True
