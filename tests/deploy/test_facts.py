@@ -3,6 +3,7 @@ import json
 import pytest
 
 from segmeter.deploy.facts import describe
+from segmeter.models.checkpoints.several import Checkpoints
 from tests.models.parts import make_card, make_spec
 
 
@@ -16,7 +17,7 @@ from tests.models.parts import make_card, make_spec
     ],
 )
 def test_a_file_says_what_goes_in_and_what_comes_out(checkpoint_of, task, classes, axes, threshold, dtype):
-    checkpoint = checkpoint_of(make_card(make_spec(classes, task)))
+    checkpoint = Checkpoints((checkpoint_of(make_card(make_spec(classes, task))),))
     facts = describe(checkpoint, threshold=0.4, dtype="uint8", least=17)
     json.dumps(facts)
     assert facts["input"] == {
@@ -28,4 +29,5 @@ def test_a_file_says_what_goes_in_and_what_comes_out(checkpoint_of, task, classe
     assert facts["output"] == {"name": "labels", "axes": axes, "dtype": dtype}
     assert facts["threshold"] == threshold
     assert facts["checkpoint_sha256"] == checkpoint.sha256
+    assert facts["averaged"] is None
     assert facts["card"] == checkpoint.card.to_dict()

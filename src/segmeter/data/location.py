@@ -10,7 +10,7 @@ import tifffile
 from segmeter.data.files.geometry import Geometry
 from segmeter.data.files.header import damaged, pick_page
 from segmeter.data.files.sniff import check_format, open_regular, show
-from segmeter.data.files.tiff import tiff_geometry
+from segmeter.data.files.tiff import metadata_geometry
 from segmeter.data.files.zarr import is_zarr, open_picture
 from segmeter.errors import DataError
 
@@ -91,7 +91,7 @@ def _of_tiff(path: Path, file: IO[bytes], level: int) -> Location:
     with tifffile.TiffFile(file) as tiff:
         page, first = pick_page(path, tiff, level)[0], tiff.pages.first
         tags = {tag: first.tags[tag].value for tag in _GEOTIFF if tag in first.tags}
-        found = UNKNOWN if tags else _of_geometry(tiff_geometry(path, tiff, "YX"))  # the tags are repeated themselves
+        found = _of_geometry(metadata_geometry(path, tiff, "YX"))  # GeoTIFF's tags are repeated themselves
         down, across = first.imagelength / page.imagelength, first.imagewidth / page.imagewidth
         spacing = None if found.spacing is None else (found.spacing[0] * down, found.spacing[1] * across)
         enlarged = (down, across) != (1, 1)

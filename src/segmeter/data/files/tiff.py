@@ -91,10 +91,13 @@ def _check_page(path: Path, page: Any, file: IO[bytes]) -> None:
 
 
 def tiff_geometry(path: Path, tiff: Any, axes: str) -> Geometry:
-    """The spacing of an opened file with these axes."""
+    """The spacing of an opened file with these axes; GeoTIFF's tags come before other metadata."""
     on_earth = read_geotiff(path, tiff.pages.first) if len(axes) == 2 else None
-    if on_earth is not None:
-        return on_earth
+    return metadata_geometry(path, tiff, axes) if on_earth is None else on_earth
+
+
+def metadata_geometry(path: Path, tiff: Any, axes: str) -> Geometry:
+    """The spacing that the OME or ImageJ metadata of an opened file give, whatever other tags say."""
     if tiff.is_ome:
         return _ome(path, tiff.ome_metadata, axes)
     if tiff.is_imagej:
