@@ -15,6 +15,7 @@ from contextlib import suppress
 from fcntl import LOCK_EX, flock
 from functools import lru_cache
 from pathlib import Path
+from uuid import uuid4
 
 from segmeter.checks import expected
 from segmeter.errors import DataError
@@ -264,8 +265,8 @@ def _digest(text: str) -> str:
 
 
 def _key(each: Stored) -> str:
-    """Size, and a hash of name and state; where a store tells contents not apart, one that no later start has."""
-    stamp = each.stamp or f"{os.getpid()} {os.times().elapsed}"
+    """Size, and a hash of name and state; where a store can't tell contents apart, one that is never had again."""
+    stamp = each.stamp or uuid4().hex
     digest = hashlib.sha256(f"{stamp} {each.name}".encode("utf-8", "surrogateescape")).hexdigest()
     return f"{each.size:x}-{digest[:32]}"
 

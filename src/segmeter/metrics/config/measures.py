@@ -260,7 +260,9 @@ class InstanceIouConfig(ObjectsConfig):
     """
 
     name: str = "iiou"
-    average_sizes: Literal["data", "cityscapes"] | dict[str, Annotated[float, Field(gt=0)]] = "data"
+    average_sizes: Annotated[
+        Literal["data", "cityscapes"] | dict[str, Annotated[float, Field(gt=0)]], Unit("pixels")
+    ] = "data"
     """Pixels of an average object, by class; the others are then not measured. "data": the mean of the objects that are
     measured; "cityscapes": those of its ten classes with objects, in full resolution."""
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from segmeter.checks import expected, shorten
+from segmeter.checks import expected, shorten, whole_number
 from segmeter.classes import ClassSpec
 from segmeter.errors import InputError
 from segmeter.metrics.arrays import IntArray
@@ -64,7 +64,7 @@ def confusion_matrix(
            [1, 1]])
     """
     where = "confusion_matrix"
-    if num_classes == 2:
+    if whole_number(where, "num_classes", num_classes) == 2:
         target, labels = without_channel(target, labels), without_channel(labels, target)
     check_maps(where, target, labels, "labels", kinds="iub")
     num_classes, ignore_index = check_classes(where, num_classes, ignore_index, most=_FOREIGN)
