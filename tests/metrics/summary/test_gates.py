@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 from segmeter.errors import ConfigError
+from segmeter.metrics.config.measures import EventsConfig
 from segmeter.metrics.config.metrics import MetricsConfig
+from segmeter.metrics.objects.events import INSTANCE_EVENTS, TARGET_EVENTS
 from segmeter.metrics.summary.compare import compare_runs, paired_bootstrap
 from segmeter.metrics.summary.summary import summarise
 from tests.metrics.build import case_row, class_spec, random_rows
@@ -117,6 +119,15 @@ def test_a_requirement_about_nothing_is_refused(require, message):
     with pytest.raises(ConfigError) as caught:
         gate(ROWS, require)
     assert message in str(caught.value)
+
+
+def test_a_score_of_the_data_set_alone_has_no_mean_over_cases():
+    config = QUICK.replace(measures=(EventsConfig(),))
+    sums = {f"sum:events_{name}/car": 1.0 for name in (*TARGET_EVENTS, *INSTANCE_EVENTS[:4])}
+    rows = [case_row(r.case_id, r.counts, scores=sums) for r in ROWS]
+    assert only(rows, "objects_missed/car <= base", config=config, base=rows)["outcome"] == "pass"
+    with pytest.raises(ConfigError, match="to name a score of all runs that has values per case, got 'objects_missed"):
+        gate(rows, "per_case(objects_missed/car) <= base", config=config, base=rows)
 
 
 def test_three_runs_have_no_base():

@@ -113,7 +113,8 @@ def compare_runs(
     }
     labels = slice_labels(next(iter(ordered.values())), spec, config)
     metrics = next(iter(boards.values())).names
-    required = expand_requirements(required, metrics, {by: order_labels(each) for by, each in labels.items()})
+    values = {by: order_labels(each) for by, each in labels.items()}
+    required = expand_requirements(required, next(iter(boards.values())), values)
     pairs = [_compare_pair(boards, *pair, config, options) for pair in combinations(boards, 2)]
     for overall in (True, False):
         _adjust([pair[metric] for pair in pairs for metric in metrics if is_overall(metric) == overall])

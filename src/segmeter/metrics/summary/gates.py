@@ -28,7 +28,7 @@ ALPHA = 0.05  # of the p-value adjusted over all requirements, two-sided
 
 
 def expand_requirements(
-    requirements: Sequence[Requirement], names: Sequence[str], slices: Mapping[str, Sequence[str]]
+    requirements: Sequence[Requirement], board: Scoreboard, slices: Mapping[str, Sequence[str]]
 ) -> list[Requirement]:
     """Find the score that each requirement is about: once each, "pq" for "pq/mean", and each of a "*".
 
@@ -36,8 +36,8 @@ def expand_requirements(
     ----------
     requirements
         From `parse_requirements`.
-    names
-        Scores that the runs have.
+    board
+        Of one of the runs: the scores that all have.
     slices
         Columns by which cases are sliced, with their values.
 
@@ -49,10 +49,11 @@ def expand_requirements(
     found: dict[Requirement, None] = {}
     problems: list[str] = []
     for one in requirements:
+        names = list(board.values) if one.per_case else board.names
         metrics = _metrics(one.metric, names)
         if not metrics:
-            problems.append(expected("compare", "require", "to name a score of all runs", repr(one.metric),
-                                     nearest(one.metric, names)))  # fmt: skip
+            known = "to name a score of all runs" + (" that has values per case" if one.per_case else "")
+            problems.append(expected("compare", "require", known, repr(one.metric), nearest(one.metric, names)))
         wanted = [replace(one, slice=part) for part in _slices(one, slices, problems)]
         for metric in metrics:
             problems += _direction_problem(one, metric)
