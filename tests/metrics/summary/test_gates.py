@@ -14,7 +14,7 @@ from segmeter.metrics.summary.summary import summarise
 from tests.metrics.build import case_row, class_spec, random_rows
 from tests.metrics.summary.test_compare import spoil
 
-QUICK = MetricsConfig(bootstrap=500)
+QUICK = MetricsConfig(bootstrap=1000)
 ROWS = random_rows(40)
 
 
@@ -130,6 +130,13 @@ def test_a_score_of_the_data_set_alone_has_no_mean_over_cases():
         gate(rows, "per_case(objects_missed/car) <= base", config=config, base=rows)
 
 
+def test_fewer_than_1000_resamples_decide_nothing():
+    few = QUICK.replace(bootstrap=999)
+    with pytest.raises(ConfigError, match=r"metrics.bootstrap` to be 1000 or more where `require` is given, got 999"):
+        gate(ROWS, "mean_iou >= base", config=few)
+    assert "gate" not in compare_runs({"base": ROWS, "new": ROWS}, class_spec(), few)
+
+
 def test_three_runs_have_no_base():
     with pytest.raises(ConfigError, match=r"to be \[BASE,NEW\] where `require` is given, got 3 runs"):
         compare_runs(dict.fromkeys("abc", ROWS), class_spec(), QUICK, require=["mean_iou >= base"])
@@ -153,7 +160,7 @@ def test_a_hundred_comparisons_of_equals_raise_at_most_five_alarms():
     alarms = differing = 0
     for seed in range(100):
         base, new = same_quality(rng, 30)
-        config = MetricsConfig(bootstrap=400, seed=seed)
+        config = MetricsConfig(bootstrap=1000, seed=seed)
         require = ["mean_iou >= base; mean_dice >= base; pixel_accuracy >= base; iou/road >= base; recall/road >= base"]
         found = compare_runs({"base": base, "new": new}, class_spec(2), config, require=require)
         alarms += found["gate"]["outcome"] == "regression"

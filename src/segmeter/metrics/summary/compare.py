@@ -35,6 +35,7 @@ from segmeter.metrics.summary.slice_labels import order_labels, slice_labels
 from segmeter.metrics.summary.slices import compare_slices, headlines
 from segmeter.metrics.summary.summary import DEFAULT
 
+_GATE_RESAMPLES = 1000  # fewer leave the ends of an interval, and so a verdict, to chance
 _LISTED = 8  # cases named in one message
 _TESTS = ("dataset_p", "wilcoxon_p", "sign_flip_p")
 
@@ -84,7 +85,8 @@ def compare_runs(
     InputError
         Fewer than two runs, other cases, or references that differ: such scores can't be compared. A case has no slice.
     ConfigError
-        What is required can't be read, is about no score of both runs, or there are more than two.
+        What is required can't be read, is about no score of both runs, or there are more than two, or fewer than 1000
+        resamples to decide by.
 
     Examples
     --------
@@ -100,8 +102,8 @@ def compare_runs(
         rule, given = "to be two or more, with a bootstrap", f"{len(runs)} runs, bootstrap {config.bootstrap}"
         raise InputError(expected("compare", "runs", rule, given))
     required = parse_requirements(require)
-    if required and len(runs) != 2:
-        raise ConfigError(expected("compare", "runs", "to be [BASE,NEW] where `require` is given", f"{len(runs)} runs"))
+    if required:
+        _check_gate(len(runs), config)
     ordered = {name: order_rows("compare", rows, spec) for name, rows in runs.items()}
     check_same_cases(ordered, spec)
     boards, not_shared = build_scoreboards(ordered, spec, config)
@@ -127,6 +129,18 @@ def compare_runs(
         **({"slices": _slices(boards, spec, config, labels)} if labels else {}),
         **({"gate": decide(list(boards.values()), required, labels, config)} if required else {}),
     }
+
+
+def _check_gate(runs: int, config: MetricsConfig) -> None:
+    """Refuse to decide about another number of runs than two, or by intervals whose ends are hardly drawn."""
+    problems = []
+    if runs != 2:
+        problems.append(expected("compare", "runs", "to be [BASE,NEW] where `require` is given", f"{runs} runs"))
+    if config.bootstrap < _GATE_RESAMPLES:
+        rule, remedy = f"to be {_GATE_RESAMPLES} or more where `require` is given", "Fewer make intervals too narrow."
+        problems.append(expected("compare", "metrics.bootstrap", rule, config.bootstrap, remedy))
+    if problems:
+        raise ConfigError(problems)
 
 
 def _slices(
