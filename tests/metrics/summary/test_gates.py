@@ -85,6 +85,22 @@ def test_lower_is_better_for_distances_and_infinity_is_no_pass():
     assert (both["outcome"], both["reason"]) == ("unknown", "the score is undefined in one of the runs")
 
 
+def test_a_score_that_became_undefined_is_no_pass_and_the_cases_used_are_counted():
+    def run(values):
+        return [case_row(r.case_id, r.counts, scores={"hd95/car": v}) for r, v in zip(ROWS, values, strict=True)]
+
+    known = [2.0 + i % 3 for i in range(40)]
+    some = [np.nan] * 4 + known[4:]
+    base, fewer = run(known), run([v - 1 for v in some])
+    entry = only(fewer, "hd95/car <= base", base=base)
+    assert (entry["outcome"], entry["n_used"], entry["n_undefined"], entry["n_units"]) == ("unknown", 36, 4, 36)
+    assert entry["reason"] == "the score became undefined in 4 cases of the new run"
+    assert only(run([v + 3 for v in some]), "hd95/car <= base", base=base)["outcome"] == "regression"
+    back = only(run([v - 1 for v in known]), "hd95/car <= base", base=run(some))  # the new run has more
+    assert (back["outcome"], back["n_used"], back["n_undefined"]) == ("pass", 36, 4)
+    assert "n_used" not in only(ROWS, "mean_iou >= base")
+
+
 def test_too_few_cases_cannot_tell():
     entry = only(spoil(ROWS[:4], 0.5), "mean_iou >= base", base=ROWS[:4])
     assert (entry["outcome"], entry["margin_ci95"]) == ("unknown", [None, None])
