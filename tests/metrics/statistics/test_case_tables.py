@@ -51,7 +51,7 @@ def test_what_a_table_lacks_or_says_twice_is_named(content: str, column: str, me
 def test_columns_of_one_name_are_refused_in_parquet(tmp_path: Path) -> None:
     path = tmp_path / "cases.parquet"
     pq.write_table(pa.table([["a"], ["x"], ["y"]], names=["case_id", "ward", "ward"]), path)
-    with pytest.raises(InputError, match="'ward' twice in .*cases.parquet"):
+    with pytest.raises(InputError, match=r"'ward' twice in .*cases.parquet"):
         read_column(path, "ward", key="slices")
 
 
