@@ -107,6 +107,14 @@ def test_too_few_cases_cannot_tell():
     assert "fewer than 5" in entry["reason"]
 
 
+def test_a_class_that_two_cases_hold_is_not_judged_though_both_are_perfect():
+    rows = [case_row(f"c{i}", [[90, 0], [0, 9 if i < 2 else 0]]) for i in range(40)]
+    found = compare_runs({"base": rows, "new": rows}, class_spec(2), QUICK, require=["iou/* >= base"])["gate"]
+    sky, road = found["requirements"]
+    assert (sky["outcome"], sky["margin_ci95"]) == ("pass", [0, 0])
+    assert (road["outcome"], road["margin_ci95"]) == ("unknown", [None, None])
+
+
 def test_slices_and_every_slice(tmp_path):
     table = tmp_path / "cases.csv"
     table.write_text("case_id,ward\n" + "".join(f"{r.case_id},{'AB'[i % 2]}\n" for i, r in enumerate(ROWS)))
