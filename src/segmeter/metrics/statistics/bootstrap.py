@@ -156,11 +156,12 @@ def bootstrap(
 
 
 def pool_units(units: NDArray[Any], seed: int) -> FloatArray:
-    """Sums (`MOST_UNITS`, M), on a grid as of `to_grid`, of random pools of units (N, M): of equal size, but for one.
+    """Sums (`MOST_UNITS`, M), on a grid as of `to_grid`, of random pools of units (N, M): equal in size, or one apart.
 
     Resampling pools takes no longer however many units there are. The units of a pool are drawn at random, so that the
     variance between pools is, but for chance, that of independent units: of P pools its own relative error is about
-    sqrt(2 / P), 0.4 %.
+    sqrt(2 / P), 0.4 %. That is so of means and ratios, which do not depend on a pool's size; where P does not divide N,
+    intervals of totals, such as numbers of objects, are too wide, as the sizes of the drawn pools vary too.
     """
     order = np.argsort(np.random.PCG64([seed, _POOLS]).random_raw(len(units)), kind="stable")
     pool = np.empty(len(units), np.int64)
