@@ -39,7 +39,7 @@ def written(tmp_path_factory):
         [
             *("score", f"predictions={root / 'predictions'}", f"references={root / 'references'}"),
             *(f"data.classes=[{names}]", "data.ignore_index=255", "metrics.measures=[surface,error_types]"),
-            *("metrics.bootstrap=200", "report.html=false", f"run.root={root / 'runs'}"),
+            *("metrics.bootstrap=1000", "report.html=false", f"run.root={root / 'runs'}"),
         ]
     )
     return next((root / "runs" / "score").iterdir())
@@ -47,7 +47,7 @@ def written(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def evaluation():
-    metrics = segmeter.MetricsConfig(bootstrap=200)
+    metrics = segmeter.MetricsConfig(bootstrap=1000)
     measures = ["surface", {"name": "error_types"}]
     return segmeter.evaluate(draw(), classes=CLASSES, ignore_index=255, measures=measures, metrics=metrics)
 

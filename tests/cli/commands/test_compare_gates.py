@@ -11,7 +11,7 @@ from segmeter.metrics.cases.table import CaseRow, write_cases
 from segmeter.metrics.summary.summary import summarise
 from tests.data.crafted import BINARY
 
-FEW = "metrics.bootstrap=200"
+FEW = "metrics.bootstrap=1000"
 
 
 def make_run(folder: Path, *, missed: list[int]) -> Path:

@@ -35,6 +35,10 @@ def test_every_form_gives_the_same_and_empty_cells_are_no_value(form: str, tmp_p
         ("case_id,ward\na,x\n", "wrad", "case_id and wrad, got .*Did you mean 'ward'"),
         ("name,ward\na,x\n", "ward", "case_id and ward, got .*name, ward"),
         ("", "ward", "got .*with none"),
+        ("case_id,town,ward\na,x,y\n\nb,x, z,y\n", "ward", "have 3 cells.*got 4 in line 4 of .*cases.csv. Complete"),
+        ("case_id,town,ward\na,x\n", "ward", "have 3 cells, as its header, got 2 in line 2"),
+        ("case_id,ward,ward\na,x,y\n", "ward", "differ in name, got 'ward' twice in .*cases.csv. Rename"),
+        ("case_id,ward,case_id\na,x,b\n", "ward", "got 'case_id' twice"),
     ],
 )
 def test_what_a_table_lacks_or_says_twice_is_named(content: str, column: str, message: str, tmp_path: Path) -> None:
@@ -42,6 +46,13 @@ def test_what_a_table_lacks_or_says_twice_is_named(content: str, column: str, me
     path.write_text(content)
     with pytest.raises(InputError, match=message):
         read_column(path, column, key="slices")
+
+
+def test_columns_of_one_name_are_refused_in_parquet(tmp_path: Path) -> None:
+    path = tmp_path / "cases.parquet"
+    pq.write_table(pa.table([["a"], ["x"], ["y"]], names=["case_id", "ward", "ward"]), path)
+    with pytest.raises(InputError, match=r"'ward' twice in .*cases.parquet"):
+        read_column(path, "ward", key="slices")
 
 
 @pytest.mark.parametrize("name", ["cases.csv", "cases.parquet"])

@@ -130,3 +130,14 @@ def test_the_default_holds_the_truth_as_often_as_the_page_says(draw, units, at_l
     assert hits["expanded"] / 300 > at_least - 2.6 * (at_least * (1 - at_least) / 300) ** 0.5
     if draw is tailed:
         assert hits["bca"] < hits["expanded"] - 20  # what the default is for
+
+
+@pytest.mark.parametrize("holders", [1, 2, 4, 5, 40])
+def test_units_that_agree_exactly_decide_only_where_there_are_5_of_them(holders):
+    # a class in so many of 40 cases, each with an IoU of 1: leaving one out moves nothing
+    columns = np.zeros((40, 2), np.int64)
+    columns[:holders] = 9
+    found = bootstrap(columns, lambda sums: divide(sums[:, :1], sums[:, 1:]), resamples=200, test=True)
+    ends = [found.low[0], found.high[0]]
+    np.testing.assert_array_equal(ends, [1, 1] if holders >= 5 else [np.nan, np.nan])
+    assert np.isnan(found.p_of_zero[0]) == (holders < 5)

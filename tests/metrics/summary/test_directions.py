@@ -4,12 +4,14 @@ import numpy as np
 import pytest
 
 from segmeter.metrics.config.measures import (
+    MEASURES,
     AjiConfig,
     AveragePrecisionConfig,
     BoundaryConfig,
     ClDiceConfig,
     ErrorTypesConfig,
     EventsConfig,
+    InstanceIouConfig,
     InstancesConfig,
     LesionsConfig,
     PartitionConfig,
@@ -35,12 +37,17 @@ EVERY = (
     PartitionConfig(),
     TopologyConfig(),
     LesionsConfig(),
+    InstanceIouConfig(),
 )
 LOWER = {"hd", "hd95", "hd95_pooled", "assd", "masd", "object_masd", "fp", "fn", "object_fp", "object_fn"}
 LOWER |= {f"objects_{name}" for name in ("missed", "spurious", "split", "part", "merged", "merging")}
 LOWER |= {f"{kind}_{what}" for kind in ("boundary", "extent", "segment") for what in ("errors", "gain")}
 LOWER |= {"voi", "voi_split", "voi_merge", "are", "betti0_error", "betti1_error", "euler_error"}
 LOWER |= {"brats_hd95", "brats_fp", "brats_fn", "picai_fp", "picai_fn", "autopet_fp_volume", "autopet_fn_volume"}
+
+
+def test_every_measure_is_asked_but_the_one_of_facts():
+    assert {one.name for one in EVERY} == set(MEASURES.names()) - {"content"}
 
 
 def test_every_metric_of_our_measures_has_a_direction():

@@ -6,13 +6,15 @@ import numpy as np
 import pytest
 
 from segmeter.errors import ConfigError
+from segmeter.metrics.config.measures import EventsConfig
 from segmeter.metrics.config.metrics import MetricsConfig
+from segmeter.metrics.objects.events import INSTANCE_EVENTS, TARGET_EVENTS
 from segmeter.metrics.summary.compare import compare_runs, paired_bootstrap
 from segmeter.metrics.summary.summary import summarise
 from tests.metrics.build import case_row, class_spec, random_rows
 from tests.metrics.summary.test_compare import spoil
 
-QUICK = MetricsConfig(bootstrap=500)
+QUICK = MetricsConfig(bootstrap=1000)
 ROWS = random_rows(40)
 
 
@@ -83,10 +85,34 @@ def test_lower_is_better_for_distances_and_infinity_is_no_pass():
     assert (both["outcome"], both["reason"]) == ("unknown", "the score is undefined in one of the runs")
 
 
+def test_a_score_that_became_undefined_is_no_pass_and_the_cases_used_are_counted():
+    def run(values):
+        return [case_row(r.case_id, r.counts, scores={"hd95/car": v}) for r, v in zip(ROWS, values, strict=True)]
+
+    known = [2.0 + i % 3 for i in range(40)]
+    some = [np.nan] * 4 + known[4:]
+    base, fewer = run(known), run([v - 1 for v in some])
+    entry = only(fewer, "hd95/car <= base", base=base)
+    assert (entry["outcome"], entry["n_used"], entry["n_undefined"], entry["n_units"]) == ("unknown", 36, 4, 36)
+    assert entry["reason"] == "the score became undefined in 4 cases of the new run"
+    assert only(run([v + 3 for v in some]), "hd95/car <= base", base=base)["outcome"] == "regression"
+    back = only(run([v - 1 for v in known]), "hd95/car <= base", base=run(some))  # the new run has more
+    assert (back["outcome"], back["n_used"], back["n_undefined"]) == ("pass", 36, 4)
+    assert "n_used" not in only(ROWS, "mean_iou >= base")
+
+
 def test_too_few_cases_cannot_tell():
     entry = only(spoil(ROWS[:4], 0.5), "mean_iou >= base", base=ROWS[:4])
     assert (entry["outcome"], entry["margin_ci95"]) == ("unknown", [None, None])
     assert "fewer than 5" in entry["reason"]
+
+
+def test_a_class_that_two_cases_hold_is_not_judged_though_both_are_perfect():
+    rows = [case_row(f"c{i}", [[90, 0], [0, 9 if i < 2 else 0]]) for i in range(40)]
+    found = compare_runs({"base": rows, "new": rows}, class_spec(2), QUICK, require=["iou/* >= base"])["gate"]
+    sky, road = found["requirements"]
+    assert (sky["outcome"], sky["margin_ci95"]) == ("pass", [0, 0])
+    assert (road["outcome"], road["margin_ci95"]) == ("unknown", [None, None])
 
 
 def test_slices_and_every_slice(tmp_path):
@@ -119,6 +145,22 @@ def test_a_requirement_about_nothing_is_refused(require, message):
     assert message in str(caught.value)
 
 
+def test_a_score_of_the_data_set_alone_has_no_mean_over_cases():
+    config = QUICK.replace(measures=(EventsConfig(),))
+    sums = {f"sum:events_{name}/car": 1.0 for name in (*TARGET_EVENTS, *INSTANCE_EVENTS[:4])}
+    rows = [case_row(r.case_id, r.counts, scores=sums) for r in ROWS]
+    assert only(rows, "objects_missed/car <= base", config=config, base=rows)["outcome"] == "pass"
+    with pytest.raises(ConfigError, match="to name a score of all runs that has values per case, got 'objects_missed"):
+        gate(rows, "per_case(objects_missed/car) <= base", config=config, base=rows)
+
+
+def test_fewer_than_1000_resamples_decide_nothing():
+    few = QUICK.replace(bootstrap=999)
+    with pytest.raises(ConfigError, match=r"metrics.bootstrap` to be 1000 or more where `require` is given, got 999"):
+        gate(ROWS, "mean_iou >= base", config=few)
+    assert "gate" not in compare_runs({"base": ROWS, "new": ROWS}, class_spec(), few)
+
+
 def test_three_runs_have_no_base():
     with pytest.raises(ConfigError, match=r"to be \[BASE,NEW\] where `require` is given, got 3 runs"):
         compare_runs(dict.fromkeys("abc", ROWS), class_spec(), QUICK, require=["mean_iou >= base"])
@@ -142,7 +184,7 @@ def test_a_hundred_comparisons_of_equals_raise_at_most_five_alarms():
     alarms = differing = 0
     for seed in range(100):
         base, new = same_quality(rng, 30)
-        config = MetricsConfig(bootstrap=400, seed=seed)
+        config = MetricsConfig(bootstrap=1000, seed=seed)
         require = ["mean_iou >= base; mean_dice >= base; pixel_accuracy >= base; iou/road >= base; recall/road >= base"]
         found = compare_runs({"base": base, "new": new}, class_spec(2), config, require=require)
         alarms += found["gate"]["outcome"] == "regression"

@@ -23,6 +23,7 @@ from segmeter.metrics.statistics.intervals import (
     find_ends,
     find_p,
     measure_influence,
+    require_holders,
 )
 
 Statistic = Callable[[NDArray[Any]], FloatArray]
@@ -140,7 +141,8 @@ def bootstrap(
     sums = _gathered(weights @ units for weights in draw_weights(len(units), resamples, seed))
     replicates = np.concatenate([score(part) for part in sums]).reshape(resamples, -1)
     left_out = (score(total - part).reshape(len(part), -1) for part in _blocks(units))
-    influence = measure_influence(left_out, estimate)
+    alone = (_undefined_quietly(score, part).reshape(len(part), -1) for part in _blocks(units))
+    influence = require_holders(measure_influence(left_out, estimate), alone, len(units))
     low, high = find_ends(interval, level, estimate, replicates, influence)
     p_values = find_p(interval, estimate, replicates, influence) if test else np.full(len(estimate), np.nan)
     return Resampled(
@@ -154,11 +156,12 @@ def bootstrap(
 
 
 def pool_units(units: NDArray[Any], seed: int) -> FloatArray:
-    """Sums (`MOST_UNITS`, M), on a grid as of `to_grid`, of random pools of units (N, M): of equal size, but for one.
+    """Sums (`MOST_UNITS`, M), on a grid as of `to_grid`, of random pools of units (N, M): equal in size, or one apart.
 
     Resampling pools takes no longer however many units there are. The units of a pool are drawn at random, so that the
     variance between pools is, but for chance, that of independent units: of P pools its own relative error is about
-    sqrt(2 / P), 0.4 %.
+    sqrt(2 / P), 0.4 %. That is so of means and ratios, which do not depend on a pool's size; where P does not divide N,
+    intervals of totals, such as numbers of objects, are too wide, as the sizes of the drawn pools vary too.
     """
     order = np.argsort(np.random.PCG64([seed, _POOLS]).random_raw(len(units)), kind="stable")
     pool = np.empty(len(units), np.int64)
@@ -266,6 +269,12 @@ def _of_sums(columns: NDArray[Any], statistic: Statistic) -> Callable[[FloatArra
         return np.asarray(found, np.float64)
 
     return score
+
+
+def _undefined_quietly(score: Callable[[FloatArray], FloatArray], sums: FloatArray) -> FloatArray:
+    """A unit alone often has nothing to divide by."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return score(sums)
 
 
 def _gathered(parts: Iterator[FloatArray]) -> Iterator[FloatArray]:

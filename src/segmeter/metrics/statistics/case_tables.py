@@ -11,6 +11,7 @@ from segmeter.errors import InputError
 TABLES = (".csv", ".tsv", ".parquet")
 CASE_ID = "case_id"
 
+_REMEDY = "Complete the row, or put quotes around a cell that holds the separator."
 _LISTED = 8  # cases or columns named in one message
 
 
@@ -34,7 +35,8 @@ def read_column(path: str | Path, column: str, *, key: str) -> dict[str, str]:
     Raises
     ------
     InputError
-        The table can't be read, lacks a column, or gives a case two values.
+        The table can't be read, lacks a column, names one twice, has a row with more or fewer cells than its header, or
+        gives a case two values.
     """
     names, rows = _read(Path(path), key)
     lacking = [name for name in (CASE_ID, column) if name not in names]
@@ -73,21 +75,43 @@ def column_names(path: str | Path, *, key: str) -> list[str]:
 
 def _read(path: Path, key: str) -> tuple[list[str], list[dict[str, Any]]]:
     try:
-        if path.suffix.lower() == ".parquet":
-            return _read_parquet(path)
-        with path.open(encoding="utf-8-sig", newline="") as lines:
-            reader = csv.DictReader(lines, delimiter="\t" if path.suffix.lower() == ".tsv" else ",")
-            return list(reader.fieldnames or ()), list(reader)
+        return _read_parquet(path, key) if path.suffix.lower() == ".parquet" else _read_text(path, key)
     except (OSError, ValueError, csv.Error) as error:  # ArrowInvalid is a ValueError
         reason = " ".join(str(error).split())
         raise InputError(expected("metrics", key, "to name a table", f"{path} ({reason})")) from error
 
 
-def _read_parquet(path: Path) -> tuple[list[str], list[dict[str, Any]]]:
-    from pyarrow.parquet import read_table
+def _read_text(path: Path, key: str) -> tuple[list[str], list[dict[str, Any]]]:
+    with path.open(encoding="utf-8-sig", newline="") as lines:
+        reader = csv.reader(lines, delimiter="\t" if path.suffix.lower() == ".tsv" else ",")
+        names = next(reader, [])
+        _check_names(names, path, key)
+        rows = []
+        for cells in reader:
+            if cells and len(cells) != len(names):
+                rule, remedy = f"to name a table whose rows have {len(names)} cells, as its header", _REMEDY
+                given = f"{len(cells)} in line {reader.line_num} of {path}"
+                raise InputError(expected("metrics", key, rule, given, remedy))
+            if cells:
+                rows.append(dict(zip(names, cells, strict=True)))
+    return names, rows
 
-    table = read_table(path)
-    return list(table.column_names), table.to_pylist()
+
+def _read_parquet(path: Path, key: str) -> tuple[list[str], list[dict[str, Any]]]:
+    from pyarrow.parquet import ParquetFile
+
+    with ParquetFile(path) as file:  # names are checked before they become keys
+        names = list(file.schema_arrow.names)
+        _check_names(names, path, key)
+        return names, file.read().to_pylist()
+
+
+def _check_names(names: Sequence[str], path: Path, key: str) -> None:
+    """Refuse a header that names a column twice: which of them is meant is not known."""
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        given = f"{shorten([repr(name) for name in twice], most=_LISTED)} twice in {path}"
+        raise InputError(expected("metrics", key, "to name a table whose columns differ in name", given, "Rename one."))
 
 
 def _text(value: Any) -> str:

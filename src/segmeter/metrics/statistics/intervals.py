@@ -5,7 +5,7 @@ the statistic; how often each method holds the true value is in docs/statistics.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 import numpy as np
@@ -67,6 +67,25 @@ def measure_influence(left_out: Iterator[FloatArray], estimate: FloatArray) -> I
         kurtosis=divide(moving * quad, moved**2),
         too_few=undefined | (units < MIN_UNITS) | ((moving > 0) & (moving < min(MIN_UNITS, units - 1))),
     )
+
+
+def require_holders(influence: Influence, alone: Iterator[FloatArray], units: int) -> Influence:
+    """Call those too few that agree exactly, so that none moves the statistic (S,), where fewer than 5 have it at all.
+
+    Parameters
+    ----------
+    influence
+        From `measure_influence`.
+    alone
+        Blocks (n, S) of the statistic of each unit alone, NaN where it has none; read as far as needed.
+    units
+        How many there are.
+    """
+    unmoved = (influence.n_moving == 0) & ~influence.too_few
+    least, holders = min(MIN_UNITS, units - 1), np.zeros(len(unmoved), np.int64)
+    while (unmoved & (holders < least)).any() and (part := next(alone, None)) is not None:
+        holders += (~np.isnan(part)).sum(axis=0)
+    return replace(influence, too_few=influence.too_few | (unmoved & (holders < least)))
 
 
 def find_ends(

@@ -1,6 +1,7 @@
 """rows of several runs on the same cases -> paired differences, tests, ranking. Pure statistics."""
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
@@ -12,7 +13,7 @@ from segmeter.checks import expected
 from segmeter.classes import ClassSpec
 from segmeter.errors import ConfigError, InputError
 from segmeter.metrics.arrays import FloatArray
-from segmeter.metrics.cases.table import CaseRow, order_rows, stack_totals
+from segmeter.metrics.cases.table import CaseRow, in_groups, order_rows, stack_totals
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.config.requirements import parse_requirements
 from segmeter.metrics.statistics.bootstrap import (
@@ -35,6 +36,8 @@ from segmeter.metrics.summary.slice_labels import order_labels, slice_labels
 from segmeter.metrics.summary.slices import compare_slices, headlines
 from segmeter.metrics.summary.summary import DEFAULT
 
+_SPACED = ("hd", "assd", "masd", "nsd", "object_masd", "brats_", "autopet_")  # how scores begin that need the spacing
+_GATE_RESAMPLES = 1000  # fewer leave the ends of an interval, and so a verdict, to chance
 _LISTED = 8  # cases named in one message
 _TESTS = ("dataset_p", "wilcoxon_p", "sign_flip_p")
 
@@ -82,9 +85,11 @@ def compare_runs(
     Raises
     ------
     InputError
-        Fewer than two runs, other cases, or references that differ: such scores can't be compared. A case has no slice.
+        Fewer than two runs, other cases, references that differ, or lengths by another spacing: such scores can't be
+        compared. A case has no slice.
     ConfigError
-        What is required can't be read, is about no score of both runs, or there are more than two.
+        What is required can't be read, is about no score of both runs, or there are more than two, or fewer than 1000
+        resamples to decide by.
 
     Examples
     --------
@@ -100,11 +105,12 @@ def compare_runs(
         rule, given = "to be two or more, with a bootstrap", f"{len(runs)} runs, bootstrap {config.bootstrap}"
         raise InputError(expected("compare", "runs", rule, given))
     required = parse_requirements(require)
-    if required and len(runs) != 2:
-        raise ConfigError(expected("compare", "runs", "to be [BASE,NEW] where `require` is given", f"{len(runs)} runs"))
+    if required:
+        _check_gate(len(runs), config)
     ordered = {name: order_rows("compare", rows, spec) for name, rows in runs.items()}
     check_same_cases(ordered, spec)
     boards, not_shared = build_scoreboards(ordered, spec, config)
+    _check_same_spacing(ordered, next(iter(boards.values())).names)
     case_ids = next(iter(boards.values())).case_ids
     options = {
         "resamples": config.bootstrap,
@@ -113,7 +119,8 @@ def compare_runs(
     }
     labels = slice_labels(next(iter(ordered.values())), spec, config)
     metrics = next(iter(boards.values())).names
-    required = expand_requirements(required, metrics, {by: order_labels(each) for by, each in labels.items()})
+    values = {by: order_labels(each) for by, each in labels.items()}
+    required = expand_requirements(required, next(iter(boards.values())), values)
     pairs = [_compare_pair(boards, *pair, config, options) for pair in combinations(boards, 2)]
     for overall in (True, False):
         _adjust([pair[metric] for pair in pairs for metric in metrics if is_overall(metric) == overall])
@@ -126,6 +133,18 @@ def compare_runs(
         **({"slices": _slices(boards, spec, config, labels)} if labels else {}),
         **({"gate": decide(list(boards.values()), required, labels, config)} if required else {}),
     }
+
+
+def _check_gate(runs: int, config: MetricsConfig) -> None:
+    """Refuse to decide about another number of runs than two, or by intervals whose ends are hardly drawn."""
+    problems = []
+    if runs != 2:
+        problems.append(expected("compare", "runs", "to be [BASE,NEW] where `require` is given", f"{runs} runs"))
+    if config.bootstrap < _GATE_RESAMPLES:
+        rule, remedy = f"to be {_GATE_RESAMPLES} or more where `require` is given", "Fewer make intervals too narrow."
+        problems.append(expected("compare", "metrics.bootstrap", rule, config.bootstrap, remedy))
+    if problems:
+        raise ConfigError(problems)
 
 
 def _slices(
@@ -285,6 +304,40 @@ def check_same_cases(ordered: Mapping[str, Sequence[CaseRow]], spec: ClassSpec) 
             problems.append(expected("compare", "runs", "to have the same references", given))
     if problems:
         raise InputError(problems)
+
+
+def _check_same_spacing(ordered: Mapping[str, Sequence[CaseRow]], names: Sequence[str]) -> None:
+    """Refuse runs with lengths whose cases are measured in another unit or by another spacing."""
+    spaced = [name for name in names if name.startswith(_SPACED)]
+    (first, rows), *others = ordered.items()
+    problems = []
+    for name, other in others if spaced else ():
+        pairs = zip(_singly(rows), _singly(other), strict=True)
+        differing = [(row, its) for row, its in pairs if not _same_spacing(row, its)]
+        if differing:
+            row, its = differing[0]
+            rule = f"to measure {spaced[0]} by the same spacing, as {first!r} with {_spacing(row)} in {row.case_id!r}"
+            given = f"{_spacing(its)} in {name!r} ({len(differing)} cases differ)"
+            problems.append(expected("compare", "runs", rule, given, "Measure one of them again."))
+    if problems:
+        raise InputError(problems)
+
+
+def _singly(rows: Sequence[CaseRow]) -> Iterator[CaseRow]:
+    return (row for group in in_groups(rows) for row in group)
+
+
+def _same_spacing(row: CaseRow, other: CaseRow) -> bool:
+    """Files keep a spacing in 32 bits or in 64."""
+    one, two = row.spacing or (), other.spacing or ()
+    close = len(one) == len(two) and all(math.isclose(*edges, rel_tol=1e-6) for edges in zip(one, two, strict=True))
+    return close and row.length_unit == other.length_unit
+
+
+def _spacing(row: CaseRow) -> str:
+    if row.spacing is None:
+        return "pixels"
+    return f"{' x '.join(f'{edge:g}' for edge in row.spacing)} {row.unit or 'of no unit'}"
 
 
 def _list(cases: Sequence[str]) -> str:

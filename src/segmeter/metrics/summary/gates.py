@@ -28,7 +28,7 @@ ALPHA = 0.05  # of the p-value adjusted over all requirements, two-sided
 
 
 def expand_requirements(
-    requirements: Sequence[Requirement], names: Sequence[str], slices: Mapping[str, Sequence[str]]
+    requirements: Sequence[Requirement], board: Scoreboard, slices: Mapping[str, Sequence[str]]
 ) -> list[Requirement]:
     """Find the score that each requirement is about: once each, "pq" for "pq/mean", and each of a "*".
 
@@ -36,8 +36,8 @@ def expand_requirements(
     ----------
     requirements
         From `parse_requirements`.
-    names
-        Scores that the runs have.
+    board
+        Of one of the runs: the scores that all have.
     slices
         Columns by which cases are sliced, with their values.
 
@@ -49,10 +49,11 @@ def expand_requirements(
     found: dict[Requirement, None] = {}
     problems: list[str] = []
     for one in requirements:
+        names = list(board.values) if one.per_case else board.names
         metrics = _metrics(one.metric, names)
         if not metrics:
-            problems.append(expected("compare", "require", "to name a score of all runs", repr(one.metric),
-                                     nearest(one.metric, names)))  # fmt: skip
+            known = "to name a score of all runs" + (" that has values per case" if one.per_case else "")
+            problems.append(expected("compare", "require", known, repr(one.metric), nearest(one.metric, names)))
         wanted = [replace(one, slice=part) for part in _slices(one, slices, problems)]
         for metric in metrics:
             problems += _direction_problem(one, metric)
@@ -120,7 +121,8 @@ def decide(
 
     A requirement is met where the interval lies on the good side, the bound included; it is violated where all of it
     lies on the other side, and its p-value stays below 0.05 when adjusted over all requirements by Holm's method, so
-    that many requirements do not make more false alarms than one. Otherwise these cases can't tell.
+    that many requirements do not make more false alarms than one. Otherwise these cases can't tell. Nor does a mean
+    over cases pass that has no value in a case of the new run in which the base has one.
 
     Parameters
     ----------
@@ -140,7 +142,8 @@ def decide(
         and ``requirements``, an entry each: ``require, metric, slice, base, new, margin, margin_ci95, p_holm, outcome,
         n_units, n_units_needed, reason``. ``margin`` is the distance to the bound, > 0 where it is met.
         ``n_units_needed`` is how many cases (or clusters) like these would tell, if the margin stays as it is; None
-        where none would, or where it is told.
+        where none would, or where it is told. A mean over cases has ``n_used``, the cases in which both runs have the
+        score, of which alone it is, and ``n_undefined``, the others; ``n_units`` are those used.
     """
     base, new = runs
     data = _gather(base, new, requirements, slices)
@@ -160,8 +163,9 @@ def decide(
     entries = []
     for i, one in enumerate(requirements):
         block, place = data.blocks.index(one.slice), base.place(one.metric, per_case=one.per_case)
-        members = np.flatnonzero(_members(one, slices, len(data.columns)))
-        units = len({clusters[i] for i in members} if clusters else members)
+        used = _used(one, base, new, _members(one, slices, len(data.columns)))
+        places = np.flatnonzero(used.cases)
+        units = len({clusters[i] for i in places} if clusters else places)
         entries.append(
             {
                 "require": str(one),
@@ -169,7 +173,8 @@ def decide(
                 "slice": None if one.slice is None else dict(zip(("by", "value"), one.slice, strict=True)),
                 "base": say(scores[block, 0, place]),
                 "new": say(scores[block, 1, place]),
-                **_verdict(found, i, float(adjusted[i]), units),
+                **_verdict(found, i, float(adjusted[i]), units, lost=used.lost),
+                **used.numbers,
             }
         )
     outcomes = {entry["outcome"] for entry in entries}
@@ -195,6 +200,25 @@ def _members(one: Requirement, slices: Mapping[str, Sequence[str]], cases: int) 
     return np.array([label == value for label in slices[by]])
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Used:
+    """The cases (N,) that decide a requirement, how many only the new run lacks, and what its entry says of them."""
+
+    cases: NDArray[np.bool_]
+    lost: int
+    numbers: Mapping[str, int]
+
+
+def _used(one: Requirement, base: Scoreboard, new: Scoreboard, members: NDArray[np.bool_]) -> _Used:
+    """A mean over cases is of those in which both runs have the score; one of the data set is of all."""
+    if one.metric in base.whole and not one.per_case:
+        return _Used(cases=members, lost=0, numbers={})
+    had, has = (~np.isnan(board.values[one.metric]) & members for board in (base, new))
+    both = int((had & has).sum())
+    numbers = {"n_used": both, "n_undefined": int(members.sum()) - both}
+    return _Used(cases=had & has, lost=int((had & ~has).sum()), numbers=numbers)
+
+
 def _margins(data: _Data, requirements: Sequence[Requirement], sums: FloatArray) -> FloatArray:
     """Distance of each score to its bound, > 0 where it is met: (R, number of requirements)."""
     scores = data.scores(sums)
@@ -208,7 +232,7 @@ def _margins(data: _Data, requirements: Sequence[Requirement], sums: FloatArray)
     return np.stack(margins, axis=1)
 
 
-def _verdict(found: Resampled, i: int, p_holm: float, units: int) -> dict[str, Any]:
+def _verdict(found: Resampled, i: int, p_holm: float, units: int, *, lost: int) -> dict[str, Any]:
     margin, low, high = float(found.estimate[i]), float(found.low[i]), float(found.high[i])
     needed, reason = None, ""
     outcome: Outcome = "unknown"
@@ -216,6 +240,8 @@ def _verdict(found: Resampled, i: int, p_holm: float, units: int) -> dict[str, A
         reason = "the score is undefined in one of the runs"
     elif math.isnan(low) or math.isnan(high):
         reason = "fewer than 5 units decide it, so that it has no interval"
+    elif low >= 0 and lost:
+        reason = f"the score became undefined in {lost} {'case' if lost == 1 else 'cases'} of the new run"
     elif low >= 0:
         outcome = "pass"
     elif high < 0 and p_holm <= ALPHA:
