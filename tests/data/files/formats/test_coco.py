@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from segmeter.classes import ClassSpec
 from segmeter.data.files.formats.coco import coco_images, coco_of, expand_runs, hash_coco, read_coco
@@ -101,6 +102,20 @@ def test_segments_of_a_panoptic_file_are_objects_if_they_are_things(tmp_path):
     picture = tmp_path / "a" / "x.png"
     picture.write_bytes(picture.read_bytes() + b" ")
     assert hash_coco(path) != before
+
+
+def test_a_panoptic_file_has_a_plane_per_class_for_multilabel(tmp_path):
+    mask = draw_mask()
+    write_panoptic(tmp_path / "a.json", {"x": mask})
+    picture = tmp_path / "a" / "x.png"
+    pixels = np.array(Image.open(picture))
+    pixels[0, 0] = 0  # void
+    Image.fromarray(pixels).save(picture)
+    spec = SPEC.replace(task="multilabel")
+    for label, name in enumerate(NAMES):
+        plane = (mask == label).astype(int)
+        plane[0, 0] = 255
+        assert np.array_equal(read_coco(tmp_path / "a.json" / name / "x", **(OPTIONS | {"spec": spec})), plane)
 
 
 def test_ids_go_by_a_label_map(tmp_path):

@@ -119,7 +119,8 @@ def read_coco(
         labels = _labels(path, found, annotations, spec, label_map, numbered)
         if any("segments_info" in each for each in annotations):
             labels |= dict.fromkeys(found.stuff, 0) if numbered else {}
-            return _panoptic(owner, path, annotations, shape, labels, spec=spec, numbered=numbered)
+            drawn = _panoptic(owner, path, annotations, shape, labels, spec=spec, numbered=numbered)
+            return _plane(drawn, path.parent.name, spec) if spec.is_multilabel else drawn
         objects = [
             Drawn(
                 mask=_mask(each["segmentation"], shape),
@@ -272,6 +273,14 @@ def _panoptic(
         value = labels.get(int(each["category_id"]), number + (void is not None and number >= void))
         drawn[ids == segment] = void if numbered and each.get("iscrowd") and void is not None else value
     return drawn if numbered else drawn.astype(np.uint16)
+
+
+def _plane(drawn: NDArray[Any], name: str, spec: ClassSpec) -> NDArray[Any]:
+    """0 and 1 for one class of a map of labels; void stays void."""
+    plane = (drawn == spec.names.index(name)).astype(drawn.dtype)
+    if spec.ignore_index is not None:
+        plane[drawn == spec.ignore_index] = spec.ignore_index
+    return plane
 
 
 def _picture(owner: Path, annotation: Mapping[str, Any]) -> Path:
