@@ -269,6 +269,24 @@ def test_tags_of_geotiffs_must_agree(given: dict[str, object], line: str, tmp_pa
         score(scoring(tmp_path, spec=SPEC))
 
 
+def test_geotiffs_of_other_pixel_sizes_are_laid_onto_each_other_by_centres(tmp_path: Path) -> None:
+    """Twelve pixels of 10 m and four of 30 m cover the same ground."""
+    fine, coarse = np.zeros((12, 12), np.uint8), np.zeros((4, 4), np.uint8)
+    fine[3:6, 3:6] = 1
+    coarse[1, 1] = 1
+    rasterio = library("rasterio")
+    for side, mask, edge in (("references", fine, 10.0), ("predictions", coarse, 30.0)):
+        (tmp_path / side).mkdir()
+        profile = {"driver": "GTiff", "height": len(mask), "width": len(mask), "count": 1, "dtype": "uint8"}
+        transform = rasterio.Affine(edge, 0, 5e5, 0, -edge, 5.8e6)
+        with rasterio.open(
+            tmp_path / side / "a.tif", "w", **profile, crs="EPSG:32633", transform=transform, nodata=255
+        ) as file:
+            file.write(mask, 1)
+    found = score(replace(scoring(tmp_path, spec=SPEC), resample="nearest"))
+    assert found["confusion_matrix"] == wanted(fine, fine)
+
+
 def test_pixels_without_data_are_no_class(tmp_path: Path) -> None:
     """nodata=0 says that the background is not known; a label map says what it is meant to be."""
     target, labels = masks(2)

@@ -84,7 +84,8 @@ def test_the_transform_of_a_geotiff_is_rasterios(tmp_path):
     write_geotiff(tmp_path / "a.tif", draw_mask(), nodata=7)
     found = values(tmp_path / "a.tif").geometry
     with rasterio.open(tmp_path / "a.tif") as file:
-        theirs = np.array(file.transform).reshape(3, 3)
+        centres = file.transform @ rasterio.Affine.translation(0.5, 0.5)
+        theirs = np.array(centres).reshape(3, 3)
     assert np.allclose(found.affine[:2][:, [0, 1, 3]], 1000 * theirs[:2], rtol=1e-12)
     assert (found.crs, found.nodata, found.spacing, found.unit) == ("EPSG:32633", 7.0, (0.5, 0.75), "m")
 
@@ -109,7 +110,7 @@ def test_a_pixel_that_is_a_point_lies_half_a_pixel_further(tmp_path):
         tifffile.imwrite(file, draw_mask(), extratags=tags)
         (tmp_path / "a.tif").write_bytes(file.getvalue())
         origins.append(values(tmp_path / "a.tif").geometry.affine[:2, 3].tolist())
-    assert origins == [[100.0, 200.0], [99.0, 201.0]]
+    assert origins == [[101.0, 199.0], [100.0, 200.0]]
 
 
 def test_several_tie_points_are_no_affine(tmp_path):
