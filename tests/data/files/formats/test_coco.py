@@ -145,6 +145,15 @@ WRONG = {
     "results": ([{"image_id": 1}], "a list of results"),
     "no images": (PLAIN | {"images": []}, "got none"),
     "two of one name": (PLAIN | {"images": PLAIN["images"] * 2}, "a file name of its own"),
+    "two of one id": (PLAIN | {"images": [*PLAIN["images"], PLAIN["images"][0] | {"file_name": "y"}]}, "id of its own"),
+    "annotations of no image": (
+        PLAIN | {"annotations": [PLAIN["annotations"][0] | {"image_id": 2}]},
+        "the id of an image of the file, got 1: 2",
+    ),
+    "a text id": (
+        PLAIN | {"annotations": [PLAIN["annotations"][0] | {"image_id": "1"}]},
+        "the id of an image of the file, got 1: '1'",
+    ),
     "no annotations": (_without(PLAIN, "annotations"), "truncated or damaged"),
     "another class": (PLAIN | {"categories": [{"id": 10, "name": "nerve"}]}, "to be of background, cell"),
     "an unknown category": (PLAIN | {"categories": []}, "truncated or damaged"),

@@ -7,8 +7,8 @@ One file holds many images. ``annotations.json/000123`` names the image called 0
 import hashlib
 import json
 import math
-from collections import defaultdict
-from collections.abc import Mapping
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -155,6 +155,7 @@ def _open(path: Path, mtime: int, size: int) -> CocoFile:
         annotations = defaultdict[Any, list[Any]](list)
         for each in content["annotations"]:
             annotations[each["image_id"]].append(each)
+        ids = Counter(image["id"] for image in content["images"])
         categories = {int(each["id"]): str(each["name"]) for each in content["categories"]}
         stuff = frozenset(int(each["id"]) for each in content["categories"] if not each.get("isthing", 1))
     except DataError:
@@ -165,12 +166,24 @@ def _open(path: Path, mtime: int, size: int) -> CocoFile:
     if twice or not images:
         rule = "to hold images, each with a file name of its own"
         raise DataError(expected(show(path), "images", rule, some(twice) if twice else "none"))
+    _check_ids(path, ids, annotations)
     return CocoFile(
         images={name: found[0] for name, found in images.items()},
         annotations=dict(annotations),
         categories=categories,
         stuff=stuff,
     )
+
+
+def _check_ids(path: Path, ids: Mapping[Any, int], annotated: Iterable[Any]) -> None:
+    """Refuse an id of two images, and annotations of none."""
+    twice = [repr(each) for each, count in ids.items() if count > 1]
+    if twice:
+        raise DataError(expected(show(path), "images", "to have an id of its own each", some(twice)))
+    foreign = [repr(each) for each in annotated if each not in ids]
+    if foreign:
+        rule, remedy = "to be the id of an image of the file", "Correct it; 1 and '1' are two ids."
+        raise DataError(expected(show(path), "image_id", rule, some(foreign), remedy))
 
 
 def _parts(path: Path) -> tuple[Path, str]:
