@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from segmeter.checks import expected, some
 from segmeter.classes import ClassSpec
-from segmeter.data.files.formats.drawn import Drawn, Overlap, draw_objects, find_labels
+from segmeter.data.files.formats.drawn import Drawn, Overlap, check_corners, draw_objects, find_labels
 from segmeter.data.files.formats.library import need
 from segmeter.data.files.header import damaged
 from segmeter.data.files.images import read_image
@@ -123,7 +123,7 @@ def read_coco(
             return _plane(drawn, path.parent.name, spec) if spec.is_multilabel else drawn
         objects = [
             Drawn(
-                mask=_mask(each["segmentation"], shape),
+                mask=_mask(path, each["segmentation"], shape),
                 label=labels.get(each["category_id"], 0),
                 crowd=bool(each.get("iscrowd")),
             )
@@ -219,13 +219,15 @@ def _labels(
     return labels
 
 
-def _mask(segmentation: Any, shape: tuple[int, int]) -> NDArray[np.bool_]:
+def _mask(path: Path, segmentation: Any, shape: tuple[int, int]) -> NDArray[np.bool_]:
     """Polygons, or run lengths as text or list, of the whole image."""
     if isinstance(segmentation, list):
         mask = need("pycocotools.mask", "coco", "polygons of COCO")
         polygons = [[float(value) for value in one] for one in segmentation]
         if not polygons or any(len(one) < 6 or len(one) % 2 or not all(map(math.isfinite, one)) for one in polygons):
             raise ValueError("a polygon of fewer than three finite corners")
+        for one in polygons:
+            check_corners(path, np.reshape(one, (-1, 2)), shape)
         filled = mask.merge(mask.frPyObjects(polygons, *shape))
         segmentation = {"size": filled["size"], "counts": filled["counts"].decode()}
     counts = segmentation["counts"]

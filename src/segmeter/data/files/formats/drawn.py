@@ -98,6 +98,24 @@ def find_labels(path: Path, names: Iterable[str], spec: ClassSpec) -> dict[str, 
     return {name: spec.names.index(name) for name in wanted}
 
 
+def check_corners(path: Path, corners: NDArray[np.float64], shape: tuple[int, int]) -> None:
+    """Refuse corners (n, 2), x before y, that lie more than a pixel outside of the image.
+
+    Raises
+    ------
+    DataError
+        With one of them.
+    """
+    if not np.isfinite(corners).all():
+        raise DataError(expected(show(path), "corners", "to be finite numbers", "one that is not", "Correct the file."))
+    outside = ((corners < -1) | (corners > np.array(shape[::-1]) + 1)).any(axis=1)
+    if outside.any():
+        x, y = corners[outside][0]
+        rule = f"to lie on the image of {shape[1]} x {shape[0]} pixels"
+        remedy = "Export the polygons in pixels of this image."
+        raise DataError(expected(show(path), "corners", rule, f"x={x:g}, y={y:g}", remedy))
+
+
 def _crowd(path: Path, spec: ClassSpec) -> int:
     if spec.ignore_index is None:
         rule, remedy = "to be ignored, as nobody counted its objects", "Set data.ignore_index=255."

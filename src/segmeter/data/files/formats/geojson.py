@@ -1,7 +1,6 @@
 """Polygons in GeoJSON, as QuPath and `export.objects` write them -> label map. Needs nothing but scikit-image."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 
@@ -11,7 +10,7 @@ from skimage.draw import polygon
 
 from segmeter.checks import expected
 from segmeter.classes import ClassSpec
-from segmeter.data.files.formats.drawn import Drawn, Overlap, draw_objects, find_labels
+from segmeter.data.files.formats.drawn import Drawn, Overlap, check_corners, draw_objects, find_labels
 from segmeter.data.files.header import damaged
 from segmeter.data.files.sniff import show
 from segmeter.errors import DataError
@@ -81,16 +80,21 @@ def _fill(path: Path, geometry: dict[str, Any], shape: tuple[int, int]) -> NDArr
         remedy = "Convert it to a polygon."
         raise DataError(expected(show(path), "every shape", "to be a polygon", geometry["type"], remedy))
     parts = geometry["coordinates"] if geometry["type"] == "MultiPolygon" else [geometry["coordinates"]]
+    if not parts:
+        raise ValueError("a shape without parts")
+    return np.logical_or.reduce([_fill_part(path, rings, shape) for rings in parts])
+
+
+def _fill_part(path: Path, rings: list[Any], shape: tuple[int, int]) -> NDArray[np.bool_]:
+    """One outline with its holes, which are cut from no other part."""
+    if not rings:
+        raise ValueError("a part without rings")
     mask = np.zeros(shape, bool)
-    for rings in parts:
-        for number, cells in enumerate(_rings(rings, shape)):
-            mask[cells] = number == 0  # the first ring is the outline, the others are holes
-    return mask
-
-
-def _rings(rings: list[Any], shape: tuple[int, int]) -> Iterator[tuple[Any, Any]]:
-    for ring in rings:
+    for number, ring in enumerate(rings):
         corners = np.array(ring, np.float64)[:, :2]
-        if not np.isfinite(corners).all():
-            raise ValueError("a corner is not finite")
-        yield polygon(corners[:, 1] - 0.5, corners[:, 0] - 0.5, shape)  # type: ignore[no-untyped-call]
+        if len(corners) < 3:
+            raise ValueError("a ring of fewer than three corners")
+        check_corners(path, corners, shape)
+        cells = polygon(corners[:, 1] - 0.5, corners[:, 0] - 0.5, shape)  # type: ignore[no-untyped-call]
+        mask[cells] = number == 0  # the first ring is the outline, the others are holes
+    return mask
