@@ -33,6 +33,31 @@ def test_pixels_in_another_file_are_refused(suffix, tmp_path):
         values(path)
 
 
+@pytest.mark.parametrize(
+    ("suffix", "old", "new", "rule"),
+    [
+        (".mha", b"= LOCAL", b"= LOCAL.raw", "to hold its pixels itself"),
+        (".mha", b"ElementDataFile = LOCAL", b"ElementDataFile: b.raw", "to hold its pixels itself"),
+        (".mha", b"ElementDataFile = LOCAL", b"  ElementDataFile = b.raw", "to hold its pixels itself"),
+        (".mha", b"ElementDataFile = LOCAL", b"elementdatafile = LOCAL", "to hold its pixels itself"),
+        (".mha", b"ElementDataFile", b"Comment = " + b"x" * 70_000 + b"\nElementDataFile", "to end within 65536 bytes"),
+        (".mha", b"ElementDataFile", b"junk\nElementDataFile", "a name and a value per line"),
+        (".mha", b"ElementDataFile", b"NDims = 2\nElementDataFile", "to name a field once"),
+        (".nrrd", b"\nencoding", b"\nDATA FILE: b.raw\nencoding", "to hold its pixels itself"),
+        (".nrrd", b"\nencoding", b"\n datafile: b.raw\nencoding", "to hold its pixels itself"),
+        (".nrrd", b"\nencoding", b"\n#" + b"x" * 70_000 + b"\nencoding", "to end within 65536 bytes"),
+    ],
+)
+def test_headers_that_hide_another_file_are_refused(suffix, old, new, rule, tmp_path):
+    path = tmp_path / f"a{suffix}"
+    write_itk(path, draw_mask())
+    content = path.read_bytes()
+    assert old in content
+    path.write_bytes(content.replace(old, new, 1))
+    with pytest.raises(DataError, match=rule):
+        values(path)
+
+
 @pytest.mark.parametrize("suffix", [".mha", ".nrrd"])
 def test_damaged_large_and_coloured_files_are_refused(suffix, tmp_path):
     sitk = library("SimpleITK")
