@@ -1,6 +1,7 @@
 """MHA, NRRD, DICOM and GeoTIFF files that are refused, and what their geometry says."""
 
 import io
+import re
 from pathlib import Path
 
 import numpy as np
@@ -74,6 +75,34 @@ def test_damaged_large_and_coloured_files_are_refused(suffix, tmp_path):
     sitk.WriteImage(sitk.GetImageFromArray(np.zeros((4, 5, 3), np.uint8), isVector=True), str(path))
     with pytest.raises(DataError, match="3 values per pixel"):
         values(path)
+
+
+MHA_SPACING = rb"ElementSpacing = [^\n]*\n"
+NRRD_SPACING = rb"space directions: [^\n]*\n"
+
+
+@pytest.mark.parametrize(
+    ("suffix", "line", "new", "problem"),
+    [
+        (".mha", MHA_SPACING, b"", ""),
+        (".mha", MHA_SPACING, b"ElementSpacing = 1 -2\n", r"got \(-2, 1\)"),
+        (".nrrd", NRRD_SPACING, b"", ""),
+        (".nrrd", NRRD_SPACING, b"spacings: 1 -2\n", r"got \(-2, 1\)"),
+        (".nrrd", NRRD_SPACING, b"spacings: 1 nan\n", r"got \(nan, 1\)"),
+    ],
+)
+def test_a_spacing_is_what_the_header_states(suffix, line, new, problem, tmp_path):
+    path = tmp_path / f"a{suffix}"
+    write_itk(path, draw_mask())
+    content, count = re.subn(line, new, path.read_bytes(), count=1)
+    assert count == 1
+    if suffix == ".nrrd":
+        content = re.sub(rb"space(?: dimension| origin)?: [^\n]*\n", b"", content)
+    path.write_bytes(content)
+    found = values(path).geometry
+    assert (found.spacing, found.affine) == (None, None)
+    assert re.search(problem, found.spacing_problem)
+    assert bool(found.spacing_problem) == bool(problem)
 
 
 def test_units_of_nrrd_are_read(tmp_path):

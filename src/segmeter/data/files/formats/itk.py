@@ -1,5 +1,6 @@
 """MHA and NRRD files -> array in (depth, height, width) order with its spacing and place; needs SimpleITK."""
 
+import math
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -67,10 +68,31 @@ def _read(
     check_pixels(path, shape, pixels.dtype, max_pixels)
     names = re.findall(r'"([^"]*)"', fields.get("spaceunits", ""))
     axes = len(shape)
+    stated = (names or ["mm"] * axes)[:axes]
+    header = stated_edges(fields)[:axes]
+    if not header:
+        return pixels, Geometry()  # ITK then says 1 mm
+    if len(header) < axes or not all(math.isfinite(edge) and edge > 0 for edge in header):  # ITK would mend them
+        wrong: list[float | None] = [None] * (axes - len(header)) + header[::-1]
+        return pixels, stated_geometry(path, wrong, list(reversed(stated)), source=SOURCE)
     edges = image.GetSpacing()[:axes]
     affine = FLIPS @ place(np.array(image.GetDirection()), edges, image.GetOrigin()[:axes])
-    stated = (names or ["mm"] * axes)[:axes]
     return pixels, stated_geometry(path, list(reversed(edges)), list(reversed(stated)), source=SOURCE, affine=affine)
+
+
+def stated_edges(fields: Mapping[str, str]) -> list[float]:
+    """The edges that a header states, first axis first, whatever they are; none where it states none.
+
+    Examples
+    --------
+    >>> stated_edges({"ElementSpacing": "0.5 -1"}), stated_edges({"spacedirections": "none (3,4,0) (0,0,nan)"})
+    ([0.5, -1.0], [5.0, nan])
+    """
+    for name in ("ElementSpacing", "ElementSize", "spacings"):
+        if name in fields:
+            return [float(edge) for edge in fields[name].split()]
+    vectors = re.findall(r"\(([^)]*)\)", fields.get("spacedirections", ""))
+    return [math.hypot(*map(float, vector.split(","))) for vector in vectors]
 
 
 def _mha_fields(path: Path, head: bytes) -> dict[str, str]:
