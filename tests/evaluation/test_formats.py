@@ -11,6 +11,7 @@ from PIL import Image
 from sklearn.metrics import confusion_matrix
 
 from segmeter.classes import ClassSpec
+from segmeter.data.files.masks import Reading, read_map
 from segmeter.errors import DataError
 from segmeter.evaluation.pairing import Pairing, pair_masks
 from segmeter.evaluation.score import Scoring, score
@@ -297,6 +298,19 @@ def test_pixels_without_data_are_no_class(tmp_path: Path) -> None:
         score(scoring(tmp_path, spec=SPEC))
     found = score(replace(scoring(tmp_path, spec=SPEC), label_map={"0": 0, "1": 1, "2": 2}))
     assert found["confusion_matrix"] == wanted(target, labels)
+
+
+def test_pixels_without_data_are_no_object(tmp_path: Path) -> None:
+    numbers = np.zeros((8, 9), np.uint16)
+    numbers[:2] = 9999
+    numbers[4:6, 4:6] = 1
+    path = tmp_path / "a.tif"
+    write_geotiff(path, numbers, nodata=9999)
+    reading = Reading(spec=SPEC, label_map={}, max_pixels=1000, instances=True)
+    with pytest.raises(DataError, match=r"`nodata` to be 0 or data.ignore_index .* as 18 have it, got 9999"):
+        read_map(path, reading)
+    kept = replace(reading, spec=SPEC.replace(ignore_index=9999))
+    assert np.array_equal(read_map(path, kept).values, numbers)
 
 
 def test_a_large_map_with_a_class_as_nodata_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
