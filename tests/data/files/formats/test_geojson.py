@@ -63,6 +63,16 @@ def test_objects_are_numbered_without_classes():
     assert np.count_nonzero(found) == 32
 
 
+@pytest.mark.parametrize(
+    ("name", "line"), [("stroma", "to be tumour, got 1: stroma"), ("nerve", "to be of background")]
+)
+def test_numbered_objects_of_another_class_are_refused(name, line):
+    moved = [[[x + 5, y] for x, y in SQUARE[0]]]
+    assert len(np.unique(read([feature(SQUARE), feature(moved, None)], numbered=True))) == 3
+    with pytest.raises(DataError, match=line):
+        read([feature(SQUARE), feature(moved, name)], numbered=True)
+
+
 def test_nothing_is_background():
     assert not read({"type": "FeatureCollection", "features": []}).any()
 

@@ -1,6 +1,6 @@
 """drawn objects, each a mask with a class -> one map of labels or of object numbers, or a plane of one class."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -96,6 +96,14 @@ def find_labels(path: Path, names: Iterable[str], spec: ClassSpec) -> dict[str, 
         rule = f"to be of {', '.join(spec.names)}"
         raise DataError(expected(show(path), "classes", rule, some(foreign), nearest(foreign[0], spec.names)))
     return {name: spec.names.index(name) for name in wanted}
+
+
+def check_object_classes(path: Path, labels: Mapping[str, int], spec: ClassSpec) -> None:
+    """Refuse objects to be numbered whose class, by its name, is another than the one that is scored."""
+    others = [name for name, label in labels.items() if label != 1]
+    if others:
+        remedy = "Keep the others in another file."
+        raise DataError(expected(show(path), "class of the objects", f"to be {spec.names[1]}", some(others), remedy))
 
 
 def check_corners(path: Path, corners: NDArray[np.float64], shape: tuple[int, int]) -> None:

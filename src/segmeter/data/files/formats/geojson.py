@@ -10,7 +10,14 @@ from skimage.draw import polygon
 
 from segmeter.checks import expected
 from segmeter.classes import ClassSpec
-from segmeter.data.files.formats.drawn import Drawn, Overlap, check_corners, draw_objects, find_labels
+from segmeter.data.files.formats.drawn import (
+    Drawn,
+    Overlap,
+    check_corners,
+    check_object_classes,
+    draw_objects,
+    find_labels,
+)
 from segmeter.data.files.header import damaged
 from segmeter.data.files.sniff import show
 from segmeter.errors import DataError
@@ -50,7 +57,9 @@ def decode_geojson(
         if not numbered and None in names:
             rule, remedy = "to have a class", "Classify it in QuPath, or score objects: data.instances."
             raise DataError(expected(show(path), "every feature", rule, f"{names.count(None)} without", remedy))
-        labels = {} if numbered else find_labels(path, [str(name) for name in names], spec)
+        labels = find_labels(path, [name for name in names if name is not None], spec)
+        if numbered:
+            check_object_classes(path, labels, spec)
         drawn = [
             Drawn(mask=_fill(path, feature["geometry"], shape), label=labels.get(str(name), 1))
             for feature, name in zip(features, names, strict=True)
