@@ -82,7 +82,11 @@ def test_objects_are_numbered_and_crowds_ignored(tmp_path):
     for i, part in enumerate(parts):
         part[2:8, 2 + 9 * i : 8 + 9 * i] = True
     segments = [{"size": [20, 30], "counts": runs(part)["counts"].decode()} for part in parts]
-    path = put(tmp_path, of_shapes(*segments, crowd=(1,)))
+    content = of_shapes(*segments, crowd=(1,))
+    path = put(tmp_path, content)
+    with pytest.raises(DataError, match=r"`classes` to be of none, cell, got 1: lymphocyte"):
+        read_coco(path / "x", **(OPTIONS | {"spec": CELLS.replace(ignore_index=255), "numbered": True}))
+    put(tmp_path, content | {"annotations": [each | {"category_id": 10} for each in content["annotations"]]})
     spec = CELLS.replace(ignore_index=255)
     found = read_coco(path / "x", **(OPTIONS | {"spec": spec, "numbered": True}))
     assert np.array_equal(found, parts[0] * 1 + parts[1] * 255 + parts[2] * 2)
@@ -95,7 +99,10 @@ def test_segments_of_a_panoptic_file_are_objects_if_they_are_things(tmp_path):
     write_panoptic(tmp_path / "a.json", {"x": mask})
     path = tmp_path / "a.json" / "x"
     assert np.array_equal(read_coco(path, **OPTIONS), mask)
-    found = read_coco(path, **(OPTIONS | {"spec": CELLS, "numbered": True}))
+    options = OPTIONS | {"spec": CELLS, "numbered": True}
+    with pytest.raises(DataError, match=r"`classes` to be of none, cell, got 1: lymphocyte"):
+        read_coco(path, **options)
+    found = read_coco(path, **(options | {"label_map": {"10": 1, "20": 1}}))
     assert np.array_equal(found > 0, mask > 0)
     assert len(np.unique(found)) == 3
     before = hash_coco(path)

@@ -19,7 +19,14 @@ from numpy.typing import NDArray
 
 from segmeter.checks import expected, some
 from segmeter.classes import ClassSpec
-from segmeter.data.files.formats.drawn import Drawn, Overlap, check_corners, draw_objects, find_labels
+from segmeter.data.files.formats.drawn import (
+    Drawn,
+    Overlap,
+    check_corners,
+    check_object_classes,
+    draw_objects,
+    find_labels,
+)
 from segmeter.data.files.formats.library import need
 from segmeter.data.files.header import damaged
 from segmeter.data.files.images import read_image
@@ -201,10 +208,15 @@ def _labels(
     numbered: bool,
 ) -> dict[int, int]:
     """The label of each category on the image; numbers of objects need none."""
+    filled = any("segments_info" in each for each in annotations)
+    segments = [each for one in annotations for each in one.get("segments_info", [one])]
+    ids = sorted({int(each["category_id"]) for each in segments} - (found.stuff if numbered and filled else set()))
+    if numbered and not label_map:
+        check_object_classes(path, find_labels(path, [found.categories[each] for each in ids], spec), spec)
+    elif numbered:
+        check_object_classes(path, {str(each): label_map.get(str(each), -1) for each in ids}, spec)
     if numbered:
         return {}
-    segments = [each for one in annotations for each in one.get("segments_info", [one])]
-    ids = sorted({int(each["category_id"]) for each in segments})
     if label_map:
         foreign = [str(each) for each in ids if str(each) not in label_map]
         if foreign:
@@ -212,7 +224,6 @@ def _labels(
         return {each: label_map[str(each)] for each in ids}
     named = find_labels(path, [found.categories[each] for each in ids], spec)
     labels = {each: named[found.categories[each]] for each in ids}
-    filled = any("segments_info" in each for each in annotations)
     if 0 in labels.values() and not filled and not spec.is_multilabel:
         rule, remedy = f"to be no category, as uncovered pixels have it: {spec.names[0]!r}", "Name a background first."
         raise DataError(expected(show(path), "the first class", rule, "a category of this name", remedy))
