@@ -303,7 +303,7 @@ def _panoptic(
 
 def _plane(drawn: NDArray[Any], name: str, spec: ClassSpec) -> NDArray[Any]:
     """0 and 1 for one class of a map of labels; void stays void."""
-    plane = (drawn == spec.names.index(name)).astype(drawn.dtype)
+    plane: NDArray[Any] = (drawn == spec.names.index(name)).astype(drawn.dtype)
     if spec.ignore_index is not None:
         plane[drawn == spec.ignore_index] = spec.ignore_index
     return plane

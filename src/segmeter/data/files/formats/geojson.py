@@ -91,7 +91,10 @@ def _fill(path: Path, geometry: dict[str, Any], shape: tuple[int, int]) -> NDArr
     parts = geometry["coordinates"] if geometry["type"] == "MultiPolygon" else [geometry["coordinates"]]
     if not parts:
         raise ValueError("a shape without parts")
-    return np.logical_or.reduce([_fill_part(path, rings, shape) for rings in parts])
+    mask = np.zeros(shape, bool)
+    for rings in parts:
+        mask |= _fill_part(path, rings, shape)
+    return mask
 
 
 def _fill_part(path: Path, rings: list[Any], shape: tuple[int, int]) -> NDArray[np.bool_]:
