@@ -11,6 +11,7 @@ from PIL import Image
 from sklearn.metrics import confusion_matrix
 
 from segmeter.classes import ClassSpec
+from segmeter.data.files.masks import Reading, read_map
 from segmeter.errors import DataError
 from segmeter.evaluation.pairing import Pairing, pair_masks
 from segmeter.evaluation.score import Scoring, score
@@ -269,6 +270,24 @@ def test_tags_of_geotiffs_must_agree(given: dict[str, object], line: str, tmp_pa
         score(scoring(tmp_path, spec=SPEC))
 
 
+def test_geotiffs_of_other_pixel_sizes_are_laid_onto_each_other_by_centres(tmp_path: Path) -> None:
+    """Twelve pixels of 10 m and four of 30 m cover the same ground."""
+    fine, coarse = np.zeros((12, 12), np.uint8), np.zeros((4, 4), np.uint8)
+    fine[3:6, 3:6] = 1
+    coarse[1, 1] = 1
+    rasterio = library("rasterio")
+    for side, mask, edge in (("references", fine, 10.0), ("predictions", coarse, 30.0)):
+        (tmp_path / side).mkdir()
+        profile = {"driver": "GTiff", "height": len(mask), "width": len(mask), "count": 1, "dtype": "uint8"}
+        transform = rasterio.Affine(edge, 0, 5e5, 0, -edge, 5.8e6)
+        with rasterio.open(
+            tmp_path / side / "a.tif", "w", **profile, crs="EPSG:32633", transform=transform, nodata=255
+        ) as file:
+            file.write(mask, 1)
+    found = score(replace(scoring(tmp_path, spec=SPEC), resample="nearest"))
+    assert found["confusion_matrix"] == wanted(fine, fine)
+
+
 def test_pixels_without_data_are_no_class(tmp_path: Path) -> None:
     """nodata=0 says that the background is not known; a label map says what it is meant to be."""
     target, labels = masks(2)
@@ -279,6 +298,19 @@ def test_pixels_without_data_are_no_class(tmp_path: Path) -> None:
         score(scoring(tmp_path, spec=SPEC))
     found = score(replace(scoring(tmp_path, spec=SPEC), label_map={"0": 0, "1": 1, "2": 2}))
     assert found["confusion_matrix"] == wanted(target, labels)
+
+
+def test_pixels_without_data_are_no_object(tmp_path: Path) -> None:
+    numbers = np.zeros((8, 9), np.uint16)
+    numbers[:2] = 9999
+    numbers[4:6, 4:6] = 1
+    path = tmp_path / "a.tif"
+    write_geotiff(path, numbers, nodata=9999)
+    reading = Reading(spec=SPEC, label_map={}, max_pixels=1000, instances=True)
+    with pytest.raises(DataError, match=r"`nodata` to be 0 or data.ignore_index .* as 18 have it, got 9999"):
+        read_map(path, reading)
+    kept = replace(reading, spec=SPEC.replace(ignore_index=9999))
+    assert np.array_equal(read_map(path, kept).values, numbers)
 
 
 def test_a_large_map_with_a_class_as_nodata_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,6 +17,8 @@ from segmeter.remote.urls import file_of, known_place, split_archive, url_of
         ("file:///data/x", "file:///data/x"),
         ("zip://in/side::https://host/all.zip", "zip://in/side::https://host/all.zip"),
         ("zip://::data/all.zip", "zip://::data/all.zip"),
+        ("http://host:8080/x@2", "http://host:8080/x@2"),
+        ("s3://bucket/x@2", "s3://bucket/x@2"),
     ],
 )
 def test_a_url_survives_being_a_path(given, url):
@@ -29,7 +31,20 @@ def test_another_scheme_is_refused_with_those_that_are_read():
         url_of("ftp://host/x")
 
 
-@pytest.mark.parametrize("given", ["https://me:hidden@host/x", "s3://key:hidden@bucket/x", "https://host/x?sig=hidden"])
+@pytest.mark.parametrize(
+    "given",
+    [
+        "https://me:hidden@host/x",
+        "s3://key:hidden@bucket/x",
+        "s3://AKIAX:hid/hidden@bucket/x",
+        "https:///u:p/hidden@host/x",
+        "https://host/x?sig=hidden",
+        "https://host/x#sig=hidden",
+        "az://c/x?sv=1&sig=hidden",
+        "gs://b/x?X-Goog-Signature=hidden",
+        "zip://a::s3://b/x?X-Amz-Signature=hidden",
+    ],
+)
 def test_a_login_or_signature_is_refused_and_not_repeated(given):
     with pytest.raises(ConfigError, match="Give credentials by the environment") as refused:
         url_of(given)

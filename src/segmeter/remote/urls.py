@@ -9,6 +9,9 @@ from segmeter.errors import ConfigError
 SCHEMES = ("s3", "gs", "az", "https", "http", "zip", "memory", "file")
 
 _PART = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]+):/+(?P<rest>.*)", re.DOTALL)
+_STORES = ("s3", "gs", "az", "https", "http")
+_LOGIN = re.compile(r":.*@", re.DOTALL)  # a password may hold slashes
+_PORT = re.compile(r"^([^/:@]+):\d+(?=/|$)")
 _CHAIN = "::"  # between a member of an archive and the archive
 
 
@@ -68,8 +71,16 @@ def _checked(part: str) -> str:
     if scheme not in SCHEMES:
         rule = f"to be a path, or a URL of {', '.join(SCHEMES)}"
         raise ConfigError(expected("config", "path", rule, f"{scheme}://..."))
-    if "@" in rest.partition("/")[0] or (scheme in ("http", "https") and "?" in rest):
-        remedy = "Give credentials by the environment (AWS_ACCESS_KEY_ID, GOOGLE_APPLICATION_CREDENTIALS, ...)."
-        rule = "to be without a login or a signature, as records keep paths"
+    if _may_hold_secret(scheme, rest):
+        ways = "AWS_ACCESS_KEY_ID, GOOGLE_APPLICATION_CREDENTIALS, AZURE_STORAGE_CONNECTION_STRING, ..."
+        remedy = f"Give credentials by the environment ({ways})."
+        rule = "to be without a login or a signature (@ after a colon, ? or #), as records keep paths"
         raise ConfigError(expected("config", "path", rule, f"one in {scheme}://...", remedy))
     return f"{scheme}:///{rest}" if scheme == "file" else f"{scheme}://{rest}"
+
+
+def _may_hold_secret(scheme: str, rest: str) -> bool:
+    """Whether what follows the scheme's slashes has the form of a login, a query or a fragment."""
+    if "@" in rest.partition("/")[0]:
+        return True
+    return scheme in _STORES and (_LOGIN.search(_PORT.sub(r"\1", rest)) is not None or bool({"?", "#"} & set(rest)))

@@ -142,8 +142,21 @@ def read_map(path: Path, reading: Reading, *, shape: tuple[int, ...] | None = No
     problem = nodata_problem(path, stored.geometry.nodata, reading.spec.num_values, codes)
     if problem and not reading.label_map:
         raise DataError(problem)
+    if reading.instances:
+        _check_numbers(path, stored.geometry.nodata, codes, reading.spec.ignore_index)
     found = StoredMap(values=codes, geometry=stored.geometry, sha256=stored.sha256)
     return _flattened(found) if reading.flat else found
+
+
+def _check_numbers(path: Path, nodata: float | None, numbers: np.ndarray, ignored: int | None) -> None:
+    """Refuse pixels without data that have the number of an object."""
+    if nodata is None or nodata in (0, ignored):
+        return
+    pixels = int(np.count_nonzero(numbers == nodata))
+    if pixels:
+        rule = f"to be 0 or data.ignore_index where it marks pixels of a map of objects, as {pixels} have it"
+        remedy = "Write 0 or data.ignore_index there."
+        raise DataError(expected(show(path), "nodata", rule, f"{nodata:g}", remedy))
 
 
 def _flattened(stored: StoredMap) -> StoredMap:

@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from segmeter.classes import ClassSpec
 from segmeter.data.files.formats.coco import coco_images, coco_of, expand_runs, hash_coco, read_coco
@@ -81,7 +82,11 @@ def test_objects_are_numbered_and_crowds_ignored(tmp_path):
     for i, part in enumerate(parts):
         part[2:8, 2 + 9 * i : 8 + 9 * i] = True
     segments = [{"size": [20, 30], "counts": runs(part)["counts"].decode()} for part in parts]
-    path = put(tmp_path, of_shapes(*segments, crowd=(1,)))
+    content = of_shapes(*segments, crowd=(1,))
+    path = put(tmp_path, content)
+    with pytest.raises(DataError, match=r"`classes` to be of none, cell, got 1: lymphocyte"):
+        read_coco(path / "x", **(OPTIONS | {"spec": CELLS.replace(ignore_index=255), "numbered": True}))
+    put(tmp_path, content | {"annotations": [each | {"category_id": 10} for each in content["annotations"]]})
     spec = CELLS.replace(ignore_index=255)
     found = read_coco(path / "x", **(OPTIONS | {"spec": spec, "numbered": True}))
     assert np.array_equal(found, parts[0] * 1 + parts[1] * 255 + parts[2] * 2)
@@ -94,13 +99,30 @@ def test_segments_of_a_panoptic_file_are_objects_if_they_are_things(tmp_path):
     write_panoptic(tmp_path / "a.json", {"x": mask})
     path = tmp_path / "a.json" / "x"
     assert np.array_equal(read_coco(path, **OPTIONS), mask)
-    found = read_coco(path, **(OPTIONS | {"spec": CELLS, "numbered": True}))
+    options = OPTIONS | {"spec": CELLS, "numbered": True}
+    with pytest.raises(DataError, match=r"`classes` to be of none, cell, got 1: lymphocyte"):
+        read_coco(path, **options)
+    found = read_coco(path, **(options | {"label_map": {"10": 1, "20": 1}}))
     assert np.array_equal(found > 0, mask > 0)
     assert len(np.unique(found)) == 3
     before = hash_coco(path)
     picture = tmp_path / "a" / "x.png"
     picture.write_bytes(picture.read_bytes() + b" ")
     assert hash_coco(path) != before
+
+
+def test_a_panoptic_file_has_a_plane_per_class_for_multilabel(tmp_path):
+    mask = draw_mask()
+    write_panoptic(tmp_path / "a.json", {"x": mask})
+    picture = tmp_path / "a" / "x.png"
+    pixels = np.array(Image.open(picture))
+    pixels[0, 0] = 0  # void
+    Image.fromarray(pixels).save(picture)
+    spec = SPEC.replace(task="multilabel")
+    for label, name in enumerate(NAMES):
+        plane = (mask == label).astype(int)
+        plane[0, 0] = 255
+        assert np.array_equal(read_coco(tmp_path / "a.json" / name / "x", **(OPTIONS | {"spec": spec})), plane)
 
 
 def test_ids_go_by_a_label_map(tmp_path):
@@ -130,6 +152,15 @@ WRONG = {
     "results": ([{"image_id": 1}], "a list of results"),
     "no images": (PLAIN | {"images": []}, "got none"),
     "two of one name": (PLAIN | {"images": PLAIN["images"] * 2}, "a file name of its own"),
+    "two of one id": (PLAIN | {"images": [*PLAIN["images"], PLAIN["images"][0] | {"file_name": "y"}]}, "id of its own"),
+    "annotations of no image": (
+        PLAIN | {"annotations": [PLAIN["annotations"][0] | {"image_id": 2}]},
+        "the id of an image of the file, got 1: 2",
+    ),
+    "a text id": (
+        PLAIN | {"annotations": [PLAIN["annotations"][0] | {"image_id": "1"}]},
+        "the id of an image of the file, got 1: '1'",
+    ),
     "no annotations": (_without(PLAIN, "annotations"), "truncated or damaged"),
     "another class": (PLAIN | {"categories": [{"id": 10, "name": "nerve"}]}, "to be of background, cell"),
     "an unknown category": (PLAIN | {"categories": []}, "truncated or damaged"),
@@ -142,6 +173,7 @@ WRONG = {
     "two corners": (of_shapes([[1, 2, 3, 4]]), "three finite corners"),
     "no polygon": (of_shapes([]), "three finite corners"),
     "no number": (of_shapes([[1, 2, 3, 4, 5, float("nan")]]), "three finite corners"),
+    "a corner outside": (of_shapes([[1, 2, 31.5, 4, 5, 6]]), "on the image of 30 x 20 pixels, got x=31.5, y=4"),
     "too large": (of_shapes({"size": [2000, 3000], "counts": [6_000_000]}, shape=(2000, 3000)), "data.max_pixels"),
 }
 

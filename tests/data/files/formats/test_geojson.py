@@ -45,12 +45,32 @@ def test_outlines_with_holes_give_the_mask_back(seed):
     assert np.array_equal(read([feature(parts, kind="MultiPolygon")], mask.shape), mask)
 
 
+@pytest.mark.parametrize("order", [1, -1])
+def test_an_island_in_a_hole_stays(order):
+    ring = [[[0, 0], [9, 0], [9, 9], [0, 9]], [[2, 2], [7, 2], [7, 7], [2, 7]]]
+    island = [[[4, 4], [5, 4], [5, 5], [4, 5]]]
+    found = read(feature([ring, island][::order], kind="MultiPolygon"))
+    assert found[4, 4] == 1
+    assert found[3, 3] == 0
+    assert np.count_nonzero(found) == 81 - 25 + 1
+
+
 def test_objects_are_numbered_without_classes():
     moved = [[[x + 5, y] for x, y in SQUARE[0]]]
     found = read([feature(SQUARE, None), feature(moved, None)], numbered=True)
     assert found[3, 2] == 1
     assert found[3, 7] == 2
     assert np.count_nonzero(found) == 32
+
+
+@pytest.mark.parametrize(
+    ("name", "line"), [("stroma", "to be tumour, got 1: stroma"), ("nerve", "to be of background")]
+)
+def test_numbered_objects_of_another_class_are_refused(name, line):
+    moved = [[[x + 5, y] for x, y in SQUARE[0]]]
+    assert len(np.unique(read([feature(SQUARE), feature(moved, None)], numbered=True))) == 3
+    with pytest.raises(DataError, match=line):
+        read([feature(SQUARE), feature(moved, name)], numbered=True)
 
 
 def test_nothing_is_background():
@@ -65,7 +85,12 @@ WRONG = {
     "no class": (feature(SQUARE, None), "to have a class, got 1 without"),
     "another class": (feature(SQUARE, "tumor"), "to be of background, tumour, stroma, got 1: tumor.*tumour"),
     "overlap": ([feature(SQUARE), feature(SQUARE, "stroma")], "16 pixels that two of them cover"),
-    "no number": (feature([[[1, 2], [5, float("nan")], [5, 6]]]), "truncated or damaged"),
+    "no number": (feature([[[1, 2], [5, float("nan")], [5, 6]]]), "to be finite numbers"),
+    "outside": (feature([[[101, 2], [105, 2], [105, 6]]]), "on the image of 12 x 10 pixels, got x=101, y=2"),
+    "partly outside": (feature([[[1, 2], [5, -2], [5, 6]]]), "on the image of 12 x 10 pixels, got x=5, y=-2"),
+    "no rings": (feature([]), "a part without rings"),
+    "no parts": (feature([], kind="MultiPolygon"), "a shape without parts"),
+    "two corners": (feature([[[1, 2], [5, 2]]]), "fewer than three corners"),
     "a corner of one number": (feature([[[1], [5], [5]]]), "truncated or damaged"),
 }
 

@@ -1,6 +1,7 @@
 """MHA, NRRD, DICOM and GeoTIFF files that are refused, and what their geometry says."""
 
 import io
+import re
 from pathlib import Path
 
 import numpy as np
@@ -33,6 +34,31 @@ def test_pixels_in_another_file_are_refused(suffix, tmp_path):
         values(path)
 
 
+@pytest.mark.parametrize(
+    ("suffix", "old", "new", "rule"),
+    [
+        (".mha", b"= LOCAL", b"= LOCAL.raw", "to hold its pixels itself"),
+        (".mha", b"ElementDataFile = LOCAL", b"ElementDataFile: b.raw", "to hold its pixels itself"),
+        (".mha", b"ElementDataFile = LOCAL", b"  ElementDataFile = b.raw", "to hold its pixels itself"),
+        (".mha", b"ElementDataFile = LOCAL", b"elementdatafile = LOCAL", "to hold its pixels itself"),
+        (".mha", b"ElementDataFile", b"Comment = " + b"x" * 70_000 + b"\nElementDataFile", "to end within 65536 bytes"),
+        (".mha", b"ElementDataFile", b"junk\nElementDataFile", "a name and a value per line"),
+        (".mha", b"ElementDataFile", b"NDims = 2\nElementDataFile", "to name a field once"),
+        (".nrrd", b"\nencoding", b"\nDATA FILE: b.raw\nencoding", "to hold its pixels itself"),
+        (".nrrd", b"\nencoding", b"\n datafile: b.raw\nencoding", "to hold its pixels itself"),
+        (".nrrd", b"\nencoding", b"\n#" + b"x" * 70_000 + b"\nencoding", "to end within 65536 bytes"),
+    ],
+)
+def test_headers_that_hide_another_file_are_refused(suffix, old, new, rule, tmp_path):
+    path = tmp_path / f"a{suffix}"
+    write_itk(path, draw_mask())
+    content = path.read_bytes()
+    assert old in content
+    path.write_bytes(content.replace(old, new, 1))
+    with pytest.raises(DataError, match=rule):
+        values(path)
+
+
 @pytest.mark.parametrize("suffix", [".mha", ".nrrd"])
 def test_damaged_large_and_coloured_files_are_refused(suffix, tmp_path):
     sitk = library("SimpleITK")
@@ -49,6 +75,34 @@ def test_damaged_large_and_coloured_files_are_refused(suffix, tmp_path):
     sitk.WriteImage(sitk.GetImageFromArray(np.zeros((4, 5, 3), np.uint8), isVector=True), str(path))
     with pytest.raises(DataError, match="3 values per pixel"):
         values(path)
+
+
+MHA_SPACING = rb"ElementSpacing = [^\n]*\n"
+NRRD_SPACING = rb"space directions: [^\n]*\n"
+
+
+@pytest.mark.parametrize(
+    ("suffix", "line", "new", "problem"),
+    [
+        (".mha", MHA_SPACING, b"", ""),
+        (".mha", MHA_SPACING, b"ElementSpacing = 1 -2\n", r"got \(-2, 1\)"),
+        (".nrrd", NRRD_SPACING, b"", ""),
+        (".nrrd", NRRD_SPACING, b"spacings: 1 -2\n", r"got \(-2, 1\)"),
+        (".nrrd", NRRD_SPACING, b"spacings: 1 nan\n", r"got \(nan, 1\)"),
+    ],
+)
+def test_a_spacing_is_what_the_header_states(suffix, line, new, problem, tmp_path):
+    path = tmp_path / f"a{suffix}"
+    write_itk(path, draw_mask())
+    content, count = re.subn(line, new, path.read_bytes(), count=1)
+    assert count == 1
+    if suffix == ".nrrd":
+        content = re.sub(rb"space(?: dimension| origin)?: [^\n]*\n", b"", content)
+    path.write_bytes(content)
+    found = values(path).geometry
+    assert (found.spacing, found.affine) == (None, None)
+    assert re.search(problem, found.spacing_problem)
+    assert bool(found.spacing_problem) == bool(problem)
 
 
 def test_units_of_nrrd_are_read(tmp_path):
@@ -84,7 +138,8 @@ def test_the_transform_of_a_geotiff_is_rasterios(tmp_path):
     write_geotiff(tmp_path / "a.tif", draw_mask(), nodata=7)
     found = values(tmp_path / "a.tif").geometry
     with rasterio.open(tmp_path / "a.tif") as file:
-        theirs = np.array(file.transform).reshape(3, 3)
+        centres = file.transform @ rasterio.Affine.translation(0.5, 0.5)
+        theirs = np.array(centres).reshape(3, 3)
     assert np.allclose(found.affine[:2][:, [0, 1, 3]], 1000 * theirs[:2], rtol=1e-12)
     assert (found.crs, found.nodata, found.spacing, found.unit) == ("EPSG:32633", 7.0, (0.5, 0.75), "m")
 
@@ -109,7 +164,7 @@ def test_a_pixel_that_is_a_point_lies_half_a_pixel_further(tmp_path):
         tifffile.imwrite(file, draw_mask(), extratags=tags)
         (tmp_path / "a.tif").write_bytes(file.getvalue())
         origins.append(values(tmp_path / "a.tif").geometry.affine[:2, 3].tolist())
-    assert origins == [[100.0, 200.0], [99.0, 201.0]]
+    assert origins == [[101.0, 199.0], [100.0, 200.0]]
 
 
 def test_several_tie_points_are_no_affine(tmp_path):

@@ -7,8 +7,8 @@ One file holds many images. ``annotations.json/000123`` names the image called 0
 import hashlib
 import json
 import math
-from collections import defaultdict
-from collections.abc import Mapping
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -19,7 +19,14 @@ from numpy.typing import NDArray
 
 from segmeter.checks import expected, some
 from segmeter.classes import ClassSpec
-from segmeter.data.files.formats.drawn import Drawn, Overlap, draw_objects, find_labels
+from segmeter.data.files.formats.drawn import (
+    Drawn,
+    Overlap,
+    check_corners,
+    check_object_classes,
+    draw_objects,
+    find_labels,
+)
 from segmeter.data.files.formats.library import need
 from segmeter.data.files.header import damaged
 from segmeter.data.files.images import read_image
@@ -119,10 +126,11 @@ def read_coco(
         labels = _labels(path, found, annotations, spec, label_map, numbered)
         if any("segments_info" in each for each in annotations):
             labels |= dict.fromkeys(found.stuff, 0) if numbered else {}
-            return _panoptic(owner, path, annotations, shape, labels, spec=spec, numbered=numbered)
+            drawn = _panoptic(owner, path, annotations, shape, labels, spec=spec, numbered=numbered)
+            return _plane(drawn, path.parent.name, spec) if spec.is_multilabel else drawn
         objects = [
             Drawn(
-                mask=_mask(each["segmentation"], shape),
+                mask=_mask(path, each["segmentation"], shape),
                 label=labels.get(each["category_id"], 0),
                 crowd=bool(each.get("iscrowd")),
             )
@@ -154,6 +162,7 @@ def _open(path: Path, mtime: int, size: int) -> CocoFile:
         annotations = defaultdict[Any, list[Any]](list)
         for each in content["annotations"]:
             annotations[each["image_id"]].append(each)
+        ids = Counter(image["id"] for image in content["images"])
         categories = {int(each["id"]): str(each["name"]) for each in content["categories"]}
         stuff = frozenset(int(each["id"]) for each in content["categories"] if not each.get("isthing", 1))
     except DataError:
@@ -164,12 +173,24 @@ def _open(path: Path, mtime: int, size: int) -> CocoFile:
     if twice or not images:
         rule = "to hold images, each with a file name of its own"
         raise DataError(expected(show(path), "images", rule, some(twice) if twice else "none"))
+    _check_ids(path, ids, annotations)
     return CocoFile(
         images={name: found[0] for name, found in images.items()},
         annotations=dict(annotations),
         categories=categories,
         stuff=stuff,
     )
+
+
+def _check_ids(path: Path, ids: Mapping[Any, int], annotated: Iterable[Any]) -> None:
+    """Refuse an id of two images, and annotations of none."""
+    twice = [repr(each) for each, count in ids.items() if count > 1]
+    if twice:
+        raise DataError(expected(show(path), "images", "to have an id of its own each", some(twice)))
+    foreign = [repr(each) for each in annotated if each not in ids]
+    if foreign:
+        rule, remedy = "to be the id of an image of the file", "Correct it; 1 and '1' are two ids."
+        raise DataError(expected(show(path), "image_id", rule, some(foreign), remedy))
 
 
 def _parts(path: Path) -> tuple[Path, str]:
@@ -187,10 +208,15 @@ def _labels(
     numbered: bool,
 ) -> dict[int, int]:
     """The label of each category on the image; numbers of objects need none."""
+    filled = any("segments_info" in each for each in annotations)
+    segments = [each for one in annotations for each in one.get("segments_info", [one])]
+    ids = sorted({int(each["category_id"]) for each in segments} - (found.stuff if numbered and filled else set()))
+    if numbered and not label_map:
+        check_object_classes(path, find_labels(path, [found.categories[each] for each in ids], spec), spec)
+    elif numbered:
+        check_object_classes(path, {str(each): label_map.get(str(each), -1) for each in ids}, spec)
     if numbered:
         return {}
-    segments = [each for one in annotations for each in one.get("segments_info", [one])]
-    ids = sorted({int(each["category_id"]) for each in segments})
     if label_map:
         foreign = [str(each) for each in ids if str(each) not in label_map]
         if foreign:
@@ -198,20 +224,21 @@ def _labels(
         return {each: label_map[str(each)] for each in ids}
     named = find_labels(path, [found.categories[each] for each in ids], spec)
     labels = {each: named[found.categories[each]] for each in ids}
-    filled = any("segments_info" in each for each in annotations)
     if 0 in labels.values() and not filled and not spec.is_multilabel:
         rule, remedy = f"to be no category, as uncovered pixels have it: {spec.names[0]!r}", "Name a background first."
         raise DataError(expected(show(path), "the first class", rule, "a category of this name", remedy))
     return labels
 
 
-def _mask(segmentation: Any, shape: tuple[int, int]) -> NDArray[np.bool_]:
+def _mask(path: Path, segmentation: Any, shape: tuple[int, int]) -> NDArray[np.bool_]:
     """Polygons, or run lengths as text or list, of the whole image."""
     if isinstance(segmentation, list):
         mask = need("pycocotools.mask", "coco", "polygons of COCO")
         polygons = [[float(value) for value in one] for one in segmentation]
         if not polygons or any(len(one) < 6 or len(one) % 2 or not all(map(math.isfinite, one)) for one in polygons):
             raise ValueError("a polygon of fewer than three finite corners")
+        for one in polygons:
+            check_corners(path, np.reshape(one, (-1, 2)), shape)
         filled = mask.merge(mask.frPyObjects(polygons, *shape))
         segmentation = {"size": filled["size"], "counts": filled["counts"].decode()}
     counts = segmentation["counts"]
@@ -272,6 +299,14 @@ def _panoptic(
         value = labels.get(int(each["category_id"]), number + (void is not None and number >= void))
         drawn[ids == segment] = void if numbered and each.get("iscrowd") and void is not None else value
     return drawn if numbered else drawn.astype(np.uint16)
+
+
+def _plane(drawn: NDArray[Any], name: str, spec: ClassSpec) -> NDArray[Any]:
+    """0 and 1 for one class of a map of labels; void stays void."""
+    plane: NDArray[Any] = (drawn == spec.names.index(name)).astype(drawn.dtype)
+    if spec.ignore_index is not None:
+        plane[drawn == spec.ignore_index] = spec.ignore_index
+    return plane
 
 
 def _picture(owner: Path, annotation: Mapping[str, Any]) -> Path:

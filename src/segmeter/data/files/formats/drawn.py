@@ -1,6 +1,6 @@
 """drawn objects, each a mask with a class -> one map of labels or of object numbers, or a plane of one class."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -96,6 +96,32 @@ def find_labels(path: Path, names: Iterable[str], spec: ClassSpec) -> dict[str, 
         rule = f"to be of {', '.join(spec.names)}"
         raise DataError(expected(show(path), "classes", rule, some(foreign), nearest(foreign[0], spec.names)))
     return {name: spec.names.index(name) for name in wanted}
+
+
+def check_object_classes(path: Path, labels: Mapping[str, int], spec: ClassSpec) -> None:
+    """Refuse objects to be numbered whose class, by its name, is another than the one that is scored."""
+    others = [name for name, label in labels.items() if label != 1]
+    if others:
+        remedy = "Keep the others in another file."
+        raise DataError(expected(show(path), "class of the objects", f"to be {spec.names[1]}", some(others), remedy))
+
+
+def check_corners(path: Path, corners: NDArray[np.float64], shape: tuple[int, int]) -> None:
+    """Refuse corners (n, 2), x before y, that lie more than a pixel outside of the image.
+
+    Raises
+    ------
+    DataError
+        With one of them.
+    """
+    if not np.isfinite(corners).all():
+        raise DataError(expected(show(path), "corners", "to be finite numbers", "one that is not", "Correct the file."))
+    outside = ((corners < -1) | (corners > np.array(shape[::-1]) + 1)).any(axis=1)
+    if outside.any():
+        x, y = corners[outside][0]
+        rule = f"to lie on the image of {shape[1]} x {shape[0]} pixels"
+        remedy = "Export the polygons in pixels of this image."
+        raise DataError(expected(show(path), "corners", rule, f"x={x:g}, y={y:g}", remedy))
 
 
 def _crowd(path: Path, spec: ClassSpec) -> int:

@@ -1,7 +1,6 @@
 """Polygons in GeoJSON, as QuPath and `export.objects` write them -> label map. Needs nothing but scikit-image."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 
@@ -11,7 +10,14 @@ from skimage.draw import polygon
 
 from segmeter.checks import expected
 from segmeter.classes import ClassSpec
-from segmeter.data.files.formats.drawn import Drawn, Overlap, draw_objects, find_labels
+from segmeter.data.files.formats.drawn import (
+    Drawn,
+    Overlap,
+    check_corners,
+    check_object_classes,
+    draw_objects,
+    find_labels,
+)
 from segmeter.data.files.header import damaged
 from segmeter.data.files.sniff import show
 from segmeter.errors import DataError
@@ -51,7 +57,9 @@ def decode_geojson(
         if not numbered and None in names:
             rule, remedy = "to have a class", "Classify it in QuPath, or score objects: data.instances."
             raise DataError(expected(show(path), "every feature", rule, f"{names.count(None)} without", remedy))
-        labels = {} if numbered else find_labels(path, [str(name) for name in names], spec)
+        labels = find_labels(path, [name for name in names if name is not None], spec)
+        if numbered:
+            check_object_classes(path, labels, spec)
         drawn = [
             Drawn(mask=_fill(path, feature["geometry"], shape), label=labels.get(str(name), 1))
             for feature, name in zip(features, names, strict=True)
@@ -81,16 +89,24 @@ def _fill(path: Path, geometry: dict[str, Any], shape: tuple[int, int]) -> NDArr
         remedy = "Convert it to a polygon."
         raise DataError(expected(show(path), "every shape", "to be a polygon", geometry["type"], remedy))
     parts = geometry["coordinates"] if geometry["type"] == "MultiPolygon" else [geometry["coordinates"]]
+    if not parts:
+        raise ValueError("a shape without parts")
     mask = np.zeros(shape, bool)
     for rings in parts:
-        for number, cells in enumerate(_rings(rings, shape)):
-            mask[cells] = number == 0  # the first ring is the outline, the others are holes
+        mask |= _fill_part(path, rings, shape)
     return mask
 
 
-def _rings(rings: list[Any], shape: tuple[int, int]) -> Iterator[tuple[Any, Any]]:
-    for ring in rings:
+def _fill_part(path: Path, rings: list[Any], shape: tuple[int, int]) -> NDArray[np.bool_]:
+    """One outline with its holes, which are cut from no other part."""
+    if not rings:
+        raise ValueError("a part without rings")
+    mask = np.zeros(shape, bool)
+    for number, ring in enumerate(rings):
         corners = np.array(ring, np.float64)[:, :2]
-        if not np.isfinite(corners).all():
-            raise ValueError("a corner is not finite")
-        yield polygon(corners[:, 1] - 0.5, corners[:, 0] - 0.5, shape)  # type: ignore[no-untyped-call]
+        if len(corners) < 3:
+            raise ValueError("a ring of fewer than three corners")
+        check_corners(path, corners, shape)
+        cells = polygon(corners[:, 1] - 0.5, corners[:, 0] - 0.5, shape)  # type: ignore[no-untyped-call]
+        mask[cells] = number == 0  # the first ring is the outline, the others are holes
+    return mask

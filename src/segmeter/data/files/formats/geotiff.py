@@ -35,8 +35,8 @@ def read_geotiff(path: Path, page: Any) -> Geometry | None:
     if matrix is None:
         return None if nodata is None else Geometry(source=SOURCE, nodata=nodata)
     keys = _read_keys(tags.valueof(_KEYS, ()))
-    if keys.get(_RASTER) == _POINT:  # coordinates are those of the pixel's centre, not of its corner
-        matrix[:, 3] -= (matrix[:, 0] + matrix[:, 1]) / 2
+    if keys.get(_RASTER) != _POINT:  # coordinates are those of the pixel's corner, and affines go by centres
+        matrix[:, 3] += (matrix[:, 0] + matrix[:, 1]) / 2
     code = keys.get(_PROJECTED) or keys.get(_GEODETIC)
     more: dict[str, Any] = {"nodata": nodata, "crs": f"EPSG:{code}" if code else ""}
     if keys.get(_MODEL) == _GEOGRAPHIC:
@@ -65,7 +65,7 @@ def nodata_problem(path: Path, value: float | None, num_values: int, values: NDA
 
 
 def _matrix(tags: Any) -> NDArray[np.float64] | None:
-    """From (column, row, 0, 1) to coordinates, the corner of the first pixel being (0, 0)."""
+    """From (column, row, 0, 1) to coordinates: of pixels' corners, or of their centres where pixels are points."""
     given = tags.valueof(_MATRIX)
     if given is not None:
         return np.array(given, np.float64).reshape(4, 4)

@@ -1,6 +1,8 @@
 """MHA and NRRD files -> array in (depth, height, width) order with its spacing and place; needs SimpleITK."""
 
+import math
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Any
 
@@ -20,11 +22,6 @@ FLIPS = np.diag([-1.0, -1.0, 1.0, 1.0])  # from ITK's and DICOM's left, posterio
 
 _READERS = {"mha": "MetaImageIO", "nrrd": "NrrdImageIO"}
 _MOST_HEADER = 1 << 16  # bytes
-_ELSEWHERE = {
-    "mha": re.compile(rb"^ElementDataFile[ \t]*=[ \t]*(?!LOCAL\b)(\S.*)$", re.MULTILINE),
-    "nrrd": re.compile(rb"^data ?file:(.*)$", re.MULTILINE),
-}
-_UNITS = re.compile(rb"^space units:(.*)$", re.MULTILINE)
 
 
 def decode_itk(path: Path, file: IO[bytes], *, max_pixels: int) -> tuple[NDArray[Any], Geometry]:
@@ -43,13 +40,9 @@ def decode_itk(path: Path, file: IO[bytes], *, max_pixels: int) -> tuple[NDArray
     sitk = need("SimpleITK", "itk", "MHA and NRRD files")
     head = file.read(_MOST_HEADER)
     form = "nrrd" if head.startswith(b"NRRD") else "mha"
-    head = head.partition(b"\n\n")[0] if form == "nrrd" else head
-    other = _ELSEWHERE[form].search(head)
-    if other:
-        found = f"one that names {other[1].decode(errors='replace').strip()[:60]!r}"
-        raise DataError(expected(show(path), "file", "to hold its pixels itself", found, "Save it as one file."))
+    fields = _nrrd_fields(path, head) if form == "nrrd" else _mha_fields(path, head)
     try:
-        return _read(sitk, path, _READERS[form], _UNITS.search(head) if form == "nrrd" else None, max_pixels)
+        return _read(sitk, path, _READERS[form], fields, max_pixels)
     except DataError:
         raise
     except Exception as error:  # ITK raises RuntimeError on whatever it can't read
@@ -57,7 +50,7 @@ def decode_itk(path: Path, file: IO[bytes], *, max_pixels: int) -> tuple[NDArray
 
 
 def _read(
-    sitk: Any, path: Path, reader_name: str, units: "re.Match[bytes] | None", max_pixels: int
+    sitk: Any, path: Path, reader_name: str, fields: Mapping[str, str], max_pixels: int
 ) -> tuple[NDArray[Any], Geometry]:
     reader = sitk.ImageFileReader()
     reader.SetImageIO(reader_name)
@@ -73,12 +66,88 @@ def _read(
     image = reader.Execute()
     pixels: NDArray[Any] = sitk.GetArrayFromImage(image).reshape(shape)
     check_pixels(path, shape, pixels.dtype, max_pixels)
-    names = re.findall(r'"([^"]*)"', units[1].decode(errors="replace")) if units else []
+    names = re.findall(r'"([^"]*)"', fields.get("spaceunits", ""))
     axes = len(shape)
+    stated = (names or ["mm"] * axes)[:axes]
+    header = stated_edges(fields)[:axes]
+    if not header:
+        return pixels, Geometry()  # ITK then says 1 mm
+    if len(header) < axes or not all(math.isfinite(edge) and edge > 0 for edge in header):  # ITK would mend them
+        wrong: list[float | None] = [None] * (axes - len(header)) + header[::-1]
+        return pixels, stated_geometry(path, wrong, list(reversed(stated)), source=SOURCE)
     edges = image.GetSpacing()[:axes]
     affine = FLIPS @ place(np.array(image.GetDirection()), edges, image.GetOrigin()[:axes])
-    stated = (names or ["mm"] * axes)[:axes]
     return pixels, stated_geometry(path, list(reversed(edges)), list(reversed(stated)), source=SOURCE, affine=affine)
+
+
+def stated_edges(fields: Mapping[str, str]) -> list[float]:
+    """The edges that a header states, first axis first, whatever they are; none where it states none.
+
+    Examples
+    --------
+    >>> stated_edges({"ElementSpacing": "0.5 -1"}), stated_edges({"spacedirections": "none (3,4,0) (0,0,nan)"})
+    ([0.5, -1.0], [5.0, nan])
+    """
+    for name in ("ElementSpacing", "ElementSize", "spacings"):
+        if name in fields:
+            return [float(edge) for edge in fields[name].split()]
+    vectors = re.findall(r"\(([^)]*)\)", fields.get("spacedirections", ""))
+    return [math.hypot(*map(float, vector.split(","))) for vector in vectors]
+
+
+def _mha_fields(path: Path, head: bytes) -> dict[str, str]:
+    """The fields of a header by their names, up to the one that says where the pixels are: behind it."""
+    fields: dict[str, str] = {}
+    for line in head.split(b"\n")[:-1]:
+        if not line.strip():
+            continue
+        key, value = _split_line(path, line, re.compile(r"[=:]"))
+        _add_field(path, fields, key, value)
+        if key.lower() == "elementdatafile":
+            if key != "ElementDataFile" or value != "LOCAL":
+                raise _elsewhere(path, f"{key} = {value}")
+            return fields
+    raise _endless(path)
+
+
+def _nrrd_fields(path: Path, head: bytes) -> dict[str, str]:
+    """The fields of a header by their names in small letters and without blanks."""
+    fields: dict[str, str] = {}
+    for line in head.split(b"\n")[1:-1]:
+        if line in (b"", b"\r"):
+            return fields
+        if line.startswith(b"#"):
+            continue
+        key, value = _split_line(path, line, re.compile(r":"))
+        key = "".join(key.lower().split())
+        if key == "datafile":
+            raise _elsewhere(path, value)
+        if not value.startswith("="):  # := is a remark of the writer's own
+            _add_field(path, fields, key, value)
+    raise _endless(path)
+
+
+def _split_line(path: Path, line: bytes, separator: re.Pattern[str]) -> tuple[str, str]:
+    text = line.strip().decode(errors="replace")
+    key, *value = separator.split(text, maxsplit=1)
+    if not value or "\r" in text:
+        raise DataError(expected(show(path), "header", "to have a name and a value per line", repr(text[:60])))
+    return key.strip(), value[0].strip()
+
+
+def _add_field(path: Path, fields: dict[str, str], key: str, value: str) -> None:
+    if key in fields:
+        raise DataError(expected(show(path), "header", "to name a field once", f"{key[:60]!r} twice"))
+    fields[key] = value
+
+
+def _elsewhere(path: Path, found: str) -> DataError:
+    what = f"one that names {found[:60]!r}"
+    return DataError(expected(show(path), "file", "to hold its pixels itself", what, "Save it as one file."))
+
+
+def _endless(path: Path) -> DataError:
+    return DataError(expected(show(path), "header", f"to end within {_MOST_HEADER} bytes", "none that does"))
 
 
 def place(direction: NDArray[np.float64], edges: tuple[float, ...], origin: tuple[float, ...]) -> NDArray[np.float64]:
