@@ -2,13 +2,16 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test test-slow test-commands test-rooms lint bench gpu clean
+.PHONY: demo test test-all test-slow test-commands test-rooms lint bench gpu clean
 
 demo: $(VENV)/.installed ## train, evaluate, predict and report on the built-in data
 	$(BIN)/segmeter demo
 
-test: $(VENV)/.installed-dev lint ## linters, types, import contracts, tests
-	$(MAKE) --jobs 2 test-commands test-rooms
+test: $(VENV)/.installed-dev ## linters, types, import contracts, tests
+	$(MAKE) --jobs 2 test-commands test-rooms lint
+
+test-all: $(VENV)/.installed-dev ## what CI runs
+	$(MAKE) --jobs 2 test-commands test-rooms test-slow lint
 
 # The tests in two halves that take about as long, as a run in one process uses one core most of the time
 COMMANDS := tests/cli tests/faults tests/distributed

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from record import RESULTS, circumstances, write_record
 from segmeter import HostCopier, labels_to_numpy, to_numpy
 
-NO_GPU = "not measured: no CUDA device was at hand"
+NO_GPU = "no CUDA device was at hand"
 MIB = 2**20
 
 
@@ -97,14 +97,14 @@ def torch_labels(logits: torch.Tensor) -> NDArray[Any]:
     return labels
 
 
-def check_equal() -> None:
+def check_equal(device: str) -> None:
     """Labels must be the same before their speed means anything."""
     logits = torch.randn(2, 19, 200, 300, generator=torch.Generator().manual_seed(0))
     for dtype in (torch.float32, torch.bfloat16):
         for layout in (torch.contiguous_format, torch.channels_last):
-            given = logits.to(dtype).contiguous(memory_format=layout)
+            given = logits.to(device, dtype).contiguous(memory_format=layout)
             ours = labels_to_numpy(given, task="multiclass", num_classes=19)
-            if not np.array_equal(ours, torch_labels(given)):
+            if not np.array_equal(ours, torch_labels(given.cpu())):
                 raise SystemExit(f"labels of {dtype} in {layout} differ from torch's")
 
 
@@ -247,10 +247,11 @@ def without_gpu() -> list[Row]:
     return [Row(work=work, against=against, needs=needs, note=NO_GPU) for work, against, needs in rows]
 
 
-def measure(rounds: int) -> list[Row]:
-    check_equal()
+def measure(rounds: int, device: str) -> list[Row]:
+    for place in dict.fromkeys(("cpu", device)):
+        check_equal(place)
     rows = [*cpu_labels(19, 4.0, rounds), *cpu_labels(2, 1.0, rounds), cpu_overhead(rounds)]
-    if not torch.cuda.is_available():
+    if device == "cpu":
         return rows + without_gpu()
     return [*rows, *gpu_labels(rounds), *gpu_probs(rounds), gpu_ring(rounds), gpu_checks(rounds)]
 
@@ -258,10 +259,12 @@ def measure(rounds: int) -> list[Row]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=15, help="turns per row; medians are compared")
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu", choices=["cpu", "cuda"])
+    parser.add_argument("--quick", action="store_true", help="2 rounds: shows that it runs")
     parser.add_argument("--output", type=Path, default=RESULTS / "bridge.json", help="where the JSON goes")
     arguments = parser.parse_args()
     before = circumstances()
-    rows = measure(arguments.rounds)
+    rows = measure(2 if arguments.quick else arguments.rounds, arguments.device)
     for row in rows:
         ratio = "-" if row.ratio is None else f"{row.ratio:.2f}x"
         times = "" if row.ours_ms is None else f"{row.ours_ms:.3f} ms against {row.theirs_ms:.3f} ms"

@@ -268,22 +268,25 @@ def hardware() -> dict[str, object]:
     }
 
 
-def works(device: str) -> list[Work]:
-    batch = 8 if device == "cpu" else 32
-    size = (batch, 19, 256, 256) if device == "cpu" else (batch, 19, 512, 512)
+def works(device: str, *, quick: bool) -> list[Work]:
+    batch = 2 if quick else 8 if device == "cpu" else 32
+    size = (batch, 19, 64, 64) if quick else (batch, 19, 256, 256) if device == "cpu" else (batch, 19, 512, 512)
     kinds = [(torch.float32, NCHW), (torch.float32, NHWC), (torch.bfloat16, NCHW), (torch.bfloat16, NHWC)]
     losses = [multiclass(device, dtype=dtype, layout=layout, size=size) for dtype, layout in kinds]
-    return [*losses, binary(device, (batch, 1, 512, 512))]
+    return [*losses, binary(device, (batch, 1, 64, 64) if quick else (batch, 1, 512, 512))]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=15, help="turns per row; medians are compared")
     parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
+    parser.add_argument("--quick", action="store_true", help="small inputs, 2 rounds: shows that it runs")
     parser.add_argument("--output", type=Path, help="where the JSON goes; the table goes beside it, as .md")
     arguments = parser.parse_args()
     machine, values = hardware(), print_values()
-    jobs = works(arguments.device)
+    if arguments.quick:
+        arguments.rounds = 2
+    jobs = works(arguments.device, quick=arguments.quick)
     rows = [row for work in jobs for row in measure(work, arguments.rounds)]
     targets = check_targets(rows, arguments.device)
     if arguments.device == "cuda":

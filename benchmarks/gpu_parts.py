@@ -10,6 +10,8 @@ import time
 import xml.etree.ElementTree as ET
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,7 @@ import torch
 from PIL import Image
 
 HERE = Path(__file__).parent
+ROOT = HERE.parent
 NO_GPU = "needs a CUDA device"
 
 
@@ -71,20 +74,27 @@ def train_data(context: Context) -> list[str]:
 
 
 def tests(context: Context) -> None:
+    """Of the files that have such tests alone, and with warnings let through: others may need packages that are not
+    here, and other versions warn of other things.
+    """
     report = context.folder / "tests.xml"
-    chosen = ["tests/bridge/test_gpu.py"] if context.quick else []
-    command = [sys.executable, "-m", "pytest", "-q", "-m", "gpu", "-p", "no:cacheprovider", f"--junitxml={report}"]
-    subprocess.run([*command, *chosen], cwd=HERE.parent, check=False)
+    marked = [path for path in sorted(ROOT.glob("tests/**/test_*.py")) if "mark.gpu" in path.read_text("utf-8")]
+    command = [sys.executable, "-m", "pytest", "-q", "-m", "gpu", "-W", "default", "-p", "no:cacheprovider"]
+    command += [f"--junitxml={report}", *(str(path) for path in marked)]
+    subprocess.run(command, cwd=ROOT, check=False)
     suite = next(ET.parse(report).getroot().iter("testsuite"))
     failed = int(suite.get("failures", 0)) + int(suite.get("errors", 0))
     skipped, total = int(suite.get("skipped", 0)), int(suite.get("tests", 0))
-    names = [case.get("name", "") for case in suite.iter("testcase") if case.find("failure") is not None]
+    broken = [
+        case for case in suite.iter("testcase") if case.find("failure") is not None or case.find("error") is not None
+    ]
+    names = [case.get("name", "") for case in broken]
     context.row(
         "pytest -m gpu",
         needs="none fails" + (", none is skipped" if context.cuda else ""),
         measured=f"{total - failed - skipped} passed, {failed} failed, {skipped} skipped",
-        met=not failed and not (context.cuda and skipped),
-        note=", ".join(names[:10]),
+        met=not failed and not skipped if context.cuda else None,
+        note=", ".join(names[:10]) if context.cuda else NO_GPU,
     )
 
 
@@ -95,24 +105,31 @@ def main_job(context: Context) -> None:
     runs = context.folder / "runs"
     if not context.quick:
         seconds = segmeter("demo", str(runs))
-        metrics = json.loads(next(runs.glob("demo-*/eval/*/metrics.json")).read_text(encoding="utf-8"))
-        iou = metrics["dataset"]["mean_iou"]
+        iou = read_metrics(newest(next(runs.glob("demo-*/eval"))))["dataset"]["mean_iou"]
         context.row("demo", needs="mean IoU at least 0.8", measured=f"{iou:.3f} in {seconds:.0f} s", met=iou >= 0.8)
     limit = ["training.steps=3"] if context.quick else ["training.epochs=null", "training.time_budget=5m"]
     segmeter("train", *train_data(context), f"device={context.device}", *limit, f"run.root={runs}")
     checkpoint = newest(runs / "train")
     report_training(context, checkpoint)
-    maps = {}
-    for device, precision in ((context.device, "auto"), (context.device, "float32"), ("cpu", "float32")):
-        root = runs / f"{device}-{precision}"
-        segmeter(
-            *("eval", f"checkpoint={checkpoint}", f"device={device}", f"inference.precision={precision}"),
-            f"run.root={root}",
-        )
-        maps[device, precision] = newest(root / "eval")
-    reference = maps["cpu", "float32"]
-    for precision in ("auto", "float32"):
-        compare_runs(context, maps[context.device, precision], reference, precision)
+
+    def evaluate(device: str, precision: str, turn: str = "") -> Path:
+        root = runs / f"{device}-{precision}{turn}"
+        chosen = (f"device={device}", f"inference.precision={precision}")
+        segmeter("eval", f"checkpoint={checkpoint}", *chosen, f"run.root={root}")
+        return newest(root / "eval")
+
+    reference, float32 = evaluate("cpu", "float32"), evaluate(context.device, "float32", "-first")
+    compare_runs(context, evaluate(context.device, "auto"), reference, "auto")
+    compare_runs(context, float32, reference, "float32")
+    again = evaluate(context.device, "float32", "-second")
+    counts = [read_metrics(run)["confusion_matrix"] for run in (float32, again)]
+    same = counts[0] == counts[1]
+    work = f"counts of the same cases, evaluated twice on {context.device} in float32"
+    context.row(work, needs="identical", measured="identical" if same else "different", met=same)
+
+
+def read_metrics(run: Path) -> dict[str, Any]:
+    return dict(json.loads((run / "metrics.json").read_text(encoding="utf-8")))
 
 
 def report_training(context: Context, checkpoint: Path) -> None:
@@ -143,7 +160,7 @@ def compare_runs(context: Context, ours: Path, reference: Path, precision: str) 
         measured=f"{100 * agreement:.4f} %",
         met=agreement >= 0.999 if precision == "float32" else None,
     )
-    ious = [json.loads((run / "metrics.json").read_text("utf-8"))["dataset"]["mean_iou"] for run in (ours, reference)]
+    ious = [read_metrics(run)["dataset"]["mean_iou"] for run in (ours, reference)]
     context.row(f"mean IoU of the same runs, {precision}", measured=f"{ious[0]:.5f}", note=f"on the CPU {ious[1]:.5f}")
 
 
@@ -154,14 +171,12 @@ def benchmark(script: str) -> Callable[[Context], None]:
     """A part that runs one benchmark and takes over its rows."""
 
     def run(context: Context) -> None:
-        if not context.cuda:
+        if not context.cuda and not context.quick:
             context.row(f"benchmarks/{script}.py", measured="skipped", note=f"on a CPU: results/{script}.json")
             return
         output = context.folder / f"{script}.json"
-        command = [sys.executable, str(HERE / f"{script}.py"), "--output", str(output)]
-        command += ["--rounds", "2"] if context.quick else []
-        command += ["--device", "cuda"] if script != "bridge" else []
-        subprocess.run(command, check=True)
+        command = [sys.executable, str(HERE / f"{script}.py"), "--output", str(output), "--device", context.device]
+        subprocess.run([*command, *(["--quick"] if context.quick else [])], check=True)
         record = json.loads(output.read_text(encoding="utf-8"))
         for row in record.get("targets", record["rows"]):
             take_over(context, row)
@@ -176,28 +191,31 @@ def take_over(context: Context, row: dict[str, Any]) -> None:
         row.get("work", row.get("promise", "")) + against,
         needs=row.get("needs", ""),
         measured="not measured" if ratio is None else f"{ratio:.2f}x",
-        met=row.get("met"),
+        met=None if context.quick else row.get("met"),
         note=row.get("note", ""),
     )
 
 
 def inference(context: Context) -> None:
-    if context.needs_gpu("tiles against MONAI, eval against forward alone"):
-        return
+    """On a GPU two ways to lay out a batch round differently, so a few labels of a random network may differ."""
     output, least = context.folder / "inference.json", 1.5
     output.unlink(missing_ok=True)
-    command = [sys.executable, str(HERE / "inference.py"), "--device", "cuda", "--parts", "window,eval"]
-    size = ["--side", "1024", "--cases", "4", "--rounds", "1"] if context.quick else ["--cases", "64", "--rounds", "3"]
+    parts = "window,eval" if find_spec("monai") else "eval"
+    command = [sys.executable, str(HERE / "inference.py"), "--device", context.device, "--parts", parts]
+    size = ["--side", "768", "--cases", "4", "--rounds", "1"] if context.quick else ["--cases", "64", "--rounds", "3"]
     subprocess.run([*command, *size, "--output", str(output)], check=True)
     record = json.loads(output.read_text(encoding="utf-8"))
-    for name, found in record["window"]["times_as_fast"].items():
-        differ = record["window"]["pixels_that_differ"][name]
-        work, needs = f"tiles of one image against {name}", f"at least {least:g}x, labels equal"
-        met = found["wall"] >= least and not differ
+    if "window" not in record:
+        context.row("tiles of one image against MONAI", measured="not measured", note="monai is not installed")
+    for name, found in record.get("window", {"times_as_fast": {}})["times_as_fast"].items():
+        differ, pixels = record["window"]["pixels_that_differ"][name], record["window"]["side"] ** 2
+        work, needs = f"tiles of one image against {name}", f"at least {least:g}x, 99.99 % of labels equal"
+        met = None if context.quick else found["wall"] >= least and differ <= 1e-4 * pixels
         context.row(work, needs=needs, measured=f"{found['wall']:.2f}x", met=met, note=f"{differ} pixels differ")
     share = record["eval"]["throughput_of_forward_alone"]["wall"]
     work = "eval with labels and metrics, against the forward passes alone"
-    context.row(work, needs="at least 0.95x throughput", measured=f"{share:.2f}x", met=share >= 0.95)
+    met = None if context.quick else share >= 0.95
+    context.row(work, needs="at least 0.95x throughput", measured=f"{share:.2f}x", met=met)
 
 
 # --- 4: overlap
@@ -209,12 +227,16 @@ def overlap(context: Context) -> None:
         return
     from torch.profiler import ProfilerActivity, profile
 
+    predictor = build_predictor(context)
+    predict_cases(context, cases=8, predictor=predictor)  # the weights are copied, kernels are chosen
     with profile(activities=[ProfilerActivity.CUDA]) as profiler:
-        predict_cases(context, cases=64)
+        predict_cases(context, cases=64, predictor=predictor)
     events = [event for event in profiler.events() if event.device_type == torch.autograd.DeviceType.CUDA]
     copies = spans(event for event in events if "Memcpy HtoD" in event.name or "Memcpy DtoH" in event.name)
     kernels = spans(event for event in events if "Mem" not in event.name)
     hidden, total = shared_time(copies, kernels), sum(end - start for start, end in copies)
+    if not total:
+        raise SystemExit(f"the profile of a prediction has no copies among its {len(events)} events on the device")
     context.row(
         "copies of a prediction that run beside kernels",
         needs="at least half of their time",
@@ -260,29 +282,33 @@ def predict_cases(context: Context, *, cases: int, predictor: Any = None) -> Non
 
 
 def steps_without_a_wait(context: Context) -> None:
-    """torch raises where anything in a step waits for the device, but for what a CPU cannot show."""
+    """Take each batch from the host, resize, augment, learn: torch raises where anything of it waits for the device."""
     from segmeter.models.build import build_segmenter
     from segmeter.training.data.augment import Augment
     from segmeter.training.data.augment_config import AugmentConfig
-    from training import CASES, blobs, card_of, our_step
+    from segmeter.training.data.batches import Batches
+    from training import CASES, QUICK_CASE, Repeated, card_of, our_step
 
-    case, card = CASES[0], card_of(CASES[0].encoder)
-    segmenter = build_segmenter(card).train().to(context.device)
+    case, device = QUICK_CASE if context.quick else CASES[0], torch.device(context.device)
+    card = card_of(case.encoder)
     augment = Augment(AugmentConfig(rotate=10, blur=1.0, noise=0.05), card.spec)
-    step = our_step(segmenter, *blobs(case), device=torch.device(context.device), augment=augment)
-    for _ in range(3):  # compiles kernels, and fills the allocator
-        step()
+    step = our_step(build_segmenter(card).train().to(device), device=device, augment=augment)
+    draw = partial(augment.draw, seed=0)
     steps = 3 if context.quick else 500
-    if context.cuda:
-        torch.cuda.set_sync_debug_mode("error")
-    try:
-        for _ in range(steps):
-            loss = step()
-    finally:
+    with Batches(Repeated(case), first=0, progress=lambda _: 0.0, workers=2, device=device, draw=draw) as batches:
+        for _ in range(3):  # compiles kernels, and fills the allocators
+            step(batches.take())
         if context.cuda:
-            torch.cuda.set_sync_debug_mode("default")
-    done = bool(loss.isfinite())
-    context.row("training steps under set_sync_debug_mode('error')", needs="none waits", measured=str(steps), met=done)
+            torch.cuda.set_sync_debug_mode("error")
+        try:
+            for _ in range(steps):
+                loss = step(batches.take())
+        finally:
+            if context.cuda:
+                torch.cuda.set_sync_debug_mode("default")
+    done, on = bool(loss.isfinite()), "" if context.cuda else f"on a CPU, which has no such mode: {NO_GPU}"
+    work = "training steps under set_sync_debug_mode('error'), batches uploaded"
+    context.row(work, needs="none waits", measured=f"{steps} steps", met=done, note=on)
 
 
 # --- 5: resume
@@ -326,11 +352,24 @@ def kill_after(command: Sequence[str], root: Path, *, line: int) -> None:
 
 
 def memory(context: Context) -> None:
-    if context.needs_gpu("memory left after a run of predictions"):
+    if context.needs_gpu("peak of a pass against its prediction, memory left after a run of predictions"):
         return
     predictor = build_predictor(context)
+    plan = predictor.plan_memory()
+    if plan is None:
+        raise SystemExit("the predictor found no figure of free memory")
     predict_cases(context, cases=8, predictor=predictor)
     before = torch.cuda.memory_allocated()
+    torch.cuda.reset_peak_memory_stats()
+    images = [np.zeros((512, 512, 3), np.uint8)] * 4
+    predictor.logits(images)
+    used, planned = torch.cuda.max_memory_allocated() - before, plan["bytes_per_pixel"] * 4 * 512**2
+    context.row(
+        "peak of a pass over 4 images of 512 x 512, against its prediction from one of 256 x 256",
+        needs="at most the prediction",
+        measured=f"{used / 2**20:.0f} of {planned / 2**20:.0f} MiB",
+        met=used <= planned,
+    )
     torch.cuda.reset_peak_memory_stats()
     predict_cases(context, cases=128, predictor=predictor)
     peak, after = torch.cuda.max_memory_allocated(), torch.cuda.memory_allocated()
@@ -354,8 +393,7 @@ def recipe(context: Context) -> None:
     runs, budget = context.folder / "runs", int(context.seconds - 120)
     segmeter("train", *train_data(context), f"training.time_budget={budget}", f"run.root={runs}", "device=cuda")
     segmeter("eval", f"checkpoint={newest(runs / 'train')}", f"run.root={runs}", "device=cuda")
-    metrics = json.loads((newest(runs / "eval") / "metrics.json").read_text(encoding="utf-8"))
-    iou = metrics["dataset"]["mean_iou"]
+    iou = read_metrics(newest(runs / "eval"))["dataset"]["mean_iou"]
     context.row(
         "CamVid test mean IoU, 11 classes, from scratch",
         needs="0.60 in an hour, aim 0.67",
@@ -367,11 +405,12 @@ def recipe(context: Context) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Part:
-    """What a part shows, and the most seconds it may take."""
+    """What a part shows, the most seconds it may take, and the fewest that are worth beginning it."""
 
     shows: str
     limit_s: float
     run: Callable[[Context], None]
+    least_s: float = 5
 
 
 PARTS = {
@@ -384,7 +423,7 @@ PARTS = {
     "overlap": Part(shows="copies beside kernels, steps that never wait", limit_s=120, run=overlap),
     "resume": Part(shows="kill -9 and resume, bit-equal", limit_s=240, run=resume),
     "memory": Part(shows="nothing is left after a run", limit_s=90, run=memory),
-    "recipe": Part(shows="CamVid in full, as far as the time allows", limit_s=3600, run=recipe),
+    "recipe": Part(shows="CamVid in full, as far as the time allows", limit_s=3600, run=recipe, least_s=300),
 }
 
 

@@ -2,11 +2,11 @@
 
     python benchmarks/scale.py [most cases, 1000000]
 
-Each number of cases runs in a process of its own; memory is its peak after the stage, time is CPU time.
+Each number of cases runs in a process of its own. Of each stage: CPU seconds, and the most memory that the process had
+in it, which "per case" compares with that of the fewest cases. Rows are what scoring keeps; their counts are drawn.
 """
 
 import json
-import resource
 import subprocess
 import sys
 import tempfile
@@ -80,14 +80,21 @@ def write_shard(folder: Path, number: int, count: int) -> None:
     manifest.finish((SUMMARY, *written))
 
 
+def peak_mb() -> float:
+    """The most memory that this process had since that was reset."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM:")) / 1024
+
+
 def measure(count: int) -> dict[str, dict[str, float]]:
     """CPU seconds and peak memory of each stage for one number of cases."""
     found: dict[str, dict[str, float]] = {}
 
     def timed(stage: str, work: Callable[[], object]) -> object:
         start = time.process_time()
+        Path("/proc/self/clear_refs").write_text("5")  # the peak of this stage alone
         result = work()
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        peak = peak_mb()
         print(f"  {count} {stage}: {time.process_time() - start:.1f} s, {peak:.0f} MB", file=sys.stderr, flush=True)
         found[stage] = {"seconds": round(time.process_time() - start, 3), "peak_mb": round(peak)}
         return result
@@ -113,16 +120,29 @@ def measure(count: int) -> dict[str, dict[str, float]]:
     return found
 
 
+def kb_per_case(table: dict[int, dict[str, dict[str, float]]]) -> dict[str, float]:
+    """What each further case adds to the memory of a stage, between the fewest cases and the most."""
+    least, most = min(table), max(table)
+    return {
+        stage: round(1e3 * (table[most][stage]["peak_mb"] - table[least][stage]["peak_mb"]) / (most - least), 2)
+        for stage in (STAGES if most > least else ())
+    }
+
+
 def main(most: int) -> None:
-    table = {}
+    table: dict[int, dict[str, dict[str, float]]] = {}
+    print(f"{'cases':>9} " + " ".join(f"{stage:>17}" for stage in STAGES))
     for count in (size for size in SIZES if size <= most):
         done = subprocess.run(
             [sys.executable, __file__, "--one", str(count)], stdout=subprocess.PIPE, text=True, check=True
         )
         table[count] = json.loads(done.stdout)
-        cells = (f"{table[count][stage]['seconds']:9.2f}" for stage in STAGES)
-        print(f"{count:>9} {' '.join(cells)}   {table[count]['report']['peak_mb']:6.0f} MB", flush=True)
-    shape = {"classes": CLASSES, "shards": SHARDS, "cases": table}
+        found = [table[count][stage] for stage in STAGES]
+        cells = (f"{each['seconds']:7.2f} s {each['peak_mb']:5.0f} MB" for each in found)
+        print(f"{count:>9} {' '.join(cells)}", flush=True)
+    growth = kb_per_case(table)
+    print(" per case " + " ".join(f"{kb:14.2f} KB" for kb in growth.values()))
+    shape = {"classes": CLASSES, "shards": SHARDS, "cases": table, "kb_per_case": growth}
     write_record(FOLDER / "scale.json", circumstances() | shape)
 
 

@@ -9,7 +9,6 @@ add. Its parts are timed in place, in one thread.
     python benchmarks/score.py [pairs] [rounds]      writes benchmarks/results/score.json
 """
 
-import hashlib
 import os
 import statistics
 import subprocess
@@ -28,15 +27,15 @@ from PIL import Image
 
 from record import circumstances, write_record
 from segmeter.classes import ClassSpec
-from segmeter.data.files import _png_kernels, png
+from segmeter.data.files import png
 from segmeter.data.known_classes import default_colours
 from segmeter.evaluation import score as scoring
 from segmeter.evaluation.cases import CaseScorer
 from segmeter.evaluation.manifest import Manifest
-from segmeter.evaluation.pairing import MaskPair, pair_masks
+from segmeter.evaluation.pairing import MaskPair, find_pairs
+from segmeter.evaluation.plain import _kernels, pairs
 from segmeter.evaluation.score import Scoring, score
 from segmeter.metrics.config.metrics import MetricsConfig
-from segmeter.metrics.pixels import _confusion_kernels
 from segmeter.metrics.summary import summary
 from segmeter.parallel import count_cores, map_in_processes, map_in_threads
 
@@ -109,11 +108,10 @@ def cpu_seconds() -> float:
 
 PARTS = (  # where a part's time is spent: module or class, function
     ("open, read", png, "_read_small"),
-    ("hash", hashlib, "sha256"),
+    ("hash", png, "sha256"),
     ("chunks and their checksums", png, "_collect"),
-    ("inflate", png, "_inflate"),
-    ("undo filters", _png_kernels, "undo_filters"),
-    ("count", _confusion_kernels, "count_pairs"),
+    ("inflate", pairs, "inflate_plain"),
+    ("undo filters, count", _kernels, "count_rows"),
     ("the rest of a case", CaseScorer, "__call__"),
     ("journal", Manifest, "add"),
     ("manifest", Manifest, "finish"),
@@ -194,7 +192,7 @@ def main(count: int = 300, rounds: int = 5) -> None:
         root = Path(folder) / "pairs"
         write_pairs(root, count)
         job = Scoring(
-            pairing=pair_masks(root / "predictions", root / "references", spec=SPEC),
+            pairing=find_pairs(root / "predictions", root / "references", spec=SPEC),
             spec=SPEC,
             label_map={},
             max_pixels=SIDE * SIDE,

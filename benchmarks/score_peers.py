@@ -5,7 +5,7 @@ intervals from 10000 resamples. vernier and hotcoco (Rust) give one confusion ma
 in Python see a few pairs only, one by one; Pillow (for volumes nibabel) decodes for them, as they take arrays. What is
 compared is the CPU time of all threads: on a machine that others use too, the clock mostly measures the others.
 
-    python benchmarks/score_peers.py [--pairs N] [--rounds N] [--camvid FOLDER]
+    python benchmarks/score_peers.py [--pairs N] [--volumes N] [--rounds N] [--camvid FOLDER]
 
 `--camvid` is a folder of label PNGs, each scored against itself moved by three pixels, in its own size and enlarged to
 1024 x 1024. Writes benchmarks/results/score_peers.json.
@@ -28,7 +28,7 @@ from PIL import Image
 from record import RESULTS, circumstances, write_record
 from segmeter.classes import ClassSpec
 from segmeter.data.known_classes import default_colours
-from segmeter.evaluation.pairing import pair_masks
+from segmeter.evaluation.pairing import find_pairs
 from segmeter.evaluation.score import Scoring, score
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.pixels.overlap import class_totals
@@ -39,8 +39,9 @@ from tests.differential.peers import lent_modules, quiet
 K, SIDE, VOID = 19, 1024, 255
 DISTINCT = 60  # pairs that differ; the others are links to their files
 FEW = 8  # pairs that evaluators in Python see
-VOLUME, VOLUMES, LABELS = (128, 512, 512), 2, 4
-PACKAGES = ("vernier", "hotcoco", "torchmetrics", "monai", "scikit-learn", "nnunetv2", "imagecodecs", "isal")
+VOLUME, LABELS = (128, 512, 512), 4
+DISTINCT_VOLUMES = 2
+PACKAGES = ("vernier", "hotcoco", "torchmetrics", "monai", "scikit-learn", "nnunetv2", "imagecodecs")
 
 Array = NDArray[Any]
 Paths = list[tuple[Path, Path]]
@@ -98,7 +99,7 @@ def ours(paths: Paths, *, classes: int = K) -> Array:
     references, predictions = (path.parent for path in paths[0])
     wanted = {reference.name for reference, _ in paths}
     with tempfile.TemporaryDirectory() as folder:
-        pairing = pair_masks(predictions, references, spec=spec(classes))
+        pairing = find_pairs(predictions, references, spec=spec(classes))
         assert {pair.references[0].name for pair in pairing.pairs} == wanted
         job = Scoring(
             pairing=pairing,
@@ -223,20 +224,23 @@ def measure(name: str, paths: Paths, work: dict[str, Counter], rounds: int) -> d
     return {"pairs": len(paths), "rounds": rounds, "load": os.getloadavg()[0], "tools": found}
 
 
-def write_volumes(root: Path) -> Paths:
+def write_volumes(root: Path, count: int) -> Paths:
     import nibabel
 
     rng, paths = np.random.default_rng(0), []
     for role in ("references", "predictions"):
         (root / role).mkdir(parents=True)
-    for i in range(VOLUMES):
-        target = rng.integers(0, LABELS, tuple(n // 16 for n in VOLUME)).astype(np.uint8)
-        for axis in range(3):
-            target = target.repeat(16, axis)
-        labels = np.roll(target, 2, axis=2)
-        pair = (root / "references" / f"{i}.nii.gz", root / "predictions" / f"{i}.nii.gz")
-        for path, map_ in zip(pair, (target, labels), strict=True):
-            nibabel.save(nibabel.Nifti1Image(map_.T, np.diag([0.7, 0.7, 2.0, 1.0])), path)
+    for i in range(count):
+        pair = (root / "references" / f"{i:03}.nii.gz", root / "predictions" / f"{i:03}.nii.gz")
+        if i >= DISTINCT_VOLUMES:
+            for path in pair:
+                os.link(path.with_name(f"{i % DISTINCT_VOLUMES:03}.nii.gz"), path)
+        else:
+            target = rng.integers(0, LABELS, tuple(n // 16 for n in VOLUME)).astype(np.uint8)
+            for axis in range(3):
+                target = target.repeat(16, axis)
+            for path, map_ in zip(pair, (target, np.roll(target, 2, axis=2)), strict=True):
+                nibabel.save(nibabel.Nifti1Image(map_.T, np.diag([0.7, 0.7, 2.0, 1.0])), path)
         paths.append(pair)
     return paths
 
@@ -244,6 +248,7 @@ def write_volumes(root: Path) -> Paths:
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--pairs", type=int, default=1500)
+    parser.add_argument("--volumes", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--camvid", type=Path)
     given = parser.parse_args()
@@ -260,13 +265,12 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         for name, maps in sets.items():
             is_palette = name == "palette"
-            count = given.pairs // 5 if name == "noise" else given.pairs  # its files are 60 times as large
-            paths = write_set(Path(folder) / name, maps, count, palette=is_palette)
+            paths = write_set(Path(folder) / name, maps, given.pairs, palette=is_palette)
             work = {tool: count for tool, count in rust.items() if not (is_palette and tool == "vernier")}
             rows[name] = measure(name, paths, work, given.rounds)  # vernier refuses palettes
         few = write_set(Path(folder) / "few", sets["objects"], FEW)
         rows["objects, few"] = measure("objects, few", few, {"segmeter": ours, **python}, min(given.rounds, 2))
-        volumes = write_volumes(Path(folder) / "volumes")
+        volumes = write_volumes(Path(folder) / "volumes", given.volumes)
         both: dict[str, Counter] = {
             "segmeter": lambda paths: ours(paths, classes=LABELS),
             "nnU-Net": lambda paths: nnunet(paths, classes=LABELS),

@@ -15,7 +15,8 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
 
@@ -32,7 +33,8 @@ from segmeter.models.build import build_segmenter
 from segmeter.models.card import ModelCard
 from segmeter.models.segmenter import Segmenter
 from segmeter.training.config import AdamWConfig, TrainingConfig
-from segmeter.training.data.batches import Batch
+from segmeter.training.data.batches import Batch, Windows
+from segmeter.training.data.windows import Resizing
 from segmeter.training.optimisation.optimizer import build_adamw
 from segmeter.training.optimisation.step import Augmentation, Stepper
 
@@ -59,6 +61,7 @@ CASES = (
     Case(encoder="resnet34", batch=8, height=256, width=256, least=3.0),
     Case(encoder="resnet18", batch=4, height=384, width=480, least=3.5),  # whole frames of CamVid
 )
+QUICK_CASE = Case(encoder="resnet18", batch=4, height=64, width=64, least=0.0)
 GPU_CASES = (Case(encoder="resnet34", batch=16, height=512, width=512, least=3.0, device="cuda"),)
 
 
@@ -107,29 +110,39 @@ def plain_network(encoder: str, segmenter: Segmenter) -> nn.Module:
     return network
 
 
+@dataclass(frozen=True)
+class Repeated:
+    """A source of one batch over and over, of windows that the device has yet to resize."""
+
+    case: Case
+
+    def __len__(self) -> int:
+        return 1000
+
+    def batch(self, epoch: int, index: int, progress: float) -> Windows:
+        image, target = blobs(self.case)
+        size = self.case.height, self.case.width
+        window = size[0] - 16, size[1] - 16
+        numbers = np.arange(self.case.batch)
+        resizing = Resizing((window,) * self.case.batch, size)
+        return Windows(image.permute(0, 2, 3, 1).numpy(), target.numpy(), numbers, resizing)
+
+
 def our_step(
-    segmenter: Segmenter,
-    image: Tensor,
-    target: Tensor,
-    *,
-    device: torch.device,
-    augment: Augmentation | None = None,
-) -> Step:
-    config = TrainingConfig()
-    if device.type == "cuda":
-        image, target = image.pin_memory(), target.pin_memory()
+    segmenter: Segmenter, *, device: torch.device, augment: Augmentation | None = None
+) -> Callable[[Batch], Tensor]:
+    """One step over a batch that is on the device, as `segmeter train` takes it."""
     segmenter = segmenter.to(memory_format=torch.channels_last)
     stepper = Stepper(
         forward=segmenter,
-        loss=FocalLoss("multiclass", gamma=2.0, ignore_index=VOID),
+        loss=FocalLoss("multiclass", gamma=2.0, ignore_index=VOID).to(device),
         optimizer=build_adamw(AdamWConfig(), model=segmenter),
         scaler=None,
         augment=augment,
-        config=config,
+        config=TrainingConfig(),
         device=device,
     )
-    batch = Batch(image=image, target=target, indices=np.arange(len(image)), epoch=0)
-    return lambda: stepper([batch])[0]
+    return lambda batch: stepper([batch])[0]
 
 
 def plain_step(network: nn.Module, image: Tensor, target: Tensor) -> Step:
@@ -173,7 +186,8 @@ def serve(kind: str, case: Case, pipe: Connection) -> None:
     image, target = blobs(case)
     if kind == "ours":
         keep_freed_memory()
-        step = our_step(segmenter.to(device), image, target, device=device)
+        batch = Batch(image=image.to(device), target=target.to(device), indices=np.arange(len(image)), epoch=0)
+        step = partial(our_step(segmenter.to(device), device=device), batch)
     else:
         step = plain_step(plain_network(case.encoder, segmenter).to(device), image, target)
     pipe.send(check_learns(kind, step))
@@ -242,10 +256,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=9, help="turns per network; medians are compared")
     parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
+    parser.add_argument("--quick", action="store_true", help="one small network, 2 rounds: shows that it runs")
     parser.add_argument("--output", type=Path, default=RESULTS / "training.json", help="where the JSON goes")
     arguments = parser.parse_args()
     before = circumstances()
-    rows = [measure(case, arguments.rounds) for case in (CASES if arguments.device == "cpu" else GPU_CASES)]
+    cases = CASES if arguments.device == "cpu" else GPU_CASES
+    if arguments.quick:
+        cases, arguments.rounds = (replace(QUICK_CASE, device=arguments.device),), 2
+    rows = [measure(case, arguments.rounds) for case in cases]
     for row in rows:
         verdict = "met" if row.met else "NOT MET"
         print(f"{row.work}\n  against {row.against}\n  {row.ratio:.2f}x ({row.needs}) {verdict}:", end=" ")

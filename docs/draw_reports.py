@@ -2,8 +2,9 @@
 
     python docs/draw_reports.py cases=RUN/report.html#cases case='RUN/report.html#?case=ID' compare=RUN/compare.html
 
-Each argument is the name of a picture and a page, with the state of the page after "#". Give pages of the built-in
-data, whose pictures anyone may show.
+Each argument is the name of a picture and a page, with the state of the page after "#", or after "@" a part of the page
+by its selector: batch=RUN/report.html@.batch. Give pages of the built-in data, whose pictures anyone may show, or of
+drawn_runs.py.
 """
 
 import io
@@ -16,11 +17,12 @@ from playwright.sync_api import sync_playwright
 
 IMAGES = Path(__file__).parent / "images"
 SIZE = {"width": 1200, "height": 860}
-COLOURS = 160
+COLOURS = 255
 
 
 def draw(name: str, page: str) -> Path:
     """Take one picture, with few colours, as a screen of text needs no more."""
+    page, _, part = page.partition("@")
     path, mark, state = page.partition("#")
     with sync_playwright() as play:
         browser = play.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
@@ -28,7 +30,8 @@ def draw(name: str, page: str) -> Path:
         view.goto(Path(path).resolve().as_uri() + mark + state)
         view.locator("html[data-ready=yes]").wait_for(state="attached")
         view.wait_for_timeout(500)  # pictures are decoded
-        taken = Image.open(io.BytesIO(view.screenshot())).convert("RGB")
+        shot = view.locator(part).screenshot() if part else view.screenshot()
+        taken = Image.open(io.BytesIO(shot)).convert("RGB")
         browser.close()
     target = IMAGES / f"report-{name}.png"
     taken.quantize(COLOURS, dither=Image.Dither.NONE).save(target, optimize=True)

@@ -6,6 +6,9 @@ from pathlib import Path
 
 import pytest
 
+# One thread each for torch, BLAS and Arrow, here and in children, before any of them is imported: two halves of the
+# tests share two cores, and threads that wait for each other there take up to six times as long
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 # A shell that starts the tests in the background makes them ignore Ctrl-C, and their children with them
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -23,6 +26,23 @@ def shared_data() -> Path:
     if not folder.is_dir():
         pytest.skip(f"no real data at {folder}; set SEGMETER_DATA to its folder")
     return folder
+
+
+@pytest.fixture(scope="module")
+def here(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with masks, predictions, images, and a checkpoint "net", which the tests of a module share."""
+    from tests.cli.sharded import make_checkpoint, make_masks  # with torch, which few rooms need
+
+    root = tmp_path_factory.mktemp("here")
+    make_masks(root)
+    make_checkpoint(root / "net")
+    return root
+
+
+@pytest.fixture
+def in_here(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Work in the folder `here`, that of the module where it has its own."""
+    monkeypatch.chdir(here)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

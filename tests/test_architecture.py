@@ -3,6 +3,7 @@
 import ast
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
@@ -16,6 +17,8 @@ MODULES = sorted(SOURCE.rglob("*.py"))
 DOORS = sorted(path.parent.name for path in SOURCE.glob("*/__init__.py") if "__all__" in path.read_text())
 OF_TORCH = {"bridge", "deploy", "inference", "losses", "models", "training"}  # rooms that are of no use without torch
 MOST_FILES = 13
+TESTS = Path(__file__).parent
+OF_NO_ROOM = {"differential", "faults", "browser"}  # tests of everything: against other tools, by faults, in a browser
 
 
 def imported_names(path: Path) -> Iterator[str]:
@@ -42,8 +45,32 @@ def test_a_module_with_an_underscore_is_imported_inside_its_own_folder_only():
 @pytest.mark.parametrize("folder", sorted({path.parent for path in MODULES}), ids=lambda path: path.name)
 def test_a_folder_holds_few_files_and_says_what_it_does(folder: Path):
     files = [path for path in folder.glob("*.py") if path.name not in ("__init__.py", "__main__.py")]
-    assert len(files) <= MOST_FILES + (folder == SOURCE), sorted(path.name for path in files)
+    assert len(files) <= MOST_FILES, sorted(path.name for path in files)
     assert ast.get_docstring(ast.parse((folder / "__init__.py").read_text()))
+
+
+def test_the_order_of_the_rooms_is_written_down_as_it_is_checked():
+    root = TESTS.parent
+    contracts = tomllib.loads((root / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    layers = next(contract["layers"] for contract in contracts if contract["name"] == "imports follow the data's path")
+    written = next(line for line in (root / "CONTRIBUTING.md").read_text().splitlines() if " > distributed > " in line)
+    assert written.strip() == " > ".join(layers[: layers.index("remote") + 1])
+    knowing = next(contract["source_modules"] for contract in contracts if "Hydra" in contract["name"])
+    rooms = {path.stem for path in SOURCE.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()}
+    assert {f"segmeter.{room}" for room in rooms if room[0] != "_"} - set(knowing) == {"segmeter.cli"}
+
+
+def test_each_module_has_its_test_file_at_the_same_place():
+    modules = [path.relative_to(SOURCE) for path in MODULES if path.name not in ("__init__.py", "__main__.py")]
+    lacking = {
+        str(module) for module in modules if not (TESTS / module.parent / f"test_{module.stem.lstrip('_')}.py").exists()
+    }
+    assert not lacking
+
+
+def test_folders_of_tests_are_those_of_the_source():
+    folders = {path.parent.relative_to(TESTS) for path in TESTS.rglob("test_*.py")}
+    assert {str(each) for each in folders if not (SOURCE / each).is_dir() and each.name not in OF_NO_ROOM} == set()
 
 
 def test_every_room_that_is_used_from_outside_has_a_door():

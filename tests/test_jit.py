@@ -65,13 +65,20 @@ def test_only_the_sums_that_say_so_are_added_in_lanes(decorate):
 
 
 def test_a_change_in_a_part_from_another_file_is_compiled_anew(tmp_path):
-    """Mutation seen to fail: numba's own cache, which looks at the kernel's file only."""
-    part = "from segmeter.jit import fused_part\n\n@fused_part\ndef f(x):\n    return x + 1\n"
-    (tmp_path / "part.py").write_text(part)
+    """In the kernel's folder or another, and called through a part beside the kernel.
+
+    Mutations seen to fail: numba's own cache, which looks at the kernel's file only; only the kernel's folder.
+    """
+    part = "from segmeter.jit import fused_part\n\n@fused_part\ndef {name}(x):\n    return x + {addend}\n"
+    (tmp_path / "other").mkdir()
+    near, far = tmp_path / "near.py", tmp_path / "other" / "far.py"
+    near.write_text(part.format(name="near", addend=1))
+    far.write_text(part.format(name="far", addend=10))
     (tmp_path / "whole.py").write_text(
-        "from part import f\nfrom segmeter.jit import fused_kernel\n\n@fused_kernel\ndef g(x):\n"
-        "    return 10 * f(x)\n\n"
-        "print(g(1), sum(g.stats.cache_hits.values()))\n"
+        "import sys; sys.path.append('other')\nfrom far import far\nfrom near import near\n"
+        "from segmeter.jit import fused_kernel, fused_part\n\n@fused_part\ndef m(x):\n    return near(x) + far(x)\n\n"
+        "@fused_kernel\ndef g(x):\n    return 100 * m(x)\n\n"
+        "print(g(0), sum(g.stats.cache_hits.values()))\n"
     )
     environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "cache")}
 
@@ -80,7 +87,9 @@ def test_a_change_in_a_part_from_another_file_is_compiled_anew(tmp_path):
         done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True)
         return done.stdout.split()
 
-    assert run() == ["20", "0"]
-    assert run() == ["20", "1"]
-    (tmp_path / "part.py").write_text(part.replace("x + 1", "x + 2"))
-    assert run() == ["30", "0"]
+    assert run() == ["1100", "0"]
+    assert run() == ["1100", "1"]
+    near.write_text(part.format(name="near", addend=2))
+    assert run() == ["1200", "0"]
+    far.write_text(part.format(name="far", addend=20))
+    assert run() == ["2200", "0"]

@@ -11,9 +11,9 @@ import yaml
 from PIL import Image
 from sklearn.metrics import confusion_matrix
 
-from segmeter.cli.main import main
 from segmeter.metrics.cases.stored import read_cases
 from segmeter.models.checkpoints.checkpoint import read_checkpoint
+from tests.cli.sharded import run
 
 SMALL = [
     "data=cells",
@@ -24,16 +24,9 @@ SMALL = [
     "data.test_cases=5",
 ]
 TRAIN = ["training.epochs=2", "training.batch_size=4", "training.log_every=1", "run.name=small"]
+TINY = ["model.encoder=tu-test_resnet", "model.depth=3", "model.decoder_channels=[8,8,4]"]  # where any network will do
 CLASSES = 4
-
-
-def run(*arguments: str) -> int:
-    """The exit code of a command line."""
-    try:
-        main(arguments)
-    except SystemExit as leaving:
-        return int(leaving.code or 0)
-    return 0
+pytestmark = pytest.mark.usefixtures("in_here")
 
 
 def newest(folder: Path) -> Path:
@@ -43,11 +36,6 @@ def newest(folder: Path) -> Path:
 @pytest.fixture(scope="module")
 def here(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("job")
-
-
-@pytest.fixture(autouse=True)
-def _in_folder(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(here)
 
 
 @pytest.fixture(scope="module")
@@ -230,10 +218,10 @@ def test_a_sweep_runs_every_combination_in_one_folder(here: Path, trained: Path)
 
 
 def test_resuming_goes_on_in_the_same_folder(here: Path) -> None:
-    assert run("train", *SMALL, *TRAIN, "run.name=longer") == 0
+    assert run("train", *SMALL, *TINY, *TRAIN, "run.name=longer") == 0
     folder = newest(here / "runs" / "train")
     longer = ["training.epochs=3", "allow_changes=[training.epochs]"]
-    assert run("train", *SMALL, *TRAIN, "run.name=longer", *longer, "resume=auto") == 0
+    assert run("train", *SMALL, *TINY, *TRAIN, "run.name=longer", *longer, "resume=auto") == 0
     assert newest(here / "runs" / "train") == folder
     assert read_checkpoint(folder / "checkpoints/last").progress["step"] == 6
     before = yaml.safe_load((folder / "config.yaml").read_text())
@@ -269,7 +257,7 @@ def test_another_number_of_threads_is_refused(trained: Path, capsys: pytest.Capt
 
 def test_a_train_run_without_a_checkpoint_is_begun_anew(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (here / "runs/train/2999-01-01_000000_early/checkpoints").mkdir(parents=True)
-    assert run("train", *SMALL, *TRAIN, "run.name=early", "resume=auto") == 0
+    assert run("train", *SMALL, *TINY, *TRAIN, "run.name=early", "resume=auto") == 0
     assert "resume=auto: no run named 'early' with checkpoints/" in capsys.readouterr().err
     assert newest(here / "runs" / "train").name == "2999-01-01_000000_early"
 
@@ -293,25 +281,6 @@ def test_what_can_not_begin_ends_with_2(overrides: list[str], message: str, caps
 def test_other_classes_than_the_checkpoints_are_refused(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run("eval", f"checkpoint={trained}", *SMALL, "data.classes=[a,b,c,d]") == 2
     assert "expected `data.classes` to be the checkpoint's ['background', 'round'" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("override", "message"),
-    [
-        ("metrics.spacing=[3,1,1]", "metrics: expected `spacing` to have 2 values, as images do"),
-        ("metrics.cluster='^(patient)'", "metrics: expected `cluster` to match every case id"),
-    ],
-)
-def test_metrics_that_fit_no_case_are_refused_first(
-    override: str, message: str, trained: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run("eval", f"checkpoint={trained}", *SMALL, override) == 2
-    assert message in capsys.readouterr().err
-
-
-def test_a_missing_checkpoint_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run("eval", "checkpoint=nowhere", *SMALL) == 2
-    assert "nowhere" in capsys.readouterr().err
 
 
 def test_an_export_is_compared_on_the_images_that_its_run_was_tested_on(

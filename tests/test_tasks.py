@@ -14,7 +14,7 @@ TRAIN = [
     "data.samples_per_epoch=6",
     "training.epochs=1",
     "training.batch_size=2",
-    "model.encoder=resnet18",
+    *("model.encoder=tu-test_resnet", "model.depth=3", "model.decoder_channels=[8,8,4]"),
     "report.html=false",
 ]
 

@@ -188,6 +188,12 @@ def known_name(where: str, argument: str, given: Any, allowed: Sequence[str]) ->
         raise InputError(expected(where, argument, f"to be one of {', '.join(allowed)}", shown(given), remedy))
 
 
+def known_kind(where: str, argument: str, given: Any, kind: type) -> None:
+    """Raise an InputError unless an instance of a class is given."""
+    if not isinstance(given, kind):
+        raise InputError(expected(where, argument, f"to be a {kind.__name__}", shown(given)))
+
+
 def known_path(where: str, argument: str, given: Any) -> Path:
     """The path that is given, by a string as well; InputError for anything else."""
     if isinstance(given, str | os.PathLike) and given:
@@ -223,7 +229,9 @@ class Problems:
     def one_of(self, argument: str, value: str, allowed: Iterable[str]) -> None:
         """Note a problem unless `value` is one of the allowed names."""
         names = list(allowed)
-        if value not in names:  # only then: the search for the nearest name is slow, and torch.compile can't trace it
+        if not (
+            isinstance(value, str) and value in names
+        ):  # only then: the search for the nearest name is slow, and torch.compile can't trace it
             remedy = nearest(value, names) if isinstance(value, str) else ""
             self.expect(False, argument, f"to be one of {', '.join(names)}", value, remedy)
 

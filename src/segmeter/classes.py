@@ -15,8 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from segmeter.invalid import RuleError
-from segmeter.schema import Config, Given, rule
+from segmeter.schema import Config, Given, RuleError, rule
 
 Task = Literal["binary", "multiclass", "multilabel"]
 TASKS: tuple[Task, ...] = get_args(Task)

@@ -1,6 +1,8 @@
 """Every error that segmeter raises on purpose, and the exit code that each one leads to."""
 
+import copyreg
 from collections.abc import Sequence
+from typing import Any
 
 EXIT_BAD_INPUT = 2
 EXIT_FAULT = 3
@@ -25,6 +27,10 @@ class SegmeterError(Exception):
     def __init__(self, problems: str | Sequence[str]) -> None:
         self.problems = (problems,) if isinstance(problems, str) else tuple(problems)
         super().__init__("\n".join(self.problems))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Come whole from another process, whatever else a kind of error takes."""
+        return copyreg.__newobj__, (type(self), *self.args), self.__dict__  # type: ignore[attr-defined]
 
 
 class RunError(SegmeterError):

@@ -59,17 +59,12 @@ def operation(name: str, path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         if error.errno in (errno.ELOOP, errno.ENOTDIR) and path.is_symlink():
-            raise _is_link(path) from error
+            raise link_error(path) from error
         raise OSError(error.errno, error.strerror or str(error), str(path)) from error
 
 
-def refuse_link(path: Path) -> None:
-    """Raise InputError where a link stands in the place of a file that another program will write by its path."""
-    if path.is_symlink():
-        raise _is_link(path)
-
-
-def _is_link(path: Path) -> InputError:
+def link_error(path: Path) -> InputError:
+    """What is said of a link in the place of a file that is to be written."""
     return InputError(f"{path}: is a link, and nothing in a run's folder is written through one. Remove it.")
 
 
@@ -87,7 +82,7 @@ def handle_of(folder: Path) -> Iterator[int]:
         yield handle
     except NotADirectoryError as error:
         links = [each for each in (place, *place.parents) if each.is_symlink()] if root else []
-        raise (_is_link(links[0]) if links else error) from None
+        raise (link_error(links[0]) if links else error) from None
     finally:
         os.close(handle)
 

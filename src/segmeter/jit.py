@@ -13,6 +13,7 @@ from typing import Any, TypeVar, cast
 
 import numba
 from numba.core.caching import FunctionCache
+from numba.core.dispatcher import Dispatcher
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -29,7 +30,7 @@ def kernel(function: Function) -> Function:
 
 
 def inlined_part(function: Function) -> Function:
-    """Compile with exact arithmetic into the kernels of the same folder: what is constant in a call is so inside."""
+    """Compile with exact arithmetic into the kernels that name it: what is constant in a call is so inside."""
     return cast(Function, numba.njit(nogil=True, error_model="numpy", inline="always")(function))
 
 
@@ -62,8 +63,18 @@ class _StampedCache(FunctionCache):  # type: ignore[misc]
     """numba's cache on disk, which alone would see neither new options nor a change in a part from another file."""
 
     def _index_key(self, sig: Any, codegen: Any) -> tuple[Any, ...]:
-        folder = Path(self._py_func.__code__.co_filename).parent
-        return (*super()._index_key(sig, codegen), _stamp(folder))
+        return (*super()._index_key(sig, codegen), *map(_stamp, sorted(_folders(self._py_func))))
+
+
+def _folders(function: Callable[..., Any]) -> set[Path]:
+    """The folders of a kernel and of all compiled functions that it calls, itself or through others."""
+    found, rest = set[Callable[..., Any]](), [function]
+    while rest:
+        one = rest.pop()
+        found.add(one)
+        named = (one.__globals__.get(name) for name in one.__code__.co_names)
+        rest += [each.py_func for each in named if isinstance(each, Dispatcher) and each.py_func not in found]
+    return {Path(each.__code__.co_filename).parent for each in found}
 
 
 @cache

@@ -60,6 +60,11 @@ def test_the_bytes_are_those_of_the_command_line(evaluation, written, tmp_path):
     assert "&lt;b&gt;car" in (folder / "report.html").read_text(encoding="utf-8")
 
 
+def test_what_numpy_makes_of_names_and_of_a_bool_is_taken(evaluation):
+    named = segmeter.evaluate(draw(), classes=np.array(CLASSES), ignore_index=255, instances=np.False_)
+    assert named.summary["dataset"] == evaluation.summary["dataset"]
+
+
 def test_a_generator_is_read_once_and_the_order_of_cases_is_nothing(evaluation):
     cases = list(draw())
     again = segmeter.evaluate(reversed(cases), classes=CLASSES, ignore_index=255, metrics=evaluation.metrics)

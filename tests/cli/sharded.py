@@ -14,6 +14,21 @@ from tests.models.parts import TINY
 
 COUNTS = (1, 2, 3, 7)
 CASES = 11
+SCORE = [
+    *("predictions=predictions", "references=masks", "images=images", "data.num_classes=3", "data.ignore_index=255"),
+    *("metrics.bootstrap=20", "metrics.measures=[events]", "report.overlays=4", "report.worst=2", "report.html=false"),
+]
+EVAL = [
+    *("checkpoint=net", "data.root=.", "data.split=all", "inference.batch_size=2", "device=cpu"),
+    "metrics.bootstrap=20",
+    *("report.overlays=4", "report.worst=2", "report.html=false"),
+]
+PREDICT = ["checkpoint=net", "input=images", "inference.batch_size=2", "device=cpu", *EVAL[-3:]]
+TRAIN = [
+    *("data=cells", "data.size=64", "data.train_cases=8", "data.samples_per_epoch=8", "data.val_cases=2"),
+    *("data.test_cases=2", "model.encoder=tu-test_resnet", "model.depth=3", "model.decoder_channels=[8,8,4]"),
+    *("model.norm=group", "training.epochs=2", "training.batch_size=4", "training.precision=float32", "device=cpu"),
+]
 RESULTS = ("metrics.json", "cases.parquet", "cases.csv", "objects.parquet", "calibration.npz", "manifest.json")
 
 
@@ -53,6 +68,12 @@ def make_checkpoint(
     state = build_segmenter(card).state_dict()
     write_checkpoint(folder, segmenter_state=state, card=card, state=None, progress={"step": 0})
     return folder
+
+
+def whole(command: str, arguments: list[str]) -> dict[str, bytes]:
+    """What a command leaves in one process."""
+    assert run(command, *arguments, "run.name=whole") == 0
+    return contents(newest(f"runs/{command}"))
 
 
 def run_shards(command: str, count: int, *arguments: str) -> list[Path]:

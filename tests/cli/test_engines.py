@@ -4,30 +4,26 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import torch
 
-from tests.cli.commands.test_merge import EVAL, SCORE
-from tests.cli.sharded import contents, make_checkpoint, make_masks, newest, run
-from tests.cli.test_launched import TRAIN, weights
+from tests.cli.sharded import EVAL, TRAIN, contents, newest, run, whole
+from tests.cli.test_launched import weights
 
 PROGRAMS = Path(sys.executable).parent
-pytestmark = pytest.mark.slow
-
-
-@pytest.fixture(scope="module")
-def here(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    root = tmp_path_factory.mktemp("engines")
-    make_masks(root)
-    make_checkpoint(root / "net")
-    return root
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("in_here")]
 
 
 @pytest.fixture(autouse=True)
-def _in_folder(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(here)
+def _one_thread() -> Iterator[None]:
+    """In this process as in those that are started: a manifest says how many there were."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
 
 
 def start(*command: str | Path) -> None:
@@ -55,14 +51,12 @@ def test_torchrun_starts_a_training_that_one_process_writes() -> None:
     assert json.loads((folder / "run.json").read_text())["state"] == "done"
 
 
-@pytest.mark.parametrize(("command", "arguments"), [("score", SCORE), ("eval", EVAL)])
-def test_dask_on_its_own_leaves_the_bytes_of_one_process(command: str, arguments: list[str]) -> None:
-    """Two worker processes that the command starts and ends; eval in batches of two images."""
+def test_dask_on_its_own_leaves_the_bytes_of_one_process() -> None:
+    """Two worker processes that the command starts and ends; an evaluation in batches of two images."""
     pytest.importorskip("distributed")
-    assert run(command, *arguments, "run.name=whole") == 0
-    expected = contents(newest(f"runs/{command}"))
+    expected = whole("eval", EVAL)
     launch = ["launch=dask", "launch.workers=2", "launch.shards=3", "run.name=dask"]
-    start(sys.executable, "-m", "segmeter", command, *arguments, *launch)
-    (folder,) = Path(f"runs/{command}").glob("*_dask")
+    start(sys.executable, "-m", "segmeter", "eval", *EVAL, *launch)
+    (folder,) = Path("runs/eval").glob("*_dask")
     assert contents(folder) == expected
     assert not (folder / "shards").exists()

@@ -15,8 +15,7 @@ from segmeter.cli.config.reference import PRESETS, option
 from segmeter.cli.config.schema import ROOTS
 from segmeter.cli.config.trained_data import TRAINED
 from segmeter.cli.main import main
-from segmeter.registry import Registry
-from segmeter.schema import defaults
+from segmeter.schema import Registry, defaults
 
 ROOT = Path(__file__).parents[2]
 GENERATED = runpy.run_path(str(ROOT / "docs" / "write_configuration.py"))["generated"]()

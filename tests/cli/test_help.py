@@ -17,7 +17,7 @@ _PURE = {
     "seed", "split_seed", "gamma", "alpha", "beta", "label_smoothing", "normalizer", "class_weights", "clip_norm",
     "ema", "sources",
     "lr", "weight_decay", "beta1", "beta2", "eps", "momentum", "power", "validate_every", "time_budget", "mean", "std",
-    "colours", "ignore_index", "label_map", "decoder_atrous_rates", "connectivity",
+    "colours", "ignore_index", "label_map", "instance_divisor", "decoder_atrous_rates", "connectivity",
     "focal", "cross_entropy", "dice", "tversky", "focal_tversky", "lovasz",
 }  # fmt: skip
 

@@ -14,7 +14,7 @@ from segmeter.cli.config.compose import Request, compose_jobs
 from segmeter.cli.config.groups import GROUPS
 from segmeter.cli.config.schema import ROOTS
 from segmeter.cli.main import main
-from segmeter.declared import choice_of, hint_of
+from segmeter.schema.declared import choice_of, hint_of
 from tests.data.crafted import put
 
 SOURCE = Path(__file__).parents[2] / "src" / "segmeter"

@@ -1,5 +1,6 @@
 """launch=: whatever runs a command, it leaves the bytes of one process, and fails as one process does."""
 
+import gc
 import json
 import multiprocessing
 import os
@@ -7,7 +8,11 @@ import signal
 import subprocess
 import sys
 import time
+import warnings
+from multiprocessing.connection import Connection
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -15,36 +20,13 @@ from safetensors.torch import load_file
 
 from segmeter.cli import launched
 from segmeter.cli.runs.job import Job
-from segmeter.cli.runs.shipped import Outcome, Shipped, joint
+from segmeter.cli.runs.shipped import Outcome, Shipped
 from segmeter.distributed.config import ProcessesConfig
-from segmeter.errors import ConfigError
+from segmeter.errors import ConfigError, Interrupted
 from segmeter.schema import Config
-from tests.cli.commands.test_merge import EVAL, SCORE
-from tests.cli.sharded import contents, make_checkpoint, make_masks, newest, run
+from tests.cli.sharded import EVAL, SCORE, TRAIN, contents, newest, run, whole
 
-TRAIN = [
-    *("data=cells", "data.size=64", "data.train_cases=8", "data.samples_per_epoch=8", "data.val_cases=2"),
-    *("data.test_cases=2", "model.encoder=tu-test_resnet", "model.depth=3", "model.decoder_channels=[8,8,4]"),
-    *("model.norm=group", "training.epochs=2", "training.batch_size=4", "training.precision=float32", "device=cpu"),
-]
-
-
-@pytest.fixture(scope="module")
-def here(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    root = tmp_path_factory.mktemp("launched")
-    make_masks(root)
-    make_checkpoint(root / "net")
-    return root
-
-
-@pytest.fixture(autouse=True)
-def _in_folder(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(here)
-
-
-def whole(command: str, arguments: list[str]) -> dict[str, bytes]:
-    assert run(command, *arguments, "run.name=whole") == 0
-    return contents(newest(f"runs/{command}"))
+pytestmark = pytest.mark.usefixtures("in_here")
 
 
 @pytest.mark.parametrize("count", [2, pytest.param(3, marks=pytest.mark.slow), pytest.param(7, marks=pytest.mark.slow)])
@@ -65,22 +47,27 @@ def test_a_shard_that_fails_is_said_with_its_code(capfd: pytest.CaptureFixture[s
     assert "`launch` to be local, processes or slurm for train" in capfd.readouterr().err
 
 
-def test_dask_workers_leave_the_bytes_of_one_process_though_one_is_killed(here: Path) -> None:
+@pytest.mark.parametrize(
+    ("command", "arguments"), [("score", SCORE), pytest.param("eval", EVAL, marks=pytest.mark.slow)]
+)
+def test_dask_workers_leave_the_bytes_of_one_process_though_one_is_killed(
+    command: str, arguments: list[str], here: Path
+) -> None:
     distributed = pytest.importorskip("distributed")
-    expected = whole("score", SCORE)
-    options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None}
+    expected = whole(command, arguments)
+    options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": ":0"}
     with distributed.LocalCluster(**options) as cluster, distributed.Client(cluster) as client:
-        command = [sys.executable, "-m", "segmeter", "score", *SCORE, "launch=dask", "launch.shards=7"]
-        command.append(f"launch.address={cluster.scheduler_address}")
-        before = set(Path("runs/score").iterdir())
-        process = subprocess.Popen(command, cwd=here, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        launch = ["launch=dask", "launch.shards=7", f"launch.address={cluster.scheduler_address}"]
+        line = [sys.executable, "-m", "segmeter", command, *arguments, *launch]
+        before = set(Path(f"runs/{command}").iterdir())
+        process = subprocess.Popen(line, cwd=here, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
         victim = next(iter(client.run(os.getpid).values()))
-        while process.poll() is None and not list(Path("runs/score").glob("*/shards/*/run.json")):
+        while process.poll() is None and not list(Path(f"runs/{command}").glob("*/shards/*/run.json")):
             time.sleep(0.02)
         os.kill(victim, signal.SIGKILL)
         _, said = process.communicate(timeout=120)
     assert process.returncode == 0, said
-    (folder,) = set(Path("runs/score").iterdir()) - before
+    (folder,) = set(Path(f"runs/{command}").iterdir()) - before
     assert contents(folder) == expected
 
 
@@ -114,6 +101,36 @@ def test_a_process_that_dies_is_named_and_none_outlives_it(monkeypatch: pytest.M
     assert outcome.exit_code == 3
     assert outcome.problems[0].endswith("It was process 2 of 2, ended by SIGKILL.")
     assert set(multiprocessing.active_children()) <= before
+
+
+class Answered(multiprocessing.Process):
+    """Stands for a process that has sent its outcome and ended."""
+
+    def start(self) -> None:
+        self._args[-1].send(Outcome(job=Job("train", (), None), problems=("saved.",), exit_code=130))  # type: ignore[attr-defined]
+
+    def join(self, timeout: float | None = None) -> None: ...
+
+    def terminate(self) -> None: ...
+
+    def is_alive(self) -> bool:
+        return False
+
+
+def test_ctrl_c_while_an_outcome_arrives_loses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Mutation seen to fail: a signal that raises wherever it comes (the outcome is gone)."""
+    receive = Connection.recv
+
+    def receive_and_stop(pipe: Any) -> Any:
+        outcome = receive(pipe)
+        signal.raise_signal(signal.SIGINT)
+        return outcome
+
+    monkeypatch.setattr(Connection, "recv", receive_and_stop)
+    context = SimpleNamespace(Pipe=multiprocessing.Pipe, Process=Answered)
+    monkeypatch.setattr(launched, "get_context", lambda method: context)
+    with pytest.raises(Interrupted, match="saved"):
+        launched._together(Shipped(job=Job("train", (), None), values={}, plugins=(), path=()), 1)
 
 
 def test_what_dask_says_of_a_shard_is_kept() -> None:
@@ -167,6 +184,37 @@ def test_two_tasks_of_a_job_train_what_one_process_does() -> None:
     assert json.loads((two / "run.json").read_text())["state"] == "done"
 
 
+@pytest.mark.slow
+def test_ctrl_c_saves_a_training_of_several_processes(here: Path) -> None:
+    """It comes to all processes of a terminal. Mutation seen to fail: in one process group (two signals: not saved)."""
+    arguments = [*TRAIN, "training.epochs=400", "run.name=stopped", "launch=processes", "launch.devices=2"]
+    command = [sys.executable, "-m", "segmeter", "train", *arguments]
+    pipes = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
+    process = subprocess.Popen(command, cwd=here, text=True, start_new_session=True, **pipes)  # type: ignore[call-overload]
+    while process.poll() is None and not steps_of("stopped"):
+        time.sleep(0.1)
+    os.killpg(process.pid, signal.SIGINT)
+    _, said = process.communicate(timeout=120)
+    assert process.returncode == 130, said
+    assert "was saved to resume from" in said
+    assert "Warning" not in said
+
+
+def steps_of(name: str) -> int:
+    """Lines in the history of a training."""
+    return sum(len(path.read_text().splitlines()) for path in Path("runs/train").glob(f"*_{name}/history.jsonl"))
+
+
+def test_submitits_debug_executor_leaves_the_bytes_of_one_process() -> None:
+    pytest.importorskip("submitit")
+    expected = whole("score", SCORE)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)  # it leaves its log files to the garbage collector
+        assert run("score", *SCORE, "launch=slurm", "launch.cluster=debug", "run.name=debugged") == 0
+        gc.collect()
+    assert contents(newest("runs/score")) == expected
+
+
 def test_several_tasks_are_for_training_only(capfd: pytest.CaptureFixture[str]) -> None:
     """Mutation seen to fail: each task does the whole job, in the same folder."""
     assert run("score", *SCORE, "launch=slurm", "launch.cluster=local", "launch.tasks_per_node=2") == 2
@@ -178,12 +226,16 @@ def test_several_tasks_are_for_training_only(capfd: pytest.CaptureFixture[str]) 
     assert "`nodes, tasks_per_node` to be 1 for score" in capfd.readouterr().err
 
 
-def test_of_several_processes_the_failed_one_counts_else_the_one_with_a_value() -> None:
-    job = Job("train", (), None)
-    silent, best, failed = Outcome(job=job), Outcome(job=job, value=0.5), Outcome(job=job, exit_code=2)
-    assert joint([silent, best]) is best
-    assert joint([best, silent, failed]) is failed
-    assert joint([silent, silent]) is silent
+def test_an_evaluation_that_torchrun_starts_is_refused(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Mutation seen to fail: each process does the whole of it."""
+    for name, value in (("RANK", "1"), ("WORLD_SIZE", "4"), ("LOCAL_RANK", "1")):
+        monkeypatch.setenv(name, value)
+    before = set(Path("runs/score").glob("*"))
+    assert run("score", *SCORE) == 2
+    assert "got null in process 2/4. Set shard=2/4 in this one" in capfd.readouterr().err
+    assert set(Path("runs/score").glob("*")) == before
 
 
 @pytest.mark.slow

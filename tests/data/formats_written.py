@@ -44,7 +44,7 @@ def write_dicom(path: Path, mask: np.ndarray, *, omit_empty_frames: bool = False
     """A segmentation of a CT series that is made up here, by highdicom."""
     highdicom, pydicom = library("highdicom"), library("pydicom")
     codes = pydicom.sr.codedict.codes
-    series = [_slice(pydicom, mask.shape, number) for number in range(len(mask))]
+    series = make_series(mask.shape)
     kind = highdicom.seg.SegmentAlgorithmTypeValues.MANUAL
     segments = [
         highdicom.seg.SegmentDescription(
@@ -72,6 +72,12 @@ def write_dicom(path: Path, mask: np.ndarray, *, omit_empty_frames: bool = False
         omit_empty_frames=omit_empty_frames,
     )
     found.save_as(path)
+
+
+def make_series(shape: tuple[int, ...]) -> list[Any]:
+    """The images of a CT series, without pixels."""
+    pydicom = library("pydicom")
+    return [_slice(pydicom, shape, number) for number in range(shape[0])]
 
 
 def _slice(pydicom: Any, shape: tuple[int, ...], number: int) -> Any:

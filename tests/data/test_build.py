@@ -44,3 +44,24 @@ def test_an_opened_data_set_refuses_a_file_that_changed_since(tmp_path):
     with pytest.raises(DataError, match=r"images/a.png: expected `file` to have the content that was checked"):
         dataset[0]
     dataset[1]
+
+
+def test_cases_of_a_split_that_is_not_read_are_in_no_other(tmp_path):
+    root = make_folder(tmp_path)
+    for split, names in {"train": "a\nb\n", "val": "c\n", "test": "b\n"}.items():
+        put(root / f"{split}.txt", names.encode())
+    put(root / "masks" / "c.png", b"no mask")  # what else is wrong is still said
+    with pytest.raises(DataError) as refusal:
+        open_splits(folder(root, lists="."), ["train", "val"], unread=["test"])
+    assert "`train and test` to share no case, got 1: b. Keep each in one split." in str(refusal.value)
+    assert "masks/c.png" in str(refusal.value)
+
+
+@pytest.mark.parametrize("absent", ["list", "mask"])
+def test_a_split_that_is_not_read_may_be_missing(tmp_path, absent):
+    root = make_folder(tmp_path)
+    for split, names in {"train": "a\n", "val": "b\n", "test": "c\n"}.items():
+        put(root / f"{split}.txt", names.encode())
+    (root / "test.txt" if absent == "list" else root / "masks" / "c.png").unlink()
+    (root / "images" / "c.png").write_bytes(b"no image")
+    assert [len(each) for each in open_splits(folder(root, lists="."), ["train", "val"], unread=["test"])[0]] == [1, 1]

@@ -74,12 +74,6 @@ def test_no_class_of_a_multilabel_task_is_black_by_default():
     assert spec.colours == default_colours(3)[1:]
 
 
-def test_default_colours_are_distinct_and_start_with_black():
-    colours = default_colours(40)
-    assert colours[0] == (0, 0, 0)
-    assert len(set(colours)) == 40
-
-
 def test_folder_config_keeps_what_both_kinds_share():
     config = folder_config(CellsConfig(mean=(0.5,), std=(0.25,), split="val"), "x")
     assert (config.name, config.lists, config.mean, config.split) == ("folder", ".", (0.5,), "val")

@@ -1,10 +1,13 @@
 import pickle
+from dataclasses import replace
 
 import numpy as np
 import pytest
+import tifffile
 
 from segmeter.data.build import build_dataset
 from segmeter.data.config import CamvidConfig
+from segmeter.data.folders.folder import build_folder
 from segmeter.errors import ConfigError, DataError
 from tests.data.crafted import encoded, folder, make_folder, noise, put
 
@@ -18,6 +21,28 @@ def test_cases_are_ordered_and_read_exactly(tmp_path):
     assert sample.case_id == "b"
     np.testing.assert_array_equal(sample.image, noise(seed=0))
     np.testing.assert_array_equal(sample.target, noise(channels=None, seed=100) % 2)
+
+
+@pytest.mark.parametrize("instances", [False, True])
+def test_pixels_without_data_are_neither_class_nor_object(instances, tmp_path, monkeypatch):
+    """Whole and by rows."""
+    for name in ("images", "masks"):
+        (tmp_path / name).mkdir()
+    tifffile.imwrite(tmp_path / "images" / "a.tif", noise(), photometric="rgb")
+    mask = noise(channels=None) % 2
+    tifffile.imwrite(tmp_path / "masks" / "a.tif", mask, extratags=[(42113, "s", 2, "0", True)])
+    options = {"instances": True, "ignore_index": 255} if instances else {}
+    dataset = build_folder(folder(tmp_path, **options), split="all")
+    rule = "to be data.ignore_index" if instances else "to be no class"
+    with pytest.raises(DataError, match=f"`nodata` {rule}, as {(mask == 0).sum()} pixels have it, got 0"):
+        _ = dataset[0]
+    if instances:
+        return
+    monkeypatch.setattr("segmeter.data.files.header.STREAMED_PIXELS", 10)
+    with replace(dataset, streams=True).open_rows(0) as (_, rows), pytest.raises(DataError, match=f"`nodata` {rule}"):
+        rows.read(0, 12)
+    mapped = build_folder(folder(tmp_path, label_map={"0": 0, "1": 1}), split="all")
+    np.testing.assert_array_equal(mapped[0].target, mask)
 
 
 def test_multilabel_stacks_one_mask_per_class_in_class_order(tmp_path):
@@ -128,3 +153,28 @@ def test_masks_of_object_numbers_give_their_foreground_and_the_objects(tmp_path)
     for fields in ({"task": "multiclass"}, {"label_map": {"1": 1}}):
         with pytest.raises(ConfigError, match=r"`instances` to be false but for a binary task without label map"):
             folder(tmp_path, instances=True, **fields)
+
+
+def test_codes_of_objects_give_their_classes_and_the_objects(tmp_path):
+    """Of Cityscapes' kind: class * 1000 + number, and the class alone where there is no object."""
+    put(tmp_path / "images" / "a.png", noise())
+    codes = np.full((12, 10), 7, np.uint16)
+    codes[1:4, 1:4], codes[1:4, 4:7], codes[9:, :3], codes[5:7] = 24000, 24001, 26003, 255
+    put(tmp_path / "masks" / "a.png", codes)
+    options = {"classes": ["road", "person", "car"], "task": "multiclass", "ignore_index": 255}
+    options |= {"label_map": {"7": 0, "24": 1, "26": 2, "255": 255}, "instances": True, "instance_divisor": 1000}
+    dataset = build_dataset(folder(tmp_path, **options))
+    sample = dataset[0]
+    wanted = np.select([codes == 7, codes == 255, codes < 26000], [0, 255, 1], 2)
+    np.testing.assert_array_equal(sample.target, wanted)
+    np.testing.assert_array_equal(sample.instances, np.where(codes >= 1000, codes, 0))
+    other = replace(dataset, divisor=100)
+    assert other.fingerprint() != dataset.fingerprint()
+    with pytest.raises(DataError, match=r"to hold only what data\.label_map names"):
+        other[0]
+    for fields, line in (
+        ({"instances": False}, "to say which side holds objects where data.instance_divisor is given"),
+        ({"label_map": {"7,0,0": 0}}, "`label_map` to hold values of classes, not colours"),
+    ):
+        with pytest.raises(ConfigError, match=line):
+            folder(tmp_path, **(options | fields))

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import ndimage
 
-SWEEP = 200
+SWEEP = 80
 VOID = 255
 
 

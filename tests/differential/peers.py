@@ -26,6 +26,7 @@ STAND_INS = {
     "cityscapesscripts": ("pyquaternion",),
     "seg-metrics": ("pandas", "medutils", "medutils.medutils"),
     "picai_eval": ("SimpleITK",),
+    "brats-evaluation": ("pandas",),
     "cellpose": ("cv2", "fastremap", "fill_voids"),
 }
 

@@ -3,10 +3,17 @@
 from functools import cache
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 from scipy import ndimage
 from scipy.optimize import linear_sum_assignment
 
+from segmeter.classes import ClassSpec
+from segmeter.metrics.cases.table import write_cases
+from segmeter.metrics.config.measures import EventsConfig
+from segmeter.metrics.config.metrics import MetricsConfig
+from segmeter.metrics.measures.protocol import CaseMaps, build_measures
+from segmeter.metrics.measures.row import make_row
 from segmeter.metrics.objects.aggregated_jaccard import aggregated_jaccard
 from segmeter.metrics.objects.matching import find_overlaps
 from segmeter.metrics.objects.panoptic import match_instances
@@ -80,6 +87,33 @@ def test_qualities_of_panoptica(name):
     matched = [(one, other) for one, other in zip(ours(), of_panoptica(), strict=True) if one.tp]
     assert len(matched) > SWEEP * 0.8
     assert_agree([getattr(one, name) for one, _ in matched], [getattr(other, theirs) for _, other in matched])
+
+
+def test_objects_of_the_table_lie_as_far_apart_as_panoptica_says(tmp_path):
+    """The distance of the centres of every match, with a spacing."""
+    distance = load("panoptica.metrics.center_distance", "panoptica")
+    spec = ClassSpec(task="binary", names=("ground", "cell"), colours=((0, 0, 0), (255, 255, 255)))
+    config = MetricsConfig(bootstrap=0, measures=(EventsConfig(distances=True),))
+    compared = 0
+    for i, (target, instances) in enumerate(pairs()[:40]):
+        maps = CaseMaps(
+            case_id=str(i),
+            target=(target > 0).astype(np.uint8),
+            labels=(instances > 0).astype(np.uint8),
+            spacing=(2.0, 0.7, 1.1)[-target.ndim :],
+            spec=spec,
+            target_instances=target,
+            instances=instances,
+        )
+        rows = [make_row(maps, build_measures(config, spec))]
+        write_cases(tmp_path, rows, spec)
+        for entry in pq.read_table(tmp_path / "objects.parquet").to_pylist():
+            if entry["side"] == "target" and entry["event"] == "matched":
+                given = (target, instances, entry["id"], entry["partner"])
+                theirs = distance._compute_instance_center_distance(*given, voxelspacing=maps.spacing)
+                assert_agree(entry["centroid_distance"], theirs, (i, entry["id"]))
+                compared += 1
+    assert compared > 40
 
 
 def test_panoptic_quality_of_torchmetrics():

@@ -1,4 +1,4 @@
-"""Surface distances equal those of MONAI, medpy, surface-distance, panoptica and scikit-image, run live."""
+"""Surface distances equal those of MONAI, medpy, surface-distance, panoptica, scikit-image, seg_metrics, run live."""
 
 from functools import cache
 
@@ -166,6 +166,49 @@ def test_hausdorff_of_scikit_image_is_that_of_the_surfaces():
         found.append(one.hd)
         theirs.append(skimage.hausdorff_distance(*edges))
     assert_agree(found, theirs)
+
+
+SEG_METRICS = {"hd": "hd", "hd95": "hd95_pooled", "msd": "assd"}  # its names -> ours of the same statistic
+
+
+def of_seg_metrics(case, *, corners=True):
+    load("SimpleITK")
+    peer = load("seg_metrics.seg_metrics", "seg-metrics")
+    target, mask = (one.astype(np.uint8) for one in case.masks())
+    with quiet():
+        return peer.computeQualityMeasures(
+            mask, target, case.spacing[::-1], metrics_names=SEG_METRICS, fullyConnected=corners
+        )
+
+
+def test_distances_of_seg_metrics_equal_ours_where_no_border_is_thicker_for_its_corners():
+    """Boxes inside the image: the pixels with another value beside them are those with one at a corner, too."""
+    boxes = [case for case in PAIRS if str(case) in ("wide", "tall", "one pixel each", "two far parts")]
+    assert len(boxes) == 4
+    for case in boxes:
+        theirs = of_seg_metrics(case)
+        for name, same in SEG_METRICS.items():
+            assert_agree(getattr(measure(case), same), theirs[name], (case, name))
+
+
+@pytest.mark.parametrize("corners", [True, False])
+def test_distances_of_seg_metrics_are_to_borders_of_eight_neighbours(corners):
+    """On all pairs: from such borders, or those of four, to those of eight; none at the image's edge."""
+    from scipy.ndimage import binary_erosion, distance_transform_edt, generate_binary_structure
+
+    def border(mask, connectivity):
+        return mask & ~binary_erosion(mask, generate_binary_structure(mask.ndim, connectivity), border_value=1)
+
+    for case in PAIRS:
+        target, mask = case.masks()
+        axes = mask.ndim
+        found = [
+            distance_transform_edt(~border(other, axes), sampling=case.spacing)[border(one, axes if corners else 1)]
+            for one, other in ((mask, target), (target, mask))
+        ]
+        both, theirs = np.concatenate(found), of_seg_metrics(case, corners=corners)
+        wanted = [both.max(), np.percentile(both, 95), both.mean()]
+        assert_agree([theirs[name] for name in SEG_METRICS], wanted, case, rtol=1e-5, atol=1e-5)  # its maps are float32
 
 
 def test_hausdorff_of_scipy():

@@ -8,7 +8,8 @@ from typing import Any
 import torch
 import torch.multiprocessing as mp
 
-from segmeter.distributed.ranks import Place, World, free_port, joined
+from segmeter.distributed.place import Place
+from segmeter.distributed.ranks import World, free_port, joined
 
 Work = Callable[[World, Path], Any]
 

@@ -1,11 +1,13 @@
 """Small folders of masks, and the run folders that come of them."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from segmeter.classes import ClassSpec
-from segmeter.evaluation.pairing import Missing, pair_masks
+from segmeter.errors import DataError
+from segmeter.evaluation.pairing import Missing, Pairing, find_pairs
 from segmeter.evaluation.score import Scoring
 from segmeter.metrics.config.metrics import MetricsConfig
 from tests.data.crafted import THREE, put
@@ -13,6 +15,14 @@ from tests.data.crafted import THREE, put
 FEW = MetricsConfig(bootstrap=50)
 TARGETS = {"a": [[0, 0, 1], [2, 2, 255]], "b": [[1, 1, 1], [0, 0, 2]]}
 LABELS = {"a": [[0, 1, 1], [2, 0, 0]], "b": [[1, 1, 1], [0, 0, 0]]}
+
+
+def pair_masks(predictions: Path, references: Path, **options: Any) -> Pairing:
+    """Pairs without a problem; DataError with all there are."""
+    found = find_pairs(predictions, references, **options)
+    if found.problems:
+        raise DataError(found.problems)
+    return found
 
 
 def put_masks(folder: Path, masks: dict[str, list[list[int]]]) -> Path:

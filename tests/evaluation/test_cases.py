@@ -6,13 +6,14 @@ import numpy as np
 import pytest
 
 from segmeter.data.files.masks import Reading
+from segmeter.data.labels_config import LabelsConfig
 from segmeter.errors import DataError
 from segmeter.evaluation.cases import CaseScorer, Scored
-from segmeter.evaluation.pairing import pair_masks
-from segmeter.metrics.config.measures import BoundaryConfig, ErrorTypesConfig
+from segmeter.evaluation.pairing import MaskPair
+from segmeter.metrics.config.measures import BoundaryConfig, ErrorTypesConfig, InstancesConfig
 from segmeter.metrics.config.metrics import MetricsConfig
 from tests.data.crafted import THREE, put
-from tests.evaluation.masks import LABELS, TARGETS, two_cases
+from tests.evaluation.masks import LABELS, TARGETS, pair_masks, two_cases
 
 
 def scorer(flag_missing=False, **metrics):
@@ -102,7 +103,7 @@ def test_the_short_way_of_plain_files_gives_what_the_usual_way_gives(change, tmp
     if change == "cut":
         path.write_bytes(path.read_bytes()[:-6])
     short = [scorer(flag_missing=True)(pair) for pair in pairs_of(root)]
-    monkeypatch.setattr("segmeter.evaluation.cases.read_plain", lambda *_, **__: None)
+    monkeypatch.setattr("segmeter.evaluation.cases.count_plain", lambda *_, **__: None)
     usual = [scorer(flag_missing=True)(pair) for pair in pairs_of(root)]
     for one, other in zip(short, usual, strict=True):
         assert type(one) is type(other)
@@ -120,3 +121,32 @@ def test_the_short_way_of_plain_files_gives_what_the_usual_way_gives(change, tmp
 def test_plain_files_go_the_short_way(tmp_path, monkeypatch):
     monkeypatch.setattr(CaseScorer, "_score", lambda *_: pytest.fail("the usual way"))
     assert all(isinstance(scorer()(pair), Scored) for pair in pairs_of(two_cases(tmp_path)))
+
+
+@pytest.mark.parametrize("side", [True, "predictions"])
+def test_a_missing_prediction_is_class_0_whatever_the_label_map_makes_of_0(side, tmp_path):
+    put(tmp_path / "references" / "a.png", np.array([[1, 1, 0], [0, 1, 1]], np.uint16))
+    reading = Reading(
+        spec=THREE, label_map={"0": 1, "1": 0, "255": 255}, max_pixels=10_000, instances=side, divisor=1000
+    )
+    pair = MaskPair(case_id="a", stem="a", references=(tmp_path / "references" / "a.png",), predictions=())
+    found = CaseScorer(reading, MetricsConfig(bootstrap=0))(pair)
+    assert isinstance(found, Scored), found
+    assert found.row.counts.tolist() == [[4, 0, 0], [2, 0, 0], [0, 0, 0]]
+
+
+def test_a_missing_prediction_of_cityscapes_has_no_pixel_of_a_class_that_0_is_not(tmp_path):
+    labels = LabelsConfig(preset="cityscapes", instances=True)
+    put(tmp_path / "references" / "a.png", np.array([[7, 26001, 26002]], np.uint16))
+    reading = Reading(
+        spec=labels.spec(),
+        label_map=labels.label_map,
+        max_pixels=10_000,
+        instances=True,
+        divisor=labels.instance_divisor,
+    )
+    pair = MaskPair(case_id="a", stem="a", references=(tmp_path / "references" / "a.png",), predictions=())
+    found = CaseScorer(reading, MetricsConfig(bootstrap=0, measures=(InstancesConfig(objects="maps"),)))(pair)
+    assert isinstance(found, Scored), found
+    assert found.row.counts[:, 0].nonzero()[0].tolist() == [0, 13]  # road and car
+    assert found.row.counts.sum() == found.row.counts[:, 0].sum() == 3

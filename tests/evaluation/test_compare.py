@@ -8,6 +8,7 @@ import pytest
 
 from segmeter.classes import ClassSpec
 from segmeter.errors import DataError, InputError
+from segmeter.evaluation.cases import CaseScorer
 from segmeter.evaluation.compare import compare, name_runs
 from segmeter.evaluation.score import score
 from segmeter.metrics.config.measures import InstancesConfig, SurfaceConfig
@@ -181,6 +182,7 @@ def test_clusters_that_differ_are_refused_unless_they_are_set(tmp_path: Path) ->
 
 MORE = {"c": [[0]]}
 OTHER_B = {"b": [[1, 1, 1], [0, 0, 0]]}
+MOVED_B = {"b": [[2, 1, 1], [0, 0, 1]]}  # with as many pixels of each class
 FOREGROUND = MetricsConfig(bootstrap=50, background=False)
 
 
@@ -189,6 +191,7 @@ FOREGROUND = MetricsConfig(bootstrap=50, background=False)
     [
         pytest.param({"targets": TARGETS | MORE, "labels": LABELS | MORE}, "1 missing from 'one': c", id="cases"),
         pytest.param({"targets": TARGETS | OTHER_B}, "1 cases of 'two' with another target: b", id="targets"),
+        pytest.param({"targets": TARGETS | MOVED_B}, "1 cases of 'two' with another target: b", id="moved targets"),
         pytest.param(
             {"spec": THREE.replace(names=("a", "b", "d"))}, "as 'one' with a, b, c, got a, b, d", id="classes"
         ),
@@ -200,6 +203,16 @@ def test_runs_that_differ_are_refused(changes: dict[str, object], message: str, 
     with pytest.raises(InputError) as caught:
         compare([one, two], FEW)
     assert message in str(caught.value)
+
+
+def test_runs_of_plain_files_are_told_apart_by_their_references(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(CaseScorer, "_score", lambda *_: pytest.fail("the usual way"))
+    one = make_run(tmp_path / "one")
+    two = make_run(tmp_path / "two", targets=TARGETS | MOVED_B)
+    with pytest.raises(InputError, match=r"1 cases of 'two' with another target: b \(labels\)"):
+        compare([one, two], FEW)
 
 
 def test_an_ignored_value_that_differs_is_refused(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from sklearn.metrics import confusion_matrix
 from segmeter.classes import ClassSpec
 from segmeter.data.files.masks import Reading, read_map
 from segmeter.errors import DataError
-from segmeter.evaluation.pairing import Pairing, pair_masks
+from segmeter.evaluation.pairing import Pairing
 from segmeter.evaluation.score import Scoring, score
 from segmeter.metrics.cases.stored import read_cases
 from tests.data.formats_written import (
@@ -31,7 +31,7 @@ from tests.data.formats_written import (
     write_panoptic,
 )
 from tests.data.volumes import save_nifti
-from tests.evaluation.masks import FEW, scoring
+from tests.evaluation.masks import FEW, pair_masks, scoring
 
 SPEC = ClassSpec(task="multiclass", names=NAMES, colours=((0, 0, 0), (255, 0, 0), (0, 0, 255)), ignore_index=255)
 CITYSCAPES = {"0": 0, "24": 1, "26": 2}
@@ -300,30 +300,38 @@ def test_pixels_without_data_are_no_class(tmp_path: Path) -> None:
     assert found["confusion_matrix"] == wanted(target, labels)
 
 
-def test_pixels_without_data_are_no_object(tmp_path: Path) -> None:
+@pytest.mark.parametrize("nodata", [0, 9999])
+def test_pixels_without_data_are_no_object_and_no_background(nodata: int, tmp_path: Path) -> None:
     numbers = np.zeros((8, 9), np.uint16)
     numbers[:2] = 9999
     numbers[4:6, 4:6] = 1
     path = tmp_path / "a.tif"
-    write_geotiff(path, numbers, nodata=9999)
-    reading = Reading(spec=SPEC, label_map={}, max_pixels=1000, instances=True)
-    with pytest.raises(DataError, match=r"`nodata` to be 0 or data.ignore_index .* as 18 have it, got 9999"):
-        read_map(path, reading)
+    write_geotiff(path, numbers, nodata=nodata)
+    count = int((numbers == nodata).sum())
+    for label_map in ({}, {"0": 0, "255": 1}):  # a label map is for the other side
+        reading = Reading(spec=SPEC, label_map=label_map, max_pixels=1000, instances="references")
+        with pytest.raises(DataError, match=rf"`nodata` to be data.ignore_index, as {count} pixels .*, got {nodata}"):
+            read_map(path, reading)
     kept = replace(reading, spec=SPEC.replace(ignore_index=9999))
-    assert np.array_equal(read_map(path, kept).values, numbers)
+    if nodata:
+        assert np.array_equal(read_map(path, kept).values, numbers)
 
 
-def test_a_large_map_with_a_class_as_nodata_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is read by rows, so that nothing tells whether a pixel has it."""
+@pytest.mark.parametrize("nodata", [0, 2])
+def test_a_large_map_with_pixels_of_a_class_without_data_is_refused(
+    nodata: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("segmeter.data.files.header.STREAMED_PIXELS", 100)
-    target, labels = masks(2)
+    target, labels = (np.minimum(mask, 1) for mask in masks(2))
     for side, mask in (("references", target), ("predictions", labels)):
         (tmp_path / side).mkdir()
-        write_geotiff(tmp_path / side / "a.tif", mask, nodata=0)
-    with pytest.raises(DataError, match=r"`nodata` to be no class, got 0\."):
-        score(scoring(tmp_path, spec=SPEC))
-    found = score(replace(scoring(tmp_path, spec=SPEC), label_map={"0": 0, "1": 1, "2": 2}))
-    assert found["confusion_matrix"] == wanted(target, labels)
+        write_geotiff(tmp_path / side / "a.tif", mask, nodata=nodata)
+    job = scoring(tmp_path, spec=SPEC)
+    if not nodata:
+        with pytest.raises(DataError, match=r"`nodata` to be no class, as \d+ pixels have it, got 0\."):
+            score(job)
+        job = replace(job, label_map={"0": 0, "1": 1})
+    assert score(job)["confusion_matrix"] == wanted(target, labels)
 
 
 def test_endings_tell_masks_from_other_files(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from segmeter.data.folders.folder import open_images
 from segmeter.data.location import read_location
 from segmeter.evaluation.predict import predict
 from segmeter.export.config import ExportConfig
+from segmeter.postprocess.config import PostprocessConfig, WatershedConfig
 from tests.data.test_location import geotags
 from tests.evaluation.large.test_cases import SPEC, prediction
 from tests.faults.world import write_model
@@ -56,6 +57,8 @@ def test_labels_lie_where_the_images_lie(images, tmp_path, monkeypatch, form, by
         ("png", False, "'a' says where its pixels lie"),
         ("zarr", False, "'a' has GeoTIFF tags"),
         ("tiff", False, None),
+        ("mha", False, "'a' has GeoTIFF tags"),
+        ("nrrd", True, None),
         ("png", True, None),  # these are written as TIFF, whatever was asked for
     ],
 )
@@ -67,6 +70,20 @@ def test_what_a_format_can_not_say_is_said_once(images, tmp_path, monkeypatch, c
     lines = [line for line in caplog.messages if "is lost" in line]
     expected = f"predictions: case {said}, which is lost. export.labels_format=tiff keeps it."
     assert lines == ([expected] if said else [])
+
+
+@pytest.mark.parametrize("labels", [False, True])
+@pytest.mark.parametrize("form", ["tiff", "zarr", "png"])
+def test_instances_lie_where_the_images_lie_or_that_is_said(images, tmp_path, caplog, form, labels):
+    """Mutation seen to fail: instances as PNG beside label maps in TIFF."""
+    job = prediction(open_images(images / "a.tif", spec=SPEC, in_channels=3), tmp_path / "run")
+    export = ExportConfig(labels=labels, labels_format=form, instances=True)
+    predict(replace(job, export=export, postprocess=PostprocessConfig(steps=(WatershedConfig(),))))
+    (written,) = (tmp_path / "run/predictions/instances").iterdir()
+    kept = read_location(images / "a.tif").geotiff if form != "png" else ()
+    assert (written.suffix, read_location(written).geotiff) == (".png" if form == "png" else ".tif", kept)
+    said = any("which is lost. export.labels_format=tiff keeps it." in line for line in caplog.messages)
+    assert said == (form == "png" or (form == "zarr" and labels))
 
 
 def test_zarr_cases_of_a_data_set_are_evaluated_like_the_same_png_files(tmp_path, monkeypatch):

@@ -43,10 +43,12 @@ def test_rows_come_back_to_the_last_bit(tmp_path: Path) -> None:
         changed_pixels={"fill": 3},
         measured=tuple(columns_of("b", {"hd": float("inf"), "nsd@1": float("nan")}, {"tp": np.float64(1 / 3)})),
         extra={"missing": 1.0},
+        target_crc32=2**32 - 1,
     )
     manifest.add(given)
     (found,) = Manifest.resume(tmp_path, IDENTITY, CASES).entries()
-    for name in ("case_id", "height", "width", "depth", "loss", "loss_terms", "spacing", "changed_pixels"):
+    names = ("case_id", "height", "width", "depth", "loss", "loss_terms", "spacing", "changed_pixels", "target_crc32")
+    for name in names:
         assert getattr(found.row, name) == getattr(given.row, name)
     assert found.row.counts.dtype == np.int64
     assert np.array_equal(found.row.counts, given.row.counts)

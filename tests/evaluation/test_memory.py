@@ -55,7 +55,12 @@ def test_processes_share_it(monkeypatch: pytest.MonkeyPatch) -> None:
         pass
 
 
-@pytest.mark.parametrize(("measures", "gib"), [("[]", "0.2"), ("[surface]", "0.4"), ("[instances]", "0.7")])
+NUMBERED = "[instances] data.instances=true data.task=binary"
+
+
+@pytest.mark.parametrize(
+    ("measures", "gib"), [("[]", "0.2"), ("[surface]", "0.4"), ("[instances]", "0.7"), (NUMBERED, "1.3")]
+)
 def test_score_says_it_of_a_pair_by_its_header(
     measures: str, gib: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -64,7 +69,7 @@ def test_score_says_it_of_a_pair_by_its_header(
     for folder in ("a", "b"):
         put(tmp_path / folder / "x.png", np.kron(np.eye(40, dtype=np.uint8), np.ones((160, 160), np.uint8)))
     with pytest.raises(SystemExit) as leaving:
-        main(["score", "predictions=a", "references=b", "data.num_classes=2", f"metrics.measures={measures}"])
+        main(f"score predictions=a references=b data.num_classes=2 metrics.measures={measures}".split())
     assert leaving.value.code == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert f"case 'x': expected `memory` of about {gib} GiB, got 0.0 GiB free. Free memory, cut the pair" in line

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from scipy import ndimage
 
+from segmeter.api.evaluation import evaluate
 from segmeter.errors import DataError
 from segmeter.evaluation.score import score
 from segmeter.metrics.config.measures import InstancesConfig
@@ -77,3 +78,19 @@ def test_one_object_in_a_few_parts_is_taken_as_it_is(tmp_path):
 def test_a_side_of_labels_is_still_checked(tmp_path):
     with pytest.raises(DataError, match=r"predictions/a.png: expected `mask` to hold only 0 to 1, got 12"):
         score(job(tmp_path, discs(), (discs() == 3).astype(np.uint8) * 12, instances="references"))
+
+
+@pytest.mark.parametrize("side", ["references", "predictions"])
+def test_touching_objects_under_one_label_are_warned_of(tmp_path, side):
+    """Where nearly all objects touch, a label has few parts, so that these do not tell it from an object."""
+    numbers = np.repeat(np.repeat(np.arange(1, 26).reshape(5, 5), 8, axis=0), 8, axis=1).astype(np.uint16)
+    numbers[:, :3] = 0
+    labels = np.where(numbers > 0, np.uint8(255), np.uint8(0))
+    first, second = (labels, numbers) if side == "references" else (numbers, labels)
+    (warning,) = score(job(tmp_path, first, second, instances=True))["spacing"]["warnings"]
+    assert warning.startswith(f"{side} have one number where the other side has objects; if it is a label, set data.")
+    assert warning.endswith(" (1: a).")
+    maps = [("a", first.astype(int), second.astype(int))]
+    found = evaluate(maps, classes=["ground", "cell"], task="binary", instances=True)
+    assert found.summary["spacing"]["warnings"] == [warning]
+    assert "have one number where" in found.table()

@@ -12,7 +12,8 @@ import pytest
 import zarr
 
 from segmeter.errors import DataError, InputError
-from segmeter.evaluation.score import score
+from segmeter.evaluation.pairing import find_pairs
+from segmeter.evaluation.score import refuse_files, score
 from segmeter.metrics.cases.stored import read_cases, read_spec
 from segmeter.metrics.config.measures import InstancesConfig, SurfaceConfig
 from segmeter.metrics.config.metrics import MetricsConfig
@@ -20,6 +21,7 @@ from segmeter.metrics.summary.summary import summarise
 from segmeter.report.config import ReportConfig
 from segmeter.report.html import write_report
 from segmeter.report.table import print_summary
+from tests.data.crafted import THREE
 from tests.data.volumes import EDGES, VOLUME, save_nifti, save_volume
 from tests.evaluation.masks import scoring
 
@@ -177,3 +179,15 @@ def test_ome_zarr_pictures_of_two_places_are_refused(tmp_path: Path) -> None:
     save_ome(tmp_path / "predictions" / "a.zarr", [0, 0, 0.25])
     with pytest.raises(DataError, match=r"expected `origin` to be that of its reference .*\[0\.00025, 0"):
         score(scoring(tmp_path))
+
+
+def test_names_that_can_not_be_paired_are_refused_without_problems_that_the_spacing_solves(tmp_path: Path) -> None:
+    for role, unit in (("references", "mm"), ("predictions", "bogus")):
+        save_zarr(tmp_path / role / "a.zarr", VOLUME, spacing=[3, 0.5, -0.5], unit=unit)
+    save_zarr(tmp_path / "references" / "b.zarr", VOLUME, spacing=[3, 0.5, 0.5], unit="mm")
+    pairing = find_pairs(tmp_path / "predictions", tmp_path / "references", spec=THREE)
+    assert [pair.case_id for pair in pairing.pairs] == ["a"]
+    job = replace(scoring(tmp_path, missing="as_background"), pairing=pairing, metrics=SURFACES.replace(spacing=EDGES))
+    with pytest.raises(DataError) as caught:
+        refuse_files(job)
+    assert caught.value.problems == pairing.problems

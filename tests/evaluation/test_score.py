@@ -10,11 +10,10 @@ from sklearn.metrics import confusion_matrix
 
 from segmeter.classes import ClassSpec
 from segmeter.errors import DataError
-from segmeter.evaluation.pairing import pair_masks
 from segmeter.evaluation.score import score
 from segmeter.metrics.cases.stored import read_cases
 from tests.data.crafted import BINARY, THREE, encoded, noise, put
-from tests.evaluation.masks import LABELS, TARGETS, put_masks, scoring, two_cases
+from tests.evaluation.masks import LABELS, TARGETS, pair_masks, put_masks, scoring, two_cases
 
 PLANES = ClassSpec(task="multilabel", names=("x", "y"), colours=((0, 0, 0), (9, 9, 9)), ignore_index=255)
 

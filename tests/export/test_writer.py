@@ -107,6 +107,16 @@ def test_more_than_65535_instances_become_an_int32_tiff(tmp_path, spec):
     np.testing.assert_array_equal(found, instances)
 
 
+def test_instances_are_tiff_where_label_maps_are_no_png(tmp_path, spec):
+    instances = np.array([[0, 1, 65535]])
+    with Writer(tmp_path, ExportConfig(labels_format="tiff"), spec) as writer:
+        writer.write_instances("few", instances)
+    assert files(tmp_path) == ["instances/few.tif"]
+    found = tifffile.imread(tmp_path / "instances" / "few.tif")
+    assert found.dtype == np.uint16
+    np.testing.assert_array_equal(found, instances)
+
+
 def test_the_caller_may_reuse_his_array(tmp_path, spec, monkeypatch):
     go, real = threading.Event(), writer_module.encode_labels_png
 

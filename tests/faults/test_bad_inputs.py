@@ -482,7 +482,7 @@ def _here(sound: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Itera
     world.patch.undo()
 
 
-BESIDE = re.compile(r"warning: |\w+: \d+ (of|in) ")  # warnings, and the progress of what takes over two seconds
+BESIDE = re.compile(r"warning: |[\w ]+: \d+ (of|in) ")  # warnings, and the progress of what takes over two seconds
 
 
 @pytest.mark.usefixtures("_here")

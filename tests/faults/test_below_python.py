@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.faults.children import KINDS, Children
-from tests.faults.commands import COMMANDS, SEED, check_files, check_resumed, folders, line, resuming
+from tests.faults.commands import COMMANDS, SEED, check_files, check_resumed, folders, line, places, resuming
 from tests.faults.harness import run, state
 
 SAMPLE = 3  # faults per command in the usual tests
@@ -68,5 +68,5 @@ def test_a_fault_of_the_system_at_a_sample_of_calls(children: Children, command:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_fault_of_the_system_at_every_call(children: Children, command: str, kind: str) -> None:
-    for at in range(1, calls(children, command) + 1):
+    for at in places(calls(children, command), command, kind):
         check(children, command, at, kind)

@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 
-from tests.faults.commands import COMMANDS, SEED, check_files, check_resumed, count, folders, line, resuming
+from tests.faults.commands import COMMANDS, SEED, check_files, check_resumed, count, folders, line, places, resuming
 from tests.faults.harness import Fault, Outcome, run, state
 
 SAMPLE = 25  # faults per command in the usual tests; `-m slow` runs every one
@@ -54,5 +54,5 @@ def test_a_fault_at_a_sample_of_operations(command: str) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_fault_at_every_operation(command: str, kind: str) -> None:
-    for at in range(1, count(command) + 1):
+    for at in places(count(command), command, kind):
         check(command, Fault(at=at, kind=kind))

@@ -171,7 +171,7 @@ FAULTS: dict[int, tuple[str, tuple[str, ...]]] = {
     49: (
         "time zones, locales, undecodable names",
         (
-            f"{RESUME}the_newest_run_is_the_last_that_started_whatever_its_name_says",
+            "cli/runs/test_resume.py::test_auto_is_the_run_that_started_last_whatever_its_name_says",
             "cli/test_streams.py::test_the_run_is_done_whatever_became_of_its_output",
         ),
     ),

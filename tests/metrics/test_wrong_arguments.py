@@ -9,7 +9,9 @@ import torch
 
 import segmeter
 from segmeter.errors import InputError, SegmeterError
+from segmeter.metrics.cases.table import write_cases
 from segmeter.metrics.measures.protocol import CaseMaps
+from segmeter.metrics.statistics.paired_tests import holm, sign_flip, wilcoxon
 from segmeter.metrics.summary.conventions import score_maps_under
 
 TARGET = np.zeros((6, 7), np.uint8)
@@ -25,6 +27,21 @@ CASE = CaseMaps(case_id="a", target=TARGET, labels=LABELS, spacing=(1.0, 1.0), s
 def submit(tensor, **options):
     with segmeter.HostCopier(device="cpu") as exporter:
         return exporter.submit(tensor, case_id="a", **options).result()
+
+
+COLUMNS = np.arange(12).reshape(6, 2)
+DRAWN = {"resamples": 20, "seed": 0, "interval": "bca", "level": 0.9, "clusters": list("aabbcc")}
+PAIRS = [("a", TARGET, LABELS), ("b", TARGET, TARGET)]
+EVALUATED = segmeter.evaluate(PAIRS, classes=SPEC)
+RUNS = {"one": EVALUATED.rows, "two": EVALUATED.rows}
+
+
+def difference(sums):
+    return sums[:, 0] - sums[:, 1]
+
+
+def compare_again(**options):
+    return EVALUATED.compare(**options)
 
 
 SURFACES = {"spacing": (1, 1), "tolerances": (1,), "surface": "border_pixels", "penalty": "inf"}
@@ -52,6 +69,54 @@ PUBLIC = {
     "centreline_dice": (segmeter.centreline_dice, {"target": MASK, "mask": OTHER}),
     "calibration": (segmeter.calibration, {"target": TARGET, "probs": np.full((6, 7), 0.4), **SETTINGS}),
     "Calibration": (segmeter.Calibration, SETTINGS),
+    "Calibration.add": (segmeter.Calibration(**SETTINGS).add, {"other": segmeter.Calibration(**SETTINGS)}),
+    "bootstrap": (segmeter.bootstrap, {"columns": COLUMNS, "statistic": difference, "test": False, **DRAWN}),
+    "mean_interval": (segmeter.mean_interval, {"values": [0.1, 0.2, 0.3, 0.4, 0.5, 0.6], **DRAWN}),
+    "wilcoxon": (wilcoxon, {"first": [0.1, 0.2], "second": [0.2, 0.1]}),
+    "sign_flip": (sign_flip, {"first": [0.1, 0.2], "second": [0.2, 0.1], "resamples": 20, "seed": 0}),
+    "holm": (holm, {"p_values": [0.1, 0.2]}),
+    "evaluate": (
+        segmeter.evaluate,
+        {
+            "pairs": PAIRS,
+            "classes": SPEC,
+            "task": "binary",
+            "ignore_index": 255,
+            "count_invalid": False,
+            "instances": False,
+            "measures": ["boundary"],
+            "convention": "monai",
+            "metrics": segmeter.MetricsConfig(bootstrap=20),
+        },
+    ),
+    "Evaluation.compare": (
+        compare_again,
+        {"other": EVALUATED, "names": ("one", "two"), "require": ["mean_iou >= base"]},
+    ),
+    "compare": (
+        segmeter.compare,
+        {"runs": RUNS, "spec": SPEC, "config": segmeter.MetricsConfig(bootstrap=1000), "require": "mean_iou >= base"},
+    ),
+    "CaseMaps": (
+        CaseMaps,
+        {"case_id": "a", "target": TARGET, "labels": LABELS, "spacing": (1.0, 1.0), "spec": SPEC},
+    ),
+    "load": (segmeter.load, {"checkpoint": "nowhere", "device": "cpu"}),
+    "focal_loss": (
+        segmeter.focal_loss,
+        {
+            "logits": LOGITS[:, :1],
+            "target": torch.zeros(1, 6, 7),
+            "task": "binary",
+            "gamma": 2.0,
+            "alpha": [0.25, 0.75],
+            "ignore_index": None,
+            "label_smoothing": 0.0,
+            "reduction": "mean",
+            "normalizer": "valid",
+            "backend": "auto",
+        },
+    ),
     "read_cases": (segmeter.read_cases, {"path": Path("nowhere")}),
     "read_spec": (segmeter.read_spec, {"path": "nowhere"}),
     "ClassSpec": (segmeter.ClassSpec, FIELDS),
@@ -112,6 +177,30 @@ def call(name, **changes):
         ("calibration", "target", TARGET.tolist(), "to be a plain NumPy array, got list"),
         ("calibration", "probs", np.ma.zeros((6, 7)), "to be a plain NumPy array, got MaskedArray"),
         ("calibration", "bins", 5.5, "to be a whole number, got 5.5"),
+        ("bootstrap", "columns", [[1, 2], [3]], "to be finite numbers (N >= 1, ...), got "),
+        (
+            "bootstrap",
+            "columns",
+            np.full((9, 2), 2**62, np.uint64),
+            "to sum to 2**53 or less, being integers, got more",
+        ),
+        ("bootstrap", "resamples", 10.5, "to be a whole number, got 10.5"),
+        ("bootstrap", "resamples", 2**70, "between 1 and 100000000, got 1180591620717411303424"),
+        ("bootstrap", "seed", -1, ">= 0, got -1"),
+        ("bootstrap", "level", "95", "to be a number, got '95'"),
+        ("bootstrap", "interval", "bac", "to be one of expanded, bca, percentile, got 'bac'. Did you mean 'bca'?"),
+        ("bootstrap", "clusters", "aabbcc", "to be 6 labels, a text or an integer per case, got 'aabbcc'"),
+        ("bootstrap", "statistic", None, "to be a function of sums, got None"),
+        ("bootstrap", "statistic", np.sum, "to give numbers (1, ...) for sums (1, ...), got int64 ()"),
+        ("mean_interval", "seed", "7", "to be a whole number, got '7'"),
+        ("wilcoxon", "second", "ab", "to be a flat sequence of numbers, got 'ab'"),
+        ("evaluate", "classes", 3, "to be a list of names, got 3"),
+        ("evaluate", "measures", "surface", "to be a list such as [\"surface\"], got 'surface'"),
+        ("evaluate", "metrics", {}, "to be a MetricsConfig, got {}"),
+        ("evaluate", "instances", "yes", "to be a bool, got 'yes'"),
+        ("compare", "runs", [1, 2], "to map names to the rows of runs, got [1, 2]"),
+        ("compare", "spec", None, "to be a ClassSpec, got None"),
+        ("load", "checkpoint", 3, "to be a path, got 3"),
         ("read_cases", "path", "nowhere", "to be a file, got nowhere"),
         ("read_spec", "path", 3, "to be a path, got 3"),
         ("ClassSpec", "names", "ab", "to be a list, each text, got 'ab'"),
@@ -178,7 +267,6 @@ def test_a_numpy_number_of_classes_does_not_wrap():
 
 
 def test_a_string_is_a_path_and_a_list_of_names_a_tuple(tmp_path):
-    from segmeter.metrics.cases.table import write_cases
     from tests.metrics.build import class_spec, random_rows
 
     spec = class_spec(3)
@@ -187,3 +275,20 @@ def test_a_string_is_a_path_and_a_list_of_names_a_tuple(tmp_path):
     assert segmeter.read_spec(str(tmp_path / "cases.parquet")) == spec
     listed = segmeter.ClassSpec(**FIELDS | {"names": ["ground", "cell"], "colours": [[0, 0, 0], [9, 9, 9]]})
     assert listed == SPEC
+
+
+def test_lists_are_numbers_and_one_requirement_needs_no_list():
+    of_lists = call("bootstrap", columns=COLUMNS.tolist(), resamples=20.0, seed=np.uint8(0))
+    np.testing.assert_array_equal(of_lists.replicates, call("bootstrap").replicates)
+    assert call("wilcoxon") == call("wilcoxon", first=np.array([0.1, 0.2]), second=np.array([0.2, 0.1]))
+    assert call("compare")["gate"] == call("compare", require=["mean_iou >= base"])["gate"]
+
+
+def test_what_are_no_rows_is_refused():
+    with pytest.raises(InputError, match=r"`rows` to be a sequence of CaseRow, got 'runs/a'. segmeter.read_cases"):
+        call("compare", runs={"a": "runs/a", "b": "runs/b"})
+    with pytest.raises(InputError, match="`row` to be a CaseRow, got 1"):
+        call("compare", runs={"a": [1], "b": [2]})
+    listed = segmeter.CaseRow(case_id="a", height=1, width=1, counts=[[1, 0], [0, 1]])
+    with pytest.raises(InputError, match=r"row 'a': expected `counts` to be a ndarray, got \[\[1, 0\], \[0, 1\]\]"):
+        call("compare", runs={"a": [listed], "b": [listed]})

@@ -29,6 +29,21 @@ def memory() -> Iterator[Memory]:
         yield store
 
 
+@pytest.fixture
+def requests(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Names of the objects whose content is asked for."""
+    asked: list[str] = []
+    cat = memory.files.cat_file
+
+    def counted(path: str, *arguments: object, **options: object) -> bytes:
+        asked.append(path.rpartition("/")[2])
+        content: bytes = cat(path, *arguments, **options)
+        return content
+
+    monkeypatch.setattr(memory.files, "cat_file", counted)
+    return asked
+
+
 @pytest.fixture(scope="session")
 def s3_server() -> Iterator[str]:
     with serve_s3() as endpoint:

@@ -5,34 +5,20 @@ import logging
 import zipfile
 from pathlib import Path
 
+import numpy as np
 import pytest
+from PIL import Image
 
 from segmeter.evaluation import evaluate
-from tests.cli.commands.test_merge import EVAL, PREDICT, SCORE
-from tests.cli.sharded import contents, make_checkpoint, make_masks, newest, run
+from tests.cli.sharded import EVAL, PREDICT, SCORE, contents, newest, run, whole
+from tests.data.crafted import write_zarr
 from tests.remote.test_trees import objects
 
-
-@pytest.fixture(scope="module")
-def here(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    root = tmp_path_factory.mktemp("remote")
-    make_masks(root)
-    make_checkpoint(root / "net")
-    return root
-
-
-@pytest.fixture(autouse=True)
-def _in_folder(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(here)
+pytestmark = pytest.mark.usefixtures("in_here")
 
 
 def given(arguments: list[str], **places: str) -> list[str]:
     return [f"{key}={places[key]}" if (key := line.partition("=")[0]) in places else line for line in arguments]
-
-
-def whole(command: str, arguments: list[str]) -> dict[str, bytes]:
-    assert run(command, *arguments, "run.name=whole") == 0
-    return contents(newest(f"runs/{command}"))
 
 
 def test_masks_in_s3_give_the_bytes_of_masks_here_and_no_secret_is_kept(here, s3):
@@ -73,6 +59,23 @@ def test_a_checkpoint_and_data_in_s3_give_the_bytes_of_those_here(here, s3):
         s3.put_folder(here / name, f"{name}/")
     assert run("eval", *given(EVAL, checkpoint=f"{s3.url}/net", **{"data.root": s3.url})) == 0
     assert contents(newest("runs/eval")) == expected
+
+
+def test_zarr_in_s3_gives_the_bytes_of_zarr_here(here, s3, tmp_path):
+    """Images, masks and predictions, some of whose chunks are absent, as they are zeros."""
+    for name in ("images", "masks", "predictions"):
+        for path in sorted((here / name).iterdir())[:4]:
+            pixels = np.asarray(Image.open(path))
+            axes, chunks = "yxc"[: pixels.ndim], (16, 16, 3)[: pixels.ndim]
+            write_zarr(tmp_path / name / f"{path.stem}.zarr", pixels, axes, chunks=chunks)
+        s3.put_folder(tmp_path / name, f"{name}/")
+    score = given(SCORE[:2] + SCORE[3:], predictions=f"{tmp_path}/predictions", references=f"{tmp_path}/masks")
+    evaluate_ = given(EVAL, **{"data.root": str(tmp_path)})
+    for command, arguments in (("score", score), ("eval", evaluate_)):
+        expected = whole(command, arguments)
+        there = [line.replace(str(tmp_path), s3.url) for line in arguments]
+        assert run(command, *there) == 0
+        assert contents(newest(f"runs/{command}")) == expected
 
 
 def test_images_of_an_archive_on_a_web_server_are_predicted(here, web):

@@ -51,6 +51,12 @@ def test_what_is_not_there_is_not_tried_again(memory, error):
     assert store._files.asked == 1
 
 
+def test_what_may_not_be_looked_at_is_not_taken_for_absent(memory):
+    assert store_of(memory, 99, FileNotFoundError("gone")).look("a") is None
+    with pytest.raises(DataError, match="to be there and readable, got 403"):
+        store_of(memory, 99, PermissionError("403")).look("a")
+
+
 @pytest.mark.parametrize("name", ["../up", "a/../../up", "a\0b"])
 def test_names_that_lead_elsewhere_are_refused(memory, name, monkeypatch):
     store = store_of(memory, 0, OSError())

@@ -2,7 +2,7 @@ import pytest
 
 from segmeter.errors import ConfigError, RunError
 from segmeter.remote import stores
-from segmeter.remote.trees import local_folder
+from segmeter.remote.folders import local_folder
 from segmeter.remote.upload import check_target, upload_folder
 
 

@@ -43,12 +43,20 @@ def test_another_scheme_is_refused_with_those_that_are_read():
         "az://c/x?sv=1&sig=hidden",
         "gs://b/x?X-Goog-Signature=hidden",
         "zip://a::s3://b/x?X-Amz-Signature=hidden",
+        "s3://key:pass::hidden@bucket/x",
+        "zip://a::s3://key:pass::hidden@bucket/x.zip",
     ],
 )
 def test_a_login_or_signature_is_refused_and_not_repeated(given):
     with pytest.raises(ConfigError, match="Give credentials by the environment") as refused:
         url_of(given)
     assert "hidden" not in str(refused.value)
+
+
+def test_a_chain_is_for_archives_only():
+    """Mutation seen to fail: any URL cut at :: (what follows is then another place)."""
+    with pytest.raises(ConfigError, match="between zip://FOLDER and its archive only, got one in s3://"):
+        url_of("s3://bucket/a::b/c.png")
 
 
 def test_an_archive_has_to_be_named():

@@ -286,7 +286,7 @@ def test_groups_have_a_table(tmp_path, rng, spec):
     config = MetricsConfig(bootstrap=0, groups={"green <i>": ("ground", "tree")})
     write_json(tmp_path / "metrics.json", summarise(rows, spec, config))
     page = render(tmp_path)
-    assert "green <i> (ground, tree)" in page.text("td")
+    assert "green <i> (ground, tree)" in page.text("a")
 
 
 def test_a_folder_of_predictions_shows_its_pictures(tmp_path, rng, spec):

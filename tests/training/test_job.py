@@ -3,11 +3,12 @@ from dataclasses import replace
 import pytest
 import torch
 
+from segmeter.distributed.ranks import World
 from segmeter.errors import ConfigError
 from segmeter.training import job
 from segmeter.training.config import SgdConfig
 from segmeter.training.job import check_job, check_same, identify
-from tests.training.tiny import SPEC, TinyCases, tiny_job
+from tests.training.tiny import SPEC, TinyCases, tiny_job, tiny_segmenter
 
 
 def test_identity_is_flat_and_holds_what_decides_what_is_learned(tmp_path):
@@ -70,3 +71,12 @@ def test_a_model_of_other_classes_than_the_data_is_refused(tmp_path):
     other = TinyCases(spec=SPEC.replace(names=("a", "b", "c")))
     with pytest.raises(ConfigError, match="`model` to have the data's classes"):
         check_job(tiny_job(tmp_path, cases=other, val_cases=None))
+
+
+def test_synchronised_batch_norm_is_refused_in_processes_on_the_cpu(tmp_path):
+    """torch has it for GPUs only, and says so in the first step."""
+    segmenter = tiny_segmenter()
+    segmenter.network = torch.nn.SyncBatchNorm.convert_sync_batchnorm(segmenter.network)
+    check_job(tiny_job(tmp_path, segmenter=segmenter))
+    with pytest.raises(ConfigError, match=r"`model` to have a model\.norm other than sync in processes on the CPU"):
+        check_job(tiny_job(tmp_path, segmenter=segmenter, world=World(0, 2)))

@@ -3,7 +3,7 @@ import pytest
 
 from segmeter.data.sample import Sample
 from segmeter.inference.async_results import Prediction
-from segmeter.training.pictures import MOST_STEPS, Pictures, choose_gone, spread_evenly
+from segmeter.training.pictures import MOST_STEPS, Pictures, choose_cases, choose_gone, spread_evenly
 
 NAMES = tuple(f"case{index}" for index in range(10))
 
@@ -26,7 +26,7 @@ def draw_all(pictures, step):
 
 
 def test_the_same_few_cases_are_drawn_at_every_validation(tmp_path):
-    pictures = Pictures(tmp_path, NAMES, count=3, draw=write_name, step=0)
+    pictures = Pictures(tmp_path, choose_cases(NAMES, 3), draw=write_name, step=0)
     for step in (20, 40):
         drawn = draw_all(pictures, step)
         assert drawn == {
@@ -37,7 +37,7 @@ def test_the_same_few_cases_are_drawn_at_every_validation(tmp_path):
 
 @pytest.mark.parametrize(("count", "draw"), [(0, write_name), (3, None)])
 def test_none_are_drawn_where_none_are_wanted_or_nothing_draws(tmp_path, count, draw):
-    assert draw_all(Pictures(tmp_path, NAMES, count=count, draw=draw, step=0), 20) == {}
+    assert draw_all(Pictures(tmp_path, choose_cases(NAMES, count), draw=draw, step=0), 20) == {}
     assert not list(tmp_path.iterdir())
 
 
@@ -47,7 +47,7 @@ def test_a_picture_that_can_not_be_drawn_is_said_and_the_others_are_drawn(tmp_pa
             raise ValueError("an image of\nno pixels")
         return write_name(prediction, folder)
 
-    drawn = draw_all(Pictures(tmp_path, NAMES, count=3, draw=draw, step=0), 20)
+    drawn = draw_all(Pictures(tmp_path, choose_cases(NAMES, 3), draw=draw, step=0), 20)
     assert sorted(drawn) == ["case1", "case8"]
     assert "case5 could not be drawn at step 20 (an image of no pixels); training goes on" in caplog.text
 
@@ -57,11 +57,11 @@ def test_a_picture_that_can_not_be_written_stops_the_run_like_any_other_file(tmp
         raise OSError(28, "No space left on device")
 
     with pytest.raises(OSError, match="No space left"):
-        draw_all(Pictures(tmp_path, NAMES, count=3, draw=draw, step=0), 20)
+        draw_all(Pictures(tmp_path, choose_cases(NAMES, 3), draw=draw, step=0), 20)
 
 
 def test_of_many_validations_some_stay_spread_over_the_run(tmp_path):
-    pictures = Pictures(tmp_path, NAMES, count=1, draw=write_name, step=0)
+    pictures = Pictures(tmp_path, choose_cases(NAMES, 1), draw=write_name, step=0)
     for step in range(5, 5 * 101, 5):
         draw_all(pictures, step)
     steps = sorted(int(path.name[5:]) for path in (tmp_path / "validation").iterdir())
@@ -71,10 +71,10 @@ def test_of_many_validations_some_stay_spread_over_the_run(tmp_path):
 
 
 def test_a_resumed_run_draws_what_came_after_its_checkpoint_again(tmp_path):
-    pictures = Pictures(tmp_path, NAMES, count=1, draw=write_name, step=0)
+    pictures = Pictures(tmp_path, choose_cases(NAMES, 1), draw=write_name, step=0)
     for step in (10, 20, 30):
         draw_all(pictures, step)
-    Pictures(tmp_path, NAMES, count=1, draw=write_name, step=20)
+    Pictures(tmp_path, choose_cases(NAMES, 1), draw=write_name, step=20)
     assert sorted(path.name for path in (tmp_path / "validation").iterdir()) == ["step-00000010", "step-00000020"]
 
 

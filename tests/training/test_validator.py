@@ -8,6 +8,7 @@ from segmeter.open_files import read_json_lines
 from segmeter.training.learner import Learner
 from segmeter.training.limits import Limits
 from segmeter.training.loop import train
+from segmeter.training.run.signals import StopSignals
 from segmeter.training.validator import Validator
 from tests.training.tiny import TinyCases, tiny_job
 
@@ -20,12 +21,12 @@ def write_shape(prediction, folder: Path) -> Path:
 
 def build(job, said, step=0):
     learner = Learner(job, torch.device("cpu"), Limits(config=job.training, batches_per_epoch=2))
-    return Validator(job, learner, step=step, show=said.append, stopped=lambda: False)
+    return Validator(job, learner, step=step, show=said.append, stop=StopSignals())
 
 
 def test_a_validation_shows_how_far_it_is_and_draws_its_pictures(tmp_path):
     job, said = tiny_job(tmp_path, draw=write_shape, pictures=2), []
-    scores, drawn = build(job, said)(job.val_cases, 7, 0.1)
+    scores, drawn = build(job, said)(7, 0.1)
     assert [text.split(",")[1] for text in said] == [" validating 1 of 3", " validating 2 of 3", " validating 3 of 3"]
     assert sorted(drawn) == ["case00", "case02"]
     assert (tmp_path / "validation" / "step-00000007" / "case02.png").read_text() == "(16, 16)"
@@ -36,7 +37,7 @@ def test_an_output_that_is_not_finite_names_step_rate_and_case(tmp_path):
     cases = TinyCases(count=3, poisoned=(1,))
     job = tiny_job(tmp_path, val_cases=cases)
     with pytest.raises(RunError, match=r"NaN or infinite at step 7 \(lr 0\.1; validation case 'case01'\)"):
-        build(job, [])(cases, 7, 0.1)
+        build(job, [])(7, 0.1)
 
 
 def test_a_run_draws_at_each_validation_and_one_that_is_resumed_draws_the_same(tmp_path):

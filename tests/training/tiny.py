@@ -65,6 +65,9 @@ class TinyCases:
     def fingerprint(self):
         return f"{self.count}-{self.salt}-" + "0" * 40
 
+    def kinds(self):
+        return [(*self[index].image.shape, "float32") for index in range(self.count)]
+
     def contents(self):
         return {f"images/{name}.png": f"{self.salt}-{name}" for name in self.case_ids}
 

@@ -13,15 +13,15 @@ from numpy.typing import NDArray
 
 from segmeter.api.adapters.flat import flatten
 from segmeter.api.adapters.grand_challenge import write_metrics
-from segmeter.api.adapters.nnunet import write_summary
-from segmeter.checks import expected, known_name
+from segmeter.checks import expected, known_kind, known_name, known_path, shown, whole_number
 from segmeter.classes import TASKS, ClassSpec, Task
 from segmeter.data.config import ClassesConfig
-from segmeter.data.files.label_mapping import split_objects
+from segmeter.data.files.label_mapping import find_labels, split_objects
 from segmeter.errors import InputError
 from segmeter.evaluation.places import Place, Places
 from segmeter.evaluation.score import SUMMARY, summarise_files
 from segmeter.files import write_json
+from segmeter.metrics.cases.nnunet import write_summary
 from segmeter.metrics.cases.packed import RowStore
 from segmeter.metrics.cases.table import CaseRow, case_table, order_rows, write_cases
 from segmeter.metrics.config.metrics import MetricsConfig, check_metrics, with_objects
@@ -88,12 +88,12 @@ class Evaluation:
         return flatten(self.summary)
 
     def write_nnunet(self, path: str | Path, **options: Any) -> None:
-        """Write nnU-Net's summary.json; options are those of `segmeter.api.adapters.nnunet.write_summary`."""
+        """Write nnU-Net's summary.json; options are those of `segmeter.metrics.cases.nnunet.write_summary`."""
         write_summary(path, self.rows, self.spec, **options)
 
     def write_grand_challenge(self, path: str | Path) -> None:
         """Write the metrics.json of an evaluation container of grand-challenge.org."""
-        write_metrics(Path(path), self.rows, self.spec, self.summary)
+        write_metrics(known_path("Evaluation.write_grand_challenge", "path", path), self.rows, self.spec, self.summary)
 
     def compare(
         self, other: Self, *, names: tuple[str, str] = ("first", "second"), require: Sequence[str] = ()
@@ -111,8 +111,13 @@ class Evaluation:
         Raises
         ------
         InputError
-            The cases, classes or measures differ.
+            The cases, classes or measures differ, or the names are the same.
         """
+        known_kind("Evaluation.compare", "other", other, Evaluation)
+        several = isinstance(names, Sequence) and not isinstance(names, str)
+        two = several and len(names) == 2 and all(isinstance(name, str) and name for name in names)
+        if not two or names[0] == names[1]:
+            raise InputError(expected("Evaluation.compare", "names", "to be two different names", shown(names)))
         for name in ("spec", "metrics"):
             if getattr(self, name) != getattr(other, name):
                 rule = "to have the same classes" if name == "spec" else "to be measured alike"
@@ -127,7 +132,7 @@ class Evaluation:
         InputError
             The folder holds something already.
         """
-        path = Path(folder)
+        path = known_path("Evaluation.write", "folder", folder)
         if path.exists() and (not path.is_dir() or any(path.iterdir())):
             rule = "to be new or empty"
             raise InputError(expected("Evaluation.write", "folder", rule, str(path), "Nothing is overwritten."))
@@ -214,8 +219,14 @@ def evaluate(
     [1.0, 0.6666666666666666]
     """
     spec = _spec(classes, task, ignore_index)
+    instances = bool(instances) if isinstance(instances, np.bool_) else instances
+    known_kind(_WHERE, "instances", instances, bool)
     if count_invalid is not None:
         spec = spec.replace(count_invalid=count_invalid)
+    if metrics is not None:
+        known_kind(_WHERE, "metrics", metrics, MetricsConfig)
+    if not isinstance(measures, Sequence) or isinstance(measures, str | bytes):
+        raise InputError(expected(_WHERE, "measures", 'to be a list such as ["surface"]', shown(measures)))
     given: dict[str, Any] = {"measures": tuple(measures)} if measures else {}
     given |= {"convention": convention} if convention is not None else {}
     config = (metrics or MetricsConfig()).replace(**given) if given else metrics or MetricsConfig()
@@ -241,6 +252,7 @@ def _measure(pairs: Iterable[Case], spec: ClassSpec, config: MetricsConfig, inst
         place = Place() if config.spacing is None else Place(spacing=config.spacing, unit="", source="config")
         try:
             maps = _maps((case_id, target, prediction), place, spec, instances)
+            place = replace(place, warnings=_doubts(maps))
             row = make_row(maps, measures)
         except InputError as error:
             known = (f"{case_id}: ", f"case {case_id}: ")
@@ -273,6 +285,15 @@ def _maps(case: Case, place: Place, spec: ClassSpec, instances: bool) -> CaseMap
     )
 
 
+def _doubts(maps: CaseMaps) -> tuple[str, ...]:
+    """What a user should know of maps of object numbers that may be labels."""
+    target, prediction = maps.target_instances, maps.instances
+    if target is None or prediction is None:
+        return ()
+    first = find_labels(Path(f"{maps.case_id} (target)"), target, prediction, "references")
+    return tuple(filter(None, (first, find_labels(Path(f"{maps.case_id} (prediction)"), prediction, target))))
+
+
 def _checked(pairs: Iterable[Case]) -> Iterable[Case]:
     """Refuse what is no case before its parts are used."""
     rule = "to give (case_id, target, prediction)"
@@ -296,6 +317,10 @@ def _checked(pairs: Iterable[Case]) -> Iterable[Case]:
 
 def _spec(classes: Sequence[str] | ClassSpec, task: Task | None, ignore_index: int | EllipsisType | None) -> ClassSpec:
     if isinstance(classes, ClassSpec):
+        if task is not None:
+            known_name(_WHERE, "task", task, TASKS)
+        if ignore_index is not ... and ignore_index is not None:
+            ignore_index = whole_number(_WHERE, "ignore_index", ignore_index)
         given: dict[str, Any] = {} if task is None else {"task": task}
         given |= {} if ignore_index is ... else {"ignore_index": ignore_index}
         for name, value in given.items():
@@ -304,8 +329,10 @@ def _spec(classes: Sequence[str] | ClassSpec, task: Task | None, ignore_index: i
                 remedy = f"Leave it out, or give classes.replace({name}=...)."
                 raise InputError(expected(_WHERE, name, f"to be the ClassSpec's, {own!r}", repr(value), remedy))
         return classes
-    if isinstance(classes, str):
-        raise InputError(expected(_WHERE, "classes", "to be a list of names", repr(classes)))
+    if isinstance(classes, np.ndarray):
+        classes = classes.tolist()
+    if not isinstance(classes, Sequence) or isinstance(classes, str | bytes):
+        raise InputError(expected(_WHERE, "classes", "to be a list of names", shown(classes)))
     known = "multiclass" if task is None else task
     known_name(_WHERE, "task", known, TASKS)
     ignored = None if ignore_index is ... else ignore_index

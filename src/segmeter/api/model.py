@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from segmeter.checks import expected
+from segmeter.checks import expected, known_path, shown
 from segmeter.classes import ClassSpec
 from segmeter.data.sample import Sample
 from segmeter.data.verification.intensity import ScaleWatch
@@ -108,6 +108,10 @@ def load(checkpoint: str | Path | Sequence[str | Path], *, device: str = "auto",
     >>> model = segmeter.load("runs/train/2026-11-21_101500_cells")  # doctest: +SKIP
     >>> labels = model(image)  # doctest: +SKIP
     """
-    paths = [checkpoint] if isinstance(checkpoint, str | Path) else list(checkpoint)
+    several = isinstance(checkpoint, Sequence) and not isinstance(checkpoint, str)
+    given: list[Any] = list(checkpoint) if several else [checkpoint]  # type: ignore[arg-type]
+    if not given:
+        raise InputError(expected("load", "checkpoint", "to be a path or several", shown(checkpoint)))
+    paths = [known_path("load", "checkpoint", path) for path in given]
     where, config = pick_device(device), InferenceConfig(**options)
-    return Model(Predictor(read_checkpoints([Path(path) for path in paths]).load(where), config, where))
+    return Model(Predictor(read_checkpoints(paths).load(where), config, where))

@@ -1,4 +1,4 @@
-"""NumPy <-> torch: the only crossing, exact in dtype and complete on return."""
+"""NumPy <-> torch: the only crossing, exact in dtype and complete on return; logits become labels here."""
 
 from segmeter.bridge.decode import labels_to_numpy, probs_to_numpy
 from segmeter.bridge.host_copier import HostCopier, PendingArray

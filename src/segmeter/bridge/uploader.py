@@ -18,6 +18,11 @@ from segmeter.errors import InputError
 _WHERE = "Uploader"
 
 
+def upload(tensor: Tensor, device: torch.device) -> Tensor:
+    """Copy a small CPU tensor to a device, without waiting for what that has to do before."""
+    return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)
+
+
 class Uploader:
     """Stacks arrays of one shape and dtype into a tensor on a device.
 

@@ -4,7 +4,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
@@ -25,7 +25,7 @@ from segmeter.cli.runs.resume import find_resumed
 from segmeter.cli.runs.run_folder import note_done, open_run, run_name
 from segmeter.cli.runs.shipped import Outcome, Shipped, joint, ship
 from segmeter.distributed.config import DaskConfig, LocalConfig, SlurmConfig
-from segmeter.errors import EXIT_FAULT, ConfigError, SweepError
+from segmeter.errors import EXIT_FAULT, ConfigError, Interrupted, SweepError
 from segmeter.evaluation.manifest import NAME
 from segmeter.evaluation.merging.merge import Merge, merge
 from segmeter.evaluation.merging.pieces import read_pieces
@@ -34,10 +34,12 @@ from segmeter.inference.device import pick_device
 from segmeter.parallel import end_with_parent, map_in_processes
 from segmeter.report.html import write_report
 from segmeter.schema import as_plain
+from segmeter.training.run.signals import StopSignals
 
 _SHARDS = "shards"
 _RETRIES = 3  # of a shard whose Dask worker is lost
 _GRACE = 10  # seconds in which processes end once one has failed, before they are killed
+_POLL = 0.2  # seconds after which a signal is passed on
 
 
 def run_launched(config: Any, job: Job) -> float | None:
@@ -82,7 +84,7 @@ def _together(job: Shipped, count: int) -> Outcome:
     from segmeter.distributed.ranks import free_port
 
     context, port = get_context("spawn"), free_port()
-    ranks, found = dict[Connection, BaseProcess](), list[Outcome]()
+    ranks = dict[Connection, BaseProcess]()
     for rank in range(count):
         ours, theirs = context.Pipe(duplex=False)
         name, arguments = f"process {rank + 1} of {count}", (job, rank, count, port, theirs)
@@ -90,36 +92,43 @@ def _together(job: Shipped, count: int) -> Outcome:
         process.start()
         theirs.close()
         ranks[ours] = process
-    processes = list(ranks.values())
     try:
-        try:
-            _gather(job, ranks, found)
-        except KeyboardInterrupt as stop:  # the first process saves; the others hear of it from that
-            os.kill(processes[0].pid or 0, signal.SIGINT if stop.args == () else signal.SIGTERM)
-            _gather(job, ranks, found)
-        return joint(found)
+        with StopSignals() as stop:  # noted, as an exception could come while an outcome is being received
+            outcome = joint(_gather(job.job, ranks, stop))
     finally:
-        _end(processes)
+        _end(list(ranks.values()))
+    if stop and outcome.exit_code:  # with what it says of where it was saved
+        raise Interrupted(outcome.problems, exit_code=outcome.exit_code)
+    return outcome
 
 
-def _gather(job: Shipped, ranks: dict[Connection, BaseProcess], found: list[Outcome]) -> None:
-    """Move what became of processes from `ranks` to `found`; once one has failed, the others have a short while.
+def _gather(job: Job, ranks: Mapping[Connection, BaseProcess], stop: StopSignals) -> list[Outcome]:
+    """Wait for what becomes of each process; once one has failed, the others have a short while.
 
-    A process that was killed comes first: what the others say is then that they lost it.
+    A signal is passed on: the first process saves, the others give up what they are at. A process that was killed comes
+    first: what the others say is then that they lost it.
     """
-    while ranks:
-        failed = any(outcome.exit_code for outcome in found)
-        ready = wait(list(ranks), timeout=_GRACE if failed else None)
-        if not ready:
-            return
+    found, left, told, latest = list[Outcome](), dict(ranks), False, time.monotonic()
+    while left:
+        if stop and not told:
+            told = True
+            for process in ranks.values():
+                if process.is_alive() and process.pid:
+                    os.kill(process.pid, stop.number)
+        ready = wait(list(left), timeout=_POLL)
+        if ready:
+            latest = time.monotonic()
+        elif any(outcome.exit_code for outcome in found) and time.monotonic() > latest + _GRACE:
+            break
         for pipe in ready:
             assert isinstance(pipe, Connection)
-            process = ranks.pop(pipe)
+            process = left.pop(pipe)
             try:
                 found.append(pipe.recv())
             except (EOFError, ConnectionError):
                 process.join(_GRACE)
-                found.insert(0, lost(job.job, f" It was {process.name}, {_ending(process)}."))
+                found.insert(0, lost(job, f" It was {process.name}, {_ending(process)}."))
+    return found
 
 
 def _ending(process: BaseProcess) -> str:
@@ -145,6 +154,7 @@ def _end(processes: Sequence[BaseProcess]) -> None:
 def _one_rank(job: Shipped, rank: int, count: int, port: int, pipe: Connection) -> None:
     """Be one process of a training; all but the first are silent."""
     end_with_parent()
+    os.setpgrp()  # Ctrl-C comes once, from the parent: a second signal would end this process before it has saved
     os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(count))
     os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
     if rank:

@@ -1,6 +1,7 @@
 """configuration -> Dataset."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -40,7 +41,9 @@ def build_dataset(config: DataConfig, *, split: str | None = None) -> Dataset:
     return dataset
 
 
-def open_splits(config: DataConfig, splits: Sequence[str]) -> tuple[tuple[Dataset, ...], tuple[DataReport, ...]]:
+def open_splits(
+    config: DataConfig, splits: Sequence[str], *, unread: Sequence[str] = ()
+) -> tuple[tuple[Dataset, ...], tuple[DataReport, ...]]:
     """Open splits and read every file of them once, so that all that is wrong is said before any work starts.
 
     Images that are larger than memory are read by rows, see `Dataset`, but where masks hold numbers of objects: these
@@ -53,6 +56,8 @@ def open_splits(config: DataConfig, splits: Sequence[str]) -> tuple[tuple[Datase
         unchanged, are not read again.
     splits
         Each of "train", "val", "test" and "all".
+    unread
+        Others, where there are such, that may not have a case of the same name; no file of them is read.
 
     Returns
     -------
@@ -65,15 +70,18 @@ def open_splits(config: DataConfig, splits: Sequence[str]) -> tuple[tuple[Datase
     DataError
         One line for everything that can't be used in any of the splits, and for every case that two of them share.
     """
-    datasets, problems = list[Dataset](), list[str]()
+    datasets, problems, others = list[Dataset](), list[str](), list[Dataset]()
     config = _here(config)
     with listed_once():
+        for split in unread:
+            with suppress(DataError):  # the data may have no such list, or no masks of it
+                others.append(_open(config, split))
         for split in splits:
             try:
                 datasets.append(replace(_open(config, split), streams=not config.instances))
             except DataError as error:
                 problems += error.problems
-    reports = check_splits(datasets, problems=problems, use_cache=config.verify == "cached")
+    reports = check_splits(datasets, problems=problems, use_cache=config.verify == "cached", unread=others)
     verified = (dataset.with_contents(report.file_sha256) for dataset, report in zip(datasets, reports, strict=True))
     return tuple(verified), reports
 

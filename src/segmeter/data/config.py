@@ -8,9 +8,7 @@ from pydantic import Field
 from segmeter.checks import nearest
 from segmeter.classes import ClassSpec, Colours, Task, check_colours, check_ignored, check_names
 from segmeter.data.known_classes import CAMVID_CLASSES, CAMVID_COLOURS, CELL_CLASSES, CELL_COLOURS, default_colours
-from segmeter.invalid import RuleError
-from segmeter.registry import Registry
-from segmeter.schema import REQUIRED, Config, Given, Unit, rule
+from segmeter.schema import REQUIRED, Config, Given, Registry, RuleError, Unit, rule
 
 DATA = Registry("data")
 Split = Literal["train", "val", "test", "all"]
@@ -128,8 +126,12 @@ class DataConfig(ClassesConfig, PlaceConfig):
     set to them, for outliers such as hot pixels and metal; or null."""
     samples_per_epoch: Annotated[int | None, Unit("samples")] = Field(None, ge=1, le=10**9)
     """Samples that count as one epoch; null takes every case once, of small data sets more."""
+    instance_divisor: Annotated[int | None, Field(ge=2)] = None
+    """Where masks of objects hold class * divisor + number, and the class alone where there is no object: 1000, as in
+    Cityscapes' instanceIds. null: they hold numbers of the objects of one class."""
     instances: bool = False
-    """Whether masks hold numbers of objects, 0 being none: a binary task, whose class is what any object covers."""
+    """Whether masks hold numbers of objects, 0 being none: a binary task, whose class is what any object covers; or
+    codes of class and object, with `instance_divisor`."""
     verify: Literal["cached", "always"] = "cached"
     """Whether the check at the start takes over what it found in files that are unchanged since an earlier start."""
     level: Annotated[int, Unit("level")] = Field(0, ge=0, le=99)
@@ -165,8 +167,19 @@ class DataConfig(ClassesConfig, PlaceConfig):
     @rule("instances")
     @classmethod
     def _of_one_class(cls, instances: bool, given: Given) -> None:
-        if instances and (given.task != "binary" or given.label_map):
-            raise RuleError("to be false but for a binary task without label map", "Set data.task=binary.")
+        check_objects(instances, given, mapped=bool(given.label_map))
+
+
+def check_objects(instances: Instances, given: Given, *, mapped: bool) -> None:
+    """Raise RuleError unless masks that number objects can be read: of one class, or with a divisor of several."""
+    if given.instance_divisor:
+        if not instances or given.task == "multilabel":
+            raise RuleError("to say which side holds objects where data.instance_divisor is given, not multilabel")
+        if any("," in key for key in given.label_map):
+            raise RuleError("to hold values of classes, not colours, with data.instance_divisor", key="label_map")
+    elif instances and (given.task != "binary" or mapped):
+        remedy = "Set data.task=binary, or data.instance_divisor where each value has its class."
+        raise RuleError("to be false but for a binary task without label map", remedy)
 
 
 def channel_label(config: DataConfig, channel: int) -> str:

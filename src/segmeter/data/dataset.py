@@ -25,7 +25,7 @@ from segmeter.data.files.images import (
     decode_mask,
     read_file,
 )
-from segmeter.data.files.label_mapping import split_objects, to_labels
+from segmeter.data.files.label_mapping import split_codes, split_objects, to_labels
 from segmeter.data.files.sniff import show
 from segmeter.data.files.zarr import hash_folder
 from segmeter.data.location import Location, read_location
@@ -62,6 +62,8 @@ class Dataset:
         Whether images that are larger than memory are given by rows: see `streamed_cases` and `open_rows`.
     instances
         Whether the stored values of masks are numbers of objects, 0 being none; labels are then 1 inside any object.
+    divisor
+        Where they are class * divisor + number, as Cityscapes has them; None for numbers alone.
     source
         What decided which cases belong to the split, for people to read.
     problems
@@ -82,6 +84,7 @@ class Dataset:
     level: int = 0
     streams: bool = False
     instances: bool = False
+    divisor: int | None = None
     source: str = ""
     problems: tuple[str, ...] = ()
     weights: Mapping[str, float] = field(default_factory=dict)
@@ -140,6 +143,10 @@ class Dataset:
             for path, mask in zip(pair.masks, masks, strict=True):
                 check_same_size(pair.image, image.shape[:2], path, mask.shape)
             yield image, (StackedRows(masks) if self.spec.is_multilabel and masks else next(iter(masks), None))
+
+    def files_of(self, case_id: str) -> tuple[Path, ...]:
+        """The image of a case, then each mask."""
+        return self.pairs[self._numbers[case_id]].files
 
     def locate(self, case_id: str) -> Location:
         """Where the pixels of a case's image lie, as its file says."""
@@ -214,9 +221,13 @@ class Dataset:
             The file is not a mask, or a value is not a label.
         """
         stored = decode_mask(file, label_map=self.label_map)
-        if self.instances:
-            return split_objects(file.path, stored, self.spec)
-        return to_labels(file.path, stored, spec=self.spec, label_map=self.label_map), None
+        nodata = file.early.nodata if isinstance(file.early, Header) else None
+        if self.instances and self.divisor is None:
+            return split_objects(file.path, stored, self.spec, nodata=nodata)
+        meaning: dict[str, Any] = {"spec": self.spec, "label_map": self.label_map, "nodata": nodata}
+        if self.divisor is not None:
+            return split_codes(file.path, stored, divisor=self.divisor, **meaning)
+        return to_labels(file.path, stored, **meaning), None
 
     def stack(self, masks: Sequence[np.ndarray]) -> np.ndarray:
         """Turn the labels of a case's masks into its target: (H, W), or (K, H, W) for multilabel."""
@@ -238,6 +249,8 @@ class Dataset:
         """Sha256 over classes, label map, case ids, and the names and contents of all files."""
         digest = hashlib.sha256(repr((self.spec, self.in_channels, sorted(self.label_map.items()))).encode())
         digest.update(repr((self.instances, self.case_ids)).encode())
+        if self.divisor:
+            digest.update(f"divisor {self.divisor}".encode())
         if self.level:
             digest.update(f"level {self.level}".encode())
         for name, sha256 in self.contents().items():

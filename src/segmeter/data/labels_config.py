@@ -1,19 +1,23 @@
 """What `segmeter score` is told of the values in masks."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
+from segmeter.checks import expected
 from segmeter.classes import ClassSpec
-from segmeter.data.config import ClassesConfig, Instances
+from segmeter.data.config import ClassesConfig, Instances, check_objects
 from segmeter.data.known_classes import CITYSCAPES_IDS
-from segmeter.invalid import RuleError
-from segmeter.schema import REQUIRED, Given, Unit, rule
+from segmeter.data.nnunet import read_labels
+from segmeter.errors import ConfigError, DataError
+from segmeter.schema import REQUIRED, Given, RuleError, Unit, rule
 
 MAX_CLASSES = 65534
 
 _VOID = 255
+_DIVISOR = 1000  # of Cityscapes' instanceIds
 _ID_LABELS = {str(number): _VOID for number in (*range(-1, 34), _VOID)}
 _ID_LABELS |= {str(number): label for label, number in enumerate(CITYSCAPES_IDS.values())}
 _NOT_GIVEN: tuple[Any, ...] = (None, REQUIRED, (), [], {})
@@ -29,14 +33,22 @@ class LabelsConfig(ClassesConfig):
     of its tiles."""
     preset: Literal["cityscapes"] | None = None
     """Classes, label map and ignored value of a data set, where they are not given: "cityscapes", the 19 classes of its
-    benchmark in files of label ids."""
+    benchmark in files of label ids, or with `instances` of instance ids."""
+    nnunet: Path | None = None
+    """A dataset.json of nnU-Net, or its folder: it names classes, ignored value and regions (`metrics.groups`), where
+    they are not given, and the ending of the files, others being passed over. Classes
+    beside it may give the labels other names, not another number or order."""
     num_classes: Annotated[int | None, Unit("classes")] = Field(None, ge=1, le=MAX_CLASSES)
     """Instead of `classes`, which are then called class_0, class_1, ..."""
     key: str | None = None
     """Which array of NPZ archives and Zarr groups; null takes the only one."""
+    instance_divisor: Annotated[int | None, Field(ge=2)] = None
+    """Where files of objects hold class * divisor + number, and the class alone where there is no object: 1000, as in
+    Cityscapes' instanceIds. null: they hold numbers of the objects of one class."""
     instances: Instances = False
-    """Whether the files hold numbers of objects, 0 being none, instead of labels; for a binary task. true: both sides;
-    "references", "predictions": one side only, and connected parts of the other one are its objects."""
+    """Whether the files hold numbers of objects, 0 being none, instead of labels; for a binary task, or with
+    `instance_divisor`. true: both sides; "references", "predictions": one side only, and connected parts of the other
+    one are its objects."""
     invalid: Literal["error", "count"] = "error"
     """What predicted values are that are no class: an error, or counted as missed, in a column of their own."""
     flat: bool = False
@@ -54,6 +66,24 @@ class LabelsConfig(ClassesConfig):
         if not isinstance(values, Mapping) or values.get("preset") != "cityscapes":
             return values
         known: dict[str, Any] = {"classes": tuple(CITYSCAPES_IDS), "ignore_index": _VOID, "label_map": _ID_LABELS}
+        known |= {"instance_divisor": _DIVISOR} if values.get("instances") else {}
+        return {**values, **{key: value for key, value in known.items() if values.get(key) in _NOT_GIVEN}}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_nnunet(cls, values: Any) -> Any:
+        """The same of what an nnU-Net data set says."""
+        if not isinstance(values, Mapping) or not isinstance(values.get("nnunet"), str | Path):
+            return values
+        try:
+            spec = read_labels(values["nnunet"]).spec
+        except DataError as error:
+            raise ConfigError(error.problems) from error
+        given = values.get("classes")
+        if given not in _NOT_GIVEN and isinstance(given, list | tuple) and _contradict(given, spec.names):
+            rule = f"to name the labels of {values['nnunet']}, {list(spec.names)}, in their order"
+            raise ConfigError(expected("config", "data.classes", rule, list(given), "Leave out one of the two."))
+        known: dict[str, Any] = {"classes": spec.names, "ignore_index": spec.ignore_index}
         return {**values, **{key: value for key, value in known.items() if values.get(key) in _NOT_GIVEN}}
 
     @model_validator(mode="before")
@@ -74,9 +104,8 @@ class LabelsConfig(ClassesConfig):
     @rule("instances")
     @classmethod
     def _of_one_class(cls, instances: Instances, given: Given) -> None:
-        mapped = instances is True and given.label_map  # of one side, the map is for the other one
-        if instances and (given.task != "binary" or mapped):
-            raise RuleError("to be false but for a binary task without label map", "Set data.task=binary.")
+        mapped = instances is True and bool(given.label_map)  # of one side, the map is for the other one
+        check_objects(instances, given, mapped=mapped)
 
     @rule("invalid")
     @classmethod
@@ -86,3 +115,9 @@ class LabelsConfig(ClassesConfig):
 
     def spec(self) -> ClassSpec:
         return super().spec().replace(count_invalid=self.invalid == "count")
+
+
+def _contradict(given: Sequence[Any], names: Sequence[str]) -> bool:
+    """Whether there are more or fewer classes than labels, or a label's name is given to another one."""
+    swapped = any(one != other and one in names for one, other in zip(given, names, strict=False))
+    return len(given) != len(names) or swapped

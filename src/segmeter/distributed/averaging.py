@@ -1,6 +1,7 @@
 """A model -> the same model, whose gradients are averaged over processes while they are computed."""
 
 import logging
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -55,9 +56,11 @@ class Averaged:
             unused = find_unused(self.model, image[:1])
             if unused:
                 _LOG.info("training: %d parameters get no gradient, such as %s.", len(unused), unused[0])
-            self._wrapped = DistributedDataParallel(
-                self.model, broadcast_buffers=False, find_unused_parameters=bool(unused)
-            )
+            with warnings.catch_warnings():  # of a name that torch 2.11 has no other for
+                warnings.filterwarnings("ignore", message=".*broadcast_buffers", category=FutureWarning)
+                self._wrapped = DistributedDataParallel(
+                    self.model, broadcast_buffers=False, find_unused_parameters=bool(unused)
+                )
             self._learning = learning
         return self._wrapped
 

@@ -5,8 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from segmeter.registry import Registry
-from segmeter.schema import Config, Unit
+from segmeter.schema import Config, Registry, Unit
 
 LAUNCHES = Registry("launch")
 

@@ -1,35 +1,33 @@
 """The processes of one training -> one of them decides, and all of them take the same step.
 
-Rank 0 runs the loop: it reads the clock and the signals, validates, writes. The others follow it: before each step it
-tells them that there is one, so that no decision has to be made twice, and none can differ.
+Rank 0 runs the loop: it reads the clock and the signals, and writes. The others follow it: before each step and each
+validation it tells them that there is one, so that no decision has to be made twice, and none can differ.
 """
 
 import os
 import socket
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from segmeter.checks import expected
-from segmeter.errors import ConfigError
+from segmeter.distributed.place import Place
 
-_PATIENCE = timedelta(hours=24)  # what the others wait while rank 0 validates; a process that ends is noticed at once
-_STOP, _STEP = 0.0, 1.0
+_PATIENCE = timedelta(hours=24)  # what the others wait while rank 0 writes; a process that ends is noticed at once
+_STOP, _STEP, _VALIDATE = 0.0, 1.0, 2.0
 
 
-@dataclass(frozen=True)
-class Place:
-    """Which process of how many this is, counted from 0; `local` on its machine."""
+class Order(NamedTuple):
+    """What rank 0 has all processes do: the step of this number or, before it, a validation."""
 
-    rank: int
-    size: int
-    local: int
+    step: int
+    progress: float
+    validates: bool
 
 
 @dataclass(frozen=True)
@@ -64,6 +62,22 @@ class World:
         dist.broadcast_object_list(box, src=0)
         return box[0]
 
+    def gather(self, content: Any) -> list[Any]:
+        """What each process gives, by rank, for rank 0, and nothing for the others; all call it."""
+        if self.size == 1:
+            return [content]
+        found = [None] * self.size if self.leads else None
+        dist.gather_object(None if self.leads else content, found, dst=0)
+        return [] if found is None else [content, *found[1:]]
+
+    def copy_first(self, tensors: Iterable[Tensor]) -> None:
+        """Let the tensors of all be what rank 0's are; all call it."""
+        for tensor in tensors if self.size > 1 else ():
+            sent = tensor.contiguous()
+            dist.broadcast(sent, src=0)
+            if sent is not tensor:
+                tensor.copy_(sent)
+
     def wait(self) -> None:
         """Wait until all processes are here."""
         if self.size > 1:
@@ -78,14 +92,15 @@ class World:
         if self.leads:
             self.wait()
 
-    def tell_step(self, step: int, progress: float, signal: int) -> int:
-        """Begin a step of all processes; rank 0 calls it.
+    def tell(self, order: Order, signal: int) -> int:
+        """Begin a step or a validation of all processes; rank 0 calls it.
 
         Returns
         -------
         The highest number of a signal that any of them received, 0 where none did.
         """
-        return signal if self.size == 1 else self._agree([_STEP, float(step), progress], signal)[1]
+        kind = _VALIDATE if order.validates else _STEP
+        return signal if self.size == 1 else self._agree([kind, float(order.step), order.progress], signal)[1]
 
     def tell_end(self) -> None:
         """Let the others leave; rank 0 calls it however it ends, and one that is gone is no further fault."""
@@ -93,15 +108,10 @@ class World:
             with suppress(RuntimeError):
                 self._agree([_STOP, 0.0, 0.0], 0)
 
-    def next_step(self, signal: int) -> tuple[int, float] | None:
-        """Wait for rank 0; the others call it.
-
-        Returns
-        -------
-        Number of the step and progress of the run; None at the end.
-        """
+    def next_order(self, signal: int) -> Order | None:
+        """Wait for rank 0; the others call it. None is the end."""
         (kind, step, progress), _ = self._agree([0.0, 0.0, 0.0], signal)
-        return None if kind == _STOP else (int(step), progress)
+        return None if kind == _STOP else Order(int(step), progress, validates=kind == _VALIDATE)
 
     def _agree(self, order: list[float], signal: int) -> tuple[list[float], int]:
         """Take the order of rank 0, whose values are >= 0 where the others give 0, and the highest signal."""
@@ -116,39 +126,6 @@ ALONE = World()
 
 def _device_of_messages() -> torch.device:
     return torch.device("cuda" if dist.get_backend() == "nccl" else "cpu")
-
-
-def find_place(environment: Mapping[str, str] = os.environ) -> Place | None:
-    """Read the variables of torchrun, of a step of srun, or of submitit's stand-in for it; None where there are none.
-
-    Raises
-    ------
-    ConfigError
-        They contradict each other or are no numbers.
-
-    Examples
-    --------
-    >>> find_place({"RANK": "1", "WORLD_SIZE": "4", "LOCAL_RANK": "1"})
-    Place(rank=1, size=4, local=1)
-    >>> find_place({"SLURM_PROCID": "0", "SLURM_NTASKS": "4"}) is None  # the batch script itself, outside srun
-    True
-    """
-    torchrun, srun = ("RANK", "WORLD_SIZE", "LOCAL_RANK"), ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID")
-    local_tasks = ("SUBMITIT_LOCAL_GLOBALID", "SUBMITIT_LOCAL_NTASKS", "SUBMITIT_LOCAL_LOCALID")
-    kinds = (torchrun, local_tasks, srun)  # a stand-in may run in a step of srun
-    names = next((names for names in kinds if all(name in environment for name in names)), None)
-    if names is None:
-        return None
-    try:
-        rank, size, local = (int(environment[name]) for name in names)
-    except ValueError:
-        rank, size, local = -1, 0, 0
-    if not 0 <= rank < size or local < 0:
-        given = ", ".join(f"{name}={environment[name]}" for name in names)
-        raise ConfigError(
-            expected("launch", "variables", "to be the rank, the number of processes and the local rank", given)
-        )
-    return Place(rank, size, local) if size > 1 else None
 
 
 @contextmanager

@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from segmeter.data.dataset import Dataset
-from segmeter.data.location import UNKNOWN
+from segmeter.data.location import UNKNOWN, Location
+from segmeter.distributed.batches import BatchOf, Part, split_passes
 from segmeter.evaluation.large.cases import LargeRun, run_large, split_parts
 from segmeter.evaluation.manifest import Entry, Manifest
-from segmeter.evaluation.sharding import BatchOf, Part, describe, split_passes
-from segmeter.export.config import ExportConfig
+from segmeter.evaluation.sharding import describe
+from segmeter.export.config import ExportConfig, LabelsFormat
 from segmeter.export.writer import Writer
 from segmeter.inference.async_results import Prediction
 from segmeter.inference.predictor import Loss, Predictor
@@ -118,18 +119,6 @@ def unmeasured(prediction: Prediction, cleaned: Cleaned) -> None:
     """Measure nothing."""
 
 
-def open_manifest(job: CaseRun) -> Manifest:
-    """Start the run's manifest, or continue that of the run that is resumed.
-
-    Raises
-    ------
-    ConfigError
-        The resumed run used another configuration or other cases.
-    """
-    start = Manifest.resume if job.resume else Manifest.begin
-    return start(job.folder, job.identity, job.dataset.case_ids)
-
-
 def large_run(
     job: CaseRun, *, loss: Loss | None = None, measured: bool = False, spacing: tuple[float, ...] | None = None
 ) -> LargeRun:
@@ -204,12 +193,23 @@ def _warn_of_lost_place(job: CaseRun, *, large: bool) -> None:
     first = next(iter(job.dataset.case_ids), None)
     location = UNKNOWN if first is None else job.dataset.locate(first)
     form = job.export.labels_format
-    lost = bool(location.geotiff) if form == "zarr" else location.known and form == "png" and not large
+    written = job.export.labels or (job.export.instances and form == "png")  # else instances are TIFF
+    lost = _lost_place(location, form, large=large) if written else ""
     if location.problem:
         _LOG.warning("predictions: files do not say where their pixels lie, as of case %r: %s", first, location.problem)
-    elif lost and job.export.labels:
-        what = "has GeoTIFF tags" if form == "zarr" else "says where its pixels lie"
-        _LOG.warning("predictions: case %r %s, which is lost. export.labels_format=tiff keeps it.", first, what)
+    elif lost:
+        _LOG.warning("predictions: case %r %s, which is lost. export.labels_format=tiff keeps it.", first, lost)
+
+
+def _lost_place(location: Location, form: LabelsFormat, *, large: bool) -> str:
+    """What an image's file says of its place and a label map's does not, or ""; large ones are TIFF or Zarr."""
+    if form == "tiff" or (large and form != "zarr"):
+        return ""
+    if form == "png":
+        return "says where its pixels lie" if location.known else ""
+    if location.geotiff:
+        return "has GeoTIFF tags"
+    return "has a spacing without a unit" if form != "zarr" and location.spacing and not location.unit else ""
 
 
 def _run_part(

@@ -12,30 +12,31 @@ import numpy as np
 from segmeter.checks import expected
 from segmeter.data.files.formats.grid import onto_grid
 from segmeter.data.files.header import read_header
-from segmeter.data.files.label_mapping import split_objects
+from segmeter.data.files.label_mapping import find_labels, split_codes, split_objects
 from segmeter.data.files.masks import Reading, StoredMap, check_labels, read_map
-from segmeter.data.files.png import memory_reused, read_layout, read_plain
+from segmeter.data.files.png import memory_reused, read_layout
 from segmeter.data.files.sniff import show, volume_format
 from segmeter.errors import DataError, InputError
 from segmeter.evaluation.large.pairs import count_large, is_large
 from segmeter.evaluation.memory import Turns
 from segmeter.evaluation.pairing import MaskPair
 from segmeter.evaluation.places import UNPLACED, Place, find_place
+from segmeter.evaluation.plain.pairs import can_count, count_plain
 from segmeter.metrics.cases.table import CaseRow
 from segmeter.metrics.config.measures import MeasureConfig
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.measures.protocol import CaseMaps, Measure, build_measures
 from segmeter.metrics.measures.row import make_row
-from segmeter.metrics.pixels.confusion import count_case_and_hidden, count_samples
+from segmeter.metrics.pixels.confusion import count_case_and_hidden
 from segmeter.remote.trees import present
 
-_MANY_PARTS = 4
 _LOOK_BYTES = 1 << 14  # of a file; smaller ones are read without a look at the memory
 # Bytes that a pixel of a pair takes at the peak, measured on 12,000 x 12,000 uint8 masks, rounded up
 _COUNTED = 4
 _OBJECTS = dict.fromkeys(("instances", "average_precision", "aji", "sizes"), 18)
 _MEASURED = {"surface": 10, "boundary": 16, "cldice": 10, **_OBJECTS}
 _OTHERWISE = 40  # distances of objects, and measures of users
+_NUMBERED = 16  # more, where files hold the numbers of objects: 32 in all were measured for those of int64
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -91,7 +92,7 @@ class CaseScorer:
         )
         self._measures: tuple[Measure, ...] = build_measures(metrics, reading.spec)
         whole = self._measures or reading.label_map or reading.instances or metrics.spacing
-        self._counts_only = not (whole or self._multilabel)
+        self._counts_only = not whole and can_count(reading.spec)
 
     def __call__(self, pair: MaskPair) -> Scored | tuple[str, ...]:
         """Score a pair; what is wrong with its files is given back, so that all of it is said at once."""
@@ -111,22 +112,19 @@ class CaseScorer:
             return (f"case {pair.case_id!r}: out of memory. {remedy}",)
 
     def _count_plain(self, pair: MaskPair) -> Scored | None:
-        """Count two small label PNGs, most files that there are, with as little as it takes.
-
-        None where one of them is anything else: the usual way reads it, and says what is wrong with it.
-        """
-        most = self.reading.max_pixels
-        with memory_reused():
-            target = read_plain(pair.references[0], max_pixels=most)
-            labels = None if target is None else read_plain(pair.predictions[0], max_pixels=most)
-            if target is None or labels is None or target.samples.shape != labels.samples.shape:
-                return None
-            counts = count_samples(target.samples, labels.samples, self.reading.spec)
-        if counts is None:
+        """Count two small label PNGs, most files that there are, with as little as it takes."""
+        spec, most = self.reading.spec, self.reading.max_pixels
+        found = count_plain(pair.references[0], pair.predictions[0], spec, max_pixels=most)
+        if found is None:
             return None
-        height, width = target.samples.shape
-        row = CaseRow(case_id=pair.case_id, height=height, width=width, counts=counts)
-        return self._scored(pair, row, UNPLACED, _hash_together(target.sha256, labels.sha256))
+        row = CaseRow(
+            case_id=pair.case_id,
+            height=found.height,
+            width=found.width,
+            counts=found.counts,
+            target_crc32=found.target_crc32,
+        )
+        return self._scored(pair, row, UNPLACED, _hash_together(*found.sha256))
 
     def read(self, pair: MaskPair) -> CaseMaps:
         """Read target and labels of a case, every value checked.
@@ -149,12 +147,19 @@ class CaseScorer:
         per_pixel = max([_COUNTED, *map(_bytes_per_pixel, self.metrics.measures)])
         width = self.reading.spec.label_dtype.itemsize
         pixels = _stated_pixels(pair.references[0], self.reading.max_pixels)
-        return pixels * len(pair.references) * per_pixel * width
+        numbers = _NUMBERED if self.reading.instances else 0
+        return pixels * len(pair.references) * (per_pixel * width + numbers)
 
     def _score(self, pair: MaskPair) -> Scored:
         if any(is_large(path, self.reading) for path in (*pair.references, *pair.predictions)):
             found = count_large(pair, self.reading, self.metrics)
-            row = CaseRow(case_id=pair.case_id, height=found.shape[0], width=found.shape[1], counts=found.counts)
+            row = CaseRow(
+                case_id=pair.case_id,
+                height=found.shape[0],
+                width=found.shape[1],
+                counts=found.counts,
+                target_crc32=found.target_crc32,
+            )
             return self._scored(pair, row, found.place, found.sha256)
         loaded = self._load(pair)
         row = make_row(loaded.maps, self._measures, counts=self._count(pair, loaded))
@@ -190,16 +195,16 @@ class CaseScorer:
         stored = self._on_one_grid(paths, as_stored, count)
         place = find_place(paths, stored, self.metrics.spacing, references=count)
         target = self._planes(stored[:count])
-        labels = self._planes(stored[count:]) if pair.predictions else np.zeros_like(target)
         digest = _hash_together(*(each.sha256 for each in stored))
         first = second = None
         if self._references.instances:
-            target, first = split_objects(paths[0], target, self.reading.spec)
-        if self._predictions.instances:
-            labels, second = split_objects(paths[-1], labels, self.reading.spec)
+            target, first = self._split(paths[0], target)
+        labels = self._planes(stored[count:]) if pair.predictions else np.zeros_like(target)
+        if self._predictions.instances:  # what stands in for a missing prediction holds labels, and no objects
+            labels, second = self._split(paths[-1], labels) if pair.predictions else (labels, np.zeros_like(labels))
         if first is not None and second is not None and pair.predictions:
-            _refuse_one_number(paths[0], first, second, "predictions")
-            _refuse_one_number(paths[-1], second, first, "references")
+            doubts = find_labels(paths[0], first, second, "references"), find_labels(paths[-1], second, first)
+            place = replace(place, warnings=(*place.warnings, *filter(None, doubts)))
         maps = CaseMaps(
             case_id=pair.case_id,
             target=target,
@@ -211,6 +216,13 @@ class CaseScorer:
         )
         resampled = any(one is not other for one, other in zip(stored, as_stored, strict=True))
         return _Loaded(maps=maps, place=place, stored=stored, sha256=digest, resampled=resampled)
+
+    def _split(self, path: Path, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Labels and objects of a map that holds numbers of objects."""
+        spec, divisor = self.reading.spec, self.reading.divisor
+        if divisor is None:
+            return split_objects(path, numbers, spec)
+        return split_codes(path, numbers, spec=spec, label_map=self.reading.label_map, divisor=divisor)
 
     def _read(self, paths: Sequence[Path], count: int) -> list[StoredMap]:
         """Read references, then predictions; drawn objects last, as their files do not say the size of the map."""
@@ -271,7 +283,9 @@ class CaseScorer:
         pixels = int(((maps.labels == ignored) & (maps.target != ignored)).sum())
         rule = "to hold a class wherever its reference does"
         remedy = "A tool that leaves pixels undecided has to decide on them, or be scored on a class of its own."
-        where = show(pair.predictions[0] if len(pair.predictions) == 1 else pair.predictions[0].parents[1] / pair.stem)
+        several = len(pair.predictions) > 1
+        paths = pair.predictions or pair.references  # without predictions, it is the reference
+        where = show(paths[0].parents[1] / pair.stem if several else paths[0])
         return expected(where, "prediction", rule, f"{pixels} pixels of the ignored value {ignored}", remedy)
 
 
@@ -305,22 +319,3 @@ def _stated_pixels(path: Path, most: int) -> int:
     except (DataError, OSError):
         return 0
     return header.height * header.width
-
-
-def _refuse_one_number(path: Path, numbers: np.ndarray, others: np.ndarray, key: str) -> None:
-    """Refuse what looks like a mask of labels beside a map of objects: one number in about as many parts as objects.
-
-    One object may well lie in two or three parts, so it takes `_MANY_PARTS` of them.
-    """
-    most = int(numbers.max(initial=0))
-    if not most or (numbers != most).all() or ((numbers != most) & (numbers != 0)).any():
-        return
-    from scipy import ndimage  # takes a moment to load, and is seldom needed
-
-    objects = len(np.unique(others[others != 0]))
-    parts = int(ndimage.label(numbers, ndimage.generate_binary_structure(numbers.ndim, numbers.ndim))[1])
-    if objects < 2 or parts < _MANY_PARTS or 2 * parts < objects:
-        return
-    found = f"one number, {most}, in {parts} separate parts, where the other side has {objects} objects"
-    remedy = f"If its values are labels, set data.instances={key}: its connected parts are then its objects."
-    raise DataError(expected(show(path), "mask", "to hold numbers of objects", found, remedy))

@@ -13,6 +13,7 @@ from segmeter.checks import expected, nearest
 from segmeter.classes import ClassSpec
 from segmeter.errors import DataError, InputError
 from segmeter.evaluation.memory import check_memory
+from segmeter.metrics.cases.nnunet import is_nnunet
 from segmeter.metrics.cases.stored import read_cases, read_spec
 from segmeter.metrics.cases.table import stack_totals
 from segmeter.metrics.config.measures import MEASURES
@@ -20,7 +21,8 @@ from segmeter.metrics.config.metrics import MetricsConfig, check_metrics
 from segmeter.metrics.statistics.clusters import cluster_labels
 from segmeter.metrics.summary.compare import compare_runs
 from segmeter.metrics.summary.summary import count_effective, mean_classes, note_resampling
-from segmeter.remote.trees import local_folder, origin
+from segmeter.remote.folders import local_folder
+from segmeter.remote.trees import origin
 
 SCHEMA = 1
 _DATE = re.compile(r"^\d{4}-\d{2}-\d{2}_\d{6}_(?=.)")
@@ -34,7 +36,7 @@ def compare(
     Parameters
     ----------
     folders
-        Run folders of `eval` or `score`, two or more.
+        Run folders of `eval` or `score`, or nnU-Net's summary.json, two or more.
     config
         Convention, background, bootstrap, interval, cluster and seed; must be those that the runs were measured with
         where they change a score. Measures, and clusters and groups unless given, are those of the runs.
@@ -59,7 +61,7 @@ def compare(
         difference. Or they can't be ranked by `rank_by`.
     """
     named = name_runs(folders)
-    summaries = {name: _summary(folder) for name, folder in named.items()}
+    summaries = {name: _summary(folder, config) for name, folder in named.items()}
     specs = {name: read_spec(folder) for name, folder in named.items()}
     spec = next(iter(specs.values()))
     problems = _spec_problems(specs)
@@ -106,7 +108,8 @@ def name_runs(folders: Sequence[Path]) -> dict[str, Path]:
     if twice:
         raise InputError(expected("compare", "runs", "to be different folders", f"{', '.join(twice)} twice"))
     names = [str(folder) for folder in resolved]
-    for shorter in ([folder.name for folder in resolved], [_DATE.sub("", folder.name) for folder in resolved]):
+    own = [path.parent.name if is_nnunet(path) else path.name for path in resolved]
+    for shorter in (own, [_DATE.sub("", name) for name in own]):
         names = shorter if len(set(shorter)) == len(resolved) else names
     return dict(zip(names, resolved, strict=True))
 
@@ -118,12 +121,18 @@ def _no_picture(name: str) -> bool:
 
 def _memory_of(folder: Path) -> int:
     """Bytes that the rows of a run take once they are read, from what their file says of itself."""
+    if is_nnunet(folder):
+        return 4 * folder.stat().st_size
     found = read_metadata(folder / "cases.parquet")
     packed = sum(found.row_group(index).total_byte_size for index in range(found.num_row_groups))
     return int(found.num_rows * (500 + 30 * found.num_columns) + 3 * packed)
 
 
-def _summary(folder: Path) -> Mapping[str, Any]:
+def _summary(folder: Path, config: MetricsConfig) -> Mapping[str, Any]:
+    """The content of metrics.json; of nnU-Net's summary, which has counts alone, what follows any convention."""
+    if is_nnunet(folder):
+        names = list(read_spec(folder).names)
+        return {"convention": config.convention, "bootstrap": {"cluster": None}, "mean_classes": names}
     path = folder / "metrics.json"
     remedy = "Give the folder of a finished `segmeter eval` or `segmeter score`."
     if not path.is_file():

@@ -9,13 +9,13 @@ from typing import Any, cast
 
 from torch import nn
 
-from segmeter.checks import some
 from segmeter.data.folders.dealing import check_dealing
 from segmeter.errors import DataError
-from segmeter.evaluation.case_run import CaseRun, large_run, open_manifest, run_cases
+from segmeter.evaluation.case_run import CaseRun, large_run, run_cases
 from segmeter.evaluation.large.cases import LargeRun, check_streamable
 from segmeter.evaluation.manifest import Manifest, read_notes
 from segmeter.evaluation.resuming.repair import repair_files, repair_pictures, restore_cases
+from segmeter.evaluation.resuming.restore import open_manifest
 from segmeter.evaluation.sharding import note_shard
 from segmeter.files import write_json
 from segmeter.inference.async_results import Prediction
@@ -80,16 +80,12 @@ def evaluate(job: Evaluation) -> dict[str, Any]:
     large = large_run(job, loss=loss, measured=True, spacing=job.metrics.spacing)
     names = [measure.name for measure in job.metrics.measures]
     check_streamable(large, measures=names, calibration=job.metrics.calibration)
-    manifest = open_manifest(job)
+    manifest = open_manifest(job.folder, job.identity, job.dataset.case_ids, resume=job.resume)
     if manifest.done:
-        damaged = manifest.damaged_results()
-        if not damaged:
-            notes = read_notes(job.folder)
-            repair_files(job, [notes[case_id]["note"] for case_id in manifest.cases])
-            _repair_pictures(job, manifest)
-            return cast(dict[str, Any], json.loads((job.folder / "metrics.json").read_bytes()))
-        _LOG.warning("resume: missing or damaged results are written again (%s).", some(damaged))
-        manifest = Manifest.begin(job.folder, job.identity, job.dataset.case_ids)
+        notes = read_notes(job.folder)
+        repair_files(job, [notes[case_id]["note"] for case_id in manifest.cases])
+        _repair_pictures(job, manifest)
+        return cast(dict[str, Any], json.loads((job.folder / SUMMARY).read_bytes()))
     rows, sums = RowStore(), _calibration(job)
     try:
         _restore(job, manifest, rows)

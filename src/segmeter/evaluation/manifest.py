@@ -17,7 +17,7 @@ from segmeter.checks import expected, some
 from segmeter.errors import ConfigError, DataError
 from segmeter.files import atomic_write, describe_file, is_whole, json_bytes, make_folder, remove
 from segmeter.metrics.cases.columns import split_scores
-from segmeter.metrics.cases.table import CaseRow
+from segmeter.metrics.cases.table import HASHES, CaseRow
 from segmeter.open_files import Lines
 from segmeter.provenance import flatten
 
@@ -276,6 +276,7 @@ def _encode_row(row: CaseRow) -> dict[str, Any]:
         "spacing": row.spacing,
         "unit": row.unit,
         **({"objects": b64encode(row.objects).decode()} if row.objects else {}),
+        **{name: getattr(row, name) for name in HASHES if getattr(row, name) is not None},
     }
 
 
@@ -321,4 +322,5 @@ def _decode_row(case_id: str, content: Mapping[str, Any]) -> CaseRow:
         spacing=None if content["spacing"] is None else tuple(content["spacing"]),
         unit=content["unit"],
         objects=b64decode(content.get("objects", "")),
+        **{name: content.get(name) for name in HASHES},
     )

@@ -37,10 +37,14 @@ class MaskPair:
 
 @dataclass(frozen=True, kw_only=True)
 class Pairing:
-    """What two folders hold: `pairs` in the order of their ids, and predictions (`extra`) that have no reference."""
+    """What two folders hold: `pairs` in the order of their ids, and predictions (`extra`) that have no reference.
+
+    `problems` say which names can't be paired; `pairs` are the others.
+    """
 
     pairs: tuple[MaskPair, ...]
     extra: tuple[str, ...]
+    problems: tuple[str, ...] = ()
 
     @property
     def missing(self) -> tuple[str, ...]:
@@ -57,13 +61,14 @@ class Pairing:
         return digest.hexdigest()
 
 
-def pair_masks(
+def find_pairs(
     predictions: Path,
     references: Path,
     *,
     spec: ClassSpec,
     missing: Missing = "error",
     endings: tuple[str, str] = ("", ""),
+    suffix: str = "",
 ) -> Pairing:
     """Pair the masks of two folders by file name without suffix; for multilabel, of one folder per class in each.
 
@@ -73,6 +78,8 @@ def pair_masks(
         Two folders, or COCO files, whose images are the cases.
     endings
         What the names of either side's files have after their case's, before the suffix; other files are passed over.
+    suffix
+        What the names of all files end in, such as ".nii.gz"; others are passed over.
     spec
         The classes.
     missing
@@ -81,12 +88,12 @@ def pair_masks(
     Raises
     ------
     DataError
-        A folder is missing, empty, or holds what is not read; a prediction is missing; no name is in both folders.
+        A folder is missing, empty, or holds what is not read.
     """
     if references.exists() and predictions.exists() and references.samefile(predictions):
         raise DataError(expected("score", "predictions", "to be another folder than references", show(predictions)))
-    wanted = _mask_files(references, "references", spec, endings[1])
-    given = _mask_files(predictions, "predictions", spec, endings[0])
+    wanted = _mask_files(references, "references", spec, endings[1], suffix)
+    given = _mask_files(predictions, "predictions", spec, endings[0], suffix)
     problems = [line for files in wanted for line in twice_problems(files, "references")]
     problems += [line for files in given for line in twice_problems(files, "predictions")]
     stems = dict.fromkeys(sorted(stem for files in wanted for stem in files))
@@ -99,13 +106,20 @@ def pair_masks(
         needed = stems if whole else [stem for stem in stems if stem not in lacking or stem in alike]
         problems += missing_problem(needed, files, what="a prediction", remedy=_NO_CASE)
     problems = problems or [line for files in (*wanted, *given) for line in _unreadable(files)]
-    if problems:
-        raise DataError(list(dict.fromkeys(problems)))
     if any(volume_format(path) == "nifti" for files in (*wanted, *given) for paths in files.values() for path in paths):
         need_nibabel()
-    pairs = [_pair(stem, wanted, [] if stem in lacking else given) for stem in stems]
+    sides = {stem: (wanted, [] if stem in lacking and not whole else given) for stem in stems}
+    pairs = [_pair(stem, *files) for stem, files in sides.items() if _is_whole(stem, [*files[0], *files[1]])]
     extra = {stem for files in given for stem in files if stem not in stems}
-    return Pairing(pairs=tuple(sorted(pairs, key=lambda pair: pair.case_id)), extra=tuple(sorted(extra)))
+    return Pairing(
+        pairs=tuple(sorted(pairs, key=lambda pair: pair.case_id)),
+        extra=tuple(sorted(extra)),
+        problems=tuple(dict.fromkeys(problems)),
+    )
+
+
+def _is_whole(stem: str, sides: list[Files]) -> bool:
+    return all(len(files.get(stem, ())) == 1 for files in sides)
 
 
 def _unreadable(files: Files) -> list[str]:
@@ -128,12 +142,12 @@ def _pair(stem: str, wanted: list[Files], given: list[Files]) -> MaskPair:
     )
 
 
-def _mask_files(folder: Path, role: str, spec: ClassSpec, ending: str) -> list[Files]:
+def _mask_files(folder: Path, role: str, spec: ClassSpec, ending: str, suffix: str) -> list[Files]:
     """The files of a folder, or of each class's folder for multilabel."""
     if folder.suffix.lower() == ".json" and folder.is_file():
         found = [coco_images(folder, plane) for plane in (spec.names if spec.is_multilabel else ("",))]
     else:
-        found = _folder_files(folder, role, spec)
+        found = _folder_files(folder, role, spec, suffix)
     if not ending:
         return found
     kept = [{stem.removesuffix(ending): paths for stem, paths in one.items() if stem.endswith(ending)} for one in found]
@@ -142,13 +156,13 @@ def _mask_files(folder: Path, role: str, spec: ClassSpec, ending: str) -> list[F
     return kept
 
 
-def _folder_files(folder: Path, role: str, spec: ClassSpec) -> list[Files]:
+def _folder_files(folder: Path, role: str, spec: ClassSpec, suffix: str) -> list[Files]:
     if not spec.is_multilabel:
-        return [list_files(folder, role=role, volumes=True)]
+        return [list_files(folder, role=role, volumes=True, ending=suffix)]
     unsafe = [name for name in spec.names if Path(name).name != name or name in (".", "..")]
     if unsafe:
         raise DataError(expected("score", "classes", "to be usable as folder names", some(unsafe), "Rename these."))
-    return [list_files(folder / name, role=f"{role} of {name}", volumes=True) for name in spec.names]
+    return [list_files(folder / name, role=f"{role} of {name}", volumes=True, ending=suffix) for name in spec.names]
 
 
 def hash_pair(pair: MaskPair) -> str:

@@ -5,10 +5,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from segmeter.data.verification.intensity import ScaleWatch
-from segmeter.evaluation.case_run import CaseRun, large_run, open_manifest, run_cases
+from segmeter.evaluation.case_run import CaseRun, large_run, run_cases
 from segmeter.evaluation.large.cases import check_streamable
 from segmeter.evaluation.manifest import read_notes
 from segmeter.evaluation.resuming.repair import repair_files, repair_pictures, restore_cases
+from segmeter.evaluation.resuming.restore import open_manifest
 
 _LOG = logging.getLogger(__name__)
 
@@ -44,7 +45,7 @@ def predict(job: PredictionRun) -> int:
     check_streamable(large)
     card = job.predictor.segmenter.card
     watch = ScaleWatch(card.mean, card.std, card.clip)
-    manifest = open_manifest(job)
+    manifest = open_manifest(job.folder, job.identity, job.dataset.case_ids, resume=job.resume)
     if manifest.done:
         notes = read_notes(job.folder)
         repair_files(job, [notes[case_id]["note"] for case_id in manifest.cases])

@@ -5,7 +5,7 @@ import logging
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any, Literal, cast
@@ -24,6 +24,7 @@ from segmeter.evaluation.memory import check_memory
 from segmeter.evaluation.pairing import MaskPair, Pairing, hash_pair
 from segmeter.evaluation.places import Place, Places
 from segmeter.evaluation.probs import measure_probs
+from segmeter.evaluation.resuming.restore import open_manifest
 from segmeter.evaluation.sharding import note_shard
 from segmeter.files import write_json
 from segmeter.metrics.cases.packed import RowStore
@@ -54,7 +55,7 @@ class Scoring:
     Parameters
     ----------
     pairing
-        The files, from `pair_masks`.
+        The files, from `find_pairs`.
     spec
         What the labels mean.
     label_map
@@ -66,6 +67,8 @@ class Scoring:
     instances
         Whether the files hold numbers of objects instead of labels, for a binary task: both sides, or one of them; on
         the other side connected parts are then the objects.
+    divisor
+        As for `Reading`.
     flat
         Whether volumes of depth 1 are read as images.
     overlap, resample
@@ -91,6 +94,7 @@ class Scoring:
     max_pixels: int
     key: str | None = None
     instances: Instances = False
+    divisor: int | None = None
     flat: bool = False
     overlap: Overlap = "error"
     resample: Literal["refuse", "nearest"] = "refuse"
@@ -120,6 +124,7 @@ class Scoring:
                 "label_map": sorted(self.label_map.items()),
                 "key": self.key,
                 "instances": self.instances,
+                "instance_divisor": self.divisor,
                 "flat": self.flat,
                 "overlap": self.overlap,
                 "resample": self.resample,
@@ -144,6 +149,7 @@ class Scoring:
             max_pixels=self.max_pixels,
             key=self.key,
             instances=self.instances,
+            divisor=self.divisor,
             flat=self.flat,
             overlap=self.overlap,
             resample=self.resample,
@@ -174,14 +180,9 @@ def score(job: Scoring) -> dict[str, Any]:
     """
     counts = _TABLES * 8 * math.prod(job.spec.counts_shape)
     check_memory(counts, what=f"score: counts of {job.spec.num_classes} classes", remedy="Name those that occur.")
-    start = Manifest.resume if job.resume else Manifest.begin
-    manifest = start(job.folder, job.identity(), job.case_ids)
+    manifest = open_manifest(job.folder, job.identity(), job.case_ids, resume=job.resume)
     if manifest.done:
-        damaged = manifest.damaged_results()
-        if not damaged:
-            return cast(dict[str, Any], json.loads((job.folder / SUMMARY).read_bytes()))
-        _LOG.warning("resume: missing or damaged results are written again (%s).", some(damaged))
-        manifest = Manifest.begin(job.folder, job.identity(), job.case_ids)
+        return cast(dict[str, Any], json.loads((job.folder / SUMMARY).read_bytes()))
     rows, places = RowStore(), Places()
     try:
         done = _restore(job, manifest, rows, places)
@@ -202,6 +203,21 @@ def score(job: Scoring) -> dict[str, Any]:
     write_json(job.folder / SUMMARY, summary)
     manifest.finish((SUMMARY, *written, *([SUMS] if job.probs else [])), inputs=hashes)
     return summary
+
+
+def refuse_files(job: Scoring) -> None:
+    """Refuse names that can't be paired, with all that is wrong in the files of those that can: these are read for it.
+
+    Raises
+    ------
+    DataError
+        Where the pairing has problems.
+    """
+    if not job.pairing.problems:
+        return
+    read = _score_in_threads(replace(job, metrics=MetricsConfig(spacing=job.metrics.spacing)).scorer(), job.pairs)
+    found = [result for result in track(read, "reading", len(job.pairs)) if not isinstance(result, Scored)]
+    raise DataError([*job.pairing.problems, *chain.from_iterable(found)])
 
 
 def summarise_files(places: Places, *, missing: Sequence[str], extra: int) -> dict[str, Any]:

@@ -1,47 +1,18 @@
 """A data set, or a shard of it -> its cases in the batches in which the whole run predicts them."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Mapping
+from typing import Any
 
 from segmeter.data.dataset import Dataset
 from segmeter.data.sample import Sample
+from segmeter.distributed.batches import BatchOf, own_batches, split_batches
 from segmeter.distributed.shards import Shard, check_filled
-
-
-class Cases(Protocol):
-    """What is read by number."""
-
-    def __len__(self) -> int: ...
-
-    def __getitem__(self, index: int, /) -> Sample: ...
-
-
-class Part:
-    """Some cases of a data set."""
-
-    def __init__(self, dataset: Cases, indices: Sequence[int]) -> None:
-        self._dataset = dataset
-        self._indices = indices
-
-    def __len__(self) -> int:
-        return len(self._indices)
-
-    def __getitem__(self, index: int) -> Sample:
-        return self._dataset[self._indices[index]]
-
-
-class BatchOf(NamedTuple):
-    """The batch that a case is predicted in: its number in the whole run, and the kind of its images."""
-
-    number: int
-    kind: tuple[int, int, str]
 
 
 def take_batches(dataset: Dataset, shard: Shard, *, batch_size: int) -> tuple[Dataset, list[BatchOf]]:
     """Take every n-th batch of the cases; with ``batch_size=1`` that is every n-th case.
 
-    Whole batches, as a network's outputs may differ in their last bits when an image is predicted among others: only so
-    are the shards' results, to the byte, those of the whole run.
+    Whole batches: only so are the shards' results, to the byte, those of the whole run.
 
     Returns
     -------
@@ -53,57 +24,16 @@ def take_batches(dataset: Dataset, shard: Shard, *, batch_size: int) -> tuple[Da
         There are more shards than batches.
     """
     kinds = dataset.kinds()
-    batches = list(split_batches(kinds, batch_size))
     what = "cases" if batch_size == 1 else f"batches of up to {batch_size} images of one size"
-    check_filled(shard, len(batches), what, "Take fewer shards, or a smaller inference.batch_size.")
-    taken = [(number, index) for number, batch in shard.take(list(enumerate(batches))) for index in batch]
-    return dataset.subset([index for _, index in taken]), [BatchOf(number, kinds[index]) for number, index in taken]
-
-
-def split_passes(batches: Sequence[BatchOf], cases: range, batch_size: int) -> Iterator[range]:
-    """Split cases where images of one kind that follow each other are of two batches, the first of which is not full.
-
-    Within a part, grouping images of one kind by `batch_size` gives their batches.
-
-    Examples
-    --------
-    >>> small, large = (4, 4, "uint8"), (9, 9, "uint8")
-    >>> numbers = [BatchOf(0, small), BatchOf(2, small), BatchOf(2, small), BatchOf(4, large)]
-    >>> list(split_passes(numbers, range(4), 2))
-    [range(0, 1), range(1, 4)]
-    """
-    start, size = cases.start, 0
-    for index in cases:
-        if index > start and batches[index] != batches[index - 1]:
-            if size < batch_size and batches[index].kind == batches[index - 1].kind:
-                yield range(start, index)
-                start = index
-            size = 0
-        size += 1
-    if len(cases):
-        yield range(start, cases.stop)
+    count = sum(1 for _ in split_batches(kinds, batch_size))
+    check_filled(shard, count, what, "Take fewer shards, or a smaller inference.batch_size.")
+    indices, batches = own_batches(kinds, shard, batch_size)
+    return dataset.subset(indices), batches
 
 
 def note_shard(identity: Mapping[str, Any]) -> dict[str, Any]:
     """What the metrics of a shard say, so that nobody takes them for those of the whole run."""
     return {"shard": identity["shard"]["shard"]} if "shard" in identity else {}
-
-
-def split_batches(kinds: Sequence[Any], size: int) -> Iterator[range]:
-    """Yield the batches in which images of these kinds are predicted: of one kind each, and at most `size` images.
-
-    Examples
-    --------
-    >>> list(split_batches("aaab", 2))
-    [range(0, 2), range(2, 3), range(3, 4)]
-    """
-    start = 0
-    for index, kind in enumerate(kinds):
-        if kind != kinds[start] or index - start == size:
-            yield range(start, index)
-            start = index
-    if len(kinds):
-        yield range(start, len(kinds))
 
 
 def describe(sample: Sample) -> dict[str, Any]:

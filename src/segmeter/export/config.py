@@ -6,7 +6,7 @@ from pydantic import Field
 
 from segmeter.schema import Config, Unit
 
-LabelsFormat = Literal["png", "tiff", "zarr"]
+LabelsFormat = Literal["png", "tiff", "zarr", "mha", "nrrd"]
 ProbsFormat = Literal["npy", "npz", "tiff", "zarr"]
 ObjectsFormat = Literal["geojson", "coco", "table"]
 Compression = Literal["deflate", "zstd"]
@@ -23,7 +23,7 @@ class ExportConfig(Config, title="export"):
     """Write predictions/labels/<case>: the label map."""
     labels_format: LabelsFormat = "png"
     """File format of label maps: "png" (palette for 8 bits, greyscale for 16) "tiff" (tiled, 8 bits with
-    the classes' colours as palette) or "zarr" (a Zarr 3 folder)."""
+    the classes' colours as palette), "zarr" (a Zarr 3 folder), "mha" or "nrrd" (for ITK and 3D Slicer, in mm)."""
     dtype: LabelsDtype = "auto"
     """Type of label maps; "auto" takes uint8 unless a class or the ignored value needs more. A value that does not fit
     is an error."""
@@ -43,7 +43,8 @@ class ExportConfig(Config, title="export"):
     """Write predictions/objects/<case>, one file per format: "geojson" (outlines), "coco" (run lengths), "table" (CSV
     of place, size and shape). Objects are the instances of post-processing, else the parts of each class that touch."""
     instances: bool = False
-    """Write predictions/instances/<case>, where post-processing makes instances."""
+    """Write predictions/instances/<case>, where post-processing makes instances: PNG where `labels_format` is "png" and
+    there are at most 65535, else TIFF."""
     workers: Annotated[int, Unit("threads")] = Field(2, ge=1, le=MAX_WORKERS)
     """Threads that write files."""
     queue_mb: Annotated[int, Unit("MiB")] = Field(256, ge=1)

@@ -15,6 +15,7 @@ from segmeter.data.location import UNKNOWN, Location
 from segmeter.errors import ConfigError, InputError
 from segmeter.export import formats
 from segmeter.export.config import ExportConfig, ProbsDtype
+from segmeter.export.itk import ENCODERS
 from segmeter.export.labels import encode_labels_png, palette_of
 from segmeter.export.objects import OBJECT_FILES, Encode
 from segmeter.export.queue import Write, WriteQueue
@@ -144,13 +145,16 @@ class Writer:
     def write_instances(self, case_id: str, instances: NDArray[Any]) -> None:
         """Queue an instance map of any integer dtype, 0 = background, as instances/<case>; raises as `write_labels`.
 
-        (H, W) up to 65535 objects is a uint16 PNG; more, or (K, H, W), an int32 TIFF.
+        (H, W) up to 65535 objects is uint16; more, or (K, H, W), int32. It is a PNG where label maps are and it is
+        uint16, else a TIFF, which says where its pixels lie.
         """
         highest = _check_instances(case_id, instances)
         name = f"instances/{safe_id(case_id)}"
-        if instances.ndim == 2 and highest <= np.iinfo(np.uint16).max:
-            return self._put(case_id, f"{name}.png", instances.astype(np.uint16, order="C"), _write_grey_png)
-        return self._put(case_id, f"{name}.tif", instances.astype(np.int32, order="C"), self._tiff(case_id))
+        short = instances.ndim == 2 and highest <= np.iinfo(np.uint16).max
+        content = instances.astype(np.uint16 if short else np.int32, order="C")
+        if short and self.config.labels_format == "png":
+            return self._put(case_id, f"{name}.png", content, _write_grey_png)
+        return self._put(case_id, f"{name}.tif", content, self._tiff(case_id))
 
     def write_objects(self, case_id: str, labels: NDArray[Any], instances: NDArray[Any] | None) -> None:
         """Queue the files of ``export.objects`` as objects/<case>: outlines, run lengths, measurements.
@@ -197,6 +201,9 @@ class Writer:
         if self.config.labels_format == "tiff":
             palette = palette_of(colours, self.spec.ignore_index) if labels.dtype.itemsize == 1 else None
             return self._put(case_id, f"{folder}/{safe_id(case_id)}.tif", labels, self._tiff(case_id, palette))
+        if self.config.labels_format in ENCODERS:
+            write_itk = partial(_write_itk, form=self.config.labels_format, locate=partial(self._locate, case_id))
+            return self._put(case_id, f"{folder}/{safe_id(case_id)}.{self.config.labels_format}", labels, write_itk)
         write = partial(_write_labels_png, colours=colours, ignore_index=self.spec.ignore_index)
         return self._put(case_id, f"{folder}/{safe_id(case_id)}.png", labels, write)
 
@@ -278,6 +285,10 @@ def _write_labels_png(
     path: Path, labels: NDArray[Any], *, colours: tuple[Colour, ...], ignore_index: int | None
 ) -> None:
     write_bytes(path, encode_labels_png(labels, colours, ignore_index=ignore_index))
+
+
+def _write_itk(path: Path, labels: NDArray[Any], *, form: str, locate: formats.Locate) -> None:
+    write_bytes(path, ENCODERS[form](labels, locate()))
 
 
 def _write_grey_png(path: Path, array: NDArray[Any]) -> None:

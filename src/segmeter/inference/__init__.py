@@ -1,4 +1,4 @@
-"""image -> logits -> labels: tiling, flips and decoding on the device."""
+"""image -> logits, in blended tiles and flips, and on to labels through `bridge`: the order and memory of the work."""
 
 import lazy_loader
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from segmeter.bridge.host_copier import PendingArray
 from segmeter.bridge.to_numpy import to_numpy
-from segmeter.bridge.to_torch import to_torch
+from segmeter.bridge.uploader import Uploader
 from segmeter.data.by_rows.rows import Rows
 from segmeter.errors import DataError, InputError
 from segmeter.inference.async_results import Outbox, not_finite
@@ -51,7 +51,8 @@ class BandLoss:
     """
 
     def __init__(self, loss: AdditiveLoss, device: torch.device) -> None:
-        self._loss, self._device = loss, device
+        self._loss = loss
+        self._upload = Uploader(device)
         self._terms: Tensor | None = None
 
     @torch.no_grad()
@@ -60,12 +61,11 @@ class BandLoss:
 
         Some rows at a time, as a loss takes several times the memory of its logits.
         """
-        wide = "int32" if target.dtype == np.uint16 else None
+        wide = target.astype(np.int32) if target.dtype == np.uint16 else target  # torch compares and indexes no uint16
         step = max(1, _AT_ONCE // (logits.shape[1] * logits.shape[3]))
         for top in range(0, logits.shape[2], step):
             rows = slice(top, top + step)
-            there = to_torch(target[None, ..., rows, :], device=self._device, dtype=wide)
-            terms = loss_terms(self._loss, logits[:, :, rows], there)
+            terms = loss_terms(self._loss, logits[:, :, rows], self._upload([wide[..., rows, :]]))
             self._terms = terms if self._terms is None else self._terms + terms
 
     def terms(self) -> NDArray[np.float64] | None:

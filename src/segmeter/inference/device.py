@@ -4,7 +4,7 @@ import re
 
 import torch
 
-from segmeter.checks import expected
+from segmeter.checks import expected, shown
 from segmeter.errors import ConfigError
 
 _NAME = re.compile(r"cpu|cuda(:\d+)?")
@@ -23,10 +23,10 @@ def pick_device(name: str = "auto") -> torch.device:
     ConfigError
         The name is another one, there is no CUDA here, or fewer GPUs.
     """
+    if not (isinstance(name, str) and (name == "auto" or _NAME.fullmatch(name))):
+        raise ConfigError(expected("config", "device", 'to be "auto", "cpu", "cuda" or "cuda:N"', shown(name)))
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    if not _NAME.fullmatch(name):
-        raise ConfigError(expected("config", "device", 'to be "auto", "cpu", "cuda" or "cuda:N"', repr(name)))
     device = torch.device(name)
     if device.type == "cuda":
         _check_cuda(name, device.index or 0)

@@ -106,9 +106,10 @@ class Passes:
                 yield
             return
         before, after = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
-        before.record()
+        stream = torch.cuda.current_stream(self._device)
+        before.record(stream)
         yield
-        after.record()
+        after.record(stream)
         self._marks.append((before, after))
         self._settle()
 

@@ -16,6 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from segmeter.bridge.uploader import upload
 from segmeter.inference.config import Blend
 
 _SIGMA = 0.125  # of a tile's edge, as nnU-Net and MONAI weigh tiles
@@ -149,7 +150,7 @@ def tiled_bands(
     for index, (top, fresh) in enumerate(zip(rows.starts, strips, strict=True)):
         strip = fresh if strip is None else torch.cat([strip[:, top - rows.starts[index - 1] :], fresh], 1)
         if index == 0:
-            row_weights, column_weights = row_weights.to(fresh.device), column_weights.to(fresh.device)
+            row_weights, column_weights = (upload(each, fresh.device) for each in (row_weights, column_weights))
         lefts, done = iter(range(len(columns.starts))), 0
         while group := list(islice(lefts, tile_batch)):
             logits = forward(_cut(strip, columns, group))

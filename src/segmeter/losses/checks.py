@@ -7,7 +7,7 @@ from typing import Any, get_args
 
 import torch
 
-from segmeter.checks import Problems, collecting, expected
+from segmeter.checks import Problems, collecting, expected, shown
 from segmeter.classes import TASKS, Task
 from segmeter.errors import ConfigError, InputError
 from segmeter.losses.config import Backend
@@ -54,6 +54,8 @@ def check_focal_options(
     backend: str,
 ) -> None:
     """Raise ConfigError with every option that is out of range or does not go with the task."""
+    if not isinstance(task, str):
+        raise ConfigError(expected(where, "task", f"to be one of {', '.join(TASKS)}", shown(task)))
     sigmoid = task != "multiclass"
     with collecting(where) as problems:
         check_common(problems, task, ignore_index)
@@ -195,6 +197,7 @@ def _check_alpha(problems: Problems, alpha: float | tuple[float, ...] | None, ta
         rule = "to be one number, or for binary a pair: the weights of target 0 and of target 1"
         problems.expect(ok, "alpha", rule, alpha)
         for value in alpha if ok else ():
+            check_numbers(problems, alpha=value)
             problems.in_range("alpha", value, 0)
     else:
         problems.in_range("alpha", alpha, 0, 1)

@@ -4,9 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from segmeter.invalid import RuleError
-from segmeter.registry import Registry
-from segmeter.schema import Config, Given, Unit, rule
+from segmeter.schema import Config, Given, Registry, RuleError, Unit, rule
 
 LOSSES = Registry("loss")
 

@@ -5,10 +5,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from segmeter.invalid import RuleError
 from segmeter.models.encoders import ENCODERS
-from segmeter.registry import Registry
-from segmeter.schema import Config, Given, OneOf, Unit, rule
+from segmeter.schema import Config, Given, OneOf, Registry, RuleError, Unit, rule
 
 MODELS = Registry("model")
 BUILDER = "segmeter.models.networks:build_network"

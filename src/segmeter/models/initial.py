@@ -10,7 +10,7 @@ from segmeter.errors import CheckpointError
 from segmeter.models.checkpoints.checkpoint import read_checkpoint
 from segmeter.models.checkpoints.manifest import WEIGHTS
 from segmeter.models.checkpoints.weights import Fit, check_finite, compare, load_tensors
-from segmeter.remote.trees import local_folder
+from segmeter.remote.folders import local_folder
 
 _WRAPPERS = ("module.", "_orig_mod.", "network.", "model.")  # DataParallel, torch.compile, Segmenter, Lightning
 _RGB = 3

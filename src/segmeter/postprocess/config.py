@@ -4,9 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from segmeter.invalid import RuleError
-from segmeter.registry import Component, Registry
-from segmeter.schema import Config, Given, Unit, rule
+from segmeter.schema import Component, Config, Given, Registry, RuleError, Unit, rule
 
 STEPS = Registry("postprocess step")
 

@@ -1,4 +1,4 @@
-from .trees import local_folder as local_folder
+from .folders import local_folder as local_folder
 from .trees import local_path as local_path
 from .trees import present as present
 from .trees import stored_size as stored_size

@@ -8,6 +8,7 @@ from typing import TypeVar
 
 from segmeter.errors import SegmeterError
 from segmeter.parallel import map_in_threads
+from segmeter.remote.folders import present_folder
 from segmeter.remote.trees import is_remote, present
 
 Item = TypeVar("Item")
@@ -24,7 +25,10 @@ def fetch_ahead(items: Iterable[Item], files_of: Callable[[Item], Iterable[Path]
     def fetch(item: Item) -> Item:
         with suppress(SegmeterError):
             for path in files_of(item):
-                present(path)
+                if path.is_dir():
+                    present_folder(path)
+                else:
+                    present(path)
         return item
 
     rest = iter(items)

@@ -2,15 +2,17 @@
 
 import fcntl
 import os
+import resource
 import threading
+import time
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
 
 from segmeter.checks import expected
 from segmeter.errors import ConfigError, DataError
-from segmeter.files import remove
+from segmeter.files import TEMPORARY, make_folder, remove
 
 HOME = ".segmeter-url"  # name of the cache's folder: a path that holds it belongs to a URL
 OBJECTS = ".o"  # in a tree: what its links lead to; short, so that a link needs no block of the disk
@@ -18,7 +20,9 @@ WHOLE = "whole"  # where folders that were fetched at once lie
 SUM = ".sha256"  # ends the name of the file that holds an object's hash
 DEFAULT_GB = 20.0
 _FULL = 0.9  # of the bound that is left once something had to go
+_LEFT_BEHIND = 3600.0  # seconds after which nobody writes to a file that has no name yet
 _SHARE = 8  # of the room that is left, taken before the folder is looked through again
+_OPEN_FILES = 65536  # where the system allows so many: each folder that is held takes one
 
 
 def cache_folder() -> Path:
@@ -59,41 +63,58 @@ class Room:
         self._folder = folder
         self._most = most
         self._left = 0
-        self._lock = threading.Lock()
+        self._coming = 0  # bytes that have room and are still being fetched
+        self._arrived = threading.Condition()
 
-    def take(self, size: int, what: str) -> None:
-        """Make room for a file or folder of `size` bytes.
+    @contextmanager
+    def reserve(self, size: int, what: str) -> Iterator[None]:
+        """Make room for a file or folder of `size` bytes, which is written inside the block.
 
         Raises
         ------
         DataError
             It is larger than the whole cache, or than what is not in use.
         """
-        with self._lock:
+        with self._arrived:
+            while not self._fits(size):
+                if not self._coming:
+                    remedy = "Raise SEGMETER_CACHE_GB, or take a part of the cases with shard=1/N."
+                    rule = f"to fit into the cache of {self._most / 1e9:g} GB"
+                    raise DataError(expected(what, "object", rule, f"{size / 1e9:g} GB", remedy))
+                self._arrived.wait()  # what other threads fetch can go once it is here
+            self._coming += size
+        try:
+            yield
+        finally:
+            with self._arrived:
+                self._coming -= size
+                self._arrived.notify_all()
+
+    def _fits(self, size: int) -> bool:
+        """Whether there is room, or could be made."""
+        if self._left >= size:
             self._left -= size
-            if self._left >= 0:
-                return
-            entries = sorted(self._entries())
-            total = sum(each[1] for each in entries)
-            for _, bytes_, path in entries if total + size > self._most else ():
-                if total + size <= _FULL * self._most:  # with room for more: the folder is seldom gone through
-                    break
-                total -= bytes_ if _forget(path) else 0
-            if total + size > self._most:
-                remedy = "Raise SEGMETER_CACHE_GB, or take a part of the cases with shard=1/N."
-                rule = f"to fit into the cache of {self._most / 1e9:g} GB"
-                raise DataError(expected(what, "object", rule, f"{size / 1e9:g} GB", remedy))
-            self._left = (self._most - total - size) // _SHARE
+            return True
+        entries = sorted(self._entries())
+        total = sum(each[1] for each in entries) + self._coming
+        for _, bytes_, path in entries if total + size > self._most else ():
+            if total + size <= _FULL * self._most:  # with room for more: the folder is seldom gone through
+                break
+            total -= bytes_ if _forget(path) else 0
+        self._left = max(0, self._most - total - size) // _SHARE
+        return total + size <= self._most
 
     def _entries(self) -> Iterator[tuple[int, int, Path]]:
         """Last use, bytes and path of everything that can go."""
         for path in self._folder.glob(f"*/*/{OBJECTS}/*-*"):
-            if path.suffix != SUM and not path.name.startswith("."):  # what is being written
-                with suppress(FileNotFoundError):
-                    state = path.stat()
+            with suppress(FileNotFoundError):
+                state = path.stat()
+                if path.suffix != SUM and not _is_being_written(path, state):
                     yield state.st_mtime_ns, state.st_size, path
         for folder in self._folder.glob(f"{WHOLE}/*"):
             with suppress(FileNotFoundError):
+                if any(_is_being_written(path, path.stat()) for path in folder.iterdir()):
+                    continue
                 size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
                 yield folder.stat().st_mtime_ns, size, folder
 
@@ -105,14 +126,42 @@ def room_of(folder: Path, most: int) -> Room:
 
 
 def hold(folder: Path) -> None:
-    """Keep a folder of the cache until this process ends."""
-    if folder not in _held:
-        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-        fcntl.flock(handle, fcntl.LOCK_SH)
-        _held[folder] = handle
+    """Make a folder of the cache where it is missing, and keep it until this process ends."""
+    _allow_open_files()
+    while folder not in _held:
+        make_folder(folder)
+        with suppress(FileNotFoundError):  # another process removed it just now
+            handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+            fcntl.flock(handle, fcntl.LOCK_SH)
+            if _is_at(handle, folder):
+                _held[folder] = handle
+            else:
+                os.close(handle)
 
 
 _held: dict[Path, int] = {}
+
+
+@lru_cache(maxsize=1)
+def _allow_open_files() -> None:
+    """Let the process open as many files as the system lets it ask for: often it starts with 1024."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = _OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, _OPEN_FILES)
+    if soft != resource.RLIM_INFINITY and soft < most:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+
+
+def _is_at(handle: int, folder: Path) -> bool:
+    """Whether an opened folder still has its name, or was removed while its lock was waited for."""
+    try:
+        return os.path.samestat(os.fstat(handle), folder.stat())
+    except FileNotFoundError:
+        return False
+
+
+def _is_being_written(path: Path, state: os.stat_result) -> bool:
+    """Whether a file has no name yet; what a killed process left is no longer written to, and goes first of all."""
+    return path.name.startswith(TEMPORARY) and time.time() - state.st_mtime < _LEFT_BEHIND
 
 
 def _forget(path: Path) -> bool:

@@ -11,12 +11,15 @@ from typing import Any, TypeVar
 
 from segmeter.checks import expected
 from segmeter.errors import ConfigError, DataError, RunError
+from segmeter.parallel import map_in_threads
 from segmeter.remote.urls import file_of, split_archive
+from segmeter.remote.zarr_names import THREADS, zarr_names
 
 Result = TypeVar("Result")
 
 WAITS = (0.5, 1.0, 2.0, 4.0, 8.0)  # seconds before each further attempt
 _PIECE = 1 << 23  # bytes read at a time
+_MOST_METADATA = 1 << 26  # bytes of one file of metadata
 _STAMPS = ("e_tag", "ETag", "etag", "version", "last_modified", "LastModified", "mtime", "CRC", "created")
 _FINAL = (FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError, NotImplementedError)
 _DENIED = ("UnauthenticatedError", "PermissionDeniedError", "NotFoundError", "InvalidPathError", "NotSupportedError")
@@ -57,11 +60,21 @@ class Store:
         return attempt(self.url, self._list)
 
     def look(self, name: str) -> Stored | None:
-        """What is stored under a name now."""
+        """What is stored under a name now, or None where there is nothing.
+
+        Raises
+        ------
+        DataError
+            It may not be read, so that nobody can tell.
+        RunError
+            The store can't be reached.
+        """
         try:
             info = attempt(self.place(name), lambda: self._info(self._path(name)))
-        except DataError:
-            return None
+        except DataError as error:
+            if isinstance(error.__cause__, FileNotFoundError) or type(error.__cause__).__name__ == "NotFoundError":
+                return None
+            raise
         return None if info["type"] == "directory" else _stored(name, info)
 
     def read(self, name: str, size: int) -> Iterator[bytes]:
@@ -97,8 +110,24 @@ class Store:
     def _path(self, name: str) -> str:
         return f"{self._root}/{name}" if name else self._root
 
+    def _content(self, name: str) -> bytes | None:
+        """All bytes of a file of metadata; None where there is none."""
+        found = self.look(self._plain(name))
+        if found is None:
+            return None
+        if found.size > _MOST_METADATA:
+            raise DataError(expected(self.place(name), "metadata", f"of at most {_MOST_METADATA} bytes", found.size))
+        return attempt(self.place(name), lambda: b"".join(self.read(name, found.size)))
+
+    def _named(self) -> list[Stored]:
+        """What a web server, which lists nothing, has of a Zarr folder: its metadata say which names there may be."""
+        names = sorted(map(self._plain, zarr_names(self.url, self._content)))
+        return [each for each in map_in_threads(self.look, names, threads=THREADS, name="look") if each is not None]
+
     def _list(self) -> list[Stored]:
         self._files.invalidate_cache()
+        if self.url.startswith(("http://", "https://")) and self.url.endswith(".zarr"):
+            return self._named()
         try:
             info = self._info(self._root) if "/" in self._root else {"type": "directory"}  # else all of a bucket
         except FileNotFoundError:

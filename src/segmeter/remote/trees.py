@@ -10,7 +10,7 @@ import os
 import re
 import stat
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from fcntl import LOCK_EX, flock
 from functools import lru_cache
@@ -19,20 +19,16 @@ from uuid import uuid4
 
 from segmeter.checks import expected
 from segmeter.errors import DataError
-from segmeter.files import atomic_write, fresh_folder, make_folder, remove, sha256_file, write_bytes
+from segmeter.files import atomic_write, make_folder, remove, sha256_file, write_bytes
 from segmeter.open_files import open_lock
-from segmeter.parallel import map_in_threads
-from segmeter.progress import track
-from segmeter.remote.cache import HOME, OBJECTS, SUM, WHOLE, Room, cache_folder, hold, most_bytes, room_of
+from segmeter.remote.cache import HOME, OBJECTS, SUM, WHOLE, Room, cache_folder, most_bytes, room_of
 from segmeter.remote.stores import Store, Stored, attempt, store_at
 from segmeter.remote.urls import file_of, split_archive, url_of
 
 _MARK = f"/{HOME}/"
-_URL = "url"  # in the folder of objects: where they come from
+URL = "url"  # in the folder of objects: where they come from
 _KEY = re.compile(r"([0-9a-f]+)-[0-9a-f]{32}")
 _ATTEMPTS = 5  # to open a file that other processes push out of a cache that is too small
-_THREADS = 16  # that fetch a folder: most of the time they wait
-_ZARR = ("zarr.json", ".zarray", ".zgroup")
 
 _checked: set[str] = set()  # objects whose content this process has compared with its hash
 
@@ -60,10 +56,7 @@ def local_path(given: str | Path) -> Path:
     archive = split_archive(url)
     if archive is None and file_of(url) is not None:
         return file_of(url) or Path(given)
-    if archive is not None:
-        open_store.cache_clear()  # it may have changed since this process opened it
-    listed = _list(url)
-    _refuse_zarr(url, listed)
+    listed = list_objects(url)
     if listed[0].name:
         tree = _tree(url)
         _refresh(tree, url, listed)
@@ -89,48 +82,6 @@ def local_file(given: str | Path) -> Path:
     return path
 
 
-def local_folder(given: str | Path, keep: Callable[[str], bool] = lambda name: True) -> Path:
-    """The folder, or file, that a path or URL stands for, with everything in it: for runs and checkpoints.
-
-    Parameters
-    ----------
-    given
-        A path or URL.
-    keep
-        Which names below the URL are wanted.
-
-    Raises
-    ------
-    ConfigError, DataError, RunError
-        As `local_path`; or an object changed since it was listed.
-    """
-    url = url_of(given)
-    if url is None or (split_archive(url) is None and file_of(url) is not None):
-        return local_path(given)
-    listed = [each for each in _list(url) if keep(each.name) or not each.name]
-    if listed and not listed[0].name:
-        return local_file(given)
-    named = "\n".join(f"{each.name} {_key(each)}" for each in listed)
-    folder = _home() / WHOLE / _digest(f"{url}\n{named}") / url.rpartition("/")[2].replace(":", "-")
-    if not folder.is_dir():
-        make_folder(folder.parent)
-        hold(folder.parent)
-        _room().take(sum(each.size for each in listed), url)
-        write_bytes(folder.parent / _URL, url.encode())
-        with fresh_folder(folder) as fresh:
-            for parent in sorted({(fresh / each.name).parent for each in listed}):
-                make_folder(parent)
-            store = open_store(url)
-            fetched = map_in_threads(
-                lambda each: _fetch_object(store, each.name, _key(each), fresh / each.name), listed, threads=_THREADS
-            )
-            for _ in track(fetched, f"fetching {url}", len(listed)):
-                pass
-    hold(folder.parent)
-    os.utime(folder.parent)
-    return folder
-
-
 def present(path: Path) -> None:
     """Fetch the object that a path stands for, where it is not here; nothing happens for all other paths.
 
@@ -151,9 +102,9 @@ def present(path: Path) -> None:
             os.utime(target)  # used now
             return
     if not _is_whole(target):
-        store, name = open_store((tree / OBJECTS / _URL).read_text("utf-8")), str(path.relative_to(tree))
-        _room().take(_size(key), store.place(name))
-        write_bytes(target.with_name(key + SUM), _fetch_object(store, name, key, target).encode())
+        store, name = open_store((tree / OBJECTS / URL).read_text("utf-8")), str(path.relative_to(tree))
+        with cache_room().reserve(size_of(key), store.place(name)):
+            write_bytes(target.with_name(key + SUM), fetch_object(store, name, key, target).encode())
     _checked.add(str(target))
 
 
@@ -182,7 +133,7 @@ def origin(path: Path) -> str:
     home, _, inside = text.partition(_MARK)
     parts = inside.split("/")
     whole = parts[0] == WHOLE
-    kept = Path(home, HOME, *parts[:2], _URL) if whole else Path(home, HOME, *parts[:2], OBJECTS, _URL)
+    kept = Path(home, HOME, *parts[:2], URL) if whole else Path(home, HOME, *parts[:2], OBJECTS, URL)
     try:
         url = kept.read_text("utf-8")
     except OSError:
@@ -194,16 +145,37 @@ def origin(path: Path) -> str:
 def stored_size(path: Path) -> int:
     """Bytes of a file, which is not fetched for that."""
     found = _link(path)
-    return path.stat().st_size if found is None else _size(found[1])
+    return path.stat().st_size if found is None else size_of(found[1])
 
 
 def stored_state(path: str | Path) -> tuple[int, int, int, int] | None:
-    """What stands for the state of an object, equal while it is the same; None for a file of this machine."""
-    found = _link(Path(path)) if _MARK in str(path) else None
-    if found is None:
+    """What stands for the state of an object, or of a folder of them, equal while it is the same.
+
+    None for what is of this machine.
+    """
+    if _MARK not in str(path):
         return None
-    digest = int(found[1].partition("-")[2], 16)
-    return _size(found[1]), digest & (2**60 - 1), 0, digest >> 68  # the second is a time, and long past
+    found = _link(Path(path))
+    below = {} if found else keys_below(Path(path))
+    if found is None and not below:
+        return None
+    text = found[1].partition("-")[2] if found else hashlib.sha256(repr(below).encode()).hexdigest()[:32]
+    digest, size = int(text, 16), size_of(found[1]) if found else sum(map(size_of, below.values()))
+    return size, digest & (2**60 - 1), 0, digest >> 68  # the second is a time, and long past
+
+
+def keys_below(path: Path) -> dict[str, str]:
+    """Name -> key of the objects below a folder that stands for a part of a URL, by name; none for other folders."""
+    text = str(path)
+    if _MARK not in text or f"{_MARK}{WHOLE}/" in text:
+        return {}
+    found = {str(file.relative_to(path)): _link(file) for file in sorted(_links(path))}
+    return {name: link[1] for name, link in found.items() if link is not None}
+
+
+def is_listed(path: Path) -> bool:
+    """Whether a path stands for an object, fetched or not."""
+    return _link(path) is not None
 
 
 def _link(path: Path) -> tuple[Path, str] | None:
@@ -215,41 +187,41 @@ def _link(path: Path) -> tuple[Path, str] | None:
         key = os.path.basename(os.readlink(path))  # noqa: PTH115, PTH119 - of a hundred thousand files
     except OSError:
         return None
-    home, _, inside = text.partition(_MARK)
-    return (Path(home, HOME, *inside.split("/", 2)[:2]), key) if _KEY.fullmatch(key) else None
+    return (tree_of(path), key) if _KEY.fullmatch(key) else None
 
 
-def _list(url: str) -> list[Stored]:
+def list_objects(url: str) -> list[Stored]:
+    """What is below a URL; raises as `local_path` does."""
+    if split_archive(url) is not None:
+        open_store.cache_clear()  # the archive may have changed since this process opened it
     listed = open_store(url).objects()
     if not listed:
         raise DataError(expected(url, "folder", "to hold something", "nothing there"))
     names = {each.name for each in listed}
+    ours = next((name for name in sorted(names) if name.partition("/")[0] == OBJECTS), None)
+    if ours:
+        raise DataError(expected(url, "names", f"not to begin with {OBJECTS}", repr(ours), "Rename the object."))
     both = next((part for each in listed for part in map(str, Path(each.name).parents) if part in names), None)
     if both:
         raise DataError(expected(url, "names", "to be files or folders", f"both of {both!r}"))
     return listed
 
 
-def _refuse_zarr(url: str, listed: Sequence[Stored]) -> None:
-    found = next((each.name for each in listed if each.name.rpartition("/")[2] in _ZARR), None)
-    if found is not None:
-        remedy = "Copy the array to this machine."
-        raise DataError(expected(url, "folder", "to hold images as files", f"a Zarr array ({found})", remedy))
-
-
-def _home() -> Path:
+def cache_home() -> Path:
+    """The folder that holds everything fetched."""
     return cache_folder().absolute() / HOME
 
 
-def _room() -> Room:
-    return room_of(_home(), most_bytes())
+def cache_room() -> Room:
+    """What bounds it."""
+    return room_of(cache_home(), most_bytes())
 
 
 def _tree(url: str) -> Path:
     """The folder that stands for a URL; its name is the last of the URL's."""
     place, _, archive = url.partition("::")
     name = place.partition("://")[2].rpartition("/")[2] or Path(archive).stem or "root"
-    return _home() / _digest(url) / name.replace(":", "-")
+    return cache_home() / digest_of(url) / name.replace(":", "-")
 
 
 def _above(url: str) -> tuple[str, str]:
@@ -260,33 +232,44 @@ def _above(url: str) -> tuple[str, str]:
     return f"{scheme}://{above}{chain}{archive}", name
 
 
-def _digest(text: str) -> str:
+def digest_of(text: str) -> str:
+    """What names a URL, or a listing, in the cache."""
     return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()[:20]
 
 
-def _key(each: Stored) -> str:
+def key_of(each: Stored) -> str:
     """Size, and a hash of name and state; where a store can't tell contents apart, one that is never had again."""
     stamp = each.stamp or uuid4().hex
     digest = hashlib.sha256(f"{stamp} {each.name}".encode("utf-8", "surrogateescape")).hexdigest()
     return f"{each.size:x}-{digest[:32]}"
 
 
-def _size(key: str) -> int:
+def tree_of(path: Path) -> Path:
+    """The folder that stands for the whole URL that was listed, where `path` is that or is below it."""
+    home, _, inside = str(path).partition(_MARK)
+    return Path(home, HOME, *inside.split("/", 2)[:2])
+
+
+def size_of(key: str) -> int:
+    """Bytes of the object of a key."""
     return int(key.partition("-")[0], 16)
 
 
 def _refresh(tree: Path, url: str, listed: Sequence[Stored], *, only: bool = False) -> None:
     """Let the links of a tree be those of the listing; with `only`, others stay."""
     make_folder(tree / OBJECTS)
-    if not (tree / OBJECTS / _URL).is_file():
-        write_bytes(tree / OBJECTS / _URL, url.encode())
+    if not (tree / OBJECTS / URL).is_file():
+        write_bytes(tree / OBJECTS / URL, url.encode())
     lock = open_lock(tree / OBJECTS / ".lock")
     try:
         flock(lock, LOCK_EX)
         have = {str(path.relative_to(tree)): str(path.readlink()) for path in _links(tree)}
-        wanted = {each.name: "../" * each.name.count("/") + f"{OBJECTS}/{_key(each)}" for each in listed}
+        wanted = {each.name: "../" * each.name.count("/") + f"{OBJECTS}/{key_of(each)}" for each in listed}
         for name in have.keys() - wanted.keys() if not only else ():
             remove(tree / name)
+            for parent in (tree / name).parents[: name.count("/")]:
+                with suppress(OSError):  # it holds something
+                    parent.rmdir()
         for parent in sorted({(tree / name).parent for name in wanted}):
             make_folder(parent)
         for name, target in wanted.items():
@@ -297,12 +280,7 @@ def _refresh(tree: Path, url: str, listed: Sequence[Stored], *, only: bool = Fal
 
 
 def _links(tree: Path) -> list[Path]:
-    return [
-        Path(folder, name)
-        for folder, _, names in os.walk(tree)
-        if OBJECTS not in folder[len(str(tree)) :].split("/")
-        for name in names
-    ]
+    return [Path(folder, name) for folder, _, names in os.walk(tree) if folder != str(tree / OBJECTS) for name in names]
 
 
 def _replace(link: Path, target: str) -> None:
@@ -324,7 +302,7 @@ def _is_whole(target: Path) -> bool:
     return False
 
 
-def _fetch_object(store: Store, name: str, key: str, target: Path) -> str:
+def fetch_object(store: Store, name: str, key: str, target: Path) -> str:
     """Write an object to a file, which appears whole; its sha256.
 
     The store is asked again once the object is read: what has still the listed state then had it all the while.
@@ -333,12 +311,12 @@ def _fetch_object(store: Store, name: str, key: str, target: Path) -> str:
     def fetch() -> str:
         digest, size = hashlib.sha256(), 0
         with atomic_write(target) as file:
-            for piece in store.read(name, _size(key)):
+            for piece in store.read(name, size_of(key)):
                 file.write(piece)
                 digest.update(piece)
                 size += len(piece)
             now = store.look(name)
-            if now is None or size != _size(key) or now.size != size or (now.stamp and _key(now) != key):
+            if now is None or size != size_of(key) or now.size != size or (now.stamp and key_of(now) != key):
                 rule, remedy = "to stay what it was when it was listed", "Start again once it is settled."
                 raise DataError(expected(store.place(name), "object", rule, "another content", remedy))
         return digest.hexdigest()

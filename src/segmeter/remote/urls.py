@@ -31,9 +31,13 @@ def url_of(given: str | Path) -> str | None:
     'zip://images::s3://bucket/all.zip'
     """
     text = str(given)
-    if _PART.match(text) is None:
+    match = _PART.fullmatch(text)
+    if match is None:
         return None
-    return _CHAIN.join(_checked(part) for part in text.split(_CHAIN))
+    if match["scheme"].lower() != "zip":
+        return _checked(text)
+    inner, chain, archive = text.partition(_CHAIN)
+    return f"{_checked(inner)}{chain}{url_of(archive) or archive}"  # the archive of a chain may be a path
 
 
 def known_place(given: str | Path) -> str:
@@ -65,8 +69,7 @@ def split_archive(url: str) -> tuple[str, str] | None:
 
 def _checked(part: str) -> str:
     match = _PART.fullmatch(part)
-    if match is None:
-        return part  # the archive of a chain may be a path
+    assert match is not None
     scheme, rest = match["scheme"].lower(), match["rest"].rstrip("/")
     if scheme not in SCHEMES:
         rule = f"to be a path, or a URL of {', '.join(SCHEMES)}"
@@ -75,6 +78,9 @@ def _checked(part: str) -> str:
         ways = "AWS_ACCESS_KEY_ID, GOOGLE_APPLICATION_CREDENTIALS, AZURE_STORAGE_CONNECTION_STRING, ..."
         remedy = f"Give credentials by the environment ({ways})."
         rule = "to be without a login or a signature (@ after a colon, ? or #), as records keep paths"
+        raise ConfigError(expected("config", "path", rule, f"one in {scheme}://...", remedy))
+    if _CHAIN in rest:
+        rule, remedy = "to have :: between zip://FOLDER and its archive only", "Rename the object."
         raise ConfigError(expected("config", "path", rule, f"one in {scheme}://...", remedy))
     return f"{scheme}:///{rest}" if scheme == "file" else f"{scheme}://{rest}"
 

@@ -27,14 +27,16 @@ def number(value: float | str | None, digits: int = 4) -> str:
     return UNDEFINED if value is None or value != value else f"{value:.{digits}f}"
 
 
-def quantity(value: float | None) -> str:
-    """A number of any kind: counts in full, others with four digits that say something.
+def quantity(value: float | str | None) -> str:
+    """A number of any kind: counts in full, others with four digits that say something; infinity as "inf".
 
     Examples
     --------
     >>> quantity(1200), quantity(0.51236), quantity(123.456), quantity(None)
     ('1200', '0.5124', '123.5', 'n/a')
     """
+    if isinstance(value, str):
+        return value
     if isinstance(value, int) or value is None or value != value:
         return UNDEFINED if value is None or value != value else str(value)
     return number(value) if abs(value) < 1 else f"{value:.4g}"
@@ -51,6 +53,20 @@ def interval(ends: Sequence[float | str | None] | None, digits: int = 4) -> str:
     if not ends or None in ends:
         return ""
     return f"[{number(ends[0], digits)}, {number(ends[1], digits)}]"
+
+
+def spread(ends: Sequence[float | str | None] | None) -> str:
+    """A 95 % interval of a quantity of any size, or nothing where there is none.
+
+    Examples
+    --------
+    >>> spread([0.25, 12.3456]), spread([205.0, "inf"]), spread(None)
+    ('[0.250, 12.35]', '[205, inf]', '')
+    """
+    if not ends or None in ends:
+        return ""
+    texts = [end if isinstance(end, str) else f"{end:.3f}" if abs(end or 0) < 1 else f"{end:.4g}" for end in ends]
+    return f"[{', '.join(texts)}]"
 
 
 def headline(task: str, names: Sequence[str]) -> str:
@@ -211,6 +227,33 @@ def slice_title(summary: Mapping[str, Any]) -> str:
     return AGGREGATES.get(name) or f"{SCORES.get(name, name)} of {region}"
 
 
+ERROR_TYPES = ("boundary", "extent", "segment")
+
+
+def error_types(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """One row per class and group whose wrong pixels were sorted by type: its IoU and each type's share of the union.
+
+    A row has ``region, iou`` and ``parts``, each ``name, metric, share, gain``: the IoU and the shares add up to 1, and
+    the gain is by how much the IoU would rise without such errors.
+    """
+    found = summary.get("measures", {})
+    if f"{ERROR_TYPES[0]}_errors" not in found:
+        return []
+    rows = []
+    for region in found[f"{ERROR_TYPES[0]}_errors"]:
+        entries = {
+            name: [found[f"{name}_{what}"].get(region, {}) for what in ("errors", "gain")] for name in ERROR_TYPES
+        }
+        parts = [
+            {"name": name, "metric": f"{name}_errors", "share": share.get("dataset"), "gain": gain.get("dataset")}
+            for name, (share, gain) in entries.items()
+        ]
+        shares = [part["share"] for part in parts]
+        if region != "mean" and all(isinstance(share, float | int) for share in shares):
+            rows.append({"region": region, "iou": 1 - sum(shares), "parts": parts})
+    return rows
+
+
 def probability(value: float | None) -> str:
     """A p-value, or nothing where there is none.
 
@@ -265,7 +308,7 @@ def refused(summary: Mapping[str, Any]) -> list[str]:
 
 def notes(summary: Mapping[str, Any]) -> list[str]:
     """What must stand beside the figures: convention, cases, classes left out, and how sure the intervals are."""
-    lines = [f"convention {summary['convention']}", f"{summary['n_cases']} cases"]
+    lines = [f"convention {summary['convention']}", f"{summary['n_cases']:,} cases"]
     if summary.get("ignore_index") is not None:
         lines.append(f"label {summary['ignore_index']} ignored")
     undefined = summary.get("dataset", {}).get("n_classes_undefined")

@@ -49,7 +49,7 @@ def write_report(run_folder: Path, config: ReportConfig | None = None) -> Path:
     config = config or ReportConfig()
     comparison = load_json(run_folder / "compare.json")
     if comparison is not None:
-        values = comparison_values(comparison, config)
+        values = comparison_values(run_folder, comparison, config)
         return _write(run_folder, "compare.html", values, scripts=COMPARISON_SCRIPTS, config=config)
     summary, history = load_json(run_folder / "metrics.json"), load_lines(run_folder / "history.jsonl")
     if summary is not None:

@@ -8,9 +8,7 @@ from pydantic import Field
 from segmeter.checks import expected
 from segmeter.errors import ConfigError
 from segmeter.inference.config import Precision
-from segmeter.invalid import RuleError
-from segmeter.registry import Registry
-from segmeter.schema import Config, Given, OneOf, Unit, rule
+from segmeter.schema import Config, Given, OneOf, Registry, RuleError, Unit, rule
 
 OPTIMIZERS = Registry("optimizer")
 SCHEDULES = Registry("schedule")
@@ -100,7 +98,8 @@ class TrainingConfig(Config, title="training"):
     validate_cases: Annotated[int | None, Unit("cases")] = Field(None, ge=1)
     """Validation cases that are scored, spread evenly over the split; null scores all."""
     pictures: Annotated[int, Unit("cases")] = Field(4, ge=0, le=100)
-    """Validation cases, always the same ones, that are drawn at each validation, in validation/ of the run's folder."""
+    """Validation cases, always the same ones, that are drawn at each validation, in validation/ of the run's folder; 0
+    draws none, nor the first batch (first_batch.png)."""
     patience: Annotated[int | None, Unit("validations")] = Field(None, ge=1)
     """Validations without an improvement after which the run stops, or null."""
     stop_at: Annotated[float | None, Unit("score")] = Field(None, ge=0)

@@ -11,13 +11,14 @@ from segmeter.training.learner import Learner
 from segmeter.training.limits import Limits
 from segmeter.training.run.determinism import kernels, seed_everything
 from segmeter.training.run.signals import StopSignals
+from segmeter.training.validator import score_share
 
 
 def follow(job: TrainJob) -> None:
-    """Take every step that rank 0 announces, until it announces the end.
+    """Take every step, and a share of every validation, that rank 0 announces, until it announces the end.
 
-    Nothing is decided, validated or written here. A signal that reaches this process is passed on to rank 0, which
-    saves and ends the run for all.
+    Nothing is decided or written here. A signal that reaches this process is passed on to rank 0, which saves and ends
+    the run for all.
 
     Parameters
     ----------
@@ -39,8 +40,11 @@ def follow(job: TrainJob) -> None:
         learner = Learner(job, device, limits)
         learner.share()
         batches: Batches | None = None
-        while (order := job.world.next_step(stop.number)) is not None:
-            step, told = order
+        while (order := job.world.next_order(stop.number)) is not None:
+            told = order.progress
+            if order.validates:
+                job.world.gather(score_share(job, learner, stop=stop))
+                continue
             if batches is None:
-                batches = stack.enter_context(open_batches(job, device, step=step, progress=progress))
-            learner.update([batches.take() for _ in range(job.training.accumulate)], step=step, progress=told)
+                batches = stack.enter_context(open_batches(job, device, step=order.step, progress=progress))
+            learner.update([batches.take() for _ in range(job.training.accumulate)], step=order.step, progress=told)

@@ -23,6 +23,7 @@ from segmeter.training.optimisation.freezing import check_freezing
 from segmeter.training.optimisation.step import Augmentation
 from segmeter.training.pictures import Draw
 from segmeter.training.run.contents import name_changes
+from segmeter.training.run.first_batch import DrawBatch
 from segmeter.training.validation import find_monitor
 
 # Values that change how fast or how often, never what is learned; everything else must be the same on resuming
@@ -67,6 +68,8 @@ class TrainJob:
         The processes that train together; `source` gives this one's part of each batch.
     draw
         Draws a validated case into a folder; None draws none.
+    draw_batch
+        Draws the first batch, as the network is given it, into a folder; None draws none.
     """
 
     folder: Path
@@ -88,6 +91,7 @@ class TrainJob:
     allow_changes: tuple[str, ...] = ()
     world: World = ALONE
     draw: Draw | None = None
+    draw_batch: DrawBatch | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,6 +156,9 @@ def check_job(job: TrainJob) -> torch.device:
         problems.expect(fits, "model", f"to have the data's classes {list(data.names)}", list(model.names))
         same = job.val_cases is None or job.val_cases.spec == job.train_cases.spec
         problems.expect(same, "data", "to have the same classes for training and validation", "two kinds")
+        synced = any(isinstance(module, torch.nn.SyncBatchNorm) for module in job.segmenter.modules())
+        possible = not synced or job.world.size == 1 or device.type == "cuda"
+        problems.expect(possible, "model", "to have a model.norm other than sync in processes on the CPU", "sync")
         check_freezing(problems, job.segmenter, job.training, getattr(job.optimizer, "encoder_lr", 1.0))
     return device
 

@@ -99,6 +99,10 @@ class Learner:
             self.ema.update()
         return loss, grad_norm, lr
 
+    def augmented(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Image and target of a batch as the network is given them, on the device."""
+        return self._step.augmented(batch)
+
     def steady(self) -> set[int]:
         """Addresses of all that only an update changes: the weights, what the optimizer keeps, and the average."""
         kept = (value for state in self.optimizer.state.values() for value in state.values())

@@ -11,6 +11,7 @@ from typing import Any, Self
 
 import torch
 
+from segmeter.distributed.ranks import Order
 from segmeter.errors import Interrupted
 from segmeter.inference.precision import pick_dtype, without_tf32
 from segmeter.losses.additive import check_labels
@@ -24,6 +25,7 @@ from segmeter.training.limits import Limits
 from segmeter.training.run.contents import write_contents
 from segmeter.training.run.determinism import kernels, seed_everything
 from segmeter.training.run.divergence import DivergenceGuard, Taken
+from segmeter.training.run.first_batch import draw_first
 from segmeter.training.run.history import History
 from segmeter.training.run.loggers import Loggers
 from segmeter.training.run.profiling import profiled
@@ -126,7 +128,7 @@ class Run:
         position = self._resume() if job.resume else 0
         self.history = History(job.folder / "history.jsonl", position=position)
         self.logger = Loggers(job.logger, folder=job.folder, step=self.step, settings=job.settings)
-        self.validator = Validator(job, learner, step=self.step, show=self._show, stopped=stop.__bool__)
+        self.validator = Validator(job, learner, step=self.step, show=self._show, stop=stop)
 
     def go(self, batches: Batches) -> TrainResult:
         """Step until the end; what is due after a step is done before the next one."""
@@ -185,8 +187,11 @@ class Run:
         self.throughput.run()
         waited = source.waited
         batches = [source.take() for _ in range(self.config.accumulate)]
+        if self.step == 0 and self.job.draw_batch is not None and self.config.pictures:
+            draw, case_ids = self.job.draw_batch, self.job.train_cases.case_ids
+            draw_first(batches[0], self.learner.augmented, draw=draw, case_ids=case_ids, folder=self.job.folder)
         progress = self.progress(self.step)
-        self.stop.hear(self.job.world.tell_step(self.step, progress, self.stop.number))
+        self.stop.hear(self.job.world.tell(Order(self.step, progress, validates=False), self.stop.number))
         loss, grad_norm, self.lr = self.learner.update(batches, step=self.step, progress=progress)
         self.step += 1
         indices = [batch.indices for batch in batches]
@@ -229,13 +234,14 @@ class Run:
         self.throughput.hold()
         if not self.due:
             self._log()
-        cases = self.job.val_cases
-        if cases is None or self.config.validate_every is None:
+        if self.job.val_cases is None or self.config.validate_every is None:
             self._save()
             return
         start = time.monotonic()
+        order = Order(self.step, self.progress(self.step), validates=True)
+        self.stop.hear(self.job.world.tell(order, self.stop.number))
         with self.throughput.stage("validation"):
-            validated = self.validator(cases, self.step, self.lr)
+            validated = self.validator(self.step, self.lr)
         self.due = validated is None
         if validated is None:
             self._leave()
@@ -301,8 +307,11 @@ class Run:
 
     def _leave(self) -> None:
         """Save, then exit with the signal's code."""
-        self._save()
-        self.checkpoints.wait()
+        try:
+            self._save()
+            self.checkpoints.wait()
+        finally:
+            self.validator.settle()
         name = self.stop.received.name if self.stop.received else "nothing"
         message = (
             f"training: stopped by {name} after step {self.step}; {self.checkpoints.saved} was saved to resume from."

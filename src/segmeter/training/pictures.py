@@ -5,7 +5,7 @@ validation/step-00001234/<case>.png     each complete from its first moment
 
 import logging
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
 from segmeter.files import make_folder, remove
@@ -27,20 +27,18 @@ class Pictures:
     ----------
     folder
         The run's.
-    case_ids
-        All validation cases, in their order.
-    count
-        How many of them are drawn, the same ones each time.
+    chosen
+        The cases that are drawn, the same ones each time.
     draw
         Draws one; None draws none.
     step
         The one that the run goes on from; pictures of later ones, which will come again, are removed.
     """
 
-    def __init__(self, folder: Path, case_ids: Sequence[str], *, count: int, draw: Draw | None, step: int) -> None:
+    def __init__(self, folder: Path, chosen: Collection[str], *, draw: Draw | None, step: int) -> None:
         self.folder = folder / FOLDER
         self._draw = draw
-        self._chosen = {case_ids[index] for index in spread_evenly(len(case_ids), count)} if draw else set()
+        self.chosen = frozenset(chosen if draw else ())
         self._drawn: dict[str, Path] = {}
         for later in (each for each in self._steps() if each > step):
             remove(self.folder / step_name(later))
@@ -54,7 +52,7 @@ class Pictures:
             The picture can't be written: what else the run writes could not be either.
         """
         case_id, folder = prediction.sample.case_id, self.folder / step_name(step)
-        if self._draw is None or case_id not in self._chosen:
+        if self._draw is None or case_id not in self.chosen:
             return
         try:
             make_folder(folder)
@@ -78,6 +76,11 @@ class Pictures:
     def _steps(self) -> list[int]:
         names = [path.name for path in self.folder.iterdir()] if self.folder.is_dir() else []
         return sorted(int(match[1]) for name in names if (match := _NAME.fullmatch(name)))
+
+
+def choose_cases(case_ids: Sequence[str], count: int) -> frozenset[str]:
+    """The cases that are drawn of all validation cases: `count` of them, evenly spread."""
+    return frozenset(case_ids[index] for index in spread_evenly(len(case_ids), count))
 
 
 def choose_gone(steps: Sequence[int]) -> int:

@@ -1,28 +1,31 @@
 """Model and cases -> scores, through the same inference and counting as every evaluation."""
 
-import math
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import nn
 
-from segmeter.bridge.scalars import read_scalars
 from segmeter.checks import expected, nearest
 from segmeter.classes import ClassSpec
 from segmeter.data.by_rows.thumbnail import Tapped, Thumbnail, thumbnail_step
 from segmeter.data.sample import Sample
-from segmeter.errors import ConfigError, DataError
+from segmeter.distributed.batches import Part, own_batches, split_passes
+from segmeter.distributed.ranks import ALONE, World
+from segmeter.distributed.shards import Shard
+from segmeter.errors import ConfigError, DataError, RunError, SegmeterError
 from segmeter.inference.async_results import Prediction
 from segmeter.inference.bands import BandLoss, sums_by_bands
 from segmeter.inference.predictor import Predictor
-from segmeter.losses.additive import AdditiveLoss, additive, divide
+from segmeter.losses.additive import AdditiveLoss, additive
+from segmeter.metrics.cases.table import divide_terms
 from segmeter.metrics.pixels.confusion import count_case
 from segmeter.metrics.pixels.overlap import OverlapScores, overlap_scores
 from segmeter.training.config import AUTO, CLASS_MONITORS, MONITORS
-from segmeter.training.data.cache import CachedDataset, Cases, Some
+from segmeter.training.data.cache import CachedDataset, Cases
+from segmeter.training.run.signals import StopSignals
 
 UNLEARNED = 0.01  # a class that the targets hold and whose IoU is below this is as good as not found
 
@@ -66,106 +69,151 @@ def find_monitor(monitor: str, spec: ClassSpec) -> str:
     return monitor
 
 
-class RunningLoss:
-    """The loss of all cases together: its sums and denominators are added on the device, case by case.
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Scored:
+    """What one case adds to the scores.
 
     Parameters
     ----------
-    loss
-        A part whose denominator is a number is averaged over the cases.
+    index
+        Of the case.
+    counts
+        From `count_case`.
+    terms
+        The sum and the denominator of each part of the loss, (P, 2).
+    shown
+        What was predicted, where somebody wants to draw it.
     """
 
-    def __init__(self, loss: AdditiveLoss) -> None:
-        self.loss = loss
-        self.cases = 0
-        self._sums: Tensor | float = 0.0
-        self._denominators: Tensor | float = 0.0
-
-    def __call__(self, logits: Tensor, target: Tensor) -> Tensor:
-        """Add a batch of one case, (1, num_channels, H, W) and its target; give its own loss, 0-d."""
-        sums, denominators = self.loss.sums(logits, target), self.loss.denominators(target)
-        self.cases += 1
-        self._sums = self._sums + sums.double()
-        self._denominators = self._denominators + denominators
-        return divide(sums, denominators)
-
-    def add(self, terms: Tensor) -> None:
-        """Add a case whose sum and denominator of each part are known, (P, 2)."""
-        self.cases += 1
-        self._sums = self._sums + terms[:, 0]
-        self._denominators = self._denominators + terms[:, 1]
-
-    def value(self) -> float:
-        """Read the loss of all that was added; NaN where nothing was."""
-        if not isinstance(self._sums, Tensor) or not isinstance(self._denominators, Tensor):
-            return math.nan
-        return read_scalars([divide(self._sums, self._denominators, otherwise=self.cases)])[0]
+    index: int
+    counts: NDArray[np.int64]
+    terms: NDArray[np.float64]
+    shown: Prediction | None = None
 
 
-def validate(
+@dataclass(kw_only=True)
+class Share:
+    """What one process found on its part of the cases; `signal` is the one that cut it short, 0 where none did."""
+
+    scored: list[Scored] = field(default_factory=list)
+    fault: Exception | None = None
+    signal: int = 0
+
+
+def take_share(
     predictor: Predictor,
     cases: Cases,
     loss: nn.Module,
     *,
-    stopped: Callable[[], bool],
-    on_case: Callable[[int, Prediction], None] = lambda done, prediction: None,
-) -> Validation | None:
-    """Score the model on every case; the counts of all cases are summed first, and so is what the loss divides by.
+    stop: StopSignals,
+    on_case: Callable[[int], None] = lambda done: None,
+    show: Collection[str] = (),
+    world: World = ALONE,
+) -> Share:
+    """Score the model on this process's part of the cases; no process waits for another.
 
     Parameters
     ----------
     predictor
-        Runs the model, with its way of tiling.
+        Runs the model, with its way of tiling; the same in all processes.
     cases
-        Each with a target.
+        All of them, each with a target. A process takes every n-th batch, as `own_batches` says.
     loss
         Logits and target -> 0-d. Reported as that of all cases as one batch, where it adds (`AdditiveLoss`); region
         losses count each case on its own.
-    stopped
-        Asked after each case; once it says yes, the validation is given up.
+    stop
+        Asked after each case; once there is a signal, the part is given up.
     on_case
-        Called after each case with the number of cases done, and what was predicted.
+        Called after each case with the number of this process's cases that are done.
+    show
+        The cases whose predictions are kept.
+    world
+        The processes among which the cases are shared out.
 
     Returns
     -------
-    None where it was given up.
+    What was found until a fault or a signal came. `join_shares` makes scores of it, and raises.
     """
-    counts: NDArray[np.int64] | None = None
-    running = RunningLoss(additive(loss, cases.spec.ignore_index))
-    for done, (prediction, case_counts) in enumerate(_predict(predictor, cases, running), start=1):
-        if stopped():
-            return None
-        counts = case_counts if counts is None else counts + case_counts
-        on_case(done, prediction)
-    if counts is None:
+    share = Share()
+    try:
+        for index, prediction, counts in _predict(predictor, cases, additive(loss, cases.spec.ignore_index), world):
+            if stop:
+                share.signal = stop.number
+                break
+            terms, shown = prediction.loss, prediction if prediction.sample.case_id in show else None
+            if terms is None:
+                raise _without_mask(prediction.sample.case_id)
+            share.scored.append(Scored(index=index, counts=counts, terms=terms, shown=shown))
+            on_case(len(share.scored))
+    except Exception as error:  # the others learn of it when they are done with their parts
+        named = f"validation: process {world.rank + 1} of {world.size} failed: {type(error).__name__}: {error}"
+        share.fault = error if isinstance(error, SegmeterError) or world.leads else RunError(named)
+    return share
+
+
+def join_shares(shares: Sequence[Share], spec: ClassSpec, *, total: int) -> tuple[Validation, list[Prediction]]:
+    """Add up what all processes found of `total` cases, in their order, and gather what is to be drawn.
+
+    Raises
+    ------
+    DataError
+        A case has no mask or can't be read, or there is none.
+    RunError
+        The processes saw different files, and so left a case out or scored it twice.
+    OverflowedError
+        The model's output for a case is not finite.
+    """
+    for fault in (share.fault for share in shares if share.fault is not None):
+        raise fault
+    scored = sorted((each for share in shares for each in share.scored), key=lambda each: each.index)
+    if not scored:
         raise DataError("validation: there is no case to validate on.")
-    overlap = overlap_scores(counts, task=cases.spec.task)
-    named = zip(cases.spec.names, overlap.iou, overlap.support, strict=True)
-    return Validation(
-        values={**scores(overlap, cases.spec), "loss": running.value()},
+    if [each.index for each in scored] != list(range(total)):
+        got = f"{len(scored)} scores of {len({each.index for each in scored})} of {total} cases"
+        raise RunError(f"validation: expected one score of each case, got {got}. Let all processes see the same files.")
+    overlap = overlap_scores(np.sum([each.counts for each in scored], axis=0), task=spec.task)
+    named = zip(spec.names, overlap.iou, overlap.support, strict=True)
+    found = Validation(
+        values={**scores(overlap, spec), "loss": divide_terms(np.stack([each.terms for each in scored]))},
         unlearned=tuple(name for name, iou, support in named if support > 0 and iou < UNLEARNED),
     )
+    return found, [each.shown for each in scored if each.shown is not None]
 
 
 def _predict(
-    predictor: Predictor, cases: Cases, running: RunningLoss
-) -> Iterator[tuple[Prediction, NDArray[np.int64]]]:
-    """Each case with its counts; those that are larger than memory come last, and of their maps a small picture."""
-    cached = cases if isinstance(cases, CachedDataset) and sums_by_bands(running.loss) else None
+    predictor: Predictor, cases: Cases, loss: AdditiveLoss, world: World
+) -> Iterator[tuple[int, Prediction, NDArray[np.int64]]]:
+    """Each case of this process with its number and counts.
+
+    Those that are larger than memory come last, and of their maps a small picture.
+    """
+    cached = cases if isinstance(cases, CachedDataset) and sums_by_bands(loss) else None
     large = frozenset() if cached is None else cached.large_cases()
-    others = cases if not large else Some(cases, [index for index in range(len(cases)) if index not in large])
-    for prediction in predictor.predict(others, loss=running):
-        target = prediction.sample.target
-        if target is None or prediction.loss is None:
-            raise _without_mask(prediction.sample.case_id)
-        yield prediction, count_case(target, prediction.labels, cases.spec)
+    others, mine = [index for index in range(len(cases)) if index not in large], Shard(world.rank + 1, world.size)
+    for numbers in _passes(cases, others, mine, predictor.config.batch_size):
+        for index, prediction in zip(numbers, predictor.predict(Part(cases, numbers), loss=loss), strict=True):
+            target = prediction.sample.target
+            if target is None:
+                raise _without_mask(prediction.sample.case_id)
+            yield index, prediction, count_case(target, prediction.labels, cases.spec)
     if cached is not None:
-        for index in sorted(large):
-            yield _stream(predictor, cached, index, running)
+        for index in mine.take(sorted(large)):
+            yield index, *_stream(predictor, cached, index, loss)
+
+
+def _passes(cases: Cases, numbers: Sequence[int], mine: Shard, batch_size: int) -> Iterator[Sequence[int]]:
+    """The cases of a process in passes, in each of which images of one kind are in the batches of a single process."""
+    if mine.count == 1:
+        yield numbers
+        return
+    kinds = cases.kinds()
+    own, batches = own_batches([kinds[number] for number in numbers], mine, batch_size)
+    for part in split_passes(batches, range(len(own)), batch_size):
+        yield [numbers[index] for index in own[part.start : part.stop]]
 
 
 def _stream(
-    predictor: Predictor, cases: CachedDataset, index: int, running: RunningLoss
+    predictor: Predictor, cases: CachedDataset, index: int, whole: AdditiveLoss
 ) -> tuple[Prediction, NDArray[np.int64]]:
     """Predict and count a case by bands, as an evaluation does."""
     case_id, counts = cases.case_ids[index], np.zeros(cases.spec.counts_shape, np.int64)
@@ -174,18 +222,15 @@ def _stream(
             raise _without_mask(case_id)
         step = thumbnail_step(*image.shape[:2])
         small, small_labels, small_target = (Thumbnail(step, axis) for axis in (-3, -2, -2))
-        loss = BandLoss(running.loss, predictor.device)
+        loss = BandLoss(whole, predictor.device)
         tapped = Tapped(image, small)
         for band in predictor.stream(tapped, case_id=case_id, target=target, loss=loss):
             rows = cast(NDArray[Any], band.target)  # there is a target
             counts += count_case(rows, band.labels, cases.spec)
             small_labels.add(band.top, band.labels)
             small_target.add(band.top, rows)
-    terms = loss.total()
-    if terms is not None:
-        running.add(terms)
     sample = Sample(case_id=case_id, image=small.pixels(), target=small_target.pixels())
-    return Prediction(sample=sample, labels=small_labels.pixels()), counts
+    return Prediction(sample=sample, labels=small_labels.pixels(), loss=loss.terms()), counts
 
 
 def _without_mask(case_id: str) -> DataError:

@@ -52,3 +52,9 @@ def test_a_summary_of_multilabel_is_flat_too():
 
     found = segmeter.evaluate([("a", np.array(target), np.array(target))], classes=spec)
     assert found.flat()["dataset/mean_iou"] == 1.0
+
+
+@pytest.mark.parametrize("summary", [3, {}, {"n_cases": "x"}, [1]])
+def test_what_is_no_summary_is_refused(summary):
+    with pytest.raises(InputError, match=r"`summary` to be the content of metrics\.json"):
+        flatten(summary)

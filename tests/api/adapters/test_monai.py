@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from segmeter.classes import ClassSpec
 from segmeter.errors import InputError
 from tests.api.adapters.drawn import SPEC, draw, evaluation
 from tests.differential.peers import quiet
@@ -60,3 +61,20 @@ def test_a_reduction_that_there_is_not_is_refused():
     metric(y_pred=torch.zeros(1, 1, 4, 5), y=torch.zeros(1, 1, 4, 5))
     with pytest.raises(InputError, match='"dataset" or "cases", got \'mean\''):
         metric.aggregate("mean")
+
+
+def test_one_of_two_binary_maps_may_lack_its_channel():
+    spec = ClassSpec(task="binary", names=("rest", "cell"), colours=((0, 0, 0), (255, 0, 0)))
+    labels, target = torch.randint(0, 2, (2, 3, 1, 6, 7), generator=torch.Generator().manual_seed(0))
+    found = set()
+    for given in ((labels, target), (labels[:, 0], target), (labels, target[:, 0])):
+        metric = SegmentationMetric(spec)
+        metric(*given)
+        found.add(metric.aggregate()["iou/cell"])
+    assert len(found) == 1
+
+
+@pytest.mark.parametrize("spec", ["binary", None])
+def test_what_is_no_spec_is_refused(spec):
+    with pytest.raises(InputError, match="`spec` to be a ClassSpec"):
+        SegmentationMetric(spec)

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from segmeter.errors import InputError
-from tests.api.adapters.drawn import BINARY, SPEC, draw, evaluation
+from tests.api.adapters.drawn import SPEC, draw, evaluation
 from tests.differential.peers import quiet
 
 pytest.importorskip("torchmetrics", reason="torchmetrics is not installed: it comes with `make test`")
@@ -57,23 +57,12 @@ def test_forward_resets_and_collections():
     torch.testing.assert_close(first["mean_iou"], found["mean_iou"], rtol=0, atol=0)
 
 
-@pytest.mark.parametrize(("ours", "theirs"), [(False, False), (True, False), (False, True), (True, True)])
-def test_binary_maps_may_have_a_channel_axis(ours, theirs):
-    target, labels = tensors(BINARY)
-    metric = SegmentationMetric(BINARY)
-    metric.update(labels[:, None] if ours else labels, target[:, None] if theirs else target)
-    assert float(metric.compute()["iou/cell"]) == evaluation(BINARY).summary["per_class"]["cell"]["iou"]
+def test_what_is_no_label_is_refused_by_the_metrics_name():
+    with pytest.raises(InputError, match=r"^SegmentationMetric: expected `preds` to hold labels, got "):
+        SegmentationMetric(SPEC).update(torch.zeros(2, 3, 4, 5), torch.zeros(2, 4, 5, dtype=torch.int64))
 
 
-@pytest.mark.parametrize(
-    ("labels", "line"),
-    [
-        (torch.zeros(2, 3, 4, 5), r"`preds` to hold labels, got torch.float32 \(2, 3, 4, 5\). Decide on classes first"),
-        (torch.full((2, 4, 5), 9), "`labels` to hold only classes 0 to 2, got 40 pixels? of 9|20 pixels of 9"),
-        (torch.zeros(2, 4, 6, dtype=torch.int64), r"`preds` to have the target's shape \(2, 4, 5\)"),
-    ],
-    ids=["logits", "no class", "shape"],
-)
-def test_what_is_no_label_is_refused(labels, line):
-    with pytest.raises(InputError, match=line):
-        SegmentationMetric(SPEC).update(labels, torch.zeros(2, 4, 5, dtype=torch.int64))
+@pytest.mark.parametrize("spec", ["binary", None])
+def test_what_is_no_spec_is_refused(spec):
+    with pytest.raises(InputError, match="`spec` to be a ClassSpec"):
+        SegmentationMetric(spec)

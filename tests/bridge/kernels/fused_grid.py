@@ -92,9 +92,20 @@ def check_wide_range(device):
     return 1
 
 
+def check_far_channels(device):
+    """Channels that lie more than 2^31 values apart, as those of a very large image do; little of the span is used."""
+    apart, values = 2**31 - 64, np.array([[0, 2, 0, 1], [1, 0, 0, 2], [2, 1, 1, 0]], np.float32)
+    span = torch.empty(2 * apart + 4, dtype=torch.float16, device=device)
+    logits = span.as_strided((1, 3, 4), (0, apart, 1)).copy_(torch.from_numpy(values))
+    labels, record = fused.argmax_labels(logits, torch.uint8)
+    np.testing.assert_array_equal(labels.cpu().numpy()[0], values.argmax(0))
+    check_record(record, values, np.zeros(4, bool))
+    return 1
+
+
 def main(device):
     """Run everything; give the number of comparisons."""
-    return check_argmax(device) + check_threshold(device) + check_wide_range(device)
+    return check_argmax(device) + check_threshold(device) + check_wide_range(device) + check_far_channels(device)
 
 
 if __name__ == "__main__":

@@ -86,12 +86,14 @@ def test_twelve_bit_images_are_warned_of_with_both_remedies(tmp_path, capsys):
         put(tmp_path / "masks" / f"{number}.png", noise(12, 10, None, seed=number) % 2)
     assert check(*DATA, f"data.root={tmp_path}", "splits=[all]") == 0
     warned = capsys.readouterr().err
-    assert "largest value of the uint16 images is 4080 of 65535" in warned
+    assert "largest value of the uint16 images of all is 4080 of 65535" in warned
     assert "set data.mean=auto data.std=auto, or data.full_scale=4095 if these are 12-bit images" in warned
     assert check(*DATA, f"data.root={tmp_path}", "splits=[all]", "data.full_scale=4095") == 0
     assert "4080" not in capsys.readouterr().err
     assert check(*DATA, f"data.root={tmp_path}", "splits=[all]", "data.mean=auto", "data.std=automatic") == 2
     assert "data.std" in capsys.readouterr().err
+    assert check(*DATA, f"data.root={tmp_path}") == 0
+    assert capsys.readouterr().err.count("images of train, val, test is 4080 of 65535") == 1, "once for all splits"
 
 
 def test_all_of_it_is_written_as_json_with_what_it_suggests(tmp_path, capsys):

@@ -1,6 +1,7 @@
 """`segmeter compare` as a user types it."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -51,6 +52,7 @@ def test_a_comparison_prints_its_tables_and_keeps_its_figures_without_torch(tmp_
         assert [pair["sign_flip_p_holm"] for pair in entry["pairs"]] == [9 * smallest] * 3  # of 3 metrics
     record = json.loads((folder / "run.json").read_text())
     assert record["state"] == "done"
+    assert re.search(r'<p class="when">.* · done</p>', (folder / "compare.html").read_text())
     assert set(record["runs"]) == {"good", "fair", "poor"}
 
 

@@ -10,44 +10,24 @@ import numpy as np
 import pytest
 
 from segmeter.files import describe_file
-from tests.cli.sharded import COUNTS, contents, make_checkpoint, make_masks, newest, run, run_shards
+from tests.cli.sharded import COUNTS, EVAL, PREDICT, SCORE, contents, make_checkpoint, newest, run, run_shards
 from tests.data.crafted import put
 
-SCORE = [
-    *("predictions=predictions", "references=masks", "images=images", "data.num_classes=3", "data.ignore_index=255"),
-    *("metrics.bootstrap=20", "metrics.measures=[events]", "report.overlays=4", "report.worst=2", "report.html=false"),
-]
-EVAL = [
-    *(
-        "checkpoint=net",
-        "data.root=.",
-        "data.split=all",
-        "inference.batch_size=2",
-        "device=cpu",
-        "metrics.bootstrap=20",
-    ),
-    *("report.overlays=4", "report.worst=2", "report.html=false"),
-]
-PREDICT = ["checkpoint=net", "input=images", "inference.batch_size=2", "device=cpu", *EVAL[-3:]]
-COMMANDS = {"score": SCORE, "eval": EVAL, "predict": PREDICT}
+COMMANDS = {"score": SCORE, "predict": PREDICT}
 SHOWN = ("report.overlays=4", "report.worst=2")
-
-
-@pytest.fixture(scope="module")
-def here(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    root = tmp_path_factory.mktemp("shards")
-    make_masks(root)
-    make_checkpoint(root / "net")
-    return root
-
-
-@pytest.fixture(autouse=True)
-def _in_folder(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(here)
+pytestmark = pytest.mark.usefixtures("in_here")
 
 
 def listed(folders: list[Path]) -> str:
     return f"runs=[{','.join(map(str, folders))}]"
+
+
+def check_merged(command: str, whole: dict[str, bytes], folders: list[Path]) -> None:
+    assert run("merge", listed(folders), *SHOWN, f"run.name={command}{len(folders)}") == 0
+    merged = newest("runs/merge")
+    assert contents(merged) == whole
+    assert (merged / "report.html").is_file()
+    assert json.loads((merged / "run.json").read_text())["merged"]["command"] == command
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -56,24 +36,38 @@ def test_merged_shards_are_the_run_without_shards_to_the_byte(command: str) -> N
     arguments = COMMANDS[command]
     assert run(command, *arguments, "run.name=whole") == 0
     whole = contents(newest(f"runs/{command}"))
-    assert len(whole) >= {"score": 5 + 2, "eval": 4 + 11 + 2, "predict": 1 + 11 + 2}[command]
+    assert len(whole) >= {"score": 5 + 2, "predict": 1 + 11 + 2}[command]
     for count in COUNTS if command == "score" else COUNTS[1:]:
-        folders = run_shards(command, count, *arguments)
-        assert run("merge", listed(folders), *SHOWN, f"run.name={command}{count}") == 0
-        merged = newest("runs/merge")
-        assert contents(merged) == whole
-        assert (merged / "report.html").is_file()
-        assert json.loads((merged / "run.json").read_text())["merged"]["command"] == command
+        check_merged(command, whole, run_shards(command, count, *arguments))
 
 
-def test_merged_shards_keep_the_loss_of_all_cases_as_one_batch() -> None:
-    """Mutation seen to fail: the terms of the loss not read from the shards' tables."""
-    options = [*EVAL, "loss=cross_entropy", "loss.class_weights=[1,5,20]"]
-    assert run("eval", *options, "run.name=weighted") == 0
-    whole = json.loads((newest("runs/eval") / "metrics.json").read_text())["loss"]
-    assert abs(whole["dataset"] - whole["mean"]) > 1e-5 * whole["mean"]  # the two are told apart
-    assert run("merge", listed(run_shards("eval", 2, *options))) == 0
-    assert json.loads((newest("runs/merge") / "metrics.json").read_text())["loss"] == whole
+@pytest.fixture(scope="module")
+def evaluated(here: Path) -> dict[int, list[Path]]:
+    """The folders of an evaluation by the number of its shards, 1 of the whole, with all that has to be added up."""
+    options = [*EVAL, "metrics.calibration=true", "export.probs=true"]
+    options += ["loss=cross_entropy", "loss.class_weights=[1,5,20]"]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(here)
+        assert run("eval", *options, "run.name=whole") == 0
+        found = {1: [newest("runs/eval")]} | {count: run_shards("eval", count, *options) for count in COUNTS[1:]}
+    return {count: [here / folder for folder in folders] for count, folders in found.items()}
+
+
+def test_merged_shards_of_an_evaluation_are_its_bytes_with_the_loss_of_one_batch(
+    evaluated: dict[int, list[Path]],
+) -> None:
+    """Mutations seen to fail: the terms of the loss not read from the shards' tables; sums of the images for the
+    calibration in float64, in the order of the shards.
+    """
+    whole = contents(evaluated[1][0])
+    assert len(whole) >= 5 + 2 * 11 + 2
+    assert "calibration.npz" in whole
+    summary = json.loads(whole["metrics.json"])
+    assert summary["calibration"]["n"] > 10_000
+    loss = summary["loss"]
+    assert abs(loss["dataset"] - loss["mean"]) > 1e-5 * loss["mean"]  # the two are told apart
+    for count in COUNTS[1:]:
+        check_merged("eval", whole, evaluated[count])
 
 
 def test_a_shard_is_marked_and_warned_about(capsys: pytest.CaptureFixture[str]) -> None:
@@ -237,28 +231,20 @@ def test_more_shards_than_cases_or_batches_are_refused(capsys: pytest.CaptureFix
         assert "to be NUMBER/COUNT" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("command", ["eval", "score"])
-def test_calibration_of_merged_shards_is_that_of_the_run_to_the_byte(command: str) -> None:
-    """Mutation seen to fail: sums of the images in float64, in the order of the shards."""
-    arguments = [*EVAL, "metrics.calibration=true", "export.probs=true", "run.name=probs"]
-    if command == "score":
-        assert run("eval", *arguments) == 0
-        made = newest("runs/eval") / "predictions"
-        places = (f"predictions={made / 'labels'}", f"probs={made / 'probs'}", "metrics.calibration=true")
-        arguments = [SCORE[1], *SCORE[3:], *places, "run.name=whole"]
-    assert run(command, *arguments) == 0
-    whole = contents(newest(f"runs/{command}"))
-    assert json.loads(whole["metrics.json"])["calibration"]["n"] > 10_000
+def test_calibration_of_merged_scores_is_that_of_the_run_to_the_byte(evaluated: dict[int, list[Path]]) -> None:
+    made = evaluated[1][0] / "predictions"
+    places = (f"predictions={made / 'labels'}", f"probs={made / 'probs'}", "metrics.calibration=true")
+    arguments = [SCORE[1], *SCORE[3:], *places, "run.name=whole"]
+    assert run("score", *arguments) == 0
+    whole = contents(newest("runs/score"))
     assert "calibration.npz" in whole
-    for count in (2, 3):
-        assert run("merge", listed(run_shards(command, count, *arguments)), *SHOWN) == 0
-        assert contents(newest("runs/merge")) == whole
+    check_merged("score", whole, run_shards("score", 3, *arguments))
 
 
-def test_a_case_in_two_runs_with_calibration_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    arguments = [*EVAL, "metrics.calibration=true"]
-    halves, (third, *_) = run_shards("eval", 2, *arguments), run_shards("eval", 3, *arguments)
-    assert run("merge", listed([*halves, third])) == 2
+def test_a_case_in_two_runs_with_calibration_is_refused(
+    evaluated: dict[int, list[Path]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("merge", listed([*evaluated[2], evaluated[3][0]])) == 2
     assert "to share no case, as calibration adds up all pixels" in capsys.readouterr().err
 
 

@@ -1,5 +1,6 @@
 """`segmeter score` on files of other tools: Cityscapes' ids, a COCO file, resampled volumes."""
 
+import copy
 import json
 
 import numpy as np
@@ -8,9 +9,8 @@ from PIL import Image
 
 from segmeter.cli.main import main
 from segmeter.data.known_classes import CITYSCAPES_IDS
-from segmeter.data.labels_config import LabelsConfig
 from tests.data.formats_written import coco_content, draw_mask
-from tests.differential.peers import load
+from tests.differential.peers import load, quiet
 
 
 def scored(root, *arguments):
@@ -40,14 +40,40 @@ def test_cityscapes_needs_no_list_of_classes(tmp_path):
     assert summary["ignore_index"] == 255
 
 
-def test_the_ids_are_those_of_cityscapes_scripts():
-    labels = load("cityscapesscripts.helpers.labels", "cityscapesscripts").labels
-    benchmark = sorted((one for one in labels if not one.ignoreInEval), key=lambda one: one.trainId)
-    assert {one.name: one.id for one in benchmark} == CITYSCAPES_IDS
-    found = LabelsConfig(preset="cityscapes")
-    assert {int(key) for key in found.label_map} == {one.id for one in labels} | {255}
-    assert all(found.label_map[str(one.id)] == (255 if one.ignoreInEval else one.trainId) for one in labels)
-    assert LabelsConfig(preset="cityscapes", ignore_index=300, label_map={"0": 300}).ignore_index == 300
+def test_instance_ious_are_those_of_cityscapes_scripts(tmp_path, monkeypatch):
+    """From files as its own evaluation takes them: objects, groups without a number, and ids that are not evaluated."""
+    peer = load("cityscapesscripts.evaluation.evalPixelLevelSemanticLabeling", "cityscapesscripts")
+    monkeypatch.setattr(np, "in1d", np.isin, raising=False)  # which NumPy 2.4 has no more
+    rng, files = np.random.default_rng(3), {"predictions": [], "references": []}
+    for name in ("a_1_2", "b_1_2"):
+        ids = np.array([7, 24, 26, 29, 4], np.int32)[rng.integers(0, 5, (4, 6)).repeat(6, 0).repeat(5, 1)]
+        numbers = rng.integers(0, 4, (8, 10)).repeat(3, 0).repeat(3, 1)
+        coded = np.where((ids >= 24) & (numbers > 0), 1000 * ids + numbers - 1, ids)
+        labels = np.where(rng.random(ids.shape) < 0.3, rng.choice([7, 24, 26, 33], ids.shape), ids)
+        drawn = {"predictions/{}_pred": labels, "references/{}_gtFine_labelIds": ids}
+        for path, values in (drawn | {"references/{}_gtFine_instanceIds": coded}).items():
+            file = tmp_path / f"{path.format(name)}.png"
+            file.parent.mkdir(exist_ok=True)
+            Image.fromarray(values.astype(np.uint16 if values is coded else np.uint8)).save(file)
+            if values is not coded:
+                files[path.partition("/")[0]].append(str(file))
+    args = copy.copy(peer.args)
+    args.evalInstLevelScore, args.JSONOutput, args.quiet = True, False, True
+    with quiet():
+        theirs = peer.evaluateImgLists(files["predictions"], files["references"], args)
+    summary, _ = scored(
+        tmp_path,
+        *(f"{side}={tmp_path / side}" for side in ("references", "predictions")),
+        *("data.preset=cityscapes", "reference_ending=_gtFine_instanceIds", "prediction_ending=_pred"),
+        *("data.instances=references", "metrics.measures=[{name: iiou, average_sizes: cityscapes}]"),
+    )
+    found = summary["measures"]["iiou"]
+    wanted = {name: score for name, score in theirs["classInstScores"].items() if not np.isnan(score)}
+    assert set(wanted) == {"person", "car", "bicycle"}
+    for name, score in wanted.items():
+        assert found[name]["dataset"] == pytest.approx(score, rel=1e-12)
+    assert found["mean"]["dataset"] == pytest.approx(theirs["averageScoreInstClasses"], rel=1e-12)
+    assert summary["dataset"]["mean_iou"] == pytest.approx(theirs["averageScoreClasses"], rel=1e-12)
 
 
 def test_a_coco_file_is_a_folder_of_references(tmp_path):

@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from segmeter.cli.main import main
 from segmeter.evaluation.manifest import JOURNAL
+from tests.cli.sharded import run
 from tests.data.crafted import noise, put
 
 FAST = ["metrics.bootstrap=20", "data.num_classes=3", "data.ignore_index=255", "run.name=x", "report.html=false"]
@@ -38,23 +38,19 @@ main(sys.argv[1:])
 """
 
 
-@pytest.fixture(autouse=True)
-def _cases(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def make_cases(root: Path) -> None:
     for seed in range(CASES):
         target = noise(20, 30, None, seed=seed) % 3
         labels = np.where(noise(20, 30, None, seed=seed + 99) < 60, 0, target).astype(np.uint8)
-        put(tmp_path / "references" / f"case{seed:02}.png", target)
-        put(tmp_path / "predictions" / f"case{seed:02}.png", labels)
-        put(tmp_path / "images" / f"case{seed:02}.png", noise(20, 30, seed=seed))
+        put(root / "references" / f"case{seed:02}.png", target)
+        put(root / "predictions" / f"case{seed:02}.png", labels)
+        put(root / "images" / f"case{seed:02}.png", noise(20, 30, seed=seed))
 
 
-def run(*arguments: str) -> int:
-    try:
-        main(arguments)
-    except SystemExit as leaving:
-        return int(leaving.code or 0)
-    return 0
+@pytest.fixture(autouse=True)
+def _cases(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    make_cases(tmp_path)
 
 
 def killed_after(count: int, how: str = "whole") -> Path:
@@ -67,11 +63,15 @@ def killed_after(count: int, how: str = "whole") -> Path:
     return folder
 
 
-@pytest.fixture
-def clean(tmp_path: Path) -> dict[str, bytes]:
+@pytest.fixture(scope="module")
+def clean(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
     """The results of a run that nothing interrupted."""
-    assert run(*SCORE, "run.root=clean") == 0
-    (folder,) = Path("clean/score").iterdir()
+    root = tmp_path_factory.mktemp("clean")
+    make_cases(root)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(root)
+        assert run(*SCORE) == 0
+    (folder,) = root.glob("runs/score/*")
     return {name: (folder / name).read_bytes() for name in RESULTS}
 
 
@@ -104,7 +104,7 @@ def test_a_finished_run_is_shown_again_and_not_done_again(capsys: pytest.Capture
     assert capsys.readouterr().out.count("mean IoU") == 2
 
 
-def test_another_configuration_is_refused_with_the_difference(capsys: pytest.CaptureFixture[str]) -> None:
+def test_other_configurations_changed_files_and_new_cases_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
     folder = killed_after(3)
     records = (folder / "config.yaml").read_bytes()
     assert run(*SCORE, "metrics.background=false", "data.ignore_index=254", f"resume={folder}") == 2
@@ -112,10 +112,6 @@ def test_another_configuration_is_refused_with_the_difference(capsys: pytest.Cap
     assert "resume: `metrics.background` was True and is False now." in text
     assert "resume: `data.ignore_index` was 255 and is 254 now." in text
     assert (folder / "config.yaml").read_bytes() == records
-
-
-def test_changed_files_and_other_cases_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    folder = killed_after(3)
     put(Path("predictions/case01.png"), np.zeros((20, 30), np.uint8))
     assert run(*SCORE, f"resume={folder}") == 2
     assert "the files of cases changed since they were measured (1: case01)" in capsys.readouterr().err
@@ -131,21 +127,19 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("finished", [True, False])
-@pytest.mark.parametrize("how", ["another folder", "edited in place"])
-def test_files_of_another_model_are_refused(finished: bool, how: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_files_of_another_model_are_refused(finished: bool, capsys: pytest.CaptureFixture[str]) -> None:
+    """In a folder of their own, and written over those that were measured."""
     folder = Path("runs/score") if finished else killed_after(CASES)
     if finished:
         assert run(*SCORE) == 0
         (folder,) = folder.iterdir()
-    other = Path("predictions")
-    if how == "another folder":
-        other = Path("modelB")
-        shutil.copytree("predictions", other)
-    put(other / "case03.png", np.ones((20, 30), np.uint8))
     before = contents(folder)
-    assert run(*SCORE, f"predictions={other}", "resume=auto") == 2
-    assert "the files of cases changed since they were measured (1: case03)" in capsys.readouterr().err
-    assert contents(folder) == before
+    shutil.copytree("predictions", "modelB")
+    for other in ("modelB", "predictions"):
+        put(Path(other) / "case03.png", np.ones((20, 30), np.uint8))
+        assert run(*SCORE, f"predictions={other}", "resume=auto") == 2
+        assert "the files of cases changed since they were measured (1: case03)" in capsys.readouterr().err
+        assert contents(folder) == before
 
 
 def test_other_probabilities_of_a_finished_run_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
@@ -186,32 +180,6 @@ def test_masks_that_change_before_they_are_drawn_or_read_again_are_refused(
     monkeypatch.setattr(command, "score", score_then_change)
     assert run(*SCORE, "images=images") == 2
     assert "case03: its files changed while they were scored" in capsys.readouterr().err
-
-
-def test_a_resume_that_finds_nothing_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(*SCORE, "resume=predictions") == 2
-    assert "a run folder with manifest.json" in capsys.readouterr().err
-
-
-def test_auto_starts_anew_where_no_run_of_the_whole_name_holds_anything(capsys: pytest.CaptureFixture[str]) -> None:
-    for other in ("xy", "a_x"):
-        put(Path(f"runs/score/2026-01-01_000000_{other}/manifest.json"), b"{}")
-    Path("runs/score/2026-01-01_000000_x").mkdir()
-    assert run(*SCORE, "resume=auto") == 0
-    assert "resume=auto: no run named 'x' with manifest.json in " in capsys.readouterr().err
-
-
-def test_the_newest_run_is_the_last_that_started_whatever_its_name_says(capsys: pytest.CaptureFixture[str]) -> None:
-    zones = {"UTC-12": "first", "UTC+12": "second"}  # POSIX: the first one's clock is a day ahead
-    for zone in zones:
-        command = [sys.executable, "-m", "segmeter", *SCORE]
-        subprocess.run(command, check=True, capture_output=True, env={**os.environ, "TZ": zone})
-    first, second = sorted(Path("runs/score").iterdir(), reverse=True)
-    starts = [json.loads((folder / "run.json").read_text())["start"] for folder in (first, second)]
-    assert starts[0] < starts[1]
-    capsys.readouterr()
-    assert run(*SCORE, "resume=auto") == 0
-    assert f"resuming {second}" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("bad", ["predictions/case07.png", "references/case07.png"])

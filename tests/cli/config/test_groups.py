@@ -1,6 +1,9 @@
-"""What can be chosen in each group: the schemas' options and the YAML files of the given folders, and no others."""
+"""What can be chosen in each group, by schemas and YAML files, and the plugins that add to it."""
 
-from segmeter.cli.config.groups import CONFIGS, GROUPS, options, schemas_of
+import pytest
+
+from segmeter.cli.config.groups import CONFIGS, GROUPS, load_plugins, options, schemas_of
+from segmeter.errors import ConfigError
 
 
 def test_options_are_those_of_the_schemas_and_of_the_files(tmp_path):
@@ -18,3 +21,33 @@ def test_a_group_without_components_has_one_option():
     assert list(schemas_of("inference")) == ["default"]
     assert list(schemas_of("postprocess")) == ["none"]
     assert {"unet", "linknet"} <= set(schemas_of("model"))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("raise RuntimeError('no\\nluck')", "the plugin 'failing_plugin' can't be loaded: RuntimeError: no luck"),
+        ("import nothing_like_it", "can't import the plugin 'failing_plugin': No module named 'nothing_like_it'"),
+        (
+            "from segmeter.losses.config import LOSSES\nLOSSES.register('mine', builder='x:y')(dict)",
+            "can't be loaded: loss: the schema of 'mine' must derive from segmeter.schema.Config",
+        ),
+    ],
+)
+def test_a_plugin_that_fails_is_named(text, message, tmp_path, monkeypatch):
+    (tmp_path / "failing_plugin.py").write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ConfigError) as caught:
+        load_plugins(["failing_plugin"])
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize("name", [".x", "a.", "a-b", "a b", "/tmp/x.py"])
+def test_a_plugin_that_is_no_module_is_refused(name):
+    with pytest.raises(ConfigError, match="expected `plugins` to name modules"):
+        load_plugins([name])
+
+
+def test_a_plugin_that_can_not_be_imported_is_named():
+    with pytest.raises(ConfigError, match="can't import the plugin 'no_such_module'"):
+        load_plugins(["no_such_module"])

@@ -3,7 +3,7 @@
 import pytest
 
 from segmeter.cli.config.written import find_written
-from segmeter.invalid import Written
+from segmeter.schema.invalid import Written
 
 VALUES = {"loss": {"gamma": "no"}, "data": {"classes": ["a", True]}}
 

@@ -1,5 +1,8 @@
 """The cases of an evaluation are drawn with what is known of them: target, prediction, and the objects of both."""
 
+import json
+from pathlib import Path
+
 import numpy as np
 import pytest
 from PIL import Image
@@ -30,7 +33,7 @@ def test_touching_objects_of_both_sides_are_told_apart(tmp_path, numbered):
     objects = Objects(target=target * halves, prediction=labels * halves) if numbered else Objects()
     sample = Sample(case_id="a", image=image, target=target, instances=objects.target)
     row = case_row("a", confusion_matrix(target, labels, num_classes=2))
-    drawer = Drawer(CONFIG, tmp_path, SPEC, MetricsConfig())
+    drawer = Drawer(CONFIG, tmp_path, SPEC, MetricsConfig(), files=lambda name: [Path("images", f"{name}.tif")])
     noted = drawer.draw(
         Prediction(sample=sample, labels=labels),
         Cleaned(labels=labels, instances=objects.prediction, changed={}),
@@ -38,6 +41,8 @@ def test_touching_objects_of_both_sides_are_told_apart(tmp_path, numbered):
     )
     assert noted == {name: describe_file(tmp_path / name) for name in drawer.names("a")}
     assert set(drawer.kept()) == set(noted) == {"overlays/a.png", "pictures/a", "worst/a"}
+    notes = json.loads((tmp_path / "pictures" / "a" / "layers.json").read_text())
+    assert notes["files"] == {"image": ["a.tif"]}
     drawn = np.asarray(Image.open(tmp_path / "overlays" / "a.png"))
     expected = draw_overlay(image, target, labels, SPEC, title="a", score=10 / 14, panel=128, objects=objects)
     np.testing.assert_array_equal(drawn, expected)
@@ -46,7 +51,7 @@ def test_touching_objects_of_both_sides_are_told_apart(tmp_path, numbered):
 def test_the_worst_case_is_kept_and_an_interrupted_run_s_cases_take_part(tmp_path):
     image, target = np.zeros((8, 8, 1), np.uint8), np.eye(8, dtype=np.uint8)
     row = case_row("good", confusion_matrix(target, target, num_classes=2))
-    drawer = Drawer(CONFIG, tmp_path, SPEC, MetricsConfig())
+    drawer = Drawer(CONFIG, tmp_path, SPEC, MetricsConfig(), files=lambda name: [Path("images", f"{name}.tif")])
     drawer.remember("bad", case_row("bad", confusion_matrix(target, 1 - target, num_classes=2)))
     sample = Sample(case_id="good", image=image, target=target)
     cleaned = Cleaned(labels=target, instances=None, changed={})

@@ -9,7 +9,7 @@ from segmeter.cli.pictures.worst import EDGE, WorstCases, find_crop, find_errors
 from segmeter.metrics.cases.table import write_cases
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.pixels.confusion import count_case
-from tests.cli.sharded import make_checkpoint, make_masks, newest, run
+from tests.cli.sharded import newest, run
 from tests.metrics.build import case_row
 
 SPEC = ClassSpec(
@@ -127,14 +127,8 @@ FAST = ["metrics.bootstrap=0", "report.html=false", "report.worst=3"]
 SCORE = ["predictions=predictions", "references=masks", "data.num_classes=3", "data.ignore_index=255", *FAST]
 
 
-@pytest.fixture
-def here(tmp_path, monkeypatch):
-    make_masks(tmp_path)
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
-def test_shards_leave_the_list_of_the_whole(here):
+@pytest.mark.usefixtures("in_here")
+def test_shards_leave_the_list_of_the_whole():
     score = [*SCORE, "images=images"]
     assert run("score", *score) == 0
     whole = newest("runs/score")
@@ -146,20 +140,16 @@ def test_shards_leave_the_list_of_the_whole(here):
     assert tree(shared) == tree(whole)
 
 
-def test_masks_without_images_are_listed_without_crops(here):
-    assert (
-        run(
-            "score", "predictions=predictions", "references=masks", "data.num_classes=3", "data.ignore_index=255", *FAST
-        )
-        == 0
-    )
+@pytest.mark.usefixtures("in_here")
+def test_masks_without_images_are_listed_without_crops():
+    assert run("score", *SCORE) == 0
     found = newest("runs/score")
     assert [row["crops"] for row in read_list(found)] == ["", "", ""]
     assert not (found / "worst").exists()
 
 
-def test_an_evaluation_lists_its_worst_cases_as_its_rows_have_them(here):
-    make_checkpoint(here / "net")
+@pytest.mark.usefixtures("in_here")
+def test_an_evaluation_lists_its_worst_cases_as_its_rows_have_them():
     assert run("eval", "checkpoint=net", "data.root=.", "data.split=all", "device=cpu", *FAST) == 0
     folder = newest("runs/eval")
     with (folder / "cases.csv").open() as file:

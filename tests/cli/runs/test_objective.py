@@ -1,5 +1,4 @@
 import math
-from pathlib import Path
 
 import pytest
 
@@ -10,7 +9,6 @@ from segmeter.errors import ConfigError
 from segmeter.metrics.config.measures import BoundaryConfig, SurfaceConfig
 from segmeter.metrics.config.metrics import MetricsConfig
 from tests.cli.runs.test_sweep_table import job
-from tests.cli.sharded import make_masks, run
 
 SPEC = ClassSpec(task="multiclass", names=("sky", "car", "road"), colours=((0, 0, 0), (9, 9, 9), (1, 2, 3)))
 METRICS = MetricsConfig(measures=(SurfaceConfig(), BoundaryConfig()))
@@ -56,25 +54,3 @@ def test_the_best_job_of_a_sweep_over_distances_is_the_lowest():
     """Mutation seen to fail: the highest distance taken for the best."""
     jobs = [job(number, **{"hd95/mean": value}) for number, value in enumerate((3.0, 1.5, 2.0))]
     assert best_job(jobs) is jobs[1]
-
-
-MASKS = ["predictions=predictions", "references=masks", "data.num_classes=3", "data.ignore_index=255"]
-SEARCH = ["hydra/sweeper=optuna", "hydra.sweeper.n_trials=2", "metrics.bootstrap=0", "report.html=false"]
-
-
-def test_optuna_searches_in_the_direction_of_the_objective(tmp_path: Path, monkeypatch, capsys):
-    """Distances in two spacings, the smaller of which is the better score. Mutation seen to fail: always maximize."""
-    optuna = pytest.importorskip("optuna")
-    make_masks(tmp_path)
-    monkeypatch.chdir(tmp_path)
-    storage = f"hydra.sweeper.storage=sqlite:///{tmp_path / 'search.db'}"
-    surface = ["metrics.measures=[surface]", "objective=masd/class_1", "hydra.sweeper.seed=1"]
-    swept = ["metrics.spacing=choice([1.0,1.0],[2.0,2.0])"]
-    assert run("score", "-m", *MASKS, *SEARCH, *surface, *swept, storage, "hydra.sweeper.direction=maximize") == 2
-    assert "to be null or minimize for objective=masd/class_1, got maximize" in capsys.readouterr().err
-    assert run("score", "-m", *MASKS, *SEARCH, "objective=mean_iou,mean_dice", storage) == 2
-    assert "`objective` to be one figure in all trials" in capsys.readouterr().err
-    assert run("score", "-m", *MASKS, *SEARCH, *surface, *swept, storage) == 0
-    study = optuna.load_study(study_name="segmeter", storage=storage.partition("=")[2])
-    assert study.direction.name == "MINIMIZE"
-    assert "masd/class_1" in capsys.readouterr().out

@@ -1,3 +1,4 @@
+import fcntl
 import json
 import os
 import subprocess
@@ -10,7 +11,7 @@ import pytest
 from segmeter.cli.config.schema import Common, RunConfig
 from segmeter.cli.runs.job import Job
 from segmeter.cli.runs.masking import MASK, mask, mask_override, refuse_masked
-from segmeter.cli.runs.run_folder import open_run
+from segmeter.cli.runs.run_folder import cleared, open_run
 from segmeter.errors import ConfigError, DataError, InputError, RunError
 from segmeter.files import make_folder, write_bytes
 
@@ -226,3 +227,15 @@ def test_an_empty_folder_of_this_second_is_left_to_who_made_it(tmp_path: Path, m
         path.unlink()
     with open_run(config(tmp_path), JOB, facts={}) as second:
         assert second != first
+
+
+def test_leftovers_are_cleared_unless_another_process_has_the_run(tmp_path: Path) -> None:
+    (tmp_path / ".lock").touch()
+    left = tmp_path / ".tmp-1-ab.html"
+    with (tmp_path / ".lock").open("rb") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        left.touch()
+        with cleared(tmp_path):
+            assert left.exists()
+    with cleared(tmp_path):
+        assert not left.exists()

@@ -30,6 +30,8 @@ def test_the_csv_has_one_row_per_job_with_numbers_in_full(tmp_path):
 
 
 def test_the_page_loads_nothing_and_escapes_what_was_given(tmp_path):
+    (tmp_path / "1_gamma-1").mkdir()
+    (tmp_path / "1_gamma-1" / "report.html").touch()
     write_sweep(tmp_path, JOBS)
     page = (tmp_path / "sweep.html").read_text()
     assert "default-src &#39;none&#39;" in page
@@ -37,6 +39,7 @@ def test_the_page_loads_nothing_and_escapes_what_was_given(tmp_path):
     assert "&lt;b&gt;=focal&lt;/b&gt;" in page
     assert "<b>0.3000</b>" in page
     assert 'href="1_gamma-1/report.html"' in page
+    assert 'href="2_gamma-2/report.html"' not in page  # which was stopped before it had a report
 
 
 def test_the_table_marks_the_best_and_shows_how_the_others_ended():

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from segmeter.classes import ClassSpec
-from segmeter.data.files.label_mapping import allowed_labels, to_labels
+from segmeter.data.files.label_mapping import allowed_labels, split_codes, to_labels
 from segmeter.errors import DataError
 from tests.data.crafted import BINARY, THREE
 
@@ -67,3 +67,19 @@ def test_refusal_counts_pixels_and_names_ten_values_at_most():
 def test_multilabel_refuses_a_class_number_in_its_masks():
     with pytest.raises(DataError, match=r"only 0 to 1, got 2 \(1 pixels\)"):
         to_labels(PATH, np.uint8([[0, 2]]), spec=_spec("multilabel", 5), label_map={})
+
+
+@pytest.mark.parametrize(
+    ("dtype", "divisor", "codes", "labels", "objects"),
+    [
+        ("uint8", 1000, [2, 0, 255], [2, 0, 255], [0, 0, 0]),
+        ("int8", 1000, [2, 0, 1], [2, 0, 1], [0, 0, 0]),
+        ("uint16", 70_000, [2, 0, 255], [2, 0, 255], [0, 0, 0]),
+        ("uint8", 100, [2, 101, 203], [2, 1, 2], [0, 101, 203]),
+        ("uint16", 1000, [2, 1001, 2065], [2, 1, 2], [0, 1001, 2065]),
+    ],
+)
+def test_codes_of_any_width_are_split(dtype, divisor, codes, labels, objects):
+    stored = np.array([codes], dtype)
+    found, numbers = split_codes(PATH, stored, spec=THREE, label_map={}, divisor=divisor)
+    assert (found.tolist(), numbers.tolist(), numbers.dtype) == ([labels], [objects], stored.dtype)

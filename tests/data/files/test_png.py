@@ -252,14 +252,23 @@ def test_the_layout_of_what_is_no_png_is_none(head):
     assert read_layout(head) is None
 
 
-def test_a_plain_file_gives_its_samples_and_the_hash_of_its_bytes(tmp_path):
-    first, second = (np.full((3, 4), value) for value in (1, 2))
-    for name, samples in (("a.png", first), ("b.png", second)):
-        (tmp_path / name).write_bytes(encode(samples, 3, 8, np.zeros(3, int), parts=2))
-    found = [png.read_plain(tmp_path / name, max_pixels=12) for name in ("a.png", "b.png")]
-    for name, one, samples in zip(("a.png", "b.png"), found, (first, second), strict=True):
-        assert one.sha256 == hashlib.sha256((tmp_path / name).read_bytes()).hexdigest()
-        np.testing.assert_array_equal(one.samples, samples)
+@pytest.mark.parametrize("kind", ["flat", "noisy"])
+def test_two_plain_files_give_their_filtered_rows_and_the_hash_of_their_bytes(kind, tmp_path, monkeypatch):
+    """Noise is not inflated by libdeflate."""
+    rng, opened = np.random.default_rng(0), []
+    maps = [rng.integers(0, 100, (40, 50)) if kind == "noisy" else np.full((40, 50), value) for value in (1, 2)]
+    for use, samples in zip(("a", "b"), maps, strict=True):
+        path = tmp_path / f"{use}.png"
+        path.write_bytes(encode(samples, 3, 8, np.zeros(40, int), parts=3))
+        opened.append(png.open_plain(path, max_pixels=2000, use=use))
+        assert opened[-1].sha256 == hashlib.sha256(path.read_bytes()).hexdigest()
+        assert (opened[-1].layout.height, opened[-1].layout.width) == (40, 50)
+    assert [each.is_noisy for each in opened] == [kind == "noisy"] * 2
+    if kind == "noisy":
+        monkeypatch.setattr(png, "_inflate", lambda *_, **__: pytest.fail("libdeflate"))
+    for rows, samples in zip(png.inflate_plain(*opened), maps, strict=True):
+        np.testing.assert_array_equal(rows.reshape(40, 51)[:, 1:], samples)
+        assert not rows.reshape(40, 51)[:, 0].any()
 
 
 @pytest.mark.parametrize("kind", ["16 bits", "4 bits", "colour", "too large", "another name", "cut", "grown", "folder"])
@@ -273,8 +282,8 @@ def test_what_is_not_a_plain_file_is_left_to_the_usual_way(kind, tmp_path, monke
     if kind == "folder":
         path.unlink()
         path.mkdir()
-    assert png.read_plain(path, max_pixels=11 if kind == "too large" else 12) is None
-    assert png.read_plain(tmp_path / "none.png", max_pixels=12) is None
+    assert png.open_plain(path, max_pixels=11 if kind == "too large" else 12, use="a") is None
+    assert png.open_plain(tmp_path / "none.png", max_pixels=12, use="a") is None
 
 
 def test_a_file_over_the_room_that_is_kept_is_not_read(tmp_path, monkeypatch):
@@ -282,4 +291,4 @@ def test_a_file_over_the_room_that_is_kept_is_not_read(tmp_path, monkeypatch):
     path.write_bytes(encode(np.ones((3, 4), int), 0, 8, np.zeros(3, int)))
     monkeypatch.setattr(png, "_KEPT_BYTES", path.stat().st_size)
     monkeypatch.setattr(png.os, "readv", lambda *_: pytest.fail("read"))
-    assert png.read_plain(path, max_pixels=12) is None
+    assert png.open_plain(path, max_pixels=12, use="a") is None

@@ -1,5 +1,6 @@
 """What images hold per channel, and the normalisation that follows; against NumPy over all pixels together."""
 
+import re
 import tracemalloc
 
 import numpy as np
@@ -12,6 +13,7 @@ from segmeter.data.verification.intensity import (
     ScaleWatch,
     clip_limits,
     measure_image,
+    merge_images,
     mismatch_warnings,
     normalisation,
     scale_warnings,
@@ -98,7 +100,7 @@ def twelve_bits(light):
 def test_twelve_bits_in_uint16_are_noticed_and_both_remedies_work(tmp_path):
     plain = cells(tmp_path, "12", twelve_bits)
     intensities = check_dataset(build_dataset(plain)).intensities
-    (warning,) = scale_warnings(plain, intensities)
+    (warning,) = scale_warnings(plain, {"train": intensities})
     assert "of 65535, which is less than an eighth of the scale; set data.mean=auto data.std=auto" in warning
     assert "or data.full_scale=4095 if these are 12-bit images" in warning
     with pytest.raises(DataError, match=r"near mean 0 and spread 1, got mean -1.\d+ and spread 0.0\d+ .*mean=auto"):
@@ -106,7 +108,29 @@ def test_twelve_bits_in_uint16_are_noticed_and_both_remedies_work(tmp_path):
     full = cells(tmp_path, "12", twelve_bits, full_scale=4095.0)
     mean, std = normalisation(full, intensities, DEFAULT)
     np.testing.assert_allclose((mean[0] * 65535, std[0] * 65535), (0.5 * 4095, 0.25 * 4095))
-    assert scale_warnings(full, intensities) == []
+    assert scale_warnings(full, {"train": intensities}) == []
+
+
+def reaching(highest, dtype="uint16"):
+    """Values of a split of one channel, up to the highest."""
+    image = np.linspace(0, highest, 64).astype(dtype).reshape(8, 8, 1)
+    return [merge_images(dtype, np.array([64]), *(each[None] for each in measure_image(image)))]
+
+
+@pytest.mark.parametrize(
+    ("splits", "named"),
+    [
+        ({"train": 4095, "val": 30000}, ["of train is 4095"]),
+        ({"train": 30000, "val": 4095}, ["of val is 4095"]),
+        ({"train": 4000, "val": 4095}, ["of train, val is 4095"]),
+        ({"train": 1000, "val": 4095}, ["of train is 1000", "of val is 4095"]),
+        ({"train": 30000, "val": 60000}, []),
+    ],
+)
+def test_each_split_is_judged_by_its_own_values(tmp_path, splits, named):
+    plain = cells(tmp_path, "12", twelve_bits)
+    found = scale_warnings(plain, {split: reaching(highest) for split, highest in splits.items()})
+    assert [re.search("of (train|val).* is [0-9]+", line)[0] for line in found] == named
 
 
 @pytest.mark.parametrize("fields", [{"mean": "auto", "std": "auto"}, {"full_scale": None}], ids=["auto", "full-scale"])

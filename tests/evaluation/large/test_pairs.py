@@ -9,10 +9,10 @@ from PIL import Image
 from segmeter.classes import ClassSpec
 from segmeter.data.known_classes import default_colours
 from segmeter.errors import DataError
-from segmeter.evaluation.pairing import pair_masks
 from segmeter.evaluation.score import Scoring, score
 from segmeter.metrics.config.measures import SurfaceConfig
 from segmeter.metrics.config.metrics import MetricsConfig
+from tests.evaluation.masks import pair_masks
 
 SPEC = ClassSpec(task="multiclass", names=("a", "b", "c"), colours=default_colours(3), ignore_index=255)
 

@@ -4,9 +4,11 @@ import numpy as np
 import pytest
 
 from segmeter.data.sample import Sample
+from segmeter.distributed.batches import Part, split_batches
+from segmeter.errors import ConfigError, DataError
 from segmeter.evaluation.manifest import Entry, Manifest
-from segmeter.evaluation.resuming.restore import count_restorable, find_damaged, whole_batches
-from segmeter.evaluation.sharding import Part, describe, split_batches
+from segmeter.evaluation.resuming.restore import count_restorable, find_damaged, open_manifest, whole_batches
+from segmeter.evaluation.sharding import describe
 from segmeter.files import describe_file
 from segmeter.metrics.cases.table import CaseRow
 
@@ -53,6 +55,30 @@ def test_restorable_cases_are_the_first_ones_in_whole_batches(tmp_path):
         manifest.add(Entry(case_id=name, row=row, note=note))
     assert [count_restorable(manifest, batch_size=size) for size in (1, 2, 3, 5, 6)] == [5, 4, 3, 5, 0]
     manifest.close()
+
+
+def test_a_run_is_begun_continued_or_begun_again_where_its_results_are_damaged(tmp_path, caplog):
+    """Mutation seen to fail: results of a finished run not looked at."""
+
+    def opened(resume=True, identity=None):
+        return open_manifest(tmp_path / "run", identity or {"a": 1}, ["x"], resume=resume)
+
+    with pytest.raises(DataError, match=r"to hold a whole `?manifest\.json"):
+        opened()
+    manifest = opened(resume=False)
+    manifest.add(Entry(case_id="x"))
+    manifest.close()
+    assert [entry.case_id for entry in opened().entries()] == ["x"]
+    (tmp_path / "run" / "metrics.json").write_text("{}")
+    manifest.finish(["metrics.json"])
+    assert opened().done
+    with pytest.raises(ConfigError, match="`a` was 1 and is 2 now"):
+        opened(identity={"a": 2})
+    (tmp_path / "run" / "metrics.json").write_text("{")
+    again = opened()
+    assert (again.done, list(again.entries())) == (False, [])
+    assert caplog.messages == ["resume: missing or damaged results are written again (1: metrics.json)."]
+    assert list(opened(resume=False).entries()) == []
 
 
 def test_files_that_are_gone_or_changed_are_named_by_their_case(tmp_path):

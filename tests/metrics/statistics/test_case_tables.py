@@ -44,8 +44,9 @@ def test_every_form_gives_the_same_and_empty_cells_are_no_value(form: str, tmp_p
 def test_what_a_table_lacks_or_says_twice_is_named(content: str, column: str, message: str, tmp_path: Path) -> None:
     path = tmp_path / "cases.csv"
     path.write_text(content)
-    with pytest.raises(InputError, match=message):
+    with pytest.raises(InputError, match=message) as caught:
         read_column(path, column, key="slices")
+    assert str(caught.value).count("expected") == 1  # the line itself, not a line about it
 
 
 def test_columns_of_one_name_are_refused_in_parquet(tmp_path: Path) -> None:

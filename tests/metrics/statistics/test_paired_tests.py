@@ -154,9 +154,9 @@ def test_holm_by_hand():
     [
         (lambda: holm([1.5]), r"`p_values` between 0 and 1, got \[1\.5\]"),
         (lambda: holm([NAN]), "`p_values` between 0 and 1"),
-        (lambda: wilcoxon(np.ones(3), np.ones(2)), r"`second` to be flat, with the shape \(3,\), got \(2,\)"),
-        (lambda: sign_flip(np.ones((2, 2)), np.ones((2, 2))), "`second` to be flat"),
-        (lambda: sign_flip(np.ones(2), np.ones(2), resamples=0), "`resamples` >= 1, got 0"),
+        (lambda: wilcoxon(np.ones(3), np.ones(2)), r"`second` to have the shape \(3,\), got \(2,\)"),
+        (lambda: sign_flip(np.ones((2, 2)), np.ones((2, 2))), "`first` to be a flat sequence of numbers"),
+        (lambda: sign_flip(np.ones(2), np.ones(2), resamples=0), "`resamples` between 1 and 100000000"),
         (lambda: sign_flip(np.array([np.inf]), np.ones(1)), "to be finite where the other value is, got 1 infinite"),
     ],
     ids=range(6),

@@ -167,29 +167,3 @@ def test_refusals():
         compare_runs({"a": [], "b": []}, class_spec(), QUICK)
     with pytest.raises(InputError, match=r"`second` to have the shape \(3, 2\), got \(2, 2\)"):
         paired_bootstrap(np.ones((3, 2)), np.ones((2, 2)), mean)
-
-
-@pytest.mark.parametrize("metric", ["hd95/car", "nsd@2/car", "object_masd/car", "autopet_fp_volume/car"])
-def test_lengths_by_another_spacing_are_refused(metric):
-    rows = [case_row(f"c{i}", r.counts, scores={metric: 1.0}) for i, r in enumerate(random_rows(6))]
-    apart = [replace(row, spacing=(0.5, 0.5), unit="mm") for row in rows]
-    wider = [replace(row, spacing=(0.5, 0.6), unit="mm") for row in rows]
-    metres = [replace(row, spacing=(0.5, 0.5), unit="m") for row in rows]
-    for one, other, message in (
-        (rows, apart, "as 'a' with pixels in 'c0', got 0.5 x 0.5 mm in 'b' .6 cases differ"),
-        (apart, wider, "as 'a' with 0.5 x 0.5 mm in 'c0', got 0.5 x 0.6 mm in 'b'"),
-        (apart, metres, "got 0.5 x 0.5 m in 'b'"),
-        (apart, [*apart[:5], rows[5]], "0.5 x 0.5 mm in 'c5', got pixels in 'b' .1 cases"),
-    ):
-        with pytest.raises(InputError, match=message):
-            compare_runs({"a": one, "b": other}, class_spec(), QUICK)
-
-
-def test_scores_that_are_no_lengths_need_no_spacing():
-    rows = [case_row(f"c{i}", r.counts, scores={"pq/car": 1.0}) for i, r in enumerate(random_rows(6))]
-    apart = [replace(row, spacing=(0.5, 0.5), unit="mm") for row in rows]
-    rounded = [replace(row, spacing=(0.5 + 1e-8, 0.5), unit="mm") for row in apart]
-    assert compare_runs({"a": rows, "b": apart}, class_spec(), QUICK)["n_cases"] == 6
-    both = [[replace(r, measured=case_row("c", r.counts, scores={"hd/car": 1.0}).measured) for r in one]
-            for one in (apart, rounded)]  # fmt: skip
-    assert compare_runs(dict(zip("ab", both, strict=True)), class_spec(), QUICK)["n_cases"] == 6

@@ -1,24 +1,29 @@
 """A real Chromium and pages to click in; without a Chromium these tests are skipped, and say so."""
 
+import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from segmeter.classes import ClassSpec
+from segmeter.cli.runs.sweep_table import SweepJob, write_sweep
 from segmeter.evaluation.compare import compare
 from segmeter.files import write_json
 from segmeter.metrics.cases.table import CaseRow, write_cases
-from segmeter.metrics.config.measures import SurfaceConfig
+from segmeter.metrics.config.measures import ErrorTypesConfig, SurfaceConfig
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.measures.protocol import CaseMaps, build_measures, measure_case
 from segmeter.metrics.pixels.confusion import confusion_matrix, multilabel_counts
 from segmeter.metrics.summary.summary import summarise
 from segmeter.report.config import ReportConfig
 from segmeter.report.html import write_report
+from segmeter.report.page.runs import write_index
 from segmeter.report.pictures.layers import draw_layers, write_layers
+from segmeter.report.pictures.objects import Objects
 
 from ..conftest import HOSTILE, HOSTILE_IDS
 
@@ -26,6 +31,8 @@ NAMES = ("ground", "tree", "car", "lamp")
 COLOURS = ((0, 0, 0), (0, 200, 0), (200, 0, 0), (0, 0, 200))
 SPEC = ClassSpec(task="multiclass", names=NAMES, colours=COLOURS, ignore_index=255)
 PICTURED = 20
+NAME = "<img src=x onerror=alert(8)>"  # of a class
+TENS = r"-(\d)"  # slices of ten cases each
 
 
 @pytest.fixture(scope="session")
@@ -36,32 +43,108 @@ def chromium():
         pytest.skip("no Chromium on this machine; .ci/run installs one")
     sync_api = pytest.importorskip("playwright.sync_api")
     with sync_api.sync_playwright() as play:
-        browser = play.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        browser = play.chromium.launch(executable_path=path, args=["--no-sandbox", "--disable-gpu"])
         yield browser
         browser.close()
 
 
-@pytest.fixture
-def visit(chromium):
-    """Open a page at a state; at the end no script may have failed, and nothing been refused or said in a dialog."""
-    faults, contexts = [], []
+@pytest.fixture(scope="session")
+def windows(chromium):
+    """Windows by width, each opened once: a page in one is a tab, which opens faster."""
+    made = {}
 
-    def visit(path: Path, state: str = "", *, width: int = 1300, refused: bool = False, **options):
-        context = chromium.new_context(viewport={"width": width, "height": 900}, **options)
-        context.set_default_timeout(6000)
-        contexts.append(context)
-        page = context.new_page()
-        page.on("pageerror", lambda error: faults.append(str(error)))
-        page.on("console", lambda said: faults.append(said.text) if said.type == "error" and not refused else None)
-        page.on("dialog", lambda dialog: (faults.append(f"dialog {dialog.message}"), dialog.dismiss()))
-        page.goto(path.as_uri() + state)
-        page.locator("html[data-ready=yes]").wait_for(state="attached")
-        return page
+    def window(width):
+        if width not in made:
+            permissions = ["clipboard-read", "clipboard-write"]
+            made[width] = chromium.new_context(viewport={"width": width, "height": 900}, permissions=permissions)
+            made[width].set_default_timeout(6000)
+        return made[width]
+
+    yield window
+    for context in made.values():
+        context.close()
+
+
+class Tab:
+    """An open page, and what went wrong in it: scripts that failed, and what was refused or said in a dialog."""
+
+    def __init__(self, window, address, *, refused):
+        self.page, self.faults = window.new_page(), []
+        self.page.on("pageerror", lambda error: self.faults.append(str(error)))
+        self.page.on("console", lambda said: self.log(said) if said.type == "error" and not refused else None)
+        self.page.on("dialog", lambda dialog: (self.faults.append(f"dialog {dialog.message}"), dialog.dismiss()))
+        self.page.goto(address)
+        if self.page.locator("#data, #history").count():  # which a script shows
+            self.page.locator("html[data-ready=yes]").wait_for(state="attached")
+
+    def log(self, said):
+        self.faults.append(said.text)
+
+    def choose(self, state):
+        """Show another choice of cases without loading the page anew, as a link does."""
+        self.page.bring_to_front()  # a browser draws and answers slowly what is behind
+        self.page.evaluate(CHOOSE, state or "#?")
+
+    def left(self):
+        """What a test has changed that the address does not hold."""
+        return [name for name, changed in self.page.evaluate(LEFT).items() if changed]
+
+
+CHOOSE = """(state) => {
+  const go = (link) => (history.replaceState(null, "", link), dispatchEvent(new Event("hashchange")));
+  if (document.querySelector("dialog[open]")) go("#?");
+  document.activeElement?.blur();
+  for (const details of document.querySelectorAll("details[open]")) details.open = false;
+  for (const input of document.querySelectorAll("input.end")) input.value = "";
+  scrollTo(0, 0);
+  go(state);
+  document.querySelector(".rows")?.scrollTo(0, 0);
+}"""
+LEFT = """() => {
+  const has = (found) => document.querySelector(found) !== null;
+  const seen = typeof view === "undefined" ? null : view;
+  return {
+    opacity: seen && seen.opacity !== 0.6, classes: seen && seen.hidden.size > 0,
+    layers: has("#case .roles [aria-pressed=false]"), pictures: has(".tile:nth-child(7)"),
+    tables: has("table.sortable th[aria-sort]"), lines: has(".chart .chip[aria-pressed=false]"),
+  };
+}"""
+
+
+@pytest.fixture(scope="session")
+def tabs():
+    """Pages that stay open from test to test, by path and width."""
+    return {}
+
+
+@pytest.fixture
+def visit(windows, tabs):
+    """Show a page at a state; at the end no script may have failed, and nothing been refused or said in a dialog.
+
+    A page stays open for the next test, unless a test wants it `alone`, as it changes what the address does not hold.
+    """
+    used = []
+
+    def visit(path: Path, state: str = "", *, width: int = 1300, alone: bool = False, refused: bool = False):
+        key = None if alone else (path, width)
+        if key in tabs:
+            tabs[key].choose(state)
+            tab = tabs[key]
+        else:
+            tab = Tab(windows(width), path.as_uri() + state, refused=refused)
+        used.append((key, tab))
+        if key:
+            tabs[key] = tab
+        return tab.page
 
     yield visit
-    for context in contexts:
-        context.close()
-    assert not faults
+    for key, tab in used:
+        left = [] if key is None else tab.left()
+        if key is None or left or tab.faults:
+            tabs.pop(key, None)
+            tab.page.close()
+        assert not tab.faults
+        assert not left, "the test changes what the address does not hold: visit(..., alone=True)"
 
 
 def draw_case(rng, i):
@@ -90,9 +173,9 @@ def write_run(folder, rows, spec, config):
     write_json(folder / "run.json", {"command": "eval", "state": "done"})
 
 
-def make_run(folder, ids, spec=SPEC, pictured=PICTURED):
+def make_run(folder, ids, spec=SPEC, pictured=PICTURED, **options):
     rng = np.random.default_rng(7)
-    config = MetricsConfig(bootstrap=20, measures=(SurfaceConfig(),))
+    config = MetricsConfig(bootstrap=20, measures=(SurfaceConfig(), ErrorTypesConfig()), **options)
     measures = build_measures(config, spec)
     rows = []
     for i, case_id in enumerate(ids):
@@ -102,7 +185,7 @@ def make_run(folder, ids, spec=SPEC, pictured=PICTURED):
         measured = measure_case(maps, measures)
         rows.append(CaseRow(case_id=case_id, height=24, width=32, counts=counts, loss=0.1 * i, measured=measured))
         if i < pictured:
-            notes = {"files": {"prediction": [f"{i}.png"]}}
+            notes = {"files": {"prediction": [f"{case_id}.png"]}}
             write_layers(folder, case_id, draw_layers(image, target, labels, spec, panel=128, notes=notes))
     write_run(folder, rows, spec, config)
     return rows
@@ -112,7 +195,8 @@ def make_run(folder, ids, spec=SPEC, pictured=PICTURED):
 def run_rows(tmp_path_factory):
     """A run of 60 cases, the first 20 with pictures: its folder and its rows."""
     folder = tmp_path_factory.mktemp("runs") / "run"
-    return folder, make_run(folder, [f"case-{i:02}" for i in range(60)])
+    ids = [f"case-{i:02}" for i in range(60)]
+    return folder, make_run(folder, ids, groups={"things": ("car", "lamp")}, slice_by=(TENS,))
 
 
 @pytest.fixture(scope="session")
@@ -167,7 +251,7 @@ def compared(run_rows, tmp_path_factory):
         for i in range(5):
             image, target, _ = draw_case(np.random.default_rng(7), i)
             write_layers(folder, f"case-{i:02}", draw_layers(image, target, target, SPEC, panel=128))
-    result = compare(folders, MetricsConfig(bootstrap=20))
+    result = compare(folders, MetricsConfig(bootstrap=20, slice_by=(TENS,)))
     (root / "comparison").mkdir()
     write_json(root / "comparison" / "compare.json", result)
     return write_report(root / "comparison")
@@ -188,4 +272,79 @@ def multilabel(tmp_path_factory):
         notes = {"slice": [3, 9]}
         write_layers(folder, f"case-{i}", draw_layers(image, target, labels, spec, panel=128, notes=notes))
     write_run(folder, rows, spec, MetricsConfig(bootstrap=0))
+    return write_report(folder)
+
+
+@pytest.fixture(scope="session")
+def trained(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("trained") / "run"
+    rows = []
+    for step in range(1, 101):
+        rows.append({"step": step, "epoch": step / 10, "loss": 1 / step, "lr": 0.1, "seconds": 2.0 * step})
+        if step % 20 == 0:
+            score = {"mean_iou": 0.9 - abs(step - 60) / 100, f"iou/{NAME}": 0.5, "iou/car": 0.25}
+            rows.append({"step": step, "val": score | {"loss": 0.5}, "best": step <= 60, "seconds": 2.0 * step})
+            for case, grey in (("a", step), ("b", 200)):
+                place = folder / "validation" / f"step-{step:08}"
+                place.mkdir(parents=True, exist_ok=True)
+                Image.fromarray(np.full((20, 60, 3), grey, np.uint8)).save(place / f"{case}.png")
+    Image.fromarray(np.full((40, 60, 3), 90, np.uint8)).save(folder / "first_batch.png")
+    (folder / "history.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return write_report(folder)
+
+
+@pytest.fixture(scope="session")
+def index(tmp_path_factory, run_rows, site):
+    """An index of three runs, one of which has a hostile name."""
+    root = tmp_path_factory.mktemp("index")
+    for name in ("eval/one", "eval/<img src=x onerror=alert(7)>", "score/three"):
+        shutil.copytree(run_rows[0], root / name)
+    return write_index(root)
+
+
+@pytest.fixture(scope="session")
+def sweep(tmp_path_factory):
+    """Jobs of a sweep, one of which was stopped; the first two have a report."""
+    folder = tmp_path_factory.mktemp("sweep")
+    jobs = [
+        SweepJob(
+            number=number,
+            folder=f"{number}_gamma-{gamma}",
+            settings={"loss.gamma": gamma, "loss.name": NAME},
+            result={} if number == 2 else {"mean_iou": 0.5 + number / 10},
+            state="stopped: no disk" if number == 2 else "done",
+        )
+        for number, gamma in enumerate(("1e-05", "10", "0.5", "3x", "inf", "20", "1e3", "-inf", "2x"))
+    ]
+    for job in jobs[:2]:
+        (folder / job.folder).mkdir()
+        (folder / job.folder / "report.html").write_text("<title>the job's page</title>")
+    write_sweep(folder, jobs)
+    return folder / "sweep.html"
+
+
+@pytest.fixture(scope="session")
+def predicted(tmp_path_factory):
+    """Predictions without references."""
+    folder = tmp_path_factory.mktemp("predicted") / "run"
+    for i in range(3):
+        image, _, labels = draw_case(np.random.default_rng(7), i)
+        write_layers(folder, f"case-{i}", draw_layers(image, None, labels, SPEC, panel=128))
+    write_json(folder / "run.json", {"command": "predict", "state": "done"})
+    return write_report(folder)
+
+
+@pytest.fixture(scope="session")
+def numbered(tmp_path_factory):
+    """A case of two cells that touch, of which one is found and one is missed, and a made-up third one."""
+    spec = ClassSpec(task="binary", names=("none", "cell"), colours=((0, 0, 0), (200, 0, 0)))
+    target, found = np.zeros((2, 24, 32), np.int64)
+    target[2:22, 2:12], target[2:22, 12:22] = 1, 2
+    found[2:22, 2:12], found[2:12, 25:31] = 5, 6
+    labels = [(each > 0).astype(np.uint8) for each in (target, found)]
+    folder = tmp_path_factory.mktemp("numbered") / "run"
+    counts = confusion_matrix(*labels, num_classes=2)
+    write_run(folder, [CaseRow(case_id="a", height=24, width=32, counts=counts)], spec, MetricsConfig(bootstrap=0))
+    image, objects = np.full((24, 32, 3), 90, np.uint8), Objects(target=target, prediction=found)
+    write_layers(folder, "a", draw_layers(image, *labels, spec, panel=128, objects=objects))
     return write_report(folder)

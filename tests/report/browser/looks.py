@@ -5,12 +5,16 @@ import io
 import numpy as np
 from PIL import Image
 
+SETTLE = "() => new Promise((done) => setTimeout(() => setTimeout(done)))"  # a link's choice is followed by an event
+
 
 def ids(page):
+    page.evaluate(SETTLE)
     return page.locator("#table tbody a").all_text_contents()
 
 
 def count(page):
+    page.evaluate(SETTLE)
     return page.locator("#count").text_content()
 
 

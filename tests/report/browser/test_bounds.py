@@ -63,8 +63,11 @@ def test_hostile_names_run_nothing_wherever_they_are_shown(visit, hostile):
         page.go_back()
     page.locator(".chooser summary").click()
     page.locator("#table tbody a").first.click()
+    shown = ""
     for _ in range(6):
+        shown += page.locator("#case .about").text_content()
         page.keyboard.press("ArrowRight")
+    assert "prediction: <script>alert(2)</script>.png" in shown  # the name of a file
     assert page.evaluate("document.querySelectorAll('script, img:not([src^=\"data:image\"])').length") == elements
     assert "49" not in page.title()
     assert "{{7*7}}" in page.locator("#classes ~ div").first.text_content()

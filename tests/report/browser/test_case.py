@@ -26,16 +26,18 @@ def test_a_row_opens_its_case_and_back_closes_it(visit, site):
     assert title == ids(page)[2]
     assert page.locator("#case-place").text_content() == "case 3 of 60"
     page.go_back()
-    assert page.locator("#case").is_hidden()
+    page.locator("#case").wait_for(state="hidden")
 
 
 def test_the_keyboard_walks_the_table_and_opens_a_case(visit, site):
     page = visit(site, "#?sort=id")
-    page.locator("#table tbody a").first.focus()
-    for _ in range(30):
-        page.keyboard.press("ArrowDown")
+    page.locator("#table tr[data-place='0'] a").focus()
+    for key in ("PageDown", "PageDown", "PageDown", "ArrowDown", "ArrowDown", "ArrowUp"):  # to rows not yet drawn
+        page.keyboard.press(key)
+    box, row = (page.locator(found).bounding_box() for found in (".rows", "#table tr[data-place='31']"))
+    assert box["y"] <= row["y"] <= box["y"] + box["height"] - row["height"]  # it is seen
     page.keyboard.press("Enter")
-    assert page.locator("#case-title").text_content() == "case-30"
+    assert page.locator("#case-title").text_content() == "case-31"
 
 
 def test_arrows_go_to_the_neighbours_in_the_choice(visit, site):
@@ -59,7 +61,7 @@ def test_escape_closes_and_the_choice_stays(visit, site):
 
 
 def test_layers_are_toggled_by_click_and_key(visit, site):
-    page = visit(site, CASE)
+    page = visit(site, CASE, alone=True)
     page.get_by_role("button", name="target", exact=True).click()
     assert page.locator("#case .pane.target").is_hidden()
     page.keyboard.press("2")
@@ -70,7 +72,7 @@ def test_layers_are_toggled_by_click_and_key(visit, site):
 
 def test_classes_have_their_colours_where_they_are(visit, site):
     """Mutation seen to fail: the spread of the values."""
-    page = visit(site, CASE)
+    page = visit(site, CASE, alone=True)
     page.locator("#opacity").fill("1")
     target, prediction = (pixels(page, f"#case .pane.{role} .stage") for role in ("target", "prediction"))
     np.testing.assert_allclose(near(target, 9 / 24, 9 / 32), (0, 200, 0), atol=3)
@@ -81,7 +83,7 @@ def test_classes_have_their_colours_where_they_are(visit, site):
 
 
 def test_opacity_colours_without_another_picture(visit, site):
-    page = visit(site, CASE)
+    page = visit(site, CASE, alone=True)
     sources = page.locator("#case img").evaluate_all("nodes => nodes.map((node) => node.src)")
     before = filters(page)
     page.locator("#opacity").fill("0.2")
@@ -91,7 +93,7 @@ def test_opacity_colours_without_another_picture(visit, site):
 
 
 def test_a_class_is_hidden_by_its_chip(visit, site):
-    page = visit(site, CASE)
+    page = visit(site, CASE, alone=True)
     page.locator("#opacity").fill("1")
     page.get_by_role("button", name="car", exact=True).click()
     target = pixels(page, "#case .pane.target .stage")
@@ -145,7 +147,7 @@ def test_a_drag_moves_all_panels_but_not_past_their_edge(visit, site):
 def test_all_that_is_known_of_a_case_is_there(visit, site, rows):
     page = visit(site, CASE)
     facts = page.locator(".case-facts").text_content()
-    assert "prediction: 12.png" in facts
+    assert "prediction: case-12.png" in facts
     assert "32 × 24" in facts  # noqa: RUF001
     row = page.get_by_role("row").filter(has_text=re.compile("^tree"))
     counts = rows[12].counts
@@ -160,7 +162,7 @@ def test_a_case_without_a_picture_says_why(visit, site):
 
 
 def test_small_pictures_open_their_cases_and_more_of_them_show(visit, site):
-    page = visit(site)
+    page = visit(site, alone=True)
     assert len(page.locator(".tile").all()) == 6
     page.get_by_role("button", name=re.compile("^show 14 more of 20")).click()
     assert len(page.locator(".tile").all()) == 20
@@ -177,14 +179,14 @@ def test_small_pictures_follow_the_choice(visit, site):
 
 
 def test_pictures_beside_the_page_are_coloured_too(visit, linked):
-    page = visit(linked, CASE)
+    page = visit(linked, CASE, alone=True)
     page.locator("#opacity").fill("1")
     assert page.locator("#case img").first.get_attribute("src").startswith("pictures/")
     np.testing.assert_allclose(near(pixels(page, "#case .pane.target .stage"), 16 / 24, 23 / 32), (200, 0, 0), atol=3)
 
 
 def test_labels_that_overlap_mix_their_colours(visit, multilabel):
-    page = visit(multilabel, "#?case=case-0")
+    page = visit(multilabel, "#?case=case-0", alone=True)
     page.locator("#opacity").fill("1")
     target = pixels(page, "#case .pane.target .stage")
     np.testing.assert_allclose(near(target, 0.5, 5 / 32), (250, 0, 0), atol=3)
@@ -193,3 +195,22 @@ def test_labels_that_overlap_mix_their_colours(visit, multilabel):
     np.testing.assert_allclose(near(pixels(page, "#case .pane.target .stage"), 0.5, 16 / 32), (0, 0, 250), atol=3)
     assert "slice 3 of 9" in page.locator(".about").text_content()
     assert "32 × 24 × 9" in page.locator(".case-facts").text_content()  # noqa: RUF001
+
+
+def test_each_object_has_an_outline_by_what_became_of_it(visit, numbered):
+    page = visit(numbered, "#?case=a", alone=True)
+    page.locator("#opacity").fill("1")
+    target, prediction = (pixels(page, f"#case .pane.{role} .stage") for role in ("target", "prediction"))
+    matched, missed, false = (60, 200, 110), (255, 66, 140), (64, 156, 255)
+    for picture, row, left, colour in (
+        (target, 12, 11, matched),  # where the two touch
+        (target, 12, 12, missed),
+        (target, 12, 6, (200, 0, 0)),  # inside it is the class
+        (prediction, 12, 11, matched),
+        (prediction, 6, 25, false),
+    ):
+        np.testing.assert_allclose(near(picture, (row + 0.5) / 24, (left + 0.5) / 32), colour, atol=6)
+    legend = page.locator("#case .chips").text_content()
+    assert "1 matched (IoU above 0.5)" in legend
+    assert "1 missed" in legend
+    assert "ignored" not in legend  # as nothing is

@@ -5,6 +5,7 @@ import re
 
 import pytest
 
+from .conftest import TENS
 from .looks import column, count, ids
 
 
@@ -35,7 +36,7 @@ def test_search_finds_any_case(visit, site):
     page.fill("#find", "CASE-37")
     assert ids(page) == ["case-37"]
     assert count(page) == "1 of 60 cases"
-    page.locator(".chip").click()
+    page.locator("#toolbar .chip").click()
     assert count(page) == "60 cases"
 
 
@@ -67,7 +68,7 @@ def test_a_range_may_be_open_and_enter_sets_it(visit, site):
 def test_filters_add_up_and_go_one_by_one_or_together(visit, site):
     page = visit(site, "#?has=2&in.loss=2..")
     assert count(page) == "20 of 60 cases"
-    page.locator(".chip").first.click()
+    page.locator("#toolbar .chip").first.click()
     assert count(page) == "40 of 60 cases"
     page.go_back()
     page.get_by_role("link", name="clear all").click()
@@ -91,7 +92,7 @@ def test_a_cell_says_what_it_is_under_the_pointer(visit, site):
     box = page.locator("#confusion").bounding_box()
     page.locator("#confusion").hover(position={"x": 116, "y": 104})
     assert re.match(
-        "\u2068ground\u2069 predicted as \u2068ground\u2069: [0-9,]+ pixels, [0-9.]+ %",
+        "\u2068ground\u2069 predicted as \u2068ground\u2069: [0-9,]+ pixels, [0-9.]+\\s%",
         page.locator(".tip").first.text_content(),
     )
     page.locator("#confusion").hover(position={"x": 4, "y": box["height"] - 4})
@@ -101,7 +102,7 @@ def test_a_cell_says_what_it_is_under_the_pointer(visit, site):
 def test_the_largest_confusions_are_links(visit, site):
     page = visit(site)
     page.locator(".largest a").first.press("Enter")
-    assert "predicted as" in page.locator(".chip").text_content()
+    assert "predicted as" in page.locator("#toolbar .chip").text_content()
     assert " of 60 cases" in count(page)
 
 
@@ -114,11 +115,26 @@ def test_the_diagonal_opens_the_cases_of_its_class(visit, site):
 
 def test_a_class_opens_its_cases_worst_first(visit, site):
     page = visit(site)
-    page.locator("section").filter(has=page.locator("#classes")).get_by_role("link", name="car").click()
+    page.locator("section").filter(has=page.locator("#classes")).get_by_role("link", name="car", exact=True).click()
     assert count(page) == "30 of 60 cases"
     assert [float(text) for text in column(page, "IoU of car")] == sorted(
         float(text) for text in column(page, "IoU of car")
     )
+
+
+def test_a_bar_of_a_class_opens_the_cases_of_its_tenth(visit, site):
+    page = visit(site)
+    bars = section(page, "classes").locator("td[data-bars]").nth(2).locator("a")  # car
+    words = bars.evaluate_all("links => links.map((link) => link.getAttribute('aria-label'))")
+    found = [re.search(r"([\d.]+) to ([\d.]+): (\d+) case", text).groups() for text in words]
+    assert sum(int(count) for _, _, count in found) == 30
+    for k in (0, len(found) - 1):
+        bars.nth(k).click()
+        assert count(page) == f"{found[k][2]} of 60 cases"
+        scores = [float(text) for text in column(page, "IoU of car")]
+        assert scores == sorted(scores)
+        assert all(float(found[k][0]) <= score <= float(found[k][1]) for score in scores)
+        page.go_back()
 
 
 def test_a_count_of_missed_cases_opens_them(visit, site):
@@ -160,6 +176,41 @@ def test_the_bars_hold_every_case_once(visit, site):
         assert sum(int(re.search(r": (\d+) case", label).group(1)) for label in labels) == 60
 
 
+def section(page, name):
+    return page.locator("section").filter(has=page.locator(f"#{name}"))
+
+
+def test_a_slice_opens_its_cases(visit, site):
+    page = visit(site)
+    row = section(page, "slices").get_by_role("row").filter(has=page.get_by_role("link", name="3", exact=True))
+    row.get_by_role("link", name="10", exact=True).click()
+    assert count(page) == "10 of 60 cases"
+    page.go_back()
+    section(page, "slices").get_by_role("link", name="3", exact=True).click()
+    assert sorted(ids(page)) == [f"case-3{i}" for i in range(10)]
+    assert page.get_by_label(TENS).input_value() == "3"
+    page.get_by_label(TENS).select_option("any " + TENS)
+    assert count(page) == "60 cases"
+
+
+def test_a_type_of_error_opens_the_cases_that_have_it_the_most_first(visit, site):
+    page = visit(site)
+    row = section(page, "errors").get_by_role("row").filter(has_text=re.compile("^car"))
+    row.get_by_role("link").last.click()  # whole segments: cars that are predicted as trees
+    assert set(ids(page)) <= {f"case-{i:02}" for i in range(0, 60, 4)}
+    assert count(page) == "15 of 60 cases"
+    shares = [float(text) for text in column(page, "segment_errors, car")]
+    assert min(shares) > 0
+    assert shares == sorted(shares, reverse=True)
+
+
+def test_a_group_opens_its_cases_the_worst_first(visit, site):
+    page = visit(site)
+    page.get_by_role("link", name="things (car, lamp)").click()
+    scores = [float(text) for text in column(page, "IoU of things")]
+    assert scores == sorted(scores)
+
+
 def test_undefined_and_failed_values_have_links_under_the_histogram(visit, site):
     page = visit(site, "#?h=measure/hd95/lamp")
     page.get_by_role("link", name="6 failed").click()
@@ -182,7 +233,7 @@ def test_a_brush_over_the_plot_chooses_its_cases(visit, site):
     page.locator("#scatter").scroll_into_view_if_needed()
     width = page.locator("#scatter").bounding_box()["width"]
     drag(page, (58 + (width - 80) / 2, 5), (width - 2, 235))
-    assert len(page.locator(".chip:not(.clear)").all()) == 2
+    assert len(page.locator("#toolbar .chip:not(.clear)").all()) == 2
     assert int(count(page).split()[0]) in (29, 30, 31)
     assert ids(page)[0] == "case-59"
 
@@ -212,7 +263,7 @@ def test_columns_are_the_readers_choice(visit, site):
 
 
 def test_ids_are_copied_in_their_order(visit, site):
-    page = visit(site, "#?has=3&sort=id", permissions=["clipboard-read", "clipboard-write"])
+    page = visit(site, "#?has=3&sort=id")
     page.click("#copy")
     page.locator("#said", has_text="12 ids copied").wait_for(state="attached")
     assert page.evaluate("navigator.clipboard.readText()").split() == [f"case-{i:02}" for i in range(0, 60, 5)]
@@ -247,7 +298,7 @@ def test_an_address_keeps_the_choice(visit, site):
 
 
 def test_a_section_is_opened_without_losing_the_choice(visit, site):
-    page = visit(site, "#cases")
+    page = visit(site, "#cases", alone=True)
     assert count(page) == "60 cases"
     page.fill("#find", "case-37")
     page.locator("nav").get_by_role("link", name="Classes").click()

@@ -1,7 +1,12 @@
 """Two runs side by side: what broke, what was fixed, and both predictions."""
 
+import shutil
+
 import numpy as np
 import pytest
+
+from segmeter.report.config import ReportConfig
+from segmeter.report.html import write_report
 
 from .looks import column, count, ids, near, pixels
 
@@ -30,7 +35,7 @@ def test_broken_cases_are_one_click_away(visit, compared, rows):
 
 
 def test_the_pair_is_the_readers_choice_and_turns_round(visit, compared, rows):
-    page = visit(compared)
+    page = visit(compared, alone=True)
     page.get_by_label("second run").select_option(label="third")
     page.locator("a.chip", has_text=f"broke {len(changed(rows, 3))}").wait_for()
     page.click("#swap")
@@ -39,21 +44,32 @@ def test_the_pair_is_the_readers_choice_and_turns_round(visit, compared, rows):
 
 
 def test_the_least_difference_is_the_readers_choice(visit, compared):
-    page = visit(compared)
+    page = visit(compared, alone=True)
     page.get_by_label("least difference").fill("0.9")
     page.get_by_label("least difference").press("Enter")
     page.get_by_role("link", name="unchanged 60").wait_for()
+    assert page.locator("a.chip", has_text="broke").text_content() == "broke 0"
 
 
 def test_another_measure_may_decide(visit, compared):
-    page = visit(compared)
+    page = visit(compared, alone=True)
     page.locator("#differences ~ div").get_by_role("link", name="pixel accuracy").first.click()
     page.locator("th[aria-sort]", has_text="difference of pixel accuracy").wait_for()
     assert "difference/pixel_accuracy" in page.get_by_label("measure that decides").input_value()
 
 
+def test_a_slice_opens_its_cases_of_the_pair(visit, compared):
+    page = visit(compared, alone=True)
+    rows = page.locator("section").filter(has=page.locator("#slices")).get_by_role("row")
+    rows.filter(has_text="new, third").filter(has_text="mean Dice").get_by_role("link", name="2", exact=True).click()
+    page.locator("th[aria-sort]", has_text="difference of mean Dice").wait_for()
+    assert count(page) == "10 of 60 cases"
+    assert {name[:6] for name in ids(page)} == {"case-2"}
+    assert page.get_by_label("second run").input_value() == "2"
+
+
 def test_both_predictions_stand_beside_each_other(visit, compared):
-    page = visit(compared, "#?case=case-04")  # whose car is predicted as a tree
+    page = visit(compared, "#?case=case-04", alone=True)  # whose car is predicted as a tree
     assert page.locator("#case figcaption").all_text_contents() == [
         *("image", "target", "prediction: new", "prediction: perfect", "errors: new", "errors: perfect"),
     ]
@@ -64,6 +80,26 @@ def test_both_predictions_stand_beside_each_other(visit, compared):
     row = page.locator("#case").get_by_role("row").filter(has_text="IoU of car").text_content()
     assert "0.0000" in row
     assert "1.0000" in row
+
+
+def test_the_number_of_cases_of_a_metric_opens_them(visit, compared):
+    page = visit(compared, alone=True)
+    rows = page.locator("#differences ~ div").get_by_role("row")
+    rows.filter(has_text="iou, car").filter(has_text="new, third").get_by_role("link", name="30", exact=True).click()
+    page.locator(".chip", has_text="defined").wait_for()
+    assert count(page) == "30 of 60 cases"
+
+
+def test_linked_pictures_are_those_of_the_runs(visit, compared, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("a page") / "linked #1"
+    shutil.copytree(compared.parent, folder)
+    page = visit(write_report(folder, ReportConfig(pictures="link")), "#?case=case-04", alone=True)
+    sources = page.locator("#case img").evaluate_all(
+        "nodes => nodes.map((node) => [node.getAttribute('src'), node.complete && node.naturalWidth])"
+    )
+    assert len(sources) == 11
+    assert all(source.startswith("../") and width for source, width in sources)
+    assert any("/perfect/pictures/" in source for source, _ in sources)
 
 
 def test_a_case_that_one_run_drew_shows_that_run(visit, compared):

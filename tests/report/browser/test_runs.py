@@ -1,21 +1,10 @@
-"""The index of runs: sorted, searched, and opened."""
-
-import shutil
+"""The index of runs and the jobs of a sweep: sorted, searched, and opened."""
 
 import pytest
 
-from segmeter.report.page.runs import write_index
-
-
-@pytest.fixture
-def index(tmp_path, run_rows, site):
-    for name in ("eval/one", "eval/<img src=x onerror=alert(7)>", "score/three"):
-        shutil.copytree(run_rows[0], tmp_path / name)
-    return write_index(tmp_path)
-
 
 def test_a_run_is_found_and_opened(visit, index):
-    page = visit(index)
+    page = visit(index, alone=True)
     page.fill("#find", "SCORE three")
     assert [row.is_visible() for row in page.locator("tbody tr").all()].count(True) == 1
     page.fill("#find", "eval/one")
@@ -25,14 +14,27 @@ def test_a_run_is_found_and_opened(visit, index):
 
 
 def test_a_hostile_name_is_a_link_that_opens(visit, index):
-    page = visit(index)
+    page = visit(index, alone=True)
     page.get_by_role("link", name="onerror").click()
     page.locator("html[data-ready=yes] #cases").wait_for()
+    assert page.url.endswith("/report.html")
 
 
 @pytest.mark.parametrize("width", [360, 1300])
 def test_runs_are_sorted_by_any_figure(visit, index, width):
-    page = visit(index, width=width)
+    page = visit(index, width=width, alone=True)
     page.get_by_role("button", name="mean IoU").first.click()
     assert page.locator("th[aria-sort]", has_text="mean IoU").count() == 1
     assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+@pytest.mark.parametrize("width", [360, 1300])
+def test_jobs_of_a_sweep_are_sorted_by_size_and_opened(visit, sweep, width):
+    page = visit(sweep, width=width, alone=True)
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    page.get_by_role("button", name="loss.gamma").click()
+    values = page.locator("tbody td:nth-child(2)")
+    assert values.all_text_contents() == ["-inf", "1e-05", "0.5", "10", "20", "1e3", "inf", "2x", "3x"]
+    assert page.locator("tbody tr").nth(2).get_by_role("link").count() == 0  # as it was stopped
+    page.get_by_role("link", name="0_gamma").click()
+    assert page.title() == "the job's page"

@@ -1,31 +1,8 @@
 """The curves of a training: legends, zoom in step, the best value, and pictures step by step."""
 
-import json
-
-import numpy as np
 import pytest
-from PIL import Image
 
-from segmeter.report.html import write_report
-
-NAME = "<img src=x onerror=alert(8)>"
-
-
-@pytest.fixture(scope="session")
-def trained(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("trained") / "run"
-    rows = []
-    for step in range(1, 101):
-        rows.append({"step": step, "epoch": step / 10, "loss": 1 / step, "lr": 0.1, "seconds": 2.0 * step})
-        if step % 20 == 0:
-            score = {"mean_iou": 0.9 - abs(step - 60) / 100, f"iou/{NAME}": 0.5, "iou/car": 0.25}
-            rows.append({"step": step, "val": score | {"loss": 0.5}, "best": step <= 60, "seconds": 2.0 * step})
-            for case, grey in (("a", step), ("b", 200)):
-                place = folder / "validation" / f"step-{step:08}"
-                place.mkdir(parents=True, exist_ok=True)
-                Image.fromarray(np.full((20, 60, 3), grey, np.uint8)).save(place / f"{case}.png")
-    (folder / "history.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return write_report(folder)
+from .conftest import NAME
 
 
 def ink(page, selector):
@@ -43,11 +20,11 @@ def chart(page, title):
 def test_the_best_value_stands_in_the_legend_and_on_top(visit, trained):
     page = visit(trained)
     assert "best 0.9 at 60, last 0.5" in chart(page, "scores of the validation").locator(".chip").text_content()
-    assert page.locator(".card").first.text_content() == "best checkpoint, mean IoU0.900at step 60"
+    assert page.locator(".card").first.text_content() == "mean IoU0.900best, at step 60"
 
 
 def test_a_line_is_hidden_by_its_legend_and_left_alone_by_two_clicks(visit, trained):
-    page = visit(trained)
+    page = visit(trained, alone=True)
     classes = chart(page, "IoU by class")
     before = ink(page, "figure.chart:nth-of-type(3) canvas")
     classes.locator(".chip").first.click()
@@ -58,7 +35,7 @@ def test_a_line_is_hidden_by_its_legend_and_left_alone_by_two_clicks(visit, trai
 
 
 def test_a_drag_zooms_all_charts_and_the_whole_run_comes_back(visit, trained):
-    page = visit(trained)
+    page = visit(trained, alone=True)
     box = chart(page, "loss").locator("canvas").bounding_box()
     page.mouse.move(box["x"] + 200, box["y"] + 80)
     page.mouse.down()
@@ -78,14 +55,14 @@ def test_the_pointer_reads_the_values(visit, trained):
 
 
 def test_the_axis_is_the_readers_choice(visit, trained):
-    page = visit(trained)
+    page = visit(trained, alone=True)
     before = ink(page, "figure.chart:nth-of-type(2) canvas")
     page.get_by_label("horizontal axis").select_option("seconds")
     assert ink(page, "figure.chart:nth-of-type(2) canvas") != before
 
 
 def test_pictures_follow_the_step(visit, trained):
-    page = visit(trained)
+    page = visit(trained, alone=True)
     assert page.locator("#steps output").text_content() == "step 100"
     sources = page.locator("#over-time img").evaluate_all("nodes => nodes.map((node) => node.src)")
     page.get_by_label("step of the validation").fill("0")

@@ -10,14 +10,21 @@ from segmeter.metrics.cases.columns import MeasureColumn
 from segmeter.metrics.cases.table import CaseRow, case_table
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.summary.summary import summarise
+from segmeter.report.data import gathered
 from segmeter.report.data.cases import case_columns
+from segmeter.report.data.gathered import gather
 
 from ..conftest import make_rows
 
 
 def columns_of(rows, spec, **config):
     summary = summarise(rows, spec, MetricsConfig(bootstrap=0, **config))
-    return {column.key: column for column in case_columns(rows, spec, summary)}
+    return {column.key: column for column in case_columns(gather(rows, spec, summary), spec, summary)}
+
+
+@pytest.fixture(autouse=True)
+def groups_of_two(monkeypatch):
+    monkeypatch.setattr(gathered, "_MOST_ROWS", 2)
 
 
 def test_scores_are_those_of_the_table_of_cases(rng, spec):
@@ -65,6 +72,13 @@ def test_measures_further_scores_steps_and_clusters_have_columns(rng, spec):
     assert found["extra/missing"].values.tolist() == [0, 1]
     assert found["changed/fill"].values.tolist() == [0, 1]
     assert list(found["cluster"].values) == ["p1", "p2"]
+
+
+@pytest.mark.parametrize(("losses", "shown"), [([None] * 3, None), ([np.nan] * 3, [np.nan] * 3)], ids=["none", "nan"])
+def test_an_undefined_loss_is_shown_and_none_is_not(rng, spec, losses, shown):
+    rows = [replace(row, loss=loss) for row, loss in zip(make_rows(rng, spec, "abc"), losses, strict=True)]
+    column = columns_of(rows, spec).get("loss")
+    np.testing.assert_equal(column and column.values.tolist(), shown)
 
 
 def test_a_group_is_scored_as_one_region(rng, spec):

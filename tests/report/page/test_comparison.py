@@ -40,8 +40,8 @@ def result(tmp_path, spec):
     return found
 
 
-def test_rows_are_those_of_the_result(result):
-    found = comparison_values(result, ReportConfig())["comparison"]
+def test_rows_are_those_of_the_result(tmp_path, result):
+    found = comparison_values(tmp_path, result, ReportConfig())["comparison"]
     first = found["rows"][0]
     pair = result["metrics"]["mean_iou"]["pairs"][0]
     assert (first["words"], first["value"], first["ends"]) == (
@@ -53,11 +53,13 @@ def test_rows_are_those_of_the_result(result):
     assert of_class in (None, "#?pair=0.1&by=difference%2Fiou%2F1")
     assert first["wilcoxon_p_holm"] == pair["wilcoxon_p_holm"]
     assert first["link"] == "#?pair=0.1&by=difference%2Fheadline"
+    of_cases = next(row for row in found["rows"] if row["n_used"])
+    assert of_cases["used"] == of_cases["link"] + "&un.difference%2Fheadline=defined"
     assert sum(part["share"] for part in found["ranks"][0]["parts"]) == pytest.approx(1)
 
 
-def test_every_case_has_the_values_of_both_runs(result):
-    page = unpack_page(comparison_values(result, ReportConfig())["explorer"]["data"])
+def test_every_case_has_the_values_of_both_runs(tmp_path, result):
+    page = unpack_page(comparison_values(tmp_path, result, ReportConfig())["explorer"]["data"])
     columns = {column["key"]: column["values"] for column in page["columns"]}
     assert (columns["0/iou/1"] > columns["1/iou/1"]).all()
     np.testing.assert_array_equal(columns["0/iou/0"], columns["1/iou/0"])
@@ -78,4 +80,4 @@ def test_the_page_is_compare_html_and_escapes_names(tmp_path, result):
 def test_a_run_that_has_gone_is_named(result, tmp_path):
     result["folders"]["run1"] = str(tmp_path / "gone")
     with pytest.raises(ValueError, match="gone"):
-        comparison_values(result, ReportConfig())
+        comparison_values(tmp_path, result, ReportConfig())

@@ -1,22 +1,28 @@
 """Values of an evaluation's page: what is left out is said, and nothing in a script element ends it."""
 
 import json
+from dataclasses import replace
+
+import numpy as np
 
 from segmeter.files import write_json
+from segmeter.metrics.cases.stored import StoredRows
 from segmeter.metrics.cases.table import write_cases
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.summary.summary import summarise
 from segmeter.report.config import ReportConfig
+from segmeter.report.data import gathered
 from segmeter.report.data.columns import unpack_page
+from segmeter.report.html import write_report
 from segmeter.report.page import evaluation
 from segmeter.report.page.evaluation import evaluation_values, script_json
 
 from ..conftest import make_rows
 
 
-def values_of(folder, rows, spec):
+def values_of(folder, rows, spec, **config):
     write_cases(folder, rows, spec)
-    summary = summarise(rows, spec, MetricsConfig(bootstrap=0))
+    summary = summarise(rows, spec, MetricsConfig(bootstrap=0, **config))
     write_json(folder / "metrics.json", summary)
     return evaluation_values(folder, summary, ReportConfig())
 
@@ -36,8 +42,20 @@ def test_counts_of_what_became_of_a_class_stand_with_it(tmp_path, rng, spec):
     rows = make_rows(rng, spec, "ab")
     rows[0].counts[:] = [[5, 0, 0], [3, 0, 0], [0, 0, 4]]
     found = values_of(tmp_path, rows, spec)["evaluation"]["classes"]
-    assert found[1]["statuses"] == {"missed": 1, "false alarm": 0}
-    assert found[2]["statuses"] == {"missed": 0, "false alarm": 0}
+    assert found[1]["statuses"] == [(1, "#?is.status%2F1=missed"), (0, "#?is.status%2F1=false+alarm")]
+    assert [count for count, _ in found[2]["statuses"]] == [0, 0]
+
+
+def test_a_page_that_leaves_columns_out_still_counts_what_became_of_a_class(tmp_path, rng, spec, monkeypatch):
+    rows = make_rows(rng, spec, "ab")
+    rows[0].counts[:] = [[5, 0, 0], [3, 0, 0], [0, 0, 4]]
+    monkeypatch.setattr(evaluation, "DATA_BYTES", 10)
+    found = values_of(tmp_path, rows, spec)
+    assert found["evaluation"]["classes"][1]["statuses"] == [(1, None), (0, None)]
+    assert "status/1" not in {column["key"] for column in unpack_page(found["explorer"]["data"])["columns"]}
+    page = write_report(tmp_path).read_text()
+    assert ">1 case</td>" in page
+    assert "=missed" not in page
 
 
 def test_json_for_a_script_element_holds_no_tag():
@@ -54,3 +72,25 @@ def test_the_file_of_each_prediction_is_named(tmp_path, rng, spec):
     found = values_of(tmp_path, make_rows(rng, spec, ["a.b", "c"]), spec)
     columns = {column["key"]: column["values"] for column in unpack_page(found["explorer"]["data"])["columns"]}
     assert columns["file"] == ["predictions/labels/a.b.png", ""]
+
+
+def test_each_stored_row_is_decoded_once(tmp_path, rng, spec, monkeypatch):
+    decoded, rows = [], make_rows(rng, spec, [f"{i:03}" for i in range(50)])
+    original = StoredRows._rows
+    monkeypatch.setattr(
+        StoredRows, "_rows", lambda self, start, count: decoded.append(count) or original(self, start, count)
+    )
+    monkeypatch.setattr(gathered, "_MOST_ROWS", 16)
+    values_of(tmp_path, rows, spec, slice_by=(r"(\d)$",), groups={"green": ("ground", "tree")})
+    assert decoded == [16, 16, 16, 2]
+
+
+def test_pixels_of_no_class_are_shares_of_their_row(tmp_path, rng, spec):
+    spec = spec.replace(count_invalid=True)
+    rows = [
+        replace(row, counts=np.pad(row.counts, ((0, 0), (0, 1)), constant_values=3))
+        for row in make_rows(rng, spec, "abc")
+    ]
+    page = unpack_page(values_of(tmp_path, rows, spec)["explorer"]["data"])
+    assert page["outside"] == [9, 9, 9]
+    assert np.shape(page["matrix"]) == (3, 3)

@@ -83,6 +83,24 @@ def test_objects_are_matched_missed_and_false(spec):
     assert kinds[4:] == ["1 missed"] * 2
 
 
+def test_each_object_has_its_outline_on_both_sides_by_what_became_of_it(spec):
+    target = np.zeros((6, 8), np.int64)
+    target[:, :4], target[:, 4:] = 1, 2  # two that touch
+    found = np.where(target == 1, 5, 0)
+    objects = Objects(target=target, prediction=found)
+    labels = [(each > 0).astype(np.uint8) for each in (target, found)]
+    layers = draw_layers(np.zeros((6, 8, 3), np.uint8), *labels, spec, panel=128, objects=objects)
+    assert [each["file"] for each in layers.notes["maps"] if each["role"] == "target"] == [
+        *("target.png", "target-objects.png"),
+    ]
+    drawn = index_of(layers, "target-objects.png", 3)
+    np.testing.assert_array_equal(np.unique(drawn[:, 3]), [1])  # the matched one's edge
+    np.testing.assert_array_equal(np.unique(drawn[:, 4]), [2])  # the missed one's
+    np.testing.assert_array_equal(drawn[:, :3], 0)
+    found = index_of(layers, "prediction-objects.png", 3)
+    np.testing.assert_array_equal(np.flatnonzero(found.any(axis=0)), [3])
+
+
 def test_large_cases_are_reduced_and_say_so(spec):
     labels = np.zeros((300, 600), np.uint8)
     layers = draw_layers(np.zeros((300, 600, 3), np.uint8), labels, labels, spec, panel=128, notes={"slice": [3, 9]})

@@ -4,10 +4,17 @@ import numpy as np
 import pytest
 
 from segmeter.classes import ClassSpec
-from segmeter.report.pictures.objects import Objects, find_kinds
+from segmeter.metrics.config.metrics import MetricsConfig
+from segmeter.report.pictures.objects import Objects, find_kinds, measured_objects, slice_objects
 from segmeter.report.pictures.overlay import draw_overlay
 
 CELLS = ClassSpec(task="binary", names=("background", "cell"), colours=((0, 0, 0), (230, 57, 57)), ignore_index=255)
+
+
+def kinds_of(target, prediction):
+    """The kinds of objects of one class."""
+    objects = Objects(target=target, prediction=prediction)
+    return find_kinds(objects, (target > 0).astype(np.uint8), (prediction > 0).astype(np.uint8), CELLS)
 
 
 def scene(rng, shape=(40, 50), count=12):
@@ -29,16 +36,18 @@ def test_kinds_agree_with_a_loop_over_all_pairs(seed):
             one, other = target == first, prediction == second
             if (one & other).sum() > 0.5 * (one | other).sum():
                 matched[other], missed[one], false[other] = second, 0, 0
-    found = find_kinds(target, prediction, np.zeros(target.shape, bool))
+    found = kinds_of(target, prediction)
     np.testing.assert_array_equal(found.matched, matched)
     np.testing.assert_array_equal(found.missed, missed)
     np.testing.assert_array_equal(found.spurious, false)
     assert found.counts() == tuple(len(np.unique(each[each > 0])) for each in (matched, missed, false))
+    np.testing.assert_array_equal(found.target, target)
+    np.testing.assert_array_equal(found.prediction, prediction)
 
 
 def test_ignored_pixels_belong_to_no_object():
-    target, void = np.array([[1, 1, 0, 0]]), np.array([[False, True, True, True]])
-    found = find_kinds(target, np.array([[4, 4, 5, 5]]), void)
+    numbers = Objects(target=np.array([[1, 1, 0, 0]]), prediction=np.array([[4, 4, 5, 5]]))
+    found = find_kinds(numbers, np.array([[1, 255, 255, 255]]), np.array([[1, 1, 1, 1]]), CELLS)
     np.testing.assert_array_equal(found.matched, [[4, 0, 0, 0]])
     assert found.counts() == (1, 0, 0)
 
@@ -55,4 +64,75 @@ def test_the_objects_of_both_sides_are_drawn_and_counted_before_they_are_reduced
     drawn = draw_overlay(image, (target > 0).astype(np.uint8), labels, CELLS, objects=both, **options)
     assert drawn.shape == plain.shape
     assert (drawn != plain).any()
-    assert find_kinds(target, prediction, np.zeros(target.shape, bool)).counts() == (1, 2, 0)
+    assert kinds_of(target, prediction).counts() == (1, 2, 0)
+
+
+def test_an_object_of_another_class_is_missed_and_false_as_in_the_measures():
+    spec = ClassSpec(task="multiclass", names=("none", "car", "bus"), colours=((0, 0, 0), (1, 1, 1), (2, 2, 2)))
+    target, labels = np.array([[1, 1, 0, 2, 2]]), np.array([[2, 2, 0, 2, 2]])
+    numbers = Objects(target=np.array([[1, 1, 0, 2, 2]]), prediction=np.array([[1, 1, 0, 2, 2]]))
+    found = find_kinds(numbers, target, labels, spec)
+    assert found.counts() == (1, 1, 1)
+    np.testing.assert_array_equal(found.missed > 0, [[True, True, False, False, False]])
+    np.testing.assert_array_equal(found.spurious > 0, [[True, True, False, False, False]])
+    np.testing.assert_array_equal(found.found > 0, [[False, False, False, True, True]])
+
+
+@pytest.mark.parametrize(("connectivity", "counts"), [(8, (1, 0, 0)), (4, (2, 0, 0))])
+def test_without_numbers_the_parts_of_a_class_are_its_objects_as_the_measure_says(connectivity, counts):
+    config = MetricsConfig(measures=({"name": "instances", "connectivity": connectivity, "threshold": 0.6},))
+    labels = np.array([[1, 0], [0, 1]])
+    objects = measured_objects(config, None, None)
+    assert (objects.matched, objects.threshold) == (True, 0.6)
+    assert find_kinds(objects, labels, labels, CELLS).counts() == counts
+    assert not measured_objects(MetricsConfig(), None, None).matched
+    assert not measured_objects(MetricsConfig(), labels, None).matched
+
+
+@pytest.mark.parametrize(
+    ("measures", "threshold"),
+    [
+        (({"name": "aji", "connectivity": 8}, {"name": "instances", "connectivity": 4, "threshold": 0.3}), 0.3),
+        (({"name": "aji"}, {"name": "events", "connectivity": 4, "threshold": 0.2}), 0.2),
+        (({"name": "sizes", "connectivity": 4, "threshold": 0.4},), 0.4),
+        (({"name": "average_precision", "connectivity": 4, "thresholds": (0.7, 0.8)},), 0.7),
+        (({"name": "aji", "connectivity": 4},), 0.5),
+    ],
+    ids=lambda value: "+".join(one["name"] for one in value) if isinstance(value, tuple) else "",
+)
+def test_objects_are_those_of_the_measure_that_matches_them(measures, threshold):
+    objects = measured_objects(MetricsConfig(measures=measures), None, None)
+    assert (objects.threshold, objects.connectivity) == (threshold, 4)
+
+
+def test_objects_of_classes_that_are_not_measured_are_not_counted():
+    spec = ClassSpec(task="multiclass", names=("none", "car", "bus"), colours=((0, 0, 0), (1, 1, 1), (2, 2, 2)))
+    labels = np.array([[1, 1, 0, 2, 2]])
+    config = MetricsConfig(measures=({"name": "instances", "classes": ("bus",)},))
+    found = find_kinds(measured_objects(config, None, None), labels, labels, spec)
+    np.testing.assert_array_equal(found.matched > 0, labels == 2)
+    assert found.counts() == (1, 0, 0)
+
+
+def test_the_objects_of_a_slice_are_what_they_are_in_the_volume():
+    """The first object is found in two of three slices (IoU 2/3), the second in the last alone (1/3)."""
+    target, labels = np.zeros((2, 3, 4, 9), np.uint8)
+    target[:, :2, :3], target[:, :2, 5:8] = 1, 1
+    labels[:2, :2, :3], labels[2, :2, 5:8] = 1, 1
+    config = MetricsConfig(measures=({"name": "instances", "connectivity": 4, "threshold": 0.6},))
+    whole = measured_objects(config, None, None)
+    kinds = find_kinds(whole, target, labels, CELLS)
+    assert kinds.counts() == (1, 1, 1)
+    for place, counts in enumerate([(1, 1, 0), (1, 1, 0), (0, 1, 1)]):
+        cut = slice_objects(whole, target, labels, CELLS, place)
+        found = find_kinds(cut, target[place], labels[place], CELLS)
+        assert (cut.threshold, cut.connectivity, found.counts()) == (0.6, 4, counts)
+        for name in ("matched", "found", "missed", "spurious"):
+            np.testing.assert_array_equal(getattr(found, name), getattr(kinds, name)[place])
+
+
+def test_numbers_are_passed_over_where_the_measure_counts_parts():
+    labels = np.array([[1, 1]])
+    config = MetricsConfig(measures=({"name": "instances", "objects": "components"},))
+    objects = measured_objects(config, np.array([[1, 2]]), np.array([[1, 2]]))
+    assert find_kinds(objects, labels, labels, CELLS).counts() == (1, 0, 0)

@@ -214,6 +214,25 @@ def test_a_sample_depends_on_seed_epoch_and_case_alone():
     assert not np.array_equal(alone.sample(5, 0)[0], other_seed)
 
 
+@pytest.mark.parametrize("processes", [2, 3, 5])
+def test_processes_share_the_samples_of_a_batch(processes):
+    """Whatever their number, together they take what one takes. Mutation seen to fail: the slice without `rank`."""
+    config = AugmentConfig(crop=(16, 24), zoom=(0.5, 1.5), balance=0.5)
+    whole = SampleSource(numbered_cases(12), config, batch_size=5, seed=3)
+    shares = [
+        SampleSource(numbered_cases(12), config, batch_size=5, seed=3, part=(rank, processes))
+        for rank in range(processes)
+    ]
+    for epoch, index in ((0, 0), (0, 1), (3, 1)):
+        for expected, *given in zip(
+            whole.batch(epoch, index)[:3], *(share.batch(epoch, index)[:3] for share in shares), strict=True
+        ):
+            together = np.empty_like(expected)
+            for rank, part in enumerate(given):
+                together[rank::processes] = part
+            assert np.array_equal(together, expected)
+
+
 def test_what_was_sampled_before_does_not_matter():
     cases = numbered_cases(6)
     config = {"crop": (16, 16), "balance": 1.0}

@@ -1,27 +1,39 @@
 """A step reads no value off the device: whatever would wait for a GPU is found on the CPU, operation by operation."""
 
+from contextlib import nullcontext
+from dataclasses import replace
 from functools import partial
 from importlib import import_module
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from segmeter.bridge.scalars import read_scalars
 from segmeter.classes import ClassSpec
 from segmeter.losses.build import build_loss
 from segmeter.losses.config import LOSSES
+from segmeter.losses.focal import triton_backend
+from segmeter.losses.focal.focal import FocalLoss
+from segmeter.losses.focal.params import FocalParams
 from segmeter.models.build import build_segmenter
 from segmeter.models.card import ModelCard
 from segmeter.training.config import AdamWConfig, CosineConfig, SgdConfig, TrainingConfig
+from segmeter.training.data import augment
 from segmeter.training.data.augment import Augment
 from segmeter.training.data.augment_config import AugmentConfig
-from segmeter.training.data.batches import Batches
+from segmeter.training.data.batches import Batch, Batches
+from segmeter.training.data.windows import Resizing
 from segmeter.training.job import TrainJob
 from segmeter.training.learner import Learner
 from segmeter.training.limits import Limits
-from tests.training.tiny import TinyCases, TinySource
+from segmeter.training.optimisation.ema import Ema
+from segmeter.training.optimisation.optimizer import build_adamw
+from segmeter.training.optimisation.step import Stepper
+from tests.training.tiny import TinyCases, TinySource, tiny_segmenter
 
 SPEC = ClassSpec(
     task="multiclass", names=("ground", "cell", "edge"), colours=((0, 0, 0), (255, 0, 0), (0, 255, 0)), ignore_index=255
@@ -88,6 +100,59 @@ def test_a_step_waits_for_nothing(tmp_path, loss, clip_norm, monkeypatch):
         for step, parts in enumerate(taken):
             losses.append(learner.update(parts, step=step + 1, progress=0.1 * step)[0])
     assert all(np.isfinite(read_scalars(losses)))
+
+
+class Launch:
+    """Stands for a Triton kernel: what it would write stays as it is."""
+
+    def __getitem__(self, grid):
+        return lambda *arguments, **options: None
+
+
+def test_every_tensor_of_a_step_is_on_the_gpu(monkeypatch):
+    """With torch's fake tensors, which have a device and no values: a tensor left on the CPU, or a value read, is an
+    error. Mutations seen to fail: the table of draws left on the CPU; `loss.item()`; a kernel launched wherever.
+    """
+    guarded = []
+    monkeypatch.setattr(triton_backend, "_installed", lambda: True)
+    monkeypatch.setattr(triton_backend, "_kernels", lambda: Mock(softmax_sums=Launch(), softmax_gradient=Launch()))
+    monkeypatch.setattr(torch.cuda, "device_of", lambda tensor: guarded.append(tensor) or nullcontext())
+    monkeypatch.setattr(augment, "add_noise", lambda image, share, seeds: image + share[:, None, None, None])
+    numbers, change = np.arange(4), Augment(EVERYTHING, SPEC)
+    draws = change.draw(seed=0, epoch=0, indices=numbers, channels=3)
+    with FakeTensorMode(), torch.device("cuda"):
+        model, loss = tiny_segmenter().train(), FocalLoss("multiclass", ignore_index=255)
+        loss.register_buffer("class_weights", torch.ones(3), persistent=False)
+        monkeypatch.setattr(torch.Tensor, "backward", lambda _: give_gradients(model))  # which needs a real GPU
+        step = Stepper(
+            forward=model,
+            loss=loss,
+            optimizer=build_adamw(AdamWConfig(), model=model),
+            scaler=None,
+            augment=change,
+            config=TrainingConfig(precision="float32", clip_norm=1.0),
+            device=torch.device("cuda"),
+        )
+        batch = Batch(
+            image=torch.empty(4, 3, 64, 48, dtype=torch.uint8),
+            target=torch.empty(4, 64, 48, dtype=torch.uint8),
+            indices=numbers,
+            epoch=0,
+            draws=replace(draws, table=torch.empty(draws.table.shape)),
+            resizing=Resizing(((64, 48), (40, 40), (32, 32), (20, 48)), (32, 32)),
+        )
+        values = [*step([batch]), *step([batch, batch])]
+        Ema(model, model, 0.9).update()
+        logits = torch.empty(4, 3, 32, 32)
+        options = {"terms": FocalParams(softmax=True, gamma=2.0), "scale": torch.ones(())}
+        values.append(triton_backend.triton_gradient(logits, logits[:, 0].byte(), None, **options))
+    assert {value.device.type for value in values} == {"cuda"}
+    assert len(guarded) == 4, "the kernels of three losses and of a gradient run where their logits are"
+
+
+def give_gradients(model):
+    for parameter in model.parameters():
+        parameter.grad = torch.empty_like(parameter)
 
 
 @pytest.mark.parametrize(

@@ -7,11 +7,12 @@ from unittest.mock import Mock
 import pytest
 from PIL import Image
 
-from segmeter.errors import ConfigError, DataError, Interrupted
+from segmeter.errors import ConfigError, DataError, InputError, Interrupted
 from segmeter.open_files import read_json_lines
 from segmeter.training.config import LOGGERS, MlflowConfig, NoLoggerConfig, WandbConfig
 from segmeter.training.loop import train
-from segmeter.training.run.trackers import CsvLogger, WandbLogger
+from segmeter.training.run import trackers
+from segmeter.training.run.trackers import CsvLogger, WandbLogger, build_mlflow, build_wandb
 from tests.training.test_resume import StoppingCases, StoppingSource
 from tests.training.tiny import TinyCases, draw_red, tiny_job
 
@@ -210,6 +211,38 @@ def test_wandb_works_offline_and_leaves_no_secret(tmp_path):
     assert b"gamma" in content
     for path in folder.rglob("*"):
         assert not path.is_file() or SECRET.encode() not in path.read_bytes(), path
+
+
+@pytest.mark.parametrize(
+    ("config", "planted"),
+    [
+        (WandbConfig(mode="offline"), "wandb"),
+        (WandbConfig(mode="offline"), "wandb/run-20260101_000000-abc/files"),
+        (MlflowConfig(), "mlflow.db"),
+        (MlflowConfig(), "mlflow.db-journal"),
+        (MlflowConfig(), "mlflow/abc/artifacts/validation"),
+    ],
+    ids=str,
+)
+def test_a_link_that_leads_out_of_what_a_tracker_writes_by_itself_is_refused(tmp_path, monkeypatch, config, planted):
+    """In a folder that is resumed. Mutation seen to fail: only the folder itself is looked at."""
+    (tmp_path / "elsewhere").mkdir()
+    place = tmp_path / "run" / planted
+    place.parent.mkdir(parents=True)
+    place.symlink_to(tmp_path / "elsewhere")
+    monkeypatch.setattr(trackers, "_imported", lambda name: Mock())
+    build = build_wandb if config.name == "wandb" else build_mlflow
+    with pytest.raises(InputError, match=f"{planted}: is a link"):
+        build(config, folder=tmp_path / "run", step=0, settings={})
+    assert not list((tmp_path / "elsewhere").iterdir())
+
+
+def test_links_of_wandb_itself_stay(tmp_path):
+    """It keeps one to its latest run."""
+    (tmp_path / "wandb" / "run-1").mkdir(parents=True)
+    (tmp_path / "wandb" / "latest-run").symlink_to("run-1")
+    trackers._refuse_links(tmp_path / "wandb")
+    assert (tmp_path / "wandb" / "latest-run").is_symlink()
 
 
 @pytest.mark.parametrize("config", [WandbConfig(mode="offline"), MlflowConfig()], ids=lambda config: config.name)

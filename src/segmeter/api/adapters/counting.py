@@ -42,8 +42,10 @@ def count_batch(where: str, labels: Any, target: Any, spec: ClassSpec) -> NDArra
     given = to_numpy(labels), to_numpy(target)
     if spec.task == "binary":
         given = without_channel(given[0], given[1]), without_channel(given[1], given[0])
-    if given[0].shape != given[1].shape or given[0].ndim < 2:
+    if given[0].shape != given[1].shape:
         raise InputError(expected(where, "preds", f"to have the target's shape {given[1].shape}", given[0].shape))
+    if given[0].ndim < 2:
+        raise InputError(expected(where, "preds", "to have an axis of cases and at least one more", given[0].shape))
     cases = zip(given[1], given[0], strict=True)
     return np.array([count_case(*case, spec) for case in cases], np.int64).reshape(-1, *spec.counts_shape)
 

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from segmeter.checks import expected, some
+from segmeter.checks import expected, shown, some
 from segmeter.errors import InputError
 
 _KEPT = ("dataset", "per_class", "per_group", "per_case", "measures", "calibration", "loss")
@@ -27,7 +27,7 @@ def flatten(summary: Mapping[str, Any]) -> dict[str, float]:
     Raises
     ------
     InputError
-        Two classes would get one name.
+        Two classes would get one name, or this is no summary.
 
     Examples
     --------
@@ -35,6 +35,8 @@ def flatten(summary: Mapping[str, Any]) -> dict[str, float]:
     >>> flatten(summary | {"dataset_ci95": {"mean_iou": [0.25, 0.75]}})
     {'n_cases': 2.0, 'dataset/mean_iou': 0.5, 'dataset/mean_iou_low': 0.25, 'dataset/mean_iou_high': 0.75}
     """
+    if not isinstance(summary, Mapping) or not isinstance(summary.get("n_cases"), int):
+        raise InputError(expected("flatten", "summary", "to be the content of metrics.json", shown(summary)))
     found = [("n_cases", float(summary["n_cases"]))]
     for part in _KEPT:
         found += _leaves(part, summary.get(part), summary.get(f"{part}_ci95") or {})

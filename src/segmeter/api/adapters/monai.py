@@ -8,7 +8,7 @@ from monai.metrics.metric import CumulativeIterationMetric
 from segmeter.api.adapters.counting import count_batch, score_counts
 from segmeter.bridge.to_numpy import to_numpy
 from segmeter.bridge.to_torch import to_torch
-from segmeter.checks import expected
+from segmeter.checks import expected, known_kind
 from segmeter.classes import ClassSpec
 from segmeter.errors import InputError
 
@@ -24,15 +24,18 @@ class SegmentationMetric(CumulativeIterationMetric):
 
     def __init__(self, spec: ClassSpec) -> None:
         super().__init__()
+        known_kind("SegmentationMetric", "spec", spec, ClassSpec)
         self.spec = spec
 
     def _compute_tensor(self, y_pred: torch.Tensor, y: torch.Tensor | None = None, **_: Any) -> torch.Tensor:
-        """Count (B, 1, ...) labels, or one channel per class as MONAI's transforms give them."""
+        """Count (B, 1, ...) labels, or one channel per class as MONAI's transforms give them.
+
+        Of a binary task one of the two may lack its channel.
+        """
         if y is None:
             raise InputError(expected("SegmentationMetric", "y", "to be given", "None"))
-        return to_torch(
-            count_batch("SegmentationMetric", self._labels("y_pred", y_pred), self._labels("y", y), self.spec)
-        )
+        given = self._labels("y_pred", y_pred, y), self._labels("y", y, y_pred)
+        return to_torch(count_batch("SegmentationMetric", *given, self.spec))
 
     def aggregate(self, reduction: str = "dataset") -> dict[str, float]:
         """Score all cases together; or with "cases" each one, and take the mean of the defined values.
@@ -54,13 +57,13 @@ class SegmentationMetric(CumulativeIterationMetric):
         columns = {name: torch.tensor([one[name] for one in scores], dtype=torch.float64) for name in scores[0]}
         return {name: float(values.nanmean()) for name, values in columns.items()}
 
-    def _labels(self, name: str, tensor: torch.Tensor) -> torch.Tensor:
+    def _labels(self, name: str, tensor: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
         """Labels from what MONAI's transforms give: floats that are whole numbers, and a channel of each class."""
         whole = tensor.long()
         if tensor.is_floating_point() and not torch.equal(whole.to(tensor.dtype), tensor):
             rule, remedy = "to hold labels", "Decide on classes first, with AsDiscrete."
             raise InputError(expected("SegmentationMetric", name, rule, f"fractions in {tensor.dtype}", remedy))
-        if self.spec.is_multilabel:
+        if self.spec.is_multilabel or (self.spec.task == "binary" and other.ndim == tensor.ndim + 1):
             return whole
         if whole.shape[1] == 1:
             return whole[:, 0]

@@ -8,6 +8,7 @@ from torchmetrics import Metric
 from segmeter.api.adapters.counting import count_batch, score_counts
 from segmeter.bridge.to_numpy import to_numpy
 from segmeter.bridge.to_torch import to_torch
+from segmeter.checks import known_kind
 from segmeter.classes import ClassSpec
 
 
@@ -41,6 +42,7 @@ class SegmentationMetric(Metric):
 
     def __init__(self, spec: ClassSpec, **options: Any) -> None:
         super().__init__(**options)
+        known_kind("SegmentationMetric", "spec", spec, ClassSpec)
         self.spec = spec
         self.add_state("counts", default=torch.zeros(spec.counts_shape, dtype=torch.int64), dist_reduce_fx="sum")
 

@@ -49,7 +49,7 @@ def argmax_labels(
 ):
     """Label of a pixel: its largest channel, the first one among equals."""
     image = tl.program_id(1).to(tl.int64)
-    k = tl.arange(0, BLOCK_K)
+    k = tl.arange(0, BLOCK_K).to(tl.int64)  # as k * s_channel may exceed 32 bits
     nan, inf = tl.zeros([BLOCK_P], tl.int64), tl.zeros([BLOCK_P], tl.int64)
     first = tl.full([BLOCK_P], NOWHERE, tl.int64)
     low, high = tl.full([BLOCK_P], float("inf"), tl.float32), tl.full([BLOCK_P], float("-inf"), tl.float32)

@@ -48,7 +48,9 @@ def argmax_labels(logits: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
     block_p = max(1, TILE // block_k)
     grid = (_programs(logits.device, tiles=-(-pixels // block_p), share=batch), batch)
     sizes = (channels, pixels, *logits.stride())
-    _kernels().argmax_labels[grid](logits, labels, record, *sizes, BLOCK_P=block_p, BLOCK_K=block_k, **OPTIONS)
+    # Triton launches on the current device, whatever the tensors are on
+    with torch.cuda.device_of(logits):  # type: ignore[no-untyped-call]
+        _kernels().argmax_labels[grid](logits, labels, record, *sizes, BLOCK_P=block_p, BLOCK_K=block_k, **OPTIONS)
     return labels, record
 
 
@@ -58,7 +60,8 @@ def threshold_labels(logits: Tensor, level: float, dtype: torch.dtype) -> tuple[
     labels = torch.empty(dense.shape, dtype=dtype, device=dense.device)
     record = _blank(dense.device).clone()
     grid = (_programs(dense.device, tiles=-(-dense.numel() // TILE), share=1),)
-    _kernels().threshold_labels[grid](dense, labels, record, level, dense.numel(), BLOCK=TILE, **OPTIONS)
+    with torch.cuda.device_of(dense):  # type: ignore[no-untyped-call]
+        _kernels().threshold_labels[grid](dense, labels, record, level, dense.numel(), BLOCK=TILE, **OPTIONS)
     return labels, record
 
 

@@ -16,9 +16,10 @@ from segmeter.data.config import DataConfig
 from segmeter.data.dataset import Dataset
 from segmeter.data.verification.intensity import clip_limits, normalisation
 from segmeter.data.verification.report import DataReport
+from segmeter.distributed.batches import BatchOf
 from segmeter.distributed.shards import describe_shard, parse_shard, part_warning
 from segmeter.evaluation.manifest import read_run_manifest
-from segmeter.evaluation.sharding import BatchOf, take_batches
+from segmeter.evaluation.sharding import take_batches
 from segmeter.inference.allocator import keep_freed_memory
 from segmeter.inference.device import pick_device
 from segmeter.inference.predictor import Predictor

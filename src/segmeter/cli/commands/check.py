@@ -51,7 +51,7 @@ def run(config: CheckConfig, job: Job) -> None:
         config.output.parent.mkdir(parents=True, exist_ok=True)
         found = {"schema": 1, "splits": splits, "suggested": suggested}
         write_json(config.output, found | ({"folds": folds} if folds else {}))
-    intensities = [each for report in reports for each in report.intensities]
+    intensities = {report.split: report.intensities for report in reports}
     warnings = [line for report in reports for line in report.warnings]
     for warning in dict.fromkeys([*warnings, *scale_warnings(config.data, intensities)]):
         _LOG.warning("%s", warning)

@@ -4,7 +4,7 @@ import sys
 
 from segmeter.cli.config.schema import CompareConfig
 from segmeter.cli.runs.job import Job
-from segmeter.cli.runs.run_folder import open_run
+from segmeter.cli.runs.run_folder import note_done, open_run
 from segmeter.errors import EXIT_REGRESSION, EXIT_UNDECIDED, GateError
 from segmeter.evaluation.compare import compare
 from segmeter.files import write_bytes, write_json
@@ -29,6 +29,7 @@ def run(config: CompareConfig, job: Job) -> None:
     with open_run(config, job, facts={"runs": result["folders"]}) as folder:
         write_json(folder / "compare.json", result)
         write_bytes(folder / "compare.md", markdown_summary(result).encode("utf-8", "replace"))
+        note_done(folder, {})
         page = write_report(folder)
     print_comparison(result)
     sys.stdout.write(f"figures   {folder / 'compare.json'}\nsummary   {folder / 'compare.md'}\n")

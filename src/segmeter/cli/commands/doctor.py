@@ -50,7 +50,8 @@ def _import_problem(name: str, use: Callable[[], object]) -> str | None:
     try:
         use()
     except Exception as error:  # whatever a broken binary raises is the finding
-        return f"{name} does not work: {type(error).__name__}: {str(error).splitlines()[0]}."
+        reason = next(iter(str(error).splitlines()), "no reason given")
+        return f"{name} does not work: {type(error).__name__}: {reason}."
     return None
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from segmeter.checks import expected
+from segmeter.classes import ClassSpec
 from segmeter.cli.commands._parts import choose_memory, keep_threads, open_device, run_identity, take_shard
 from segmeter.cli.config.schema import EvalConfig
 from segmeter.cli.pictures.overlays import Drawer
@@ -16,6 +17,7 @@ from segmeter.cli.runs.objective import find_objective, results
 from segmeter.cli.runs.resume import find_resumed
 from segmeter.cli.runs.run_folder import note_done, open_run
 from segmeter.data.build import open_splits
+from segmeter.data.dataset import Dataset
 from segmeter.data.verification.intensity import mismatch_warnings
 from segmeter.errors import ConfigError
 from segmeter.evaluation.evaluate import Evaluation, evaluate
@@ -24,10 +26,12 @@ from segmeter.inference.predictor import Predictor
 from segmeter.losses.build import build_loss, fix_weights
 from segmeter.metrics.config.metrics import check_metrics, with_objects
 from segmeter.metrics.summary.slice_labels import check_case_ids
+from segmeter.models.card import ModelCard
 from segmeter.models.checkpoints.several import read_checkpoints
 from segmeter.postprocess.pipeline import build_steps
 from segmeter.report.html import write_report
 from segmeter.report.table import print_summary
+from segmeter.stages import Stages
 
 _LOG = logging.getLogger(__name__)
 
@@ -38,26 +42,17 @@ def run(config: EvalConfig, job: Job) -> float | None:
         config = config.replace(metrics=with_objects(config.metrics))
     device = open_device(config.device)
     checkpoint = read_checkpoints(config.checkpoints)
-    check_metrics(config.metrics, checkpoint.card.spec)  # what needs no data is checked before any is read, or drawn
-    if len(config.metrics.spacing or (1, 1)) != 2:
-        raise ConfigError(expected("metrics", "spacing", "to have 2 values, as images do", config.metrics.spacing))
-    objective = find_objective(config.objective, config.metrics, checkpoint.card.spec)
-    build_steps(config.postprocess.steps, checkpoint.card.spec)
-    counts = checkpoint.class_pixels
-    weighted = fix_weights(config.loss, checkpoint.card.spec, counts)
+    objective = _check(config, checkpoint.card.spec)
+    weighted = fix_weights(config.loss, checkpoint.card.spec, checkpoint.class_pixels)
     resumed = find_resumed(config, job, config.resume, holds=NAME)
     keep_threads(device, resumed)
-    (dataset,), (report,) = open_splits(config.data, [config.data.split])
-    for line in mismatch_warnings(report.intensities, checkpoint.card.mean, checkpoint.card.std, checkpoint.card.clip):
-        _LOG.warning("%s", line)
-    check_case_ids(config.metrics, dataset.spec, dataset.case_ids, images=True)
-    loss = build_loss(weighted, spec=dataset.spec, class_counts=counts)
-    facts = {**checkpoint.facts(), "data": report.content_sha256}
+    dataset, content = _open(config, checkpoint.card)
+    loss = build_loss(weighted, spec=dataset.spec, class_counts=checkpoint.class_pixels)
+    facts = {**checkpoint.facts(), "data": content}
     dataset, batches, shard = take_shard(dataset, config.shard, batch_size=config.inference.batch_size)
     identity = run_identity(config.replace(loss=weighted), facts, device) | shard
     accept = partial(check_same, resumed or Path(), identity, dataset.case_ids)
-    segmenter = checkpoint.load(device)
-    predictor = Predictor(segmenter, config.inference, device)
+    predictor = Predictor(checkpoint.load(device), config.inference, device)
     facts |= choose_memory(predictor, resumed)
     with open_run(config, job, resumed=resumed, facts=facts, accept=accept) as folder:
         summary = evaluate(
@@ -69,7 +64,7 @@ def run(config: EvalConfig, job: Job) -> float | None:
                 postprocess=config.postprocess,
                 metrics=config.metrics,
                 folder=folder,
-                pictures=Drawer(config.report, folder, dataset.spec, config.metrics),
+                pictures=Drawer(config.report, folder, dataset.spec, config.metrics, files=dataset.files_of),
                 identity=identity,
                 resume=resumed is not None,
                 batches=batches,
@@ -80,12 +75,30 @@ def run(config: EvalConfig, job: Job) -> float | None:
         note_done(folder, found)
         if config.report.html:
             write_report(folder, config.report)
-    _show(config, folder, summary)
-    sys.stdout.write(f"{predictor.stages.report()}\n")
+    _show(config, folder, summary, predictor.stages)
     return next(iter(found.values()))
 
 
-def _show(config: EvalConfig, folder: Path, summary: dict[str, Any]) -> None:
+def _check(config: EvalConfig, spec: ClassSpec) -> str | None:
+    """Check what needs no data before any is read, or drawn; give the name of the objective."""
+    check_metrics(config.metrics, spec)
+    if len(config.metrics.spacing or (1, 1)) != 2:
+        raise ConfigError(expected("metrics", "spacing", "to have 2 values, as images do", config.metrics.spacing))
+    objective = find_objective(config.objective, config.metrics, spec)
+    build_steps(config.postprocess.steps, spec)
+    return objective
+
+
+def _open(config: EvalConfig, card: ModelCard) -> tuple[Dataset, str]:
+    """The checked data with the hash of their contents; what the model was not trained on is warned of."""
+    (dataset,), (report,) = open_splits(config.data, [config.data.split])
+    for line in mismatch_warnings(report.intensities, card.mean, card.std, card.clip):
+        _LOG.warning("%s", line)
+    check_case_ids(config.metrics, dataset.spec, dataset.case_ids, images=True)
+    return dataset, report.content_sha256
+
+
+def _show(config: EvalConfig, folder: Path, summary: dict[str, Any], stages: Stages) -> None:
     print_summary(summary)
     lines = [f"figures   {folder / 'metrics.json'}", f"cases     {folder / 'cases.csv'}"]
     if config.report.worst:
@@ -94,4 +107,5 @@ def _show(config: EvalConfig, folder: Path, summary: dict[str, Any]) -> None:
         lines.append(f"overlays  {folder / 'overlays'}")
     if config.report.html:
         lines.append(f"report    {folder / 'report.html'}")
+    lines.append(stages.report())
     sys.stdout.write("\n".join(lines) + "\n")

@@ -10,10 +10,12 @@ from segmeter.cli.pictures.overlays import Drawer
 from segmeter.cli.runs.job import Job
 from segmeter.cli.runs.resume import find_resumed
 from segmeter.cli.runs.run_folder import note_done, open_run
+from segmeter.data.dataset import Dataset
 from segmeter.data.folders.folder import open_images
 from segmeter.evaluation.manifest import NAME, check_same
 from segmeter.evaluation.predict import PredictionRun, predict
 from segmeter.inference.predictor import Predictor
+from segmeter.models.card import ModelCard
 from segmeter.models.checkpoints.several import read_checkpoints
 from segmeter.postprocess.pipeline import build_steps
 from segmeter.remote.trees import local_path
@@ -28,14 +30,7 @@ def run(config: PredictConfig, job: Job) -> None:
     build_steps(config.postprocess.steps, card.spec)
     resumed = find_resumed(config, job, config.resume, holds=NAME)
     keep_threads(device, resumed)
-    dataset = open_images(
-        local_path(config.input),
-        spec=card.spec,
-        in_channels=card.in_channels,
-        max_pixels=config.data.max_pixels,
-        orientation=config.data.orientation,
-        level=config.data.level,
-    )
+    dataset = _open(config, card)
     predictor = Predictor(checkpoint.load(device), config.inference, device)
     facts = {**checkpoint.facts(), "data": dataset.fingerprint()}
     dataset, batches, shard = take_shard(dataset, config.shard, batch_size=config.inference.batch_size)
@@ -51,7 +46,7 @@ def run(config: PredictConfig, job: Job) -> None:
                 export=config.export,
                 postprocess=config.postprocess,
                 folder=folder,
-                pictures=Drawer(report, folder, card.spec),
+                pictures=Drawer(report, folder, card.spec, files=dataset.files_of),
                 identity=identity,
                 resume=resumed is not None,
                 batches=batches,
@@ -63,3 +58,14 @@ def run(config: PredictConfig, job: Job) -> None:
     sys.stdout.write(f"{count} images   {folder / 'predictions'}\n{predictor.stages.report()}\n")
     if config.report.html:
         sys.stdout.write(f"report     {folder / 'report.html'}\n")
+
+
+def _open(config: PredictConfig, card: ModelCard) -> Dataset:
+    return open_images(
+        local_path(config.input),
+        spec=card.spec,
+        in_channels=card.in_channels,
+        max_pixels=config.data.max_pixels,
+        orientation=config.data.orientation,
+        level=config.data.level,
+    )

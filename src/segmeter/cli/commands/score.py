@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from segmeter.checks import some
+from segmeter.classes import ClassSpec
 from segmeter.cli.config.schema import ScoreConfig
 from segmeter.cli.pictures.worst import LIST, write_worst_list
 from segmeter.cli.runs.job import Job
@@ -16,52 +17,45 @@ from segmeter.cli.runs.resume import find_resumed
 from segmeter.cli.runs.run_folder import note_done, open_run
 from segmeter.data.files.sniff import show
 from segmeter.data.folders.pairing import Files, list_files, missing_problem, twice_problems
-from segmeter.distributed.shards import check_filled, parse_shard, part_warning
+from segmeter.data.nnunet import NnunetLabels, read_labels
+from segmeter.distributed.shards import Shard, check_filled, parse_shard, part_warning
 from segmeter.errors import DataError
 from segmeter.evaluation.manifest import NAME
-from segmeter.evaluation.pairing import Pairing, pair_masks
+from segmeter.evaluation.pairing import Pairing, find_pairs
 from segmeter.evaluation.probs import find_probs
-from segmeter.evaluation.score import Scoring, check_resumed, score
-from segmeter.metrics.config.metrics import check_metrics, with_objects
+from segmeter.evaluation.score import Scoring, check_resumed, refuse_files, score
+from segmeter.metrics.cases.nnunet import write_summary
+from segmeter.metrics.cases.stored import read_cases
+from segmeter.metrics.config.metrics import MetricsConfig, check_metrics, with_objects
 from segmeter.metrics.summary.slice_labels import check_case_ids
 from segmeter.remote.trees import local_path
 from segmeter.remote.urls import known_place
 from segmeter.report.html import write_report
 from segmeter.report.table import print_summary
 
+NNUNET = "summary.json"
+
 _LOG = logging.getLogger(__name__)
 
 
 def run(config: ScoreConfig, job: Job) -> float | None:
     """Score; returns the objective, which a sweep may optimise."""
-    if config.data.instances:
-        config = config.replace(metrics=with_objects(config.metrics))
+    nnunet = None if config.data.nnunet is None else read_labels(config.data.nnunet)
+    config = config.replace(metrics=_completed(config, nnunet))
     spec = config.data.spec()
     check_metrics(config.metrics, spec)
     objective = find_objective(config.objective, config.metrics, spec)
-    predictions, references = local_path(config.predictions), local_path(config.references)
-    endings = (config.prediction_ending, config.reference_ending)
-    pairing = pair_masks(predictions, references, spec=spec, missing=config.missing, endings=endings)
+    pairing = _pair(config, spec, suffix=nnunet.file_ending if nnunet else "")
+    scoring = _scoring(config, pairing)
+    refuse_files(scoring)
     check_case_ids(config.metrics, spec, [pair.case_id for pair in pairing.pairs])
-    shard = parse_shard(config.shard) if config.shard else None
-    if shard:
-        check_filled(shard, len(pairing.pairs), "cases", "Take fewer shards.")
+    shard = _shard(config, pairing)
     images = _images(config.images, pairing)
     resumed = find_resumed(config, job, config.resume, holds=NAME)
-    scoring = Scoring(
-        pairing=pairing,
-        spec=spec,
-        label_map=config.data.labels_of(),
-        max_pixels=config.data.max_pixels,
-        key=config.data.key,
-        instances=config.data.instances,
-        flat=config.data.flat,
-        overlap=config.data.overlap,
-        resample=config.data.resample,
-        metrics=config.metrics,
+    scoring = replace(
+        scoring,
         probs=find_probs(local_path(config.probs), pairing.pairs) if config.probs else {},
         folder=resumed or Path(),
-        workers=config.workers,
         resume=resumed is not None,
         shard=shard,
     )
@@ -76,6 +70,8 @@ def run(config: ScoreConfig, job: Job) -> float | None:
             from segmeter.cli.pictures.score_pictures import draw_cases  # takes a moment to load
 
             draw_cases(scoring, images, config.report)
+        if nnunet:
+            _write_nnunet(config, folder, spec, nnunet)
         write_worst_list(folder, spec, config.metrics, config.report.worst)
         found = results(summary, objective)
         note_done(folder, found)
@@ -83,6 +79,59 @@ def run(config: ScoreConfig, job: Job) -> float | None:
             write_report(folder, config.report)
     _show(config, folder, summary)
     return next(iter(found.values()))
+
+
+def _scoring(config: ScoreConfig, pairing: Pairing) -> Scoring:
+    """What is scored and how; the run's folder and its part are not known yet."""
+    return Scoring(
+        pairing=pairing,
+        spec=config.data.spec(),
+        label_map=config.data.labels_of(),
+        max_pixels=config.data.max_pixels,
+        key=config.data.key,
+        instances=config.data.instances,
+        divisor=config.data.instance_divisor,
+        flat=config.data.flat,
+        overlap=config.data.overlap,
+        resample=config.data.resample,
+        metrics=config.metrics,
+        folder=Path(),
+        workers=config.workers,
+    )
+
+
+def _shard(config: ScoreConfig, pairing: Pairing) -> Shard | None:
+    if config.shard is None:
+        return None
+    shard = parse_shard(config.shard)
+    check_filled(shard, len(pairing.pairs), "cases", "Take fewer shards.")
+    return shard
+
+
+def _completed(config: ScoreConfig, nnunet: NnunetLabels | None) -> MetricsConfig:
+    """The metrics with what the data bring along: regions as groups, and objects as what is measured."""
+    metrics = config.metrics
+    if nnunet and not metrics.groups:
+        metrics = metrics.replace(groups=dict(nnunet.groups))
+    return with_objects(metrics) if config.data.instances else metrics
+
+
+def _pair(config: ScoreConfig, spec: ClassSpec, *, suffix: str) -> Pairing:
+    return find_pairs(
+        local_path(config.predictions),
+        local_path(config.references),
+        spec=spec,
+        missing=config.missing,
+        endings=(config.prediction_ending, config.reference_ending),
+        suffix=suffix,
+    )
+
+
+def _write_nnunet(config: ScoreConfig, folder: Path, spec: ClassSpec, labels: NnunetLabels) -> None:
+    """Write the summary that nnU-Net itself would have written."""
+    places = {"references": str(config.references), "predictions": str(config.predictions)}
+    options: dict[str, Any] = {**places, "regions": labels.regions, "file_ending": labels.file_ending}
+    write_summary(folder / NNUNET, read_cases(folder), spec, **options)
 
 
 def _facts(config: ScoreConfig, pairing: Pairing) -> dict[str, Any]:
@@ -120,6 +169,8 @@ def _images(folder: Path | None, pairing: Pairing) -> Files:
 def _show(config: ScoreConfig, folder: Path, summary: dict[str, Any]) -> None:
     print_summary(summary)
     lines = [f"figures   {folder / 'metrics.json'}", f"cases     {folder / 'cases.csv'}"]
+    if config.data.nnunet:
+        lines.append(f"nnU-Net   {folder / NNUNET}")
     if config.report.worst:
         lines.append(f"worst     {folder / LIST}")
     if config.images and config.report.overlays:

@@ -10,8 +10,10 @@ from typing import Any
 import torch
 
 from segmeter.checks import expected
+from segmeter.classes import ClassSpec
 from segmeter.cli.commands._parts import model_card, open_device
 from segmeter.cli.config.schema import TrainConfig
+from segmeter.cli.pictures.first_batch import draw_batch
 from segmeter.cli.pictures.validation import draw_validated
 from segmeter.cli.runs.job import Job
 from segmeter.cli.runs.masking import mask
@@ -21,7 +23,8 @@ from segmeter.data.build import open_splits
 from segmeter.data.dataset import Dataset
 from segmeter.data.large.parts import PartReader
 from segmeter.data.verification.report import DataReport
-from segmeter.distributed.ranks import World, find_place, joined
+from segmeter.distributed.place import find_place
+from segmeter.distributed.ranks import World, joined
 from segmeter.errors import ConfigError
 from segmeter.losses.build import build_loss
 from segmeter.models.build import build_segmenter
@@ -58,22 +61,16 @@ def run(config: TrainConfig, job: Job) -> float | None:
 def _train(config: TrainConfig, job: Job, device: torch.device, world: World) -> float | None:
     holds = "checkpoints/step-*/manifest.json"
     resumed = find_resumed(config, job, config.resume, holds=holds) if world.leads else None
-    find_monitor(config.training.monitor, config.data.spec())  # before any data is read, or drawn
-    with world.first_alone():
-        (train_data, val_data), (seen, val_seen) = open_splits(config.data, ["train", "val"])
+    (train_data, val_data), (seen, val_seen) = _open(config, world)
     plan = plan_training(config.training, config.data, config.augment, seen=seen, device=device.type)
     config = world.share(config.replace(training=plan.training, data=plan.data, augment=plan.augment))
     loss = build_loss(config.loss, spec=train_data.spec, class_counts=seen.class_pixels)
-    torch.manual_seed(config.training.seed)  # the first weights
-    segmenter = build_segmenter(model_card(config.data, config.model, seen))
-    budget = Budget(int(config.training.cache_gb * 1e9))
-    train_cases = CachedDataset(train_data, budget, parts=PartReader(train_data))
+    segmenter = _first_model(config, seen)
     training = TrainJob(
         folder=resumed or Path(),
         segmenter=segmenter,
         loss=loss,
-        **_drawn(config, train_data, train_cases, val_data, budget, seen=seen, world=world, device=device),
-        train_cases=train_cases,
+        **_cases(config, train_data, val_data, seen=seen, world=world, device=device),
         training=config.training,
         optimizer=config.optimizer,
         schedule=config.schedule,
@@ -85,7 +82,7 @@ def _train(config: TrainConfig, job: Job, device: torch.device, world: World) ->
         resume=resumed is not None,
         allow_changes=config.allow_changes,
         world=world,
-        draw=partial(draw_validated, spec=train_data.spec),
+        **_pictures(train_data.spec),
     )
     if not world.leads:
         follow(training)
@@ -102,18 +99,28 @@ def _train(config: TrainConfig, job: Job, device: torch.device, world: World) ->
     return result.score
 
 
-def _drawn(
-    config: TrainConfig,
-    data: Dataset,
-    cases: CachedDataset,
-    val_data: Dataset,
-    budget: Budget,
-    *,
-    seen: DataReport,
-    world: World,
-    device: torch.device,
+def _open(config: TrainConfig, world: World) -> tuple[tuple[Dataset, ...], tuple[DataReport, ...]]:
+    """The checked splits to train and to validate on."""
+    find_monitor(config.training.monitor, config.data.spec())  # before any data is read, or drawn
+    with world.first_alone():
+        return open_splits(config.data, ["train", "val"], unread=["test"])
+
+
+def _first_model(config: TrainConfig, seen: DataReport) -> Segmenter:
+    torch.manual_seed(config.training.seed)  # the first weights
+    return build_segmenter(model_card(config.data, config.model, seen))
+
+
+def _pictures(spec: ClassSpec) -> dict[str, Any]:
+    return {"draw": partial(draw_validated, spec=spec), "draw_batch": partial(draw_batch, spec=spec)}
+
+
+def _cases(
+    config: TrainConfig, data: Dataset, val_data: Dataset, *, seen: DataReport, world: World, device: torch.device
 ) -> dict[str, Any]:
     """What the job trains and validates on, and how samples are changed."""
+    budget = Budget(int(config.training.cache_gb * 1e9))
+    cases = CachedDataset(data, budget, parts=PartReader(data))
     source = SampleSource(
         cases,
         config.augment,
@@ -130,11 +137,16 @@ def _drawn(
             rule, given = "to be null in several processes", config.training.overfit_batches
             raise ConfigError(expected("training", "overfit_batches", rule, given, "Train in one process."))
         fixed = FixedBatches(source, config.training.overfit_batches)
-        return {"source": fixed, "val_cases": fixed.cases(data.case_ids, data.spec), "augment": None}
+        val_cases = fixed.cases(data.case_ids, data.spec)
+        return {"train_cases": cases, "source": fixed, "val_cases": val_cases, "augment": None}
     if config.training.validate_cases:
         val_data = val_data.subset(spread_evenly(len(val_data), config.training.validate_cases))
-    val_cases = CachedDataset(val_data, budget) if len(val_data) else None
-    return {"source": source, "val_cases": val_cases, "augment": Augment(config.augment, data.spec)}
+    return {
+        "train_cases": cases,
+        "source": source,
+        "val_cases": CachedDataset(val_data, budget) if len(val_data) else None,
+        "augment": Augment(config.augment, data.spec),
+    }
 
 
 def _facts(config: TrainConfig, seen: DataReport, val_seen: DataReport) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from typing import Any
 
 from hydra import compose, initialize_config_dir
 from hydra.core.config_store import ConfigStore
+from hydra.core.object_type import ObjectType
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
 from hydra.errors import HydraException
@@ -23,11 +24,12 @@ from segmeter.cli.config.hydra_rules import LAUNCHERS, OPTUNA, PLUGINS, SWEEPERS
 from segmeter.cli.config.schema import ROOTS
 from segmeter.cli.config.trained_data import TRAINED
 from segmeter.errors import ConfigError
-from segmeter.schema import REQUIRED, defaults
+from segmeter.schema import REQUIRED, Config, defaults
 
-SWEEP_LIMIT = 1000  # combinations that are checked before the first job starts
+SWEEP_LIMIT = 1000  # jobs of a sweep, all of which are checked before the first one starts
 # AttributeError where a mapping replaces a null of Hydra's own
 _REMEDIES = {"found character '\\t'": "Indent with spaces.", "found duplicate key": "Keep one of the two."}
+_PLUGIN_OPTIONS = {"hydra/launcher": list(LAUNCHERS), "hydra/sweeper": list(SWEEPERS)}
 _OF_A_RESOLVER = "ValueError raised while resolving interpolation: "
 _TEXTS = ("require",)  # keys whose values hold signs that Hydra would have to be quoted for
 _FAULTS = (HydraException, OmegaConfBaseException, YAMLError, AttributeError)
@@ -69,15 +71,22 @@ class Composed:
 
 def store_schemas() -> None:
     """Give Hydra the defaults of every schema: what has no YAML file is chosen by its name."""
+    OmegaConf.register_new_resolver("oc.env", _environment, replace=True)
+    schemas = {("", f"schema_{name}"): root for name, root in ROOTS.items()}
+    schemas |= {(group, name): schema for group in GROUPS for name, schema in schemas_of(group).items()}
     store = ConfigStore.instance()
-    for name, root in ROOTS.items():
-        store.store(name=f"schema_{name}", node=defaults(root))
-    for group in GROUPS:
-        for name, schema in schemas_of(group).items():
-            store.store(group=group, name=name, node=defaults(schema))
+    held = store.get_type(f"data/{TRAINED}.yaml") == ObjectType.CONFIG  # or someone has emptied the store
+    if held and schemas == _stored:  # nothing was registered since: a tenth of a second
+        return
+    for (group, name), schema in schemas.items():
+        store.store(group=group or None, name=name, node=defaults(schema))
     store.store(group="data", name=TRAINED, node={"name": TRAINED})
     store.store(group="hydra/sweeper", name="optuna", node=OPTUNA)
-    OmegaConf.register_new_resolver("oc.env", _environment, replace=True)
+    _stored.clear()
+    _stored.update(schemas)
+
+
+_stored: dict[tuple[str, str], type[Config]] = {}
 
 
 def _environment(name: str, default: str | None = None) -> str | None:
@@ -99,8 +108,14 @@ def compose_jobs(request: Request, problems: list[str]) -> list[Composed]:
     overrides = _sound(request, _parsed(request.overrides, problems), problems)
     with _hydra(request):
         jobs = _combinations(overrides, problems) if request.sweep else [_strings(overrides)]
-        jobs = jobs[:1] if "hydra/sweeper=optuna" in request.overrides else jobs  # it chooses the others itself
-        found = [_composed(request, job, problems) for job in jobs]
+        found = [_composed(request, job, problems) for job in jobs[:1]]
+        if len(jobs) > 1 and not _is_searched(found[0]):
+            if len(jobs) > SWEEP_LIMIT:
+                problems.append(
+                    f"config: expected a sweep to be of at most {SWEEP_LIMIT} jobs, got more. Split it, or let "
+                    "hydra/sweeper=optuna choose among its values."
+                )
+            found += [_composed(request, job, problems) for job in jobs[1:SWEEP_LIMIT]]
         if request.config_dir or any("hydra" in line for line in request.overrides):
             for job in found:
                 problems.extend(_hydra_problems(request, job))
@@ -114,10 +129,10 @@ def _hydra_problems(request: Request, job: Composed) -> list[str]:
     choices = {group: name for group, name in job.hydra.runtime.choices.items() if group.startswith(PLUGINS)}
     plain = _compose(replace(request, config_name="score"), [f"{group}={name}" for group, name in choices.items()])
     problems = hydra_problems(job.hydra, plain.hydra)
-    for kind, known in (("launcher", LAUNCHERS), ("sweeper", SWEEPERS)):
-        chosen = choices.get(f"hydra/{kind}") or "basic"
+    for group, known in _PLUGIN_OPTIONS.items():
+        chosen = choices.get(group) or "basic"
         if chosen not in known:
-            problems.append(expected("config", f"hydra/{kind}", f"to be one of {', '.join(known)}", chosen))
+            problems.append(expected("config", group, f"to be one of {', '.join(known)}", chosen))
     return problems
 
 
@@ -172,7 +187,7 @@ def _quoted(text: str) -> str:
 
 def _sound(request: Request, overrides: list[Override], problems: list[str]) -> list[Override]:
     """Drop, with a line each, what can't be composed: unknown groups and options, Hydra's own keys, stray commas."""
-    known = options(request.folders)
+    known = {**options(request.folders), **_PLUGIN_OPTIONS}
     return [o for o in overrides if not _problem(o, known, request.sweep, problems)]
 
 
@@ -217,19 +232,35 @@ def _strings(overrides: list[Override]) -> tuple[str, ...]:
 
 
 def _combinations(overrides: list[Override], problems: list[str]) -> list[tuple[str, ...]]:
-    """Every job of a sweep over listed values; what an optimiser will choose is checked when it has chosen."""
+    """Every job of a sweep over listed values, but no more than one above the limit.
+
+    What an optimiser will choose is left out: it is checked when it has chosen.
+    """
     axes = []
     for override in overrides:
-        if override.is_sweep_override():
-            if not override.is_discrete_sweep():
-                continue
-            key = override.get_key_element()
-            axes.append([f"{key}={value}" for value in override.sweep_string_iterator()])
-            if not axes[-1]:
-                problems.append(f"config: the sweep {override.input_line!r} is empty. List its values: {key}=1,2.")
-        else:
+        if not override.is_sweep_override():
             axes.append([override.input_line or ""])
-    return list(itertools.islice(itertools.product(*axes), SWEEP_LIMIT))
+        elif override.is_discrete_sweep():
+            axes.append(_axis(override, problems))
+    return list(itertools.islice(itertools.product(*axes), SWEEP_LIMIT + 1))
+
+
+def _axis(override: Override, problems: list[str]) -> list[str]:
+    """The values of one key; so many that no combination below the limit is lost."""
+    key, line = override.get_key_element(), override.input_line
+    try:
+        values = list(itertools.islice(override.sweep_string_iterator(), SWEEP_LIMIT + 1))
+    except (ValueError, HydraException) as error:  # a step of 0
+        problems.append(f"config: can't read the sweep {line!r} ({error}). List its values: {key}=1,2.")
+        return []
+    if not values:
+        problems.append(f"config: the sweep {line!r} is empty. List its values: {key}=1,2.")
+    return [f"{key}={value}" for value in values]
+
+
+def _is_searched(job: Composed) -> bool:
+    """Whether an optimiser chooses the jobs; this one, the first of all combinations, is then checked for all."""
+    return job.hydra is not None and job.hydra.runtime.choices.get("hydra/sweeper") == "optuna"
 
 
 def _composed(request: Request, overrides: tuple[str, ...], problems: list[str]) -> Composed:

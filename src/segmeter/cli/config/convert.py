@@ -12,10 +12,10 @@ from segmeter.cli.config.resumed import fill_resumed
 from segmeter.cli.config.schema import EvalConfig
 from segmeter.cli.config.trained_data import TRAINED, fill_data
 from segmeter.cli.config.written import find_written
-from segmeter.declared import name_of
 from segmeter.errors import InputError
-from segmeter.invalid import problems_by_key, required
 from segmeter.schema import REQUIRED, Config
+from segmeter.schema.declared import name_of
+from segmeter.schema.invalid import problems_by_key, required
 
 
 def convert(

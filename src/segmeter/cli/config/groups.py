@@ -16,9 +16,8 @@ from segmeter.losses.config import LOSSES
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.models.config import MODELS
 from segmeter.postprocess.config import PostprocessConfig
-from segmeter.registry import Registry
 from segmeter.report.config import ReportConfig
-from segmeter.schema import Config
+from segmeter.schema import Config, Registry
 from segmeter.training.config import LOGGERS, OPTIMIZERS, SCHEDULES, TrainingConfig
 from segmeter.training.data.augment_config import AugmentConfig
 

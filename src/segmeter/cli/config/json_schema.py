@@ -9,9 +9,9 @@ from segmeter.checks import nearest
 from segmeter.cli.config.groups import GROUPS
 from segmeter.cli.config.schema import ROOTS
 from segmeter.cli.config.trained_data import TRAINED
-from segmeter.declared import Choice, choice_of, hint_of, inner_hints
 from segmeter.errors import ConfigError
-from segmeter.registry import Component, Registry
+from segmeter.schema import Component, Registry
+from segmeter.schema.declared import Choice, choice_of, hint_of, inner_hints
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _COMMANDS = {f"{name}_command" if name in GROUPS else name: name for name in ROOTS}  # `export` is a group too

@@ -12,7 +12,8 @@ from segmeter.cli.config.groups import CONFIGS, GROUPS, options, schemas_of
 from segmeter.cli.config.schema import ROOTS
 from segmeter.cli.config.trained_data import TRAINED
 from segmeter.data.config import DataConfig
-from segmeter.declared import (
+from segmeter.schema import REQUIRED, Registry, as_plain
+from segmeter.schema.declared import (
     Choice,
     choice_of,
     choices,
@@ -24,8 +25,6 @@ from segmeter.declared import (
     name_of,
     unit_of,
 )
-from segmeter.registry import Registry
-from segmeter.schema import REQUIRED, as_plain
 
 PRESETS = ("experiment", "debug")  # groups of training whose options set keys of several groups
 _PATHS = ("root", "data.root", "weights", "model.weights")  # texts that are paths

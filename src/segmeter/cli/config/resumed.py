@@ -13,9 +13,9 @@ from segmeter.checks import expected
 from segmeter.cli.config.compose import Composed
 from segmeter.cli.config.groups import GROUPS
 from segmeter.cli.config.reference import PRESETS
-from segmeter.declared import name_of
 from segmeter.errors import ConfigError
 from segmeter.schema import REQUIRED
+from segmeter.schema.declared import name_of
 
 _OWN = ("resume", "allow_changes", "plugins")  # said anew each time
 AUTO = "auto"

@@ -12,15 +12,13 @@ from segmeter.distributed.shards import parse_shard
 from segmeter.errors import InputError
 from segmeter.export.config import ExportConfig
 from segmeter.inference.config import InferenceConfig
-from segmeter.invalid import RuleError
 from segmeter.losses.config import LOSSES
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.config.requirements import RequireConfig
 from segmeter.models.config import MODELS
 from segmeter.postprocess.config import PostprocessConfig
-from segmeter.registry import Component
 from segmeter.report.config import ReportConfig
-from segmeter.schema import Config, Given, Unit, rule
+from segmeter.schema import Component, Config, Given, RuleError, Unit, rule
 from segmeter.training.config import LOGGERS, OPTIMIZERS, SCHEDULES, TrainingConfig
 from segmeter.training.data.augment_config import AugmentConfig
 
@@ -274,7 +272,7 @@ class CompareConfig(Seeded, RequireConfig):
     """`segmeter compare`: paired statistics between evaluations of the same cases."""
 
     runs: tuple[Path, ...]
-    """Folders of two or more finished runs of eval or score, in any order."""
+    """Folders of two or more finished runs of eval or score, or summary.json files of nnU-Net, in any order."""
     rank_by: str = "mean_iou"
     """The metric that orders the runs: mean_iou, mean_dice, pixel_accuracy, or one that they were measured by, such as
     pq, nsd@1 or hd95 (the mean over classes), or hd95/car."""

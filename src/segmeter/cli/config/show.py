@@ -10,8 +10,8 @@ from pydantic import BaseModel
 from segmeter.checks import nearest
 from segmeter.cli.config.compose import Composed, one_line
 from segmeter.cli.config.reference import as_yaml, is_component_name
-from segmeter.declared import child, choice_of, describe, hint_of, meaning, unit_of
 from segmeter.errors import ConfigError
+from segmeter.schema.declared import child, choice_of, describe, hint_of, meaning, unit_of
 
 _GROUPS = ("a group of keys", "true or false", "text", "a path")  # what a line need not say
 

@@ -7,8 +7,8 @@ from typing import Any
 import yaml
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
-from segmeter.declared import item_of
-from segmeter.invalid import Written
+from segmeter.schema.declared import item_of
+from segmeter.schema.invalid import Written
 
 
 def find_written(key: str, overrides: Sequence[str], values: Any, folders: Sequence[Path]) -> Written | None:

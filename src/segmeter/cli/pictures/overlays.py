@@ -1,7 +1,7 @@
 """Cases as they are measured -> the run's pictures, and crops of the worst."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +17,8 @@ from segmeter.postprocess.pipeline import Cleaned
 from segmeter.report.config import ReportConfig
 from segmeter.report.figures import headline_scores
 from segmeter.report.pictures.gallery import OVERLAYS, Gallery
-from segmeter.report.pictures.layers import layers_path
-from segmeter.report.pictures.objects import Objects
+from segmeter.report.pictures.layers import file_names, layers_path
+from segmeter.report.pictures.objects import measured_objects
 from segmeter.report.pictures.overlay import picture_path
 
 
@@ -27,21 +27,31 @@ class Drawer:
 
     Of the worst, crops are kept too, which `segmeter.cli.pictures.worst` lists at the end.
 
-    The `Pictures` of eval and predict: it is given each case in turn, with its row where it was measured.
+    The `Pictures` of eval and predict: it is given each case in turn, with its row where it was measured. `files` gives
+    the image of a case, then its masks, whose names stand with the picture.
     """
 
     def __init__(
-        self, config: ReportConfig, folder: Path, spec: ClassSpec, metrics: MetricsConfig | None = None
+        self,
+        config: ReportConfig,
+        folder: Path,
+        spec: ClassSpec,
+        metrics: MetricsConfig | None = None,
+        *,
+        files: Callable[[str], Sequence[Path]],
     ) -> None:
         self._folder = folder
+        self._files = files
         self._gallery = Gallery(folder, config, spec)
         self._spec = spec
+        self._metrics = metrics
         self._classes = None if metrics is None else mean_classes(metrics, spec)
         self._worst = WorstCases(folder, spec, config.worst)
 
     def draw(self, prediction: Prediction, cleaned: Cleaned, row: CaseRow | None = None) -> dict[str, Any]:
         """Draw a case if it is among the chosen so far; name -> size and hash, of what was drawn."""
         sample = prediction.sample
+        image, *masks = self._files(sample.case_id)
         score, class_scores = (None, ()) if row is None else self._scores(row)
         names = list[str]()
         if row is not None and score is not None and sample.target is not None:
@@ -55,9 +65,10 @@ class Drawer:
             labels=cleaned.labels,
             score=score,
             class_scores=class_scores,
-            objects=Objects(
-                target=sample.instances, prediction=cleaned.instances if cleaned.labels.ndim == 2 else None
+            objects=measured_objects(
+                self._metrics, sample.instances, cleaned.instances if cleaned.labels.ndim == 2 else None
             ),
+            notes={"files": file_names({"image": [image], "target": masks})},
         )
         names += self._pictures(sample.case_id) if drawn else ()
         return {name: describe_file(self._folder / name) for name in names}

@@ -30,8 +30,8 @@ from segmeter.progress import track
 from segmeter.report.config import ReportConfig
 from segmeter.report.figures import headline_scores
 from segmeter.report.pictures.gallery import choose_cases, worst_first
-from segmeter.report.pictures.layers import draw_layers, write_layers
-from segmeter.report.pictures.objects import Objects
+from segmeter.report.pictures.layers import draw_layers, file_names, write_layers
+from segmeter.report.pictures.objects import measured_objects, slice_objects
 from segmeter.report.pictures.overlay import draw_overlay, write_overlay
 from segmeter.report.pictures.slices import choose_slice
 
@@ -98,16 +98,16 @@ class _Drawing:
         except DataError as error:
             return error.problems
         target, labels, title, number = maps.target, maps.labels, pair.case_id, None
-        objects = Objects(target=maps.target_instances, prediction=maps.instances)
-        notes: dict[str, Any] = {"files": _names(pair, path)}
+        objects = measured_objects(scoring.metrics, maps.target_instances, maps.instances)
+        files = {"image": [path], "target": pair.references, "prediction": pair.predictions}
+        notes: dict[str, Any] = {"files": file_names(files)}
         if len(maps.shape) == 3:
             place = choose_slice(target, labels, spec)
             number = place + 1
+            objects = slice_objects(objects, target, labels, spec, place)
             title = f"{title}, slice {number} of {maps.shape[0]}"
             notes["slice"] = [number, maps.shape[0]]
             target, labels, image = target[..., place, :, :], labels[..., place, :, :], image[place]
-            numbers = (each if each is None else each[place] for each in (objects.target, objects.prediction))
-            objects = Objects(target=next(numbers), prediction=next(numbers))
         if pair.case_id in self.drawn:
             score, panel = self.scores[pair.case_id], self.panel
             shown = draw_overlay(image, target, labels, spec, title=title, score=score, panel=panel, objects=objects)
@@ -118,12 +118,6 @@ class _Drawing:
             crops = {"image": image, "target": target, "labels": labels}
             write_crops(scoring.folder, pair.case_id, spec, **crops, step=1, slice_number=number)
         return ()
-
-
-def _names(pair: MaskPair, image: Path) -> dict[str, list[str]]:
-    """The names of a case's files, as a page can show them."""
-    files = {"image": [image], "target": pair.references, "prediction": pair.predictions}
-    return {role: [path.name.encode("utf-8", "replace").decode() for path in paths] for role, paths in files.items()}
 
 
 def _image(path: Path, shape: tuple[int, ...], scoring: Scoring) -> np.ndarray:

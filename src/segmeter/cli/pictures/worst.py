@@ -141,9 +141,7 @@ def write_crops(
 
 def find_errors(target: NDArray[Any], labels: NDArray[Any], spec: ClassSpec) -> NDArray[np.bool_]:
     """The pixels (H, W) that count and in which any class is wrong."""
-    wrong: NDArray[np.bool_] = target != labels
-    if spec.ignore_index is not None:
-        wrong &= target != spec.ignore_index
+    wrong: NDArray[np.bool_] = (target != labels) & spec.valid(target)
     return np.asarray(wrong.any(0)) if spec.is_multilabel else wrong
 
 

@@ -7,6 +7,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from segmeter.distributed.place import check_alone
+
 
 @dataclass(frozen=True)
 class Job:
@@ -32,6 +34,8 @@ class Job:
 
 def run_job(command: str, config: Any, job: Job) -> Any:
     """Run one job, here or where its `launch` says; returns the score that a sweep may optimise."""
+    if hasattr(config, "shard"):
+        check_alone(config.shard)
     if getattr(getattr(config, "launch", None), "name", "local") != "local":
         return import_module("segmeter.cli.launched").run_launched(config, job)
     return import_module(f"segmeter.cli.commands.{command}").run(config, job)

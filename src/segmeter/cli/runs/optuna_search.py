@@ -5,6 +5,7 @@ import math
 import os
 import socket
 from collections.abc import Callable, Mapping, Sequence
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -38,8 +39,8 @@ def search(plan: Multirun, config: Any, overrides: Sequence[str], check: Checked
     config
         The checked configuration of one job.
     overrides
-        As typed: ``interval(a,b)``, ``range(a,b)`` and ``choice(a,b)`` (or a,b) are searched, ``tag(log,...)`` on a
-        logarithmic scale; others hold for every job.
+        As typed: ``interval(a,b)``, ``range(a,b)`` and ``choice(a,b)`` (or a,b) are searched, and
+        ``tag(log, interval(a,b))`` on a logarithmic scale; others hold for every job.
     check
         Composes and checks one job.
 
@@ -186,14 +187,25 @@ def _distribution(override: Override, kinds: Any) -> Any:
         whole = isinstance(sweep.start, int) and isinstance(sweep.end, int)
         kind = kinds.IntDistribution if whole else kinds.FloatDistribution
         return kind(sweep.start, sweep.end, log=log)
+    if log:
+        rule, remedy = "to have log on an interval alone", "Write tag(log, interval(1e-4,1e-1))."
+        raise ConfigError(expected("config", "hydra/sweeper", rule, repr(override.input_line), remedy))
     if isinstance(sweep, RangeSweep):
-        last = int(sweep.stop) - 1 if isinstance(sweep.stop, int) else sweep.stop
-        kind = kinds.IntDistribution if isinstance(sweep.stop, int) else kinds.FloatDistribution
-        return kind(sweep.start, last, step=sweep.step)
+        ends: list[Any] = [sweep.start, _last(sweep)]
+        whole = all(isinstance(each, int) for each in (sweep.start, sweep.stop, sweep.step))
+        kind = kinds.IntDistribution if whole else kinds.FloatDistribution
+        return kind(min(ends), max(ends), step=abs(sweep.step))
     if isinstance(sweep, ChoiceSweep):
         return kinds.CategoricalDistribution([str(text) for text in override.sweep_string_iterator()])
     line = override.input_line
     raise ConfigError(expected("config", "hydra/sweeper", "to search interval, range or choice", repr(line)))
+
+
+def _last(sweep: Any) -> Any:
+    """The last value of a range, whose stop is not one of them: counted in decimals, as they were typed."""
+    start, stop, step = (Decimal(str(each)) for each in (sweep.start, sweep.stop, sweep.step))
+    last = start + (math.ceil((stop - start) / step) - 1) * step
+    return int(last) if last == int(last) else float(last)
 
 
 def _text(value: Any) -> str:

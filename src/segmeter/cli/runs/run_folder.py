@@ -8,7 +8,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -189,6 +189,17 @@ def _lock(folder: Path) -> int | None:
         os.ftruncate(lock, 0)
         os.pwrite(lock, f"process {os.getpid()} on {os.uname().nodename}\n".encode(), 0)
     return lock
+
+
+@contextmanager
+def cleared(folder: Path) -> Iterator[None]:
+    """Clear a run's folder of what a killed process left, and hold it; nothing of both where another process has it."""
+    with ExitStack() as stack:
+        with suppress(OSError):  # no lock, as in a folder that was copied
+            lock = stack.enter_context((folder / ".lock").open("rb"))
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            clear_leftovers(folder)
+        yield
 
 
 def _owner(folder: Path) -> str:

@@ -73,12 +73,13 @@ class Shipped:
         with shown_warnings(), StopSignals(raises=True):
             try:
                 load_plugins(self.plugins)
-                config = ROOTS[self.job.command].model_validate(dict(self.values))
-                return attempt(config, self.job)
+                return attempt(ROOTS[self.job.command](**self.values), self.job)
             except KeyboardInterrupt as error:
                 return Outcome(job=self.job, problems=(f"{error}.",), exit_code=getattr(error, "exit_code", EXIT_FAULT))
             except Interrupted as error:
                 stopped = Outcome(job=self.job, problems=error.problems, exit_code=error.exit_code)
+            except Exception as error:  # a plugin, or a key, that is not known here
+                return _failed(error, self.job)
         if "SUBMITIT_FOLDER" in os.environ and stopped.exit_code == EXIT_FAULT:
             signal.raise_signal(signal.SIGUSR1)  # now that the run is saved, submitit's own handler queues it again
         return stopped
@@ -105,5 +106,9 @@ def attempt(config: Any, job: Job) -> Outcome:
     except Interrupted:
         raise
     except Exception as error:
-        problems, code = describe(error)
-        return Outcome(job=job, problems=tuple(problems), exit_code=code)
+        return _failed(error, job)
+
+
+def _failed(error: Exception, job: Job) -> Outcome:
+    problems, code = describe(error)
+    return Outcome(job=job, problems=tuple(problems), exit_code=code)

@@ -84,7 +84,10 @@ def write_sweep(folder: Path, jobs: Sequence[SweepJob]) -> None:
         for job in jobs
     ]
     write_bytes(folder / "sweep.csv", csv_bytes([["job", *keys, *names, "state", "folder"], *rows]))
-    page = render("sweep.html", title=folder.name, jobs=jobs, keys=keys, names=names, best=best_job(jobs))
+    reported = {job.folder for job in jobs if (folder / job.folder / "report.html").is_file()}
+    page = render(
+        "sweep.html", title=folder.name, jobs=jobs, keys=keys, names=names, best=best_job(jobs), reported=reported
+    )
     write_bytes(folder / "sweep.html", page)
 
 

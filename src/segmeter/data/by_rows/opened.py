@@ -88,7 +88,7 @@ def open_label_rows(
     """
     header = header_of(path, max_pixels=max_pixels, level=level)
     check_mask_header(path, header, label_map=label_map)
-    change = partial(to_labels, path, spec=spec, label_map=label_map)
+    change = partial(to_labels, path, spec=spec, label_map=label_map, nodata=header.nodata)
     shape = (header.height, header.width)
     if not header.streamed:
         stored = decode_mask(read_file(path, max_pixels=max_pixels, level=level), label_map=label_map)

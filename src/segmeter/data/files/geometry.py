@@ -45,7 +45,7 @@ class Geometry:
     crs
         The coordinate reference system, such as "EPSG:32633", or "".
     nodata
-        The value that marks pixels without data, or None.
+        The value that marks pixels without data, the tag's text where that is no number, or None.
     """
 
     spacing: tuple[float, ...] | None = None
@@ -56,7 +56,7 @@ class Geometry:
     place_problem: str = ""
     note: str = ""
     crs: str = ""
-    nodata: float | None = None
+    nodata: float | str | None = None
 
     @property
     def known(self) -> bool:
@@ -169,12 +169,16 @@ def describe(geometry: Geometry, shape: Sequence[int]) -> str:
     return ", ".join([*parts, *filter(None, [geometry.crs])])
 
 
+def _write_nodata(value: float | str | None) -> str:
+    return f"{value:g}" if isinstance(value, float) else repr(value)
+
+
 def _differing_tags(given: Geometry, wanted: Geometry) -> tuple[str, str, str] | None:
     """Reference systems and values without data, where both files state them."""
     if given.crs and wanted.crs and given.crs != wanted.crs:
         return "coordinate reference system", wanted.crs, given.crs
     if None not in (given.nodata, wanted.nodata) and given.nodata != wanted.nodata:
-        return "nodata", f"{wanted.nodata:g}", f"{given.nodata:g}"
+        return "nodata", _write_nodata(wanted.nodata), _write_nodata(given.nodata)
     return None
 
 

@@ -41,6 +41,7 @@ _MODES: dict[str, tuple[Kind, int]] = {
 }
 LOSSY_TIFF = {6, 7, 33003, 33004, 33005, 34712, 34892, 50001}  # JPEG, JPEG 2000 and WebP compression tags
 _ORIENTATION = 0x0112
+_NODATA = 42113  # GDAL's tag
 _NPY_HEAD = 10_000  # NumPy's own limit, which it applies only after reading
 _PNG_HEAD = 26  # signature, IHDR length and name, width, height, bit depth, colour type
 
@@ -50,7 +51,8 @@ class Header:
     """What a file says about its pixels.
 
     `bits` is the depth of one stored sample, `dtype` what decoding gives; `channels` counts alpha;
-    `orientation` is the EXIF tag, 1 when upright; `levels` counts those of a pyramid, of which this is one.
+    `orientation` is the EXIF tag, 1 when upright; `levels` counts those of a pyramid, of which this is one; `nodata` is
+    what pixels without data hold, None where the file does not say.
     """
 
     format: str
@@ -63,6 +65,7 @@ class Header:
     lossy: bool = False
     orientation: int = 1
     levels: int = 1
+    nodata: float | str | None = None
 
     @property
     def streamed(self) -> bool:
@@ -197,7 +200,23 @@ def _tiff_header(path: Path, file: IO[bytes], level: int) -> Header:
             lossy=int(page.compression) in LOSSY_TIFF,
             orientation=int(page.tags.valueof(274, 1)),
             levels=levels,
+            nodata=read_nodata(tiff.pages.first),
         )
+
+
+def read_nodata(page: Any) -> float | str | None:
+    """The value of pixels without data that a TIFF page names, or its text where that is no number; None without one.
+
+    Images do without it, and `check_nodata` refuses such a text where it decides what is counted.
+    """
+    text = page.tags.valueof(_NODATA)
+    if text is None:
+        return None
+    try:
+        value = float(str(text).strip("\0 "))
+    except ValueError:
+        return str(text).strip("\0 ")
+    return None if math.isnan(value) else value
 
 
 def pick_page(path: Path, tiff: Any, level: int) -> tuple[Any, int]:

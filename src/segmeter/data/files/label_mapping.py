@@ -10,6 +10,7 @@ from segmeter.classes import ClassSpec
 from segmeter.data.files.sniff import show
 from segmeter.errors import DataError
 
+_MANY_PARTS = 4
 _BLURRED = 8  # so many different wrong values speak for anti-aliasing
 
 
@@ -19,7 +20,46 @@ def allowed_labels(spec: ClassSpec) -> list[int]:
     return classes if spec.ignore_index is None else [*classes, spec.ignore_index]
 
 
-def split_objects(path: Path, numbers: np.ndarray, spec: ClassSpec) -> tuple[np.ndarray, np.ndarray]:
+def check_nodata(
+    path: Path, nodata: float | str | None, values: np.ndarray, *, spec: ClassSpec, label_map: Mapping[str, int] | None
+) -> None:
+    """Refuse a map, or rows of it, in which pixels without data would be counted as a class or an object.
+
+    Parameters
+    ----------
+    path
+        Only named in messages.
+    nodata
+        What the file says that such pixels hold, a text where that is no number; None where it says nothing.
+    values
+        As they are stored.
+    spec
+        The classes.
+    label_map
+        Says of every stored value what it is, so that nothing is left to say; None for numbers of objects.
+    """
+    if nodata is None:
+        return
+    if isinstance(nodata, str):
+        if not label_map:
+            rule, remedy = "to be a number", "Write one, clear the tag, or say what each value is: data.label_map."
+            raise DataError(expected(show(path), "nodata (GDAL_NODATA)", rule, repr(nodata), remedy))
+        return
+    counted = nodata != spec.ignore_index if label_map is None else not label_map and 0 <= nodata < spec.num_values
+    pixels = int(np.count_nonzero(values == nodata)) if counted else 0
+    if not pixels:
+        return
+    if label_map is None:
+        rule, remedy = "to be data.ignore_index", "Write that there, or clear the tag where no data are missing."
+    else:
+        meaning = f"{{{nodata:g}: 255, ...}} with data.ignore_index=255, or {{{nodata:g}: 0, ...}}"
+        rule, remedy = "to be no class", f"Say what they are: data.label_map={meaning}."
+    raise DataError(expected(show(path), "nodata", f"{rule}, as {pixels} pixels have it", f"{nodata:g}", remedy))
+
+
+def split_objects(
+    path: Path, numbers: np.ndarray, spec: ClassSpec, *, nodata: float | str | None = None
+) -> tuple[np.ndarray, np.ndarray]:
     """Turn a map of object numbers into labels and objects.
 
     Parameters
@@ -30,6 +70,8 @@ def split_objects(path: Path, numbers: np.ndarray, spec: ClassSpec) -> tuple[np.
         The object of each pixel, 0 being none; pixels that equal the spec's `ignore_index` are ignored.
     spec
         Of a binary task.
+    nodata
+        As for `to_labels`.
 
     Returns
     -------
@@ -38,8 +80,9 @@ def split_objects(path: Path, numbers: np.ndarray, spec: ClassSpec) -> tuple[np.
     Raises
     ------
     DataError
-        The values are colours, or a number is negative.
+        The values are colours, a number is negative, or pixels without data would be an object or none.
     """
+    check_nodata(path, nodata, numbers, spec=spec, label_map=None)
     if numbers.dtype.kind == "i" and numbers.min(initial=0) < 0:
         raise DataError(expected(show(path), "mask", "to hold numbers of objects >= 0", int(numbers.min())))
     if numbers.dtype == np.uint64 and numbers.max(initial=0) > np.iinfo(np.int64).max:
@@ -53,7 +96,86 @@ def split_objects(path: Path, numbers: np.ndarray, spec: ClassSpec) -> tuple[np.
     return labels, numbers
 
 
-def to_labels(path: Path, values: np.ndarray, *, spec: ClassSpec, label_map: Mapping[str, int]) -> np.ndarray:
+def find_labels(path: Path, numbers: np.ndarray, others: np.ndarray, side: str = "predictions") -> str:
+    """Find out whether a map of object numbers, beside another one, holds labels: one number, where there are objects.
+
+    Parameters
+    ----------
+    path
+        Only named in messages.
+    numbers, others
+        Object numbers of one side, and of the other one.
+    side
+        Which of the two, "references" or "predictions", `numbers` are.
+
+    Returns
+    -------
+    A warning where that may be so; touching objects of a label are one part, as is the only object that was found.
+
+    Raises
+    ------
+    DataError
+        It is so: the number lies in about as many separate parts as there are objects. One object may well lie in two
+        or three parts, so it takes `_MANY_PARTS` of them.
+    """
+    most = int(numbers.max(initial=0))
+    if not most or (numbers != most).all() or ((numbers != most) & (numbers != 0)).any():
+        return ""
+    from scipy import ndimage  # takes a moment to load, and is seldom needed
+
+    objects = len(np.unique(others[others != 0]))
+    parts = int(ndimage.label(numbers, ndimage.generate_binary_structure(numbers.ndim, numbers.ndim))[1])
+    key = "references" if side == "predictions" else "predictions"
+    if objects < 2 or parts < _MANY_PARTS or 2 * parts < objects:
+        advice = f"if it is a label, set data.instances={key}, or in Python number its objects first"
+        return f"{side} have one number where the other side has objects; {advice}" if objects >= _MANY_PARTS else ""
+    found = f"one number, {most}, in {parts} separate parts, where the other side has {objects} objects"
+    remedy = f"If it is a label, set data.instances={key}, or in Python number its connected parts first."
+    raise DataError(expected(show(path), "mask", "to hold numbers of objects", found, remedy))
+
+
+def split_codes(
+    path: Path,
+    codes: np.ndarray,
+    *,
+    spec: ClassSpec,
+    label_map: Mapping[str, int],
+    divisor: int,
+    nodata: float | str | None = None,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Turn values of class * divisor + number, such as Cityscapes' instanceIds, into labels and objects.
+
+    Parameters
+    ----------
+    path, spec, label_map, nodata
+        As for `to_labels`.
+    codes : (H, W) or (D, H, W), integer
+        Below `divisor` the class alone, of pixels that belong to no object.
+    divisor
+        1000 in Cityscapes.
+
+    Returns
+    -------
+    Labels of `spec.label_dtype`, and the codes with 0 where there is no object or pixels are ignored.
+
+    Raises
+    ------
+    DataError
+        As `to_labels` does.
+    """
+    check_nodata(path, nodata, codes, spec=spec, label_map=label_map)
+    numbered = codes >= divisor
+    classes = np.where(numbered, codes // divisor, codes) if numbered.any() else codes  # 1000 is too much for 8 bits
+    stored = classes.reshape(-1, codes.shape[-1])
+    labels = to_labels(path, stored, spec=spec, label_map=label_map).reshape(codes.shape)
+    if spec.ignore_index is not None:
+        numbered &= labels != spec.ignore_index
+    return labels, np.where(numbered, codes, 0).astype(codes.dtype, copy=False)
+
+
+def to_labels(
+    path: Path, values: np.ndarray, *, spec: ClassSpec, label_map: Mapping[str, int], nodata: float | str | None = None
+) -> np.ndarray:
     """Turn the stored values of one mask into labels.
 
     Parameters
@@ -65,6 +187,8 @@ def to_labels(path: Path, values: np.ndarray, *, spec: ClassSpec, label_map: Map
         Which labels there are.
     label_map
         From "value" or "red,green,blue" to a label; empty takes values as labels.
+    nodata
+        What pixels without data hold, as the file says; see `check_nodata`.
 
     Returns
     -------
@@ -73,8 +197,9 @@ def to_labels(path: Path, values: np.ndarray, *, spec: ClassSpec, label_map: Map
     Raises
     ------
     DataError
-        A value that is no label or, with a label map, not in it.
+        A value that is no label or, with a label map, not in it; or pixels without data that would be a class.
     """
+    check_nodata(path, nodata, values, spec=spec, label_map=label_map)
     codes = _colour_codes(values) if values.ndim == 3 else values
     if codes.dtype not in (np.uint8, np.uint16):
         return _by_search(path, codes, spec, label_map, colours=values.ndim == 3)

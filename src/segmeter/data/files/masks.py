@@ -16,12 +16,11 @@ from segmeter.data.files.formats.coco import coco_of, hash_coco, read_coco
 from segmeter.data.files.formats.dicom import decode_dicom
 from segmeter.data.files.formats.drawn import Overlap
 from segmeter.data.files.formats.geojson import decode_geojson
-from segmeter.data.files.formats.geotiff import nodata_problem
 from segmeter.data.files.formats.itk import decode_itk
 from segmeter.data.files.geometry import Geometry
 from segmeter.data.files.header import check_file_size
 from segmeter.data.files.images import decode_mask, read_file
-from segmeter.data.files.label_mapping import to_labels
+from segmeter.data.files.label_mapping import check_nodata, to_labels
 from segmeter.data.files.nifti import decode_nifti
 from segmeter.data.files.npy import decode_npy, decode_npz
 from segmeter.data.files.sniff import (
@@ -78,6 +77,8 @@ class Reading:
     instances
         Whether the stored values are numbers of objects, 0 being none, and not labels: "references" and "predictions"
         say so of one side of a pair.
+    divisor
+        Where they are class * divisor + number, as Cityscapes has them; None for numbers alone.
     keeps_invalid
         Whether values that are no label are kept, to be counted.
     flat
@@ -93,6 +94,7 @@ class Reading:
     max_pixels: int
     key: str | None = None
     instances: Instances = False
+    divisor: int | None = None
     keeps_invalid: bool = False
     flat: bool = False
     overlap: Overlap = "error"
@@ -139,24 +141,10 @@ def read_map(path: Path, reading: Reading, *, shape: tuple[int, ...] | None = No
         codes = to_labels(path, codes, spec=reading.spec, label_map=reading.label_map)
     elif reading.label_map or codes.dtype not in (np.uint8, np.uint16):
         codes = check_labels(path, codes, reading)
-    problem = nodata_problem(path, stored.geometry.nodata, reading.spec.num_values, codes)
-    if problem and not reading.label_map:
-        raise DataError(problem)
-    if reading.instances:
-        _check_numbers(path, stored.geometry.nodata, codes, reading.spec.ignore_index)
+    known = None if reading.instances else reading.label_map
+    check_nodata(path, stored.geometry.nodata, codes, spec=reading.spec, label_map=known)
     found = StoredMap(values=codes, geometry=stored.geometry, sha256=stored.sha256)
     return _flattened(found) if reading.flat else found
-
-
-def _check_numbers(path: Path, nodata: float | None, numbers: np.ndarray, ignored: int | None) -> None:
-    """Refuse pixels without data that have the number of an object."""
-    if nodata is None or nodata in (0, ignored):
-        return
-    pixels = int(np.count_nonzero(numbers == nodata))
-    if pixels:
-        rule = f"to be 0 or data.ignore_index where it marks pixels of a map of objects, as {pixels} have it"
-        remedy = "Write 0 or data.ignore_index there."
-        raise DataError(expected(show(path), "nodata", rule, f"{nodata:g}", remedy))
 
 
 def _flattened(stored: StoredMap) -> StoredMap:

@@ -1,11 +1,11 @@
-"""A PNG file -> the stored samples of one channel, several times faster than a general decoder; the rest is Pillow's.
+"""A plain label PNG -> its stored samples, several times faster than a general decoder; `images` reads all others.
 
 A label map is one zlib stream of filtered rows. It is inflated by libdeflate, which checks its Adler sum, into a buffer
-whose size the header fixes; every chunk's CRC is checked before. Whatever is not plainly in order gives None, so that
-Pillow decides about it: nothing is accepted here that Pillow would refuse.
+whose size the header fixes; every chunk's CRC is checked before. Two noisy maps are inflated together (`deflate`), in
+half the time and with the same checks. Whatever is not plainly in order gives None, so that Pillow decides about it:
+nothing is accepted here that Pillow would refuse.
 """
 
-import hashlib
 import os
 import stat
 import struct
@@ -13,6 +13,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, Literal
 
@@ -20,6 +21,7 @@ import imagecodecs
 import numpy as np
 from numpy.typing import NDArray
 
+from segmeter.data.files.deflate import ROOM
 from segmeter.remote.trees import is_remote
 
 _inflate: Callable[..., Any] = imagecodecs.deflate_decode  # of libdeflate; they take any buffer,
@@ -41,6 +43,7 @@ _LEAST_BYTES = {
 _KEYWORDS = (b"Title", b"Author", b"Description", b"Copyright", b"Creation Time", b"Software", b"Source", b"Comment")
 _MOST_TEXT = 1 << 16  # bytes
 _KEPT_BYTES = 1 << 23
+_NOISY = 3  # times smaller than its rows is a stream that is not flat: measured
 _MAPS = ("target", "labels")  # of a case
 
 
@@ -74,28 +77,78 @@ class PngLayout:
 
 
 @dataclass(frozen=True, eq=False)
-class PlainPng:
-    """The samples of a file, (H, W), and the sha256 of its bytes in hexadecimal."""
+class PackedPng:
+    """A file that is in order as far as can be said before it is inflated.
 
-    samples: NDArray[np.uint8]
+    Parameters
+    ----------
+    layout
+        What its header says.
+    packed : (N + ROOM,) uint8
+        Its zlib stream, and room behind it.
+    sha256
+        Of the file's bytes, in hexadecimal.
+    """
+
+    layout: PngLayout
+    packed: NDArray[np.uint8]
     sha256: str
 
+    @property
+    def rows_bytes(self) -> int:
+        """Bytes of the filtered rows, each with its filter's number."""
+        return self.layout.height * (1 + self.layout.row_bytes)
 
-def read_plain(path: Path, *, max_pixels: int) -> PlainPng | None:
+    @property
+    def is_noisy(self) -> bool:
+        """Whether it is too large for a map of flat regions."""
+        return _NOISY * (self.packed.size - ROOM) > self.rows_bytes
+
+
+def open_plain(path: Path, *, max_pixels: int, use: str) -> PackedPng | None:
     """Read a PNG of one channel with 8 bits, of at most 8 MB and 8 million pixels, by a few system calls.
 
-    None where it is anything else, or not in order: the usual way says what it is, and what is wrong with it.
+    Its bytes lie in memory that this thread's next file of the same `use` overwrites. None where the file is anything
+    else, or not in order: the usual way says what it is, and what is wrong with it.
     """
-    content = _read_small(path) if path.name.endswith(".png") and not is_remote(path) else None
-    layout = None if content is None else read_layout(content)
-    if content is None or layout is None or layout.bits != 8:
+    if not str(path).endswith(".png") or is_remote(path):
         return None
-    samples = _decode(content, layout, max_pixels=min(max_pixels, _KEPT_BYTES))
-    return None if samples is None else PlainPng(samples, hashlib.sha256(content).hexdigest())
+    kept = _read_small(path, use)
+    content = None if kept is None else kept[:-ROOM].data
+    layout = None if content is None else read_layout(content)
+    if kept is None or content is None or layout is None or layout.bits != 8:
+        return None
+    small = layout.height * layout.width <= min(max_pixels, _KEPT_BYTES)
+    parts = _collect(content, layout) if small else None
+    if parts is None:
+        return None
+    found = sha256(content).hexdigest()
+    return PackedPng(layout, kept[: _close_up(parts, kept) + ROOM], found)  # over the file: less to keep in the cache
 
 
-def _read_small(path: Path) -> memoryview | None:
-    """The bytes of a regular file that is small enough, in memory that this thread's next file overwrites."""
+def inflate_plain(first: PackedPng, second: PackedPng) -> tuple[NDArray[np.uint8], NDArray[np.uint8]] | None:
+    """Inflate two opened files.
+
+    Returns
+    -------
+    Two of (H * (1 + W),) uint8, the filtered rows of either, each led by the number of its filter, in memory that this
+    thread's next call overwrites; None where a stream is not in order.
+    """
+    rows, others = (
+        kept_memory(f"{name} rows", each.rows_bytes + ROOM) for name, each in zip(_MAPS, (first, second), strict=True)
+    )
+    found = rows[:-ROOM], others[:-ROOM]
+    if first.is_noisy and second.is_noisy:
+        from segmeter.data.files.deflate.pairs import inflate_pair  # numba takes a moment to load
+
+        if inflate_pair((first.packed, second.packed), (rows, others)):
+            return found
+    done = _inflate_into(found[0], first.packed[:-ROOM].data) and _inflate_into(found[1], second.packed[:-ROOM].data)
+    return found if done else None
+
+
+def _read_small(path: Path, use: str) -> NDArray[np.uint8] | None:
+    """The bytes of a regular file that is small enough, and room, in memory that this thread's next file overwrites."""
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # a FIFO that is opened so does not wait
         try:
@@ -103,8 +156,8 @@ def _read_small(path: Path) -> memoryview | None:
             size = status.st_size
             if not stat.S_ISREG(status.st_mode) or size >= _KEPT_BYTES:
                 return None
-            room = _scratch("content", size + 1)
-            return room[:size].data if os.readv(handle, [room.data]) == size else None
+            room = kept_memory(f"{use} content", size + ROOM)
+            return room if os.readv(handle, [room[: size + 1].data]) == size else None
         finally:
             os.close(handle)
     except OSError:
@@ -142,16 +195,19 @@ def decode_samples(content: bytes | memoryview, *, max_pixels: int) -> NDArray[n
 
 
 def _decode(content: bytes | memoryview, layout: PngLayout, *, max_pixels: int) -> NDArray[Any] | None:
-    packed = _collect(content, layout) if layout.height * layout.width <= max_pixels else None
-    if packed is None:
+    parts = _collect(content, layout) if layout.height * layout.width <= max_pixels else None
+    if parts is None:
         return None
-    stream = _scratch("stream", layout.height * (1 + layout.row_bytes))
+    rows = kept_memory("rows", layout.height * (1 + layout.row_bytes))
+    return _unpack(rows, layout) if _inflate_into(rows, _join(parts)) else None
+
+
+def _inflate_into(rows: NDArray[np.uint8], packed: memoryview) -> bool:
+    """Fill all rows; False where the stream is not in order, or of another length."""
     try:
-        if len(_inflate(packed, out=stream.data)) != len(stream):
-            return None
+        return len(_inflate(packed, out=rows.data)) == len(rows)
     except (RuntimeError, ValueError):  # imagecodecs.DeflateError is a RuntimeError
-        return None
-    return _unpack(stream, layout)
+        return False
 
 
 @contextmanager
@@ -168,11 +224,11 @@ def memory_reused() -> Iterator[None]:
 
 
 def _allocate(size: int) -> NDArray[np.uint8]:
-    return _scratch(_LOCAL.free.pop(), size) if _LOCAL.free else np.empty(size, np.uint8)
+    return kept_memory(_LOCAL.free.pop(), size) if _LOCAL.free else np.empty(size, np.uint8)
 
 
-def _scratch(use: str, size: int) -> NDArray[np.uint8]:
-    """Memory that each thread keeps, where it is small."""
+def kept_memory(use: str, size: int) -> NDArray[np.uint8]:
+    """Memory that this thread keeps and overwrites at the next call for the same use; new memory where it is large."""
     if size > _KEPT_BYTES:
         return np.empty(size, np.uint8)
     if use not in _LOCAL.kept:
@@ -180,8 +236,8 @@ def _scratch(use: str, size: int) -> NDArray[np.uint8]:
     return _LOCAL.kept[use][:size]
 
 
-def _collect(content: bytes | memoryview, layout: PngLayout) -> memoryview | None:
-    """Join the IDAT chunks of a file whose chunks are all intact, known and in order."""
+def _collect(content: bytes | memoryview, layout: PngLayout) -> list[memoryview] | None:
+    """The bodies of the IDAT chunks of a file whose chunks are all intact, known and in order."""
     data, palettes, text, after = list[memoryview](), 0, 0, False
     for name, body in _split(content):
         if name == b"IDAT":
@@ -192,7 +248,7 @@ def _collect(content: bytes | memoryview, layout: PngLayout) -> memoryview | Non
         after = bool(data)
         if name == b"IEND":
             complete = after and palettes == layout.is_palette and text <= _MOST_TEXT
-            return _join(data) if complete and not body else None
+            return data if complete and not body else None
         if name == b"PLTE" and not after:
             palettes += 1
             if not 0 < len(body) <= 768 or len(body) % 3:
@@ -221,11 +277,17 @@ def _split(content: bytes | memoryview) -> Iterator[tuple[bytes, memoryview]]:
 def _join(parts: list[memoryview]) -> memoryview:
     if len(parts) == 1:
         return parts[0]
-    joined, end = _scratch("packed", sum(map(len, parts))).data, 0
+    joined = kept_memory("packed", sum(map(len, parts)))
+    return joined[: _close_up(parts, joined)].data
+
+
+def _close_up(parts: list[memoryview], room: NDArray[np.uint8]) -> int:
+    """Write parts one after the other, where `room` may hold them behind their new places; bytes of all."""
+    filled, end = room.data, 0
     for part in parts:
-        joined[end : end + len(part)] = part
+        filled[end : end + len(part)] = part
         end += len(part)
-    return joined
+    return end
 
 
 def _is_harmless(name: bytes, body: memoryview, layout: PngLayout) -> bool:
@@ -238,7 +300,7 @@ def _is_harmless(name: bytes, body: memoryview, layout: PngLayout) -> bool:
 
 
 def _unpack(stream: NDArray[np.uint8], layout: PngLayout) -> NDArray[Any] | None:
-    from segmeter.data.files._png_kernels import undo_filters  # numba takes a moment to load
+    from segmeter.data.files.png_rows import undo_filters  # numba takes a moment to load
 
     height, width = layout.height, layout.row_bytes
     samples = _allocate(height * width)

@@ -21,6 +21,8 @@ from segmeter.data.files.zarr_chunks import check_chunks, codec_name
 from segmeter.data.units import MILLIMETRES, find_unit
 from segmeter.errors import DataError
 from segmeter.files import sha256_file
+from segmeter.remote.folders import present_folder
+from segmeter.remote.trees import is_listed
 
 MARKS = ("zarr.json", ".zarray", ".zgroup")  # what makes a folder a Zarr array or group
 _CODECS = {  # others, pickle among them, may run what a file says
@@ -34,7 +36,7 @@ _NOT_SPACE = ("time", "channel", "t", "c")
 
 def is_zarr(path: Path) -> bool:
     """Whether a folder is a Zarr array or group."""
-    return any((path / mark).is_file() for mark in MARKS)
+    return any((path / mark).is_file() or is_listed(path / mark) for mark in MARKS)
 
 
 def read_zarr(path: Path, *, key: str | None, max_pixels: int) -> tuple[np.ndarray, Geometry]:
@@ -56,6 +58,7 @@ def read_zarr(path: Path, *, key: str | None, max_pixels: int) -> tuple[np.ndarr
     """
     import zarr  # starts slowly, and few ask for it
 
+    path = present_folder(path)
     try:
         folder, scales = _find_array(path, key)
         note = _metadata(path, folder)
@@ -99,6 +102,7 @@ def open_picture(path: Path, *, level: int = 0) -> ZarrPicture:
     """
     import zarr  # starts slowly, and few ask for it
 
+    path = present_folder(path)
     levels = [] if _kind(path) == "array" else [each["path"] for each in _multiscales(path).get("datasets", [])]
     if level and level >= len(levels):
         rule = f"to be 0 .. {max(len(levels) - 1, 0)}"
@@ -119,7 +123,7 @@ def open_picture(path: Path, *, level: int = 0) -> ZarrPicture:
 
 def hash_folder(path: Path) -> str:
     """Sha256 over the names and contents of all files below a folder."""
-    digest = hashlib.sha256()
+    digest, path = hashlib.sha256(), present_folder(path)
     for root, folders, files in os.walk(path):
         folders.sort()
         for name in sorted(files):
@@ -133,13 +137,14 @@ def hash_folder(path: Path) -> str:
 
 def stamp_folder(path: Path) -> list[tuple[str, int, int]]:
     """Name, size and time of every file below a folder: what differs where one was written meanwhile."""
-    files = (Path(root, name) for root, _, names in os.walk(path) for name in names)
+    files = (Path(root, name) for root, _, names in os.walk(present_folder(path)) for name in names)
     stats = ((str(file), file.lstat()) for file in files)
     return sorted((name, found.st_size, found.st_mtime_ns) for name, found in stats)
 
 
 def label_names(path: Path) -> list[str]:
     """What `key` calls the label maps of an OME-Zarr picture: "labels/cells" and so on; none of another folder."""
+    path = present_folder(path)
     folder = path / "labels"
     if not folder.is_dir() or _kind(path) == "array":
         return []

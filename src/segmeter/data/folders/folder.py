@@ -80,6 +80,7 @@ def _dataset(config: FolderConfig, split: str, pairs: tuple[Pair, ...]) -> Datas
         orientation=config.orientation,
         level=config.level,
         instances=config.instances,
+        divisor=config.instance_divisor,
         dealt=describe_dealing(config),
     )
 

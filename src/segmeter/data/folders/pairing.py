@@ -24,7 +24,9 @@ _ONE = "Move the others elsewhere."
 _NO_JSON = "Polygons and run lengths in JSON are not read: write label maps of them; `score` takes a COCO file itself."
 
 
-def list_files(folder: Path, *, role: str, remedy: str = "", volumes: bool = False, zarrs: bool = False) -> Files:
+def list_files(
+    folder: Path, *, role: str, remedy: str = "", volumes: bool = False, zarrs: bool = False, ending: str = ""
+) -> Files:
     """Find the image files of a folder by name without suffix.
 
     Hidden files, a system's own and notes (.txt, .json, ...) are passed over; other files and folders are refused.
@@ -41,13 +43,15 @@ def list_files(folder: Path, *, role: str, remedy: str = "", volumes: bool = Fal
         Whether NPZ, NIfTI and Zarr are taken too; names are then those of `stem_of`.
     zarrs
         Whether Zarr folders are taken too.
+    ending
+        What the names of wanted files end in; others are passed over.
 
     Raises
     ------
     DataError
         The folder is missing or empty, or holds something else.
     """
-    found = scan_folder(folder, role=role, remedy=remedy, volumes=volumes, zarrs=zarrs)
+    found = scan_folder(folder, role=role, remedy=remedy, volumes=volumes, zarrs=zarrs, ending=ending)
     if found.problems:
         raise DataError(found.problems)
     return {stem: [folder / name for name in names] for stem, names in found.names.items()}
@@ -83,7 +87,7 @@ class Listing:
         return str(self.folder / "_")[:-1]  # nothing for the folder "."
 
 
-_LISTED: ContextVar[dict[tuple[Path, str, str, bool, bool], Listing] | None] = ContextVar("listed", default=None)
+_LISTED: ContextVar[dict[tuple[Path, str, str, bool, bool, str], Listing] | None] = ContextVar("listed", default=None)
 
 
 @contextmanager
@@ -103,21 +107,23 @@ def listed_once() -> Iterator[None]:
             gc.enable()
 
 
-def scan_folder(folder: Path, *, role: str, remedy: str = "", volumes: bool = False, zarrs: bool = False) -> Listing:
+def scan_folder(
+    folder: Path, *, role: str, remedy: str = "", volumes: bool = False, zarrs: bool = False, ending: str = ""
+) -> Listing:
     """Find the image files of a folder as `list_files` does, and give back what is wrong instead of raising it."""
-    listed, key = _LISTED.get(), (folder, role, remedy, volumes, zarrs)
+    listed, key = _LISTED.get(), (folder, role, remedy, volumes, zarrs, ending)
     found = listed.get(key) if listed is not None else None
     if found is None:
-        found = _scan(folder, role, remedy, volumes, zarrs)
+        found = _scan(folder, role, remedy, volumes, zarrs, ending)
         if listed is not None:
             listed[key] = found
     return found
 
 
-def _scan(folder: Path, role: str, remedy: str, volumes: bool, zarrs: bool) -> Listing:
+def _scan(folder: Path, role: str, remedy: str, volumes: bool, zarrs: bool, ending: str) -> Listing:
     try:
         with os.scandir(folder) as scanned:
-            entries = sorted((entry.name, entry.is_symlink()) for entry in scanned)
+            entries = sorted((each.name, each.is_symlink()) for each in scanned if each.name.endswith(ending))
     except OSError as error:
         tried = f"{error.strerror} at {show(folder.absolute())} (working folder {show(Path.cwd())})"
         return Listing(folder, {}, problems=(expected("data", role, "to be a folder", tried, remedy),))
@@ -138,6 +144,8 @@ def _scan(folder: Path, role: str, remedy: str, volumes: bool, zarrs: bool) -> L
     if foreign:
         advice = f"Convert or move these. {remedy}".strip()
         problems = (expected(show(folder), role, rule, some(foreign), advice),)
+    elif not names and ending:
+        problems = (expected(show(folder), role, f"to hold files that end in {ending}", "none", remedy),)
     elif not names and any(name.endswith(".json") for name, _ in entries):
         problems = (expected(show(folder), role, rule, "JSON", _NO_JSON),)
     elif not names:

@@ -97,8 +97,8 @@ class PartReader:
         data, pair = self._dataset, self._dataset.pairs[index]
         planes = [self._stored(index, number, header, rows, columns) for number, header in enumerate(headers, 1)]
         labels = [
-            to_labels(path, plane, spec=data.spec, label_map=data.label_map)
-            for path, plane in zip(pair.masks, planes, strict=True)
+            to_labels(path, plane, spec=data.spec, label_map=data.label_map, nodata=header.nodata)
+            for path, header, plane in zip(pair.masks, headers, planes, strict=True)
         ]
         return data.stack(labels)
 

@@ -1,6 +1,6 @@
 """images -> their values per channel (range, percentiles, mean, deviation), and the normalisation from them."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -286,8 +286,7 @@ class ScaleWatch:
     together
         Images that are looked at as one, since a single one may be dark.
     at_once
-        Whether to look after each image at the newest ones, as many as there are, because nothing will say which one is
-        the last.
+        Whether to look at the newest images after each one, as nothing will say which one is the last.
     """
 
     def __init__(
@@ -327,15 +326,19 @@ class ScaleWatch:
         return lines
 
 
-def scale_warnings(config: DataConfig, intensities: Sequence[Intensity]) -> list[str]:
-    """Say where images use less than an eighth of their dtype's range and the configuration does not know of it."""
+def scale_warnings(config: DataConfig, splits: Mapping[str, Sequence[Intensity]]) -> list[str]:
+    """Say which splits use less than an eighth of their dtype's range; those with one remedy share a line."""
     if config.full_scale is not None or "auto" in (config.mean, config.std):
         return []
+    alike = dict[tuple[str, str], dict[str, float]]()
+    for split, intensities in splits.items():
+        for each in intensities:
+            if each.dtype != "float32" and each.high.max() < _LEAST_USE * each.full_scale:
+                alike.setdefault((each.dtype, _scale_remedy([each])), {})[split] = float(each.high.max())
     return [
-        f"data: the largest value of the {each.dtype} images is {each.high.max():g} of {each.full_scale:g}, which is "
-        f"less than an eighth of the scale; set data.mean=auto data.std=auto{_scale_remedy([each])}."
-        for each in intensities
-        if each.dtype != "float32" and each.high.max() < _LEAST_USE * each.full_scale
+        f"data: the largest value of the {dtype} images of {', '.join(found)} is {max(found.values()):g} of "
+        f"{FULL_SCALE[dtype]:g}, which is less than an eighth of the scale; set data.mean=auto data.std=auto{remedy}."
+        for (dtype, remedy), found in alike.items()
     ]
 
 

@@ -1,4 +1,4 @@
-"""Dataset -> DataReport: every file read once, and everything that is wrong said at once."""
+"""Splits of a data set -> DataReport, or one refusal that lists everything that is wrong in them."""
 
 import hashlib
 from collections import Counter, defaultdict
@@ -73,7 +73,11 @@ def check_dataset(dataset: Dataset, *, use_cache: bool = True) -> DataReport:
 
 
 def check_splits(
-    datasets: Sequence[Dataset], *, problems: Iterable[str] = (), use_cache: bool = True
+    datasets: Sequence[Dataset],
+    *,
+    problems: Iterable[str] = (),
+    use_cache: bool = True,
+    unread: Sequence[Dataset] = (),
 ) -> tuple[DataReport, ...]:
     """Check several splits of one data set, and that they share no case, by name or by content.
 
@@ -86,6 +90,8 @@ def check_splits(
     use_cache
         Whether a file that is unchanged since an earlier start has verified it is taken as good without decoding it,
         see `segmeter.data.verification.cache`.
+    unread
+        Other splits, of which no file is read: they may not have a case of the same name.
 
     Raises
     ------
@@ -98,7 +104,8 @@ def check_splits(
     found += _mixed_channels(found, sum(map(len, datasets)))
     hashes = [verified.hashes for verified in passes]
     for (one, first), (two, second) in combinations(zip(datasets, hashes, strict=True), 2):
-        found += _overlaps(one, first, two, second)
+        found += [*_shared_names(one, two), *_shared_images(one, first, two, second)]
+    found += [line for one in datasets for other in unread for line in _shared_names(one, other)]
     if found:
         raise DataError(list(dict.fromkeys(found)))
     return tuple(_report(dataset, verified) for dataset, verified in zip(datasets, passes, strict=True))
@@ -113,20 +120,25 @@ def _mixed_channels(problems: Sequence[str], images: int) -> list[str]:
     return [expected("data", "images", "to have one number of channels", f"another one in {odd} of {images}", remedy)]
 
 
-def _overlaps(one: Dataset, first: list[tuple[str, ...]], two: Dataset, second: list[tuple[str, ...]]) -> list[str]:
-    splits = f"{one.split} and {two.split}"
+def _shared_names(one: Dataset, two: Dataset) -> list[str]:
     names = set(one.case_ids) & set(two.case_ids)
-    problems = [expected("data", splits, "to share no case", some(names), "Keep each in one split.")] if names else []
+    rule, remedy = "to share no case", "Keep each in one split."
+    return [expected("data", f"{one.split} and {two.split}", rule, some(names), remedy)] if names else []
+
+
+def _shared_images(
+    one: Dataset, first: list[tuple[str, ...]], two: Dataset, second: list[tuple[str, ...]]
+) -> list[str]:
+    """Say which images of other names are equal."""
+    names = set(one.case_ids) & set(two.case_ids)
     here = {hashes[0]: pair for hashes, pair in zip(first, one.pairs, strict=True) if int(hashes[0], 16)}
     twins = [
         f"{here[hashes[0]].case_id} = {pair.case_id}"
         for hashes, pair in zip(second, two.pairs, strict=True)
         if hashes[0] in here and pair.case_id not in names
     ]
-    if twins:
-        remedy = "The images are equal to the last byte. Keep each in one split."
-        problems.append(expected("data", splits, "to share no image", some(twins), remedy))
-    return problems
+    rule, remedy = "to share no image", "The images are equal to the last byte. Keep each in one split."
+    return [expected("data", f"{one.split} and {two.split}", rule, some(twins), remedy)] if twins else []
 
 
 def _report(dataset: Dataset, verified: Verified) -> DataReport:

@@ -31,7 +31,7 @@ from segmeter.remote.ahead import fetch_ahead
 Value = TypeVar("Value")
 
 DTYPES = tuple(FULL_SCALE)
-_FINDINGS = 1  # raised with every change of what is found in a file
+_FINDINGS = 2  # raised with every change of what is found in a file
 _CHUNK = 512  # cases whose states one task reads
 
 
@@ -113,7 +113,7 @@ def _settings(dataset: Dataset) -> list[Any]:
     reading = [dataset.in_channels, sorted(dataset.label_map.items()), dataset.max_pixels, dataset.orientation]
     reading += [dataset.level, dataset.streams]
     tools = [__version__, np.__version__, PIL.__version__, tifffile.__version__]
-    meaning = [spec.task, spec.num_classes, spec.ignore_index, dataset.instances]
+    meaning = [spec.task, spec.num_classes, spec.ignore_index, dataset.instances, dataset.divisor]
     return [_FINDINGS, tools, folders, reading, meaning]
 
 

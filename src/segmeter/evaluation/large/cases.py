@@ -26,6 +26,7 @@ from segmeter.inference.bands import Band, BandLoss, sums_by_bands
 from segmeter.inference.predictor import Loss, Predictor
 from segmeter.metrics.cases.table import CaseRow, divide_terms
 from segmeter.metrics.pixels.confusion import count_case
+from segmeter.metrics.pixels.target_hash import TargetHash
 from segmeter.parallel import map_in_threads
 from segmeter.postprocess.banded import BandedSteps, unbounded_steps
 from segmeter.postprocess.config import PostprocessConfig
@@ -134,6 +135,7 @@ class _Work:
     image: Rows
     target: Rows | None
     counts: NDArray[np.int64] = field(init=False)
+    target_hash: TargetHash = field(init=False)
     loss: BandLoss | None = None
     names: list[str] = field(default_factory=list)
 
@@ -141,7 +143,7 @@ class _Work:
         spec, (height, width) = self.run.dataset.spec, self.image.shape[:2]
         if self.run.measured and self.target is None:
             raise DataError(f"evaluate: expected a target for every case, got none for {self.case_id}. Use predict.")
-        self.counts = np.zeros(spec.counts_shape, np.int64)
+        self.counts, self.target_hash = np.zeros(spec.counts_shape, np.int64), TargetHash(spec)
         self.steps = BandedSteps(self.run.postprocess.steps, spec, height=height)
         stride = thumbnail_step(height, width)
         axes = {"image": -3, "labels": -2, "target": -2}
@@ -179,6 +181,7 @@ class _Work:
                 else tuple((sums, denominators) for sums, denominators in terms.tolist()),
                 changed_pixels=self.steps.changed,
                 spacing=run.spacing,
+                target_crc32=self.target_hash.value(),
             )
         image, labels = self.pictures["image"].pixels(), self.pictures["labels"].pixels()
         target = None if self.target is None else self.pictures["target"].pixels()
@@ -216,6 +219,7 @@ class _Work:
                 target = self._target_of(labels, band.target)
                 if self.run.measured and labels.shape[-2]:
                     self.counts += count_case(target, labels, spec)
+                    self.target_hash.add(target)
             self.pictures["target"].add(self._top, target)
         self.pictures["labels"].add(self._top, labels)
         with stages.timed("write"):

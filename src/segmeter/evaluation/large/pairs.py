@@ -15,7 +15,6 @@ from segmeter.checks import expected
 from segmeter.data.by_rows.opened import header_of, open_label_rows, read_geometry
 from segmeter.data.by_rows.rows import ArrayRows, Rows, StackedRows
 from segmeter.data.files import header
-from segmeter.data.files.formats.geotiff import nodata_problem
 from segmeter.data.files.masks import Reading, StoredMap, check_labels, hash_map, read_map
 from segmeter.data.files.sniff import show
 from segmeter.errors import DataError, InputError
@@ -23,6 +22,7 @@ from segmeter.evaluation.pairing import MaskPair
 from segmeter.evaluation.places import Place, find_place
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.pixels.confusion import count_case
+from segmeter.metrics.pixels.target_hash import TargetHash
 
 _ROWS = 1024  # read at a time
 _BY_ROWS = (".tif", ".tiff", ".zarr")
@@ -30,9 +30,10 @@ _BY_ROWS = (".tif", ".tiff", ".zarr")
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class LargeCounts:
-    """The counts of a pair, its height and width, where it lies, and the hash of its files."""
+    """The counts of a pair, its target's checksum, its height and width, where it lies, and the hash of its files."""
 
     counts: NDArray[np.int64]
+    target_crc32: int
     shape: tuple[int, int]
     place: Place
     sha256: str
@@ -69,17 +70,20 @@ def count_large(pair: MaskPair, reading: Reading, metrics: MetricsConfig) -> Lar
         target = _planes(rows[:count], multilabel=spec.is_multilabel)
         nothing = ArrayRows(np.broadcast_to(np.zeros((), spec.label_dtype), target.shape), axis=len(target.shape) - 2)
         labels = _planes(rows[count:], multilabel=spec.is_multilabel) if pair.predictions else nothing
-        counts = np.zeros(spec.counts_shape, np.int64)
+        counts, target_hash = np.zeros(spec.counts_shape, np.int64), TargetHash(spec)
         for top in range(0, height, _ROWS):
             stop = min(top + _ROWS, height)
+            wanted = target.read(top, stop)
+            target_hash.add(wanted)
             try:
-                counts += count_case(target.read(top, stop), labels.read(top, stop), spec)
+                counts += count_case(wanted, labels.read(top, stop), spec)
             except InputError as error:
                 raise DataError(
                     [f"case {pair.case_id}, rows {top} to {stop}: {line}" for line in error.problems]
                 ) from error
     digest = hashlib.sha256(" ".join(each.sha256 for each in stored).encode()).hexdigest()
-    return LargeCounts(counts=counts, shape=(height, width), place=place, sha256=digest)
+    crc = target_hash.value()
+    return LargeCounts(counts=counts, target_crc32=crc, shape=(height, width), place=place, sha256=digest)
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,9 +101,6 @@ def _open(path: Path, reading: Reading) -> Iterator[_Opened]:
         yield _Opened(ArrayRows(labels), found)
         return
     geometry, sha256 = read_geometry(path), hash_map(path)
-    problem = nodata_problem(path, geometry.nodata, reading.spec.num_values, None)
-    if problem and not reading.label_map:
-        raise DataError(problem)
     opening = partial(open_label_rows, spec=reading.spec, label_map=reading.label_map, max_pixels=reading.max_pixels)
     with opening(path) as rows:
         size: NDArray[Any] = np.broadcast_to(np.zeros((), np.uint8), rows.shape)  # takes one byte

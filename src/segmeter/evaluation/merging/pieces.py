@@ -14,7 +14,7 @@ from segmeter.errors import DataError, InputError
 from segmeter.evaluation.merging.notes import Notes, read_notes_of
 from segmeter.files import is_whole
 from segmeter.metrics.cases.stored import read_spec
-from segmeter.remote.trees import local_folder
+from segmeter.remote.folders import local_folder
 
 Kind = Literal["shards", "folds"]
 

@@ -1,10 +1,11 @@
-"""A resumed run -> its cases that stay, with their missing or damaged files and pictures made again."""
+"""A resumed run goes on here: its cases that stay, with their missing or damaged files and pictures made again."""
 
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from segmeter.checks import some
+from segmeter.distributed.batches import Part, split_batches
 from segmeter.errors import RunError
 from segmeter.evaluation.case_run import (
     PREDICTIONS,
@@ -19,7 +20,6 @@ from segmeter.evaluation.case_run import (
 from segmeter.evaluation.large.cases import LargeRun, run_large
 from segmeter.evaluation.manifest import Entry, Manifest, read_notes
 from segmeter.evaluation.resuming.restore import count_restorable, find_damaged
-from segmeter.evaluation.sharding import Part, split_batches
 from segmeter.export.writer import Writer
 from segmeter.files import clear_leftovers, is_whole
 from segmeter.metrics.cases.table import CaseRow

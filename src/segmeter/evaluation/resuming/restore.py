@@ -1,12 +1,34 @@
 """The manifest of an evaluation that is resumed -> cases that stay, files to make again, and cases to predict."""
 
+import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from segmeter.checks import some
+from segmeter.distributed.batches import split_batches
 from segmeter.evaluation.manifest import Manifest, read_journal
-from segmeter.evaluation.sharding import split_batches
 from segmeter.files import is_whole
+
+_LOG = logging.getLogger(__name__)
+
+
+def open_manifest(folder: Path, identity: Mapping[str, Any], cases: Sequence[str], *, resume: bool) -> Manifest:
+    """Start a run's manifest, or continue it; a finished run whose results are missing or damaged is begun again.
+
+    Raises
+    ------
+    ConfigError
+        The resumed run used another configuration or other cases.
+    """
+    if not resume:
+        return Manifest.begin(folder, identity, cases)
+    manifest = Manifest.resume(folder, identity, cases)
+    damaged = manifest.damaged_results() if manifest.done else []
+    if not damaged:
+        return manifest
+    _LOG.warning("resume: missing or damaged results are written again (%s).", some(damaged))
+    return Manifest.begin(folder, identity, cases)
 
 
 def count_restorable(manifest: Manifest, *, batch_size: int, batches: Sequence[Any] | None = None) -> int:

@@ -31,17 +31,16 @@ def triton_sums(
     """Sum the losses; arguments as in `reference_sums`."""
     logits, stride = with_pixel_stride(logits)
     grid, blocks = _tiles(logits)
+    options = _options(terms, weights) | blocks
     parts = torch.empty((grid[0] * grid[1], 3), dtype=torch.float32, device=logits.device)
     elements = logits[:, 0] if terms.softmax else logits
     shape = elements.shape if terms.elementwise else ()
     losses = torch.empty(shape, dtype=torch.float32, device=logits.device)
-    kernels = _kernels()
+    sizes = _sizes(logits, stride)
     if terms.softmax:
-        arguments = (logits, target.contiguous(), weights, losses, parts, *_sizes(logits, stride))
-        kernels.softmax_sums[grid](*arguments, **_options(terms, weights), **blocks)
+        _launch("softmax_sums", grid, logits, target.contiguous(), weights, losses, parts, *sizes, **options)
     else:
-        arguments = (logits, target.contiguous(), losses, parts, *_sizes(logits, stride))
-        kernels.sigmoid_sums[grid](*arguments, **_options(terms), **blocks)
+        _launch("sigmoid_sums", grid, logits, target.contiguous(), losses, parts, *sizes, **options)
     whole = parts.sum(0, dtype=torch.float64)
     return LossSums(losses if terms.elementwise else whole[0].float(), whole[1].float(), whole[2].long())
 
@@ -52,16 +51,21 @@ def triton_gradient(
     """Gradient of the total, as `torch_gradient` gives it."""
     spaced, stride = with_pixel_stride(logits)
     grid, blocks = _tiles(spaced)
+    options = _options(terms, weights) | blocks
     gradient = torch.empty_like(spaced)
     arriving = scale.float().contiguous()
-    kernels = _kernels()
+    sizes = _sizes(spaced, stride)
     if terms.softmax:
-        arguments = (spaced, target.contiguous(), weights, arriving, gradient, *_sizes(spaced, stride))
-        kernels.softmax_gradient[grid](*arguments, **_options(terms, weights), **blocks)
+        _launch("softmax_gradient", grid, spaced, target.contiguous(), weights, arriving, gradient, *sizes, **options)
     else:
-        arguments = (spaced, target.contiguous(), arriving, gradient, *_sizes(spaced, stride))
-        kernels.sigmoid_gradient[grid](*arguments, **_options(terms), **blocks)
+        _launch("sigmoid_gradient", grid, spaced, target.contiguous(), arriving, gradient, *sizes, **options)
     return gradient if spaced is logits else torch.empty_like(logits).copy_(gradient)
+
+
+def _launch(kernel: str, grid: tuple[int, int], logits: torch.Tensor, *arguments: Any, **options: Any) -> None:
+    """Run a kernel where the logits are: Triton takes the current device, which `cuda:1` need not be."""
+    with torch.cuda.device_of(logits):  # type: ignore[no-untyped-call]
+        getattr(_kernels(), kernel)[grid](logits, *arguments, **options)
 
 
 def _tiles(logits: torch.Tensor) -> tuple[tuple[int, int], dict[str, int]]:

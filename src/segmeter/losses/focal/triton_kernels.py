@@ -57,7 +57,7 @@ def read_softmax(
     """Give the tile's pixel numbers, places, masks, logits and labels."""
     image = tl.program_id(1).to(tl.int64)
     p = tl.program_id(0).to(tl.int64) * BLOCK_P + tl.arange(0, BLOCK_P)
-    k = tl.arange(0, BLOCK_K)
+    k = tl.arange(0, BLOCK_K).to(tl.int64)  # as k * s_channel may exceed 32 bits
     inside = p < pixels
     kept = inside[:, None] & (k < channels)[None, :]
     places = image * s_image + p[:, None] * s_pixel + k[None, :] * s_channel
@@ -226,7 +226,7 @@ def read_sigmoid(
     """Give the tile's element numbers, places, masks, logits and labels."""
     image = tl.program_id(1).to(tl.int64)
     p = tl.program_id(0).to(tl.int64) * BLOCK_P + tl.arange(0, BLOCK_P)
-    k = tl.arange(0, BLOCK_K)
+    k = tl.arange(0, BLOCK_K).to(tl.int64)  # as k * s_channel may exceed 32 bits
     kept = (p < pixels)[:, None] & (k < channels)[None, :]
     places = image * s_image + p[:, None] * s_pixel + k[None, :] * s_channel
     x = tl.load(logits + places, mask=kept, other=0.0).to(tl.float32)

@@ -1,4 +1,4 @@
-"""values of rows -> the arrays of a table's columns, and back."""
+"""values of rows -> the arrays of a table's columns."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -23,12 +23,3 @@ def terms(cases: Sequence[tuple[tuple[float, float], ...]], side: int) -> pa.Arr
 def floats(values: Any) -> pa.Array:
     """Numbers, of which NaN is null."""
     return pa.array(values, pa.float64(), from_pandas=True)  # NaN becomes null
-
-
-def unnamed(table: pa.Table, prefix: str, missing: float | None) -> dict[str, list[Any]]:
-    """Columns that start with `prefix`, by the rest of their name."""
-    names = [name for name in table.column_names if name.startswith(prefix)]
-    return {
-        name.removeprefix(prefix): [missing if value is None else value for value in table[name].to_pylist()]
-        for name in names
-    }

@@ -2,6 +2,8 @@
 
 import io
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +11,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from segmeter.checks import expected
+from segmeter.errors import DataError
 from segmeter.files import atomic_write
 
 NAME = "objects.parquet"
+
+_GROUP = 1024  # cases laid out at a time: bounds the memory of writing
 
 _OF_A_CASE = pa.schema(
     [
@@ -41,6 +47,12 @@ def pack_objects(columns: Mapping[str, Sequence[Any]]) -> bytes:
     return _packed(pa.Table.from_arrays(arrays, schema=_OF_A_CASE))
 
 
+@cache
+def no_objects() -> bytes:
+    """What `pack_objects` gives for a case that holds none."""
+    return pack_objects({"id": []})
+
+
 def join_objects(parts: Iterable[bytes]) -> bytes:
     """The objects of several regions of a case, in one."""
     return _packed(pa.concat_tables([_unpacked(part) for part in parts]).combine_chunks())
@@ -66,22 +78,31 @@ def write_objects(folder: Path, cases: Iterable[tuple[str, str, bytes]]) -> bool
     if not held:
         return False
     with atomic_write(folder / NAME) as file, pq.ParquetWriter(file, SCHEMA, compression="zstd") as writer:
-        for start in range(0, len(held), 1024):
-            tables = [_of_case(*one) for one in held[start : start + 1024]]
+        for start in range(0, len(held), _GROUP):
+            tables = [_of_case(*one) for one in held[start : start + _GROUP]]
             writer.write_table(pa.concat_tables(tables).combine_chunks())
     return True
 
 
-def read_objects(folder: Path) -> dict[str, bytes]:
-    """What `write_objects` wrote, by case; empty where there is no such file, and without cases that hold no object."""
-    if not (folder / NAME).is_file():
-        return {}
-    table = pq.read_table(folder / NAME).combine_chunks()
+def read_objects(folder: Path) -> dict[str, bytes] | None:
+    """What `write_objects` wrote, by case, without cases that hold no object; None where there is no such file.
+
+    Raises
+    ------
+    DataError
+        The file is damaged, or not one of ours.
+    """
+    path = folder / NAME
+    if not path.is_file():
+        return None
+    try:
+        table = pq.read_table(path).cast(SCHEMA).combine_chunks()
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise DataError(expected("read_objects", "path", f"to be an {NAME}", f"{path} ({error})")) from error
     names = np.asarray(table["case_id"].to_numpy(zero_copy_only=False), object)
     starts = np.flatnonzero(np.concatenate([[True], names[1:] != names[:-1]])) if len(names) else np.empty(0, int)
-    ends = np.append(starts[1:], len(names))
     own = table.select(_OF_A_CASE.names)
-    return {str(names[start]): _packed(own.slice(start, end - start)) for start, end in zip(starts, ends, strict=True)}
+    return {str(names[start]): _packed(own.slice(start, end - start)) for start, end in pairwise([*starts, len(names)])}
 
 
 def _of_case(case_id: str, unit: str, packed: bytes) -> pa.Table:

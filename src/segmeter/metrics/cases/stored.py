@@ -14,10 +14,12 @@ from segmeter.checks import expected, known_path
 from segmeter.classes import ClassSpec
 from segmeter.errors import DataError
 from segmeter.metrics.cases.columns import split_scores
-from segmeter.metrics.cases.objects import read_objects
-from segmeter.metrics.cases.table import FORMAT, TERMS, CaseRow, Head, in_groups
+from segmeter.metrics.cases.nnunet import is_nnunet, read_summary
+from segmeter.metrics.cases.objects import no_objects, read_objects
+from segmeter.metrics.cases.table import FORMAT, HASHES, TERMS, CaseRow, Head, in_groups
 
-_KEPT = ("case_id", "height", "width", "depth", "spacing", "unit", "loss", *TERMS, "confusion")  # others follow from it
+_OPTIONAL = ("depth", "spacing", "unit", *HASHES, *TERMS)  # not in files of early versions
+_KEPT = ("case_id", "height", "width", "loss", "confusion", *_OPTIONAL)  # others follow from it
 _FURTHER = ("changed_", "extra_")
 _REMEDY = "Give a run's folder or its cases.parquet."
 _FILE = "file"  # which of several a row is from
@@ -26,18 +28,23 @@ _FILE = "file"  # which of several a row is from
 def read_cases(path: str | Path, *, objects: bool = False) -> list[CaseRow]:
     """Read the rows of a ``cases.parquet``, or of the run's folder that holds it; exact, sorted by case id.
 
-    With `objects`, what the folder's ``objects.parquet`` has of each case is read too.
+    With `objects`, what the folder's ``objects.parquet`` has of each case is read too. The path may also be that of a
+    summary.json of nnU-Net, see `read_summary`.
 
     Raises
     ------
     DataError
-        The file is missing, damaged, or not one of ours.
+        The file is missing, damaged, or not one of these.
     """
+    if is_nnunet(path):
+        return sorted(read_summary(path)[1], key=lambda row: row.case_id)
     return list(open_cases([path], objects=objects))
 
 
 def read_spec(path: str | Path) -> ClassSpec:
-    """Read the classes that a ``cases.parquet``, or the one in a run's folder, was written with."""
+    """Read the classes that a ``cases.parquet``, or the one in a run's folder, was written with; or nnU-Net's."""
+    if is_nnunet(path):
+        return read_summary(path)[0]
     return _describe("read_spec", path)[1]
 
 
@@ -53,7 +60,7 @@ class StoredRows(Sequence[CaseRow]):
     further
         Of each file, the columns of its own: what post-processing changed, and scores.
     objects
-        Of each file, what is known of the objects of its cases, by case id.
+        Of each file, what is known of the objects of its cases, by case id; None where that was not asked for.
     """
 
     def __init__(
@@ -61,7 +68,7 @@ class StoredRows(Sequence[CaseRow]):
         table: pa.Table,
         spec: ClassSpec,
         further: Sequence[Sequence[str]],
-        objects: Sequence[Mapping[str, bytes]],
+        objects: Sequence[Mapping[str, bytes] | None],
     ) -> None:
         self.spec = spec
         self._table = table
@@ -112,11 +119,15 @@ class StoredRows(Sequence[CaseRow]):
             CaseRow(
                 **{name: column[i] for name, column in columns.items()},
                 counts=counts[i],
-                objects=self._objects[file].get(columns["case_id"][i], b""),
+                objects=self._packed_objects(file, columns["case_id"][i]),
                 **_further({name: values[name][i] for name in self._further[file]}),
             )
             for i, file in enumerate(files)
         ]
+
+    def _packed_objects(self, file: int, case_id: str) -> bytes:
+        held = self._objects[file]
+        return b"" if held is None else held.get(case_id) or no_objects()
 
 
 def open_cases(paths: Sequence[str | Path], *, objects: bool = False) -> StoredRows:
@@ -129,18 +140,23 @@ def open_cases(paths: Sequence[str | Path], *, objects: bool = False) -> StoredR
     DataError
         As `read_cases`.
     """
-    tables, further, specs = list[pa.Table](), list[list[str]](), list[ClassSpec]()
+    tables, further, specs, held = (
+        list[pa.Table](),
+        list[list[str]](),
+        list[ClassSpec](),
+        list[dict[str, bytes] | None](),
+    )
     for number, given in enumerate(paths):
         path, spec, names = _describe("read_cases", given)
         further.append([name for name in names if name.startswith(_FURTHER)])
         table = _read_columns(path, [*(name for name in _KEPT if name in names), *further[-1]])
         tables.append(table.append_column(_FILE, pa.array(np.full(len(table), number, np.int32))))
         specs.append(spec)
+        held.append(read_objects(path.parent) if objects else None)
     table = pa.concat_tables(tables, promote_options="default")
     del tables
     order = np.asarray(pc.sort_indices(table["case_id"].cast(pa.binary())))  # UTF-8 sorts as Python sorts text
     sorted_already = bool((order == np.arange(len(order))).all())
-    held = [read_objects(Path(given)) if objects else {} for given in paths]
     return StoredRows(table if sorted_already else table.take(pa.array(order)), specs[0], further, held)
 
 
@@ -156,13 +172,15 @@ def _read_columns(path: Path, names: Sequence[str]) -> pa.Table:
 def _plain_columns(table: pa.Table) -> dict[str, list[Any]]:
     """The arguments of rows that every file has, and those that files of early versions lack."""
     columns = {name: table[name].to_pylist() for name in ("case_id", "height", "width", "loss")}
-    for name in ("depth", "spacing", "unit", *TERMS):
+    for name in _OPTIONAL:
         columns[name] = table[name].to_pylist() if name in table.column_names else [None] * len(table)
     columns["spacing"] = [edges and tuple(edges) for edges in columns["spacing"]]
     units = zip(columns["spacing"], columns["unit"], strict=True)
     columns["unit"] = [unit if edges and unit else "" for edges, unit in units]
     pairs = zip(*(columns.pop(name) for name in TERMS), strict=True)
     columns["loss_terms"] = [tuple(zip(*pair, strict=True)) if all(pair) else () for pair in pairs]
+    losses = zip(columns["loss"], columns["loss_terms"], strict=True)  # an undefined one is null, but has terms
+    columns["loss"] = [np.nan if loss is None and terms else loss for loss, terms in losses]
     return columns
 
 

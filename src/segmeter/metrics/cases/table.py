@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from segmeter.checks import expected, shorten
+from segmeter.checks import expected, known_kind, known_path, shorten, shown
 from segmeter.classes import ClassSpec
 from segmeter.errors import InputError
 from segmeter.files import atomic_write, csv_bytes
@@ -32,6 +32,7 @@ STATUSES = ("ok", "both_empty", "prediction_empty", "target_empty")
 _GROUP = 4096  # rows laid out at a time: bounds the memory of writing
 _LISTED = 8  # values named in one message
 TERMS = ("loss_sums", "loss_denominators")
+HASHES = ("target_crc32", "objects_crc32")  # by which targets are compared
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, slots=True)
@@ -64,6 +65,10 @@ class CaseRow:
         The name of the spacing's unit, "" where it has none or is unknown.
     objects
         Its part of objects.parquet, from `pack_objects`; empty where that was not asked for.
+    target_crc32
+        The checksum of its target, from `hash_target`; None where it is not known.
+    objects_crc32
+        The checksum of its target's objects, from `hash_objects`; None where their numbers are not given.
     """
 
     case_id: str
@@ -79,6 +84,8 @@ class CaseRow:
     spacing: tuple[float, ...] | None = None
     unit: str = ""
     objects: bytes = b""
+    target_crc32: int | None = None
+    objects_crc32: int | None = None
 
     @property
     def length_unit(self) -> str:
@@ -101,7 +108,7 @@ def case_table(rows: Sequence[CaseRow], spec: ClassSpec) -> pa.Table:
     return pa.concat_tables(_tables(order_rows("case_table", rows, spec), spec))
 
 
-def write_cases(folder: Path, rows: Sequence[CaseRow], spec: ClassSpec) -> tuple[str, ...]:
+def write_cases(folder: str | Path, rows: Sequence[CaseRow], spec: ClassSpec) -> tuple[str, ...]:
     """Write ``cases.parquet`` and ``cases.csv``, one row per case, sorted by case id; return the names of the files.
 
     Where rows have objects there is ``objects.parquet`` too, see `write_objects`.
@@ -109,10 +116,10 @@ def write_cases(folder: Path, rows: Sequence[CaseRow], spec: ClassSpec) -> tuple
     The columns are ``case_id, height, width, depth, spacing, unit`` (of the spacing and of every distance of the case;
     "pixels" without a spacing), ``loss, mean_iou, mean_dice, pixel_accuracy``, ``invalid`` (pixels of no class,
     where counted), then per class and in this order ``tp_, fp_, fn_, support_`` (int64), ``iou_, dice_, status_``, then
-    ``loss_sums, loss_denominators`` (of each part of the loss, where there is one), ``changed_<step>``,
-    ``extra_<score>``, and (Parquet only) ``confusion``: the counts row by row. Undefined is null in Parquet and empty
-    in CSV, where a list is written with spaces. Text in the CSV that a spreadsheet would run as a formula starts with
-    an apostrophe there.
+    ``loss_sums, loss_denominators`` (of each part of the loss, where there is one), ``target_crc32, objects_crc32``,
+    ``changed_<step>``, ``extra_<score>``, and (Parquet only) ``confusion``: the counts row by row. Undefined is null in
+    Parquet and empty in CSV, where a list is written with spaces. Text in the CSV that a spreadsheet would run as a
+    formula starts with an apostrophe there.
 
     Parameters
     ----------
@@ -128,12 +135,13 @@ def write_cases(folder: Path, rows: Sequence[CaseRow], spec: ClassSpec) -> tuple
     InputError
         A case occurs twice, or counts do not fit `spec`.
     """
-    ordered = order_rows("write_cases", rows, spec)
+    folder, ordered = known_path("write_cases", "folder", folder), order_rows("write_cases", rows, spec)
     tables = _tables(ordered, spec)
     first = next(tables)
     with atomic_write(folder / "cases.parquet") as parquet, atomic_write(folder / "cases.csv") as text:
         text.write(csv_bytes([[name for name in first.column_names if name != "confusion"]]))
-        with pq.ParquetWriter(parquet, first.schema, compression="zstd") as writer:
+        texts = [field.name for field in first.schema if field.type == pa.string()]  # numbers hardly repeat
+        with pq.ParquetWriter(parquet, first.schema, compression="zstd", use_dictionary=texts) as writer:
             for table in itertools.chain([first], tables):
                 writer.write_table(table)
                 text.write(csv_lines(table.drop_columns("confusion")))
@@ -171,9 +179,13 @@ class Ordered(Sequence[CaseRow]):
 
 def heads_of(rows: Sequence[CaseRow]) -> Iterator[Head]:
     """Id, shape and dtype of the counts of each row; packed rows are not unpacked for that."""
-    if isinstance(rows, _WithHeads):
-        return rows.heads()
-    return ((row.case_id, row.counts.shape, row.counts.dtype) for row in rows)
+    return rows.heads() if isinstance(rows, _WithHeads) else map(_head, rows)
+
+
+def _head(row: CaseRow) -> Head:
+    known_kind("rows", "row", row, CaseRow)
+    known_kind(f"row {row.case_id!r}", "counts", row.counts, np.ndarray)
+    return row.case_id, row.counts.shape, row.counts.dtype
 
 
 def order_rows(where: str, rows: Sequence[CaseRow], spec: ClassSpec) -> Ordered:
@@ -182,8 +194,12 @@ def order_rows(where: str, rows: Sequence[CaseRow], spec: ClassSpec) -> Ordered:
     Raises
     ------
     InputError
-        With every duplicated id and the first rows whose counts do not fit.
+        With every duplicated id and the first rows whose counts do not fit; or these are no rows, or no ClassSpec.
     """
+    known_kind(where, "spec", spec, ClassSpec)
+    if not isinstance(rows, Sequence) or isinstance(rows, str | bytes):
+        remedy = "segmeter.read_cases(path) gives those of a run." if isinstance(rows, str) else ""
+        raise InputError(expected(where, "rows", "to be a sequence of CaseRow", shown(rows), remedy))
     shape, ids, foreign = spec.counts_shape, [], []
     for case_id, counts, dtype in heads_of(rows):
         ids.append(case_id)
@@ -251,15 +267,19 @@ def _tables(rows: Sequence[CaseRow], spec: ClassSpec) -> Iterator[pa.Table]:
     """Lay out the rows, a group at a time; without rows, one empty table with the columns."""
     changed: dict[str, None] = {}
     extra: dict[str, None] = {}
+    has_loss = False
+    hashes: dict[str, None] = {}
     for row in rows:
         changed |= dict.fromkeys(row.changed_pixels)
         extra |= dict.fromkeys(row.scores)
-    has_loss = any(row.loss_terms for row in rows)
+        has_loss |= bool(row.loss_terms)
+        hashes |= dict.fromkeys(name for name in HASHES if getattr(row, name) is not None)
     note = json.dumps({"format": FORMAT, "spec": as_plain(spec)}, ensure_ascii=False)
     for group in in_groups(rows) if rows else [rows]:
         columns = _fixed_columns(group, spec)
         if has_loss:
             columns |= {name: terms([row.loss_terms for row in group], side) for side, name in enumerate(TERMS)}
+        columns |= {name: pa.array([getattr(row, name) for row in group], pa.int64()) for name in hashes}
         for step in changed:
             columns[f"changed_{step}"] = pa.array([row.changed_pixels.get(step) for row in group], pa.int64())
         scores = [row.scores for row in group]

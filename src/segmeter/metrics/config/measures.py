@@ -6,9 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator
 
-from segmeter.invalid import RuleError
-from segmeter.registry import Registry
-from segmeter.schema import Config, Given, Unit, rule
+from segmeter.schema import Config, Given, Registry, RuleError, Unit, rule
 
 MEASURES = Registry("measure")
 

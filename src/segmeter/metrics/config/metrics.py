@@ -7,15 +7,13 @@ from pydantic import Field
 from segmeter.checks import expected, nearest
 from segmeter.classes import ClassSpec
 from segmeter.errors import ConfigError
-from segmeter.invalid import RuleError
 from segmeter.metrics.config.conventions import ALL, CONVENTIONS
 from segmeter.metrics.config.measures import MEASURES as MEASURES
 from segmeter.metrics.config.measures import InstancesConfig, ObjectsConfig
 from segmeter.metrics.statistics.case_tables import TABLES, is_table
 from segmeter.metrics.statistics.clusters import CLUSTER_RULE, is_cluster
 from segmeter.metrics.statistics.intervals import Interval
-from segmeter.registry import Component
-from segmeter.schema import Config, Given, OneOf, Unit, rule
+from segmeter.schema import Component, Config, Given, OneOf, RuleError, Unit, rule
 
 
 class MetricsConfig(Config, title="metrics"):

@@ -4,10 +4,9 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from segmeter.checks import expected
+from segmeter.checks import expected, shown
 from segmeter.errors import ConfigError
-from segmeter.invalid import RuleError
-from segmeter.schema import Config, Given, rule
+from segmeter.schema import Config, Given, RuleError, rule
 
 RULE = "to be METRIC >= BOUND or METRIC <= BOUND, with a bound such as 0.8, base, base - 0.01 or base * 0.98"
 
@@ -59,8 +58,8 @@ class Requirement:
         return f"{self.score} {'>=' if self.at_least else '<='} {bound}"
 
 
-def parse_requirements(texts: Iterable[str]) -> list[Requirement]:
-    """Read requirements; several stand in one text with ";" between them.
+def parse_requirements(texts: str | Iterable[str]) -> list[Requirement]:
+    """Read requirements, or a single one; several stand in one text with ";" between them.
 
     Raises
     ------
@@ -72,8 +71,11 @@ def parse_requirements(texts: Iterable[str]) -> list[Requirement]:
     >>> [str(one) for one in parse_requirements(["mean_iou >= base-.005; hd95/car[scanner=A] <= base * 1.1"])]
     ['mean_iou >= base - 0.005', 'hd95/car[scanner=A] <= base * 1.1']
     """
+    given = [texts] if isinstance(texts, str) else list(texts) if isinstance(texts, Iterable) else [texts]
+    if not all(isinstance(text, str) for text in given):
+        raise ConfigError(expected("compare", "require", RULE, shown(texts)))
     found, problems = [], []
-    for text in (part.strip() for given in texts for part in given.split(";")):
+    for text in (part.strip() for one in given for part in one.split(";")):
         try:
             found.append(_parse(text))
         except RuleError as error:

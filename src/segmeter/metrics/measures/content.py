@@ -27,9 +27,10 @@ class _Content:
     def __call__(self, maps: CaseMaps) -> Iterable[MeasureColumn]:
         for region in self.regions:
             mask = maps.masks(region)[0]
-            sizes = np.bincount(find_objects(mask, maps.target_instances, self.config.connectivity).reshape(-1))[1:]
-            size = float(np.median(sizes[sizes > 0])) if sizes.any() else np.nan
-            border = float(_touches_border(mask)) if sizes.any() else np.nan
+            numbered = find_objects(mask, maps.target_instances, self.config.connectivity)
+            sizes = np.unique(numbered[numbered > 0], return_counts=True)[1]
+            size = float(np.median(sizes)) if sizes.size else np.nan
+            border = float(_touches_border(mask)) if sizes.size else np.nan
             yield from columns_of(region.name, dict(zip(OF_A_CLASS, (size, border), strict=True)), {})
         if maps.image is not None:
             yield MeasureColumn(*BRIGHTNESS, _brightness(maps.image))

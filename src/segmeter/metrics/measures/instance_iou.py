@@ -2,8 +2,10 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from segmeter.checks import expected
 from segmeter.classes import ClassSpec
@@ -11,7 +13,7 @@ from segmeter.errors import ConfigError
 from segmeter.metrics.arrays import FloatArray
 from segmeter.metrics.cases.columns import MeasureColumn, columns_of
 from segmeter.metrics.config.measures import CITYSCAPES_SIZES, InstanceIouConfig
-from segmeter.metrics.measures.objects import find_objects
+from segmeter.metrics.measures.objects import find_objects, number_in_turn
 from segmeter.metrics.measures.protocol import CaseMaps, Measure, Name, Region, regions_of
 from segmeter.metrics.pixels.overlap import divide
 
@@ -39,15 +41,20 @@ class _InstanceIou:
     def _count(self, maps: CaseMaps, region: Region) -> tuple[float, int, int, int]:
         """The found shares of all objects together, objects, their pixels, and false positives."""
         target, labels = maps.planes(region)
-        given = maps.target_instances if self.config.objects == "maps" else None
-        numbers = find_objects(target == 1, given, self.config.connectivity)
-        ids, place = np.unique(numbers, return_inverse=True)
-        sizes = np.bincount(place.reshape(-1))
-        found = np.bincount(place.reshape(-1), weights=labels.reshape(-1) == 1)
-        objects = ids != 0
+        numbers = self._number(maps, region, target)
+        held = numbers != 0  # few pixels, which are sorted
+        ids, place = np.unique(numbers[held], return_inverse=True)
+        sizes, found = np.bincount(place), np.bincount(place, weights=labels[held] == 1)
         spurious = int(np.count_nonzero((labels == 1) & (target == 0)))
-        shares = float((found[objects] / sizes[objects]).sum())
-        return shares, int(objects.sum()), int(sizes[objects].sum()), spurious
+        return float((found / sizes).sum()), len(ids), int(sizes.sum()), spurious
+
+    def _number(self, maps: CaseMaps, region: Region, target: NDArray[Any]) -> NDArray[Any]:
+        """Number the target's objects as the other measures of objects do."""
+        if self.config.objects == "by_class":
+            members = (Region(name=region.name, members=(member,)) for member in region.members)
+            return number_in_turn([maps.planes(member)[0] == 1 for member in members], self.config)
+        given = maps.target_instances if self.config.objects == "maps" else None
+        return find_objects(target == 1, given, self.config.connectivity)
 
     def _score(self, region: str, sums: Mapping[str, FloatArray]) -> FloatArray:
         found, objects, pixels, fp = (sums[name] for name in _SUMS)

@@ -56,7 +56,7 @@ def numbered_objects(
     if config.objects == "by_class":
         parts = [maps.planes(Region(name=region.name, members=(member,))) for member in region.members]
         ours, theirs = [part[0][box] == 1 for part in parts], [part[1][box] == 1 for part in parts]
-        return _in_turn(ours, config), _in_turn(theirs, config), void
+        return number_in_turn(ours, config), number_in_turn(theirs, config), void
     given = (maps.target_instances, maps.instances) if config.objects == "maps" else (None, None)
     first, second = (
         find_objects(plane[box] == 1, None if numbers is None else numbers[box], config.connectivity)
@@ -65,7 +65,7 @@ def numbered_objects(
     return first, second, void
 
 
-def _in_turn(masks: Sequence[BoolArray], config: ObjectsConfig) -> NDArray[Any]:
+def number_in_turn(masks: Sequence[BoolArray], config: ObjectsConfig) -> NDArray[Any]:
     """Number the objects of disjoint masks one after the other, with distinct numbers."""
     numbered = find_objects(masks[0], None, config.connectivity)
     for mask in masks[1:]:

@@ -8,7 +8,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from segmeter.checks import expected, shown
+from segmeter.checks import expected, known_kind, shown
 from segmeter.classes import ClassSpec
 from segmeter.errors import InputError
 from segmeter.metrics.arrays import FloatArray
@@ -57,8 +57,8 @@ class CaseMaps:
     Raises
     ------
     InputError
-        The maps differ in shape, one is not an array of integers, ids are negative, or the spacing has another number
-        of axes.
+        The maps differ in shape, one is not an array of integers, ids are negative, the spacing has another number of
+        axes, or the spec is no ClassSpec.
     """
 
     case_id: str
@@ -72,7 +72,9 @@ class CaseMaps:
     kept: dict[Any, Any] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
-        where, multilabel = f"case {self.case_id}", self.spec.task == "multilabel"
+        where = f"case {self.case_id}"
+        known_kind(where, "spec", self.spec, ClassSpec)
+        multilabel = self.spec.task == "multilabel"
         axes = (3, 4) if multilabel else (2, 3)
         check_maps(where, self.target, self.labels, "labels", kinds="iub", axes=axes)
         plane = self.target[0] if multilabel else self.target

@@ -6,6 +6,7 @@ from segmeter.metrics.arrays import IntArray
 from segmeter.metrics.cases.table import CaseRow
 from segmeter.metrics.measures.protocol import OBJECTS, CaseMaps, Measure, measure_case
 from segmeter.metrics.pixels.confusion import count_case
+from segmeter.metrics.pixels.target_hash import hash_objects, hash_target
 
 
 def make_row(maps: CaseMaps, measures: Sequence[Measure], *, counts: IntArray | None = None) -> CaseRow:
@@ -40,4 +41,6 @@ def make_row(maps: CaseMaps, measures: Sequence[Measure], *, counts: IntArray | 
         counts=count_case(maps.target, maps.labels, maps.spec) if counts is None else counts,
         measured=measured,
         objects=maps.kept.get(OBJECTS, b""),
+        target_crc32=hash_target(maps.target, maps.spec),
+        objects_crc32=None if maps.target_instances is None else hash_objects(maps.target_instances),
     )

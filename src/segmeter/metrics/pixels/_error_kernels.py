@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from segmeter.jit import kernel
+from segmeter.jit import inlined_part, kernel
 from segmeter.metrics.arrays import BoolArray, IntArray
 from segmeter.metrics.pixels._near_kernels import COLUMN, ROW, find_reach, find_shift, holds, look_around
 
@@ -25,75 +25,65 @@ def count_types(target: NDArray[Any], labels: NDArray[Any], num_classes: int, wi
     Wrong pixels (K, 2, 3): false positives, false negatives; boundary, extent, segment. And right ones (K,).
     """
     counts = np.zeros((num_classes, 2, 3), np.int64)
-    part_labels, root_labels = connect(labels, num_classes)
-    part_target, root_target = connect(target, num_classes)
-    met_labels = np.zeros(root_labels.size, np.bool_)
-    met_target = np.zeros(root_target.size, np.bool_)
-    right = count_right(target, labels, num_classes, part_labels, part_target, met_labels, met_target)
-    for number in range(met_labels.size):  # a part is met where its root is
-        met_labels[root_labels[number]] |= met_labels[number]
-    for number in range(met_target.size):
-        met_target[root_target[number]] |= met_target[number]
-    has_right, has_other = find_right_blocks(target, labels, num_classes, find_shift(width))
-    wrong = list_wrong(target, labels, target, num_classes)
-    made_up = list_wrong(target, labels, labels, num_classes)
-    near = find_boundary(made_up, target, labels, labels, width, has_right, has_other)
-    add_types(counts[:, 0], made_up, labels, near, part_labels, root_labels, met_labels)
+    right, wrong, has_right, has_other = survey(target, labels, num_classes, find_shift(width))
     near = find_boundary(wrong, target, labels, target, width, has_right, has_other)
-    add_types(counts[:, 1], wrong, target, near, part_target, root_target, met_target)
+    add_types(counts[:, 1], wrong, target, near, find_met(wrong, target, labels, num_classes))
+    made_up = wrong[has_class(wrong, labels, num_classes)]
+    near = find_boundary(made_up, target, labels, labels, width, has_right, has_other)
+    add_types(counts[:, 0], made_up, labels, near, find_met(made_up, labels, target, num_classes))
     return counts, right
 
 
 @kernel
-def list_wrong(target: NDArray[Any], labels: NDArray[Any], classes: NDArray[Any], num_classes: int) -> IntArray:
-    """The places of wrong pixels that have a class in `classes`, row by row."""
-    places = np.empty(np.sum(target != labels), np.int64)
-    n = 0
-    for y in range(target.shape[0]):
-        for x in range(target.shape[1]):
-            if target[y, x] != labels[y, x] and target[y, x] != num_classes and classes[y, x] != num_classes:
-                places[n] = (y << ROW) + x
-                n += 1
-    return places[:n]
+def survey(
+    target: NDArray[Any], labels: NDArray[Any], num_classes: int, shift: int
+) -> tuple[IntArray, IntArray, BoolArray, BoolArray]:
+    """Count the right pixels, list the wrong ones, and mark the blocks that hold true positives and true negatives.
 
-
-@kernel
-def count_right(
-    target: NDArray[Any],
-    labels: NDArray[Any],
-    num_classes: int,
-    part_labels: NDArray[np.int32],
-    part_target: NDArray[np.int32],
-    met_labels: BoolArray,
-    met_target: BoolArray,
-) -> IntArray:
-    """Count the right pixels of each class, and mark the parts of both maps that contain some."""
-    right = np.zeros(num_classes, np.int64)
-    for y in range(target.shape[0]):
-        for x in range(target.shape[1]):
-            truth = target[y, x]
-            if truth == labels[y, x] and truth != num_classes:
+    Returns
+    -------
+    Right pixels (K,), the places of wrong ones that are not ignored, row by row, and the marks (K, rows of blocks,
+    columns of blocks).
+    """
+    height, length = target.shape
+    shape = (((height - 1) >> shift) + 1, ((length - 1) >> shift) + 1)
+    right, wrong, n = np.zeros(num_classes, np.int64), np.empty(target.size, np.int64), 0
+    has_right = np.zeros((num_classes, *shape), np.bool_)
+    involved = np.zeros((num_classes, *shape), np.int32)
+    counted = np.zeros(shape, np.int32)
+    for y in range(height):
+        for x in range(length):
+            truth, found, row, column = target[y, x], labels[y, x], y >> shift, x >> shift
+            if truth == num_classes:
+                continue
+            counted[row, column] += 1
+            involved[truth, row, column] += 1
+            if found == truth:
                 right[truth] += 1
-                met_labels[part_labels[y, x]] = True
-                met_target[part_target[y, x]] = True
-    return right
+                has_right[truth, row, column] = True
+                continue
+            wrong[n] = (y << ROW) + x
+            n += 1
+            if found != num_classes:
+                involved[found, row, column] += 1
+    return right, wrong[:n], has_right, involved < counted
 
 
 @kernel
-def add_types(
-    counts: IntArray,
-    places: IntArray,
-    classes: NDArray[Any],
-    near: BoolArray,
-    part: NDArray[np.int32],
-    root: NDArray[np.int32],
-    met: BoolArray,
-) -> None:
+def has_class(places: IntArray, classes: NDArray[Any], num_classes: int) -> BoolArray:
+    """Say which places hold a class."""
+    known = np.empty(places.size, np.bool_)
+    for n in range(places.size):
+        known[n] = classes[places[n] >> ROW, places[n] & COLUMN] != num_classes
+    return known
+
+
+@kernel
+def add_types(counts: IntArray, places: IntArray, classes: NDArray[Any], near: BoolArray, met: BoolArray) -> None:
     """Add the wrong pixels of one side to its counts (K, 3)."""
     for n in range(places.size):
-        y, x = places[n] >> ROW, places[n] & COLUMN
-        kind = 0 if near[n] else 1 if met[root[part[y, x]]] else 2
-        counts[classes[y, x], kind] += 1
+        kind = 0 if near[n] else 1 if met[n] else 2
+        counts[classes[places[n] >> ROW, places[n] & COLUMN], kind] += 1
 
 
 @kernel
@@ -112,41 +102,18 @@ def find_boundary(
     reach, and connected to some of either.
     """
     reach, shift, num_classes = find_reach(width), find_shift(width), has_right.shape[0]
-    seeds = wrong[look_around(wrong, classes, target, labels, True, reach, has_right)]
-    seeds = seeds[look_around(seeds, classes, target, labels, False, reach, has_other)]
+    near = look_around(wrong, classes, target, labels, True, reach, has_right)
+    near[near] = look_around(wrong[near], classes, target, labels, False, reach, has_other)
     values = np.full(target.shape, num_classes, classes.dtype)
     has_seed = np.zeros(has_right.shape, np.bool_)
-    for place in seeds:
+    for place in wrong[near]:
         y, x = place >> ROW, place & COLUMN
         values[y, x] = classes[y, x]
         has_seed[classes[y, x], y >> shift, x >> shift] = True
-    near = look_around(wrong, classes, values, values, True, reach, has_seed)
+    rest = ~near
+    near[rest] = look_around(wrong[rest], classes, values, values, True, reach, has_seed)
     near[near] = adjoin_both(wrong[near], classes, target, labels, num_classes)
     return near
-
-
-@kernel
-def find_right_blocks(
-    target: NDArray[Any], labels: NDArray[Any], num_classes: int, shift: int
-) -> tuple[BoolArray, BoolArray]:
-    """Mark the square blocks (K, rows of blocks, columns of blocks) that hold true positives, and true negatives."""
-    height, length = target.shape
-    shape = (((height - 1) >> shift) + 1, ((length - 1) >> shift) + 1)
-    right = np.zeros((num_classes, *shape), np.bool_)
-    involved = np.zeros((num_classes, *shape), np.int64)
-    counted = np.zeros(shape, np.int64)
-    for y in range(height):
-        for x in range(length):
-            truth, found, row, column = target[y, x], labels[y, x], y >> shift, x >> shift
-            if truth == num_classes:
-                continue
-            counted[row, column] += 1
-            involved[truth, row, column] += 1
-            if found == truth:
-                right[truth, row, column] = True
-            elif found != num_classes:
-                involved[found, row, column] += 1
-    return right, involved < counted
 
 
 @kernel
@@ -155,66 +122,96 @@ def adjoin_both(
 ) -> BoolArray:
     """Say which places are connected, through places of their class, to a TP and to a TN; corners included."""
     height, length = target.shape
-    number = np.full(target.shape, -1, np.int32)
-    root = np.arange(places.size).astype(np.int32)
+    part = connect_places(places, classes)
     by_tp, by_tn = np.zeros(places.size, np.bool_), np.zeros(places.size, np.bool_)
     for n in range(places.size):
-        y, x = places[n] >> ROW, places[n] & COLUMN
-        k, own = classes[y, x], n
-        number[y, x] = n
-        for j, i in ((y, x - 1), (y - 1, x + 1), (y - 1, x), (y - 1, x - 1)):
-            if j >= 0 and 0 <= i < length and number[j, i] >= 0 and classes[j, i] == k:
-                own = join(root, own, number[j, i])
+        own, y, x = part[n], places[n] >> ROW, places[n] & COLUMN
         if by_tp[own] and by_tn[own]:
             continue
+        k = classes[y, x]
         for j in range(max(0, y - 1), min(height, y + 2)):
             for i in range(max(0, x - 1), min(length, x + 2)):
                 by_tp[own] |= holds(j, i, k, target, labels, True, num_classes)
                 by_tn[own] |= holds(j, i, k, target, labels, False, num_classes)
-    for n in range(places.size):
-        root[n] = root[root[n]]  # smaller numbers are settled
-        by_tp[root[n]] |= by_tp[n]
-        by_tn[root[n]] |= by_tn[n]
-    return by_tp[root] & by_tn[root]
+    return (by_tp & by_tn)[part]
 
 
 @kernel
-def connect(values: NDArray[Any], nothing: int) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-    """Number the connected pixels of equal value, corners included; pixels of value `nothing` keep number 0.
+def connect_places(places: IntArray, classes: NDArray[Any]) -> NDArray[np.int32]:
+    """Number the connected places of equal class, corners included, each component by one of its places."""
+    root = np.arange(places.size).astype(np.int32)
+    last = np.full(classes.shape[1] + 2, -1, np.int64)  # by column and one more on each side, the place seen last
+    above = -1  # the place that was seen last in the column of the place before
+    for n in range(places.size):
+        place, x = places[n], places[n] & COLUMN
+        k, up = classes[place >> ROW, x], place - (1 << ROW)
+        corner = above if n > 0 and places[n - 1] == place - 1 else last[x]
+        above, last[x + 1] = last[x + 1], n
+        if is_at(above, up, k, places, classes):  # the others know this one
+            root[n] = root[above]
+            continue
+        if is_at(n - 1, place - 1, k, places, classes):
+            root[n] = root[n - 1]
+        elif is_at(corner, up - 1, k, places, classes):
+            root[n] = root[corner]
+        if is_at(last[x + 2], up + 1, k, places, classes):
+            join(root, n, last[x + 2])
+    for n in range(places.size):
+        root[n] = root[root[n]]  # smaller numbers are settled
+    return root
 
-    Returns
-    -------
-    A number per pixel (H, W), and the number that stands for all of its component, per number.
+
+@inlined_part
+def is_at(n: int, place: int, k: int, places: IntArray, classes: NDArray[Any]) -> Any:
+    """Say whether the n-th place is this one, and of class k."""
+    return n >= 0 and places[n] == place and classes[place >> ROW, place & COLUMN] == k
+
+
+@kernel
+def find_met(places: IntArray, values: NDArray[Any], other: NDArray[Any], nothing: int) -> BoolArray:
+    """Say of each place, row by row, whether the other map has its value too somewhere in its component.
+
+    A component is of connected pixels of equal value in `values`, corners included; none is of the value `nothing`.
     """
     height, length = values.shape
-    part = np.zeros((height, length), np.int32)
-    root = np.zeros(height * length + 1, np.int32)
-    last = 0
+    part = np.empty(places.size, np.int32)
+    root = np.empty(values.size, np.int32)  # memory that is not touched costs nothing
+    met = np.empty(values.size, np.bool_)
+    rows = np.empty((2, length), np.int32)  # the numbers of this row and of the one above
+    last, n = 0, 0
     for y in range(height):
+        above, here = 1 - y % 2, y % 2
         for x in range(length):
             value = values[y, x]
             if value == nothing:
                 continue
-            above = y > 0
+            on_right = y > 0 and x + 1 < length and values[y - 1, x + 1] == value
             if x > 0 and values[y, x - 1] == value:
-                part[y, x] = part[y, x - 1]
-                if above and x + 1 < length and values[y - 1, x + 1] == value and values[y - 1, x] != value:
-                    join(root, part[y, x], part[y - 1, x + 1])
-            elif above and values[y - 1, x] == value:
-                part[y, x] = part[y - 1, x]
-            elif above and x > 0 and values[y - 1, x - 1] == value:
-                part[y, x] = part[y - 1, x - 1]
-                if x + 1 < length and values[y - 1, x + 1] == value:
-                    join(root, part[y, x], part[y - 1, x + 1])
-            elif above and x + 1 < length and values[y - 1, x + 1] == value:
-                part[y, x] = part[y - 1, x + 1]
+                number = rows[here, x - 1]
+                if on_right and values[y - 1, x] != value:
+                    join(root, number, rows[above, x + 1])
+            elif y > 0 and values[y - 1, x] == value:
+                number = rows[above, x]
+            elif y > 0 and x > 0 and values[y - 1, x - 1] == value:
+                number = rows[above, x - 1]
+                if on_right:
+                    join(root, number, rows[above, x + 1])
+            elif on_right:
+                number = rows[above, x + 1]
             else:
+                number = np.int32(last)
+                root[last], met[last] = last, False
                 last += 1
-                root[last] = last
-                part[y, x] = last
-    for number in range(1, last + 1):
+            rows[here, x] = number
+            if other[y, x] == value:
+                met[number] = True
+            elif n < places.size and places[n] == (y << ROW) + x:
+                part[n] = number
+                n += 1
+    for number in range(last):
         root[number] = root[root[number]]  # smaller numbers are settled
-    return part, root[: last + 1]
+        met[root[number]] |= met[number]
+    return met[root[part]]
 
 
 @kernel

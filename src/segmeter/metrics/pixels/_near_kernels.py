@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from segmeter.jit import inlined_part, kernel
 from segmeter.metrics.arrays import BoolArray, IntArray
 
-LEAST_SHIFT = 4  # blocks have an edge of 2^shift pixels, at least the width of the boundary
+LEAST_SHIFT = 3  # blocks have an edge of 2^shift pixels, at least half the width of the boundary
 ROW = 32  # a place is y * 2^32 + x
 COLUMN = (1 << ROW) - 1
 
@@ -27,9 +27,9 @@ def find_reach(width: int) -> IntArray:
 
 @kernel
 def find_shift(width: int) -> int:
-    """The edge of the blocks as a power of two, of at least a width."""
+    """The edge of the blocks as a power of two, of at least half a width."""
     shift = LEAST_SHIFT
-    while 1 << shift < width:
+    while 2 << shift < width:
         shift += 1
     return shift
 
@@ -138,18 +138,40 @@ def search(
 
     From the row of (y, x) outwards and from the right, so that what is found stays within reach of the next pixels.
     """
-    height, length = first.shape
-    shift = find_shift(reach.size - 1)
-    for step in range(1, 2 * reach.size):
-        down = step // 2
-        j, across = y + (down if step % 2 else -down), reach[down]
-        if not 0 <= j < height:
+    width, shift = reach.size - 1, find_shift(reach.size - 1)
+    top, bottom = max(0, y - width) >> shift, min(first.shape[0] - 1, y + width) >> shift
+    left, right = max(0, x - width) >> shift, min(first.shape[1] - 1, x + width) >> shift
+    for step in range(1, 2 * (bottom - top + 1) + 2):
+        row = (y >> shift) + (step // 2 if step % 2 else -(step // 2))
+        if not top <= row <= bottom:
             continue
-        left, right = max(0, x - across), min(length - 1, x + across)
-        for column in range(right >> shift, (left >> shift) - 1, -1):
-            if not held[k, j >> shift, column]:
-                continue
-            for i in range(min(right, ((column + 1) << shift) - 1), max(left, column << shift) - 1, -1):
-                if holds(j, i, k, first, second, both, nothing):
-                    return (j << ROW) + i
+        for column in range(right, left - 1, -1):
+            if held[k, row, column]:
+                place = search_block(row, column, y, x, k, first, second, both, nothing, reach)
+                if place >= 0:
+                    return place
+    return -1
+
+
+@kernel
+def search_block(
+    row: int,
+    column: int,
+    y: int,
+    x: int,
+    k: int,
+    first: NDArray[Any],
+    second: NDArray[Any],
+    both: bool,
+    nothing: int,
+    reach: IntArray,
+) -> int:
+    """Find a pixel of a block within reach of (y, x); its place, or -1."""
+    width, shift = reach.size - 1, find_shift(reach.size - 1)
+    for j in range(max(row << shift, y - width), min((row + 1) << shift, y + width + 1, first.shape[0])):
+        across = reach[abs(j - y)]
+        begin, end = max(column << shift, x - across), min((column + 1) << shift, x + across + 1, first.shape[1])
+        for i in range(end - 1, begin - 1, -1):
+            if holds(j, i, k, first, second, both, nothing):
+                return (j << ROW) + i
     return -1

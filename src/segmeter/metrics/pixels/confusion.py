@@ -141,19 +141,6 @@ def count_case_and_hidden(target: LabelArray, labels: LabelArray, spec: ClassSpe
     return _count(where, target, labels, options)
 
 
-def count_samples(target: LabelArray, labels: LabelArray, spec: ClassSpec) -> IntArray | None:
-    """Count as `count_case` does two maps that are known to be fit for it: contiguous uint8, of one shape.
-
-    None where a value is outside the classes, even where it is ignored: the other functions say which one; and where
-    such values are counted.
-    """
-    if spec.count_invalid:
-        return None
-    table = _table(target, labels, num_classes=spec.num_classes, ignore_index=spec.ignore_index)
-    known = np.ascontiguousarray(table[:-2, :-1])
-    return known if table[-2, :-1].sum() + known.sum() == target.size else None
-
-
 @dataclass(frozen=True, kw_only=True)
 class _Options:
     num_classes: int
@@ -172,7 +159,7 @@ def _count(where: str, target: LabelArray, labels: LabelArray, options: _Options
 
 def _table(target: LabelArray, labels: LabelArray, *, num_classes: int, ignore_index: int | None) -> IntArray:
     """Counts (K + 2, K + 1): row K is ignored, row K + 1 and column K are outside the classes."""
-    from segmeter.metrics.pixels import _confusion_kernels as kernels  # numba: only where something is counted
+    from segmeter.metrics.pixels import confusion_kernels as kernels  # numba: only where something is counted
 
     rows, ignore = _narrow(target, num_classes, ignore_index)
     columns, _ = _narrow(labels, num_classes, None)

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from segmeter.checks import expected, known_name, whole_number
+from segmeter.checks import expected, known_kind, known_name, whole_number
 from segmeter.classes import TASKS, Task
 from segmeter.errors import InputError
 from segmeter.metrics.arrays import FloatArray, IntArray
@@ -167,6 +167,7 @@ class Calibration:
         InputError
             Its classes, task, bins or ignored value are others.
         """
+        known_kind("calibration", "other", other, Calibration)
         if other.settings != self.settings:
             raise InputError(expected("calibration", "other", f"to have the settings {self.settings}", other.settings))
         for own, more in zip(vars(self.counts).values(), vars(other.counts).values(), strict=True):

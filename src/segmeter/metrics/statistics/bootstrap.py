@@ -8,12 +8,13 @@ for any number of threads and any BLAS.
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from segmeter.checks import expected
+from segmeter.checks import expected, known_kind, known_name, real_number, shown, whole_number
 from segmeter.errors import InputError
 from segmeter.metrics.arrays import FloatArray
 from segmeter.metrics.pixels.overlap import divide
@@ -35,6 +36,8 @@ _DRAWN = 1 << 18  # multiplicities held at a time: what stays in the caches
 _LEAST_ROWS = 8  # resamples in a block, so that many cases are not gone through once for each
 _POOLS = 0x706F6F6C  # tells the stream of the pools from that of the draws
 _MANY_DRAWS = 1 << 22  # loading the compiled loop takes as long as NumPy needs for fewer
+MOST_RESAMPLES = 10**8
+_EXACT = 2.0**53  # float64 holds every whole number up to it
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,15 +84,15 @@ def bootstrap(
     Parameters
     ----------
     columns : (N, ...), finite
-        The numbers of each case that are summed, for example its counts (N, K, K). Integers are summed exactly, up to
-        2**53.
+        The numbers of each case that are summed, for example its counts (N, K, K). Integers are summed exactly; all of
+        a column together are at most 2**53.
     statistic
         Maps sums (R, ...) of R resamples to one value (R,) or several (R, S) each; NaN is undefined and left out of the
         interval. The sums are int64 where the columns are integers, else float64.
     resamples
-        B, >= 1. Below about 1000 the intervals are too narrow, as their ends lie far out in the tails.
+        B, 1 to 10**8. Below about 1000 the intervals are too narrow, as their ends lie far out in the tails.
     seed
-        The same seed gives the same bits, whatever the NumPy version or the number of threads.
+        At least 0. The same seed gives the same bits, whatever the NumPy version or the number of threads.
     interval
         "expanded": percentiles whose tails are widened by Student's t, with the degrees of freedom that the influence
         of single cases leaves, each end the farther of the one with and the one without correction for bias. "bca"
@@ -109,8 +112,8 @@ def bootstrap(
     Raises
     ------
     InputError
-        Columns are not finite numbers of one case or more, B or the level is out of range, or clusters have another
-        length.
+        Columns are not finite numbers of one case or more, the statistic does not give one value or row per resample,
+        B, seed or level is out of range, or clusters are not one label per case.
 
     References
     ----------
@@ -131,17 +134,21 @@ def bootstrap(
     >>> bool(found.low < found.estimate < found.high)
     True
     """
-    _check(columns, clusters, resamples=resamples, level=level, interval=interval)
+    columns = _as_columns(columns)
+    resamples, seed = check_draws("bootstrap", resamples, seed)
+    _check_options(level=level, interval=interval, clusters=clusters, count=len(columns))
+    known_kind("bootstrap", "test", test, bool)
     score = _of_sums(columns, statistic)
     units = sum_clusters(columns.reshape(len(columns), -1), clusters)
+    units, places = distinct_columns(units)
     n_units, units = len(units), to_grid(units) if len(units) <= MOST_UNITS else pool_units(units, seed)
-    total = units.sum(axis=0)
+    total = units.sum(axis=0)[places]
     estimate = score(total[None])
     shape, estimate = estimate.shape[1:], estimate.reshape(-1)
-    sums = _gathered(weights @ units for weights in draw_weights(len(units), resamples, seed))
+    sums = _gathered(np.take(weights @ units, places, axis=1) for weights in draw_weights(len(units), resamples, seed))
     replicates = np.concatenate([score(part) for part in sums]).reshape(resamples, -1)
-    left_out = (score(total - part).reshape(len(part), -1) for part in _blocks(units))
-    alone = (_undefined_quietly(score, part).reshape(len(part), -1) for part in _blocks(units))
+    left_out = (score(total - part).reshape(len(part), -1) for part in _blocks(units, places))
+    alone = (_undefined_quietly(score, part).reshape(len(part), -1) for part in _blocks(units, places))
     influence = require_holders(measure_influence(left_out, estimate), alone, len(units))
     low, high = find_ends(interval, level, estimate, replicates, influence)
     p_values = find_p(interval, estimate, replicates, influence) if test else np.full(len(estimate), np.nan)
@@ -241,32 +248,64 @@ def mean_of_columns(sums: FloatArray, *, bounded: bool = False) -> FloatArray:
     return means if bounded else np.where(infinite[0] > 0, np.inf, means)
 
 
-def _check(
-    columns: NDArray[Any], clusters: Sequence[str] | None, *, resamples: int, level: float, interval: str
-) -> None:
-    problems = []
-    if columns.dtype.kind not in "biuf" or columns.ndim < 2 or not len(columns) or not np.isfinite(columns).all():
-        given = f"{columns.dtype} {columns.shape}"
-        problems.append(expected("bootstrap", "columns", "to be finite numbers (N >= 1, ...)", given))
-    if resamples < 1:
-        problems.append(expected("bootstrap", "resamples", ">= 1", resamples))
-    if not 0 < level < 1:
-        problems.append(expected("bootstrap", "level", "between 0 and 1", level))
-    if interval not in INTERVALS:
-        problems.append(expected("bootstrap", "interval", f"to be one of {', '.join(INTERVALS)}", repr(interval)))
-    if clusters is not None and len(clusters) != len(columns):
-        problems.append(expected("bootstrap", "clusters", f"to be {len(columns)} labels", len(clusters)))
-    if problems:
-        raise InputError(problems)
+def _as_columns(columns: Any) -> NDArray[Any]:
+    try:
+        given = np.asarray(columns)
+    except (TypeError, ValueError) as error:
+        raise InputError(expected("bootstrap", "columns", "to be finite numbers (N >= 1, ...)", error)) from None
+    known = given.dtype.kind in "biuf" and given.ndim > 1 and len(given) and not isinstance(columns, np.ma.MaskedArray)
+    if not known or not np.isfinite(given).all():
+        what = type(columns).__name__ if isinstance(columns, np.ma.MaskedArray) else given.dtype
+        raise InputError(
+            expected("bootstrap", "columns", "to be finite numbers (N >= 1, ...)", f"{what} {given.shape}")
+        )
+    if given.dtype.kind in "iu" and np.abs(given.astype(np.float64)).sum(axis=0).max(initial=0) > _EXACT:
+        remedy = "Pass floats if they need not be exact."
+        raise InputError(expected("bootstrap", "columns", "to sum to 2**53 or less, being integers", "more", remedy))
+    return given
+
+
+def check_draws(where: str, resamples: Any, seed: Any) -> tuple[int, int]:
+    """Give both as whole numbers that can be drawn by."""
+    resamples, seed = whole_number(where, "resamples", resamples), whole_number(where, "seed", seed)
+    if not 1 <= resamples <= MOST_RESAMPLES:
+        raise InputError(expected(where, "resamples", f"between 1 and {MOST_RESAMPLES}", resamples))
+    if seed < 0:
+        raise InputError(expected(where, "seed", ">= 0", seed))
+    return resamples, seed
+
+
+def _check_options(*, level: Any, interval: Any, clusters: Any, count: int) -> None:
+    if not 0 < real_number("bootstrap", "level", level) < 1:
+        raise InputError(expected("bootstrap", "level", "between 0 and 1", level))
+    known_name("bootstrap", "interval", interval, INTERVALS)
+    if clusters is None:
+        return
+    try:
+        labels = np.asarray(clusters)
+    except (TypeError, ValueError):
+        labels = np.empty(0)
+    texts = labels.dtype.kind in "Uiu" or (
+        labels.dtype.kind == "O" and all(isinstance(one, str) for one in labels.flat)
+    )
+    if labels.shape != (count,) or not texts:
+        rule = f"to be {count} labels, a text or an integer per case"
+        raise InputError(expected("bootstrap", "clusters", rule, shown(clusters)))
 
 
 def _of_sums(columns: NDArray[Any], statistic: Statistic) -> Callable[[FloatArray], FloatArray]:
     """The statistic of flat float64 sums (R, M): in the columns' own shape, and whole numbers where they are."""
     whole = columns.dtype.kind in "biu"
+    if not callable(statistic):
+        raise InputError(expected("bootstrap", "statistic", "to be a function of sums", shown(statistic)))
 
     def score(sums: FloatArray) -> FloatArray:
         found = statistic((sums.astype(np.int64) if whole else sums).reshape(len(sums), *columns.shape[1:]))
-        return np.asarray(found, np.float64)
+        values = np.asarray(found)
+        if values.dtype.kind not in "biuf" or values.shape[:1] != (len(sums),):
+            rule = f"to give numbers ({len(sums)}, ...) for sums ({len(sums)}, ...)"
+            raise InputError(expected("bootstrap", "statistic", rule, f"{values.dtype} {values.shape}"))
+        return values.astype(np.float64, copy=False)
 
     return score
 
@@ -275,6 +314,18 @@ def _undefined_quietly(score: Callable[[FloatArray], FloatArray], sums: FloatArr
     """A unit alone often has nothing to divide by."""
     with np.errstate(divide="ignore", invalid="ignore"):
         return score(sums)
+
+
+def distinct_columns(columns: NDArray[Any]) -> tuple[NDArray[Any], list[int]]:
+    """Columns that differ, and which of these each column is: what classes share, such as a total, is summed once."""
+    numbers: dict[bytes, int] = {}
+    places, first = list[int](), list[int]()
+    for column, values in enumerate(columns.T):
+        place = numbers.setdefault(sha256(values.tobytes()).digest(), len(numbers))
+        if place == len(first):
+            first.append(column)
+        places.append(place)
+    return np.take(columns, first, axis=1), places
 
 
 def _gathered(parts: Iterator[FloatArray]) -> Iterator[FloatArray]:
@@ -289,7 +340,8 @@ def _gathered(parts: Iterator[FloatArray]) -> Iterator[FloatArray]:
         yield np.concatenate(waiting)
 
 
-def _blocks(units: FloatArray) -> Iterator[FloatArray]:
-    rows = max(1, _BLOCK // (8 * max(units.shape[1], 1)))
+def _blocks(units: FloatArray, places: Sequence[int]) -> Iterator[FloatArray]:
+    """All columns of some units at a time."""
+    rows = max(1, _BLOCK // (8 * max(len(places), 1)))
     for start in range(0, len(units), rows):
-        yield units[start : start + rows]
+        yield np.take(units[start : start + rows], places, axis=1)

@@ -38,15 +38,14 @@ def read_column(path: str | Path, column: str, *, key: str) -> dict[str, str]:
         The table can't be read, lacks a column, names one twice, has a row with more or fewer cells than its header, or
         gives a case two values.
     """
-    names, rows = _read(Path(path), key)
+    names, cells = _read(Path(path), key, (CASE_ID, column))
     lacking = [name for name in (CASE_ID, column) if name not in names]
     if lacking:
         rule, remedy = f"to name a table with the columns {CASE_ID} and {column}", nearest(lacking[-1], names)
         given = f"{path} with {shorten(names, most=_LISTED) or 'none'}"
         raise InputError(expected("metrics", key, rule, given, remedy if names else ""))
     values: dict[str, str] = {}
-    for row in rows:
-        case_id, value = _text(row[CASE_ID]), _text(row[column])
+    for case_id, value in zip(*cells, strict=True):
         if value and values.setdefault(case_id, value) != value:
             rule = "to give each case one value"
             raise InputError(expected("metrics", key, rule, f"two for {case_id!r} in {path}"))
@@ -70,40 +69,49 @@ def take_cases(values: Mapping[str, str], case_ids: Sequence[str], *, key: str, 
 
 def column_names(path: str | Path, *, key: str) -> list[str]:
     """The columns of a table but `case_id`; raises as `read_column`."""
-    return [name for name in _read(Path(path), key)[0] if name != CASE_ID]
+    return [name for name in _read(Path(path), key, ())[0] if name != CASE_ID]
 
 
-def _read(path: Path, key: str) -> tuple[list[str], list[dict[str, Any]]]:
+def _read(path: Path, key: str, wanted: Sequence[str]) -> tuple[list[str], list[list[str]]]:
+    """The names of all columns, and the cells of each wanted one; no cells where one of them is lacking."""
     try:
-        return _read_parquet(path, key) if path.suffix.lower() == ".parquet" else _read_text(path, key)
+        return (_read_parquet if path.suffix.lower() == ".parquet" else _read_text)(path, key, wanted)
+    except InputError:
+        raise
     except (OSError, ValueError, csv.Error) as error:  # ArrowInvalid is a ValueError
         reason = " ".join(str(error).split())
         raise InputError(expected("metrics", key, "to name a table", f"{path} ({reason})")) from error
 
 
-def _read_text(path: Path, key: str) -> tuple[list[str], list[dict[str, Any]]]:
+def _read_text(path: Path, key: str, wanted: Sequence[str]) -> tuple[list[str], list[list[str]]]:
     with path.open(encoding="utf-8-sig", newline="") as lines:
         reader = csv.reader(lines, delimiter="\t" if path.suffix.lower() == ".tsv" else ",")
         names = next(reader, [])
         _check_names(names, path, key)
-        rows = []
+        if not wanted or set(wanted) - set(names):
+            return names, []
+        width, found = len(names), [(names.index(name), list[str]()) for name in wanted]
         for cells in reader:
-            if cells and len(cells) != len(names):
-                rule, remedy = f"to name a table whose rows have {len(names)} cells, as its header", _REMEDY
+            if len(cells) == width:
+                for place, column in found:  # no list of rows: so many would be gone through by the collector
+                    column.append(cells[place])
+            elif cells:
+                rule, remedy = f"to name a table whose rows have {width} cells, as its header", _REMEDY
                 given = f"{len(cells)} in line {reader.line_num} of {path}"
                 raise InputError(expected("metrics", key, rule, given, remedy))
-            if cells:
-                rows.append(dict(zip(names, cells, strict=True)))
-    return names, rows
+    return names, [column for _, column in found]
 
 
-def _read_parquet(path: Path, key: str) -> tuple[list[str], list[dict[str, Any]]]:
+def _read_parquet(path: Path, key: str, wanted: Sequence[str]) -> tuple[list[str], list[list[str]]]:
     from pyarrow.parquet import ParquetFile
 
-    with ParquetFile(path) as file:  # names are checked before they become keys
+    with ParquetFile(path) as file:
         names = list(file.schema_arrow.names)
         _check_names(names, path, key)
-        return names, file.read().to_pylist()
+        if not wanted or set(wanted) - set(names):
+            return names, []
+        table = file.read(columns=list(wanted))
+    return names, [[_text(cell) for cell in table[name].to_pylist()] for name in wanted]
 
 
 def _check_names(names: Sequence[str], path: Path, key: str) -> None:

@@ -133,7 +133,8 @@ def warn_of_few(
     units = len(case_ids) if clusters is None else len(set(clusters))
     lines = []
     if units < FEW_UNITS:
-        lines.append(f"Only {units} independent units: {'no intervals' if units < MIN_UNITS else FEW_WARNING}.")
+        noun = "unit" if units == 1 else "units"
+        lines.append(f"Only {units} independent {noun}: {'no intervals' if units < MIN_UNITS else FEW_WARNING}.")
     bound = FEW_UNITS if units >= FEW_UNITS else units / 2
     few = sorted((value, name) for name, value in effective.items() if value is not None and value < bound)
     if few:

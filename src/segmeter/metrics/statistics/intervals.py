@@ -1,4 +1,4 @@
-"""replicates and leave-one-out values -> the ends of an interval, each one of the replicates.
+"""replicates (of `bootstrap`) and leave-one-out values -> the ends of an interval, each one of the replicates.
 
 Order statistics never leave the range of the statistic, mix nothing finite with the infinite, and need no formula for
 the statistic; how often each method holds the true value is in docs/statistics.md.

@@ -3,14 +3,14 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
+from typing import Any
 
 import numpy as np
-from scipy import stats
 
-from segmeter.checks import expected
+from segmeter.checks import expected, shown
 from segmeter.errors import InputError
 from segmeter.metrics.arrays import FloatArray
-from segmeter.metrics.statistics.bootstrap import to_grid
+from segmeter.metrics.statistics.bootstrap import check_draws, to_grid
 
 _BLOCK = 1 << 20  # signs held at a time
 _ROUNDING = 1e-12  # of the sum of sizes: 0.3 - 0.2 and 0.2 - 0.1 differ in their last bit, and count as equal
@@ -36,7 +36,7 @@ class PairedTest:
     exact: bool
 
 
-def wilcoxon(first: FloatArray, second: FloatArray) -> PairedTest:
+def wilcoxon(first: Sequence[float] | FloatArray, second: Sequence[float] | FloatArray) -> PairedTest:
     """Wilcoxon's signed-rank test of paired values (N,); pairs that are equal are dropped (Wilcoxon 1945).
 
     Exact for up to 50 pairs without ties among the absolute differences; else the normal approximation with
@@ -51,11 +51,15 @@ def wilcoxon(first: FloatArray, second: FloatArray) -> PairedTest:
     exact = moved.size <= 50 and len(np.unique(sizes)) == moved.size
     if moved.size == 0:
         return PairedTest(p_value=1.0, n_used=differences.size, n_undefined=n_undefined, exact=True)
+    from scipy import stats  # takes half a second to load, and is seldom needed
+
     result = stats.wilcoxon(moved, method="exact" if exact else "approx")
     return PairedTest(p_value=float(result.pvalue), n_used=differences.size, n_undefined=n_undefined, exact=bool(exact))
 
 
-def sign_flip(first: FloatArray, second: FloatArray, *, resamples: int = 10_000, seed: int = 0) -> PairedTest:
+def sign_flip(
+    first: Sequence[float] | FloatArray, second: Sequence[float] | FloatArray, *, resamples: int = 10_000, seed: int = 0
+) -> PairedTest:
     """Permutation test of the mean paired difference: under the null, each difference may as well have the other sign.
 
     All 2**N signs are tried where they are no more than `resamples`; else as many random ones are, and the p-value is
@@ -66,7 +70,7 @@ def sign_flip(first: FloatArray, second: FloatArray, *, resamples: int = 10_000,
     first, second : (N,)
         Values of two models, case by case; pairs with a NaN are left out.
     resamples
-        Random sign vectors, >= 1.
+        Random sign vectors, 1 to 10**8.
     seed
         The same seed gives the same p-value.
 
@@ -74,8 +78,7 @@ def sign_flip(first: FloatArray, second: FloatArray, *, resamples: int = 10_000,
     ----------
     Phipson and Smyth 2010, arXiv:1603.05766 (why the p-value is never 0).
     """
-    if resamples < 1:
-        raise InputError(expected("sign_flip", "resamples", ">= 1", resamples))
+    resamples, seed = check_draws("sign_flip", resamples, seed)
     differences, n_undefined = _differences("sign_flip", first, second)
     if np.isinf(differences).any():
         rule = "to be finite where the other value is"
@@ -131,7 +134,7 @@ def holm(p_values: Sequence[float]) -> FloatArray:
     >>> holm([0.01, 0.04, 0.03])
     array([0.03, 0.06, 0.06])
     """
-    values = np.asarray(p_values, np.float64)
+    values = _numbers("holm", "p_values", p_values)
     if values.size and not ((values >= 0) & (values <= 1)).all():
         raise InputError(expected("holm", "p_values", "between 0 and 1", values.tolist()))
     order = np.argsort(values, kind="stable")
@@ -140,10 +143,22 @@ def holm(p_values: Sequence[float]) -> FloatArray:
     return adjusted
 
 
-def _differences(where: str, first: FloatArray, second: FloatArray) -> tuple[FloatArray, int]:
+def _numbers(where: str, name: str, given: Any) -> FloatArray:
+    """A sequence of numbers as float64."""
+    try:
+        values = np.asarray(given)
+    except (TypeError, ValueError):
+        values = np.empty(0, object)
+    if (values.size and values.dtype.kind not in "biuf") or values.ndim != 1 or isinstance(given, np.ma.MaskedArray):
+        raise InputError(expected(where, name, "to be a flat sequence of numbers", shown(given)))
+    return values.astype(np.float64)
+
+
+def _differences(where: str, first: Any, second: Any) -> tuple[FloatArray, int]:
     """Paired differences that are defined, and how many are not; equal infinities differ by 0."""
-    if first.shape != second.shape or first.ndim != 1:
-        raise InputError(expected(where, "second", f"to be flat, with the shape {first.shape}", second.shape))
+    first, second = _numbers(where, "first", first), _numbers(where, "second", second)
+    if first.shape != second.shape:
+        raise InputError(expected(where, "second", f"to have the shape {first.shape}", second.shape))
     undefined = np.isnan(first) | np.isnan(second)
     one, other = first[~undefined], second[~undefined]
     same = one == other

@@ -1,7 +1,6 @@
 """rows of several runs on the same cases -> paired differences, tests, ranking. Pure statistics."""
 
-import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
@@ -9,11 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from segmeter.checks import expected
+from segmeter.checks import expected, known_kind, shown
 from segmeter.classes import ClassSpec
 from segmeter.errors import ConfigError, InputError
 from segmeter.metrics.arrays import FloatArray
-from segmeter.metrics.cases.table import CaseRow, in_groups, order_rows, stack_totals
+from segmeter.metrics.cases.table import CaseRow, order_rows
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.config.requirements import parse_requirements
 from segmeter.metrics.statistics.bootstrap import (
@@ -28,17 +27,16 @@ from segmeter.metrics.statistics.clusters import cluster_labels
 from segmeter.metrics.statistics.describe import plain, say
 from segmeter.metrics.statistics.intervals import Interval
 from segmeter.metrics.statistics.paired_tests import holm, sign_flips, wilcoxon
+from segmeter.metrics.summary.comparable import check_same_cases, check_same_spacing
 from segmeter.metrics.summary.directions import find_direction
 from segmeter.metrics.summary.gates import decide, expand_requirements
 from segmeter.metrics.summary.ranking import Ranking, rank_values
 from segmeter.metrics.summary.scoreboard import Scoreboard, build_scoreboards, is_overall, paired_means
-from segmeter.metrics.summary.slice_labels import order_labels, slice_labels
+from segmeter.metrics.summary.slice_labels import hash_labels, order_labels, slice_labels
 from segmeter.metrics.summary.slices import compare_slices, headlines
 from segmeter.metrics.summary.summary import DEFAULT
 
-_SPACED = ("hd", "assd", "masd", "nsd", "object_masd", "brats_", "autopet_")  # how scores begin that need the spacing
 _GATE_RESAMPLES = 1000  # fewer leave the ends of an interval, and so a verdict, to chance
-_LISTED = 8  # cases named in one message
 _TESTS = ("dataset_p", "wilcoxon_p", "sign_flip_p")
 
 
@@ -79,7 +77,8 @@ def compare_runs(
         ``config.cluster`` tests are of each cluster's mean, as its cases are not independent. Cases in which one value
         is undefined are left out of a pair's tests and per-case difference, and counted. Infinity is the text "inf";
         infinite differences leave out the sign-flip test, which compares means, and are the largest ones of Wilcoxon's.
-        With ``config.slice_by`` there is ``slices``, an entry per pair ``first, second, by`` (see `compare_slices`);
+        With ``config.slice_by`` there is ``slices``, an entry per pair ``first, second, by`` (see `compare_slices`),
+        and ``slice_table``, where the facts are from, or None, and ``slice_hashes`` (see `hash_labels`);
         with `require` there is ``gate`` (see `decide`).
 
     Raises
@@ -101,6 +100,9 @@ def compare_runs(
     >>> found["metrics"]["mean_iou"]["pairs"][0]["dataset_difference"] > 0
     True
     """
+    known_kind("compare", "config", config, MetricsConfig)
+    if not isinstance(runs, Mapping) or not all(isinstance(name, str) for name in runs):
+        raise InputError(expected("compare", "runs", "to map names to the rows of runs", shown(runs)))
     if len(runs) < 2 or config.bootstrap < 1:
         rule, given = "to be two or more, with a bootstrap", f"{len(runs)} runs, bootstrap {config.bootstrap}"
         raise InputError(expected("compare", "runs", rule, given))
@@ -110,7 +112,7 @@ def compare_runs(
     ordered = {name: order_rows("compare", rows, spec) for name, rows in runs.items()}
     check_same_cases(ordered, spec)
     boards, not_shared = build_scoreboards(ordered, spec, config)
-    _check_same_spacing(ordered, next(iter(boards.values())).names)
+    check_same_spacing(ordered, next(iter(boards.values())).names)
     case_ids = next(iter(boards.values())).case_ids
     options = {
         "resamples": config.bootstrap,
@@ -130,7 +132,7 @@ def compare_runs(
         "runs": list(runs),
         "metrics": {metric: _entry(boards, metric, pairs, drawn) for metric in metrics},
         "not_shared": not_shared,
-        **({"slices": _slices(boards, spec, config, labels)} if labels else {}),
+        **(_slices(boards, spec, config, labels) if labels else {}),
         **({"gate": decide(list(boards.values()), required, labels, config)} if required else {}),
     }
 
@@ -149,14 +151,16 @@ def _check_gate(runs: int, config: MetricsConfig) -> None:
 
 def _slices(
     boards: Mapping[str, Scoreboard], spec: ClassSpec, config: MetricsConfig, labels: Mapping[str, list[str]]
-) -> list[dict[str, Any]]:
-    """Differences of each pair of runs in each slice."""
-    names = headlines(next(iter(boards.values())), spec)
-    clusters = cluster_labels(next(iter(boards.values())).case_ids, config.cluster)
-    return [
+) -> dict[str, Any]:
+    """Differences of each pair of runs in each slice, and which cases these are."""
+    names, case_ids = headlines(next(iter(boards.values())), spec), next(iter(boards.values())).case_ids
+    clusters = cluster_labels(case_ids, config.cluster)
+    pairs = [
         {"first": one, "second": two, "by": compare_slices(boards[one], boards[two], names, labels, config, clusters)}
         for one, two in combinations(boards, 2)
     ]
+    hashes = {by: hash_labels(case_ids, each) for by, each in labels.items()}
+    return {"slices": pairs, "slice_table": config.slices, "slice_hashes": hashes}
 
 
 def paired_bootstrap(
@@ -273,72 +277,3 @@ def _describe_ranking(names: Sequence[str], ranking: Ranking) -> dict[str, Any]:
         "rank_shares": {name: share.tolist() for name, share in zip(names, ranking.rank_shares, strict=True)},
         "stability": plain(ranking.stability),
     }
-
-
-def check_same_cases(ordered: Mapping[str, Sequence[CaseRow]], spec: ClassSpec) -> None:
-    """Refuse runs with different cases or references.
-
-    Raises
-    ------
-    InputError
-        With what is missing from each run, or the cases whose targets differ.
-    """
-    ids = {name: [row.case_id for row in rows] for name, rows in ordered.items()}
-    every = sorted(set().union(*ids.values()))
-    missing = {name: sorted(set(every) - set(mine)) for name, mine in ids.items()}
-    problems = [
-        expected("compare", "runs", "to have the same cases", f"{len(cases)} missing from {name!r}: {_list(cases)}")
-        for name, cases in missing.items()
-        if cases
-    ]
-    if not every:
-        problems.append(expected("compare", "runs", "to hold a case", "none"))
-    if problems:
-        raise InputError(problems)
-    targets = {name: stack_totals(rows, spec).target for name, rows in ordered.items()}
-    first = next(iter(targets.values()))
-    for name, other in targets.items():
-        differing = [every[i] for i in np.flatnonzero((other != first).any(axis=1))]
-        if differing:
-            given = f"{len(differing)} cases of {name!r} with another target: {_list(differing)}"
-            problems.append(expected("compare", "runs", "to have the same references", given))
-    if problems:
-        raise InputError(problems)
-
-
-def _check_same_spacing(ordered: Mapping[str, Sequence[CaseRow]], names: Sequence[str]) -> None:
-    """Refuse runs with lengths whose cases are measured in another unit or by another spacing."""
-    spaced = [name for name in names if name.startswith(_SPACED)]
-    (first, rows), *others = ordered.items()
-    problems = []
-    for name, other in others if spaced else ():
-        pairs = zip(_singly(rows), _singly(other), strict=True)
-        differing = [(row, its) for row, its in pairs if not _same_spacing(row, its)]
-        if differing:
-            row, its = differing[0]
-            rule = f"to measure {spaced[0]} by the same spacing, as {first!r} with {_spacing(row)} in {row.case_id!r}"
-            given = f"{_spacing(its)} in {name!r} ({len(differing)} cases differ)"
-            problems.append(expected("compare", "runs", rule, given, "Measure one of them again."))
-    if problems:
-        raise InputError(problems)
-
-
-def _singly(rows: Sequence[CaseRow]) -> Iterator[CaseRow]:
-    return (row for group in in_groups(rows) for row in group)
-
-
-def _same_spacing(row: CaseRow, other: CaseRow) -> bool:
-    """Files keep a spacing in 32 bits or in 64."""
-    one, two = row.spacing or (), other.spacing or ()
-    close = len(one) == len(two) and all(math.isclose(*edges, rel_tol=1e-6) for edges in zip(one, two, strict=True))
-    return close and row.length_unit == other.length_unit
-
-
-def _spacing(row: CaseRow) -> str:
-    if row.spacing is None:
-        return "pixels"
-    return f"{' x '.join(f'{edge:g}' for edge in row.spacing)} {row.unit or 'of no unit'}"
-
-
-def _list(cases: Sequence[str]) -> str:
-    return ", ".join(cases[:_LISTED]) + (" ..." if len(cases) > _LISTED else "")

@@ -127,7 +127,7 @@ def gather_columns(rows: Sequence[CaseRow], spec: ClassSpec, config: MetricsConf
     values = {(metric, region): found[:, i] for (metric, region, summed), i in places.items() if not summed}
     sums = {(metric, region): np.nan_to_num(found[:, i]) for (metric, region, summed), i in places.items() if summed}
     counted = [spec.names[k] for k in mean_classes(config, spec)]
-    failed = _failures(rows, spec, config)
+    failed = _failures(rows, spec, config) if values else {}
     measured = {region for _, region in values if region in counted}
     failed[MEAN] = np.any([failed[region] for region in measured], axis=0) if measured else np.zeros(len(rows), bool)
     return MeasuredColumns(_with_means(values, counted), sums, failed)

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
 
 from segmeter.checks import expected
 from segmeter.errors import InputError
@@ -83,6 +82,8 @@ def rank_models(columns: Sequence[NDArray[Any]], statistic: Statistic, **options
 
 def _ranks(values: FloatArray) -> FloatArray:
     """Ranks (R, M), 1 is the largest; equals share their mean rank, NaN ranks last."""
+    from scipy import stats  # takes half a second to load, and is seldom needed
+
     ranks: FloatArray = stats.rankdata(-np.nan_to_num(values, nan=-np.inf, posinf=np.inf, neginf=-np.inf), axis=1)
     return ranks
 

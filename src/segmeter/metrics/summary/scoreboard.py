@@ -18,7 +18,7 @@ from segmeter.metrics.cases.table import CaseRow
 from segmeter.metrics.config.metrics import MetricsConfig, mean_classes
 from segmeter.metrics.measures.content import CONTENT
 from segmeter.metrics.measures.protocol import build_measures
-from segmeter.metrics.pixels.overlap import ClassTotals, divide, score_totals
+from segmeter.metrics.pixels.overlap import ClassTotals, divide, mean_defined
 from segmeter.metrics.statistics.bootstrap import Statistic, mean_columns, mean_of_columns
 from segmeter.metrics.summary.measures import MEAN, WholeScores, gather_columns
 
@@ -79,7 +79,11 @@ class Scoreboard:
 
 
 def build_scoreboards(
-    runs: Mapping[str, Sequence[CaseRow]], spec: ClassSpec, config: MetricsConfig
+    runs: Mapping[str, Sequence[CaseRow]],
+    spec: ClassSpec,
+    config: MetricsConfig,
+    *,
+    per_region: tuple[str, ...] = PER_REGION,
 ) -> tuple[dict[str, Scoreboard], list[str]]:
     """Lay out the scores that all runs have, and name the columns of measures that only some have.
 
@@ -91,6 +95,8 @@ def build_scoreboards(
         The classes of all runs.
     config
         Background, groups, and the measures that the runs were measured by.
+    per_region
+        Which of `PER_REGION` are wanted.
     """
     measured = {run: gather_columns(rows, spec, config) for run, rows in runs.items()}
     every = dict.fromkeys(name for one in measured.values() for name in one.values if name[0] not in CONTENT)
@@ -102,7 +108,7 @@ def build_scoreboards(
         found = measured[run]
         added = np.stack([found.sums[name] for name in sums], axis=1) if sums else np.empty((len(rows), 0))
         values = {"/".join(name): found.values[name] for name in shared}
-        boards[run] = _board(rows, spec, config, values=values, sums=added, whole=whole)
+        boards[run] = _board(rows, spec, config, values=values, sums=added, whole=whole, per_region=per_region)
     return boards, ["/".join(name) for name in every if name not in shared]
 
 
@@ -132,18 +138,19 @@ def _board(
     values: dict[str, FloatArray],
     sums: FloatArray,
     whole: WholeScores,
+    per_region: tuple[str, ...],
 ) -> Scoreboard:
     regions = class_regions(spec, config.groups)
     margins, classes = region_totals(rows, spec, regions), mean_classes(config, spec)
     width, further = 4 * len(regions), list(whole.score(np.zeros((1, sums.shape[1]))))
 
     def score(totals: NDArray[Any]) -> FloatArray:
-        own = _scores(ClassTotals.from_columns(totals[:, :width]), spec, classes)
+        own = _scores(ClassTotals.from_columns(totals[:, :width]), spec, classes, per_region)
         more = whole.score(np.asarray(totals[:, width:], np.float64))
         return np.concatenate([own, *(more[name][:, None] for name in further)], axis=1)
 
-    names = [*PER_CASE, *(f"{name}/{region}" for name in PER_REGION for region in regions)]
-    own = _scores(margins, spec, classes)
+    names = [*PER_CASE, *(f"{name}/{region}" for name in per_region for region in regions)]
+    own = _scores(margins, spec, classes, per_region)
     return Scoreboard(
         case_ids=[row.case_id for row in rows],
         values={name: own[:, i] for i, name in enumerate(names)} | values,
@@ -153,16 +160,28 @@ def _board(
     )
 
 
-def _scores(margins: ClassTotals, spec: ClassSpec, classes: list[int]) -> FloatArray:
-    """The aggregates over the classes, which come first, then the scores of each region: (R, 3 + 4 regions)."""
-    k = spec.num_classes
+def _scores(margins: ClassTotals, spec: ClassSpec, classes: list[int], per_region: tuple[str, ...]) -> FloatArray:
+    """The aggregates over the classes, which come first, then the named scores of each region.
+
+    They are those of `score_totals`; its others would take as long again for every resample.
+    """
+    both = margins.target + margins.predicted
+    pairs = {
+        "iou": (margins.tp, both - margins.tp),
+        "dice": (2 * margins.tp, both),
+        "precision": (margins.tp, margins.predicted),
+        "recall": (margins.tp, margins.target),
+    }
+    each = {name: divide(*pair) for name, pair in pairs.items() if name in ("iou", "dice", *per_region)}
+    means = [mean_defined(np.take(each[name], classes, axis=-1)) for name in ("iou", "dice")]
+    overall = [part[:, None] for part in (*means, _pixel_accuracy(margins, spec))]
+    return np.concatenate([*overall, *(each[name] for name in per_region)], axis=1)
+
+
+def _pixel_accuracy(margins: ClassTotals, spec: ClassSpec) -> FloatArray:
+    """The share of pixels with the right class, of multilabel of decisions that are right; groups overlap with it."""
     parts = (margins.tp, margins.target, margins.predicted, margins.total)
-    tp, target, predicted, total = (part[..., :k] for part in parts)
-    single = ClassTotals(tp=tp, target=target, predicted=predicted, total=total)
-    overall = score_totals(single, task=spec.task, classes=classes)
-    both = (
-        margins.target + margins.predicted
-    )  # groups overlap, so that nothing but scores of one region is asked of all
-    pairs = ((margins.tp, both - margins.tp), (2 * margins.tp, both), (margins.tp, margins.predicted))
-    each = [divide(*pair) for pair in (*pairs, (margins.tp, margins.target))]
-    return np.concatenate([*(getattr(overall, name)[:, None] for name in PER_CASE), *each], axis=1)
+    tp, target, predicted, total = (part[..., : spec.num_classes] for part in parts)
+    if spec.is_multilabel:
+        return divide((total - target - predicted + 2 * tp).sum(axis=-1), total.sum(axis=-1))
+    return divide(tp.sum(axis=-1), target.sum(axis=-1))

@@ -1,7 +1,9 @@
 """cases -> the slice that each is in: by a table of facts, by its id, or by what its reference shows."""
 
+import json
 import re
 from collections.abc import Mapping, Sequence
+from hashlib import sha256
 
 import numpy as np
 
@@ -11,7 +13,7 @@ from segmeter.errors import InputError
 from segmeter.metrics.arrays import FloatArray
 from segmeter.metrics.cases.columns import encode_key
 from segmeter.metrics.cases.regions import class_regions, region_totals
-from segmeter.metrics.cases.table import CaseRow
+from segmeter.metrics.cases.table import CaseRow, heads_of
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.measures.content import BRIGHTNESS, CONTENT, OF_A_CLASS
 from segmeter.metrics.pixels.overlap import divide
@@ -57,7 +59,7 @@ def slice_labels(rows: Sequence[CaseRow], spec: ClassSpec, config: MetricsConfig
     InputError
         A table can't be read, or lacks a case or a column; or rows lack what a slice is by.
     """
-    case_ids = [row.case_id for row in rows]
+    case_ids = [case_id for case_id, *_ in heads_of(rows)]
     labels = {}
     for by in config.slice_by:
         if _is_content(by, config, spec):
@@ -65,6 +67,11 @@ def slice_labels(rows: Sequence[CaseRow], spec: ClassSpec, config: MetricsConfig
         else:
             labels[by] = _told(by, config, case_ids)
     return labels
+
+
+def hash_labels(case_ids: Sequence[str], labels: Sequence[str]) -> str:
+    """The SHA-256 of which case is in which slice, in any order of the cases; it tells later whether that changed."""
+    return sha256(json.dumps(sorted(zip(case_ids, labels, strict=True))).encode()).hexdigest()
 
 
 def cut(values: FloatArray) -> list[str]:
@@ -78,12 +85,24 @@ def cut(values: FloatArray) -> list[str]:
     ['9.667 to 19.33', 'above 19.33', 'below 9.667']
     """
     known = values[~np.isnan(values)]
-    if len(np.unique(known)) <= _KINDS:
-        return [NOTHING if np.isnan(value) else f"{value:.6g}" for value in values]
-    first, second = (f"{edge:.4g}" for edge in np.quantile(known, [1 / _PARTS, 2 / _PARTS]))
+    if len(kinds := np.unique(known)) <= _KINDS:
+        digits = next((n for n in range(6, 17) if len({f"{kind:.{n}g}" for kind in kinds}) == len(kinds)), 17)
+        return [NOTHING if np.isnan(value) else f"{value + 0.0:.{digits}g}" for value in values]  # no negative zero
+    first, second = _shown_edges(known)
     low, high = float(first), float(second)  # as they are shown
     names = {0: f"below {first}", 1: f"{first} to {second}", 2: f"above {second}"}
     return [NOTHING if np.isnan(value) else names[int(value >= low) + int(value > high)] for value in values]
+
+
+def _shown_edges(known: FloatArray) -> tuple[str, str]:
+    """The ends of the middle part, with as few digits, four or more, as part the numbers like the exact ones do."""
+    edges = np.quantile(known, [1 / _PARTS, 2 / _PARTS])
+    for digits in range(4, 18):
+        first, second = (f"{edge:.{digits}g}" for edge in edges)
+        sizes = [np.count_nonzero(known >= float(first)), np.count_nonzero(known > float(second))]
+        if sizes == [np.count_nonzero(known >= edges[0]), np.count_nonzero(known > edges[1])]:
+            break
+    return first, second
 
 
 def order_labels(labels: Sequence[str]) -> list[str]:
@@ -109,9 +128,14 @@ _SIDES = {"below": "0", "above": "2"}
 
 def _is_content(by: str, config: MetricsConfig, spec: ClassSpec) -> bool:
     """Whether a slice is by what the reference shows; a table's own column of that name comes first."""
-    metric, _, region = by.partition("/")
-    named = by == BRIGHTNESS[0] or (metric in (SHARE, *OF_A_CLASS) and region in (*spec.names, *config.groups))
-    return named and not (config.slices and by in column_names(config.slices, key="slices"))
+    if config.slices and by in column_names(config.slices, key="slices"):
+        return False
+    (metric, _, region), known = by.partition("/"), (*spec.names, *config.groups)
+    of_class = metric in (SHARE, *OF_A_CLASS) and bool(region) and not is_cluster(by)
+    if of_class and region not in known:
+        rule = f"to name a class or group after {metric}/"
+        raise InputError(expected("metrics", "slice_by", rule, repr(by), nearest(region, known)))
+    return by == BRIGHTNESS[0] or of_class
 
 
 def _told(by: str, config: MetricsConfig, case_ids: Sequence[str]) -> list[str]:

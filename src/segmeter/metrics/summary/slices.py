@@ -15,14 +15,21 @@ from segmeter.classes import ClassSpec
 from segmeter.metrics.arrays import FloatArray, IntArray
 from segmeter.metrics.cases.table import CaseRow
 from segmeter.metrics.config.metrics import MetricsConfig
-from segmeter.metrics.statistics.bootstrap import Resampled, bootstrap, mean_columns, mean_of_columns
+from segmeter.metrics.statistics.bootstrap import (
+    Resampled,
+    bootstrap,
+    distinct_columns,
+    mean_columns,
+    mean_of_columns,
+)
 from segmeter.metrics.statistics.describe import plain, say
 from segmeter.metrics.statistics.intervals import MIN_UNITS
 from segmeter.metrics.statistics.paired_tests import holm
 from segmeter.metrics.summary.directions import find_direction
 from segmeter.metrics.summary.scoreboard import Scoreboard, build_scoreboards, is_overall
-from segmeter.metrics.summary.slice_labels import order_labels, slice_labels
+from segmeter.metrics.summary.slice_labels import hash_labels, order_labels, slice_labels
 
+OF_OBJECT = ("iou", "dice")  # scores of a binary task's object that slices are given by
 MOST_UNITS = 1000  # more cases are resampled in this many random groups, see `_units`
 
 
@@ -47,9 +54,10 @@ def summarise_slices(
     -------
     dict
         ``headline``, the name of the first score; ``worst``, the slice where it is worst among those that have an
-        interval (``by, slice``, or None); and ``by``: column to label to ``n`` cases and ``scores``, of each name
-        ``value, ci95, difference`` (to all other cases), ``difference_ci95, p, p_holm`` (adjusted over all slices and
-        scores). Infinity is the text "inf".
+        interval (``by, slice``, or None); ``table``, where the facts are from, or None;
+        ``hashes``, column to that of its labels (see `hash_labels`); and ``by``: column to label to
+        ``n`` cases and ``scores``, of each name ``value, ci95, difference`` (to all other cases), ``difference_ci95, p,
+        p_holm`` (adjusted over all slices and scores). Infinity is the text "inf".
 
     Raises
     ------
@@ -57,11 +65,19 @@ def summarise_slices(
         As `slice_labels`.
     """
     labels = slice_labels(rows, spec, config)
-    board = build_scoreboards({"run": rows}, spec, config)[0]["run"]
+    per_region = OF_OBJECT if spec.task == "binary" else ()
+    board = build_scoreboards({"run": rows}, spec, config, per_region=per_region)[0]["run"]
     names = headlines(board, spec)
     found = {by: _by(board, names, each, config, clusters) for by, each in labels.items()}
     _adjust([score for slices in found.values() for each in slices.values() for score in each["scores"].values()])
-    return {"headline": names[0], "worst": _worst(found, names[0]), "by": found}
+    case_ids = [row.case_id for row in rows]
+    return {
+        "headline": names[0],
+        "worst": _worst(found, names[0]),
+        "table": config.slices,
+        "hashes": {by: hash_labels(case_ids, each) for by, each in labels.items()},
+        "by": found,
+    }
 
 
 def compare_slices(
@@ -132,7 +148,7 @@ def _index(labels: Sequence[str]) -> tuple[list[str], IntArray]:
 
 def headlines(board: Scoreboard, spec: ClassSpec) -> list[str]:
     """Scores that slices are given by: of a binary task those of its object first, then those of all classes."""
-    own = [f"{name}/{spec.names[1]}" for name in ("iou", "dice")] if spec.task == "binary" else []
+    own = [f"{name}/{spec.names[1]}" for name in OF_OBJECT] if spec.task == "binary" else []
     return own + [name for name in board.names if is_overall(name) and name not in own]
 
 
@@ -147,7 +163,9 @@ def _by(
     if not config.bootstrap:
         values = _with_differences(score, sums.sum(axis=0)[None])[0]
         return {each: {"n": int(cases[i]), "scores": _plain(names, values[i])} for i, each in enumerate(slices)}
-    found = bootstrap(sums, lambda totals: _with_differences(score, totals), **_options(config))
+    flat, place = distinct_columns(sums.reshape(-1, sums.shape[-1]))  # all classes share their total
+    distinct = flat.reshape(*sums.shape[:2], -1)
+    found = bootstrap(distinct, lambda totals: _with_differences(score, totals[..., place]), **_options(config))
     p_values = found.p_of_zero
     held = sum_slices(np.ones((len(labels), 1)), units, index)[..., 0] > 0
     few = np.minimum(held.sum(axis=0), [np.delete(held, i, axis=1).any(axis=1).sum() for i in range(len(slices))])

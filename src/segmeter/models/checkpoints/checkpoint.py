@@ -35,7 +35,7 @@ from segmeter.models.checkpoints.manifest import (
 )
 from segmeter.models.checkpoints.weights import check_finite, compare, load_plain, load_tensors
 from segmeter.models.segmenter import Segmenter
-from segmeter.remote.trees import local_folder
+from segmeter.remote.folders import local_folder
 
 
 @dataclass(frozen=True, kw_only=True)

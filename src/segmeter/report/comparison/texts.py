@@ -58,7 +58,8 @@ def shown_metrics(result: Mapping[str, Any], most: int) -> tuple[list[str], int]
 
 
 def _differs(entry: Mapping[str, Any]) -> bool:
-    return any((adjusted(pair) or 1.0) < CERTAIN for pair in entry["pairs"])
+    found = map(adjusted, entry["pairs"])
+    return any(p is not None and p < CERTAIN for p in found)
 
 
 def order_lines(result: Mapping[str, Any]) -> list[str]:

@@ -1,59 +1,71 @@
 """Confusion matrices of cases -> for each cell off the diagonal the cases that have such pixels."""
 
-from collections.abc import Sequence
-
 import numpy as np
 from numpy.typing import NDArray
-
-from segmeter.classes import ClassSpec
-from segmeter.metrics.cases.table import CaseRow, in_groups
 
 MOST_ENTRIES = 150_000  # pairs of cell and case that a page holds
 
 
-def cell_cases(rows: Sequence[CaseRow], spec: ClassSpec, *, most: int = MOST_ENTRIES) -> dict[str, NDArray[np.int64]]:
-    """List which cases have pixels of one class predicted as another, those with the most pixels first.
+class CellLists:
+    """Lists which cases have pixels of one class predicted as another, those with the most pixels first.
 
-    Where there are more than `most` pairs of cell and case, each cell keeps the same number of cases at the most.
+    Where there are more than `most` pairs of cell and case, each cell keeps the same number of cases at the most. That
+    number only falls while cases come, so that what is over it is dropped at once: memory does not grow with the cases.
 
-    Returns
-    -------
-    dict
-        ``cells`` (M, the cell's number ``target * K + predicted``), ``cell_cases`` (M, how many cases have any),
-        ``cell_kept`` (M, how many of them are listed), and ``cell_indices`` and ``cell_pixels``, cell after cell.
-        Empty for multilabel, where no pixel has one class only.
+    Parameters
+    ----------
+    num_classes
+        K.
+    most
+        Pairs that are kept in all.
     """
-    if spec.is_multilabel:
-        return {}
-    cell, case, pixels = _entries(rows, spec)
-    order = np.lexsort((case, -pixels, cell))
-    cell, case, pixels = cell[order], case[order], pixels[order]
-    cells, start, count = np.unique(cell, return_index=True, return_counts=True)
-    limit = _limit(count, most)
-    place = np.arange(len(cell)) - np.repeat(start, count)
-    kept = place < limit
-    return {
-        "cells": cells,
-        "cell_cases": count,
-        "cell_kept": np.minimum(count, limit),
-        "cell_indices": case[kept],
-        "cell_pixels": pixels[kept],
-    }
 
+    def __init__(self, num_classes: int, *, most: int = MOST_ENTRIES) -> None:
+        self._size = num_classes
+        self._most = most
+        self._cases = 0
+        self._counts = np.zeros(num_classes**2, np.int64)  # of cases, by cell
+        self._parts = [(np.empty(0, np.int64),) * 3]  # cell, case and pixels
 
-def _entries(rows: Sequence[CaseRow], spec: ClassSpec) -> tuple[NDArray[np.int64], ...]:
-    size = spec.num_classes
-    diagonal = np.arange(size) * (size + 1)
-    found: list[tuple[NDArray[np.int64], ...]] = []
-    done = 0
-    for group in in_groups(rows):
-        counts = np.stack([row.counts for row in group]).reshape(len(group), size * size)
-        counts[:, diagonal] = 0
-        case, cell = np.nonzero(counts)
-        found.append((cell, case + done, counts[case, cell]))
-        done += len(group)
-    cell, case, pixels = (np.concatenate(parts) for parts in zip(*found, strict=True))
-    return cell, case, pixels
+    def add(self, counts: NDArray[np.int64]) -> None:
+        """Take the matrices (N, K, K) of the next N cases; of (N, K, K + 1) the last column is left out."""
+        case, row, column = np.nonzero(counts[..., : self._size])
+        off = row != column
+        case, row, column = case[off], row[off], column[off]
+        cell = row * self._size + column
+        self._counts += np.bincount(cell, minlength=len(self._counts))
+        self._parts.append((cell, case + self._cases, counts[case, row, column]))
+        self._cases += len(counts)
+        if sum(len(part[0]) for part in self._parts) > 2 * self._most:
+            self._cut()
+
+    def arrays(self) -> dict[str, NDArray[np.int64]]:
+        """Lay the lists out for a page.
+
+        Returns
+        -------
+        dict
+            ``cells`` (M, the cell's number ``target * K + predicted``), ``cell_cases`` (M, how many cases have any),
+            ``cell_kept`` (M, how many of them are listed), and ``cell_indices`` and ``cell_pixels``, cell after cell.
+        """
+        self._cut()
+        ((cell, case, pixels),) = self._parts
+        cells, kept = np.unique(cell, return_counts=True)
+        return {
+            "cells": cells,
+            "cell_cases": self._counts[cells],
+            "cell_kept": kept,
+            "cell_indices": case,
+            "cell_pixels": pixels,
+        }
+
+    def _cut(self) -> None:
+        cell, case, pixels = (np.concatenate(parts) for parts in zip(*self._parts, strict=True))
+        order = np.lexsort((case, -pixels, cell))
+        cell = cell[order]
+        first = np.searchsorted(cell, cell)  # of the same cell
+        kept = np.arange(len(cell)) - first < _limit(self._counts, self._most)
+        self._parts = [(cell[kept], case[order][kept], pixels[order][kept])]
 
 
 def _limit(count: NDArray[np.int64], most: int) -> int:

@@ -5,6 +5,7 @@ Whatever is a column has a table column, a filter, a histogram and axes in the p
 
 import base64
 import json
+import re
 import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -46,6 +47,8 @@ class Column:
         The class that the value is of, and what is measured of it: a case's values by class make one table.
     shown
         Whether the table shows it before the reader chooses.
+    order
+        The texts of a choice as they follow one another; by default numbers in them by size, else by the alphabet.
     """
 
     key: str
@@ -58,6 +61,7 @@ class Column:
     of_class: int | None = None
     short: str = ""
     shown: bool = False
+    order: tuple[str, ...] = ()
 
 
 def pack_page(facts: dict[str, Any], columns: Sequence[Column], arrays: dict[str, NDArray[Any]] | None = None) -> str:
@@ -115,11 +119,18 @@ def _describe(column: Column, parts: list[bytes]) -> dict[str, Any]:
     if column.kind == "text":
         return facts | {"values": [_clean(value) for value in column.values]}
     if column.kind == "choice":
-        texts = [_clean(value) for value in column.values]
-        names = sorted(set(texts) - {""})
+        clean = {text: _clean(text) for text in set(column.values)}
+        names = [_clean(text) for text in column.order] or sorted(set(clean.values()) - {""}, key=_natural)
         place = {"": -1} | {name: index for index, name in enumerate(names)}
-        return facts | {"names": names} | _put(np.array([place[text] for text in texts], np.int32), parts)
+        places = {text: place[name] for text, name in clean.items()}
+        return facts | {"names": names} | _put(np.array([places[text] for text in column.values], np.int32), parts)
     return facts | _put(_encode(column), parts)
+
+
+def _natural(text: str) -> list[tuple[int, int, str]]:
+    """Key that puts "street 9" before "street 10"."""
+    parts = re.split(r"([0-9]+)", text)
+    return [(0, int(part), "") if part.isdecimal() else (1, 0, part.casefold()) for part in parts]
 
 
 def _clean(text: Any) -> str:
@@ -135,8 +146,12 @@ def _encode(column: Column) -> NDArray[Any]:
     if column.kind == "number":
         return _round_bits(floats.astype(np.float32))
     undefined = np.isnan(floats)
-    steps = np.rint(np.where(undefined, 0, floats) * SCORE_STEPS)
-    return np.where(undefined, _UNDEFINED_SCORE, steps).astype(np.uint16)
+    return np.where(undefined, _UNDEFINED_SCORE, score_steps(np.where(undefined, 0, floats))).astype(np.uint16)
+
+
+def score_steps(values: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Scores, none of them undefined, as the whole numbers of steps that a page keeps."""
+    return np.rint(values * SCORE_STEPS).astype(np.int64)
 
 
 def _whole(values: NDArray[Any]) -> NDArray[Any]:

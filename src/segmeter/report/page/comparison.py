@@ -1,20 +1,26 @@
 """A comparison's folder -> the values of its page: differences, and the cases behind them."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlencode
 
 import numpy as np
 
-from segmeter.metrics.cases.stored import read_cases, read_spec
+from segmeter.classes import ClassSpec
+from segmeter.metrics.cases.nnunet import is_nnunet
+from segmeter.metrics.cases.stored import open_cases, read_cases, read_spec
+from segmeter.metrics.cases.table import CaseRow
 from segmeter.report import figures
 from segmeter.report.comparison.texts import OUTCOMES, adjusted, notes, title
 from segmeter.report.config import ReportConfig
-from segmeter.report.data.cases import HEADLINE, ID, case_columns
+from segmeter.report.data.cases import ID, case_columns
 from segmeter.report.data.columns import Column
+from segmeter.report.data.gathered import HEADLINE, gather
+from segmeter.report.data.slices import slice_columns, slice_key
 from segmeter.report.page.evaluation import explorer_values, script_json
 from segmeter.report.page.records import load_json
+from segmeter.report.page.tables import cases_link, lost_slices
 from segmeter.report.pictures.chosen import Shown, choose_pairs
 
 SCRIPTS = (
@@ -26,8 +32,8 @@ _OF_THE_TARGET = ("size", "objects", "pixels", "cluster")  # the same in every r
 _COMPARED = ("scores", "groups", "further scores")  # groups of columns
 
 
-def comparison_values(result: Mapping[str, Any], config: ReportConfig) -> dict[str, Any]:
-    """Gather what the template shows of compare.json: ``comparison``, ``explorer`` and ``sections``.
+def comparison_values(folder: Path, result: Mapping[str, Any], config: ReportConfig) -> dict[str, Any]:
+    """Gather what the template shows of a folder's compare.json: ``comparison``, ``explorer`` and ``sections``.
 
     Raises
     ------
@@ -35,23 +41,48 @@ def comparison_values(result: Mapping[str, Any], config: ReportConfig) -> dict[s
         A compared run is no longer where it was.
     """
     folders = {name: Path(path) for name, path in result["folders"].items()}
-    spec = read_spec(next(iter(folders.values())))
-    tables = [_columns(folder) for folder in folders.values()]
-    columns = _common(tables)
+    runs = [_Run.read(folder) for folder in folders.values()]
+    spec, tables = runs[0].spec, [run.columns() for run in runs]
+    sliced, unlisted = _slice_columns(result, runs[0])
+    columns = [*_common(tables), *sliced]
     ids, headlines = tables[0][ID].values, [np.asarray(table[HEADLINE].values, float) for table in tables]
     spread = np.nanmax(headlines, axis=0, initial=-np.inf) - np.nanmin(headlines, axis=0, initial=np.inf)
     order = {case_id: -float(value) if np.isfinite(value) else None for case_id, value in zip(ids, spread, strict=True)}
-    shown, left_out = choose_pairs(list(folders.values()), order, config)
+    shown, left_out = choose_pairs(list(folders.values()), order, config, page=folder)
     facts = {"runs": list(folders), "sort": HEADLINE, "size": "objects", "kind": "comparison"}
     pictured = Shown(cases={name: {} for run in shown for name in run}, left_out=left_out)
     explorer = explorer_values(columns, spec, pictured, config, facts=facts)
     explorer["layers"] = script_json(shown)
+    explorer["notes"] += unlisted
     return {"comparison": _comparison(result, columns), "explorer": explorer, "sections": _sections(result)}
 
 
-def _columns(folder: Path) -> dict[str, Column]:
-    rows = read_cases(folder)
-    return {column.key: column for column in case_columns(rows, read_spec(folder), load_json(folder / "metrics.json"))}
+@dataclass(frozen=True, kw_only=True)
+class _Run:
+    """One of the compared runs."""
+
+    rows: Sequence[CaseRow]
+    spec: ClassSpec
+    summary: Mapping[str, Any]  # empty of nnU-Net, which has none
+
+    @classmethod
+    def read(cls, folder: Path) -> "_Run":
+        rows = read_cases(folder) if is_nnunet(folder) else open_cases([folder])
+        return cls(rows=rows, spec=read_spec(folder), summary=load_json(folder / "metrics.json") or {})
+
+    def columns(self) -> dict[str, Column]:
+        cases = gather(self.rows, self.spec, self.summary)
+        return {column.key: column for column in case_columns(cases, self.spec, self.summary)}
+
+
+def _slice_columns(result: Mapping[str, Any], run: _Run) -> tuple[list[Column], list[str]]:
+    """Columns of the slices that the runs were compared by, and what to say of those whose cases are not known."""
+    by = result["slices"][0]["by"] if result.get("slices") else {}
+    entries = run.summary.get("per_group") or {}
+    groups = {name: entry["classes"] for name, entry in entries.items()}
+    table, hashes = result.get("slice_table"), dict.fromkeys(by) | result.get("slice_hashes", {})
+    columns, lost = slice_columns(run.rows, run.spec, hashes, table=table, groups=groups)
+    return columns, lost_slices(lost, table, hashes)
 
 
 def _common(tables: Sequence[Mapping[str, Column]]) -> list[Column]:
@@ -87,7 +118,7 @@ def _comparison(result: Mapping[str, Any], columns: Sequence[Column]) -> dict[st
         "rows": _rows(result, {column.key for column in columns}),
         "notes": notes(result),
         "required": _required(result),
-        "slices": _slices(result),
+        "slices": _slices(result, {column.key for column in columns}),
     }
 
 
@@ -105,16 +136,22 @@ def _rank_bars(ranking: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 def _rows(result: Mapping[str, Any], keys: set[str]) -> list[dict[str, Any]]:
     """Rows of all metrics, each linked to its cases where the page has the metric of each case."""
-    places = {name: number for number, name in enumerate(result["folders"])}
     rows = [row for metric, entry in result["metrics"].items() for row in _pair_rows(metric, entry)]
     for row in rows:
-        key = _key_of(row["metric"], result["classes"])
-        if key == "mean_iou" and f"0/{key}" not in keys:  # the headline, but of a binary task
-            key = HEADLINE
-        pair = f"{places[row['first']]}.{places[row['second']]}"
-        link = urlencode({"pair": pair, "by": f"difference/{key}"})
-        row["link"] = f"#?{link}" if f"0/{key}" in keys else None
+        choice = _choice(result, row, row["metric"], keys)
+        row["link"] = cases_link(choice) if "by" in choice else None
+        row["used"] = cases_link(choice | {f"un.{choice['by']}": "defined"}) if "by" in choice else None
     return rows
+
+
+def _choice(result: Mapping[str, Any], row: Mapping[str, Any], metric: str, keys: set[str]) -> dict[str, str]:
+    """The pair of runs of a row, and the metric to list its cases by where the page has that of each case."""
+    runs = list(result["folders"])
+    key = _key_of(metric, result["classes"])
+    if key == "mean_iou" and f"0/{key}" not in keys:  # the headline, but of a binary task
+        key = HEADLINE
+    pair = {"pair": f"{runs.index(row['first'])}.{runs.index(row['second'])}"}
+    return pair | ({"by": f"difference/{key}"} if f"0/{key}" in keys else {})
 
 
 def _key_of(metric: str, classes: Sequence[str]) -> str:
@@ -156,11 +193,16 @@ def _whisker(value: Any, ends: Sequence[Any] | None) -> dict[str, float] | None:
     return {"middle": middle, "low": low, "width": high - low}
 
 
-def _slices(result: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """A row per pair of runs, slice and score."""
+def _slices(result: Mapping[str, Any], keys: set[str]) -> list[dict[str, Any]]:
+    """A row per pair of runs, slice and score, linked to the slice's cases where they are known."""
+
+    def link(pair: Mapping[str, Any], metric: str, by: str, label: str) -> str | None:
+        key = slice_key(by)
+        return cases_link(_choice(result, pair, metric, keys) | {f"is.{key}": label}) if key in keys else None
+
     return [
         {"first": pair["first"], "second": pair["second"], "by": by, "slice": label, "n": entry["n"]}
-        | {"words": title(name), **score}
+        | {"words": title(name), "link": link(pair, name, by, label), **score}
         for pair in result.get("slices", ())
         for by, slices in pair["by"].items()
         for label, entry in slices.items()

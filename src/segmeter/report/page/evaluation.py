@@ -13,40 +13,48 @@ from segmeter.classes import ClassSpec
 from segmeter.files import safe_id
 from segmeter.metrics.cases.stored import open_cases, read_spec
 from segmeter.metrics.cases.table import CaseRow
-from segmeter.metrics.summary.directions import find_direction
 from segmeter.report import figures
 from segmeter.report.config import ReportConfig
-from segmeter.report.data.cases import HEADLINE, ID, STATUS_WORDS, case_columns
-from segmeter.report.data.cells import cell_cases
+from segmeter.report.data.cases import case_columns
+from segmeter.report.data.cells import CellLists
 from segmeter.report.data.columns import Column, pack_page, within
+from segmeter.report.data.gathered import HEADLINE, Gathered, gather
+from segmeter.report.data.slices import slice_columns
+from segmeter.report.page import tables
 from segmeter.report.page.charts import calibration_charts
 from segmeter.report.pictures.chosen import Shown, choose_pictures
 
 DATA_BYTES = 3_200_000  # of the columns' numbers before they are compressed, to about half
 
+_NO_PICTURES = "No pictures were kept: they need the images (images= of score), and report.overlays above 0."
+
 SCRIPTS = (
     *("dom", "numbers", "state", "cases", "axes", "sorting"),
-    *("table", "toolbar", "charts", "confusion", "layers", "gallery", "case", "explorer", "evaluation"),
+    *("table", "toolbar", "charts", "classes", "confusion", "layers", "gallery", "case", "explorer", "evaluation"),
 )
 
 
 def evaluation_values(folder: Path, summary: Mapping[str, Any], config: ReportConfig) -> dict[str, Any]:
     """Gather what the template shows of an evaluation: ``evaluation``, ``explorer`` and ``sections``."""
     rows, spec = open_cases([folder]), read_spec(folder)
-    columns = {column.key: column for column in [*case_columns(rows, spec, summary), *_files(folder, rows)]}
-    headlines = zip(columns[ID].values, columns[HEADLINE].values, strict=True)
-    scores = {case_id: None if np.isnan(value) else float(value) for case_id, value in headlines}
-    shown = choose_pictures(folder, scores, config, of_class=_worst_of_classes(rows, columns, spec))
+    sliced, unlisted = _slices(rows, spec, summary)
+    cells = None if spec.is_multilabel else CellLists(spec.num_classes)  # of multilabel no pixel has one class only
+    cases = gather(rows, spec, summary, cells=cells)
+    found = [*case_columns(cases, spec, summary, further=sliced), *_files(folder, cases.case_ids)]
+    columns = {column.key: column for column in found}
+    here = {column.key: column for column in within(found, DATA_BYTES)[0]}  # what links may name
+    shown = choose_pictures(folder, cases.headlines(), config, of_class=_worst_of_classes(cases))
     matrix = summary.get("confusion_matrix")
     evaluation = {
-        "notes": figures.notes(summary),
+        "notes": figures.notes(summary) + unlisted,
         "headline": figures.headline(spec.task, spec.names),
-        "aggregates": figures.aggregates(summary),
-        "classes": _classes(summary, columns),
-        "groups": figures.groups(summary),
+        "aggregates": tables.aggregates(summary, here),
+        "classes": tables.classes(summary, here, columns),
+        "groups": tables.groups(summary, here),
         "colours": dict(zip(spec.names, spec.colours, strict=True)),
-        "measures": _measures(summary, columns),
-        "slices": figures.slices(summary),
+        "errors": tables.error_types(summary, here),
+        "measures": tables.measures(summary, here),
+        "slices": tables.slices(summary, here),
         "slice_title": figures.slice_title(summary) if summary.get("slices") else "",
         "conventions": figures.conventions(summary),
         "headlines": figures.headlines(summary),
@@ -57,9 +65,10 @@ def evaluation_values(folder: Path, summary: Mapping[str, Any], config: ReportCo
         "loss": summary.get("loss") or {},
         "confusion": bool(matrix) and not spec.is_multilabel,
     }
-    facts = {"matrix": matrix, "sort": HEADLINE, "size": "objects"}
-    arrays = cell_cases(rows, spec)
-    explorer = explorer_values(list(columns.values()), spec, shown, config, facts=facts, arrays=arrays)
+    outside = [summary.get("invalid", {}).get(name, 0) for name in spec.names]
+    facts = {"matrix": matrix, "outside": outside, "sort": HEADLINE, "size": "objects"}
+    arrays = cells.arrays() if cells else {}
+    explorer = explorer_values(found, spec, shown, config, facts=facts, arrays=arrays)
     return {"evaluation": evaluation, "explorer": explorer, "sections": _sections(evaluation)}
 
 
@@ -89,7 +98,7 @@ def explorer_values(
         "colours": [list(colour) for colour in spec.colours],
         "task": spec.task,
         "linked": config.pictures == "link",
-        "noPictures": "No pictures were kept: they need the images (images= of score), and report.overlays above 0.",
+        "noPictures": _NO_PICTURES,
         "noPicture": _no_picture(shown),
         "pictured": len(shown.cases),
     }
@@ -111,18 +120,20 @@ def script_json(content: Any) -> Markup:
     return Markup(text.replace("<", "\\u003c"))  # every "<" is inside a string
 
 
-def _files(folder: Path, rows: Sequence[CaseRow]) -> Iterator[Column]:
+def _files(folder: Path, case_ids: Sequence[str]) -> Iterator[Column]:
     """Where each case's prediction is, of a run that wrote label maps."""
     place = folder / "predictions" / "labels"
     names = {path.stem: path.name for path in place.iterdir()} if place.is_dir() else {}
     if names:
-        texts = [names.get(safe_id(row.case_id), "") for row in rows]
+        texts = [names.get(safe_id(case_id), "") for case_id in case_ids]
         files = [f"{place.relative_to(folder)}/{text}" if text else "" for text in texts]
         yield Column(key="file", label="prediction", values=files, kind="text", group="case")
 
 
 def _no_picture(shown: Shown) -> str:
-    kept = "the worst cases, the worst of each class and a sample" if shown.cases else "no case"
+    if not shown.cases:
+        return _NO_PICTURES
+    kept = "the worst cases, the worst of each class and a sample"
     remedy = "report.overlays=-1 keeps all, and report.pictures=link shows all of them."
     return f"No picture of this case: the page holds those of {kept}. {remedy}"
 
@@ -131,35 +142,20 @@ def _groups(columns: Sequence[Column]) -> list[str]:
     return [f"{group} ({count})" for group, count in Counter(column.group for column in columns).items()]
 
 
-def _worst_of_classes(rows: Sequence[CaseRow], columns: Mapping[str, Column], spec: ClassSpec) -> list[str]:
+def _worst_of_classes(cases: Gathered) -> list[str]:
     """For each class that occurs, the case where it is worst."""
-    found = []
-    for k in range(spec.num_classes):
-        values = np.asarray(columns[f"iou/{k}"].values)
-        if len(values) and not np.isnan(values).all():
-            found.append(rows[int(np.nanargmin(values))].case_id)
-    return found
+    iou = cases.by_class["iou"]
+    occurs = ~np.isnan(iou).all(axis=0)
+    return [cases.case_ids[place] for place in np.nanargmin(iou[:, occurs], axis=0)]
 
 
-def _classes(summary: Mapping[str, Any], columns: Mapping[str, Column]) -> list[dict[str, Any]]:
-    """Rows of the table of classes, each with the number of cases by what became of it."""
-    words = [STATUS_WORDS["prediction_empty"], STATUS_WORDS["target_empty"]]
-    rows = figures.classes(summary)
-    for k, row in enumerate(rows):
-        counts = Counter(columns[f"status/{k}"].values)
-        row["statuses"] = {word: counts[word] for word in words}
-    return rows
-
-
-def _measures(summary: Mapping[str, Any], columns: Mapping[str, Column]) -> list[dict[str, Any]]:
-    """Rows of the table of measures, each with the key of its cases' column, and which values are better."""
-    rows = figures.measures(summary)
-    for row in rows:
-        key = f"measure/{row['metric']}/{row['region']}"
-        found = columns.get(key)
-        row |= {"column": found and key, "better": find_direction(row["metric"])}
-        row["of_class"] = None if found is None else found.of_class
-    return rows
+def _slices(rows: Sequence[CaseRow], spec: ClassSpec, summary: Mapping[str, Any]) -> tuple[list[Column], list[str]]:
+    """Columns of the slices that the run was summarised by, and what to say of those whose cases are not known."""
+    found = summary.get("slices") or {"by": {}}
+    groups = {name: entry["classes"] for name, entry in (summary.get("per_group") or {}).items()}
+    table, hashes = found.get("table"), dict.fromkeys(found["by"]) | found.get("hashes", {})
+    columns, lost = slice_columns(rows, spec, hashes, table=table, groups=groups)
+    return columns, tables.lost_slices(lost, table, hashes)
 
 
 def _sections(evaluation: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -167,6 +163,7 @@ def _sections(evaluation: Mapping[str, Any]) -> list[tuple[str, str]]:
     there = {
         "classes": True,
         "confusion-matrix": evaluation["confusion"],
+        "errors": evaluation["errors"],
         "cases": True,
         "measures": evaluation["measures"],
         "slices": evaluation["slices"],
@@ -174,8 +171,5 @@ def _sections(evaluation: Mapping[str, Any]) -> list[tuple[str, str]]:
         "probabilities": evaluation["calibration"],
         "run": True,
     }
-    words = {"confusion-matrix": "Confusion"}
+    words = {"confusion-matrix": "Confusion", "errors": "Error types"}
     return [(name, words.get(name, name.capitalize())) for name, shown in there.items() if shown]
-
-
-__all__ = ["DATA_BYTES", "ID", "SCRIPTS", "evaluation_values", "explorer_values", "script_json"]

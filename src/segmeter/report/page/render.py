@@ -3,6 +3,7 @@
 import base64
 import hashlib
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -60,11 +61,42 @@ def _environment() -> Environment:
         number=figures.number,
         quantity=figures.quantity,
         interval=figures.interval,
+        spread=figures.spread,
         facts=_facts,
+        when=_when,
         probability=figures.probability,
         signed=figures.signed,
     )
     return environment
+
+
+def _when(record: Mapping[str, Any]) -> str:
+    """When a run began, to the minute, how long it took, and how it ended.
+
+    Examples
+    --------
+    >>> _when({"start": "2026-11-22T00:17:52.2+00:00", "end": "2026-11-22T00:19:54.5+00:00", "state": "done"})
+    '2026-11-22 00:17 UTC · 2 min 2 s · done'
+    """
+    start, end = (_time(record.get(name)) for name in ("start", "end"))
+    zone = "" if start is None else start.strftime("%Z")
+    begun = str(record.get("start") or "") if start is None else f"{start:%Y-%m-%d %H:%M} {zone}".strip()
+    took = "" if start is None or end is None else _duration((end - start).total_seconds())
+    return " · ".join(filter(None, [begun, took, str(record.get("state") or "")]))
+
+
+def _time(text: Any) -> datetime | None:
+    try:
+        return datetime.fromisoformat(text)
+    except (TypeError, ValueError):
+        return None
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    hours, minutes = divmod(int(seconds) // 60, 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min {int(seconds) % 60} s"
 
 
 def _facts(record: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:

@@ -111,6 +111,7 @@ def _table(command: str, runs: Sequence[Run]) -> dict[str, Any]:
         "names": list(dict.fromkeys(name for run in runs for name in run.figures)),
         "keys": keys[:MOST_KEYS],
         "more": keys[MOST_KEYS:],
+        "counted": any(run.cases is not None for run in runs),
         "rows": [
             {
                 "run": run,
@@ -132,4 +133,6 @@ def _differing(runs: Sequence[Run]) -> list[str]:
 
 
 def _text(value: Any) -> str:
+    if isinstance(value, list):
+        return ", ".join(map(_text, value))
     return "" if value is None else str(value)

@@ -19,6 +19,7 @@ MOST_POINTS = 1500  # of one curve; longer ones are thinned evenly
 WIDTH = 1000  # of an embedded picture, pixels
 QUALITY = 78
 VALIDATION = "validation"  # folder of pictures: step-<number>/<case>.png
+FIRST_BATCH = "first_batch.png"
 
 _PLACE = ("step", "epoch", "seconds")  # where a row stands, not what it measures
 _SCORES = {"iou": "IoU by class", "dice": "Dice by class"}
@@ -36,7 +37,7 @@ Series = dict[str, list[tuple[int, float | None]]]
 
 
 def training_values(folder: Path, history: Sequence[Mapping[str, Any]], config: ReportConfig) -> dict[str, Any]:
-    """Gather what the template shows of a training: ``cards``, ``curves``, ``pictures`` and ``sections``.
+    """Gather what the template shows of a training: ``cards``, ``curves``, ``pictures``, ``sections``.
 
     Parameters
     ----------
@@ -56,14 +57,20 @@ def training_values(folder: Path, history: Sequence[Mapping[str, Any]], config: 
     curves = [_chart(title, axis, series, history) for (title, axis), series in charts.items()]
     curves = sorted((chart for chart in curves if chart["lines"]), key=_importance)
     pictures, steps, left_out = _validation_pictures(folder, config)
-    sections = [("curves", "Curves"), ("validation", "Validation pictures"), ("run", "Run")]
+    there = {
+        "curves": "Curves",
+        **({"first-batch": "First batch"} if (folder / FIRST_BATCH).is_file() else {}),
+        **({"validation": "Validation pictures"} if pictures else {}),
+        "run": "Run",
+    }
     return {
         "cards": _cards(history),
         "curves": script_json({"charts": curves, "best": _best_step(history)}),
         "pictures": script_json(pictures) if pictures else None,
         "steps": steps,
         "left_out": left_out,
-        "sections": [each for each in sections if pictures or each[0] != "validation"],
+        "first_batch": _first_batch(folder, config),
+        "sections": list(there.items()),
     }
 
 
@@ -129,10 +136,10 @@ def _cards(history: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
     cards = []
     best = next((row for row in reversed(history) if row.get("best") is True and row.get("val")), None)
     if best is not None:
-        where = f"at step {best.get('step')}"
+        where = f"best, at step {best.get('step')}"
         for name, words in figures.AGGREGATES.items():
             if name in best["val"]:
-                cards.append({"name": f"best checkpoint, {words}", "value": figures.number(best["val"][name], 3)})
+                cards.append({"name": words, "value": figures.number(best["val"][name], 3)})
                 cards[-1]["under"] = where
     last = history[-1] if history else {}
     epochs = f"{last['epoch']:.4g} epochs" if isinstance(last.get("epoch"), float | int) else ""
@@ -168,13 +175,22 @@ def _validation_pictures(folder: Path, config: ReportConfig) -> tuple[dict[str, 
     return pictures, kept if pictures else [], len(steps) - len(kept)
 
 
+def _first_batch(folder: Path, config: ReportConfig) -> str | None:
+    path = folder / FIRST_BATCH
+    if not path.is_file():
+        return None
+    return FIRST_BATCH if config.pictures == "link" else _embedded(path)
+
+
 def _size(sources: Mapping[int, Mapping[str, str]], steps: Sequence[int]) -> int:
     return sum(len(json.dumps(sources[step])) for step in steps)
 
 
 def _source(path: Path, *, linked: bool) -> str:
-    if linked:
-        return f"{VALIDATION}/{path.parent.name}/{path.name}"
+    return f"{VALIDATION}/{path.parent.name}/{path.name}" if linked else _embedded(path)
+
+
+def _embedded(path: Path) -> str:
     with Image.open(path, formats=["PNG"]) as stored:
         image = stored.convert("RGB")
     if image.width > WIDTH:

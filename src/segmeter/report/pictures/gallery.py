@@ -12,8 +12,8 @@ from segmeter.classes import ClassSpec
 from segmeter.files import remove
 from segmeter.report.config import ReportConfig
 from segmeter.report.pictures.layers import draw_layers, layers_path, write_layers
-from segmeter.report.pictures.objects import Objects
-from segmeter.report.pictures.overlay import NO_OBJECTS, draw_overlay, picture_path, write_overlay
+from segmeter.report.pictures.objects import NO_OBJECTS, Objects
+from segmeter.report.pictures.overlay import draw_overlay, picture_path, write_overlay
 
 OVERLAYS = "overlays"  # of a run's folder
 
@@ -57,10 +57,11 @@ class Gallery:
         score: float | None,
         class_scores: Sequence[float] = _NO_SCORES,
         objects: Objects = NO_OBJECTS,
+        notes: Mapping[str, Any] | None = None,
     ) -> bool:
         """Draw and keep the case if it is one of the chosen so far; shapes as `draw_overlay` takes them.
 
-        `class_scores` has a score per class, NaN where it is undefined.
+        `class_scores` has a score per class, NaN where it is undefined; `notes` are those of `draw_layers`.
         """
         if not self._admit(case_id, score, class_scores):
             return False
@@ -69,7 +70,7 @@ class Gallery:
             image, target, labels, self.spec, title=case_id, score=score, panel=panel, objects=objects
         )
         write_overlay(self.folder / OVERLAYS, case_id, picture)
-        layers = draw_layers(image, target, labels, self.spec, panel=panel, objects=objects)
+        layers = draw_layers(image, target, labels, self.spec, panel=panel, objects=objects, notes=notes)
         write_layers(self.folder, case_id, layers)
         return True
 

@@ -18,8 +18,8 @@ from PIL import Image
 from segmeter.classes import ClassSpec, Colour
 from segmeter.errors import InputError
 from segmeter.files import fresh_folder, json_bytes, remove, safe_id, write_bytes
-from segmeter.report.pictures.objects import THRESHOLD, Objects, find_kinds
-from segmeter.report.pictures.overlay import NO_OBJECTS, check_shapes, panel_shape, resize_labels
+from segmeter.report.pictures.objects import NO_OBJECTS, Objects, find_kinds
+from segmeter.report.pictures.overlay import check_shapes, object_names, panel_shape, resize_labels
 from segmeter.report.pictures.paint import (
     ERROR_COLOURS,
     OBJECT_COLOURS,
@@ -48,7 +48,8 @@ class Layers:
     Parameters
     ----------
     files
-        Contents by file name: ``image.webp``, ``target.png``, ``prediction.png``, ``errors.png``, and further planes.
+        Contents by file name: ``image.webp``, ``target.png``, ``prediction.png``, ``errors.png``, further planes, and
+        outlines of objects, ``target-objects.png`` and ``prediction-objects.png``.
     notes
         ``size`` (rows, columns) of the case and ``shown`` of its layers; ``task``; ``classes``: name and colour of
         those that occur, by number; ``maps``: for each map its ``role`` (target, prediction, errors), ``file`` and
@@ -88,12 +89,21 @@ def draw_layers(
     if target is not None:
         wanted = resize_labels(target, shape)
         maps += _label_maps("target", wanted, spec, files)
-        if objects.target is not None and objects.prediction is not None:
-            maps.append(_object_map(objects, target, spec, shape, files))
+        if objects.matched and target.ndim == 2:
+            maps += _object_maps(objects, target, labels, spec, shape, files)
         else:
             maps.append(_error_map(wanted, found, spec, files))
     facts = {"size": size, "shown": shape, "task": spec.task, "classes": _classes(maps, spec), "maps": maps}
     return Layers(files=files, notes=facts | dict(notes or {}))
+
+
+def file_names(files: Mapping[str, Sequence[Path]]) -> dict[str, list[str]]:
+    """Names of a case's files by role, as the note ``files``; of several with their folders, which say the class."""
+    return {
+        role: [_clean(f"{path.parent.name}/{path.name}" if len(paths) > 1 else path.name) for path in paths]
+        for role, paths in files.items()
+        if paths
+    }
 
 
 def layers_path(folder: Path, case_id: str) -> Path:
@@ -184,36 +194,71 @@ def _error_map(target: NDArray[Any], labels: NDArray[Any], spec: ClassSpec, file
         first = spec.names[0]
         names = (f"missed: predicted as {first}", f"false: {first} in the target", "another class")
     index = np.zeros(target.shape[-2:], np.int64)
-    kinds = zip(names, ERROR_COLOURS, error_kinds(target, labels, spec), strict=True)
-    return _kind_map(index, [*kinds, ("ignored", _IGNORED, ignored(target, spec))], files)
-
-
-def _object_map(
-    objects: Objects, target: NDArray[Any], spec: ClassSpec, shape: tuple[int, int], files: dict[str, bytes]
-) -> Entry:
-    """Matched, missed and false objects: each is filled, and its contour is an entry of its own."""
-    assert objects.target is not None
-    assert objects.prediction is not None
-    kinds = find_kinds(objects.target, objects.prediction, ignored(target, spec))
-    numbers = [resize(each, shape, smooth=False) for each in (kinds.matched, kinds.missed, kinds.spurious)]
-    names = (f"matched (IoU above {THRESHOLD})", "missed", "false")
-    counted = [f"{count} {name}" for count, name in zip(kinds.counts(), names, strict=True)]
-    filled = list(zip(counted, OBJECT_COLOURS, [each > 0 for each in numbers], strict=True))
-    edges = [(each > 0) & contours(each) for each in numbers]
-    strong: list[tuple[str, Colour, Any]] = list(zip(counted, OBJECT_COLOURS, edges, strict=True))
-    void = resize(ignored(target, spec), shape, smooth=False)
-    found = _kind_map(np.zeros(shape, np.int64), [*filled, ("ignored", _IGNORED, void), *strong], files)
-    for entry in found["entries"][1:4]:
-        entry["faint"] = True
+    kinds = list(zip(names, ERROR_COLOURS, error_kinds(target, labels, spec), strict=True))
+    kinds.append(("ignored", _IGNORED, ignored(target, spec)))
+    found = _kind_map(index, kinds, files)
+    for entry, (_, _, mask) in zip(found["entries"][1:], kinds, strict=True):
+        entry |= {} if mask.any() else {"absent": True}  # from the legend
     return found
 
 
-def _kind_map(index: NDArray[np.int64], kinds: Sequence[tuple[str, Colour, Any]], files: dict[str, bytes]) -> Entry:
+def _object_maps(
+    objects: Objects,
+    target: NDArray[Any],
+    labels: NDArray[Any],
+    spec: ClassSpec,
+    shape: tuple[int, int],
+    files: dict[str, bytes],
+) -> list[Entry]:
+    """Outlines of the objects of both sides, and all of them filled as errors."""
+    kinds = find_kinds(objects, target, labels, spec)
+    void = resize(ignored(target, spec), shape, smooth=False)
+    matched, missed, false = zip(object_names(kinds, objects), OBJECT_COLOURS, strict=True)
+    sides = {
+        "target": [(*matched, kinds.found), (*missed, kinds.missed)],
+        "prediction": [(*matched, kinds.matched), (*false, kinds.spurious)],
+    }
+    maps = [_outlines(role, drawn, shape, files) for role, drawn in sides.items()]
+    return [*maps, _object_map([*sides["prediction"][:1], sides["target"][1], sides["prediction"][1]], void, files)]
+
+
+def _outlines(
+    role: str, kinds: Sequence[tuple[str, Colour, Any]], shape: tuple[int, int], files: dict[str, bytes]
+) -> Entry:
+    """The contour of each object, also where two touch."""
+    numbers = [resize(each, shape, smooth=False) for _, _, each in kinds]
+    edge = contours(np.where(numbers[1] > 0, numbers[1], numbers[0]))
+    drawn = [(name, colour, (each > 0) & edge) for (name, colour, _), each in zip(kinds, numbers, strict=True)]
+    found = _kind_map(np.zeros(shape, np.int64), drawn, files, role=role, name=f"{role}-objects.png")
+    for entry in found["entries"][1:]:
+        entry["strong"] = True
+    return found
+
+
+def _object_map(kinds: Sequence[tuple[str, Colour, Any]], void: NDArray[np.bool_], files: dict[str, bytes]) -> Entry:
+    """Matched, missed and false objects: each is filled, and its contour is an entry of its own."""
+    drawn = [(name, colour, resize(each, void.shape, smooth=False)) for name, colour, each in kinds]
+    filled = [(name, colour, each > 0) for name, colour, each in drawn]
+    edges = [(name, colour, (each > 0) & contours(each)) for name, colour, each in drawn]
+    found = _kind_map(np.zeros(void.shape, np.int64), [*filled, ("ignored", _IGNORED, void), *edges], files)
+    for entry in found["entries"][1:4]:
+        entry["faint"] = True
+    found["entries"][4] |= {} if void.any() else {"absent": True}
+    return found
+
+
+def _kind_map(
+    index: NDArray[np.int64],
+    kinds: Sequence[tuple[str, Colour, Any]],
+    files: dict[str, bytes],
+    *,
+    role: str = "errors",
+    name: str = "errors.png",
+) -> Entry:
     for number, (_, _, mask) in enumerate(kinds, start=1):
         index[mask] = number
-    named: list[Entry] = [{"name": name, "colour": colour} for name, colour, _ in kinds]
-    entries = [{"hidden": True}, *named]
-    return _map("errors", "errors.png", index, entries, files)
+    named: list[Entry] = [{"name": words, "colour": colour} for words, colour, _ in kinds]
+    return _map(role, name, index, [{"hidden": True}, *named], files)
 
 
 def _map(role: str, name: str, index: NDArray[Any], entries: Sequence[Entry], files: dict[str, bytes]) -> Entry:

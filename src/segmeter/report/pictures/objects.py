@@ -1,54 +1,183 @@
 """Two maps of objects -> which of them are the same, which are missed and which are spurious, as maps to draw."""
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from segmeter.classes import ClassSpec
+from segmeter.metrics.config.measures import (
+    AveragePrecisionConfig,
+    EventsConfig,
+    InstancesConfig,
+    ObjectsConfig,
+    SizesConfig,
+)
+from segmeter.metrics.config.metrics import MetricsConfig
+from segmeter.metrics.measures.objects import find_objects
 from segmeter.metrics.objects.panoptic import match_instances
 
 THRESHOLD = 0.5  # IoU that a match exceeds, as for panoptic quality
+_MATCHING = (InstancesConfig, EventsConfig, SizesConfig, AveragePrecisionConfig, ObjectsConfig)  # the first is drawn
+
+Map = NDArray[Any]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Objects:
-    """Numbers of objects of a case, (H, W) integer with 0 for none; None where they are not known."""
+    """What the objects of a case are.
 
-    target: NDArray[Any] | None = None
-    prediction: NDArray[Any] | None = None
+    Parameters
+    ----------
+    target, prediction : (H, W), integer
+        Numbers of objects with 0 for none; None where they are not known.
+    connectivity
+        8 or 4: a side without numbers has the connected parts of a class as objects. None: it has none.
+    threshold
+        IoU that a match exceeds.
+    classes
+        Names of the classes whose objects count; None: all but the background.
+    kinds
+        Of a slice, what its objects are in the whole volume; None: they are matched as they are here.
+    """
+
+    target: Map | None = None
+    prediction: Map | None = None
+    connectivity: int | None = None
+    threshold: float = THRESHOLD
+    classes: tuple[str, ...] | None = None
+    kinds: "ObjectKinds | None" = None
+
+    @property
+    def matched(self) -> bool:
+        """Whether the objects of both sides are known."""
+        parts = self.connectivity is not None
+        return (self.target is not None or parts) and (self.prediction is not None or parts)
+
+
+NO_OBJECTS = Objects()
 
 
 @dataclass(frozen=True, kw_only=True)
 class ObjectKinds:
-    """Maps of objects by how they were found, (H, W) with 0 for none: predicted, of the target, and predicted."""
+    """Maps of objects by how they were found, (H, W), a number each and 0 for none."""
 
-    matched: NDArray[Any]
-    missed: NDArray[Any]
-    spurious: NDArray[Any]
+    matched: Map  # as predicted
+    found: Map  # the same, as in the target
+    missed: Map
+    spurious: Map
+
+    @property
+    def target(self) -> Map:
+        """All objects of the target."""
+        return np.where(self.missed > 0, self.missed, self.found)
+
+    @property
+    def prediction(self) -> Map:
+        """All predicted objects."""
+        return np.where(self.spurious > 0, self.spurious, self.matched)
 
     def counts(self) -> tuple[int, int, int]:
-        """How many objects each map has."""
+        """How many are matched, missed and spurious."""
         return tuple(len(np.setdiff1d(each, 0)) for each in (self.matched, self.missed, self.spurious))  # type: ignore[return-value]
 
 
-def find_kinds(target: NDArray[Any], prediction: NDArray[Any], void: NDArray[np.bool_]) -> ObjectKinds:
-    """Match the objects of two maps one to one by IoU, and part them; ignored pixels belong to none.
+def measured_objects(metrics: MetricsConfig | None, target: Map | None, prediction: Map | None) -> Objects:
+    """What objects are by the measures of a run, of a case with these numbers or without.
+
+    Of several measures it is the one that matches objects above one threshold, before those with several or none.
+    """
+    measures = metrics.measures if metrics else ()
+    measure = next((one for kind in _MATCHING for one in measures if isinstance(one, kind)), None)
+    if measure is None:
+        return Objects(target=target, prediction=prediction)
+    numbered = measure.objects == "maps"
+    return Objects(
+        target=target if numbered else None,
+        prediction=prediction if numbered else None,
+        connectivity=measure.connectivity,
+        threshold=_threshold(measure),
+        classes=measure.classes,
+    )
+
+
+def slice_objects(objects: Objects, target: Map, labels: Map, spec: ClassSpec, place: int) -> Objects:
+    """The objects of one slice of a volume, matched as the measures match them: in the whole volume.
+
+    Parameters
+    ----------
+    objects, target, labels
+        Of the volume; maps (D, H, W), or multilabel (K, D, H, W), whose objects are not matched.
+    place
+        The slice, from 0.
+    """
+    kinds = _match(objects, target, labels, spec, place) if objects.matched and target.ndim == 3 else None
+    first, second = (each if each is None else each[place] for each in (objects.target, objects.prediction))
+    return replace(objects, target=first, prediction=second, kinds=kinds)
+
+
+def find_kinds(objects: Objects, target: Map, labels: Map, spec: ClassSpec) -> ObjectKinds:
+    """Match the objects of each class one to one by IoU, and part them; ignored pixels belong to none.
+
+    Parameters
+    ----------
+    objects
+        Whose `matched` is True.
+    target, labels : (H, W), integer
+        Classes; an object is the part of its number that lies in one class. Without background every class has objects.
 
     Examples
     --------
-    >>> target = np.array([[1, 1, 1, 0, 2, 2]])
-    >>> found = find_kinds(target, np.array([[7, 7, 0, 0, 0, 9]]), np.zeros((1, 6), bool))
+    >>> spec = ClassSpec(task="binary", names=("none", "cell"), colours=((0, 0, 0), (9, 9, 9)))
+    >>> both = Objects(target=np.array([[1, 1, 1, 0, 2, 2]]), prediction=np.array([[7, 7, 0, 0, 0, 9]]))
+    >>> found = find_kinds(both, both.target > 0, both.prediction > 0, spec)
     >>> found.matched, found.missed, found.spurious
     (array([[7, 7, 0, 0, 0, 0]]), array([[0, 0, 0, 0, 2, 2]]), array([[0, 0, 0, 0, 0, 9]]))
     """
-    found = match_instances(target, prediction, threshold=THRESHOLD, void=void)
+    return _match(objects, target, labels, spec) if objects.kinds is None else objects.kinds
 
-    def keep(objects: NDArray[Any], ids: NDArray[np.int64]) -> NDArray[Any]:
-        return np.where(np.isin(objects, ids) & ~void, objects, 0)
 
-    return ObjectKinds(
-        matched=keep(prediction, found.instance_ids),
-        missed=keep(target, found.missed_ids),
-        spurious=keep(prediction, found.spurious_ids),
-    )
+def _match(objects: Objects, target: Map, labels: Map, spec: ClassSpec, place: int | None = None) -> ObjectKinds:
+    """Match the objects of whole maps; with `place` only that slice of a volume is kept."""
+    shown = ... if place is None else place
+    void = ~spec.valid(target)
+    shape, first = target[shown].shape, 0
+    found = {name: np.zeros(shape, np.int64) for name in ("matched", "found", "missed", "spurious")}
+    for k in _classes(target, labels, spec, objects.classes):
+        ours, theirs = (_numbered(given, values == k, objects) for given, values in _sides(objects, target, labels))
+        match = match_instances(ours, theirs, threshold=objects.threshold, void=void)
+        parts = {
+            "matched": (theirs, match.instance_ids),
+            "found": (ours, match.target_ids),
+            "missed": (ours, match.missed_ids),
+            "spurious": (theirs, match.spurious_ids),
+        }
+        for name, (numbers, ids) in parts.items():
+            kept = np.isin(numbers[shown], ids) & ~void[shown]
+            found[name][kept] = numbers[shown][kept].astype(np.int64) + first
+        first += 1 + int(max(ours.max(initial=0), theirs.max(initial=0)))  # objects of two classes have two numbers
+    return ObjectKinds(**found)
+
+
+def _sides(objects: Objects, target: Map, labels: Map) -> Iterator[tuple[Map | None, Map]]:
+    yield from ((objects.target, target), (objects.prediction, labels))
+
+
+def _numbered(given: Map | None, mask: Map, objects: Objects) -> Map:
+    return find_objects(np.asarray(mask, bool), given, objects.connectivity or 8)
+
+
+def _threshold(measure: ObjectsConfig) -> float:
+    """The IoU above which a measure matches; of several the lowest."""
+    if isinstance(measure, AveragePrecisionConfig):
+        return measure.thresholds[0]
+    return measure.threshold if isinstance(measure, InstancesConfig | EventsConfig | SizesConfig) else THRESHOLD
+
+
+def _classes(target: Map, labels: Map, spec: ClassSpec, names: tuple[str, ...] | None) -> list[int]:
+    """The classes whose objects are matched, of those that occur."""
+    counted = spec.names[1 if spec.has_background else 0 :] if names is None else names
+    present = np.union1d(np.unique(target), np.unique(labels)).astype(int)
+    return [int(k) for k in present if k < spec.num_classes and spec.names[k] in counted]

@@ -1,6 +1,7 @@
 """One case -> one picture: image, target, prediction and errors side by side."""
 
 import io
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from segmeter.errors import InputError
 from segmeter.files import make_folder, safe_id, write_bytes
 from segmeter.report.figures import headline, number
 from segmeter.report.pictures.canvas import Entry, compose
-from segmeter.report.pictures.objects import THRESHOLD, ObjectKinds, Objects, find_kinds
+from segmeter.report.pictures.objects import NO_OBJECTS, ObjectKinds, Objects, find_kinds
 from segmeter.report.pictures.paint import (
     ERROR_COLOURS,
     OBJECT_COLOURS,
@@ -29,7 +30,6 @@ from segmeter.report.pictures.paint import (
 )
 
 PANEL = 480  # longest side of a panel, pixels
-NO_OBJECTS = Objects()
 COMPRESSION = 3  # of the PNG: as small as at the default 6, in less than half of its time
 
 
@@ -79,15 +79,19 @@ def draw_overlay(
     shape = panel_shape(image.shape[:2], panel)
     shown = resize(display_image(image), shape, smooth=True)
     small, small_target = resize_labels(labels, shape), None if target is None else resize_labels(target, shape)
-    panels = [("image", shown), ("prediction", paint_labels(shown, small, spec, _resize(objects.prediction, shape)))]
-    legend, figure = [_classes(small_target, small, spec)], ""
+    kinds = None
+    if target is not None and target.ndim == 2 and objects.matched:
+        kinds = find_kinds(objects, target, labels, spec)
+    outlined = objects.prediction if kinds is None else kinds.prediction
+    panels = [("image", shown), ("prediction", paint_labels(shown, small, spec, _resize(outlined, shape)))]
+    legend, figure = [class_entries([small] if small_target is None else [small, small_target], spec)], ""
     if target is not None and small_target is not None:
-        panels.insert(1, ("target", paint_labels(shown, small_target, spec, _resize(objects.target, shape))))
-        if objects.target is not None and objects.prediction is not None:
-            kinds = find_kinds(objects.target, objects.prediction, ignored(target, spec))
+        outlined = objects.target if kinds is None else kinds.target
+        panels.insert(1, ("target", paint_labels(shown, small_target, spec, _resize(outlined, shape))))
+        if kinds is not None:
             parts = (_resize(each, shape) for each in (kinds.matched, kinds.missed, kinds.spurious))
             last = "objects", paint_objects(shown, parts, small_target, spec)
-            entries = _object_entries(kinds)
+            entries: list[Entry] = list(zip(object_names(kinds, objects), OBJECT_COLOURS, strict=True))
         else:
             last = "errors", paint_errors(shown, small_target, small, spec)
             entries = _error_entries(small_target, small, spec)
@@ -141,9 +145,8 @@ def resize_labels(labels: NDArray[Any], shape: tuple[int, int]) -> NDArray[Any]:
     return np.stack([resize(plane, shape, smooth=False) for plane in labels])
 
 
-def _classes(target: NDArray[Any] | None, labels: NDArray[Any], spec: ClassSpec) -> list[Entry]:
-    """The classes that occur."""
-    maps = [labels] if target is None else [labels, target]
+def class_entries(maps: Sequence[NDArray[Any]], spec: ClassSpec) -> list[Entry]:
+    """The classes that occur in maps (H, W), or (K, H, W) for multilabel."""
     return [(spec.names[k], spec.colours[k]) for k in _present(maps) if k < spec.num_classes]
 
 
@@ -157,14 +160,14 @@ def _error_entries(target: NDArray[Any], labels: NDArray[Any], spec: ClassSpec) 
     return [(name, colour) for name, colour, mask in zip(names, ERROR_COLOURS, masks, strict=True) if mask.any()]
 
 
-def _object_entries(kinds: ObjectKinds) -> list[Entry]:
-    """How many objects there are of each kind."""
-    names = (f"matched (IoU above {THRESHOLD})", "missed", "false")
-    counted = zip(names, kinds.counts(), OBJECT_COLOURS, strict=True)
-    return [(f"{count} {name}", colour) for name, count, colour in counted]
+def object_names(kinds: ObjectKinds, objects: Objects) -> list[str]:
+    """How many objects there are of each kind, in the order of `OBJECT_COLOURS`; of a slice, of those in it."""
+    where = "" if objects.kinds is None else " in the volume"
+    names = (f"matched (IoU above {objects.threshold:g}{where})", "missed", "false")
+    return [f"{count} {name}" for count, name in zip(kinds.counts(), names, strict=True)]
 
 
-def _present(maps: list[NDArray[Any]]) -> list[int]:
+def _present(maps: Sequence[NDArray[Any]]) -> list[int]:
     if maps[0].ndim == 3:
         return sorted({int(k) for planes in maps for k in np.flatnonzero((planes == 1).any(axis=(1, 2)))})
     return sorted({int(value) for labels in maps for value in np.unique(labels)})

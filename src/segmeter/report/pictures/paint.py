@@ -128,9 +128,7 @@ def contours(labels: NDArray[Any]) -> Mask:
 
 def ignored(labels: NDArray[Any], spec: ClassSpec) -> Mask:
     """Pixels (H, W) that hold the ignored value; of planes, in every one of them."""
-    if spec.ignore_index is None:
-        return np.zeros(labels.shape[-2:], bool)
-    mask = labels == spec.ignore_index
+    mask = ~spec.valid(labels)
     return np.asarray(mask.all(axis=0) if labels.ndim == 3 else mask)
 
 

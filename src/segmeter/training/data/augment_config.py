@@ -6,8 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from segmeter.invalid import RuleError
-from segmeter.schema import Config, Given, Unit, rule
+from segmeter.schema import Config, Given, RuleError, Unit, rule
 
 Size = tuple[int, int]
 

@@ -3,7 +3,6 @@
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 from numpy.typing import NDArray
@@ -32,19 +31,7 @@ class Cases(Protocol):
 
     def contents(self) -> Mapping[str, str]: ...
 
-
-@dataclass(frozen=True)
-class Some:
-    """Some of the cases, by their numbers."""
-
-    cases: Cases
-    numbers: Sequence[int]
-
-    def __len__(self) -> int:
-        return len(self.numbers)
-
-    def __getitem__(self, index: int) -> Sample:
-        return self.cases[self.numbers[index]]
+    def kinds(self) -> Sequence[Any]: ...
 
 
 class Budget:
@@ -88,6 +75,7 @@ class CachedDataset:
         self._budget = budget
         self._kept: dict[int, Sample] = {}
         self._fingerprint = ""
+        self._kinds: Sequence[Any] = ()
 
     def __len__(self) -> int:
         return len(self.cases)
@@ -121,6 +109,11 @@ class CachedDataset:
 
     def contents(self) -> Mapping[str, str]:
         return self.cases.contents()
+
+    def kinds(self) -> Sequence[Any]:
+        """Height, width and dtype of each image, which tell batches apart."""
+        self._kinds = self._kinds or self.cases.kinds()  # asked for with every validation
+        return self._kinds
 
     def _read(self, index: int) -> Sample:
         sample = self.cases[index]

@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from segmeter.classes import ClassSpec
 from segmeter.data.sample import Sample
@@ -29,6 +30,10 @@ class FixedCases:
     def contents(self) -> Mapping[str, str]:
         """Sha256 of the pixels of each sample."""
         return {sample.case_id: hashlib.sha256(_bytes_of(sample)).hexdigest() for sample in self.samples}
+
+    def kinds(self) -> list[tuple[Any, ...]]:
+        """Shape and dtype of each image."""
+        return [(*sample.image.shape, str(sample.image.dtype)) for sample in self.samples]
 
     def fingerprint(self) -> str:
         """Sha256 over classes, and names and contents of all samples."""

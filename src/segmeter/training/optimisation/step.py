@@ -82,7 +82,7 @@ class Stepper:
         whole = self._denominators(batches) if len(batches) > 1 or self.world.size > 1 else None
         losses = []
         for number, batch in enumerate(batches, start=1):
-            image, target = self._augmented(batch)
+            image, target = self.augmented(batch)
             image = image.contiguous(memory_format=self._layout)
             with self._gathering(image, last=number == len(batches)):
                 loss = self._compute_loss(image, target, whole)
@@ -116,11 +116,12 @@ class Stepper:
 
     def _denominators(self, batches: Sequence[Batch]) -> Tensor:
         """Sum the denominators; targets are augmented twice rather than kept, so memory does not grow with batches."""
-        here = torch.stack([self.loss.denominators(self._augmented(batch)[1]) for batch in batches]).sum(0)
+        here = torch.stack([self.loss.denominators(self.augmented(batch)[1]) for batch in batches]).sum(0)
         return self.world.sum(here)
 
     @record_function("segmeter.augment")
-    def _augmented(self, batch: Batch) -> tuple[Tensor, Tensor]:
+    def augmented(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Image and target as the forward pass takes them; the same ones each time that it is called."""
         image, target = resized(batch)
         if self.augment is None:
             return image, target

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from segmeter.errors import ConfigError, DataError
-from segmeter.files import csv_bytes, make_folder, refuse_link, write_bytes
+from segmeter.files import csv_bytes, link_error, make_folder, write_bytes
 from segmeter.open_files import Lines
 from segmeter.provenance import flatten
 from segmeter.training.config import MlflowConfig, WandbConfig
@@ -51,7 +51,8 @@ def build_wandb(config: WandbConfig, *, folder: Path, step: int, settings: Mappi
     """
     os.environ.setdefault("WANDB_ERROR_REPORTING", "false")  # read when it is imported
     wandb = _imported("wandb")
-    make_folder(folder / "wandb")  # refuses a link
+    make_folder(folder / "wandb")
+    _refuse_links(folder / "wandb")
     try:
         run = wandb.init(
             project=config.project,
@@ -113,8 +114,8 @@ def build_mlflow(config: MlflowConfig, *, folder: Path, step: int, settings: Map
     """
     os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")  # read when it is imported
     mlflow = _imported("mlflow")
-    for own in ("mlflow.db", "mlflow"):
-        refuse_link(folder / own)
+    for own in ("mlflow", *(f"mlflow.db{end}" for end in ("", "-journal", "-wal", "-shm"))):  # as SQLite names them
+        _refuse_links(folder / own)
     uri = config.uri or os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{(folder / 'mlflow.db').absolute()}"
     try:
         client = mlflow.MlflowClient(tracking_uri=uri)
@@ -226,6 +227,14 @@ class _Table:
         write_bytes(self._path, csv_bytes([columns]) + b"".join(row + b"," * len(names) + b"\n" for row in rows))
         self._lines.close()
         self._lines, self._columns = Lines(self._path), columns
+
+
+def _refuse_links(path: Path) -> None:
+    """Raise InputError where a library that writes here by itself would follow a link; its own ones stay inside."""
+    inside = os.path.realpath(path) + os.sep
+    for each in (path, *path.rglob("*")):
+        if each.is_symlink() and (each == path or not os.path.realpath(each).startswith(inside)):
+            raise link_error(each)
 
 
 def _identifier(folder: Path) -> str:

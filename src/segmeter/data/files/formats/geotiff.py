@@ -7,16 +7,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from segmeter.checks import expected
 from segmeter.data.files.geometry import Geometry, stated_geometry
-from segmeter.data.files.sniff import show
+from segmeter.data.files.header import read_nodata
 from segmeter.data.units import MILLIMETRES
 
 SOURCE = "GeoTIFF tags"
 
-_SCALE, _TIEPOINT, _MATRIX, _KEYS, _NODATA = 33550, 33922, 34264, 34735, 42113
+_SCALE, _TIEPOINT, _MATRIX, _KEYS = 33550, 33922, 34264, 34735
 _MODEL, _RASTER, _GEODETIC, _PROJECTED, _LINEAR = 1024, 1025, 2048, 3072, 3076  # keys of the directory
 _GEOGRAPHIC, _POINT = 2, 2  # values of _MODEL and _RASTER
+_USER_DEFINED = 32767  # in place of a code: the system is described elsewhere in the tags
 _UNITS = {9001: "m", 9002: "foot"}  # codes of _LINEAR
 _DEGREES = "the GeoTIFF's coordinates are degrees, so distances are counted in pixels"
 
@@ -30,14 +30,15 @@ def read_geotiff(path: Path, page: Any) -> Geometry | None:
         A tag holds what the standard does not allow.
     """
     tags = page.tags
-    nodata = _number(tags.valueof(_NODATA))
+    nodata = read_nodata(page)
     matrix = _matrix(tags)
     if matrix is None:
         return None if nodata is None else Geometry(source=SOURCE, nodata=nodata)
     keys = _read_keys(tags.valueof(_KEYS, ()))
     if keys.get(_RASTER) != _POINT:  # coordinates are those of the pixel's corner, and affines go by centres
         matrix[:, 3] += (matrix[:, 0] + matrix[:, 1]) / 2
-    code = keys.get(_PROJECTED) or keys.get(_GEODETIC)
+    codes = (keys.get(name) for name in (_PROJECTED, _GEODETIC))
+    code = next((each for each in codes if each not in (None, 0, _USER_DEFINED)), None)
     more: dict[str, Any] = {"nodata": nodata, "crs": f"EPSG:{code}" if code else ""}
     if keys.get(_MODEL) == _GEOGRAPHIC:
         return Geometry(source=SOURCE, affine=matrix, note=_DEGREES, **more)
@@ -47,21 +48,6 @@ def read_geotiff(path: Path, page: Any) -> Geometry | None:
     if unit:
         matrix = np.diag([MILLIMETRES[unit]] * 3 + [1.0]) @ matrix
     return found.having(affine=matrix, **more)
-
-
-def nodata_problem(path: Path, value: float | None, num_values: int, values: NDArray[Any] | None) -> str:
-    """The line that refuses a map in which pixels without data hold the value of a class, or "".
-
-    Without `values`, of a map that is read by rows, none of its pixels can be told to hold it or not.
-    """
-    if value is None or not 0 <= value < num_values:
-        return ""
-    pixels = None if values is None else int(np.count_nonzero(values == value))
-    if pixels == 0:
-        return ""
-    rule = "to be no class" if pixels is None else f"to be no class, as {pixels} pixels have it"
-    meaning = f"{{{value:g}: 255, ...}} with data.ignore_index=255, or {{{value:g}: 0, ...}}"
-    return expected(show(path), "nodata", rule, f"{value:g}", f"Say what they are: data.label_map={meaning}.")
 
 
 def _matrix(tags: Any) -> NDArray[np.float64] | None:
@@ -83,10 +69,3 @@ def _read_keys(directory: tuple[int, ...]) -> dict[int, int]:
     """Keys whose value is a short, which stands in the directory itself."""
     entries = np.array(directory[4:], np.int64).reshape(-1, 4).tolist()
     return {key: value for key, place, _, value in entries if place == 0}
-
-
-def _number(text: Any) -> float | None:
-    if text is None:
-        return None
-    value = float(str(text).strip("\0 "))
-    return None if math.isnan(value) else value

@@ -15,6 +15,7 @@ from segmeter.data.files.geometry import Geometry, stated_geometry
 from segmeter.data.files.header import damaged
 from segmeter.data.files.npy import check_pixels
 from segmeter.data.files.sniff import show
+from segmeter.data.units import MILLIMETRES
 from segmeter.errors import DataError
 
 SOURCE = "ITK header"
@@ -22,6 +23,7 @@ FLIPS = np.diag([-1.0, -1.0, 1.0, 1.0])  # from ITK's and DICOM's left, posterio
 
 _READERS = {"mha": "MetaImageIO", "nrrd": "NrrdImageIO"}
 _MOST_HEADER = 1 << 16  # bytes
+_SPACINGS = ("ElementSpacing", "ElementSize", "spacings", "spacedirections")
 
 
 def decode_itk(path: Path, file: IO[bytes], *, max_pixels: int) -> tuple[NDArray[Any], Geometry]:
@@ -46,12 +48,13 @@ def decode_itk(path: Path, file: IO[bytes], *, max_pixels: int) -> tuple[NDArray
     except DataError:
         raise
     except Exception as error:  # ITK raises RuntimeError on whatever it can't read
-        raise damaged(path, error) from error
+        raise _spacing_fault(path, fields) or damaged(path, error) from error
 
 
 def _read(
     sitk: Any, path: Path, reader_name: str, fields: Mapping[str, str], max_pixels: int
 ) -> tuple[NDArray[Any], Geometry]:
+    stated_units = _stated_units(path, fields)
     reader = sitk.ImageFileReader()
     reader.SetImageIO(reader_name)
     reader.SetFileName(str(path))
@@ -66,18 +69,21 @@ def _read(
     image = reader.Execute()
     pixels: NDArray[Any] = sitk.GetArrayFromImage(image).reshape(shape)
     check_pixels(path, shape, pixels.dtype, max_pixels)
-    names = re.findall(r'"([^"]*)"', fields.get("spaceunits", ""))
     axes = len(shape)
-    stated = (names or ["mm"] * axes)[:axes]
+    units = (stated_units if len(stated_units) > 1 else stated_units * axes)[:axes]
     header = stated_edges(fields)[:axes]
     if not header:
         return pixels, Geometry()  # ITK then says 1 mm
     if len(header) < axes or not all(math.isfinite(edge) and edge > 0 for edge in header):  # ITK would mend them
         wrong: list[float | None] = [None] * (axes - len(header)) + header[::-1]
-        return pixels, stated_geometry(path, wrong, list(reversed(stated)), source=SOURCE)
+        return pixels, stated_geometry(path, wrong, units[::-1], source=SOURCE)
     edges = image.GetSpacing()[:axes]
+    geometry = stated_geometry(path, edges[::-1], units[::-1], source=SOURCE)
+    if len(set(units)) > 1:  # of axes that lie in no common space
+        return pixels, geometry
     affine = FLIPS @ place(np.array(image.GetDirection()), edges, image.GetOrigin()[:axes])
-    return pixels, stated_geometry(path, list(reversed(edges)), list(reversed(stated)), source=SOURCE, affine=affine)
+    affine[:3] *= MILLIMETRES[geometry.unit] if geometry.unit else 1.0
+    return pixels, geometry.having(affine=affine)
 
 
 def stated_edges(fields: Mapping[str, str]) -> list[float]:
@@ -88,11 +94,44 @@ def stated_edges(fields: Mapping[str, str]) -> list[float]:
     >>> stated_edges({"ElementSpacing": "0.5 -1"}), stated_edges({"spacedirections": "none (3,4,0) (0,0,nan)"})
     ([0.5, -1.0], [5.0, nan])
     """
-    for name in ("ElementSpacing", "ElementSize", "spacings"):
-        if name in fields:
-            return [float(edge) for edge in fields[name].split()]
-    vectors = re.findall(r"\(([^)]*)\)", fields.get("spacedirections", ""))
-    return [math.hypot(*map(float, vector.split(","))) for vector in vectors]
+    text = _stated_spacing(fields)
+    vectors = re.findall(r"\(([^)]*)\)", text)
+    return [math.hypot(*map(_number, each.split(","))) for each in vectors] or [*map(_number, text.split())]
+
+
+def _stated_spacing(fields: Mapping[str, str]) -> str:
+    return next((fields[name] for name in _SPACINGS if name in fields), "")
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan
+
+
+def _spacing_fault(path: Path, fields: Mapping[str, str]) -> DataError | None:
+    """The refusal of a spacing for which ITK reads no pixel; None where that is not the fault."""
+    edges = stated_edges(fields)
+    if not any(name in fields for name in _SPACINGS) or (edges and all(math.isfinite(edge) and edge for edge in edges)):
+        return None
+    rule, found = "to be a finite number > 0 along every axis", repr(_stated_spacing(fields)[:60])
+    return DataError(expected(f"{show(path)}: {SOURCE}", "spacing", rule, found, "Correct the file."))
+
+
+def _stated_units(path: Path, fields: Mapping[str, str]) -> list[str]:
+    """The unit of each axis, first axis first, or of all: mm, as ITK takes it, where the header names none.
+
+    NRRD names them for its axes, or for those of the space around it, which its axes may cross: these must be one.
+    """
+    if fields.get("DistanceUnits", "?") != "?":
+        return [fields["DistanceUnits"]]
+    by_axis, of_space = (re.findall(r'"([^"]*)"', fields.get(name, "")) for name in ("units", "spaceunits"))
+    if (by_axis and of_space) or len(set(of_space)) > 1:
+        found = "units and space units" if by_axis else ", ".join(of_space)
+        rule, remedy = "of the spacing to be one", "Correct the file."
+        raise DataError(expected(f"{show(path)}: {SOURCE}", "unit", rule, found, remedy))
+    return by_axis or of_space or ["mm"]
 
 
 def _mha_fields(path: Path, head: bytes) -> dict[str, str]:

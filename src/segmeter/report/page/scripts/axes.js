@@ -21,8 +21,8 @@ function short(value) {
 
 // a scale from values to [0, 1]: of a score 0 to 1, of numbers that span more than three powers of ten a logarithm
 class Scale {
-  constructor(low, high, { log = false } = {}) {
-    Object.assign(this, { low, high, log });
+  constructor(low, high, { log = false, only } = {}) {
+    Object.assign(this, { low, high, log, only });
     [this.from, this.to] = [this.bend(low), this.bend(high)];
   }
 
@@ -30,8 +30,9 @@ class Scale {
     const [low, high] = column.ends;
     if (column.kind === "score") return new Scale(0, 1);
     if (!(high >= low)) return new Scale(0, 1);
+    if (high === low) return new Scale(low - 0.5, high + 0.5, { only: low });
     if (low >= 0 && high > 1000 && high / Math.max(low, 1) > 1000) return new Scale(low, high, { log: true });
-    return high > low ? new Scale(low, high) : new Scale(low - 0.5, high + 0.5);
+    return new Scale(low, high);
   }
 
   bend(value) {
@@ -48,7 +49,11 @@ class Scale {
   }
 
   ticks(most) {
-    if (!this.log) return roundTicks(this.low, this.high, most);
+    if (this.only !== undefined) return [this.only];
+    if (!this.log) {
+      const ticks = roundTicks(this.low, this.high, most);
+      return ticks.length > 1 ? ticks : roundTicks(this.low, this.high, most + 2); // one alone shows no scale
+    }
     const ticks = [];
     for (let power = 0; power <= Math.log10(this.high) + 1e-9; power++) ticks.push(10 ** power);
     return [0, ...ticks].filter((tick) => tick >= this.low && tick <= this.high);
@@ -57,14 +62,16 @@ class Scale {
 
 // a canvas that is sharp on any screen, with axes, and drawn again when its size changes
 class Plot {
-  constructor(label, draw, { height = 240 } = {}) {
-    this.canvas = el("canvas", { role: "img", "aria-label": label, style: { height: `${height}px` } });
+  constructor(label, draw, { height = 240, margin = { left: 58, right: 22, top: 10, bottom: 40 } } = {}) {
+    this.canvas = el("canvas", { role: "img", "aria-label": label });
     this.tip = el("div", { class: "tip", hidden: true });
     this.node = el("div", { class: "plot" }, this.canvas, this.tip);
-    this.margin = { left: 58, right: 22, top: 10, bottom: 40 };
     this.draw = () => {
-      const [width, high] = [this.canvas.clientWidth, height];
+      const width = this.canvas.clientWidth;
       if (!width) return;
+      this.margin = typeof margin === "function" ? margin(width) : { ...margin };
+      const high = typeof height === "number" ? height : height(width);
+      this.canvas.style.height = `${high}px`;
       const ratio = devicePixelRatio || 1;
       [this.canvas.width, this.canvas.height] = [Math.round(width * ratio), Math.round(high * ratio)];
       this.context = this.canvas.getContext("2d");
@@ -97,9 +104,14 @@ class Plot {
     context.fillStyle = colourOf("soft");
     context.strokeStyle = colourOf("line");
     context.lineWidth = 1;
+    const texts = vertical.ticks(5).map((tick) => context.measureText(short(tick)).width);
+    const room = Math.max(58, Math.max(...texts, 0) + 30) - this.margin.left; // for the ticks and the axis' name
+    this.margin.left += room;
+    this.width -= room;
     context.textAlign = "center";
+    let before; // where all digits that are shown are the same, once
     for (const tick of horizontal.ticks(Math.max(3, Math.min(7, Math.floor(this.width / 80))))) {
-      context.fillText(short(tick), this.x(horizontal.place(tick)), this.margin.top + this.height + 16);
+      if (short(tick) !== before) context.fillText((before = short(tick)), this.x(horizontal.place(tick)), this.margin.top + this.height + 16);
     }
     context.textAlign = "right";
     for (const tick of vertical.ticks(5)) {

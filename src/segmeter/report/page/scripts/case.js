@@ -95,7 +95,7 @@ class CaseView {
       return node;
     });
     const errors = pictures.flatMap((picture) => picture.maps).filter((map) => map.role === "errors").flatMap((map) => map.entries);
-    const named = new Map([...others, ...errors.filter((entry) => !entry.hidden).map((entry) => [entry.name, entry.colour])]);
+    const named = new Map([...others, ...errors.filter((entry) => !entry.hidden && !entry.absent).map((entry) => [entry.name, entry.colour])]);
     this.chips.replaceChildren(...chips, ...[...named].map(([name, colour]) => el("span", { class: "key" }, swatch(colour), name)));
     const roles = [...new Set(this.panes.map((pane) => pane.role))];
     this.roles.replaceChildren(
@@ -181,13 +181,17 @@ class CaseView {
       if (column.of !== null) {
         kinds.set(column.short, column.isText);
         rows.set(column.of, (rows.get(column.of) ?? new Map()).set(column.short, column));
-      } else if (column.key !== "id" && column.text(i) !== "") groups.set(column.group, [...(groups.get(column.group) ?? []), column]);
+      } else if (column.key !== "id" && column.text(i) !== "") {
+        // a measure's group is its name, and the rest of its label the region
+        const [heading, term] = column.key.startsWith("measure/") ? [column.label.slice(column.group.length + 2), column.short] : [column.group, column.title];
+        groups.set(heading, [...(groups.get(heading) ?? []), [term, column.text(i)]]);
+      }
     }
     const present = [...rows].filter(([, columns]) => columns.get("status")?.text(i) !== "absent").sort(([one], [other]) => one - other);
     const table = rows.size
       ? el("table", {}, el("thead", {}, el("tr", {}, el("th", { scope: "col" }, "class"), ...[...kinds].map(([kind, isText]) => el("th", { scope: "col", class: isText ? "" : "n" }, kind)))), el("tbody", {}, ...present.map(([k, columns]) => this.classRow(i, k, kinds, columns))))
       : null;
-    const facts = [...groups].map(([group, members]) => el("div", { class: "known" }, el("h3", {}, group), el("dl", {}, ...members.flatMap((column) => [el("dt", {}, column.title), el("dd", {}, column.text(i))]))));
+    const facts = [...groups].map(([group, members]) => el("div", { class: "known" }, el("h3", {}, group), el("dl", {}, ...members.flatMap(([term, text]) => [el("dt", {}, term), el("dd", {}, text)]))));
     return [this.about(i), ...facts, table ? el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "scores by class" }, table) : null].filter(Boolean);
   }
 

@@ -1,5 +1,5 @@
 // Columns and a state -> which cases, in which order.
-const FOUND = { undefined: Number.isNaN, failed: (value) => !Number.isNaN(value) && !Number.isFinite(value), defined: (value) => !Number.isNaN(value) };
+const FOUND = { "above 0": (value) => value > 0, undefined: Number.isNaN, failed: (value) => !Number.isNaN(value) && !Number.isFinite(value), defined: (value) => !Number.isNaN(value) };
 
 // "0.5..0.6" holds both ends, "0.5..<0.6" lacks the upper one; either end may be missing
 function parseRange(text) {

@@ -19,16 +19,19 @@ class Histogram {
     this.drawing = el("div", { class: "bars" });
     this.choice = el("span");
     place.replaceChildren(el("h3", {}, "distribution of ", this.choice), this.drawing);
+    new ResizeObserver(() => this.drawing.clientWidth !== this.drawn && this.last && this.show(...this.last)).observe(this.drawing);
   }
 
   show(state, cases, { order }) {
+    this.last = [state, cases, { order }];
+    this.drawn = this.drawing.clientWidth;
     const key = state.get("h") ?? this.page.sort;
     const column = this.page.column.get(key) ?? this.numeric[0];
     this.choice.replaceChildren(select("measure of the histogram", optionsOf(this.numeric), column.key, (value) => State.here().with({ h: value }).go({ replace: true })));
     const edges = edgesOf(column);
     const [all, chosen] = [null, order].map((list) => this.count(column, edges, list));
     const highest = Math.max(1, ...all.bars);
-    const [width, height, bars] = [520, 120, all.bars.length];
+    const [width, height, bars] = [this.drawn || 520, 200, all.bars.length];
     const step = width / bars;
     const links = all.bars.map((count, k) => {
       const last = k === bars - 1;
@@ -100,7 +103,7 @@ class Scatter {
     const { plot } = this;
     [this.across, this.up] = [Scale.of(this.x), Scale.of(this.y)];
     plot.axes(this.across, this.up, [this.x.title + (this.across.log ? ", logarithmic" : ""), this.y.title + (this.up.log ? ", logarithmic" : "")]);
-    const size = this.page.n > 2000 ? 2 : 4;
+    const size = this.page.n > 2000 ? 2 : this.page.n > 100 ? 4 : 6;
     const draw = (wanted, colour, alpha) => {
       plot.context.fillStyle = colour;
       plot.context.globalAlpha = alpha;

@@ -77,7 +77,7 @@ class Curve {
     const { context } = plot;
     context.save();
     context.beginPath();
-    context.rect(plot.margin.left, plot.margin.top - SPOT, plot.width, plot.height + 2 * SPOT);
+    context.rect(plot.margin.left, plot.margin.top - SPOT, plot.width + SPOT, plot.height + 2 * SPOT);
     context.clip();
     if (all.axis === "step" && all.best !== null && this.chart.axis === "score") this.upright(all.best);
     for (const [line, k] of this.shown()) this.line(line, k);

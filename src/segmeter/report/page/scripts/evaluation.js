@@ -4,6 +4,7 @@ async function startEvaluation() {
   const pictures = JSON.parse(byId("layers").textContent);
   const place = new Map(page.column.get("id").raw.map((id, i) => [id, i]));
   page.pictures = new Map(Object.entries(pictures).map(([id, picture]) => [place.get(id), picture]));
+  drawClasses();
   if (byId("matrix")) new Confusion(byId("matrix"), page);
   new Explorer(page);
   performance.mark("ready");

@@ -38,7 +38,7 @@ function entriesOf(map, page, { opacity, hidden }) {
   }
   return map.entries.map((entry) => {
     if (entry.hidden) return { colour: [0, 0, 0], alpha: 0 };
-    if (entry.class === undefined) return { colour: entry.colour, alpha: opacity * (entry.faint ? 0.5 : 1) };
+    if (entry.class === undefined) return { colour: entry.colour, alpha: entry.strong ? Math.min(1, 1.6 * opacity) : opacity * (entry.faint ? 0.5 : 1) };
     return { colour: colour(entry.class), alpha: hidden.has(entry.class) || plain(entry.class) ? 0 : opacity };
   });
 }

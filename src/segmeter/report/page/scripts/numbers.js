@@ -48,14 +48,15 @@ class Column {
     if (!Number.isFinite(value)) return value > 0 ? "inf" : "-inf";
     if (this.kind === "count") return whole(value);
     if (this.kind === "score" || (Math.abs(value) < 1 && Math.abs(value) >= 0.001)) return value.toFixed(4);
-    return String(Number(value.toPrecision(5)));
+    return value && Math.abs(value) < 0.001 ? value.toExponential(4) : String(Number(value.toPrecision(5)));
   }
 
   // what cases are sorted by: the value, or of a text its place among all
   get ranks() {
     if (this.sorted) return this.sorted;
     const ranks = new Float64Array(this.raw.length);
-    if (this.isText) {
+    if (this.kind === "choice") this.raw.forEach((raw, i) => (ranks[i] = raw < 0 ? NaN : raw));
+    else if (this.isText) {
       const texts = Array.from(this.raw, (_, i) => this.text(i));
       const different = [...new Set(texts)].sort(new Intl.Collator(undefined, { numeric: true }).compare);
       const place = new Map(different.map((text, index) => [text, text === "" ? NaN : index]));

@@ -1,10 +1,15 @@
 // Tables of the page that are sorted where they stand.
 const valueOf = (row, column) => row.cells[column].dataset.value ?? "";
 
-function compare(kind, descending) {
+const numberOf = (text) => Number(text.replace(/inf$/, "Infinity")); // as Python writes it
+
+// numbers by size, before all texts, as settings hold both
+function compare(descending) {
   return ([a], [b]) => {
     if (a === "" || b === "") return (a === "") - (b === "");
-    const order = kind === "number" ? a - b : a.localeCompare(b);
+    const [x, y] = [numberOf(a), numberOf(b)];
+    const texts = Number.isNaN(x) - Number.isNaN(y);
+    const order = texts || (Number.isNaN(x) ? a.localeCompare(b, undefined, { numeric: true }) : (x > y) - (x < y));
     return descending ? -order : order;
   };
 }
@@ -15,7 +20,7 @@ function sortBy(table, head, column) {
   head.setAttribute("aria-sort", descending ? "descending" : "ascending");
   const body = table.tBodies[0];
   const keyed = [...body.rows].map((row) => [valueOf(row, column), row]);
-  keyed.sort(compare(head.dataset.sort, descending));
+  keyed.sort(compare(descending));
   body.append(...keyed.map(([, row]) => row));
 }
 

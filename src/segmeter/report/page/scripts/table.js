@@ -24,6 +24,7 @@ class VirtualTable {
   show(order, columns, sorted, descending) {
     const same = this.order === order;
     Object.assign(this, { order, columns });
+    this.named ??= columns[0].raw.reduce((most, text) => Math.max(most, text.length), 0);
     this.head.replaceChildren(...columns.map((column) => this.heading(column, sorted, descending)));
     this.table.style.width = `${columns.reduce((sum, column) => sum + this.width(column), 0)}px`;
     this.table.setAttribute("aria-rowcount", order.length + 1);
@@ -32,7 +33,9 @@ class VirtualTable {
   }
 
   width(column) {
-    return column.key === "id" ? 260 : column.isText ? 150 : 122;
+    const narrow = this.box.clientWidth < 600;
+    if (column.key === "id") return Math.max(120, Math.min(narrow ? 200 : 400, 8 * this.named + 28));
+    return column.isText ? 150 : narrow ? 104 : 122;
   }
 
   heading(column, sorted, descending) {

@@ -1,0 +1,242 @@
+"""Label map of a DICOM series -> DICOM segmentation, a segment per class. Needs highdicom."""
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from segmeter import __version__
+from segmeter.checks import expected, known_kind, known_path, shown, whole_number
+from segmeter.classes import ClassSpec
+from segmeter.data.files.formats.library import need
+from segmeter.data.files.geometry import SPACING_TOLERANCE
+from segmeter.data.files.sniff import show
+from segmeter.errors import DataError, InputError
+from segmeter.files import atomic_write
+
+_WHERE, _WHAT = "write_segmentation", "DICOM segmentations"
+_NAMED = ("SOPClassUID", "SOPInstanceUID", "StudyInstanceUID", "SeriesInstanceUID", "Modality", "Rows", "Columns")
+_PLACED = ("FrameOfReferenceUID", "ImagePositionPatient", "ImageOrientationPatient", "PixelSpacing", "SliceThickness")
+_MAY_BE_EMPTY = (  # DICOM's type 2, which many an anonymiser takes away
+    *("PatientID", "PatientName", "PatientBirthDate", "PatientSex"),
+    *("StudyID", "StudyDate", "StudyTime", "AccessionNumber"),
+)
+_TEXTS = ("StudyInstanceUID", "SeriesInstanceUID", "FrameOfReferenceUID")  # one for all slices, as are
+_NUMBERS = ("Rows", "Columns", "ImageOrientationPatient", "PixelSpacing", "SliceThickness")
+_UTF_8 = "ISO_IR 192"  # names of classes and meanings may have any letters
+_BY_LEARNING = ("123110", "DCM", "Artificial Intelligence")
+_TISSUE = ("85756007", "SCT", "Tissue")
+_MOST_NUMBER = 2**31 - 1  # of DICOM's integers in text
+_MOST_SCHEME, _MOST_MEANING = 16, 64  # characters, of DICOM's SH and LO; a value above 16 is a "long code value"
+_NOT_IN_TEXT = re.compile(r"[\\\x00-\x1f\x7f-\x9f\ud800-\udfff]")  # a backslash parts values
+_REMEDY = "A segmentation is made of the slices of one series, each once."
+
+
+Code = tuple[str, str, str]  # value, scheme and meaning, such as ("10200004", "SCT", "Liver")
+
+
+def write_segmentation(
+    path: str | Path,
+    labels: NDArray[Any],
+    spec: ClassSpec,
+    *,
+    source: Sequence[str | Path],
+    series_number: int = 1000,
+    codes: Mapping[str, tuple[Code, Code]] | None = None,
+) -> None:
+    """Write labels as a binary DICOM segmentation of the images that they were made from.
+
+    It takes over the patient, the study and the place of each image. A segment has the number of its label and the name
+    of its class; labels of 0 are no segment. What a segment is, DICOM asks for in codes: unless `codes` tell, the
+    category and the type of each are SNOMED CT's "Tissue".
+
+    Parameters
+    ----------
+    path
+        The file.
+    labels : (D, H, W) or of one image (H, W), integer
+        0 to K - 1, a slice per image.
+    spec
+        The classes, the first one being background; not multilabel.
+    source
+        The DICOM images of the slices, in their order: of one series, with one size, spacing and orientation.
+    series_number
+        Of the new series, at least 1.
+    codes
+        By the name of a class, the category and the type of its segment, each as (value, scheme, meaning):
+        ``{"liver": (("123037004", "SCT", "Anatomical Structure"), ("10200004", "SCT", "Liver"))}``.
+        A scheme has at most 16 characters, a meaning 64.
+
+    Raises
+    ------
+    InputError
+        An argument is of another kind, the labels do not fit the images, a value is no class, or codes are of none.
+    DataError
+        highdicom is not installed; or an image can't be read, lacks what says where it lies, or is of another series or
+        grid than the first one.
+    """
+    target, paths = known_path(_WHERE, "path", path), _paths(source)
+    _check(labels, spec, len(paths))
+    number = whole_number(_WHERE, "series_number", series_number)
+    if not 1 <= number <= _MOST_NUMBER:
+        raise InputError(expected(_WHERE, "series_number", f"between 1 and {_MOST_NUMBER}", number))
+    meanings = _meanings(codes, spec)
+    volume = labels[None] if labels.ndim == 2 else labels
+    highdicom, pydicom = need("highdicom", "dicom", _WHAT), need("pydicom", "dicom", _WHAT)
+    images = _read_series(pydicom, paths)
+    sizes = {(image.Rows, image.Columns) for image in images}
+    if sizes != {volume.shape[1:]}:
+        raise InputError(
+            expected(_WHERE, "labels", f"to have the size of the images, {sorted(sizes)}", volume.shape[1:])
+        )
+    try:
+        found = _describe(highdicom, pydicom.sr.coding.Code, volume, meanings, images, number)
+    except (AttributeError, LookupError, TypeError, ValueError) as error:  # highdicom's, on attributes of images
+        what = f"{type(error).__name__}: {error}"
+        rule = "to be images of which highdicom can make a segmentation"
+        raise DataError(expected(show(paths[0]), "source", rule, what[:300], _REMEDY)) from error
+    found.SpecificCharacterSet = _UTF_8
+    with atomic_write(target) as file:
+        found.save_as(file)
+
+
+def _describe(
+    highdicom: Any,
+    code: Any,
+    volume: NDArray[Any],
+    meanings: Mapping[str, tuple[Code, Code]],
+    images: list[Any],
+    series_number: int,
+) -> Any:
+    """The data set of the segmentation; `meanings` are by class, background included."""
+    made_by = highdicom.AlgorithmIdentificationSequence(
+        name="segmeter", version=__version__, family=code(*_BY_LEARNING)
+    )
+    segments = [
+        highdicom.seg.SegmentDescription(
+            segment_number=label,
+            segment_label=name,
+            segmented_property_category=code(*category),
+            segmented_property_type=code(*kind),
+            algorithm_type=highdicom.seg.SegmentAlgorithmTypeValues.AUTOMATIC,
+            algorithm_identification=made_by,
+        )
+        for label, (name, (category, kind)) in enumerate(meanings.items())
+        if label
+    ]
+    return highdicom.seg.Segmentation(
+        source_images=images,
+        pixel_array=volume.astype(np.uint8 if len(meanings) <= 256 else np.uint16),
+        segmentation_type=highdicom.seg.SegmentationTypeValues.BINARY,
+        segment_descriptions=segments,
+        series_instance_uid=highdicom.UID(),
+        series_number=series_number,
+        sop_instance_uid=highdicom.UID(),
+        instance_number=1,
+        manufacturer="segmeter",
+        manufacturer_model_name="segmeter",
+        software_versions=__version__,
+        device_serial_number="none",
+        omit_empty_frames=False,
+    )
+
+
+def _paths(source: Any) -> list[Path]:
+    """The images' paths; one path is no list of them, and would be gone through letter by letter."""
+    if isinstance(source, str | Path | bytes) or not isinstance(source, Sequence) or not source:
+        rule, remedy = "to be a list of the images' paths", "Of one image give [path]."
+        raise InputError(expected(_WHERE, "source", rule, shown(source), remedy))
+    return [known_path(_WHERE, "source", each) for each in source]
+
+
+def _meanings(codes: Any, spec: ClassSpec) -> dict[str, tuple[Code, Code]]:
+    """Category and type of each class, in the order of the classes."""
+    given = {} if codes is None else codes
+    known_kind(_WHERE, "codes", given, Mapping)
+    strange = [name for name in given if name not in spec.names[1:]]
+    if strange:
+        rule = f"to be of classes that are segments, {', '.join(spec.names[1:])}"
+        raise InputError(expected(_WHERE, "codes", rule, shown(strange[0])))
+    for name, pair in given.items():
+        whole = isinstance(pair, tuple | list) and len(pair) == 2 and all(map(_is_code, pair))
+        if not whole:
+            rule = f"to be two codes for {name}, each (value, scheme, meaning)"
+            remedy = (
+                f"A scheme has at most {_MOST_SCHEME} characters, a meaning {_MOST_MEANING}; none is blank or holds "
+                "backslashes or control characters."
+            )
+            raise InputError(expected(_WHERE, "codes", rule, shown(pair), remedy))
+    return {name: tuple(given.get(name, (_TISSUE, _TISSUE))) for name in spec.names}
+
+
+def _is_code(code: Any) -> bool:
+    if not isinstance(code, tuple | list) or len(code) != 3 or not all(isinstance(text, str) for text in code):
+        return False
+    _, scheme, meaning = code
+    short = len(scheme) <= _MOST_SCHEME and len(meaning) <= _MOST_MEANING
+    return short and all(text.strip() and not _NOT_IN_TEXT.search(text) for text in code)
+
+
+def _check(labels: Any, spec: Any, images: int) -> None:
+    known_kind(_WHERE, "spec", spec, ClassSpec)
+    known_kind(_WHERE, "labels", labels, np.ndarray)
+    if spec.is_multilabel:
+        raise InputError(expected(_WHERE, "spec", "to have one class per pixel", spec.task))
+    planes = 1 if labels.ndim == 2 else len(labels)
+    if labels.dtype.kind not in "iu" or labels.ndim not in (2, 3) or planes != images or not labels.size:
+        rule = f"to be integers, (D, H, W) of a slice for each of the {images} images"
+        raise InputError(expected(_WHERE, "labels", rule, f"{labels.dtype} {labels.shape}"))
+    strange = np.unique(labels[(labels < 0) | (labels >= spec.num_classes)])
+    if strange.size:
+        remedy = "A segmentation has no ignored pixels." if spec.ignore_index in strange else ""
+        rule = f"to be 0 to {spec.num_classes - 1}"
+        raise InputError(expected(_WHERE, "labels", rule, strange[:5].tolist(), remedy))
+
+
+def _read_series(pydicom: Any, paths: Sequence[Path]) -> list[Any]:
+    """The images, each known to have what a segmentation takes over, and to lie on the grid of the first one."""
+    images = [_read(pydicom, path) for path in paths]
+    placed = len(images) > 1 or any(name in images[0] for name in ("ImagePositionPatient", "ImageOrientationPatient"))
+    for path, image in zip(paths, images, strict=True):
+        needed = (*_NAMED, *_PLACED) if placed else _NAMED  # a single radiograph lies nowhere
+        lacking = [name for name in needed if image.get(name) in (None, "")]
+        if lacking:
+            remedy = "Give the images as the scanner or archive wrote them."
+            raise DataError(expected(show(path), ", ".join(lacking), "to be given", "nothing", remedy))
+        for name in _MAY_BE_EMPTY:
+            if name not in image:
+                setattr(image, name, "")
+    _check_series(paths, images)
+    return images
+
+
+def _check_series(paths: Sequence[Path], images: Sequence[Any]) -> None:
+    """Refuse an image of another series or grid than the first one, or at the place of an earlier one."""
+    seen: dict[str, Path] = {}
+    for path, image in zip(paths, images, strict=True):
+        for name in (*_TEXTS, *_NUMBERS) if seen else ():
+            mine, first = image.get(name), images[0].get(name)
+            if not (mine == first if name in _TEXTS else _close(mine, first)):
+                raise DataError(expected(show(path), name, f"to be that of {paths[0].name}, {first}", mine, _REMEDY))
+        for name in ("SOPInstanceUID", "ImagePositionPatient"):
+            mine, key = image.get(name), f"{name} {image.get(name)}"
+            if key in seen:
+                raise DataError(expected(show(path), name, f"to differ from {seen[key].name}", mine, _REMEDY))
+            seen[key] = path
+
+
+def _close(one: Any, other: Any) -> bool:
+    return np.shape(one) == np.shape(other) and np.allclose(one, other, rtol=SPACING_TOLERANCE, atol=1e-4)
+
+
+def _read(pydicom: Any, path: Path) -> Any:
+    try:
+        return pydicom.dcmread(path)
+    except OSError as error:
+        raise DataError(expected(show(path), "file", "to be readable", error.strerror or error)) from error
+    except Exception as error:  # pydicom raises many types on hostile bytes
+        found = f"{type(error).__name__}: {error}"
+        raise DataError(expected(show(path), "file", "to be a DICOM image", found[:120])) from error

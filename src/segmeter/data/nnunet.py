@@ -1,0 +1,108 @@
+"""nnU-Net's dataset.json -> classes, regions, and the ending of its files. Needs no nnU-Net."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from segmeter.checks import expected, known_path
+from segmeter.classes import ClassSpec
+from segmeter.data.config import ClassesConfig
+from segmeter.data.files.sniff import show
+from segmeter.errors import DataError
+
+NAME = "dataset.json"
+
+Region = int | tuple[int, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class NnunetLabels:
+    """What a dataset.json says of its labels.
+
+    Parameters
+    ----------
+    spec
+        The classes, called "label 1" and so on where there are regions, and the ignored value.
+    groups
+        Names of regions to names of their classes, for ``metrics.groups``; empty without regions.
+    regions
+        What nnU-Net evaluates, in its order: labels, or tuples of labels; without background.
+    file_ending
+        What the names of its label maps end in, such as ".nii.gz"; "" where the file does not say.
+    """
+
+    spec: ClassSpec
+    groups: Mapping[str, tuple[str, ...]]
+    regions: tuple[Region, ...]
+    file_ending: str = ""
+
+
+def read_labels(path: str | Path) -> NnunetLabels:
+    """Read the labels of a dataset.json (nnU-Net 2), or of the one in a folder: names, regions and ignore label.
+
+    Raises
+    ------
+    DataError
+        It can't be read, or its labels are not numbered from 0 without gaps, the ignore label last.
+    """
+    given = known_path("read_labels", "path", path)
+    file = given / NAME if given.is_dir() else given
+    try:
+        content = json.loads(file.read_bytes())
+        labels, ending = content["labels"], content.get("file_ending") or ""
+        known = {str(name): as_region(value) for name, value in labels.items() if name != "ignore"}
+        ignored = None if labels.get("ignore") is None else _as_label(labels["ignore"])
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        found = error.strerror if isinstance(error, OSError) else f"{type(error).__name__}: {error}"
+        raise DataError(expected(show(file), "labels", "to map names to labels", found)) from error
+    numbers = sorted({label for region in known.values() for label in members_of(region)})
+    last = len(numbers)
+    if numbers != list(range(last)) or known.get("background") != 0 or ignored not in (None, last):
+        rule = 'to be 0 ("background"), 1, 2, ... and last "ignore"'
+        raise DataError(expected(show(file), "labels", rule, labels))
+    named = [tuple(sorted(members_of(region))) for region in known.values()]
+    if len(set(named)) < len(named):
+        raise DataError(expected(show(file), "labels", "to name each label or region once", labels))
+    if not isinstance(ending, str):
+        raise DataError(expected(show(file), "file_ending", "to be a text such as .nii.gz", ending))
+    regions = {name: region for name, region in known.items() if region != 0}
+    grouped = any(isinstance(region, tuple) and len(region) > 1 for region in regions.values())
+    names = ["background", *(f"label {label}" for label in numbers[1:])]
+    if not grouped:
+        for name, region in regions.items():
+            names[members_of(region)[0]] = name
+    spec = ClassesConfig(classes=tuple(names), ignore_index=ignored).spec()
+    groups = {name: tuple(names[label] for label in members_of(region)) for name, region in regions.items()}
+    regions_in_order = tuple(regions.values())
+    return NnunetLabels(spec=spec, groups=groups if grouped else {}, regions=regions_in_order, file_ending=ending)
+
+
+def as_region(value: Any) -> Region:
+    """A label, or a tuple of labels, from a whole number or a list of some, which differ.
+
+    Raises
+    ------
+    ValueError
+        It is neither; nothing is rounded.
+    """
+    if not isinstance(value, list | tuple):
+        return _as_label(value)
+    labels = tuple(_as_label(label) for label in value)
+    if not labels or len(set(labels)) < len(labels):
+        raise ValueError(f"{list(value)}, where a region has one or more labels, each once")
+    return labels
+
+
+def _as_label(value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int | float | np.integer) or value % 1 != 0:
+        raise ValueError(f"{value!r}, which is no whole number")
+    return int(value)
+
+
+def members_of(region: Region) -> tuple[int, ...]:
+    """The labels of a region."""
+    return region if isinstance(region, tuple) else (region,)

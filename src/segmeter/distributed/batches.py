@@ -1,0 +1,92 @@
+"""Kinds of images -> the batches that they are predicted in, and those of them that a shard or a process takes."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple, Protocol
+
+from segmeter.data.sample import Sample
+from segmeter.distributed.shards import Shard
+
+
+class Cases(Protocol):
+    """What is read by number."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, index: int, /) -> Sample: ...
+
+
+class Part:
+    """Some cases of a data set."""
+
+    def __init__(self, dataset: Cases, indices: Sequence[int]) -> None:
+        self._dataset = dataset
+        self._indices = indices
+
+    def __len__(self) -> int:
+        return len(self._indices)
+
+    def __getitem__(self, index: int) -> Sample:
+        return self._dataset[self._indices[index]]
+
+
+class BatchOf(NamedTuple):
+    """The batch that a case is predicted in: its number in the whole run, and the kind of its images."""
+
+    number: int
+    kind: Any
+
+
+def split_batches(kinds: Sequence[Any], size: int) -> Iterator[range]:
+    """Yield the batches in which images of these kinds are predicted: of one kind each, and at most `size` images.
+
+    Examples
+    --------
+    >>> list(split_batches("aaab", 2))
+    [range(0, 2), range(2, 3), range(3, 4)]
+    """
+    start = 0
+    for index, kind in enumerate(kinds):
+        if kind != kinds[start] or index - start == size:
+            yield range(start, index)
+            start = index
+    if len(kinds):
+        yield range(start, len(kinds))
+
+
+def own_batches(kinds: Sequence[Any], shard: Shard, size: int) -> tuple[list[int], list[BatchOf]]:
+    """The cases of every n-th batch, and the batch of each.
+
+    Whole batches, as a network's outputs may differ in their last bits when an image is predicted among others.
+
+    Examples
+    --------
+    >>> own_batches("aaab", Shard(1, 2), 2)[0], own_batches("aaab", Shard(2, 2), 2)[0]
+    ([0, 1, 3], [2])
+    """
+    batches = shard.take(list(enumerate(split_batches(kinds, size))))
+    taken = [(number, index) for number, batch in batches for index in batch]
+    return [index for _, index in taken], [BatchOf(number, kinds[index]) for number, index in taken]
+
+
+def split_passes(batches: Sequence[BatchOf], cases: range, batch_size: int) -> Iterator[range]:
+    """Split cases where images of one kind that follow each other are of two batches, the first of which is not full.
+
+    Within a part, grouping images of one kind by `batch_size` gives their batches.
+
+    Examples
+    --------
+    >>> small, large = (4, 4, "uint8"), (9, 9, "uint8")
+    >>> numbers = [BatchOf(0, small), BatchOf(2, small), BatchOf(2, small), BatchOf(4, large)]
+    >>> list(split_passes(numbers, range(4), 2))
+    [range(0, 1), range(1, 4)]
+    """
+    start, size = cases.start, 0
+    for index in cases:
+        if index > start and batches[index] != batches[index - 1]:
+            if size < batch_size and batches[index].kind == batches[index - 1].kind:
+                yield range(start, index)
+                start = index
+            size = 0
+        size += 1
+    if len(cases):
+        yield range(start, cases.stop)

@@ -1,0 +1,152 @@
+"""rows -> the summary.json that nnU-Net reads, and one that it wrote -> rows. Needs no nnU-Net."""
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from segmeter.checks import expected, known_path, shown
+from segmeter.classes import ClassSpec
+from segmeter.data.config import ClassesConfig
+from segmeter.data.files.sniff import show, stem_of
+from segmeter.data.nnunet import Region, as_region, members_of
+from segmeter.errors import DataError, InputError
+from segmeter.files import atomic_write
+from segmeter.metrics.cases.table import CaseRow
+from segmeter.metrics.pixels.overlap import divide, mean_defined
+
+_COUNTS = ("FP", "TP", "FN", "TN", "n_pred", "n_ref")
+_REMEDY = "Give the summary.json of nnUNetv2_evaluate_folder, or a run's folder."
+
+
+def write_summary(
+    path: str | Path,
+    rows: Sequence[CaseRow],
+    spec: ClassSpec,
+    *,
+    regions: Sequence[Region] | None = None,
+    references: str = "",
+    predictions: str = "",
+    file_ending: str = "",
+) -> None:
+    """Write the summary.json that nnU-Net's ``evaluate_predictions`` writes and its ``load_summary_json`` reads.
+
+    Undefined is NaN there, as in nnU-Net's own files.
+
+    Parameters
+    ----------
+    path
+        The file.
+    rows
+        From `read_cases` or an evaluation.
+    spec
+        Their classes; not multilabel.
+    regions
+        Labels or tuples of labels; None takes every class but 0.
+    references, predictions, file_ending
+        Folders, and what follows a case's name, for the names of files.
+
+    Raises
+    ------
+    InputError
+        The task is multilabel, there is no row, or a region names no class.
+    """
+    chosen = _chosen(tuple(range(1, spec.num_classes)) if regions is None else regions)
+    if spec.is_multilabel or not rows:
+        raise InputError(
+            expected("write_summary", "rows", "to be one or more of maps with one class per pixel", "none")
+        )
+    foreign = [region for region in chosen if not all(0 <= label < spec.num_classes for label in members_of(region))]
+    if foreign or not chosen:
+        rule = f"to hold labels 0 to {spec.num_classes - 1}"
+        raise InputError(expected("write_summary", "regions", rule, foreign or "none"))
+    cases: list[dict[str, Any]] = [
+        {
+            "reference_file": str(Path(references, row.case_id + file_ending)),
+            "prediction_file": str(Path(predictions, row.case_id + file_ending)),
+            "metrics": {str(region): _measure(row.counts, members_of(region)) for region in chosen},
+        }
+        for row in sorted(rows, key=lambda row: row.case_id)
+    ]
+    means = {str(region): _means([case["metrics"][str(region)] for case in cases]) for region in chosen}
+    foreground = [means[str(region)] for region in chosen if region != 0]
+    overall = {name: float(np.mean([one[name] for one in foreground])) for name in foreground[0]} if foreground else {}
+    content = {"foreground_mean": overall, "mean": means, "metric_per_case": cases}
+    with atomic_write(known_path("write_summary", "path", path)) as file:
+        file.write(json.dumps(content, indent=4, sort_keys=True).encode())
+
+
+def _chosen(regions: Any) -> tuple[Region, ...]:
+    if isinstance(regions, Sequence) and not isinstance(regions, str | bytes):
+        with suppress(TypeError, ValueError):
+            return tuple(as_region(region) for region in regions)
+    rule = "to be a list of labels and tuples of labels"
+    raise InputError(expected("write_summary", "regions", rule, shown(regions)))
+
+
+def _measure(counts: NDArray[np.int64], members: tuple[int, ...]) -> dict[str, float | int]:
+    held = list(members)
+    n_ref, n_pred = int(counts[held].sum()), int(counts[:, held].sum())
+    tp = int(counts[np.ix_(held, held)].sum())
+    fp, fn = n_pred - tp, n_ref - tp
+    numbers = (fp, tp, fn, int(counts.sum()) - tp - fp - fn, n_pred, n_ref)
+    dice, iou = divide(np.array([2 * tp, tp]), np.array([2 * tp + fp + fn, tp + fp + fn])).tolist()
+    return {"Dice": dice, "IoU": iou, **dict(zip(_COUNTS, numbers, strict=True))}
+
+
+def _means(cases: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """Means over the cases that have a value; NaN where none has."""
+    columns = {name: np.array([case[name] for case in cases], np.float64) for name in cases[0]}
+    return {name: float(mean_defined(values)) for name, values in columns.items()}
+
+
+def is_nnunet(path: str | Path) -> bool:
+    """Whether a path is that of a summary.json, and not of a run's folder or table."""
+    return isinstance(path, str | Path) and Path(path).suffix == ".json" and not Path(path).is_dir()
+
+
+def read_summary(path: str | Path) -> tuple[ClassSpec, list[CaseRow]]:
+    """Read the classes and rows of a summary.json that nnU-Net 2 wrote, or `write_summary`.
+
+    It has the counts of each label or region alone, which are those of a multilabel task; the classes are called as
+    there, "1" or "(1, 2)". It does not say the size of the images: rows have a height of 1.
+
+    Raises
+    ------
+    DataError
+        It is no such file; or its counts do not go together.
+    """
+    file = Path(path)
+    try:
+        cases = json.loads(file.read_bytes())["metric_per_case"]
+        names = tuple(cases[0]["metrics"])
+        rows = [_read_case(case, names) for case in cases]
+    except (OSError, ValueError, KeyError, IndexError, TypeError, AttributeError) as error:
+        found = f"{show(file)} ({error.strerror if isinstance(error, OSError) else f'{type(error).__name__}: {error}'})"
+        raise DataError(expected("read_summary", "path", "to be nnU-Net's summary.json", found, _REMEDY)) from error
+    return ClassesConfig(task="multilabel", classes=names).spec(), rows
+
+
+def _read_case(case: Mapping[str, Any], names: Sequence[str]) -> CaseRow:
+    """One case; ValueError where its counts are not those of the same pixels."""
+    if set(case["metrics"]) != set(names):
+        raise ValueError(f"labels {', '.join(case['metrics'])} in one case and {', '.join(names)} in the first one")
+    found = [{name: _whole(case["metrics"][each][name]) for name in _COUNTS} for each in names]
+    pixels = {one["TP"] + one["FP"] + one["FN"] + one["TN"] for one in found}
+    apart = any(one["n_pred"] != one["TP"] + one["FP"] or one["n_ref"] != one["TP"] + one["FN"] for one in found)
+    case_id = stem_of(Path(case["reference_file"]))
+    if len(pixels) != 1 or apart:
+        raise ValueError(f"counts of case {case_id!r} that do not go together")
+    counts = np.array([[[one["TN"], one["FP"]], [one["FN"], one["TP"]]] for one in found], np.int64)
+    return CaseRow(case_id=case_id, height=1, width=pixels.pop(), counts=counts)
+
+
+def _whole(value: float) -> int:
+    if not math.isfinite(value) or value != int(value) or value < 0:
+        raise ValueError(f"{value} pixels")
+    return int(value)

@@ -1,0 +1,135 @@
+"""The summary of an evaluation -> rows of its page's tables, each with links to the cases behind its numbers."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+from urllib.parse import urlencode
+
+import numpy as np
+
+from segmeter.report import figures
+from segmeter.report.data.cases import STATUS_WORDS
+from segmeter.report.data.columns import SCORE_STEPS, Column, score_steps
+from segmeter.report.data.gathered import HEADLINE
+from segmeter.report.data.slices import slice_key
+
+Columns = Mapping[str, Column]  # that the page has, by key
+Row = dict[str, Any]
+
+
+def cases_link(choice: Mapping[str, str]) -> str:
+    """The address of a choice of cases on the page itself."""
+    return f"#?{urlencode(choice)}"
+
+
+def aggregates(summary: Mapping[str, Any], columns: Columns) -> list[Row]:
+    """The headline figures; where cases have none, a link to these."""
+    rows = figures.aggregates(summary)
+    keys = {column.label: key for key, column in columns.items() if column.group == "scores"}
+    for row in rows:
+        key = keys.get(row["name"])
+        row["undefined"] = None if key is None else cases_link({f"un.{key}": "undefined", "h": key})
+    return rows
+
+
+def classes(summary: Mapping[str, Any], columns: Columns, found: Columns) -> list[Row]:
+    """Classes, each linked to the cases that hold it, the worst first, and by what became of it.
+
+    `found` are the columns of the run, of which a page may have left some out: these are counted, without a link.
+    ``bars`` has how many cases have an IoU in each tenth, and ``key`` the column that the page has of it, or None.
+    """
+    words = [STATUS_WORDS["prediction_empty"], STATUS_WORDS["target_empty"]]
+    rows = figures.classes(summary)
+    for k, row in enumerate(rows):
+        score = f"iou/{k}" if f"iou/{k}" in columns else HEADLINE
+        row["link"] = cases_link({"has": str(k), "sort": score, "h": score})
+        row["bars"], row["key"] = count_tenths(found[f"iou/{k}"]), f"iou/{k}" if score != HEADLINE else None
+        key = f"status/{k}"
+        counts = Counter(found[key].values)
+        links = [cases_link({f"is.{key}": word}) if key in columns else None for word in words]
+        row["statuses"] = [(counts[word], link) for word, link in zip(words, links, strict=True)]
+    return rows
+
+
+def count_tenths(column: Column) -> list[int]:
+    """How many cases have a score in each tenth from 0 to 1, rounded as the page has it; undefined ones in none.
+
+    Examples
+    --------
+    >>> values = [0.0, 0.09996, 0.3, 1.0, float("nan")]
+    >>> count_tenths(Column(key="", label="", values=values, kind="score", group=""))
+    [1, 1, 0, 1, 0, 0, 0, 0, 0, 1]
+    """
+    values = np.asarray(column.values, np.float64)
+    tenths = 10 * score_steps(values[~np.isnan(values)]) // SCORE_STEPS
+    counts: list[int] = np.bincount(tenths.clip(max=9), minlength=10).tolist()
+    return counts
+
+
+def groups(summary: Mapping[str, Any], columns: Columns) -> list[Row]:
+    """Groups of classes, each linked to all cases, the worst first."""
+    rows = figures.groups(summary)
+    for number, row in enumerate(rows):
+        row["link"] = _sorted_by(f"group/{number}", columns)
+    return rows
+
+
+def measures(summary: Mapping[str, Any], columns: Columns) -> list[Row]:
+    """What was measured; names are linked to the cases, the worst first, and counts to the cases that they count.
+
+    A gain of the data set has no value of a case, and leads to that of the errors themselves.
+    """
+    rows = figures.measures(summary)
+    for row in rows:
+        key = f"measure/{row['metric'].replace('_gain', '_errors')}/{row['region']}"
+        row["link"] = _sorted_by(key, columns)
+        of_class = columns[key].of_class if key in columns else None
+        used, undefined = (
+            {f"un.{key}": word, "h": key} if key in columns else None for word in ("defined", "undefined")
+        )
+        failed = None if of_class is None else {"wrong": str(of_class), "h": key}
+        counted = [(row["n_used"], used), (row["n_penalised"], failed), (row["n_undefined"], undefined)]
+        row["counts"] = [(count, cases_link(choice) if choice and count else None) for count, choice in counted]
+    return rows
+
+
+def slices(summary: Mapping[str, Any], columns: Columns) -> list[Row]:
+    """Slices, each linked to its cases."""
+    rows = figures.slices(summary)
+    for row in rows:
+        key = slice_key(row["by"])
+        row["link"] = cases_link({f"is.{key}": row["slice"]}) if key in columns else None
+    return rows
+
+
+def error_types(summary: Mapping[str, Any], columns: Columns) -> list[Row]:
+    """Classes and groups with their shares of each type of error, linked to the cases that have such, the most first.
+
+    A part has ``left`` and ``width`` too, from 0 to 100, of a bar that begins with the IoU.
+    """
+    rows = figures.error_types(summary)
+    for row in rows:
+        left = 100 * row["iou"]
+        for part in row["parts"]:
+            key = f"measure/{part['metric']}/{row['region']}"
+            part |= {"left": left, "width": 100 * part["share"]}
+            left += part["width"]
+            choice = {f"un.{key}": "above 0", "sort": f"-{key}", "h": key}
+            part["link"] = cases_link(choice) if key in columns and part["share"] else None
+    return rows
+
+
+def _sorted_by(key: str, columns: Columns) -> str | None:
+    """A link to all cases by a column, the worst first."""
+    column = columns.get(key)
+    if column is None:
+        return None
+    return cases_link({"sort": f"-{key}" if column.better == "lower" else key, "h": key})
+
+
+def lost_slices(lost: Sequence[str], table: str | None, hashes: Mapping[str, str | None]) -> list[str]:
+    """What to say of slices whose cases are no longer known, or never were: `hashes` as `slice_columns` takes them."""
+    where = f"{table} has gone or changed" if table else "what they are by has changed"
+    if any(hashes[name] is None for name in lost):
+        where = "the run is of an older version, which did not record them"
+    return [f"The cases of the slices by {', '.join(lost)} can't be listed: {where}."] if lost else []

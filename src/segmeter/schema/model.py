@@ -1,0 +1,216 @@
+"""What every configuration is: a frozen pydantic model whose types, ranges, units and meanings are its schema."""
+
+from collections.abc import Callable, Container, Mapping
+from numbers import Integral, Real
+from pathlib import Path
+from typing import Any, NoReturn, Self
+
+from annotated_types import BaseMetadata
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+)
+from pydantic_core import CoreSchema, PydanticCustomError, core_schema, to_jsonable_python
+
+from segmeter.errors import ConfigError
+from segmeter.schema.declared import leaves
+from segmeter.schema.invalid import problem_lines
+
+REQUIRED = "???"  # what Hydra and OmegaConf write where a value must be given
+
+
+class Unit(BaseMetadata):
+    """The unit of a number, for the help and the reference: ``Annotated[int, Unit("pixels")]``."""
+
+    def __init__(self, name: str) -> None:
+        self.unit = name
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        return {**handler(schema), "unit": self.unit}
+
+
+class OneOf(BaseMetadata):
+    """A text that is one of `choices`, or begins with one of `prefixes` and goes on: ``tu-`` and a timm model's name.
+
+    Parameters
+    ----------
+    choices
+        The words, in the order in which they are listed.
+    prefixes
+        Beginnings of other words that are allowed.
+    words
+        Describes the choices where they are too many to list.
+    """
+
+    def __init__(self, *choices: str, prefixes: tuple[str, ...] = (), words: str = "") -> None:
+        self.choices, self.prefixes, self._words = choices, prefixes, words
+
+    def words(self) -> str:
+        """Describe what is allowed."""
+        return self._words or ", ".join(("one of " + ", ".join(self.choices), *(f"{p}..." for p in self.prefixes)))
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.no_info_after_validator_function(self._check, handler(source))
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        listed = {"type": "string", "enum": list(self.choices)}
+        if not self.prefixes:
+            return listed
+        return {"anyOf": [listed, *({"type": "string", "pattern": f"^{p}."} for p in self.prefixes)]}
+
+    def _check(self, value: Any) -> Any:
+        begun = isinstance(value, str) and any(value.startswith(p) and value != p for p in self.prefixes)
+        if isinstance(value, str) and value not in self.choices and not begun:
+            _not_a_choice()
+        return value
+
+
+class Given:
+    """The keys that are declared above one: each is an attribute. A rule that reads one which failed is not applied."""
+
+    def __init__(self, values: Mapping[str, Any], above: Container[str]) -> None:
+        self._values, self._above = values, above
+
+    def __getattr__(self, key: str) -> Any:
+        if key in self._values:
+            return self._values[key]
+        if key not in self._above:
+            raise AttributeError(f"a rule can read the keys that are declared above its own, not {key!r}")
+        raise _FailedKeyError(key)
+
+
+class _FailedKeyError(Exception):
+    pass
+
+
+def rule(key: str) -> Callable[[Any], Any]:
+    """Declare a rule between `key` and keys above it: a class method (value, given) that raises `RuleError`.
+
+    Examples
+    --------
+    >>> from segmeter.schema.invalid import RuleError
+    >>> class Crop(Config):
+    ...     least: int = 1
+    ...     largest: int = 2
+    ...     @rule("largest")
+    ...     @classmethod
+    ...     def _ordered(cls, largest: int, given: Given) -> None:
+    ...         if largest < given.least:
+    ...             raise RuleError("to be at least `least`")
+    >>> Crop(least=3)
+    Traceback (most recent call last):
+    segmeter.errors.ConfigError: Crop: expected `largest` to be at least `least`, got 2.
+    """
+
+    def declare(check: Any) -> Any:
+        def apply(cls: Any, value: Any, info: ValidationInfo) -> Any:
+            try:
+                names = list(cls.model_fields)
+                check.__get__(None, cls)(value, Given(info.data, names[: names.index(key)]))
+            except _FailedKeyError:
+                pass
+            return value
+
+        return field_validator(key, mode="after")(classmethod(apply))
+
+    return declare
+
+
+class Config(BaseModel):
+    """A frozen group of keys. Each has a type, a default, a docstring below it, and a range and unit where it has one.
+
+    Raises
+    ------
+    ConfigError
+        With one line per key that is wrong, all of them.
+    """
+
+    model_config = ConfigDict(
+        defer_build=True,
+        frozen=True,
+        extra="forbid",
+        strict=True,
+        validate_default=True,
+        allow_inf_nan=False,
+        use_attribute_docstrings=True,
+        arbitrary_types_allowed=True,
+    )
+
+    def __init__(self, /, **values: Any) -> None:
+        try:
+            super().__init__(**values)
+        except ValidationError as error:
+            raise ConfigError(problem_lines(error, type(self), values, where=title(type(self)))) from None
+
+    # pydantic calls a model's own __init__ for nested values too, but for one that is marked so: there the
+    # errors must stay pydantic's, with their place
+    __init__.__pydantic_base_init__ = True  # type: ignore[attr-defined]
+
+    def replace(self, **changes: Any) -> Self:
+        """The same configuration with some values changed, checked as a whole."""
+        return type(self)(**{**dict(self), **changes})
+
+    __replace__ = replace
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _as_declared(cls, value: Any, info: ValidationInfo) -> Any:
+        """YAML and JSON have lists, text and floats where a schema has tuples, paths and whole numbers."""
+        return _as_declared(value, set(leaves(cls.model_fields[str(info.field_name)].annotation)))
+
+
+def _as_declared(value: Any, kinds: set[Any]) -> Any:
+    if isinstance(value, list | tuple):
+        return tuple(_as_declared(item, kinds) for item in value)
+    if isinstance(value, Mapping):
+        return {str(k) if type(k) is int else k: _as_declared(item, kinds) for k, item in value.items()}
+    if isinstance(value, Real) and not isinstance(value, bool | int | float):  # a number of NumPy's
+        value = int(value) if isinstance(value, Integral) else float(value)
+    if type(value) is float and int in kinds and float not in kinds and value.is_integer():
+        return int(value)
+    if type(value) is str and Path in kinds and str not in kinds:
+        return Path(value)
+    if type(value) in (int, float) and bool in kinds and not {int, float} & kinds:
+        _not_a_choice()  # pydantic takes 1 for the true of a Literal
+    return value
+
+
+def _not_a_choice() -> NoReturn:
+    raise PydanticCustomError("choice", "not one of the choices")
+
+
+def title(schema: type[BaseModel]) -> str:
+    """The word that begins the lines about a schema's keys: its title, or its class's name."""
+    return schema.model_config.get("title") or schema.__name__
+
+
+def as_plain(value: Any) -> Any:
+    """Turn a configuration, tuples and paths into what YAML and JSON can say."""
+    return to_jsonable_python(value)
+
+
+def defaults(schema: type[Config]) -> dict[str, Any]:
+    """The plain values that a schema starts from: required ones are "???", and a component is left out.
+
+    Examples
+    --------
+    >>> class Schema(Config):
+    ...     size: int
+    ...     names: tuple[str, ...] = ("a",)
+    >>> defaults(Schema)
+    {'size': '???', 'names': ['a']}
+    """
+    plain = {}
+    for name, field in schema.model_fields.items():
+        if not field.is_required():
+            plain[name] = as_plain(field.get_default(call_default_factory=True))
+        elif isinstance(field.annotation, type) and issubclass(field.annotation, Config):
+            plain[name] = defaults(field.annotation)
+        elif field.annotation is not Any:
+            plain[name] = REQUIRED
+    return plain

@@ -1,0 +1,84 @@
+"""Batches of label tensors: the counts of each case by scikit-learn, and what is no batch of labels."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from sklearn.metrics import multilabel_confusion_matrix
+
+from segmeter.api.adapters.counting import count_batch, score_counts
+from segmeter.errors import InputError
+from tests.api.adapters.drawn import BINARY, SPEC, draw
+
+MULTILABEL = SPEC.replace(task="multilabel", ignore_index=None)
+
+
+def test_each_case_is_counted_without_its_ignored_pixels():
+    target, labels = draw(3)
+    found = count_batch("f", torch.from_numpy(labels), torch.from_numpy(target), SPEC)
+    assert (found.dtype, found.shape) == (np.int64, (3, 3, 3))
+    for counts, one, other in zip(found, target, labels, strict=True):
+        counted = one != 255
+        wanted = [[((one == i) & (other == j) & counted).sum() for j in range(3)] for i in range(3)]
+        np.testing.assert_array_equal(counts, wanted)
+
+
+def test_planes_of_a_multilabel_task_are_counted_apart():
+    rng = np.random.default_rng(0)
+    target, labels = rng.random((2, 2, 3, 8, 9)) < 0.4
+    found = count_batch("f", torch.from_numpy(labels), torch.from_numpy(target), MULTILABEL)
+    assert found.shape == (2, 3, 2, 2)
+    for counts, one, other in zip(found, target, labels, strict=True):
+        flat = [np.moveaxis(each, 0, -1).reshape(-1, 3) for each in (one, other)]
+        np.testing.assert_array_equal(counts, multilabel_confusion_matrix(*flat))
+
+
+@pytest.mark.parametrize(("ours", "theirs"), [(False, False), (True, False), (False, True), (True, True)])
+def test_binary_maps_may_have_a_channel_axis(ours, theirs):
+    target, labels = (torch.from_numpy(one) for one in draw(3, spec=BINARY))
+    wanted = count_batch("f", labels, target, BINARY)
+    found = count_batch("f", labels[:, None] if ours else labels, target[:, None] if theirs else target, BINARY)
+    np.testing.assert_array_equal(found, wanted)
+
+
+def test_a_batch_without_cases_has_no_counts():
+    empty = torch.zeros(0, 4, 5, dtype=torch.uint8)
+    assert count_batch("f", empty, empty, SPEC).shape == (0, 3, 3)
+
+
+TARGET = torch.zeros(2, 4, 5, dtype=torch.int64)
+
+
+@pytest.mark.parametrize(
+    ("labels", "target", "line"),
+    [
+        (
+            torch.zeros(2, 3, 4, 5),
+            TARGET,
+            "f: expected `preds` to hold labels, got torch.float32 (2, 3, 4, 5). "
+            "Decide on classes first: logits.argmax(1), or logits > 0 for binary and multilabel.",
+        ),
+        (TARGET, TARGET.bfloat16(), "f: expected `target` to hold labels, got torch.bfloat16 (2, 4, 5). "),
+        (TARGET[..., :4], TARGET, "f: expected `preds` to have the target's shape (2, 4, 5), got (2, 4, 4)."),
+        (TARGET[0, 0], TARGET[0, 0], "f: expected `preds` to have an axis of cases and at least one more, got (5,)."),
+        (TARGET + 9, TARGET, "expected `labels` to hold only classes 0 to 2"),
+    ],
+    ids=["logits", "a soft target", "shape", "no cases", "no class"],
+)
+def test_what_is_no_batch_of_labels_is_refused(labels, target, line):
+    with pytest.raises(InputError) as error:
+        count_batch("f", labels, target, SPEC)
+    assert line in str(error.value)
+
+
+def test_scores_by_hand():
+    """Two classes of three: ground has 6 of 8 pixels right, road 1 of 3; no pixel is a car."""
+    counts = np.array([[6, 1, 0], [1, 1, 0], [0, 0, 0]])
+    found = score_counts(counts, SPEC)
+    assert found["iou/rest"] == 6 / 8
+    assert found["iou/road"] == 1 / 3
+    assert found["dice/road"] == 2 / 4
+    assert math.isnan(found["iou/car"])
+    assert found["mean_iou"] == pytest.approx((6 / 8 + 1 / 3) / 2, rel=1e-15)
+    assert found["pixel_accuracy"] == 7 / 9

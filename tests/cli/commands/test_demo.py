@@ -1,0 +1,71 @@
+"""`segmeter demo`: the commands that it runs, in their order, each on what the one before left."""
+
+from pathlib import Path
+
+import pytest
+
+from segmeter.cli import app
+from segmeter.cli.commands import demo
+from segmeter.errors import ConfigError
+
+
+@pytest.fixture
+def commands(tmp_path, monkeypatch):
+    """The commands that are run; each leaves the folder of a run."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(demo, "_images", lambda: Path("data/my cells/images"))
+    found = []
+
+    def run_command(command, overrides):
+        found.append((command, *overrides))
+        root = [line.removeprefix("run.root=") for line in overrides if line.startswith("run.root=")]
+        for path in root:
+            for name in ("2026-01-01_000000_cells", "2026-01-01_000000_cells-2"):
+                (Path(path) / command / name).mkdir(parents=True)
+
+    monkeypatch.setattr(app, "run_command", run_command)
+    return found
+
+
+def test_each_step_takes_what_the_one_before_left(commands, capsys):
+    demo.run(["mine"])
+    (root,) = Path("mine").iterdir()
+    assert root.name.startswith("demo-")
+    trained, evaluated = root / "train/2026-01-01_000000_cells-2", root / "eval/2026-01-01_000000_cells-2"
+    exports = ("postprocess=cells", "export.probs=true", "export.instances=true")
+    assert commands == [
+        ("check", "data=cells"),
+        ("train", "experiment=demo", f"run.root={root}"),
+        ("eval", f"checkpoint={trained}", *exports, f"run.root={root}"),
+        ("predict", f"checkpoint={trained}", "input=data/my cells/images", f"run.root={root}"),
+    ]
+    out = capsys.readouterr().out
+    assert out.count("\n$ segmeter ") == 4
+    assert "'input=data/my cells/images'" in out, "as a shell takes it"
+    for name in ("metrics.json", "overlays", "report.html"):
+        assert str(evaluated / name) in out
+
+
+def test_without_a_folder_it_goes_among_the_other_runs(commands):
+    demo.run([])
+    assert [path.name for path in Path().iterdir()] == ["runs"]
+
+
+@pytest.mark.parametrize("arguments", [["a", "b"], ["run.root=x"]], ids=" ".join)
+def test_it_takes_a_folder_and_nothing_else(commands, arguments):
+    with pytest.raises(ConfigError) as error:
+        demo.run(arguments)
+    line = f"demo: expected at most a folder, got {' '.join(arguments)!r}. Use train and eval to set values."
+    assert error.value.problems == (line,)
+    assert commands == []
+
+
+def test_a_step_that_fails_ends_the_demo(commands, monkeypatch):
+    def fail(command, overrides):
+        commands.append(command)
+        raise ConfigError("config: no.")
+
+    monkeypatch.setattr(app, "run_command", fail)
+    with pytest.raises(ConfigError, match="config: no"):
+        demo.run([])
+    assert commands == ["check"]

@@ -1,0 +1,214 @@
+"""Overrides composed to the values of jobs: sweeps, the user's own files, and what can't be composed, all at once."""
+
+from pathlib import Path
+
+import pytest
+from hydra.core.config_store import ConfigStore
+
+from segmeter.cli.config import compose
+from segmeter.cli.config.compose import Request, compose_jobs, forced
+from segmeter.cli.config.groups import CONFIGS
+from segmeter.errors import ConfigError
+from segmeter.schema import REQUIRED
+
+
+def jobs_of(*overrides: str, command: str = "train", sweep: bool = False, folder: Path | None = None):
+    """The composed jobs; nothing may be wrong with them."""
+    problems: list[str] = []
+    found = compose_jobs(Request(command, overrides, str(folder) if folder else None, sweep), problems)
+    assert problems == []
+    return found
+
+
+def problems_of(*overrides: str, command: str = "train", sweep: bool = False, folder: Path | None = None) -> list[str]:
+    problems: list[str] = []
+    compose_jobs(Request(command, overrides, str(folder) if folder else None, sweep), problems)
+    assert not any("\n" in line for line in problems)
+    return problems
+
+
+def test_one_job_has_the_values_of_its_choices_and_overrides():
+    (job,) = jobs_of("data=camvid", "loss=dice", "optimizer.lr=0.5", "+training.own=[1,{a: b}]")
+    assert job.overrides == ("data=camvid", "loss=dice", "optimizer.lr=0.5", "+training.own=[1,{a: b}]")
+    assert (job.values["loss"]["name"], job.values["optimizer"]["lr"]) == ("dice", 0.5)
+    assert job.values["training"]["own"] == [1, {"a": "b"}]
+    assert job.values["data"]["root"] == REQUIRED, "what must be given is left to the schema"
+    assert "hydra" not in job.values
+
+
+def test_a_sweep_is_every_combination_in_the_order_of_the_overrides():
+    found = jobs_of("loss.gamma=1,2", "seed=3", "optimizer=adamw,sgd", sweep=True)
+    assert [job.overrides for job in found] == [
+        ("loss.gamma=1", "seed=3", "optimizer=adamw"),
+        ("loss.gamma=1", "seed=3", "optimizer=sgd"),
+        ("loss.gamma=2", "seed=3", "optimizer=adamw"),
+        ("loss.gamma=2", "seed=3", "optimizer=sgd"),
+    ]
+    assert [job.values["optimizer"]["name"] for job in found] == ["adamw", "sgd"] * 2
+    assert {job.values["seed"] for job in found} == {3}
+
+
+@pytest.mark.parametrize("lines", [["seed=range(0,1000000000)"], ["seed=1,2", "loss.gamma=1,2"]], ids=" ".join)
+def test_a_sweep_of_more_jobs_than_are_checked_is_refused(lines, monkeypatch):
+    """Mutation seen to fail: the first of them run without a word."""
+    monkeypatch.setattr(compose, "SWEEP_LIMIT", 3)
+    assert len(jobs_of("seed=1,2,3", sweep=True)) == 3
+    assert problems_of(*lines, sweep=True) == [
+        "config: expected a sweep to be of at most 3 jobs, got more. Split it, or let hydra/sweeper=optuna choose "
+        "among its values."
+    ]
+
+
+def test_what_an_optimiser_chooses_is_composed_when_it_has_chosen(monkeypatch, tmp_path):
+    """Whether it is chosen on the command line or in a file."""
+    monkeypatch.setattr(compose, "SWEEP_LIMIT", 3)
+    searched = ["seed=range(5,100)", "optimizer.lr=interval(0.1,0.2)"]
+    (job,) = jobs_of("hydra/sweeper=optuna", *searched, sweep=True)
+    assert job.overrides == ("hydra/sweeper=optuna", "seed=5")
+    (tmp_path / "experiment").mkdir()
+    text = "# @package _global_\ndefaults:\n  - override /hydra/sweeper: optuna\n"
+    (tmp_path / "experiment" / "mine.yaml").write_text(text)
+    (job,) = jobs_of("experiment=mine", *searched, sweep=True, folder=tmp_path)
+    assert job.overrides == ("experiment=mine", "seed=5")
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        ("loss.gamma=choice()", "config: can't read the override 'loss.gamma=choice()' ("),
+        ("seed=range(3,3)", "config: the sweep 'seed=range(3,3)' is empty. List its values: seed=1,2."),
+        (
+            "seed=range(0,5,0)",
+            "config: can't read the sweep 'seed=range(0,5,0)' (range() arg 3 must not be zero). "
+            "List its values: seed=1,2.",
+        ),
+    ],
+)
+def test_a_sweep_without_values_is_refused(line, problem):
+    (found,) = problems_of(line, sweep=True)
+    assert found.startswith(problem)
+
+
+def test_commas_without_multirun_are_refused():
+    (problem,) = problems_of("loss.gamma=1,2")
+    assert problem.startswith("config: 'loss.gamma=1,2' gives several values. Add --multirun to run each;")
+    (job,) = jobs_of("run.name='1,2'")
+    assert job.values["run"]["name"] == "1,2"
+
+
+@pytest.mark.parametrize(
+    ("overrides", "starts"),
+    [
+        (["seed"], ["config: can't read the override 'seed' ("]),
+        (["data.classes=[a,b"], ["config: can't read the override 'data.classes=[a,b' ("]),
+        (["modle/x=unet"], ["config: unknown group 'modle/x'. "]),
+        (["loss=focall"], ["config: expected `loss` to be one of "]),
+        (["loss=[focal,dise]"], ["config: expected `loss` to be one of "]),
+        (
+            ["hydra.run.dir=x"],
+            ["config: 'hydra.run.dir' can't be set here. Outputs go where run.root and run.name say"],
+        ),
+        (
+            ["hydra/callbacks=x"],
+            ["config: 'hydra/callbacks' can't be set here. Allowed: hydra/launcher, hydra/sweeper."],
+        ),
+        (["seed=1", "seed", "loss=focall"], ["config: can't read the override 'seed'", "config: expected `loss`"]),
+    ],
+    ids=lambda value: value[0] if isinstance(value, list) else None,
+)
+def test_what_can_not_be_composed_is_left_out_with_a_line_each(overrides, starts):
+    problems = problems_of(*overrides)
+    assert len(problems) == len(starts)
+    assert all(problem.startswith(start) for problem, start in zip(problems, starts, strict=True))
+
+
+def test_the_rest_is_still_composed():
+    problems: list[str] = []
+    (job,) = compose_jobs(Request("train", ["loss=focall", "seed=4", "modle/x=1"]), problems)
+    assert len(problems) == 2
+    assert job.values["seed"] == 4
+
+
+def test_a_text_of_signs_that_hydra_has_none_for_needs_no_quotes():
+    """Requirements are comparisons; a shell's quotes are gone when they arrive."""
+    for line in ("require=[mean_iou >= 0.8, iou/car > 0.5]", 'require=\'["mean_iou >= 0.8","iou/car > 0.5"]\''):
+        (job,) = jobs_of(line.replace("'", ""), "runs=[a,b]", command="compare")
+        assert job.values["require"] == ["mean_iou >= 0.8", "iou/car > 0.5"]
+    (job,) = jobs_of("require=mean_iou >= 0.8", "runs=[a,b]", command="compare")
+    assert job.values["require"] == "mean_iou >= 0.8"
+
+
+def test_keys_are_new_to_hydra_but_for_what_it_must_decide_itself():
+    lines = ["seed=1", "loss=dice", "data@x=camvid", "+a=1", "++a=1", "~a", "hydra/launcher=joblib", "hydra.mode=RUN"]
+    assert forced(lines, [CONFIGS]) == ["++seed=1", *lines[1:]]
+    assert forced(["hydra.sweeper.params={a: 1}"], [CONFIGS]) == ["++hydra.sweeper.params={a: 1}"]
+
+
+def test_an_unknown_configuration_is_refused_with_the_nearest():
+    with pytest.raises(ConfigError, match=r"^config: no configuration is named 'trian'. Did you mean 'train'\?$"):
+        compose_jobs(Request("trian"), [])
+
+
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [
+        ("${oc.env:SEGMETER_ABSENT}", "environment variable SEGMETER_ABSENT is not set."),
+        ("${oc.env:HOME}", "only variables whose names start with SEGMETER_ can be read, not HOME."),
+        ("${nosuch.key}", "Interpolation key 'nosuch.key' not found."),
+    ],
+)
+def test_an_interpolation_that_fails_is_a_line_and_not_the_end(value, reason):
+    problems: list[str] = []
+    (job,) = compose_jobs(Request("train", [f"run.name={value}", "seed=4"]), problems)
+    assert problems == [f"config: can't resolve `run.name`: {reason} Write a value, or the path of another key."]
+    assert (job.values["run"]["name"], job.values["seed"]) == (None, 4)
+
+
+def test_only_our_own_environment_variables_are_read(monkeypatch):
+    monkeypatch.setenv("SEGMETER_NAME", "mine")
+    (job,) = jobs_of("run.name=${oc.env:SEGMETER_NAME}", "run.root=${oc.env:SEGMETER_ABSENT,x}")
+    assert job.values["run"] == {"root": "x", "name": "mine", "copy_to": None}
+
+
+def test_a_folder_of_the_users_own_configurations_is_found(tmp_path):
+    (tmp_path / "experiment").mkdir()
+    (tmp_path / "experiment" / "mine.yaml").write_text("# @package _global_\nseed: 7\n")
+    (job,) = jobs_of("experiment=mine", folder=tmp_path)
+    assert job.values["seed"] == 7
+
+
+def test_a_missing_folder_of_configurations_is_refused(tmp_path):
+    with pytest.raises(ConfigError, match=r"--config-dir: .*/no is not a folder"):
+        compose_jobs(Request("train", [], str(tmp_path / "no")), [])
+
+
+def test_each_file_that_hydra_can_not_read_has_a_line(tmp_path):
+    for group, text in (("loss", "gamma: [\n"), ("augment", "crop: 1\ncrop: 2\n"), ("schedule", "a:\n\tb: 1\n")):
+        (tmp_path / group).mkdir()
+        (tmp_path / group / "mine.yaml").write_text(text)
+    problems = problems_of("loss=mine", "augment=mine", "schedule=mine", folder=tmp_path)
+    assert len(problems) == 3
+    assert problems[1].endswith("Keep one of the two.")
+    assert problems[2].endswith("Indent with spaces.")
+
+
+@pytest.mark.parametrize("way", ["hydra/launcher=elsewhere", "experiment=mine"])
+def test_a_launcher_whose_failures_would_not_be_seen_is_refused(way, tmp_path):
+    """Jobs in other processes end with code 0 whatever happens in them; chosen on the command line or in a file."""
+    ConfigStore.instance().store(group="hydra/launcher", name="elsewhere", node={"_target_": "never.imported"})
+    (tmp_path / "experiment").mkdir(parents=True)
+    text = "# @package _global_\ndefaults:\n  - override /hydra/launcher: elsewhere\n"
+    (tmp_path / "experiment" / "mine.yaml").write_text(text)
+    problem, *same = problems_of(way, "loss.gamma=1,2", sweep=True, folder=tmp_path)
+    assert set(same) <= {problem}, "of each job, where a file chooses it"
+    assert problem.startswith("config: expected `hydra/launcher` to be one of basic, joblib, submitit_local")
+
+
+def test_schemas_are_stored_anew_where_someone_emptied_the_store(monkeypatch):
+    compose.store_schemas()
+    store = ConfigStore.instance()
+    before = set(store.repo["loss"])
+    monkeypatch.setattr(store, "repo", {})
+    compose.store_schemas()
+    assert set(store.repo["loss"]) == before
+    assert "schema_train.yaml" in store.repo

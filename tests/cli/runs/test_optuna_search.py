@@ -1,0 +1,221 @@
+"""hydra/sweeper=optuna: what is searched and in which direction, searches that go on, and what is refused."""
+
+import json
+import math
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from segmeter.cli.runs.job import Job
+from segmeter.cli.runs.optuna_search import search
+from segmeter.cli.runs.shipped import Outcome
+from segmeter.errors import ConfigError, SweepError
+from tests.cli.sharded import TRAIN, run
+
+optuna = pytest.importorskip("optuna", reason="optuna is not installed: it comes with `make test`")
+
+SCORE = ["predictions=predictions", "references=masks", "data.num_classes=3", "data.ignore_index=255"]
+FAST = ["metrics.bootstrap=10", "report.html=false"]
+pytestmark = pytest.mark.usefixtures("in_here")
+
+
+def folders(out: Path) -> dict[str, dict[str, object]]:
+    """The summary of each job that was done."""
+    return {path.parent.name: json.loads(path.read_text()) for path in sorted(out.glob("*/metrics.json"))}
+
+
+class Plan:
+    """Stands for a multirun: gives each job the score that a function has at its values."""
+
+    def __init__(self, folder: Path, score: Callable[[dict[str, str]], float | None], **options: Any) -> None:
+        self.folder = folder
+        self.options = {"seed": 1, "direction": "maximize", **options}
+        self.score = score
+        self.tried: list[dict[str, str]] = []
+        self.lines: list[tuple[str, ...]] = []
+
+    def job(self, number: int, lines: Sequence[str], chosen: dict[str, str]) -> Job:
+        self.tried.append(chosen)
+        self.lines.append(tuple(lines))
+        return Job("score", tuple(lines), self.folder / str(number))
+
+    def run(self, asked: Sequence[tuple[Any, Job]]) -> list[Outcome]:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        given = [dict(line.split("=", 1) for line in job.overrides) for _, job in asked]
+        return [Outcome(job=job, value=self.score(values)) for (_, job), values in zip(asked, given, strict=True)]
+
+
+OWN = SimpleNamespace(objective="own")  # a metric whose direction nobody knows
+
+
+def searched(plan: Plan, *overrides: str, config: Any = OWN) -> Plan:
+    search(plan, config, overrides, lambda lines: None)  # type: ignore[arg-type]
+    return plan
+
+
+def test_values_are_those_that_the_overrides_name(tmp_path: Path) -> None:
+    """Mutation seen to fail: the end of a range included."""
+    given = [
+        "a=int(interval(1,3))",
+        "b=interval(0.5,0.75)",
+        "c=range(0,6,2)",
+        "d=x,y",
+        "e=tag(log, interval(1e-4,1e-1))",
+    ]
+    plan = searched(Plan(tmp_path, lambda values: float(values["b"]), n_trials=25), *given, "fixed=3", "hydra.mode=X")
+    tried = plan.tried
+    assert len(tried) == 25
+    assert {each["a"] for each in tried} == {"1", "2", "3"}
+    assert all(0.5 <= float(each["b"]) <= 0.75 for each in tried)
+    assert {each["c"] for each in tried} == {"0", "2", "4"}
+    assert {each["d"] for each in tried} == {"x", "y"}
+    assert sum(float(each["e"]) < 1e-2 for each in tried) >= 5, "a third of the values, were they not logarithmic"
+    assert all("fixed=3" in lines and "hydra.mode=X" not in lines for lines in plan.lines)
+
+
+@pytest.mark.parametrize(
+    ("line", "wanted"),
+    [
+        ("a=range(0,5,2)", ["0", "2", "4"]),
+        ("a=range(5,0,-2)", ["1", "3", "5"]),
+        ("a=range(0.2,0.8,0.2)", ["0.2", "0.4", "0.6"]),
+        ("a=range(0.5,3)", ["0.5", "1.5", "2.5"]),
+    ],
+)
+def test_the_stop_of_a_range_is_not_tried(line: str, wanted: list[str], tmp_path: Path) -> None:
+    """As a sweep over all of its values has it. Mutation seen to fail: floats up to and with their stop."""
+    plan = searched(Plan(tmp_path, lambda values: 1.0, n_trials=20), line)
+    assert sorted({f"{float(each['a']):g}" for each in plan.tried}) == wanted
+
+
+@pytest.mark.parametrize("line", ["a=tag(log, range(1,9))", "a=tag(log, choice(1,2))"])
+def test_only_an_interval_is_logarithmic(line: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="`hydra/sweeper` to have log on an interval alone, got 'a=tag"):
+        searched(Plan(tmp_path, lambda values: 1.0), line)
+
+
+def test_a_seed_decides_what_is_tried(tmp_path: Path) -> None:
+    found = [
+        searched(Plan(tmp_path, lambda values: 1.0, n_trials=4, seed=seed), "a=interval(0,1)") for seed in (5, 5, 6)
+    ]
+    assert found[0].tried == found[1].tried != found[2].tried
+
+
+def test_trials_that_are_launched_together_are_no_more_than_are_left(tmp_path: Path) -> None:
+    plan = Plan(tmp_path, lambda values: 1.0, n_trials=5, n_jobs=3)
+    sizes: list[int] = []
+    plan.run = lambda asked: (sizes.append(len(asked)), Plan.run(plan, asked))[1]  # type: ignore[method-assign]
+    searched(plan, "a=interval(0,1)")
+    assert sizes == [3, 2]
+
+
+@pytest.mark.parametrize("nothing", [None, math.nan])
+def test_a_job_without_a_score_failed(nothing: float | None, tmp_path: Path) -> None:
+    plan = Plan(tmp_path, lambda values: nothing if values["a"] == "1" else 0.5, n_trials=6)
+    with pytest.raises(SweepError) as error:
+        searched(plan, "a=0,1")
+    lines = error.value.problems
+    count = sum(each["a"] == "1" for each in plan.tried)
+    assert 0 < count < 6
+    assert sum(f"ended with 3: it gave no score to optimise, but {nothing}." in line for line in lines) == count
+    assert lines[-1].startswith(f"sweep: {count} of {count} jobs failed")
+
+
+def test_the_direction_of_a_metric_of_the_users_own_must_be_said(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as error:
+        searched(Plan(tmp_path, lambda values: 1.0, direction=None), "a=0,1")
+    assert error.value.problems == (
+        "config: expected `hydra.sweeper.direction` to be maximize or minimize for objective=own, got None.",
+    )
+
+
+OPTUNA = ["hydra/sweeper=optuna", "hydra.sweeper.seed=1", "metrics.seed=range(0,100)", "missing=error,as_background"]
+
+
+def test_optuna_goes_on_from_its_storage_after_a_kill(here: Path, tmp_path: Path) -> None:
+    """Mutation seen to fail: trials that a killed process left running counted as done."""
+    storage = f"sqlite:///{tmp_path / 'search.db'}"
+    arguments = [*SCORE, *FAST, *OPTUNA, f"hydra.sweep.dir={tmp_path / 'out'}", f"hydra.sweeper.storage={storage}"]
+    command = [sys.executable, "-m", "segmeter", "score", "-m", *arguments, "hydra.sweeper.n_trials=200"]
+    first = subprocess.Popen(command, cwd=here, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    while len(folders(tmp_path / "out")) < 3 and first.poll() is None:
+        time.sleep(0.05)
+    os.kill(first.pid, signal.SIGKILL)
+    first.wait()
+    before = optuna.load_study(study_name="segmeter", storage=storage).trials
+    wanted = len(before) + 3
+    assert run("score", "-m", *arguments, f"hydra.sweeper.n_trials={wanted}") == 0
+    trials = optuna.load_study(study_name="segmeter", storage=storage).trials
+    complete = [trial for trial in trials if trial.state.name == "COMPLETE"]
+    assert len(complete) == wanted
+    assert not [trial for trial in trials if trial.state.name in ("RUNNING", "WAITING")]
+    again = {trial.user_attrs["lost"] for trial in trials if "lost" in trial.user_attrs}
+    assert again == {trial.number for trial in trials if trial.state.name == "FAIL"}
+    done = folders(tmp_path / "out")
+    assert len({trial.value for trial in complete}) == 1, "a seed of the bootstrap changes no score"
+    assert {int(name.partition("_")[0]) for name in done} >= {trial.number for trial in complete}
+
+
+def test_optuna_refuses_what_it_can_not_search(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("score", "-m", *SCORE, *FAST, "hydra/sweeper=optuna") == 2
+    assert "to have values to search" in capsys.readouterr().err
+    assert run("score", "-m", *SCORE, *FAST, *OPTUNA, "hydra.sweeper.direction=up", "hydra.sweeper.n_trials=0") == 2
+    lines = capsys.readouterr().err
+    assert "`hydra.sweeper.direction` to be null, maximize or minimize, got 'up'" in lines
+    assert "`hydra.sweeper.n_trials` to be an integer >= 1, got 0" in lines
+
+
+LOSS = ["hydra/sweeper=optuna", "training.monitor=loss", "optimizer.lr=1e-9,1e-2", "data=cells"]
+
+
+def test_optuna_refuses_a_direction_that_the_monitor_has_not(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Mutation seen to fail: any direction taken (the search looks for the highest loss)."""
+    assert run("train", "-m", *LOSS, "hydra.sweeper.direction=maximize") == 2
+    assert "to be null or minimize for training.monitor=loss, got maximize" in capsys.readouterr().err
+    assert run("train", "-m", LOSS[0], "data=cells", "training.monitor=loss,mean_iou") == 2
+    assert "`training.monitor` to be one figure in all trials" in capsys.readouterr().err
+    storage = f"sqlite:///{tmp_path / 'search.db'}"
+    optuna.create_study(storage=storage, study_name="old", direction="maximize")
+    assert run("train", "-m", *LOSS, f"hydra.sweeper.storage={storage}", "hydra.sweeper.study_name=old") == 2
+    assert "to be a study that has its score minimized, got 'old'" in capsys.readouterr().err
+    assert not Path("runs/multirun").exists()
+
+
+def test_optuna_looks_for_the_lowest_loss(tmp_path: Path) -> None:
+    storage = f"sqlite:///{tmp_path / 'search.db'}"
+    options = ["hydra.sweeper.n_trials=2", "hydra.sweeper.seed=1", f"hydra.sweeper.storage={storage}"]
+    options += [f"hydra.sweep.dir={tmp_path / 'out'}", "training.epochs=1"]
+    training = [each for each in TRAIN if not each.startswith("training.epochs")]
+    assert run("train", "-m", *training, LOSS[0], LOSS[1], "data.seed=1,2", *options) == 0
+    study = optuna.load_study(study_name="segmeter", storage=storage)
+    losses = [trial.value for trial in study.trials]
+    assert study.direction.name == "MINIMIZE"
+    assert study.best_value == min(losses)
+
+
+SEARCH = ["hydra/sweeper=optuna", "hydra.sweeper.n_trials=2", "metrics.bootstrap=0", "report.html=false"]
+
+
+def test_optuna_searches_in_the_direction_of_the_objective(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Distances in two spacings, the smaller of which is the better score. Mutation seen to fail: always maximize."""
+    storage = f"hydra.sweeper.storage=sqlite:///{tmp_path / 'search.db'}"
+    surface = ["metrics.measures=[surface]", "objective=masd/class_1", "hydra.sweeper.seed=1"]
+    swept = ["metrics.spacing=choice([1.0,1.0],[2.0,2.0])"]
+    assert run("score", "-m", *SCORE, *SEARCH, *surface, *swept, storage, "hydra.sweeper.direction=maximize") == 2
+    assert "to be null or minimize for objective=masd/class_1, got maximize" in capsys.readouterr().err
+    assert run("score", "-m", *SCORE, *SEARCH, "objective=mean_iou,mean_dice", storage) == 2
+    assert "`objective` to be one figure in all trials" in capsys.readouterr().err
+    assert run("score", "-m", *SCORE, *SEARCH, *surface, *swept, storage) == 0
+    study = optuna.load_study(study_name="segmeter", storage=storage.partition("=")[2])
+    assert study.direction.name == "MINIMIZE"
+    assert "masd/class_1" in capsys.readouterr().out

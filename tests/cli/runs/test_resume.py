@@ -1,0 +1,104 @@
+"""resume=RUN and resume=auto: which run goes on, and what is no run to go on with."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from segmeter.cli.config.schema import Common, RunConfig
+from segmeter.cli.runs.job import Job
+from segmeter.cli.runs.resume import find_resumed
+from segmeter.errors import ConfigError
+
+JOB = Job("score", (), None)
+HOLDS = "manifest.json"
+
+
+def put_run(root: Path, folder: str, start: str | None = None, *, holds: str | None = HOLDS) -> Path:
+    path = root / "score" / folder
+    path.mkdir(parents=True)
+    if start is not None:
+        (path / "run.json").write_text(json.dumps({"start": start}))
+    if holds:
+        (path / holds).parent.mkdir(parents=True, exist_ok=True)
+        (path / holds).write_text("{}")
+    return path
+
+
+def resumed(root: Path, resume: str | Path | None, *, name: str | None = "x", job: Job = JOB, holds: str = HOLDS):
+    return find_resumed(Common(run=RunConfig(root=root, name=name)), job, resume, holds=holds)
+
+
+def test_null_is_a_new_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    put_run(tmp_path, "2026-01-01_000000_x")
+    assert resumed(tmp_path, None) is None
+    assert capsys.readouterr().err == ""
+
+
+def test_a_run_is_named_by_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = put_run(tmp_path, "anything at all")
+    monkeypatch.chdir(tmp_path)
+    assert resumed(tmp_path, str(folder)) == folder
+    assert resumed(tmp_path, "score/anything at all") == Path("score/anything at all")
+
+
+@pytest.mark.parametrize("folder", ["empty", "gone"])
+def test_a_folder_without_anything_to_go_on_from_is_refused(folder: str, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(ConfigError) as error:
+        resumed(tmp_path, tmp_path / folder)
+    line = f"score: expected `resume` to be a run folder with manifest.json, got {tmp_path / folder}."
+    assert error.value.problems == (line,)
+
+
+def test_auto_is_the_run_that_started_last_whatever_its_name_says(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Folders are named by the local time: that of the first run, in another zone, is a day ahead.
+
+    Mutation seen to fail: the last one by name.
+    """
+    put_run(tmp_path, "2026-01-02_090000_x", "2026-01-01T20:00:00.000000+00:00")
+    second = put_run(tmp_path, "2026-01-01_090000_x", "2026-01-01T21:00:00.000000+00:00")
+    put_run(tmp_path, "2026-01-03_090000_x", holds=None)
+    assert resumed(tmp_path, "auto") == second
+    assert capsys.readouterr().err == f"resuming {second}\n"
+
+
+def test_auto_takes_the_last_by_name_where_no_run_says_when_it_started(tmp_path: Path) -> None:
+    put_run(tmp_path, "2026-01-01_090000_x")
+    last = put_run(tmp_path, "2026-01-01_090000_x-2")
+    assert resumed(tmp_path, "auto") == last
+
+
+@pytest.mark.parametrize("name", ["x", "a.c", None])
+def test_auto_starts_anew_where_no_run_of_the_whole_name_holds_anything(
+    name: str | None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Mutations seen to fail: a name that begins so; a name taken for a pattern."""
+    shown = name or "score"
+    for other in ("xy", "a_x", "abc", "x-", f"{shown}-b"):
+        put_run(tmp_path, f"2026-01-01_000000_{other}")
+    put_run(tmp_path, f"2026-01-01_000000_{shown}", holds=None)
+    assert resumed(tmp_path, "auto", name=name) is None
+    place = tmp_path / "score"
+    said = f"resume=auto: no run named {shown!r} with manifest.json in {place}; starting anew\n"
+    assert capsys.readouterr().err == said
+
+
+def test_what_there_is_to_go_on_from_may_be_one_of_several(tmp_path: Path) -> None:
+    holds = "checkpoints/step-*/manifest.json"
+    folder = put_run(tmp_path, "2026-01-01_000000_x", holds="checkpoints/step-00000020/manifest.json")
+    assert resumed(tmp_path, "auto", holds=holds) == folder
+    with pytest.raises(ConfigError, match=r"a run folder with checkpoints/step-\*/manifest\.json"):
+        resumed(tmp_path, put_run(tmp_path, "other", holds="checkpoints/last"), holds=holds)
+
+
+def test_auto_in_a_sweep_is_the_folder_of_the_job(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    put_run(tmp_path, "2026-01-01_000000_x")
+    job = Job("score", (), tmp_path / "sweep" / "3_seed-1")
+    assert resumed(tmp_path, "auto", job=job) is None
+    assert f"with manifest.json in {job.folder}; starting anew" in capsys.readouterr().err
+    job.folder.mkdir(parents=True)
+    (job.folder / HOLDS).write_text("{}")
+    assert resumed(tmp_path, "auto", job=job) == job.folder

@@ -1,0 +1,105 @@
+"""Objects laid onto one map: labels, numbers, overlaps and crowds; names and corners that fit no map are refused."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from segmeter.classes import ClassSpec
+from segmeter.data.files.formats.drawn import Drawn, check_corners, check_object_classes, draw_objects, find_labels
+from segmeter.errors import DataError
+
+PATH = Path("a.json")
+SPEC = ClassSpec(task="multiclass", names=("ground", "cell", "nerve"), colours=((0, 0, 0), (9, 9, 9), (1, 2, 3)))
+IGNORING = SPEC.replace(ignore_index=255)
+SHAPE = (2, 5)
+
+
+def strip(first, last, label=1, *, crowd=False):
+    """An object in the columns from `first` to before `last`."""
+    mask = np.zeros(SHAPE, bool)
+    mask[:, first:last] = True
+    return Drawn(mask=mask, label=label, crowd=crowd)
+
+
+def draw(*objects, spec=IGNORING, numbered=False, overlap="error"):
+    found = draw_objects(PATH, objects, SHAPE, spec=spec, numbered=numbered, overlap=overlap)
+    assert (found[0] == found[1]).all()
+    return found[0].tolist(), found.dtype
+
+
+def test_labels_and_numbers():
+    objects = strip(0, 2), strip(3, 5, 2)
+    assert draw(*objects) == ([1, 1, 0, 2, 2], np.uint16)
+    assert draw(*objects, numbered=True) == ([1, 1, 0, 2, 2], np.int64)
+    assert draw() == ([0] * 5, np.uint16)
+
+
+def test_objects_of_one_class_may_overlap_but_not_objects_with_numbers():
+    objects = strip(0, 3), strip(2, 5)
+    assert draw(*objects)[0] == [1] * 5
+    with pytest.raises(DataError) as error:
+        draw(*objects, numbered=True)
+    assert error.value.problems == (
+        "a.json: expected `objects` not to overlap, got 2 pixels that two of them cover. "
+        "data.overlap=smaller_on_top gives them to the smaller one; a multilabel task keeps both classes.",
+    )
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_the_smaller_object_is_on_top_whatever_the_order(order):
+    objects = strip(0, 5, 1), strip(1, 3, 2)
+    assert draw(*objects[::order], overlap="smaller_on_top")[0] == [1, 2, 2, 1, 1]
+    assert draw(*objects[::order], overlap="smaller_on_top", numbered=True)[0] == [1, 2, 2, 1, 1]
+
+
+def test_a_crowd_is_a_label_like_others_but_no_object():
+    objects = strip(0, 1), strip(1, 3, crowd=True), strip(3, 5)
+    assert draw(*objects)[0] == [1, 1, 1, 1, 1]
+    assert draw(*objects, numbered=True)[0] == [1, 255, 255, 2, 2]
+    with pytest.raises(DataError, match=r"`a crowd` to be ignored, .* got no ignored value. Set data.ignore_index"):
+        draw(*objects, numbered=True, spec=SPEC)
+
+
+def test_no_object_has_the_ignored_number():
+    """Mutation seen to fail: `>` for `>=`."""
+    objects = strip(0, 1), strip(1, 2), strip(2, 3)
+    two = SPEC.replace(names=SPEC.names[:2], colours=SPEC.colours[:2])
+    assert draw(*objects, numbered=True, spec=two.replace(ignore_index=2))[0] == [1, 3, 4, 0, 0]
+    assert draw(*objects, numbered=True, spec=two)[0] == [1, 2, 3, 0, 0]
+
+
+def test_names_are_labels_or_refused_all_at_once():
+    assert find_labels(PATH, ["nerve", "cell", "nerve"], SPEC) == {"nerve": 2, "cell": 1}
+    with pytest.raises(DataError) as error:
+        find_labels(PATH, ["nerves", "cell", "bone", "nerves"], SPEC)
+    assert error.value.problems == (
+        "a.json: expected `classes` to be of ground, cell, nerve, got 2: bone, nerves. Did you mean 'nerve'?",
+    )
+
+
+def test_numbered_objects_are_of_the_class_that_is_scored():
+    check_object_classes(PATH, {"cell": 1}, SPEC)
+    with pytest.raises(DataError, match=r"`class of the objects` to be cell, got 1: nerve. Keep the others in another"):
+        check_object_classes(PATH, {"cell": 1, "nerve": 2}, SPEC)
+
+
+@pytest.mark.parametrize("corner", [(-1, 0), (6, 3), (0, -1), (2.5, 1)])
+def test_corners_may_lie_a_pixel_outside(corner):
+    check_corners(PATH, np.array([corner, (0.0, 0.0)]), SHAPE)
+
+
+@pytest.mark.parametrize(
+    ("corner", "found"),
+    [
+        ((6.1, 0), "to lie on the image of 5 x 2 pixels, got x=6.1, y=0. Export the polygons in pixels"),
+        ((0, 3.5), "to lie on the image of 5 x 2 pixels, got x=0, y=3.5"),
+        ((-1.01, 0), "got x=-1.01, y=0"),
+        ((np.nan, 0), "to be finite numbers, got one that is not"),
+        ((0, np.inf), "to be finite numbers"),
+    ],
+)
+def test_corners_far_outside_are_refused(corner, found):
+    with pytest.raises(DataError) as error:
+        check_corners(PATH, np.array([(1.0, 1.0), corner]), SHAPE)
+    assert found in error.value.problems[0]

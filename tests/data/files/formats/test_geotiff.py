@@ -1,0 +1,109 @@
+"""Tags of GeoTIFFs: the place that rasterio reads in them, and the value that marks pixels without data."""
+
+import io
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tifffile
+
+from segmeter.data.files.header import read_header
+from segmeter.data.files.masks import Reading, read_map, read_values
+from segmeter.errors import DataError
+from tests.data.crafted import THREE
+from tests.data.formats_written import draw_mask, library, write_geotiff
+
+
+def values(path: Path):
+    return read_values(path, max_pixels=10_000)
+
+
+def test_the_transform_of_a_geotiff_is_rasterios(tmp_path):
+    rasterio = library("rasterio")
+    write_geotiff(tmp_path / "a.tif", draw_mask(), nodata=7)
+    found = values(tmp_path / "a.tif").geometry
+    with rasterio.open(tmp_path / "a.tif") as file:
+        centres = file.transform @ rasterio.Affine.translation(0.5, 0.5)
+        theirs = np.array(centres).reshape(3, 3)
+    assert np.allclose(found.affine[:2][:, [0, 1, 3]], 1000 * theirs[:2], rtol=1e-12)
+    assert (found.crs, found.nodata, found.spacing, found.unit) == ("EPSG:32633", 7.0, (0.5, 0.75), "m")
+
+
+def test_a_system_of_the_users_own_has_no_code(tmp_path):
+    library("rasterio")
+    own = "+proj=laea +lat_0=47 +lon_0=13 +x_0=5 +y_0=7 +ellps=WGS84 +units=m"
+    write_geotiff(tmp_path / "a.tif", draw_mask(), crs=own)
+    assert values(tmp_path / "a.tif").geometry.crs == ""
+
+
+def test_degrees_are_no_length(tmp_path):
+    write_geotiff(tmp_path / "a.tif", draw_mask(), west=13.0, crs="EPSG:4326")
+    found = values(tmp_path / "a.tif").geometry
+    assert (found.spacing, found.crs) == (None, "EPSG:4326")
+    assert "degrees" in found.note
+
+
+def test_a_pixel_that_is_a_point_lies_half_a_pixel_further(tmp_path):
+    """GeoTIFF 1.1, 7.1.2.4: its tie point is the centre."""
+    origins = []
+    for raster in (1, 2):
+        tags = [
+            (33550, "d", 3, (2.0, 2.0, 0.0), True),
+            (33922, "d", 6, (0.0, 0.0, 0.0, 100.0, 200.0, 0.0), True),
+            (34735, "H", 8, (1, 1, 0, 1, 1025, 0, 1, raster), True),
+        ]
+        file = io.BytesIO()
+        tifffile.imwrite(file, draw_mask(), extratags=tags)
+        (tmp_path / "a.tif").write_bytes(file.getvalue())
+        origins.append(values(tmp_path / "a.tif").geometry.affine[:2, 3].tolist())
+    assert origins == [[101.0, 199.0], [100.0, 200.0]]
+
+
+def test_several_tie_points_are_no_affine(tmp_path):
+    tags = [(33550, "d", 3, (2.0, 2.0, 0.0), True), (33922, "d", 12, (0.0,) * 12, True)]
+    tifffile.imwrite(tmp_path / "a.tif", draw_mask(), extratags=tags)
+    with pytest.raises(DataError, match="2 tie points"):
+        values(tmp_path / "a.tif")
+
+
+def test_nodata_that_is_no_number_marks_nothing(tmp_path):
+    tifffile.imwrite(tmp_path / "a.tif", draw_mask(), extratags=[(42113, "s", 4, "nan", True)])
+    assert values(tmp_path / "a.tif").geometry.nodata is None
+
+
+def test_feet_are_turned_to_millimetres(tmp_path):
+    keys = (1, 1, 0, 2, 1025, 0, 1, 2, 3076, 0, 1, 9002)  # points, and the code of a foot
+    tags = [
+        (33550, "d", 3, (2.0, 4.0, 0.0), True),
+        (33922, "d", 6, (0.0, 0.0, 0.0, 100.0, 200.0, 0.0), True),
+        (34735, "H", len(keys), keys, True),
+    ]
+    tifffile.imwrite(tmp_path / "a.tif", draw_mask(), extratags=tags)
+    found = values(tmp_path / "a.tif").geometry
+    assert (found.spacing, found.unit) == ((4.0, 2.0), "foot")
+    assert found.affine[:2, [0, 1, 3]].tolist() == [
+        pytest.approx([2 * 304.8, 0, 100 * 304.8], rel=1e-12),
+        pytest.approx([0, -4 * 304.8, 200 * 304.8], rel=1e-12),
+    ]
+
+
+def test_a_tiff_without_such_tags_has_no_place(tmp_path):
+    tifffile.imwrite(tmp_path / "a.tif", draw_mask())
+    found = values(tmp_path / "a.tif").geometry
+    assert (found.affine, found.crs, found.nodata) == (None, "", None)
+
+
+@pytest.mark.parametrize("text", ["-1.#QNAN", "", "none", "1,0", "0 0 0"])
+def test_nodata_that_can_not_be_read_is_refused_for_masks_and_means_nothing_for_images(text, tmp_path):
+    tags = [(42113, "s", 0, text, True)]
+    tifffile.imwrite(tmp_path / "a.tif", np.zeros((4, 5, 3), np.uint8), photometric="rgb", extratags=tags)
+    assert read_header(tmp_path / "a.tif").width == 5
+    mask = draw_mask()
+    tifffile.imwrite(tmp_path / "b.tif", mask, extratags=tags)
+    refused = rf"b\.tif: expected `nodata \(GDAL_NODATA\)` to be a number, got '{re.escape(text)}'. Write one"
+    with pytest.raises(DataError, match=refused):
+        read_map(tmp_path / "b.tif", Reading(spec=THREE, label_map={}, max_pixels=1000))
+    known = {"0": 0, "1": 1, "2": 2, "255": 255}
+    found = read_map(tmp_path / "b.tif", Reading(spec=THREE, label_map=known, max_pixels=1000))
+    assert np.array_equal(found.values, mask)

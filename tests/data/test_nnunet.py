@@ -1,0 +1,96 @@
+"""nnU-Net's dataset.json: classes, regions and the ignored value."""
+
+import json
+
+import pytest
+
+from segmeter.data.labels_config import LabelsConfig
+from segmeter.data.nnunet import read_labels
+from segmeter.errors import ConfigError, DataError, InputError
+from tests.differential.peers import load
+
+REGIONS = {"background": 0, "whole tumour": [1, 2, 3], "core": [2, 3], "enhancing": [3], "ignore": 4}
+
+
+def put(path, labels):
+    path.write_text(json.dumps({"labels": labels, "file_ending": ".nii.gz", "channel_names": {"0": "CT"}}))
+    return path
+
+
+def test_labels_are_classes(tmp_path):
+    found = read_labels(put(tmp_path / "dataset.json", {"background": 0, "liver": 1, "tumour": 2, "ignore": 3}))
+    assert (found.spec.names, found.spec.ignore_index) == (("background", "liver", "tumour"), 3)
+    assert (found.groups, found.regions, found.file_ending) == ({}, (1, 2), ".nii.gz")
+    assert read_labels(tmp_path) == found
+
+
+def test_regions_are_groups(tmp_path):
+    found = read_labels(put(tmp_path / "dataset.json", REGIONS))
+    assert (found.spec.names, found.spec.ignore_index) == (("background", "label 1", "label 2", "label 3"), 4)
+    assert found.groups["core"] == ("label 2", "label 3")
+    assert found.regions == ((1, 2, 3), (2, 3), (3,))
+
+
+def test_labels_are_those_of_nnunets_own_manager(tmp_path):
+    manager = load("nnunetv2.utilities.label_handling.label_handling", "nnunetv2").LabelManager
+    theirs = manager(REGIONS, regions_class_order=[1, 2, 3])
+    found = read_labels(put(tmp_path / "dataset.json", REGIONS))
+    assert [tuple(region) for region in theirs.foreground_regions] == list(found.regions)
+    assert theirs.ignore_label == found.spec.ignore_index
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [None, {"background": 1}, {"background": 0, "a": 2}, {"background": 0, "a": 1, "ignore": 7}, {"a": 0, "b": 1}, [0]],
+    ids=str,
+)
+def test_other_labels_are_refused(labels, tmp_path):
+    with pytest.raises(DataError, match=r"dataset.json: expected `labels`"):
+        read_labels(put(tmp_path / "dataset.json", labels))
+    with pytest.raises(DataError, match=r"nothing.json: expected `labels` .*, got No such file"):
+        read_labels(tmp_path / "nothing.json")
+
+
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        ({"a": 1, "b": 1}, "to name each label or region once"),
+        ({"a": 1, "b": 2, "whole": [1, 2], "all": [2, 1]}, "to name each label or region once"),
+        ({"a": 1.7}, "got ValueError: 1.7, which is no whole number"),
+        ({"a": True}, "True, which is no whole number"),
+        ({"a": 1, "b": 2, "c": [1.9, 2.2]}, "1.9, which is no whole number"),
+        ({"a": 1, "ignore": True}, "True, which is no whole number"),
+        ({"a": 1, "x": []}, "where a region has one or more labels, each once"),
+        ({"a": 1, "x": [1, 1]}, "where a region has one or more labels, each once"),
+    ],
+    ids=str,
+)
+def test_labels_are_neither_rounded_nor_lost(labels, message, tmp_path):
+    with pytest.raises(DataError, match=rf"dataset.json: expected `labels` .*{message}"):
+        read_labels(put(tmp_path / "dataset.json", {"background": 0, **labels}))
+
+
+@pytest.mark.parametrize(("ending", "found"), [(None, ""), (".png", ".png"), (3, "refused")])
+def test_an_ending_is_a_text(ending, found, tmp_path):
+    path = tmp_path / "dataset.json"
+    path.write_text(json.dumps({"labels": {"background": 0, "a": 1.0}, "file_ending": ending}))
+    if found == "refused":
+        with pytest.raises(DataError, match=r"expected `file_ending` to be a text such as .nii.gz, got 3"):
+            read_labels(path)
+    else:
+        assert read_labels(path).file_ending == found
+
+
+@pytest.mark.parametrize("given", [["background", "b", "a"], ["background", "a"], ["background", "a", "b", "c"]])
+def test_classes_that_contradict_a_dataset_json_are_refused(given, tmp_path):
+    path = put(tmp_path / "dataset.json", {"background": 0, "a": 1, "b": 2})
+    rule = r"`data.classes` to name the labels of .*, \['background', 'a', 'b'\], in their order, got \['background'"
+    with pytest.raises(ConfigError, match=rule):
+        LabelsConfig(nnunet=path, classes=given)
+    assert LabelsConfig(nnunet=path).classes == ("background", "a", "b")
+    assert LabelsConfig(nnunet=path, classes=["none", "x", "y"]).classes == ("none", "x", "y")
+
+
+def test_what_is_no_path_is_refused():
+    with pytest.raises(InputError, match="read_labels: expected `path` to be a path, got 3"):
+        read_labels(3)

@@ -1,0 +1,61 @@
+"""launch=: its kinds, the ends of each range, and all that is wrong at once."""
+
+import pytest
+
+from segmeter.distributed.config import (
+    LAUNCHES,
+    DaskConfig,
+    LaunchConfig,
+    LocalConfig,
+    ProcessesConfig,
+    SlurmConfig,
+)
+from segmeter.errors import ConfigError
+
+KINDS = {"local": LocalConfig, "processes": ProcessesConfig, "dask": DaskConfig, "slurm": SlurmConfig}
+
+
+def test_each_kind_is_registered_by_its_name() -> None:
+    assert {name: LAUNCHES.schema(name) for name in LAUNCHES.names()} == KINDS
+    assert {name: kind().name for name, kind in KINDS.items()} == {name: name for name in KINDS}
+    with pytest.raises(ConfigError, match=r"launch: .*'slrum'.* Did you mean 'slurm'\?"):
+        LAUNCHES.schema("slrum")
+
+
+@pytest.mark.parametrize(
+    ("kind", "key", "good", "bad"),
+    [
+        (ProcessesConfig, "devices", (1, 1024), (0, 1025, 1.5)),
+        (DaskConfig, "shards", (1,), (0,)),
+        (DaskConfig, "workers", (1, 256), (0, 257)),
+        (DaskConfig, "address", (None, "tcp://host:8786"), (8786,)),
+        (SlurmConfig, "cluster", ("slurm", "local", "debug"), ("slrum",)),
+        (SlurmConfig, "timeout_min", (1,), (0,)),
+        (SlurmConfig, "nodes", (1,), (0,)),
+        (SlurmConfig, "tasks_per_node", (1,), (0,)),
+        (SlurmConfig, "gpus_per_node", (None, 0), (-1,)),
+        (SlurmConfig, "cpus_per_task", (None, 1), (0,)),
+        (SlurmConfig, "mem_gb", (None, 1), (0,)),
+        (SlurmConfig, "signal_delay_s", (1,), (0,)),
+        (SlurmConfig, "requeues", (0,), (-1,)),
+    ],
+    ids=str,
+)
+def test_ranges_hold_at_their_ends(
+    kind: type[LaunchConfig], key: str, good: tuple[object, ...], bad: tuple[object, ...]
+) -> None:
+    for value in good:
+        assert getattr(kind(**{key: value}), key) == value  # type: ignore[arg-type]
+    for value in bad:
+        with pytest.raises(ConfigError, match=f"launch: expected `{key}` .*got {value!r}"):
+            kind(**{key: value})  # type: ignore[arg-type]
+
+
+def test_every_broken_rule_is_said_at_once() -> None:
+    with pytest.raises(ConfigError) as caught:
+        SlurmConfig(nodes=0, requeues=-1, partitoin="gpu")  # type: ignore[call-arg]
+    assert set(caught.value.problems) == {
+        "launch: expected `nodes` to be an integer >= 1, got 0.",
+        "launch: expected `requeues` to be an integer >= 0, got -1.",
+        "launch: unknown key 'partitoin'. Did you mean 'partition'?",
+    }

@@ -1,0 +1,53 @@
+"""shard=2/7: how it is read, what it takes, what a manifest says of it, and what is refused."""
+
+import hashlib
+
+import pytest
+
+from segmeter.distributed.shards import Shard, check_filled, describe_shard, hash_names, parse_shard, part_warning
+from segmeter.errors import ConfigError, InputError
+
+
+def test_a_shard_is_read_and_written_alike() -> None:
+    assert parse_shard("2/7") == Shard(2, 7)
+    assert [str(parse_shard(text)) for text in ("1/1", "7/7", "999999999/999999999")] == [
+        "1/1",
+        "7/7",
+        "999999999/999999999",
+    ]
+
+
+@pytest.mark.parametrize("text", ["", "2", "0/3", "4/3", "1/0", "01/3", "1/03", "-1/3", "1/3 ", "1/3\n", "1.0/3"])
+def test_what_is_no_shard_is_refused(text: str) -> None:
+    with pytest.raises(InputError) as caught:
+        parse_shard(text)
+    assert str(caught.value) == f"config: expected `shard` to be NUMBER/COUNT, such as 2/7, got {text!r}."
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 5, 11, 14])
+def test_shards_share_out_every_item_once_and_evenly(count: int) -> None:
+    items = list(range(11))
+    parts = [Shard(number, count).take(items) for number in range(1, count + 1)]
+    assert sorted(item for part in parts for item in part) == items
+    assert {item % count for item in parts[0]} == {0}
+    assert max(map(len, parts)) - min(map(len, parts)) <= 1
+
+
+def test_a_manifest_names_the_place_and_the_cases_of_the_whole_run() -> None:
+    names = ["b", "a", "ü", "c\udcff"]  # the last one as Python reads a file name that is not UTF-8
+    digest = hashlib.sha256(b"a\nb\nc\xff\n\xc3\xbc").hexdigest()
+    assert describe_shard(Shard(1, 2), names) == {"shard": "1/2", "cases": 4, "sha256": digest}
+    assert hash_names(names[::-1]) == digest != hash_names(names[1:])
+
+
+def test_shards_that_would_be_empty_are_refused() -> None:
+    check_filled(Shard(1, 3), 3, "cases", "Take fewer.")
+    with pytest.raises(ConfigError) as caught:
+        check_filled(Shard(1, 4), 3, "cases", "Take fewer.")
+    assert str(caught.value) == (
+        "config: expected `shard` to be one of at most 3 shards, as there are 3 cases, got 1/4. Take fewer."
+    )
+
+
+def test_a_part_is_announced_as_one() -> None:
+    assert part_warning(Shard(2, 3), 4, 11) == "shard 2/3: 4 of 11 cases; `segmeter merge` joins the shards."

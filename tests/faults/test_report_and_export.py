@@ -1,0 +1,105 @@
+"""A fault at each operation on files of `report` and `export`: the old file or the whole new one, and one line."""
+
+import random
+import shutil
+from pathlib import Path
+
+import pytest
+
+from segmeter.deploy import publish
+from tests.faults.commands import SEED, check_files, folders, only, places
+from tests.faults.harness import Fault, Outcome, run
+from tests.faults.test_every_operation import KINDS, check_what_is_said
+
+REPORT = ["report", "run=copied/eval/x"]
+EXPORT = ["export", "checkpoint=best", "input=data/images", "cases=1", "run.name=x", "run.root=runs", "device=cpu"]
+
+
+def check_line(outcome: Outcome, context: str) -> None:
+    said = [line for line in outcome.errors.splitlines() if line.startswith("segmeter: ")]
+    assert "Traceback" not in outcome.errors, context
+    assert "unexpected fault" not in outcome.errors, context
+    assert (outcome.code, len(said)) in ((0, 0), (3, 1)), context
+    assert not said or "No space left" in said[0] or "Input/output error" in said[0], context
+
+
+@pytest.mark.usefixtures("here")
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_report_is_the_old_one_or_the_whole_new_one(kind: str) -> None:
+    """And nothing else of the run is touched, nor left beside it once it has been written again."""
+    shutil.rmtree("copied", ignore_errors=True)
+    Path("copied/eval").mkdir(parents=True)
+    shutil.copytree(only(Path("clean-eval")), "copied/eval/x", symlinks=True)
+    before = contents()
+    clean = run(REPORT)
+    assert clean.code == 0
+    written, names = contents(), set(before)
+    assert set(written) == names
+    for at in range(1, clean.fault.count + 1):
+        Path("copied/eval/x/report.html").write_bytes(before["report.html"])
+        outcome = run(REPORT, Fault(at=at, kind=kind))
+        context = f"{kind} at {at}: {outcome}"
+        found = contents()
+        if outcome.code is not None:
+            check_line(outcome, context)
+        assert found["report.html"] == (written if outcome.code == 0 else found)["report.html"], context
+        assert found["report.html"] in (before["report.html"], written["report.html"]), context
+        assert {name: found[name] for name in names - {"report.html"}} == {
+            name: before[name] for name in names - {"report.html"}
+        }, context
+        assert run(REPORT).code == 0
+        assert contents() == written, context
+
+
+def contents() -> dict[str, bytes]:
+    root = Path("copied/eval/x")
+    return {str(path.relative_to(root)): path.read_bytes() for path in sorted(root.rglob("*")) if path.is_file()}
+
+
+@pytest.fixture
+def traced_once(here: Path, monkeypatch: pytest.MonkeyPatch) -> int:
+    """What takes long, and writes nothing, is done once; gives the operations of a clean export."""
+    pytest.importorskip("onnxscript", reason="the extra `onnx` is not installed")
+    pytest.importorskip("onnxruntime", reason="the extra `onnx` is not installed")
+    for place, name in ((publish, "trace"), (publish.onnx_file, "encode"), (publish, "compare")):
+        monkeypatch.setattr(place, name, Once(getattr(place, name)))
+    shutil.rmtree("runs", ignore_errors=True)
+    return run(EXPORT).fault.count
+
+
+class Once:
+    """A function that is called the first time only."""
+
+    def __init__(self, function: object) -> None:
+        self.function, self.found = function, None
+
+    def __call__(self, *given: object, **options: object) -> object:
+        self.found = self.found or self.function(*given, **options)
+        return self.found
+
+
+def check_export(count: int, whole: bytes, at: int, kind: str) -> None:
+    shutil.rmtree("runs", ignore_errors=True)
+    outcome = run(EXPORT, Fault(at=at, kind=kind))
+    context = f"{kind} at {at} of {count}: {outcome}"
+    check_files(context)
+    if outcome.code is not None:
+        check_what_is_said(outcome, context)
+    models = [path.read_bytes() for folder in folders() for path in folder.glob("model.*")]
+    assert models in ([], [whole]), context
+    assert outcome.code != 0 or models == [whole], context
+
+
+def test_a_model_is_exported_whole_or_not_at_all(traced_once: int) -> None:
+    """With a fault at a sample of operations."""
+    whole, drawn = next(Path("runs").glob("export/*/model.onnx")).read_bytes(), random.Random(SEED)
+    for at in sorted(drawn.sample(range(1, traced_once + 1), 8)):
+        check_export(traced_once, whole, at, drawn.choice(KINDS))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_model_is_exported_whole_or_not_at_all_with_a_fault_anywhere(traced_once: int, kind: str) -> None:
+    whole = next(Path("runs").glob("export/*/model.onnx")).read_bytes()
+    for at in places(traced_once, "export", kind):
+        check_export(traced_once, whole, at, kind)

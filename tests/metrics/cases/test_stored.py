@@ -1,0 +1,108 @@
+"""Tables of one or several runs are read back as their rows, one by one, in slices or all; others are refused."""
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from segmeter.errors import DataError
+from segmeter.metrics.cases import table as table_module
+from segmeter.metrics.cases.objects import no_objects, pack_objects
+from segmeter.metrics.cases.stored import open_cases, read_cases
+from segmeter.metrics.cases.table import write_cases
+from tests.metrics.build import case_row, class_spec, random_rows
+
+IDS = {"one": "ace", "two": "bcd"}
+
+
+@pytest.fixture
+def folders(tmp_path: Path) -> list[Path]:
+    """Two tables that share the case "c" and have columns of their own."""
+    fields = {"one": {"scores": {"hd95/car": 1.5, "missing": 0.0}}, "two": {"changed_pixels": {"fill": 3}, "depth": 2}}
+    for start, (name, ids) in enumerate(IDS.items()):
+        (tmp_path / name).mkdir()
+        rows = [case_row(each, np.full((3, 3), 10 * start + i), **fields[name]) for i, each in enumerate(ids)]
+        write_cases(tmp_path / name, rows, class_spec())
+    return [tmp_path / name for name in IDS]
+
+
+def test_rows_of_several_tables_are_one_sequence_by_case_id(folders):
+    """Mutation seen to fail: the columns of the first table for all."""
+    rows = open_cases(folders)
+    assert [row.case_id for row in rows] == rows.case_ids.to_pylist() == list("abccde")
+    assert [int(row.counts[0, 0]) for row in rows] == [0, 10, 1, 11, 12, 2]
+    assert [row.depth for row in rows] == [None, 2, None, 2, 2, None]
+    assert [dict(row.changed_pixels) for row in rows] == [{}, {"fill": 3}, {}, {"fill": 3}, {"fill": 3}, {}]
+    assert [row.scores for row in rows[:2]] == [{"hd95/car": 1.5, "missing": 0.0}, {}]
+    assert list(rows.heads()) == [(case_id, (3, 3), np.dtype(np.int64)) for case_id in "abccde"]
+
+
+@pytest.mark.parametrize("index", [slice(2, 4), slice(4, 2), slice(-2, None), slice(None, None, -2)], ids=str)
+def test_slices_and_places_are_those_of_a_list(folders, index):
+    rows = open_cases(folders)
+    whole = list(rows)
+    assert [(row.case_id, row.depth) for row in rows[index]] == [(row.case_id, row.depth) for row in whole[index]]
+    assert [row.case_id for row in rows.take([5, 0])] == ["e", "a"]
+    assert (rows[-1].case_id, rows[np.int64(1)].case_id) == ("e", "b")
+    with pytest.raises(IndexError):
+        rows[6]
+
+
+def test_objects_are_read_where_they_are_asked_for(folders):
+    """By folder and by file; a case without any is not one of which they are unknown.
+
+    Mutation seen to fail: looked for in the folder only.
+    """
+    packed = pack_objects({"id": [1, 2], "side": ["target", "prediction"]})
+    write_cases(
+        folders[0],
+        [case_row(name, np.eye(3), objects=packed if name == "a" else no_objects()) for name in "ac"],
+        class_spec(),
+    )
+    for path in (folders[0], folders[0] / "cases.parquet"):
+        assert [row.objects for row in read_cases(path, objects=True)] == [packed, no_objects()]
+        assert [row.objects for row in read_cases(path)] == [b"", b""]
+
+
+def test_damaged_objects_are_refused(folders):
+    (folders[0] / "objects.parquet").write_bytes(b"PAR1")
+    with pytest.raises(DataError, match=r"read_objects: expected `path` to be an objects\.parquet, got .*one/objects"):
+        open_cases(folders, objects=True)
+    assert len(open_cases(folders)) == 6
+    (folders[0] / "objects.parquet").write_bytes((folders[0] / "cases.parquet").read_bytes())
+    with pytest.raises(DataError, match=r"to be an objects\.parquet"):
+        open_cases(folders, objects=True)
+
+
+def test_an_undefined_loss_is_told_from_none(tmp_path):
+    counts = random_rows(1)[0].counts
+    rows = [case_row("a", counts, loss=np.nan, loss_terms=((0.0, 0.0),)), case_row("b", counts)]
+    write_cases(tmp_path, rows, class_spec())
+    assert [str(row.loss) for row in read_cases(tmp_path)] == ["nan", "None"]
+
+
+def test_files_from_before_volumes_are_read(tmp_path):
+    write_cases(tmp_path, random_rows(2), class_spec())
+    path = tmp_path / "cases.parquet"
+    pq.write_table(pq.read_table(path).drop_columns(["depth", "spacing", "unit"]), path)
+    assert [(row.depth, row.spacing, row.unit) for row in read_cases(path)] == [(None, None, "")] * 2
+
+
+def test_a_missing_foreign_damaged_or_newer_file_is_refused(tmp_path, monkeypatch):
+    with pytest.raises(DataError, match="`path` to be a file"):
+        read_cases(tmp_path)
+    path = tmp_path / "cases.parquet"
+    write_cases(tmp_path, random_rows(2), class_spec())
+    table = pq.read_table(path)
+    path.write_bytes(path.read_bytes()[:-9])
+    with pytest.raises(DataError, match=r"to be a cases\.parquet"):
+        read_cases(path)
+    pq.write_table(table.replace_schema_metadata({}), path)
+    with pytest.raises(DataError, match=r"to be a cases\.parquet"):
+        read_cases(path)
+    monkeypatch.setattr(table_module, "FORMAT", 2)
+    write_cases(tmp_path, random_rows(2), class_spec())
+    monkeypatch.undo()
+    with pytest.raises(DataError, match=r"of format 1 or older, got 2 .* Update segmeter"):
+        read_cases(path)

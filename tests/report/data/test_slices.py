@@ -1,0 +1,82 @@
+"""Which slice each case is in: as the summary said, or not at all."""
+
+import pytest
+
+from segmeter.metrics.config.metrics import MetricsConfig
+from segmeter.metrics.summary.summary import summarise
+from segmeter.report.data.slices import slice_columns
+from segmeter.report.page.tables import lost_slices
+
+from ..conftest import make_rows
+
+
+@pytest.fixture
+def sliced(tmp_path, rng, spec):
+    """Rows, their table of facts, and the slices of their summary."""
+    rows = make_rows(rng, spec, "abcdef")
+    table = tmp_path / "facts.csv"
+    table.write_text(
+        "case_id,ward,dose\n" + "".join(f"{row.case_id},{'xy'[i % 2]},{i}\n" for i, row in enumerate(rows))
+    )
+    config = MetricsConfig(
+        bootstrap=0,
+        slices=str(table),
+        slice_by=("ward", "thirds(dose)", "share/wood"),
+        groups={"wood": ("tree", "car")},
+    )
+    return rows, table, summarise(rows, spec, config)["slices"]
+
+
+def columns_of(sliced, spec):
+    rows, _, found = sliced
+    return slice_columns(rows, spec, found["hashes"], table=found["table"], groups={"wood": ("tree", "car")})
+
+
+def test_each_case_has_the_slice_that_was_counted(sliced, spec):
+    columns, lost = columns_of(sliced, spec)
+    assert not lost
+    assert [column.key for column in columns] == ["slice/ward", "slice/thirds(dose)", "slice/share/wood"]
+    assert columns[0].values == list("xyxyxy")
+    assert columns[1].order == ("below 1.667", "1.667 to 3.333", "above 3.333")
+    by = sliced[2]["by"]
+    for column in columns:
+        for label, entry in by[column.label].items():
+            assert list(column.values).count(label) == entry["n"]
+
+
+def test_a_table_that_has_gone_gives_no_slice(sliced, spec):
+    sliced[1].unlink()
+    columns, lost = columns_of(sliced, spec)
+    assert not columns
+    assert lost == ["ward", "thirds(dose)", "share/wood"]  # which the table may have had as a column
+
+
+def test_a_table_that_lacks_cases_gives_no_slice(sliced, spec):
+    sliced[1].write_text("case_id,ward,dose\na,x,1\n")
+    columns, lost = columns_of(sliced, spec)
+    assert [column.key for column in columns] == ["slice/share/wood"]
+    assert lost == ["ward", "thirds(dose)"]
+
+
+def test_a_table_whose_cases_were_swapped_gives_no_slice(sliced, spec):
+    """Each slice still has as many cases."""
+    table = sliced[1]
+    table.write_text(table.read_text().replace("a,x,", "a,y,").replace("b,y,", "b,x,"))
+    columns, lost = columns_of(sliced, spec)
+    assert lost == ["ward"]
+    assert [column.key for column in columns] == ["slice/thirds(dose)", "slice/share/wood"]
+
+
+def test_a_run_that_recorded_no_hash_gives_no_slice(sliced, spec):
+    columns, lost = slice_columns(sliced[0], spec, {"ward": None}, table=sliced[2]["table"], groups={})
+    assert (columns, lost) == ([], ["ward"])
+    (line,) = lost_slices(lost, sliced[2]["table"], {"ward": None})
+    assert line.endswith("by ward can't be listed: the run is of an older version, which did not record them.")
+
+
+def test_a_table_that_now_says_otherwise_gives_no_slice(sliced, spec):
+    table = sliced[1]
+    table.write_text(table.read_text().replace("a,x,", "a,y,"))
+    columns, lost = columns_of(sliced, spec)
+    assert lost == ["ward"]
+    assert [column.key for column in columns] == ["slice/thirds(dose)", "slice/share/wood"]

@@ -1,0 +1,191 @@
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import pytest
+from pydantic import Field
+
+from segmeter.errors import ConfigError
+from segmeter.schema import Component, Config, Given, OneOf, Registry, as_plain, defaults, rule
+from segmeter.schema.declared import describe, hint_of
+from segmeter.schema.invalid import RuleError, Written, problems_by_key
+
+SHAPES = Registry("shape")
+
+
+@SHAPES.register("disc", builder=lambda config: config)
+class Disc(Config, title="shape"):
+    name: str = "disc"
+    radius: float = Field(1.0, ge=0)
+
+
+@SHAPES.register("square", builder=lambda config: config)
+class Square(Config, title="shape"):
+    name: str = "square"
+    edge: float = Field(1.0, gt=0)
+
+
+class Inner(Config, title="inner"):
+    depth: int = Field(3, ge=1, le=7)
+    channels: tuple[int, ...] | None = None
+    mode: Literal["auto", True, False] = "auto"
+
+    @rule("channels")
+    @classmethod
+    def _one_per_level(cls, channels: tuple[int, ...] | None, given: Given) -> None:
+        if channels is not None and len(channels) != given.depth:
+            raise RuleError(f"to be {given.depth} numbers, one per level of depth")
+
+
+class Root(Config, title="config"):
+    path: Path
+    names: tuple[str, ...] = ()
+    pair: tuple[int, int] = (1, 2)
+    weights: tuple[float, ...] | Literal["auto"] | None = None
+    scale: Literal["valid"] | Annotated[float, Field(gt=0)] = "valid"
+    style: Annotated[str, OneOf("plain", "fancy", prefixes=("x-",))] = "plain"
+    table: dict[str, int] = Field(default_factory=dict)
+    inner: Inner = Inner()
+    shape: Annotated[Any, Component(SHAPES)]
+    shapes: tuple[Annotated[Any, Component(SHAPES)], ...] = ()
+
+
+GOOD = {"path": "a/b", "shape": {"name": "disc"}}
+
+
+def problems_of(**values: Any) -> list[str]:
+    with pytest.raises(ConfigError) as caught:
+        Root(**{**GOOD, **values})
+    assert not any("\n" in line for line in caught.value.problems)
+    return list(caught.value.problems)
+
+
+def test_plain_values_become_every_kind_of_field() -> None:
+    values: dict[str, Any] = {
+        "path": "a/b",
+        "names": ["x"],
+        "pair": [3, 4],
+        "weights": [1, 2.5],
+        "table": {255: 1},
+        "inner": {"depth": 2.0, "mode": False},
+        "shape": {"name": "disc", "radius": 2},
+        "shapes": [{"name": "disc"}],
+    }
+    root = Root(**values)
+    assert root == Root(
+        path=Path("a/b"),
+        names=("x",),
+        pair=(3, 4),
+        weights=(1.0, 2.5),
+        table={"255": 1},
+        inner=Inner(depth=2, mode=False),
+        shape=Disc(radius=2.0),
+        shapes=(Disc(),),
+    )
+    assert isinstance(root.shape.radius, float)
+    assert type(root.inner.depth) is int  # a whole float is a count
+
+
+def test_a_bare_name_is_a_component_with_its_defaults() -> None:
+    root = Root(**{**GOOD, "shape": "disc", "shapes": ["disc", {"name": "disc", "radius": 3}]})
+    assert root.shape == Disc()
+    assert root.shapes == (Disc(), Disc(radius=3.0))
+
+
+def test_defaults_and_as_plain_round_trip() -> None:
+    values = defaults(Root) | GOOD
+    assert values["path"] == "a/b"
+    assert defaults(Root)["path"] == "???"
+    assert "shape" not in defaults(Root)
+    assert as_plain(Root(**values)) == values | {"shape": {"name": "disc", "radius": 1.0}, "shapes": []}
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"inner": {"dpth": 3}}, "unknown key 'inner.dpth'. Did you mean 'inner.depth'?"),
+        ({"radius": 3}, "unknown key 'radius'. Did you mean 'shape.radius'?"),
+        ({"inner": {"depth": "banana"}}, "`inner.depth` to be an integer >= 1 and <= 7, got 'banana'"),
+        ({"inner": {"depth": "banana", "channels": [1]}}, "`inner.depth` to be an integer"),  # not channels too
+        ({"inner": {"channels": [1]}}, "`inner.channels` to be 3 numbers, one per level of depth, got [1]"),
+        ({"inner": {"depth": True}}, "`inner.depth` to be an integer >= 1 and <= 7, got true"),
+        ({"inner": {"depth": "3"}}, "`inner.depth` to be an integer >= 1 and <= 7, got '3'"),
+        ({"inner": {"depth": 2.5}}, "`inner.depth` to be an integer >= 1 and <= 7, got 2.5"),
+        ({"inner": {"depth": 0}}, "config: expected `inner.depth` to be an integer >= 1 and <= 7, got 0"),
+        ({"inner": {"mode": "atuo"}}, "one of auto, true, false, got 'atuo'. Did you mean 'auto'?"),
+        ({"inner": {"mode": 1}}, "`inner.mode` to be one of auto, true, false, got 1"),
+        ({"inner": 3}, "`inner` to be a group of keys, got 3"),
+        ({"names": [False]}, "`names[0]` to be text, got false."),
+        ({"names": "x"}, "`names` to be a list, each text, got 'x'. Write [a,b]."),
+        ({"pair": [1]}, "`pair` to be a list of 2, each an integer, got [1]"),
+        ({"weights": "best"}, "`weights` to be a list, each a number or one of auto or null, got 'best'"),
+        ({"weights": [True]}, "got [true]"),
+        ({"weights": [float("nan")]}, "got [nan]"),
+        ({"scale": "vlaid"}, "`scale` to be one of valid or a number > 0, got 'vlaid'. Did you mean 'valid'?"),
+        ({"scale": 0}, "`scale` to be one of valid or a number > 0, got 0"),
+        ({"style": "fany"}, "`style` to be one of plain, fancy, x-..., got 'fany'. Did you mean 'fancy'?"),
+        ({"style": "x-"}, "got 'x-'"),
+        ({"table": {"a": "b"}}, "`table.a` to be an integer, got 'b'"),
+        ({"table": 3}, "`table` to be a mapping, each value an integer, got 3. Write {key: value}."),
+        ({"shape": {"name": "dsic"}}, "got 'dsic'. Did you mean 'disc'?"),
+        ({"shape": {"radius": 1}}, "`shape` to name a shape, one of disc, square"),
+        ({"shape": {"name": "square", "radius": 1}}, "'shape.radius': shape=square has no radius. Those that have it"),
+        ({"shapes": [{"name": "disc", "radius": -1}]}, "`shapes[0].radius` to be a number >= 0, got -1"),
+        ({"shapes": ["disc", "dsic"]}, "got 'dsic'. Did you mean 'disc'?"),
+        ({"shapes": [{"name": ["disc"]}]}, "`shapes[0]` to name a shape, one of disc"),
+        ({"_target_": "os.system"}, "'_target_' is not allowed: a configuration here holds values"),
+        ({"shape": {"name": "disc", "_target_": "os.system"}}, "'shape._target_' is not allowed"),
+    ],
+)
+def test_what_is_wrong_is_named_in_one_line(values: dict[str, Any], message: str) -> None:
+    (problem,) = problems_of(**values)
+    assert message in problem
+
+
+def test_a_required_key_is_named() -> None:
+    with pytest.raises(ConfigError, match=r"config: `path` is required. Set path=VALUE\."):
+        Root(shape="disc")  # type: ignore[call-arg]
+
+
+def test_everything_is_said_at_once() -> None:
+    problems = problems_of(names=[1], inner={"depth": 9, "mode": "x"}, shape={"name": "disc", "radius": -1}, nosuch=1)
+    assert len(problems) == 5
+    assert any("`inner.depth` to be an integer >= 1 and <= 7, got 9" in line for line in problems)
+
+
+@pytest.mark.parametrize(
+    ("written", "message"),
+    [
+        (Written(text="no", place="mine.yaml:3"), "got false (mine.yaml:3). Write 'no', in quotes."),
+        (Written(text="010"), "got false. Quote it twice, once for the shell: \"'010'\"."),
+        (None, "got false."),
+    ],
+)
+def test_a_line_says_what_was_written_and_where(written: Written | None, message: str) -> None:
+    from pydantic import ValidationError
+
+    values = {**GOOD, "names": [False]}
+    with pytest.raises(ValidationError) as caught:
+        Root.model_validate(values)
+    ((line,),) = problems_by_key(caught.value, Root, values, written=lambda key: written).values()
+    assert line.endswith(message)
+
+
+def test_replacing_a_value_checks_it() -> None:
+    assert Disc().replace(radius=2) == Disc(radius=2.0)
+    with pytest.raises(ConfigError, match="shape: expected `radius` to be a number >= 0, got -1"):
+        Disc().replace(radius=-1)
+
+
+def test_a_configuration_can_not_be_changed() -> None:
+    with pytest.raises(ValueError, match="frozen"):
+        Disc().radius = 2.0  # type: ignore[misc]
+
+
+def test_only_a_config_can_be_registered() -> None:
+    with pytest.raises(ConfigError, match=r"must derive from segmeter\.schema\.Config"):
+        SHAPES.register("line", builder=lambda config: config)(dict)  # type: ignore[type-var]
+
+
+def test_a_type_is_described_in_words() -> None:
+    assert describe(hint_of(Root.model_fields["scale"])) == "one of valid or a number > 0"
+    assert describe(hint_of(Inner.model_fields["channels"])) == "a list, each an integer or null"
