@@ -13,6 +13,7 @@ import tifffile
 from PIL import BmpImagePlugin, Image, JpegImagePlugin, PngImagePlugin
 
 from segmeter.checks import expected
+from segmeter.data.files.npy_header import read_npy_header
 from segmeter.data.files.sniff import check_format, open_regular, show
 from segmeter.errors import DataError
 
@@ -42,7 +43,6 @@ _MODES: dict[str, tuple[Kind, int]] = {
 LOSSY_TIFF = {6, 7, 33003, 33004, 33005, 34712, 34892, 50001}  # JPEG, JPEG 2000 and WebP compression tags
 _ORIENTATION = 0x0112
 _NODATA = 42113  # GDAL's tag
-_NPY_HEAD = 10_000  # NumPy's own limit, which it applies only after reading
 _PNG_HEAD = 26  # signature, IHDR length and name, width, height, bit depth, colour type
 
 
@@ -266,20 +266,8 @@ def _tiff_kind(path: Path, page: Any) -> Kind:
     return by_channels.get(page.samplesperpixel, "array")
 
 
-def read_npy_header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
-    """Shape, whether columns come first, and dtype; the length that the header claims is bounded before it is read."""
-    version = np.lib.format.read_magic(file)
-    start, width = file.tell(), 2 if version == (1, 0) else 4
-    length = int.from_bytes(file.read(width), "little")
-    if length > _NPY_HEAD:
-        raise ValueError(f"a header of {length} bytes")
-    file.seek(start)
-    read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-    return read(file)
-
-
 def _npy_header(path: Path, file: IO[bytes]) -> Header:
-    shape, _, dtype = read_npy_header(file)
+    shape, _, dtype = read_npy_header(path, file)
     if dtype.hasobject:
         raise DataError(expected(show(path), "dtype", "to be numbers", "Python objects", "Save a plain numeric array."))
     if len(shape) not in (2, 3):

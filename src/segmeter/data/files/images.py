@@ -25,6 +25,8 @@ from segmeter.data.files.header import (
     parse_header,
     pick_page,
 )
+from segmeter.data.files.npy import read_npy
+from segmeter.data.files.npy_header import read_npy_header
 from segmeter.data.files.png import PngLayout, decode_samples, read_layout
 from segmeter.data.files.sniff import name_format, open_again, open_handle, show
 from segmeter.errors import DataError
@@ -279,8 +281,8 @@ def _decode(file: StoredFile, channels: int | None, *, raw: bool = False) -> np.
     path, content, header = file.path, file.content, file.header
     try:
         if header.format == "npy":
-            pixels = np.load(io.BytesIO(content), allow_pickle=False)
-            return np.asarray(pixels, dtype=header.dtype)
+            stream = io.BytesIO(content)
+            return read_npy(stream, *read_npy_header(path, stream))
         if header.format == "tiff":
             return _decode_tiff(file)
         return _decode_picture(path, content, header, channels, raw=raw)

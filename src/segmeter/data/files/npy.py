@@ -8,7 +8,8 @@ from typing import IO
 import numpy as np
 
 from segmeter.checks import expected, nearest, some
-from segmeter.data.files.header import damaged, read_npy_header
+from segmeter.data.files.header import damaged
+from segmeter.data.files.npy_header import read_npy_header
 from segmeter.data.files.sniff import show
 from segmeter.errors import DataError
 
@@ -80,9 +81,8 @@ def check_pixels(
         raise DataError(expected(show(path), "size", f"at most {max_pixels} pixels", size, remedy))
 
 
-def _array(path: Path, file: IO[bytes], max_pixels: int, axes: tuple[int, ...]) -> np.ndarray:
-    shape, by_column, dtype = read_npy_header(file)
-    check_pixels(path, shape, dtype, max_pixels, axes)
+def read_npy(file: IO[bytes], shape: tuple[int, ...], by_column: bool, dtype: np.dtype) -> np.ndarray:
+    """The values behind the head, in this machine's byte order; ValueError where they are too few or too many."""
     size = math.prod(shape) * dtype.itemsize
     content = file.read(size)
     if len(content) != size or file.read(1):  # the one byte more makes zipfile check its sums
@@ -90,3 +90,9 @@ def _array(path: Path, file: IO[bytes], max_pixels: int, axes: tuple[int, ...]) 
         raise ValueError(f"{found} bytes than the {size} that the header asks for")
     pixels = np.frombuffer(content, dtype).reshape(shape, order="F" if by_column else "C")
     return pixels.astype(dtype.newbyteorder("="), copy=False)
+
+
+def _array(path: Path, file: IO[bytes], max_pixels: int, axes: tuple[int, ...]) -> np.ndarray:
+    shape, by_column, dtype = read_npy_header(path, file)
+    check_pixels(path, shape, dtype, max_pixels, axes)
+    return read_npy(file, shape, by_column, dtype)

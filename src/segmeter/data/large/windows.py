@@ -1,5 +1,6 @@
 """TIFF or NPY file, or Zarr folder -> a window of its pixels, decoded without the rest."""
 
+from io import BufferedReader
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ from numpy.typing import NDArray
 
 from segmeter.data.by_rows.zarr_rows import ZarrRows
 from segmeter.data.files.header import MAX_PIXELS, Header, damaged, pick_page
+from segmeter.data.files.npy_header import read_npy_header
 from segmeter.data.files.sniff import open_regular
 
 _JPEG = (6, 7, 34892, 33007)  # compressions whose tables stand once for all tiles
@@ -76,18 +78,19 @@ def read_window(path: Path, header: Header, rows: slice, columns: slice, *, leve
         The file can't be opened, or is damaged there.
     """
     try:
-        with open_regular(path):
-            npy = header.format == "npy"
-            found = (
-                _npy_window(path, header, rows, columns) if npy else _tiff_window(path, header, rows, columns, level)
-            )
+        with open_regular(path) as file:
+            if header.format == "npy":
+                found = _npy_window(path, file, header, rows, columns)
+            else:
+                found = _tiff_window(path, header, rows, columns, level)
             return np.ascontiguousarray(found, header.dtype)
     except (ValueError, RuntimeError, OSError, IndexError, KeyError, TypeError, AttributeError) as error:
         raise damaged(path, error) from error
 
 
-def _npy_window(path: Path, header: Header, rows: slice, columns: slice) -> NDArray[Any]:
-    mapped = np.load(path, mmap_mode="r", allow_pickle=False)
+def _npy_window(path: Path, file: BufferedReader, header: Header, rows: slice, columns: slice) -> NDArray[Any]:
+    shape, by_column, dtype = read_npy_header(path, file)
+    mapped = np.memmap(file, dtype, mode="r", offset=file.tell(), shape=shape, order="F" if by_column else "C")
     pixels: NDArray[Any] = mapped[rows, columns]
     return pixels[..., 0] if pixels.ndim == 3 and header.channels == 1 else pixels
 
