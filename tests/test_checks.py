@@ -9,6 +9,7 @@ import pytest
 from segmeter.checks import (
     condense,
     expected,
+    known_file,
     known_name,
     known_path,
     real_number,
@@ -76,6 +77,12 @@ def test_names_and_paths():
     for given in ("", 3, None):
         with pytest.raises(InputError, match="to be a path"):
             known_path("f", "path", given)
+
+
+def test_a_file_to_write_lies_in_a_folder(tmp_path):
+    assert known_file("f", "path", str(tmp_path / "a")) == tmp_path / "a"
+    with pytest.raises(InputError, match="f: expected `path` to lie in a folder that is there, got '"):
+        known_file("f", "path", tmp_path / "b" / "a")
 
 
 def test_long_values_are_shown_by_their_type():

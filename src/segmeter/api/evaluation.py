@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from segmeter.api.adapters.flat import flatten
 from segmeter.api.adapters.grand_challenge import write_metrics
-from segmeter.checks import expected, known_kind, known_name, known_path, shown, whole_number
+from segmeter.checks import expected, known_file, known_kind, known_name, known_path, shown, whole_number
 from segmeter.classes import TASKS, ClassSpec, Task
 from segmeter.data.config import ClassesConfig
 from segmeter.data.files.label_mapping import find_labels, split_objects
@@ -93,7 +93,7 @@ class Evaluation:
 
     def write_grand_challenge(self, path: str | Path) -> None:
         """Write the metrics.json of an evaluation container of grand-challenge.org."""
-        write_metrics(known_path("Evaluation.write_grand_challenge", "path", path), self.rows, self.spec, self.summary)
+        write_metrics(known_file("Evaluation.write_grand_challenge", "path", path), self.rows, self.spec, self.summary)
 
     def compare(
         self, other: Self, *, names: tuple[str, str] = ("first", "second"), require: Sequence[str] = ()
@@ -130,13 +130,20 @@ class Evaluation:
         Raises
         ------
         InputError
-            The folder holds something already.
+            The folder holds something already, or can't be made.
         """
+        known_kind("Evaluation.write", "report", report, bool)
         path = known_path("Evaluation.write", "folder", folder)
         if path.exists() and (not path.is_dir() or any(path.iterdir())):
             rule = "to be new or empty"
             raise InputError(expected("Evaluation.write", "folder", rule, str(path), "Nothing is overwritten."))
-        path.mkdir(parents=True, exist_ok=True)
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            given = f"{shown(str(path))} ({error.strerror})"
+            raise InputError(
+                expected("Evaluation.write", "folder", "to be a folder that can be made", given)
+            ) from error
         write_cases(path, self.rows, self.spec)
         write_json(path / SUMMARY, self.summary)
         if report:

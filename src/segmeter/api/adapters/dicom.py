@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from segmeter import __version__
-from segmeter.checks import expected, known_kind, known_path, shown, whole_number
+from segmeter.checks import expected, known_file, known_kind, known_path, shown, whole_number
 from segmeter.classes import ClassSpec
 from segmeter.data.files.formats.library import need
 from segmeter.data.files.geometry import SPACING_TOLERANCE
@@ -78,7 +78,7 @@ def write_segmentation(
         highdicom is not installed; or an image can't be read, lacks what says where it lies, or is of another series or
         grid than the first one.
     """
-    target, paths = known_path(_WHERE, "path", path), _paths(source)
+    target, paths = known_file(_WHERE, "path", path), _paths(source)
     _check(labels, spec, len(paths))
     number = whole_number(_WHERE, "series_number", series_number)
     if not 1 <= number <= _MOST_NUMBER:
