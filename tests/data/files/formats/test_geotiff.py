@@ -91,6 +91,14 @@ def test_nodata_that_is_no_number_marks_nothing(tmp_path):
     assert values(tmp_path / "a.tif").geometry.nodata is None
 
 
+def test_a_sparse_file_is_refused_as_such(tmp_path):
+    """GDAL leaves out tiles that hold nothing, which other readers fill as they like."""
+    tiles = {"tiled": True, "blockxsize": 16, "blockysize": 16, "sparse_ok": True}
+    write_geotiff(tmp_path / "a.tif", np.zeros((32, 48), np.uint8), **tiles)
+    with pytest.raises(DataError, match=r"tiles are left out of a sparse TIFF: write all of them, GDAL with SPARSE_OK"):
+        values(tmp_path / "a.tif")
+
+
 def test_feet_are_turned_to_millimetres(tmp_path):
     keys = (1, 1, 0, 2, 1025, 0, 1, 2, 3076, 0, 1, 9002)  # points, and the code of a foot
     tags = [
