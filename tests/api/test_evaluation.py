@@ -118,7 +118,7 @@ def test_nothing_is_overwritten(evaluation, tmp_path):
 
 def test_where_nothing_can_be_written_is_refused(evaluation, tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(SegmeterError, match=r"`folder` to be a folder that can be made, got .*Not a directory"):
+    with pytest.raises(SegmeterError, match=r"`folder` to lie in a folder, got .*run, below the file "):
         evaluation.write(tmp_path / "file" / "run")
     with pytest.raises(SegmeterError, match="`report` to be a bool, got 'no'"):
         evaluation.write(tmp_path / "run", report="no")
