@@ -12,6 +12,7 @@ from segmeter.cli.runs.resume import find_resumed
 from segmeter.cli.runs.run_folder import note_done, open_run
 from segmeter.data.dataset import Dataset
 from segmeter.data.folders.folder import open_images
+from segmeter.evaluation.large.cases import prefer_rows
 from segmeter.evaluation.manifest import NAME, check_same
 from segmeter.evaluation.predict import PredictionRun, predict
 from segmeter.inference.predictor import Predictor
@@ -30,7 +31,9 @@ def run(config: PredictConfig, job: Job) -> None:
     build_steps(config.postprocess.steps, card.spec)
     resumed = find_resumed(config, job, config.resume, holds=NAME)
     keep_threads(device, resumed)
-    dataset = _open(config, card)
+    dataset = prefer_rows(
+        _open(config, card), inference=config.inference, export=config.export, postprocess=config.postprocess
+    )
     predictor = Predictor(checkpoint.load(device), config.inference, device)
     facts = {**checkpoint.facts(), "data": dataset.fingerprint()}
     dataset, batches, shard = take_shard(dataset, config.shard, batch_size=config.inference.batch_size)
