@@ -167,9 +167,18 @@ def test_a_damaged_file_of_a_large_case_is_named_and_made_again(data, tmp_path, 
     ids=["step", "measure", "calibration", "probs", "confidence", "objects", "loss", "region loss"],
 )
 def test_what_needs_a_whole_map_is_refused_by_name_before_any_work(data, tmp_path, streamed, changes, what):
-    with pytest.raises(ConfigError, match=f"`{what}` to work by rows, as case 'a' is larger than memory"):
+    with pytest.raises(ConfigError, match=rf"`{what}` to work by rows, as case 'a' .* \(300 x 200 pixels\)"):
         evaluate(evaluation(data, tmp_path / "run", **changes))
     assert not (tmp_path / "run").exists()
+
+
+def test_a_small_zarr_is_refused_for_what_it_is(tmp_path):
+    zarr.create_array(str(tmp_path / "a.zarr"), data=np.zeros((40, 30, 3), np.uint8), dimension_names=("y", "x", "c"))
+    job = prediction(open_images(tmp_path / "a.zarr", spec=SPEC, in_channels=3), tmp_path / "run")
+    with pytest.raises(
+        ConfigError, match=r"`export.probs` to work by rows, as case 'a' is read by rows \(a Zarr image\)"
+    ):
+        predict(replace(job, export=ExportConfig(probs=True)))
 
 
 def test_a_file_that_changed_since_it_was_checked_is_refused(data, tmp_path, streamed):

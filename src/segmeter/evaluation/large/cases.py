@@ -81,7 +81,7 @@ class LargeCase:
 
 
 def check_streamable(run: LargeRun, *, measures: Sequence[str] = (), calibration: bool = False) -> None:
-    """Refuse, all at once, what needs a whole map at a time, where there are cases that are larger than memory.
+    """Refuse, all at once, what needs a whole map at a time, where there are cases that are read by rows.
 
     Raises
     ------
@@ -91,15 +91,20 @@ def check_streamable(run: LargeRun, *, measures: Sequence[str] = (), calibration
     streamed = sorted(run.dataset.streamed_cases())
     if not streamed:
         return
-    case = run.dataset.case_ids[streamed[0]]
     needs = _whole_map_needs(run.export, run.postprocess, run.dataset.spec)
     needs += [(f"metrics.measures: {name}", "Leave it out; pixels are counted.") for name in measures]
     needs += [("metrics.calibration", "Set it to false.")] if calibration else []
     if run.loss is not None and not sums_by_bands(run.loss):
         needs.append(("loss", "Set loss=focal, which is a sum over pixels."))
-    rule = f"to work by rows, as case {case!r} is larger than memory"
+    rule = f"to work by rows, as {_why_by_rows(run.dataset, streamed[0])}"
     if needs:
         raise ConfigError([expected("config", what, rule, "what needs it whole", remedy) for what, remedy in needs])
+
+
+def _why_by_rows(dataset: Dataset, index: int) -> str:
+    found = dataset.header_of(dataset.pairs[index].image)
+    why = "a Zarr image" if found.format == "zarr" else f"{found.height} x {found.width} pixels"
+    return f"case {dataset.case_ids[index]!r} is read by rows ({why})"
 
 
 def _whole_map_needs(export: ExportConfig, postprocess: PostprocessConfig, spec: ClassSpec) -> list[tuple[str, str]]:
