@@ -126,6 +126,18 @@ def test_classes_that_overlap_are_refused(two_series):
         find_series(Path("series"), opened(SPEC.replace(task="multilabel")), export())
 
 
+def test_large_label_maps_are_tiff_whatever_is_asked_for(two_series, tmp_path):
+    series = find_series(Path("series"), opened(), export())
+    (tmp_path / "labels").mkdir()
+    for number, name in enumerate(path.stem for path in sorted(Path("images").iterdir())):
+        content = np.full(SHAPE[1:], number % 3, np.uint8)
+        Image.fromarray(content).save(tmp_path / "labels" / f"{name}.{'tif' if number % 2 else 'png'}")
+    with quiet():
+        write_series(tmp_path, series, SPEC)
+    found = read_values(tmp_path / "dicom" / "1.2.3.2.dcm", max_pixels=10_000).values
+    assert [np.unique(plane).tolist() for plane in found] == [[0], [1], [2]]
+
+
 def test_ignored_pixels_are_refused(two_series, tmp_path):
     spec = SPEC.replace(ignore_index=255)
     series = find_series(Path("series"), opened(spec), export())
@@ -133,5 +145,5 @@ def test_ignored_pixels_are_refused(two_series, tmp_path):
     for path in Path("images").iterdir():
         Image.fromarray(np.full(SHAPE[1:], 255, np.uint8)).save(tmp_path / "labels" / path.name)
     with pytest.raises(InputError, match="A segmentation has no ignored pixels"):
-        write_series(tmp_path, series, spec, export())
+        write_series(tmp_path, series, spec)
     assert list((tmp_path / "dicom").iterdir()) == []

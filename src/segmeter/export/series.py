@@ -19,7 +19,7 @@ from segmeter.export.config import ExportConfig
 from segmeter.export.dicom import read_series, series_of, write_segmentation
 from segmeter.files import make_folder, safe_id
 
-_SUFFIXES = {"png": ".png", "tiff": ".tif"}  # of the label maps that are read again
+_SUFFIXES = {"png": ".png", "tiff": ".tif"}  # of the label maps that are read again; large ones are TIFF either way
 _BY_NAME = "Images and their DICOM files go together by name, as slice07.png and slice07.dcm."
 
 
@@ -71,7 +71,7 @@ def find_series(folder: Path, dataset: Dataset, export: ExportConfig) -> tuple[S
     return found
 
 
-def write_series(folder: Path, found: Sequence[Series], spec: ClassSpec, export: ExportConfig) -> None:
+def write_series(folder: Path, found: Sequence[Series], spec: ClassSpec) -> None:
     """Write dicom/<series>.dcm into the predictions folder, from the label maps there; what a run has stays.
 
     Raises
@@ -81,12 +81,11 @@ def write_series(folder: Path, found: Sequence[Series], spec: ClassSpec, export:
     InputError
         A label map holds the ignored value, which a segmentation can't.
     """
-    suffix = _SUFFIXES[export.labels_format]
     for series in found:
         target = folder / "dicom" / f"{safe_id(series.uid)}.dcm"
         if target.exists():
             continue
-        files = [folder / "labels" / f"{safe_id(case_id)}{suffix}" for case_id in series.case_ids]
+        files = [_label_map(folder / "labels", case_id) for case_id in series.case_ids]
         maps = [read_map(path, Reading(spec=spec, label_map={}, max_pixels=MAX_PIXELS)).values for path in files]
         make_folder(target.parent)
         write_segmentation(target, np.stack(maps), spec, source=series.paths)
@@ -100,6 +99,12 @@ def _check(export: ExportConfig, spec: ClassSpec) -> None:
         rule = "to be png or tiff where dicom_series is given, with labels=true"
         given = f"{export.labels_format}, labels={str(export.labels).lower()}"
         raise ConfigError(expected("export", "labels_format", rule, given))
+
+
+def _label_map(folder: Path, case_id: str) -> Path:
+    """The file of a case, whichever format it has."""
+    paths = [folder / f"{safe_id(case_id)}{suffix}" for suffix in _SUFFIXES.values()]
+    return next((path for path in paths if path.exists()), paths[0])
 
 
 def _find_images(folder: Path, case_ids: Sequence[str]) -> dict[str, Path]:

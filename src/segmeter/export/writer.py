@@ -52,7 +52,8 @@ class Writer:
     stages
         Where the time that writing takes is added up; None does not count it.
     locate
-        From the id of a case to where its pixels lie, which TIFF and Zarr files of (H, W) then say; called in threads.
+        From the id of a case to where its pixels lie, which TIFF files, and label maps in Zarr, then say; called in
+        threads.
 
     Raises
     ------

@@ -73,7 +73,7 @@ def run(config: EvalConfig, job: Job) -> float | None:
                 batches=batches,
             )
         )
-        write_series(folder / PREDICTIONS, series, dataset.spec, config.export)
+        write_series(folder / PREDICTIONS, series, dataset.spec)
         write_worst_list(folder, dataset.spec, config.metrics, config.report.worst)
         found = results(summary, objective)
         note_done(folder, found)

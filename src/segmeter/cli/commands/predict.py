@@ -13,6 +13,7 @@ from segmeter.cli.runs.run_folder import note_done, open_run
 from segmeter.data.dataset import Dataset
 from segmeter.data.folders.folder import open_images
 from segmeter.evaluation.case_run import PREDICTIONS
+from segmeter.evaluation.large.cases import prefer_rows
 from segmeter.evaluation.manifest import NAME, check_same
 from segmeter.evaluation.predict import PredictionRun, predict
 from segmeter.export.series import write_series
@@ -32,7 +33,9 @@ def run(config: PredictConfig, job: Job) -> None:
     build_steps(config.postprocess.steps, card.spec)
     resumed = find_resumed(config, job, config.resume, holds=NAME)
     keep_threads(device, resumed)
-    dataset = _open(config, card)
+    dataset = prefer_rows(
+        _open(config, card), inference=config.inference, export=config.export, postprocess=config.postprocess
+    )
     series = open_series(config.export, dataset, config.shard)
     predictor = Predictor(checkpoint.load(device), config.inference, device)
     facts = {**checkpoint.facts(), "data": dataset.fingerprint()}
@@ -55,7 +58,7 @@ def run(config: PredictConfig, job: Job) -> None:
                 batches=batches,
             )
         )
-        write_series(folder / PREDICTIONS, series, card.spec, config.export)
+        write_series(folder / PREDICTIONS, series, card.spec)
         if config.report.html:
             note_done(folder, {})
             write_report(folder, config.report)

@@ -13,8 +13,8 @@ import tifffile
 from PIL import BmpImagePlugin, Image, JpegImagePlugin, PngImagePlugin
 
 from segmeter.checks import expected
-from segmeter.data.files.npy_header import read_npy_header
-from segmeter.data.files.sniff import check_format, open_regular, show
+from segmeter.data.files.npy import read_npy_header
+from segmeter.data.files.sniff import check_format, damaged, open_regular, show
 from segmeter.errors import DataError
 
 logging.getLogger("tifffile").addHandler(logging.NullHandler())  # damage is refused in our own one line per file
@@ -134,14 +134,6 @@ def check_size(path: Path, found: int, most: int, remedy: str) -> None:
     allowed = most + SPARE_BYTES
     if found > allowed:
         raise DataError(expected(show(path), "file", f"of at most {allowed} bytes", f"{found}", remedy))
-
-
-def damaged(path: Path, error: Exception) -> DataError:
-    """The refusal of a file whose bytes can't be decoded."""
-    reason = " ".join(str(error).split())[:120] or type(error).__name__
-    return DataError(
-        expected(show(path), "file", "to be complete", f"truncated or damaged data ({reason})", "Copy it again.")
-    )
 
 
 def check_pixel_count(path: Path, header: Header, max_pixels: int, *, streams: bool = False) -> None:
