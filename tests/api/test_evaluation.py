@@ -116,6 +116,18 @@ def test_nothing_is_overwritten(evaluation, tmp_path):
         evaluation.write(tmp_path)
 
 
+def test_where_nothing_can_be_written_is_refused(evaluation, tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(SegmeterError, match=r"`folder` to lie in a folder, got .*run, below the file "):
+        evaluation.write(tmp_path / "file" / "run")
+    with pytest.raises(SegmeterError, match="`report` to be a bool, got 'no'"):
+        evaluation.write(tmp_path / "run", report="no")
+    for write in (evaluation.write_nnunet, evaluation.write_grand_challenge):
+        with pytest.raises(SegmeterError, match="`path` to lie in a folder that is there"):
+            write(tmp_path / "nowhere" / "metrics.json")
+    assert sorted(tmp_path.iterdir()) == [tmp_path / "file"]
+
+
 def test_torch_is_not_imported():
     code = "import numpy as np, segmeter, sys\na = np.zeros((4, 4), int)\n"
     code += "segmeter.evaluate([('a', a, a)], classes=['x', 'y']).table()\nassert 'torch' not in sys.modules"
