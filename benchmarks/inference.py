@@ -333,7 +333,7 @@ def memory(heights: tuple[int, ...]) -> dict[str, Any]:
             )  # fmt: skip
             rows.append({"height": height, **found})
             print(rows[-1], flush=True)
-    growth = rows[-1]["peak_mb"] / rows[0]["peak_mb"] - 1
+    growth = max((row["peak_mb"] / rows[0]["peak_mb"] - 1 for row in rows), key=abs)
     return {
         "width": WIDTH,
         "classes": MANY,

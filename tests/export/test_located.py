@@ -13,6 +13,7 @@ from segmeter.export.config import ExportConfig
 from segmeter.export.formats import write_tiff, write_zarr
 from segmeter.export.labels import palette_of
 from segmeter.export.writer import Writer
+from tests.data.formats_written import library
 from tests.data.test_location import UTM
 
 LABELS = np.random.default_rng(0).integers(0, 3, (300, 270)).astype(np.uint8)
@@ -96,4 +97,25 @@ def test_the_files_of_a_case_take_the_place_of_its_image(tmp_path):
     for kind in ("labels", "confidence", "instances"):
         assert read_location(tmp_path / kind / "x.tif") == PLACE
         assert not read_location(tmp_path / kind / "y.tif").known
-    assert tifffile.imread(tmp_path / "probs" / "x.tif").shape == probs.shape
+    assert np.array_equal(tifffile.imread(tmp_path / "probs" / "x.tif"), probs)
+    rasterio = library("rasterio")
+    for page in (1, 2, 3):
+        with rasterio.open(f"GTIFF_DIR:{page}:{tmp_path / 'probs' / 'x.tif'}") as read:
+            assert read.crs == rasterio.crs.CRS.from_epsg(32633)
+            assert read.transform == rasterio.Affine(1.5, 0, 500000.25, 0, -2, 5000000)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16, np.uint8])
+@pytest.mark.parametrize("planes", [1, 3])
+def test_every_page_says_it(tmp_path, dtype, planes):
+    probs = np.random.default_rng(0).integers(0, 200, (planes, 300, 270)).astype(dtype)
+    write_tiff(tmp_path / "a.tif", probs, locate=lambda: PLACE)
+    with tifffile.TiffFile(tmp_path / "a.tif") as tiff:
+        pages = [page.aspage() for page in tiff.pages]
+        assert (len(pages), tiff.series[0].axes) == (planes, "YX" if planes == 1 else "CYX")
+        assert np.array_equal(tiff.asarray().reshape(probs.shape), probs)
+        for page in pages:
+            assert page.geotiff_tags == tiff.geotiff_metadata
+            assert page.geotiff_tags["ModelPixelScale"] == [1.5, 2.0, 0.0]
+            assert page.resolution == pytest.approx((1e4 / 0.2521, 1e4 / 0.5), rel=1e-6)
+        assert tifffile.xml2dict(tiff.ome_metadata)["OME"]["Image"]["Pixels"]["PhysicalSizeY"] == 0.5

@@ -1,6 +1,7 @@
 """A split of a data set: its cases in order, each read on demand."""
 
 import hashlib
+import math
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -60,6 +61,8 @@ class Dataset:
         Which level of pyramids is read, 0 being the finest; masks without a pyramid are those of this level.
     streams
         Whether images that are larger than memory are given by rows: see `streamed_cases` and `open_rows`.
+    rows_above
+        TIFF images of more pixels are given by rows as well.
     instances
         Whether the stored values of masks are numbers of objects, 0 being none; labels are then 1 inside any object.
     divisor
@@ -83,6 +86,7 @@ class Dataset:
     orientation: Orientation = "refuse"
     level: int = 0
     streams: bool = False
+    rows_above: float = math.inf
     instances: bool = False
     divisor: int | None = None
     source: str = ""
@@ -113,12 +117,16 @@ class Dataset:
         )
 
     def streamed_cases(self) -> frozenset[int]:
-        """Indices of the cases whose image is read by rows, as it is larger than memory or a Zarr folder."""
-        if not self.streams:
-            return frozenset()
-        candidates = [i for i, pair in enumerate(self.pairs) if pair.image.suffix.lower() in _BY_ROWS]
-        found = map_in_threads(lambda i: self.header_of(self.pairs[i].image).streamed, candidates)
+        """Indices of the cases whose image is read by rows: a Zarr folder, or larger than memory or `rows_above`."""
+        candidates = [i for i, pair in enumerate(self.pairs) if self.streams and pair.image.suffix.lower() in _BY_ROWS]
+        found = map_in_threads(lambda i: self.is_streamed(self.header_of(self.pairs[i].image)), candidates)
         return frozenset(i for i, streamed in zip(candidates, found, strict=True) if streamed)
+
+    def is_streamed(self, header: Header) -> bool:
+        """Whether an image is read by rows."""
+        turned = self.orientation == "apply" and header.orientation != 1  # which takes the whole picture
+        more = header.format == "tiff" and header.height * header.width > self.rows_above and not turned
+        return self.streams and (header.streamed or more)
 
     @contextmanager
     def open_rows(self, index: int) -> Iterator[tuple[Rows, Rows | None]]:
@@ -306,7 +314,7 @@ def _header_problems(dataset: Dataset, pair: Pair) -> list[str]:
 def _kind(dataset: Dataset, pair: Pair) -> tuple[int, int, str]:
     header = dataset.header_of(pair.image)
     height, width = _turned(header, dataset.orientation)
-    alone = f" by rows {pair.case_id}" if dataset.streams and header.streamed else ""
+    alone = f" by rows {pair.case_id}" if dataset.is_streamed(header) else ""
     return height, width, f"{header.dtype}{alone}"
 
 

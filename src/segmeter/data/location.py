@@ -8,8 +8,8 @@ from typing import IO, Any
 import tifffile
 
 from segmeter.data.files.geometry import Geometry
-from segmeter.data.files.header import damaged, pick_page
-from segmeter.data.files.sniff import check_format, open_regular, show
+from segmeter.data.files.header import pick_page
+from segmeter.data.files.sniff import check_format, damaged, open_regular, show
 from segmeter.data.files.tiff import metadata_geometry
 from segmeter.data.files.zarr import is_zarr, open_picture
 from segmeter.errors import DataError

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from segmeter.data.dataset import Dataset
 from segmeter.data.location import UNKNOWN, Location
 from segmeter.distributed.batches import BatchOf, Part, split_passes
-from segmeter.evaluation.large.cases import LargeRun, run_large, split_parts
+from segmeter.evaluation.large.cases import LargeRun, fits_memory, run_large, split_parts
 from segmeter.evaluation.manifest import Entry, Manifest
 from segmeter.evaluation.sharding import describe
 from segmeter.export.config import ExportConfig, LabelsFormat
@@ -122,7 +122,7 @@ def unmeasured(prediction: Prediction, cleaned: Cleaned) -> None:
 def large_run(
     job: CaseRun, *, loss: Loss | None = None, measured: bool = False, spacing: tuple[float, ...] | None = None
 ) -> LargeRun:
-    """What is done with the cases of a run that are larger than memory."""
+    """What is done with the cases of a run that are read by rows."""
     return LargeRun(
         predictor=job.predictor,
         dataset=job.dataset,
@@ -154,7 +154,7 @@ def run_cases(
     what
         What is being done, for the progress bar.
     large
-        What is done with the cases that are larger than memory; its loss is that of all cases.
+        What is done with the cases that are read by rows; its loss is that of all cases.
     measure
         Called in threads with each other case that is post-processed.
     probs
@@ -168,15 +168,16 @@ def run_cases(
         A prediction is not finite, or a file can't be written. The cases before it are noted.
     """
     rest, streamed = range(done, len(job.dataset)), job.dataset.streamed_cases()
-    _warn_of_lost_place(job, large=0 in streamed)
+    _warn_of_lost_place(job, large=0 in streamed and not fits_memory(job.dataset, 0))
     hashing: dict[str, Any] = {"hashed": True, "stages": job.predictor.stages}
     with Writer(large.folder, job.export, job.dataset.spec, locate=job.dataset.locate, **hashing) as writer:
         noted = _Noted(manifest, writer)
+        by_rows = replace(large, write_labels=writer.write_labels)
 
         def cases() -> Generator[Finished, None, None]:
             for part in split_parts(rest, streamed):
                 if part.start in streamed:
-                    yield from _run_streamed(job, noted, large, part.start)
+                    yield from _run_streamed(job, writer, noted, by_rows, part.start)
                 else:
                     finish = partial(finish_case, job, measure)
                     predictions = job.predictions(part, probs=job.export.needs_probs or probs, loss=large.loss)
@@ -240,12 +241,13 @@ def finish_case(job: CaseRun, measure: Measuring, prediction: Prediction) -> Fin
     return Finished(prediction=prediction, cleaned=cleaned, row=row)
 
 
-def _run_streamed(job: CaseRun, noted: "_Noted", large: LargeRun, index: int) -> Iterator[Finished]:
+def _run_streamed(job: CaseRun, writer: Writer, noted: "_Noted", large: LargeRun, index: int) -> Iterator[Finished]:
     case = run_large(large, index)
     pictures = job.pictures.draw(case.prediction, case.cleaned, case.row)
     yield Finished(prediction=case.prediction, cleaned=case.cleaned, row=case.row)
     note = {**case.note, "files": case.files}
-    noted.add(Entry(case_id=case.prediction.sample.case_id, row=case.row, note=note, pictures=pictures), None)
+    entry = Entry(case_id=case.prediction.sample.case_id, row=case.row, note=note, pictures=pictures)
+    noted.add(entry, writer.queued_names() or None)
 
 
 class _Noted:

@@ -43,7 +43,7 @@ def write_tiff(
 ) -> None:
     """Write (H, W) as one page, or (C, H, W) as one page per plane; tiled and compressed without loss.
 
-    A palette, (3, 256) with 65535 as full, gives the values of a uint8 map their colours. A single page says where its
+    A palette, (3, 256) with 65535 as full, gives the values of a uint8 map their colours. Each page says where its
     pixels lie, if `locate` knows.
     """
     content = io.BytesIO()  # the library can't name a file that has only a descriptor
@@ -51,21 +51,20 @@ def write_tiff(
     if palette is not None:
         layout |= {"photometric": "palette", "colormap": palette}
     layout |= {"compression": COMPRESSIONS[compression], "predictor": palette is None}  # palettes allow no predictor
-    if array.ndim == 2:
-        layout |= _located(locate(), array)
+    layout |= _located(locate(), array)
     tifffile.imwrite(content, array, **layout)
     with atomic_write(path) as file:
         file.write(content.getbuffer())
 
 
 def _located(location: Location, array: NDArray[Any]) -> dict[str, Any]:
-    """What tifffile is told of where a map lies."""
+    """What tifffile is told of where an array lies: GeoTIFF tags in each page, OME metadata once."""
     found: dict[str, Any] = {"description": ome_xml(location, array.shape, array.dtype)}
     per = resolution(location)
     if per is not None:
         found |= {"resolution": per, "resolutionunit": CENTIMETRE}
     return found | {
-        "extratags": [(tag, kind, count, value, True) for tag, kind, count, value in geotiff_tags(location)]
+        "extratags": [(tag, kind, count, value, False) for tag, kind, count, value in geotiff_tags(location)]
     }
 
 

@@ -33,8 +33,8 @@ _UNITS = {  # OME-XML's names of lengths, where they are not ours
 Field = tuple[int, int, int, Sequence[Any]]  # of a TIFF directory: number, type, count, and numbers or bytes
 
 
-def ome_xml(location: Location, shape: tuple[int, int], dtype: np.dtype[Any]) -> str | None:
-    """OME metadata of a picture (height, width) of one page, in ASCII; None where it has no spacing.
+def ome_xml(location: Location, shape: tuple[int, ...], dtype: np.dtype[Any]) -> str | None:
+    """OME metadata of a picture (height, width), or of a page for each channel, in ASCII; None where it has no spacing.
 
     References
     ----------
@@ -43,14 +43,16 @@ def ome_xml(location: Location, shape: tuple[int, int], dtype: np.dtype[Any]) ->
     if location.spacing is None:
         return None
     unit = _UNITS.get(location.unit or "pixel", location.unit or "pixel")
-    size = {"SizeX": shape[1], "SizeY": shape[0], "SizeC": 1, "SizeZ": 1, "SizeT": 1}
+    channels = shape[0] if len(shape) == 3 else 1
+    size = {"SizeX": shape[-1], "SizeY": shape[-2], "SizeC": channels, "SizeZ": 1, "SizeT": 1}
     edges = {"X": location.spacing[1], "Y": location.spacing[0]}
     pixels = {"ID": "Pixels:0", "DimensionOrder": "XYCZT", "Type": _TYPES.get(dtype.name, dtype.name), **size}
     text = "".join(f" {key}={quoteattr(str(value))}" for key, value in pixels.items())
     text += "".join(f' PhysicalSize{axis}="{edge!r}" PhysicalSize{axis}Unit="{unit}"' for axis, edge in edges.items())
+    named = "".join(f'<Channel ID="Channel:0:{number}" SamplesPerPixel="1"/>' for number in range(channels))
     return (
         f'<?xml version="1.0" encoding="UTF-8"?><OME xmlns="{_OME}"><Image ID="Image:0"><Pixels{text}>'
-        '<Channel ID="Channel:0:0" SamplesPerPixel="1"/><TiffData IFD="0" PlaneCount="1"/></Pixels></Image></OME>'
+        f'{named}<TiffData IFD="0" PlaneCount="{channels}"/></Pixels></Image></OME>'
     )
 
 

@@ -5,9 +5,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import tifffile
 import torch
 from PIL import Image
 
+from segmeter.evaluation.manifest import read_notes
 from segmeter.models.checkpoints.checkpoint import read_checkpoint
 from tests.cli.sharded import newest, run
 from tests.data.crafted import noise, put
@@ -68,3 +70,15 @@ def test_what_can_not_begin_leaves_no_folder(overrides, message, tmp_path, capsy
     assert run(*PREDICT, *overrides, *QUIET, "inference.batch_size=1", f"run.root={root}") == 2
     assert message in capsys.readouterr().err
     assert not root.exists()
+
+
+def test_a_tiff_that_is_run_in_tiles_is_read_by_rows_and_leaves_the_same_files(tmp_path, monkeypatch):
+    tifffile.imwrite(tmp_path / "x.tif", noise(130, 96), photometric="rgb", rowsperstrip=16)
+    given = [*PREDICT, f"input={tmp_path / 'x.tif'}", "inference.tile=64", *QUIET]
+    notes = []
+    for most in (1 << 24, 100):
+        monkeypatch.setattr("segmeter.evaluation.large.cases.WHOLE_PIXELS", most)
+        assert run(*given, f"run.root={tmp_path / str(most)}") == 0
+        notes.append(read_notes(newest(tmp_path / str(most) / "predict"))["x"]["note"])
+    assert [note["image"] for note in notes] == [[130, 96, 3, "uint8"], [130, 96, 3, "uint8", "by rows", "x"]]
+    assert notes[0]["files"] == notes[1]["files"]

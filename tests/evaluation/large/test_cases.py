@@ -14,7 +14,8 @@ from segmeter.data.folders.folder import build_folder, open_images
 from segmeter.errors import ConfigError, DataError
 from segmeter.evaluation.case_run import NoPictures
 from segmeter.evaluation.evaluate import Evaluation, evaluate
-from segmeter.evaluation.manifest import Manifest
+from segmeter.evaluation.large.cases import prefer_rows
+from segmeter.evaluation.manifest import Manifest, read_notes
 from segmeter.evaluation.predict import PredictionRun, predict
 from segmeter.export.config import ExportConfig
 from segmeter.inference.config import InferenceConfig
@@ -30,6 +31,8 @@ from tests.models.parts import make_card, make_spec, make_tiny
 
 SPEC = make_spec()
 SIZES = {"a": (300, 200), "b": (97, 130), "c": (513, 64)}
+SUFFIXES = {"png": "png", "tiff": "tif", "zarr": "zarr", "mha": "mha"}
+TURNED = (274, "H", 1, 6, True)  # a tag of TIFF: the picture lies on its side
 CLOSING = PostprocessConfig(steps=(ClosingConfig(radius=2),))
 
 
@@ -164,9 +167,18 @@ def test_a_damaged_file_of_a_large_case_is_named_and_made_again(data, tmp_path, 
     ids=["step", "measure", "calibration", "probs", "confidence", "objects", "loss", "region loss"],
 )
 def test_what_needs_a_whole_map_is_refused_by_name_before_any_work(data, tmp_path, streamed, changes, what):
-    with pytest.raises(ConfigError, match=f"`{what}` to work by rows, as case 'a' is larger than memory"):
+    with pytest.raises(ConfigError, match=rf"`{what}` to work by rows, as case 'a' .* \(300 x 200 pixels\)"):
         evaluate(evaluation(data, tmp_path / "run", **changes))
     assert not (tmp_path / "run").exists()
+
+
+def test_a_small_zarr_is_refused_for_what_it_is(tmp_path):
+    zarr.create_array(str(tmp_path / "a.zarr"), data=np.zeros((40, 30, 3), np.uint8), dimension_names=("y", "x", "c"))
+    job = prediction(open_images(tmp_path / "a.zarr", spec=SPEC, in_channels=3), tmp_path / "run")
+    with pytest.raises(
+        ConfigError, match=r"`export.probs` to work by rows, as case 'a' is read by rows \(a Zarr image\)"
+    ):
+        predict(replace(job, export=ExportConfig(probs=True)))
 
 
 def test_a_file_that_changed_since_it_was_checked_is_refused(data, tmp_path, streamed):
@@ -204,3 +216,76 @@ def test_zarr_and_pyramids_are_predicted_like_the_picture_that_they_hold(data, t
     with pytest.raises(DataError, match="to have a level 1"):
         open_images(tmp_path / "plain.tif", spec=SPEC, in_channels=3, level=1)
     assert len(open_images(tmp_path / "images", spec=SPEC, in_channels=3)) == 2
+
+
+def preferred(dataset, folder, **changes):
+    """A prediction that reads what is run in tiles by rows, where it may."""
+    job = replace(prediction(dataset, folder), **changes)
+    groups = {"inference": job.predictor.config, "export": job.export, "postprocess": job.postprocess}
+    return replace(job, dataset=prefer_rows(dataset, **groups))
+
+
+@pytest.fixture
+def tiled_above(monkeypatch):
+    monkeypatch.setattr("segmeter.evaluation.large.cases.WHOLE_PIXELS", 20_000)
+
+
+def images_of(data):
+    return open_images(data / "images", spec=SPEC, in_channels=3)
+
+
+@pytest.mark.parametrize("form", ["png", "tiff", "zarr", "mha"])
+def test_an_image_that_fits_leaves_the_same_files_by_rows(data, tmp_path, tiled_above, form):
+    export = ExportConfig(labels_format=form)
+    predict(replace(prediction(images_of(data), tmp_path / "whole"), export=export))
+    job = preferred(images_of(data), tmp_path / "rows", export=export)
+    assert job.dataset.streamed_cases() == {0, 2}
+    predict(job)
+    assert files(tmp_path / "rows" / "predictions") == files(tmp_path / "whole" / "predictions")
+    assert list(read_notes(tmp_path / "rows")["a"]["note"]["files"]) == [f"labels/a.{SUFFIXES[form]}"]
+
+
+def test_planes_of_an_image_that_fits_are_the_same_by_rows(data, tmp_path, tiled_above):
+    spec = make_spec(task="multilabel")
+    images = open_images(data / "images", spec=spec, in_channels=3)
+    own = Predictor(make_tiny(card=make_card(spec)), predictor().config, torch.device("cpu"))
+    predict(replace(prediction(images, tmp_path / "whole"), predictor=own))
+    predict(preferred(images, tmp_path / "rows", predictor=own))
+    assert files(tmp_path / "rows" / "predictions") == files(tmp_path / "whole" / "predictions")
+    assert len(files(tmp_path / "rows" / "predictions")) == 3 * spec.num_classes
+
+
+def test_a_damaged_file_of_an_image_that_fits_is_made_again_by_rows(data, tmp_path, tiled_above, caplog):
+    predict(preferred(images_of(data), tmp_path))
+    clean = files(tmp_path)
+    flip(tmp_path / "predictions" / "labels" / "c.png")
+    predict(preferred(images_of(data), tmp_path, resume=True))
+    assert "written again (1: labels/c.png)" in caplog.text
+    assert files(tmp_path) == clean
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"export": ExportConfig(probs=True)},
+        {"export": ExportConfig(confidence=True)},
+        {"export": ExportConfig(instances=True)},
+        {"export": ExportConfig(objects=("coco",))},
+        {"postprocess": PostprocessConfig(steps=(RemoveSmallObjectsConfig(),))},
+    ],
+    ids=["probs", "confidence", "instances", "objects", "step"],
+)
+def test_an_image_that_fits_is_read_whole_where_that_is_needed(data, tmp_path, tiled_above, changes):
+    job = preferred(images_of(data), tmp_path, **changes)
+    assert not job.dataset.streamed_cases()
+    assert predict(job) == 3
+
+
+def test_an_image_that_is_turned_or_run_whole_is_not_read_by_rows(data, tmp_path, tiled_above):
+    turned = tmp_path / "turned.tif"
+    tifffile.imwrite(turned, tifffile.imread(data / "images" / "a.tif"), photometric="rgb", extratags=[TURNED])
+    images = open_images(turned, spec=SPEC, in_channels=3, orientation="apply")
+    assert not preferred(images, tmp_path).dataset.streamed_cases()
+    predict(preferred(images, tmp_path))
+    whole = Predictor(make_tiny(card=make_card(SPEC)), InferenceConfig(tile=320), torch.device("cpu"))
+    assert preferred(images_of(data), tmp_path, predictor=whole).dataset.streamed_cases() == set()

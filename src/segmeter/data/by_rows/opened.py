@@ -16,7 +16,7 @@ from segmeter.data.by_rows.rows import ArrayRows, Rows
 from segmeter.data.by_rows.tiff_rows import TiffRows
 from segmeter.data.by_rows.zarr_rows import ZarrRows
 from segmeter.data.files.geometry import Geometry
-from segmeter.data.files.header import Header, damaged, read_header
+from segmeter.data.files.header import Header, read_header
 from segmeter.data.files.images import (
     Orientation,
     as_image,
@@ -26,7 +26,7 @@ from segmeter.data.files.images import (
     read_file,
 )
 from segmeter.data.files.label_mapping import to_labels
-from segmeter.data.files.sniff import open_regular, show
+from segmeter.data.files.sniff import damaged, open_regular, show
 from segmeter.data.files.tiff import read_tiff_geometry
 from segmeter.data.files.zarr import is_zarr, open_picture
 from segmeter.errors import DataError

@@ -10,8 +10,8 @@ import tifffile
 from numpy.typing import NDArray
 
 from segmeter.checks import expected
-from segmeter.data.files.header import check_strips, damaged, pick_page
-from segmeter.data.files.sniff import show
+from segmeter.data.files.header import check_strips, pick_page
+from segmeter.data.files.sniff import damaged, show
 from segmeter.errors import DataError
 from segmeter.parallel import count_cores, map_in_threads
 

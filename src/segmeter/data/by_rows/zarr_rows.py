@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from segmeter.checks import expected
-from segmeter.data.files.header import Header, Kind, damaged
-from segmeter.data.files.sniff import show
+from segmeter.data.files.header import Header, Kind
+from segmeter.data.files.sniff import damaged, show
 from segmeter.data.files.zarr import open_picture
 from segmeter.data.files.zarr_chunks import check_chunks
 from segmeter.errors import DataError

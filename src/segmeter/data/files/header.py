@@ -13,8 +13,8 @@ import tifffile
 from PIL import BmpImagePlugin, Image, JpegImagePlugin, PngImagePlugin
 
 from segmeter.checks import expected
-from segmeter.data.files.npy_header import read_npy_header
-from segmeter.data.files.sniff import check_format, open_regular, show
+from segmeter.data.files.npy import read_npy_header
+from segmeter.data.files.sniff import check_format, damaged, open_regular, show
 from segmeter.errors import DataError
 
 logging.getLogger("tifffile").addHandler(logging.NullHandler())  # damage is refused in our own one line per file
@@ -136,14 +136,6 @@ def check_size(path: Path, found: int, most: int, remedy: str) -> None:
         raise DataError(expected(show(path), "file", f"of at most {allowed} bytes", f"{found}", remedy))
 
 
-def damaged(path: Path, error: Exception) -> DataError:
-    """The refusal of a file whose bytes can't be decoded."""
-    reason = " ".join(str(error).split())[:120] or type(error).__name__
-    return DataError(
-        expected(show(path), "file", "to be complete", f"truncated or damaged data ({reason})", "Copy it again.")
-    )
-
-
 def check_pixel_count(path: Path, header: Header, max_pixels: int, *, streams: bool = False) -> None:
     """Refuse an image without pixels, and one of too many; with `streams` not one that is read by rows."""
     size = f"{header.height} x {header.width}"
@@ -246,9 +238,11 @@ def _extent(page: Any) -> str:
 
 
 def check_strips(page: Any, file: IO[bytes]) -> None:
-    """Refuse strips that lie outside the file: decoding would fill them with zeros."""
+    """Refuse strips that lie outside the file or are not in it: decoding would fill them with zeros."""
     end = file.seek(0, io.SEEK_END)
-    spans = zip(page.dataoffsets, page.databytecounts, strict=True)
+    spans = list(zip(page.dataoffsets, page.databytecounts, strict=True))
+    if (0, 0) in spans:
+        raise ValueError("tiles are left out of a sparse TIFF: write all of them, GDAL with SPARSE_OK=FALSE")
     if any(count == 0 or offset + count > end for offset, count in spans):
         raise ValueError("the file ends before its pixels do")
 

@@ -19,16 +19,14 @@ from segmeter.data.files.header import (
     MAX_PIXELS,
     Header,
     check_size,
-    damaged,
     exif_orientation,
     open_picture,
     parse_header,
     pick_page,
 )
-from segmeter.data.files.npy import read_npy
-from segmeter.data.files.npy_header import read_npy_header
+from segmeter.data.files.npy import read_npy, read_npy_header
 from segmeter.data.files.png import PngLayout, decode_samples, read_layout
-from segmeter.data.files.sniff import name_format, open_again, open_handle, show
+from segmeter.data.files.sniff import damaged, name_format, open_again, open_handle, show
 from segmeter.errors import DataError
 
 Orientation = Literal["refuse", "ignore", "apply"]

@@ -16,8 +16,7 @@ import numpy as np
 
 from segmeter.checks import expected
 from segmeter.data.files.geometry import SET_SPACING, Geometry, agree, differing_place, stated_geometry, write_spacing
-from segmeter.data.files.header import damaged
-from segmeter.data.files.sniff import show
+from segmeter.data.files.sniff import damaged, show
 from segmeter.data.units import MILLIMETRES
 from segmeter.errors import DataError
 

@@ -182,3 +182,11 @@ def _describe(head: bytes) -> tuple[str, str]:
     if b"\0" not in head and head.isascii():
         return "text", "Replace it by the image."
     return "unknown bytes", "Save the picture as PNG, or as TIFF for 16 bits and floats."
+
+
+def damaged(path: Path, error: Exception) -> DataError:
+    """The refusal of a file whose bytes can't be decoded."""
+    reason = " ".join(str(error).split())[:120] or type(error).__name__
+    return DataError(
+        expected(show(path), "file", "to be complete", f"truncated or damaged data ({reason})", "Copy it again.")
+    )

@@ -11,9 +11,9 @@ import tifffile
 from segmeter.checks import expected
 from segmeter.data.files.formats.geotiff import read_geotiff
 from segmeter.data.files.geometry import SET_SPACING, Geometry, stated_geometry
-from segmeter.data.files.header import LOSSY_TIFF, check_strips, damaged
+from segmeter.data.files.header import LOSSY_TIFF, check_strips
 from segmeter.data.files.npy import check_pixels
-from segmeter.data.files.sniff import show
+from segmeter.data.files.sniff import damaged, show
 from segmeter.data.units import PIXEL_NAMES, find_unit
 from segmeter.errors import DataError
 

@@ -14,9 +14,8 @@ import numpy as np
 
 from segmeter.checks import expected, some
 from segmeter.data.files.geometry import SET_SPACING, Geometry, same_spacing, stated_geometry, write_spacing
-from segmeter.data.files.header import damaged
 from segmeter.data.files.npy import check_pixels, pick_array
-from segmeter.data.files.sniff import show
+from segmeter.data.files.sniff import damaged, show
 from segmeter.data.files.zarr_chunks import check_chunks, codec_name
 from segmeter.data.units import MILLIMETRES, find_unit
 from segmeter.errors import DataError

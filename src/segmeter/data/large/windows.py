@@ -9,9 +9,9 @@ import tifffile
 from numpy.typing import NDArray
 
 from segmeter.data.by_rows.zarr_rows import ZarrRows
-from segmeter.data.files.header import MAX_PIXELS, Header, damaged, pick_page
-from segmeter.data.files.npy_header import read_npy_header
-from segmeter.data.files.sniff import open_regular
+from segmeter.data.files.header import MAX_PIXELS, Header, pick_page
+from segmeter.data.files.npy import read_npy_header
+from segmeter.data.files.sniff import damaged, open_regular
 
 _JPEG = (6, 7, 34892, 33007)  # compressions whose tables stand once for all tiles
 _READABLE = ("uint8", "uint16", "int16", "uint32", "int32", "float32")  # read as they are stored

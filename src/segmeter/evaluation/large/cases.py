@@ -1,8 +1,8 @@
-"""A case that is larger than memory -> its files, written by bands, its row of counts, and a small picture of it."""
+"""A case that is read by rows -> its files, its row of counts, and a small picture of it."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from segmeter.export.writer import BLACK, class_folder, labels_dtype
 from segmeter.files import describe_file, safe_id
 from segmeter.inference.async_results import Prediction
 from segmeter.inference.bands import Band, BandLoss, sums_by_bands
+from segmeter.inference.config import WHOLE_PIXELS, InferenceConfig
 from segmeter.inference.predictor import Loss, Predictor
 from segmeter.metrics.cases.table import CaseRow, divide_terms
 from segmeter.metrics.pixels.confusion import count_case
@@ -35,7 +36,7 @@ from segmeter.postprocess.pipeline import Cleaned
 
 @dataclass(frozen=True, kw_only=True)
 class LargeRun:
-    """What is done with each case that is larger than memory.
+    """What is done with each case that is read by rows.
 
     Parameters
     ----------
@@ -49,6 +50,8 @@ class LargeRun:
         Whether pixels are counted, which needs a target.
     spacing
         Of the row.
+    write_labels
+        Writes the label map of a case that fits into memory; those of larger ones are written by bands.
     """
 
     predictor: Predictor
@@ -59,13 +62,15 @@ class LargeRun:
     loss: Loss | None = None
     measured: bool = False
     spacing: tuple[float, ...] | None = None
+    write_labels: Callable[[str, NDArray[Any]], None] = lambda case_id, labels: None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class LargeCase:
     """A finished one: `prediction` and `cleaned` hold the small picture, every n-th pixel of the case.
 
-    `note` and `files` are what the manifest notes: how it was run, and size and hash of each file by name.
+    `note` and `files` are what the manifest notes: how it was run, and size and hash of each file that was written by
+    bands, by its name.
     """
 
     prediction: Prediction
@@ -76,7 +81,7 @@ class LargeCase:
 
 
 def check_streamable(run: LargeRun, *, measures: Sequence[str] = (), calibration: bool = False) -> None:
-    """Refuse, all at once, what needs a whole map at a time, where there are cases that are larger than memory.
+    """Refuse, all at once, what needs a whole map at a time, where there are cases that are read by rows.
 
     Raises
     ------
@@ -86,23 +91,46 @@ def check_streamable(run: LargeRun, *, measures: Sequence[str] = (), calibration
     streamed = sorted(run.dataset.streamed_cases())
     if not streamed:
         return
-    case = run.dataset.case_ids[streamed[0]]
-    needs = [
-        (f"postprocess.{name}", "Leave it out; an opening needs `fill`.")
-        for name in unbounded_steps(run.postprocess.steps, run.dataset.spec)
-    ]
+    needs = _whole_map_needs(run.export, run.postprocess, run.dataset.spec)
     needs += [(f"metrics.measures: {name}", "Leave it out; pixels are counted.") for name in measures]
     needs += [("metrics.calibration", "Set it to false.")] if calibration else []
-    needs += [("export.probs", "Set it to false.")] if run.export.probs else []
-    needs += [
-        (f"export.{name}", "Set it to false.") for name in ("instances", "confidence") if getattr(run.export, name)
-    ]
-    needs += [("export.objects", "Set it to [].")] if run.export.objects else []
     if run.loss is not None and not sums_by_bands(run.loss):
         needs.append(("loss", "Set loss=focal, which is a sum over pixels."))
-    rule = f"to work by rows, as case {case!r} is larger than memory"
+    rule = f"to work by rows, as {_why_by_rows(run.dataset, streamed[0])}"
     if needs:
         raise ConfigError([expected("config", what, rule, "what needs it whole", remedy) for what, remedy in needs])
+
+
+def _why_by_rows(dataset: Dataset, index: int) -> str:
+    found = dataset.header_of(dataset.pairs[index].image)
+    why = "a Zarr image" if found.format == "zarr" else f"{found.height} x {found.width} pixels"
+    return f"case {dataset.case_ids[index]!r} is read by rows ({why})"
+
+
+def _whole_map_needs(export: ExportConfig, postprocess: PostprocessConfig, spec: ClassSpec) -> list[tuple[str, str]]:
+    """What is asked for that needs a whole map at a time, each with its remedy."""
+    steps = unbounded_steps(postprocess.steps, spec)
+    needs = [(f"postprocess.{name}", "Leave it out; an opening needs `fill`.") for name in steps]
+    flags = [name for name in ("probs", "instances", "confidence") if getattr(export, name)]
+    needs += [(f"export.{name}", "Set it to false.") for name in flags]
+    return needs + ([("export.objects", "Set it to [].")] if export.objects else [])
+
+
+def prefer_rows(
+    dataset: Dataset, *, inference: InferenceConfig, export: ExportConfig, postprocess: PostprocessConfig
+) -> Dataset:
+    """The same data set, which gives images that are run in tiles by rows, unless something needs a whole map.
+
+    Their labels are the same either way: what differs is the memory.
+    """
+    if _whole_map_needs(export, postprocess, dataset.spec):
+        return dataset
+    return replace(dataset, rows_above=max(WHOLE_PIXELS, (inference.tile or 0) ** 2))
+
+
+def fits_memory(dataset: Dataset, index: int) -> bool:
+    """Whether the image of a case could be read at once, so that its labels are written as those of any other."""
+    return not dataset.header_of(dataset.pairs[index].image).streamed
 
 
 def describe_large(case_id: str, image: Rows) -> dict[str, Any]:
@@ -121,7 +149,8 @@ def run_large(run: LargeRun, index: int) -> LargeCase:
         Logits are not finite, or a file can't be written.
     """
     with run.dataset.open_rows(index) as (image, target):
-        work = _Work(run=run, case_id=run.dataset.case_ids[index], image=image, target=target)
+        fits = fits_memory(run.dataset, index)
+        work = _Work(run=run, case_id=run.dataset.case_ids[index], image=image, target=target, fits=fits)
         work.go()
         return work.case()
 
@@ -134,6 +163,7 @@ class _Work:
     case_id: str
     image: Rows
     target: Rows | None
+    fits: bool
     counts: NDArray[np.int64] = field(init=False)
     target_hash: TargetHash = field(init=False)
     loss: BandLoss | None = None
@@ -153,6 +183,9 @@ class _Work:
             self.loss = BandLoss(self.run.loss, self.run.predictor.device)
         self._waiting: list[NDArray[Any]] = []  # rows of the target whose labels are not given out yet
         self._top = 0
+        kept = self.fits and self.run.export.labels
+        shape = (spec.num_classes, height, width) if spec.is_multilabel else (height, width)
+        self._whole = np.empty(shape, spec.label_dtype) if kept else None
 
     def go(self) -> None:
         """Run all bands."""
@@ -163,6 +196,8 @@ class _Work:
             with closing(finished):
                 for _ in finished:
                     pass
+        if self._whole is not None:
+            self.run.write_labels(self.case_id, self._whole)
 
     def case(self) -> LargeCase:
         """What is left of the case, when all bands are done."""
@@ -196,7 +231,7 @@ class _Work:
 
     def _open(self, stack: ExitStack) -> list[Bands]:
         run, spec = self.run, self.run.dataset.spec
-        if run.export.labels:
+        if run.export.labels and not self.fits:
             self.names = label_files(self.case_id, run.export, spec)
         height, width = self.image.shape[:2]
         dtype = labels_dtype(run.export, spec)
@@ -222,6 +257,8 @@ class _Work:
                     self.target_hash.add(target)
             self.pictures["target"].add(self._top, target)
         self.pictures["labels"].add(self._top, labels)
+        if self._whole is not None:
+            self._whole[..., self._top : self._top + labels.shape[-2], :] = labels
         with stages.timed("write"):
             planes = labels if spec.is_multilabel else [labels]
             for sink, plane in zip(sinks, planes, strict=False):

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from segmeter.checks import some
@@ -61,7 +62,8 @@ def repair_files(job: CaseRun, notes: Sequence[Mapping[str, Any]]) -> None:
     _LOG.warning("resume: missing or damaged files of predictions are written again (%s).", some(names))
     streamed = job.dataset.streamed_cases()  # whose files are written as they are predicted
     with Writer(predictions, job.export, job.dataset.spec, locate=job.dataset.locate) as writer:
-        for index, case in _predict_again(job, notes, damaged, large=large_run(job)):
+        large = replace(large_run(job), write_labels=writer.write_labels)
+        for index, case in _predict_again(job, notes, damaged, large=large):
             if index not in streamed:
                 export_case(writer, case.prediction, case.cleaned, job.export)
     again = find_damaged([notes[index] for index in damaged], predictions)

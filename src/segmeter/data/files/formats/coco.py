@@ -28,10 +28,9 @@ from segmeter.data.files.formats.drawn import (
     find_labels,
 )
 from segmeter.data.files.formats.library import need
-from segmeter.data.files.header import damaged
 from segmeter.data.files.images import read_image
 from segmeter.data.files.npy import check_pixels
-from segmeter.data.files.sniff import show, stem_of
+from segmeter.data.files.sniff import damaged, show, stem_of
 from segmeter.errors import DataError
 
 

@@ -18,8 +18,7 @@ from segmeter.data.files.formats.drawn import (
     draw_objects,
     find_labels,
 )
-from segmeter.data.files.header import damaged
-from segmeter.data.files.sniff import show
+from segmeter.data.files.sniff import damaged, show
 from segmeter.errors import DataError
 
 _KINDS = {"Polygon": 1, "MultiPolygon": 2}

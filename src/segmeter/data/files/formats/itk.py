@@ -12,9 +12,8 @@ from numpy.typing import NDArray
 from segmeter.checks import expected
 from segmeter.data.files.formats.library import need
 from segmeter.data.files.geometry import Geometry, stated_geometry
-from segmeter.data.files.header import damaged
 from segmeter.data.files.npy import check_pixels
-from segmeter.data.files.sniff import show
+from segmeter.data.files.sniff import damaged, show
 from segmeter.data.units import MILLIMETRES
 from segmeter.errors import DataError
 
