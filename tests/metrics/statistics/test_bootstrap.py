@@ -9,7 +9,7 @@ from scipy import stats
 from segmeter.errors import InputError
 from segmeter.metrics.pixels.overlap import ClassTotals, divide, overlap_scores, score_totals
 from segmeter.metrics.statistics import bootstrap as module
-from segmeter.metrics.statistics.bootstrap import bootstrap, draw_weights, mean_columns, mean_of_columns, to_grid
+from segmeter.metrics.statistics.bootstrap import bootstrap, map_weights, mean_columns, mean_of_columns, to_grid
 
 SKEWED = np.random.default_rng(1).gamma(1.0, size=(80, 1))
 
@@ -20,7 +20,7 @@ def mean_interval(values, **options):
 
 
 def all_weights(n_units, resamples, seed):
-    return np.concatenate(list(draw_weights(n_units, resamples, seed)))
+    return np.concatenate(list(map_weights(np.asarray, n_units, resamples, seed)))
 
 
 def test_weights_are_multinomial_counts():
@@ -46,6 +46,15 @@ def test_blocks_do_not_change_the_draws(monkeypatch):
     monkeypatch.setattr(module, "_DRAWN", 50)
     np.testing.assert_array_equal(all_weights(5, 100, 4), whole)
     assert (all_weights(5, 100, 5) != whole).any()
+
+
+@pytest.mark.parametrize("cores", [1, 2, 3])
+def test_threads_do_not_change_the_draws_nor_their_order(monkeypatch, cores):
+    """Mutation seen to fail: every block drawn from the start of the stream."""
+    whole = all_weights(5, 100, 4)
+    for name, value in (("_DRAWN", 50), ("_MANY_DRAWS", 0), ("count_cores", lambda: cores)):
+        monkeypatch.setattr(module, name, value)
+    np.testing.assert_array_equal(all_weights(5, 100, 4), whole)
 
 
 @pytest.mark.parametrize("n_units", [1, 2, 7, 1000])

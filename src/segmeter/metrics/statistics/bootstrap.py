@@ -26,6 +26,7 @@ from segmeter.metrics.statistics.intervals import (
     measure_influence,
     require_holders,
 )
+from segmeter.parallel import count_cores, map_in_threads
 
 Statistic = Callable[[NDArray[Any]], FloatArray]
 
@@ -37,6 +38,7 @@ _LEAST_ROWS = 8  # resamples in a block, so that many cases are not gone through
 _POOLS = 0x706F6F6C  # tells the stream of the pools from that of the draws
 _MANY_DRAWS = 1 << 22  # loading the compiled loop takes as long as NumPy needs for fewer
 MOST_RESAMPLES = 10**8
+_MOST_THREADS = 4  # that draw and sum; one scores what they give
 _EXACT = 2.0**53  # float64 holds every whole number up to it
 
 
@@ -145,7 +147,8 @@ def bootstrap(
     total = units.sum(axis=0)[places]
     estimate = score(total[None])
     shape, estimate = estimate.shape[1:], estimate.reshape(-1)
-    sums = _gathered(np.take(weights @ units, places, axis=1) for weights in draw_weights(len(units), resamples, seed))
+    drawn = map_weights(lambda weights: weights @ units, len(units), resamples, seed)
+    sums = _gathered(np.take(part, places, axis=1) for part in drawn)
     replicates = np.concatenate([score(part) for part in sums]).reshape(resamples, -1)
     left_out = (score(total - part).reshape(len(part), -1) for part in _blocks(units, places))
     alone = (_undefined_quietly(score, part).reshape(len(part), -1) for part in _blocks(units, places))
@@ -179,20 +182,27 @@ def pool_units(units: NDArray[Any], seed: int) -> FloatArray:
     return to_grid(sums)
 
 
-def draw_weights(n_units: int, resamples: int, seed: int) -> Iterator[FloatArray]:
-    """Yield blocks of multiplicities (b, N): each row is one multinomial draw of N among N.
+def map_weights(
+    work: Callable[[FloatArray], FloatArray], n_units: int, resamples: int, seed: int
+) -> Iterator[FloatArray]:
+    """Map `work` over blocks of multiplicities (b, N), in order: each row is one multinomial draw of N among N.
 
     Indices come from the raw 64-bit stream, 32 bits each by multiplication (a bias below N / 2**32), since NumPy
-    promises that stream, but not its distributions, for all versions.
+    promises that stream, but not its distributions, for all versions. A row has its place in the stream, so that many
+    are drawn, and worked on, in threads.
     """
-    source = np.random.PCG64(seed)
-    rows = max(_LEAST_ROWS, _DRAWN // n_units)
-    words = (n_units + 1) // 2
-    for start in range(0, resamples, rows):
-        count = min(rows, resamples - start)
-        raw = source.random_raw(count * words).astype("<u8", copy=False)
-        halves = raw.view("<u4").reshape(count, 2 * words)[:, :n_units]
-        yield (_tally_compiled if resamples * n_units >= _MANY_DRAWS else _tally)(halves)
+    is_long = resamples * n_units >= _MANY_DRAWS
+    size, words = max(_LEAST_ROWS, _DRAWN // n_units), (n_units + 1) // 2
+
+    def draw(rows: range) -> FloatArray:
+        source = np.random.PCG64(seed).advance(rows.start * words)
+        raw = source.random_raw(len(rows) * words).astype("<u8", copy=False)
+        halves = raw.view("<u4").reshape(len(rows), 2 * words)[:, :n_units]
+        return work((_tally_compiled if is_long else _tally)(halves))
+
+    blocks = (range(start, min(start + size, resamples)) for start in range(0, resamples, size))
+    threads = min(count_cores(), _MOST_THREADS) if is_long else 1
+    return map(draw, blocks) if threads == 1 else map_in_threads(draw, blocks, threads=threads, name="resample")
 
 
 def _tally(halves: NDArray[np.uint32]) -> FloatArray:
