@@ -9,6 +9,8 @@ import pytest
 from segmeter.checks import (
     condense,
     expected,
+    known_file,
+    known_folder,
     known_name,
     known_path,
     real_number,
@@ -76,6 +78,22 @@ def test_names_and_paths():
     for given in ("", 3, None):
         with pytest.raises(InputError, match="to be a path"):
             known_path("f", "path", given)
+
+
+def test_a_folder_to_fill_is_new_or_empty(tmp_path):
+    for path in (tmp_path / "a" / "b", tmp_path, "nowhere"):
+        assert known_folder("f", "folder", path) == Path(path)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match=r"f: expected `folder` to be new or empty, got .*Nothing is overwritten"):
+        known_folder("f", "folder", tmp_path)
+    with pytest.raises(InputError, match=r"to lie in a folder, got .*b, below the file .*file"):
+        known_folder("f", "folder", tmp_path / "file" / "a" / "b")
+
+
+def test_a_file_to_write_lies_in_a_folder(tmp_path):
+    assert known_file("f", "path", str(tmp_path / "a")) == tmp_path / "a"
+    with pytest.raises(InputError, match="f: expected `path` to lie in a folder that is there, got '"):
+        known_file("f", "path", tmp_path / "b" / "a")
 
 
 def test_long_values_are_shown_by_their_type():

@@ -201,6 +201,25 @@ def known_path(where: str, argument: str, given: Any) -> Path:
     raise InputError(expected(where, argument, "to be a path", shown(given)))
 
 
+def known_file(where: str, argument: str, given: Any) -> Path:
+    """The path of a file to write, in a folder that is there; InputError for anything else."""
+    path = known_path(where, argument, given)
+    if not path.parent.is_dir():
+        raise InputError(expected(where, argument, "to lie in a folder that is there", shown(str(given))))
+    return path
+
+
+def known_folder(where: str, argument: str, given: Any) -> Path:
+    """The path of a folder to fill, one that is not there yet or is empty; InputError for anything else."""
+    path = known_path(where, argument, given)
+    if path.exists() and (not path.is_dir() or any(path.iterdir())):
+        raise InputError(expected(where, argument, "to be new or empty", str(path), "Nothing is overwritten."))
+    above = next(each for each in path.absolute().parents if each.exists())
+    if not above.is_dir():
+        raise InputError(expected(where, argument, "to lie in a folder", f"{path}, below the file {above}"))
+    return path
+
+
 class Problems:
     """Collects what is wrong with one configuration, so that all of it is said at once."""
 

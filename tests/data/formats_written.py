@@ -120,10 +120,10 @@ def _slice(pydicom: Any, shape: tuple[int, ...], number: int) -> Any:
 @quiet()
 def write_geotiff(path: Path, mask: np.ndarray, *, west: float = 5e5, crs: str = "EPSG:32633", **options: Any) -> None:
     rasterio = library("rasterio")
-    transform = rasterio.transform.from_origin(west, 5.8e6, 0.75, 0.5)
+    options = {"transform": rasterio.transform.from_origin(west, 5.8e6, 0.75, 0.5)} | options
     height, width = mask.shape
     profile = {"driver": "GTiff", "height": height, "width": width, "count": 1, "dtype": mask.dtype.name}
-    with rasterio.open(path, "w", **profile, crs=crs, transform=transform, **options) as file:
+    with rasterio.open(path, "w", **profile, crs=crs, **options) as file:
         file.write(mask, 1)
 
 

@@ -270,6 +270,31 @@ def test_tags_of_geotiffs_must_agree(given: dict[str, object], line: str, tmp_pa
         score(scoring(tmp_path, spec=SPEC))
 
 
+def test_a_turned_geotiff_is_laid_onto_its_reference(tmp_path: Path) -> None:
+    """Turned by a quarter about its own corner: row r and column c of the one are column r and row -c of the other."""
+    target, labels = masks(2)
+    rasterio = library("rasterio")
+    quarter = rasterio.Affine(0, 0.75, 5e5, -0.5, 0, 5.8e6)  # columns run south and rows run east
+    for side, mask, options in (("references", target, {}), ("predictions", labels.T, {"transform": quarter})):
+        (tmp_path / side).mkdir()
+        write_geotiff(tmp_path / side / "a.tif", mask, **options)
+    with pytest.raises(DataError, match=r"or data.resample=nearest"):
+        score(scoring(tmp_path, spec=SPEC))
+    found = score(replace(scoring(tmp_path, spec=SPEC), resample="nearest"))
+    assert found["confusion_matrix"] == wanted(target, labels)
+
+
+@pytest.mark.parametrize("given", [{"crs": "EPSG:32634"}, {"nodata": 7}], ids=str)
+def test_resampling_is_advised_only_where_it_helps(given: dict[str, object], tmp_path: Path) -> None:
+    target, labels = masks(2)
+    for side, mask, options in (("references", target, {}), ("predictions", labels, given)):
+        (tmp_path / side).mkdir()
+        write_geotiff(tmp_path / side / "a.tif", mask, **({"nodata": 255} | options))
+    with pytest.raises(DataError) as error:
+        score(scoring(tmp_path, spec=SPEC))
+    assert "resample" not in str(error.value)
+
+
 def test_geotiffs_of_other_pixel_sizes_are_laid_onto_each_other_by_centres(tmp_path: Path) -> None:
     """Twelve pixels of 10 m and four of 30 m cover the same ground."""
     fine, coarse = np.zeros((12, 12), np.uint8), np.zeros((4, 4), np.uint8)

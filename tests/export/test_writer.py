@@ -304,6 +304,19 @@ def test_every_format_of_probs_is_reached(tmp_path, spec, suffix):
     np.testing.assert_array_equal(tifffile.imread(tmp_path / "labels" / "x.tif"), np.eye(4))
 
 
+@pytest.mark.parametrize("writeable", [True, False])
+def test_probs_are_copied_where_their_owner_may_still_change_them(tmp_path, spec, monkeypatch, writeable):
+    queued = []
+    monkeypatch.setattr(
+        "segmeter.export.queue.WriteQueue.put", lambda self, case_id, path, array, write: queued.append(array)
+    )
+    probs = np.full((2, 4, 4), 0.25, np.float32)
+    probs.flags.writeable = writeable
+    with Writer(tmp_path, ExportConfig(), spec) as writer:
+        writer.write_probs("x", probs)
+    assert np.shares_memory(queued[0], probs) != writeable
+
+
 def test_labels_as_zarr_are_read_by_zarr(tmp_path, rng, spec):
     labels = rng.integers(0, 3, (300, 270)).astype(np.uint8)
     with Writer(tmp_path, ExportConfig(labels_format="zarr"), spec) as writer:

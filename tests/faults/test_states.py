@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,9 +10,11 @@ import numpy as np
 import pytest
 
 from segmeter import files
+from segmeter.cli.commands import score
 from segmeter.cli.main import main
 from segmeter.evaluation import memory
 from segmeter.models.checkpoints.manifest import seal
+from segmeter.training.run.signals import EXIT_CODES
 from tests.faults import world
 from tests.faults.test_bad_inputs import CHECK, IMAGE, PREDICT, SCORE, TRAIN, _here, sound
 from tests.faults.world import CASES, save
@@ -180,3 +183,31 @@ def test_names_that_are_no_text(capsys: pytest.CaptureFixture[str]) -> None:
     assert len(CASES) == 6
     (table,) = Path().glob("runs/score/*/cases.csv")
     assert len(table.read_text().splitlines()) == 7
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGUSR1], ids=lambda number: number.name)
+@pytest.mark.parametrize(
+    ("late", "more"),
+    [("print_summary", ""), ("write_worst_list", ""), ("print_summary", " -m metrics.seed=1,2")],
+    ids=["done", "not yet done", "more to do"],
+)
+@pytest.mark.usefixtures("_here")
+def test_the_code_and_the_state_agree_on_a_signal_at_the_end(
+    number: signal.Signals, late: str, more: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that comes when the run is done is too late to stop it; in a sweep it stops the next job."""
+    real = getattr(score, late)
+
+    def signalled(*given: object, **options: object) -> object:
+        os.kill(os.getpid(), number)
+        return real(*given, **options)
+
+    monkeypatch.setattr(score, late, signalled)
+    code, said = ended(f"{SCORE}{more}", capsys)
+    states = [json.loads(path.read_bytes())["state"] for path in Path("runs").rglob("run.json")]
+    if late == "print_summary" and not more:
+        assert (code, said, states) == (0, "", ["done"])
+        return
+    word = "interrupted" if number == signal.SIGINT else f"stopped by {number.name}"
+    assert (code, said) == (EXIT_CODES[number], f"segmeter: {word}.")
+    assert states == ["done" if more else word]

@@ -1,3 +1,5 @@
+import weakref
+
 import numpy as np
 import pytest
 import torch
@@ -287,6 +289,31 @@ def test_a_streamed_image_gives_freed_memory_back_now_and_then(monkeypatch):
     [array] = images(1, (300, 40, 3))
     bands = list(predictor(stub(lambda image: image), tile=64).stream(Windows(array), case_id="a"))
     assert 1 + len(bands) // 3 <= len(given) < len(bands)
+
+
+def test_an_image_in_memory_is_put_together_without_keeping_its_bands(monkeypatch):
+    """And its probabilities can't be changed, so that they are written without a copy."""
+    given, alive, kept = [], [], []
+    monkeypatch.setattr("segmeter.inference.predictor._PIXELS", 100 * 40)
+    monkeypatch.setattr("segmeter.inference.predictor.give_back_freed_memory", lambda: given.append(True))
+    made = predictor(stub(lambda image: image), tile=64)
+    decoded = made._decoded
+
+    def watched(*parts):
+        for band in decoded(*parts):
+            kept.append(weakref.ref(band))
+            yield band
+            del band
+            alive.append(sum(each() is not None for each in kept))
+
+    monkeypatch.setattr(made, "_decoded", watched)
+    [array] = images(1, (600, 40, 3))
+    [prediction] = made.predict([Sample(case_id="a", image=array, target=None)], probs=True)
+    assert prediction.labels.shape == (600, 40)
+    assert not prediction.probs.flags.writeable
+    assert len(given) >= 2
+    assert len(kept) > 4
+    assert max(alive) <= 3
 
 
 def test_18_fewer_images_than_a_batch_are_halved_from_their_own_number():

@@ -149,6 +149,21 @@ def test_an_unvalidated_one_gives_way_to_the_same_step_validated(tmp_path, check
     assert opened(tmp_path).newest().checkpoint.folder.name == "step-00000002"
 
 
+def test_what_is_validated_after_a_resume_leaves_the_checkpoints_of_a_run_that_was_never_stopped(tmp_path, checkpoints):
+    """An unvalidated one is not among the two newest once the same step is validated."""
+    for step, score in ((2, 0.1), (4, 0.2), (6, 0.3)):
+        save(checkpoints, step, score)
+    stopped = opened(tmp_path / "stopped")
+    for step, score in ((2, 0.1), (4, 0.2)):
+        save(stopped, step, score)
+    save(stopped, 6, unvalidated=True)
+    assert "step-00000006-unvalidated" in names(stopped)
+    resumed = opened(tmp_path / "stopped")
+    resumed.newest()
+    save(resumed, 6, 0.3)
+    assert names(resumed) == names(checkpoints) == ["best", "last", "step-00000004", "step-00000006"]
+
+
 def test_the_same_checkpoint_is_not_written_twice(checkpoints):
     save(checkpoints, 1)
     before = (checkpoints.folder / "step-00000001" / "manifest.json").stat().st_ino

@@ -3,6 +3,7 @@
 import io
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from types import EllipsisType
 from typing import Any, Self
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 
 from segmeter.api.adapters.flat import flatten
 from segmeter.api.adapters.grand_challenge import write_metrics
-from segmeter.checks import expected, known_kind, known_name, known_path, shown, whole_number
+from segmeter.checks import expected, known_file, known_folder, known_kind, known_name, shown, whole_number
 from segmeter.classes import TASKS, ClassSpec, Task
 from segmeter.data.config import ClassesConfig
 from segmeter.data.files.label_mapping import find_labels, split_objects
@@ -93,7 +94,7 @@ class Evaluation:
 
     def write_grand_challenge(self, path: str | Path) -> None:
         """Write the metrics.json of an evaluation container of grand-challenge.org."""
-        write_metrics(known_path("Evaluation.write_grand_challenge", "path", path), self.rows, self.spec, self.summary)
+        write_metrics(known_file("Evaluation.write_grand_challenge", "path", path), self.rows, self.spec, self.summary)
 
     def compare(
         self, other: Self, *, names: tuple[str, str] = ("first", "second"), require: Sequence[str] = ()
@@ -130,12 +131,10 @@ class Evaluation:
         Raises
         ------
         InputError
-            The folder holds something already.
+            The folder holds something already, or lies below a file.
         """
-        path = known_path("Evaluation.write", "folder", folder)
-        if path.exists() and (not path.is_dir() or any(path.iterdir())):
-            rule = "to be new or empty"
-            raise InputError(expected("Evaluation.write", "folder", rule, str(path), "Nothing is overwritten."))
+        known_kind("Evaluation.write", "report", report, bool)
+        path = known_folder("Evaluation.write", "folder", folder)
         path.mkdir(parents=True, exist_ok=True)
         write_cases(path, self.rows, self.spec)
         write_json(path / SUMMARY, self.summary)
@@ -340,8 +339,6 @@ def _spec(classes: Sequence[str] | ClassSpec, task: Task | None, ignore_index: i
 
 
 def _need(package: str) -> Any:
-    from importlib import import_module
-
     try:
         return import_module(package)
     except ImportError:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from segmeter.checks import expected, some
-from segmeter.data.files.geometry import RESAMPLE, agree, describe, geometry_problem
+from segmeter.data.files.geometry import agree, describe, geometry_problem, grid_remedy
 from segmeter.data.files.masks import NOWHERE, StoredMap
 from segmeter.data.files.sniff import show
 from segmeter.errors import DataError
@@ -169,5 +169,5 @@ def _size(path: Path, each: StoredMap, reference: Path, first: StoredMap) -> lis
     remedy = "Its axes are reversed: save array.T." if shape == wanted[::-1] else "Nothing is resized."
     if each.geometry.affine is not None and first.geometry.affine is not None:
         places = f"{describe(first.geometry, wanted)}; prediction: {describe(each.geometry, shape)}"
-        remedy = f"Reference: {places}. Bring both onto one grid, or {RESAMPLE}."
+        remedy = f"Reference: {places}. {grid_remedy(each.geometry, first.geometry)}"
     return [expected(show(path), "mask", rule, f"{write_shape(shape)} {axes}", remedy)]

@@ -1,5 +1,6 @@
 """What is written for each case, and how much memory the waiting arrays may take."""
 
+from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -42,6 +43,9 @@ class ExportConfig(Config, title="export"):
     objects: tuple[ObjectsFormat, ...] = ()
     """Write predictions/objects/<case>, one file per format: "geojson" (outlines), "coco" (run lengths), "table" (CSV
     of place, size and shape). Objects are the instances of post-processing, else the parts of each class that touch."""
+    dicom_series: Path | None = None
+    """Folder with the DICOM file of each image, under the image's name: writes predictions/dicom/<series>.dcm, a
+    segmentation per series, from the label maps (PNG or TIFF). null: none."""
     instances: bool = False
     """Write predictions/instances/<case>, where post-processing makes instances: PNG where `labels_format` is "png" and
     there are at most 65535, else TIFF."""

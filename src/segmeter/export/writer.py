@@ -274,8 +274,10 @@ def class_folder(name: str) -> str:
 
 
 def _rounded(probs: NDArray[np.float32], dtype: ProbsDtype) -> NDArray[Any]:
-    """A copy in the wanted dtype; uint8 is the nearest of 255 steps."""
-    return np.rint(probs * 255).astype(np.uint8) if dtype == "uint8" else probs.astype(dtype, order="C")
+    """A copy in the wanted dtype, or what nobody can change as it is; uint8 is the nearest of 255 steps."""
+    if dtype == "uint8":
+        return np.rint(probs * 255).astype(np.uint8)
+    return probs.astype(dtype, order="C", copy=probs.flags.writeable)
 
 
 def _write_objects(path: Path, maps: NDArray[Any], *, case_id: str, spec: ClassSpec, encode: Encode) -> None:

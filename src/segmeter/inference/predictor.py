@@ -3,10 +3,12 @@
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from functools import partial
+from itertools import chain
 from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from segmeter.bridge.uploader import Uploader
@@ -189,13 +191,7 @@ class Predictor:
         """
         give_back_freed_memory()  # what the check of the files has left
         with self._outbox(1, probs=probs) as outbox:
-            pixels = 0
-            for band in self._decoded(outbox, image, case_id, target, loss):
-                yield band
-                pixels += band.labels.size
-                if pixels >= _PIXELS:
-                    give_back_freed_memory()
-                    pixels = 0
+            yield from self._decoded(outbox, image, case_id, target, loss)
         self._passes.settle()
 
     def _outbox(self, batch_size: int, *, probs: bool) -> Outbox:
@@ -224,22 +220,24 @@ class Predictor:
         target = ArrayRows(sample.target, axis=sample.target.ndim - 2) if sample.target is not None else None
         try:
             with advised(f"inference: case {sample.case_id!r}", _LESS):
-                bands = list(self._decoded(outbox, ArrayRows(sample.image), sample.case_id, target, total))
+                labels, probs = _join(
+                    self._decoded(outbox, ArrayRows(sample.image), sample.case_id, target, total), len(sample.image)
+                )
         except OverflowedError:
             raise not_finite(sample.case_id, sample.image) from None
-        probs = [band.probs for band in bands if band.probs is not None]
-        return Prediction(
-            sample=sample,
-            labels=np.concatenate([band.labels for band in bands], -2),
-            probs=np.concatenate(probs, -2) if probs else None,
-            loss=None if total is None else total.terms(),
-        )
+        return Prediction(sample=sample, labels=labels, probs=probs, loss=None if total is None else total.terms())
 
     def _decoded(
         self, outbox: Outbox, image: Rows, case_id: str, target: Rows | None, loss: BandLoss | None
     ) -> Iterator[Band]:
+        pixels = 0
         with self._passes.evaluating(), closing(self._bands(image)) as bands:
-            yield from decode_bands(bands, outbox, case_id=case_id, target=target, loss=loss)
+            for band in decode_bands(bands, outbox, case_id=case_id, target=target, loss=loss):
+                yield band
+                pixels += band.labels.size
+                if pixels >= _PIXELS:
+                    give_back_freed_memory()
+                    pixels = 0
 
     def _bands(self, image: Rows) -> Generator[Tensor, None, None]:
         """Logits (num_channels, h, W) of an image from top to bottom, on the device."""
@@ -307,6 +305,21 @@ def _read_extended(image: Rows, grid: Grid, start: int, stop: int) -> np.ndarray
     if len(rows) != len(block) or rows[-1] != first + len(block) - 1:
         block = block[rows - first]
     return block if len(columns) == block.shape[1] else block[:, columns]
+
+
+def _join(bands: Iterator[Band], height: int) -> tuple[NDArray[Any], NDArray[Any] | None]:
+    """Labels and probabilities (..., height, W) of a whole image; each band is dropped when it has been copied."""
+    first = next(bands)
+    labels = np.empty((*first.labels.shape[:-2], height, first.labels.shape[-1]), first.labels.dtype)
+    probs = None if first.probs is None else np.empty((len(first.probs), *labels.shape[-2:]), first.probs.dtype)
+    for band in chain([first], bands):
+        rows = slice(band.top, band.top + band.labels.shape[-2])
+        labels[..., rows, :] = band.labels
+        if probs is not None:
+            probs[:, rows] = band.probs
+    if probs is not None:
+        probs.flags.writeable = False  # so that whoever writes them needs no copy
+    return labels, probs
 
 
 @torch.no_grad()  # a tensor made in inference mode could not be used by a loss that learns later

@@ -29,7 +29,8 @@ LAST, BEST = "last", "best"
 PROBE = ".tmp-probe"
 _OF_THE_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EIO)  # faults that pass, where others say that the place is wrong
 RECENT = 2  # of the newest stay: if the newest is damaged, there is one before it
-_NAME = re.compile(r"step-(\d{8,})(-unvalidated)?")
+_UNVALIDATED = "-unvalidated"
+_NAME = re.compile(rf"step-(\d{{8,}})({_UNVALIDATED})?")
 _LOG = logging.getLogger(__name__)
 
 Table = list[tuple[float, str]]
@@ -244,9 +245,11 @@ class Checkpoints:
 
     def _prune(self, table: Table) -> None:
         names = self._names()
+        superseded = {f"{name}{_UNVALIDATED}" for name in names}
+        recent = [name for name in names if name not in superseded][-RECENT:]
         tabled = {name for _, name in table}
         for name in names:
-            if name not in {*names[-RECENT:], *tabled, *self._tabled_before}:
+            if name not in {*recent, *tabled, *self._tabled_before}:
                 remove(self.folder / name)
         self._tabled_before = tabled
 
@@ -259,7 +262,7 @@ def step_name(step: int, *, unvalidated: bool = False) -> str:
     >>> step_name(1234)
     'step-00001234'
     """
-    return f"step-{step:08d}{'-unvalidated' if unvalidated else ''}"
+    return f"step-{step:08d}{_UNVALIDATED if unvalidated else ''}"
 
 
 def load_weights(model: torch.nn.Module, tensors: Mapping[str, Tensor]) -> None:

@@ -166,7 +166,7 @@ def test_small_pictures_open_their_cases_and_more_of_them_show(visit, site):
     assert len(page.locator(".tile").all()) == 6
     page.get_by_role("button", name=re.compile("^show 14 more of 20")).click()
     assert len(page.locator(".tile").all()) == 20
-    page.get_by_label("layer of the small pictures").select_option("prediction")
+    page.get_by_role("heading", name="pictures of the").get_by_role("combobox").select_option("prediction")
     page.locator(".tile").last.click()
     assert page.locator("#case-title").text_content() == page.locator(".tile .name").last.text_content()
 

@@ -176,6 +176,13 @@ def test_the_bars_hold_every_case_once(visit, site):
         assert sum(int(re.search(r": (\d+) case", label).group(1)) for label in labels) == 60
 
 
+def test_the_height_of_the_bars_is_told(visit, site):
+    page = visit(site)
+    bars = [bar.get_attribute("aria-label") for bar in page.locator("#histogram a[aria-label]").all()]
+    highest = max(int(re.search(r": (\d+) case", label).group(1)) for label in bars)
+    assert page.locator("#histogram svg > text").last.text_content() == f"{highest} cases"
+
+
 def section(page, name):
     return page.locator("section").filter(has=page.locator(f"#{name}"))
 

@@ -15,7 +15,7 @@ from segmeter.errors import EXIT_FAULT, EXIT_INTERRUPTED, EXIT_TERMINATED, Inter
 from segmeter.models.checkpoints.checkpoint import read_checkpoint
 from segmeter.open_files import read_json_lines
 from segmeter.training.loop import train
-from segmeter.training.run.signals import StopSignals
+from segmeter.training.run.signals import StopSignals, let_finish
 from tests.training.tiny import TinyCases, TinySource, tiny_job
 
 ROOT = Path(__file__).parents[3]
@@ -73,6 +73,16 @@ def test_training_outside_the_main_thread_leaves_signals_alone(tmp_path):
     thread.start()
     thread.join()
     assert results[0].reason == "epochs=1"
+
+
+def test_a_signal_after_the_work_is_only_noted():
+    with StopSignals(raises=True) as stop:
+        let_finish()
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert stop.received == signal.SIGTERM
+    before = signal.getsignal(signal.SIGTERM)
+    let_finish()  # nobody listens
+    assert signal.getsignal(signal.SIGTERM) == before
 
 
 def test_nothing_is_received_without_a_signal():

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from segmeter import __version__
+from segmeter.checks import expected
 from segmeter.cli.config.schema import Trained
 from segmeter.cli.config.trained_data import describe_data
 from segmeter.cli.runs.run_folder import RECORD
@@ -18,8 +19,11 @@ from segmeter.data.verification.intensity import clip_limits, normalisation
 from segmeter.data.verification.report import DataReport
 from segmeter.distributed.batches import BatchOf
 from segmeter.distributed.shards import describe_shard, parse_shard, part_warning
+from segmeter.errors import ConfigError
 from segmeter.evaluation.manifest import read_run_manifest
 from segmeter.evaluation.sharding import take_batches
+from segmeter.export.config import ExportConfig
+from segmeter.export.series import Series, find_series
 from segmeter.inference.allocator import keep_freed_memory
 from segmeter.inference.device import pick_device
 from segmeter.inference.predictor import Predictor
@@ -80,6 +84,22 @@ def run_identity(config: Trained, facts: Mapping[str, Any], device: torch.device
     kept = {name: facts[name] for name in ("checkpoint_sha256", "data")}
     threads = {"threads": torch.get_num_threads()} if device.type == "cpu" else {}
     return {**values, "files": kept, "device": str(device), **threads, "segmeter": __version__}
+
+
+def open_series(export: ExportConfig, dataset: Dataset, shard: str | None) -> tuple[Series, ...]:
+    """The DICOM series of the images, where segmentations of them are asked for.
+
+    Raises
+    ------
+    ConfigError, DataError
+        They can't be made, see `find_series`; or the cases are a part of the run, which may part a series.
+    """
+    if export.dicom_series is None:
+        return ()
+    if shard is not None:
+        rule, remedy = "to be null with a shard, which may hold a part of a series", "Run without shard and launch."
+        raise ConfigError(expected("export", "dicom_series", rule, repr(str(export.dicom_series)), remedy))
+    return find_series(export.dicom_series, dataset, export)
 
 
 def take_shard(

@@ -8,7 +8,7 @@ from typing import Any
 
 from segmeter.checks import expected
 from segmeter.classes import ClassSpec
-from segmeter.cli.commands._parts import choose_memory, keep_threads, open_device, run_identity, take_shard
+from segmeter.cli.commands._parts import choose_memory, keep_threads, open_device, open_series, run_identity, take_shard
 from segmeter.cli.config.schema import EvalConfig
 from segmeter.cli.pictures.overlays import Drawer
 from segmeter.cli.pictures.worst import LIST, write_worst_list
@@ -20,8 +20,10 @@ from segmeter.data.build import open_splits
 from segmeter.data.dataset import Dataset
 from segmeter.data.verification.intensity import mismatch_warnings
 from segmeter.errors import ConfigError
+from segmeter.evaluation.case_run import PREDICTIONS
 from segmeter.evaluation.evaluate import Evaluation, evaluate
 from segmeter.evaluation.manifest import NAME, check_same
+from segmeter.export.series import write_series
 from segmeter.inference.predictor import Predictor
 from segmeter.losses.build import build_loss, fix_weights
 from segmeter.metrics.config.metrics import check_metrics, with_objects
@@ -48,6 +50,7 @@ def run(config: EvalConfig, job: Job) -> float | None:
     keep_threads(device, resumed)
     dataset, content = _open(config, checkpoint.card)
     loss = build_loss(weighted, spec=dataset.spec, class_counts=checkpoint.class_pixels)
+    series = open_series(config.export, dataset, config.shard)
     facts = {**checkpoint.facts(), "data": content}
     dataset, batches, shard = take_shard(dataset, config.shard, batch_size=config.inference.batch_size)
     identity = run_identity(config.replace(loss=weighted), facts, device) | shard
@@ -70,6 +73,7 @@ def run(config: EvalConfig, job: Job) -> float | None:
                 batches=batches,
             )
         )
+        write_series(folder / PREDICTIONS, series, dataset.spec)
         write_worst_list(folder, dataset.spec, config.metrics, config.report.worst)
         found = results(summary, objective)
         note_done(folder, found)

@@ -4,7 +4,7 @@ import sys
 from functools import partial
 from pathlib import Path
 
-from segmeter.cli.commands._parts import choose_memory, keep_threads, open_device, run_identity, take_shard
+from segmeter.cli.commands._parts import choose_memory, keep_threads, open_device, open_series, run_identity, take_shard
 from segmeter.cli.config.schema import PredictConfig
 from segmeter.cli.pictures.overlays import Drawer
 from segmeter.cli.runs.job import Job
@@ -12,9 +12,11 @@ from segmeter.cli.runs.resume import find_resumed
 from segmeter.cli.runs.run_folder import note_done, open_run
 from segmeter.data.dataset import Dataset
 from segmeter.data.folders.folder import open_images
+from segmeter.evaluation.case_run import PREDICTIONS
 from segmeter.evaluation.large.cases import prefer_rows
 from segmeter.evaluation.manifest import NAME, check_same
 from segmeter.evaluation.predict import PredictionRun, predict
+from segmeter.export.series import write_series
 from segmeter.inference.predictor import Predictor
 from segmeter.models.card import ModelCard
 from segmeter.models.checkpoints.several import read_checkpoints
@@ -34,6 +36,7 @@ def run(config: PredictConfig, job: Job) -> None:
     dataset = prefer_rows(
         _open(config, card), inference=config.inference, export=config.export, postprocess=config.postprocess
     )
+    series = open_series(config.export, dataset, config.shard)
     predictor = Predictor(checkpoint.load(device), config.inference, device)
     facts = {**checkpoint.facts(), "data": dataset.fingerprint()}
     dataset, batches, shard = take_shard(dataset, config.shard, batch_size=config.inference.batch_size)
@@ -55,6 +58,7 @@ def run(config: PredictConfig, job: Job) -> None:
                 batches=batches,
             )
         )
+        write_series(folder / PREDICTIONS, series, card.spec)
         if config.report.html:
             note_done(folder, {})
             write_report(folder, config.report)

@@ -36,6 +36,7 @@ from segmeter.open_files import Reserved, open_lock
 from segmeter.provenance import hardware, source, versions
 from segmeter.remote.upload import check_target, upload_folder
 from segmeter.schema import as_plain
+from segmeter.training.run.signals import let_finish
 
 RECORD = "run.json"
 KEEP_SECONDS = 60.0  # of work: a new run that is refused earlier leaves nothing
@@ -236,6 +237,8 @@ def _recorded(folder: Path, config: Common, job: Job, facts: dict[str, Any]) -> 
     try:
         try:
             yield
+            if job.folder is None and config.run.copy_to is None:  # else there is more to do
+                let_finish()
             room.publish(json_bytes({**record, **_result(folder), "end": _now(), "state": "done"}))
         except BaseException as error:
             fault = _explain(error, config, job, folder)

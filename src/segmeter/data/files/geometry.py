@@ -17,8 +17,9 @@ from segmeter.data.units import MILLIMETRES, PIXEL_NAMES, find_unit
 
 SPACING_TOLERANCE = 1e-3  # relative: a figure in mm moves no more than this
 MOVED = 0.25  # of the smallest edge: headers in float32 move corners by less, a half-pixel shift by more
+_NODATA = "nodata"
 _PATIENT = ("NIfTI header", "ITK header", "DICOM")  # the scanner's or an atlas': right, anterior, superior, in mm
-RESAMPLE = "data.resample=nearest brings the prediction onto the reference's grid"
+_RESAMPLE = "data.resample=nearest brings the prediction onto the reference's grid"
 SET_SPACING = "Correct the file, or set metrics.spacing to the one that is right."
 
 
@@ -153,8 +154,20 @@ def geometry_problem(path: Path, given: Geometry, reference: Path, wanted: Geome
         return []
     rule = f"to be that of its reference {show(reference)}, {found[1]}"
     both = f"Reference: {describe(wanted, shape)}. Prediction: {describe(given, shape)}."
-    remedy = f"{both} Nothing is resampled unless asked for: bring both onto one grid, or {RESAMPLE}."
-    return [expected(show(path), found[0], rule, found[2], remedy)]
+    remedy = "Write one value into both files." if found[0] == _NODATA else grid_remedy(given, wanted)
+    return [expected(show(path), found[0], rule, found[2], f"{both} {remedy}")]
+
+
+def share_world(given: Geometry, wanted: Geometry) -> bool:
+    """Whether two places are told by the same coordinates."""
+    return given.world == wanted.world and given.crs == wanted.crs
+
+
+def grid_remedy(given: Geometry, wanted: Geometry) -> str:
+    """What to do about two grids; the one can be laid onto the other where both say where they lie in one world."""
+    if given.affine is not None and wanted.affine is not None and share_world(given, wanted):
+        return f"Nothing is resampled unless asked for: bring both onto one grid, or {_RESAMPLE}."
+    return "Bring both onto one grid."
 
 
 def describe(geometry: Geometry, shape: Sequence[int]) -> str:
@@ -178,7 +191,7 @@ def _differing_tags(given: Geometry, wanted: Geometry) -> tuple[str, str, str] |
     if given.crs and wanted.crs and given.crs != wanted.crs:
         return "coordinate reference system", wanted.crs, given.crs
     if None not in (given.nodata, wanted.nodata) and given.nodata != wanted.nodata:
-        return "nodata", _write_nodata(wanted.nodata), _write_nodata(given.nodata)
+        return _NODATA, _write_nodata(wanted.nodata), _write_nodata(given.nodata)
     return None
 
 

@@ -238,9 +238,11 @@ def _extent(page: Any) -> str:
 
 
 def check_strips(page: Any, file: IO[bytes]) -> None:
-    """Refuse strips that lie outside the file: decoding would fill them with zeros."""
+    """Refuse strips that lie outside the file or are not in it: decoding would fill them with zeros."""
     end = file.seek(0, io.SEEK_END)
-    spans = zip(page.dataoffsets, page.databytecounts, strict=True)
+    spans = list(zip(page.dataoffsets, page.databytecounts, strict=True))
+    if (0, 0) in spans:
+        raise ValueError("tiles are left out of a sparse TIFF: write all of them, GDAL with SPARSE_OK=FALSE")
     if any(count == 0 or offset + count > end for offset, count in spans):
         raise ValueError("the file ends before its pixels do")
 

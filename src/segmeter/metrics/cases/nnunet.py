@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from segmeter.checks import expected, known_path, shown
+from segmeter.checks import expected, known_file, shown
 from segmeter.classes import ClassSpec
 from segmeter.data.config import ClassesConfig
 from segmeter.data.files.sniff import show, stem_of
@@ -54,8 +54,9 @@ def write_summary(
     Raises
     ------
     InputError
-        The task is multilabel, there is no row, or a region names no class.
+        The task is multilabel, there is no row, a region names no class, or the folder of the file is not there.
     """
+    target = known_file("write_summary", "path", path)
     chosen = _chosen(tuple(range(1, spec.num_classes)) if regions is None else regions)
     if spec.is_multilabel or not rows:
         raise InputError(
@@ -77,7 +78,7 @@ def write_summary(
     foreground = [means[str(region)] for region in chosen if region != 0]
     overall = {name: float(np.mean([one[name] for one in foreground])) for name in foreground[0]} if foreground else {}
     content = {"foreground_mean": overall, "mean": means, "metric_per_case": cases}
-    with atomic_write(known_path("write_summary", "path", path)) as file:
+    with atomic_write(target) as file:
         file.write(json.dumps(content, indent=4, sort_keys=True).encode())
 
 

@@ -37,7 +37,7 @@ class StopSignals:
 
     def __init__(self, *, raises: bool = False) -> None:
         self.received: signal.Signals | None = None
-        self._raises = raises
+        self.raises = raises
         self._before: dict[signal.Signals, Any] = {}
 
     @property
@@ -73,5 +73,15 @@ class StopSignals:
         if self.received is not None:
             os._exit(EXIT_CODES[signal.Signals(number)])
         self.received = signal.Signals(number)
-        if self._raises:
+        if self.raises:
             raise Stopped(self.received)
+
+
+def let_finish() -> None:
+    """Only note a first signal from here on: the work is done, and the process ends in a moment; a second one ends it.
+
+    For whoever can't reach the `StopSignals` of the process; nothing happens where there are none.
+    """
+    listening = getattr(signal.getsignal(signal.SIGTERM), "__self__", None)
+    if isinstance(listening, StopSignals):
+        listening.raises = False

@@ -60,6 +60,25 @@ def test_a_pixel_that_is_a_point_lies_half_a_pixel_further(tmp_path):
     assert origins == [[101.0, 199.0], [100.0, 200.0]]
 
 
+def test_a_turned_picture_has_a_third_direction(tmp_path):
+    """GDAL writes a transformation, whose third column is 0, where the pixels are turned."""
+    rasterio = library("rasterio")
+    turned = rasterio.Affine(0.75, 0, 5e5, 0, -0.5, 5.8e6) @ rasterio.Affine.rotation(5)
+    write_geotiff(tmp_path / "a.tif", draw_mask(), transform=turned)
+    found = values(tmp_path / "a.tif").geometry.affine
+    theirs = np.array(turned @ rasterio.Affine.translation(0.5, 0.5)).reshape(3, 3)
+    assert np.allclose(found[:2][:, [0, 1, 3]], 1000 * theirs[:2], rtol=1e-12)
+    assert found[:3, 2].tolist() == [0, 0, 1000]
+
+
+@pytest.mark.parametrize("matrix", [(0.0,) * 15 + (1.0,), (np.nan,) * 15 + (1.0,), (1, 1, 0, 0, 2, 2, *(0,) * 9, 1)])
+def test_a_transformation_that_is_none_is_refused(matrix, tmp_path):
+    tags = [(34264, "d", 16, tuple(map(float, matrix)), True), (34735, "H", 8, (1, 1, 0, 1, 1024, 0, 1, 2), True)]
+    tifffile.imwrite(tmp_path / "a.tif", draw_mask(), extratags=tags)
+    with pytest.raises(DataError, match="a transformation that lays several pixels on one place"):
+        values(tmp_path / "a.tif")
+
+
 def test_several_tie_points_are_no_affine(tmp_path):
     tags = [(33550, "d", 3, (2.0, 2.0, 0.0), True), (33922, "d", 12, (0.0,) * 12, True)]
     tifffile.imwrite(tmp_path / "a.tif", draw_mask(), extratags=tags)
@@ -70,6 +89,14 @@ def test_several_tie_points_are_no_affine(tmp_path):
 def test_nodata_that_is_no_number_marks_nothing(tmp_path):
     tifffile.imwrite(tmp_path / "a.tif", draw_mask(), extratags=[(42113, "s", 4, "nan", True)])
     assert values(tmp_path / "a.tif").geometry.nodata is None
+
+
+def test_a_sparse_file_is_refused_as_such(tmp_path):
+    """GDAL leaves out tiles that hold nothing, which other readers fill as they like."""
+    tiles = {"tiled": True, "blockxsize": 16, "blockysize": 16, "sparse_ok": True}
+    write_geotiff(tmp_path / "a.tif", np.zeros((32, 48), np.uint8), **tiles)
+    with pytest.raises(DataError, match=r"tiles are left out of a sparse TIFF: write all of them, GDAL with SPARSE_OK"):
+        values(tmp_path / "a.tif")
 
 
 def test_feet_are_turned_to_millimetres(tmp_path):

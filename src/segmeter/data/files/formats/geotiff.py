@@ -54,7 +54,7 @@ def _matrix(tags: Any) -> NDArray[np.float64] | None:
     """From (column, row, 0, 1) to coordinates: of pixels' corners, or of their centres where pixels are points."""
     given = tags.valueof(_MATRIX)
     if given is not None:
-        return np.array(given, np.float64).reshape(4, 4)
+        return _whole(np.array(given, np.float64).reshape(4, 4))
     scale, tie = tags.valueof(_SCALE), tags.valueof(_TIEPOINT)
     if scale is None or tie is None:
         return None
@@ -62,7 +62,22 @@ def _matrix(tags: Any) -> NDArray[np.float64] | None:
         raise ValueError(f"{len(tie) // 6} tie points, where one is read")
     affine = np.diag([scale[0], -scale[1], scale[2] or 1.0, 1.0])
     affine[:3, 3] = np.array(tie[3:6]) - affine[:3, :3] @ np.array(tie[:3])
-    return affine
+    return _whole(affine)
+
+
+def _whole(matrix: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The matrix with a third direction, which that of a plane leaves out.
+
+    Raises
+    ------
+    ValueError
+        It has no inverse.
+    """
+    if not matrix[:3, 2].any():
+        matrix[2, 2] = 1.0
+    if not np.isfinite(matrix).all() or not np.linalg.det(matrix[:3, :3]):
+        raise ValueError("a transformation that lays several pixels on one place")
+    return matrix
 
 
 def _read_keys(directory: tuple[int, ...]) -> dict[int, int]:

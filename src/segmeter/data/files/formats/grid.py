@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from segmeter.checks import expected
-from segmeter.data.files.geometry import Geometry, describe, geometry_problem
+from segmeter.data.files.geometry import Geometry, describe, geometry_problem, share_world
 from segmeter.data.files.sniff import show
 from segmeter.errors import DataError
 
@@ -48,9 +48,9 @@ def onto_grid(
     """
     if values.shape == shape and not geometry_problem(path, geometry, reference, wanted, shape):
         return None
-    if geometry.affine is None or wanted.affine is None or geometry.world != wanted.world:
+    if geometry.affine is None or wanted.affine is None:
         return None
-    if values.ndim != len(shape) or geometry.crs != wanted.crs:
+    if values.ndim != len(shape) or not share_world(geometry, wanted):
         return None
     axes, step = len(shape), np.linalg.inv(geometry.affine) @ wanted.affine  # from its indices to ours, in file order
     matrix, offset = step[:axes, :axes][::-1, ::-1], step[:axes, 3][::-1]

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from segmeter.api.adapters.dicom import write_segmentation
 from segmeter.classes import ClassSpec
 from segmeter.data.files.masks import read_values
 from segmeter.errors import DataError, InputError
+from segmeter.export.dicom import write_segmentation
 from tests.data.formats_written import EDGES, NAMES, draw_mask, library, make_series
 from tests.differential.peers import quiet
 
@@ -30,7 +30,7 @@ def source(tmp_path):
 
 
 def test_segments_are_read_by_highdicom_and_by_us(source, tmp_path):
-    labels = draw_mask(shape=SHAPE).astype(np.int64)
+    labels = np.random.default_rng(0).integers(0, 3, SHAPE)  # each slice another one
     path = tmp_path / "seg.dcm"
     with quiet():
         write_segmentation(path, labels, SPEC, source=source)
@@ -39,7 +39,7 @@ def test_segments_are_read_by_highdicom_and_by_us(source, tmp_path):
     assert [segment.SegmentLabel for segment in found.SegmentSequence] == list(NAMES[1:])
     with quiet():
         theirs = found.get_volume(combine_segments=True).array
-    assert np.array_equal(theirs, labels)
+    assert np.array_equal(theirs[::-1], labels), "theirs begins at the top"
     ours = read_values(path, max_pixels=1000)
     assert np.array_equal(ours.values, labels)
     assert (ours.geometry.spacing, ours.geometry.unit) == (EDGES, "mm")
@@ -97,6 +97,7 @@ def test_codes_of_the_greatest_length_are_kept(source, tmp_path):
         ({"series_number": 0}, "`series_number` between 1 and"),
         ({"codes": ["Tissue"]}, "`codes` to be a Mapping"),
         ({"codes": {NAMES[0]: (("1", "SCT", "a"),) * 2}}, "`codes` to be of classes that are segments, "),
+        ({"path": "nowhere/seg.dcm"}, "`path` to lie in a folder that is there"),
         ({"codes": {NAMES[1]: ("85756007", "SCT", "Tissue")}}, "`codes` to be two codes for "),
         *(
             (

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from segmeter import __version__
-from segmeter.checks import expected, known_kind, known_path, shown, whole_number
+from segmeter.checks import expected, known_file, known_kind, known_path, shown, whole_number
 from segmeter.classes import ClassSpec
 from segmeter.data.files.formats.library import need
 from segmeter.data.files.geometry import SPACING_TOLERANCE
@@ -78,7 +78,7 @@ def write_segmentation(
         highdicom is not installed; or an image can't be read, lacks what says where it lies, or is of another series or
         grid than the first one.
     """
-    target, paths = known_path(_WHERE, "path", path), _paths(source)
+    target, paths = known_file(_WHERE, "path", path), _paths(source)
     _check(labels, spec, len(paths))
     number = whole_number(_WHERE, "series_number", series_number)
     if not 1 <= number <= _MOST_NUMBER:
@@ -86,7 +86,7 @@ def write_segmentation(
     meanings = _meanings(codes, spec)
     volume = labels[None] if labels.ndim == 2 else labels
     highdicom, pydicom = need("highdicom", "dicom", _WHAT), need("pydicom", "dicom", _WHAT)
-    images = _read_series(pydicom, paths)
+    images = read_series(paths)
     sizes = {(image.Rows, image.Columns) for image in images}
     if sizes != {volume.shape[1:]}:
         raise InputError(
@@ -196,9 +196,23 @@ def _check(labels: Any, spec: Any, images: int) -> None:
         raise InputError(expected(_WHERE, "labels", rule, strange[:5].tolist(), remedy))
 
 
-def _read_series(pydicom: Any, paths: Sequence[Path]) -> list[Any]:
-    """The images, each known to have what a segmentation takes over, and to lie on the grid of the first one."""
-    images = [_read(pydicom, path) for path in paths]
+def series_of(path: Path) -> str:
+    """The SeriesInstanceUID of a DICOM image; DataError where it is none or names none."""
+    uid = _read(path).get("SeriesInstanceUID")
+    if not uid:
+        raise DataError(expected(show(path), "SeriesInstanceUID", "to be given", "nothing"))
+    return str(uid)
+
+
+def read_series(paths: Sequence[Path]) -> list[Any]:
+    """The images without their pixels, each known to have what a segmentation takes over.
+
+    Raises
+    ------
+    DataError
+        An image can't be read, lacks something, or is of another series or grid than the first one.
+    """
+    images = [_read(path) for path in paths]
     placed = len(images) > 1 or any(name in images[0] for name in ("ImagePositionPatient", "ImageOrientationPatient"))
     for path, image in zip(paths, images, strict=True):
         needed = (*_NAMED, *_PLACED) if placed else _NAMED  # a single radiograph lies nowhere
@@ -232,9 +246,10 @@ def _close(one: Any, other: Any) -> bool:
     return np.shape(one) == np.shape(other) and np.allclose(one, other, rtol=SPACING_TOLERANCE, atol=1e-4)
 
 
-def _read(pydicom: Any, path: Path) -> Any:
+def _read(path: Path) -> Any:
+    pydicom = need("pydicom", "dicom", _WHAT)
     try:
-        return pydicom.dcmread(path)
+        return pydicom.dcmread(path, stop_before_pixels=True)
     except OSError as error:
         raise DataError(expected(show(path), "file", "to be readable", error.strerror or error)) from error
     except Exception as error:  # pydicom raises many types on hostile bytes
