@@ -58,7 +58,7 @@ def draw(path: Path) -> None:
         pixels = sum(cleaned.changed.values())
         said = f"{pixels} pixels changed" if cleaned.instances is None else f"{cleaned.instances.max()} objects"
         _show(place, f"{step.name}\n{settings + chr(10) if settings else ''}{said}", _picture(labels, cleaned))
-    figure.savefig(path, dpi=100, metadata={"Software": None})
+    figure.savefig(path, dpi=100, bbox_inches="tight", metadata={"Software": None})  # no title is cut
 
 
 def _show(place: Axes, title: str, picture: NDArray[np.float64]) -> None:

@@ -8,6 +8,7 @@ blocks, and numbers of large runs that take long to measure are random too: the 
 
 import itertools
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -42,7 +43,8 @@ def spec_of(kind: str, classes: int) -> ClassSpec:
     many = tuple(f"{k:03} {('asphalt', 'broad-leaved forest', 'car', 'sea and ocean')[k % 4]}" for k in range(classes))
     colours = tuple((37 * k % 256, 101 * k % 256, 59 * k % 256) for k in range(classes))
     task = "multilabel" if kind == "multilabel" else "binary" if classes == 2 else "multiclass"
-    return ClassSpec(task=task, names=few if classes == 2 else many, colours=((0, 0, 0), *colours[1:]))
+    first = (230, 159, 0) if task == "multilabel" else (0, 0, 0)
+    return ClassSpec(task=task, names=few if classes == 2 else many, colours=(first, *colours[1:]))
 
 
 def draw_case(rng: np.random.Generator, kind: str, classes: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -66,14 +68,22 @@ def enlarge(blocks: np.ndarray) -> np.ndarray:
     return blocks.repeat(BLOCK, -1).repeat(BLOCK, -2)
 
 
-def measured(rng: np.random.Generator, kind: str, names: list[str]) -> tuple[MeasureColumn, ...]:
-    """Numbers such as measures give, some of them infinite."""
-    given = {"volumes": ("hd95", "assd", "nsd@1"), "instances": ("f1@0.5", "pq")}.get(kind, ())
-    return tuple(
-        MeasureColumn(metric, name, float("inf") if metric == "hd95" and rng.random() < 0.1 else float(rng.random()))
+def measured(rng: np.random.Generator, kind: str, names: Sequence[str], held: set[str]) -> tuple[MeasureColumn, ...]:
+    """Numbers such as measures give of every class, undefined where a case does not hold it, and some infinite."""
+    given = {"volumes": ("hd95", "assd", "nsd@1"), "instances": ("pq", "sq", "rq")}.get(kind, ())
+    columns = [
+        MeasureColumn(metric, name, float(rng.random()) if name in held else float("nan"))
         for metric in given
         for name in names
-    )
+    ]
+    if kind == "volumes" and rng.random() < 0.1:
+        lost = next(i for i, column in enumerate(columns) if column.region in held)
+        columns[lost] = columns[lost]._replace(value=float("inf"))
+    for name in names if kind == "instances" else ():
+        tp, fp, fn = rng.integers(0, 20, 3).tolist() if name in held else (0, 0, 0)
+        sums = {"tp": tp, "fp": fp, "fn": fn, "iou": 0.7 * tp, "dice": 0.8 * tp}
+        columns += [MeasureColumn(f"instances_{part}", name, float(value), True) for part, value in sums.items()]
+    return tuple(columns)
 
 
 def build(folder: Path, kind: str, cases: int, classes: int) -> None:
@@ -89,7 +99,7 @@ def build(folder: Path, kind: str, cases: int, classes: int) -> None:
             else confusion_matrix(target, labels, num_classes=classes)
         )
         height, width = (BLOCK * side for side in SHAPE)
-        held = [spec.names[k] for k in np.unique(target)] if not spec.is_multilabel else list(spec.names[:2])
+        held = set(spec.names[:2]) if spec.is_multilabel else {spec.names[k] for k in np.unique(target)}
         rows.append(
             CaseRow(
                 case_id=name,
@@ -98,7 +108,7 @@ def build(folder: Path, kind: str, cases: int, classes: int) -> None:
                 depth=DEPTH if kind == "volumes" else None,
                 counts=counts * BLOCK**2,
                 loss=float(rng.random()),
-                measured=measured(rng, kind, held),
+                measured=measured(rng, kind, spec.names, held),
             )
         )
         if i < PICTURED and kind != "unpictured":

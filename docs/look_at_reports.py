@@ -33,12 +33,12 @@ def shoot(browser: Browser, path: Path, name: str, folder: Path) -> None:
         too_wide = page.evaluate("document.documentElement.scrollWidth") > width
         if too_wide:
             sys.stdout.write(f"{name} at {width}: wider than the screen\n")
-        take(page, folder / f"{name}-{kind}-{scheme}.png", width=width, whole=True)
+        take(page, folder / f"{name}-{kind}-{scheme}.png", width=width, of="html")
         case = page.locator(".tile" if page.locator(".tile").count() else "#table tbody a")
         if case.count():
             case.first.click()
             page.wait_for_timeout(300)
-            take(page, folder / f"{name}-case-{kind}-{scheme}.png", width=width)
+            take(page, folder / f"{name}-case-{kind}-{scheme}.png", width=width, of="dialog")
         context.close()
     for scheme in ("light", "dark"):
         sheet(folder, name, scheme).save(folder / f"{name}-sheet-{scheme}.png")
@@ -61,11 +61,11 @@ def sheet(folder: Path, name: str, scheme: str) -> Image.Image:
     return whole
 
 
-def take(page: Page, path: Path, *, width: int, whole: bool = False) -> None:
-    if whole:  # in a window as high as the page, as pictures are loaded when they come into view
-        height = min(TALLEST, page.evaluate("document.documentElement.scrollHeight"))
-        page.set_viewport_size({"width": width, "height": height})
-        page.wait_for_timeout(500)
+def take(page: Page, path: Path, *, width: int, of: str) -> None:
+    """Take all of an element in a window as high as it is, as pictures are loaded when they come into view."""
+    height = min(TALLEST, max(HEIGHT, page.evaluate(f"document.querySelector('{of}').scrollHeight")))
+    page.set_viewport_size({"width": width, "height": height})
+    page.wait_for_timeout(500)
     page.screenshot(path=path)
     page.set_viewport_size({"width": width, "height": HEIGHT})
 

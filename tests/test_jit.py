@@ -10,7 +10,7 @@ import pytest
 
 from segmeter import jit
 
-DECORATORS = [jit.kernel, jit.fused_kernel, jit.fused_part, jit.fused_sums_part]
+DECORATORS = [jit.kernel, jit.borrowing_part, jit.fused_kernel, jit.fused_part, jit.fused_sums_part]
 
 
 def test_numba_says_runtime_error_when_no_cache_folder_can_be_written(monkeypatch):
@@ -33,6 +33,13 @@ def test_a_division_by_0_is_that_of_ieee_754_and_nan_is_kept(decorate):
 @pytest.mark.parametrize("decorate", DECORATORS, ids=lambda decorate: decorate.__name__)
 def test_every_kernel_releases_the_gil(decorate):
     assert decorate(lambda value: value).targetoptions["nogil"]
+
+
+@pytest.mark.parametrize("decorate", [jit.kernel, jit.borrowing_part], ids=lambda decorate: decorate.__name__)
+def test_every_kernel_checks_its_bounds_where_numba_is_told_to(decorate, monkeypatch):
+    monkeypatch.setattr("numba.core.config.BOUNDSCHECK", 1)
+    with pytest.raises(IndexError):
+        decorate(lambda values, at: values[at])(np.zeros(2), np.uintp(2))
 
 
 @pytest.mark.parametrize("decorate", [jit.kernel, jit.fused_part], ids=lambda decorate: decorate.__name__)

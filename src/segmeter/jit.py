@@ -34,6 +34,14 @@ def inlined_part(function: Function) -> Function:
     return cast(Function, numba.njit(nogil=True, error_model="numpy", inline="always")(function))
 
 
+def borrowing_part(function: Function) -> Function:
+    """Compile with exact arithmetic as a part of the kernels that name it, which makes no array and returns none.
+
+    Nobody then counts who holds its arrays: in a function of a few branches that takes longer than a row of pixels.
+    """
+    return cast(Function, numba.njit(nogil=True, error_model="numpy", _nrt=False)(function))
+
+
 def fused_kernel(function: Function) -> Function:
     """Compile with `FUSED` arithmetic, and keep the result on disk."""
     return _keep_on_disk(function, _compile(function, FUSED))

@@ -32,14 +32,19 @@ def quantity(value: float | str | None) -> str:
 
     Examples
     --------
-    >>> quantity(1200), quantity(0.51236), quantity(123.456), quantity(None)
-    ('1200', '0.5124', '123.5', 'n/a')
+    >>> quantity(1200), quantity(0.51236), quantity(123.456), quantity(94883.0), quantity(None)
+    ('1200', '0.5124', '123.5', '94883', 'n/a')
     """
     if isinstance(value, str):
         return value
     if isinstance(value, int) or value is None or value != value:
         return UNDEFINED if value is None or value != value else str(value)
-    return number(value) if abs(value) < 1 else f"{value:.4g}"
+    return number(value) if abs(value) < 1 else _large(value)
+
+
+def _large(value: float) -> str:
+    """Four digits, or all before the point where there are more, as the data set's counts are sums of floats."""
+    return f"{value:.0f}" if 9999.5 <= abs(value) < 1e15 else f"{value:.4g}"
 
 
 def interval(ends: Sequence[float | str | None] | None, digits: int = 4) -> str:
@@ -60,12 +65,12 @@ def spread(ends: Sequence[float | str | None] | None) -> str:
 
     Examples
     --------
-    >>> spread([0.25, 12.3456]), spread([205.0, "inf"]), spread(None)
-    ('[0.250, 12.35]', '[205, inf]', '')
+    >>> spread([0.25, 12.3456]), spread([205.0, "inf"]), spread([94883.0, 95001.5]), spread(None)
+    ('[0.250, 12.35]', '[205, inf]', '[94883, 95002]', '')
     """
     if not ends or None in ends:
         return ""
-    texts = [end if isinstance(end, str) else f"{end:.3f}" if abs(end or 0) < 1 else f"{end:.4g}" for end in ends]
+    texts = [end if isinstance(end, str) else f"{end:.3f}" if abs(end or 0) < 1 else _large(end or 0) for end in ends]
     return f"[{', '.join(texts)}]"
 
 

@@ -18,6 +18,7 @@ from segmeter.report.page.render import render
 from segmeter.report.page.training import SCRIPTS as TRAINING_SCRIPTS
 from segmeter.report.page.training import training_values
 from segmeter.report.pictures.layers import FOLDER
+from segmeter.report.table import shown_measures
 
 _NOTHING: dict[str, Any] = {"evaluation": None, "explorer": None, "sections": [("run", "Run")]}
 
@@ -85,9 +86,19 @@ def _write(
 
 
 def render_summary(summary: Mapping[str, Any]) -> str:
-    """A short table of metrics.json for notebooks, as HTML without style or script."""
-    rows = figures.aggregates(summary)
+    """The tables of metrics.json for notebooks, those of the command line, as HTML without style or script."""
+    measured, left_out = shown_measures(summary)
     page = render(
-        "summary.html", scripts=(), aggregates=rows, classes=figures.classes(summary), notes=figures.notes(summary)
+        "summary.html",
+        scripts=(),
+        aggregates=figures.aggregates(summary),
+        classes=[*figures.classes(summary), *figures.groups(summary)],
+        measures=measured,
+        left_out=left_out,
+        slices=figures.slices(summary),
+        slice_title=figures.slice_title(summary) if summary.get("slices") else "",
+        conventions=figures.conventions(summary),
+        headlines=figures.headlines(summary),
+        notes=[*figures.refused(summary), *figures.notes(summary)],
     )
     return page.decode()

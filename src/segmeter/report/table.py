@@ -96,14 +96,20 @@ def _class_cells(row: Mapping[str, Any]) -> list[Text | str]:
 
 
 def _print_measures(out: Printer, summary: Mapping[str, Any]) -> None:
-    rows = measures(summary)
-    averaged = {row["metric"] for row in rows if row["region"] == "mean"}  # numbers of objects are not
-    shown = rows
-    if len(rows) > MOST_MEASURED:
-        shown = [row for row in rows if row["region"] not in summary["classes"] or row["metric"] not in averaged]
+    shown, left_out = shown_measures(summary)
     out.table(_measure_table(shown, out.lines))
-    if len(shown) < len(rows):
-        out.line(f"{len(rows) - len(shown)} rows of single classes are in metrics.json and in the report only")
+    if left_out:
+        out.line(f"{left_out} rows of single classes are in metrics.json and in the report only")
+
+
+def shown_measures(summary: Mapping[str, Any]) -> tuple[list[dict[str, Any]], int]:
+    """The rows of what was measured beside the counts, and how many are left out where a reader would be lost."""
+    rows = measures(summary)
+    if len(rows) <= MOST_MEASURED:
+        return rows, 0
+    averaged = {row["metric"] for row in rows if row["region"] == "mean"}  # numbers of objects are not
+    shown = [row for row in rows if row["region"] not in summary["classes"] or row["metric"] not in averaged]
+    return shown, len(rows) - len(shown)
 
 
 def _measure_table(rows: Sequence[Mapping[str, Any]], lines: box.Box) -> Table:

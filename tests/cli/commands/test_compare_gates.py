@@ -90,10 +90,10 @@ def test_a_slice_can_be_required_and_is_shown(capsys: pytest.CaptureFixture[str]
     slices = "metrics.slice_by=['-(.)']"
     assert code_of("runs=[base,noisy]", "require=iou/cell[-(.)=B] >= base - 0.02", slices, FEW) == 4
     printed = capsys.readouterr().out
-    assert "iou, cell by slice: base minus noisy" in printed
+    assert "IoU of cell by slice: base minus noisy" in printed
     result, text = summary()
     assert result["slices"][0]["by"]["-(.)"]["A"]["scores"]["iou/cell"]["difference"] < 0
-    assert "| by | slice | cases | change of iou, cell |" in text
+    assert "| by | slice | cases | change of IoU of cell |" in text
     assert '<h2 id="slices">' in next(Path("runs/compare").glob("*/compare.html")).read_text()
 
 
@@ -134,4 +134,4 @@ def test_names_of_runs_and_classes_cannot_write_markdown(tmp_path: Path, monkeyp
     page = next(Path("runs/compare").glob("*/compare.html")).read_text()
     assert "<i>" not in page
     assert "a|b &lt;i&gt; @all [x](y)" in page
-    assert "iou, a\\|b &lt;i&gt; &#64;all \\[x\\](y)" in text
+    assert "IoU of a\\|b &lt;i&gt; &#64;all \\[x\\](y)" in text

@@ -47,7 +47,8 @@ def test_a_class_alone_or_with_others_or_as_a_group_is_the_same():
             np.testing.assert_equal(grouped[name.replace(f"/{spec.names[1]}", "/g")], value)
 
 
-def test_a_volume_is_refused():
-    maps = case_of(np.zeros((2, 3, 4), np.uint8), np.zeros((2, 3, 4), np.uint8), SPEC)
-    with pytest.raises(InputError, match="to have two spatial axes for error types"):
+@pytest.mark.parametrize(("depth", "remedy"), [(2, "Leave out this measure"), (1, "Set data.flat=true")])
+def test_a_volume_is_refused(depth, remedy):
+    maps = case_of(np.zeros((depth, 3, 4), np.uint8), np.zeros((depth, 3, 4), np.uint8), SPEC)
+    with pytest.raises(InputError, match=rf"to have two spatial axes for error types, got .*\. {remedy}"):
         measured(CONFIG, maps)

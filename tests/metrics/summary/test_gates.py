@@ -1,6 +1,8 @@
 """A gate passes, fails, or says that it can't tell; decided by intervals, and rarely wrong by chance."""
 
+import runpy
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,6 +16,7 @@ from segmeter.metrics.summary.summary import summarise
 from tests.metrics.build import case_row, class_spec, random_rows
 from tests.metrics.summary.test_compare import spoil
 
+DOCS = Path(__file__).parents[3] / "docs"
 QUICK = MetricsConfig(bootstrap=1000)
 ROWS = random_rows(40)
 
@@ -26,6 +29,14 @@ def gate(new, require, *, config=QUICK, base=ROWS):
 def only(*args, **options):
     (entry,) = gate(*args, **options)["requirements"]
     return entry
+
+
+def test_the_picture_of_the_page_shows_every_outcome(tmp_path):
+    page = runpy.run_path(str(DOCS / "draw_gates.py"))
+    found = page["draw"](tmp_path / "picture.png")
+    assert (tmp_path / "picture.png").read_bytes()[:4] == b"\x89PNG"
+    assert [entry["outcome"] for entry in found] == ["pass", "regression", "unknown"] == list(page["OUTCOMES"])
+    assert "12 cases can't tell" in (DOCS / "gates.md").read_text(), "as the last one has them"
 
 
 def test_the_same_predictions_pass_at_a_margin_of_nothing():

@@ -238,6 +238,22 @@ def large(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
+def many(tmp_path_factory):
+    """Three cases of 120 classes with long names; a tenth of each class is predicted as the next one."""
+    names = tuple(f"{k} broad-leaved woodland of kind {k}" for k in range(120))
+    spec = ClassSpec(task="multiclass", names=names, colours=((9, 99, 9),) * 120)
+    counts = 90 * np.eye(120, dtype=np.int64) + 10 * np.roll(np.eye(120, dtype=np.int64), 40, axis=1)
+    rows = [CaseRow(case_id=f"case-{i}", height=100, width=120, counts=counts) for i in range(3)]
+    folder = tmp_path_factory.mktemp("many") / "run"
+    labels = np.arange(120, dtype=np.uint8).reshape(10, 12)
+    write_layers(
+        folder, "case-0", draw_layers(np.full((10, 12, 3), 90, np.uint8), labels, labels[::-1], spec, panel=128)
+    )
+    write_run(folder, rows, spec, MetricsConfig(bootstrap=0))
+    return write_report(folder)
+
+
+@pytest.fixture(scope="session")
 def compared(run_rows, tmp_path_factory):
     """The run of 60 cases against two in which every third case, and every case, predicts what the target holds."""
     root = tmp_path_factory.mktemp("compared")

@@ -3,9 +3,10 @@
 import re
 import time
 
+import numpy as np
 import pytest
 
-from .looks import count, ids
+from .looks import SETTLE, count, ids, pixels
 
 PAGES = 10  # on paper
 MEGABYTES = 3  # of 10,000 cases without pictures
@@ -26,6 +27,17 @@ def test_any_of_ten_thousand_is_found_in_one_search(visit, large):
     for number in ("00000", "05432", "09999"):
         page.fill("#find", number)
         assert ids(page) == [f"scene/{number}"]
+
+
+def test_a_list_that_is_cut_says_of_how_many(visit, large):
+    page = visit(large)
+    page.locator(".largest a").first.click()
+    kept, held = re.search(
+        r"the ([\d,]+) cases with the most, of ([\d,]+)", page.locator("#toolbar .chip").text_content()
+    ).groups()
+    assert count(page) == f"{kept} of 10,000 cases"
+    assert held in page.locator(".largest .minor").first.text_content()
+    assert int(kept.replace(",", "")) < int(held.replace(",", ""))
 
 
 def test_large_pages_answer_at_once(visit, large):
@@ -53,6 +65,76 @@ def test_nothing_hangs_over_the_edge_of_the_screen(visit, request, name, width):
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     page.locator("#table tbody a").first.click()
     assert page.evaluate("document.getElementById('case').scrollWidth") <= width
+
+
+@pytest.mark.parametrize("section", ["confusion-matrix", "cases"])
+def test_a_page_opened_at_a_section_shows_it_once_all_is_drawn(visit, large, section):
+    page = visit(large, f"#{section}", alone=True)
+    page.evaluate(SETTLE)
+    assert page.evaluate("name => document.getElementById(name).getBoundingClientRect().top", section) < 60
+
+
+def contrast(one, other):
+    """How much lighter one colour is than another, as WCAG counts it."""
+    linear = [np.where(c <= 0.04045, c / 12.92, ((c + 0.055) / 1.055) ** 2.4) for c in np.array([one, other]) / 255]
+    light, dark = sorted((float(c @ (0.2126, 0.7152, 0.0722)) for c in linear), reverse=True)
+    return (light + 0.05) / (dark + 0.05)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_small_cells_of_a_large_matrix_are_seen(visit, many, scheme):
+    page = visit(many, alone=True)
+    page.emulate_media(color_scheme=scheme)
+    page.evaluate(SETTLE)
+    picture = pixels(page, "#confusion")
+    height, width = picture.shape[:2]
+    row, column = ((np.array([10, 50]) + 0.5) / 120 * (width - 16) + 8).round().astype(int)
+    assert contrast(picture[row, column], picture[row, column + 20]) > 1.7
+    assert abs(height - width) < 3
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_each_swatch_has_an_edge_that_is_seen(visit, site, scheme):
+    page = visit(site, alone=True)
+    page.emulate_media(color_scheme=scheme)
+    edge, under = page.evaluate(
+        "() => [getComputedStyle(document.querySelector('.swatch rect')).stroke,"
+        " getComputedStyle(document.querySelector('section')).backgroundColor]"
+    )
+    assert contrast(*([int(part) for part in re.findall(r"\d+", text)] for text in (edge, under))) > 3
+
+
+def test_what_is_chosen_and_the_weakest_class_are_read_whole(visit, many):
+    page = visit(many)
+    names = page.locator("#table td[title*=woodland]")
+    assert names.count() == 3
+    assert names.first.evaluate("cell => cell.scrollWidth <= cell.clientWidth")
+    page.get_by_label("measure of the histogram").select_option(
+        label="target pixels without 0 broad-leaved woodland of kind 0"
+    )
+    wide = page.get_by_label("measure of the histogram").evaluate(TEXT_AND_ROOM)
+    assert wide["room"] >= min(wide["text"], 280)
+    page.get_by_label("x axis").select_option(label="mean Dice")
+    narrow = page.get_by_label("x axis").evaluate(TEXT_AND_ROOM)
+    assert narrow["text"] <= narrow["room"] < 2 * narrow["text"] + 40
+
+
+def test_the_classes_of_a_case_leave_room_for_its_pictures(visit, many):
+    page = visit(many, "#?case=case-0", width=360)
+    box = page.locator("#case .panes").bounding_box()
+    assert page.locator("#case .chips button").count() == 120
+    assert box["y"] < 500
+    chips, key = (page.locator(name).bounding_box() for name in ("#case .chips", "#case .chips .key >> nth=-1"))
+    assert key["y"] + key["height"] <= chips["y"] + chips["height"]
+
+
+TEXT_AND_ROOM = """(select) => {
+  const context = document.createElement("canvas").getContext("2d");
+  const style = getComputedStyle(select);
+  context.font = style.font;
+  const sides = parseFloat(style.paddingLeft) + parseFloat(style.paddingRight);
+  return {text: context.measureText(select.selectedOptions[0].label).width, room: select.clientWidth - sides};
+}"""
 
 
 def test_hostile_names_run_nothing_wherever_they_are_shown(visit, hostile):

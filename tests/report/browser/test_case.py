@@ -125,6 +125,15 @@ def test_panels_zoom_in_step_and_fit_again(visit, site):
     assert all("scale(1)" in each for each in scales(page))
 
 
+def test_plus_and_minus_zoom_all_panels(visit, site):
+    page = visit(site, CASE)
+    page.keyboard.press("+")
+    (larger,) = set(scales(page))
+    assert "scale(1)" not in larger
+    page.keyboard.press("-")
+    assert all("scale(1)" in each for each in scales(page))
+
+
 def test_a_drag_moves_all_panels_but_not_past_their_edge(visit, site):
     page = visit(site, CASE)
     for _ in range(3):
@@ -166,7 +175,7 @@ def test_small_pictures_open_their_cases_and_more_of_them_show(visit, site):
     assert len(page.locator(".tile").all()) == 6
     page.get_by_role("button", name=re.compile("^show 14 more of 20")).click()
     assert len(page.locator(".tile").all()) == 20
-    page.get_by_label("layer of the small pictures").select_option("prediction")
+    page.get_by_role("heading", name="pictures of the").get_by_role("combobox").select_option("prediction")
     page.locator(".tile").last.click()
     assert page.locator("#case-title").text_content() == page.locator(".tile .name").last.text_content()
 

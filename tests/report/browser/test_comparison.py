@@ -85,7 +85,7 @@ def test_both_predictions_stand_beside_each_other(visit, compared):
 def test_the_number_of_cases_of_a_metric_opens_them(visit, compared):
     page = visit(compared, alone=True)
     rows = page.locator("#differences ~ div").get_by_role("row")
-    rows.filter(has_text="iou, car").filter(has_text="new, third").get_by_role("link", name="30", exact=True).click()
+    rows.filter(has_text="IoU of car").filter(has_text="new, third").get_by_role("link", name="30", exact=True).click()
     page.locator(".chip", has_text="defined").wait_for()
     assert count(page) == "30 of 60 cases"
 

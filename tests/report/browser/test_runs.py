@@ -38,3 +38,9 @@ def test_jobs_of_a_sweep_are_sorted_by_size_and_opened(visit, sweep, width):
     assert page.locator("tbody tr").nth(2).get_by_role("link").count() == 0  # as it was stopped
     page.get_by_role("link", name="0_gamma").click()
     assert page.title() == "the job's page"
+
+
+@pytest.mark.parametrize("width", [360, 1300])
+def test_the_title_keeps_its_distance_from_the_edge(visit, index, width):
+    page = visit(index, width=width, alone=True)
+    assert page.locator(".kind").bounding_box()["y"] >= 16

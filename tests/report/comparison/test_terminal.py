@@ -98,4 +98,4 @@ def test_names_are_printed_as_they_are_and_never_as_markup(printed):
     heading = list(tables)[1]
     assert "[red]base[/red] minus new" in heading
     assert "\x1b" not in str(tables)
-    assert any(row[0] == "iou, [bold]x" for row in tables[heading])
+    assert any(row[0] == "IoU of [bold]x" for row in tables[heading])

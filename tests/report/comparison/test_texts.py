@@ -31,9 +31,9 @@ def compared(**metrics):
     [
         ("mean_dice", "mean Dice"),
         ("pq/mean", "pq, mean over classes"),
-        ("iou/car", "iou, car"),
-        ("iou/a/b", "iou, a/b"),
-        ("iou/a\x1b[2Jb", "iou, a\N{REPLACEMENT CHARACTER}[2Jb"),
+        ("iou/car", "IoU of car"),
+        ("iou/a/b", "IoU of a/b"),
+        ("iou/a\x1b[2Jb", "IoU of a\N{REPLACEMENT CHARACTER}[2Jb"),
     ],
 )
 def test_a_metric_has_words(metric, words):

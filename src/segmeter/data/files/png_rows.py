@@ -5,20 +5,21 @@ on the left equals the one above it: with a == c the predictor is b, and a resid
 above is flat, b == c, the predictor is a, and the pixel on the left goes on. Eight bytes at a time are tested for
 either, and the plain recurrence does the rest.
 
-Indices are unsigned, so that numba adds no test for negative ones.
+Indices are unsigned, so that numba adds no test for negative ones. Rows are named by where they start: a slice of an
+array takes as long as half a row.
 """
 
 from typing import Any
 
 import numpy as np
 
-from segmeter.jit import inlined_part, kernel
+from segmeter.jit import borrowing_part, inlined_part, kernel
 
 _EIGHT = np.uintp(8)
 _ONE = np.uintp(1)
-_TWO = np.uintp(2)
 _EVEN = np.uint64(0x00FF_00FF_00FF_00FF)  # the bytes of a word that stand at even places
 _BITS = np.uint64(8)
+_BYTE = np.uint64(0xFF)
 _LANES = np.uint64(0x0001_0001_0001_0001)
 _BYTES = np.uint64(0x0101_0101_0101_0101)
 
@@ -43,71 +44,96 @@ def undo_filters(stream: Any, pixels: Any, height: int, row_bytes: int, pixel_by
     bool
         False where a row names an unknown filter.
     """
-    if pixel_bytes == 1:
-        return _undo_rows(stream, pixels, height, np.uintp(row_bytes), _ONE)
-    return _undo_rows(stream, pixels, height, np.uintp(row_bytes), _TWO)
-
-
-@inlined_part
-def _undo_rows(stream: Any, pixels: Any, height: int, width: Any, step: Any) -> Any:
-    """A constant step, so that the compiler sees which bytes of a row are already in its registers."""
-    source, goal = np.uintp(0), np.uintp(0)
+    width, step, goal = np.uintp(row_bytes), np.uintp(pixel_bytes), np.uintp(0)
     above = np.zeros(width, np.uint8)
-    for _ in range(height):
-        kind = stream[source]
-        line = stream[source + _ONE : source + _ONE + width]
-        row = pixels[goal : goal + width]
-        if not undo_row(kind, line, row, above, step):
-            return False
-        above = row
-        source += _ONE + width
+    if not undo_row(stream, np.uintp(0), pixels, goal, above, np.uintp(0), width, step):
+        return False
+    for y in range(np.uintp(1), np.uintp(height)):
         goal += width
+        if not undo_row(stream, y * (_ONE + width), pixels, goal, pixels, goal - width, width, step):
+            return False
     return True
 
 
-@inlined_part
-def undo_row(kind: Any, line: Any, row: Any, above: Any, step: Any) -> Any:
-    """Fill `row` from the residuals `line` and the row above, all (W,) uint8; False where the filter is unknown."""
-    known = True
+@borrowing_part
+def undo_row(stream: Any, source: Any, pixels: Any, goal: Any, above: Any, over: Any, width: Any, step: Any) -> Any:
+    """Undo the filter of a row.
+
+    Parameters
+    ----------
+    stream, source
+        The filter's number and then the residuals are ``stream[source : source + 1 + width]``.
+    pixels, goal
+        The row is written to ``pixels[goal : goal + width]``.
+    above, over
+        The row above it is ``above[over : over + width]``.
+    width, step
+        Bytes of a row and of a pixel.
+
+    Returns
+    -------
+    bool
+        False where the filter is unknown.
+    """
+    kind, line, known = stream[source], source + _ONE, True
     if kind == 0:
-        _copy(line, row)
+        copy(stream, line, pixels, goal, width)
     elif kind == 1:
-        _undo_sub(line, row, step)
+        _undo_sub(stream[line : line + width], pixels[goal : goal + width], step)
     elif kind == 2:
-        _undo_up(line, row, above)
+        _undo_up(stream, line, pixels, goal, above, over, width)
     elif kind == 3:
-        _undo_average(line, row, above, step)
+        _undo_average(stream, line, pixels, goal, above, over, width, step)
     elif kind == 4:
-        _undo_paeth(line, row, above, step)
+        _undo_paeth(stream, line, pixels, goal, above, over, width, step)
     else:
         known = False
     return known
 
 
+@borrowing_part
+def word_at(content: Any, at: Any) -> Any:
+    """Eight bytes as a number, the first in its low bits; the compiler makes one load of it."""
+    word = np.uint64(0)
+    for k in range(8):
+        word |= np.uint64(content[at + np.uintp(k)]) << np.uint64(8 * k)
+    return word
+
+
+@borrowing_part
+def _put_word(content: Any, at: Any, word: Any) -> None:
+    """Write what `word_at` reads, in one store."""
+    for k in range(8):
+        content[at + np.uintp(k)] = np.uint8((word >> np.uint64(8 * k)) & _BYTE)
+
+
+@borrowing_part
+def copy(stream: Any, line: Any, pixels: Any, goal: Any, width: Any) -> None:
+    """Copy bytes from one place to another: a slice that is assigned takes many times as long."""
+    for x in range(width):
+        pixels[goal + x] = stream[line + x]
+
+
+@borrowing_part
+def _undo_up(stream: Any, line: Any, pixels: Any, goal: Any, above: Any, over: Any, width: Any) -> None:
+    for x in range(width):
+        pixels[goal + x] = stream[line + x] + above[over + x]
+
+
 @inlined_part
-def _words(line: Any, step: Any) -> Any:
-    """What follows the first pixel's bytes, eight bytes at a time, as far as whole words go."""
-    count = (line.size - min(np.int64(step), line.size)) // 8
-    return line[step : step + np.uintp(8 * count)].view(np.uint64)
+def _words(line: Any) -> Any:
+    """What follows the first byte, eight bytes at a time, as far as whole words go."""
+    count = (line.size - 1) // 8
+    return line[_ONE : np.uintp(1 + 8 * count)].view(np.uint64)
 
 
-@kernel
-def _copy(line: Any, row: Any) -> None:
-    for x in range(row.size):
-        row[x] = line[x]
-
-
-@kernel
-def _undo_up(line: Any, row: Any, above: Any) -> None:
-    for x in range(row.size):
-        row[x] = line[x] + above[x]
-
-
-@inlined_part
+@borrowing_part
 def _undo_sub(line: Any, row: Any, step: Any) -> Any:
     width = np.uintp(row.size)
-    x = min(step, width)
-    row[:x] = line[:x]
+    x = np.uintp(0)
+    while x < step and x < width:
+        row[x] = line[x]
+        x += _ONE
     if step == _ONE:
         x = _undo_sub_words(line, row)
     while x < width:
@@ -115,7 +141,7 @@ def _undo_sub(line: Any, row: Any, step: Any) -> Any:
         x += _ONE
 
 
-@kernel
+@borrowing_part
 def _undo_sub_words(line: Any, row: Any) -> Any:
     """Undo Sub for what follows the first byte, as far as whole words go; where that is.
 
@@ -123,7 +149,7 @@ def _undo_sub_words(line: Any, row: Any) -> Any:
     other byte stands in a lane of 16 bits, where the sum of all lower lanes is at most 9 * 255 with what comes before,
     so that no lane overflows.
     """
-    source, goal, left = _words(line, _ONE), _words(row, _ONE), np.uint64(line[0])
+    source, goal, left = _words(line), _words(row), np.uint64(line[0])
     for i in range(source.size):
         goal[i] = _sum_lanes((source[i] & _EVEN) + ((source[i] >> _BITS) & _EVEN)) >> np.uint64(48)
     for i in range(source.size):
@@ -142,48 +168,53 @@ def _sum_lanes(lanes: Any) -> Any:
     return lanes + (lanes << np.uint64(32))
 
 
-@inlined_part
-def _undo_average(line: Any, row: Any, above: Any, step: Any) -> None:
-    width = np.uintp(row.size)
+@borrowing_part
+def _undo_average(stream: Any, line: Any, pixels: Any, goal: Any, above: Any, over: Any, width: Any, step: Any) -> None:
     x = np.uintp(0)
     while x < step and x < width:
-        row[x] = line[x] + (above[x] >> np.uint8(1))
+        pixels[goal + x] = stream[line + x] + (above[over + x] >> np.uint8(1))
         x += _ONE
     while x < width:
-        row[x] = line[x] + np.uint8((np.uint32(row[x - step]) + np.uint32(above[x])) >> _ONE)
+        mean = (np.uint32(pixels[goal + x - step]) + np.uint32(above[over + x])) >> _ONE
+        pixels[goal + x] = stream[line + x] + np.uint8(mean)
         x += _ONE
 
 
-@inlined_part
-def _undo_paeth(line: Any, row: Any, above: Any, step: Any) -> None:
-    width = np.uintp(row.size)
+@borrowing_part
+def _undo_paeth(stream: Any, line: Any, pixels: Any, goal: Any, above: Any, over: Any, width: Any, step: Any) -> None:
     x = np.uintp(0)
     while x < step and x < width:
-        row[x] = line[x] + above[x]
+        pixels[goal + x] = stream[line + x] + above[over + x]
         x += _ONE
-    over, i = _words(above, step), np.uintp(0)
-    for word in _words(line, step):
-        if word == 0 and row[x - _ONE] == above[x - _ONE] and row[x - step] == above[x - step]:
-            for k in range(8):
-                row[x + np.uintp(k)] = above[x + np.uintp(k)]
-        elif step == _ONE and word == 0 and over[i] == np.uint64(above[x - _ONE]) * _BYTES:
-            left = row[x - _ONE]
-            for k in range(8):
-                row[x + np.uintp(k)] = left
+    while x + _EIGHT <= width:
+        is_zero, new, old = word_at(stream, line + x) == 0, goal + x, over + x
+        if is_zero and pixels[new - _ONE] == above[old - _ONE] and pixels[new - step] == above[old - step]:
+            _put_word(pixels, new, word_at(above, old))
+        elif step == _ONE and is_zero and word_at(above, old) == np.uint64(above[old - _ONE]) * _BYTES:
+            _put_word(pixels, new, np.uint64(pixels[new - _ONE]) * _BYTES)
         else:
             for k in range(8):
-                _undo_paeth_byte(line, row, above, x + np.uintp(k), step)
+                _undo_paeth_byte(stream, line, pixels, goal, above, over, x + np.uintp(k), step)
         x += _EIGHT
-        i += _ONE
     while x < width:
-        _undo_paeth_byte(line, row, above, x, step)
+        _undo_paeth_byte(stream, line, pixels, goal, above, over, x, step)
         x += _ONE
 
 
+@borrowing_part
+def _undo_paeth_byte(stream: Any, line: Any, pixels: Any, goal: Any, above: Any, over: Any, x: Any, step: Any) -> None:
+    a, b, c = pixels[goal + x - step], above[over + x], above[over + x - step]
+    if a == c:  # this and the next are the rule in label maps, and a branch waits for nothing
+        best = b
+    elif b == c:
+        best = a
+    else:
+        best = _nearest(np.int32(a), np.int32(b), np.int32(c))
+    pixels[goal + x] = stream[line + x] + best
+
+
 @inlined_part
-def _undo_paeth_byte(line: Any, row: Any, above: Any, x: Any, step: Any) -> None:
-    a, b, c = np.int32(row[x - step]), np.int32(above[x]), np.int32(above[x - step])
+def _nearest(a: Any, b: Any, c: Any) -> Any:
     to_a, to_b, to_c = abs(b - c), abs(a - c), abs(a + b - c - c)
     nearest = b if to_b <= to_c else c
-    best = a if to_a <= to_b and to_a <= to_c else nearest
-    row[x] = line[x] + np.uint8(best)
+    return np.uint8(a if to_a <= to_b and to_a <= to_c else nearest)

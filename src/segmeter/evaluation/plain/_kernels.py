@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from segmeter.data.files.png_rows import undo_row
-from segmeter.jit import inlined_part, kernel
+from segmeter.data.files.png_rows import copy, undo_row
+from segmeter.jit import borrowing_part, inlined_part, kernel
 from segmeter.metrics.pixels.confusion_kernels import AGAIN, WAYS, encode_pairs, tally_plain, tally_runs
 
 Array = NDArray[Any]
@@ -19,7 +19,7 @@ Array = NDArray[Any]
 _ONE, _TWO, _FOUR, _EIGHT = np.uintp(1), np.uintp(2), np.uintp(4), np.uintp(8)
 _BYTE = np.uint64(0xFF)
 _REPEAT = np.uint64(0x0101_0101_0101_0101)
-_STRIDE = 16  # pixels to whose multiple rows are filled up: what `tally_runs` takes a turn
+_STRIDE = 64  # pixels to whose multiple rows are filled up: what is compared at once
 _FEW, _MANY = (
     np.uintp(4),
     np.uintp(2),
@@ -77,31 +77,32 @@ def _tally(first: Array, second: Array, ignore: int, classes: int, samples: Arra
     """Add the pairs of all rows, filled up with pixels of 0 at their ends, to the sub-tables."""
     height, width = samples.shape
     filled, columns, at = np.uintp(_filled(width)), np.uintp(width), np.uintp(0)
-    count = filled // _EIGHT
+    count, kept = filled // _EIGHT, samples.reshape(-1)
     pixels = np.zeros(_FOUR * filled, np.uint8)  # target, labels, and the two of the row before; or the other way round
     words = pixels.view(np.uint64)
     changed, since = np.zeros(count, np.uint64), np.zeros(count, np.uint32)
     joint = np.empty(filled // _FOUR, np.uint64)
+    pairs, size = joint.view(np.uint16), np.uint64(table.size // WAYS)
     numbers = _number_values(classes, ignore)
     staying: Any = False  # whether words are counted when they change; else each row is
     runs_pay: Any = True
     now, before = np.uintp(0), _TWO
     for y in range(height):
-        if not _undo(first, at, pixels, now * filled, before * filled, columns):
+        start, half = now * filled, (now + _ONE) * filled
+        if not undo_row(first, at, pixels, start, pixels, before * filled, columns, _ONE):
             return False
-        if not _undo(second, at, pixels, (now + _ONE) * filled, (before + _ONE) * filled, columns):
+        if not undo_row(second, at, pixels, half, pixels, (before + _ONE) * filled, columns, _ONE):
             return False
         at += _ONE + columns
-        start = now * filled
-        _keep(pixels[start : start + columns], samples[y])
-        changes = np.uintp(_compare(words, now * count, before * count, changed))
+        copy(pixels, start, kept, np.uintp(y) * columns, columns)
+        changes = _compare(words, now * count, before * count, changed)
         if staying:
-            _add_changed(words, before * count, changed, since, np.uint32(y), numbers, table)
+            if changes:
+                _add_changed(words, before * count, changed, since, np.uint32(y), numbers, table)
             if changes * _MANY > count:
                 staying = False
                 _add_all(words, now * count, since, np.uint32(y + 1), numbers, table)
         else:
-            pairs, size, half = joint.view(np.uint16), np.uint64(table.size // WAYS), start + filled
             encode_pairs(pixels[start:half], pixels[half : half + filled], pairs, classes, ignore)
             if runs_pay or y % AGAIN == 0:
                 runs_pay = tally_runs(joint, table, size) * 64 >= 5 * filled
@@ -115,19 +116,6 @@ def _tally(first: Array, second: Array, ignore: int, classes: int, samples: Arra
     return True
 
 
-@inlined_part
-def _undo(rows: Array, at: Any, pixels: Array, new: Any, old: Any, columns: Any) -> Any:
-    """Undo the filter of the row that starts at `at`."""
-    line = rows[at + _ONE : at + _ONE + columns]
-    return undo_row(rows[at], line, pixels[new : new + columns], pixels[old : old + columns], _ONE)
-
-
-@kernel
-def _keep(row: Array, samples: Array) -> None:
-    for x in range(row.size):  # a slice that is assigned takes many times as long
-        samples[x] = row[x]
-
-
 @kernel
 def _number_values(classes: int, ignore: int) -> Array:
     """(2, 256): what a value of the target, and one of the labels, adds to a pair's number in a table."""
@@ -139,10 +127,10 @@ def _number_values(classes: int, ignore: int) -> Array:
     return numbers
 
 
-@kernel
-def _compare(words: Array, now: Any, before: Any, changed: Array) -> int:
+@borrowing_part
+def _compare(words: Array, now: Any, before: Any, changed: Array) -> Any:
     """Mark the words that are not those of the row before, in target or labels, and count them."""
-    count, changes = np.uintp(changed.size), 0
+    count, changes = np.uintp(changed.size), np.uintp(0)
     for k in range(count):
         target = words[now + k] ^ words[before + k]
         changed[k] = target | (words[now + count + k] ^ words[before + count + k])
@@ -150,21 +138,24 @@ def _compare(words: Array, now: Any, before: Any, changed: Array) -> int:
     return changes
 
 
-@inlined_part
+@borrowing_part
 def _add_changed(
     words: Array, before: Any, changed: Array, since: Array, row: Any, numbers: Array, table: Array
 ) -> None:
     """Add the words of the row before that end here, as often as they stood."""
     count = np.uintp(changed.size)
-    for pair in range(np.uintp(0), count, _TWO):
-        if changed[pair] | changed[pair + _ONE]:
-            for k in range(pair, pair + _TWO):
+    for start in range(np.uintp(0), count, _EIGHT):
+        ended = np.uint64(0)
+        for k in range(8):
+            ended |= changed[start + np.uintp(k)]
+        if ended:
+            for k in range(start, start + _EIGHT):
                 if changed[k]:
                     _add(words[before + k], words[before + count + k], row - since[k], numbers, table)
                     since[k] = row
 
 
-@kernel
+@borrowing_part
 def _add_all(words: Array, now: Any, since: Array, row: Any, numbers: Array, table: Array) -> None:
     """Add all words of a row, as often as they stood before `row`."""
     count = np.uintp(since.size)
@@ -172,7 +163,7 @@ def _add_all(words: Array, now: Any, since: Array, row: Any, numbers: Array, tab
         _add(words[now + k], words[now + count + k], row - since[k], numbers, table)
 
 
-@inlined_part
+@borrowing_part
 def _add(target: Any, labels: Any, rows: Any, numbers: Array, table: Array) -> None:
     """Add eight pairs `rows` times: in the first sub-table where they are equal, else each in that of its place."""
     row, column = target & _BYTE, labels & _BYTE

@@ -47,7 +47,8 @@ class _ErrorTypes:
         """Wrong pixels (2, 3) and right ones of each region; single classes are counted together."""
         if len(maps.shape) != 2:
             rule = "to have two spatial axes for error types"
-            raise InputError(expected("error_types", "target", rule, maps.target.shape, "Leave out this measure."))
+            remedy = "Set data.flat=true." if maps.shape[0] == 1 else "Leave out this measure."
+            raise InputError(expected("error_types", "target", rule, maps.target.shape, remedy))
         width = self.config.width or border_width(maps.shape, self.config.ratio)
         together = [region for region in self.regions if maps.counted_together(region)]
         if together:

@@ -58,7 +58,9 @@ def measure_influence(left_out: Iterator[FloatArray], estimate: FloatArray) -> I
         finite = np.isfinite(change)
         change = np.where(finite, change, 0.0)
         moving += (np.abs(change) > _ROUNDING * np.abs(estimate)).sum(axis=0)
-        powers += [finite.sum(axis=0), *((change**power).sum(axis=0) for power in range(1, 5))]
+        square = change**2  # products: `**` takes fifty times as long for 3 and 4
+        terms = finite, change, square, square * change, square**2
+        powers += [term.sum(axis=0) for term in terms]
     square, cube, _ = _central(powers[0], *powers[1:])
     moved, _, quad = _central(moving, *powers[1:])
     return Influence(

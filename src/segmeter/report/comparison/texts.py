@@ -5,7 +5,7 @@ from typing import Any
 
 from segmeter.metrics.summary.measures import MEAN
 from segmeter.metrics.summary.scoreboard import is_overall
-from segmeter.report.figures import AGGREGATES, interval, probability, signed
+from segmeter.report.figures import AGGREGATES, SCORES, interval, probability, signed
 from segmeter.report.pictures.canvas import printable
 
 CERTAIN = 0.05  # of adjusted p-values: what is below is called a difference
@@ -19,9 +19,11 @@ def title(metric: str) -> str:
     Examples
     --------
     >>> title("mean_iou"), title("pq/mean"), title("iou/car")
-    ('mean IoU', 'pq, mean over classes', 'iou, car')
+    ('mean IoU', 'pq, mean over classes', 'IoU of car')
     """
     name, _, region = metric.partition("/")
+    if name in SCORES:
+        return f"{SCORES[name]} of {printable(region)}"
     return AGGREGATES.get(name) or f"{name}, {'mean over classes' if region == MEAN else printable(region)}"
 
 

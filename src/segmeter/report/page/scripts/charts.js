@@ -45,7 +45,9 @@ class Histogram {
       const k = Math.round(share * bars);
       return svg("text", { x: (k * step).toFixed(1), y: height + 16, "text-anchor": share === 0 ? "start" : share === 1 ? "end" : "middle" }, short(edges[k]));
     });
-    const picture = svg("svg", { viewBox: `0 -4 ${width} ${height + 24}`, role: "group", "aria-label": `histogram of ${column.title}` }, ...links, svg("path", { class: "axis", d: `M0 ${height}.5H${width}` }), ...labels);
+    const most = svg("text", { x: 0, y: -5 }, plural(highest, "case"));
+    const lines = svg("path", { class: "axis", d: `M0 .5H${width}M0 ${height}.5H${width}` });
+    const picture = svg("svg", { viewBox: `0 -18 ${width} ${height + 38}`, role: "group", "aria-label": `histogram of ${column.title}` }, lines, ...links, ...labels, most);
     const others = ["undefined", "failed"].filter((word) => all[word]).map((word) => el("a", { href: state.with({ [`un.${column.key}`]: word }).link }, `${whole(all[word])} ${word}`));
     this.drawing.replaceChildren(picture, el("p", { class: "minor" }, ...others.flatMap((link, k) => (k ? [" · ", link] : [link]))));
   }

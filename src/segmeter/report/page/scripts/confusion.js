@@ -2,6 +2,7 @@
 const LISTED = 12;
 const NARROWEST = 14; // pixels of a column with a name
 const LOWEST = 11; // and of a row
+const SMALL = 8; // pixels of a cell that needs a stronger colour to be seen
 const MOST_NAMES = 60; // classes whose names stand beside the matrix
 
 class Confusion {
@@ -78,7 +79,7 @@ class Confusion {
         const share = this.share(row, column);
         if (!share) continue;
         const [left, top] = [plot.x(column / side), plot.y(1 - row / side)];
-        context.globalAlpha = Math.max(0.06, share ** 0.6);
+        context.globalAlpha = Math.max(0.06, share ** (Math.min(wide, tall) < SMALL ? 0.3 : 0.6));
         context.fillStyle = colourOf(row === column ? "accent" : "error");
         context.fillRect(left, top, wide - gap, tall - gap);
         context.globalAlpha = 1;

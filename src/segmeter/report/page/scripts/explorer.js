@@ -24,6 +24,7 @@ class Explorer {
       });
     }
     this.follow({ first: true });
+    if (location.hash && !location.hash.startsWith(MARK)) byId(location.hash.slice(1))?.scrollIntoView(); // what was drawn has moved it
   }
 
   sort(column) {

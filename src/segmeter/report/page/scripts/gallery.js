@@ -30,8 +30,9 @@ class Gallery {
     const pick = roles.length > 1 ? select("layer of the small pictures", roles.map((role) => ({ value: role, label: role })), this.role, (role) => ((this.role = role), this.draw())) : null;
     const empty = this.page.pictures.size ? "No picture of these cases was kept." : this.page.noPictures;
     this.place.replaceChildren(
+      tiles.length && pick ? el("h3", {}, "pictures of the ", pick) : "",
       el("div", { class: "tiles" }, ...tiles),
-      el("p", { class: "minor" }, tiles.length ? pick : empty, " ", rest > 0 ? button(`show ${Math.min(rest, MORE)} more of ${plural(this.order.length, "picture")}`, () => ((this.most += MORE), this.draw())) : null),
+      el("p", { class: "minor" }, tiles.length ? null : empty, rest > 0 ? button(`show ${Math.min(rest, MORE)} more of ${plural(this.order.length, "picture")}`, () => ((this.most += MORE), this.draw())) : null),
     );
   }
 }

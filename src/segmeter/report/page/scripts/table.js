@@ -3,6 +3,8 @@ const ROW = 34; // pixels
 const SPARE = 8; // rows above and below those that are seen
 const PRINTED = 40; // rows on paper
 
+const longest = (texts) => texts.reduce((most, text) => Math.max(most, text.length), 0);
+
 class VirtualTable {
   constructor(place, { linkOf, onSort, onOpen }) {
     Object.assign(this, { linkOf, onSort, onOpen, order: [], columns: [] });
@@ -24,7 +26,7 @@ class VirtualTable {
   show(order, columns, sorted, descending) {
     const same = this.order === order;
     Object.assign(this, { order, columns });
-    this.named ??= columns[0].raw.reduce((most, text) => Math.max(most, text.length), 0);
+    this.named ??= longest(columns[0].raw);
     this.head.replaceChildren(...columns.map((column) => this.heading(column, sorted, descending)));
     this.table.style.width = `${columns.reduce((sum, column) => sum + this.width(column), 0)}px`;
     this.table.setAttribute("aria-rowcount", order.length + 1);
@@ -35,7 +37,8 @@ class VirtualTable {
   width(column) {
     const narrow = this.box.clientWidth < 600;
     if (column.key === "id") return Math.max(120, Math.min(narrow ? 200 : 400, 8 * this.named + 28));
-    return column.isText ? 150 : narrow ? 104 : 122;
+    if (!column.isText) return narrow ? 104 : 122;
+    return Math.max(150, Math.min(narrow ? 200 : 300, 8 * longest(column.names ?? []) + 28));
   }
 
   heading(column, sorted, descending) {
