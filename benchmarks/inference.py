@@ -16,8 +16,8 @@ layers, as the accumulators are what grows or does not; 19 classes. The peak is 
 so for the three commands.
 
 Runs are interleaved. Wall and processor time are both reported: on a machine that does other work only the processor
-time compares, and `steps` says nothing there. Results go to benchmarks/results/inference.json; parts that are not run
-keep what is there.
+time compares, and `steps` says nothing there. Results go to benchmarks/results/inference.json; parts that are not run,
+and other heights of `memory`, keep what is there.
 """
 
 import argparse
@@ -29,8 +29,9 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -318,9 +319,9 @@ def peak_of(*arguments: str) -> dict[str, Any]:
     return {"seconds": round(time.perf_counter() - begun, 1), "peak_mb": round(int(peak[1]) / 1024, 1)}
 
 
-def memory(heights: tuple[int, ...]) -> dict[str, Any]:
-    """Peak of `predict` on TIFF files of one width."""
-    rows = []
+def memory(heights: tuple[int, ...], known: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Peak of `predict` on TIFF files of one width; `known` are earlier rows, of which those of other heights stay."""
+    rows = [row for row in known if row["height"] not in heights]
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
         small_model(root / "model", MANY)
@@ -331,8 +332,9 @@ def memory(heights: tuple[int, ...]) -> dict[str, Any]:
                 "inference=tiles", "inference.precision=float32", "export.labels_format=tiff",
                 "report.html=false", "report.overlays=0", f"run.name=h{height}", "device=cpu",
             )  # fmt: skip
-            rows.append({"height": height, **found})
+            rows.append({"height": height, **found, "date": f"{datetime.now(UTC):%Y-%m-%dT%H:%M}"})
             print(rows[-1], flush=True)
+    rows.sort(key=lambda row: row["height"])
     growth = max((row["peak_mb"] / rows[0]["peak_mb"] - 1 for row in rows), key=abs)
     return {
         "width": WIDTH,
@@ -422,7 +424,7 @@ def main() -> None:
         "eval": lambda: evaluation(chosen.cases, 512, chosen.rounds + 2, device=device),
         "png": lambda: png(chosen.rounds + 4),
         "steps": lambda: steps(8, 2048, chosen.rounds + 2),
-        "memory": lambda: memory(tuple(chosen.heights)),
+        "memory": lambda: memory(tuple(chosen.heights), record.get("memory", {}).get("rows", ())),
         "slide": lambda: slide(chosen.slide_side),
     }
     path = chosen.output

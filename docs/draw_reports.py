@@ -17,11 +17,10 @@ from playwright.sync_api import sync_playwright
 
 IMAGES = Path(__file__).parent / "images"
 SIZE = {"width": 1200, "height": 860}
-COLOURS = 255
 
 
 def draw(name: str, page: str) -> Path:
-    """Take one picture, with few colours, as a screen of text needs no more."""
+    """Take one picture. All its colours are kept, as a palette of 256 changed those of legends."""
     page, _, part = page.partition("@")
     path, mark, state = page.partition("#")
     with sync_playwright() as play:
@@ -34,7 +33,7 @@ def draw(name: str, page: str) -> Path:
         taken = Image.open(io.BytesIO(shot)).convert("RGB")
         browser.close()
     target = IMAGES / f"report-{name}.png"
-    taken.quantize(COLOURS, dither=Image.Dither.NONE).save(target, optimize=True)
+    taken.save(target, optimize=True)
     return target
 
 

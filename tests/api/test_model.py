@@ -53,6 +53,13 @@ def test_several_checkpoints_average_their_probabilities(checkpoints, image):
     np.testing.assert_allclose(both.probs(image), mean, atol=1e-5)
 
 
+@pytest.mark.parametrize("tile", [None, 32], ids=["whole", "tiles"])
+def test_probabilities_may_be_written_to(checkpoints, image, tile):
+    """Those of tiles are put together in an array that is locked for whoever writes it to a file."""
+    model = segmeter.load(checkpoints[0], device="cpu", precision="float32", tile=tile, overlap=0)
+    assert model.probs(image).flags.writeable
+
+
 def test_what_is_no_image_is_refused(checkpoints):
     model = segmeter.load(checkpoints[0], device="cpu")
     for given, line in [

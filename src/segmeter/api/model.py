@@ -69,6 +69,7 @@ class Model:
         """Probabilities (channels, H, W) of an image, as `__call__` takes it; binary: one channel, the object's."""
         probs = self._predict(image, probs=True).probs
         assert probs is not None, "asked for"
+        probs.flags.writeable = True  # those of tiles are locked, for writers that share them; here nobody does
         return probs
 
     def _predict(self, image: NDArray[Any], *, probs: bool) -> Prediction:

@@ -18,7 +18,7 @@ from segmeter.evaluation.large.cases import prefer_rows
 from segmeter.evaluation.manifest import Manifest, read_notes
 from segmeter.evaluation.predict import PredictionRun, predict
 from segmeter.export.config import ExportConfig
-from segmeter.inference.config import InferenceConfig
+from segmeter.inference.config import WHOLE_PIXELS, InferenceConfig
 from segmeter.inference.predictor import Predictor
 from segmeter.losses.build import build_loss
 from segmeter.losses.config import DiceConfig, FocalConfig
@@ -227,7 +227,7 @@ def preferred(dataset, folder, **changes):
 
 @pytest.fixture
 def tiled_above(monkeypatch):
-    monkeypatch.setattr("segmeter.evaluation.large.cases.WHOLE_PIXELS", 20_000)
+    monkeypatch.setattr("segmeter.evaluation.large.cases.ROWS_PIXELS", 20_000)
 
 
 def images_of(data):
@@ -289,3 +289,5 @@ def test_an_image_that_is_turned_or_run_whole_is_not_read_by_rows(data, tmp_path
     predict(preferred(images, tmp_path))
     whole = Predictor(make_tiny(card=make_card(SPEC)), InferenceConfig(tile=320), torch.device("cpu"))
     assert preferred(images_of(data), tmp_path, predictor=whole).dataset.streamed_cases() == set()
+    usual = Predictor(make_tiny(card=make_card(SPEC)), InferenceConfig(), torch.device("cpu"))
+    assert preferred(images_of(data), tmp_path, predictor=usual).dataset.rows_above == WHOLE_PIXELS

@@ -246,7 +246,9 @@ def many(tmp_path_factory):
     rows = [CaseRow(case_id=f"case-{i}", height=100, width=120, counts=counts) for i in range(3)]
     folder = tmp_path_factory.mktemp("many") / "run"
     labels = np.arange(120, dtype=np.uint8).reshape(10, 12)
-    write_layers(folder, "case-0", draw_layers(np.full((10, 12, 3), 90, np.uint8), labels, labels, spec, panel=128))
+    write_layers(
+        folder, "case-0", draw_layers(np.full((10, 12, 3), 90, np.uint8), labels, labels[::-1], spec, panel=128)
+    )
     write_run(folder, rows, spec, MetricsConfig(bootstrap=0))
     return write_report(folder)
 

@@ -29,6 +29,17 @@ def test_any_of_ten_thousand_is_found_in_one_search(visit, large):
         assert ids(page) == [f"scene/{number}"]
 
 
+def test_a_list_that_is_cut_says_of_how_many(visit, large):
+    page = visit(large)
+    page.locator(".largest a").first.click()
+    kept, held = re.search(
+        r"the ([\d,]+) cases with the most, of ([\d,]+)", page.locator("#toolbar .chip").text_content()
+    ).groups()
+    assert count(page) == f"{kept} of 10,000 cases"
+    assert held in page.locator(".largest .minor").first.text_content()
+    assert int(kept.replace(",", "")) < int(held.replace(",", ""))
+
+
 def test_large_pages_answer_at_once(visit, large):
     """Wide of the second that the bar allows, as the machine that runs tests may be busy."""
     page = visit(large)
@@ -113,6 +124,8 @@ def test_the_classes_of_a_case_leave_room_for_its_pictures(visit, many):
     box = page.locator("#case .panes").bounding_box()
     assert page.locator("#case .chips button").count() == 120
     assert box["y"] < 500
+    chips, key = (page.locator(name).bounding_box() for name in ("#case .chips", "#case .chips .key >> nth=-1"))
+    assert key["y"] + key["height"] <= chips["y"] + chips["height"]
 
 
 TEXT_AND_ROOM = """(select) => {

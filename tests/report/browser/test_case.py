@@ -125,6 +125,15 @@ def test_panels_zoom_in_step_and_fit_again(visit, site):
     assert all("scale(1)" in each for each in scales(page))
 
 
+def test_plus_and_minus_zoom_all_panels(visit, site):
+    page = visit(site, CASE)
+    page.keyboard.press("+")
+    (larger,) = set(scales(page))
+    assert "scale(1)" not in larger
+    page.keyboard.press("-")
+    assert all("scale(1)" in each for each in scales(page))
+
+
 def test_a_drag_moves_all_panels_but_not_past_their_edge(visit, site):
     page = visit(site, CASE)
     for _ in range(3):

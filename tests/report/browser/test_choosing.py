@@ -25,6 +25,13 @@ def test_a_click_on_a_heading_sorts_and_another_turns_round(visit, site, rows):
     assert page.locator("th[aria-sort]").get_attribute("aria-sort") == "ascending"
 
 
+def test_undefined_values_stand_last_either_way(visit, site):
+    for sort in ("iou/3", "-iou/3"):
+        page = visit(site, f"#?sort={sort}&cols=iou/3")
+        assert column(page, "IoU of lamp")[:12].count("n/a") == 0  # every fifth of 60 cases has one
+        assert column(page, "IoU of lamp")[12] == "n/a"
+
+
 def test_names_are_sorted_too(visit, site):
     page = visit(site)
     page.get_by_role("button", name="case", exact=True).click()

@@ -42,5 +42,5 @@ def test_jobs_of_a_sweep_are_sorted_by_size_and_opened(visit, sweep, width):
 
 @pytest.mark.parametrize("width", [360, 1300])
 def test_the_title_keeps_its_distance_from_the_edge(visit, index, width):
-    page = visit(index, width=width)
+    page = visit(index, width=width, alone=True)
     assert page.locator(".kind").bounding_box()["y"] >= 16

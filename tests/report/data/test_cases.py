@@ -69,6 +69,7 @@ def test_measures_further_scores_steps_and_clusters_have_columns(rng, spec):
     assert found["measure/hd95/tree"].values.tolist() == [1.5, 2.5]
     assert (found["measure/hd95/tree"].better, found["measure/hd95/tree"].of_class) == ("lower", 1)
     assert found["measure/hd95/mean"].values.tolist() == [float("inf")] * 2
+    assert list(found).index("measure/hd95/mean") < list(found).index("iou/0")  # kept where the classes are too much
     assert found["extra/missing"].values.tolist() == [0, 1]
     assert found["changed/fill"].values.tolist() == [0, 1]
     assert list(found["cluster"].values) == ["p1", "p2"]

@@ -33,6 +33,8 @@ from segmeter.postprocess.banded import BandedSteps, unbounded_steps
 from segmeter.postprocess.config import PostprocessConfig
 from segmeter.postprocess.pipeline import Cleaned
 
+ROWS_PIXELS = 1 << 23  # of the largest image in tiles that is read at once: small ones are read ahead of each other
+
 
 @dataclass(frozen=True, kw_only=True)
 class LargeRun:
@@ -125,7 +127,8 @@ def prefer_rows(
     """
     if _whole_map_needs(export, postprocess, dataset.spec):
         return dataset
-    return replace(dataset, rows_above=max(WHOLE_PIXELS, (inference.tile or 0) ** 2))
+    tile = inference.tile
+    return replace(dataset, rows_above=WHOLE_PIXELS if tile is None else max(ROWS_PIXELS, tile**2))
 
 
 def fits_memory(dataset: Dataset, index: int) -> bool:

@@ -24,7 +24,7 @@ from segmeter.report.page import tables
 from segmeter.report.page.charts import calibration_charts
 from segmeter.report.pictures.chosen import Shown, choose_pictures
 
-DATA_BYTES = 3_200_000  # of the columns' numbers before they are compressed, to about half
+DATA_BYTES = 3_600_000  # of the columns' numbers before they are compressed, to about half
 
 _NO_PICTURES = "No pictures were kept: they need the images (images= of score), and report.overlays above 0."
 
