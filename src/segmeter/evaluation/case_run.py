@@ -13,6 +13,7 @@ from segmeter.data.dataset import Dataset
 from segmeter.data.location import UNKNOWN, Location
 from segmeter.distributed.batches import BatchOf, Part, split_passes
 from segmeter.evaluation.large.cases import LargeRun, fits_memory, run_large, split_parts
+from segmeter.evaluation.large.whole import check_whole_maps
 from segmeter.evaluation.manifest import Entry, Manifest
 from segmeter.evaluation.sharding import describe
 from segmeter.export.config import ExportConfig, LabelsFormat
@@ -164,10 +165,14 @@ def run_cases(
     ------
     DataError
         A file can't be read.
+    InputError
+        The probabilities of a case do not fit into memory; no case has been predicted.
     RunError
         A prediction is not finite, or a file can't be written. The cases before it are noted.
     """
     rest, streamed = range(done, len(job.dataset)), job.dataset.streamed_cases()
+    probs = job.export.needs_probs or probs
+    alone = streamed | (check_whole_maps(large, streamed) if probs else frozenset())
     _warn_of_lost_place(job, large=0 in streamed and not fits_memory(job.dataset, 0))
     hashing: dict[str, Any] = {"hashed": True, "stages": job.predictor.stages}
     with Writer(large.folder, job.export, job.dataset.spec, locate=job.dataset.locate, **hashing) as writer:
@@ -175,12 +180,12 @@ def run_cases(
         by_rows = replace(large, write_labels=writer.write_labels)
 
         def cases() -> Generator[Finished, None, None]:
-            for part in split_parts(rest, streamed):
+            for part in split_parts(rest, alone):
                 if part.start in streamed:
                     yield from _run_streamed(job, writer, noted, by_rows, part.start)
                 else:
                     finish = partial(finish_case, job, measure)
-                    predictions = job.predictions(part, probs=job.export.needs_probs or probs, loss=large.loss)
+                    predictions = job.predictions(part, probs=probs, loss=large.loss)
                     yield from _run_part(job, writer, noted, predictions, finish)
 
         with closing(cases()) as found:

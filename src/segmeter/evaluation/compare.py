@@ -19,7 +19,7 @@ from segmeter.metrics.cases.table import stack_totals
 from segmeter.metrics.config.measures import MEASURES
 from segmeter.metrics.config.metrics import MetricsConfig, check_metrics
 from segmeter.metrics.statistics.clusters import cluster_labels
-from segmeter.metrics.summary.compare import compare_runs
+from segmeter.metrics.summary.compare import compare_laid_out, lay_out
 from segmeter.metrics.summary.summary import count_effective, mean_classes, note_resampling
 from segmeter.remote.folders import local_folder
 from segmeter.remote.trees import origin
@@ -73,10 +73,12 @@ def compare(
     needed = sum(_memory_of(folder) for folder in named.values())
     check_memory(needed, what="compare: the rows of all runs", remedy="Compare fewer runs at a time.")
     rows = {name: read_cases(folder) for name, folder in named.items()}
-    compared = compare_runs(rows, spec, config, require=require)
+    laid_out = lay_out(rows, spec, config, require=require)
     case_ids = [row.case_id for row in next(iter(rows.values()))]
     clusters = cluster_labels(case_ids, config.cluster)
     effective = [count_effective(stack_totals(one, spec), spec, clusters) for one in rows.values()]
+    del rows  # they take as much as what is computed from them
+    compared = compare_laid_out(laid_out)
     least = {name: min(one[name] or np.inf for one in effective) for name in spec.names}
     return {
         "schema": SCHEMA,

@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 from segmeter.checks import expected, known_kind, shown
 from segmeter.classes import ClassSpec
 from segmeter.errors import ConfigError, InputError
-from segmeter.metrics.arrays import FloatArray
+from segmeter.metrics.arrays import BoolArray, FloatArray
 from segmeter.metrics.cases.table import CaseRow, order_rows
 from segmeter.metrics.config.metrics import MetricsConfig
-from segmeter.metrics.config.requirements import parse_requirements
+from segmeter.metrics.config.requirements import Requirement, parse_requirements
 from segmeter.metrics.statistics.bootstrap import (
     Resampled,
     Statistic,
@@ -31,7 +31,7 @@ from segmeter.metrics.summary.comparable import check_same_cases, check_same_spa
 from segmeter.metrics.summary.directions import find_direction
 from segmeter.metrics.summary.gates import decide, expand_requirements
 from segmeter.metrics.summary.ranking import Ranking, rank_values
-from segmeter.metrics.summary.scoreboard import Scoreboard, build_scoreboards, is_overall, paired_means
+from segmeter.metrics.summary.scoreboard import Scoreboard, build_scoreboards, is_overall
 from segmeter.metrics.summary.slice_labels import hash_labels, order_labels, slice_labels
 from segmeter.metrics.summary.slices import compare_slices, headlines
 from segmeter.metrics.summary.summary import DEFAULT
@@ -100,6 +100,39 @@ def compare_runs(
     >>> found["metrics"]["mean_iou"]["pairs"][0]["dataset_difference"] > 0
     True
     """
+    return compare_laid_out(lay_out(runs, spec, config, require=require))
+
+
+@dataclass(frozen=True, kw_only=True)
+class LaidOut:
+    """What is compared of runs, as columns: once it is there, their rows are needed no more.
+
+    Parameters
+    ----------
+    boards
+        Name of a run to its scores.
+    not_shared
+        Columns of some runs only.
+    labels
+        The slice of each case, by each of ``config.slice_by``.
+    required
+        What the second of two runs must reach.
+    spec, config
+        As for `compare_runs`.
+    """
+
+    boards: dict[str, Scoreboard]
+    not_shared: list[str]
+    labels: dict[str, list[str]]
+    required: list[Requirement]
+    spec: ClassSpec
+    config: MetricsConfig
+
+
+def lay_out(
+    runs: Mapping[str, Sequence[CaseRow]], spec: ClassSpec, config: MetricsConfig, *, require: Sequence[str] = ()
+) -> LaidOut:
+    """Check that runs may be compared, and lay out what is; parameters and errors are those of `compare_runs`."""
     known_kind("compare", "config", config, MetricsConfig)
     if not isinstance(runs, Mapping) or not all(isinstance(name, str) for name in runs):
         raise InputError(expected("compare", "runs", "to map names to the rows of runs", shown(runs)))
@@ -112,28 +145,35 @@ def compare_runs(
     ordered = {name: order_rows("compare", rows, spec) for name, rows in runs.items()}
     check_same_cases(ordered, spec)
     boards, not_shared = build_scoreboards(ordered, spec, config)
-    check_same_spacing(ordered, next(iter(boards.values())).names)
-    case_ids = next(iter(boards.values())).case_ids
+    first = next(iter(boards.values()))
+    check_same_spacing(ordered, first.names)
+    cluster_labels(first.case_ids, config.cluster)
+    labels = slice_labels(next(iter(ordered.values())), spec, config)
+    required = expand_requirements(required, first, {by: order_labels(each) for by, each in labels.items()})
+    return LaidOut(boards=boards, not_shared=not_shared, labels=labels, required=required, spec=spec, config=config)
+
+
+def compare_laid_out(given: LaidOut) -> dict[str, Any]:
+    """Do the statistics of `compare_runs`, and return what it returns."""
+    boards, labels, config = given.boards, given.labels, given.config
+    first = next(iter(boards.values()))
     options = {
         "resamples": config.bootstrap,
         "seed": config.seed,
-        "clusters": cluster_labels(case_ids, config.cluster),
+        "clusters": cluster_labels(first.case_ids, config.cluster),
     }
-    labels = slice_labels(next(iter(ordered.values())), spec, config)
-    metrics = next(iter(boards.values())).names
-    values = {by: order_labels(each) for by, each in labels.items()}
-    required = expand_requirements(required, next(iter(boards.values())), values)
+    metrics = first.names
     pairs = [_compare_pair(boards, *pair, config, options) for pair in combinations(boards, 2)]
     for overall in (True, False):
         _adjust([pair[metric] for pair in pairs for metric in metrics if is_overall(metric) == overall])
     drawn = _resample(boards, options)
     return {
-        "n_cases": len(case_ids),
-        "runs": list(runs),
+        "n_cases": len(first.case_ids),
+        "runs": list(boards),
         "metrics": {metric: _entry(boards, metric, pairs, drawn) for metric in metrics},
-        "not_shared": not_shared,
-        **(_slices(boards, spec, config, labels) if labels else {}),
-        **({"gate": decide(list(boards.values()), required, labels, config)} if required else {}),
+        "not_shared": given.not_shared,
+        **(_slices(boards, given.spec, config, labels) if labels else {}),
+        **({"gate": decide(list(boards.values()), given.required, labels, config)} if given.required else {}),
     }
 
 
@@ -184,14 +224,19 @@ def paired_bootstrap(
     """
     if first.shape != second.shape:
         raise InputError(expected("paired_bootstrap", "second", f"to have the shape {first.shape}", second.shape))
-    width = first.shape[1]
+    return _bootstrap_difference(np.concatenate([first, second], axis=1), statistic, interval=interval, **options)
+
+
+def _bootstrap_difference(both: NDArray[Any], statistic: Statistic, **options: Any) -> Resampled:
+    """Resample the columns of two models side by side (N, 2 M)."""
+    width = both.shape[1] // 2
 
     def difference(sums: NDArray[Any]) -> FloatArray:
         one, other = (statistic(np.ascontiguousarray(part)) for part in (sums[:, :width], sums[:, width:]))
         with np.errstate(invalid="ignore"):  # two infinite scores have no difference
             return one - other
 
-    return bootstrap(np.concatenate([first, second], axis=1), difference, interval=interval, **options)
+    return bootstrap(both, difference, **options)
 
 
 def _compare_pair(
@@ -199,20 +244,33 @@ def _compare_pair(
 ) -> dict[str, dict[str, Any]]:
     """By metric: the differences of two runs, with intervals and tests."""
     one, other = boards[first], boards[second]
-    undefined, ours, theirs = paired_means(one.table(), other.table())
-    means = paired_bootstrap(ours, theirs, mean_of_columns, interval=config.interval, **options)
-    whole = paired_bootstrap(one.columns, other.columns, one.score, interval=config.interval, test=True, **options)
-    units = [mean_of_columns(sum_clusters(part, options["clusters"])) for part in (ours, theirs)]
+    undefined, both = _both_means(one.table(), other.table())
+    count, lost = len(undefined), undefined.sum(axis=0)
+    halves = np.split(both, 2, axis=1)
+    units = [mean_of_columns(sum_clusters(half, options["clusters"])) for half in halves]
     flips = sign_flips(*units, resamples=config.bootstrap, seed=config.seed)
+    ranked = [wilcoxon(*values).p_value for values in zip(units[0].T, units[1].T, strict=True)]
+    del undefined, units  # with many cases these are among the largest arrays there are
+    means = _bootstrap_difference(both, mean_of_columns, interval=config.interval, **options)
+    del both, halves
+    whole = paired_bootstrap(one.columns, other.columns, one.score, interval=config.interval, test=True, **options)
     found: dict[str, dict[str, Any]] = {name: {"first": first, "second": second} for name in one.names}
     for d, metric in enumerate(one.whole):
         found[metric] |= _difference("dataset", whole, d) | {"dataset_p": plain(whole.p_of_zero[d])}
     for i, metric in enumerate(one.values):
-        lost = int(undefined[:, i].sum())
-        tests = {"wilcoxon_p": wilcoxon(units[0][:, i], units[1][:, i]).p_value, "sign_flip_p": plain(flips[i])}
-        found[metric] |= _difference("per_case", means, i) | tests
-        found[metric] |= {"n_used": len(undefined) - lost, "n_undefined": lost}
+        found[metric] |= _difference("per_case", means, i)
+        found[metric] |= {"wilcoxon_p": ranked[i], "sign_flip_p": plain(flips[i])}
+        found[metric] |= {"n_used": count - int(lost[i]), "n_undefined": int(lost[i])}
     return found
+
+
+def _both_means(one: FloatArray, other: FloatArray) -> tuple[BoolArray, FloatArray]:
+    """What `paired_means` gives, the columns of both side by side (N, 6 V): no array is larger, so it is made once."""
+    undefined, width = np.isnan(one) | np.isnan(other), 3 * one.shape[1]
+    both = np.empty((len(one), 2 * width))
+    for side, values in enumerate((one, other)):
+        both[:, side * width : (side + 1) * width] = mean_columns(np.where(undefined, np.nan, values))
+    return undefined, both
 
 
 def _difference(name: str, resampled: Resampled, i: int) -> dict[str, Any]:
