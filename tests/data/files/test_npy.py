@@ -124,6 +124,7 @@ def test_shape_order_dtype_and_place_are_those_that_numpy_finds(dtype, shape, ve
         "{'descr': '|u1', 'fortran_order': False, 'shape': (3L, 4L)}",
         "{'shape': (3, 4,), 'fortran_order': False, 'descr': '|u1',}",
         "{'shape':(3,4),'fortran_order':False,'descr':'|u1'}  ",
+        '{"descr": "|u1", "fortran_order": False, "shape": (3, 4)}',
     ],
 )
 def test_heads_of_other_writers_are_understood(head):

@@ -116,8 +116,8 @@ def read_npy_header(path: Path, file: IO[bytes]) -> tuple[tuple[int, ...], bool,
     ------
     DataError
         The file holds records rather than one number per place.
-    ValueError
-        The head is damaged, or longer than any that NumPy reads.
+    ValueError, TypeError
+        The head is damaged, longer than any that NumPy reads, or names a dtype that NumPy does not know.
     """
     entries = _entries(_head(file))
     if set(entries) != {"descr", "fortran_order", "shape"}:
@@ -150,7 +150,7 @@ def _head(file: IO[bytes]) -> str:
 
 def _entries(head: str) -> dict[str, str]:
     """What stands behind each name of the head, as it is written."""
-    text = head.strip()
+    text = head.strip().replace('"', "'")  # either quotes a text in Python
     if not (text.startswith("{") and text.endswith("}")):
         raise ValueError("the head of the file can't be read")
     found: dict[str, str] = {}
