@@ -59,8 +59,12 @@ class TinyCases:
     def streamed_cases(self):
         return frozenset()
 
-    def large_cases(self, above):
-        return {}
+    @property
+    def pairs(self):
+        return [SimpleNamespace(image=None)] * len(self)
+
+    def header_of(self, path):
+        return SimpleNamespace(height=1, width=1)
 
     def locate(self, case_id):
         return UNKNOWN

@@ -1,7 +1,7 @@
 """The files of one case -> its maps, its row of counts and measures, or what is wrong with its files."""
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import cache
@@ -17,6 +17,7 @@ from segmeter.data.files.masks import Reading, StoredMap, check_labels, read_map
 from segmeter.data.files.png import memory_reused, read_layout
 from segmeter.data.files.sniff import show, volume_format
 from segmeter.errors import DataError, InputError
+from segmeter.evaluation.images import read_case_image
 from segmeter.evaluation.large.pairs import count_large, is_large
 from segmeter.evaluation.memory import Turns
 from segmeter.evaluation.pairing import MaskPair
@@ -72,15 +73,24 @@ class CaseScorer:
         Whether rows say which cases had no prediction.
     processes
         How many processes measure side by side, and share the memory.
+    images
+        Files of images by their case's stem, for measures that look at them; empty gives these none.
     """
 
     def __init__(
-        self, reading: Reading, metrics: MetricsConfig, *, flag_missing: bool = False, processes: int = 1
+        self,
+        reading: Reading,
+        metrics: MetricsConfig,
+        *,
+        flag_missing: bool = False,
+        processes: int = 1,
+        images: Mapping[str, Path] | None = None,
     ) -> None:
         self.reading = reading
         self.metrics = metrics
         self.flag_missing = flag_missing
         self.processes = processes
+        self.images = images or {}
         self._multilabel = reading.spec.is_multilabel
         self._references, self._predictions = (
             replace(
@@ -162,8 +172,15 @@ class CaseScorer:
             )
             return self._scored(pair, row, found.place, found.sha256)
         loaded = self._load(pair)
-        row = make_row(loaded.maps, self._measures, counts=self._count(pair, loaded))
+        row = make_row(self._with_image(pair, loaded.maps), self._measures, counts=self._count(pair, loaded))
         return self._scored(pair, row, loaded.place, loaded.sha256, resampled=loaded.resampled)
+
+    def _with_image(self, pair: MaskPair, maps: CaseMaps) -> CaseMaps:
+        """The maps of a case beside its image, where there is one."""
+        path = self.images.get(pair.stem)
+        if path is None:
+            return maps
+        return replace(maps, image=read_case_image(path, maps.shape, max_pixels=self.reading.max_pixels))
 
     def _scored(self, pair: MaskPair, row: CaseRow, place: Place, sha256: str, *, resampled: bool = False) -> Scored:
         if self.reading.resample != "refuse":

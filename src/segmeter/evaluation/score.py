@@ -77,6 +77,8 @@ class Scoring:
         Its group of the configuration.
     probs
         Files of probabilities by their case's stem, from `find_probs`; empty measures none.
+    images
+        Files of images by their case's stem, from `find_images`, where a measure looks at them; empty gives it none.
     folder
         The run's folder.
     workers
@@ -100,6 +102,7 @@ class Scoring:
     resample: Literal["refuse", "nearest"] = "refuse"
     metrics: MetricsConfig
     probs: Mapping[str, Path] = field(default_factory=dict)
+    images: Mapping[str, Path] = field(default_factory=dict)
     folder: Path
     workers: int = 0
     resume: bool = False
@@ -131,6 +134,7 @@ class Scoring:
             },
             "metrics": self.metrics.model_dump(),
             "probs": bool(self.probs),
+            "images": bool(self.images),
             "missing_predictions": list(self.pairing.missing),
             "extra_predictions": len(self.pairing.extra),
             "segmeter": __version__,
@@ -154,7 +158,8 @@ class Scoring:
             overlap=self.overlap,
             resample=self.resample,
         )
-        return CaseScorer(reading, self.metrics, flag_missing=bool(self.pairing.missing), processes=self.workers or 1)
+        missing = bool(self.pairing.missing)
+        return CaseScorer(reading, self.metrics, flag_missing=missing, processes=self.workers or 1, images=self.images)
 
 
 def score(job: Scoring) -> dict[str, Any]:

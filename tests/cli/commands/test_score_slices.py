@@ -55,12 +55,33 @@ def test_slices_are_printed_and_kept_and_objects_have_their_table(capsys: pytest
             assert sum(row == (region, side, name) for row in rows) == numbers[f"objects_{name}"][region]["dataset"]
 
 
+def test_images_are_sliced_by_brightness_alone_or_in_shards(tmp_path: Path) -> None:
+    """Mutation seen to fail: images that are not handed on."""
+    for seed in range(12):
+        put(tmp_path / "images" / f"case{seed:02}.png", np.full((20, 30, 3), 20 * seed, np.uint8))
+    given = ["images=images", "metrics.slice_by=[brightness]", "metrics.measures=[content]", "report.html=false"]
+    given += ["report.overlays=0", "report.worst=0"]
+    assert code_of(*SCORE, *given, "run.name=whole") == 0
+    for shard in (1, 2):
+        assert code_of(*SCORE, *given, f"shard={shard}/2", f"run.name=part{shard}") == 0
+    parts = sorted(str(path) for path in Path("runs/score").glob("*part*"))
+    assert code_of("merge", f"runs=[{','.join(parts)}]", "report.html=false") == 0
+    (whole,), (merged,) = (list(Path("runs").glob(name)) for name in ("score/*whole", "merge/*"))
+    for name in ("metrics.json", "cases.csv"):
+        assert (merged / name).read_bytes() == (whole / name).read_bytes()
+    found = json.loads((whole / "metrics.json").read_text())["slices"]["by"]["brightness"]
+    assert [each["n"] for each in found.values()] == [4, 4, 4]
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (SLICED, "to have a value of ward for every case, got 1 without: 'case12'"),
         (["metrics.slice_by=[object_size/class_1]"], "Add content to metrics.measures."),
-        (["metrics.slice_by=[brightness]", "metrics.measures=[content]"], "without images. Use segmeter eval."),
+        (
+            ["metrics.slice_by=[brightness]", "metrics.measures=[content]"],
+            "Use segmeter eval, or score with images=",
+        ),
         (["metrics.slices=cases.txt", "metrics.slice_by=[ward]"], ".csv, .tsv, .parquet"),
         (["metrics.slice_by=[wrad]", "metrics.slices=cases.csv"], "Did you mean 'ward'?"),
     ],

@@ -12,7 +12,6 @@ from PIL import Image
 from segmeter.classes import ClassSpec
 from segmeter.cli.pictures import score_pictures
 from segmeter.cli.pictures.score_pictures import case_scores, draw_cases
-from segmeter.data.folders.pairing import list_files
 from segmeter.errors import DataError
 from segmeter.evaluation.score import Scoring, score
 from segmeter.metrics.config.metrics import MetricsConfig
@@ -42,6 +41,10 @@ def scored(root: Path, **changes) -> Scoring:
     job = replace(job, **changes)
     score(job)
     return job
+
+
+def images_of(root: Path) -> dict[str, Path]:
+    return {path.name.partition(".")[0]: path for path in (root / "images").iterdir()}
 
 
 @pytest.fixture
@@ -81,7 +84,7 @@ def test_scores_of_cases_are_their_headlines_and_the_iou_of_each_class():
 def test_the_chosen_cases_are_drawn_and_the_worst_cropped(cases, overlays, worst, drawn, cropped):
     job = scored(cases)
     config = DRAWN.replace(overlays=overlays, worst=worst)
-    draw_cases(job, list_files(cases / "images", role="images", volumes=True), config)
+    draw_cases(job, images_of(cases), config)
     chosen = set(names_in(job.folder / "overlays"))
     assert chosen >= set(drawn)
     assert len(chosen) <= 3
@@ -103,7 +106,7 @@ def test_of_a_volume_the_slice_with_the_most_errors_is_drawn(tmp_path, monkeypat
     job, given = scored(tmp_path), []
     draw = score_pictures.draw_overlay
     monkeypatch.setattr(score_pictures, "draw_overlay", lambda *a, **k: (given.append((a, k)), draw(*a, **k))[1])
-    draw_cases(job, list_files(tmp_path / "images", role="images", volumes=True), DRAWN)
+    draw_cases(job, images_of(tmp_path), DRAWN)
     ((shown, named),) = given
     np.testing.assert_array_equal(shown[0], image[1][..., None])
     np.testing.assert_array_equal(shown[1], target[1])
@@ -123,7 +126,7 @@ def test_the_objects_of_a_volume_are_matched_as_they_are_measured(tmp_path):
     save_nifti(tmp_path / "images/a.nii.gz", target * 100)
     measures = ({"name": "instances", "threshold": 0.6},)
     job = scored(tmp_path, metrics=MetricsConfig(bootstrap=0, measures=measures))
-    draw_cases(job, list_files(tmp_path / "images", role="images", volumes=True), DRAWN)
+    draw_cases(job, images_of(tmp_path), DRAWN)
     notes = json.loads((job.folder / "pictures/a/layers.json").read_text())
     assert notes["slice"] == [1, 2]
     words = [entry.get("name") for drawn in notes["maps"] for entry in drawn["entries"]]
@@ -145,7 +148,7 @@ def test_what_can_not_be_drawn_is_said(cases, change, line):
     else:
         put(cases / "images/c.png", noise(5, 6) if change == "size" else b"\x89PNG\r\n\x1a\n no picture")
     with pytest.raises(DataError) as error:
-        draw_cases(job, list_files(cases / "images", role="images", volumes=True), DRAWN)
+        draw_cases(job, images_of(cases), DRAWN)
     assert any(line in problem for problem in error.value.problems), error.value.problems
 
 
@@ -154,7 +157,7 @@ def test_every_image_that_does_not_fit_has_its_line(cases):
     for name in "ab":
         put(cases / f"images/{name}.png", noise(5, 6))
     with pytest.raises(DataError) as error:
-        draw_cases(job, list_files(cases / "images", role="images", volumes=True), DRAWN.replace(overlays=-1))
+        draw_cases(job, images_of(cases), DRAWN.replace(overlays=-1))
     assert len(error.value.problems) == 2
 
 
@@ -164,7 +167,7 @@ def test_an_image_volume_of_another_depth_is_refused(tmp_path):
         save_nifti(tmp_path / side / "a.nii.gz", volume)
     save_volume(tmp_path / "images/a.npy", np.zeros((3, 20, 30), np.uint8))
     with pytest.raises(DataError) as error:
-        draw_cases(scored(tmp_path), list_files(tmp_path / "images", role="images", volumes=True), DRAWN)
+        draw_cases(scored(tmp_path), images_of(tmp_path), DRAWN)
     (line,) = error.value.problems
     assert "to have the size of its reference, 4 x 20 x 30" in line
     assert line.endswith("got 3 x 20 x 30 (depth x height x width).")

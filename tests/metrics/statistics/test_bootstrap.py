@@ -9,7 +9,8 @@ from scipy import stats
 from segmeter.errors import InputError
 from segmeter.metrics.pixels.overlap import ClassTotals, divide, overlap_scores, score_totals
 from segmeter.metrics.statistics import bootstrap as module
-from segmeter.metrics.statistics.bootstrap import bootstrap, draw_weights, mean_columns, mean_of_columns, to_grid
+from segmeter.metrics.statistics.bootstrap import bootstrap, mean_columns, mean_of_columns, to_grid
+from segmeter.metrics.statistics.draws import map_weights
 
 SKEWED = np.random.default_rng(1).gamma(1.0, size=(80, 1))
 
@@ -20,40 +21,7 @@ def mean_interval(values, **options):
 
 
 def all_weights(n_units, resamples, seed):
-    return np.concatenate(list(draw_weights(n_units, resamples, seed)))
-
-
-def test_weights_are_multinomial_counts():
-    weights = all_weights(7, 40_000, 0)
-    assert weights.shape == (40_000, 7)
-    assert (weights.sum(axis=1) == 7).all()
-    # each is Binomial(7, 1/7): mean 1, variance 6/7, covariance -1/7; five standard errors of 40000 draws
-    np.testing.assert_allclose(weights.mean(axis=0), 1, atol=5 * (6 / 7 / 40_000) ** 0.5)
-    np.testing.assert_allclose(np.cov(weights.T), np.eye(7) - 1 / 7, atol=0.04)
-
-
-def test_the_stream_is_fixed_forever():
-    # PCG64(3) gives these raw words in every NumPy version; by hand: index = (32 bits * 5) >> 32
-    raw = np.random.PCG64(3).random_raw(3)
-    halves = [int(word) >> shift & 0xFFFFFFFF for word in raw for shift in (0, 32)][:5]
-    expected = np.bincount([half * 5 >> 32 for half in halves], minlength=5)
-    np.testing.assert_array_equal(all_weights(5, 1, 3)[0], expected)
-    np.testing.assert_array_equal(all_weights(5, 1, 3)[0], [3, 1, 0, 0, 1])
-
-
-def test_blocks_do_not_change_the_draws(monkeypatch):
-    whole = all_weights(5, 100, 4)
-    monkeypatch.setattr(module, "_DRAWN", 50)
-    np.testing.assert_array_equal(all_weights(5, 100, 4), whole)
-    assert (all_weights(5, 100, 5) != whole).any()
-
-
-@pytest.mark.parametrize("n_units", [1, 2, 7, 1000])
-def test_many_draws_are_tallied_like_few(monkeypatch, n_units):
-    """The compiled loop against NumPy; mutation seen to fail: the high half of a word drawn first."""
-    by_numpy = all_weights(n_units, 20, 6)
-    monkeypatch.setattr(module, "_MANY_DRAWS", 0)
-    np.testing.assert_array_equal(all_weights(n_units, 20, 6), by_numpy)
+    return np.concatenate(list(map_weights(np.asarray, n_units, resamples, seed)))
 
 
 def test_replicates_equal_those_of_a_plain_loop():

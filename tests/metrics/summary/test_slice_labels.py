@@ -98,7 +98,7 @@ def test_what_was_not_measured_is_no_slice():
         MetricsConfig(slice_by=(name,), measures=(ContentConfig(),)) for name in ("object_size/car", "brightness")
     )
     check_case_ids(by_light, SPEC, [], images=True)
-    with pytest.raises(InputError, match=r"got 'brightness', without images\. Use segmeter eval\."):
+    with pytest.raises(InputError, match=r"got 'brightness', without images\. Use segmeter eval, or score"):
         check_case_ids(by_light, SPEC, [])
     with pytest.raises(InputError, match=r"measured, got 'object_size/car'\. Add content to metrics\.measures"):
         slice_labels(ROWS, SPEC, by_size)

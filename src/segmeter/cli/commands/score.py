@@ -16,10 +16,9 @@ from segmeter.cli.runs.objective import find_objective, results
 from segmeter.cli.runs.resume import find_resumed
 from segmeter.cli.runs.run_folder import note_done, open_run
 from segmeter.data.files.sniff import show
-from segmeter.data.folders.pairing import Files, list_files, missing_problem, twice_problems
 from segmeter.data.nnunet import NnunetLabels, read_labels
 from segmeter.distributed.shards import Shard, check_filled, parse_shard, part_warning
-from segmeter.errors import DataError
+from segmeter.evaluation.images import find_images
 from segmeter.evaluation.manifest import NAME
 from segmeter.evaluation.pairing import Pairing, find_pairs
 from segmeter.evaluation.probs import find_probs
@@ -48,12 +47,13 @@ def run(config: ScoreConfig, job: Job) -> float | None:
     pairing = _pair(config, spec, suffix=nnunet.file_ending if nnunet else "")
     scoring = _scoring(config, pairing)
     refuse_files(scoring)
-    check_case_ids(config.metrics, spec, [pair.case_id for pair in pairing.pairs])
+    images = find_images(local_path(config.images), pairing) if config.images else {}
+    check_case_ids(config.metrics, spec, [pair.case_id for pair in pairing.pairs], images=bool(images))
     shard = _shard(config, pairing)
-    images = _images(config.images, pairing)
     resumed = find_resumed(config, job, config.resume, holds=NAME)
     scoring = replace(
         scoring,
+        images=images if any(each.name == "content" for each in config.metrics.measures) else {},
         probs=find_probs(local_path(config.probs), pairing.pairs) if config.probs else {},
         folder=resumed or Path(),
         resume=resumed is not None,
@@ -151,19 +151,6 @@ def _warn(pairing: Pairing, predictions: Path) -> None:
         _LOG.warning("cases without a prediction, scored as background (%s).", some(pairing.missing))
     if pairing.extra:
         _LOG.warning("predictions without a reference in %s (%s).", show(predictions), some(pairing.extra))
-
-
-def _images(folder: Path | None, pairing: Pairing) -> Files:
-    """The image of every case."""
-    if folder is None:
-        return {}
-    files = list_files(local_path(folder), role="images", volumes=True)
-    stems = [pair.stem for pair in pairing.pairs]
-    problems = missing_problem(stems, files, what="an image", remedy="Leave images= out to draw no overlays.")
-    problems += twice_problems({stem: files[stem] for stem in stems if stem in files}, "images")
-    if problems:
-        raise DataError(problems)
-    return files
 
 
 def _show(config: ScoreConfig, folder: Path, summary: dict[str, Any]) -> None:

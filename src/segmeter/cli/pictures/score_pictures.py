@@ -7,18 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from segmeter.checks import expected
 from segmeter.classes import ClassSpec
 from segmeter.cli.pictures.worst import write_crops
-from segmeter.data.files.images import IMAGE_DTYPES, read_image
-from segmeter.data.files.masks import read_values
-from segmeter.data.files.sniff import show, volume_format
-from segmeter.data.folders.pairing import Files
 from segmeter.errors import DataError
 from segmeter.evaluation.cases import CaseScorer
+from segmeter.evaluation.images import read_case_image
 from segmeter.evaluation.manifest import read_notes
 from segmeter.evaluation.pairing import MaskPair, check_unchanged
-from segmeter.evaluation.places import write_shape
 from segmeter.evaluation.score import Scoring
 from segmeter.metrics.cases.stored import read_cases
 from segmeter.metrics.cases.table import CaseRow, stack_totals
@@ -36,7 +31,7 @@ from segmeter.report.pictures.overlay import draw_overlay, write_overlay
 from segmeter.report.pictures.slices import choose_slice
 
 
-def draw_cases(scoring: Scoring, images: Files, config: ReportConfig) -> None:
+def draw_cases(scoring: Scoring, images: Mapping[str, Path], config: ReportConfig) -> None:
     """Draw the chosen cases, and crop the worst. They are read again: which they are is known only after the last.
 
     Parameters
@@ -81,7 +76,7 @@ class _Drawing:
 
     scoring: Scoring
     scorer: CaseScorer
-    images: Files
+    images: Mapping[str, Path]
     scores: Mapping[str, float]
     measured: Mapping[str, str]
     panel: int
@@ -90,11 +85,11 @@ class _Drawing:
 
     def draw(self, pair: MaskPair) -> tuple[str, ...]:
         """Write the pictures of one case, or say what is wrong with its image."""
-        scoring, spec, path = self.scoring, self.scoring.spec, self.images[pair.stem][0]
+        scoring, spec, path = self.scoring, self.scoring.spec, self.images[pair.stem]
         try:
             maps = self.scorer.read(pair)
             check_unchanged(pair, self.measured)
-            image = _image(path, maps.shape, scoring)
+            image = read_case_image(path, maps.shape, max_pixels=scoring.max_pixels)
         except DataError as error:
             return error.problems
         target, labels, title, number = maps.target, maps.labels, pair.case_id, None
@@ -118,19 +113,3 @@ class _Drawing:
             crops = {"image": image, "target": target, "labels": labels}
             write_crops(scoring.folder, pair.case_id, spec, **crops, step=1, slice_number=number)
         return ()
-
-
-def _image(path: Path, shape: tuple[int, ...], scoring: Scoring) -> np.ndarray:
-    """The image of a case, (H, W, C), or (D, H, W, 1) of a volume."""
-    if len(shape) == 2 and volume_format(path) is None:
-        image = read_image(path, max_pixels=scoring.max_pixels)
-        found = image.shape[:2]
-    else:
-        values = read_values(path, max_pixels=scoring.max_pixels, key=None).values
-        image = values if values.dtype.name in IMAGE_DTYPES else values.astype(np.float32)
-        image, found = image[..., None], values.shape
-    if found != shape:
-        axes = "(height x width)" if len(found) == 2 else "(depth x height x width)"
-        rule = f"to have the size of its reference, {write_shape(shape)}"
-        raise DataError(expected(show(path), "image", rule, f"{write_shape(found)} {axes}"))
-    return image

@@ -37,7 +37,7 @@ def count_rows(first: Array, second: Array, ignore: int, samples: Array, counts:
     ignore
         The value of the target that is left out; 0 where there is none.
     samples : (H, W) uint8
-        Filled with the target.
+        Filled with the target; it may start where `first` does, as no row is needed once it is counted.
     counts : (K, K) int64
         Filled; K is at most 254.
 

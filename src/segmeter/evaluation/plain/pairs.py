@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from segmeter.classes import ClassSpec
-from segmeter.data.files.png import inflate_plain, kept_memory, open_plain
+from segmeter.data.files.png import inflate_plain, open_plain
 from segmeter.metrics.pixels.target_hash import hash_target
 
 _VALUES = 256  # of a sample
@@ -58,7 +58,7 @@ def count_plain(target: Path, labels: Path, spec: ClassSpec, *, max_pixels: int)
     from segmeter.evaluation.plain._kernels import count_rows  # numba takes a moment to load
 
     counts = np.empty((spec.num_classes, spec.num_classes), np.int64)
-    samples = kept_memory("target", height * width).reshape(height, width)
+    samples = rows[0][: height * width].reshape(height, width)  # over rows that are counted: less to keep in the cache
     ignore = spec.ignore_index if spec.ignore_index is not None and 0 <= spec.ignore_index < _VALUES else 0
     if not count_rows(*rows, ignore, samples, counts):
         return None

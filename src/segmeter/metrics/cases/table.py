@@ -4,6 +4,7 @@ import itertools
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, overload, runtime_checkable
@@ -141,10 +142,14 @@ def write_cases(folder: str | Path, rows: Sequence[CaseRow], spec: ClassSpec) ->
     with atomic_write(folder / "cases.parquet") as parquet, atomic_write(folder / "cases.csv") as text:
         text.write(csv_bytes([[name for name in first.column_names if name != "confusion"]]))
         texts = [field.name for field in first.schema if field.type == pa.string()]  # numbers hardly repeat
-        with pq.ParquetWriter(parquet, first.schema, compression="zstd", use_dictionary=texts) as writer:
+        with (
+            pq.ParquetWriter(parquet, first.schema, compression="zstd", use_dictionary=texts) as writer,
+            ThreadPoolExecutor(1, thread_name_prefix="table") as beside,
+        ):
             for table in itertools.chain([first], tables):
-                writer.write_table(table)
+                written = beside.submit(writer.write_table, table)  # Arrow needs no Python for that, and CSV much
                 text.write(csv_lines(table.drop_columns("confusion")))
+                written.result()
     objects = ((row.case_id, row.length_unit, row.objects) for group in in_groups(ordered) for row in group)
     return ("cases.parquet", "cases.csv", *([OBJECTS_FILE] if write_objects(folder, objects) else []))
 

@@ -268,7 +268,8 @@ class InstanceIouConfig(ObjectsConfig):
 @MEASURES.register("content", builder=f"{_MEASURES}.content:build_content")
 class ContentConfig(MeasureConfig):
     """What a case shows, for slices: object_size, the median size of the target's objects in pixels or voxels,
-    touches_border, 1 where the class reaches the edge of the image, and with eval the image's mean brightness.
+    touches_border, 1 where the class reaches the edge of the image, and with eval, or score with images=FOLDER, the
+    image's mean brightness.
     """
 
     name: str = "content"

@@ -40,9 +40,9 @@ class MetricsConfig(Config, title="metrics"):
     """Table of facts about the cases, TABLE.csv or TABLE.parquet, whose column case_id names them; null for none."""
     slice_by: tuple[str, ...] = ()
     """What the scores are also given by, with their difference to the rest of the cases: columns of `slices`, what
-    the cases themselves tell (share/car, and with the measure "content" object_size/car, touches_border/car and, of
-    eval, brightness), or what `cluster` can be. thirds(dose) cuts a column of numbers in three parts of as many cases
-    each."""
+    the cases themselves tell (share/car, and with the measure "content" object_size/car, touches_border/car and, where
+    there are images, brightness), or what `cluster` can be. thirds(dose) cuts a column of numbers in three parts of as
+    many cases each."""
     seed: int = Field(0, ge=0)
     """Seed of the resampling."""
     measures: tuple[Annotated[Any, Component(MEASURES)], ...] = ()

@@ -1,4 +1,4 @@
-"""The compiled loop behind `bootstrap.draw_weights`; imported for many draws only, as numba takes a moment to load."""
+"""The compiled loop behind `draws.map_weights`; imported for many draws only, as numba takes a moment to load."""
 
 from typing import Any
 

@@ -18,6 +18,7 @@ from segmeter.checks import expected, known_kind, known_name, real_number, shown
 from segmeter.errors import InputError
 from segmeter.metrics.arrays import FloatArray
 from segmeter.metrics.pixels.overlap import divide
+from segmeter.metrics.statistics.draws import map_weights
 from segmeter.metrics.statistics.intervals import (
     INTERVALS,
     Interval,
@@ -32,10 +33,7 @@ Statistic = Callable[[NDArray[Any]], FloatArray]
 MOST_UNITS = 1 << 17  # that are drawn one by one; more are first put together at random, see `pool_units`
 
 _BLOCK = 1 << 20  # bytes of sums that are scored at a time
-_DRAWN = 1 << 18  # multiplicities held at a time: what stays in the caches
-_LEAST_ROWS = 8  # resamples in a block, so that many cases are not gone through once for each
 _POOLS = 0x706F6F6C  # tells the stream of the pools from that of the draws
-_MANY_DRAWS = 1 << 22  # loading the compiled loop takes as long as NumPy needs for fewer
 MOST_RESAMPLES = 10**8
 _EXACT = 2.0**53  # float64 holds every whole number up to it
 
@@ -145,7 +143,8 @@ def bootstrap(
     total = units.sum(axis=0)[places]
     estimate = score(total[None])
     shape, estimate = estimate.shape[1:], estimate.reshape(-1)
-    sums = _gathered(np.take(weights @ units, places, axis=1) for weights in draw_weights(len(units), resamples, seed))
+    drawn = map_weights(lambda weights: weights @ units, len(units), resamples, seed)
+    sums = _gathered(np.take(part, places, axis=1) for part in drawn)
     replicates = np.concatenate([score(part) for part in sums]).reshape(resamples, -1)
     left_out = (score(total - part).reshape(len(part), -1) for part in _blocks(units, places))
     alone = (_undefined_quietly(score, part).reshape(len(part), -1) for part in _blocks(units, places))
@@ -177,38 +176,6 @@ def pool_units(units: NDArray[Any], seed: int) -> FloatArray:
     for number, column in enumerate(units.T):  # one by one: a copy of all would be the largest array there is
         sums[:, number] = np.bincount(pool, weights=to_grid(column[:, None])[:, 0], minlength=MOST_UNITS)
     return to_grid(sums)
-
-
-def draw_weights(n_units: int, resamples: int, seed: int) -> Iterator[FloatArray]:
-    """Yield blocks of multiplicities (b, N): each row is one multinomial draw of N among N.
-
-    Indices come from the raw 64-bit stream, 32 bits each by multiplication (a bias below N / 2**32), since NumPy
-    promises that stream, but not its distributions, for all versions.
-    """
-    source = np.random.PCG64(seed)
-    rows = max(_LEAST_ROWS, _DRAWN // n_units)
-    words = (n_units + 1) // 2
-    for start in range(0, resamples, rows):
-        count = min(rows, resamples - start)
-        raw = source.random_raw(count * words).astype("<u8", copy=False)
-        halves = raw.view("<u4").reshape(count, 2 * words)[:, :n_units]
-        yield (_tally_compiled if resamples * n_units >= _MANY_DRAWS else _tally)(halves)
-
-
-def _tally(halves: NDArray[np.uint32]) -> FloatArray:
-    """How often each of N units is drawn by each row (R, N) of draws."""
-    count, n_units = halves.shape
-    drawn = ((halves * np.uint64(n_units)) >> np.uint64(32)).astype(np.intp)
-    drawn += np.arange(count)[:, None] * n_units
-    return np.bincount(drawn.reshape(-1), minlength=count * n_units).reshape(count, n_units).astype(np.float64)
-
-
-def _tally_compiled(halves: NDArray[np.uint32]) -> FloatArray:
-    from segmeter.metrics.statistics._draw_kernels import tally_draws
-
-    weights = np.empty(halves.shape)
-    tally_draws(halves, weights)
-    return weights
 
 
 def to_grid(columns: NDArray[Any]) -> FloatArray:

@@ -45,7 +45,8 @@ def check_case_ids(config: MetricsConfig, spec: ClassSpec, case_ids: Sequence[st
             _told(by, config, case_ids)
         elif by == BRIGHTNESS[0] and not images:
             given = f"{by!r}, without images"
-            raise InputError(expected("metrics", "slice_by", "to name what is measured", given, "Use segmeter eval."))
+            remedy = "Use segmeter eval, or score with images=FOLDER."
+            raise InputError(expected("metrics", "slice_by", "to name what is measured", given, remedy))
         elif by.partition("/")[0] in CONTENT and not any(one.name == "content" for one in config.measures):
             rule = "to name what is measured"
             raise InputError(expected("metrics", "slice_by", rule, repr(by), "Add content to metrics.measures."))

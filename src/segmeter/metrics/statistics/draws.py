@@ -1,0 +1,53 @@
+"""A seed -> how often each unit is drawn by each resample, the same bits everywhere."""
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from segmeter.metrics.arrays import FloatArray
+from segmeter.parallel import count_cores, map_in_threads
+
+_DRAWN = 1 << 18  # multiplicities held at a time: what stays in the caches
+_LEAST_ROWS = 8  # resamples in a block, so that many cases are not gone through once for each
+_MANY_DRAWS = 1 << 22  # loading the compiled loop takes as long as NumPy needs for fewer
+_MOST_THREADS = 4  # that draw and sum; one scores what they give
+
+
+def map_weights(
+    work: Callable[[FloatArray], FloatArray], n_units: int, resamples: int, seed: int
+) -> Iterator[FloatArray]:
+    """Map `work` over blocks of multiplicities (b, N), in order: each row is one multinomial draw of N among N.
+
+    Indices come from the raw 64-bit stream, 32 bits each by multiplication (a bias below N / 2**32), since NumPy
+    promises that stream, but not its distributions, for all versions. A row has its place in the stream, so that many
+    are drawn, and worked on, in threads.
+    """
+    is_long = resamples * n_units >= _MANY_DRAWS
+    size, words = max(_LEAST_ROWS, _DRAWN // n_units), (n_units + 1) // 2
+
+    def draw(rows: range) -> FloatArray:
+        source = np.random.PCG64(seed).advance(rows.start * words)
+        raw = source.random_raw(len(rows) * words).astype("<u8", copy=False)
+        halves = raw.view("<u4").reshape(len(rows), 2 * words)[:, :n_units]
+        return work((_tally_compiled if is_long else _tally)(halves))
+
+    blocks = (range(start, min(start + size, resamples)) for start in range(0, resamples, size))
+    threads = min(count_cores(), _MOST_THREADS) if is_long else 1
+    return map(draw, blocks) if threads == 1 else map_in_threads(draw, blocks, threads=threads, name="resample")
+
+
+def _tally(halves: NDArray[np.uint32]) -> FloatArray:
+    """How often each of N units is drawn by each row (R, N) of draws."""
+    count, n_units = halves.shape
+    drawn = ((halves * np.uint64(n_units)) >> np.uint64(32)).astype(np.intp)
+    drawn += np.arange(count)[:, None] * n_units
+    return np.bincount(drawn.reshape(-1), minlength=count * n_units).reshape(count, n_units).astype(np.float64)
+
+
+def _tally_compiled(halves: NDArray[np.uint32]) -> FloatArray:
+    from segmeter.metrics.statistics._draw_kernels import tally_draws
+
+    weights = np.empty(halves.shape)
+    tally_draws(halves, weights)
+    return weights
