@@ -174,6 +174,7 @@ def change(path, **values):
         ({"ImageOrientationPatient": [0, 1, 0, 1, 0, 0]}, r"`ImageOrientationPatient` to be that of 0\.dcm"),
         ({"SliceThickness": 9}, "`SliceThickness` to be that of"),
         ({"Rows": 9}, "`Rows` to be that of"),
+        ({"NumberOfFrames": 3}, "`NumberOfFrames` to be 1, got 3. Give one file per slice"),
         ({"SeriesInstanceUID": "1.2.3"}, "`SeriesInstanceUID` to be that of"),
         ({"StudyInstanceUID": "1.2.3"}, "`StudyInstanceUID` to be that of"),
         (

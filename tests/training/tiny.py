@@ -1,6 +1,7 @@
 """A small job whose every part is known: two classes told apart by colour, a network of two layers."""
 
 from dataclasses import dataclass, field, replace
+from types import SimpleNamespace
 
 import numpy as np
 import torch

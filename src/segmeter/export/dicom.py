@@ -75,8 +75,8 @@ def write_segmentation(
     InputError
         An argument is of another kind, the labels do not fit the images, a value is no class, or codes are of none.
     DataError
-        highdicom is not installed; or an image can't be read, lacks what says where it lies, or is of another series or
-        grid than the first one.
+        highdicom is not installed; or an image can't be read, lacks what says where it lies, has several frames, or is
+        of another series or grid than the first one.
     """
     target, paths = known_file(_WHERE, "path", path), _paths(source)
     _check(labels, spec, len(paths))
@@ -210,7 +210,7 @@ def read_series(paths: Sequence[Path]) -> list[Any]:
     Raises
     ------
     DataError
-        An image can't be read, lacks something, or is of another series or grid than the first one.
+        An image can't be read, lacks something, has several frames, or is of another series or grid than the first one.
     """
     images = [_read(path) for path in paths]
     placed = len(images) > 1 or any(name in images[0] for name in ("ImagePositionPatient", "ImageOrientationPatient"))
@@ -249,9 +249,14 @@ def _close(one: Any, other: Any) -> bool:
 def _read(path: Path) -> Any:
     pydicom = need("pydicom", "dicom", _WHAT)
     try:
-        return pydicom.dcmread(path, stop_before_pixels=True)
+        image = pydicom.dcmread(path, stop_before_pixels=True)
+        frames = int(image.get("NumberOfFrames") or 1)
     except OSError as error:
         raise DataError(expected(show(path), "file", "to be readable", error.strerror or error)) from error
     except Exception as error:  # pydicom raises many types on hostile bytes
         found = f"{type(error).__name__}: {error}"
         raise DataError(expected(show(path), "file", "to be a DICOM image", found[:120])) from error
+    if frames != 1:
+        remedy = "Give one file per slice: of several frames it is not known which one was segmented."
+        raise DataError(expected(show(path), "NumberOfFrames", "to be 1", frames, remedy))
+    return image

@@ -45,6 +45,17 @@ def test_threads_do_not_change_the_draws_nor_their_order(monkeypatch, cores):
     np.testing.assert_array_equal(all_weights(5, 100, 4), whole)
 
 
+def test_few_blocks_wait_to_be_taken(monkeypatch):
+    """A block of sums is as large as the caller's columns make it. Mutation seen to fail: eight blocks per thread."""
+    for name, value in (("_DRAWN", 50), ("_MANY_DRAWS", 0), ("count_cores", lambda: 2)):
+        monkeypatch.setattr(module, name, value)
+    made = []
+    blocks = map_weights(lambda weights: made.append(1) or weights, 5, 200, 4)
+    for taken in range(1, 10):
+        next(blocks)
+        assert len(made) <= taken + 3
+
+
 @pytest.mark.parametrize("n_units", [1, 2, 7, 1000])
 def test_many_draws_are_tallied_like_few(monkeypatch, n_units):
     """The compiled loop against NumPy; mutation seen to fail: the high half of a word drawn first."""

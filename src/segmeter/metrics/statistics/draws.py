@@ -34,7 +34,9 @@ def map_weights(
 
     blocks = (range(start, min(start + size, resamples)) for start in range(0, resamples, size))
     threads = min(count_cores(), _MOST_THREADS) if is_long else 1
-    return map(draw, blocks) if threads == 1 else map_in_threads(draw, blocks, threads=threads, name="resample")
+    if threads == 1:
+        return map(draw, blocks)
+    return map_in_threads(draw, blocks, threads=threads, ahead=threads + 1, name="resample")  # what waits may be large
 
 
 def _tally(halves: NDArray[np.uint32]) -> FloatArray:
