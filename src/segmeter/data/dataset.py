@@ -122,14 +122,6 @@ class Dataset:
         found = map_in_threads(lambda i: self.is_streamed(self.header_of(self.pairs[i].image)), candidates)
         return frozenset(i for i, streamed in zip(candidates, found, strict=True) if streamed)
 
-    def large_cases(self, above: int) -> dict[int, Header]:
-        """Index -> header of each image of more pixels than `above` that is not read by rows."""
-        streamed = self.streamed_cases()
-        whole = [index for index in range(len(self)) if index not in streamed]
-        headers = map_in_threads(lambda index: self.header_of(self.pairs[index].image), whole)
-        pairs = zip(whole, headers, strict=True)
-        return {index: header for index, header in pairs if header.height * header.width > above}
-
     def is_streamed(self, header: Header) -> bool:
         """Whether an image is read by rows."""
         turned = self.orientation == "apply" and header.orientation != 1  # which takes the whole picture

@@ -172,7 +172,7 @@ def run_cases(
     """
     rest, streamed = range(done, len(job.dataset)), job.dataset.streamed_cases()
     probs = job.export.needs_probs or probs
-    alone = streamed | (check_whole_maps(large) if probs else frozenset())
+    alone = streamed | (check_whole_maps(large, streamed) if probs else frozenset())
     _warn_of_lost_place(job, large=0 in streamed and not fits_memory(job.dataset, 0))
     hashing: dict[str, Any] = {"hashed": True, "stages": job.predictor.stages}
     with Writer(large.folder, job.export, job.dataset.spec, locate=job.dataset.locate, **hashing) as writer:
