@@ -1,6 +1,7 @@
 """A small job whose every part is known: two classes told apart by colour, a network of two layers."""
 
 from dataclasses import dataclass, field, replace
+from types import SimpleNamespace
 
 import numpy as np
 import torch
@@ -58,6 +59,13 @@ class TinyCases:
 
     def streamed_cases(self):
         return frozenset()
+
+    @property
+    def pairs(self):
+        return [SimpleNamespace(image=None)] * len(self)
+
+    def header_of(self, path):
+        return SimpleNamespace(height=1, width=1)
 
     def locate(self, case_id):
         return UNKNOWN
