@@ -115,7 +115,7 @@ def test_what_was_not_measured_is_no_slice():
         ({"slice_by": ("thirds(ward)",)}, "to have numbers in the column ward.*got 'a'"),
         ({"slice_by": ("(.*)",), "slices": None}, r"to have 100 values or fewer, got 120 of \(\.\*\)\. Write thirds"),
         ({"slice_by": ("wrad",)}, "with the columns case_id and wrad.*Did you mean 'ward'"),
-        ({"slices": None}, "`slice_by` to be columns of metrics.slices.*got 'ward'"),
+        ({"slices": None}, "to be columns of metrics.slices.*touches_border/CLASS, brightness, or .*got 'ward'"),
         ({"slice_by": ("share/raod",)}, "class or group after share/, got 'share/raod'. Did you mean 'road'"),
         ({"slices": "nowhere.csv"}, "to name a table, got nowhere.csv"),
     ],

@@ -150,7 +150,7 @@ def _told(by: str, config: MetricsConfig, case_ids: Sequence[str]) -> list[str]:
         found = read_column(config.slices, column, key="slices")
         labels = take_cases(found, case_ids, key="slices", rule=f"to have a value of {column} for every case")
     else:
-        known = (f"{name}/CLASS" for name in (SHARE, *OF_A_CLASS))
+        known = (*(f"{name}/CLASS" for name in (SHARE, *OF_A_CLASS)), BRIGHTNESS[0])
         rule = f"to be columns of metrics.slices, {', '.join(known)}, or what metrics.cluster can be"
         raise InputError(expected("metrics", "slice_by", rule, repr(by), "Set metrics.slices=TABLE.csv."))
     if thirds:
