@@ -5,8 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from segmeter.data.files.masks import hash_map
 from segmeter.errors import ConfigError, DataError
-from segmeter.evaluation.images import find_images, read_case_image
+from segmeter.evaluation.images import find_images, put_beside, read_case_image
 from segmeter.evaluation.manifest import check_same
 from segmeter.evaluation.score import score
 from segmeter.metrics.cases.stored import read_cases
@@ -27,14 +28,14 @@ def job(tmp_path):
 
 def test_brightness_is_that_of_the_images(job, tmp_path):
     images = find_images(tmp_path / "images", job.pairing)
-    score(replace(job, images=images))
+    score(replace(job, pairing=put_beside(job.pairing, images)))
     assert [row.scores["brightness/image"] for row in read_cases(tmp_path)] == [0.0, 0.2, 0.4]
 
 
 def test_without_images_nothing_is_seen_of_them_and_a_run_is_another_one(job, tmp_path):
     score(job)
     assert not any("brightness/image" in row.scores for row in read_cases(tmp_path))
-    with_images = replace(job, images=find_images(tmp_path / "images", job.pairing))
+    with_images = replace(job, pairing=put_beside(job.pairing, find_images(tmp_path / "images", job.pairing)))
     with pytest.raises(ConfigError, match="`images` was False and is True now"):
         check_same(tmp_path, with_images.identity(), job.case_ids)
 
@@ -43,7 +44,7 @@ def test_a_case_without_an_image_and_an_image_of_another_size_are_named(job, tmp
     put(tmp_path / "images" / "c1.png", np.zeros((20, 31), np.uint8))
     images = find_images(tmp_path / "images", job.pairing)
     with pytest.raises(DataError, match=r"c1\.png: expected `image` to have the size of its reference, 20 x 30, got"):
-        score(replace(job, images=images))
+        score(replace(job, pairing=put_beside(job.pairing, images)))
     (tmp_path / "images" / "c1.png").unlink()
     with pytest.raises(DataError, match="`an image` for every name, got none for 1: c1"):
         find_images(tmp_path / "images", job.pairing)
@@ -51,8 +52,9 @@ def test_a_case_without_an_image_and_an_image_of_another_size_are_named(job, tmp
 
 def test_volumes_are_read_with_a_channel(tmp_path):
     np.save(tmp_path / "a.npy", np.arange(24, dtype=np.int16).reshape(2, 3, 4))
-    found = read_case_image(tmp_path / "a.npy", (2, 3, 4), max_pixels=100)
+    found, digest = read_case_image(tmp_path / "a.npy", (2, 3, 4), max_pixels=100)
     assert (found.shape, found.dtype) == ((2, 3, 4, 1), np.float32)
     assert found.ravel().tolist() == list(range(24))
+    assert digest == hash_map(tmp_path / "a.npy")
     with pytest.raises(DataError, match=r"2 x 3 x 5, got 2 x 3 x 4 \(depth x height x width\)"):
         read_case_image(tmp_path / "a.npy", (2, 3, 5), max_pixels=100)

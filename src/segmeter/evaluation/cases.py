@@ -1,7 +1,7 @@
 """The files of one case -> its maps, its row of counts and measures, or what is wrong with its files."""
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import cache
@@ -37,6 +37,7 @@ _COUNTED = 4
 _OBJECTS = dict.fromkeys(("instances", "average_precision", "aji", "sizes"), 18)
 _MEASURED = {"surface": 10, "boundary": 16, "cldice": 10, **_OBJECTS}
 _OTHERWISE = 40  # distances of objects, and measures of users
+_PICTURED = 16  # an image of three channels in float32 beside its own decoding
 _NUMBERED = 16  # more, where files hold the numbers of objects: 32 in all were measured for those of int64
 
 
@@ -73,8 +74,6 @@ class CaseScorer:
         Whether rows say which cases had no prediction.
     processes
         How many processes measure side by side, and share the memory.
-    images
-        Files of images by their case's stem, for measures that look at them; empty gives these none.
     """
 
     def __init__(
@@ -84,13 +83,11 @@ class CaseScorer:
         *,
         flag_missing: bool = False,
         processes: int = 1,
-        images: Mapping[str, Path] | None = None,
     ) -> None:
         self.reading = reading
         self.metrics = metrics
         self.flag_missing = flag_missing
         self.processes = processes
-        self.images = images or {}
         self._multilabel = reading.spec.is_multilabel
         self._references, self._predictions = (
             replace(
@@ -158,7 +155,8 @@ class CaseScorer:
         width = self.reading.spec.label_dtype.itemsize
         pixels = _stated_pixels(pair.references[0], self.reading.max_pixels)
         numbers = _NUMBERED if self.reading.instances else 0
-        return pixels * len(pair.references) * (per_pixel * width + numbers)
+        image = _PICTURED if pair.image else 0
+        return pixels * (len(pair.references) * (per_pixel * width + numbers) + image)
 
     def _score(self, pair: MaskPair) -> Scored:
         if any(is_large(path, self.reading) for path in (*pair.references, *pair.predictions)):
@@ -172,15 +170,8 @@ class CaseScorer:
             )
             return self._scored(pair, row, found.place, found.sha256)
         loaded = self._load(pair)
-        row = make_row(self._with_image(pair, loaded.maps), self._measures, counts=self._count(pair, loaded))
+        row = make_row(loaded.maps, self._measures, counts=self._count(pair, loaded))
         return self._scored(pair, row, loaded.place, loaded.sha256, resampled=loaded.resampled)
-
-    def _with_image(self, pair: MaskPair, maps: CaseMaps) -> CaseMaps:
-        """The maps of a case beside its image, where there is one."""
-        path = self.images.get(pair.stem)
-        if path is None:
-            return maps
-        return replace(maps, image=read_case_image(path, maps.shape, max_pixels=self.reading.max_pixels))
 
     def _scored(self, pair: MaskPair, row: CaseRow, place: Place, sha256: str, *, resampled: bool = False) -> Scored:
         if self.reading.resample != "refuse":
@@ -212,7 +203,7 @@ class CaseScorer:
         stored = self._on_one_grid(paths, as_stored, count)
         place = find_place(paths, stored, self.metrics.spacing, references=count)
         target = self._planes(stored[:count])
-        digest = _hash_together(*(each.sha256 for each in stored))
+        digests = [each.sha256 for each in stored]
         first = second = None
         if self._references.instances:
             target, first = self._split(paths[0], target)
@@ -231,8 +222,11 @@ class CaseScorer:
             target_instances=first,
             instances=second,
         )
+        if pair.image:
+            image, digest = read_case_image(pair.image, maps.shape, max_pixels=self.reading.max_pixels)
+            maps, digests = replace(maps, image=image), [*digests, digest]
         resampled = any(one is not other for one, other in zip(stored, as_stored, strict=True))
-        return _Loaded(maps=maps, place=place, stored=stored, sha256=digest, resampled=resampled)
+        return _Loaded(maps=maps, place=place, stored=stored, sha256=_hash_together(*digests), resampled=resampled)
 
     def _split(self, path: Path, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Labels and objects of a map that holds numbers of objects."""

@@ -1,12 +1,14 @@
 """Images beside scored masks -> their pixels, for pictures and for what a case is sliced by."""
 
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from segmeter.checks import expected
-from segmeter.data.files.images import IMAGE_DTYPES, read_image
+from segmeter.data.files.images import IMAGE_DTYPES, decode_image, read_file
 from segmeter.data.files.masks import read_values
 from segmeter.data.files.sniff import show, volume_format
 from segmeter.data.folders.pairing import list_files, missing_problem, twice_problems
@@ -25,15 +27,22 @@ def find_images(folder: Path, pairing: Pairing) -> dict[str, Path]:
     """
     files = list_files(folder, role="images", volumes=True)
     stems = [pair.stem for pair in pairing.pairs]
-    problems = missing_problem(stems, files, what="an image", remedy="Leave images= out to draw no overlays.")
+    problems = missing_problem(stems, files, what="an image", remedy="Leave images= out to score without them.")
     problems += twice_problems({stem: files[stem] for stem in stems if stem in files}, "images")
     if problems:
         raise DataError(problems)
     return {stem: files[stem][0] for stem in stems}
 
 
-def read_case_image(path: Path, shape: tuple[int, ...], *, max_pixels: int) -> NDArray[np.generic]:
-    """Read the image of a case, (H, W, C), or (D, H, W, 1) of a volume; `shape` is that of its reference.
+def put_beside(pairing: Pairing, images: Mapping[str, Path]) -> Pairing:
+    """Give each pair its image, from `find_images`; its hash then covers it."""
+    return replace(pairing, pairs=tuple(replace(pair, image=images[pair.stem]) for pair in pairing.pairs))
+
+
+def read_case_image(path: Path, shape: tuple[int, ...], *, max_pixels: int) -> tuple[NDArray[np.generic], str]:
+    """Read the image of a case, (H, W, C), or (D, H, W, 1) of a volume, and the sha256 of its file.
+
+    `shape` is that of its reference.
 
     Raises
     ------
@@ -41,14 +50,16 @@ def read_case_image(path: Path, shape: tuple[int, ...], *, max_pixels: int) -> N
         It can't be read, or has another size.
     """
     if len(shape) == 2 and volume_format(path) is None:
-        image = read_image(path, max_pixels=max_pixels)
+        file = read_file(path, max_pixels=max_pixels)
+        image, digest = decode_image(file, channels=None, orientation="refuse"), file.sha256
         found = image.shape[:2]
     else:
-        values = read_values(path, max_pixels=max_pixels).values
+        stored = read_values(path, max_pixels=max_pixels)
+        values, digest = stored.values, stored.sha256
         image = values if values.dtype.name in IMAGE_DTYPES else values.astype(np.float32)
         image, found = image[..., None], values.shape
     if found != shape:
         axes = "(height x width)" if len(found) == 2 else "(depth x height x width)"
         rule = f"to have the size of its reference, {write_shape(shape)}"
         raise DataError(expected(show(path), "image", rule, f"{write_shape(found)} {axes}"))
-    return image
+    return image, digest

@@ -27,12 +27,19 @@ class MaskPair:
     """The files of one case: one of each for binary and multiclass, one per class for multilabel.
 
     `predictions` is empty where the case has no prediction. `case_id` is safe as a file name, `stem` is the files' own.
+    `image` is there where a measure looks at it.
     """
 
     case_id: str
     stem: str
     references: tuple[Path, ...]
     predictions: tuple[Path, ...]
+    image: Path | None = None
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """All that decides the case's row."""
+        return (*self.references, *self.predictions, *([self.image] if self.image else []))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -168,7 +175,7 @@ def _folder_files(folder: Path, role: str, spec: ClassSpec, suffix: str) -> list
 def hash_pair(pair: MaskPair) -> str:
     """Sha256 over the hashes of all files of a pair; "" where one is gone."""
     try:
-        digests = [hash_map(path) for path in (*pair.references, *pair.predictions)]
+        digests = [hash_map(path) for path in pair.files]
     except (OSError, DataError):
         return ""
     return hashlib.sha256(" ".join(digests).encode()).hexdigest()

@@ -77,8 +77,6 @@ class Scoring:
         Its group of the configuration.
     probs
         Files of probabilities by their case's stem, from `find_probs`; empty measures none.
-    images
-        Files of images by their case's stem, from `find_images`, where a measure looks at them; empty gives it none.
     folder
         The run's folder.
     workers
@@ -102,7 +100,6 @@ class Scoring:
     resample: Literal["refuse", "nearest"] = "refuse"
     metrics: MetricsConfig
     probs: Mapping[str, Path] = field(default_factory=dict)
-    images: Mapping[str, Path] = field(default_factory=dict)
     folder: Path
     workers: int = 0
     resume: bool = False
@@ -134,7 +131,7 @@ class Scoring:
             },
             "metrics": self.metrics.model_dump(),
             "probs": bool(self.probs),
-            "images": bool(self.images),
+            "images": any(pair.image for pair in self.pairing.pairs),
             "missing_predictions": list(self.pairing.missing),
             "extra_predictions": len(self.pairing.extra),
             "segmeter": __version__,
@@ -159,7 +156,7 @@ class Scoring:
             resample=self.resample,
         )
         missing = bool(self.pairing.missing)
-        return CaseScorer(reading, self.metrics, flag_missing=missing, processes=self.workers or 1, images=self.images)
+        return CaseScorer(reading, self.metrics, flag_missing=missing, processes=self.workers or 1)
 
 
 def score(job: Scoring) -> dict[str, Any]:
@@ -299,15 +296,11 @@ def _score_in_threads(scorer: CaseScorer, pairs: Sequence[MaskPair]) -> Iterator
         if all(stored_size(path) < _SMALL for pair in pairs[:1] for path in pair.references):
             size = _AT_ONCE
     groups = [pairs[start : start + size] for start in range(0, len(pairs), size)]
-    ahead = fetch_ahead(groups, lambda group: chain.from_iterable(map(_files_of, group)))
+    ahead = fetch_ahead(groups, lambda group: chain.from_iterable(pair.files for pair in group))
     found = map_in_threads(lambda group: list(map(scorer, group)), ahead, threads=count_cores(), name="score")
     with closing(found):
         for group in found:
             yield from group
-
-
-def _files_of(pair: MaskPair) -> tuple[Path, ...]:
-    return (*pair.references, *pair.predictions)
 
 
 def _entry(scored: Scored) -> Entry:

@@ -18,7 +18,7 @@ from segmeter.cli.runs.run_folder import note_done, open_run
 from segmeter.data.files.sniff import show
 from segmeter.data.nnunet import NnunetLabels, read_labels
 from segmeter.distributed.shards import Shard, check_filled, parse_shard, part_warning
-from segmeter.evaluation.images import find_images
+from segmeter.evaluation.images import find_images, put_beside
 from segmeter.evaluation.manifest import NAME
 from segmeter.evaluation.pairing import Pairing, find_pairs
 from segmeter.evaluation.probs import find_probs
@@ -53,7 +53,7 @@ def run(config: ScoreConfig, job: Job) -> float | None:
     resumed = find_resumed(config, job, config.resume, holds=NAME)
     scoring = replace(
         scoring,
-        images=images if any(each.name == "content" for each in config.metrics.measures) else {},
+        pairing=put_beside(pairing, images) if images and _looks_at_images(config) else pairing,
         probs=find_probs(local_path(config.probs), pairing.pairs) if config.probs else {},
         folder=resumed or Path(),
         resume=resumed is not None,
@@ -79,6 +79,10 @@ def run(config: ScoreConfig, job: Job) -> float | None:
             write_report(folder, config.report)
     _show(config, folder, summary)
     return next(iter(found.values()))
+
+
+def _looks_at_images(config: ScoreConfig) -> bool:
+    return any(each.name == "content" for each in config.metrics.measures)
 
 
 def _scoring(config: ScoreConfig, pairing: Pairing) -> Scoring:

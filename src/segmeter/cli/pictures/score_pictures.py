@@ -89,7 +89,7 @@ class _Drawing:
         try:
             maps = self.scorer.read(pair)
             check_unchanged(pair, self.measured)
-            image = read_case_image(path, maps.shape, max_pixels=scoring.max_pixels)
+            image, _ = read_case_image(path, maps.shape, max_pixels=scoring.max_pixels)
         except DataError as error:
             return error.problems
         target, labels, title, number = maps.target, maps.labels, pair.case_id, None
