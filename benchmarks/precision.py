@@ -1,4 +1,4 @@
-"""bfloat16 against float32 on this CPU: what `precision=auto` should choose.
+"""bfloat16 against float32 on this CPU: what `precision=auto` costs or saves.
 
     python benchmarks/precision.py
 
@@ -13,7 +13,7 @@ import segmentation_models_pytorch as smp
 import torch
 
 from record import RESULTS, circumstances, write_record
-from segmeter.inference.precision import gains_from_bfloat16
+from segmeter.inference.precision import has_bfloat16
 
 CASES = [("resnet18", (384, 480), 4), ("resnet34", (512, 512), 2), ("efficientnet-b0", (384, 480), 4)]
 ROUNDS = 4
@@ -59,7 +59,7 @@ def main() -> None:
             found.append({"encoder": encoder, "size": size, "batch": batch, "work": kind, **seconds, "gain": gain})
             times = "  ".join(f"{name} {each:.3f} s" for name, each in seconds.items())
             print(f"{encoder:16} {kind:14} {times}  gain {gain}")
-    chosen = "bfloat16" if gains_from_bfloat16(torch.device("cpu")) else "float32"
+    chosen = "bfloat16" if has_bfloat16(torch.device("cpu")) else "float32"
     print(f"precision=auto chooses {chosen} here")
     cpu = torch.cpu.get_capabilities()
     flags = {name: cpu.get(name) for name in ("cpu_name", "avx512_bf16", "amx_bf16")}

@@ -43,6 +43,7 @@ PRINTED_BY: dict[str, tuple[str, ...]] = {
     "cli/commands/export.py": ("export",),
     "postprocess/": ("eval", "predict"),
     "metrics/summary/compare.py": ("compare",),
+    "metrics/measures/error_types.py": ("score",),  # of volumes, which eval does not have
     "metrics/": ("eval", "score", "compare"),
     "training/": ("train",),
     "evaluation/case_run.py": ("eval", "predict"),
@@ -53,6 +54,7 @@ PRINTED_BY: dict[str, tuple[str, ...]] = {
     "remote/": ("train", "eval", "predict", "score", "merge"),
     "evaluation/sharding.py": ("eval", "predict"),
     "evaluation/large/cases.py": ("eval",),
+    "evaluation/large/whole.py": ("eval", "predict"),
     "evaluation/": ("score",),
     "report/": ("eval", "predict", "score"),
     "distributed/config.py": ("eval", "score"),
@@ -79,6 +81,7 @@ ELSEWHERE = {
     *(("evaluation/merging/pieces.py", key, key) for key in ("data.fold", "data.split")),  # of the merged runs
     ("cli/commands/check.py", "loss.class_weights", "loss.class_weights"),  # what it suggests for training
     ("report/page/evaluation.py", "images", "images= of score"),
+    ("metrics/summary/slice_labels.py", "images", "score with images="),
 }
 NEVER = {
     ("data/files/images.py", "data.label_map", "predict"),  # which reads no masks
@@ -158,7 +161,7 @@ def test_the_search_for_advice_finds_it() -> None:
     found = set(advised())
     assert ("data/files/images.py", "data.orientation", "predict") in found
     assert ("inference/oom_fallback.py", "inference.tile", "train") in found
-    assert ("cli/commands/score.py", "images", "score") in found
+    assert ("evaluation/images.py", "images", "score") in found
     assert len(found) > 60
 
 

@@ -17,7 +17,7 @@ from segmeter.metrics.cases import packed as store
 from segmeter.metrics.cases import table as rows
 from segmeter.metrics.cases.table import CaseRow
 from segmeter.metrics.config.metrics import MetricsConfig
-from segmeter.metrics.statistics import bootstrap
+from segmeter.metrics.statistics import bootstrap, draws
 
 K = 19
 MOST_BYTES = 2048  # a case
@@ -57,8 +57,8 @@ def test_memory_grows_by_less_than_2_kb_a_case(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(cases.CaseScorer, "__call__", invented)
     monkeypatch.setattr(rows, "_GROUP", 64)
     monkeypatch.setattr(bootstrap, "_BLOCK", 1000)
-    monkeypatch.setattr(bootstrap, "_DRAWN", 1000)
-    monkeypatch.setattr(bootstrap, "_MANY_DRAWS", 0)
+    monkeypatch.setattr(draws, "_DRAWN", 1000)
+    monkeypatch.setattr(draws, "_MANY_DRAWS", 0)
     monkeypatch.setattr(store, "PLAIN_BYTES", 1000)
     peak(tmp_path / "warm", 10)
     few, many = peak(tmp_path / "few", 300), peak(tmp_path / "many", 1300)

@@ -34,8 +34,8 @@ class InferenceConfig(Config, title="inference"):
     threshold: Annotated[float, Unit("probability")] = Field(0.5, ge=0, le=1)
     """Binary and multilabel: a class is present where its probability is above this."""
     precision: Precision = "auto"
-    """Number format of the forward pass; "auto" is bfloat16 where that is faster, else float16 on CUDA, else
-    float32."""
+    """Number format of the forward pass; "auto" is bfloat16 where the device computes in it, else float16 on CUDA,
+    else float32."""
     batch_size: Annotated[int, Unit("images")] = Field(4, ge=1)
     """Images of one size per forward pass."""
 

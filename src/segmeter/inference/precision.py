@@ -9,11 +9,14 @@ from segmeter.checks import expected
 from segmeter.errors import ConfigError
 from segmeter.inference.config import Precision
 
+_CPU_BFLOAT16 = ("avx512_bf16", "amx_bf16")
+
 
 def pick_dtype(device: torch.device, precision: Precision) -> torch.dtype:
     """The dtype that `precision` means on `device`.
 
-    "auto" is bfloat16 where that is faster (see `gains_from_bfloat16`), float16 on older GPUs, else float32.
+    "auto" is bfloat16 where the device computes in it (a CPU with avx512_bf16 or amx_bf16, a GPU since Ampere),
+    float16 on older GPUs, else float32.
 
     Raises
     ------
@@ -55,20 +58,15 @@ def without_tf32() -> Iterator[None]:
         cudnn.allow_tf32, matmul.allow_tf32 = before
 
 
-def gains_from_bfloat16(device: torch.device) -> bool:
-    """Whether a network runs faster in bfloat16: on GPUs since Ampere, and CPUs with amx_bf16 or AMD's avx512_bf16.
-
-    Intel's avx512_bf16 alone does not count: there a U-Net's forward passes and training steps take 0 to 60 % more CPU
-    time than in float32 (Xeon without AMX, torch 2.15, `benchmarks/precision.py`).
-    """
+def has_bfloat16(device: torch.device) -> bool:
+    """Whether a device computes in bfloat16 itself, rather than through float32."""
     if device.type == "cuda":
         return bool(torch.cuda.is_bf16_supported(including_emulation=False))
     capable = torch.cpu.get_capabilities() if device.type == "cpu" else {}
-    intel = str(capable.get("cpu_name", "")).startswith("Intel")
-    return bool(capable.get("amx_bf16") or (capable.get("avx512_bf16") and not intel))
+    return any(capable.get(name) for name in _CPU_BFLOAT16)
 
 
 def _fastest(device: torch.device) -> torch.dtype:
-    if gains_from_bfloat16(device):
+    if has_bfloat16(device):
         return torch.bfloat16
     return torch.float16 if device.type == "cuda" else torch.float32

@@ -66,11 +66,9 @@ def _folder() -> str | None:
 def _torch_facts() -> dict[str, str]:
     import torch
 
-    from segmeter.inference.precision import gains_from_bfloat16
+    from segmeter.inference.precision import has_bfloat16
 
     return {
         "torch build": "CUDA " + torch.version.cuda if torch.version.cuda else "CPU only",
-        "bfloat16 on the CPU": "faster than float32"
-        if gains_from_bfloat16(torch.device("cpu"))
-        else "not faster (float32 is used)",
+        "bfloat16 on the CPU": "yes" if has_bfloat16(torch.device("cpu")) else "no (float32 is used)",
     }
