@@ -1,6 +1,7 @@
 """compare.json -> the tables of its page."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -95,3 +96,18 @@ def test_a_metric_whose_columns_are_left_out_has_no_link(tmp_path, result, monke
     rows = {row["metric"]: row["link"] for row in values["comparison"]["rows"]}
     assert rows[metric] is None
     assert rows["mean_iou"] is not None
+
+
+def test_a_requirement_is_linked_to_its_cases_of_the_new_run_against_the_base(tmp_path, result):
+    folders = list(map(Path, result["folders"].values()))
+    require = ["mean_iou >= base - 1", "iou/tree[(.)=a] >= base - 1"]
+    found = compare(folders, MetricsConfig(bootstrap=1000, slice_by=("(.)",)), require=require)
+    rows = comparison_values(tmp_path, found, ReportConfig())["comparison"]["required"]
+    assert [row["link"] for row in rows] == [
+        "#?pair=1.0&by=difference%2Fheadline",
+        "#?pair=1.0&by=difference%2Fiou%2F1&is.slice%2F%28.%29=a",
+    ]
+    assert rows[0]["said"] == "met"
+    found["gate"]["requirements"][0]["metric"] = "mean_average_precision"  # which no case has
+    rows = comparison_values(tmp_path, found, ReportConfig())["comparison"]["required"]
+    assert rows[0]["link"] is None

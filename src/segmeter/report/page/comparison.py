@@ -117,7 +117,7 @@ def _comparison(result: Mapping[str, Any], columns: Sequence[Column]) -> dict[st
         "ranks": _rank_bars(ranking) if ranking else [],
         "rows": _rows(result, {column.key for column in columns}),
         "notes": notes(result),
-        "required": _required(result),
+        "required": _required(result, {column.key for column in columns}),
         "slices": _slices(result, {column.key for column in columns}),
     }
 
@@ -210,9 +210,18 @@ def _slices(result: Mapping[str, Any], keys: set[str]) -> list[dict[str, Any]]:
     ]
 
 
-def _required(result: Mapping[str, Any]) -> list[dict[str, Any]]:
-    entries = result.get("gate", {}).get("requirements", ())
-    return [entry | {"said": OUTCOMES[entry["outcome"]]} for entry in entries]
+def _required(result: Mapping[str, Any], keys: set[str]) -> list[dict[str, Any]]:
+    """Requirements, each linked to its cases where the page has its metric and its slice of each case."""
+    base, new = list(result["folders"])[:2]
+    found = []
+    for entry in result.get("gate", {}).get("requirements", ()):
+        choice = _choice(result, {"first": new, "second": base}, entry["metric"], keys)
+        part = entry["slice"]
+        if part:
+            choice |= {f"is.{slice_key(part['by'])}": part["value"]}
+        here = "by" in choice and (not part or slice_key(part["by"]) in keys)
+        found.append(entry | {"said": OUTCOMES[entry["outcome"]], "link": cases_link(choice) if here else None})
+    return found
 
 
 def _sections(result: Mapping[str, Any]) -> list[tuple[str, str]]:

@@ -25,7 +25,7 @@ from segmeter.report.page.charts import calibration_charts
 from segmeter.report.pictures.chosen import Shown, choose_pictures
 
 DATA_BYTES = 3_600_000  # of the columns' numbers before they are compressed, to about half
-CASE_BYTES = 72  # of each case where that is more: its scores, sizes and loss, and the IoU of about 20 classes
+CASE_BYTES = 120  # of each case where that is more: its scores, sizes, means of measures, and the IoU of 20 classes
 MOST_BYTES = 12_000_000  # of any run
 
 _NO_PICTURES = "No pictures were kept: they need the images (images= of score), and report.overlays above 0."
@@ -48,7 +48,7 @@ def evaluation_values(folder: Path, summary: Mapping[str, Any], config: ReportCo
     shown = choose_pictures(folder, cases.headlines(), config, of_class=_worst_of_classes(cases))
     matrix = summary.get("confusion_matrix")
     evaluation = {
-        "notes": figures.notes(summary) + unlisted,
+        "notes": [*tables.notes(summary, here), *((line, None) for line in unlisted)],
         "headline": figures.headline(spec.task, spec.names),
         "aggregates": tables.aggregates(summary, here),
         "classes": tables.classes(summary, here, columns),
@@ -62,9 +62,9 @@ def evaluation_values(folder: Path, summary: Mapping[str, Any], config: ReportCo
         "headlines": figures.headlines(summary),
         "refused": figures.refused(summary),
         "calibration": figures.calibration(summary),
-        "calibration_classes": (summary.get("calibration") or {}).get("per_class", {}),
+        "calibration_classes": tables.calibration(summary, here),
         "calibration_charts": calibration_charts(summary["calibration"]) if summary.get("calibration") else [],
-        "loss": summary.get("loss") or {},
+        "loss": (summary.get("loss") or {}) | {"link": tables.worst_first("loss", here)},
         "confusion": bool(matrix) and not spec.is_multilabel,
     }
     outside = [summary.get("invalid", {}).get(name, 0) for name in spec.names]
