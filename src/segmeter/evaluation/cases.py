@@ -107,9 +107,9 @@ class CaseScorer:
 
     def score_all(self, pairs: Sequence[MaskPair]) -> list[Scored | tuple[str, ...]]:
         """Score some pairs, in their order; those of small label PNGs together, with as little as it takes."""
-        short = [pair for pair in pairs if self._counts_only and pair.predictions]
-        found = dict(zip((pair.case_id for pair in short), self._count_plain(short), strict=True))
-        return [found.get(pair.case_id) or self._score_usual(pair) for pair in pairs]
+        short = [k for k, pair in enumerate(pairs) if self._counts_only and pair.predictions]
+        found = dict(zip(short, self._count_plain([pairs[k] for k in short]), strict=True))
+        return [found.get(k) or self._score_usual(pair) for k, pair in enumerate(pairs)]
 
     def _score_usual(self, pair: MaskPair) -> Scored | tuple[str, ...]:
         remedy = "Free memory, cut the pair into tiles, or measure less (metrics.measures)."

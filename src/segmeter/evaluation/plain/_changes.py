@@ -92,22 +92,24 @@ def change_row(tally: Tally, stream: Array, at: Any, width: Any, now: Any, goal:
 def _undo_up(tally: Tally, stream: Array, line: Any, width: Any, now: Any, goal: Any, row: Any) -> Any:
     words, blocks, changes = tally.words, tally.blocks, np.intp(0)
     count: Any = np.uintp(0)
-    whole = width // _BLOCK
+    whole, last = width // _BLOCK, width // _EIGHT
     for i in range(whole):  # list the blocks that change without a branch, which would often be guessed wrong
         blocks[count] = i
         count += np.uintp(_has_residual(stream, line + i * _BLOCK))
+    if whole * _EIGHT < last:
+        blocks[count] = whole
+        count += _ONE
     for i in range(count):
         start = np.uintp(blocks[i]) * _EIGHT
-        rest = _mark_residuals(stream, line + start * _EIGHT, _EIGHT)
+        rest = _mark_residuals(stream, line + start * _EIGHT, min(_EIGHT, last - start))
         while rest:
             k = start + np.uintp(trailing_zeros(rest))
             rest &= rest - _BIT
             word = _add_bytes(words[goal + k], word_at(stream, line + k * _EIGHT))
             changes += _replace(tally, now, goal, k, word, row)
-    for last in range(whole * _EIGHT, (width + _EIGHT - _ONE) // _EIGHT):
-        residuals = _last_word(stream, line, last, width)
-        if residuals:
-            changes += _replace(tally, now, goal, last, _add_bytes(words[goal + last], residuals), row)
+    if last * _EIGHT < width:
+        word = _add_bytes(words[goal + last], _last_word(stream, line, last, width))
+        changes += _replace(tally, now, goal, last, word, row)
     return changes
 
 
@@ -186,9 +188,9 @@ def _mark_residuals(stream: Array, at: Any, count: Any) -> Any:
 
 @borrowing_part
 def _last_word(stream: Array, line: Any, k: Any, width: Any) -> Any:
-    """The residuals of a word that may reach beyond the row, where they are 0."""
+    """The residuals of the word that reaches beyond the row, where they are 0."""
     found = _NONE
-    for x in range(k * _EIGHT, min(width, (k + _ONE) * _EIGHT)):
+    for x in range(k * _EIGHT, width):
         found |= np.uint64(stream[line + x]) << (_BITS * np.uint64(x - k * _EIGHT))
     return found
 
