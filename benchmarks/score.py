@@ -23,24 +23,29 @@ from typing import Any
 from unittest import mock
 
 import numpy as np
+from numpy.typing import NDArray
 from PIL import Image
 
 from record import circumstances, write_record
 from segmeter.classes import ClassSpec
-from segmeter.data.files import png
+from segmeter.data.files.deflate import ROOM
+from segmeter.data.files.deflate.linked import alloc_decompressor
 from segmeter.data.known_classes import default_colours
 from segmeter.evaluation import score as scoring
 from segmeter.evaluation.cases import CaseScorer
 from segmeter.evaluation.manifest import Manifest
 from segmeter.evaluation.pairing import MaskPair, find_pairs
-from segmeter.evaluation.plain import _kernels, pairs
+from segmeter.evaluation.plain import _files, pairs
+from segmeter.evaluation.plain._kernels import count_rows
 from segmeter.evaluation.score import Scoring, score
+from segmeter.jit import kernel
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.summary import summary
 from segmeter.parallel import count_cores, map_in_processes, map_in_threads
 
 K, SIDE = 19, 1024
 DISTINCT = 60  # pairs that differ; the others are links to their files
+Array = NDArray[Any]
 RESULT = Path(__file__).parent / "results" / "score.json"
 SPEC = ClassSpec(
     task="multiclass", names=tuple(f"class_{k}" for k in range(K)), colours=default_colours(K), ignore_index=255
@@ -117,13 +122,9 @@ def cpu_seconds() -> float:
     return sum(os.times()[:4])
 
 
+READ, INFLATE, COUNT = "open, read, hash, check the chunks", "inflate", "undo filters, count"
 PARTS = (  # where a part's time is spent: module or class, function
-    ("open, read", png, "_read_small"),
-    ("hash", png, "sha256"),
-    ("chunks and their checksums", png, "_collect"),
-    ("inflate", pairs, "inflate_plain"),
-    ("undo filters, count", _kernels, "count_rows"),
-    ("the rest of a case", CaseScorer, "__call__"),
+    ("the rest of a case", CaseScorer, "score_all"),
     ("journal", Manifest, "add"),
     ("manifest", Manifest, "finish"),
     ("bootstrap", summary, "bootstrap"),
@@ -137,7 +138,7 @@ class Stopwatch:
     """Adds up CPU time by part; a part inside another one counts for itself alone."""
 
     def __init__(self) -> None:
-        self.spent = dict.fromkeys((name for name, _, _ in PARTS), 0.0)
+        self.spent = dict.fromkeys((READ, INFLATE, COUNT, *(name for name, _, _ in PARTS)), 0.0)
         self._running: list[str] = []
         self._last = time.thread_time()
 
@@ -167,6 +168,31 @@ def in_turn(work: Callable[[Any], Any], items: Iterable[Any], **_: Any) -> Itera
         yield work(item)
 
 
+def count_in_steps(watch: Stopwatch) -> Callable[..., None]:
+    """What `count_files` does with flat pairs, step by step, so that each can be timed."""
+    read, count = watch.around(READ, _files._read_packed), watch.around(COUNT, count_rows)
+    inflate = watch.around(INFLATE, _files._inflate)
+
+    def count_files(
+        names: Array, starts: Array, memory: Array, most: int, ignore: int, found: Array, hashes: Array, counts: Array
+    ) -> None:
+        for n, files in enumerate(starts):
+            sizes = [read(names[start:], memory[k], most, hashes[n, k]) for k, start in enumerate(files)]
+            height, width, _ = sizes[0]
+            rows = [memory[2 + k, : height * (1 + width) + ROOM] for k in range(2)]
+            for k, (_, _, size) in enumerate(sizes):
+                assert inflate(decompressor, memory[k, : size + ROOM], rows[k])
+            found[n] = (1, height, width, count(*(each[:-ROOM] for each in rows), width, ignore, counts[n])[1])
+
+    decompressor = new_decompressor()
+    return count_files
+
+
+@kernel
+def new_decompressor() -> int:
+    return alloc_decompressor()
+
+
 def time_parts(job: Scoring, rounds: int) -> dict[str, float]:
     """CPU seconds of the parts of a run in one thread, each the best of some rounds; together they are the whole.
 
@@ -177,6 +203,7 @@ def time_parts(job: Scoring, rounds: int) -> dict[str, float]:
         watch = Stopwatch()
         with ExitStack() as stack:
             stack.enter_context(mock.patch.object(scoring, "map_in_threads", in_turn))
+            stack.enter_context(mock.patch.object(pairs, "_compiled", return_value=count_in_steps(watch)))
             for name, place, function in PARTS:
                 timed = watch.around(name, getattr(place, function))
                 stack.enter_context(mock.patch.object(place, function, timed))
@@ -233,7 +260,7 @@ def main(count: int = 300, rounds: int = 5) -> None:
     speedup = times["score, whole, one core"]["best_s"] / times["score, whole"]["best_s"]
     print(f"{count_cores()} threads against one, best of {rounds} by the clock of a quiet machine: {speedup:.2f}x")
     for name, seconds in parts.items():
-        print(f"  {name:<32} {1000 * seconds / count:7.3f} CPU ms a pair")
+        print(f"  {name:<36} {1000 * seconds / count:7.3f} CPU ms a pair")
     for name, seconds in commands.items():
         print(f"{name:<38} {seconds:7.2f} CPU s")
     shape = {"pairs": count, "rounds": rounds, "side": SIDE, "classes": K}

@@ -100,3 +100,9 @@ def test_a_change_in_a_part_from_another_file_is_compiled_anew(tmp_path):
     assert run() == ["1200", "0"]
     far.write_text(part.format(name="far", addend=20))
     assert run() == ["2200", "0"]
+
+
+@pytest.mark.parametrize("place", [0, 1, 31, 63])
+def test_trailing_zeros_are_counted(place):
+    count = jit.kernel(lambda word: jit.trailing_zeros(word))
+    assert count(np.uint64(5 << place & 2**64 - 1)) == place

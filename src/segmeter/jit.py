@@ -12,8 +12,10 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import numba
+from llvmlite import ir
 from numba.core.caching import FunctionCache
 from numba.core.dispatcher import Dispatcher
+from numba.extending import intrinsic
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -55,6 +57,16 @@ def fused_part(function: Function) -> Function:
 def fused_sums_part(function: Function) -> Function:
     """Compile as `fused_part` does, with `FUSED_SUMS` arithmetic."""
     return cast(Function, _compile(function, FUSED_SUMS))
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def trailing_zeros(context: Any, word: Any) -> Any:
+    """How many of the lowest bits of a uint64, which is not 0, are 0; to be called in kernels only."""
+
+    def generate(_: Any, builder: Any, __: Any, arguments: Any) -> Any:
+        return builder.cttz(arguments[0], ir.Constant(ir.IntType(1), 1))
+
+    return numba.uint64(numba.uint64), generate
 
 
 def _compile(function: Callable[..., Any], fastmath: frozenset[str]) -> Any:

@@ -32,11 +32,11 @@ VOID = {"meta", "img", "input", "br"}
 
 
 class Page(HTMLParser):
-    """Tags with their attributes, the text of each, and whether the nesting is right."""
+    """Tags with their attributes, the text of each, rows of tables, and whether the nesting is right."""
 
     def __init__(self, text):
         super().__init__()
-        self.tags, self.texts, self.open = [], [], []
+        self.tags, self.texts, self.rows, self.open = [], [], [], []
         self.feed(text)
         assert not self.open
 
@@ -44,6 +44,10 @@ class Page(HTMLParser):
         self.tags.append((tag, dict(attributes)))
         if tag not in VOID:
             self.open.append(tag)
+        if tag == "tr":
+            self.rows.append([])
+        elif tag == "td":
+            self.rows[-1].append("")
 
     def handle_startendtag(self, tag, attributes):
         self.tags.append((tag, dict(attributes)))
@@ -53,6 +57,8 @@ class Page(HTMLParser):
 
     def handle_data(self, data):
         self.texts.append((self.open[-1] if self.open else "", data))
+        if "td" in self.open:
+            self.rows[-1][-1] += data.strip()
 
     def all(self, tag):
         return [attributes for name, attributes in self.tags if name == tag]
@@ -234,13 +240,11 @@ def test_measures_and_probabilities_are_shown_with_their_failures(tmp_path, rng)
     page = render(tmp_path)
     titles = page.text("h2")
     assert titles.index("Confusion") < titles.index("Cases") < titles.index("Measures") < titles.index("Probabilities")
-    cells = page.text("td")
-    tree = cells.index("tree")  # a link holds what the row measures
-    assert "inf" in cells[tree : tree + 3]
-    assert {"hd95 (pixels)", "hd (pixels)"} <= set(page.text("a"))
-    assert "tp" in cells
+    rows = {tuple(row[:2]): row for row in page.rows}
+    assert "inf" in rows["hd (pixels)", "tree"]
+    assert {"hd95 (pixels)", "hd (pixels)", "tp"} <= set(page.text("a"))
     entry = summary["calibration"]["per_class"]["car"]
-    assert f"{entry['average_precision']:.4f}" in cells
+    assert f"{entry['average_precision']:.4f}" in page.text("td")
     assert sum(1 for tag in page.all("svg") if "precision and recall" in tag.get("aria-label", "")) == 1
     assert any(tag.get("data-value") == "Infinity" for tag in page.all("td"))
 

@@ -22,7 +22,7 @@ from segmeter.evaluation.large.pairs import count_large, is_large
 from segmeter.evaluation.memory import Turns
 from segmeter.evaluation.pairing import MaskPair
 from segmeter.evaluation.places import UNPLACED, Place, find_place
-from segmeter.evaluation.plain.pairs import can_count, count_plain
+from segmeter.evaluation.plain.pairs import PlainCounts, can_count, count_plain
 from segmeter.metrics.cases.table import CaseRow
 from segmeter.metrics.config.measures import MeasureConfig
 from segmeter.metrics.config.metrics import MetricsConfig
@@ -103,9 +103,15 @@ class CaseScorer:
 
     def __call__(self, pair: MaskPair) -> Scored | tuple[str, ...]:
         """Score a pair; what is wrong with its files is given back, so that all of it is said at once."""
-        plain = self._count_plain(pair) if self._counts_only and pair.predictions else None
-        if plain is not None:
-            return plain
+        return self.score_all([pair])[0]
+
+    def score_all(self, pairs: Sequence[MaskPair]) -> list[Scored | tuple[str, ...]]:
+        """Score some pairs, in their order; those of small label PNGs together, with as little as it takes."""
+        short = [k for k, pair in enumerate(pairs) if self._counts_only and pair.predictions]
+        found = dict(zip(short, self._count_plain([pairs[k] for k in short]), strict=True))
+        return [found.get(k) or self._score_usual(pair) for k, pair in enumerate(pairs)]
+
+    def _score_usual(self, pair: MaskPair) -> Scored | tuple[str, ...]:
         remedy = "Free memory, cut the pair into tiles, or measure less (metrics.measures)."
         try:
             with (
@@ -118,12 +124,12 @@ class CaseScorer:
         except MemoryError:
             return (f"case {pair.case_id!r}: out of memory. {remedy}",)
 
-    def _count_plain(self, pair: MaskPair) -> Scored | None:
-        """Count two small label PNGs, most files that there are, with as little as it takes."""
-        spec, most = self.reading.spec, self.reading.max_pixels
-        found = count_plain(pair.references[0], pair.predictions[0], spec, max_pixels=most)
-        if found is None:
-            return None
+    def _count_plain(self, pairs: Sequence[MaskPair]) -> list[Scored | None]:
+        files = [(pair.references[0], pair.predictions[0]) for pair in pairs]
+        found = count_plain(files, self.reading.spec, max_pixels=self.reading.max_pixels) if files else []
+        return [None if each is None else self._of_plain(pair, each) for pair, each in zip(pairs, found, strict=True)]
+
+    def _of_plain(self, pair: MaskPair, found: PlainCounts) -> Scored:
         row = CaseRow(
             case_id=pair.case_id,
             height=found.height,

@@ -297,7 +297,7 @@ def _score_in_threads(scorer: CaseScorer, pairs: Sequence[MaskPair]) -> Iterator
             size = _AT_ONCE
     groups = [pairs[start : start + size] for start in range(0, len(pairs), size)]
     ahead = fetch_ahead(groups, lambda group: chain.from_iterable(pair.files for pair in group))
-    found = map_in_threads(lambda group: list(map(scorer, group)), ahead, threads=count_cores(), name="score")
+    found = map_in_threads(scorer.score_all, ahead, threads=count_cores(), name="score")
     with closing(found):
         for group in found:
             yield from group

@@ -322,9 +322,7 @@ def notes(summary: Mapping[str, Any]) -> list[str]:
     left_out = [name for name in summary["classes"] if name not in summary.get("mean_classes", summary["classes"])]
     if left_out:
         lines.append(f"means without {', '.join(left_out)}")
-    if any(summary.get("invalid", {}).values()):
-        pixels = sum(summary["invalid"].values())
-        lines.append(f"{pixels:,} pixels predicted outside the classes, counted as missed")
+    lines += filter(None, [outside(summary)])
     if summary.get("units"):
         unit = next(iter(summary["units"].values()))  # all are of one spacing
         lines.append(f"distances and tolerances in {unit or 'the unit of the spacing, which has no name'}")
@@ -337,6 +335,12 @@ def notes(summary: Mapping[str, Any]) -> list[str]:
     if resampling.get("warning"):
         lines.append(resampling["warning"])
     return lines
+
+
+def outside(summary: Mapping[str, Any]) -> str | None:
+    """How many pixels were predicted as no class, None where there are none."""
+    pixels = sum(summary.get("invalid", {}).values())
+    return f"{pixels:,} pixels predicted outside the classes, counted as missed" if pixels else None
 
 
 def _unlearned(summary: Mapping[str, Any]) -> list[str]:

@@ -38,6 +38,16 @@ def test_one_line_says_what_is_wrong(overrides: Sequence[str], message: str) -> 
     assert message in problem
 
 
+def test_a_key_that_an_experiment_sets_for_another_choice_is_named_with_the_way_out() -> None:
+    (problem,) = problems_of("experiment=camvid_cpu", "data.root=/data", "optimizer=adamw")
+    assert "optimizer=adamw has no momentum" in problem
+    assert "experiment=camvid_cpu sets it: '~optimizer.momentum' on the command line takes it out." in problem
+    check(
+        "train",
+        Request("train", ("experiment=camvid_cpu", "data.root=/data", "optimizer=adamw", "~optimizer.momentum")),
+    )
+
+
 def test_all_problems_are_said_at_once() -> None:
     problems = problems_of(
         "model.dpth=3", "loss.gamma=-1", "training.batch_size=0", "nosuch=1", "model.depth=x", "training.seed=-1"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from segmeter.cli.config.written import find_written
+from segmeter.cli.config.written import find_choice, find_written
 from segmeter.schema.invalid import Written
 
 VALUES = {"loss": {"gamma": "no"}, "data": {"classes": ["a", True]}}
@@ -36,3 +36,21 @@ def test_a_file_with_another_value_or_that_can_not_be_read_is_passed_over(tmp_pa
     (tmp_path / "loss" / "other.yaml").write_text("gamma: 3\n")
     (tmp_path / "loss" / "broken.yaml").write_text("gamma: [\n")
     assert find_written("loss.gamma", [], VALUES, [tmp_path]) is None
+
+
+@pytest.mark.parametrize(
+    ("overrides", "choice"),
+    [
+        (["experiment=mine", "loss=dice"], "experiment=mine"),
+        (["+experiment=mine", "loss=dice"], "experiment=mine"),
+        (["experiment=mine", "loss.gamma=2"], ""),
+        (["experiment=other"], ""),
+        (["loss=dice"], ""),
+    ],
+)
+def test_the_choice_of_a_file_that_sets_a_key_is_named(tmp_path, overrides, choice):
+    (tmp_path / "experiment").mkdir()
+    (tmp_path / "experiment" / "mine.yaml").write_text("# @package _global_\nloss: {gamma: 1}\ndata: {mean: [1, 2]}\n")
+    (tmp_path / "experiment" / "other.yaml").write_text("# @package _global_\nloss: {alpha: 1}\n")
+    assert find_choice("loss.gamma", overrides, [tmp_path]) == choice
+    assert find_choice("data.mean", overrides[:1], [tmp_path]) == ("experiment=mine" if "mine" in overrides[0] else "")

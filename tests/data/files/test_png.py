@@ -1,6 +1,5 @@
 """Our reader of label PNGs against Pillow: equal samples, or the file is left to Pillow."""
 
-import hashlib
 import io
 import struct
 import zlib
@@ -250,45 +249,3 @@ def test_a_stream_of_another_length_than_the_header_says_is_refused():
 @pytest.mark.parametrize("head", [b"", b"\x89PNG", b"\x89PNG\r\n\x1a\n" + bytes(25)])
 def test_the_layout_of_what_is_no_png_is_none(head):
     assert read_layout(head) is None
-
-
-@pytest.mark.parametrize("kind", ["flat", "noisy"])
-def test_two_plain_files_give_their_filtered_rows_and_the_hash_of_their_bytes(kind, tmp_path, monkeypatch):
-    """Noise is not inflated by libdeflate."""
-    rng, opened = np.random.default_rng(0), []
-    maps = [rng.integers(0, 100, (40, 50)) if kind == "noisy" else np.full((40, 50), value) for value in (1, 2)]
-    for use, samples in zip(("a", "b"), maps, strict=True):
-        path = tmp_path / f"{use}.png"
-        path.write_bytes(encode(samples, 3, 8, np.zeros(40, int), parts=3))
-        opened.append(png.open_plain(path, max_pixels=2000, use=use))
-        assert opened[-1].sha256 == hashlib.sha256(path.read_bytes()).hexdigest()
-        assert (opened[-1].layout.height, opened[-1].layout.width) == (40, 50)
-    assert [each.is_noisy for each in opened] == [kind == "noisy"] * 2
-    if kind == "noisy":
-        monkeypatch.setattr(png, "_inflate", lambda *_, **__: pytest.fail("libdeflate"))
-    for rows, samples in zip(png.inflate_plain(*opened), maps, strict=True):
-        np.testing.assert_array_equal(rows.reshape(40, 51)[:, 1:], samples)
-        assert not rows.reshape(40, 51)[:, 0].any()
-
-
-@pytest.mark.parametrize("kind", ["16 bits", "4 bits", "colour", "too large", "another name", "cut", "grown", "folder"])
-def test_what_is_not_a_plain_file_is_left_to_the_usual_way(kind, tmp_path, monkeypatch):
-    path, samples = tmp_path / ("a.PNG" if kind == "another name" else "a.png"), np.ones((3, 4), int)
-    bits = {"16 bits": 16, "4 bits": 4}.get(kind, 8)
-    content = encode(samples, 0, bits, np.zeros(3, int))
-    if kind == "colour":
-        content = content[:25] + b"\2" + content[26:]
-    path.write_bytes(content[:-5] if kind == "cut" else content + b"\0" if kind == "grown" else content)
-    if kind == "folder":
-        path.unlink()
-        path.mkdir()
-    assert png.open_plain(path, max_pixels=11 if kind == "too large" else 12, use="a") is None
-    assert png.open_plain(tmp_path / "none.png", max_pixels=12, use="a") is None
-
-
-def test_a_file_over_the_room_that_is_kept_is_not_read(tmp_path, monkeypatch):
-    path = tmp_path / "a.png"
-    path.write_bytes(encode(np.ones((3, 4), int), 0, 8, np.zeros(3, int)))
-    monkeypatch.setattr(png, "_KEPT_BYTES", path.stat().st_size)
-    monkeypatch.setattr(png.os, "readv", lambda *_: pytest.fail("read"))
-    assert png.open_plain(path, max_pixels=12, use="a") is None

@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from segmeter.classes import ClassSpec
-from segmeter.evaluation.plain.pairs import can_count, count_plain
+from segmeter.evaluation.plain.pairs import PlainCounts, can_count, count_plain
 
 LIMIT = 10**6
 
@@ -18,6 +18,11 @@ LIMIT = 10**6
 def spec_of(classes: int, *, ignore: int | None = 255, **more: object) -> ClassSpec:
     names = tuple(f"c{k}" for k in range(classes))
     return ClassSpec(task="multiclass", names=names, colours=((0, 0, 0),) * classes, ignore_index=ignore, **more)
+
+
+def score(folder: Path, spec: ClassSpec, *, most: int = LIMIT) -> PlainCounts | None:
+    (found,) = count_plain([(folder / "target.png", folder / "labels.png")], spec, max_pixels=most)
+    return found
 
 
 def draw(rng: np.random.Generator, shape: tuple[int, int], classes: int) -> np.ndarray:
@@ -70,9 +75,7 @@ def test_counts_are_those_of_the_maps(classes, shape, tmp_path):
             target[: shape[0] // 4, shape[1] // 2 :] = ignore
         for name, values in (("target.png", target), ("labels.png", labels)):
             write(tmp_path / name, values, rng.choice([0, 1, 2, 2, 2, 3, 4, 4], shape[0]))
-        found = count_plain(
-            tmp_path / "target.png", tmp_path / "labels.png", spec_of(classes, ignore=ignore), max_pixels=LIMIT
-        )
+        found = score(tmp_path, spec_of(classes, ignore=ignore))
         assert found is not None
         assert (found.height, found.width) == shape
         assert found.target_crc32 == zlib.crc32(target.tobytes())
@@ -98,7 +101,7 @@ def test_what_the_usual_way_has_to_decide_is_left_to_it(change, tmp_path):
         for name, each in ((b"IDAT", body), (b"IEND", b"")):
             content += struct.pack(">I", len(each)) + name + each + struct.pack(">I", zlib.crc32(name + each))
         (tmp_path / "labels.png").write_bytes(content)
-    assert count_plain(tmp_path / "target.png", tmp_path / "labels.png", spec_of(5), max_pixels=LIMIT) is None
+    assert score(tmp_path, spec_of(5)) is None
 
 
 def test_classes_that_need_more_than_a_matrix_are_left_to_the_usual_way():
@@ -128,7 +131,7 @@ def check_mutated_noise(folder: Path, seed: int, count: int) -> int:
                 pass
         content[body.stop : body.stop + 4] = zlib.crc32(content[37 : body.stop]).to_bytes(4, "big")
         path.write_bytes(content)
-        result = count_plain(folder / "target.png", folder / "labels.png", spec_of(60), max_pixels=LIMIT)
+        result = score(folder, spec_of(60))
         if result is not None:
             counted += 1
             np.testing.assert_array_equal(result.counts, by_numpy(folder, 60, 255), err_msg=content.hex())

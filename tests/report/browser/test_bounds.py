@@ -67,6 +67,31 @@ def test_nothing_hangs_over_the_edge_of_the_screen(visit, request, name, width):
     assert page.evaluate("document.getElementById('case').scrollWidth") <= width
 
 
+@pytest.mark.parametrize("name", ["named", "site", "many"])
+def test_no_table_scrolls_sideways_on_a_screen(visit, request, name):
+    page = visit(request.getfixturevalue(name))
+    wider = "boxes => boxes.filter((box) => box.scrollWidth > box.clientWidth).map((box) => box.ariaLabel)"
+    assert page.locator(".scroll").evaluate_all(wider) == []
+
+
+def test_names_of_22_letters_stand_on_one_line(visit, named):
+    page = visit(named)
+    lines = page.locator("td.swatched a").evaluate_all("links => links.map((link) => link.getClientRects().length)")
+    assert lines == [1] * 12
+    page = visit(named, width=360)
+    assert page.locator("td.swatched").first.bounding_box()["width"] < 200
+
+
+def test_a_page_that_leaves_columns_out_has_no_gaps_in_a_case(visit, cut):
+    page = visit(cut, "#?case=case-10")  # which holds every class
+    left = page.get_by_text("Left out of this page").text_content()
+    heads = page.locator("#case thead th").all_text_contents()
+    assert heads == ["class", "IoU", "status", "target pixels"]
+    assert "precision by class (4)" in left
+    for row in page.locator("#case tbody tr").all():
+        assert all(row.locator("td").all_text_contents())
+
+
 @pytest.mark.parametrize("section", ["confusion-matrix", "cases"])
 def test_a_page_opened_at_a_section_shows_it_once_all_is_drawn(visit, large, section):
     page = visit(large, f"#{section}", alone=True)

@@ -129,6 +129,73 @@ def test_a_class_opens_its_cases_worst_first(visit, site):
     )
 
 
+@pytest.mark.parametrize(("score", "held"), [("IoU", 30), ("precision", 15), ("recall", 30)])
+def test_a_score_of_a_class_opens_the_cases_that_have_it_worst_first(visit, site, score, held):
+    """In every fourth of the 60 cases the car is predicted as a tree, so that it has no precision."""
+    page = visit(site)
+    place = {"IoU": 0, "Dice": 1, "precision": 2, "recall": 3}[score]
+    row = section(page, "classes").get_by_role("row").filter(has_text=re.compile("^car"))
+    row.locator("td.n:not(.minor) a").nth(place).click()
+    assert count(page) == f"{held} of 60 cases"
+    scores = [float(text) for text in column(page, f"{score} of car")]
+    assert scores == sorted(scores)
+
+
+def test_the_pixels_of_a_class_open_the_cases_with_the_most_first(visit, site):
+    page = visit(site)
+    row = section(page, "classes").get_by_role("row").filter(has_text=re.compile("^lamp"))
+    row.get_by_role("link", name="192", exact=True).click()
+    assert count(page) == "12 of 60 cases"
+    assert set(column(page, "target pixels of lamp")) == {"16"}
+
+
+def test_a_headline_figure_opens_all_cases_worst_first(visit, site):
+    page = visit(site, "#?has=3&sort=id")
+    page.locator(".card", has_text="pixel accuracy").get_by_role("link").first.click()
+    assert count(page) == "60 cases"
+    scores = [float(text) for text in column(page, "pixel accuracy")]
+    assert scores == sorted(scores)
+    assert page.get_by_label("measure of the histogram").input_value() == "pixel_accuracy"
+
+
+def test_the_mean_of_a_measure_opens_its_cases_worst_first(visit, site):
+    page = visit(site)
+    row = section(page, "measures").get_by_role("row").filter(has_text="hd95 (pixels)lamp")
+    row.locator("td.n a").first.click()
+    distances = column(page, "hd95, lamp (pixels)")
+    assert distances[:6] == ["inf"] * 6  # missed
+    assert [float(text) for text in distances[6:12]] == sorted((float(text) for text in distances[6:12]), reverse=True)
+
+
+def test_the_gain_of_a_type_of_error_opens_its_cases(visit, site):
+    page = visit(site)
+    row = section(page, "errors").get_by_role("row").filter(has_text=re.compile("^car"))
+    row.locator("td.minor a").last.click()
+    assert count(page) == "15 of 60 cases"
+
+
+def test_the_difference_of_a_slice_opens_its_cases(visit, site):
+    page = visit(site)
+    row = section(page, "slices").get_by_role("row").filter(has=page.get_by_role("link", name="3", exact=True))
+    row.locator("td.n a").last.click()
+    assert count(page) == "10 of 60 cases"
+
+
+def test_a_number_of_objects_opens_the_cases_with_the_most_first(visit, counted):
+    page = visit(counted)
+    row = section(page, "measures").get_by_role("row").filter(has_text=re.compile("^fncar"))
+    row.get_by_role("link", name="6", exact=True).click()
+    assert count(page) == "3 of 5 cases"
+    assert column(page, "fn, car") == ["3", "2", "1"]
+
+
+def test_pixels_of_no_class_open_their_cases(visit, counted):
+    page = visit(counted)
+    page.get_by_role("link", name="pixels predicted outside the classes").click()
+    assert ids(page) == ["case-4"]
+    assert column(page, "pixels predicted outside the classes") == ["7"]
+
+
 def test_a_bar_of_a_class_opens_the_cases_of_its_tenth(visit, site):
     page = visit(site)
     bars = section(page, "classes").locator("td[data-bars]").nth(2).locator("a")  # car
@@ -146,7 +213,8 @@ def test_a_bar_of_a_class_opens_the_cases_of_its_tenth(visit, site):
 
 def test_a_count_of_missed_cases_opens_them(visit, site):
     page = visit(site)
-    page.get_by_role("link", name="6 cases", exact=True).click()
+    row = section(page, "classes").get_by_role("row").filter(has_text=re.compile("^lamp"))
+    row.get_by_role("link", name="6", exact=True).click()
     assert set(ids(page)) == {f"case-{i:02}" for i in range(0, 60, 10)}
 
 
@@ -318,3 +386,5 @@ def test_a_section_is_opened_without_losing_the_choice(visit, site):
     page.locator("nav").get_by_role("link", name="Classes").click()
     assert count(page) == "1 of 60 cases"
     assert page.evaluate("document.getElementById('classes').getBoundingClientRect().top") < 200
+    page.keyboard.press("Tab")  # the keyboard goes on from there
+    assert page.evaluate("document.activeElement.closest('section').querySelector('h2').id") == "classes"

@@ -90,6 +90,16 @@ def test_the_number_of_cases_of_a_metric_opens_them(visit, compared):
     assert count(page) == "30 of 60 cases"
 
 
+def test_a_difference_opens_its_cases_the_worst_first(visit, compared):
+    page = visit(compared, alone=True)
+    rows = page.locator("#differences ~ div").get_by_role("row")
+    row = rows.filter(has_text="mean Dice").filter(has_text="new, perfect").first
+    row.locator("td.n a").first.click()
+    page.locator("th[aria-sort]", has_text="difference of mean Dice").wait_for()
+    differences = [float(text) for text in column(page, "difference of mean Dice")]
+    assert differences == sorted(differences)
+
+
 def test_linked_pictures_are_those_of_the_runs(visit, compared, tmp_path_factory):
     folder = tmp_path_factory.mktemp("a page") / "linked #1"
     shutil.copytree(compared.parent, folder)

@@ -8,7 +8,9 @@ import pytest
 from segmeter.classes import ClassSpec
 from segmeter.metrics.cases.columns import MeasureColumn
 from segmeter.metrics.cases.table import CaseRow, case_table
+from segmeter.metrics.config.measures import InstancesConfig
 from segmeter.metrics.config.metrics import MetricsConfig
+from segmeter.metrics.measures.protocol import CaseMaps, build_measures, measure_case
 from segmeter.metrics.summary.summary import summarise
 from segmeter.report.data import gathered
 from segmeter.report.data.cases import case_columns
@@ -73,6 +75,27 @@ def test_measures_further_scores_steps_and_clusters_have_columns(rng, spec):
     assert found["extra/missing"].values.tolist() == [0, 1]
     assert found["changed/fill"].values.tolist() == [0, 1]
     assert list(found["cluster"].values) == ["p1", "p2"]
+
+
+def test_numbers_of_objects_have_columns_where_they_add_up(rng, spec):
+    config = MetricsConfig(bootstrap=0, measures=(InstancesConfig(),))
+    measures = build_measures(config, spec)
+    rows = []
+    for row in make_rows(rng, spec, "abc"):
+        target, lost = (np.kron(each, np.ones((2, 2), np.uint8)) for each in rng.integers(0, 3, (2, 6, 8), np.uint8))
+        labels = np.where(lost == 0, 0, target)
+        maps = CaseMaps(case_id=row.case_id, target=target, labels=labels, spacing=(1.0, 1.0), spec=spec)
+        rows.append(replace(row, measured=measure_case(maps, measures)))
+    summary = summarise(rows, spec, config)
+    found = {column.key: column for column in case_columns(gather(rows, spec, summary), spec, summary)}
+    for metric, better in (("fn", "lower"), ("tp", "higher")):
+        column = found[f"measure/{metric}/car"]
+        assert column.values.sum() == summary["measures"][metric]["car"]["dataset"] > 0
+        assert (column.kind, column.better, column.of_class) == ("count", better, 2)
+    summary["measures"]["fn"]["car"]["dataset"] += 1
+    columns = {column.key for column in case_columns(gather(rows, spec, summary), spec, summary)}
+    assert "measure/fn/car" not in columns
+    assert "measure/fn/tree" in columns
 
 
 @pytest.mark.parametrize(("losses", "shown"), [([None] * 3, None), ([np.nan] * 3, [np.nan] * 3)], ids=["none", "nan"])

@@ -44,7 +44,32 @@ def test_arrays_stand_beside_columns():
     assert found["arrays"]["cells"]["values"].tolist() == [1, 2, 3]
 
 
-def test_what_does_not_fit_is_left_out_in_order():
-    columns = [column("score", [0.5] * 10, key) for key in "abc"]
-    kept, left = within(columns, 40)
-    assert ([each.key for each in kept], [each.key for each in left]) == (["a", "b"], ["c"])
+def test_groups_that_do_not_fit_are_left_out_whole():
+    """Mutation seen to fail: single columns left out, which leaves gaps in a case's table of classes."""
+    groups = {"a": 2, "b": 3, "a again": 1, "c": 1}  # columns, 20 bytes each
+    columns = [
+        Column(key=f"{group}{k}", label="", values=[0.5] * 10, kind="score", group=group.partition(" ")[0])
+        for group, count in groups.items()
+        for k in range(count)
+    ]
+    kept, left = within(columns, 70)
+    assert [each.key for each in kept] == ["a0", "a1", "a again0"]
+    assert [each.key for each in left] == ["b0", "b1", "b2", "c0"]
+
+
+def test_what_says_nothing_of_a_case_takes_no_room():
+    nothing = [column("score", [np.nan] * 9), column("number", [np.nan] * 9), column("count", [0] * 9)]
+    texts = [column("text", ["a"] * 9), column("choice", ["missed"] * 9)]
+    assert within([*nothing, *texts], 0) == ([*nothing, *texts], [])
+    for kind, value, size in (("score", 0.0, 2), ("number", np.inf, 4), ("count", 7, 4)):
+        one = [column(kind, [value])]
+        assert within(one, size) == (one, [])
+        assert within(one, size - 1) == ([], one)
+
+
+@pytest.mark.parametrize("count", [127, 128])
+def test_choices_of_few_and_of_many_texts_come_back(count):
+    texts = [f"{k:03}" for k in range(count)]
+    found = back("choice", [*texts, ""])
+    assert [found["names"][k] for k in found["values"][:-1]] == texts
+    assert found["values"][-1] == -1

@@ -36,6 +36,27 @@ def test_a_case_without_a_score_that_others_have_is_undefined(rng, spec):
     np.testing.assert_array_equal(found.scores["loss"], [*(row.loss for row in rows[:3]), np.nan])
 
 
+def test_numbers_of_objects_are_taken_from_what_is_summed(rng, spec):
+    sums = {
+        "instances_fn": 2,
+        "instances_iou": 1.5,
+        "sizes_fp@small": 4,
+        "events_split": 1,
+        "picai_tp": 7,
+        "aji_common": 9,
+    }
+    rows = make_rows(rng, spec, "abc")
+    measured = [MeasureColumn(name, "tree", float(value), summed=True) for name, value in sums.items()]
+    rows[2] = replace(rows[2], measured=(*measured, MeasureColumn("pq", "tree", 0.5)))
+    found = gathered_of(rows, spec).numbers
+    assert {metric: values.tolist() for (metric, _), values in found.items()} == {
+        "fn": [-1, -1, 2],
+        "object_fp@small": [-1, -1, 4],
+        "objects_split": [-1, -1, 1],
+        "picai_tp": [-1, -1, 7],
+    }
+
+
 def test_pixels_of_no_class_are_counted_and_belong_to_none(rng, spec):
     rows = make_rows(rng, spec, "abc")
     rows = [replace(row, counts=np.pad(row.counts, ((0, 0), (0, 1)), constant_values=3)) for row in rows]

@@ -1,6 +1,7 @@
 """compare.json -> the tables of its page."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from segmeter.metrics.summary.summary import summarise
 from segmeter.report.config import ReportConfig
 from segmeter.report.data.columns import unpack_page
 from segmeter.report.html import write_report
+from segmeter.report.page import evaluation
 from segmeter.report.page.comparison import comparison_values
 
 from ..conftest import make_rows
@@ -81,3 +83,31 @@ def test_a_run_that_has_gone_is_named(result, tmp_path):
     result["folders"]["run1"] = str(tmp_path / "gone")
     with pytest.raises(ValueError, match="gone"):
         comparison_values(tmp_path, result, ReportConfig())
+
+
+def test_a_metric_whose_columns_are_left_out_has_no_link(tmp_path, result, monkeypatch):
+    metric, columns = "iou/tree", "difference/iou/1"
+    links = [row["link"] for row in comparison_values(tmp_path, result, ReportConfig())["comparison"]["rows"]]
+    assert f"#?pair=0.1&by={columns.replace('/', '%2F')}" in links
+    monkeypatch.setattr(evaluation, "DATA_BYTES", 0)
+    monkeypatch.setattr(evaluation, "CASE_BYTES", 30)  # scores, sizes and losses of both runs
+    values = comparison_values(tmp_path, result, ReportConfig())
+    assert "IoU by class (6)" in values["explorer"]["notes"][0]
+    rows = {row["metric"]: row["link"] for row in values["comparison"]["rows"]}
+    assert rows[metric] is None
+    assert rows["mean_iou"] is not None
+
+
+def test_a_requirement_is_linked_to_its_cases_of_the_new_run_against_the_base(tmp_path, result):
+    folders = list(map(Path, result["folders"].values()))
+    require = ["mean_iou >= base - 1", "iou/tree[(.)=a] >= base - 1"]
+    found = compare(folders, MetricsConfig(bootstrap=1000, slice_by=("(.)",)), require=require)
+    rows = comparison_values(tmp_path, found, ReportConfig())["comparison"]["required"]
+    assert [row["link"] for row in rows] == [
+        "#?pair=1.0&by=difference%2Fheadline",
+        "#?pair=1.0&by=difference%2Fiou%2F1&is.slice%2F%28.%29=a",
+    ]
+    assert rows[0]["said"] == "met"
+    found["gate"]["requirements"][0]["metric"] = "mean_average_precision"  # which no case has
+    rows = comparison_values(tmp_path, found, ReportConfig())["comparison"]["required"]
+    assert rows[0]["link"] is None

@@ -13,7 +13,6 @@ from segmeter.metrics.summary.summary import summarise
 from segmeter.report.config import ReportConfig
 from segmeter.report.data import gathered
 from segmeter.report.data.columns import unpack_page
-from segmeter.report.html import write_report
 from segmeter.report.page import evaluation
 from segmeter.report.page.evaluation import evaluation_values, script_json
 
@@ -31,10 +30,11 @@ def test_columns_that_are_too_much_are_left_out_and_named(tmp_path, rng, spec, m
     rows = make_rows(rng, spec, [f"{i:03}" for i in range(100)])
     whole = values_of(tmp_path, rows, spec)["explorer"]
     assert not whole["notes"]
-    monkeypatch.setattr(evaluation, "DATA_BYTES", 5000)
+    monkeypatch.setattr(evaluation, "DATA_BYTES", 0)
+    monkeypatch.setattr(evaluation, "CASE_BYTES", 35)  # 3 scores, 2 counts, a loss, then IoU and Dice of 3 classes
     cut = values_of(tmp_path, rows, spec)["explorer"]
-    assert cut["notes"][0].startswith("Left out of this page, not of cases.csv: ")
-    assert "recall by class (" in cut["notes"][0]
+    left = "pixels by class (3), precision by class (3), recall by class (3)"
+    assert cut["notes"] == [f"Left out of this page, not of cases.csv: {left}."]
     assert len(cut["data"]) < len(whole["data"])
 
 
@@ -46,16 +46,27 @@ def test_counts_of_what_became_of_a_class_stand_with_it(tmp_path, rng, spec):
     assert [count for count, _ in found[2]["statuses"]] == [0, 0]
 
 
-def test_a_page_that_leaves_columns_out_still_counts_what_became_of_a_class(tmp_path, rng, spec, monkeypatch):
+def test_a_page_that_leaves_scores_out_still_opens_what_became_of_a_class(tmp_path, rng, spec, monkeypatch):
     rows = make_rows(rng, spec, "ab")
     rows[0].counts[:] = [[5, 0, 0], [3, 0, 0], [0, 0, 4]]
+    monkeypatch.setattr(evaluation, "CASE_BYTES", 10)
     monkeypatch.setattr(evaluation, "DATA_BYTES", 10)
     found = values_of(tmp_path, rows, spec)
-    assert found["evaluation"]["classes"][1]["statuses"] == [(1, None), (0, None)]
-    assert "status/1" not in {column["key"] for column in unpack_page(found["explorer"]["data"])["columns"]}
-    page = write_report(tmp_path).read_text()
-    assert ">1 case</td>" in page
-    assert "=missed" not in page
+    assert found["evaluation"]["classes"][1]["statuses"] == [
+        (1, "#?is.status%2F1=missed"),
+        (0, "#?is.status%2F1=false+alarm"),
+    ]
+    keys = {column["key"] for column in unpack_page(found["explorer"]["data"])["columns"]}
+    assert {"id", "headline", "status/1"} <= keys
+    assert not {"iou/1", "support/1"} & keys
+    assert found["evaluation"]["classes"][1]["link"] == "#?has=1&sort=headline&h=headline"
+
+
+def test_a_large_run_keeps_the_iou_of_each_class(tmp_path, rng, spec, monkeypatch):
+    monkeypatch.setattr(evaluation, "DATA_BYTES", 0)
+    values = values_of(tmp_path, make_rows(rng, spec, [f"{i:03}" for i in range(100)]), spec)
+    keys = {column["key"] for column in unpack_page(values["explorer"]["data"])["columns"]}
+    assert {f"iou/{k}" for k in range(3)} <= keys
 
 
 def test_json_for_a_script_element_holds_no_tag():

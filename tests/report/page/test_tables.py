@@ -50,6 +50,55 @@ def test_a_class_is_linked_to_its_cases_by_a_column_that_the_page_has(found):
     }
 
 
+def test_each_score_of_a_class_is_linked_to_the_cases_that_have_it(found):
+    summary, columns = found
+    row = tables.classes(summary, columns, columns)[1]
+    for score in ("iou", "dice", "precision", "recall"):
+        key = f"{score}/1"
+        assert choice(row["links"][score]) == {f"un.{key}": "defined", "sort": key, "h": key}
+    assert choice(row["links"]["support"]) == {"un.support/1": "above 0", "sort": "-support/1", "h": "support/1"}
+    fewer = {key: column for key, column in columns.items() if not key.startswith(("dice/", "support/"))}
+    row = tables.classes(summary, fewer, columns)[1]
+    assert row["links"]["dice"] == row["links"]["support"] == row["link"]
+
+
+def test_the_headline_figures_are_linked_to_all_cases_the_worst_first(found):
+    summary, columns = found
+    links = {row["name"]: row["link"] for row in tables.aggregates(summary, columns)}
+    assert choice(links["mean IoU"]) == {"sort": "headline", "h": "headline"}
+    assert choice(links["pixel accuracy"]) == {"sort": "pixel_accuracy", "h": "pixel_accuracy"}
+    assert {row["link"] for row in tables.aggregates(summary, {})} == {None}
+
+
+def test_pixels_of_no_class_are_linked_to_their_cases(found):
+    summary, columns = found
+    invalid = Column(key="invalid", label="", values=[1] * 6, kind="count", group="case")
+    summary |= {"invalid": {"tree": 5, "car": 1}}
+    links = dict(tables.notes(summary, columns | {"invalid": invalid}))
+    line = "6 pixels predicted outside the classes, counted as missed"
+    assert choice(links.pop(line)) == {"un.invalid": "above 0", "sort": "-invalid", "h": "invalid"}
+    assert set(links.values()) == {None}
+    assert dict(tables.notes(summary, columns))[line] is None
+
+
+def test_a_number_of_objects_is_linked_to_the_cases_that_have_any(found):
+    summary, columns = found
+    key = "measure/fn/car"
+    summary["measures"]["fn"] = {"car": {"dataset": 6.0}}
+    columns = columns | {key: Column(key=key, label="", values=[1] * 6, kind="count", group="fn")}
+    (row,) = (row for row in tables.measures(summary, columns) if row["metric"] == "fn")
+    assert choice(row["link"]) == {f"un.{key}": "above 0", "sort": f"-{key}", "h": key}
+
+
+def test_probabilities_of_a_class_are_linked_to_the_cases_that_hold_it(found):
+    summary, columns = found
+    assert tables.calibration(summary, columns) == []
+    summary["calibration"] = {"per_class": {"car": {"ece": 0.5}}}
+    (row,) = tables.calibration(summary, columns)
+    assert (row["name"], row["entry"]) == ("car", {"ece": 0.5})
+    assert choice(row["link"]) == {"has": "2", "sort": "iou/2", "h": "iou/2"}
+
+
 def test_the_cases_of_a_class_are_counted_by_tenths_of_their_iou(found):
     summary, columns = found
     for k, row in enumerate(tables.classes(summary, columns, columns)):
@@ -68,6 +117,8 @@ def test_types_of_errors_and_the_iou_add_up_and_lead_to_their_cases(found):
     for row in rows:
         assert row["iou"] + sum(part["share"] for part in row["parts"]) == pytest.approx(1)
         assert row["parts"][-1]["left"] + row["parts"][-1]["width"] == pytest.approx(100)
+    assert choice(rows[1]["link"]) == {"un.iou/1": "defined", "sort": "iou/1", "h": "iou/1"}
+    assert choice(rows[3]["link"]) == {"un.group/0": "defined", "sort": "group/0", "h": "group/0"}
     part = next(part for part in rows[1]["parts"] if part["share"])
     key = f"measure/{part['metric']}/tree"
     assert choice(part["link"]) == {f"un.{key}": "above 0", "sort": f"-{key}", "h": key}

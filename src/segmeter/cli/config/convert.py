@@ -8,10 +8,11 @@ from omegaconf import DictConfig, OmegaConf
 from pydantic import ValidationError
 
 from segmeter.cli.config.compose import Composed
+from segmeter.cli.config.groups import CONFIGS
 from segmeter.cli.config.resumed import fill_resumed
 from segmeter.cli.config.schema import EvalConfig
 from segmeter.cli.config.trained_data import TRAINED, fill_data
-from segmeter.cli.config.written import find_written
+from segmeter.cli.config.written import find_choice, find_written
 from segmeter.errors import InputError
 from segmeter.schema import REQUIRED, Config
 from segmeter.schema.declared import name_of
@@ -67,7 +68,7 @@ def _checked(
             root,
             values,
             written=lambda key: find_written(key, job.overrides, values, folders),
-            advice=lambda key: f"See: segmeter {command} --help {_group(root, key)}".rstrip() + ".",
+            advice=lambda key: _advice(root, job, key, command=command, folders=[CONFIGS, *folders]),
         )
         failed = {*found, *unset}
         told = {key: of for key, of in found.items() if key not in untold and not _follows(key, job, failed)}
@@ -97,6 +98,13 @@ def _without_unset(values: Any, path: str, unset: list[str]) -> Any:
                 kept[key] = _without_unset(value, here, unset)
         return kept
     return values
+
+
+def _advice(root: type[Config], job: Composed, key: str, *, command: str, folders: Sequence[Path]) -> str:
+    """Say how to take out an unknown key that a chosen file sets, and which help lists the known ones."""
+    chosen = find_choice(key, job.overrides, folders)
+    remedy = f"{chosen} sets it: '~{key}' on the command line takes it out. " if chosen else ""
+    return f"{remedy}See: segmeter {command} --help {_group(root, key)}".rstrip() + "."
 
 
 def _group(root: type[Config], key: str) -> str:

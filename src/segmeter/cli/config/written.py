@@ -36,6 +36,35 @@ def find_written(key: str, overrides: Sequence[str], values: Any, folders: Seque
     return found[-1] if found else None
 
 
+def find_choice(key: str, overrides: Sequence[str], folders: Sequence[Path]) -> str:
+    """Find the chosen file that sets a key, such as "experiment=mine"; "" where the command line names the key itself.
+
+    Parameters
+    ----------
+    key
+        For example "loss.gamma".
+    overrides
+        Those of the job, as they were written.
+    folders
+        Where the files of groups are.
+    """
+    split = [override.lstrip("+").partition("=") for override in overrides]
+    if key in [name for name, *_ in split]:
+        return ""
+    for group, _, name in reversed(split):
+        for folder in folders:
+            path = folder / group / f"{name}.yaml"
+            if path.is_file() and key in _keys(path, folder):
+                return f"{group}={name}"
+    return ""
+
+
+def _keys(path: Path, folder: Path) -> set[str]:
+    """The keys that a file sets; a list counts as one."""
+    node, prefix = _read(path, folder)
+    return {name.partition("[")[0] for name, _ in _scalars(node, prefix)} if node else set()
+
+
 def _item(text: str, key: str) -> str:
     """The text of one item of a list that was written on the command line."""
     index = key.partition("[")[2].partition("]")[0]
@@ -44,23 +73,23 @@ def _item(text: str, key: str) -> str:
 
 
 def _in_file(key: str, value: Any, path: Path, folder: Path) -> Iterator[Written]:
-    node, package = _read(path)
-    group = path.parent.relative_to(folder).as_posix()
-    prefix = package if package is not None else "" if group == "." else group.replace("/", ".")
+    node, prefix = _read(path, folder)
     for name, scalar in _scalars(node, prefix) if node else ():
         if name == key and yaml.SafeLoader("").construct_object(scalar) == value:
             yield Written(text=scalar.value, place=f"{path}:{scalar.start_mark.line + 1}")
 
 
-def _read(path: Path) -> tuple[Node | None, str | None]:
-    """The nodes of a file and the package that its first lines name; what can't be parsed is for Hydra to say."""
+def _read(path: Path, folder: Path) -> tuple[Node | None, str]:
+    """The nodes of a file, none where it can't be parsed, which Hydra says; and the package of its keys."""
     text = path.read_text(encoding="utf-8", errors="replace")
-    package = next((line.split()[-1] for line in text.splitlines() if line.startswith("# @package ")), None)
+    package = next((line.split()[-1] for line in text.splitlines() if line.startswith("# @package ")), "_group_")
+    group = path.parent.relative_to(folder).as_posix()
+    prefix = ("" if group == "." else group.replace("/", ".")) if package == "_group_" else package
     try:
         node = yaml.compose(text, Loader=yaml.SafeLoader)
     except yaml.YAMLError:
-        return None, package
-    return node, "" if package == "_global_" else None if package == "_group_" else package
+        node = None
+    return node, "" if prefix == "_global_" else prefix
 
 
 def _scalars(node: Node, path: str | None) -> Iterator[tuple[str, ScalarNode]]:

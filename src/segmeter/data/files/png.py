@@ -6,31 +6,24 @@ half the time and with the same checks. Whatever is not plainly in order gives N
 nothing is accepted here that Pillow would refuse.
 """
 
-import os
-import stat
 import struct
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from hashlib import sha256
-from pathlib import Path
 from typing import Any, Literal
 
 import imagecodecs
 import numpy as np
 from numpy.typing import NDArray
 
-from segmeter.data.files.deflate import ROOM
-from segmeter.remote.trees import is_remote
-
 _inflate: Callable[..., Any] = imagecodecs.deflate_decode  # of libdeflate; they take any buffer,
 _crc32: Callable[..., int] = imagecodecs.deflate_crc32  # which their types do not say
-_SIGNATURE = b"\x89PNG\r\n\x1a\n"
+SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _chunk_start = struct.Struct(">I4s").unpack_from  # length and name
 _number = struct.Struct(">I").unpack_from
 _head = struct.Struct(">8s8sIIBBBBB").unpack_from  # signature, start of the first chunk, what this holds
-_LEAST_BYTES = {
+LEAST_BYTES = {
     b"gAMA": 4,
     b"cHRM": 32,
     b"sRGB": 1,
@@ -40,8 +33,8 @@ _LEAST_BYTES = {
     b"sBIT": 0,
 }  # that Pillow takes
 # Texts that say nothing about the pixels. Others may: "Raw profile type exif" holds an orientation.
-_KEYWORDS = (b"Title", b"Author", b"Description", b"Copyright", b"Creation Time", b"Software", b"Source", b"Comment")
-_MOST_TEXT = 1 << 16  # bytes
+KEYWORDS = (b"Title", b"Author", b"Description", b"Copyright", b"Creation Time", b"Software", b"Source", b"Comment")
+MOST_TEXT = 1 << 16  # bytes
 _KEPT_BYTES = 1 << 23
 _NOISY = 3  # times smaller than its rows is a stream that is not flat: measured
 _MAPS = ("target", "labels")  # of a case
@@ -76,100 +69,12 @@ class PngLayout:
         return (self.width * self.bits + 7) // 8
 
 
-@dataclass(frozen=True, eq=False)
-class PackedPng:
-    """A file that is in order as far as can be said before it is inflated.
-
-    Parameters
-    ----------
-    layout
-        What its header says.
-    packed : (N + ROOM,) uint8
-        Its zlib stream, and room behind it.
-    sha256
-        Of the file's bytes, in hexadecimal.
-    """
-
-    layout: PngLayout
-    packed: NDArray[np.uint8]
-    sha256: str
-
-    @property
-    def rows_bytes(self) -> int:
-        """Bytes of the filtered rows, each with its filter's number."""
-        return self.layout.height * (1 + self.layout.row_bytes)
-
-    @property
-    def is_noisy(self) -> bool:
-        """Whether it is too large for a map of flat regions."""
-        return _NOISY * (self.packed.size - ROOM) > self.rows_bytes
-
-
-def open_plain(path: Path, *, max_pixels: int, use: str) -> PackedPng | None:
-    """Read a PNG of one channel with 8 bits, of at most 8 MB and 8 million pixels, by a few system calls.
-
-    Its bytes lie in memory that this thread's next file of the same `use` overwrites. None where the file is anything
-    else, or not in order: the usual way says what it is, and what is wrong with it.
-    """
-    if not str(path).endswith(".png") or is_remote(path):
-        return None
-    kept = _read_small(path, use)
-    content = None if kept is None else kept[:-ROOM].data
-    layout = None if content is None else read_layout(content)
-    if kept is None or content is None or layout is None or layout.bits != 8:
-        return None
-    small = layout.height * layout.width <= min(max_pixels, _KEPT_BYTES)
-    parts = _collect(content, layout) if small else None
-    if parts is None:
-        return None
-    found = sha256(content).hexdigest()
-    return PackedPng(layout, kept[: _close_up(parts, kept) + ROOM], found)  # over the file: less to keep in the cache
-
-
-def inflate_plain(first: PackedPng, second: PackedPng) -> tuple[NDArray[np.uint8], NDArray[np.uint8]] | None:
-    """Inflate two opened files.
-
-    Returns
-    -------
-    Two of (H * (1 + W),) uint8, the filtered rows of either, each led by the number of its filter, in memory that this
-    thread's next call overwrites; None where a stream is not in order.
-    """
-    rows, others = (
-        kept_memory(f"{name} rows", each.rows_bytes + ROOM) for name, each in zip(_MAPS, (first, second), strict=True)
-    )
-    found = rows[:-ROOM], others[:-ROOM]
-    if first.is_noisy and second.is_noisy:
-        from segmeter.data.files.deflate.pairs import inflate_pair  # numba takes a moment to load
-
-        if inflate_pair((first.packed, second.packed), (rows, others)):
-            return found
-    done = _inflate_into(found[0], first.packed[:-ROOM].data) and _inflate_into(found[1], second.packed[:-ROOM].data)
-    return found if done else None
-
-
-def _read_small(path: Path, use: str) -> NDArray[np.uint8] | None:
-    """The bytes of a regular file that is small enough, and room, in memory that this thread's next file overwrites."""
-    try:
-        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # a FIFO that is opened so does not wait
-        try:
-            status = os.fstat(handle)
-            size = status.st_size
-            if not stat.S_ISREG(status.st_mode) or size >= _KEPT_BYTES:
-                return None
-            room = kept_memory(f"{use} content", size + ROOM)
-            return room if os.readv(handle, [room[: size + 1].data]) == size else None
-        finally:
-            os.close(handle)
-    except OSError:
-        return None
-
-
 def read_layout(head: bytes | memoryview) -> PngLayout | None:
     """Read the first 33 bytes of a PNG; None where it is not one plain channel, not interlaced."""
     if len(head) < 33:
         return None
     signature, start, width, height, bits, colour, *others = _head(head)
-    if signature != _SIGNATURE or start != b"\0\0\0\rIHDR":
+    if signature != SIGNATURE or start != b"\0\0\0\rIHDR":
         return None
     if bits not in _DEPTHS.get(colour, ()) or any(others) or not width or not height:
         return None
@@ -247,7 +152,7 @@ def _collect(content: bytes | memoryview, layout: PngLayout) -> list[memoryview]
             continue
         after = bool(data)
         if name == b"IEND":
-            complete = after and palettes == layout.is_palette and text <= _MOST_TEXT
+            complete = after and palettes == layout.is_palette and text <= MOST_TEXT
             return data if complete and not body else None
         if name == b"PLTE" and not after:
             palettes += 1
@@ -261,7 +166,7 @@ def _collect(content: bytes | memoryview, layout: PngLayout) -> list[memoryview]
 
 def _split(content: bytes | memoryview) -> Iterator[tuple[bytes, memoryview]]:
     """Name and body of every chunk after the first, up to a damaged one; IEND only where the file ends with it."""
-    view, size, at = memoryview(content), len(content), len(_SIGNATURE)
+    view, size, at = memoryview(content), len(content), len(SIGNATURE)
     while at + 12 <= size:
         length, name = _chunk_start(content, at)
         end = at + 8 + length
@@ -269,7 +174,7 @@ def _split(content: bytes | memoryview) -> Iterator[tuple[bytes, memoryview]]:
             return
         if name == b"IEND" and end + 4 != size:
             return
-        if at > len(_SIGNATURE):
+        if at > len(SIGNATURE):
             yield name, view[at + 8 : end]
         at = end + 4
 
@@ -295,8 +200,8 @@ def _is_harmless(name: bytes, body: memoryview, layout: PngLayout) -> bool:
     if name == b"tRNS":
         return (1 if layout.is_palette else 2) <= len(body) <= 256
     if name == b"tEXt":
-        return bytes(body).partition(b"\0")[0] in _KEYWORDS
-    return name in _LEAST_BYTES and len(body) >= _LEAST_BYTES[name]
+        return bytes(body).partition(b"\0")[0] in KEYWORDS
+    return name in LEAST_BYTES and len(body) >= LEAST_BYTES[name]
 
 
 def _unpack(stream: NDArray[np.uint8], layout: PngLayout) -> NDArray[Any] | None:

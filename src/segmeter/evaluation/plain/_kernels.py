@@ -10,15 +10,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from segmeter.data.files.png_rows import copy, undo_row
+from segmeter.data.files.deflate.linked import crc32
+from segmeter.data.files.png_rows import undo_row
+from segmeter.evaluation.plain._changes import Tally, add_all, change_row
 from segmeter.jit import borrowing_part, inlined_part, kernel
 from segmeter.metrics.pixels.confusion_kernels import AGAIN, WAYS, encode_pairs, tally_plain, tally_runs
 
 Array = NDArray[Any]
 
 _ONE, _TWO, _FOUR, _EIGHT = np.uintp(1), np.uintp(2), np.uintp(4), np.uintp(8)
-_BYTE = np.uint64(0xFF)
-_REPEAT = np.uint64(0x0101_0101_0101_0101)
 _STRIDE = 64  # pixels to whose multiple rows are filled up: what is compared at once
 _FEW, _MANY = (
     np.uintp(4),
@@ -27,31 +27,33 @@ _FEW, _MANY = (
 
 
 @kernel
-def count_rows(first: Array, second: Array, ignore: int, samples: Array, counts: Array) -> bool:
+def count_rows(first: Array, second: Array, width: int, ignore: int, counts: Array) -> tuple[bool, int]:
     """Count the pairs of pixels of two images.
 
     Parameters
     ----------
     first, second : (H * (1 + W),) uint8
         The inflated rows of target and labels, each led by the number of its filter; fewer than 2**32 pixels.
+    width
+        W.
     ignore
         The value of the target that is left out; 0 where there is none.
-    samples : (H, W) uint8
-        Filled with the target; it may start where `first` does, as no row is needed once it is counted.
     counts : (K, K) int64
         Filled; K is at most 254.
 
     Returns
     -------
-    bool
+    done : bool
         False where a filter is unknown or a value is outside the classes.
+    checksum : int
+        The CRC-32 of the target's pixels.
     """
-    classes = len(counts)
+    classes, height = len(counts), first.size // (1 + width)
     size = (classes + 2) * (classes + 1)
     table = np.zeros(WAYS * size, np.uint32)
-    height, width = samples.shape
-    if not _tally(first, second, ignore, classes, samples, table):
-        return False
+    known, checksum = _tally_rows(first, second, width, ignore, classes, table)
+    if not known:
+        return False, 0
     counted: Any = 0
     for row in range(classes + 1):
         for column in range(classes):
@@ -64,7 +66,7 @@ def count_rows(first: Array, second: Array, ignore: int, samples: Array, counts:
             if row < classes:
                 counts[row, column] = total
             counted += total
-    return bool(counted == height * width)
+    return counted == height * width, checksum
 
 
 @inlined_part
@@ -73,47 +75,55 @@ def _filled(width: Any) -> Any:
 
 
 @kernel
-def _tally(first: Array, second: Array, ignore: int, classes: int, samples: Array, table: Array) -> bool:
-    """Add the pairs of all rows, filled up with pixels of 0 at their ends, to the sub-tables."""
-    height, width = samples.shape
+def _tally_rows(first: Array, second: Array, width: int, ignore: int, classes: int, table: Array) -> tuple[bool, Any]:
+    """Add the pairs of all rows, filled up with pixels of 0 at their ends, to the sub-tables; the target's checksum."""
+    height, checksum = first.size // (1 + width), np.uint32(0)
     filled, columns, at = np.uintp(_filled(width)), np.uintp(width), np.uintp(0)
-    count, kept = filled // _EIGHT, samples.reshape(-1)
-    pixels = np.zeros(_FOUR * filled, np.uint8)  # target, labels, and the two of the row before; or the other way round
-    words = pixels.view(np.uint64)
-    changed, since = np.zeros(count, np.uint64), np.zeros(count, np.uint32)
+    count, pixels = filled // _EIGHT, np.zeros(_FOUR * filled, np.uint8)
+    since, blocks = np.zeros(count, np.uint32), np.empty(count // _EIGHT, np.uint32)
+    tally = Tally(pixels, pixels.view(np.uint64), since, blocks, _number_values(classes, ignore), table)
     joint = np.empty(filled // _FOUR, np.uint64)
-    pairs, size = joint.view(np.uint16), np.uint64(table.size // WAYS)
-    numbers = _number_values(classes, ignore)
     staying: Any = False  # whether words are counted when they change; else each row is
     runs_pay: Any = True
-    now, before = np.uintp(0), _TWO
+    now, other = np.uintp(0), _TWO * count  # the words where the current rows start, and the other ones
     for y in range(height):
-        start, half = now * filled, (now + _ONE) * filled
-        if not undo_row(first, at, pixels, start, pixels, before * filled, columns, _ONE):
-            return False
-        if not undo_row(second, at, pixels, half, pixels, (before + _ONE) * filled, columns, _ONE):
-            return False
-        at += _ONE + columns
-        copy(pixels, start, kept, np.uintp(y) * columns, columns)
-        changes = _compare(words, now * count, before * count, changed)
+        row = np.uint32(y)
         if staying:
-            if changes:
-                _add_changed(words, before * count, changed, since, np.uint32(y), numbers, table)
-            if changes * _MANY > count:
+            changed = change_row(tally, first, at, columns, now, now, other, row)
+            also = change_row(tally, second, at, columns, now, now + count, other, row)
+            if changed < 0 or also < 0:
+                return False, 0
+            if np.uintp(changed + also) * _MANY > count:
                 staying = False
-                _add_all(words, now * count, since, np.uint32(y + 1), numbers, table)
+                add_all(tally, now, row + np.uint32(1))
         else:
-            encode_pairs(pixels[start:half], pixels[half : half + filled], pairs, classes, ignore)
-            if runs_pay or y % AGAIN == 0:
-                runs_pay = tally_runs(joint, table, size) * 64 >= 5 * filled
-            else:
-                tally_plain(joint, table, size)
-            staying = changes * _FEW < count
+            now, other = other, now
+            start, above = now * _EIGHT, other * _EIGHT
+            if not undo_row(first, at, pixels, start, pixels, above, columns, _ONE):
+                return False, 0
+            if not undo_row(second, at, pixels, start + filled, pixels, above + filled, columns, _ONE):
+                return False, 0
+            runs_pay = _count_row(
+                pixels[start : start + _TWO * filled], joint, classes, ignore, table, runs_pay or y % AGAIN == 0
+            )
+            staying = _count_changes(tally.words, now, other, count) * _FEW < count
             since[:] = y + 1
-        now, before = before, now
+        checksum = crc32(checksum, pixels.ctypes.data + now * _EIGHT, columns)  # while the row is in the cache
+        at += _ONE + columns
     if staying:
-        _add_all(words, before * count, since, np.uint32(height), numbers, table)
-    return True
+        add_all(tally, now, np.uint32(height))
+    return True, np.int64(checksum)
+
+
+@kernel
+def _count_row(pixels: Array, joint: Array, classes: int, ignore: int, table: Array, by_runs: bool) -> bool:
+    """Count the pairs of a row of target and labels; whether it has enough runs for looking for them to pay."""
+    filled, size = pixels.size // 2, np.uint64(table.size // WAYS)
+    encode_pairs(pixels[:filled], pixels[filled:], joint.view(np.uint16), classes, ignore)
+    if by_runs:
+        return bool(tally_runs(joint, table, size) * 64 >= 5 * filled)
+    tally_plain(joint, table, size)
+    return False
 
 
 @kernel
@@ -128,50 +138,10 @@ def _number_values(classes: int, ignore: int) -> Array:
 
 
 @borrowing_part
-def _compare(words: Array, now: Any, before: Any, changed: Array) -> Any:
-    """Mark the words that are not those of the row before, in target or labels, and count them."""
-    count, changes = np.uintp(changed.size), np.uintp(0)
-    for k in range(count):
+def _count_changes(words: Array, now: Any, before: Any, count: Any) -> Any:
+    """How many words are not those of the row before, in target or labels."""
+    changes = np.uintp(0)
+    for k in range(np.uintp(count)):
         target = words[now + k] ^ words[before + k]
-        changed[k] = target | (words[now + count + k] ^ words[before + count + k])
-        changes += changed[k] != 0
+        changes += (target | (words[now + count + k] ^ words[before + count + k])) != 0
     return changes
-
-
-@borrowing_part
-def _add_changed(
-    words: Array, before: Any, changed: Array, since: Array, row: Any, numbers: Array, table: Array
-) -> None:
-    """Add the words of the row before that end here, as often as they stood."""
-    count = np.uintp(changed.size)
-    for start in range(np.uintp(0), count, _EIGHT):
-        ended = np.uint64(0)
-        for k in range(8):
-            ended |= changed[start + np.uintp(k)]
-        if ended:
-            for k in range(start, start + _EIGHT):
-                if changed[k]:
-                    _add(words[before + k], words[before + count + k], row - since[k], numbers, table)
-                    since[k] = row
-
-
-@borrowing_part
-def _add_all(words: Array, now: Any, since: Array, row: Any, numbers: Array, table: Array) -> None:
-    """Add all words of a row, as often as they stood before `row`."""
-    count = np.uintp(since.size)
-    for k in range(count):
-        _add(words[now + k], words[now + count + k], row - since[k], numbers, table)
-
-
-@borrowing_part
-def _add(target: Any, labels: Any, rows: Any, numbers: Array, table: Array) -> None:
-    """Add eight pairs `rows` times: in the first sub-table where they are equal, else each in that of its place."""
-    row, column = target & _BYTE, labels & _BYTE
-    if target == row * _REPEAT and labels == column * _REPEAT:
-        table[numbers[0, row] + numbers[1, column]] += np.uint32(8) * rows
-    else:
-        size = np.uint64(table.size // WAYS)
-        for k in range(8):
-            place = np.uint64(8 * k)
-            row, column = (target >> place) & _BYTE, (labels >> place) & _BYTE
-            table[numbers[0, row] + numbers[1, column] + np.uint64(k) * size] += rows

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,6 @@ from numpy.typing import NDArray
 
 from segmeter.classes import ClassSpec
 from segmeter.errors import InputError
-from segmeter.metrics.arrays import FloatArray
 from segmeter.metrics.cases.table import STATUSES
 from segmeter.metrics.pixels.overlap import mean_defined
 from segmeter.metrics.statistics.clusters import cluster_labels
@@ -53,6 +53,7 @@ def case_columns(
         *_statuses(cases, spec),
         *_support(cases, spec),
         *_measures(cases, summary, means=False),
+        *_numbers(cases, summary),
         *_class_columns(cases, spec, "dice"),
         *_class_columns(cases, spec, "precision"),
         *_class_columns(cases, spec, "recall"),
@@ -179,7 +180,16 @@ def _measures(cases: Gathered, summary: Mapping[str, Any], *, means: bool) -> It
             yield _measure(metric, region, f"{metric}/{region}", values, summary)
 
 
-def _measure(metric: str, region: str, key: str, values: FloatArray, summary: Mapping[str, Any]) -> Column:
+def _numbers(cases: Gathered, summary: Mapping[str, Any]) -> Iterator[Column]:
+    """Numbers of objects, which have to add up to those of the data set."""
+    whole = summary.get("measures", {})
+    for (metric, region), values in cases.numbers.items():
+        counts = values.astype(np.int64)
+        if whole.get(metric, {}).get(region, {}).get("dataset") == counts[counts > 0].sum():
+            yield replace(_measure(metric, region, f"{metric}/{region}", counts, summary), kind="count")
+
+
+def _measure(metric: str, region: str, key: str, values: NDArray[Any], summary: Mapping[str, Any]) -> Column:
     unit, names = summary.get("units", {}).get(metric) or "", summary.get("classes", [])
     return Column(
         key=f"measure/{key}",

@@ -4,6 +4,7 @@ Whatever is a column has a table column, a filter, a histogram and axes in the p
 """
 
 import base64
+import itertools
 import json
 import re
 import zlib
@@ -95,13 +96,29 @@ def unpack_page(block: str) -> dict[str, Any]:
 
 
 def within(columns: Iterable[Column], most_bytes: int) -> tuple[list[Column], list[Column]]:
-    """Part columns, the most important first, into those that fit into so many bytes, and those left out."""
+    """Part columns, the most important first, into those that fit into so many bytes, and those left out.
+
+    Neighbours of one group are kept or left out together, so that no table of a case's classes has gaps. Texts and
+    choices are always kept, and cost nothing; nor do undefined values and counts of 0, which compress to almost
+    nothing: of many classes a case holds few.
+    """
     kept, left = list[Column](), list[Column]()
-    for column in columns:
-        size = len(column.values) * {"score": 2, "count": 4, "number": 4}.get(column.kind, 0)
-        most_bytes -= size
-        (kept if most_bytes >= 0 else left).append(column)
+    for _, neighbours in itertools.groupby(columns, key=lambda column: column.group):
+        group = list(neighbours)
+        size = sum(map(_told_bytes, group))
+        fits = size <= most_bytes
+        (kept if fits else left).extend(group)
+        most_bytes -= size if fits else 0
     return kept, left
+
+
+def _told_bytes(column: Column) -> int:
+    """Bytes of the values that say something, before they are compressed."""
+    if column.kind == "text" or column.kind == "choice":
+        return 0
+    values = np.asarray(column.values)
+    told = values > 0 if column.kind == "count" else ~np.isnan(values)
+    return int(np.count_nonzero(told)) * (2 if column.kind == "score" else 4)
 
 
 def _describe(column: Column, parts: list[bytes]) -> dict[str, Any]:
@@ -123,7 +140,8 @@ def _describe(column: Column, parts: list[bytes]) -> dict[str, Any]:
         names = [_clean(text) for text in column.order] or sorted(set(clean.values()) - {""}, key=_natural)
         place = {"": -1} | {name: index for index, name in enumerate(names)}
         places = {text: place[name] for text, name in clean.items()}
-        return facts | {"names": names} | _put(np.array([places[text] for text in column.values], np.int32), parts)
+        kind = np.int8 if len(names) < 128 else np.int32
+        return facts | {"names": names} | _put(np.array([places[text] for text in column.values], kind), parts)
     return facts | _put(_encode(column), parts)
 
 

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, TypeVar
 
 import numpy as np
@@ -10,16 +11,21 @@ from numpy.typing import NDArray
 
 from segmeter.classes import ClassSpec
 from segmeter.metrics.arrays import FloatArray
+from segmeter.metrics.cases.columns import MeasureColumn
 from segmeter.metrics.cases.table import CaseRow, class_statuses
+from segmeter.metrics.measures.protocol import is_number
 from segmeter.metrics.pixels.overlap import class_totals, divide, score_totals
 from segmeter.report import figures
 from segmeter.report.data.cells import CellLists
 
 HEADLINE = "headline"
 NOT_CHANGED = -1  # pixels of a step that a case has no number of
+NOT_COUNTED = -1  # objects
 
 _MOST_ROWS = 4096  # laid out at a time
 _MOST_COUNTS = 4_000_000  # and numbers of their matrices
+
+_NUMBERS = {"instances": "", "sizes": "object_", "events": "objects_"}  # sums and metrics begin with
 
 _Name = TypeVar("_Name", bound=Hashable)
 _Values = Mapping[_Name, NDArray[Any]]
@@ -51,6 +57,8 @@ class Gathered:
         Further scores by name.
     measured : (N,), float64
         By metric and region.
+    numbers : (N,), float64
+        Numbers of objects that the data set's add up, by metric and region, `NOT_COUNTED` where a case has none.
     """
 
     case_ids: list[str]
@@ -64,6 +72,7 @@ class Gathered:
     changed: _Values[str]
     extra: _Values[str]
     measured: _Values[tuple[str, str]]
+    numbers: _Values[tuple[str, str]]
 
     def headlines(self) -> dict[str, float | None]:
         """The headline by case id, None where undefined."""
@@ -110,6 +119,10 @@ def _gather_group(
     aggregates = {key: getattr(scores, key) for key in figures.AGGREGATES}
     losses = _columns([{} if row.loss is None else {"loss": row.loss} for row in rows], np.nan)
     measured = [{column.key[:2]: column.value for column in row.measured if not column.summed} for row in rows]
+    numbers = [
+        {(metric, column.region): column.value for column in row.measured if (metric := _number_of(column))}
+        for row in rows
+    ]
     return Gathered(
         case_ids=[row.case_id for row in rows],
         sizes=[row.shape for row in rows],
@@ -122,7 +135,20 @@ def _gather_group(
         changed=_columns([row.changed_pixels for row in rows], NOT_CHANGED),
         extra=_columns([row.extra for row in rows], np.nan),
         measured=_columns(measured, np.nan),
+        numbers=_columns(numbers, NOT_COUNTED),
     )
+
+
+def _number_of(column: MeasureColumn) -> str:
+    """The number of objects that a sum is of a case, "" if it is something else."""
+    return _number_of_sum(column.metric) if column.summed else ""
+
+
+@cache
+def _number_of_sum(name: str) -> str:
+    kind, _, rest = name.partition("_")
+    metric = f"{_NUMBERS[kind]}{rest}" if kind in _NUMBERS else name
+    return metric if is_number(metric) else ""
 
 
 def _score_groups(counts: NDArray[np.int64], spec: ClassSpec, summary: Mapping[str, Any]) -> dict[str, FloatArray]:
@@ -166,4 +192,5 @@ def _join(parts: Sequence[Gathered]) -> Gathered:
         changed=values([part.changed for part in parts], NOT_CHANGED),
         extra=values([part.extra for part in parts]),
         measured=values([part.measured for part in parts]),
+        numbers=values([part.numbers for part in parts], NOT_COUNTED),
     )

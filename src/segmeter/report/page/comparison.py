@@ -18,7 +18,7 @@ from segmeter.report.data.cases import ID, case_columns
 from segmeter.report.data.columns import Column
 from segmeter.report.data.gathered import HEADLINE, gather
 from segmeter.report.data.slices import slice_columns, slice_key
-from segmeter.report.page.evaluation import explorer_values, script_json
+from segmeter.report.page.evaluation import explorer_values, part_columns, script_json
 from segmeter.report.page.records import load_json
 from segmeter.report.page.tables import cases_link, lost_slices
 from segmeter.report.pictures.chosen import Shown, choose_pairs
@@ -44,14 +44,14 @@ def comparison_values(folder: Path, result: Mapping[str, Any], config: ReportCon
     runs = [_Run.read(folder) for folder in folders.values()]
     spec, tables = runs[0].spec, [run.columns() for run in runs]
     sliced, unlisted = _slice_columns(result, runs[0])
-    columns = [*_common(tables), *sliced]
+    columns, left = part_columns([*_common(tables), *sliced])
     ids, headlines = tables[0][ID].values, [np.asarray(table[HEADLINE].values, float) for table in tables]
     spread = np.nanmax(headlines, axis=0, initial=-np.inf) - np.nanmin(headlines, axis=0, initial=np.inf)
     order = {case_id: -float(value) if np.isfinite(value) else None for case_id, value in zip(ids, spread, strict=True)}
     shown, left_out = choose_pairs(list(folders.values()), order, config, page=folder)
     facts = {"runs": list(folders), "sort": HEADLINE, "size": "objects", "kind": "comparison"}
     pictured = Shown(cases={name: {} for run in shown for name in run}, left_out=left_out)
-    explorer = explorer_values(columns, spec, pictured, config, facts=facts)
+    explorer = explorer_values(columns, spec, pictured, config, facts=facts, left=left)
     explorer["layers"] = script_json(shown)
     explorer["notes"] += unlisted
     return {"comparison": _comparison(result, columns), "explorer": explorer, "sections": _sections(result)}
@@ -117,7 +117,7 @@ def _comparison(result: Mapping[str, Any], columns: Sequence[Column]) -> dict[st
         "ranks": _rank_bars(ranking) if ranking else [],
         "rows": _rows(result, {column.key for column in columns}),
         "notes": notes(result),
-        "required": _required(result),
+        "required": _required(result, {column.key for column in columns}),
         "slices": _slices(result, {column.key for column in columns}),
     }
 
@@ -210,9 +210,18 @@ def _slices(result: Mapping[str, Any], keys: set[str]) -> list[dict[str, Any]]:
     ]
 
 
-def _required(result: Mapping[str, Any]) -> list[dict[str, Any]]:
-    entries = result.get("gate", {}).get("requirements", ())
-    return [entry | {"said": OUTCOMES[entry["outcome"]]} for entry in entries]
+def _required(result: Mapping[str, Any], keys: set[str]) -> list[dict[str, Any]]:
+    """Requirements, each linked to its cases where the page has its metric and its slice of each case."""
+    base, new = list(result["folders"])[:2]
+    found = []
+    for entry in result.get("gate", {}).get("requirements", ()):
+        choice = _choice(result, {"first": new, "second": base}, entry["metric"], keys)
+        part = entry["slice"]
+        if part:
+            choice |= {f"is.{slice_key(part['by'])}": part["value"]}
+        here = "by" in choice and (not part or slice_key(part["by"]) in keys)
+        found.append(entry | {"said": OUTCOMES[entry["outcome"]], "link": cases_link(choice) if here else None})
+    return found
 
 
 def _sections(result: Mapping[str, Any]) -> list[tuple[str, str]]:

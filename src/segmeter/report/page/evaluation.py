@@ -25,6 +25,8 @@ from segmeter.report.page.charts import calibration_charts
 from segmeter.report.pictures.chosen import Shown, choose_pictures
 
 DATA_BYTES = 3_600_000  # of the columns' numbers before they are compressed, to about half
+CASE_BYTES = 120  # of each case where that is more: its scores, sizes, means of measures, and the IoU of 20 classes
+MOST_BYTES = 12_000_000  # of any run
 
 _NO_PICTURES = "No pictures were kept: they need the images (images= of score), and report.overlays above 0."
 
@@ -41,12 +43,12 @@ def evaluation_values(folder: Path, summary: Mapping[str, Any], config: ReportCo
     cells = None if spec.is_multilabel else CellLists(spec.num_classes)  # of multilabel no pixel has one class only
     cases = gather(rows, spec, summary, cells=cells)
     found = [*case_columns(cases, spec, summary, further=sliced), *_files(folder, cases.case_ids)]
-    columns = {column.key: column for column in found}
-    here = {column.key: column for column in within(found, DATA_BYTES)[0]}  # what links may name
+    kept, left = part_columns(found)
+    columns, here = ({column.key: column for column in some} for some in (found, kept))  # links may name what is here
     shown = choose_pictures(folder, cases.headlines(), config, of_class=_worst_of_classes(cases))
     matrix = summary.get("confusion_matrix")
     evaluation = {
-        "notes": figures.notes(summary) + unlisted,
+        "notes": [*tables.notes(summary, here), *((line, None) for line in unlisted)],
         "headline": figures.headline(spec.task, spec.names),
         "aggregates": tables.aggregates(summary, here),
         "classes": tables.classes(summary, here, columns),
@@ -60,16 +62,22 @@ def evaluation_values(folder: Path, summary: Mapping[str, Any], config: ReportCo
         "headlines": figures.headlines(summary),
         "refused": figures.refused(summary),
         "calibration": figures.calibration(summary),
-        "calibration_classes": (summary.get("calibration") or {}).get("per_class", {}),
+        "calibration_classes": tables.calibration(summary, here),
         "calibration_charts": calibration_charts(summary["calibration"]) if summary.get("calibration") else [],
-        "loss": summary.get("loss") or {},
+        "loss": (summary.get("loss") or {}) | {"link": tables.worst_first("loss", here)},
         "confusion": bool(matrix) and not spec.is_multilabel,
     }
     outside = [summary.get("invalid", {}).get(name, 0) for name in spec.names]
     facts = {"matrix": matrix, "outside": outside, "sort": HEADLINE, "size": "objects"}
     arrays = cells.arrays() if cells else {}
-    explorer = explorer_values(found, spec, shown, config, facts=facts, arrays=arrays)
+    explorer = explorer_values(kept, spec, shown, config, facts=facts, left=left, arrays=arrays)
     return {"evaluation": evaluation, "explorer": explorer, "sections": _sections(evaluation)}
+
+
+def part_columns(columns: Sequence[Column]) -> tuple[list[Column], list[Column]]:
+    """Part columns, the most important first, into those that a page holds, and those that would make it too large."""
+    grown = min(MOST_BYTES, CASE_BYTES * len(columns[0].values))
+    return within(columns, max(DATA_BYTES, grown))
 
 
 def explorer_values(
@@ -79,6 +87,7 @@ def explorer_values(
     config: ReportConfig,
     *,
     facts: Mapping[str, Any],
+    left: Sequence[Column] = (),
     arrays: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Gather what the section of cases needs: ``data`` and ``layers``, as the scripts read them, and ``notes``.
@@ -86,13 +95,14 @@ def explorer_values(
     Parameters
     ----------
     columns
-        The most important first; what is too much for a page is left out, and said.
+        What the page holds.
     facts
         ``sort``, the key of the column that orders the cases, ``size``, that of the other axis, and further ones.
+    left
+        Columns that were left out, which is said.
     arrays
         Further whole numbers by name.
     """
-    kept, left = within(columns, DATA_BYTES)
     common = {
         "classes": list(spec.names),
         "colours": [list(colour) for colour in spec.colours],
@@ -108,7 +118,7 @@ def explorer_values(
         count = len(shown.left_out)
         notes.append(f"{count} kept pictures left out by report.picture_mb={config.picture_mb:g}: {some}.")
     return {
-        "data": Markup(pack_page(common | dict(facts), kept, dict(arrays or {}))),  # Base64
+        "data": Markup(pack_page(common | dict(facts), columns, dict(arrays or {}))),  # Base64
         "layers": script_json(shown.cases),
         "notes": notes,
     }

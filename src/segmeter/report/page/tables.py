@@ -22,12 +22,21 @@ def cases_link(choice: Mapping[str, str]) -> str:
     return f"#?{urlencode(choice)}"
 
 
+def notes(summary: Mapping[str, Any], columns: Columns) -> list[tuple[str, str | None]]:
+    """What must stand beside the figures, with a link where it counts pixels of cases."""
+    links = {figures.outside(summary): most_first("invalid", columns)}
+    return [(line, links.get(line)) for line in figures.notes(summary)]
+
+
 def aggregates(summary: Mapping[str, Any], columns: Columns) -> list[Row]:
-    """The headline figures; where cases have none, a link to these."""
+    """The headline figures, linked to all cases, the worst first; where cases have none, a link to these."""
     rows = figures.aggregates(summary)
-    keys = {column.label: key for key, column in columns.items() if column.group == "scores"}
+    keys = {column.label: key for key, column in columns.items() if column.group == "scores"} | {
+        "PQ": "measure/pq/mean"
+    }
     for row in rows:
         key = keys.get(row["name"])
+        row["link"] = None if key is None else worst_first(key, columns)
         row["undefined"] = None if key is None else cases_link({f"un.{key}": "undefined", "h": key})
     return rows
 
@@ -35,20 +44,39 @@ def aggregates(summary: Mapping[str, Any], columns: Columns) -> list[Row]:
 def classes(summary: Mapping[str, Any], columns: Columns, found: Columns) -> list[Row]:
     """Classes, each linked to the cases that hold it, the worst first, and by what became of it.
 
+    ``links`` has for each score the cases that have it, and for "support" those with such pixels, the most first.
+
     `found` are the columns of the run, of which a page may have left some out: these are counted, without a link.
     ``bars`` has how many cases have an IoU in each tenth, and ``key`` the column that the page has of it, or None.
     """
     words = [STATUS_WORDS["prediction_empty"], STATUS_WORDS["target_empty"]]
     rows = figures.classes(summary)
     for k, row in enumerate(rows):
-        score = f"iou/{k}" if f"iou/{k}" in columns else HEADLINE
-        row["link"] = cases_link({"has": str(k), "sort": score, "h": score})
-        row["bars"], row["key"] = count_tenths(found[f"iou/{k}"]), f"iou/{k}" if score != HEADLINE else None
+        row["link"] = _holding(k, columns)
+        row["links"] = {
+            name: _of_figure(f"{name}/{k}", columns) or row["link"] for name in (*figures.SCORES, "support")
+        }
+        row["bars"], row["key"] = count_tenths(found[f"iou/{k}"]), f"iou/{k}" if f"iou/{k}" in columns else None
         key = f"status/{k}"
         counts = Counter(found[key].values)
         links = [cases_link({f"is.{key}": word}) if key in columns else None for word in words]
         row["statuses"] = [(counts[word], link) for word, link in zip(words, links, strict=True)]
     return rows
+
+
+def _holding(k: int, columns: Columns) -> str:
+    """A link to the cases that hold a class, the worst first."""
+    score = f"iou/{k}" if f"iou/{k}" in columns else HEADLINE
+    return cases_link({"has": str(k), "sort": score, "h": score})
+
+
+def _of_figure(key: str, columns: Columns) -> str | None:
+    """A link to the cases that a figure is of: those with a score, the worst first, or with pixels, the most first."""
+    if key not in columns:
+        return None
+    if columns[key].kind == "count":
+        return most_first(key, columns)
+    return cases_link({f"un.{key}": "defined", "sort": key, "h": key})
 
 
 def count_tenths(column: Column) -> list[int]:
@@ -70,19 +98,21 @@ def groups(summary: Mapping[str, Any], columns: Columns) -> list[Row]:
     """Groups of classes, each linked to all cases, the worst first."""
     rows = figures.groups(summary)
     for number, row in enumerate(rows):
-        row["link"] = _sorted_by(f"group/{number}", columns)
+        row["link"] = worst_first(f"group/{number}", columns)
     return rows
 
 
 def measures(summary: Mapping[str, Any], columns: Columns) -> list[Row]:
     """What was measured; names are linked to the cases, the worst first, and counts to the cases that they count.
 
-    A gain of the data set has no value of a case, and leads to that of the errors themselves.
+    A number of objects leads to the cases that have any, the most first. A gain of the data set has no value of a case,
+    and leads to that of the errors themselves.
     """
     rows = figures.measures(summary)
     for row in rows:
         key = f"measure/{row['metric'].replace('_gain', '_errors')}/{row['region']}"
-        row["link"] = _sorted_by(key, columns)
+        of_objects = key in columns and columns[key].kind == "count"
+        row["link"] = most_first(key, columns) if of_objects else worst_first(key, columns)
         of_class = columns[key].of_class if key in columns else None
         used, undefined = (
             {f"un.{key}": word, "h": key} if key in columns else None for word in ("defined", "undefined")
@@ -105,21 +135,35 @@ def slices(summary: Mapping[str, Any], columns: Columns) -> list[Row]:
 def error_types(summary: Mapping[str, Any], columns: Columns) -> list[Row]:
     """Classes and groups with their shares of each type of error, linked to the cases that have such, the most first.
 
-    A part has ``left`` and ``width`` too, from 0 to 100, of a bar that begins with the IoU.
+    A part has ``left`` and ``width`` too, from 0 to 100, of a bar that begins with the IoU, which ``link`` is of.
     """
     rows = figures.error_types(summary)
+    keys = {name: f"iou/{k}" for k, name in enumerate(summary["classes"])}
+    keys |= {name: f"group/{number}" for number, name in enumerate(summary.get("per_group", {}))}
     for row in rows:
+        row["link"] = _of_figure(keys[row["region"]], columns)
         left = 100 * row["iou"]
         for part in row["parts"]:
             key = f"measure/{part['metric']}/{row['region']}"
             part |= {"left": left, "width": 100 * part["share"]}
             left += part["width"]
-            choice = {f"un.{key}": "above 0", "sort": f"-{key}", "h": key}
-            part["link"] = cases_link(choice) if key in columns and part["share"] else None
+            part["link"] = most_first(key, columns) if part["share"] else None
     return rows
 
 
-def _sorted_by(key: str, columns: Columns) -> str | None:
+def calibration(summary: Mapping[str, Any], columns: Columns) -> list[Row]:
+    """Classes with their figures of ``entry``, each linked to the cases that hold it."""
+    found = (summary.get("calibration") or {}).get("per_class", {})
+    places = {name: k for k, name in enumerate(summary["classes"])}
+    return [{"name": name, "entry": entry, "link": _holding(places[name], columns)} for name, entry in found.items()]
+
+
+def most_first(key: str, columns: Columns) -> str | None:
+    """A link to the cases with anything of a column, the most first."""
+    return cases_link({f"un.{key}": "above 0", "sort": f"-{key}", "h": key}) if key in columns else None
+
+
+def worst_first(key: str, columns: Columns) -> str | None:
     """A link to all cases by a column, the worst first."""
     column = columns.get(key)
     if column is None:

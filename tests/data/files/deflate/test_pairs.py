@@ -25,7 +25,7 @@ def wrapped(content: bytes) -> bytes:
 
 def inflate(first: bytes, second: bytes, sizes: tuple[int, int] = (5000, 5000)) -> tuple[bytes, bytes] | None:
     rows = tuple(np.zeros(size + ROOM, np.uint8) for size in sizes)
-    done = inflate_pair((with_room(first), with_room(second)), rows)
+    done = inflate_pair(with_room(first), with_room(second), *rows)
     return tuple(each[:-ROOM].tobytes() for each in rows) if done else None
 
 

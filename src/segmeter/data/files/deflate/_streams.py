@@ -78,21 +78,25 @@ class Stream(NamedTuple):
     lengths: Array
 
 
-def new_stream(packed: Array, rows: Array, *, most_repeats: float) -> Stream:
+@kernel
+def new_stream(packed: Array, rows: Array, most_repeats: float) -> Stream:
     """A stream at its start; a block that has more repeats, by its own codes, or is stored as it is, is unsuited."""
-    state = np.array([0, 0, 0, 0, OPENING, 0, 2**MOST_BITS * most_repeats], np.uint64)
+    state = np.zeros(_MOST + 1, np.uint64)
+    state[_STATUS], state[_MOST] = OPENING, np.uint64(2**MOST_BITS * most_repeats)
     table, single = np.zeros(_TABLE_END, np.uint32), np.empty(2**_TABLE_BITS, np.uint32)
     return Stream(packed, rows, state, table, single, np.empty(320, np.uint8))
 
 
+@kernel
 def is_done(stream: Stream) -> bool:
     """Whether a stream came to its end in order."""
     return bool(stream.state[_STATUS] == DONE)
 
 
-def used_bytes(stream: Stream) -> tuple[int, int]:
+@kernel
+def used_bytes(stream: Stream) -> tuple[Any, Any]:
     """How many bytes of a stream were read, and how many were written."""
-    _, held, at, goal, *_ = map(int, stream.state)
+    held, at, goal = np.int64(stream.state[_HELD]), np.int64(stream.state[_AT]), np.int64(stream.state[_GOAL])
     return at - held // 8, goal
 
 

@@ -1,31 +1,32 @@
 """Two zlib streams, mostly of literals, side by side -> their bytes; `png` gives all others to libdeflate."""
 
-from collections.abc import Callable
+from typing import Any
 
-import imagecodecs
 import numpy as np
 from numpy.typing import NDArray
 
 from segmeter.data.files.deflate import ROOM
-from segmeter.data.files.deflate._streams import Stream, inflate_both, is_done, new_stream, used_bytes
+from segmeter.data.files.deflate._streams import inflate_both, is_done, new_stream, used_bytes
+from segmeter.data.files.deflate.linked import adler32
+from segmeter.jit import kernel
 
-_adler32: Callable[..., int] = imagecodecs.deflate_adler32  # it takes any buffer, which its type does not say
+Array = NDArray[np.uint8]
+
 _HEADER, _CHECKSUM = 2, 4  # bytes
 _METHOD, _WINDOW, _PRESET = 0x0F, 0xF0, 0x20  # bits of the two bytes of a header
 _DEFLATE, _LARGEST_WINDOW = 8, 0x70
 _MOST_REPEATS = 1 / 32  # of the symbols: with more, waiting for wrong guesses costs what look-ups of pairs save
 
-Pair = tuple[NDArray[np.uint8], NDArray[np.uint8]]
 
-
-def inflate_pair(packed: Pair, rows: Pair) -> bool:
+@kernel
+def inflate_pair(packed: Array, other_packed: Array, rows: Array, other_rows: Array) -> bool:
     """Inflate two zlib streams (RFC 1950).
 
     Parameters
     ----------
-    packed : two of (N + ROOM,) uint8
+    packed, other_packed : (N + ROOM,) uint8
         The streams; what stands in the room behind each is of no importance.
-    rows : two of (size + ROOM,) uint8
+    rows, other_rows : (size + ROOM,) uint8
         Filled, and the room behind each is overwritten.
 
     Returns
@@ -34,27 +35,30 @@ def inflate_pair(packed: Pair, rows: Pair) -> bool:
         False where a stream is damaged, has another size or a wrong checksum, or mostly repeats earlier bytes, for
         which libdeflate is faster.
     """
-    if not all(map(_is_zlib, packed)):
+    if not (_is_zlib(packed) and _is_zlib(other_packed)):
         return False
-    streams = [
-        new_stream(each[_HEADER:], filled, most_repeats=_MOST_REPEATS)
-        for each, filled in zip(packed, rows, strict=True)
-    ]
-    inflate_both(*streams)
-    return all(map(_is_whole, streams))
+    stream = new_stream(packed[_HEADER:], rows, _MOST_REPEATS)
+    other = new_stream(other_packed[_HEADER:], other_rows, _MOST_REPEATS)
+    inflate_both(stream, other)
+    return _is_whole(stream) and _is_whole(other)
 
 
-def _is_zlib(packed: NDArray[np.uint8]) -> bool:
+@kernel
+def _is_zlib(packed: Array) -> bool:
     if packed.size < ROOM + _HEADER + _CHECKSUM:
         return False
-    first, second = map(int, packed[:_HEADER])
+    first, second = np.int64(packed[0]), np.int64(packed[1])
     known = first & _METHOD == _DEFLATE and first & _WINDOW <= _LARGEST_WINDOW and not second & _PRESET
-    return known and not (256 * first + second) % 31
+    return bool(known and (256 * first + second) % 31 == 0)
 
 
-def _is_whole(stream: Stream) -> bool:
+@kernel
+def _is_whole(stream: Any) -> bool:
     read, written = used_bytes(stream)
-    size, stored = stream.rows.size - ROOM, stream.packed[read : read + _CHECKSUM].tobytes()
+    size = stream.rows.size - ROOM
     if not is_done(stream) or written != size or read + _CHECKSUM > stream.packed.size - ROOM:
         return False
-    return _adler32(stream.rows[:size]) == int.from_bytes(stored, "big")
+    stored = np.uint32(0)
+    for k in range(_CHECKSUM):
+        stored = (stored << np.uint32(8)) | np.uint32(stream.packed[read + k])
+    return bool(adler32(np.uint32(1), stream.rows.ctypes.data, size) == stored)

@@ -20,7 +20,10 @@ class Explorer {
     for (const link of document.querySelectorAll("nav a")) {
       link.addEventListener("click", (event) => {
         event.preventDefault();
-        document.querySelector(link.getAttribute("href")).scrollIntoView();
+        const head = document.querySelector(link.getAttribute("href"));
+        head.tabIndex = -1; // so that the keyboard goes on from there
+        head.focus({ preventScroll: true });
+        head.scrollIntoView();
       });
     }
     this.follow({ first: true });
