@@ -1,6 +1,6 @@
 """rows of several runs on the same cases -> paired differences, tests, ranking. Pure statistics."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any
@@ -21,9 +21,7 @@ from segmeter.metrics.statistics.bootstrap import (
     Resampled,
     Statistic,
     bootstrap,
-    mean_columns,
     mean_of_columns,
-    sum_clusters,
 )
 from segmeter.metrics.statistics.clusters import cluster_labels
 from segmeter.metrics.statistics.describe import plain, say
@@ -34,7 +32,7 @@ from segmeter.metrics.summary.comparable import check_same_cases, check_same_spa
 from segmeter.metrics.summary.directions import find_direction
 from segmeter.metrics.summary.gates import decide, expand_requirements
 from segmeter.metrics.summary.ranking import Ranking, rank_values
-from segmeter.metrics.summary.scoreboard import Scoreboard, build_scoreboards, is_overall
+from segmeter.metrics.summary.scoreboard import Scoreboard, build_scoreboards, is_overall, paired_units
 from segmeter.metrics.summary.slice_labels import hash_labels, order_labels, slice_labels
 from segmeter.metrics.summary.slices import compare_slices, headlines
 from segmeter.metrics.summary.summary import DEFAULT
@@ -270,8 +268,8 @@ def _compare_pair(
 ) -> dict[str, dict[str, Any]]:
     """By metric: the differences of two runs, with intervals and tests."""
     one, other = boards[first], boards[second]
-    flips = sign_flips(_paired_units(one, other, options["clusters"]), resamples=config.bootstrap, seed=config.seed)
-    ranked = [wilcoxon(*pair).p_value for pair in _paired_units(one, other, options["clusters"])]
+    flips = sign_flips(paired_units(one, other, options["clusters"]), resamples=config.bootstrap, seed=config.seed)
+    ranked = [wilcoxon(*pair).p_value for pair in paired_units(one, other, options["clusters"])]
     drawn = {"interval": config.interval, **options}
     means = _bootstrap_difference(one.means(other), other.means(one), mean_of_columns, **drawn)
     whole = _bootstrap_difference(one.columns, other.columns, one.score, test=True, **drawn)
@@ -285,19 +283,6 @@ def _compare_pair(
         found[metric] |= {"wilcoxon_p": ranked[i], "sign_flip_p": plain(flips[i])}
         found[metric] |= {"n_used": count - lost, "n_undefined": lost}
     return found
-
-
-def _paired_units(
-    one: Scoreboard, other: Scoreboard, clusters: Sequence[str] | None
-) -> Iterator[tuple[FloatArray, FloatArray]]:
-    """Of each score the values of both runs per case, or their means per cluster, where both are defined."""
-    places = None if clusters is None else np.unique(np.asarray(clusters), return_inverse=True)[1]
-    for name in one.values:
-        values = one.values[name], other.values[name]
-        undefined = np.isnan(values[0]) | np.isnan(values[1])
-        columns = (mean_columns(np.where(undefined, np.nan, each)[:, None]) for each in values)
-        ours, theirs = (mean_of_columns(sum_clusters(each, places))[:, 0] for each in columns)
-        yield ours, theirs
 
 
 def _difference(name: str, resampled: Resampled, i: int) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from segmeter.metrics.config.metrics import MetricsConfig, mean_classes
 from segmeter.metrics.measures.content import CONTENT
 from segmeter.metrics.measures.protocol import build_measures
 from segmeter.metrics.pixels.overlap import ClassTotals, divide, mean_defined
-from segmeter.metrics.statistics.bootstrap import Statistic, mean_of_columns
+from segmeter.metrics.statistics.bootstrap import Statistic, mean_columns, mean_of_columns, sum_clusters
 from segmeter.metrics.statistics.lazy_columns import Columns, join_columns, lazy_means
 from segmeter.metrics.summary.measures import MEAN, WholeScores, split_measured
 
@@ -131,6 +131,19 @@ def is_overall(name: str) -> bool:
     [True, True, False]
     """
     return "/" not in name or name.partition("/")[2] == MEAN
+
+
+def paired_units(
+    one: Scoreboard, other: Scoreboard, clusters: Sequence[str] | None
+) -> Iterator[tuple[FloatArray, FloatArray]]:
+    """Of each score the values of both runs per case, or their means per cluster, where both are defined."""
+    places = None if clusters is None else np.unique(np.asarray(clusters), return_inverse=True)[1]
+    for name in one.values:
+        values = one.values[name], other.values[name]
+        undefined = np.isnan(values[0]) | np.isnan(values[1])
+        columns = (mean_columns(np.where(undefined, np.nan, each)[:, None]) for each in values)
+        ours, theirs = (mean_of_columns(sum_clusters(each, places))[:, 0] for each in columns)
+        yield ours, theirs
 
 
 class _Values(Mapping[str, FloatArray]):
