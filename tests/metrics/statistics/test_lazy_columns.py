@@ -7,7 +7,7 @@ import pytest
 
 from segmeter.errors import InputError
 from segmeter.metrics.statistics import bootstrap as module
-from segmeter.metrics.statistics.bootstrap import bootstrap, mean_columns, mean_of_columns
+from segmeter.metrics.statistics.bootstrap import bootstrap, bootstrap_columns, mean_columns, mean_of_columns
 from segmeter.metrics.statistics.lazy_columns import Columns, join_columns, lazy_means
 
 RNG = np.random.default_rng(0)
@@ -42,11 +42,11 @@ def test_intervals_are_those_of_the_array(monkeypatch, most, clusters):
     monkeypatch.setattr(module, "MOST_UNITS", most)
     options = {"resamples": 300, "clusters": clusters, "test": True}
     one = bootstrap(mean_columns(VALUES), mean_of_columns, **options)
-    other = bootstrap(lazily(VALUES), mean_of_columns, **options)
+    other = bootstrap_columns(lazily(VALUES), mean_of_columns, **options)
     for name in ("estimate", "low", "high", "replicates", "p_of_zero"):
         np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
 
 
 def test_numbers_that_are_not_finite_are_refused():
     with pytest.raises(InputError, match=r"finite numbers \(N >= 1, \.\.\.\), got float64 \(2, 1\)"):
-        bootstrap(Columns.of(np.array([[1.0], [np.nan]])), mean_of_columns)
+        bootstrap_columns(Columns.of(np.array([[1.0], [np.nan]])), mean_of_columns)

@@ -36,6 +36,7 @@ MOST_UNITS = 1 << 17  # that are drawn one by one; more are first put together a
 _BLOCK = 1 << 20  # bytes of sums that are scored at a time
 _POOLS = 0x706F6F6C  # tells the stream of the pools from that of the draws
 MOST_RESAMPLES = 10**8
+_NUMBERS = "to be finite numbers (N >= 1, ...)"
 _EXACT = 2.0**53  # float64 holds every whole number up to it
 
 
@@ -68,7 +69,7 @@ class Resampled:
 
 
 def bootstrap(
-    columns: NDArray[Any] | Columns,
+    columns: NDArray[Any],
     statistic: Statistic,
     *,
     resamples: int = 10_000,
@@ -133,12 +134,27 @@ def bootstrap(
     >>> bool(found.low < found.estimate < found.high)
     True
     """
-    given = columns if isinstance(columns, Columns) else _as_columns(columns)
-    resamples, seed = check_draws("bootstrap", resamples, seed)
-    _check_options(level=level, interval=interval, clusters=clusters, count=given.count)
     known_kind("bootstrap", "test", test, bool)
-    score = _of_sums(given, statistic)
-    units, places, n_units = _gather_units(given, clusters, seed)
+    options: dict[str, Any] = {"resamples": resamples, "seed": seed, "interval": interval, "level": level, "test": test}
+    return bootstrap_columns(_as_columns(columns), statistic, clusters=clusters, **options)
+
+
+def bootstrap_columns(
+    columns: Columns,
+    statistic: Statistic,
+    *,
+    resamples: int = 10_000,
+    seed: int = 0,
+    interval: Interval = "expanded",
+    level: float = 0.95,
+    clusters: Sequence[str] | None = None,
+    test: bool = False,
+) -> Resampled:
+    """Do what `bootstrap` does, for columns that are made one at a time."""
+    resamples, seed = check_draws("bootstrap", resamples, seed)
+    _check_options(level=level, interval=interval, clusters=clusters, count=columns.count)
+    score = _of_sums(columns, statistic)
+    units, places, n_units = _gather_units(columns, clusters, seed)
     total = units.sum(axis=0)[places]
     estimate = score(total[None])
     shape, estimate = estimate.shape[1:], estimate.reshape(-1)
@@ -249,20 +265,17 @@ def _as_columns(columns: Any) -> Columns:
     try:
         given = np.asarray(columns)
     except (TypeError, ValueError) as error:
-        raise InputError(expected("bootstrap", "columns", "to be finite numbers (N >= 1, ...)", error)) from None
+        raise InputError(expected("bootstrap", "columns", _NUMBERS, error)) from None
     known = given.dtype.kind in "biuf" and given.ndim > 1 and len(given) and not isinstance(columns, np.ma.MaskedArray)
     if not known:
         what = type(columns).__name__ if isinstance(columns, np.ma.MaskedArray) else given.dtype
-        raise InputError(
-            expected("bootstrap", "columns", "to be finite numbers (N >= 1, ...)", f"{what} {given.shape}")
-        )
+        raise InputError(expected("bootstrap", "columns", _NUMBERS, f"{what} {given.shape}"))
     return Columns.of(given)
 
 
 def _check_numbers(column: NDArray[Any], shape: tuple[int, ...]) -> None:
     if not np.isfinite(column).all():
-        given = f"{column.dtype} {(len(column), *shape)}"
-        raise InputError(expected("bootstrap", "columns", "to be finite numbers (N >= 1, ...)", given))
+        raise InputError(expected("bootstrap", "columns", _NUMBERS, f"{column.dtype} {(len(column), *shape)}"))
     if column.dtype.kind in "iu" and np.abs(column.astype(np.float64)).sum() > _EXACT:
         remedy = "Pass floats if they need not be exact."
         raise InputError(expected("bootstrap", "columns", "to sum to 2**53 or less, being integers", "more", remedy))
@@ -317,18 +330,6 @@ def _undefined_quietly(score: Callable[[FloatArray], FloatArray], sums: FloatArr
     """A unit alone often has nothing to divide by."""
     with np.errstate(divide="ignore", invalid="ignore"):
         return score(sums)
-
-
-def distinct_columns(columns: NDArray[Any]) -> tuple[NDArray[Any], list[int]]:
-    """Columns that differ, and which of these each column is: what classes share, such as a total, is summed once."""
-    numbers: dict[bytes, int] = {}
-    places, first = list[int](), list[int]()
-    for column, values in enumerate(columns.T):
-        place = numbers.setdefault(sha256(values.tobytes()).digest(), len(numbers))
-        if place == len(first):
-            first.append(column)
-        places.append(place)
-    return np.take(columns, first, axis=1), places
 
 
 def _gathered(parts: Iterator[FloatArray]) -> Iterator[FloatArray]:

@@ -20,7 +20,7 @@ from segmeter.metrics.config.requirements import Requirement, parse_requirements
 from segmeter.metrics.statistics.bootstrap import (
     Resampled,
     Statistic,
-    bootstrap,
+    bootstrap_columns,
     mean_of_columns,
 )
 from segmeter.metrics.statistics.clusters import cluster_labels
@@ -260,7 +260,7 @@ def _bootstrap_difference(first: Columns, second: Columns, statistic: Statistic,
         with np.errstate(invalid="ignore"):  # two infinite scores have no difference
             return one - other
 
-    return bootstrap(join_columns([first, second]), difference, **options)
+    return bootstrap_columns(join_columns([first, second]), difference, **options)
 
 
 def _compare_pair(
@@ -311,8 +311,8 @@ class _Resamples:
 
 def _resample(boards: Mapping[str, Scoreboard], options: dict[str, Any]) -> _Resamples:
     return _Resamples(
-        dataset=[bootstrap(board.columns, board.score, **options) for board in boards.values()],
-        per_case=[bootstrap(board.means(), mean_of_columns, **options) for board in boards.values()],
+        dataset=[bootstrap_columns(board.columns, board.score, **options) for board in boards.values()],
+        per_case=[bootstrap_columns(board.means(), mean_of_columns, **options) for board in boards.values()],
     )
 
 

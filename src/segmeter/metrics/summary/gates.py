@@ -13,7 +13,7 @@ from segmeter.errors import ConfigError
 from segmeter.metrics.arrays import FloatArray
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.config.requirements import Requirement
-from segmeter.metrics.statistics.bootstrap import Resampled, bootstrap
+from segmeter.metrics.statistics.bootstrap import Resampled, bootstrap_columns
 from segmeter.metrics.statistics.clusters import cluster_labels
 from segmeter.metrics.statistics.describe import say
 from segmeter.metrics.statistics.lazy_columns import Columns, join_columns
@@ -149,7 +149,7 @@ def decide(
     base, new = runs
     data = _gather(base, new, requirements, slices)
     clusters = cluster_labels(base.case_ids, config.cluster)
-    found = bootstrap(
+    found = bootstrap_columns(
         data.columns,
         lambda sums: _margins(data, requirements, sums),
         resamples=config.bootstrap,

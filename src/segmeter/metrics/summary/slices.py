@@ -5,6 +5,7 @@ headline scores.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from hashlib import sha256
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,6 @@ from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.statistics.bootstrap import (
     Resampled,
     bootstrap,
-    distinct_columns,
     mean_of_columns,
 )
 from segmeter.metrics.statistics.describe import plain, say
@@ -165,7 +165,7 @@ def _by(
     if not config.bootstrap:
         values = _with_differences(score, sums.sum(axis=0)[None])[0]
         return {each: {"n": int(cases[i]), "scores": _plain(names, values[i])} for i, each in enumerate(slices)}
-    flat, place = distinct_columns(sums.reshape(-1, sums.shape[-1]))  # all classes share their total
+    flat, place = _distinct_columns(sums.reshape(-1, sums.shape[-1]))  # all classes share their total
     distinct = flat.reshape(*sums.shape[:2], -1)
     found = bootstrap(distinct, lambda totals: _with_differences(score, totals[..., place]), **_options(config))
     p_values = found.p_of_zero
@@ -226,6 +226,18 @@ def _units(n_cases: int, clusters: Sequence[str] | None, seed: int) -> NDArray[n
     group = np.empty(count, np.int64)
     group[shuffled] = np.arange(count) % MOST_UNITS
     return group[units]
+
+
+def _distinct_columns(columns: NDArray[Any]) -> tuple[NDArray[Any], list[int]]:
+    """Columns that differ, and which of these each column is: what classes share, such as a total, is summed once."""
+    numbers: dict[bytes, int] = {}
+    places, first = list[int](), list[int]()
+    for column, values in enumerate(columns.T):
+        place = numbers.setdefault(sha256(values.tobytes()).digest(), len(numbers))
+        if place == len(first):
+            first.append(column)
+        places.append(place)
+    return np.take(columns, first, axis=1), places
 
 
 def _with_differences(score: Callable[[FloatArray], FloatArray], sums: FloatArray) -> FloatArray:
