@@ -18,6 +18,7 @@ from segmeter.checks import expected, known_kind, known_name, real_number, shown
 from segmeter.errors import InputError
 from segmeter.metrics.arrays import FloatArray
 from segmeter.metrics.pixels.overlap import divide
+from segmeter.metrics.statistics.clusters import sum_by
 from segmeter.metrics.statistics.draws import map_weights
 from segmeter.metrics.statistics.intervals import (
     INTERVALS,
@@ -211,14 +212,6 @@ def to_grid(columns: NDArray[Any]) -> FloatArray:
     return values
 
 
-def sum_clusters(columns: NDArray[Any], clusters: Sequence[str] | NDArray[np.int64] | None) -> NDArray[Any]:
-    """Sums (U, M) of the rows of each cluster, by ascending label; the columns (N, M) themselves without clusters."""
-    if clusters is None:
-        return columns
-    labels, index = np.unique(np.asarray(clusters), return_inverse=True)
-    return np.stack([_sum_by(index, len(labels), column) for column in columns.T], axis=1)
-
-
 def mean_columns(values: FloatArray, *, bounded: bool = False) -> FloatArray:
     """Columns (N, 3 V) whose sums carry the means of values (N, V): finite sums, defined, infinite.
 
@@ -248,17 +241,11 @@ def _gather_units(columns: Columns, clusters: Sequence[str] | None, seed: int) -
     numbers, places, kept = dict[bytes, int](), list[int](), list[NDArray[Any]]()
     for column in columns:
         _check_numbers(column, columns.shape)
-        units = column if index is None else _sum_by(index, count, column)
+        units = column if index is None else sum_by(index, count, column)
         places.append(numbers.setdefault(sha256(units.tobytes()).digest(), len(numbers)))
         if places[-1] == len(kept):
             kept.append(units if pool is None else _pool(units, pool))
     return to_grid(np.stack(kept, axis=1)), places, count
-
-
-def _sum_by(index: NDArray[np.int64], count: int, column: NDArray[Any]) -> NDArray[Any]:
-    """Sums (count,) of the numbers (N,) of each cluster."""
-    sums = np.bincount(index, weights=column, minlength=count)  # in float64: of integers too, each sum is exact
-    return sums.astype(np.int64) if column.dtype.kind in "biu" else sums
 
 
 def _as_columns(columns: Any) -> Columns:
@@ -270,7 +257,9 @@ def _as_columns(columns: Any) -> Columns:
     if not known:
         what = type(columns).__name__ if isinstance(columns, np.ma.MaskedArray) else given.dtype
         raise InputError(expected("bootstrap", "columns", _NUMBERS, f"{what} {given.shape}"))
-    return Columns.of(given)
+    for column in (whole := Columns.of(given)):
+        _check_numbers(column, whole.shape)
+    return whole
 
 
 def _check_numbers(column: NDArray[Any], shape: tuple[int, ...]) -> None:

@@ -138,6 +138,7 @@ def lay_out(
 ) -> LaidOut:
     """Check that runs may be compared, and lay out what is; parameters and errors are those of `compare_runs`."""
     known_kind("compare", "config", config, MetricsConfig)
+    known_kind("compare", "spec", spec, ClassSpec)
     if not isinstance(runs, Mapping) or not all(isinstance(name, str) for name in runs):
         raise InputError(expected("compare", "runs", "to map names to the rows of runs", shown(runs)))
     if len(runs) < 2 or config.bootstrap < 1:

@@ -20,7 +20,8 @@ from segmeter.metrics.config.metrics import MetricsConfig, mean_classes
 from segmeter.metrics.measures.content import CONTENT
 from segmeter.metrics.measures.protocol import build_measures
 from segmeter.metrics.pixels.overlap import ClassTotals, divide, mean_defined
-from segmeter.metrics.statistics.bootstrap import Statistic, mean_columns, mean_of_columns, sum_clusters
+from segmeter.metrics.statistics.bootstrap import Statistic, mean_columns, mean_of_columns
+from segmeter.metrics.statistics.clusters import sum_clusters
 from segmeter.metrics.statistics.lazy_columns import Columns, join_columns, lazy_means
 from segmeter.metrics.summary.measures import MEAN, WholeScores, split_measured
 

@@ -21,9 +21,8 @@ from segmeter.metrics.statistics.bootstrap import (
     bootstrap,
     mean_columns,
     mean_of_columns,
-    sum_clusters,
 )
-from segmeter.metrics.statistics.clusters import cluster_labels, effective_units, warn_of_few
+from segmeter.metrics.statistics.clusters import cluster_labels, effective_units, sum_clusters, warn_of_few
 from segmeter.metrics.statistics.describe import describe, plain
 from segmeter.metrics.summary.class_groups import PER_CLASS, RESAMPLED_PER_CLASS, score_groups
 from segmeter.metrics.summary.conventions import compare_conventions
