@@ -1,6 +1,7 @@
 """Scoring folders: what is counted, what is paired, and what is refused, all of it at once."""
 
 import json
+import time
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +10,7 @@ import tifffile
 from sklearn.metrics import confusion_matrix
 
 from segmeter.classes import ClassSpec
-from segmeter.errors import DataError
+from segmeter.errors import DataError, InputError, RunError
 from segmeter.evaluation.score import score
 from segmeter.metrics.cases.stored import read_cases
 from tests.data.crafted import BINARY, THREE, encoded, noise, put
@@ -153,3 +154,29 @@ def test_a_value_beside_the_ignored_one_is_no_label(tmp_path: Path) -> None:
     put_masks(two_cases(tmp_path) / "references", {"a": [[0, 0, 254], [2, 2, 255]]})
     with pytest.raises(DataError, match=r"references/a\.png: .*got 254 \(1 pixels\)"):
         score(scoring(tmp_path))
+
+
+def test_what_the_summary_refuses_leaves_no_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Though they were written before it was refused."""
+
+    def refuse(*_: object) -> None:
+        while not (tmp_path / "cases.csv").exists():
+            time.sleep(0.001)
+        raise InputError("refused")
+
+    monkeypatch.setattr("segmeter.evaluation.score.summarise", refuse)
+    with pytest.raises(InputError, match="refused"):
+        score(scoring(two_cases(tmp_path)))
+    assert sorted(path.name for path in tmp_path.iterdir() if path.is_file()) == ["manifest.json", "manifest.rows"]
+
+
+def test_tables_that_can_not_be_written_end_the_run_without_a_summary(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise RunError("cases.csv: no room")
+
+    monkeypatch.setattr("segmeter.evaluation.score.write_cases", fail)
+    with pytest.raises(RunError, match="no room"):
+        score(scoring(two_cases(tmp_path)))
+    assert not (tmp_path / "metrics.json").exists()

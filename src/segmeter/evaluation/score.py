@@ -4,7 +4,8 @@ import json
 import logging
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, suppress
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
@@ -26,7 +27,7 @@ from segmeter.evaluation.places import Place, Places
 from segmeter.evaluation.probs import measure_probs
 from segmeter.evaluation.resuming.restore import open_manifest
 from segmeter.evaluation.sharding import note_shard
-from segmeter.files import write_json
+from segmeter.files import remove, write_json
 from segmeter.metrics.cases.packed import RowStore
 from segmeter.metrics.cases.table import CaseRow, write_cases
 from segmeter.metrics.config.metrics import MetricsConfig
@@ -194,17 +195,32 @@ def score(job: Scoring) -> dict[str, Any]:
     for line in places.warnings():
         _LOG.warning("%s", line)
     missing = [pair.case_id for pair in job.pairs if not pair.predictions]
-    summary = summarise(rows, job.spec, job.metrics) | note_shard(job.identity())
-    summary |= summarise_files(places, missing=missing, extra=len(job.pairing.extra))
     hashes: dict[str, str] = {}
-    if job.probs:
-        sums, hashes = measure_probs(job.scorer(), job.pairs, job.probs, measured=manifest.hashes())
-        summary["calibration"] = summarise_calibration(sums.compute(), job.spec)
-        write_sums(job.folder, sums)
-    written = write_cases(job.folder, rows, job.spec)  # what was refused above leaves no tables
+    with _tables_beside(job, rows) as written:
+        summary = summarise(rows, job.spec, job.metrics) | note_shard(job.identity())
+        summary |= summarise_files(places, missing=missing, extra=len(job.pairing.extra))
+        if job.probs:
+            sums, hashes = measure_probs(job.scorer(), job.pairs, job.probs, measured=manifest.hashes())
+            summary["calibration"] = summarise_calibration(sums.compute(), job.spec)
+            write_sums(job.folder, sums)
     write_json(job.folder / SUMMARY, summary)
-    manifest.finish((SUMMARY, *written, *([SUMS] if job.probs else [])), inputs=hashes)
+    manifest.finish((SUMMARY, *written.result(), *([SUMS] if job.probs else [])), inputs=hashes)
     return summary
+
+
+@contextmanager
+def _tables_beside(job: Scoring, rows: RowStore) -> Iterator[Future[tuple[str, ...]]]:
+    """Write the tables in a thread beside the block, from which they are complete; what it refuses leaves none."""
+    with ThreadPoolExecutor(1, thread_name_prefix="tables") as beside:
+        written = beside.submit(write_cases, job.folder, rows, job.spec)
+        try:
+            yield written
+            written.result()
+        except BaseException:
+            with suppress(Exception):  # what the block raised is said first
+                for name in written.result():
+                    remove(job.folder / name)
+            raise
 
 
 def refuse_files(job: Scoring) -> None:
