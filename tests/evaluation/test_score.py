@@ -2,6 +2,7 @@
 
 import json
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ from segmeter.classes import ClassSpec
 from segmeter.errors import DataError, InputError, RunError
 from segmeter.evaluation.score import score
 from segmeter.metrics.cases.stored import read_cases
+from segmeter.metrics.config.metrics import MetricsConfig
 from tests.data.crafted import BINARY, THREE, encoded, noise, put
 from tests.evaluation.masks import LABELS, TARGETS, pair_masks, put_masks, scoring, two_cases
 
@@ -154,6 +156,20 @@ def test_a_value_beside_the_ignored_one_is_no_label(tmp_path: Path) -> None:
     put_masks(two_cases(tmp_path) / "references", {"a": [[0, 0, 254], [2, 2, 255]]})
     with pytest.raises(DataError, match=r"references/a\.png: .*got 254 \(1 pixels\)"):
         score(scoring(tmp_path))
+
+
+def test_tables_of_many_rows_are_written_after_the_summary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same bytes, and none where the summary is refused."""
+    few, many = (two_cases(tmp_path / name) for name in ("few", "many"))
+    score(scoring(few))
+    monkeypatch.setattr("segmeter.evaluation.score._BESIDE", 1)
+    score(scoring(many))
+    for name in ("cases.csv", "cases.parquet", "metrics.json"):
+        assert (few / name).read_bytes() == (many / name).read_bytes()
+    refused = two_cases(tmp_path / "refused")
+    with pytest.raises(InputError, match="cluster"):
+        score(replace(scoring(refused), metrics=MetricsConfig(cluster="no(where)")))
+    assert not list(refused.glob("cases.*"))
 
 
 def test_what_the_summary_refuses_leaves_no_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
