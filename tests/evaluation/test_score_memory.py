@@ -9,6 +9,7 @@ import pytest
 
 from segmeter.classes import ClassSpec
 from segmeter.evaluation import cases
+from segmeter.evaluation import score as scoring
 from segmeter.evaluation.cases import Scored
 from segmeter.evaluation.pairing import MaskPair, Pairing
 from segmeter.evaluation.places import Place
@@ -55,6 +56,7 @@ def peak(folder: Path, count: int) -> int:
 def test_memory_grows_by_less_than_2_kb_a_case(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Beyond what is held whatever the number of cases: here less of it, so that few cases show it."""
     monkeypatch.setattr(cases.CaseScorer, "score_all", lambda _, pairs: list(map(invented, pairs)))
+    monkeypatch.setattr(scoring, "_BESIDE", 100)
     monkeypatch.setattr(rows, "_GROUP", 64)
     monkeypatch.setattr(bootstrap, "_BLOCK", 1000)
     monkeypatch.setattr(draws, "_DRAWN", 1000)

@@ -3,12 +3,14 @@
 import json
 import logging
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, Literal, TypeVar, cast
 
 from segmeter import __version__
 from segmeter.checks import some
@@ -26,7 +28,7 @@ from segmeter.evaluation.places import Place, Places
 from segmeter.evaluation.probs import measure_probs
 from segmeter.evaluation.resuming.restore import open_manifest
 from segmeter.evaluation.sharding import note_shard
-from segmeter.files import write_json
+from segmeter.files import remove, write_json
 from segmeter.metrics.cases.packed import RowStore
 from segmeter.metrics.cases.table import CaseRow, write_cases
 from segmeter.metrics.config.metrics import MetricsConfig
@@ -44,6 +46,9 @@ SUMMARY = "metrics.json"
 _TABLES = 6  # of counts that are held at a time
 _AT_ONCE = 8  # small pairs that a thread takes at a time
 _SMALL = 1 << 20  # bytes of a file
+_BESIDE = 1 << 14  # rows whose tables are written while they are summarised
+
+Result = TypeVar("Result")
 
 _LOG = logging.getLogger(__name__)
 
@@ -193,18 +198,40 @@ def score(job: Scoring) -> dict[str, Any]:
         manifest.close()
     for line in places.warnings():
         _LOG.warning("%s", line)
-    missing = [pair.case_id for pair in job.pairs if not pair.predictions]
-    summary = summarise(rows, job.spec, job.metrics) | note_shard(job.identity())
-    summary |= summarise_files(places, missing=missing, extra=len(job.pairing.extra))
-    hashes: dict[str, str] = {}
-    if job.probs:
-        sums, hashes = measure_probs(job.scorer(), job.pairs, job.probs, measured=manifest.hashes())
-        summary["calibration"] = summarise_calibration(sums.compute(), job.spec)
-        write_sums(job.folder, sums)
-    written = write_cases(job.folder, rows, job.spec)  # what was refused above leaves no tables
+    (summary, hashes), written = _beside_tables(job, rows, partial(_summarise, job, manifest, rows, places))
     write_json(job.folder / SUMMARY, summary)
     manifest.finish((SUMMARY, *written, *([SUMS] if job.probs else [])), inputs=hashes)
     return summary
+
+
+def _summarise(
+    job: Scoring, manifest: Manifest, rows: RowStore, places: Places
+) -> tuple[dict[str, Any], dict[str, str]]:
+    """The content of metrics.json, and the hashes of files that were read for it alone."""
+    missing = [pair.case_id for pair in job.pairs if not pair.predictions]
+    summary = summarise(rows, job.spec, job.metrics) | note_shard(job.identity())
+    summary |= summarise_files(places, missing=missing, extra=len(job.pairing.extra))
+    if not job.probs:
+        return summary, {}
+    sums, hashes = measure_probs(job.scorer(), job.pairs, job.probs, measured=manifest.hashes())
+    summary["calibration"] = summarise_calibration(sums.compute(), job.spec)
+    write_sums(job.folder, sums)
+    return summary, hashes
+
+
+def _beside_tables(job: Scoring, rows: RowStore, work: Callable[[], Result]) -> tuple[Result, tuple[str, ...]]:
+    """Do the work, and write the tables, beside it where few rows need little memory; what it refuses leaves none."""
+    if len(rows) > _BESIDE:
+        return work(), write_cases(job.folder, rows, job.spec)
+    with ThreadPoolExecutor(1, thread_name_prefix="tables") as beside:
+        written = beside.submit(write_cases, job.folder, rows, job.spec)
+        try:
+            return work(), written.result()
+        except BaseException:
+            with suppress(Exception):  # what the work raised is said first
+                for name in written.result():
+                    remove(job.folder / name)
+            raise
 
 
 def refuse_files(job: Scoring) -> None:
