@@ -120,7 +120,7 @@ def test_a_change_in_a_part_from_another_file_is_compiled_anew(tmp_path):
 def test_a_value_from_elsewhere_that_a_kernel_or_its_part_names_is_a_part_of_the_key(before, after):
     """The compiler takes it as it stands: code from the cache on disk would go on with the former one.
 
-    Mutations seen to fail: values of the kernel alone; arrays by what their repr says; no arrays in tuples.
+    Mutations seen to fail: no values; arrays by what their repr says; no arrays in tuples.
     """
     keys: dict[str, set[str]] = {}
     for text in (before, before, after):

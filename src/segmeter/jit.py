@@ -119,7 +119,7 @@ def _describe(value: Any) -> str:
         return str([_describe(each) for each in value])
     if isinstance(value, types.ExternalFunction):
         return str(value.key)
-    return repr(value) if isinstance(value, (int, float, str, np.generic)) else ""
+    return f"{type(value)} {value!r}" if isinstance(value, (int, float, str, np.generic)) else ""
 
 
 @cache
