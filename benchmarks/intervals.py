@@ -20,7 +20,8 @@ from scipy.special import expit, logit
 
 from record import circumstances, write_record
 from segmeter.metrics.pixels.overlap import divide, mean_defined
-from segmeter.metrics.statistics.bootstrap import bootstrap, mean_columns, mean_of_columns, sum_clusters
+from segmeter.metrics.statistics.bootstrap import bootstrap, mean_columns, mean_of_columns
+from segmeter.metrics.statistics.clusters import sum_clusters
 from segmeter.metrics.statistics.intervals import INTERVALS, find_ends, measure_influence
 
 Array = NDArray[np.float64]

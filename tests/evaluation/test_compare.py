@@ -1,9 +1,11 @@
 """Comparing runs: the figures of two folders, and what makes runs incomparable."""
 
 import json
+import tracemalloc
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from segmeter.classes import ClassSpec
@@ -11,8 +13,10 @@ from segmeter.errors import DataError, InputError
 from segmeter.evaluation.cases import CaseScorer
 from segmeter.evaluation.compare import compare, name_runs
 from segmeter.evaluation.score import score
+from segmeter.metrics.cases.table import CaseRow, write_cases
 from segmeter.metrics.config.measures import InstancesConfig, SurfaceConfig
 from segmeter.metrics.config.metrics import MetricsConfig
+from segmeter.metrics.statistics import bootstrap
 from segmeter.metrics.summary.scoreboard import PER_CASE, is_overall
 from tests.data.crafted import THREE
 from tests.evaluation.masks import FEW, LABELS, TARGETS, put_masks, scoring
@@ -257,3 +261,25 @@ def test_names_are_as_short_as_they_can_be() -> None:
 def test_one_run_or_the_same_twice_is_refused(folders: list[Path], message: str) -> None:
     with pytest.raises(InputError, match=message):
         name_runs(folders)
+
+
+def test_a_case_takes_less_memory_than_its_rows_would(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A row object for each case takes 2 KB; mutation seen to fail: the runs' rows kept in lists."""
+    monkeypatch.setattr(bootstrap, "MOST_UNITS", 256)  # what more cases are pooled in
+    peaks = [peak_of_comparing(tmp_path / str(count), count) for count in (500, 8500)]
+    assert peaks[1] - peaks[0] < 8000 * 1000
+
+
+def peak_of_comparing(place: Path, count: int) -> int:
+    counts = np.random.default_rng(0).integers(0, 99, (count, 3, 3))
+    for name, each in (("a", counts), ("b", counts[:, :, ::-1])):
+        (place / name).mkdir(parents=True)
+        rows = [CaseRow(case_id=f"c{i:06d}", height=9, width=9, counts=one) for i, one in enumerate(each)]
+        write_cases(place / name, rows, THREE)
+        summary = {"convention": FEW.convention, "bootstrap": {"cluster": None}}
+        (place / name / "metrics.json").write_text(json.dumps(summary))
+    tracemalloc.start()
+    compare([place / "a", place / "b"], FEW)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    return peak

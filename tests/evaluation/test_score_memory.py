@@ -57,7 +57,7 @@ def test_memory_grows_by_less_than_2_kb_a_case(tmp_path: Path, monkeypatch: pyte
     """Beyond what is held whatever the number of cases: here less of it, so that few cases show it."""
     monkeypatch.setattr(cases.CaseScorer, "score_all", lambda _, pairs: list(map(invented, pairs)))
     monkeypatch.setattr(scoring, "_BESIDE", 100)
-    monkeypatch.setattr(rows, "_GROUP", 64)
+    monkeypatch.setattr(rows, "BLOCK", 64)
     monkeypatch.setattr(bootstrap, "_BLOCK", 1000)
     monkeypatch.setattr(draws, "_DRAWN", 1000)
     monkeypatch.setattr(draws, "_MANY_DRAWS", 0)

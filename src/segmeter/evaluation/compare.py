@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +14,9 @@ from segmeter.classes import ClassSpec
 from segmeter.errors import DataError, InputError
 from segmeter.evaluation.memory import check_memory
 from segmeter.metrics.cases.nnunet import is_nnunet
-from segmeter.metrics.cases.stored import read_cases, read_spec
-from segmeter.metrics.cases.table import stack_totals
+from segmeter.metrics.cases.stored import open_cases, read_cases, read_spec
+from segmeter.metrics.cases.table import CaseRow
+from segmeter.metrics.cases.typed import RunColumns
 from segmeter.metrics.config.measures import MEASURES
 from segmeter.metrics.config.metrics import MetricsConfig, check_metrics
 from segmeter.metrics.statistics.clusters import cluster_labels
@@ -71,13 +72,11 @@ def compare(
         raise InputError(problems)
     check_metrics(config, spec)
     needed = sum(_memory_of(folder) for folder in named.values())
-    check_memory(needed, what="compare: the rows of all runs", remedy="Compare fewer runs at a time.")
-    rows = {name: read_cases(folder) for name, folder in named.items()}
-    laid_out = lay_out(rows, spec, config, require=require)
-    case_ids = [row.case_id for row in next(iter(rows.values()))]
+    check_memory(needed, what="compare: the cases of all runs", remedy="Compare fewer runs at a time.")
+    laid_out = lay_out(_Runs(named), spec, config, require=require)
+    case_ids = next(iter(laid_out.columns.values())).case_ids
     clusters = cluster_labels(case_ids, config.cluster)
-    effective = [count_effective(stack_totals(one, spec), spec, clusters) for one in rows.values()]
-    del rows  # they take as much as what is computed from them
+    effective = [_effective(one, spec, clusters) for one in laid_out.columns.values()]
     compared = compare_laid_out(laid_out)
     least = {name: min(one[name] or np.inf for one in effective) for name in spec.names}
     return {
@@ -116,18 +115,41 @@ def name_runs(folders: Sequence[Path]) -> dict[str, Path]:
     return dict(zip(names, resolved, strict=True))
 
 
+class _Runs(Mapping[str, Sequence[CaseRow]]):
+    """The rows of runs by name, read when they are asked for."""
+
+    def __init__(self, folders: Mapping[str, Path]) -> None:
+        self._folders = folders
+
+    def __getitem__(self, name: str) -> Sequence[CaseRow]:
+        folder = self._folders[name]
+        return read_cases(folder) if is_nnunet(folder) else open_cases([folder])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._folders)
+
+    def __len__(self) -> int:
+        return len(self._folders)
+
+
+def _effective(run: RunColumns, spec: ClassSpec, clusters: Sequence[str] | None) -> dict[str, float | None]:
+    margins = (run.totals(k) for k in range(spec.num_classes))
+    unions = np.stack([one.target + one.predicted - one.tp for one in margins], axis=1)
+    return count_effective(unions, spec, clusters)
+
+
 def _no_picture(name: str) -> bool:
     """Whether a file of a run is one that comparing may read."""
     return not name.startswith(("predictions/", "overlays/"))
 
 
 def _memory_of(folder: Path) -> int:
-    """Bytes that the rows of a run take once they are read, from what their file says of itself."""
+    """Bytes that the cases of a run take while they are read and compared, from what their file says of itself."""
     if is_nnunet(folder):
         return 4 * folder.stat().st_size
     found = read_metadata(folder / "cases.parquet")
     packed = sum(found.row_group(index).total_byte_size for index in range(found.num_row_groups))
-    return int(found.num_rows * (500 + 30 * found.num_columns) + 3 * packed)
+    return int(found.num_rows * (100 + 10 * found.num_columns) + packed)
 
 
 def _summary(folder: Path, config: MetricsConfig) -> Mapping[str, Any]:

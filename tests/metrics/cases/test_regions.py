@@ -36,7 +36,7 @@ def test_a_group_is_one_class_by_hand():
 
 @pytest.mark.parametrize("group", [4, 4096], ids=["groups of 4 rows", "one group"])
 def test_regions_are_those_of_maps_in_which_each_group_is_a_class(group, monkeypatch):
-    monkeypatch.setattr(table, "_GROUP", group)
+    monkeypatch.setattr(table, "BLOCK", group)
     rng, spec = np.random.default_rng(0), class_spec(3)
     maps = [rng.integers(0, 3, (2, 6, 7)) for _ in range(9)]
     maps[3][0][:] = 255

@@ -63,7 +63,7 @@ def test_groups_of_rows_join_to_the_same_content(tmp_path, monkeypatch):
     rows = random_rows(10, extra={"x": 0.5})
     write_cases(tmp_path, rows, class_spec())
     text = (tmp_path / "cases.csv").read_bytes()
-    monkeypatch.setattr(module, "_GROUP", 3)
+    monkeypatch.setattr(module, "BLOCK", 3)
     write_cases(tmp_path, rows, class_spec())
     assert (tmp_path / "cases.csv").read_bytes() == text
     assert [row.case_id for row in read_cases(tmp_path)] == [row.case_id for row in rows]

@@ -7,7 +7,9 @@ import pytest
 from scipy import stats
 
 from segmeter.errors import InputError
-from segmeter.metrics.statistics.paired_tests import holm, sign_flip, wilcoxon
+from segmeter.metrics.statistics import paired_tests as module
+from segmeter.metrics.statistics.bootstrap import to_grid
+from segmeter.metrics.statistics.paired_tests import holm, sign_flip, sign_flips, wilcoxon
 
 NAN = np.nan
 
@@ -164,3 +166,20 @@ def test_holm_by_hand():
 def test_refusals(call, message):
     with pytest.raises(InputError, match=message):
         call()
+
+
+def test_columns_that_are_flipped_together_in_parts_have_the_p_values_of_each_alone(monkeypatch):
+    """Against one product with all signs. Mutation seen to fail: bits that start at the part's number of cases."""
+    rng = np.random.default_rng(0)
+    first, second = rng.random((101, 3)), rng.random((101, 3)) + np.array([0, 0.05, 0.1])
+    second[5, 1], second[6, 2] = np.nan, np.inf
+    monkeypatch.setattr(module, "_CASES", 16)
+    found = sign_flips(zip(first.T, second.T, strict=True), resamples=500, seed=3)
+    assert np.isnan(found[2])
+    for column in range(2):
+        used = ~np.isnan(second[:, column])
+        difference = to_grid((first - second)[used, column][:, None])[:, 0]
+        words = np.random.PCG64(3).random_raw(500 * 2).astype("<u8").view(np.uint8).reshape(500, -1)
+        signs = 2.0 * np.unpackbits(words, axis=1)[:, : len(difference)] - 1
+        hits = (np.abs(signs @ difference) >= abs(difference.sum()) * (1 - 1e-12)).sum()
+        assert found[column] == (hits + 1) / 501

@@ -5,12 +5,19 @@ from dataclasses import replace
 import pytest
 
 from segmeter.errors import InputError
+from segmeter.metrics.cases.regions import class_regions
+from segmeter.metrics.cases.typed import lay_out_run
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.summary.comparable import check_same_cases
 from segmeter.metrics.summary.compare import compare_runs
 from tests.metrics.build import case_row, class_spec, random_rows
 
 QUICK = MetricsConfig(bootstrap=300)
+
+
+def laid_out(runs):
+    spec = class_spec()
+    return {name: lay_out_run(rows, spec, class_regions(spec, {})) for name, rows in runs.items()}
 
 
 def test_targets_with_as_many_pixels_of_each_class_are_told_apart():
@@ -66,17 +73,17 @@ def test_what_targets_differ_in_is_said(changes, difference):
     rows = [replace(row, target_crc32=i, objects_crc32=i) for i, row in enumerate(random_rows(6))]
     runs = {"a": rows, "b": [replace(rows[0], **changes), *rows[1:]]}
     if difference is None:
-        check_same_cases(runs, class_spec())
+        check_same_cases(laid_out(runs))
         return
     with pytest.raises(InputError, match=rf"another target: case-000 \({difference}\). Score them again"):
-        check_same_cases(runs, class_spec())
+        check_same_cases(laid_out(runs))
 
 
 def test_references_without_checksums_are_said_to_be_unverified_once(caplog):
     rows = [replace(row, target_crc32=i) for i, row in enumerate(random_rows(6))]
-    check_same_cases({"a": rows, "b": rows}, class_spec())
+    check_same_cases(laid_out({"a": rows, "b": rows}))
     assert not caplog.records
     unknown = [replace(row, target_crc32=None) for row in rows]
-    check_same_cases({"a": rows, "b": unknown, "c": rows, "d": unknown}, class_spec())
+    check_same_cases(laid_out({"a": rows, "b": unknown, "c": rows, "d": unknown}))
     (record,) = caplog.records
     assert "references of 'a' were compared with those of 'b' (6 cases), 'd' (6 cases)" in record.getMessage()

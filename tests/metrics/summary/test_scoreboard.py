@@ -3,6 +3,8 @@
 import numpy as np
 import pytest
 
+from segmeter.metrics.cases.regions import class_regions
+from segmeter.metrics.cases.typed import lay_out_run
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.summary.scoreboard import build_scoreboards
 from segmeter.metrics.summary.summary import summarise
@@ -11,14 +13,20 @@ from tests.metrics.build import case_row, class_spec, random_rows
 CONFIG = MetricsConfig(bootstrap=0, groups={"solid": ("road", "car")})
 
 
+def boards_of(runs, config=CONFIG):
+    regions = class_regions(class_spec(), config.groups)
+    laid_out = {name: lay_out_run(rows, class_spec(), regions) for name, rows in runs.items()}
+    return build_scoreboards(laid_out, class_spec(), config)
+
+
 def board_of(rows, config=CONFIG):
-    return build_scoreboards({"run": rows}, class_spec(), config)[0]["run"]
+    return boards_of({"run": rows}, config)[0]["run"]
 
 
 def test_the_sums_of_all_cases_give_the_scores_of_the_summary():
     rows = random_rows(20)
     board, summary = board_of(rows), summarise(rows, class_spec(), CONFIG)
-    scores = board.all_scores(board.all_columns().sum(axis=0)[None])[0]
+    scores = board.all_scores(board.all_columns().array().sum(axis=0)[None])[0]
     assert scores[board.place("mean_iou")] == pytest.approx(summary["dataset"]["mean_iou"], rel=1e-12)
     assert scores[board.place("iou/solid")] == pytest.approx(summary["per_group"]["solid"]["iou"], rel=1e-12)
     mean = scores[board.place("mean_iou", per_case=True)]
@@ -29,7 +37,7 @@ def test_the_sums_of_all_cases_give_the_scores_of_the_summary():
 def test_the_columns_of_one_case_give_its_own_values():
     rows = random_rows(6)
     board = board_of(rows)
-    scores = board.score(board.columns)
+    scores = board.score(board.columns.array())
     for name in ("mean_iou", "pixel_accuracy", "iou/sky", "dice/solid"):
         np.testing.assert_allclose(scores[:, board.whole.index(name)], board.values[name], rtol=1e-12)
 
@@ -37,6 +45,6 @@ def test_the_columns_of_one_case_give_its_own_values():
 def test_columns_that_only_some_runs_have_are_named_and_left_out():
     rows = random_rows(3)
     more = [case_row(row.case_id, row.counts, scores={"hd95/car": 1.0}) for row in rows]
-    boards, left_out = build_scoreboards({"a": rows, "b": more}, class_spec(), CONFIG)
+    boards, left_out = boards_of({"a": rows, "b": more})
     assert left_out == ["hd95/car", "hd95/mean"]
     assert boards["a"].names == boards["b"].names

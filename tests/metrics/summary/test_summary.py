@@ -92,7 +92,7 @@ def test_the_order_of_the_rows_and_a_trip_through_files_change_nothing(tmp_path)
 def test_going_through_the_rows_in_small_groups_changes_nothing(monkeypatch):
     rows = random_rows(11, loss=0.1)
     whole, margins = summarise(rows, class_spec(), QUICK), stack_totals(rows, class_spec())
-    monkeypatch.setattr(rows_module, "_GROUP", 3)
+    monkeypatch.setattr(rows_module, "BLOCK", 3)
     assert summarise(rows, class_spec(), QUICK) == whole
     np.testing.assert_array_equal(stack_totals(rows, class_spec()).columns(), margins.columns())
 

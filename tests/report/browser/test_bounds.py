@@ -58,6 +58,17 @@ def test_ten_sheets_of_paper_are_enough(visit, request, name):
     assert len(page.locator("#table tbody tr").all()) < 60  # as before
 
 
+def test_paper_has_the_first_rows_of_a_long_table_and_says_so(visit, many):
+    page = visit(many, alone=True)
+    rows = page.locator(".scroll[aria-label='classes'] tbody tr")
+    said = "box => getComputedStyle(box, '::after').content"
+    assert sum(row.is_visible() for row in rows.all()) == 120
+    assert page.locator(".scroll[aria-label='classes']").evaluate(said) == "none"
+    page.emulate_media(media="print")
+    assert sum(row.is_visible() for row in rows.all()) == 40
+    assert "first 40 rows" in page.locator(".scroll[aria-label='classes']").evaluate(said)
+
+
 @pytest.mark.parametrize("width", [360, 1300])
 @pytest.mark.parametrize("name", ["site", "hostile", "multilabel"])
 def test_nothing_hangs_over_the_edge_of_the_screen(visit, request, name, width):

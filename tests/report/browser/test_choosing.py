@@ -149,6 +149,40 @@ def test_the_pixels_of_a_class_open_the_cases_with_the_most_first(visit, site):
     assert set(column(page, "target pixels of lamp")) == {"16"}
 
 
+FOLLOW = """() => {
+  const links = [...document.querySelectorAll("main a[href^='#?']:not(#table a, #pictures a)")].map((link) => {
+    const cell = link.closest("td.n");
+    return [link.hash, cell?.closest("table").tHead.rows[0].cells[cell.cellIndex].textContent ?? "", link.textContent];
+  });
+  const counts = {};
+  for (const [hash] of links) {
+    if (hash in counts) continue;
+    history.replaceState(null, "", hash);
+    dispatchEvent(new Event("hashchange"));
+    counts[hash] = parseInt(document.getElementById("count").textContent);
+  }
+  return links.map((link) => [...link, counts[link[0]]]);
+}"""
+COUNTS = ("used", "failed", "undefined", "missed in cases", "false alarm in cases", "cases")
+
+
+def test_every_link_opens_cases_and_every_count_as_many_as_it_says(visit, site):
+    """Mutation seen to fail: the failures of a mean that are those of its first class."""
+    links = visit(site).evaluate(FOLLOW)
+    assert len(links) > 200
+    assert not [link for link, _, _, found in links if not found]
+    counts = [(link, int(text), found) for link, head, text, found in links if head in COUNTS]
+    assert len(counts) > 50
+    assert not [link for link, said, found in counts if said != found]
+
+
+def test_a_figure_of_a_table_is_a_link_wherever_it_is_of_cases(visit, site):
+    bare = """() => [...document.querySelectorAll("td.n[data-value]")]
+        .filter((cell) => Number(cell.dataset.value) && !cell.querySelector("a"))
+        .map((cell) => cell.closest("table").tHead.rows[0].cells[cell.cellIndex].textContent)"""
+    assert set(visit(site).evaluate(bare)) == {"p (Holm)"}
+
+
 def test_a_headline_figure_opens_all_cases_worst_first(visit, site):
     page = visit(site, "#?has=3&sort=id")
     page.locator(".card", has_text="pixel accuracy").get_by_role("link").first.click()

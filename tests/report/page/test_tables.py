@@ -143,6 +143,15 @@ def test_the_iou_of_the_error_types_is_that_of_the_measured_pixels(found):
     assert [part["gain"] for part in row["parts"]] == [sums[f"{part['name']}_gain"] for part in row["parts"]]
 
 
+def test_failures_of_a_group_and_of_a_mean_are_linked_to_the_cases_of_all_its_classes(found):
+    summary, columns = found
+    for entry in summary["measures"]["extent_errors"].values():
+        entry["n_penalised"] = 1
+    rows = {row["region"]: row for row in tables.measures(summary, columns) if row["metric"] == "extent_errors"}
+    wanted = {"tree": "1", "all": "1-2", "mean": "0.1.2"}
+    assert {name: choice(rows[name]["counts"][1][1])["wrong"] for name in wanted} == wanted
+
+
 def test_groups_and_measures_are_sorted_the_worst_first(found):
     summary, columns = found
     assert choice(tables.groups(summary, columns)[0]["link"]) == {"sort": "group/0", "h": "group/0"}

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from segmeter.data.files.deflate.linked import crc32
+from segmeter.data.files.deflate.linked import crc32, move
 from segmeter.data.files.png import KEYWORDS, LEAST_BYTES, MOST_TEXT, SIGNATURE
 from segmeter.jit import kernel
 
@@ -77,8 +77,7 @@ def join_data(content: Array, size: int) -> int:
         if name == _IDAT:
             if after:
                 return 0
-            for i in range(length):
-                content[filled + i] = content[body + i]
+            move(content.ctypes.data + np.uintp(filled), content.ctypes.data + np.uintp(body), length)
             filled += length
             parts += 1
             continue

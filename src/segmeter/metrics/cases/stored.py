@@ -9,18 +9,22 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
 from segmeter.checks import expected, known_path
 from segmeter.classes import ClassSpec
 from segmeter.errors import DataError
-from segmeter.metrics.cases.columns import split_scores
+from segmeter.metrics.arrays import FloatArray
+from segmeter.metrics.cases.columns import decode_key, split_scores
 from segmeter.metrics.cases.nnunet import is_nnunet, read_summary
 from segmeter.metrics.cases.objects import no_objects, read_objects
-from segmeter.metrics.cases.table import FORMAT, HASHES, TERMS, CaseRow, Head, in_groups
+from segmeter.metrics.cases.table import BLOCK, FORMAT, HASHES, TERMS, CaseRow, Head, in_groups
+from segmeter.metrics.cases.typed import UNKNOWN, CaseBlock, Edges
 
 _OPTIONAL = ("depth", "spacing", "unit", *HASHES, *TERMS)  # not in files of early versions
 _KEPT = ("case_id", "height", "width", "loss", "confusion", *_OPTIONAL)  # others follow from it
-_FURTHER = ("changed_", "extra_")
+_SCORE = "extra_"
+_FURTHER = ("changed_", _SCORE)
 _REMEDY = "Give a run's folder or its cases.parquet."
 _FILE = "file"  # which of several a row is from
 
@@ -90,6 +94,26 @@ class StoredRows(Sequence[CaseRow]):
         """The rows at some places, in their order."""
         return StoredRows(self._table.take(places), self.spec, self._further, self._objects)
 
+    def blocks(self) -> Iterator[CaseBlock]:
+        """The rows as arrays, some thousands at a time, without making any."""
+        for start in range(0, len(self), BLOCK):
+            table = self._table.slice(start, BLOCK).combine_chunks()
+            shapes = [_integers(table, name) for name in ("depth", "height", "width")]
+            names = {name: decode_key(name.removeprefix(_SCORE)) for each in self._further for name in each
+                     if name.startswith(_SCORE)}  # fmt: skip
+            yield CaseBlock(
+                case_ids=table["case_id"].to_pylist(),
+                counts=self._counts(table),
+                shapes=np.stack(shapes, axis=1),
+                hashes=np.stack([_integers(table, name) for name in HASHES], axis=1),
+                edges=_edges(table),
+                measured={key: _numbers(table[name]) for name, key in names.items() if key},
+            )
+
+    def _counts(self, table: pa.Table) -> NDArray[np.int64]:
+        counts = np.asarray(table["confusion"].combine_chunks().flatten(), np.int64)
+        return counts.reshape(len(table), *self.spec.counts_shape)
+
     def __len__(self) -> int:
         return int(self._table.num_rows)
 
@@ -110,8 +134,7 @@ class StoredRows(Sequence[CaseRow]):
     def _rows(self, start: int, count: int) -> list[CaseRow]:
         table = self._table.slice(start, count)
         columns = _plain_columns(table)
-        counts = np.asarray(table["confusion"].combine_chunks().flatten(), np.int64)
-        counts = counts.reshape(count, *self.spec.counts_shape)
+        counts = self._counts(table)
         files = table[_FILE].to_pylist()
         names = dict.fromkeys(name for each in self._further for name in each)
         values = {name: table[name].to_pylist() for name in names}
@@ -169,6 +192,26 @@ def _read_columns(path: Path, names: Sequence[str]) -> pa.Table:
         ) from error
 
 
+def _integers(table: pa.Table, name: str) -> NDArray[np.int64]:
+    """A column that files of early versions lack, with `UNKNOWN` for null."""
+    if name not in table.column_names:
+        return np.full(len(table), UNKNOWN)
+    return np.asarray(pc.fill_null(table[name], UNKNOWN), np.int64)
+
+
+def _numbers(column: pa.ChunkedArray) -> FloatArray:
+    return np.asarray(column.cast(pa.float64()), np.float64)  # null is NaN
+
+
+def _edges(table: pa.Table) -> list[Edges]:
+    """Spacing and unit of each case, as `_plain_columns` gives them."""
+    if "spacing" not in table.column_names or table["spacing"].null_count == len(table):
+        return [(None, "")] * len(table)
+    units = table["unit"].to_pylist() if "unit" in table.column_names else [None] * len(table)
+    pairs = zip(table["spacing"].to_pylist(), units, strict=True)
+    return [(tuple(edges), unit or "") if edges else (None, "") for edges, unit in pairs]
+
+
 def _plain_columns(table: pa.Table) -> dict[str, list[Any]]:
     """The arguments of rows that every file has, and those that files of early versions lack."""
     columns = {name: table[name].to_pylist() for name in ("case_id", "height", "width", "loss")}
@@ -187,9 +230,9 @@ def _plain_columns(table: pa.Table) -> dict[str, list[Any]]:
 def _further(values: dict[str, Any]) -> dict[str, Any]:
     """What post-processing changed in a case, its measures, and its other scores."""
     scores = {
-        name.removeprefix("extra_"): np.nan if value is None else value
+        name.removeprefix(_SCORE): np.nan if value is None else value
         for name, value in values.items()
-        if name.startswith("extra_")
+        if name.startswith(_SCORE)
     }
     changed = {
         name.removeprefix("changed_"): value

@@ -30,7 +30,7 @@ FORMAT = 1  # of cases.parquet; a reader refuses a newer one
 Head = tuple[str, tuple[int, ...], np.dtype[Any]]
 STATUSES = ("ok", "both_empty", "prediction_empty", "target_empty")
 
-_GROUP = 4096  # rows laid out at a time: bounds the memory of writing
+BLOCK = 4096  # rows laid out at a time: bounds the memory of writing
 _LISTED = 8  # values named in one message
 TERMS = ("loss_sums", "loss_denominators")
 HASHES = ("target_crc32", "objects_crc32")  # by which targets are compared
@@ -166,6 +166,11 @@ class Ordered(Sequence[CaseRow]):
         self._rows = rows
         self._order = order
 
+    @property
+    def unwrapped(self) -> Sequence[CaseRow]:
+        """The rows themselves, where they are in this order already."""
+        return self._rows if isinstance(self._order, range) else self
+
     def __len__(self) -> int:
         return len(self._order)
 
@@ -184,7 +189,8 @@ class Ordered(Sequence[CaseRow]):
 
 def heads_of(rows: Sequence[CaseRow]) -> Iterator[Head]:
     """Id, shape and dtype of the counts of each row; packed rows are not unpacked for that."""
-    return rows.heads() if isinstance(rows, _WithHeads) else map(_head, rows)
+    held = rows.unwrapped if isinstance(rows, Ordered) else rows
+    return held.heads() if isinstance(held, _WithHeads) else map(_head, held)
 
 
 def _head(row: CaseRow) -> Head:
@@ -223,8 +229,8 @@ def order_rows(where: str, rows: Sequence[CaseRow], spec: ClassSpec) -> Ordered:
 
 def in_groups(rows: Sequence[CaseRow]) -> Iterator[Sequence[CaseRow]]:
     """Yield the rows some thousands at a time, which bounds the memory of what is computed from them."""
-    for start in range(0, len(rows), _GROUP):
-        yield rows[start : start + _GROUP]
+    for start in range(0, len(rows), BLOCK):
+        yield rows[start : start + BLOCK]
 
 
 def stack_totals(rows: Sequence[CaseRow], spec: ClassSpec) -> ClassTotals:

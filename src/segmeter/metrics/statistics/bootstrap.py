@@ -18,6 +18,7 @@ from segmeter.checks import expected, known_kind, known_name, real_number, shown
 from segmeter.errors import InputError
 from segmeter.metrics.arrays import FloatArray
 from segmeter.metrics.pixels.overlap import divide
+from segmeter.metrics.statistics.clusters import sum_by
 from segmeter.metrics.statistics.draws import map_weights
 from segmeter.metrics.statistics.intervals import (
     INTERVALS,
@@ -27,6 +28,7 @@ from segmeter.metrics.statistics.intervals import (
     measure_influence,
     require_holders,
 )
+from segmeter.metrics.statistics.lazy_columns import Columns
 
 Statistic = Callable[[NDArray[Any]], FloatArray]
 
@@ -35,6 +37,7 @@ MOST_UNITS = 1 << 17  # that are drawn one by one; more are first put together a
 _BLOCK = 1 << 20  # bytes of sums that are scored at a time
 _POOLS = 0x706F6F6C  # tells the stream of the pools from that of the draws
 MOST_RESAMPLES = 10**8
+_NUMBERS = "to be finite numbers (N >= 1, ...)"
 _EXACT = 2.0**53  # float64 holds every whole number up to it
 
 
@@ -132,14 +135,27 @@ def bootstrap(
     >>> bool(found.low < found.estimate < found.high)
     True
     """
-    columns = _as_columns(columns)
-    resamples, seed = check_draws("bootstrap", resamples, seed)
-    _check_options(level=level, interval=interval, clusters=clusters, count=len(columns))
     known_kind("bootstrap", "test", test, bool)
+    options: dict[str, Any] = {"resamples": resamples, "seed": seed, "interval": interval, "level": level, "test": test}
+    return bootstrap_columns(_as_columns(columns), statistic, clusters=clusters, **options)
+
+
+def bootstrap_columns(
+    columns: Columns,
+    statistic: Statistic,
+    *,
+    resamples: int = 10_000,
+    seed: int = 0,
+    interval: Interval = "expanded",
+    level: float = 0.95,
+    clusters: Sequence[str] | None = None,
+    test: bool = False,
+) -> Resampled:
+    """Do what `bootstrap` does, for columns that are made one at a time."""
+    resamples, seed = check_draws("bootstrap", resamples, seed)
+    _check_options(level=level, interval=interval, clusters=clusters, count=columns.count)
     score = _of_sums(columns, statistic)
-    units = sum_clusters(columns.reshape(len(columns), -1), clusters)
-    units, places = distinct_columns(units)
-    n_units, units = len(units), to_grid(units) if len(units) <= MOST_UNITS else pool_units(units, seed)
+    units, places, n_units = _gather_units(columns, clusters, seed)
     total = units.sum(axis=0)[places]
     estimate = score(total[None])
     shape, estimate = estimate.shape[1:], estimate.reshape(-1)
@@ -169,13 +185,20 @@ def pool_units(units: NDArray[Any], seed: int) -> FloatArray:
     sqrt(2 / P), 0.4 %. That is so of means and ratios, which do not depend on a pool's size; where P does not divide N,
     intervals of totals, such as numbers of objects, are too wide, as the sizes of the drawn pools vary too.
     """
-    order = np.argsort(np.random.PCG64([seed, _POOLS]).random_raw(len(units)), kind="stable")
-    pool = np.empty(len(units), np.int64)
-    pool[order] = np.arange(len(units)) % MOST_UNITS
-    sums = np.empty((MOST_UNITS, units.shape[1]))
-    for number, column in enumerate(units.T):  # one by one: a copy of all would be the largest array there is
-        sums[:, number] = np.bincount(pool, weights=to_grid(column[:, None])[:, 0], minlength=MOST_UNITS)
-    return to_grid(sums)
+    pool = _draw_pools(len(units), seed)
+    return to_grid(np.stack([_pool(column, pool) for column in units.T], axis=1))
+
+
+def _draw_pools(count: int, seed: int) -> NDArray[np.int64]:
+    """The pool of each unit."""
+    order = np.argsort(np.random.PCG64([seed, _POOLS]).random_raw(count), kind="stable")
+    pool = np.empty(count, np.int64)
+    pool[order] = np.arange(count) % MOST_UNITS
+    return pool
+
+
+def _pool(column: NDArray[Any], pool: NDArray[np.int64]) -> FloatArray:
+    return np.asarray(np.bincount(pool, weights=to_grid(column[:, None])[:, 0], minlength=MOST_UNITS), np.float64)
 
 
 def to_grid(columns: NDArray[Any]) -> FloatArray:
@@ -187,16 +210,6 @@ def to_grid(columns: NDArray[Any]) -> FloatArray:
     np.round(values, out=values)
     values *= quantum
     return values
-
-
-def sum_clusters(columns: NDArray[Any], clusters: Sequence[str] | None) -> NDArray[Any]:
-    """Sums (U, M) of the rows of each cluster, by ascending label; the columns (N, M) themselves without clusters."""
-    if clusters is None:
-        return columns
-    labels, index = np.unique(np.asarray(clusters), return_inverse=True)
-    sums = np.zeros((len(labels), columns.shape[1]), np.int64 if columns.dtype.kind in "biu" else np.float64)
-    np.add.at(sums, index, columns)
-    return sums
 
 
 def mean_columns(values: FloatArray, *, bounded: bool = False) -> FloatArray:
@@ -215,21 +228,46 @@ def mean_of_columns(sums: FloatArray, *, bounded: bool = False) -> FloatArray:
     return means if bounded else np.where(infinite[0] > 0, np.inf, means)
 
 
-def _as_columns(columns: Any) -> NDArray[Any]:
+def _gather_units(columns: Columns, clusters: Sequence[str] | None, seed: int) -> tuple[FloatArray, list[int], int]:
+    """Distinct columns of units or pools (U, D) on a grid, which each given column is, and how many units there are.
+
+    Columns are made, summed and pooled one after the other: all of them together would be the largest array there is.
+    """
+    index, count = None, columns.count
+    if clusters is not None:
+        labels, index = np.unique(np.asarray(clusters), return_inverse=True)
+        count = len(labels)
+    pool = _draw_pools(count, seed) if count > MOST_UNITS else None
+    numbers, places, kept = dict[bytes, int](), list[int](), list[NDArray[Any]]()
+    for column in columns:
+        _check_numbers(column, columns.shape)
+        units = column if index is None else sum_by(index, count, column)
+        places.append(numbers.setdefault(sha256(units.tobytes()).digest(), len(numbers)))
+        if places[-1] == len(kept):
+            kept.append(units if pool is None else _pool(units, pool))
+    return to_grid(np.stack(kept, axis=1)), places, count
+
+
+def _as_columns(columns: Any) -> Columns:
     try:
         given = np.asarray(columns)
     except (TypeError, ValueError) as error:
-        raise InputError(expected("bootstrap", "columns", "to be finite numbers (N >= 1, ...)", error)) from None
+        raise InputError(expected("bootstrap", "columns", _NUMBERS, error)) from None
     known = given.dtype.kind in "biuf" and given.ndim > 1 and len(given) and not isinstance(columns, np.ma.MaskedArray)
-    if not known or not np.isfinite(given).all():
+    if not known:
         what = type(columns).__name__ if isinstance(columns, np.ma.MaskedArray) else given.dtype
-        raise InputError(
-            expected("bootstrap", "columns", "to be finite numbers (N >= 1, ...)", f"{what} {given.shape}")
-        )
-    if given.dtype.kind in "iu" and np.abs(given.astype(np.float64)).sum(axis=0).max(initial=0) > _EXACT:
+        raise InputError(expected("bootstrap", "columns", _NUMBERS, f"{what} {given.shape}"))
+    for column in (whole := Columns.of(given)):
+        _check_numbers(column, whole.shape)
+    return whole
+
+
+def _check_numbers(column: NDArray[Any], shape: tuple[int, ...]) -> None:
+    if not np.isfinite(column).all():
+        raise InputError(expected("bootstrap", "columns", _NUMBERS, f"{column.dtype} {(len(column), *shape)}"))
+    if column.dtype.kind in "iu" and np.abs(column.astype(np.float64)).sum() > _EXACT:
         remedy = "Pass floats if they need not be exact."
         raise InputError(expected("bootstrap", "columns", "to sum to 2**53 or less, being integers", "more", remedy))
-    return given
 
 
 def check_draws(where: str, resamples: Any, seed: Any) -> tuple[int, int]:
@@ -260,14 +298,14 @@ def _check_options(*, level: Any, interval: Any, clusters: Any, count: int) -> N
         raise InputError(expected("bootstrap", "clusters", rule, shown(clusters)))
 
 
-def _of_sums(columns: NDArray[Any], statistic: Statistic) -> Callable[[FloatArray], FloatArray]:
+def _of_sums(columns: Columns, statistic: Statistic) -> Callable[[FloatArray], FloatArray]:
     """The statistic of flat float64 sums (R, M): in the columns' own shape, and whole numbers where they are."""
     whole = columns.dtype.kind in "biu"
     if not callable(statistic):
         raise InputError(expected("bootstrap", "statistic", "to be a function of sums", shown(statistic)))
 
     def score(sums: FloatArray) -> FloatArray:
-        found = statistic((sums.astype(np.int64) if whole else sums).reshape(len(sums), *columns.shape[1:]))
+        found = statistic((sums.astype(np.int64) if whole else sums).reshape(len(sums), *columns.shape))
         values = np.asarray(found)
         if values.dtype.kind not in "biuf" or values.shape[:1] != (len(sums),):
             rule = f"to give numbers ({len(sums)}, ...) for sums ({len(sums)}, ...)"
@@ -281,18 +319,6 @@ def _undefined_quietly(score: Callable[[FloatArray], FloatArray], sums: FloatArr
     """A unit alone often has nothing to divide by."""
     with np.errstate(divide="ignore", invalid="ignore"):
         return score(sums)
-
-
-def distinct_columns(columns: NDArray[Any]) -> tuple[NDArray[Any], list[int]]:
-    """Columns that differ, and which of these each column is: what classes share, such as a total, is summed once."""
-    numbers: dict[bytes, int] = {}
-    places, first = list[int](), list[int]()
-    for column, values in enumerate(columns.T):
-        place = numbers.setdefault(sha256(values.tobytes()).digest(), len(numbers))
-        if place == len(first):
-            first.append(column)
-        places.append(place)
-    return np.take(columns, first, axis=1), places
 
 
 def _gathered(parts: Iterator[FloatArray]) -> Iterator[FloatArray]:

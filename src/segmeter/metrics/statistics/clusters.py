@@ -106,6 +106,20 @@ def find_grouping(case_ids: Sequence[str]) -> tuple[str, int] | None:
     return None
 
 
+def sum_clusters(columns: NDArray[Any], clusters: Sequence[str] | NDArray[np.int64] | None) -> NDArray[Any]:
+    """Sums (U, M) of the rows of each cluster, by ascending label; the columns (N, M) themselves without clusters."""
+    if clusters is None:
+        return columns
+    labels, index = np.unique(np.asarray(clusters), return_inverse=True)
+    return np.stack([sum_by(index, len(labels), column) for column in columns.T], axis=1)
+
+
+def sum_by(index: NDArray[np.int64], count: int, column: NDArray[Any]) -> NDArray[Any]:
+    """Sums (count,) of the numbers (N,) of each cluster."""
+    sums = np.bincount(index, weights=column, minlength=count)  # in float64: of integers too, each sum is exact
+    return sums.astype(np.int64) if column.dtype.kind in "biu" else sums
+
+
 def effective_units(sizes: NDArray[Any]) -> FloatArray:
     """Kish's effective number of units (S,) of sizes (N, S): the square of the sum over the sum of squares; NaN for 0.
 

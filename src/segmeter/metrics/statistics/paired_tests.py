@@ -1,18 +1,22 @@
 """Paired values of two models -> p-values; and p-values of several tests, adjusted."""
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from segmeter.checks import expected, shown
 from segmeter.errors import InputError
 from segmeter.metrics.arrays import FloatArray
 from segmeter.metrics.statistics.bootstrap import check_draws, to_grid
 
-_BLOCK = 1 << 20  # signs held at a time
+_BLOCK = 1 << 20  # signs drawn at a time
+_CASES = 4096  # of which they are used at a time; a multiple of 8
+_LEAST_ROWS = 128  # resamples at a time, so that many cases are not gone through once for each
 _ROUNDING = 1e-12  # of the sum of sizes: 0.3 - 0.2 and 0.2 - 0.1 differ in their last bit, and count as equal
 
 
@@ -85,41 +89,57 @@ def sign_flip(
         raise InputError(
             expected("sign_flip", "second", rule, f"{int(np.isinf(differences).sum())} infinite differences")
         )
-    p_values, exact = _flip(differences[:, None], resamples=resamples, seed=seed)
-    return PairedTest(p_value=float(p_values[0]), n_used=differences.size, n_undefined=n_undefined, exact=exact)
+    p_values, exact = _flip([to_grid(differences[:, None])[:, 0]], resamples=resamples, seed=seed)
+    return PairedTest(p_value=p_values[0], n_used=differences.size, n_undefined=n_undefined, exact=exact)
 
 
-def sign_flips(first: FloatArray, second: FloatArray, *, resamples: int = 10_000, seed: int = 0) -> FloatArray:
-    """P-values (V,) of `sign_flip` for each column of values (N, V); NaN where a difference is infinite.
+def sign_flips(
+    pairs: Iterable[tuple[FloatArray, FloatArray]], *, resamples: int = 10_000, seed: int = 0
+) -> list[float]:
+    """P-value of `sign_flip` for each pair of values (N,) and (N,); NaN where a difference is infinite.
 
-    Columns without a NaN go through the same sign vectors together.
+    Pairs without a NaN go through the same sign vectors together.
     """
-    p_values = np.full(first.shape[1], np.nan)
-    found = [_differences("sign_flips", one, other)[0] for one, other in zip(first.T, second.T, strict=True)]
-    whole = [i for i, each in enumerate(found) if each.size == len(first) and np.isfinite(each).all()]
+    p_values, whole = list[float](), dict[int, FloatArray]()
+    for number, (one, other) in enumerate(pairs):
+        differences, n_undefined = _differences("sign_flips", one, other)
+        p_values.append(math.nan)
+        if np.isfinite(differences).all():
+            whole[number] = to_grid(differences[:, None])[:, 0]
+            if n_undefined:
+                p_values[number] = _flip([whole.pop(number)], resamples=resamples, seed=seed)[0][0]
     if whole:
-        p_values[whole] = _flip(np.stack([found[i] for i in whole], axis=1), resamples=resamples, seed=seed)[0]
-    for i in sorted(set(range(len(found))) - set(whole)):
-        if np.isfinite(found[i]).all():
-            p_values[i] = _flip(found[i][:, None], resamples=resamples, seed=seed)[0][0]
+        for number, p_value in zip(whole, _flip([*whole.values()], resamples=resamples, seed=seed)[0], strict=True):
+            p_values[number] = p_value
     return p_values
 
 
-def _flip(differences: FloatArray, *, resamples: int, seed: int) -> tuple[FloatArray, bool]:
-    """P-values (V,) of differences (n, V), and whether they are of all sign vectors."""
-    n = len(differences)
-    values = to_grid(differences)  # sums are exact: equal sums count as equal
-    observed = np.abs(values.sum(axis=0)) - _ROUNDING * np.abs(values).sum(axis=0)
+def _flip(values: list[FloatArray], *, resamples: int, seed: int) -> tuple[list[float], bool]:
+    """P-values of columns of differences (n,), and whether they are of all sign vectors.
+
+    Each column is on a grid, so that sums are exact, in whatever parts they are taken: equal sums count as equal.
+    """
+    n = len(values[0])
+    observed = np.array([np.abs(each.sum()) - _ROUNDING * np.abs(each).sum() for each in values])
     if n < resamples.bit_length():  # 2**n <= resamples, without the huge number
         signs = np.array(list(product((-1.0, 1.0), repeat=n))).reshape(2**n, n)
-        return (np.abs(signs @ values) >= observed).mean(axis=0), True
-    source, hits, rows = np.random.PCG64(seed), np.zeros(values.shape[1], np.int64), max(1, _BLOCK // n)
+        return (np.abs(signs @ np.stack(values, axis=1)) >= observed).mean(axis=0).tolist(), True
+    source, hits, rows = np.random.PCG64(seed), np.zeros(len(values), np.int64), max(_LEAST_ROWS, _BLOCK // n)
     for start in range(0, resamples, rows):
         count = min(rows, resamples - start)
         words = source.random_raw(count * ((n + 63) // 64)).astype("<u8", copy=False)
-        bits = np.unpackbits(words.view(np.uint8).reshape(count, -1), axis=1)[:, :n]
-        hits += (np.abs((2.0 * bits - 1) @ values) >= observed).sum(axis=0)
-    return (hits + 1) / (resamples + 1), False
+        hits += (np.abs(_signed_sums(words.view(np.uint8).reshape(count, -1), values)) >= observed).sum(axis=0)
+    return ((hits + 1) / (resamples + 1)).tolist(), False
+
+
+def _signed_sums(packed: NDArray[np.uint8], values: list[FloatArray]) -> FloatArray:
+    """Sums (R, V) of columns (n,) by the signs that are packed in bits (R, n / 8): some cases at a time, for caches."""
+    n, sums = len(values[0]), np.zeros((len(packed), len(values)))
+    for start in range(0, n, _CASES):
+        part = np.stack([each[start : start + _CASES] for each in values], axis=1)
+        bits = np.unpackbits(packed[:, start // 8 : (start + _CASES) // 8], axis=1)[:, : len(part)]
+        sums += (2.0 * bits - 1) @ part
+    return sums
 
 
 def holm(p_values: Sequence[float]) -> FloatArray:

@@ -11,8 +11,8 @@ from segmeter.metrics.arrays import FloatArray
 from segmeter.metrics.cases.table import CaseRow, in_groups
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.pixels.overlap import overlap_scores
-from segmeter.metrics.statistics.bootstrap import bootstrap, mean_columns, mean_of_columns, sum_clusters
-from segmeter.metrics.statistics.clusters import effective_units
+from segmeter.metrics.statistics.bootstrap import bootstrap, mean_columns, mean_of_columns
+from segmeter.metrics.statistics.clusters import effective_units, sum_clusters
 from segmeter.metrics.statistics.describe import describe, plain
 
 PER_CLASS = (

@@ -2,12 +2,15 @@
 
 import logging
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
 
 from segmeter.checks import expected
-from segmeter.classes import ClassSpec
 from segmeter.errors import InputError
-from segmeter.metrics.cases.table import CaseRow, in_groups, stack_totals
+from segmeter.metrics.arrays import BoolArray
+from segmeter.metrics.cases.typed import UNKNOWN, Edges, RunColumns
 from segmeter.metrics.summary.directions import find_direction
 
 _LOG = logging.getLogger(__name__)
@@ -20,7 +23,7 @@ _UNVERIFIED = (
 _LISTED = 8  # cases named in one message
 
 
-def check_same_cases(ordered: Mapping[str, Sequence[CaseRow]], spec: ClassSpec) -> None:
+def check_same_cases(runs: Mapping[str, RunColumns]) -> None:
     """Refuse runs with different cases or references; warn where references of equal totals could not be told apart.
 
     Raises
@@ -28,7 +31,28 @@ def check_same_cases(ordered: Mapping[str, Sequence[CaseRow]], spec: ClassSpec) 
     InputError
         With what is missing from each run, or the cases whose targets differ.
     """
-    ids = {name: [row.case_id for row in rows] for name, rows in ordered.items()}
+    first, *others = runs
+    _check_ids({name: run.case_ids for name, run in runs.items()})
+    problems, unverified = [], []
+    for name in others:
+        one, other = runs[first], runs[name]
+        differences = _differences(one, other)
+        listed = [f"{one.case_ids[place]} ({difference})" for place, difference in differences[:_LISTED]]
+        if differences:
+            given = f"{len(differences)} cases of {name!r} with another target: {_list(listed, len(differences))}"
+            problems.append(expected("compare", "runs", "to have the same references", given, _SCORE_AGAIN))
+        unknown = int(((one.hashes[:, 0] == UNKNOWN) | (other.hashes[:, 0] == UNKNOWN)).sum())
+        unverified += [f"{name!r} ({unknown} cases)"] if unknown else []
+    if problems:
+        raise InputError(problems)
+    if unverified:
+        _LOG.warning(_UNVERIFIED, first, ", ".join(unverified))
+
+
+def _check_ids(ids: Mapping[str, list[str]]) -> None:
+    first = next(iter(ids.values()))
+    if first and all(mine == first for mine in ids.values()):  # else there would be a set of each run's
+        return
     every = sorted(set().union(*ids.values()))
     missing = {name: sorted(set(every) - set(mine)) for name, mine in ids.items()}
     problems = [
@@ -38,49 +62,49 @@ def check_same_cases(ordered: Mapping[str, Sequence[CaseRow]], spec: ClassSpec) 
     ]
     if not every:
         problems.append(expected("compare", "runs", "to hold a case", "none"))
-    if problems:
-        raise InputError(problems)
-    first, *others = ordered
-    counted = stack_totals(ordered[first], spec).target
-    unverified = []
-    for name in others:
-        apart = (stack_totals(ordered[name], spec).target != counted).any(axis=1)
-        differing, unknown = [], 0
-        for row, other, differs in zip(_singly(ordered[first]), _singly(ordered[name]), apart, strict=True):
-            difference = _difference(row, other, labels_differ=bool(differs))
-            differing += [f"{row.case_id} ({difference})"] if difference else []
-            unknown += None in (row.target_crc32, other.target_crc32)
-        unverified += [f"{name!r} ({unknown} cases)"] if unknown else []
-        if differing:
-            given = f"{len(differing)} cases of {name!r} with another target: {_list(differing)}"
-            problems.append(expected("compare", "runs", "to have the same references", given, _SCORE_AGAIN))
-    if problems:
-        raise InputError(problems)
-    if unverified:
-        _LOG.warning(_UNVERIFIED, first, ", ".join(unverified))
+    raise InputError(problems)
 
 
-def _difference(row: CaseRow, other: CaseRow, *, labels_differ: bool) -> str:
-    """What two targets differ in, as far as that is known; a volume of depth 1 is an image."""
-    shapes = [each.shape[1:] if each.depth == 1 else each.shape for each in (row, other)]
-    if shapes[0] != shapes[1]:
-        return "shape {} and {}".format(*(" x ".join(map(str, shape)) for shape in shapes))
-    if labels_differ or _known_apart(row.target_crc32, other.target_crc32):
-        return "labels"
-    return "objects" if _known_apart(row.objects_crc32, other.objects_crc32) else ""
+def _differences(one: RunColumns, other: RunColumns) -> list[tuple[int, str]]:
+    """The cases whose targets differ, and in what, as far as that is known."""
+    ours, theirs = _flat(one.shapes), _flat(other.shapes)
+    shapes = (ours != theirs).any(axis=1)
+    labels, objects = (_known_apart(one.hashes[:, k], other.hashes[:, k]) for k in range(2))
+    for mine, its in zip(one.target(), other.target(), strict=True):
+        labels |= mine != its
+    found = []
+    for place in np.flatnonzero(shapes | labels | objects).tolist():
+        if shapes[place]:
+            said = "shape {} and {}".format(*map(_shape, (ours[place], theirs[place])))
+        else:
+            said = "labels" if labels[place] else "objects"
+        found.append((place, said))
+    return found
 
 
-def _known_apart(one: int | None, other: int | None) -> bool:
-    return None not in (one, other) and one != other
+def _flat(shapes: NDArray[np.int64]) -> NDArray[np.int64]:
+    """A volume of depth 1 is an image."""
+    flat = shapes.copy()
+    flat[flat[:, 0] == 1, 0] = UNKNOWN
+    return flat
 
 
-def check_same_spacing(ordered: Mapping[str, Sequence[CaseRow]], names: Sequence[str]) -> None:
+def _shape(shape: NDArray[np.int64]) -> str:
+    return " x ".join(str(edge) for edge in shape.tolist() if edge != UNKNOWN)
+
+
+def _known_apart(one: NDArray[np.int64], other: NDArray[np.int64]) -> BoolArray:
+    apart: BoolArray = (one != other) & (one != UNKNOWN) & (other != UNKNOWN)
+    return apart
+
+
+def check_same_spacing(runs: Mapping[str, RunColumns], names: Sequence[str]) -> None:
     """Refuse runs with lengths whose cases are measured in another unit or by another spacing.
 
     Parameters
     ----------
-    ordered
-        Name of a run to its rows, ordered by case id, of the same cases.
+    runs
+        Name of a run to its cases, which are those of the others.
     names
         The scores that are compared. Of one that is not ours nothing says that it is no length.
 
@@ -90,36 +114,40 @@ def check_same_spacing(ordered: Mapping[str, Sequence[CaseRow]], names: Sequence
         One line per run, with the first case.
     """
     spaced = [name for name in names if name.startswith(_SPACED) or find_direction(name) is None]
-    (first, rows), *others = ordered.items()
+    (first, one), *others = runs.items()
     problems = []
     for name, other in others if spaced else ():
-        pairs = zip(_singly(rows), _singly(other), strict=True)
-        differing = [(row, its) for row, its in pairs if not _same_spacing(row, its)]
-        if differing:
-            row, its = differing[0]
-            rule = f"to measure {spaced[0]} by the same spacing, as {first!r} with {_spacing(row)} in {row.case_id!r}"
-            given = f"{_spacing(its)} in {name!r} ({len(differing)} cases differ)"
+        differing = _spaced_apart(one, other)
+        if differing.any():
+            place = int(differing.argmax())
+            ours, theirs = (run.spacings[run.spacing[place]] for run in (one, other))
+            rule = f"to measure {spaced[0]} by the same spacing, as {first!r} with {_spacing(*ours)}"
+            rule += f" in {one.case_ids[place]!r}"
+            given = f"{_spacing(*theirs)} in {name!r} ({int(differing.sum())} cases differ)"
             problems.append(expected("compare", "runs", rule, given, "Measure one of them again."))
     if problems:
         raise InputError(problems)
 
 
-def _singly(rows: Sequence[CaseRow]) -> Iterator[CaseRow]:
-    return (row for group in in_groups(rows) for row in group)
+def _spaced_apart(one: RunColumns, other: RunColumns) -> BoolArray:
+    """The cases (N,) whose spacings differ."""
+    pairs, index = np.unique(np.stack([one.spacing, other.spacing]), axis=1, return_inverse=True)
+    apart = [not _same_spacing(one.spacings[i], other.spacings[j]) for i, j in pairs.T.tolist()]
+    found: BoolArray = np.array(apart)[index.reshape(-1)]
+    return found
 
 
-def _same_spacing(row: CaseRow, other: CaseRow) -> bool:
+def _same_spacing(one: Edges, other: Edges) -> bool:
     """Files keep a spacing in 32 bits or in 64."""
-    one, two = row.spacing or (), other.spacing or ()
-    close = len(one) == len(two) and all(math.isclose(*edges, rel_tol=1e-6) for edges in zip(one, two, strict=True))
-    return close and row.length_unit == other.length_unit
+    (ours, unit), (theirs, its_unit) = one, other
+    pairs = zip(ours or (), theirs or (), strict=False)
+    close = len(ours or ()) == len(theirs or ()) and all(math.isclose(*edges, rel_tol=1e-6) for edges in pairs)
+    return close and (ours is None) == (theirs is None) and (ours is None or unit == its_unit)
 
 
-def _spacing(row: CaseRow) -> str:
-    if row.spacing is None:
-        return "pixels"
-    return f"{' x '.join(f'{edge:g}' for edge in row.spacing)} {row.unit or 'of no unit'}"
+def _spacing(edges: tuple[float, ...] | None, unit: str) -> str:
+    return "pixels" if edges is None else f"{' x '.join(f'{edge:g}' for edge in edges)} {unit or 'of no unit'}"
 
 
-def _list(cases: Sequence[str]) -> str:
-    return ", ".join(cases[:_LISTED]) + (" ..." if len(cases) > _LISTED else "")
+def _list(cases: Sequence[str], count: int | None = None) -> str:
+    return ", ".join(cases[:_LISTED]) + (" ..." if (count or len(cases)) > _LISTED else "")

@@ -1,7 +1,7 @@
 """rows of several runs on the same cases -> paired differences, tests, ranking. Pure statistics."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any
 
@@ -11,27 +11,28 @@ from numpy.typing import NDArray
 from segmeter.checks import expected, known_kind, shown
 from segmeter.classes import ClassSpec
 from segmeter.errors import ConfigError, InputError
-from segmeter.metrics.arrays import BoolArray, FloatArray
+from segmeter.metrics.arrays import FloatArray
+from segmeter.metrics.cases.regions import class_regions
 from segmeter.metrics.cases.table import CaseRow, order_rows
+from segmeter.metrics.cases.typed import RunColumns, lay_out_run
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.config.requirements import Requirement, parse_requirements
 from segmeter.metrics.statistics.bootstrap import (
     Resampled,
     Statistic,
-    bootstrap,
-    mean_columns,
+    bootstrap_columns,
     mean_of_columns,
-    sum_clusters,
 )
 from segmeter.metrics.statistics.clusters import cluster_labels
 from segmeter.metrics.statistics.describe import plain, say
 from segmeter.metrics.statistics.intervals import Interval
+from segmeter.metrics.statistics.lazy_columns import Columns, join_columns
 from segmeter.metrics.statistics.paired_tests import holm, sign_flips, wilcoxon
 from segmeter.metrics.summary.comparable import check_same_cases, check_same_spacing
 from segmeter.metrics.summary.directions import find_direction
 from segmeter.metrics.summary.gates import decide, expand_requirements
 from segmeter.metrics.summary.ranking import Ranking, rank_values
-from segmeter.metrics.summary.scoreboard import Scoreboard, build_scoreboards, is_overall
+from segmeter.metrics.summary.scoreboard import Scoreboard, build_scoreboards, is_overall, paired_units
 from segmeter.metrics.summary.slice_labels import hash_labels, order_labels, slice_labels
 from segmeter.metrics.summary.slices import compare_slices, headlines
 from segmeter.metrics.summary.summary import DEFAULT
@@ -109,6 +110,8 @@ class LaidOut:
 
     Parameters
     ----------
+    columns
+        Name of a run to its cases.
     boards
         Name of a run to its scores.
     not_shared
@@ -121,6 +124,7 @@ class LaidOut:
         As for `compare_runs`.
     """
 
+    columns: dict[str, RunColumns]
     boards: dict[str, Scoreboard]
     not_shared: list[str]
     labels: dict[str, list[str]]
@@ -134,6 +138,7 @@ def lay_out(
 ) -> LaidOut:
     """Check that runs may be compared, and lay out what is; parameters and errors are those of `compare_runs`."""
     known_kind("compare", "config", config, MetricsConfig)
+    known_kind("compare", "spec", spec, ClassSpec)
     if not isinstance(runs, Mapping) or not all(isinstance(name, str) for name in runs):
         raise InputError(expected("compare", "runs", "to map names to the rows of runs", shown(runs)))
     if len(runs) < 2 or config.bootstrap < 1:
@@ -142,15 +147,35 @@ def lay_out(
     required = parse_requirements(require)
     if required:
         _check_gate(len(runs), config)
-    ordered = {name: order_rows("compare", rows, spec) for name, rows in runs.items()}
-    check_same_cases(ordered, spec)
-    boards, not_shared = build_scoreboards(ordered, spec, config)
+    columns = _columns(runs, spec, config)
+    check_same_cases(columns)
+    boards, not_shared = build_scoreboards(columns, spec, config)
     first = next(iter(boards.values()))
-    check_same_spacing(ordered, first.names)
+    check_same_spacing(columns, first.names)
     cluster_labels(first.case_ids, config.cluster)
-    labels = slice_labels(next(iter(ordered.values())), spec, config)
+    labels: dict[str, list[str]] = {}
+    if config.slice_by:
+        labels = slice_labels(order_rows("compare", next(iter(runs.values())), spec), spec, config)
     required = expand_requirements(required, first, {by: order_labels(each) for by, each in labels.items()})
-    return LaidOut(boards=boards, not_shared=not_shared, labels=labels, required=required, spec=spec, config=config)
+    return LaidOut(
+        columns=columns,
+        boards=boards,
+        not_shared=not_shared,
+        labels=labels,
+        required=required,
+        spec=spec,
+        config=config,
+    )
+
+
+def _columns(runs: Mapping[str, Sequence[CaseRow]], spec: ClassSpec, config: MetricsConfig) -> dict[str, RunColumns]:
+    """The cases of each run as columns. Rows are read once, one run after the other, so that no two are there."""
+    regions, found = class_regions(spec, config.groups), dict[str, RunColumns]()
+    for name in runs:
+        one = lay_out_run(order_rows("compare", runs[name], spec), spec, regions)
+        first = next(iter(found.values()), one)
+        found[name] = replace(one, case_ids=first.case_ids) if one.case_ids == first.case_ids else one
+    return found
 
 
 def compare_laid_out(given: LaidOut) -> dict[str, Any]:
@@ -224,19 +249,19 @@ def paired_bootstrap(
     """
     if first.shape != second.shape:
         raise InputError(expected("paired_bootstrap", "second", f"to have the shape {first.shape}", second.shape))
-    return _bootstrap_difference(np.concatenate([first, second], axis=1), statistic, interval=interval, **options)
+    return _bootstrap_difference(Columns.of(first), Columns.of(second), statistic, interval=interval, **options)
 
 
-def _bootstrap_difference(both: NDArray[Any], statistic: Statistic, **options: Any) -> Resampled:
-    """Resample the columns of two models side by side (N, 2 M)."""
-    width = both.shape[1] // 2
+def _bootstrap_difference(first: Columns, second: Columns, statistic: Statistic, **options: Any) -> Resampled:
+    """Resample the columns of two models (N, M) side by side."""
+    width = first.width
 
     def difference(sums: NDArray[Any]) -> FloatArray:
         one, other = (statistic(np.ascontiguousarray(part)) for part in (sums[:, :width], sums[:, width:]))
         with np.errstate(invalid="ignore"):  # two infinite scores have no difference
             return one - other
 
-    return bootstrap(both, difference, **options)
+    return bootstrap_columns(join_columns([first, second]), difference, **options)
 
 
 def _compare_pair(
@@ -244,33 +269,21 @@ def _compare_pair(
 ) -> dict[str, dict[str, Any]]:
     """By metric: the differences of two runs, with intervals and tests."""
     one, other = boards[first], boards[second]
-    undefined, both = _both_means(one.table(), other.table())
-    count, lost = len(undefined), undefined.sum(axis=0)
-    halves = np.split(both, 2, axis=1)
-    units = [mean_of_columns(sum_clusters(half, options["clusters"])) for half in halves]
-    flips = sign_flips(*units, resamples=config.bootstrap, seed=config.seed)
-    ranked = [wilcoxon(*values).p_value for values in zip(units[0].T, units[1].T, strict=True)]
-    del undefined, units  # with many cases these are among the largest arrays there are
-    means = _bootstrap_difference(both, mean_of_columns, interval=config.interval, **options)
-    del both, halves
-    whole = paired_bootstrap(one.columns, other.columns, one.score, interval=config.interval, test=True, **options)
+    flips = sign_flips(paired_units(one, other, options["clusters"]), resamples=config.bootstrap, seed=config.seed)
+    ranked = [wilcoxon(*pair).p_value for pair in paired_units(one, other, options["clusters"])]
+    drawn = {"interval": config.interval, **options}
+    means = _bootstrap_difference(one.means(other), other.means(one), mean_of_columns, **drawn)
+    whole = _bootstrap_difference(one.columns, other.columns, one.score, test=True, **drawn)
+    count = len(one.case_ids)
     found: dict[str, dict[str, Any]] = {name: {"first": first, "second": second} for name in one.names}
     for d, metric in enumerate(one.whole):
         found[metric] |= _difference("dataset", whole, d) | {"dataset_p": plain(whole.p_of_zero[d])}
     for i, metric in enumerate(one.values):
+        lost = int((np.isnan(one.values[metric]) | np.isnan(other.values[metric])).sum())
         found[metric] |= _difference("per_case", means, i)
         found[metric] |= {"wilcoxon_p": ranked[i], "sign_flip_p": plain(flips[i])}
-        found[metric] |= {"n_used": count - int(lost[i]), "n_undefined": int(lost[i])}
+        found[metric] |= {"n_used": count - lost, "n_undefined": lost}
     return found
-
-
-def _both_means(one: FloatArray, other: FloatArray) -> tuple[BoolArray, FloatArray]:
-    """What `paired_means` gives, the columns of both side by side (N, 6 V): no array is larger, so it is made once."""
-    undefined, width = np.isnan(one) | np.isnan(other), 3 * one.shape[1]
-    both = np.empty((len(one), 2 * width))
-    for side, values in enumerate((one, other)):
-        both[:, side * width : (side + 1) * width] = mean_columns(np.where(undefined, np.nan, values))
-    return undefined, both
 
 
 def _difference(name: str, resampled: Resampled, i: int) -> dict[str, Any]:
@@ -299,8 +312,8 @@ class _Resamples:
 
 def _resample(boards: Mapping[str, Scoreboard], options: dict[str, Any]) -> _Resamples:
     return _Resamples(
-        dataset=[bootstrap(board.columns, board.score, **options) for board in boards.values()],
-        per_case=[bootstrap(mean_columns(board.table()), mean_of_columns, **options) for board in boards.values()],
+        dataset=[bootstrap_columns(board.columns, board.score, **options) for board in boards.values()],
+        per_case=[bootstrap_columns(board.means(), mean_of_columns, **options) for board in boards.values()],
     )
 
 

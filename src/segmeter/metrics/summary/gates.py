@@ -13,13 +13,14 @@ from segmeter.errors import ConfigError
 from segmeter.metrics.arrays import FloatArray
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.config.requirements import Requirement
-from segmeter.metrics.statistics.bootstrap import Resampled, bootstrap
+from segmeter.metrics.statistics.bootstrap import Resampled, bootstrap_columns
 from segmeter.metrics.statistics.clusters import cluster_labels
 from segmeter.metrics.statistics.describe import say
+from segmeter.metrics.statistics.lazy_columns import Columns, join_columns
 from segmeter.metrics.statistics.paired_tests import holm
 from segmeter.metrics.summary.directions import find_direction
 from segmeter.metrics.summary.measures import MEAN
-from segmeter.metrics.summary.scoreboard import Scoreboard, paired_means
+from segmeter.metrics.summary.scoreboard import Scoreboard
 
 Outcome = Literal["pass", "regression", "unknown"]
 
@@ -100,7 +101,7 @@ def _direction_problem(one: Requirement, metric: str) -> list[str]:
 class _Data:
     """Columns of both runs side by side, for all cases and for the cases of each slice (N, B, 2 W), and the scores."""
 
-    columns: FloatArray
+    columns: Columns
     blocks: list[tuple[str, str] | None]
     board: Scoreboard
 
@@ -148,7 +149,7 @@ def decide(
     base, new = runs
     data = _gather(base, new, requirements, slices)
     clusters = cluster_labels(base.case_ids, config.cluster)
-    found = bootstrap(
+    found = bootstrap_columns(
         data.columns,
         lambda sums: _margins(data, requirements, sums),
         resamples=config.bootstrap,
@@ -157,13 +158,13 @@ def decide(
         clusters=clusters,
         test=True,
     )
-    scores = data.scores(data.columns.sum(axis=0)[None])[0]
+    scores = data.scores(_sums(data.columns)[None])[0]
     violated = np.where(found.estimate < 0, found.p_of_zero, 1.0)
     adjusted = holm(np.nan_to_num(violated, nan=1.0).tolist())
     entries = []
     for i, one in enumerate(requirements):
         block, place = data.blocks.index(one.slice), base.place(one.metric, per_case=one.per_case)
-        used = _used(one, base, new, _members(one, slices, len(data.columns)))
+        used = _used(one, base, new, _members(one, slices, data.columns.count))
         places = np.flatnonzero(used.cases)
         units = len({clusters[i] for i in places} if clusters else places)
         entries.append(
@@ -186,11 +187,22 @@ def _gather(
     base: Scoreboard, new: Scoreboard, requirements: Sequence[Requirement], slices: Mapping[str, Sequence[str]]
 ) -> _Data:
     """A mean over cases is of those that are defined in both runs, as in a comparison."""
-    _, ours, theirs = paired_means(base.table(), new.table())
-    both = np.concatenate([base.columns, ours, new.columns, theirs], axis=1)
-    blocks = {one.slice: _members(one, slices, len(both)) for one in requirements}
-    columns = np.stack([both * members[:, None] for members in blocks.values()], axis=1)
+    both = join_columns([base.all_columns(new), new.all_columns(base)])
+    blocks = {one.slice: _members(one, slices, both.count) for one in requirements}
+    members = list(blocks.values())
+
+    def make(place: int) -> FloatArray:
+        block, column = divmod(place, both.width)
+        found: FloatArray = both.make(column) * members[block]
+        return found
+
+    columns = Columns(count=both.count, shape=(len(blocks), both.width), dtype=both.dtype, make=make)
     return _Data(columns=columns, blocks=list(blocks), board=base)
+
+
+def _sums(columns: Columns) -> FloatArray:
+    """Sums of the columns, each in the order of the cases; no more than one column is there at a time."""
+    return np.array([np.add.accumulate(column)[-1] for column in columns]).reshape(columns.shape)
 
 
 def _members(one: Requirement, slices: Mapping[str, Sequence[str]], cases: int) -> NDArray[np.bool_]:

@@ -10,7 +10,9 @@ from segmeter.checks import expected
 from segmeter.classes import ClassSpec
 from segmeter.errors import InputError
 from segmeter.metrics.arrays import BoolArray, FloatArray
+from segmeter.metrics.cases.columns import ColumnKey
 from segmeter.metrics.cases.table import CaseRow, in_groups, stack_totals
+from segmeter.metrics.cases.typed import measured_columns
 from segmeter.metrics.config.metrics import MetricsConfig, mean_classes
 from segmeter.metrics.measures.protocol import Measure, Name, build_measures, is_number, length_metrics
 from segmeter.metrics.pixels.overlap import mean_defined
@@ -118,19 +120,21 @@ class WholeScores:
 
 def gather_columns(rows: Sequence[CaseRow], spec: ClassSpec, config: MetricsConfig) -> MeasuredColumns:
     """Lay out the measured values as columns, with the mean over ``mean_classes`` of each metric."""
-    keys = dict.fromkeys(column.key for group in in_groups(rows) for row in group for column in row.measured)
-    places = {key: i for i, key in enumerate(keys)}
-    found = np.full((len(rows), len(keys)), np.nan)
-    for i, row in enumerate(row for group in in_groups(rows) for row in group):
-        for column in row.measured:
-            found[i, places[column.key]] = column.value
-    values = {(metric, region): found[:, i] for (metric, region, summed), i in places.items() if not summed}
-    sums = {(metric, region): np.nan_to_num(found[:, i]) for (metric, region, summed), i in places.items() if summed}
+    values, sums = split_measured(measured_columns(rows), spec, config)
     counted = [spec.names[k] for k in mean_classes(config, spec)]
     failed = _failures(rows, spec, config) if values else {}
     measured = {region for _, region in values if region in counted}
     failed[MEAN] = np.any([failed[region] for region in measured], axis=0) if measured else np.zeros(len(rows), bool)
-    return MeasuredColumns(_with_means(values, counted), sums, failed)
+    return MeasuredColumns(values, sums, failed)
+
+
+def split_measured(
+    measured: Mapping[ColumnKey, FloatArray], spec: ClassSpec, config: MetricsConfig
+) -> tuple[dict[Name, FloatArray], dict[Name, FloatArray]]:
+    """Columns (N,) by key -> values, with the mean over ``mean_classes`` of each metric, and sums."""
+    values = {(metric, region): found for (metric, region, summed), found in measured.items() if not summed}
+    sums = {(metric, region): np.nan_to_num(found) for (metric, region, summed), found in measured.items() if summed}
+    return _with_means(values, [spec.names[k] for k in mean_classes(config, spec)]), sums
 
 
 def _with_means(values: Mapping[Name, FloatArray], counted: list[str]) -> dict[Name, FloatArray]:

@@ -4,26 +4,31 @@ Axis letters: N cases, C columns that are added up, R sums (one per resample), D
 case.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from segmeter.classes import ClassSpec
-from segmeter.metrics.arrays import BoolArray, FloatArray
-from segmeter.metrics.cases.regions import class_regions, region_totals
-from segmeter.metrics.cases.table import CaseRow
+from segmeter.metrics.arrays import FloatArray
+from segmeter.metrics.cases.regions import class_regions
+from segmeter.metrics.cases.typed import RunColumns
 from segmeter.metrics.config.metrics import MetricsConfig, mean_classes
 from segmeter.metrics.measures.content import CONTENT
 from segmeter.metrics.measures.protocol import build_measures
 from segmeter.metrics.pixels.overlap import ClassTotals, divide, mean_defined
 from segmeter.metrics.statistics.bootstrap import Statistic, mean_columns, mean_of_columns
-from segmeter.metrics.summary.measures import MEAN, WholeScores, gather_columns
+from segmeter.metrics.statistics.clusters import sum_clusters
+from segmeter.metrics.statistics.lazy_columns import Columns, join_columns, lazy_means
+from segmeter.metrics.summary.measures import MEAN, WholeScores, split_measured
 
 PER_CASE = ("mean_iou", "mean_dice", "pixel_accuracy")
 PER_REGION = ("iou", "dice", "precision", "recall")
+
+_CASES = 1 << 14  # that are scored at a time
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +43,7 @@ class Scoreboard:
     case_ids
         Of the N cases, ascending.
     values
-        Name of a score to its values per case (N,); NaN is undefined.
+        Name of a score to its values per case (N,), which are mostly made when they are asked for; NaN is undefined.
     columns
         (N, C), whose sums give the scores of the data set.
     whole
@@ -48,8 +53,8 @@ class Scoreboard:
     """
 
     case_ids: list[str]
-    values: dict[str, FloatArray]
-    columns: NDArray[Any]
+    values: Mapping[str, FloatArray]
+    columns: Columns
     whole: list[str]
     score: Statistic
 
@@ -58,17 +63,24 @@ class Scoreboard:
         """All scores."""
         return list(dict.fromkeys([*self.values, *self.whole]))
 
-    def table(self) -> FloatArray:
-        """The values per case (N, V)."""
-        return np.stack(list(self.values.values()), axis=1)
+    def means(self, other: "Scoreboard | None" = None, *, names: Sequence[str] | None = None) -> Columns:
+        """Columns (N, 3 V) of the means over cases, all or some: of those whose values are defined, in `other` too."""
 
-    def all_columns(self) -> FloatArray:
+        def defined(name: str) -> FloatArray:
+            values = self.values[name]
+            return values if other is None else np.where(np.isnan(other.values[name]), np.nan, values)
+
+        return lazy_means(
+            len(self.case_ids), [partial(defined, name) for name in (self.values if names is None else names)]
+        )
+
+    def all_columns(self, other: "Scoreboard | None" = None) -> Columns:
         """Columns (N, C + 3 V), whose sums give every score and every mean over cases, see `all_scores`."""
-        return np.concatenate([self.columns, mean_columns(self.table())], axis=1)
+        return join_columns([self.columns, self.means(other)])
 
     def all_scores(self, sums: FloatArray) -> FloatArray:
         """Sums (R, C + 3 V) of `all_columns` -> the scores of the data set, then the means over cases: (R, D + V)."""
-        split = self.columns.shape[1]
+        split = self.columns.width
         return np.concatenate([self.score(sums[:, :split]), mean_of_columns(sums[:, split:])], axis=1)
 
     def place(self, name: str, *, per_case: bool = False) -> int:
@@ -79,7 +91,7 @@ class Scoreboard:
 
 
 def build_scoreboards(
-    runs: Mapping[str, Sequence[CaseRow]],
+    runs: Mapping[str, RunColumns],
     spec: ClassSpec,
     config: MetricsConfig,
     *,
@@ -90,7 +102,7 @@ def build_scoreboards(
     Parameters
     ----------
     runs
-        Name of a run to its rows, ordered by case id.
+        Name of a run to its cases, ordered by id, with the margins of `class_regions`.
     spec
         The classes of all runs.
     config
@@ -98,17 +110,16 @@ def build_scoreboards(
     per_region
         Which of `PER_REGION` are wanted.
     """
-    measured = {run: gather_columns(rows, spec, config) for run, rows in runs.items()}
-    every = dict.fromkeys(name for one in measured.values() for name in one.values if name[0] not in CONTENT)
-    shared = [name for name in every if all(name in one.values for one in measured.values())]
-    sums = [name for name in next(iter(measured.values())).sums if all(name in one.sums for one in measured.values())]
-    whole = WholeScores(build_measures(config, spec), tuple(sums), [spec.names[k] for k in mean_classes(config, spec)])
+    measured = {run: split_measured(columns.measured, spec, config) for run, columns in runs.items()}
+    every = dict.fromkeys(name for values, _ in measured.values() for name in values if name[0] not in CONTENT)
+    shared = [name for name in every if all(name in values for values, _ in measured.values())]
+    added = [name for name in next(iter(measured.values()))[1] if all(name in sums for _, sums in measured.values())]
+    whole = WholeScores(build_measures(config, spec), tuple(added), [spec.names[k] for k in mean_classes(config, spec)])
     boards = {}
-    for run, rows in runs.items():
-        found = measured[run]
-        added = np.stack([found.sums[name] for name in sums], axis=1) if sums else np.empty((len(rows), 0))
-        values = {"/".join(name): found.values[name] for name in shared}
-        boards[run] = _board(rows, spec, config, values=values, sums=added, whole=whole, per_region=per_region)
+    for run, (values, sums) in measured.items():
+        own = {"/".join(name): values[name] for name in shared}
+        totals = [sums[name] for name in added]
+        boards[run] = _board(runs[run], spec, config, values=own, sums=totals, whole=whole, per_region=per_region)
     return boards, ["/".join(name) for name in every if name not in shared]
 
 
@@ -123,26 +134,51 @@ def is_overall(name: str) -> bool:
     return "/" not in name or name.partition("/")[2] == MEAN
 
 
-def paired_means(one: FloatArray, other: FloatArray) -> tuple[BoolArray, FloatArray, FloatArray]:
-    """Where one of two tables of values (N, V) is undefined, and the columns (N, 3 V) of both means without these."""
-    undefined = np.isnan(one) | np.isnan(other)
-    ours, theirs = (mean_columns(np.where(undefined, np.nan, part)) for part in (one, other))
-    return undefined, ours, theirs
+def paired_units(
+    one: Scoreboard, other: Scoreboard, clusters: Sequence[str] | None
+) -> Iterator[tuple[FloatArray, FloatArray]]:
+    """Of each score the values of both runs per case, or their means per cluster, where both are defined."""
+    places = None if clusters is None else np.unique(np.asarray(clusters), return_inverse=True)[1]
+    for name in one.values:
+        values = one.values[name], other.values[name]
+        undefined = np.isnan(values[0]) | np.isnan(values[1])
+        columns = (mean_columns(np.where(undefined, np.nan, each)[:, None]) for each in values)
+        ours, theirs = (mean_of_columns(sum_clusters(each, places))[:, 0] for each in columns)
+        yield ours, theirs
+
+
+class _Values(Mapping[str, FloatArray]):
+    """Values per case by name, of which those of regions are made when they are asked for."""
+
+    def __init__(self, makers: dict[str, Callable[[], FloatArray]]) -> None:
+        self._makers = makers
+
+    def __getitem__(self, name: str) -> FloatArray:
+        return self._makers[name]()
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._makers
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._makers)
+
+    def __len__(self) -> int:
+        return len(self._makers)
 
 
 def _board(
-    rows: Sequence[CaseRow],
+    run: RunColumns,
     spec: ClassSpec,
     config: MetricsConfig,
     *,
     values: dict[str, FloatArray],
-    sums: FloatArray,
+    sums: list[FloatArray],
     whole: WholeScores,
     per_region: tuple[str, ...],
 ) -> Scoreboard:
     regions = class_regions(spec, config.groups)
-    margins, classes = region_totals(rows, spec, regions), mean_classes(config, spec)
-    width, further = 4 * len(regions), list(whole.score(np.zeros((1, sums.shape[1]))))
+    classes, count = mean_classes(config, spec), len(run.case_ids)
+    width, further = 4 * len(regions), list(whole.score(np.zeros((1, len(sums)))))
 
     def score(totals: NDArray[Any]) -> FloatArray:
         own = _scores(ClassTotals.from_columns(totals[:, :width]), spec, classes, per_region)
@@ -150,11 +186,18 @@ def _board(
         return np.concatenate([own, *(more[name][:, None] for name in further)], axis=1)
 
     names = [*PER_CASE, *(f"{name}/{region}" for name in per_region for region in regions)]
-    own = _scores(margins, spec, classes, per_region)
+    makers: dict[str, Callable[[], FloatArray]] = {
+        name: partial(_constant, found) for name, found in zip(PER_CASE, _overall(run, spec, classes).T, strict=True)
+    }
+    for name in per_region:
+        makers |= {f"{name}/{region}": partial(_of_region, name, run, k) for k, region in enumerate(regions)}
+    makers |= {name: partial(_constant, found) for name, found in values.items()}
+    dtype = np.dtype(np.float64 if sums else np.int64)
+    parts = [*run.margins, *sums]
     return Scoreboard(
-        case_ids=[row.case_id for row in rows],
-        values={name: own[:, i] for i, name in enumerate(names)} | values,
-        columns=np.concatenate([margins.columns(), sums], axis=1),
+        case_ids=run.case_ids,
+        values=_Values(makers),
+        columns=Columns(count=count, shape=(len(parts),), dtype=dtype, make=lambda k: parts[k].astype(dtype)),
         whole=[*names, *map("/".join, further)],
         score=score,
     )
@@ -165,17 +208,40 @@ def _scores(margins: ClassTotals, spec: ClassSpec, classes: list[int], per_regio
 
     They are those of `score_totals`; its others would take as long again for every resample.
     """
+    each = {name: divide(*_terms(name, margins)) for name in dict.fromkeys(("iou", "dice", *per_region))}
+    means = [mean_defined(np.take(each[name], classes, axis=-1)) for name in ("iou", "dice")]
+    overall = [part[:, None] for part in (*means, _pixel_accuracy(margins, spec))]
+    return np.concatenate([*overall, *(each[name] for name in per_region)], axis=1)
+
+
+def _terms(name: str, margins: ClassTotals) -> tuple[NDArray[Any], NDArray[Any]]:
+    """What a score of `PER_REGION` divides by what."""
     both = margins.target + margins.predicted
-    pairs = {
+    return {
         "iou": (margins.tp, both - margins.tp),
         "dice": (2 * margins.tp, both),
         "precision": (margins.tp, margins.predicted),
         "recall": (margins.tp, margins.target),
-    }
-    each = {name: divide(*pair) for name, pair in pairs.items() if name in ("iou", "dice", *per_region)}
-    means = [mean_defined(np.take(each[name], classes, axis=-1)) for name in ("iou", "dice")]
-    overall = [part[:, None] for part in (*means, _pixel_accuracy(margins, spec))]
-    return np.concatenate([*overall, *(each[name] for name in per_region)], axis=1)
+    }[name]
+
+
+def _of_region(name: str, run: RunColumns, region: int) -> FloatArray:
+    return divide(*_terms(name, run.totals(region)))
+
+
+def _constant(values: FloatArray) -> FloatArray:
+    return values
+
+
+def _overall(run: RunColumns, spec: ClassSpec, classes: list[int]) -> FloatArray:
+    """The aggregates over the classes per case, (N, 3): some thousand cases at a time."""
+    count = len(run.case_ids)
+    found = np.empty((len(PER_CASE), count))
+    for start in range(0, count, _CASES):
+        part = slice(start, start + _CASES)
+        margins = np.stack([column[part] for column in run.margins], axis=1).astype(np.int64)
+        found[:, part] = _scores(ClassTotals.from_columns(margins), spec, classes, ()).T
+    return found.T
 
 
 def _pixel_accuracy(margins: ClassTotals, spec: ClassSpec) -> FloatArray:

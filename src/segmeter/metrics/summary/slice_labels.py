@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from hashlib import sha256
 
 import numpy as np
@@ -14,6 +14,7 @@ from segmeter.metrics.arrays import FloatArray
 from segmeter.metrics.cases.columns import encode_key
 from segmeter.metrics.cases.regions import class_regions, region_totals
 from segmeter.metrics.cases.table import CaseRow, heads_of
+from segmeter.metrics.cases.typed import measured_columns
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.measures.content import BRIGHTNESS, CONTENT, OF_A_CLASS
 from segmeter.metrics.pixels.overlap import divide
@@ -185,9 +186,9 @@ def _content(by: str, rows: Sequence[CaseRow], spec: ClassSpec, config: MetricsC
         margins = region_totals(rows, spec, {region: class_regions(spec, config.groups)[region]})
         return divide(margins.target[:, 0], margins.total[:, 0])
     by = "/".join(BRIGHTNESS) if by == BRIGHTNESS[0] else by
-    values: list[Mapping[str, float]] = [{encode_key(c.key): c.value for c in row.measured} for row in rows]
-    if not any(by in one for one in values):
-        held = {name for one in values for name in one if name.partition("/")[0] in CONTENT}
+    measured = {encode_key(key): values for key, values in measured_columns(rows).items()}
+    if by not in measured:
+        held = {name for name in measured if name.partition("/")[0] in CONTENT}
         remedy = nearest(by, held) if held else "Add content to metrics.measures."
         raise InputError(expected("metrics", "slice_by", "to name what was measured", repr(by), remedy))
-    return np.array([one.get(by, np.nan) for one in values])
+    return measured[by]

@@ -5,6 +5,7 @@ headline scores.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from hashlib import sha256
 from typing import Any
 
 import numpy as np
@@ -13,17 +14,18 @@ from scipy import sparse
 
 from segmeter.classes import ClassSpec
 from segmeter.metrics.arrays import FloatArray, IntArray
+from segmeter.metrics.cases.regions import class_regions
 from segmeter.metrics.cases.table import CaseRow
+from segmeter.metrics.cases.typed import lay_out_run
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.statistics.bootstrap import (
     Resampled,
     bootstrap,
-    distinct_columns,
-    mean_columns,
     mean_of_columns,
 )
 from segmeter.metrics.statistics.describe import plain, say
 from segmeter.metrics.statistics.intervals import MIN_UNITS
+from segmeter.metrics.statistics.lazy_columns import Columns, join_columns
 from segmeter.metrics.statistics.paired_tests import holm
 from segmeter.metrics.summary.directions import find_direction
 from segmeter.metrics.summary.scoreboard import Scoreboard, build_scoreboards, is_overall
@@ -66,16 +68,16 @@ def summarise_slices(
     """
     labels = slice_labels(rows, spec, config)
     per_region = OF_OBJECT if spec.task == "binary" else ()
-    board = build_scoreboards({"run": rows}, spec, config, per_region=per_region)[0]["run"]
+    columns = lay_out_run(rows, spec, class_regions(spec, config.groups))
+    board = build_scoreboards({"run": columns}, spec, config, per_region=per_region)[0]["run"]
     names = headlines(board, spec)
     found = {by: _by(board, names, each, config, clusters) for by, each in labels.items()}
     _adjust([score for slices in found.values() for each in slices.values() for score in each["scores"].values()])
-    case_ids = [row.case_id for row in rows]
     return {
         "headline": names[0],
         "worst": _worst(found, names[0]),
         "table": config.slices,
-        "hashes": {by: hash_labels(case_ids, each) for by, each in labels.items()},
+        "hashes": {by: hash_labels(board.case_ids, each) for by, each in labels.items()},
         "by": found,
     }
 
@@ -101,7 +103,7 @@ def compare_slices(
     found: dict[str, dict[str, Any]] = {}
     for by, each in labels.items():
         slices, index = _index(each)
-        sums = sum_slices(np.concatenate([columns, other], axis=1), _units(len(each), clusters, config.seed), index)
+        sums = sum_slices(join_columns([columns, other]), _units(len(each), clusters, config.seed), index)
         drawn = bootstrap(sums, _paired(score), **_options(config))
         p_values, cases = drawn.p_of_zero, np.bincount(index)
         found[by] = {
@@ -163,11 +165,11 @@ def _by(
     if not config.bootstrap:
         values = _with_differences(score, sums.sum(axis=0)[None])[0]
         return {each: {"n": int(cases[i]), "scores": _plain(names, values[i])} for i, each in enumerate(slices)}
-    flat, place = distinct_columns(sums.reshape(-1, sums.shape[-1]))  # all classes share their total
+    flat, place = _distinct_columns(sums.reshape(-1, sums.shape[-1]))  # all classes share their total
     distinct = flat.reshape(*sums.shape[:2], -1)
     found = bootstrap(distinct, lambda totals: _with_differences(score, totals[..., place]), **_options(config))
     p_values = found.p_of_zero
-    held = sum_slices(np.ones((len(labels), 1)), units, index)[..., 0] > 0
+    held = sum_slices(Columns.of(np.ones((len(labels), 1))), units, index)[..., 0] > 0
     few = np.minimum(held.sum(axis=0), [np.delete(held, i, axis=1).any(axis=1).sum() for i in range(len(slices))])
     for part in (found.low, found.high, p_values):
         part[few < MIN_UNITS, len(names) :] = np.nan  # as few units decide one of the two that differ
@@ -178,7 +180,7 @@ def _by(
 
 def _columns(
     board: Scoreboard, names: list[str], other: Scoreboard | None = None
-) -> tuple[FloatArray, Callable[[FloatArray], FloatArray]]:
+) -> tuple[Columns, Callable[[FloatArray], FloatArray]]:
     """Columns (N, C) of the named scores alone, and sums (R, C) -> these scores (R, H).
 
     Means over cases are of those whose values are defined, in `other` too.
@@ -186,27 +188,26 @@ def _columns(
     whole = [board.whole.index(name) for name in names if name in board.whole]
     means = [name for name in names if name not in board.whole]
     order = [names.index(name) for name in [*(n for n in names if n in board.whole), *means]]
-    split = board.columns.shape[1]
-    values = np.empty((len(board.columns), len(means)))
-    for i, name in enumerate(means):
-        undefined = False if other is None else np.isnan(other.values[name])
-        values[:, i] = np.where(undefined, np.nan, board.values[name])
+    split = board.columns.width
 
     def score(sums: FloatArray) -> FloatArray:
         found = np.concatenate([board.score(sums[:, :split])[:, whole], mean_of_columns(sums[:, split:])], axis=1)
         return found[:, np.argsort(order)]
 
-    return np.concatenate([board.columns, mean_columns(values)], axis=1), score
+    return join_columns([board.columns, board.means(other, names=means)]), score
 
 
-def sum_slices(columns: FloatArray, units: IntArray, index: IntArray) -> FloatArray:
-    """Sums (U, S, C) of the columns (N, C) by unit and slice: one product of a sparse matrix."""
+def sum_slices(columns: Columns, units: IntArray, index: IntArray) -> FloatArray:
+    """Sums (U, S, C) of the columns (N, C) by unit and slice: products of a sparse matrix."""
     n_units, n_slices = int(units.max()) + 1, int(index.max()) + 1
     place = sparse.csr_matrix(
         (np.ones(len(units)), (units * n_slices + index, np.arange(len(units)))),
         shape=(n_units * n_slices, len(units)),
     )
-    return np.asarray(place @ columns).reshape(n_units, n_slices, columns.shape[1])
+    sums = np.empty((n_units * n_slices, columns.width))
+    for number, column in enumerate(columns):
+        sums[:, number] = place @ column
+    return sums.reshape(n_units, n_slices, columns.width)
 
 
 def _units(n_cases: int, clusters: Sequence[str] | None, seed: int) -> NDArray[np.int64]:
@@ -225,6 +226,18 @@ def _units(n_cases: int, clusters: Sequence[str] | None, seed: int) -> NDArray[n
     group = np.empty(count, np.int64)
     group[shuffled] = np.arange(count) % MOST_UNITS
     return group[units]
+
+
+def _distinct_columns(columns: NDArray[Any]) -> tuple[NDArray[Any], list[int]]:
+    """Columns that differ, and which of these each column is: what classes share, such as a total, is summed once."""
+    numbers: dict[bytes, int] = {}
+    places, first = list[int](), list[int]()
+    for column, values in enumerate(columns.T):
+        place = numbers.setdefault(sha256(values.tobytes()).digest(), len(numbers))
+        if place == len(first):
+            first.append(column)
+        places.append(place)
+    return np.take(columns, first, axis=1), places
 
 
 def _with_differences(score: Callable[[FloatArray], FloatArray], sums: FloatArray) -> FloatArray:

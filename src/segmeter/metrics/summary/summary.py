@@ -21,9 +21,8 @@ from segmeter.metrics.statistics.bootstrap import (
     bootstrap,
     mean_columns,
     mean_of_columns,
-    sum_clusters,
 )
-from segmeter.metrics.statistics.clusters import cluster_labels, effective_units, warn_of_few
+from segmeter.metrics.statistics.clusters import cluster_labels, effective_units, sum_clusters, warn_of_few
 from segmeter.metrics.statistics.describe import describe, plain
 from segmeter.metrics.summary.class_groups import PER_CLASS, RESAMPLED_PER_CLASS, score_groups
 from segmeter.metrics.summary.conventions import compare_conventions
@@ -77,7 +76,8 @@ def summarise(rows: Sequence[CaseRow], spec: ClassSpec, config: MetricsConfig = 
     classes = mean_classes(config, spec)
     cases = _score_cases(rows, spec, classes)
     clusters = cluster_labels(cases.ids, config.cluster)
-    effective = count_effective(ClassTotals.from_columns(cases.columns[:, : 4 * spec.num_classes]), spec, clusters)
+    margins = ClassTotals.from_columns(cases.columns[:, : 4 * spec.num_classes])
+    effective = count_effective(margins.target + margins.predicted - margins.tp, spec, clusters)
     counts, multilabel = cases.counts, spec.is_multilabel
     total = overlap_scores(counts, task=spec.task, classes=classes, count_invalid=spec.count_invalid)
     intervals = _intervals(cases, spec, config, clusters)
@@ -237,10 +237,10 @@ def _whole_loss(cases: _Cases) -> float | None:
     return value if np.isfinite(value) else None
 
 
-def count_effective(margins: ClassTotals, spec: ClassSpec, clusters: Sequence[str] | None) -> dict[str, float | None]:
-    """Effective number of units by class: Kish's, of the class's union in each case or cluster."""
-    unions = sum_clusters(margins.target + margins.predicted - margins.tp, clusters)
-    return {name: plain(value) for name, value in zip(spec.names, effective_units(unions), strict=True)}
+def count_effective(unions: NDArray[Any], spec: ClassSpec, clusters: Sequence[str] | None) -> dict[str, float | None]:
+    """Effective number of units by class: Kish's, of the class's union (N, K) in each case or cluster."""
+    units = effective_units(sum_clusters(unions, clusters))
+    return {name: plain(value) for name, value in zip(spec.names, units, strict=True)}
 
 
 def note_resampling(

@@ -108,19 +108,34 @@ def measures(summary: Mapping[str, Any], columns: Columns) -> list[Row]:
     A number of objects leads to the cases that have any, the most first. A gain of the data set has no value of a case,
     and leads to that of the errors themselves.
     """
-    rows = figures.measures(summary)
+    rows, regions = figures.measures(summary), _regions(summary)
     for row in rows:
         key = f"measure/{row['metric'].replace('_gain', '_errors')}/{row['region']}"
         of_objects = key in columns and columns[key].kind == "count"
         row["link"] = most_first(key, columns) if of_objects else worst_first(key, columns)
-        of_class = columns[key].of_class if key in columns else None
         used, undefined = (
             {f"un.{key}": word, "h": key} if key in columns else None for word in ("defined", "undefined")
         )
-        failed = None if of_class is None else {"wrong": str(of_class), "h": key}
+        region = regions.get(row["region"])
+        failed = {"wrong": region, "h": key} if key in columns and region else None
         counted = [(row["n_used"], used), (row["n_penalised"], failed), (row["n_undefined"], undefined)]
         row["counts"] = [(count, cases_link(choice) if choice and count else None) for count, choice in counted]
     return rows
+
+
+def _regions(summary: Mapping[str, Any]) -> dict[str, str]:
+    """What was measured as the page's scripts name it: classes by number, those of a group with "-" between them, and
+    for their mean all classes of it, with "." between them.
+    """
+    places = {name: str(k) for k, name in enumerate(summary["classes"])}
+    groups = {name: "-".join(places[each] for each in entry["classes"]) for name, entry in _groups(summary).items()}
+    measured = {region for entry in summary.get("measures", {}).values() for region in entry}
+    counted = [name for name in summary.get("mean_classes", places) if name in measured]
+    return places | groups | {"mean": ".".join(places[name] for name in counted)}
+
+
+def _groups(summary: Mapping[str, Any]) -> Mapping[str, Any]:
+    return summary.get("per_group") or {}
 
 
 def slices(summary: Mapping[str, Any], columns: Columns) -> list[Row]:
@@ -139,7 +154,7 @@ def error_types(summary: Mapping[str, Any], columns: Columns) -> list[Row]:
     """
     rows = figures.error_types(summary)
     keys = {name: f"iou/{k}" for k, name in enumerate(summary["classes"])}
-    keys |= {name: f"group/{number}" for number, name in enumerate(summary.get("per_group", {}))}
+    keys |= {name: f"group/{number}" for number, name in enumerate(_groups(summary))}
     for row in rows:
         row["link"] = _of_figure(keys[row["region"]], columns)
         left = 100 * row["iou"]

@@ -21,7 +21,7 @@ _LIBDEFLATE = (
     "libdeflate_crc32",
     "libdeflate_adler32",
 )
-_LIBC = ("open", "pread", "close")
+_LIBC = ("open", "pread", "close", "memmove")
 _HASH = "SHA256"
 _size, _address, _number = types.uintp, types.uintp, types.int32
 
@@ -39,6 +39,7 @@ adler32 = _declare(_LIBDEFLATE[4], types.uint32, types.uint32, _address, _size)
 open_file = _declare(_LIBC[0], _number, _address, _number)  # name and flags
 read_at = _declare(_LIBC[1], types.intp, _number, _address, _size, types.int64)  # not of what has no places, as a pipe
 close_file = _declare(_LIBC[2], _number, _number)
+move = _declare(_LIBC[3], _address, _address, _address, _size)  # to where, from where, bytes
 # content and its size, 32 bytes for the hash; their address, or another where there is no hash
 sha256 = _declare(_HASH, _address, _address, _size, _address)
 

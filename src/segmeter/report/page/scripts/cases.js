@@ -53,13 +53,20 @@ class Cases {
       const held = new Set(["found", "missed"].map((word) => status.names.indexOf(word)));
       return { words: `target has ${status.label}`, passes: (i) => held.has(status.raw[i]) };
     }
-    const failed = name === "wrong" && this.page.column.get(`status/${value}`);
-    if (failed) {
-      const missed = new Set(["false alarm", "missed"].map((word) => failed.names.indexOf(word)));
-      return { words: `only one side has ${failed.label}`, passes: (i) => missed.has(failed.raw[i]) };
-    }
+    if (name === "wrong") return this.wrong(value);
     const cell = name === "cell" && this.cell(value);
     return cell ? { words: cell.label, passes: (i) => cell.pixels.has(i) } : null;
+  }
+
+  // regions of which only one side has any, as "2.5-6": class 2, or classes 5 and 6 as one
+  wrong(value) {
+    const regions = value.split(".").map((region) => region.split("-").map((k) => this.page.column.get(`status/${k}`)));
+    if (regions.flat().includes(undefined)) return null;
+    const holds = (words) => (status, i) => words.includes(status.names[status.raw[i]]);
+    const [targets, predictions] = [holds(["found", "missed"]), holds(["found", "false alarm"])];
+    const one = (region, i) => region.some((status) => targets(status, i)) !== region.some((status) => predictions(status, i));
+    const label = regions.length > 1 ? "some class" : regions[0].map((status) => status.label).join(" or ");
+    return { words: `only one side has ${label}`, passes: (i) => regions.some((region) => one(region, i)) };
   }
 
   // the cases with pixels of one class predicted as another

@@ -1,0 +1,86 @@
+"""CPU time and memory of comparing two runs of many cases, in a process of its own.
+
+    python benchmarks/compare_memory.py [cases, 1000000]
+
+The rows of the first run are those of `scale.py`; the second has the same references, and gets more pixels wrong. What
+a case costs is the difference of the peaks of so many cases and of 1000.
+"""
+
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from record import RESULTS, circumstances, write_record
+from scale import CLASSES, SPEC, peak_mb, store
+from segmeter.evaluation.compare import compare
+from segmeter.files import write_json
+from segmeter.metrics.cases.packed import RowStore
+from segmeter.metrics.cases.table import CaseRow, write_cases
+from segmeter.metrics.config.metrics import MetricsConfig
+
+FEW = 1000
+
+
+def worsen(rows: RowStore) -> Iterator[CaseRow]:
+    """Give a share of each class's right pixels, another one in each case, to the next class."""
+    rng, own = np.random.default_rng(1), np.arange(CLASSES)
+    for row in rows:
+        counts = row.counts.copy()
+        lost = (counts[own, own] * rng.uniform(0, 0.02)).astype(np.int64)
+        counts[own, own] -= lost
+        counts[own, (own + 1) % CLASSES] += lost
+        yield replace(row, counts=counts)
+
+
+def build(place: Path, count: int) -> None:
+    """What scoring leaves of two runs, as far as a comparison reads it."""
+    rows = store(range(count))
+    worse = RowStore()
+    for row in worsen(rows):
+        worse.append(row)
+    config = MetricsConfig()
+    for name, held in (("good", rows), ("worse", worse)):
+        folder = place / name
+        folder.mkdir(parents=True)
+        write_cases(folder, held, SPEC)
+        write_json(folder / "metrics.json", {"convention": config.convention, "bootstrap": {"cluster": None}})
+
+
+def measure(place: Path) -> dict[str, float]:
+    """Compare the runs; what loading modules takes is the same for any number of cases."""
+    Path("/proc/self/clear_refs").write_text("5")  # the peak from here on
+    start = time.process_time()
+    found = compare([place / "good", place / "worse"], MetricsConfig())
+    assert found["order"] == ["good", "worse"]
+    return {"seconds": round(time.process_time() - start, 2), "peak_mb": round(peak_mb(), 1)}
+
+
+def main(most: int) -> None:
+    found = {}
+    with tempfile.TemporaryDirectory() as place:
+        for count in (FEW, most):
+            for step in ("--build", "--measure"):
+                command = [sys.executable, __file__, step, f"{place}/{count}", str(count)]
+                done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+            found[count] = json.loads(done.stdout)
+            print(count, found[count], flush=True)
+    growth = round(1024 * (found[most]["peak_mb"] - found[FEW]["peak_mb"]) / (most - FEW), 2)
+    print(f"{growth} KB per case")
+    shape = {"runs": 2, "classes": CLASSES, "cases": found, "kb_per_case": growth}
+    write_record(RESULTS / "compare_memory.json", circumstances() | shape)
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--build"]:
+        build(Path(sys.argv[2]), int(sys.argv[3]))
+    elif sys.argv[1:2] == ["--measure"]:
+        print(json.dumps(measure(Path(sys.argv[2]))))
+    else:
+        main(int(sys.argv[1]) if len(sys.argv) > 1 else 1_000_000)

@@ -1,0 +1,80 @@
+"""Typed columns of a run: those of its rows, whether they are in memory or in a file, where no row is made for them."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from segmeter.metrics.cases import stored, table
+from segmeter.metrics.cases.regions import class_regions, region_totals
+from segmeter.metrics.cases.stored import StoredRows, open_cases
+from segmeter.metrics.cases.table import order_rows, write_cases
+from segmeter.metrics.cases.typed import UNKNOWN, lay_out_run, measured_columns
+from tests.metrics.build import case_row, class_spec, random_rows
+
+SPEC = class_spec()
+REGIONS = class_regions(SPEC, {"solid": ("road", "car")})
+
+
+def varied_rows():
+    """Images and volumes, with and without spacing, checksums and scores."""
+    rows = []
+    for i, row in enumerate(random_rows(10)):
+        scores = {"hd95/car": [1.5, np.nan, np.inf][i % 3], "sum:tp/car": float(i), "note": 1.0}
+        row = case_row(row.case_id, row.counts, scores=scores)
+        edges = {"depth": 3, "spacing": (2.0, 0.5, 0.5 + i % 2), "unit": "mm"} if i % 3 else {}
+        rows.append(replace(row, **edges, target_crc32=i if i % 2 else None, objects_crc32=2**32 - 1))
+    return rows
+
+
+def assert_equal(one, other):
+    assert (one.case_ids, one.spacings) == (other.case_ids, other.spacings)
+    for name in ("shapes", "hashes", "spacing"):
+        np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
+    np.testing.assert_array_equal(np.stack(one.margins), np.stack(other.margins))
+    assert list(one.measured) == list(other.measured)
+    np.testing.assert_array_equal(list(one.measured.values()), list(other.measured.values()))
+
+
+@pytest.mark.parametrize("block", [3, 4096])
+def test_rows_of_a_file_are_laid_out_as_those_in_memory_without_being_made(tmp_path, monkeypatch, block):
+    """Mutations seen to fail: the spacing of null as "mm", checksums in the other order, a block without its offset."""
+    monkeypatch.setattr(table, "BLOCK", block)
+    monkeypatch.setattr(stored, "BLOCK", block)
+    rows = varied_rows()
+    write_cases(tmp_path, rows, SPEC)
+    wanted = lay_out_run(rows, SPEC, REGIONS)
+    monkeypatch.setattr(StoredRows, "_rows", None)  # nothing can be made
+    assert_equal(lay_out_run(order_rows("test", open_cases([tmp_path]), SPEC), SPEC, REGIONS), wanted)
+
+
+def test_the_columns_are_those_of_the_rows():
+    rows = varied_rows()
+    columns = lay_out_run(rows, SPEC, REGIONS)
+    np.testing.assert_array_equal(np.stack(columns.margins, axis=1), region_totals(rows, SPEC, REGIONS).columns())
+    assert columns.shapes[:2].tolist() == [[UNKNOWN, 4, 5], [3, 4, 5]]
+    assert columns.hashes[:2].tolist() == [[UNKNOWN, 2**32 - 1], [1, 2**32 - 1]]
+    assert [columns.spacings[i] for i in columns.spacing[:3]] == [
+        (None, ""), ((2.0, 0.5, 1.5), "mm"), ((2.0, 0.5, 0.5), "mm"),
+    ]  # fmt: skip
+    assert list(columns.measured) == list(measured_columns(rows)) == [("hd95", "car", False), ("tp", "car", True)]
+    np.testing.assert_array_equal(columns.measured["hd95", "car", False][:3], [1.5, np.nan, np.inf])
+
+
+def test_rows_that_are_not_in_order_are_laid_out_in_the_order_of_their_ids():
+    rows = varied_rows()
+    assert_equal(lay_out_run(order_rows("test", rows[::-1], SPEC), SPEC, REGIONS), lay_out_run(rows, SPEC, REGIONS))
+
+
+def test_a_measure_that_a_case_lacks_is_undefined_there():
+    rows = [case_row("a", np.eye(3)), case_row("b", np.eye(3), scores={"hd95/car": 2.0})]
+    np.testing.assert_array_equal(measured_columns(rows)["hd95", "car", False], [np.nan, 2.0])
+
+
+def test_margins_take_32_bits_where_they_fit_and_classes_share_their_total():
+    counts = np.diag([2**31 - 1, 0, 0])
+    small, large = (lay_out_run([case_row("a", c)], SPEC, class_regions(SPEC, {})) for c in (counts, counts + 1))
+    assert {column.dtype for column in small.margins} == {np.dtype(np.int32)}
+    assert large.margins[0].dtype == np.int64
+    assert large.totals(0).tp.tolist() == [2**31]
+    assert small.margins[-1] is small.margins[-2] is small.margins[-3]
