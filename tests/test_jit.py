@@ -4,9 +4,11 @@ import math
 import os
 import subprocess
 import sys
+from typing import Any
 
 import numpy as np
 import pytest
+from numba import types
 
 from segmeter import jit
 
@@ -100,6 +102,51 @@ def test_a_change_in_a_part_from_another_file_is_compiled_anew(tmp_path):
     assert run() == ["1200", "0"]
     far.write_text(part.format(name="far", addend=20))
     assert run() == ["2200", "0"]
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("1", "2"),
+        ("1.5", "2.5"),
+        ("True", "False"),
+        ("np.uint64(1)", "np.uint64(2)"),
+        ("np.uint8(1)", "np.uint64(1)"),
+        ("np.arange(2000) * 0", "np.arange(2000) * 0 + (np.arange(2000) == 1000)"),
+        ("(1, np.arange(3))", "(1, np.arange(1, 4))"),
+        ("types.ExternalFunction('f', types.int32(types.int32))", "types.ExternalFunction('f', types.int32())"),
+    ],
+)
+def test_a_value_from_elsewhere_that_a_kernel_or_its_part_names_is_a_part_of_the_key(before, after):
+    """The compiler takes it as it stands: code from the cache on disk would go on with the former one.
+
+    Mutations seen to fail: no values; arrays by what their repr says; no arrays in tuples.
+    """
+    keys: dict[str, set[str]] = {}
+    for text in (before, before, after):
+        names: dict[str, Any] = {"np": np, "types": types, "kernel": jit.kernel}
+        source = f"value = {text}\n@kernel\ndef part():\n    return value\n\ndef whole():\n    return part()\n"
+        exec(source, names)
+        keys.setdefault(text, set()).add(jit._hash_values(jit._parts(names["whole"])))
+    assert [len(each) for each in keys.values()] == [1, 1]
+    assert keys[before] != keys[after]
+
+
+def test_a_constant_that_changed_in_another_file_is_compiled_anew(tmp_path):
+    (tmp_path / "other").mkdir()
+    constant = tmp_path / "other" / "constant.py"
+    (tmp_path / "whole.py").write_text(
+        "import sys; sys.path.append('other')\nfrom constant import ADDEND\nfrom segmeter.jit import kernel\n\n"
+        "@kernel\ndef g(x):\n    return x + ADDEND\n\nprint(g(0), sum(g.stats.cache_hits.values()))\n"
+    )
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "cache")}
+    found = []
+    for addend in (1, 1, 20):
+        constant.write_text(f"ADDEND = {addend}\n")
+        command = [sys.executable, "whole.py"]
+        done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True)
+        found.append(done.stdout.split())
+    assert found == [["1", "0"], ["1", "1"], ["20", "0"]]
 
 
 @pytest.mark.parametrize("place", [0, 1, 31, 63])

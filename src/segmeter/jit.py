@@ -4,7 +4,7 @@ Every kernel is compiled on its first call, runs without the GIL, and divides as
 NaN, no exception). Import kernels where they are first needed, as numba takes a moment to load.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import cache
 from hashlib import sha256
@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import numba
+import numpy as np
 from llvmlite import ir
+from numba import types
 from numba.core.caching import FunctionCache
 from numba.core.dispatcher import Dispatcher
 from numba.extending import intrinsic
@@ -80,21 +82,44 @@ def _keep_on_disk(function: Function, compiled: Any) -> Function:
 
 
 class _StampedCache(FunctionCache):  # type: ignore[misc]
-    """numba's cache on disk, which alone would see neither new options nor a change in a part from another file."""
+    """numba's cache on disk, which alone would see neither new options nor a change that stands in another file."""
 
     def _index_key(self, sig: Any, codegen: Any) -> tuple[Any, ...]:
-        return (*super()._index_key(sig, codegen), *map(_stamp, sorted(_folders(self._py_func))))
+        parts = _parts(self._py_func)
+        folders = {Path(part.__code__.co_filename).parent for part in parts}
+        return (*super()._index_key(sig, codegen), *map(_stamp, sorted(folders)), _hash_values(parts))
 
 
-def _folders(function: Callable[..., Any]) -> set[Path]:
-    """The folders of a kernel and of all compiled functions that it calls, itself or through others."""
+def _parts(function: Callable[..., Any]) -> set[Callable[..., Any]]:
+    """A kernel and all compiled functions that it calls, itself or through others."""
     found, rest = set[Callable[..., Any]](), [function]
     while rest:
         one = rest.pop()
         found.add(one)
-        named = (one.__globals__.get(name) for name in one.__code__.co_names)
-        rest += [each.py_func for each in named if isinstance(each, Dispatcher) and each.py_func not in found]
-    return {Path(each.__code__.co_filename).parent for each in found}
+        rest += [each.py_func for _, each in _named(one) if isinstance(each, Dispatcher) and each.py_func not in found]
+    return found
+
+
+def _named(function: Callable[..., Any]) -> Iterator[tuple[str, Any]]:
+    """What a function names of its module's, which may come from any other module."""
+    for name in function.__code__.co_names:
+        yield name, function.__globals__.get(name)
+
+
+def _hash_values(parts: set[Callable[..., Any]]) -> str:
+    """The sha256 of the values that the parts name: the compiler takes them as they stand."""
+    lines = {f"{part.__module__}.{name} {_describe(value)}" for part in parts for name, value in _named(part)}
+    return sha256("\n".join(sorted(lines)).encode()).hexdigest()
+
+
+def _describe(value: Any) -> str:
+    if isinstance(value, np.ndarray):
+        return f"{value.dtype} {value.shape} {sha256(value.tobytes()).hexdigest()}"
+    if isinstance(value, tuple):
+        return str([_describe(each) for each in value])
+    if isinstance(value, types.ExternalFunction):
+        return str(value.key)
+    return f"{type(value)} {value!r}" if isinstance(value, (int, float, str, np.generic)) else ""
 
 
 @cache

@@ -54,3 +54,13 @@ def test_the_choice_of_a_file_that_sets_a_key_is_named(tmp_path, overrides, choi
     (tmp_path / "experiment" / "other.yaml").write_text("# @package _global_\nloss: {alpha: 1}\n")
     assert find_choice("loss.gamma", overrides, [tmp_path]) == choice
     assert find_choice("data.mean", overrides[:1], [tmp_path]) == ("experiment=mine" if "mine" in overrides[0] else "")
+
+
+@pytest.mark.parametrize("kind", ["a file elsewhere", "a folder of groups", "a long value"])
+def test_values_of_other_keys_are_not_taken_for_choices(kind, tmp_path):
+    folder, elsewhere = tmp_path / "configs", tmp_path / "run.yaml"
+    (folder / "experiment").mkdir(parents=True)
+    elsewhere.write_text("gamma: 1\n")
+    key = "experiment" if kind == "a folder of groups" else "model.weights"
+    value = "x" * 5000 if kind == "a long value" else elsewhere.with_suffix("")
+    assert find_choice("gamma", [f"{key}={value}"], [folder]) == ""

@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import subprocess
 import sys
 import threading
 from pathlib import Path
@@ -113,3 +114,24 @@ def test_the_usual_way_takes_all_where_the_libraries_are_out_of_reach(tmp_path, 
         assert count_plain([files], spec_of(2), max_pixels=LIMIT) == [None]
     finally:
         pairs._compiled.cache_clear()
+
+
+def test_a_case_whose_hash_fails_is_left_to_the_usual_way(tmp_path):
+    """As without memory, or where Python's own is interrupted; only a new process links anew."""
+    files = [str(put(tmp_path, f"{name}.png", np.ones((3, 4)))) for name in "ab"]
+    code = f"""if True:
+        import ctypes
+        from pathlib import Path
+        from segmeter.data.files.deflate import linked
+        from segmeter.evaluation.plain.pairs import count_plain
+        from tests.evaluation.plain.test_pairs import spec_of
+
+        address = ctypes.cast(linked._hash_by_python, ctypes.c_void_p).value
+        linked.binding.add_symbol("segmeter_SHA256", address)
+        files = tuple(map(Path, {files}))
+        (found,) = count_plain([files], spec_of(2), max_pixels=12)
+        linked.hashlib = None  # its use fails
+        print(found is not None, count_plain([files], spec_of(2), max_pixels=12))
+    """
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "True [None]\n"

@@ -70,6 +70,15 @@ def test_the_headline_figures_are_linked_to_all_cases_the_worst_first(found):
     assert {row["link"] for row in tables.aggregates(summary, {})} == {None}
 
 
+def test_undefined_cases_are_linked_only_by_a_column_that_the_page_has(found):
+    """Of one class that has PQ there is no mean over classes."""
+    summary, columns = found
+    summary["measures"]["pq"] = {"mean": {"dataset": None, "n_undefined": 2}}
+    links = {row["name"]: row["undefined"] for row in tables.aggregates(summary, columns)}
+    assert links["PQ"] is None
+    assert choice(links["mean IoU"]) == {"un.headline": "undefined", "h": "headline"}
+
+
 def test_pixels_of_no_class_are_linked_to_their_cases(found):
     summary, columns = found
     invalid = Column(key="invalid", label="", values=[1] * 6, kind="count", group="case")

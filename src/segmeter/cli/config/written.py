@@ -54,7 +54,8 @@ def find_choice(key: str, overrides: Sequence[str], folders: Sequence[Path]) -> 
     for group, _, name in reversed(split):
         for folder in folders:
             path = folder / group / f"{name}.yaml"
-            if path.is_file() and key in _keys(path, folder):
+            is_choice = (folder / group).is_dir() and path.is_relative_to(folder)  # else it is some key's value
+            if is_choice and path.is_file() and key in _keys(path, folder):
                 return f"{group}={name}"
     return ""
 

@@ -100,7 +100,8 @@ def _read_packed(name: Array, content: Array, most_pixels: int, digest: Array) -
     height, width = read_size(content, size)
     if not 0 < height <= most_pixels or not 0 < width <= most_pixels // height:
         return 0, 0, 0
-    sha256(content.ctypes.data, size, digest.ctypes.data)
+    if sha256(content.ctypes.data, size, digest.ctypes.data) != digest.ctypes.data:
+        return 0, 0, 0
     return height, width, join_data(content, size)
 
 

@@ -35,9 +35,9 @@ def aggregates(summary: Mapping[str, Any], columns: Columns) -> list[Row]:
         "PQ": "measure/pq/mean"
     }
     for row in rows:
-        key = keys.get(row["name"])
-        row["link"] = None if key is None else worst_first(key, columns)
-        row["undefined"] = None if key is None else cases_link({f"un.{key}": "undefined", "h": key})
+        key = keys.get(row["name"], "")
+        row["link"] = worst_first(key, columns)
+        row["undefined"] = cases_link({f"un.{key}": "undefined", "h": key}) if key in columns else None
     return rows
 
 

@@ -40,7 +40,8 @@ open_file = _declare(_LIBC[0], _number, _address, _number)  # name and flags
 read_at = _declare(_LIBC[1], types.intp, _number, _address, _size, types.int64)  # not of what has no places, as a pipe
 close_file = _declare(_LIBC[2], _number, _number)
 move = _declare(_LIBC[3], _address, _address, _address, _size)  # to where, from where, bytes
-sha256 = _declare(_HASH, _address, _address, _size, _address)  # content and its size, 32 bytes for the hash
+# content and its size, 32 bytes for the hash; their address, or another where there is no hash
+sha256 = _declare(_HASH, _address, _address, _size, _address)
 
 
 def _find_hash() -> object | None:
