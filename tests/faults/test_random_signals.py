@@ -15,6 +15,7 @@ ENDS = {
     "SIGTERM": (143, "stopped by SIGTERM"),
     "SIGUSR1": (3, "stopped by SIGUSR1"),
     "SIGINT": (130, "interrupted"),
+    "SIGHUP": (129, "stopped by SIGHUP"),
 }
 EACH = 50  # signals per command, `-m slow`
 
