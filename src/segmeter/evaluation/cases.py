@@ -61,6 +61,9 @@ class _Loaded:
     resampled: bool = False
 
 
+WORTH_COMPILING = 64  # pairs; the usual way takes about 5 ms longer for each, compiling about 20 s
+
+
 class CaseScorer:
     """Measures one pair at a time; picklable, so that processes can share the work.
 
@@ -74,6 +77,9 @@ class CaseScorer:
         Whether rows say which cases had no prediction.
     processes
         How many processes measure side by side, and share the memory.
+    cases
+        How many pairs there will be. For few, the compiled loop of `plain`, which takes long to compile once per
+        installation, is not worth it; its counts are those of the usual way.
     """
 
     def __init__(
@@ -83,6 +89,7 @@ class CaseScorer:
         *,
         flag_missing: bool = False,
         processes: int = 1,
+        cases: int = WORTH_COMPILING,
     ) -> None:
         self.reading = reading
         self.metrics = metrics
@@ -99,7 +106,7 @@ class CaseScorer:
         )
         self._measures: tuple[Measure, ...] = build_measures(metrics, reading.spec)
         whole = self._measures or reading.label_map or reading.instances or metrics.spacing
-        self._counts_only = not whole and can_count(reading.spec)
+        self._counts_only = not whole and cases >= WORTH_COMPILING and can_count(reading.spec)
 
     def __call__(self, pair: MaskPair) -> Scored | tuple[str, ...]:
         """Score a pair; what is wrong with its files is given back, so that all of it is said at once."""

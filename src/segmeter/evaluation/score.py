@@ -161,7 +161,8 @@ class Scoring:
             resample=self.resample,
         )
         missing = bool(self.pairing.missing)
-        return CaseScorer(reading, self.metrics, flag_missing=missing, processes=self.workers or 1)
+        processes, cases = self.workers or 1, len(self.pairing.pairs)
+        return CaseScorer(reading, self.metrics, flag_missing=missing, processes=processes, cases=cases)
 
 
 def score(job: Scoring) -> dict[str, Any]:
