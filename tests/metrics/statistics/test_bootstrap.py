@@ -127,6 +127,12 @@ def test_clusters_are_drawn_together():
     np.testing.assert_array_equal(result.replicates, alone.replicates)
 
 
+@pytest.mark.parametrize("clusters", [None, list("aabbc")])
+def test_no_columns_have_no_estimates(clusters):
+    found = bootstrap(np.zeros((5, 0)), lambda sums: sums, resamples=100, clusters=clusters)
+    assert found.estimate.shape == found.low.shape == (0,)
+
+
 def test_undefined_values_are_left_out_and_infinite_ones_are_not():
     values = np.repeat([[1.0, np.nan, np.inf], [2.0, np.nan, 1.0], [np.nan, np.nan, 1.0]], 3, axis=0)
     result = bootstrap(mean_columns(values), mean_of_columns, resamples=20_000)

@@ -7,7 +7,14 @@ import numpy as np
 import pytest
 
 from segmeter.errors import InputError
-from segmeter.metrics.statistics.clusters import cluster_labels, effective_units, find_grouping, is_cluster, warn_of_few
+from segmeter.metrics.statistics.clusters import (
+    cluster_labels,
+    effective_units,
+    find_grouping,
+    is_cluster,
+    sum_clusters,
+    warn_of_few,
+)
 
 IDS = ["p01_a_001", "p01_a_002", "p02_b_001"]
 
@@ -113,3 +120,12 @@ def test_effective_units_are_those_of_equal_sizes() -> None:
 def test_few_effective_units_are_named(units: int, effective: float | None, named: bool) -> None:
     warning = warn_of_few([f"c{i}" for i in range(units)], None, {"car": effective}) or ""
     assert ("car" in warning) == named
+
+
+@pytest.mark.parametrize("kind", [np.uint8, np.float64])
+@pytest.mark.parametrize("width", [0, 2])
+def test_sums_are_of_the_rows_of_each_cluster(kind: type, width: int) -> None:
+    columns = np.array([[200, 1], [3, 4], [100, 5]], kind)[:, :width]
+    found = sum_clusters(columns, ["b", "a", "b"])
+    assert found.dtype == (np.int64 if kind is np.uint8 else np.float64)
+    assert found.tolist() == [[3, 4][:width], [300, 6][:width]]

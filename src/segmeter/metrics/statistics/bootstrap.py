@@ -245,7 +245,7 @@ def _gather_units(columns: Columns, clusters: Sequence[str] | None, seed: int) -
         places.append(numbers.setdefault(sha256(units.tobytes()).digest(), len(numbers)))
         if places[-1] == len(kept):
             kept.append(units if pool is None else _pool(units, pool))
-    return to_grid(np.stack(kept, axis=1)), places, count
+    return to_grid(np.stack(kept, axis=1) if kept else np.empty((count, 0))), places, count
 
 
 def _as_columns(columns: Any) -> Columns:

@@ -111,7 +111,10 @@ def sum_clusters(columns: NDArray[Any], clusters: Sequence[str] | NDArray[np.int
     if clusters is None:
         return columns
     labels, index = np.unique(np.asarray(clusters), return_inverse=True)
-    return np.stack([sum_by(index, len(labels), column) for column in columns.T], axis=1)
+    sums = np.empty((len(labels), columns.shape[1]), np.int64 if columns.dtype.kind in "biu" else np.float64)
+    for place, column in enumerate(columns.T):
+        sums[:, place] = sum_by(index, len(labels), column)
+    return sums
 
 
 def sum_by(index: NDArray[np.int64], count: int, column: NDArray[Any]) -> NDArray[Any]:
