@@ -212,6 +212,7 @@ def test_runs_that_differ_are_refused(changes: dict[str, object], message: str, 
 def test_runs_of_plain_files_are_told_apart_by_their_references(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("segmeter.evaluation.cases.WORTH_COMPILING", 1)
     monkeypatch.setattr(CaseScorer, "_score", lambda *_: pytest.fail("the usual way"))
     one = make_run(tmp_path / "one")
     two = make_run(tmp_path / "two", targets=TARGETS | MOVED_B)
