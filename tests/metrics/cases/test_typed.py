@@ -38,7 +38,7 @@ def assert_equal(one, other):
 
 @pytest.mark.parametrize("block", [3, 4096])
 def test_rows_of_a_file_are_laid_out_as_those_in_memory_without_being_made(tmp_path, monkeypatch, block):
-    """Mutations seen to fail: the spacing of null as "mm", checksums in the other order, a block without its offset."""
+    """Mutations seen to fail: the spacing of null as "mm", checksums in the other order."""
     monkeypatch.setattr(table, "BLOCK", block)
     monkeypatch.setattr(stored, "BLOCK", block)
     rows = varied_rows()
