@@ -203,6 +203,7 @@ def time_parts(job: Scoring, rounds: int) -> dict[str, float]:
         watch = Stopwatch()
         with ExitStack() as stack:
             stack.enter_context(mock.patch.object(scoring, "map_in_threads", in_turn))
+            stack.enter_context(mock.patch.object(scoring, "_BESIDE", 0))  # tables after the summary, in this thread
             stack.enter_context(mock.patch.object(pairs, "_compiled", return_value=count_in_steps(watch)))
             for name, place, function in PARTS:
                 timed = watch.around(name, getattr(place, function))

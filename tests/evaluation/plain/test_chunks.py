@@ -65,7 +65,7 @@ TEXTS = [
 @pytest.mark.parametrize("colour", [0, 3])
 @pytest.mark.parametrize("side", ["before", "after"])
 def test_other_chunks(colour, side):
-    """Every name with bodies of many lengths; mutation seen to fail: one that is exactly as long as it must be is refused."""
+    """Every name with bodies of many lengths; mutation seen to fail: the least length of one is refused."""
     extra = [
         chunk(name, bytes(length)) for name in NAMES for length in (0, 1, 2, 3, 4, 8, 9, 31, 32, 256, 257, 768, 771)
     ]
