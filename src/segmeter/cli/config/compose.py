@@ -161,12 +161,10 @@ def _check_names(request: Request) -> None:
 def _hydra(request: Request) -> Iterator[None]:
     store_schemas()
     Plugins.instance().register(OwnFolders)
-    OwnFolders.folders = request.own_folders
-    try:
-        with initialize_config_dir(str(CONFIGS), job_name=request.config_name, version_base="1.3"):
-            yield
-    finally:
-        OwnFolders.folders = []  # Hydra itself is given them as an option
+    with OwnFolders.found(request.own_folders):
+        hydra = initialize_config_dir(str(CONFIGS), job_name=request.config_name, version_base="1.3")
+    with hydra:
+        yield
 
 
 def _parsed(lines: Sequence[str], problems: list[str]) -> list[Override]:

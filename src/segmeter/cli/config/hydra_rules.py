@@ -3,6 +3,7 @@
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -44,6 +45,16 @@ class OwnFolders(SearchPathPlugin):
     """
 
     folders: ClassVar[Sequence[Path]] = ()
+
+    @classmethod
+    @contextmanager
+    def found(cls, folders: Sequence[Path]) -> Iterator[None]:
+        """Let what is begun in the block find these folders; Hydra's own command line has an option for them."""
+        cls.folders = folders
+        try:
+            yield
+        finally:
+            cls.folders = ()
 
     def manipulate_search_path(self, search_path: ConfigSearchPath) -> None:
         for folder in self.folders:
