@@ -16,7 +16,6 @@ from segmeter.evaluation.memory import check_memory
 from segmeter.metrics.cases.nnunet import is_nnunet
 from segmeter.metrics.cases.stored import open_cases, read_cases, read_spec
 from segmeter.metrics.cases.table import CaseRow
-from segmeter.metrics.cases.typed import RunColumns
 from segmeter.metrics.config.measures import MEASURES
 from segmeter.metrics.config.metrics import MetricsConfig, check_metrics
 from segmeter.metrics.statistics.clusters import cluster_labels
@@ -76,7 +75,7 @@ def compare(
     laid_out = lay_out(_Runs(named), spec, config, require=require)
     case_ids = next(iter(laid_out.columns.values())).case_ids
     clusters = cluster_labels(case_ids, config.cluster)
-    effective = [_effective(one, spec, clusters) for one in laid_out.columns.values()]
+    effective = [count_effective(one.margins, spec, clusters) for one in laid_out.columns.values()]
     compared = compare_laid_out(laid_out)
     least = {name: min(one[name] or np.inf for one in effective) for name in spec.names}
     return {
@@ -130,12 +129,6 @@ class _Runs(Mapping[str, Sequence[CaseRow]]):
 
     def __len__(self) -> int:
         return len(self._folders)
-
-
-def _effective(run: RunColumns, spec: ClassSpec, clusters: Sequence[str] | None) -> dict[str, float | None]:
-    margins = (run.totals(k) for k in range(spec.num_classes))
-    unions = np.stack([one.target + one.predicted - one.tp for one in margins], axis=1)
-    return count_effective(unions, spec, clusters)
 
 
 def _no_picture(name: str) -> bool:
