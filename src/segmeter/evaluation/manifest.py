@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from segmeter.checks import expected, some
 from segmeter.errors import ConfigError, DataError
-from segmeter.evaluation.resuming.notes import Notes
 from segmeter.files import atomic_write, describe_file, is_whole, json_bytes, make_folder, remove
 from segmeter.metrics.cases.columns import split_scores
+from segmeter.metrics.cases.notes import Notes
 from segmeter.metrics.cases.table import HASHES, CaseRow
 from segmeter.open_files import Lines
 from segmeter.provenance import flatten

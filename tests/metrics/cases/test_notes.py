@@ -5,8 +5,8 @@ import tracemalloc
 
 import pytest
 
-from segmeter.evaluation.resuming import notes as module
-from segmeter.evaluation.resuming.notes import Notes
+from segmeter.metrics.cases import notes as module
+from segmeter.metrics.cases.notes import Notes
 
 HASH = "0123456789abcdef" * 4
 
