@@ -2,6 +2,7 @@
 
 import itertools
 import os
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -32,6 +33,7 @@ _REMEDIES = {"found character '\\t'": "Indent with spaces.", "found duplicate ke
 _PLUGIN_OPTIONS = {"hydra/launcher": list(LAUNCHERS), "hydra/sweeper": list(SWEEPERS)}
 _OF_A_RESOLVER = "ValueError raised while resolving interpolation: "
 _TEXTS = ("require",)  # keys whose values hold signs that Hydra would have to be quoted for
+_NO_GROUP = re.compile("Could not override '([^']+)'")  # what Hydra says of a group that the root file lacks
 _FAULTS = (HydraException, OmegaConfBaseException, YAMLError, AttributeError)
 
 # What a user may set of Hydra itself: sweeps and launchers. The rest either names code to run
@@ -330,6 +332,11 @@ def one_line(error: Exception) -> str:
     """What Hydra says, on one line."""
     cause = error.__cause__ if isinstance(error.__cause__, OmegaConfBaseException) else None
     text = str(cause or error)
+    if group := _NO_GROUP.match(text):
+        return (
+            f"config: this command has no group {group[1]!r} to choose an option of. --help lists its groups, and its "
+            "keys, which are set as KEY=VALUE."
+        )
     kept = [
         line.strip()
         for line in text.splitlines()
