@@ -2,7 +2,6 @@
 
 import itertools
 import os
-import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -30,6 +29,7 @@ from segmeter.cli.config.hydra_rules import (
     OwnFolders,
     check_files,
     hydra_problems,
+    one_line,
 )
 from segmeter.cli.config.schema import ROOTS
 from segmeter.cli.config.trained_data import TRAINED
@@ -38,11 +38,9 @@ from segmeter.schema import REQUIRED, Config, defaults
 
 SWEEP_LIMIT = 1000  # jobs of a sweep, all of which are checked before the first one starts
 # AttributeError where a mapping replaces a null of Hydra's own
-_REMEDIES = {"found character '\\t'": "Indent with spaces.", "found duplicate key": "Keep one of the two."}
 _PLUGIN_OPTIONS = {"hydra/launcher": list(LAUNCHERS), "hydra/sweeper": list(SWEEPERS)}
 _OF_A_RESOLVER = "ValueError raised while resolving interpolation: "
 _TEXTS = ("require",)  # keys whose values hold signs that Hydra would have to be quoted for
-_NO_GROUP = re.compile("Could not override '([^']+)'")  # what Hydra says of a group that the root file lacks
 _FAULTS = (HydraException, OmegaConfBaseException, YAMLError, AttributeError)
 
 # What a user may set of Hydra itself: sweeps and launchers. The rest either names code to run
@@ -337,21 +335,3 @@ def _plain(parent: DictConfig | ListConfig, key: Any, path: str, problems: list[
     if isinstance(value, ListConfig):
         return [_plain(value, i, f"{path}[{i}]", problems) for i in range(len(value))]
     return value
-
-
-def one_line(error: Exception) -> str:
-    """What Hydra says, on one line."""
-    cause = error.__cause__ if isinstance(error.__cause__, OmegaConfBaseException) else None
-    text = str(cause or error)
-    if group := _NO_GROUP.match(text):
-        return (
-            f"config: this command has no group {group[1]!r} to choose an option of. --help lists its groups, and its "
-            "keys, which are set as KEY=VALUE."
-        )
-    kept = [
-        line.strip()
-        for line in text.splitlines()
-        if line.strip() and not line.strip().startswith(("full_key", "object_type", "reference_type"))
-    ]
-    line = f"config: {' '.join(kept)}"
-    return line + next((f". {remedy}" for words, remedy in _REMEDIES.items() if words in line), "")
