@@ -3,7 +3,7 @@
 import json
 import logging
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
@@ -45,10 +45,14 @@ SUMMARY = "metrics.json"
 
 _TABLES = 6  # of counts that are held at a time
 _AT_ONCE = 8  # small pairs that a thread takes at a time
+_PLAIN_AT_ONCE = 64  # at most, of those that are counted the short way, where Python costs most after a compiled call
+_GROUP_BYTES = 1 << 20  # of their counts together
+_PARTS = 16  # a group is at most this part of what is left
 _SMALL = 1 << 20  # bytes of a file
 _BESIDE = 1 << 14  # rows whose tables are written while they are summarised
 
 Result = TypeVar("Result")
+Outcome = Scored | tuple[str, ...]  # what is wrong with a case's files
 
 _LOG = logging.getLogger(__name__)
 
@@ -246,7 +250,8 @@ def refuse_files(job: Scoring) -> None:
     if not job.pairing.problems:
         return
     read = _score_in_threads(replace(job, metrics=MetricsConfig(spacing=job.metrics.spacing)).scorer(), job.pairs)
-    found = [result for result in track(read, "reading", len(job.pairs)) if not isinstance(result, Scored)]
+    results = track(chain.from_iterable(read), "reading", len(job.pairs))
+    found = [result for result in results if not isinstance(result, Scored)]
     raise DataError([*job.pairing.problems, *chain.from_iterable(found)])
 
 
@@ -299,16 +304,18 @@ def _restore(job: Scoring, manifest: Manifest, rows: RowStore, places: Places) -
 
 def _measure(job: Scoring, manifest: Manifest, pairs: list[MaskPair], rows: RowStore, places: Places) -> None:
     problems: list[str] = []
-    results = (
-        map_in_processes(job.scorer(), pairs, processes=job.workers, describe=lambda pair: pair.case_id)
+    groups = (
+        (
+            [each]
+            for each in map_in_processes(job.scorer(), pairs, processes=job.workers, describe=lambda pair: pair.case_id)
+        )
         if job.workers
         else _score_in_threads(job.scorer(), pairs)
     )
-    for result in track(results, "scoring", len(pairs)):
+    for result in track(_noted(manifest, groups), "scoring", len(pairs)):
         if not isinstance(result, Scored):
             problems.extend(result)
             continue
-        manifest.add(_entry(result))
         rows.append(result.row)
         places.add(result.row.case_id, result.place)
         if job.metrics.measures and places.problems():
@@ -317,18 +324,33 @@ def _measure(job: Scoring, manifest: Manifest, pairs: list[MaskPair], rows: RowS
         raise DataError(problems)
 
 
-def _score_in_threads(scorer: CaseScorer, pairs: Sequence[MaskPair]) -> Iterator[Scored | tuple[str, ...]]:
+def _noted(manifest: Manifest, groups: Iterable[list[Outcome]]) -> Iterator[Outcome]:
+    """Yield the results of each group once those of its cases that were measured are in the manifest."""
+    for group in groups:
+        manifest.add(*(_entry(each) for each in group if isinstance(each, Scored)))
+        yield from group
+
+
+def _score_in_threads(scorer: CaseScorer, pairs: Sequence[MaskPair]) -> Iterator[list[Outcome]]:
     """Score all pairs, in order; a thread takes several small ones at a time, as handing over takes as long as they."""
-    size = 1
+    most = 1
     with suppress(OSError):  # what is wrong with the files is said when they are read
         if all(stored_size(path) < _SMALL for pair in pairs[:1] for path in pair.references):
-            size = _AT_ONCE
-    groups = [pairs[start : start + size] for start in range(0, len(pairs), size)]
+            fitting = _GROUP_BYTES // (8 * math.prod(scorer.reading.spec.counts_shape))
+            most = max(_AT_ONCE, min(_PLAIN_AT_ONCE, fitting)) if scorer.counts_only else _AT_ONCE
+    groups = _in_groups(pairs, most)
     ahead = fetch_ahead(groups, lambda group: chain.from_iterable(pair.files for pair in group))
-    found = map_in_threads(scorer.score_all, ahead, threads=count_cores(), name="score")
-    with closing(found):
-        for group in found:
-            yield from group
+    with closing(map_in_threads(scorer.score_all, ahead, threads=count_cores(), name="score")) as found:
+        yield from found
+
+
+def _in_groups(pairs: Sequence[MaskPair], most: int) -> Iterator[Sequence[MaskPair]]:
+    """All pairs, up to `most` at a time and fewer towards the end, where no thread shall wait long for another."""
+    start = 0
+    while start < len(pairs):
+        size = min(most, max(_AT_ONCE, (len(pairs) - start) // _PARTS))
+        yield pairs[start : start + size]
+        start += size
 
 
 def _entry(scored: Scored) -> Entry:
