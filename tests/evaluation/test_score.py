@@ -1,5 +1,6 @@
 """Scoring folders: what is counted, what is paired, and what is refused, all of it at once."""
 
+import gc
 import json
 import time
 from collections.abc import Iterable, Iterator
@@ -203,6 +204,24 @@ def test_pairs_are_taken_in_groups_that_little_memory_holds(
     assert taken[0] == largest
     assert taken == sorted(taken, reverse=True)
     assert taken[-2] == 8
+
+
+@pytest.mark.parametrize("frozen", [False, True])
+def test_the_garbage_collector_is_left_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, frozen: bool) -> None:
+    """Mutations seen to fail: what a program has frozen is released; what was frozen here is not."""
+    during = []
+    real = scoring_module.summarise
+    monkeypatch.setattr(
+        scoring_module, "summarise", lambda *given: (during.append(gc.get_freeze_count()), real(*given))[1]
+    )
+    if frozen:
+        gc.freeze()
+    try:
+        score(scoring(two_cases(tmp_path)))
+        assert during[0] > 0
+        assert bool(gc.get_freeze_count()) == frozen
+    finally:
+        gc.unfreeze()
 
 
 def test_tables_of_many_rows_are_written_after_the_summary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,11 +1,12 @@
 """Masks that any tool wrote, with their references -> rows of counts and their summary; no model, no torch."""
 
+import gc
 import json
 import logging
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
@@ -190,6 +191,24 @@ def score(job: Scoring) -> dict[str, Any]:
     RunError
         A worker process was killed.
     """
+    with _old_objects_spared():
+        return _score(job)
+
+
+@contextmanager
+def _old_objects_spared() -> Iterator[None]:
+    """Let the garbage collector pass over all that exists already: one walk over the imports takes as long as 100 pairs."""
+    frozen = gc.get_freeze_count()  # by a program that imports this one: it stays so
+    if not frozen:
+        gc.freeze()
+    try:
+        yield
+    finally:
+        if not frozen:
+            gc.unfreeze()
+
+
+def _score(job: Scoring) -> dict[str, Any]:
     counts = _TABLES * 8 * math.prod(job.spec.counts_shape)
     check_memory(counts, what=f"score: counts of {job.spec.num_classes} classes", remedy="Name those that occur.")
     manifest = open_manifest(job.folder, job.identity(), job.case_ids, resume=job.resume)
