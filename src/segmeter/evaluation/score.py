@@ -197,7 +197,7 @@ def score(job: Scoring) -> dict[str, Any]:
 
 @contextmanager
 def _old_objects_spared() -> Iterator[None]:
-    """Let the garbage collector pass over all that exists already: one walk over the imports takes as long as 100 pairs."""
+    """Let the garbage collector pass over what exists already: a walk over all imports takes as long as 100 pairs."""
     frozen = gc.get_freeze_count()  # by a program that imports this one: it stays so
     if not frozen:
         gc.freeze()
