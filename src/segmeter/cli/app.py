@@ -34,10 +34,11 @@ def run_command(command: str, argv: Sequence[str]) -> None:
     """
     args = read_arguments(command, argv)
     load_plugins(plugins_of(args.overrides))
-    if args.info or args.hydra_help or args.cfg in ("hydra", "all"):
-        return hand_over(command, args)
     sweep = args.multirun or "hydra.mode=MULTIRUN" in args.overrides
     request = Request(args.config_name or command, args.overrides, args.config_dir, sweep)
+    if args.info or args.hydra_help or args.cfg in ("hydra", "all"):
+        _composed(command, request)
+        return hand_over(command, args)
     if args.cfg:
         return _show(command, request, args)
     jobs = check(command, request)
@@ -131,9 +132,15 @@ def check(command: str, request: Request) -> list[tuple[Composed, Any]]:
 def _show(command: str, request: Request, args: argparse.Namespace) -> None:
     from segmeter.cli.config.show import yaml_text
 
+    job = _composed(command, request)
+    sys.stdout.write(yaml_text(ROOTS[command], job, part=args.package, resolve=args.resolve))
+
+
+def _composed(command: str, request: Request) -> Composed:
+    """The configuration to show, the last of a sweep; keys that are not set yet are no fault."""
     problems: list[str] = []
     for job in compose_jobs(request, problems):
         problems += unknown_keys(ROOTS[command], job, command=command)
     if problems:
         raise ConfigError(list(dict.fromkeys(problems)))
-    sys.stdout.write(yaml_text(ROOTS[command], job, part=args.package, resolve=args.resolve))
+    return job

@@ -1,7 +1,9 @@
 """Every way in which a file or an override could name code to Hydra, or lead it out of the run's root."""
 
 import json
+import os
 import pickle
+import re
 from pathlib import Path
 
 import numpy as np
@@ -75,6 +77,11 @@ FILES = {
     ),
     "one of a sweep": ("experiment/x.yaml", f"# @package _global_\nhydra: {{callbacks: {LOAD}}}\n", "-m +experiment=x"),
     "primary configuration": ("own.yaml", f"defaults: [score, _self_]\nhydra: {{callbacks: {LOAD}}}\n", "-cn own"),
+    "search path of a primary configuration": (
+        "own.yaml",
+        "defaults: [score, _self_]\nhydra: {searchpath: ['file:///tmp']}\n",
+        "-cn own hydra.verbose=true",
+    ),
 }
 
 
@@ -84,8 +91,8 @@ def test_no_file_of_the_user_names_code(way: str, capsys: pytest.CaptureFixture[
     put(path, text)
     assert run("--config-dir", "conf", *chosen.split()) == 2
     errors = capsys.readouterr().err
-    assert "segmeter: config: " in errors
-    assert "hydra" in errors
+    assert re.search(r"segmeter: config: .*(hydra\.\w|hydra/launcher|Overriding hydra|folder named hydra)", errors)
+    assert "Cannot find" not in errors  # another cause would prove nothing
     assert not Path(MARK).exists()
     assert not Path("runs").exists()
 
@@ -132,8 +139,15 @@ BOMB = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
         ("experiment/x.yaml", "a: &a [*a]\n", "its aliases (&name, *name) stand for more than"),
         ("experiment/x.yaml", "# " + "x" * 300_000, "expected at most 262144 bytes"),
         ("experiment/x.yml", "a: 1\n", "is not read. Rename it to x.yaml"),
+        ("experiment/demo.yaml", "a: 1\n", "segmeter's own file of this name is read instead. Rename it."),
+        ("experiment/x.yaml", "defaults: ['/../other/x']\n", "its defaults lead out of the folder ('/../other/x')."),
+        (
+            "experiment/x.yaml",
+            "defaults: [{/experiment: //tmp/x}]\n",
+            "defaults lead out of the folder ('//tmp/x').",
+        ),
     ],
-    ids=["bomb", "itself", "large", "yml"],
+    ids=["bomb", "itself", "large", "yml", "of ours", "above", "absolute"],
 )
 def test_files_that_would_fill_the_memory_or_are_not_read_are_refused(
     name: str, text: str, message: str, capsys: pytest.CaptureFixture[str]
@@ -141,6 +155,42 @@ def test_files_that_would_fill_the_memory_or_are_not_read_are_refused(
     put(name, text)
     assert run("--config-dir", "conf", "+experiment=x") == 2
     assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("more", [[], ["--info"], ["--cfg", "all"], ["--cfg", "hydra"], ["--hydra-help"]])
+def test_files_behind_links_are_checked_too_and_before_hydra_shows_them(
+    more: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("elsewhere").mkdir()
+    Path("elsewhere/x.yaml").write_text(BOMB)
+    Path("conf/experiment").symlink_to(Path("elsewhere").absolute())
+    Path("conf/again").symlink_to(".")
+    assert run("--config-dir", "conf", "+experiment=x", *more) == 2
+    assert "conf/experiment/x.yaml: its aliases" in capsys.readouterr().err
+
+
+def test_what_is_no_regular_file_is_not_waited_for(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("conf/experiment").mkdir()
+    os.mkfifo("conf/experiment/x.yaml")
+    assert run("--config-dir", "conf", "+experiment=x") == 2
+    assert "conf/experiment/x.yaml: expected a regular file." in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("more", [["--info"], ["--cfg", "all"], ["--cfg", "hydra"], ["--hydra-help"]])
+def test_what_hydra_shows_is_checked_first(more: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    put("experiment/x.yaml", f"# @package _global_\nhydra: {{callbacks: {LOAD}}}\n")
+    assert run("--config-dir", "conf", "+experiment=x", *more) == 2
+    assert "'hydra.callbacks.x._target_' can't be set here" in capsys.readouterr().err
+    assert run("experiment=nosuch", *more) == 2
+    assert "unexpected fault" not in capsys.readouterr().err
+    assert not Path(MARK).exists()
+
+
+@pytest.mark.parametrize("folder", ["conf", "it's $x {y}"])
+def test_a_root_file_of_ones_own(folder: str) -> None:
+    put(f"../{folder}/mine.yaml", "defaults: [score, _self_]\nrun: {name: own}\n")
+    assert run("--config-dir", folder, "-cn", "mine") == 0
+    assert len(list(Path("runs/score").glob("*_own"))) == 1
 
 
 def test_a_whole_run_folder_holds_no_secret() -> None:

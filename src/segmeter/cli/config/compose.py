@@ -13,6 +13,7 @@ from hydra.core.config_store import ConfigStore
 from hydra.core.object_type import ObjectType
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
+from hydra.core.plugins import Plugins
 from hydra.errors import HydraException
 from omegaconf import DictConfig, ListConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
@@ -20,7 +21,15 @@ from yaml import YAMLError
 
 from segmeter.checks import close_name, expected, nearest
 from segmeter.cli.config.groups import CONFIGS, GROUPS, options, schemas_of
-from segmeter.cli.config.hydra_rules import LAUNCHERS, OPTUNA, PLUGINS, SWEEPERS, check_files, hydra_problems
+from segmeter.cli.config.hydra_rules import (
+    LAUNCHERS,
+    OPTUNA,
+    PLUGINS,
+    SWEEPERS,
+    OwnFolders,
+    check_files,
+    hydra_problems,
+)
 from segmeter.cli.config.schema import ROOTS
 from segmeter.cli.config.trained_data import TRAINED
 from segmeter.errors import ConfigError
@@ -151,7 +160,10 @@ def _check_names(request: Request) -> None:
 @contextmanager
 def _hydra(request: Request) -> Iterator[None]:
     store_schemas()
-    with initialize_config_dir(str(CONFIGS), job_name=request.config_name, version_base="1.3"):
+    Plugins.instance().register(OwnFolders)
+    with OwnFolders.found(request.own_folders):
+        hydra = initialize_config_dir(str(CONFIGS), job_name=request.config_name, version_base="1.3")
+    with hydra:
         yield
 
 
@@ -277,8 +289,7 @@ def _composed(request: Request, overrides: tuple[str, ...], problems: list[str])
 
 
 def _compose(request: Request, overrides: Sequence[str]) -> DictConfig:
-    path = [f"hydra.searchpath=['file://{folder}']" for folder in request.own_folders]
-    return compose(request.config_name, overrides=[*path, *overrides], return_hydra_config=True)
+    return compose(request.config_name, overrides=[*overrides], return_hydra_config=True)
 
 
 def forced(overrides: Sequence[str], folders: Sequence[Path]) -> list[str]:

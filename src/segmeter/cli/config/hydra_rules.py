@@ -1,13 +1,18 @@
 """What a user's files and overrides may say to Hydra itself: values of sweeps, and nothing that runs code."""
 
+import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import yaml
+from hydra.core.config_search_path import ConfigSearchPath
+from hydra.plugins.search_path_plugin import SearchPathPlugin
 from omegaconf import DictConfig, OmegaConf
 
+from segmeter.cli.config.groups import CONFIGS
 from segmeter.errors import ConfigError
 
 MOST_BYTES = 256 * 1024  # of one YAML file
@@ -33,38 +38,87 @@ _PARAMS = "sweeper.params."
 _SUBDIR = re.compile(r"([\w.=,+-]|\$\{hydra\.job\.num\})+")
 
 
+class OwnFolders(SearchPathPlugin):
+    """Lets Hydra find the user's files behind ours.
+
+    An override of hydra.searchpath would come too late for a root file, and would hide that such a file sets it.
+    """
+
+    folders: ClassVar[Sequence[Path]] = ()
+
+    @classmethod
+    @contextmanager
+    def found(cls, folders: Sequence[Path]) -> Iterator[None]:
+        """Let what is begun in the block find these folders; Hydra's own command line has an option for them."""
+        cls.folders = folders
+        try:
+            yield
+        finally:
+            cls.folders = ()
+
+    def manipulate_search_path(self, search_path: ConfigSearchPath) -> None:
+        for folder in self.folders:
+            search_path.append("--config-dir", f"file://{folder}")
+
+
 def check_files(folder: Path) -> None:
-    """Refuse a folder of YAML files that could name code to Hydra, or whose aliases would fill the memory.
+    """Refuse a folder of YAML files that could name code to Hydra, fill the memory, or be passed over without a word.
 
     Raises
     ------
     ConfigError
         One line per file.
     """
-    problems = []
-    for path in sorted(folder.rglob("*.y*ml")):
-        parts = path.relative_to(folder).parts
-        if parts[0] == "hydra" and len(parts) > 1:
-            problems.append(f"config: {path}: a folder named hydra is not allowed in --config-dir. Remove it.")
-        elif path.suffix != ".yaml" and len(parts) <= _DEPTH:
-            problems.append(f"config: {path}: is not read. Rename it to {path.with_suffix('.yaml').name}.")
-        elif path.stat().st_size > MOST_BYTES:
-            problems.append(f"config: {path}: expected at most {MOST_BYTES} bytes, got {path.stat().st_size}.")
-        elif _written_out(path) > MOST_NODES:
-            problems.append(f"config: {path}: its aliases (&name, *name) stand for more than {MOST_NODES} values.")
+    problems = [f"config: {path}: {fault}" for path in _yaml_files(folder) if (fault := _fault(path, folder))]
     if problems:
         raise ConfigError(problems)
 
 
-def _written_out(path: Path) -> float:
-    """How many values a YAML file holds when each alias is replaced by what it stands for."""
+def _yaml_files(folder: Path) -> list[Path]:
+    """All below a folder, through links too, as Hydra reads them; a folder that links lead back to is seen once."""
+    found, seen = [], set[str]()
+    for place, folders, names in os.walk(folder, followlinks=True):
+        real = os.path.realpath(place)
+        folders[:] = [] if real in seen else folders
+        found += [] if real in seen else [Path(place, name) for name in names if Path(name).suffix in (".yaml", ".yml")]
+        seen.add(real)
+    return sorted(found)
+
+
+def _fault(path: Path, folder: Path) -> str | None:
+    inner = path.relative_to(folder)
+    if inner.parts[0] == "hydra" and len(inner.parts) > 1:
+        return "a folder named hydra is not allowed in --config-dir. Remove it."
+    if path.suffix != ".yaml" and len(inner.parts) <= _DEPTH:
+        return f"is not read. Rename it to {path.with_suffix('.yaml').name}."
+    if (CONFIGS / inner).is_file():
+        return "segmeter's own file of this name is read instead. Rename it."
+    if not path.is_file():
+        return "expected a regular file."
+    if path.stat().st_size > MOST_BYTES:
+        return f"expected at most {MOST_BYTES} bytes, got {path.stat().st_size}."
     try:
         root = yaml.compose(path.read_text("utf-8"), yaml.SafeLoader)
-        return _count(root, {}) if root is not None else 0
+        nodes = _count(root, {}) if root is not None else 0
     except RecursionError:
-        return float("inf")
+        nodes = float("inf")
     except (yaml.YAMLError, UnicodeDecodeError):
-        return 0  # said when the file is chosen
+        return None  # said when the file is chosen
+    if nodes > MOST_NODES:
+        return f"its aliases (&name, *name) stand for more than {MOST_NODES} values."
+    out = next((name for name in _defaults(root) if ".." in name or name.startswith("//")), None)
+    return f"its defaults lead out of the folder ({out!r}). Name a file of the folder." if out else None
+
+
+def _defaults(root: yaml.Node | None) -> Iterator[str]:
+    """The groups and options of a file's defaults list."""
+    found = dict(root.value) if isinstance(root, yaml.MappingNode) else {}
+    left = [value for key, value in found.items() if key.value == "defaults"]
+    while left:
+        node = left.pop()
+        if isinstance(node, yaml.ScalarNode):
+            yield str(node.value)
+        left.extend(_inner(node))
 
 
 def _count(node: yaml.Node, known: dict[int, float]) -> float:
