@@ -1,9 +1,7 @@
 """Scoring folders: what is counted, what is paired, and what is refused, all of it at once."""
 
-import gc
 import json
 import time
-from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,8 +13,6 @@ from sklearn.metrics import confusion_matrix
 from segmeter.classes import ClassSpec
 from segmeter.errors import DataError, InputError, RunError
 from segmeter.evaluation import cases
-from segmeter.evaluation import score as scoring_module
-from segmeter.evaluation.pairing import MaskPair
 from segmeter.evaluation.score import score
 from segmeter.metrics.cases.stored import read_cases
 from segmeter.metrics.config.metrics import MetricsConfig
@@ -178,50 +174,6 @@ def test_few_and_many_pairs_are_counted_alike(tmp_path: Path, monkeypatch: pytes
     assert sum(compiled) == 2
     for name in ("cases.csv", "cases.parquet", "metrics.json"):
         assert (few / name).read_bytes() == (many / name).read_bytes()
-
-
-@pytest.mark.parametrize(("classes", "largest"), [(3, 64), (60, 36), (250, 8)])
-def test_pairs_are_taken_in_groups_that_little_memory_holds(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, classes: int, largest: int
-) -> None:
-    """Each pair once and in order, fewer towards the end; mutation seen to fail: 64 whatever their counts take."""
-    job, pair, taken = scoring(two_cases(tmp_path)), tmp_path / "references" / "a.png", list[int]()
-    names = tuple(map(str, range(classes)))
-    spec = ClassSpec(task="multiclass", names=names, colours=((0, 0, 0),) * classes)
-    pairs = tuple(MaskPair(case_id=f"{i:04}", stem="a", references=(pair,), predictions=(pair,)) for i in range(2000))
-    job = replace(job, spec=spec, pairing=replace(job.pairing, pairs=pairs))
-    monkeypatch.setattr(cases.CaseScorer, "score_all", lambda _, group: [(each.case_id,) for each in group])
-
-    def note(groups: Iterable[list[MaskPair]], _: object) -> Iterator[list[MaskPair]]:
-        for group in groups:
-            taken.append(len(group))
-            yield group
-
-    monkeypatch.setattr(scoring_module, "fetch_ahead", note)
-    with pytest.raises(DataError) as refused:
-        score(job)
-    assert refused.value.problems == tuple(each.case_id for each in pairs)
-    assert taken[0] == largest
-    assert taken == sorted(taken, reverse=True)
-    assert taken[-2] == 8
-
-
-@pytest.mark.parametrize("frozen", [False, True])
-def test_the_garbage_collector_is_left_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, frozen: bool) -> None:
-    """Mutations seen to fail: what a program has frozen is released; what was frozen here is not."""
-    during = []
-    real = scoring_module.summarise
-    monkeypatch.setattr(
-        scoring_module, "summarise", lambda *given: (during.append(gc.get_freeze_count()), real(*given))[1]
-    )
-    if frozen:
-        gc.freeze()
-    try:
-        score(scoring(two_cases(tmp_path)))
-        assert during[0] > 0
-        assert bool(gc.get_freeze_count()) == frozen
-    finally:
-        gc.unfreeze()
 
 
 def test_tables_of_many_rows_are_written_after_the_summary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,12 +1,11 @@
 """Masks that any tool wrote, with their references -> rows of counts and their summary; no model, no torch."""
 
-import gc
 import json
 import logging
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
@@ -23,9 +22,10 @@ from segmeter.distributed.shards import Shard, describe_shard
 from segmeter.errors import DataError
 from segmeter.evaluation.cases import CaseScorer, Scored
 from segmeter.evaluation.manifest import Entry, Manifest, check_same, read_notes, read_run_manifest
-from segmeter.evaluation.memory import check_memory
+from segmeter.evaluation.memory import check_memory, spare_old_objects
 from segmeter.evaluation.pairing import MaskPair, Pairing, hash_pair
 from segmeter.evaluation.places import Place, Places
+from segmeter.evaluation.plain.groups import split_groups
 from segmeter.evaluation.probs import measure_probs
 from segmeter.evaluation.resuming.restore import open_manifest
 from segmeter.evaluation.sharding import note_shard
@@ -40,16 +40,10 @@ from segmeter.metrics.summary.summary import summarise
 from segmeter.parallel import count_cores, map_in_processes, map_in_threads
 from segmeter.progress import track
 from segmeter.remote.ahead import fetch_ahead
-from segmeter.remote.trees import stored_size
 
 SUMMARY = "metrics.json"
 
 _TABLES = 6  # of counts that are held at a time
-_AT_ONCE = 8  # small pairs that a thread takes at a time
-_PLAIN_AT_ONCE = 64  # at most, of those that are counted the short way, where Python costs most after a compiled call
-_GROUP_BYTES = 1 << 20  # of their counts together
-_PARTS = 16  # a group is at most this part of what is left
-_SMALL = 1 << 20  # bytes of a file
 _BESIDE = 1 << 14  # rows whose tables are written while they are summarised
 
 Result = TypeVar("Result")
@@ -191,21 +185,8 @@ def score(job: Scoring) -> dict[str, Any]:
     RunError
         A worker process was killed.
     """
-    with _old_objects_spared():
+    with spare_old_objects():
         return _score(job)
-
-
-@contextmanager
-def _old_objects_spared() -> Iterator[None]:
-    """Let the garbage collector pass over what exists already: a walk over all imports takes as long as 100 pairs."""
-    frozen = gc.get_freeze_count()  # by a program that imports this one: it stays so
-    if not frozen:
-        gc.freeze()
-    try:
-        yield
-    finally:
-        if not frozen:
-            gc.unfreeze()
 
 
 def _score(job: Scoring) -> dict[str, Any]:
@@ -351,25 +332,11 @@ def _noted(manifest: Manifest, groups: Iterable[list[Outcome]]) -> Iterator[Outc
 
 
 def _score_in_threads(scorer: CaseScorer, pairs: Sequence[MaskPair]) -> Iterator[list[Outcome]]:
-    """Score all pairs, in order; a thread takes several small ones at a time, as handing over takes as long as they."""
-    most = 1
-    with suppress(OSError):  # what is wrong with the files is said when they are read
-        if all(stored_size(path) < _SMALL for pair in pairs[:1] for path in pair.references):
-            fitting = _GROUP_BYTES // (8 * math.prod(scorer.reading.spec.counts_shape))
-            most = max(_AT_ONCE, min(_PLAIN_AT_ONCE, fitting)) if scorer.counts_only else _AT_ONCE
-    groups = _in_groups(pairs, most)
+    """Score all pairs, a group at a time, in order."""
+    groups = split_groups(pairs, scorer.reading.spec, plain=scorer.counts_only)
     ahead = fetch_ahead(groups, lambda group: chain.from_iterable(pair.files for pair in group))
     with closing(map_in_threads(scorer.score_all, ahead, threads=count_cores(), name="score")) as found:
         yield from found
-
-
-def _in_groups(pairs: Sequence[MaskPair], most: int) -> Iterator[Sequence[MaskPair]]:
-    """All pairs, up to `most` at a time and fewer towards the end, where no thread shall wait long for another."""
-    start = 0
-    while start < len(pairs):
-        size = min(most, max(_AT_ONCE, (len(pairs) - start) // _PARTS))
-        yield pairs[start : start + size]
-        start += size
 
 
 def _entry(scored: Scored) -> Entry:
