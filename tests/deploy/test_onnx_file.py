@@ -38,6 +38,19 @@ def test_it_gives_the_labels_of_the_network_for_any_size(encoded, shape):
     np.testing.assert_array_equal(labels, expected)
 
 
+@pytest.mark.parametrize("shape", [(1, 1, 1), (2, 9, 5), (3, 40, 33)])
+def test_a_network_that_sees_the_image_smaller_gives_the_labels_of_the_segmenter(shape):
+    """Mutation seen to fail: the traced network given the image at its own size."""
+    import torch
+
+    segmenter = make_pointwise(downsample=2).eval()
+    images = np.random.default_rng(1).integers(0, 256, (*shape, 3), dtype=np.uint8)
+    labels = onnx_file.OnnxModel(onnx_file.encode(trace(segmenter, threshold=0.5, dtype="uint8").program, {}))(images)
+    with torch.no_grad():
+        expected = segmenter(torch.from_numpy(images).permute(0, 3, 1, 2)).argmax(1).numpy()
+    np.testing.assert_array_equal(labels, expected)
+
+
 def test_missing_packages_are_named_with_the_extra(monkeypatch):
     monkeypatch.setattr(onnx_file, "find_spec", lambda name: None if name == "onnxscript" else object())
     with pytest.raises(ConfigError, match=r"needs onnxscript\. Install segmeter\[onnx\]"):

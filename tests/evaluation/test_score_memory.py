@@ -1,7 +1,7 @@
 """What a case leaves in memory while a hundred thousand others are scored."""
 
 import tracemalloc
-from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +11,7 @@ from segmeter.classes import ClassSpec
 from segmeter.evaluation import cases
 from segmeter.evaluation import score as scoring
 from segmeter.evaluation.cases import Scored
-from segmeter.evaluation.pairing import MaskPair, Pairing
+from segmeter.evaluation.pairing import MaskPair, Pairing, Pairs
 from segmeter.evaluation.places import Place
 from segmeter.evaluation.score import Scoring, score
 from segmeter.metrics.cases import packed as store
@@ -21,40 +21,47 @@ from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.statistics import bootstrap, draws
 
 K = 19
-MOST_BYTES = 2048  # a case
+MOST_BYTES = 1300  # a case, of which its counts, which hardly compress here, are 500
 SPEC = ClassSpec(task="multiclass", names=tuple(f"class_{k}" for k in range(K)), colours=((0, 0, 0),) * K)
 
 
 def invented(pair: MaskPair) -> Scored:
     """A row as a picture of 2 megapixels leaves it, without the picture."""
-    rng = np.random.default_rng(int(pair.stem))
+    rng = np.random.default_rng(int(pair.stem.removeprefix("case_")))
     counts = rng.integers(0, 3000, (K, K)) * (rng.random((K, K)) < 0.3) + np.diag(rng.integers(0, 10**6, K))
     row = CaseRow(case_id=pair.case_id, height=1024, width=2048, counts=counts)
-    return Scored(row=row, place=Place(), sha256=f"{int(pair.stem):064}")
+    return Scored(row=row, place=Place(), sha256=f"{int(pair.stem.removeprefix('case_')):064}")
+
+
+def named(folder: Path, name: str) -> MaskPair:
+    sides = (folder / "references" / f"{name}.png", folder / "predictions" / f"{name}.png")
+    return MaskPair(case_id=name, stem=name, references=sides[:1], predictions=sides[1:])
 
 
 def peak(folder: Path, count: int) -> int:
     folder.mkdir()
-    pairs = tuple(
-        MaskPair(case_id=f"{i:06}", stem=f"{i:06}", references=(), predictions=(folder,)) for i in range(count)
-    )
+    tracemalloc.start()
+    names = (f"case_{i:06}" for i in range(count))
     job = Scoring(
-        pairing=Pairing(pairs=pairs, extra=()),
+        pairing=Pairing(pairs=Pairs(map(partial(named, folder), names)), extra=()),
         spec=SPEC,
         label_map={},
         max_pixels=1,
         metrics=MetricsConfig(bootstrap=100),
         folder=folder,
     )
-    tracemalloc.start()
-    score(replace(job))
+    score(job)
     _, most = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     return most
 
 
-def test_memory_grows_by_less_than_2_kb_a_case(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Beyond what is held whatever the number of cases: here less of it, so that few cases show it."""
+def test_memory_grows_by_little_more_than_the_counts_of_a_case(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beyond what is held whatever the number of cases: here less of it, so that few cases show it.
+
+    Mutations seen to fail: the columns that are resampled made all at once, and paths kept for each pair.
+    """
+    monkeypatch.setattr(scoring, "stored_size", lambda _: 1)
     monkeypatch.setattr(cases.CaseScorer, "score_all", lambda _, pairs: list(map(invented, pairs)))
     monkeypatch.setattr(scoring, "_BESIDE", 100)
     monkeypatch.setattr(rows, "BLOCK", 64)

@@ -63,6 +63,8 @@ class Stub(nn.Module):
         return self.function(image)
 
 
-def make_pointwise(task: Task = "multiclass", num_classes: int = 3) -> Segmenter:
+def make_pointwise(task: Task = "multiclass", num_classes: int = 3, *, downsample: int = 1) -> Segmenter:
     spec = make_spec(num_classes, task)
-    return Segmenter(Pointwise(num_channels=spec.num_channels), make_card(spec))
+    network = Pointwise(num_channels=spec.num_channels)
+    network.downsample = downsample
+    return Segmenter(network, make_card(spec))

@@ -5,7 +5,8 @@ from segmeter.errors import ConfigError
 from segmeter.models import config as models
 from segmeter.models import networks, pretrained
 from segmeter.models.config import MODELS
-from tests.models.parts import TINY, make_spec
+from segmeter.models.segmenter import Segmenter
+from tests.models.parts import TINY, make_card, make_spec
 
 SMALL = {
     "unet": {"decoder_channels": (8, 8, 4)},
@@ -73,6 +74,13 @@ def test_the_decoder_doubles_from_16_channels_unless_told():
 
 def test_the_stride_follows_from_the_depth():
     assert build(TINY).size_multiple == 8
+
+
+def test_a_network_can_see_the_image_smaller():
+    segmenter = Segmenter(build(TINY.replace(downsample=4)), make_card())
+    assert segmenter.size_multiple == 32
+    plain = Segmenter(build(TINY), make_card())
+    assert segmenter.state_dict().keys() == plain.state_dict().keys()
 
 
 def test_a_network_is_built_in_training_mode():

@@ -69,6 +69,25 @@ def test_the_network_says_which_sizes_it_takes(attributes, size):
     assert logits.shape == (1, 3, 9, 11)
 
 
+def test_a_network_may_see_the_image_smaller_than_its_logits_are():
+    """Mutations seen to fail: every other pixel for the mean of blocks, and logits enlarged by repeating them."""
+    image = torch.arange(12.0).view(1, 1, 2, 6).expand(1, 3, 2, 6)
+    card = make_card(in_channels=3)
+    expected = Segmenter(Stub(lambda padded: padded), card).normalise(image)
+    seen, logits = seen_by(image, size_multiple=1, downsample=2)
+    blocks = expected.view(1, 3, 1, 2, 3, 2).mean((3, 5))  # (B, C, H / 2, 2, W / 2, 2)
+    torch.testing.assert_close(seen, blocks)
+    low, middle, high = blocks[0, 0, 0].tolist()
+    quarters = [4 * low, 3 * low + middle, low + 3 * middle, 3 * middle + high, middle + 3 * high, 4 * high]
+    torch.testing.assert_close(logits[0, 0], torch.tensor([quarters, quarters]) / 4)
+
+
+def test_an_image_that_the_network_sees_smaller_may_have_any_size():
+    padded, logits = seen_by(torch.zeros(1, 3, 9, 70), size_multiple=16, downsample=4)
+    assert padded.shape == (1, 3, 16, 32)  # 64 x 128 in blocks of 4 x 4
+    assert logits.shape == (1, 3, 9, 70)
+
+
 def test_a_network_that_does_not_say_its_sizes_gets_multiples_of_32():
     segmenter = Segmenter(nn.Conv2d(3, 3, 1), make_card())
     assert segmenter.size_multiple == 32

@@ -119,7 +119,7 @@ def _padded_logits(segmenter: Any, images: Tensor) -> Tensor:
     """Logits of (B, H, W, C) images with the rows and columns that the network's stride adds."""
     # a clone, as strides like those of channels_last would make the tracer tell sizes of 1 from all others
     padded = padded_by_indices(segmenter, images).permute(0, 3, 1, 2).clone(memory_format=torch.contiguous_format)
-    logits: Tensor = segmenter.network(segmenter.normalise(padded))
+    logits: Tensor = segmenter.padded_logits(segmenter.normalise(padded))
     return logits
 
 

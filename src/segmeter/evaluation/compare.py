@@ -1,13 +1,14 @@
 """Finished runs on the same cases -> paired differences, tests and ranking, from their rows alone. No torch."""
 
 import json
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from pyarrow.parquet import read_metadata
+from pyarrow.parquet import read_metadata, read_schema
 
 from segmeter.checks import expected, nearest
 from segmeter.classes import ClassSpec
@@ -16,9 +17,9 @@ from segmeter.evaluation.memory import check_memory
 from segmeter.metrics.cases.nnunet import is_nnunet
 from segmeter.metrics.cases.stored import open_cases, read_cases, read_spec
 from segmeter.metrics.cases.table import CaseRow
-from segmeter.metrics.cases.typed import RunColumns
 from segmeter.metrics.config.measures import MEASURES
 from segmeter.metrics.config.metrics import MetricsConfig, check_metrics
+from segmeter.metrics.statistics.bootstrap import MOST_UNITS
 from segmeter.metrics.statistics.clusters import cluster_labels
 from segmeter.metrics.summary.compare import compare_laid_out, lay_out
 from segmeter.metrics.summary.summary import count_effective, mean_classes, note_resampling
@@ -71,12 +72,12 @@ def compare(
     if problems:
         raise InputError(problems)
     check_metrics(config, spec)
-    needed = sum(_memory_of(folder) for folder in named.values())
+    needed = estimate_memory(list(named.values()), spec.num_classes + len(config.groups))
     check_memory(needed, what="compare: the cases of all runs", remedy="Compare fewer runs at a time.")
     laid_out = lay_out(_Runs(named), spec, config, require=require)
     case_ids = next(iter(laid_out.columns.values())).case_ids
     clusters = cluster_labels(case_ids, config.cluster)
-    effective = [_effective(one, spec, clusters) for one in laid_out.columns.values()]
+    effective = [count_effective(one.margins, spec, clusters) for one in laid_out.columns.values()]
     compared = compare_laid_out(laid_out)
     least = {name: min(one[name] or np.inf for one in effective) for name in spec.names}
     return {
@@ -132,24 +133,29 @@ class _Runs(Mapping[str, Sequence[CaseRow]]):
         return len(self._folders)
 
 
-def _effective(run: RunColumns, spec: ClassSpec, clusters: Sequence[str] | None) -> dict[str, float | None]:
-    margins = (run.totals(k) for k in range(spec.num_classes))
-    unions = np.stack([one.target + one.predicted - one.tp for one in margins], axis=1)
-    return count_effective(unions, spec, clusters)
-
-
 def _no_picture(name: str) -> bool:
     """Whether a file of a run is one that comparing may read."""
     return not name.startswith(("predictions/", "overlays/"))
 
 
-def _memory_of(folder: Path) -> int:
-    """Bytes that the cases of a run take while they are read and compared, from what their file says of itself."""
-    if is_nnunet(folder):
-        return 4 * folder.stat().st_size
-    found = read_metadata(folder / "cases.parquet")
-    packed = sum(found.row_group(index).total_byte_size for index in range(found.num_row_groups))
-    return int(found.num_rows * (100 + 10 * found.num_columns) + packed)
+def estimate_memory(folders: Sequence[Path], regions: int) -> int:
+    """Bytes that comparing the cases of runs takes, of some classes and groups, by what their files say of themselves.
+
+    Columns of all runs are kept. Before they are there, one file is read at a time; afterwards units of all runs, whose
+    number is bounded, are resampled.
+    """
+    kept = read = resampled = 0
+    for folder in folders:
+        if is_nnunet(folder):
+            kept += 4 * folder.stat().st_size
+            continue
+        path = folder / "cases.parquet"
+        rows, counts = read_metadata(path).num_rows, math.prod(read_spec(folder).counts_shape)
+        measured = sum(name.startswith("extra_") for name in read_schema(path).names)
+        kept += rows * (170 + 57 * regions + 30 * measured)
+        read = max(read, 8 * rows * (counts + measured + 8))
+        resampled += 8 * min(rows, MOST_UNITS) * (7 + 11 * regions + 3 * measured)
+    return kept + max(read, resampled)
 
 
 def _summary(folder: Path, config: MetricsConfig) -> Mapping[str, Any]:

@@ -13,7 +13,7 @@ from segmeter.data.files.masks import read_values
 from segmeter.data.files.sniff import show, volume_format
 from segmeter.data.folders.pairing import list_files, missing_problem, twice_problems
 from segmeter.errors import DataError
-from segmeter.evaluation.pairing import Pairing
+from segmeter.evaluation.pairing import Pairing, Pairs
 from segmeter.evaluation.places import write_shape
 
 
@@ -36,7 +36,7 @@ def find_images(folder: Path, pairing: Pairing) -> dict[str, Path]:
 
 def put_beside(pairing: Pairing, images: Mapping[str, Path]) -> Pairing:
     """Give each pair its image, from `find_images`; its hash then covers it."""
-    return replace(pairing, pairs=tuple(replace(pair, image=images[pair.stem]) for pair in pairing.pairs))
+    return replace(pairing, pairs=Pairs(replace(pair, image=images[pair.stem]) for pair in pairing.pairs))
 
 
 def read_case_image(path: Path, shape: tuple[int, ...], *, max_pixels: int) -> tuple[NDArray[np.generic], str]:

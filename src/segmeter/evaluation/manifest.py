@@ -18,6 +18,7 @@ from segmeter.checks import expected, some
 from segmeter.errors import ConfigError, DataError
 from segmeter.files import atomic_write, describe_file, is_whole, json_bytes, make_folder, remove
 from segmeter.metrics.cases.columns import split_scores
+from segmeter.metrics.cases.notes import Notes
 from segmeter.metrics.cases.table import HASHES, CaseRow
 from segmeter.open_files import Lines
 from segmeter.provenance import flatten
@@ -71,7 +72,7 @@ class Manifest:
         self.cases = tuple(cases)
         self.done = done
         self.pictures: dict[str, Any] = {}  # name -> size and hash, of all that were drawn
-        self._noted: dict[str, bytes] = {}  # as JSON, which takes a fraction of the memory
+        self._noted = Notes()
         self._lines: Lines | None = None
         self._synced = 0.0
 
@@ -124,12 +125,12 @@ class Manifest:
 
     def note(self, entry: Entry) -> None:
         """Keep what is noted of a finished case, for when this run is done."""
-        self._noted[entry.case_id] = _note(entry)
+        self._noted.put(entry.case_id, _note(entry))
         self.pictures |= entry.pictures
 
     def take(self, case_id: str, note: bytes) -> None:
         """Take over what another run noted of a case that it finished, as JSON; it is kept when this run is done."""
-        self._noted[case_id] = note
+        self._noted.put(case_id, note)
 
     def finish(
         self, results: Sequence[str] = (), *, pictures: Sequence[str] = (), inputs: Mapping[str, str] | None = None

@@ -1,10 +1,11 @@
 """Two folders of masks -> the files of each case, or every name that has no partner."""
 
 import hashlib
-from collections.abc import Mapping
+from array import array
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, overload
 
 from segmeter.checks import expected, some
 from segmeter.classes import ClassSpec
@@ -42,6 +43,90 @@ class MaskPair:
         return (*self.references, *self.predictions, *([self.image] if self.image else []))
 
 
+_File = tuple[str, str]  # what a path has before the case's stem, and after it
+_Layout = tuple[tuple[_File, ...], tuple[_File, ...], _File | None]
+
+
+class Pairs(Sequence[MaskPair]):
+    """Pairs by name, each made when it is asked for: with its paths it would take ten times the memory.
+
+    Most cases have their files in the same folders, under their stem and with the same endings, which are kept once.
+    """
+
+    def __init__(self, pairs: Iterable[MaskPair] = ()) -> None:
+        self.case_ids: list[str] = []
+        self._stems: list[str] = []
+        self._codes = array("I")  # which of the layouts
+        known: dict[_Layout, int] = {}
+        for pair in pairs:
+            layout = _lay_out(pair)
+            self.case_ids.append(pair.case_id)
+            self._stems.append(pair.stem)
+            self._codes.append(known.setdefault(layout, len(known)))
+        self._layouts = list(known)
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """Ids of the cases without a prediction."""
+        lacking = {code for code, (_, predictions, _) in enumerate(self._layouts) if not predictions}
+        return tuple(name for name, code in zip(self.case_ids, self._codes, strict=True) if code in lacking)
+
+    @property
+    def have_images(self) -> bool:
+        """Whether any case has one."""
+        return any(image for *_, image in self._layouts)
+
+    def of_cases(self, wanted: Callable[[str], bool]) -> "Pairs":
+        """The pairs of those cases whose ids are wanted."""
+        return self._at([place for place, case_id in enumerate(self.case_ids) if wanted(case_id)])
+
+    def _at(self, places: Sequence[int]) -> "Pairs":
+        chosen = Pairs()
+        chosen.case_ids = [self.case_ids[place] for place in places]
+        chosen._stems = [self._stems[place] for place in places]
+        chosen._codes = array("I", (self._codes[place] for place in places))
+        chosen._layouts = self._layouts
+        return chosen
+
+    def __len__(self) -> int:
+        return len(self.case_ids)
+
+    @overload
+    def __getitem__(self, index: int) -> MaskPair: ...
+    @overload
+    def __getitem__(self, index: slice) -> "Pairs": ...
+    def __getitem__(self, index: int | slice) -> "MaskPair | Pairs":
+        if isinstance(index, slice):
+            return self._at(range(len(self))[index])
+        stem, (references, predictions, image) = self._stems[index], self._layouts[self._codes[index]]
+        return MaskPair(
+            case_id=self.case_ids[index],
+            stem=stem,
+            references=tuple(_path(stem, file) for file in references),
+            predictions=tuple(_path(stem, file) for file in predictions),
+            image=_path(stem, image) if image else None,
+        )
+
+
+def _lay_out(pair: MaskPair) -> _Layout:
+    references, predictions = (
+        tuple(_split(path, pair.stem) for path in paths) for paths in (pair.references, pair.predictions)
+    )
+    return references, predictions, _split(pair.image, pair.stem) if pair.image else None
+
+
+def _split(path: Path, stem: str) -> _File:
+    """A path without the stem that its name starts with; of another name all of it stands before, and marks that."""
+    text = str(path)
+    start = text.rfind("/") + 1
+    return (text[:start], text[start + len(stem) :]) if text.startswith(stem, start) else (text, "/")
+
+
+def _path(stem: str, file: _File) -> Path:
+    before, after = file
+    return Path(before if after == "/" else f"{before}{stem}{after}")
+
+
 @dataclass(frozen=True, kw_only=True)
 class Pairing:
     """What two folders hold: `pairs` in the order of their ids, and predictions (`extra`) that have no reference.
@@ -49,14 +134,14 @@ class Pairing:
     `problems` say which names can't be paired; `pairs` are the others.
     """
 
-    pairs: tuple[MaskPair, ...]
+    pairs: Pairs
     extra: tuple[str, ...]
     problems: tuple[str, ...] = ()
 
     @property
     def missing(self) -> tuple[str, ...]:
         """Ids of the cases without a prediction."""
-        return tuple(pair.case_id for pair in self.pairs if not pair.predictions)
+        return self.pairs.missing
 
     def fingerprint(self) -> str:
         """Sha256 over case ids, file names and file sizes."""
@@ -115,11 +200,10 @@ def find_pairs(
     problems = problems or [line for files in (*wanted, *given) for line in _unreadable(files)]
     if any(volume_format(path) == "nifti" for files in (*wanted, *given) for paths in files.values() for path in paths):
         need_nibabel()
-    sides = {stem: (wanted, [] if stem in lacking and not whole else given) for stem in stems}
-    pairs = [_pair(stem, *files) for stem, files in sides.items() if _is_whole(stem, [*files[0], *files[1]])]
+    sides = ((stem, [] if stem in lacking and not whole else given) for stem in sorted(stems, key=safe_id))
     extra = {stem for files in given for stem in files if stem not in stems}
     return Pairing(
-        pairs=tuple(sorted(pairs, key=lambda pair: pair.case_id)),
+        pairs=Pairs(_pair(stem, wanted, other) for stem, other in sides if _is_whole(stem, [*wanted, *other])),
         extra=tuple(sorted(extra)),
         problems=tuple(dict.fromkeys(problems)),
     )

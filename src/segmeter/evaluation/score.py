@@ -23,7 +23,7 @@ from segmeter.errors import DataError
 from segmeter.evaluation.cases import CaseScorer, Scored
 from segmeter.evaluation.manifest import Entry, Manifest, check_same, read_notes, read_run_manifest
 from segmeter.evaluation.memory import check_memory, spare_old_objects
-from segmeter.evaluation.pairing import MaskPair, Pairing, hash_pair
+from segmeter.evaluation.pairing import MaskPair, Pairing, Pairs, hash_pair
 from segmeter.evaluation.places import Place, Places
 from segmeter.evaluation.plain.groups import split_groups
 from segmeter.evaluation.probs import measure_probs
@@ -110,14 +110,15 @@ class Scoring:
     shard: Shard | None = None
 
     @property
-    def pairs(self) -> Sequence[MaskPair]:
+    def pairs(self) -> Pairs:
         """The pairs that this run scores."""
-        return self.pairing.pairs if self.shard is None else self.shard.take(self.pairing.pairs)
+        every = self.pairing.pairs
+        return every if self.shard is None else cast(Pairs, self.shard.take(every))
 
     @property
     def case_ids(self) -> list[str]:
         """In the order of the pairs."""
-        return [pair.case_id for pair in self.pairs]
+        return self.pairs.case_ids
 
     def identity(self) -> dict[str, Any]:
         """All that decides the figures but the files; a run goes on only where it is the same."""
@@ -135,16 +136,12 @@ class Scoring:
             },
             "metrics": self.metrics.model_dump(),
             "probs": bool(self.probs),
-            "images": any(pair.image for pair in self.pairing.pairs),
+            "images": self.pairing.pairs.have_images,
             "missing_predictions": list(self.pairing.missing),
             "extra_predictions": len(self.pairing.extra),
             "segmeter": __version__,
-            **({"shard": describe_shard(self.shard, self._all_ids)} if self.shard else {}),
+            **({"shard": describe_shard(self.shard, self.pairing.pairs.case_ids)} if self.shard else {}),
         }
-
-    @property
-    def _all_ids(self) -> list[str]:
-        return [pair.case_id for pair in self.pairing.pairs]
 
     def scorer(self) -> CaseScorer:
         """What measures one pair."""
@@ -198,7 +195,7 @@ def _score(job: Scoring) -> dict[str, Any]:
     rows, places = RowStore(), Places()
     try:
         done = _restore(job, manifest, rows, places)
-        _measure(job, manifest, [pair for pair in job.pairs if pair.case_id not in done], rows, places)
+        _measure(job, manifest, job.pairs.of_cases(lambda case_id: case_id not in done), rows, places)
     finally:
         manifest.close()
     for line in places.warnings():
@@ -213,9 +210,8 @@ def _summarise(
     job: Scoring, manifest: Manifest, rows: RowStore, places: Places
 ) -> tuple[dict[str, Any], dict[str, str]]:
     """The content of metrics.json, and the hashes of files that were read for it alone."""
-    missing = [pair.case_id for pair in job.pairs if not pair.predictions]
     summary = summarise(rows, job.spec, job.metrics) | note_shard(job.identity())
-    summary |= summarise_files(places, missing=missing, extra=len(job.pairing.extra))
+    summary |= summarise_files(places, missing=job.pairs.missing, extra=len(job.pairing.extra))
     if not job.probs:
         return summary, {}
     sums, hashes = measure_probs(job.scorer(), job.pairs, job.probs, measured=manifest.hashes())
@@ -281,7 +277,7 @@ def check_resumed(job: Scoring, folder: Path) -> None:
     """
     check_same(folder, job.identity(), job.case_ids)
     noted = {case_id: each["sha256"] for case_id, each in read_notes(folder).items()}
-    known = [pair for pair in job.pairs if pair.case_id in noted]
+    known = job.pairs.of_cases(noted.__contains__)
     found = map_in_threads(hash_pair, known)
     now = track(zip(known, found, strict=True), "checking what is done", len(known))
     changed = {pair.case_id for pair, digest in now if digest != noted[pair.case_id]}
@@ -302,7 +298,7 @@ def _restore(job: Scoring, manifest: Manifest, rows: RowStore, places: Places) -
     return done
 
 
-def _measure(job: Scoring, manifest: Manifest, pairs: list[MaskPair], rows: RowStore, places: Places) -> None:
+def _measure(job: Scoring, manifest: Manifest, pairs: Pairs, rows: RowStore, places: Places) -> None:
     problems: list[str] = []
     groups = (
         (

@@ -30,7 +30,7 @@ _NETWORKS: dict[str, type[nn.Module]] = {
     "segformer": smp.Segformer,
     "dpt": smp.DPT,
 }
-_SHARED = ("name", "encoder", "depth", "weights", "norm")
+_SHARED = ("name", "encoder", "depth", "weights", "downsample", "norm")
 _INSTANCE_LEAST = 64  # pixels: the deepest layers are at 1/32, and one value alone has no deviation to divide by
 _PAN_LEAST = 8  # its attention pools the deepest map three times by two
 
@@ -66,6 +66,7 @@ def build_network(config: Any, *, spec: ClassSpec, in_channels: int) -> nn.Modul
     stride = int(network.encoder.output_stride)  # type: ignore[union-attr, arg-type]
     network.size_multiple = stride  # type: ignore[assignment]
     network.size_least = _least_size(config, stride)  # type: ignore[assignment]
+    network.downsample = config.downsample
     network = replace_norms(network, config.norm)
     fold_upsampling(network)
     _check_size(network, config, in_channels)  # of what will run, so after folding

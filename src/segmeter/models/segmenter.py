@@ -1,4 +1,4 @@
-"""image -> logits at any size: scale, normalise, pad to the stride, network, crop.
+"""image -> logits at any size: scale, normalise, pad to the stride, shrink, network, enlarge, crop.
 
 Axes: B batch, C channels of the image, H height, W width.
 """
@@ -22,7 +22,8 @@ class Segmenter(nn.Module):
     ----------
     network
         Takes (B, C, H, W) float and gives (B, num_channels, H, W). Its attributes `size_multiple` (default 32) and
-        `size_least` (default 1), where it has them, say which heights and widths it takes.
+        `size_least` (default 1), where it has them, say which heights and widths it takes, and `downsample` (default 1)
+        how many times smaller the image is that it is given.
     card
         Normalisation, channels and classes.
     """
@@ -31,8 +32,9 @@ class Segmenter(nn.Module):
         super().__init__()
         self.network = network
         self.card = card
-        self.size_multiple = int(getattr(network, "size_multiple", SIZE_MULTIPLE))
-        self.size_least = int(getattr(network, "size_least", 1))
+        self._downsample = int(getattr(network, "downsample", 1))
+        self.size_multiple = self._downsample * int(getattr(network, "size_multiple", SIZE_MULTIPLE))
+        self.size_least = self._downsample * int(getattr(network, "size_least", 1))
         mean, std = torch.tensor(card.mean, dtype=torch.float64), torch.tensor(card.std, dtype=torch.float64)
         self.gain: Tensor
         self.shift: Tensor
@@ -64,8 +66,16 @@ class Segmenter(nn.Module):
         self._check(image)
         height, width = image.shape[-2:]
         padded = pad_to_multiple(self.normalise(image), multiple=self.size_multiple, least=self.size_least)
-        logits: Tensor = self.network(padded)
-        return logits[..., :height, :width]
+        return self.padded_logits(padded)[..., :height, :width]
+
+    def padded_logits(self, image: Tensor) -> Tensor:
+        """Logits of a normalised image whose height and width are multiples of `size_multiple`, at its own size."""
+        logits: Tensor
+        if self._downsample == 1:
+            logits = self.network(image)
+            return logits
+        logits = self.network(functional.avg_pool2d(image, self._downsample))
+        return functional.interpolate(logits, scale_factor=float(self._downsample), mode="bilinear")
 
     def normalise(self, image: Tensor) -> Tensor:
         """(image / full scale - mean) / std, in the dtype of the weights' buffers; values beyond the card's are cut."""

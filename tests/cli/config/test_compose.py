@@ -103,6 +103,7 @@ def test_commas_without_multirun_are_refused():
         (["data.classes=[a,b"], ["config: can't read the override 'data.classes=[a,b' ("]),
         (["modle/x=unet"], ["config: unknown group 'modle/x'. "]),
         (["loss=focall"], ["config: expected `loss` to be one of "]),
+        (["postprocess=cells"], ["config: this command has no group 'postprocess' to choose an option of. --help"]),
         (["loss=[focal,dise]"], ["config: expected `loss` to be one of "]),
         (
             ["hydra.run.dir=x"],

@@ -9,7 +9,8 @@ from segmeter.metrics.cases import stored, table
 from segmeter.metrics.cases.regions import class_regions, region_totals
 from segmeter.metrics.cases.stored import StoredRows, open_cases
 from segmeter.metrics.cases.table import order_rows, write_cases
-from segmeter.metrics.cases.typed import UNKNOWN, lay_out_run, measured_columns
+from segmeter.metrics.cases.typed import UNKNOWN, Margins, lay_out_run, measured_columns
+from segmeter.metrics.pixels.overlap import ClassTotals
 from tests.metrics.build import case_row, class_spec, random_rows
 
 SPEC = class_spec()
@@ -31,7 +32,7 @@ def assert_equal(one, other):
     assert (one.case_ids, one.spacings) == (other.case_ids, other.spacings)
     for name in ("shapes", "hashes", "spacing"):
         np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
-    np.testing.assert_array_equal(np.stack(one.margins), np.stack(other.margins))
+    np.testing.assert_array_equal(np.stack(one.margins.columns), np.stack(other.margins.columns))
     assert list(one.measured) == list(other.measured)
     np.testing.assert_array_equal(list(one.measured.values()), list(other.measured.values()))
 
@@ -51,7 +52,9 @@ def test_rows_of_a_file_are_laid_out_as_those_in_memory_without_being_made(tmp_p
 def test_the_columns_are_those_of_the_rows():
     rows = varied_rows()
     columns = lay_out_run(rows, SPEC, REGIONS)
-    np.testing.assert_array_equal(np.stack(columns.margins, axis=1), region_totals(rows, SPEC, REGIONS).columns())
+    np.testing.assert_array_equal(
+        np.stack(columns.margins.columns, axis=1), region_totals(rows, SPEC, REGIONS).columns()
+    )
     assert columns.shapes[:2].tolist() == [[UNKNOWN, 4, 5], [3, 4, 5]]
     assert columns.hashes[:2].tolist() == [[UNKNOWN, 2**32 - 1], [1, 2**32 - 1]]
     assert [columns.spacings[i] for i in columns.spacing[:3]] == [
@@ -74,7 +77,28 @@ def test_a_measure_that_a_case_lacks_is_undefined_there():
 def test_margins_take_32_bits_where_they_fit_and_classes_share_their_total():
     counts = np.diag([2**31 - 1, 0, 0])
     small, large = (lay_out_run([case_row("a", c)], SPEC, class_regions(SPEC, {})) for c in (counts, counts + 1))
-    assert {column.dtype for column in small.margins} == {np.dtype(np.int32)}
-    assert large.margins[0].dtype == np.int64
-    assert large.totals(0).tp.tolist() == [2**31]
-    assert small.margins[-1] is small.margins[-2] is small.margins[-3]
+    assert {column.dtype for column in small.margins.columns} == {np.dtype(np.int32)}
+    assert large.margins.columns[0].dtype == np.int64
+    assert large.margins.totals(0).tp.tolist() == [2**31]
+    first, *others = small.margins.columns[-3:]
+    assert all(one is first for one in others)
+
+
+def totals(rng, most):
+    names = ("tp", "target", "predicted")
+    return ClassTotals(**{name: rng.integers(0, most, (4, 3)) for name in names}, total=np.full((4, 3), most))
+
+
+def test_margins_that_outgrow_32_bits_or_differ_in_their_totals_later_keep_what_was_there():
+    """Mutations seen to fail: columns of totals that stay one array, and columns widened without their numbers."""
+    rng = np.random.default_rng(0)
+    blocks = [totals(rng, most) for most in (9, 2**40, 9)]
+    blocks[2] = replace(blocks[2], total=np.arange(12).reshape(4, 3))
+    margins = Margins(12, 3)
+    for start, block in zip((0, 4, 8), blocks, strict=True):
+        margins.put(slice(start, start + 4), block)
+    wanted = np.concatenate([block.columns() for block in blocks])
+    np.testing.assert_array_equal(np.stack(margins.columns, axis=1), wanted)
+    for region in range(3):
+        np.testing.assert_array_equal(margins.totals(region).target, wanted[:, 3 + region])
+    np.testing.assert_array_equal(np.stack(margins.target, axis=1), wanted[:, 3:6])

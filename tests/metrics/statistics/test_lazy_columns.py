@@ -8,7 +8,7 @@ import pytest
 from segmeter.errors import InputError
 from segmeter.metrics.statistics import bootstrap as module
 from segmeter.metrics.statistics.bootstrap import bootstrap, bootstrap_columns, mean_columns, mean_of_columns
-from segmeter.metrics.statistics.lazy_columns import Columns, join_columns, lazy_means
+from segmeter.metrics.statistics.lazy_columns import Columns, held_columns, join_columns, lazy_means
 
 RNG = np.random.default_rng(0)
 VALUES = RNG.random((40, 3))
@@ -22,6 +22,29 @@ def lazily(values):
 def test_means_are_the_columns_of_the_array():
     """Mutation seen to fail: infinite before defined."""
     np.testing.assert_array_equal(lazily(VALUES).array(), mean_columns(VALUES))
+
+
+def test_means_of_bounded_values_are_the_columns_of_the_array():
+    bounded = np.where(np.isinf(VALUES), 0.5, VALUES)
+    lazy = lazy_means(len(bounded), [partial(np.copy, column) for column in bounded.T], bounded=True)
+    np.testing.assert_array_equal(lazy.array(), mean_columns(bounded, bounded=True))
+
+
+@pytest.mark.parametrize("width", [0, 1, 2, 4, 5, 9, 13])
+def test_blocks_are_all_columns_and_add_up_to_the_last_digit_as_the_array_does(width):
+    """Mutation seen to fail: blocks of four, and the last one of what is left, which may be a single column."""
+    array = RNG.random((50_000, width)) * 10.0 ** RNG.integers(-6, 6, width)
+    blocks = list(Columns.of(array).blocks())
+    np.testing.assert_array_equal(np.concatenate([array[:, :0], *blocks], axis=1), array)
+    sums = np.concatenate([np.empty(0), *(block.sum(axis=0) for block in blocks)])
+    assert sums.tobytes() == array.sum(axis=0).tobytes()
+    assert all(block.shape[1] > 1 or width == 1 for block in blocks)
+
+
+def test_columns_that_are_there_are_given_in_the_type_that_is_wanted():
+    held = held_columns(3, [np.arange(3, dtype=np.int32), np.ones(3)], np.float64)
+    np.testing.assert_array_equal(held.array(), [[0, 1], [1, 1], [2, 1]])
+    assert {column.dtype for column in held} == {np.dtype(np.float64)}
 
 
 def test_joined_columns_are_those_side_by_side():

@@ -159,21 +159,12 @@ def _sizes(report: DataReport) -> str:
 
 
 def _values(reports: tuple[DataReport, ...], config: DataConfig) -> Table:
-    table = Table(title="stored values of the images; the last two on the scale of data.mean and data.std")
+    table = Table(title="stored values of the images", pad_edge=False)
     percentiles = ["median" if level == 50 else f"{level} %" for level in SHOWN]
-    for column in (
-        "split",
-        "dtype",
-        "channel",
-        "least",
-        *percentiles,
-        "largest",
-        "mean",
-        "std",
-        "mean, 0-1",
-        "std, 0-1",
-    ):
-        table.add_column(column, justify="left" if column in ("split", "dtype") else "right")
+    for column in ("split", "dtype", "channel"):
+        table.add_column(column)
+    for column in ("least", *percentiles, "largest", "mean", "std"):
+        table.add_column(column, justify="right", overflow="fold")  # never a number without its last digits
     for report in reports:
         for intensity in report.intensities:
             for row in _channels(intensity, config):
@@ -183,6 +174,6 @@ def _values(reports: tuple[DataReport, ...], config: DataConfig) -> Table:
 
 def _channels(found: Intensity, config: DataConfig) -> Iterator[tuple[str, ...]]:
     for c in range(len(found.mean)):
-        stored = (found.low[c], *found.percentiles[:, c], found.high[c], found.mean[c], found.std[c])
-        scaled = (found.mean[c] / found.full_scale, found.std[c] / found.full_scale)
-        yield channel_label(config, c), *(f"{value:.6g}" for value in stored), *(f"{value:.4f}" for value in scaled)
+        values = (found.low[c], *found.percentiles[:, c], found.high[c])
+        moments = (np.format_float_positional(m[c], 4, fractional=False, trim="-") for m in (found.mean, found.std))
+        yield channel_label(config, c), *(f"{value:.5g}" for value in values), *moments

@@ -48,7 +48,7 @@ def run(config: ScoreConfig, job: Job) -> float | None:
     scoring = _scoring(config, pairing)
     refuse_files(scoring)
     images = find_images(local_path(config.images), pairing) if config.images else {}
-    check_case_ids(config.metrics, spec, [pair.case_id for pair in pairing.pairs], images=bool(images))
+    check_case_ids(config.metrics, spec, pairing.pairs.case_ids, images=bool(images))
     shard = _shard(config, pairing)
     resumed = find_resumed(config, job, config.resume, holds=NAME)
     scoring = replace(

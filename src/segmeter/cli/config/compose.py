@@ -29,6 +29,7 @@ from segmeter.cli.config.hydra_rules import (
     OwnFolders,
     check_files,
     hydra_problems,
+    one_line,
 )
 from segmeter.cli.config.schema import ROOTS
 from segmeter.cli.config.trained_data import TRAINED
@@ -37,7 +38,6 @@ from segmeter.schema import REQUIRED, Config, defaults
 
 SWEEP_LIMIT = 1000  # jobs of a sweep, all of which are checked before the first one starts
 # AttributeError where a mapping replaces a null of Hydra's own
-_REMEDIES = {"found character '\\t'": "Indent with spaces.", "found duplicate key": "Keep one of the two."}
 _PLUGIN_OPTIONS = {"hydra/launcher": list(LAUNCHERS), "hydra/sweeper": list(SWEEPERS)}
 _OF_A_RESOLVER = "ValueError raised while resolving interpolation: "
 _TEXTS = ("require",)  # keys whose values hold signs that Hydra would have to be quoted for
@@ -335,16 +335,3 @@ def _plain(parent: DictConfig | ListConfig, key: Any, path: str, problems: list[
     if isinstance(value, ListConfig):
         return [_plain(value, i, f"{path}[{i}]", problems) for i in range(len(value))]
     return value
-
-
-def one_line(error: Exception) -> str:
-    """What Hydra says, on one line."""
-    cause = error.__cause__ if isinstance(error.__cause__, OmegaConfBaseException) else None
-    text = str(cause or error)
-    kept = [
-        line.strip()
-        for line in text.splitlines()
-        if line.strip() and not line.strip().startswith(("full_key", "object_type", "reference_type"))
-    ]
-    line = f"config: {' '.join(kept)}"
-    return line + next((f". {remedy}" for words, remedy in _REMEDIES.items() if words in line), "")

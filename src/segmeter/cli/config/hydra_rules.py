@@ -1,4 +1,4 @@
-"""What a user's files and overrides may say to Hydra itself: values of sweeps, and nothing that runs code."""
+"""What a user's files and overrides may say to Hydra, values of sweeps and nothing that runs code; what it answers."""
 
 import os
 import re
@@ -11,6 +11,7 @@ import yaml
 from hydra.core.config_search_path import ConfigSearchPath
 from hydra.plugins.search_path_plugin import SearchPathPlugin
 from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
 
 from segmeter.cli.config.groups import CONFIGS
 from segmeter.errors import ConfigError
@@ -35,6 +36,8 @@ _DEPTH = 2  # a file of the folder, or of a group in it
 _SETTABLE = ("sweep.dir", "sweep.subdir", "sweeper.", "launcher.", "mode", "verbose", "job.env_set", "job.env_copy")
 _FILLED_IN = ("runtime.", "overrides.", "job.name", "job.config_name", "job.override_dirname")  # by Hydra
 _PARAMS = "sweeper.params."
+_REMEDIES = {"found character '\\t'": "Indent with spaces.", "found duplicate key": "Keep one of the two."}
+_NO_GROUP = re.compile("Could not override '([^']+)'")  # what Hydra says of a group that the root file lacks
 _SUBDIR = re.compile(r"([\w.=,+-]|\$\{hydra\.job\.num\})+")
 
 
@@ -173,3 +176,21 @@ def _problem(path: str, value: Any) -> Iterator[str]:
         yield f"config: expected `hydra.sweep.subdir` to be a plain name, or ${{hydra.job.num}}, got {value!r}."
     elif path == "sweep.dir" and ".." in Path(str(value)).parts and not Path(str(value)).is_absolute():
         yield f"config: expected `hydra.sweep.dir` to lie below the working folder, or be absolute, got {value!r}."
+
+
+def one_line(error: Exception) -> str:
+    """What Hydra says, on one line."""
+    cause = error.__cause__ if isinstance(error.__cause__, OmegaConfBaseException) else None
+    text = str(cause or error)
+    if group := _NO_GROUP.match(text):
+        return (
+            f"config: this command has no group {group[1]!r} to choose an option of. --help lists its groups, and its "
+            "keys, which are set as KEY=VALUE."
+        )
+    kept = [
+        line.strip()
+        for line in text.splitlines()
+        if line.strip() and not line.strip().startswith(("full_key", "object_type", "reference_type"))
+    ]
+    line = f"config: {' '.join(kept)}"
+    return line + next((f". {remedy}" for words, remedy in _REMEDIES.items() if words in line), "")

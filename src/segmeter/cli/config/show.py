@@ -8,7 +8,8 @@ from omegaconf.errors import OmegaConfBaseException
 from pydantic import BaseModel
 
 from segmeter.checks import nearest
-from segmeter.cli.config.compose import Composed, one_line
+from segmeter.cli.config.compose import Composed
+from segmeter.cli.config.hydra_rules import one_line
 from segmeter.cli.config.reference import as_yaml, is_component_name
 from segmeter.errors import ConfigError
 from segmeter.schema.declared import child, choice_of, describe, hint_of, meaning, unit_of

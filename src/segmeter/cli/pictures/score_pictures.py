@@ -52,7 +52,7 @@ def draw_cases(scoring: Scoring, images: Mapping[str, Path], config: ReportConfi
     drawn = choose_cases(scores, config, of_classes)
     defined = {case_id: score for case_id, score in scores.items() if not np.isnan(score)}
     worst = set(worst_first(defined)[: config.worst])
-    pairs = [pair for pair in scoring.pairs if pair.case_id in {*drawn, *worst}]
+    pairs = scoring.pairs.of_cases({*drawn, *worst}.__contains__)
     measured = {case_id: noted["sha256"] for case_id, noted in read_notes(scoring.folder).items()}
     given = _Drawing(scoring, scoring.scorer(), images, scores, measured, config.panel, drawn, worst)
     problems = [line for found in track(map_in_threads(given.draw, pairs), "drawing", len(pairs)) for line in found]

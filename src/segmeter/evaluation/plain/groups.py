@@ -15,7 +15,7 @@ _PARTS = 16  # a group is at most this part of what is left
 _SMALL = 1 << 20  # bytes of a file
 
 
-def split_groups(pairs: Sequence[MaskPair], spec: ClassSpec, *, plain: bool) -> Iterator[Sequence[MaskPair]]:
+def split_groups(pairs: Sequence[MaskPair], spec: ClassSpec, *, plain: bool) -> Iterator[list[MaskPair]]:
     """Give all pairs in their order, fewer at a time towards the end, where no thread shall wait long for another.
 
     Parameters
@@ -34,5 +34,5 @@ def split_groups(pairs: Sequence[MaskPair], spec: ClassSpec, *, plain: bool) -> 
             most = max(_AT_ONCE, min(_PLAIN_AT_ONCE, fitting)) if plain else _AT_ONCE
     while start < len(pairs):
         size = min(most, max(_AT_ONCE, (len(pairs) - start) // _PARTS))
-        yield pairs[start : start + size]
+        yield list(pairs[start : start + size])
         start += size

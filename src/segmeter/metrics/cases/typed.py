@@ -46,6 +46,52 @@ class CaseBlock:
     measured: dict[ColumnKey, FloatArray]
 
 
+class Margins:
+    """The margins of R regions in N cases, in 32 bits where they fit.
+
+    The regions share a column of totals until there is a case in which these differ, as there may be of multilabel.
+
+    Parameters
+    ----------
+    count
+        N.
+    regions
+        R.
+    """
+
+    def __init__(self, count: int, regions: int) -> None:
+        self.count = count
+        self.regions = regions
+        self._own: list[NDArray[np.integer]] = [np.zeros(count, np.int32) for _ in range(3 * regions)]
+        self._totals: list[NDArray[np.integer]] = [np.zeros(count, np.int32)]
+
+    def put(self, part: slice, margins: ClassTotals) -> None:
+        """Fill in some cases."""
+        own, totals = [*margins.tp.T, *margins.target.T, *margins.predicted.T], margins.total.T
+        if len(self._totals) == 1 and (totals != totals[:1]).any():
+            self._totals = [self._totals[0].copy() for _ in totals]
+        for held, found in ((self._own, own), (self._totals, totals[: len(self._totals)])):
+            for place, values in enumerate(found):
+                if np.abs(values).max(initial=0) > np.iinfo(held[place].dtype).max:
+                    held[place] = held[place].astype(np.int64)
+                held[place][part] = values
+
+    @property
+    def columns(self) -> list[NDArray[np.integer]]:
+        """Those of `ClassTotals.columns`: 4 R arrays (N,), of which the totals may be one array."""
+        return [*self._own, *(self._totals * self.regions)[: self.regions]]
+
+    @property
+    def target(self) -> list[NDArray[np.integer]]:
+        """Pixels of each region in the targets, (N,) each."""
+        return self._own[self.regions : 2 * self.regions]
+
+    def totals(self, region: int) -> ClassTotals:
+        """Margins (N,) of one region, int64."""
+        tp, target, predicted, total = (one.astype(np.int64) for one in self.columns[region :: self.regions])
+        return ClassTotals(tp=tp, target=target, predicted=predicted, total=total)
+
+
 @dataclass(frozen=True, kw_only=True)
 class RunColumns:
     """All cases of a run, some hundred bytes each; parameters that `CaseBlock` has are as there, of all N cases.
@@ -53,8 +99,7 @@ class RunColumns:
     Parameters
     ----------
     margins
-        The columns of `ClassTotals.columns` of R regions: 4 R arrays (N,) of integers, in 32 bits where they fit; equal
-        ones, as the totals of classes are, may be one array.
+        Of R regions.
     spacings
         The distinct pairs of spacing and unit.
     spacing : (N,)
@@ -62,23 +107,12 @@ class RunColumns:
     """
 
     case_ids: list[str]
-    margins: list[NDArray[np.integer]]
+    margins: Margins
     shapes: NDArray[np.int64]
     hashes: NDArray[np.int64]
     spacings: list[Edges]
     spacing: NDArray[np.int32]
     measured: dict[ColumnKey, FloatArray]
-
-    def totals(self, region: int) -> ClassTotals:
-        """Margins (N,) of one region, int64."""
-        regions = len(self.margins) // 4
-        tp, target, predicted, total = (self.margins[k * regions + region].astype(np.int64) for k in range(4))
-        return ClassTotals(tp=tp, target=target, predicted=predicted, total=total)
-
-    def target(self) -> list[NDArray[np.integer]]:
-        """Pixels of each region in the targets, (N,) each."""
-        regions = len(self.margins) // 4
-        return self.margins[regions : 2 * regions]
 
 
 @runtime_checkable
@@ -95,7 +129,7 @@ def case_blocks(rows: Sequence[CaseRow]) -> Iterator[CaseBlock]:
 def lay_out_run(rows: Sequence[CaseRow], spec: ClassSpec, regions: Mapping[str, Sequence[int]]) -> RunColumns:
     """Lay out one case or more, in their order, with the margins of regions, each a class or several."""
     count, members = len(rows), list(regions.values())
-    margins = [np.empty(count, np.int64) for _ in range(4 * len(members))]
+    margins = Margins(count, len(members))
     shapes, hashes = np.empty((count, 3), np.int64), np.empty((count, 2), np.int64)
     spacing, places = np.empty(count, np.int32), dict[Edges, int]()
     case_ids, measured, done = list[str](), dict[ColumnKey, FloatArray](), 0
@@ -104,12 +138,11 @@ def lay_out_run(rows: Sequence[CaseRow], spec: ClassSpec, regions: Mapping[str, 
         case_ids += block.case_ids
         shapes[part], hashes[part] = block.shapes, block.hashes
         spacing[part] = [places.setdefault(edges, len(places)) for edges in block.edges]
-        for column, values in zip(margins, region_margins(block.counts, spec, members).columns().T, strict=True):
-            column[part] = values
+        margins.put(part, region_margins(block.counts, spec, members))
         _put_measured(measured, block, part, count)
     return RunColumns(
         case_ids=case_ids,
-        margins=_compact(margins, len(members)),
+        margins=margins,
         shapes=shapes,
         hashes=hashes,
         spacings=list(places),
@@ -132,19 +165,6 @@ def _put_measured(measured: dict[ColumnKey, FloatArray], block: CaseBlock, part:
         if key not in measured:
             measured[key] = np.full(count, np.nan)
         measured[key][part] = found
-
-
-def _compact(margins: list[NDArray[np.int64]], regions: int) -> list[NDArray[np.integer]]:
-    """Share the total of all pixels, which the classes of a case have in common, and take 32 bits where these do."""
-    for place in range(3 * regions + 1, 4 * regions):
-        if np.array_equal(margins[place], margins[3 * regions]):
-            margins[place] = margins[3 * regions]
-    narrow = {id(one): _narrow(one) for one in margins}
-    return [narrow[id(one)] for one in margins]
-
-
-def _narrow(column: NDArray[np.int64]) -> NDArray[np.integer]:
-    return column.astype(np.int32) if column.max(initial=0) <= np.iinfo(np.int32).max else column
 
 
 def _block(rows: Sequence[CaseRow]) -> CaseBlock:

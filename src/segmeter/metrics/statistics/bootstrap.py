@@ -240,15 +240,18 @@ def _gather_units(columns: Columns, clusters: Sequence[str] | None, seed: int) -
         labels, index = np.unique(np.asarray(clusters), return_inverse=True)
         count = len(labels)
     pool = _draw_pools(count, seed) if count > MOST_UNITS else None
-    numbers, places, kept = dict[bytes, int](), list[int](), list[NDArray[Any]]()
+    numbers, places = dict[bytes, int](), list[int]()
+    kept = np.empty((columns.width + _LANES, min(count, MOST_UNITS)))  # what stays unused takes no memory
     for column in columns:
         _check_numbers(column, columns.shape)
         units = column if index is None else sum_by(index, count, column)
-        places.append(numbers.setdefault(sha256(units.tobytes()).digest(), len(numbers)))
-        if places[-1] == len(kept):
-            kept.append(units if pool is None else _pool(units, pool))
-    empty = [np.zeros(min(count, MOST_UNITS))] * (-len(kept) % _LANES)
-    return to_grid(np.stack([*kept, *empty], axis=1) if kept else np.empty((count, 0))), places, count
+        unused = len(numbers)
+        places.append(numbers.setdefault(sha256(units.tobytes()).digest(), unused))
+        if places[-1] == unused:
+            kept[unused] = to_grid((units if pool is None else _pool(units, pool))[:, None])[:, 0]
+    filled = len(numbers) + -len(numbers) % _LANES
+    kept[len(numbers) : filled] = 0.0
+    return kept[:filled].T, places, count
 
 
 def _as_columns(columns: Any) -> Columns:

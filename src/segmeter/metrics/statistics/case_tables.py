@@ -1,7 +1,7 @@
 """a table of facts about cases (CSV, TSV, Parquet) -> the value of each case."""
 
 import csv
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -52,19 +52,25 @@ def read_column(path: str | Path, column: str, *, key: str) -> dict[str, str]:
     return values
 
 
-def take_cases(values: Mapping[str, str], case_ids: Sequence[str], *, key: str, rule: str) -> list[str]:
-    """The value of each case.
+def take_cases(value_of: Callable[[str], str | None], case_ids: Sequence[str], *, key: str, rule: str) -> list[str]:
+    """The value of each case; equal ones are one object, as there may be a million of a few.
 
     Raises
     ------
     InputError
         Cases without one, with the first of them.
     """
-    missed = [case_id for case_id in case_ids if case_id not in values]
+    known, values, missed = dict[str, str](), list[str](), list[str]()
+    for case_id in case_ids:
+        value = value_of(case_id)
+        if value is None:
+            missed.append(case_id)
+        else:
+            values.append(known.setdefault(value, value))
     if missed:
         named = shorten([repr(case_id) for case_id in missed], most=_LISTED)
         raise InputError(expected("metrics", key, rule, f"{len(missed)} without: {named}"))
-    return [values[case_id] for case_id in case_ids]
+    return values
 
 
 def column_names(path: str | Path, *, key: str) -> list[str]:

@@ -2,7 +2,8 @@
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -66,19 +67,26 @@ def cluster_labels(case_ids: Sequence[str], cluster: str | None, *, key: str = "
     if cluster is None:
         return None
     table = _TABLE.fullmatch(cluster)
-    found: dict[str, str]
+    label_of: Callable[[str], str | None]
     if table:
-        found = read_column(table["path"], table["column"], key=key)
+        label_of = read_column(table["path"], table["column"], key=key).get
         rule = f"to have a row for every case ('{cluster}')"
     elif cluster.startswith(_PREFIX):
-        found = {case_id: case_id.rpartition(cluster.removeprefix(_PREFIX))[0] for case_id in case_ids}
-        found = {case_id: before for case_id, before in found.items() if before}
+        label_of = partial(_before_last, cluster.removeprefix(_PREFIX))
         rule = f"to find its separator in every case id ('{cluster}')"
     else:
-        matches = {case_id: re.search(cluster, case_id) for case_id in case_ids}
-        found = {name: "\x1f".join(part or "" for part in m.groups()) for name, m in matches.items() if m}
+        label_of = partial(_captured, re.compile(cluster))
         rule = f"to match every case id ('{cluster}')"
-    return take_cases(found, case_ids, key=key, rule=rule)
+    return take_cases(label_of, case_ids, key=key, rule=rule)
+
+
+def _before_last(separator: str, case_id: str) -> str | None:
+    return case_id.rpartition(separator)[0] or None
+
+
+def _captured(pattern: re.Pattern[str], case_id: str) -> str | None:
+    found = pattern.search(case_id)
+    return found and "\x1f".join(part or "" for part in found.groups())
 
 
 def find_grouping(case_ids: Sequence[str]) -> tuple[str, int] | None:

@@ -9,9 +9,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from segmeter.metrics.arrays import FloatArray
+
+_AT_ONCE = 4
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,6 +51,14 @@ class Columns:
     def __iter__(self) -> Iterator[NDArray[Any]]:
         return map(self.make, range(self.width))
 
+    def blocks(self) -> Iterator[NDArray[Any]]:
+        """Arrays (N, m) of some columns at a time; of one alone only where there are no others.
+
+        NumPy adds up single columns in another order, and so with other last digits.
+        """
+        for places in np.array_split(np.arange(self.width), -(-self.width // _AT_ONCE)) if self.width else ():
+            yield np.stack([self.make(int(place)) for place in places], axis=1)
+
     def array(self) -> NDArray[Any]:
         """All of them at once."""
         found = np.empty((self.count, self.width), self.dtype)
@@ -69,7 +79,18 @@ def join_columns(parts: Sequence[Columns]) -> Columns:
     return Columns(count=parts[0].count, shape=(len(places),), dtype=dtype, make=make)
 
 
-def lazy_means(count: int, values: Sequence[Callable[[], FloatArray]]) -> Columns:
+def held_columns(count: int, columns: Sequence[NDArray[Any]], dtype: DTypeLike) -> Columns:
+    """Columns (N,) that are there, as numbers of another type."""
+    wanted = np.dtype(dtype)
+    return Columns(
+        count=count,
+        shape=(len(columns),),
+        dtype=wanted,
+        make=lambda place: columns[place].astype(wanted, copy=False),
+    )
+
+
+def lazy_means(count: int, values: Sequence[Callable[[], FloatArray]], *, bounded: bool = False) -> Columns:
     """What `mean_columns` makes of values (N, V), each a function that gives one of their columns (N,)."""
 
     def make(place: int) -> FloatArray:
@@ -78,4 +99,5 @@ def lazy_means(count: int, values: Sequence[Callable[[], FloatArray]]) -> Column
         parts = (lambda: np.where(np.isfinite(found), found, 0.0), lambda: ~np.isnan(found), lambda: np.isinf(found))
         return np.asarray(parts[kind](), np.float64)
 
-    return Columns(count=count, shape=(3 * len(values),), dtype=np.dtype(np.float64), make=make)
+    kinds = 2 if bounded else 3
+    return Columns(count=count, shape=(kinds * len(values),), dtype=np.dtype(np.float64), make=make)

@@ -70,7 +70,7 @@ def _differences(one: RunColumns, other: RunColumns) -> list[tuple[int, str]]:
     ours, theirs = _flat(one.shapes), _flat(other.shapes)
     shapes = (ours != theirs).any(axis=1)
     labels, objects = (_known_apart(one.hashes[:, k], other.hashes[:, k]) for k in range(2))
-    for mine, its in zip(one.target(), other.target(), strict=True):
+    for mine, its in zip(one.margins.target, other.margins.target, strict=True):
         labels |= mine != its
     found = []
     for place in np.flatnonzero(shapes | labels | objects).tolist():

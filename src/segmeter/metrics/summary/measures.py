@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,8 +17,9 @@ from segmeter.metrics.cases.typed import measured_columns
 from segmeter.metrics.config.metrics import MetricsConfig, mean_classes
 from segmeter.metrics.measures.protocol import Measure, Name, build_measures, is_number, length_metrics
 from segmeter.metrics.pixels.overlap import mean_defined
-from segmeter.metrics.statistics.bootstrap import bootstrap, mean_columns, mean_of_columns
+from segmeter.metrics.statistics.bootstrap import bootstrap_columns, mean_of_columns
 from segmeter.metrics.statistics.describe import say
+from segmeter.metrics.statistics.lazy_columns import Columns, held_columns, join_columns, lazy_means
 
 MEAN = "mean"  # over classes
 
@@ -51,18 +53,17 @@ def summarise_measures(
     """
     measures = build_measures(config, spec)
     table = gather_columns(rows, spec, config)
-    values = np.stack(list(table.values.values()), axis=1) if table.values else np.empty((len(rows), 0))
-    sums = np.stack(list(table.sums.values()), axis=1) if table.sums else np.empty((len(rows), 0))
-    columns = np.concatenate([mean_columns(values), sums], axis=1)
+    means = lazy_means(len(rows), [partial(np.asarray, each) for each in table.values.values()])
+    sums = held_columns(len(rows), list(table.sums.values()), np.float64)
     whole = WholeScores(measures, tuple(table.sums), [spec.names[k] for k in mean_classes(config, spec)])
-    dataset = whole.score(sums.sum(axis=0)[None])
+    dataset = whole.score(np.concatenate([np.empty(0), *(part.sum(axis=0) for part in sums.blocks())])[None])
 
     def statistic(totals: FloatArray) -> FloatArray:
-        split = 3 * values.shape[1]
+        split = means.width
         further = [score[:, None] for score in whole.score(totals[:, split:]).values()]
         return np.concatenate([mean_of_columns(totals[:, :split]), *further], axis=1)
 
-    intervals = _intervals(columns, statistic, config, clusters)
+    intervals = _intervals(join_columns([means, sums]), statistic, config, clusters)
     ends = dict(zip([*table.values, *(("dataset", *name) for name in dataset)], intervals, strict=False))
     summary: dict[str, dict[str, dict[str, Any]]] = {}
     for (metric, region), found in table.values.items():
@@ -153,20 +154,21 @@ def _with_means(values: Mapping[Name, FloatArray], counted: list[str]) -> dict[N
 
 def _failures(rows: Sequence[CaseRow], spec: ClassSpec, config: MetricsConfig) -> dict[str, BoolArray]:
     """By class and group, the cases (N,) in which exactly one mask contains it."""
-    margins = stack_totals(rows, spec)
     members = {name: [k] for k, name in enumerate(spec.names)}
     members |= {group: [spec.names.index(name) for name in names] for group, names in config.groups.items()}
-    return {
-        name: margins.target[:, held].any(axis=1) != margins.predicted[:, held].any(axis=1)
-        for name, held in members.items()
-    }
+    failed, done = {name: np.empty(len(rows), bool) for name in members}, 0
+    for group in in_groups(rows):
+        margins, part = stack_totals(group, spec), slice(done, done := done + len(group))
+        for name, held in members.items():
+            failed[name][part] = margins.target[:, held].any(axis=1) != margins.predicted[:, held].any(axis=1)
+    return failed
 
 
-def _intervals(columns: FloatArray, statistic: Any, config: MetricsConfig, clusters: list[str] | None) -> list[Any]:
+def _intervals(columns: Columns, statistic: Any, config: MetricsConfig, clusters: list[str] | None) -> list[Any]:
     """Ends of the 95 % interval of each statistic, from the same resamples as the rest of the summary."""
-    if not config.bootstrap or not columns.shape[1]:
+    if not config.bootstrap or not columns.width:
         return []
-    found = bootstrap(
+    found = bootstrap_columns(
         columns,
         statistic,
         resamples=config.bootstrap,

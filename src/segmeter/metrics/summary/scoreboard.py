@@ -15,14 +15,14 @@ from numpy.typing import NDArray
 from segmeter.classes import ClassSpec
 from segmeter.metrics.arrays import FloatArray
 from segmeter.metrics.cases.regions import class_regions
-from segmeter.metrics.cases.typed import RunColumns
+from segmeter.metrics.cases.typed import Margins, RunColumns
 from segmeter.metrics.config.metrics import MetricsConfig, mean_classes
 from segmeter.metrics.measures.content import CONTENT
 from segmeter.metrics.measures.protocol import build_measures
 from segmeter.metrics.pixels.overlap import ClassTotals, divide, mean_defined
 from segmeter.metrics.statistics.bootstrap import Statistic, mean_columns, mean_of_columns
 from segmeter.metrics.statistics.clusters import sum_clusters
-from segmeter.metrics.statistics.lazy_columns import Columns, join_columns, lazy_means
+from segmeter.metrics.statistics.lazy_columns import Columns, held_columns, join_columns, lazy_means
 from segmeter.metrics.summary.measures import MEAN, WholeScores, split_measured
 
 PER_CASE = ("mean_iou", "mean_dice", "pixel_accuracy")
@@ -190,14 +190,12 @@ def _board(
         name: partial(_constant, found) for name, found in zip(PER_CASE, _overall(run, spec, classes).T, strict=True)
     }
     for name in per_region:
-        makers |= {f"{name}/{region}": partial(_of_region, name, run, k) for k, region in enumerate(regions)}
+        makers |= {f"{name}/{region}": partial(score_region, name, run.margins, k) for k, region in enumerate(regions)}
     makers |= {name: partial(_constant, found) for name, found in values.items()}
-    dtype = np.dtype(np.float64 if sums else np.int64)
-    parts = [*run.margins, *sums]
     return Scoreboard(
         case_ids=run.case_ids,
         values=_Values(makers),
-        columns=Columns(count=count, shape=(len(parts),), dtype=dtype, make=lambda k: parts[k].astype(dtype)),
+        columns=held_columns(count, [*run.margins.columns, *sums], np.float64 if sums else np.int64),
         whole=[*names, *map("/".join, further)],
         score=score,
     )
@@ -225,8 +223,9 @@ def _terms(name: str, margins: ClassTotals) -> tuple[NDArray[Any], NDArray[Any]]
     }[name]
 
 
-def _of_region(name: str, run: RunColumns, region: int) -> FloatArray:
-    return divide(*_terms(name, run.totals(region)))
+def score_region(name: str, margins: Margins, region: int) -> FloatArray:
+    """A score of `PER_REGION` of each case, (N,)."""
+    return divide(*_terms(name, margins.totals(region)))
 
 
 def _constant(values: FloatArray) -> FloatArray:
@@ -239,7 +238,7 @@ def _overall(run: RunColumns, spec: ClassSpec, classes: list[int]) -> FloatArray
     found = np.empty((len(PER_CASE), count))
     for start in range(0, count, _CASES):
         part = slice(start, start + _CASES)
-        margins = np.stack([column[part] for column in run.margins], axis=1).astype(np.int64)
+        margins = np.stack([column[part] for column in run.margins.columns], axis=1).astype(np.int64)
         found[:, part] = _scores(ClassTotals.from_columns(margins), spec, classes, ()).T
     return found.T
 

@@ -73,7 +73,13 @@ def slice_labels(rows: Sequence[CaseRow], spec: ClassSpec, config: MetricsConfig
 
 def hash_labels(case_ids: Sequence[str], labels: Sequence[str]) -> str:
     """The SHA-256 of which case is in which slice, in any order of the cases; it tells later whether that changed."""
-    return sha256(json.dumps(sorted(zip(case_ids, labels, strict=True))).encode()).hexdigest()
+    digest = sha256()
+    encode = json.JSONEncoder().encode
+    order = sorted(range(len(case_ids)), key=case_ids.__getitem__)  # each case is there once
+    for number, place in enumerate(order):  # as `json.dumps` of all pairs writes it
+        digest.update(f"{', ' if number else '['}{encode([case_ids[place], labels[place]])}".encode())
+    digest.update(b"]" if order else b"[]")
+    return digest.hexdigest()
 
 
 def cut(values: FloatArray) -> list[str]:
@@ -89,11 +95,13 @@ def cut(values: FloatArray) -> list[str]:
     known = values[~np.isnan(values)]
     if len(kinds := np.unique(known)) <= _KINDS:
         digits = next((n for n in range(6, 17) if len({f"{kind:.{n}g}" for kind in kinds}) == len(kinds)), 17)
-        return [NOTHING if np.isnan(value) else f"{value + 0.0:.{digits}g}" for value in values]  # no negative zero
-    first, second = _shown_edges(known)
-    low, high = float(first), float(second)  # as they are shown
-    names = {0: f"below {first}", 1: f"{first} to {second}", 2: f"above {second}"}
-    return [NOTHING if np.isnan(value) else names[int(value >= low) + int(value > high)] for value in values]
+        names = [f"{kind + 0.0:.{digits}g}" for kind in kinds]  # no negative zero
+        places = np.searchsorted(kinds, values)
+    else:
+        first, second = _shown_edges(known)
+        names = [f"below {first}", f"{first} to {second}", f"above {second}"]
+        places = (values >= float(first)).astype(np.int64) + (values > float(second))  # as they are shown
+    return [*map([*names, NOTHING].__getitem__, np.where(np.isnan(values), len(names), places).tolist())]
 
 
 def _shown_edges(known: FloatArray) -> tuple[str, str]:
@@ -149,7 +157,7 @@ def _told(by: str, config: MetricsConfig, case_ids: Sequence[str]) -> list[str]:
     elif config.slices:
         column = thirds[1] if thirds else by
         found = read_column(config.slices, column, key="slices")
-        labels = take_cases(found, case_ids, key="slices", rule=f"to have a value of {column} for every case")
+        labels = take_cases(found.get, case_ids, key="slices", rule=f"to have a value of {column} for every case")
     else:
         known = (*(f"{name}/CLASS" for name in (SHARE, *OF_A_CLASS)), BRIGHTNESS[0])
         rule = f"to be columns of metrics.slices, {', '.join(known)}, or what metrics.cluster can be"

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,22 +13,23 @@ from segmeter.classes import ClassSpec
 from segmeter.errors import InputError
 from segmeter.metrics.arrays import FloatArray
 from segmeter.metrics.cases.table import CaseRow, divide_terms, in_groups, order_rows, stack_totals, sum_counts
+from segmeter.metrics.cases.typed import Margins
 from segmeter.metrics.config.metrics import MetricsConfig, check_metrics
 from segmeter.metrics.config.metrics import mean_classes as mean_classes
 from segmeter.metrics.pixels.overlap import AGGREGATES, ClassTotals, OverlapScores, overlap_scores, score_totals
 from segmeter.metrics.statistics.bootstrap import (
     MOST_UNITS,
     Resampled,
-    bootstrap,
-    mean_columns,
+    bootstrap_columns,
     mean_of_columns,
 )
 from segmeter.metrics.statistics.clusters import cluster_labels, effective_units, sum_clusters, warn_of_few
 from segmeter.metrics.statistics.describe import describe, plain
+from segmeter.metrics.statistics.lazy_columns import Columns, held_columns, join_columns, lazy_means
 from segmeter.metrics.summary.class_groups import PER_CLASS, RESAMPLED_PER_CLASS, score_groups
 from segmeter.metrics.summary.conventions import compare_conventions
 from segmeter.metrics.summary.measures import length_units, summarise_measures
-from segmeter.metrics.summary.scoreboard import PER_CASE
+from segmeter.metrics.summary.scoreboard import PER_CASE, score_region
 from segmeter.metrics.summary.slices import summarise_slices
 
 SCHEMA = 1
@@ -76,14 +78,13 @@ def summarise(rows: Sequence[CaseRow], spec: ClassSpec, config: MetricsConfig = 
     classes = mean_classes(config, spec)
     cases = _score_cases(rows, spec, classes)
     clusters = cluster_labels(cases.ids, config.cluster)
-    margins = ClassTotals.from_columns(cases.columns[:, : 4 * spec.num_classes])
-    effective = count_effective(margins.target + margins.predicted - margins.tp, spec, clusters)
+    effective = count_effective(cases.margins, spec, clusters)
     counts, multilabel = cases.counts, spec.is_multilabel
     total = overlap_scores(counts, task=spec.task, classes=classes, count_invalid=spec.count_invalid)
     intervals = _intervals(cases, spec, config, clusters)
     means = {
-        name: describe(cases.scores(i, spec)) | {"ci95": intervals.get(f"per_case/{name}")}
-        for i, name in enumerate(_mean_names(spec.num_classes))
+        name: describe(scores()) | {"ci95": intervals.get(f"per_case/{name}")}
+        for name, scores in cases.averaged.items()
     }
     return {
         "schema": SCHEMA,
@@ -114,23 +115,29 @@ def summarise(rows: Sequence[CaseRow], spec: ClassSpec, config: MetricsConfig = 
 
 @dataclass(frozen=True, kw_only=True)
 class _Cases:
-    """Data of N rows for the summary: summed counts, and per case the resampled columns, scores and loss."""
+    """Data of N rows for the summary: summed counts, and per case margins, means over classes, and loss."""
 
     ids: list[str]
     counts: NDArray[np.int64]
-    columns: FloatArray  # (N, 4 K + 2 M): margins, then the columns of the M means over cases, by `_mean_names`
+    margins: Margins
+    overall: FloatArray  # (A, N), by `PER_CASE`
     loss: FloatArray  # (N,), NaN where there is none
     loss_terms: list[tuple[tuple[float, float], ...]]  # N, each of the P parts of the loss, or none
 
-    def scores(self, index: int, spec: ClassSpec) -> FloatArray:
-        """What one of the means is over, (N,)."""
-        finite, defined = np.split(self.columns[:, 4 * spec.num_classes :], 2, axis=1)
-        return np.where(defined[:, index] > 0, finite[:, index], np.nan)
+    @property
+    def averaged(self) -> Mapping[str, Callable[[], FloatArray]]:
+        """What is averaged over cases: the aggregates, then the scores of each class; (N,), made when they are used."""
+        made = {name: partial(np.asarray, found) for name, found in zip(PER_CASE, self.overall, strict=True)}
+        classes = range(self.margins.regions)
+        return made | {
+            f"{name}/{k}": partial(score_region, name, self.margins, k) for name in RESAMPLED_PER_CLASS for k in classes
+        }
 
-
-def _mean_names(num_classes: int) -> list[str]:
-    """What is averaged over cases: the aggregates, then the scores of each class."""
-    return [*PER_CASE, *(f"{name}/{k}" for name in RESAMPLED_PER_CLASS for k in range(num_classes))]
+    @property
+    def columns(self) -> Columns:
+        """What is resampled, (N, 4 K + 2 M): margins, then the columns of the M means over cases."""
+        means = lazy_means(len(self.ids), list(self.averaged.values()), bounded=True)
+        return join_columns([held_columns(len(self.ids), self.margins.columns, np.float64), means])
 
 
 def _stack(scores: OverlapScores, aggregates: Sequence[str]) -> FloatArray:
@@ -141,13 +148,12 @@ def _stack(scores: OverlapScores, aggregates: Sequence[str]) -> FloatArray:
 
 def _score_cases(rows: Sequence[CaseRow], spec: ClassSpec, classes: list[int]) -> _Cases:
     """Go through the rows once, some thousands at a time."""
-    n, k = len(rows), spec.num_classes
-    n_means = len(_mean_names(k))
     cases = _Cases(
         ids=[],
         counts=np.zeros(spec.counts_shape, np.int64),
-        columns=np.empty((n, 4 * k + 2 * n_means)),
-        loss=np.empty(n),
+        margins=Margins(len(rows), spec.num_classes),
+        overall=np.empty((len(PER_CASE), len(rows))),
+        loss=np.empty(len(rows)),
         loss_terms=[],
     )
     start = 0
@@ -155,8 +161,9 @@ def _score_cases(rows: Sequence[CaseRow], spec: ClassSpec, classes: list[int]) -
         part = slice(start, start + len(group))
         margins = stack_totals(group, spec)
         cases.counts[...] += sum_counts(group, spec)
-        scores = _stack(score_totals(margins, task=spec.task, classes=classes), PER_CASE)
-        cases.columns[part] = np.concatenate([margins.columns(), mean_columns(scores, bounded=True)], axis=1)
+        scores = score_totals(margins, task=spec.task, classes=classes)
+        cases.margins.put(part, margins)
+        cases.overall[:, part] = [getattr(scores, name) for name in PER_CASE]
         cases.ids.extend(row.case_id for row in group)
         cases.loss[part] = [np.nan if row.loss is None else row.loss for row in group]
         cases.loss_terms.extend(row.loss_terms for row in group)
@@ -181,8 +188,8 @@ def _intervals(
         return {}
     names = [f"dataset/{name}" for name in AGGREGATES]
     names += [f"per_class/{name}/{k}" for name in RESAMPLED_PER_CLASS for k in range(spec.num_classes)]
-    names += [f"per_case/{name}" for name in _mean_names(spec.num_classes)]
-    resampled: Resampled = bootstrap(
+    names += [f"per_case/{name}" for name in cases.averaged]
+    resampled: Resampled = bootstrap_columns(
         cases.columns,
         _statistic(spec, mean_classes(config, spec)),
         resamples=config.bootstrap,
@@ -237,9 +244,15 @@ def _whole_loss(cases: _Cases) -> float | None:
     return value if np.isfinite(value) else None
 
 
-def count_effective(unions: NDArray[Any], spec: ClassSpec, clusters: Sequence[str] | None) -> dict[str, float | None]:
-    """Effective number of units by class: Kish's, of the class's union (N, K) in each case or cluster."""
-    units = effective_units(sum_clusters(unions, clusters))
+def count_effective(margins: Margins, spec: ClassSpec, clusters: Sequence[str] | None) -> dict[str, float | None]:
+    """Effective number of units by class: Kish's, of the class's union in each case or cluster."""
+
+    def union(k: int) -> NDArray[np.int64]:
+        one = margins.totals(k)
+        return np.asarray(one.target + one.predicted - one.tp)
+
+    unions = Columns(count=margins.count, shape=(spec.num_classes,), dtype=np.dtype(np.int64), make=union)
+    units = (value for block in unions.blocks() for value in effective_units(sum_clusters(block, clusters)))
     return {name: plain(value) for name, value in zip(spec.names, units, strict=True)}
 
 
