@@ -252,7 +252,7 @@ IMAGES = [
     Bad(
         62,
         f"{CHECK} data.in_channels=1",
-        "│ uin… │",
+        "│ uint16 │",
         each(lambda seed: noise(16, 16, None, seed=seed).astype(np.uint16) * 200),
         code=0,
     ),
