@@ -232,3 +232,12 @@ def test_a_control_group_limits_it(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert free_bytes() == 3900  # the cache of files that were read is given back
     (folder / "memory.max").write_text("max\n")
     assert (free_bytes() or 0) > 5000
+
+
+def test_shared_memory_without_room_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*given: object, **options: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(parallel, "ProcessPoolExecutor", full)
+    with pytest.raises(OSError, match="No space left on device: '/dev/shm'"):
+        list(map_in_processes(str, range(2), processes=2, describe=str))

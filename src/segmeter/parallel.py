@@ -96,7 +96,11 @@ def map_in_processes(
     context = multiprocessing.get_context("spawn")  # a fork of a process with threads may hang
     count = max(1, min(processes, len(items)))
     ahead, done = count * _AHEAD, 0
-    with ProcessPoolExecutor(count, mp_context=context, initializer=end_with_parent) as pool:
+    try:
+        pool = ProcessPoolExecutor(count, mp_context=context, initializer=end_with_parent)
+    except OSError as error:  # of the semaphores, which name no file
+        raise OSError(error.errno, error.strerror, "/dev/shm") from error
+    with pool:
 
         def submit(item: Item) -> Future[Result]:
             with _terminal_signals_blocked():  # a process that starts here never gets Ctrl-C: that is for its parent

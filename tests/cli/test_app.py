@@ -58,3 +58,21 @@ def test_every_problem_is_said_at_once_and_once():
     assert len(problems) == len(set(problems)) == 2
     assert any("gamma" in line for line in problems)
     assert any("dpth" in line for line in problems)
+
+
+@pytest.mark.parametrize(
+    ("override", "says"),
+    [
+        ("metrics.seed=${nope}", "config: can't resolve `metrics.seed`: "),
+        ("references=b\u00e4ck", "Text with letters beyond ASCII needs quotes that reach the program: "),
+        ("++predictions=[", "config: can't read the override '++predictions=[' "),
+    ],
+)
+def test_what_only_follows_from_a_value_that_could_not_be_read_is_not_said(override, says):
+    needed = ("predictions=a", "references=b", "data.num_classes=2")
+    given = [line for line in needed if line.partition("=")[0][:8] not in override]
+    with pytest.raises(ConfigError) as refused:
+        check("score", Request("score", [*given, override, "nosuch=1"]))
+    first, second = refused.value.problems
+    assert says in first
+    assert "unknown key 'nosuch'" in second

@@ -457,6 +457,15 @@ DATA_SETS = [
         "got JSON. Polygons and run lengths in JSON are not read: write label maps of ...",
         world.run_lengths,
     ),
+    *(
+        Bad(
+            110,
+            SCORE.replace("predictions=labels", "predictions=coco.json"),
+            "coco.json/b: expected `file` to be complete, got ... (run lengths of another size than (16, 16)). ...",
+            lambda counts=counts: world.coco_counts(counts),
+        )
+        for counts in ([3, 4], [300], [-5, 261], "abc`")
+    ),
 ]
 TABLE = [*CONFIGURATION, *CHECKPOINTS, *IMAGES, *MASKS, *DATA_SETS]
 

@@ -173,6 +173,7 @@ FAULTS: dict[int, tuple[str, tuple[str, ...]]] = {
         (
             "cli/runs/test_resume.py::test_auto_is_the_run_that_started_last_whatever_its_name_says",
             "cli/test_streams.py::test_the_run_is_done_whatever_became_of_its_output",
+            "faults/test_states.py::test_names_that_are_no_text",
         ),
     ),
     50: ("any write, rename or sync that fails", (EVERY, BELOW)),

@@ -161,6 +161,15 @@ def run_lengths() -> None:
     put("labels/annotations.json", '{"annotations": [{"segmentation": {"size": [16, 16], "counts": [3, 4]}}]}')
 
 
+def coco_counts(counts: list[int] | str) -> None:
+    """A COCO file of all cases, in which an object of b has these run lengths."""
+    images = [{"id": n, "file_name": f"{name}.png", "height": 16, "width": 16} for n, name in enumerate(CASES)]
+    shape = {"size": [16, 16], "counts": counts}
+    annotations = [{"id": 1, "image_id": 1, "category_id": 1, "iscrowd": 0, "segmentation": shape}]
+    content = {"images": images, "annotations": annotations, "categories": [{"id": 1, "name": "class_1"}]}
+    put("coco.json", json.dumps(content))
+
+
 def rgba() -> None:
     image(np.dstack([noise(16, 16), np.full((16, 16), 254, np.uint8)]))
 

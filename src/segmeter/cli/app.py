@@ -1,6 +1,7 @@
 """One command: its arguments -> checked configuration -> the job, or each job of a sweep."""
 
 import argparse
+import re
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -17,6 +18,7 @@ _REFUSED = {
     "experimental_rerun": "--experimental-rerun is not allowed: it would run whatever a pickle file holds.",
     "config_path": "--config-path is not allowed. Add your own folder of YAML files with --config-dir.",
 }
+_UNREAD = re.compile(r"config: can't (?:resolve `|read the override ['\"]\+*)([\w.]+)")
 
 
 class _Parser(argparse.ArgumentParser):
@@ -125,8 +127,15 @@ def check(command: str, request: Request) -> list[tuple[Composed, Any]]:
         if job.config is not None
     ]
     if problems:
-        raise ConfigError(list(dict.fromkeys(problems)))
+        raise ConfigError(_without_echoes(list(dict.fromkeys(problems))))
     return checked
+
+
+def _without_echoes(problems: list[str]) -> list[str]:
+    """Leave out what only follows from a value that could not be read: it would blame one that nobody gave."""
+    keys = [re.escape(found[1]) for line in problems if (found := _UNREAD.match(line))]
+    echo = re.compile(rf"config: (expected )?`({'|'.join(keys)})\b")
+    return [line for line in problems if not keys or not echo.match(line)]
 
 
 def _show(command: str, request: Request, args: argparse.Namespace) -> None:

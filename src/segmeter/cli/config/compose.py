@@ -21,16 +21,7 @@ from yaml import YAMLError
 
 from segmeter.checks import close_name, expected, nearest
 from segmeter.cli.config.groups import CONFIGS, GROUPS, options, schemas_of
-from segmeter.cli.config.hydra_rules import (
-    LAUNCHERS,
-    OPTUNA,
-    PLUGINS,
-    SWEEPERS,
-    OwnFolders,
-    check_files,
-    hydra_problems,
-    one_line,
-)
+from segmeter.cli.config.hydra_rules import OPTUNA, PLUGINS, OwnFolders, check_files, hydra_problems, one_line
 from segmeter.cli.config.schema import ROOTS
 from segmeter.cli.config.trained_data import TRAINED
 from segmeter.errors import ConfigError
@@ -38,7 +29,6 @@ from segmeter.schema import REQUIRED, Config, defaults
 
 SWEEP_LIMIT = 1000  # jobs of a sweep, all of which are checked before the first one starts
 # AttributeError where a mapping replaces a null of Hydra's own
-_PLUGIN_OPTIONS = {"hydra/launcher": list(LAUNCHERS), "hydra/sweeper": list(SWEEPERS)}
 _OF_A_RESOLVER = "ValueError raised while resolving interpolation: "
 _TEXTS = ("require",)  # keys whose values hold signs that Hydra would have to be quoted for
 _FAULTS = (HydraException, OmegaConfBaseException, YAMLError, AttributeError)
@@ -135,10 +125,10 @@ def _hydra_problems(request: Request, job: Composed) -> list[str]:
     """What a job sets of Hydra beyond sweeps, compared with one that has the same plugins and nothing else."""
     if job.hydra is None:
         return []
-    choices = {group: name for group, name in job.hydra.runtime.choices.items() if group.startswith(PLUGINS)}
+    choices = {group: name for group, name in job.hydra.runtime.choices.items() if group.startswith(tuple(PLUGINS))}
     plain = _compose(replace(request, config_name="score"), [f"{group}={name}" for group, name in choices.items()])
     problems = hydra_problems(job.hydra, plain.hydra)
-    for group, known in _PLUGIN_OPTIONS.items():
+    for group, known in PLUGINS.items():
         chosen = choices.get(group) or "basic"
         if chosen not in known:
             problems.append(expected("config", group, f"to be one of {', '.join(known)}", chosen))
@@ -175,10 +165,10 @@ def _parsed(lines: Sequence[str], problems: list[str]) -> list[Override]:
             overrides.extend(parser.parse_overrides([_with_quotes(line)]))
         except HydraException as error:
             reason = " ".join(str(error).split("\n")[0].split())
-            problems.append(
-                f"config: can't read the override {line!r} ({reason}). Write key=value, and quote [ ] {{ }} , "
-                f"and spaces for the shell: 'key=[1,2]'."
-            )
+            remedy = "Write key=value, and quote [ ] { } , and spaces for the shell: 'key=[1,2]'."
+            if not line.isascii():
+                remedy = "Text with letters beyond ASCII needs quotes that reach the program: 'key=\"\u00e4\"'."
+            problems.append(f"config: can't read the override {line!r} ({reason}). {remedy}")
     return overrides
 
 
@@ -199,7 +189,7 @@ def _quoted(text: str) -> str:
 
 def _sound(request: Request, overrides: list[Override], problems: list[str]) -> list[Override]:
     """Drop, with a line each, what can't be composed: unknown groups and options, Hydra's own keys, stray commas."""
-    known = {**options(request.folders), **_PLUGIN_OPTIONS}
+    known = {**options(request.folders), **PLUGINS}
     return [o for o in overrides if not _problem(o, known, request.sweep, problems)]
 
 

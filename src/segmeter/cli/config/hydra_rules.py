@@ -18,9 +18,9 @@ from segmeter.errors import ConfigError
 
 MOST_BYTES = 256 * 1024  # of one YAML file
 MOST_NODES = 100_000  # of one YAML file when its aliases are written out
-PLUGINS = ("hydra/launcher", "hydra/sweeper")  # groups that choose among what is installed
 LAUNCHERS = ("basic", "joblib", "submitit_local", "submitit_slurm")  # whose failing jobs are seen
 SWEEPERS = ("basic", "optuna")
+PLUGINS = {"hydra/launcher": list(LAUNCHERS), "hydra/sweeper": list(SWEEPERS)}  # groups, and what may be chosen in each
 OPTUNA: dict[str, Any] = {  # options of hydra/sweeper=optuna, with their defaults
     "storage": None,  # null keeps nothing; sqlite:///FILE lets a search that was killed go on
     "study_name": "segmeter",

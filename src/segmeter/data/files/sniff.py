@@ -10,6 +10,7 @@ from pathlib import Path
 
 from segmeter.checks import expected
 from segmeter.errors import DataError
+from segmeter.parallel import free_bytes
 from segmeter.remote.trees import open_present, origin
 
 SUFFIXES = {
@@ -55,6 +56,8 @@ _DOUBLE = (".nii.gz", ".ome.tif", ".ome.tiff", ".ome.zarr", ".seg.nrrd")
 _SIDECARS = {".txt", ".json", ".csv", ".tsv", ".md", ".xml", ".yaml", ".yml", ".html", ".log", ".ini", ".db"}
 _HEAD_BYTES = 64
 _PICTURES = tuple(SUFFIXES)
+_JSON_MEMORY = 16  # bytes that a byte of JSON takes when it is read: a pair of numbers is a list
+_SMALL = 1 << 22  # bytes of JSON that are not worth a look at the memory
 
 
 def show(path: Path) -> str:
@@ -190,3 +193,17 @@ def damaged(path: Path, error: Exception) -> DataError:
     return DataError(
         expected(show(path), "file", "to be complete", f"truncated or damaged data ({reason})", "Copy it again.")
     )
+
+
+def check_json(path: Path, size: int) -> None:
+    """Refuse JSON of `size` bytes, before it is read, where its values would not fit into the memory.
+
+    Raises
+    ------
+    DataError
+        They would not.
+    """
+    free = free_bytes() if size > _SMALL else None
+    if free is not None and size * _JSON_MEMORY > free:
+        rule = f"of at most {free // _JSON_MEMORY} bytes of JSON, as fit into the memory"
+        raise DataError(expected(show(path), "file", rule, str(size), "Is it the right one? Split it."))

@@ -187,3 +187,11 @@ def test_what_can_not_be_drawn_is_one_error(name, tmp_path):
     with pytest.raises(DataError, match=line) as error:
         read_coco(coco_images(path)["x"][0], **OPTIONS)
     assert len(error.value.problems) == 1
+
+
+def test_a_file_that_would_fill_the_memory_is_not_read(tmp_path):
+    path = tmp_path / "a.json"
+    with path.open("wb") as file:
+        file.truncate(1 << 42)  # no room is taken
+    with pytest.raises(DataError, match=r"`file` of at most [0-9]+ bytes of JSON"):
+        coco_images(path)

@@ -101,3 +101,15 @@ def test_what_can_not_be_drawn_is_one_error(name):
     with pytest.raises(DataError, match=line) as error:
         read(content)
     assert len(error.value.problems) == 1
+
+
+def test_a_file_that_would_fill_the_memory_is_not_read():
+    class Unread(io.BytesIO):
+        def read(self, *given):
+            raise AssertionError("read")
+
+        def seek(self, offset, whence=0):
+            return 1 << 50 if whence else 0
+
+    with pytest.raises(DataError, match=r"`file` of at most [0-9]+ bytes of JSON"):
+        decode_geojson(PATH, Unread(), shape=(10, 12), spec=SPEC, numbered=False, overlap="error")

@@ -30,7 +30,7 @@ from segmeter.data.files.formats.drawn import (
 from segmeter.data.files.formats.library import need
 from segmeter.data.files.images import read_image
 from segmeter.data.files.npy import check_pixels
-from segmeter.data.files.sniff import damaged, show, stem_of
+from segmeter.data.files.sniff import check_json, damaged, show, stem_of
 from segmeter.errors import DataError
 
 
@@ -152,6 +152,7 @@ def read_coco(
 
 @lru_cache(maxsize=4)
 def _open(path: Path, mtime: int, size: int) -> CocoFile:
+    check_json(path, size)
     try:
         content = json.loads(path.read_bytes())
         if isinstance(content, list):

@@ -1,6 +1,7 @@
 """Polygons in GeoJSON, as QuPath and `export.objects` write them -> label map. Needs nothing but scikit-image."""
 
 import json
+import os
 from pathlib import Path
 from typing import IO, Any
 
@@ -18,7 +19,7 @@ from segmeter.data.files.formats.drawn import (
     draw_objects,
     find_labels,
 )
-from segmeter.data.files.sniff import damaged, show
+from segmeter.data.files.sniff import check_json, damaged, show
 from segmeter.errors import DataError
 
 _KINDS = {"Polygon": 1, "MultiPolygon": 2}
@@ -50,6 +51,8 @@ def decode_geojson(
     DataError
         The file is damaged, holds other shapes than polygons, names an unknown class, or its objects overlap.
     """
+    check_json(path, file.seek(0, os.SEEK_END))
+    file.seek(0)
     try:
         features = _features(json.load(file))
         names = [_class_name(feature) for feature in features]
