@@ -127,7 +127,7 @@ PARTS = (  # where a part's time is spent: module or class, function
     ("the rest of a case", CaseScorer, "score_all"),
     ("journal", Manifest, "add"),
     ("manifest", Manifest, "finish"),
-    ("bootstrap", summary, "bootstrap"),
+    ("bootstrap", summary, "bootstrap_columns"),
     ("the rest of the summary", scoring, "summarise"),
     ("cases.parquet, cases.csv", scoring, "write_cases"),
     ("rows, sums, the rest", scoring, "score"),

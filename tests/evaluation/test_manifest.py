@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from segmeter.errors import ConfigError, DataError
-from segmeter.evaluation.manifest import JOURNAL, Entry, Manifest, check_same, read_run_manifest
+from segmeter.evaluation.manifest import JOURNAL, NAME, Entry, Manifest, check_same, read_run_manifest
 from segmeter.metrics.cases.columns import columns_of
 from segmeter.metrics.cases.table import CaseRow
 
@@ -70,6 +70,26 @@ def test_every_place_at_which_a_write_may_end_leaves_whole_rows(tmp_path: Path) 
             manifest.add(entry(case_id))
         manifest.close()
         assert (tmp_path / JOURNAL).read_bytes() == content
+
+
+def test_cases_that_are_added_together_leave_what_they_leave_one_by_one(tmp_path: Path) -> None:
+    """Mutation seen to fail: only the first of them is kept for the end."""
+    folders = [tmp_path / name for name in ("single", "together")]
+    single, together = begun(folders[0]), begun(folders[1], 0)
+    together.add(*map(entry, CASES))
+    together.close()
+    for name in (JOURNAL, NAME):
+        assert (folders[0] / name).read_bytes() == (folders[1] / name).read_bytes()
+        for manifest in (single, together):
+            manifest.finish()
+
+
+def test_counts_in_any_order_of_memory_come_back(tmp_path: Path) -> None:
+    """Mutation seen to fail: the bytes taken as they lie."""
+    manifest, counts = begun(tmp_path, 0), np.asfortranarray([[1, 2], [3, 4]])
+    manifest.add(Entry(case_id="a", row=CaseRow(case_id="a", height=2, width=5, counts=counts)))
+    (found,) = manifest.entries()
+    assert found.measured.counts.tolist() == counts.tolist()
 
 
 @pytest.mark.parametrize("most", [0, 2**32 - 1, 2**32, 2**62])

@@ -1,5 +1,6 @@
 """Memory: what is there, what is refused before the work, and what waits for its turn."""
 
+import gc
 import threading
 import time
 from pathlib import Path
@@ -10,7 +11,7 @@ import pytest
 from segmeter.cli.main import main
 from segmeter.errors import InputError
 from segmeter.evaluation import memory
-from segmeter.evaluation.memory import SMALL, Turns, check_memory
+from segmeter.evaluation.memory import SMALL, Turns, check_memory, spare_old_objects
 from tests.data.crafted import put
 
 
@@ -21,6 +22,19 @@ def test_what_can_not_fit_is_refused_before_the_work(monkeypatch: pytest.MonkeyP
         check_memory(3 * 2**29, what="it", remedy="Do less.")
     monkeypatch.setattr(memory, "free_bytes", lambda: None)
     check_memory(2**60, what="it", remedy="")
+
+
+@pytest.mark.parametrize("frozen", [False, True])
+def test_the_garbage_collector_is_left_as_it_was(frozen: bool) -> None:
+    """Mutations seen to fail: what a program has frozen is released; what was frozen here is not."""
+    if frozen:
+        gc.freeze()
+    try:
+        with spare_old_objects():
+            assert gc.get_freeze_count() > 0
+        assert bool(gc.get_freeze_count()) == frozen
+    finally:
+        gc.unfreeze()
 
 
 def test_what_fits_only_alone_waits_for_its_turn(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -106,7 +106,7 @@ class CaseScorer:
         )
         self._measures: tuple[Measure, ...] = build_measures(metrics, reading.spec)
         whole = self._measures or reading.label_map or reading.instances or metrics.spacing
-        self._counts_only = not whole and cases >= WORTH_COMPILING and can_count(reading.spec)
+        self.counts_only = not whole and cases >= WORTH_COMPILING and can_count(reading.spec)
 
     def __call__(self, pair: MaskPair) -> Scored | tuple[str, ...]:
         """Score a pair; what is wrong with its files is given back, so that all of it is said at once."""
@@ -114,7 +114,7 @@ class CaseScorer:
 
     def score_all(self, pairs: Sequence[MaskPair]) -> list[Scored | tuple[str, ...]]:
         """Score some pairs, in their order; those of small label PNGs together, with as little as it takes."""
-        short = [k for k, pair in enumerate(pairs) if self._counts_only and pair.predictions]
+        short = [k for k, pair in enumerate(pairs) if self.counts_only and pair.predictions]
         found = dict(zip(short, self._count_plain([pairs[k] for k in short]), strict=True))
         return [found.get(k) or self._score_usual(pair) for k, pair in enumerate(pairs)]
 

@@ -5,6 +5,7 @@ import json
 import time
 import zlib
 from base64 import b64decode, b64encode
+from binascii import b2a_base64
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -111,12 +112,13 @@ class Manifest:
         if (self.folder / JOURNAL).is_file():
             Lines(self.folder / JOURNAL, keep=whole).close()
 
-    def add(self, entry: Entry) -> None:
-        """Note a finished case."""
+    def add(self, *entries: Entry) -> None:
+        """Note finished cases: all of them, or none where they can't be written."""
         if self._lines is None:
             self._lines = Lines(self.folder / JOURNAL)
-        self._lines.write(encode_entry(entry))
-        self.note(entry)
+        self._lines.write(b"".join(map(encode_entry, entries)))
+        for entry in entries:
+            self.note(entry)
         if time.monotonic() - self._synced > SYNC_SECONDS:
             self._lines.sync()
             self._synced = time.monotonic()
@@ -260,16 +262,18 @@ def encode_entry(entry: Entry) -> bytes:
     content: dict[str, Any] = {"case_id": entry.case_id, "sha256": entry.sha256, "note": dict(entry.note)}
     if entry.pictures:
         content["pictures"] = dict(entry.pictures)
+    counts = b""
     if entry.row is not None:
-        content["row"] = _encode_row(entry.row)
+        content["row"], counts = _encode_row(entry.row), _pack(entry.row.counts)
     text = _dense(content).encode("utf-8")
+    if counts:  # most of the line, put in at the end of its row, as the encoder would look at every letter
+        text = b'%b,"counts":%b}}' % (text[:-2], counts)
     return b"%08x %b\n" % (zlib.crc32(text), text)
 
 
 def _encode_row(row: CaseRow) -> dict[str, Any]:
     return {
         "shape": [row.height, row.width, row.depth],
-        "counts": _pack(row.counts),
         "loss": row.loss,
         "loss_terms": row.loss_terms,
         "changed": dict(row.changed_pixels),
@@ -281,10 +285,11 @@ def _encode_row(row: CaseRow) -> dict[str, Any]:
     }
 
 
-def _pack(counts: NDArray[np.int64]) -> list[Any]:
-    """Shape, dtype, and the bytes in base64: a tenth of the time that numbers take."""
+def _pack(counts: NDArray[np.int64]) -> bytes:
+    """Shape, dtype, and the bytes in base64, as JSON: a tenth of the time that numbers take."""
     dtype = "<u4" if counts.max(initial=0) < 2**32 else "<i8"
-    return [counts.shape, dtype, b64encode(counts.astype(dtype).tobytes()).decode()]
+    packed = b2a_base64(counts.astype(dtype).tobytes(), newline=False)
+    return b'[[%b],"%b","%b"]' % (",".join(map(str, counts.shape)).encode(), dtype.encode(), packed)
 
 
 def _unpack(shape: list[int], dtype: str, packed: str) -> NDArray[np.int64]:

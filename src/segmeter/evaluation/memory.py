@@ -1,5 +1,6 @@
 """Memory that is there -> work side by side as far as it fits; what never fits is refused in one line before it."""
 
+import gc
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -71,3 +72,16 @@ class Turns:
 
 def _show(count: int) -> str:
     return f"{max(count, 0) / 2**30:.1f} GiB"
+
+
+@contextmanager
+def spare_old_objects() -> Iterator[None]:
+    """Let the garbage collector pass over what exists already: a walk over all imports takes as long as 100 pairs."""
+    frozen = gc.get_freeze_count()  # by a program that imports this one: it stays so
+    if not frozen:
+        gc.freeze()
+    try:
+        yield
+    finally:
+        if not frozen:
+            gc.unfreeze()

@@ -3,7 +3,7 @@
 import json
 import logging
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
@@ -22,9 +22,10 @@ from segmeter.distributed.shards import Shard, describe_shard
 from segmeter.errors import DataError
 from segmeter.evaluation.cases import CaseScorer, Scored
 from segmeter.evaluation.manifest import Entry, Manifest, check_same, read_notes, read_run_manifest
-from segmeter.evaluation.memory import check_memory
+from segmeter.evaluation.memory import check_memory, spare_old_objects
 from segmeter.evaluation.pairing import MaskPair, Pairing, Pairs, hash_pair
 from segmeter.evaluation.places import Place, Places
+from segmeter.evaluation.plain.groups import split_groups
 from segmeter.evaluation.probs import measure_probs
 from segmeter.evaluation.resuming.restore import open_manifest
 from segmeter.evaluation.sharding import note_shard
@@ -39,16 +40,14 @@ from segmeter.metrics.summary.summary import summarise
 from segmeter.parallel import count_cores, map_in_processes, map_in_threads
 from segmeter.progress import track
 from segmeter.remote.ahead import fetch_ahead
-from segmeter.remote.trees import stored_size
 
 SUMMARY = "metrics.json"
 
 _TABLES = 6  # of counts that are held at a time
-_AT_ONCE = 8  # small pairs that a thread takes at a time
-_SMALL = 1 << 20  # bytes of a file
 _BESIDE = 1 << 14  # rows whose tables are written while they are summarised
 
 Result = TypeVar("Result")
+Outcome = Scored | tuple[str, ...]  # what is wrong with a case's files
 
 _LOG = logging.getLogger(__name__)
 
@@ -183,6 +182,11 @@ def score(job: Scoring) -> dict[str, Any]:
     RunError
         A worker process was killed.
     """
+    with spare_old_objects():
+        return _score(job)
+
+
+def _score(job: Scoring) -> dict[str, Any]:
     counts = _TABLES * 8 * math.prod(job.spec.counts_shape)
     check_memory(counts, what=f"score: counts of {job.spec.num_classes} classes", remedy="Name those that occur.")
     manifest = open_manifest(job.folder, job.identity(), job.case_ids, resume=job.resume)
@@ -242,7 +246,8 @@ def refuse_files(job: Scoring) -> None:
     if not job.pairing.problems:
         return
     read = _score_in_threads(replace(job, metrics=MetricsConfig(spacing=job.metrics.spacing)).scorer(), job.pairs)
-    found = [result for result in track(read, "reading", len(job.pairs)) if not isinstance(result, Scored)]
+    results = track(chain.from_iterable(read), "reading", len(job.pairs))
+    found = [result for result in results if not isinstance(result, Scored)]
     raise DataError([*job.pairing.problems, *chain.from_iterable(found)])
 
 
@@ -295,16 +300,18 @@ def _restore(job: Scoring, manifest: Manifest, rows: RowStore, places: Places) -
 
 def _measure(job: Scoring, manifest: Manifest, pairs: Pairs, rows: RowStore, places: Places) -> None:
     problems: list[str] = []
-    results = (
-        map_in_processes(job.scorer(), pairs, processes=job.workers, describe=lambda pair: pair.case_id)
+    groups = (
+        (
+            [each]
+            for each in map_in_processes(job.scorer(), pairs, processes=job.workers, describe=lambda pair: pair.case_id)
+        )
         if job.workers
         else _score_in_threads(job.scorer(), pairs)
     )
-    for result in track(results, "scoring", len(pairs)):
+    for result in track(_noted(manifest, groups), "scoring", len(pairs)):
         if not isinstance(result, Scored):
             problems.extend(result)
             continue
-        manifest.add(_entry(result))
         rows.append(result.row)
         places.add(result.row.case_id, result.place)
         if job.metrics.measures and places.problems():
@@ -313,18 +320,19 @@ def _measure(job: Scoring, manifest: Manifest, pairs: Pairs, rows: RowStore, pla
         raise DataError(problems)
 
 
-def _score_in_threads(scorer: CaseScorer, pairs: Sequence[MaskPair]) -> Iterator[Scored | tuple[str, ...]]:
-    """Score all pairs, in order; a thread takes several small ones at a time, as handing over takes as long as they."""
-    size = 1
-    with suppress(OSError):  # what is wrong with the files is said when they are read
-        if all(stored_size(path) < _SMALL for pair in pairs[:1] for path in pair.references):
-            size = _AT_ONCE
-    groups = (list(pairs[start : start + size]) for start in range(0, len(pairs), size))
+def _noted(manifest: Manifest, groups: Iterable[list[Outcome]]) -> Iterator[Outcome]:
+    """Yield the results of each group once those of its cases that were measured are in the manifest."""
+    for group in groups:
+        manifest.add(*(_entry(each) for each in group if isinstance(each, Scored)))
+        yield from group
+
+
+def _score_in_threads(scorer: CaseScorer, pairs: Sequence[MaskPair]) -> Iterator[list[Outcome]]:
+    """Score all pairs, a group at a time, in order."""
+    groups = split_groups(pairs, scorer.reading.spec, plain=scorer.counts_only)
     ahead = fetch_ahead(groups, lambda group: chain.from_iterable(pair.files for pair in group))
-    found = map_in_threads(scorer.score_all, ahead, threads=count_cores(), name="score")
-    with closing(found):
-        for group in found:
-            yield from group
+    with closing(map_in_threads(scorer.score_all, ahead, threads=count_cores(), name="score")) as found:
+        yield from found
 
 
 def _entry(scored: Scored) -> Entry:

@@ -1,6 +1,7 @@
 """`segmeter check`: what it prints of good data, and how little it prints of much that is wrong."""
 
 import json
+import os
 
 import numpy as np
 import pytest
@@ -137,3 +138,16 @@ def test_the_balance_of_folds_is_shown_and_written(tmp_path, capsys):
     found = json.loads((tmp_path / "found.json").read_text())["folds"]
     assert [fold["cases"] for fold in found] == [3, 3, 3]
     assert [fold["classes"]["background"] for fold in found] == [2, 2, 2]
+
+
+@pytest.mark.parametrize("place", ["folder", "pipe", "text/check.json"])
+def test_an_output_that_is_no_file_is_refused_before_any_work_and_stays(place, tmp_path, capsys):
+    """A device of the system, which a pipe stands for here, would be replaced where root asks for it."""
+    (tmp_path / "folder").mkdir()
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "text").write_text("mine")
+    before = {path.name: path.stat().st_mode for path in tmp_path.iterdir()}
+    assert check(*DATA, f"data.root={tmp_path}/nosuch", f"output={tmp_path / place}") == 2
+    (line,) = [each for each in capsys.readouterr().err.splitlines() if each.startswith("segmeter: ")]
+    assert "config: expected `output` to be a file, got " in line
+    assert {path.name: path.stat().st_mode for path in tmp_path.iterdir()} == before

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from segmeter.evaluation.manifest import JOURNAL
+from segmeter.evaluation.manifest import JOURNAL, Entry, Manifest
 from tests.cli.sharded import run
 from tests.data.crafted import noise, put
 
@@ -24,16 +24,16 @@ KILLED = """
 import os, signal, sys
 from segmeter.cli.main import main
 from segmeter.evaluation.manifest import Manifest
-add, left = Manifest.add, [int(sys.argv.pop(1))]
-def add_and_die(self, entry):
-    add(self, entry)
-    left[0] -= 1
-    if not left[0]:
-        if sys.argv[1] == "torn":
-            os.write(self._file, b"0123abcd {half a li")
-        os.kill(os.getpid(), signal.SIGKILL)
+add, left, how = Manifest.add, [int(sys.argv.pop(1))], sys.argv.pop(1)
+def add_and_die(self, *entries):
+    for entry in entries:
+        add(self, entry)
+        left[0] -= 1
+        if not left[0]:
+            if how == "torn":
+                os.write(self._lines._handle, b"0123abcd {half a li")
+            os.kill(os.getpid(), signal.SIGKILL)
 Manifest.add = add_and_die
-sys.argv.pop(1)
 main(sys.argv[1:])
 """
 
@@ -78,14 +78,10 @@ def clean(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
 @pytest.mark.parametrize(("count", "how"), [(1, "whole"), (7, "torn"), (CASES, "whole")])
 def test_a_killed_run_goes_on_to_the_same_bytes(count: int, how: str, clean: dict[str, bytes]) -> None:
     folder = killed_after(count, how)
-    measured = []
-    from segmeter.evaluation import manifest
-
-    add = manifest.Manifest.add
+    assert (folder / JOURNAL).read_bytes().endswith(b"\n" if how == "whole" else b"{half a li")
+    measured, add = list[Entry](), Manifest.add
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(
-            manifest.Manifest, "add", lambda self, entry: (measured.append(entry.row.case_id), add(self, entry))[1]
-        )
+        patch.setattr(Manifest, "add", lambda self, *entries: (measured.extend(entries), add(self, *entries)))
         assert run(*SCORE, "resume=auto") == 0
     assert len(measured) == CASES - count
     assert {name: (folder / name).read_bytes() for name in RESULTS} == clean
@@ -214,8 +210,9 @@ def test_processes_give_the_same_bytes_as_threads(clean: dict[str, bytes]) -> No
 SLOW = """
 import sys, time
 from segmeter.cli.main import main
-from segmeter.evaluation import cases, score
-score._AT_ONCE = 1  # so that some pairs are noted long before the last one
+from segmeter.evaluation import cases
+from segmeter.evaluation.plain import groups
+groups._AT_ONCE = 1  # so that some pairs are noted long before the last one
 read = cases.read_map
 cases.read_map = lambda *given, **more: (time.sleep(0.3), read(*given, **more))[1]
 main(sys.argv[1:])

@@ -1,5 +1,6 @@
 """Tables of facts about cases: CSV, TSV and Parquet give the same, and what is missing or told twice is named."""
 
+import os
 from pathlib import Path
 
 import pyarrow as pa
@@ -62,6 +63,10 @@ def test_what_is_no_table_is_refused(name: str, tmp_path: Path) -> None:
         read_column(tmp_path / name, "ward", key="slices")
     (tmp_path / name).write_bytes(b"\xff\xfe\x00no table")
     with pytest.raises(InputError, match="`slices` to name a table"):
+        read_column(tmp_path / name, "ward", key="slices")
+    (tmp_path / name).unlink()
+    os.mkfifo(tmp_path / name)  # not waited for
+    with pytest.raises(InputError, match=r"`slices` to name a table, got .* \(not a regular file\)"):
         read_column(tmp_path / name, "ward", key="slices")
 
 

@@ -2,12 +2,14 @@
 
 import logging
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from rich.console import Console
 from rich.table import Table
 
+from segmeter.checks import expected
 from segmeter.cli.config.schema import CheckConfig
 from segmeter.cli.runs.job import Job
 from segmeter.data.build import open_splits
@@ -16,6 +18,7 @@ from segmeter.data.dataset import Dataset
 from segmeter.data.verification.describe import describe_report
 from segmeter.data.verification.intensity import SHOWN, Intensity, scale_warnings, unit_moments
 from segmeter.data.verification.report import DataReport
+from segmeter.errors import ConfigError
 from segmeter.files import write_json
 from segmeter.losses.weights import class_weights
 from segmeter.training.config import TrainingConfig
@@ -33,9 +36,13 @@ def run(config: CheckConfig, job: Job) -> None:
 
     Raises
     ------
+    ConfigError
+        `output` is no file, such as a folder or a device; nothing was read.
     DataError
         Every bad file of every split, and every case that two splits share, one line each.
     """
+    if config.output is not None:
+        _check_output(config.output)
     datasets, reports = open_splits(config.data, config.splits)
     console = Console(markup=False, highlight=False)
     console.print(_classes(config.data.spec().names, datasets, reports, fine=console.encoding.startswith("utf")))
@@ -55,6 +62,14 @@ def run(config: CheckConfig, job: Job) -> None:
     warnings = [line for report in reports for line in report.warnings]
     for warning in dict.fromkeys([*warnings, *scale_warnings(config.data, intensities)]):
         _LOG.warning("%s", warning)
+
+
+def _check_output(path: Path) -> None:
+    """Refuse what a new file can't replace, or must not: as root it would be the device itself that goes."""
+    above = next(each for each in path.absolute().parents if each.exists())
+    if (path.exists() and not path.is_file()) or not above.is_dir():
+        found = f"{path}, which is none" if path.exists() else f"{path} below {above}, which is no folder"
+        raise ConfigError(expected("config", "output", "to be a file", found))
 
 
 def _count_folds(

@@ -131,8 +131,9 @@ def run_name(config: Common, job: Job) -> str:
 
 def read_record(folder: Path) -> dict[str, Any]:
     """What run.json says, or nothing where it can't be read; "start" is in UTC, ISO 8601."""
+    path = folder / RECORD
     with suppress(OSError, ValueError):
-        record = json.loads((folder / RECORD).read_bytes())
+        record = json.loads(path.read_bytes()) if path.is_file() else None  # a pipe would be waited for
         if isinstance(record, dict):
             return record
     return {}

@@ -145,16 +145,13 @@ def _undo_paeth(tally: Tally, stream: Array, line: Any, width: Any, now: Any, go
 def _undo_paeth_word(residuals: Any, old: Any, left: Any, corner: Any, bits: Any) -> Any:
     """The lowest bits of a word whose row above is `old`; the others are those of `old`."""
     word, place = old, _NONE
+    if left == corner:
+        if not residuals:
+            return word
+        place += trailing_zeros(residuals) & _TOP
     while place < bits:
-        if left == corner:
-            if not residuals >> place:
-                break
-            place += trailing_zeros(residuals >> place) & _TOP
-            above = (old >> place) & _BYTE
-            best = above
-        else:
-            above = (old >> place) & _BYTE
-            best = left if above == corner else _nearest(np.int64(left), np.int64(above), np.int64(corner))
+        above = (old >> place) & _BYTE
+        best = _nearest(np.int64(left), np.int64(above), np.int64(corner))
         left, corner = (((residuals >> place) & _BYTE) + best) & _BYTE, above
         word ^= (left ^ above) << place
         place += _BITS

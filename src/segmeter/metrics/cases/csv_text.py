@@ -2,12 +2,15 @@
 
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from segmeter.files import csv_bytes
 
 _TEXT = pa.large_string()  # a group of rows may hold more than 2 GB
+_NOTHING = pa.scalar("", _TEXT)
+_LEAST, _MOST = 1e-4, 1e10  # between them Arrow writes no exponent, as `repr` does
 
 
 def csv_lines(table: pa.Table) -> bytes:
@@ -18,22 +21,30 @@ def csv_lines(table: pa.Table) -> bytes:
 
 
 def _cells(column: pa.ChunkedArray) -> pa.Array:
-    if column.null_count == len(column):
-        return pa.repeat(pa.scalar("", _TEXT), len(column))
-    if pa.types.is_integer(column.type):
-        return column.combine_chunks().cast(_TEXT).fill_null("")
-    return pa.array(_texts(column), _TEXT)
+    values = column.combine_chunks()
+    if values.null_count == len(values):
+        return pa.repeat(_NOTHING, len(values))
+    if pa.types.is_integer(values.type):
+        return values.cast(_TEXT).fill_null("")
+    if pa.types.is_floating(values.type):
+        return _write_floats(values)
+    if pa.types.is_list(values.type):
+        values = pa.array([" ".join(map(repr, value or ())) for value in values.to_pylist()], _TEXT)
+    distinct = values.dictionary_encode()
+    texts = pa.array(map(_text, distinct.dictionary.to_pylist()), _TEXT)
+    return texts.take(distinct.indices).fill_null("")
 
 
-def _texts(column: pa.ChunkedArray) -> list[str]:
-    if pa.types.is_floating(column.type):
-        values = column.to_numpy(zero_copy_only=False).tolist()  # null becomes NaN, which no column of cases holds
-        return [repr(value) if value == value else "" for value in values]
-    values = column.to_pylist()
-    if pa.types.is_list(column.type):
-        values = [" ".join(map(repr, value or ())) for value in values]
-    known = {value: _text(value) for value in set(values)}
-    return [known[value] for value in values]
+def _write_floats(column: pa.Array) -> pa.Array:
+    """Each number as `repr` writes it: Arrow finds the same digits in a fifth of the time, and leaves ".0" out."""
+    values = column.to_numpy(zero_copy_only=False)  # null becomes NaN, which no column of cases holds
+    sizes = np.abs(values)
+    alike = (sizes == 0) | ((sizes >= _LEAST) & (sizes < _MOST))
+    texts = column.cast(_TEXT).fill_null("")
+    ends = pc.if_else(alike & (values == np.rint(values)), pa.scalar(".0", _TEXT), _NOTHING)
+    texts = pc.binary_join_element_wise(texts, ends, _NOTHING)
+    others = ~(alike | np.isnan(values))
+    return pc.replace_with_mask(texts, others, pa.array(map(repr, values[others].tolist()), _TEXT))
 
 
 def _text(value: Any) -> str:

@@ -276,15 +276,14 @@ def class_statuses(margins: ClassTotals) -> NDArray[np.int64]:
 
 def _tables(rows: Sequence[CaseRow], spec: ClassSpec) -> Iterator[pa.Table]:
     """Lay out the rows, a group at a time; without rows, one empty table with the columns."""
-    changed: dict[str, None] = {}
-    extra: dict[str, None] = {}
-    has_loss = False
-    hashes: dict[str, None] = {}
-    for row in rows:
-        changed |= dict.fromkeys(row.changed_pixels)
-        extra |= dict.fromkeys(row.scores)
+    changed, extra, hashes, has_loss = dict[str, Any](), dict[str, Any](), dict[str, None](), False
+    for row in itertools.chain.from_iterable(in_groups(rows)):
+        changed.update(row.changed_pixels)  # only the names are of use
+        extra.update(row.scores)
         has_loss |= bool(row.loss_terms)
-        hashes |= dict.fromkeys(name for name in HASHES if getattr(row, name) is not None)
+        for name in HASHES:
+            if getattr(row, name) is not None:
+                hashes[name] = None
     note = json.dumps({"format": FORMAT, "spec": as_plain(spec)}, ensure_ascii=False)
     for group in in_groups(rows) if rows else [rows]:
         columns = _fixed_columns(group, spec)
@@ -293,7 +292,7 @@ def _tables(rows: Sequence[CaseRow], spec: ClassSpec) -> Iterator[pa.Table]:
         columns |= {name: pa.array([getattr(row, name) for row in group], pa.int64()) for name in hashes}
         for step in changed:
             columns[f"changed_{step}"] = pa.array([row.changed_pixels.get(step) for row in group], pa.int64())
-        scores = [row.scores for row in group]
+        scores = [row.scores for row in group] if extra else []
         for name in extra:
             columns[f"extra_{name}"] = floats([one.get(name) for one in scores])
         columns["confusion"] = lists([row.counts for row in group], math.prod(spec.counts_shape))
@@ -316,5 +315,5 @@ def _fixed_columns(rows: Sequence[CaseRow], spec: ClassSpec) -> dict[str, pa.Arr
         columns |= {f"{prefix}_{name}": pa.array(values[:, k], pa.int64()) for k, name in enumerate(spec.names)}
     for prefix, ratios in {"iou": scores.iou, "dice": scores.dice}.items():
         columns |= {f"{prefix}_{name}": floats(ratios[:, k]) for k, name in enumerate(spec.names)}
-    statuses = np.array(STATUSES)[class_statuses(margins)]
-    return columns | {f"status_{name}": pa.array(statuses[:, k], pa.string()) for k, name in enumerate(spec.names)}
+    texts, statuses = pa.array(STATUSES, pa.string()), class_statuses(margins)
+    return columns | {f"status_{name}": texts.take(pa.array(statuses[:, k])) for k, name in enumerate(spec.names)}

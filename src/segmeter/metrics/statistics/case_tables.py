@@ -81,6 +81,8 @@ def column_names(path: str | Path, *, key: str) -> list[str]:
 def _read(path: Path, key: str, wanted: Sequence[str]) -> tuple[list[str], list[list[str]]]:
     """The names of all columns, and the cells of each wanted one; no cells where one of them is lacking."""
     try:
+        if path.exists() and not path.is_file():
+            raise ValueError("not a regular file")
         return (_read_parquet if path.suffix.lower() == ".parquet" else _read_text)(path, key, wanted)
     except InputError:
         raise
