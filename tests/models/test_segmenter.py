@@ -7,7 +7,7 @@ from torch import nn
 
 from segmeter.errors import ConfigError, InputError
 from segmeter.models.card import ModelCard
-from segmeter.models.segmenter import Segmenter, pad_to_multiple
+from segmeter.models.segmenter import AtNetworkSize, Segmenter, pad_to_multiple
 from tests.models.parts import Stub, make_card, make_pointwise, make_tiny
 
 
@@ -86,6 +86,17 @@ def test_an_image_that_the_network_sees_smaller_may_have_any_size():
     padded, logits = seen_by(torch.zeros(1, 3, 9, 70), size_multiple=16, downsample=4)
     assert padded.shape == (1, 3, 16, 32)  # 64 x 128 in blocks of 4 x 4
     assert logits.shape == (1, 3, 9, 70)
+
+
+def test_images_at_the_size_of_the_network_are_padded_to_its_stride_alone():
+    image = torch.rand(2, 3, 9, 70)
+    seen: list[torch.Tensor] = []
+    network = Stub(lambda padded: seen.append(padded) or padded)
+    network.size_multiple, network.downsample = 16, 2
+    segmenter = Segmenter(network, make_card())
+    logits = AtNetworkSize(segmenter)(image)
+    assert seen[0].shape == (2, 3, 16, 80)
+    torch.testing.assert_close(logits, segmenter.normalise(image))
 
 
 def test_a_network_that_does_not_say_its_sizes_gets_multiples_of_32():

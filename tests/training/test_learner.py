@@ -9,11 +9,12 @@ import torch
 from safetensors.torch import save_file
 
 from segmeter.models.checkpoints.manifest import WEIGHTS
+from segmeter.models.segmenter import Segmenter
 from segmeter.training.data.batches import Batches
 from segmeter.training.learner import Learner
 from segmeter.training.limits import Limits
 from segmeter.training.run.background import address, snapshot
-from tests.training.tiny import tiny_job
+from tests.training.tiny import tiny_job, tiny_segmenter
 
 
 def learner_of(folder, **changes):
@@ -114,3 +115,21 @@ def test_what_is_steady_changes_after_before_update_was_called(tmp_path):
     take_steps(learner, job, 0, 1)
     assert all(torch.equal(one, other) for one, other in zip(before, moments[0][2], strict=True))
     assert not all(torch.equal(a, b) for a, b in zip(before, learner.segmenter.parameters(), strict=True))
+
+
+def test_samples_go_into_the_network_as_they_are_and_images_smaller(tmp_path):
+    """Mutation seen to fail: the segmenter itself trained, which shrinks the samples once more."""
+    segmenter = tiny_segmenter()
+    segmenter.network.downsample = 2
+    segmenter = Segmenter(segmenter.network, segmenter.card)
+    learner, job = learner_of(tmp_path, segmenter=segmenter)
+    seen = []
+    learner.segmenter.network.register_forward_pre_hook(lambda network, given: seen.append(given[0].shape[-2:]))
+    with open_batches(job) as batches:
+        batch = batches.take()
+        learner.update([batch], step=0, progress=0.0)
+    size = batch.image.shape[-2:]
+    assert seen == [size]
+    with torch.no_grad():
+        assert learner.published(batch.image).shape[-2:] == size
+    assert [2 * side for side in seen[1]] == [*size]

@@ -1,7 +1,6 @@
 """Finished runs on the same cases -> paired differences, tests and ranking, from their rows alone. No torch."""
 
 import json
-import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -141,21 +140,19 @@ def _no_picture(name: str) -> bool:
 def estimate_memory(folders: Sequence[Path], regions: int) -> int:
     """Bytes that comparing the cases of runs takes, of some classes and groups, by what their files say of themselves.
 
-    Columns of all runs are kept. Before they are there, one file is read at a time; afterwards units of all runs, whose
-    number is bounded, are resampled.
+    Columns of all runs are kept, and units of all runs, whose number is bounded, are resampled.
     """
-    kept = read = resampled = 0
+    needed = 0
     for folder in folders:
         if is_nnunet(folder):
-            kept += 4 * folder.stat().st_size
+            needed += 4 * folder.stat().st_size
             continue
         path = folder / "cases.parquet"
-        rows, counts = read_metadata(path).num_rows, math.prod(read_spec(folder).counts_shape)
+        rows = read_metadata(path).num_rows
         measured = sum(name.startswith("extra_") for name in read_schema(path).names)
-        kept += rows * (170 + 57 * regions + 30 * measured)
-        read = max(read, 8 * rows * (counts + measured + 8))
-        resampled += 8 * min(rows, MOST_UNITS) * (7 + 11 * regions + 3 * measured)
-    return kept + max(read, resampled)
+        needed += rows * (170 + 57 * regions + 30 * measured)
+        needed += 8 * min(rows, MOST_UNITS) * (7 + 11 * regions + 3 * measured)
+    return needed
 
 
 def _summary(folder: Path, config: MetricsConfig) -> Mapping[str, Any]:

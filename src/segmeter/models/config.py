@@ -37,8 +37,9 @@ class EncoderConfig(Config, title="model"):
     """What the encoder starts from: null for random weights; "imagenet", or another name that the encoder has, for a
     pretrained encoder; or the path of a file or checkpoint."""
     downsample: Annotated[int, Unit("times")] = Field(1, ge=1, le=8)
-    """How many times smaller, in height and in width, the image is that the network sees: blocks of that many pixels a
-    side are averaged, and the logits are enlarged bilinearly. 2 takes about a quarter of the time."""
+    """How many times smaller, in height and in width, the network sees images: blocks of that many pixels a side are
+    averaged, and the logits are enlarged bilinearly. Samples of a training are made that small. 2 takes about a quarter
+    of the time."""
     norm: Normalisation = "batch"
     """What stands where the network has batch norm: batch norm over a forward pass, "sync" over those of all processes,
     "group" over groups of channels of each image, which goes with small batches, or "instance" over each channel."""

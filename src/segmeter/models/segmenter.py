@@ -32,9 +32,9 @@ class Segmenter(nn.Module):
         super().__init__()
         self.network = network
         self.card = card
-        self._downsample = int(getattr(network, "downsample", 1))
-        self.size_multiple = self._downsample * int(getattr(network, "size_multiple", SIZE_MULTIPLE))
-        self.size_least = self._downsample * int(getattr(network, "size_least", 1))
+        self.downsample = int(getattr(network, "downsample", 1))
+        self.size_multiple = self.downsample * int(getattr(network, "size_multiple", SIZE_MULTIPLE))
+        self.size_least = self.downsample * int(getattr(network, "size_least", 1))
         mean, std = torch.tensor(card.mean, dtype=torch.float64), torch.tensor(card.std, dtype=torch.float64)
         self.gain: Tensor
         self.shift: Tensor
@@ -71,11 +71,19 @@ class Segmenter(nn.Module):
     def padded_logits(self, image: Tensor) -> Tensor:
         """Logits of a normalised image whose height and width are multiples of `size_multiple`, at its own size."""
         logits: Tensor
-        if self._downsample == 1:
+        if self.downsample == 1:
             logits = self.network(image)
             return logits
-        logits = self.network(functional.avg_pool2d(image, self._downsample))
-        return functional.interpolate(logits, scale_factor=float(self._downsample), mode="bilinear")
+        logits = self.network(functional.avg_pool2d(image, self.downsample))
+        return functional.interpolate(logits, scale_factor=float(self.downsample), mode="bilinear")
+
+    def logits_at_network_size(self, image: Tensor) -> Tensor:
+        """Logits of a batch of images that are as small as the network sees them, at their size; see `forward`."""
+        self._check(image)
+        height, width = image.shape[-2:]
+        multiple, least = self.size_multiple // self.downsample, self.size_least // self.downsample
+        logits: Tensor = self.network(pad_to_multiple(self.normalise(image), multiple=multiple, least=least))
+        return logits[..., :height, :width]
 
     def normalise(self, image: Tensor) -> Tensor:
         """(image / full scale - mean) / std, in the dtype of the weights' buffers; values beyond the card's are cut."""
@@ -113,3 +121,14 @@ def pad_to_multiple(image: Tensor, *, multiple: int, least: int = 1) -> Tensor:
 
 def _missing(size: int, multiple: int, least: int) -> int:
     return -(-max(size, least) // multiple) * multiple - size
+
+
+class AtNetworkSize(nn.Module):
+    """A segmenter that takes images as small as its network sees them, as samples are in training."""
+
+    def __init__(self, segmenter: Segmenter) -> None:
+        super().__init__()
+        self.segmenter = segmenter
+
+    def forward(self, image: Tensor) -> Tensor:
+        return self.segmenter.logits_at_network_size(image)

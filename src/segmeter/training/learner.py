@@ -15,6 +15,7 @@ from segmeter.losses.additive import additive
 from segmeter.models.checkpoints.checkpoint import Checkpoint
 from segmeter.models.checkpoints.manifest import WEIGHTS
 from segmeter.models.checkpoints.weights import load_tensors
+from segmeter.models.segmenter import AtNetworkSize
 from segmeter.training.checkpointing import load_weights
 from segmeter.training.config import OPTIMIZERS, SCHEDULES
 from segmeter.training.data.batches import Batch
@@ -63,7 +64,8 @@ class Learner:
                 config.accumulate,
             )
         self._freeze = Freezing(self.segmenter, config)
-        model = compiled(self.segmenter, config, device=device, steps=limits.last_step)
+        trained = self.segmenter if self.segmenter.downsample == 1 else AtNetworkSize(self.segmenter)
+        model = compiled(trained, config, device=device, steps=limits.last_step)
         self._world = job.world
         self._seed = config.seed
         self._step = Stepper(

@@ -10,6 +10,7 @@ from segmeter.cli.commands import train
 from segmeter.cli.commands.train import _checkpoint_line, _result, _show
 from segmeter.data.config import CellsConfig
 from segmeter.errors import ConfigError
+from segmeter.models.config import UnetConfig
 from segmeter.training.config import TrainingConfig
 from segmeter.training.job import TrainResult
 
@@ -61,7 +62,10 @@ def test_one_batch_is_overfitted_in_one_process_alone(monkeypatch):
     for name in ("SampleSource", "CachedDataset", "PartReader"):
         monkeypatch.setattr(train, name, lambda *given, **named: None)
     config = SimpleNamespace(
-        training=TrainingConfig(overfit_batches=2, batch_size=2, cache_gb=0), augment=None, data=CellsConfig()
+        training=TrainingConfig(overfit_batches=2, batch_size=2, cache_gb=0),
+        augment=None,
+        data=CellsConfig(),
+        model=UnetConfig(),
     )
     two: Any = SimpleNamespace(rank=0, size=2)
     given: dict[str, Any] = {
@@ -71,4 +75,8 @@ def test_one_batch_is_overfitted_in_one_process_alone(monkeypatch):
     }
     data: Any = SimpleNamespace(pairs=(), weights={})
     with pytest.raises(ConfigError, match="`overfit_batches` to be null in several processes, got 2"):
+        train._cases(config, data, data, **given)  # type: ignore[arg-type]
+    config.model = UnetConfig(downsample=2)
+    given["world"] = SimpleNamespace(rank=0, size=1)
+    with pytest.raises(ConfigError, match=r"`downsample` to be 1 with training\.overfit_batches, got 2"):
         train._cases(config, data, data, **given)  # type: ignore[arg-type]

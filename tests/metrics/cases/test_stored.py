@@ -3,10 +3,13 @@
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from segmeter.classes import ClassSpec
 from segmeter.errors import DataError
+from segmeter.metrics.cases import stored as stored_module
 from segmeter.metrics.cases import table as table_module
 from segmeter.metrics.cases.objects import no_objects, pack_objects
 from segmeter.metrics.cases.stored import open_cases, read_cases
@@ -106,3 +109,46 @@ def test_a_missing_foreign_damaged_or_newer_file_is_refused(tmp_path, monkeypatc
     monkeypatch.undo()
     with pytest.raises(DataError, match=r"of format 1 or older, got 2 .* Update segmeter"):
         read_cases(path)
+
+
+@pytest.fixture
+def in_parts(tmp_path, monkeypatch):
+    """A table whose rows are in groups of three, and the rows."""
+    monkeypatch.setattr(table_module, "BLOCK", 3)
+    rows = random_rows(11, scores={"hd95/car": 0.5})
+    write_cases(tmp_path, rows, class_spec())
+    return open_cases([tmp_path]), rows
+
+
+PARTS = [slice(0, 3), slice(2, 7), slice(3, 4), slice(5, 100), slice(4, 4), slice(None, None, 4)]
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_rows_of_one_table_are_read_from_the_groups_that_hold_them(in_parts, part):
+    """Mutation seen to fail: rows of a group counted from the first of the file."""
+    stored, rows = in_parts
+    for one, other in zip(stored[part], rows[part], strict=True):
+        assert (one.case_id, one.counts.tolist()) == (other.case_id, other.counts.tolist())
+    assert [stored[place].case_id for place in (-1, 0, 6)] == [rows[place].case_id for place in (-1, 0, 6)]
+    assert [row.case_id for row in stored.take([9, 1])] == [rows[9].case_id, rows[1].case_id]
+
+
+def test_a_part_of_one_table_is_in_memory_at_a_time(tmp_path, monkeypatch):
+    """Mutation seen to fail: all groups read at once."""
+    monkeypatch.setattr(table_module, "BLOCK", 50)
+    monkeypatch.setattr(stored_module, "BLOCK", 50)
+    rng = np.random.default_rng(0)
+    names = tuple(f"class{k}" for k in range(20))
+    spec = ClassSpec(task="multiclass", names=names, colours=((0, 0, 0),) * 20)
+    write_cases(tmp_path, [case_row(f"{i:04}", rng.integers(0, 10**6, (20, 20))) for i in range(2000)], spec)
+    before, most = pa.total_allocated_bytes(), 0
+    for block in open_cases([tmp_path]).blocks():
+        assert len(block.case_ids) == 50
+        most = max(most, pa.total_allocated_bytes() - before)
+    assert most < 2000 * 20 * 20 * 8 / 5
+
+
+def test_a_table_that_is_replaced_while_it_is_read_stays_the_one_that_was_opened(in_parts, tmp_path):
+    stored, rows = in_parts
+    write_cases(tmp_path, random_rows(11, seed=1), class_spec())
+    assert [row.counts.tolist() for row in stored] == [row.counts.tolist() for row in rows]

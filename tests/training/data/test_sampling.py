@@ -366,6 +366,16 @@ def test_resolution_stays_until_it_may_grow():
     assert shares == pytest.approx([0.5, 0.5, 0.75, 1.0, 1.0])
 
 
+def test_samples_are_made_as_small_as_the_network_sees_them():
+    """Mutation seen to fail: the samples of a network that sees images at half of their size made at their size."""
+    cases = numbered_cases(1, size=(64, 96))
+    source = SampleSource(cases, AugmentConfig(crop=(64, 96)), batch_size=1, seed=0, downsample=2)
+    image, target, _ = source.batch(0, 0)
+    assert (image.shape, target.shape) == ((1, 32, 64, 3), (1, 32, 64))  # 48 columns are 64 as 32 is the stride
+    rows = image[0, :, 0, 0].astype(float)
+    assert rows[-1] - rows[0] == pytest.approx(62, abs=1.5)  # from the first rows of the image to the last
+
+
 def test_resolution_that_would_grow_before_it_may_is_refused():
     with pytest.raises(ConfigError, match=r"`resolution_from` to be below resolution_until, got 0\.8"):
         AugmentConfig(resolution=0.5, resolution_from=0.8, resolution_until=0.8)

@@ -120,6 +120,7 @@ def _cases(
 ) -> dict[str, Any]:
     """What the job trains and validates on, and how samples are changed."""
     budget = Budget(int(config.training.cache_gb * 1e9))
+    downsample = getattr(config.model, "downsample", 1)
     cases = CachedDataset(data, budget, parts=PartReader(data))
     source = SampleSource(
         cases,
@@ -128,6 +129,7 @@ def _cases(
         seed=config.training.seed,
         samples=config.data.samples_per_epoch,
         presence=seen.presence,
+        downsample=downsample,
         part=(world.rank, world.size),
         sources=Sources.named((pair.source for pair in data.pairs), data.weights),
         defer=device.type == "cuda" and not config.training.overfit_batches,
@@ -136,6 +138,8 @@ def _cases(
         if world.size > 1:
             rule, given = "to be null in several processes", config.training.overfit_batches
             raise ConfigError(expected("training", "overfit_batches", rule, given, "Train in one process."))
+        if downsample > 1:  # its samples are also validated on, as if they were images
+            raise ConfigError(expected("model", "downsample", "to be 1 with training.overfit_batches", downsample))
         fixed = FixedBatches(source, config.training.overfit_batches)
         val_cases = fixed.cases(data.case_ids, data.spec)
         return {"train_cases": cases, "source": fixed, "val_cases": val_cases, "augment": None}

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, overload
 
@@ -97,7 +98,7 @@ class StoredRows(Sequence[CaseRow]):
     def blocks(self) -> Iterator[CaseBlock]:
         """The rows as arrays, some thousands at a time, without making any."""
         for start in range(0, len(self), BLOCK):
-            table = self._table.slice(start, BLOCK).combine_chunks()
+            table = self._part(start, BLOCK).combine_chunks()
             shapes = [_integers(table, name) for name in ("depth", "height", "width")]
             names = {name: decode_key(name.removeprefix(_SCORE)) for each in self._further for name in each
                      if name.startswith(_SCORE)}  # fmt: skip
@@ -109,6 +110,9 @@ class StoredRows(Sequence[CaseRow]):
                 edges=_edges(table),
                 measured={key: _numbers(table[name]) for name, key in names.items() if key},
             )
+
+    def _part(self, start: int, count: int) -> pa.Table:
+        return self._table.slice(start, count)
 
     def _counts(self, table: pa.Table) -> NDArray[np.int64]:
         counts = np.asarray(table["confusion"].combine_chunks().flatten(), np.int64)
@@ -132,7 +136,7 @@ class StoredRows(Sequence[CaseRow]):
         return self._rows(range(len(self))[index], 1)[0]
 
     def _rows(self, start: int, count: int) -> list[CaseRow]:
-        table = self._table.slice(start, count)
+        table = self._part(start, count)
         columns = _plain_columns(table)
         counts = self._counts(table)
         files = table[_FILE].to_pylist()
@@ -153,6 +157,55 @@ class StoredRows(Sequence[CaseRow]):
         return b"" if held is None else held.get(case_id) or no_objects()
 
 
+class _FileRows(StoredRows):
+    """The rows of one file that is sorted, read anew whenever they are asked for: counts may take kilobytes a case.
+
+    The file stays open, so that another one of its name changes nothing.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        spec: ClassSpec,
+        names: Sequence[str],
+        further: Sequence[str],
+        objects: Mapping[str, bytes] | None,
+    ) -> None:
+        self._path = path
+        self._file = pq.ParquetFile(path)
+        self._names = list(names)
+        sizes = [self._file.metadata.row_group(index).num_rows for index in range(self._file.num_row_groups)]
+        self._ends = np.cumsum(sizes)
+        self._held = range(0)  # groups of rows that are in the table
+        super().__init__(self._read(self._held), spec, [further], [objects])
+        self._ids = self._file.read(columns=["case_id"])["case_id"]
+
+    @property
+    def case_ids(self) -> pa.ChunkedArray:
+        return self._ids
+
+    def take(self, places: Any) -> StoredRows:
+        return StoredRows(self._part(0, len(self)).take(places), self.spec, self._further, self._objects)
+
+    def __len__(self) -> int:
+        return int(self._ends[-1]) if len(self._ends) else 0
+
+    def _part(self, start: int, count: int) -> pa.Table:
+        stop = min(start + count, len(self))
+        first, last = np.searchsorted(self._ends, [start, stop - 1], side="right").tolist()
+        if stop <= start:
+            return self._read(range(0))
+        if self._held != range(first, last + 1):
+            self._held = range(first, last + 1)
+            self._table = self._read(self._held)
+        return self._table.slice(start - (int(self._ends[first - 1]) if first else 0), stop - start)
+
+    def _read(self, groups: range) -> pa.Table:
+        with _as_data_error(self._path):
+            table = self._file.read_row_groups(list(groups), columns=self._names)
+        return table.append_column(_FILE, pa.array(np.zeros(len(table), np.int32)))
+
+
 def open_cases(paths: Sequence[str | Path], *, objects: bool = False) -> StoredRows:
     """Open the rows of several files as one sequence, sorted by case id; a case may be there several times.
 
@@ -163,6 +216,12 @@ def open_cases(paths: Sequence[str | Path], *, objects: bool = False) -> StoredR
     DataError
         As `read_cases`.
     """
+    if len(paths) == 1:
+        path, spec, names = _describe("read_cases", paths[0])
+        if _is_sorted(_read_columns(path, ["case_id"])["case_id"]):
+            own = [name for name in names if name.startswith(_FURTHER)]
+            kept = [*(name for name in _KEPT if name in names), *own]
+            return _FileRows(path, spec, kept, own, read_objects(path.parent) if objects else None)
     tables, further, specs, held = (
         list[pa.Table](),
         list[list[str]](),
@@ -178,14 +237,28 @@ def open_cases(paths: Sequence[str | Path], *, objects: bool = False) -> StoredR
         held.append(read_objects(path.parent) if objects else None)
     table = pa.concat_tables(tables, promote_options="default")
     del tables
-    order = np.asarray(pc.sort_indices(table["case_id"].cast(pa.binary())))  # UTF-8 sorts as Python sorts text
-    sorted_already = bool((order == np.arange(len(order))).all())
-    return StoredRows(table if sorted_already else table.take(pa.array(order)), specs[0], further, held)
+    sorted_already = _is_sorted(table["case_id"])
+    return StoredRows(table if sorted_already else table.take(_order(table["case_id"])), specs[0], further, held)
+
+
+def _order(case_ids: pa.ChunkedArray) -> pa.Array:
+    return pc.sort_indices(case_ids.cast(pa.binary()))  # UTF-8 sorts as Python sorts text
+
+
+def _is_sorted(case_ids: pa.ChunkedArray) -> bool:
+    order = np.asarray(_order(case_ids))
+    return bool((order == np.arange(len(order))).all())
 
 
 def _read_columns(path: Path, names: Sequence[str]) -> pa.Table:
-    try:
+    with _as_data_error(path):
         return pq.read_table(path, columns=list(names))
+
+
+@contextmanager
+def _as_data_error(path: Path) -> Iterator[None]:
+    try:
+        yield
     except (pa.ArrowException, OSError) as error:
         raise DataError(
             expected("read_cases", "path", "to be a cases.parquet", f"{path} ({error})", _REMEDY)

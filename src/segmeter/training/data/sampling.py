@@ -62,6 +62,8 @@ class SampleSource:
         Share of the samples that each source of the cases has; None takes all cases alike.
     defer
         Leave resizing to the device, so that the host only cuts: pays on a GPU, which few host cores have to feed.
+    downsample
+        How many times smaller than the images the network sees them: samples are made as it sees them.
     part
         (r, k): of each batch this source gives the samples r, r + k, r + 2 k, ..., so that k processes share it out.
 
@@ -80,6 +82,7 @@ class SampleSource:
         seed: int,
         samples: int | None = None,
         presence: NDArray[np.bool_] | None = None,
+        downsample: int = 1,
         part: tuple[int, int] = (0, 1),
         sources: Sources | None = None,
         defer: bool = False,
@@ -91,6 +94,7 @@ class SampleSource:
         self.seed = seed
         self.samples = _epoch_samples(config, len(cases), batch_size, samples, weighted=sources is not None)
         self.batch_size = max(1, min(batch_size, self.samples))
+        self._downsample = downsample
         self._part = part
         if self.batch_size < part[1]:
             rule = f"to be at least {part[1]}, a sample for each process"
@@ -181,7 +185,7 @@ class SampleSource:
         low, high = np.log(self.config.zoom)
         zoom = math.exp(rng.uniform(low, high))
         full: Size = (case.image.shape[0], case.image.shape[1])
-        size, scale = sample_size(self.config, full, progress)
+        size, scale = sample_size(self.config, full, progress, self._downsample)
         height, width = (max(1, round(side / (scale * zoom))) for side in size)
         window = self._place(rng, index, case.target, (height, width), label)
         if repeat and not changes:
@@ -248,18 +252,20 @@ def _find_presence(cases: Cases) -> NDArray[np.bool_]:
     )
 
 
-def sample_size(config: AugmentConfig, image: Size, progress: float) -> tuple[Size, float]:
+def sample_size(config: AugmentConfig, image: Size, progress: float, downsample: int = 1) -> tuple[Size, float]:
     """How large a sample is at this point of the run, and the share of the full resolution that it has.
 
     Examples
     --------
     >>> sample_size(AugmentConfig(crop=(256, 320), resolution=0.5, resolution_until=0.8), (360, 480), 0.4)
     ((192, 256), 0.75)
+    >>> sample_size(AugmentConfig(crop=(256, 320)), (360, 480), 0.4, downsample=2)
+    ((128, 160), 0.5)
     """
     full: Size = image if config.crop is None else (int(config.crop[0]), int(config.crop[1]))
     start, end = config.resolution_from, config.resolution_until
     grown = min(max((progress - start) / (end - start), 0.0), 1.0)
-    scale = config.resolution + (1 - config.resolution) * grown
+    scale = (config.resolution + (1 - config.resolution) * grown) / downsample
     if scale == 1.0:
         return full, scale
     height, width = (max(SIZE_STEP, SIZE_STEP * round(side * scale / SIZE_STEP)) for side in full)
