@@ -39,6 +39,7 @@ def run_command(command: str, argv: Sequence[str]) -> None:
     sweep = args.multirun or "hydra.mode=MULTIRUN" in args.overrides
     request = Request(args.config_name or command, args.overrides, args.config_dir, sweep)
     if args.info or args.hydra_help or args.cfg in ("hydra", "all"):
+        _refuse_together(args)
         _composed(command, request)
         return hand_over(command, args)
     if args.cfg:
@@ -136,6 +137,14 @@ def _without_echoes(problems: list[str]) -> list[str]:
     keys = [re.escape(found[1]) for line in problems if (found := _UNREAD.match(line))]
     echo = re.compile(rf"config: (expected )?`({'|'.join(keys)})\b")
     return [line for line in problems if not keys or not echo.match(line)]
+
+
+def _refuse_together(args: argparse.Namespace) -> None:
+    """Refuse two flags of which Hydra takes one."""
+    given = [f"--{name}" for name in ("run", "multirun", "cfg", "info") if getattr(args, name)]
+    if len(given) > 1:
+        rule = "expected one of --run, --multirun, --cfg and --info"
+        raise ConfigError(f"config: {rule}, got {len(given)}: {' and '.join(given)}.")
 
 
 def _show(command: str, request: Request, args: argparse.Namespace) -> None:

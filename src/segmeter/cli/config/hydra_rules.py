@@ -36,6 +36,7 @@ _DEPTH = 2  # a file of the folder, or of a group in it
 _SETTABLE = ("sweep.dir", "sweep.subdir", "sweeper.", "launcher.", "mode", "verbose", "job.env_set", "job.env_copy")
 _FILLED_IN = ("runtime.", "overrides.", "job.name", "job.config_name", "job.override_dirname")  # by Hydra
 _PARAMS = "sweeper.params."
+_MERGE = "tag:yaml.org,2002:merge"
 _REMEDIES = {"found character '\\t'": "Indent with spaces.", "found duplicate key": "Keep one of the two."}
 _NO_GROUP = re.compile("Could not override '([^']+)'")  # what Hydra says of a group that the root file lacks
 _SUBDIR = re.compile(r"([\w.=,+-]|\$\{hydra\.job\.num\})+")
@@ -114,14 +115,26 @@ def _fault(path: Path, folder: Path) -> str | None:
 
 
 def _defaults(root: yaml.Node | None) -> Iterator[str]:
-    """The groups and options of a file's defaults list."""
-    found = dict(root.value) if isinstance(root, yaml.MappingNode) else {}
-    left = [value for key, value in found.items() if key.value == "defaults"]
+    """The groups and options of a file's defaults list, also where it is merged in from another mapping (<<)."""
+    left = _values_of("defaults", root) if isinstance(root, yaml.MappingNode) else []
     while left:
         node = left.pop()
         if isinstance(node, yaml.ScalarNode):
             yield str(node.value)
         left.extend(_inner(node))
+
+
+def _values_of(name: str, root: yaml.MappingNode) -> list[yaml.Node]:
+    """All that a key of a mapping may be once what is merged into it is in its place."""
+    found, merged = list[yaml.Node](), [root]
+    while merged:
+        for key, value in merged.pop().value:
+            if key.value == name:
+                found.append(value)
+            elif key.tag == _MERGE:
+                inner = value.value if isinstance(value, yaml.SequenceNode) else [value]
+                merged += [each for each in inner if isinstance(each, yaml.MappingNode)]
+    return found
 
 
 def _count(node: yaml.Node, known: dict[int, float]) -> float:
