@@ -54,7 +54,7 @@ def test_rows_come_back_as_they_were(task):
         assert one.extra == other.extra
 
 
-@pytest.mark.parametrize("loss", [None, 0.0, math.nan])
+@pytest.mark.parametrize("loss", [None, 0.0, -0.0, math.nan])
 def test_what_few_rows_have_comes_back_too(loss):
     """Mutations seen to fail: a checksum of 0 taken for none, objects cut by a byte."""
     more = {"depth": 3, "spacing": (2.0, 0.5, 0.25), "unit": "mm", "objects": b"\x00some", "target_crc32": 0}

@@ -103,7 +103,7 @@ class RowStore(Sequence[CaseRow]):
 def _pack(row: CaseRow) -> bytes:
     """All that is a row's own but its id: numbers, counts and objects."""
     known = (_ABSENT if one is None else one for one in (row.depth, row.target_crc32, row.objects_crc32))
-    head = _HEAD.pack(row.height, row.width, *known, row.loss is not None, row.loss or 0.0)
+    head = _HEAD.pack(row.height, row.width, *known, row.loss is not None, 0.0 if row.loss is None else row.loss)
     floats = [*(one for pair in row.loss_terms for one in pair), *(column.value for column in row.measured)]
     numbers = np.array([*floats, *row.extra.values()], np.float64)
     changed = np.array([*row.changed_pixels.values()], np.int64)

@@ -196,8 +196,8 @@ class _FileRows(StoredRows):
         if stop <= start:
             return self._read(range(0))
         if self._held != range(first, last + 1):
-            self._held = range(first, last + 1)
-            self._table = self._read(self._held)
+            self._table = self._read(range(first, last + 1))
+            self._held = range(first, last + 1)  # not before it is read: a damaged group would pass for the one before
         return self._table.slice(start - (int(self._ends[first - 1]) if first else 0), stop - start)
 
     def _read(self, groups: range) -> pa.Table:
