@@ -241,3 +241,12 @@ def test_shared_memory_without_room_is_named(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(parallel, "ProcessPoolExecutor", full)
     with pytest.raises(OSError, match="No space left on device: '/dev/shm'"):
         list(map_in_processes(str, range(2), processes=2, describe=str))
+
+
+def test_too_many_open_files_are_not_blamed_on_shared_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    def out_of_handles(*given: object, **options: object) -> None:
+        raise OSError(24, "Too many open files")
+
+    monkeypatch.setattr(parallel, "ProcessPoolExecutor", out_of_handles)
+    with pytest.raises(OSError, match=r"Too many open files$"):
+        list(map_in_processes(str, range(2), processes=2, describe=str))

@@ -1,5 +1,6 @@
 """One function over many items, in threads or processes -> its results, in order; the cores and memory for them."""
 
+import errno
 import logging
 import multiprocessing
 import os
@@ -98,7 +99,12 @@ def map_in_processes(
     ahead, done = count * _AHEAD, 0
     try:
         pool = ProcessPoolExecutor(count, mp_context=context, initializer=end_with_parent)
-    except OSError as error:  # of the semaphores, which name no file
+    except OSError as error:
+        if error.errno in (
+            errno.EMFILE,
+            errno.ENFILE,
+        ):  # of pipes; the semaphores name no file either
+            raise
         raise OSError(error.errno, error.strerror, "/dev/shm") from error
     with pool:
 
