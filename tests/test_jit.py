@@ -104,6 +104,22 @@ def test_a_change_in_a_part_from_another_file_is_compiled_anew(tmp_path):
     assert run() == ["2200", "0"]
 
 
+def test_a_kernel_is_kept_once_it_was_compiled_and_until_its_sources_change(tmp_path):
+    """Mutation seen to fail: any code of its file taken for its own."""
+    source = "from segmeter.jit import is_kept, kernel\n\n@kernel\ndef g(x):\n    return x + 1\n\nprint(is_kept(g))\n"
+    (tmp_path / "whole.py").write_text(source + "g(0)\n")
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "cache")}
+
+    def run() -> list[str]:
+        command = [sys.executable, "whole.py"]
+        done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True)
+        return done.stdout.split()
+
+    assert [run(), run()] == [["False"], ["True"]]
+    (tmp_path / "beside.py").write_text("other = 1\n")
+    assert [run(), run()] == [["False"], ["True"]]
+
+
 @pytest.mark.parametrize(
     ("before", "after"),
     [

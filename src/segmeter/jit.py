@@ -33,6 +33,12 @@ def kernel(function: Function) -> Function:
     return _keep_on_disk(function, _compile(function, EXACT))
 
 
+def is_kept(kernel: Callable[..., Any]) -> bool:
+    """Whether a kernel was compiled from these very sources before, and the result is on disk."""
+    kept = cast(Any, kernel)._cache
+    return isinstance(kept, _StampedCache) and kept.holds_something()
+
+
 def inlined_part(function: Function) -> Function:
     """Compile with exact arithmetic into the kernels that name it: what is constant in a call is so inside."""
     return cast(Function, numba.njit(nogil=True, error_model="numpy", inline="always")(function))
@@ -85,9 +91,17 @@ class _StampedCache(FunctionCache):  # type: ignore[misc]
     """numba's cache on disk, which alone would see neither new options nor a change that stands in another file."""
 
     def _index_key(self, sig: Any, codegen: Any) -> tuple[Any, ...]:
+        return (*super()._index_key(sig, codegen), *self._stamps())
+
+    def holds_something(self) -> bool:
+        """Whether there is code of these very sources, for whatever arguments."""
+        stamps = self._stamps()
+        return any(key[-len(stamps) :] == stamps for key in self._cache_file._load_index())
+
+    def _stamps(self) -> tuple[str, ...]:
         parts = _parts(self._py_func)
         folders = {Path(part.__code__.co_filename).parent for part in parts}
-        return (*super()._index_key(sig, codegen), *map(_stamp, sorted(folders)), _hash_values(parts))
+        return (*map(_stamp, sorted(folders)), _hash_values(parts))
 
 
 def _parts(function: Callable[..., Any]) -> set[Callable[..., Any]]:

@@ -167,11 +167,17 @@ def test_few_and_many_pairs_are_counted_alike(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(
         cases, "count_plain", lambda files, *a, **k: compiled.append(len(files)) or real(files, *a, **k)
     )
+    monkeypatch.setattr(cases, "is_compiled", lambda: False)
+    monkeypatch.setattr(cases, "WORTH_LOADING", 2)
     score(scoring(few))
     assert not compiled
-    monkeypatch.setattr(cases, "WORTH_COMPILING", 2)
+    monkeypatch.setattr(cases, "is_compiled", lambda: True)
     score(scoring(many))
     assert sum(compiled) == 2
+    monkeypatch.setattr(cases, "is_compiled", lambda: False)
+    monkeypatch.setattr(cases, "WORTH_COMPILING", 2)
+    score(scoring(two_cases(tmp_path / "more")))
+    assert sum(compiled) == 4
     for name in ("cases.csv", "cases.parquet", "metrics.json"):
         assert (few / name).read_bytes() == (many / name).read_bytes()
 

@@ -64,6 +64,7 @@ def test_memory_grows_by_little_more_than_the_counts_of_a_case(tmp_path: Path, m
     """
     monkeypatch.setattr(groups, "stored_size", lambda _: 1)
     monkeypatch.setattr(groups, "_PLAIN_AT_ONCE", 8)
+    monkeypatch.setattr(cases, "WORTH_COMPILING", 1)
     monkeypatch.setattr(cases.CaseScorer, "score_all", lambda _, pairs: list(map(invented, pairs)))
     monkeypatch.setattr(scoring, "_BESIDE", 100)
     monkeypatch.setattr(rows, "BLOCK", 64)

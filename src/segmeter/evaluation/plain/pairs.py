@@ -46,6 +46,14 @@ def can_count(spec: ClassSpec) -> bool:
     return spec.num_classes <= _MOST_CLASSES
 
 
+def is_compiled() -> bool:
+    """Whether `count_plain` was compiled before, which takes about 20 s, and is on disk."""
+    from segmeter.jit import is_kept  # numba takes a moment to load
+
+    count_files = _compiled()
+    return count_files is not None and is_kept(count_files)
+
+
 def count_plain(
     pairs: Sequence[tuple[Path, Path]], spec: ClassSpec, *, max_pixels: int
 ) -> Sequence[PlainCounts | None]:
