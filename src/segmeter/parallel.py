@@ -100,11 +100,9 @@ def map_in_processes(
     try:
         pool = ProcessPoolExecutor(count, mp_context=context, initializer=end_with_parent)
     except OSError as error:
-        if error.errno in (
-            errno.EMFILE,
-            errno.ENFILE,
-        ):  # of pipes; the semaphores name no file either
+        if error.errno in (errno.EMFILE, errno.ENFILE):  # of its pipes
             raise
+        # of its semaphores, which name no file
         raise OSError(error.errno, error.strerror, "/dev/shm") from error
     with pool:
 
