@@ -356,8 +356,19 @@ def test_zoom_is_even_on_a_log_scale(zoom):
 def test_resolution_grows_in_a_line_and_keeps_to_the_stride():
     config = AugmentConfig(crop=(256, 320), resolution=0.5, resolution_until=0.8)
     sizes = [sample_size(config, (360, 480), progress) for progress in (0.0, 0.4, 0.8, 1.0)]
-    assert sizes == [((128, 160), 0.5), ((192, 256), 0.75), ((256, 320), 1.0), ((256, 320), 1.0)]
+    assert sizes == [((128, 160), 0.5), ((192, 224), 0.75), ((256, 320), 1.0), ((256, 320), 1.0)]
     assert sample_size(AugmentConfig(crop=None), (37, 41), 0.0) == ((37, 41), 1.0)
+
+
+@pytest.mark.parametrize(("crop", "downsample"), [((64, 64), 8), ((96, 96), 2), (None, 8), ((33, 500), 4)])
+def test_the_window_of_a_smaller_sample_is_never_larger_than_the_crop(crop, downsample):
+    """Mutation seen to fail: sides rounded to the nearest step, and to one at least."""
+    image = (64, 64)
+    (height, width), scale = sample_size(AugmentConfig(crop=crop), image, 1.0, downsample)
+    full = crop or image
+    assert height / scale <= full[0]
+    assert width / scale <= full[1]
+    assert crop is not None or (height / scale, width / scale) == full
 
 
 def test_resolution_stays_until_it_may_grow():
@@ -371,7 +382,7 @@ def test_samples_are_made_as_small_as_the_network_sees_them():
     cases = numbered_cases(1, size=(64, 96))
     source = SampleSource(cases, AugmentConfig(crop=(64, 96)), batch_size=1, seed=0, downsample=2)
     image, target, _ = source.batch(0, 0)
-    assert (image.shape, target.shape) == ((1, 32, 64, 3), (1, 32, 64))  # 48 columns are 64 as 32 is the stride
+    assert (image.shape, target.shape) == ((1, 32, 32, 3), (1, 32, 32))  # 48 columns are 32, as that is the stride
     rows = image[0, :, 0, 0].astype(float)
     assert rows[-1] - rows[0] == pytest.approx(62, abs=1.5)  # from the first rows of the image to the last
 

@@ -258,7 +258,7 @@ def sample_size(config: AugmentConfig, image: Size, progress: float, downsample:
     Examples
     --------
     >>> sample_size(AugmentConfig(crop=(256, 320), resolution=0.5, resolution_until=0.8), (360, 480), 0.4)
-    ((192, 256), 0.75)
+    ((192, 224), 0.75)
     >>> sample_size(AugmentConfig(crop=(256, 320)), (360, 480), 0.4, downsample=2)
     ((128, 160), 0.5)
     """
@@ -268,8 +268,14 @@ def sample_size(config: AugmentConfig, image: Size, progress: float, downsample:
     scale = (config.resolution + (1 - config.resolution) * grown) / downsample
     if scale == 1.0:
         return full, scale
-    height, width = (max(SIZE_STEP, SIZE_STEP * round(side * scale / SIZE_STEP)) for side in full)
+    height, width = (_smaller(side, scale, exact=config.crop is None) for side in full)
     return (height, width), scale
+
+
+def _smaller(side: int, scale: float, *, exact: bool) -> int:
+    """A side of a sample at a lower resolution: never such that its window would be larger than the crop."""
+    small = max(1, round(side * scale))
+    return small if exact or small < SIZE_STEP else small // SIZE_STEP * SIZE_STEP
 
 
 def class_pixels(target: NDArray[Any], spec: ClassSpec, rng: np.random.Generator) -> dict[int, NDArray[np.int64]]:
