@@ -107,11 +107,12 @@ def segmeter(command: str, runs: Path, *overrides: str) -> Path:
 def measure(work: Path) -> dict[str, Any]:
     root, runs = work / "data", work / "runs"
     write_cases(root)
-    data = ("data=folder", f"data.root={root}", "data.classes=[background,vessel]")
+    data = ("data=folder", f"data.root={root}", "data.lists=.", "data.classes=[background,vessel]")
     trained = segmeter("train", runs, *data, "training=auto")
     tested = segmeter("eval", runs, f"checkpoint={trained}", "data.split=test")
     record = json.loads((trained / "run.json").read_bytes())
     summary = json.loads((tested / "metrics.json").read_bytes())
+    assert summary["n_cases"] == SPLITS["test"], "the lists were not taken"
     seven = read_cases(root, "train", "val")
     choice = max(itertools.product(*TOP_HATS), key=lambda choice: dice_of_top_hat(seven, *choice))
     return {

@@ -273,7 +273,7 @@ def sample_size(config: AugmentConfig, image: Size, progress: float, downsample:
 
 
 def _smaller(side: int, scale: float, *, exact: bool) -> int:
-    """A side of a sample at a lower resolution: never such that its window would be larger than the crop."""
+    """A side of a sample at a lower resolution, so that its window is no larger than the crop, but for half a pixel."""
     small = max(1, round(side * scale))
     return small if exact or small < SIZE_STEP else small // SIZE_STEP * SIZE_STEP
 
