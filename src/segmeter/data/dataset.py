@@ -135,8 +135,7 @@ class Dataset:
         Raises
         ------
         DataError
-            A file is damaged, of another size, or its content is not what was verified; reading rows raises it too, and
-            leaving where a file changed meanwhile.
+            A file is damaged, of another size, or not what was verified; reading rows and leaving raise it too.
         """
         pair = self.pairs[index]
         if self.instances:
