@@ -134,7 +134,13 @@ FAULTS: dict[int, tuple[str, tuple[str, ...]]] = {
     40: ("a damaged newest checkpoint", (f"{CHECKPOINTS}a_damaged_newest_one_is_said_and_the_one_before_is_taken_up",)),
     41: ("two runs in one folder", (f"{FOLDER}a_folder_in_use_is_refused_with_its_process",)),
     42: ("the lock of a killed process", (f"{FOLDER}the_lock_of_a_killed_process_is_free",)),
-    43: ("runs of the same second", (f"{FOLDER}eight_processes_of_the_same_second_get_eight_folders",)),
+    43: (
+        "runs of the same second",
+        (
+            f"{FOLDER}eight_processes_of_the_same_second_get_eight_folders",
+            f"{FOLDER}an_empty_folder_of_this_second_is_left_to_who_made_it",
+        ),
+    ),
     44: (
         "SIGKILL while many images are evaluated",
         (
