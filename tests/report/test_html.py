@@ -293,6 +293,14 @@ def test_groups_have_a_table(tmp_path, rng, spec):
     assert "green <i> (ground, tree)" in page.text("a")
 
 
+@pytest.mark.parametrize("changed", [{"n_cases": "<b>"}, {"per_class": 3}, {"dataset": None}])
+def test_figures_that_a_run_did_not_write_are_refused_by_name(run, changed):
+    summary = json.loads((run / "metrics.json").read_text())
+    write_json(run / "metrics.json", summary | changed)
+    with pytest.raises(InputError, match=r"expected `metrics.json` to be what the run wrote"):
+        write_report(run)
+
+
 def test_a_folder_of_predictions_shows_its_pictures(tmp_path, rng, spec):
     (tmp_path / "predictions").mkdir()
     assert not render(tmp_path).all("section")

@@ -62,7 +62,7 @@ def _report(run_folder: Path, config: ReportConfig) -> Path:
         return _write(run_folder, "compare.html", values, scripts=COMPARISON_SCRIPTS, config=config)
     summary, history = load_json(run_folder / "metrics.json"), load_lines(run_folder / "history.jsonl")
     if summary is not None:
-        found = evaluation_values(run_folder, summary, config)
+        found = _evaluated(run_folder, summary, config)
     elif history is not None:
         values = training_values(run_folder, history, config)
         return _write(run_folder, "train.html", values, scripts=TRAINING_SCRIPTS, config=config)
@@ -73,6 +73,18 @@ def _report(run_folder: Path, config: ReportConfig) -> Path:
         raise InputError(expected("write_report", "run_folder", rule, str(run_folder), "Give a run's folder."))
     scripts = SCRIPTS if found.get("explorer") else ("dom", "sorting")
     return _write(run_folder, "report.html", _NOTHING | found, scripts=scripts, config=config)
+
+
+def _evaluated(run_folder: Path, summary: Any, config: ReportConfig) -> dict[str, Any]:
+    """What is shown of an evaluation; a metrics.json that lacks something, or is that of other cases, is named."""
+    try:
+        return evaluation_values(run_folder, summary, config)
+    except InputError:
+        raise
+    except (LookupError, TypeError, AttributeError, ValueError) as error:
+        rule, remedy = "to be what the run wrote beside its cases.parquet", "Measure again with resume=."
+        given = f"{run_folder / 'metrics.json'} ({type(error).__name__}: {error})"
+        raise InputError(expected("write_report", "metrics.json", rule, given, remedy)) from error
 
 
 def _write(
