@@ -20,7 +20,7 @@ from segmeter.cli.config.schema import Common
 from segmeter.cli.messages import LOGGER, logged
 from segmeter.cli.runs.job import Job
 from segmeter.cli.runs.masking import mask, mask_override, refuse_masked
-from segmeter.errors import EXIT_BAD_INPUT, ConfigError, RunError, SegmeterError
+from segmeter.errors import EXIT_BAD_INPUT, ConfigError, LateError, RunError, SegmeterError
 from segmeter.files import (
     clear_leftovers,
     confined,
@@ -41,7 +41,10 @@ from segmeter.training.run.signals import let_finish
 RECORD = "run.json"
 KEEP_SECONDS = 60.0  # of work: a new run that is refused earlier leaves nothing
 _ROOM = 16384  # bytes kept for how the run ended
-_NOT_WRITABLE = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENAMETOOLONG)
+_NOT_WRITABLE = (
+    *(errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENAMETOOLONG),
+    *(errno.ENOENT, errno.ELOOP),  # below /proc, or a link to itself
+)
 _REMEDY = {
     errno.ENOSPC: "Make room there",
     errno.EDQUOT: "Make room in your quota",
@@ -273,7 +276,8 @@ def _explain(error: BaseException, config: Common, job: Job, folder: Path | None
     if isinstance(error, OSError):
         safe = f"Every file in {folder} is whole." if folder else "Nothing was begun."
         return RunError(_system_fault(error, job.command, safe, remedy))
-    if isinstance(error, RunError) and isinstance(error.__cause__, OSError) and resumes and remedy not in str(error):
+    stopped = isinstance(error, LateError) or isinstance(error.__cause__, OSError)  # by files, or what they lie on
+    if isinstance(error, RunError) and stopped and resumes and remedy not in str(error):
         *others, last = error.problems
         return RunError([*others, f"{last} Then {remedy}."])
     return error
