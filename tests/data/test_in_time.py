@@ -38,7 +38,7 @@ import time
 from segmeter.data.in_time import TimeLimit
 limit = TimeLimit(seconds=1.5, case_id="a", files=())
 print("reading", flush=True)
-print(limit(lambda: (time.sleep(0.7), "read")[1]), flush=True)
+print(limit(lambda: ([time.sleep(0.05) for _ in range(14)], "read")[1]), flush=True)
 """
 
 
@@ -80,8 +80,9 @@ def test_a_time_in_which_the_process_was_stopped_does_not_count() -> None:
     with subprocess.Popen([sys.executable, "-c", STOPPED], stdout=subprocess.PIPE, text=True) as child:
         assert child.stdout
         assert child.stdout.readline() == "reading\n"
+        time.sleep(0.2)  # until it waits
         os.kill(child.pid, signal.SIGSTOP)
-        time.sleep(2.5)
+        time.sleep(2)
         os.kill(child.pid, signal.SIGCONT)
         assert child.stdout.readline() == "read\n"
 
@@ -131,7 +132,7 @@ def b_hangs(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     released = threading.Event()
 
     def waiting(then: Callable[..., Any]) -> Callable[..., Any]:
-        return lambda path, *more: (path.stem == "b" and released.wait(60), then(path, *more))[1]
+        return lambda path, *more: (path.stem == "b" and released.wait(9), then(path, *more))[1]
 
     monkeypatch.setattr(sniff, "open_present", waiting(open_present))
     monkeypatch.setattr(dataset_module, "sha256_file", waiting(segmeter.files.sha256_file))
@@ -155,7 +156,7 @@ def test_rows_are_limited_each_time_they_are_read(images: Dataset, monkeypatch: 
     released = threading.Event()
     with images.open_rows(1) as (rows, _):
         (inner,) = (value for value in vars(rows).values() if hasattr(value, "read"))
-        monkeypatch.setattr(type(inner), "read", lambda self, start, stop: released.wait(60))
+        monkeypatch.setattr(type(inner), "read", lambda self, start, stop: released.wait(9))
         with pytest.raises(LateError, match=LATE):
             rows.read(0, 3)
         released.set()
@@ -166,7 +167,7 @@ def test_a_data_set_with_a_reader_of_its_own_is_limited(images: Dataset) -> None
 
     class Slow(Dataset):
         def __getitem__(self, index: int) -> Any:
-            return released.wait(60)
+            return released.wait(9)
 
     slow = Slow(**{name: getattr(images, name) for name in images.__dataclass_fields__})
     with pytest.raises(LateError, match=LATE):

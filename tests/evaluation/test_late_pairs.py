@@ -35,7 +35,7 @@ class Hanging:
 
     def wait(self, path: Path) -> None:
         if path.stem == "b" and path.parent.name == self.folder:
-            self.released.wait(60)
+            self.released.wait(9)
 
 
 @pytest.fixture
@@ -68,7 +68,7 @@ def test_pairs_that_are_counted_together_are_limited_one_by_one(job: Scoring, mo
     def count(files: list[tuple[Path, Path]], *more: Any, **options: Any) -> list[None]:
         given.append([path.stem for pair in files for path in pair])
         if files[0][0].stem == "b":
-            released.wait(60)
+            released.wait(9)
         return [None]
 
     monkeypatch.setattr(cases, "WORTH_COMPILING", 1)
@@ -99,7 +99,7 @@ def test_rows_of_a_large_pair_are_limited(job: Scoring, hanging: Hanging, monkey
         score(job)
     hanging.folder = ""
     monkeypatch.setattr(
-        "segmeter.data.by_rows.tiff_rows.TiffRows.read", lambda self, start, stop: hanging.released.wait(60)
+        "segmeter.data.by_rows.tiff_rows.TiffRows.read", lambda self, start, stop: hanging.released.wait(9)
     )
     with pytest.raises(LateError, match=r"was not read"):
         score(job)

@@ -64,7 +64,7 @@ def test_16_a_read_that_never_ends_is_named_and_the_run_can_go_on(
     assert said[0].endswith(f"Then go on with resume={folder}.")
     assert state(folder).startswith(f"stopped: data: case {Path(file).stem!r}")
     check_files(command)
-    check_resumed(command, run(resuming(command)), command)
+    check_resumed(command, run([*resuming(command), "data.timeout_s=60"]), command)
 
 
 @pytest.mark.usefixtures("here")
