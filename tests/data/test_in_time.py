@@ -162,6 +162,18 @@ def test_rows_are_limited_each_time_they_are_read(images: Dataset, monkeypatch: 
         released.set()
 
 
+def test_windows_are_limited_each_time_they_are_read(images: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
+    released = threading.Event()
+    sample = PartReader(images)(1)
+    assert sample
+    monkeypatch.setattr(PartReader, "_stored", lambda *given, **more: released.wait(9))
+    for array in (sample.image, sample.target):
+        assert array is not None
+        with pytest.raises(LateError, match=LATE):
+            array[2:5, 3:6]
+    released.set()
+
+
 def test_a_data_set_with_a_reader_of_its_own_is_limited(images: Dataset) -> None:
     released = threading.Event()
 

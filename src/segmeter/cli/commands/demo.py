@@ -7,7 +7,9 @@ from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 
+from segmeter.checks import expected
 from segmeter.errors import ConfigError
+from segmeter.files import make_folder
 
 
 def run(arguments: Sequence[str]) -> None:
@@ -16,13 +18,18 @@ def run(arguments: Sequence[str]) -> None:
     Raises
     ------
     ConfigError
-        More than one argument was given.
+        More than one argument was given, or the folder can't be made.
     """
     if len(arguments) > 1 or any("=" in argument for argument in arguments):
         given = " ".join(arguments)
         raise ConfigError(f"demo: expected at most a folder, got {given!r}. Use train and eval to set values.")
     start = time.monotonic()
     root = Path(arguments[0] if arguments else "runs") / f"demo-{datetime.now():%Y-%m-%d_%H%M%S}"
+    try:
+        make_folder(root)
+    except OSError as error:  # before the data are drawn
+        given = f"{error.filename or root} ({error.strerror})"
+        raise ConfigError(expected("demo", "folder", "to be a folder that can be written", given)) from error
     _step("check", "data=cells")
     _step("train", "experiment=demo", f"run.root={root}")
     checkpoint = f"checkpoint={_newest(root / 'train')}"
