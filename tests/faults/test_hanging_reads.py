@@ -13,18 +13,20 @@ from tests.faults.harness import run, state
 
 ROOT = Path(__file__).parents[2]
 CHECKED = ["data.verify=always"]  # whatever an earlier start has found
+READ = [*CHECKED, "training.cache_gb=0"]  # whenever a case is wanted
 LIMIT = "data.timeout_s=1.5"
-# Command, what more, the file that hangs, and how often it is opened before: for the check at the start, and the hash
+# Command, what more, the file that hangs, and how often it is opened before: for the check at the start, and before the
+# first checkpoint
 RUNS = {
-    "train": ("train", [*CHECKED, "training.workers=2"], "images/case02.png", 1),
+    "train": ("train", [*READ, "training.workers=2"], "images/case02.png", 4),
     "eval": ("eval", CHECKED, "masks/case02.png", 1),
     "predict": ("predict", [], "images/case02.png", 1),
     "score": ("score", [], "labels/case02.png", 0),
     "score in processes": ("score", ["workers=2"], "labels/case02.png", 0),
 }
 MORE = {  # each takes seconds
-    "train without workers": ("train", [*CHECKED, "training.workers=0"], "images/case02.png", 1),
-    "validation": ("train", CHECKED, "images/case05.png", 1),
+    "train without workers": ("train", [*READ, "training.workers=0"], "images/case02.png", 4),
+    "validation": ("train", READ, "images/case05.png", 2),
     "score in one process": ("score", ["workers=1"], "labels/case02.png", 0),
 }
 SLOW = [pytest.param(*run, marks=pytest.mark.slow, id=name) for name, run in MORE.items()]

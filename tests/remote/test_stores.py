@@ -1,4 +1,5 @@
 import zipfile
+import zlib
 
 import pytest
 
@@ -43,10 +44,12 @@ def test_what_stays_lost_ends_the_run_with_a_line_that_says_so(memory):
         store_of(memory, 99, TimeoutError("timed out")).look("a")
 
 
-@pytest.mark.parametrize("error", [FileNotFoundError("gone"), PermissionError("403")])
-def test_what_is_not_there_is_not_tried_again(memory, error):
+@pytest.mark.parametrize(
+    "error", [FileNotFoundError("gone"), PermissionError("403"), zipfile.BadZipFile("no zip"), zlib.error("torn")]
+)
+def test_what_is_not_there_or_damaged_is_not_tried_again(memory, error):
     store = store_of(memory, 99, error)
-    with pytest.raises(DataError, match=r"to be there and readable, got (gone|403)"):
+    with pytest.raises(DataError, match=r"to be there and readable, got (gone|403|no zip|torn)"):
         attempt("x", lambda: store._files.info("x"))
     assert store._files.asked == 1
 
@@ -88,6 +91,15 @@ def test_an_unreachable_server_is_named(monkeypatch):
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
     with pytest.raises(RunError, match="s3://b/x: can't be read or written, after 3 attempts"):
         open_store("s3://b/x").objects()
+
+
+def test_a_web_server_is_found_by_its_name_and_port(web):
+    """Mutation seen to fail: the path as it is, whose host the library takes for the scheme of a URL."""
+    root, url = web
+    (root / "a;b.png").write_bytes(b"123")
+    found = open_store(url.replace("127.0.0.1", "localhost")).look("a;b.png")
+    assert found is not None
+    assert found.size == 3
 
 
 def test_a_web_server_gives_files(web):

@@ -25,7 +25,7 @@ from segmeter.data.files.images import (
     read_file,
 )
 from segmeter.data.files.label_mapping import split_codes, split_objects, to_labels
-from segmeter.data.files.sniff import show
+from segmeter.data.files.sniff import show, unchanged
 from segmeter.data.files.zarr import hash_folder
 from segmeter.data.in_time import TimeLimit
 from segmeter.data.location import Location, read_location
@@ -146,16 +146,16 @@ class Dataset:
         Raises
         ------
         DataError
-            A file is damaged, of another size, or its content is not what was verified; reading rows raises it too.
+            A file is damaged, of another size, or not what was verified; reading rows and leaving raise it too.
         """
         pair, in_time = self.pairs[index], self.limit(index)
-        in_time(partial(self.check_content, index))
         if self.instances:
             rule, remedy = "to be false for images that are read by rows", "Cut them into tiles."
             raise DataError(expected(show(pair.image), "data.instances", rule, "true", remedy))
         limits: dict[str, Any] = {"max_pixels": self.max_pixels, "level": self.level}
         reading: dict[str, Any] = {"spec": self.spec, "label_map": self.label_map, **limits}
-        with ExitStack() as stack:
+        with unchanged(pair.files), ExitStack() as stack:
+            in_time(partial(self.check_content, index))
             opened = open_image_rows(pair.image, channels=self.in_channels, orientation=self.orientation, **limits)
             every = [opened, *(open_label_rows(path, **reading) for path in pair.masks)]
             image, *masks = [in_time.rows(in_time(partial(stack.enter_context, each))) for each in every]

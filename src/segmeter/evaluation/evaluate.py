@@ -30,6 +30,7 @@ from segmeter.metrics.probabilities.calibration import Calibration
 from segmeter.metrics.probabilities.stored import NAME as SUMS
 from segmeter.metrics.probabilities.stored import empty_sums, write_sums
 from segmeter.metrics.probabilities.summary import summarise_calibration
+from segmeter.metrics.summary.slice_labels import check_tables
 from segmeter.metrics.summary.summary import summarise
 from segmeter.postprocess.pipeline import Cleaned
 
@@ -94,6 +95,7 @@ def evaluate(job: Evaluation) -> dict[str, Any]:
     finally:
         manifest.close()
     summary = summarise(rows, job.dataset.spec, job.metrics) | note_shard(job.identity)
+    check_tables(job.metrics, manifest.identity)
     if sums is not None:
         summary["calibration"] = summarise_calibration(sums.compute(), job.dataset.spec)
         write_sums(job.folder, sums)

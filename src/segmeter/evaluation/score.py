@@ -35,6 +35,7 @@ from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.probabilities.stored import NAME as SUMS
 from segmeter.metrics.probabilities.stored import write_sums
 from segmeter.metrics.probabilities.summary import summarise_calibration
+from segmeter.metrics.summary.slice_labels import check_tables, hash_tables
 from segmeter.metrics.summary.summary import summarise
 from segmeter.parallel import count_cores, map_in_processes, map_in_threads
 from segmeter.progress import track
@@ -134,6 +135,7 @@ class Scoring:
                 "resample": self.resample,
             },
             "metrics": self.metrics.model_dump(),
+            "tables": hash_tables(self.metrics),
             "probs": bool(self.probs),
             "images": self.pairing.pairs.have_images,
             "missing_predictions": list(self.pairing.missing),
@@ -205,6 +207,7 @@ def _summarise(
 ) -> tuple[dict[str, Any], dict[str, str]]:
     """The content of metrics.json, and the hashes of files that were read for it alone."""
     summary = summarise(rows, job.spec, job.metrics) | note_shard(job.identity())
+    check_tables(job.metrics, manifest.identity)
     summary |= summarise_files(places, missing=job.pairs.missing, extra=len(job.pairing.extra))
     if not job.probs:
         return summary, {}

@@ -3,6 +3,8 @@
 import logging
 import os
 import time
+import zipfile
+import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib import import_module
@@ -21,7 +23,10 @@ WAITS = (0.5, 1.0, 2.0, 4.0, 8.0)  # seconds before each further attempt
 _PIECE = 1 << 23  # bytes read at a time
 _MOST_METADATA = 1 << 26  # bytes of one file of metadata
 _STAMPS = ("e_tag", "ETag", "etag", "version", "last_modified", "LastModified", "mtime", "CRC", "created")
-_FINAL = (FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError, NotImplementedError)
+_FINAL = (
+    *(FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError, NotImplementedError),
+    *(zipfile.BadZipFile, zlib.error),  # of an archive, which is of this machine by then
+)
 _DENIED = ("UnauthenticatedError", "PermissionDeniedError", "NotFoundError", "InvalidPathError", "NotSupportedError")
 
 _LOG = logging.getLogger(__name__)
@@ -193,7 +198,14 @@ def store_at(url: str, archive: Path | None = None) -> Store:
     store = _needed("obstore.fsspec").FsspecStore
     # the retries are ours: they name the object, and what is lost is told from what is not there
     files = store(scheme, client_options=options, retry_config={"max_retries": 0}, skip_instance_cache=True)
+    files._split_path = _split_path
     return Store(url, files, rest)
+
+
+def _split_path(path: str) -> tuple[str, str]:
+    """Bucket or host, and the path there; obstore's own takes "host:8443/a" for a URL of the scheme "host"."""
+    root, _, inner = path.partition("/")
+    return root, inner
 
 
 def attempt(what: str, work: Callable[[], Result]) -> Result:

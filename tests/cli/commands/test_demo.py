@@ -1,5 +1,6 @@
 """`segmeter demo`: the commands that it runs, in their order, each on what the one before left."""
 
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -56,6 +57,17 @@ def test_each_step_takes_what_the_one_before_left(commands, capsys):
 def test_without_a_folder_it_goes_among_the_other_runs(commands):
     demo.run([])
     assert [path.name for path in Path().iterdir()] == ["runs"]
+
+
+def test_demos_of_the_same_second_share_no_folder(commands, monkeypatch):
+    """Or one would evaluate what the other trains. Mutation seen to fail: a folder that is there already."""
+    monkeypatch.setattr(demo, "datetime", type("Stopped", (), {"now": staticmethod(lambda: datetime(2026, 1, 1))}))
+    demo.run([])
+    demo.run([])
+    assert sorted(path.name for path in Path("runs").iterdir()) == [
+        "demo-2026-01-01_000000",
+        "demo-2026-01-01_000000-2",
+    ]
 
 
 @pytest.mark.parametrize("arguments", [["a", "b"], ["run.root=x"]], ids=" ".join)

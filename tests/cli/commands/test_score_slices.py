@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -107,3 +108,46 @@ def test_a_case_without_a_slice_is_named_before_anything_is_measured(
     assert code_of(*SCORE, *arguments) == 2
     assert message in capsys.readouterr().err
     assert not Path("runs").exists()
+
+
+TABLES = ["metrics.slices=cases.csv", "metrics.cluster=cases.csv:ward", "metrics.slice_by=[other.csv:ward]"]
+
+
+@pytest.mark.parametrize("name", ["cases.csv", "other.csv"])
+def test_a_table_that_changed_since_a_run_is_another_run(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Mutation seen to fail: the figures of before, and no word of the table."""
+    Path("other.csv").write_bytes(Path("cases.csv").read_bytes())
+    run = [*SCORE, *TABLES, "report.html=false", "run.name=x"]
+    assert code_of(*run) == 0
+    (folder,) = Path("runs/score").iterdir()
+    before = (folder / "run.json").read_bytes()
+    Path(name).write_text(Path(name).read_text().replace("south", "west"))
+    assert code_of(*run, f"resume={folder}") == 2
+    assert f"resume: `tables.{name}` was " in capsys.readouterr().err
+    assert (folder / "run.json").read_bytes() == before
+
+
+def test_a_table_that_changes_while_it_is_used_is_refused(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from segmeter.evaluation import score
+
+    summarise = score.summarise
+
+    def change_and_summarise(*given: Any) -> Any:
+        Path("cases.csv").write_text(Path("cases.csv").read_text().replace("south", "west"))
+        return summarise(*given)
+
+    monkeypatch.setattr(score, "summarise", change_and_summarise)
+    assert code_of(*SCORE, *SLICED) == 2
+    assert "cases.csv: expected `table` to stay as it is" in capsys.readouterr().err
+    assert not Path("runs").exists()
+
+
+def test_shards_are_not_merged_by_a_table_that_changed(capsys: pytest.CaptureFixture[str]) -> None:
+    for shard in (1, 2):
+        assert code_of(*SCORE, *SLICED, f"shard={shard}/2", f"run.name=part{shard}") == 0
+    Path("cases.csv").write_text(Path("cases.csv").read_text().replace("south", "west"))
+    parts = sorted(map(str, Path("runs/score").glob("*part*")))
+    assert code_of("merge", f"runs=[{','.join(parts)}]") == 2
+    assert "where other is tables.cases.csv" in capsys.readouterr().err

@@ -66,6 +66,14 @@ def test_auto_is_the_run_that_started_last_whatever_its_name_says(
     assert capsys.readouterr().err == f"resuming {second}\n"
 
 
+@pytest.mark.parametrize("start", ["zzzz", "2026-01-01T22:00:00+14:00", "null", 7, ["a"], "2026-13-01T00:00:00"])
+def test_auto_reads_the_start_as_a_time(tmp_path: Path, start: object) -> None:
+    """What is none is the earliest, and another zone is reckoned with. Mutation seen to fail: compared as text."""
+    put_run(tmp_path, "2026-01-03_090000_x", start)  # type: ignore[arg-type]
+    whole = put_run(tmp_path, "2026-01-01_090000_x", "2026-01-01T21:00:00.000000+00:00")
+    assert resumed(tmp_path, "auto") == whole
+
+
 def test_auto_takes_the_last_by_name_where_no_run_says_when_it_started(tmp_path: Path) -> None:
     put_run(tmp_path, "2026-01-01_090000_x")
     last = put_run(tmp_path, "2026-01-01_090000_x-2")

@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from segmeter.cli.config.schema import Common, RunConfig
+from segmeter.cli.config.schema import Common, Launched, RunConfig
 from segmeter.cli.runs.job import Job
 from segmeter.cli.runs.masking import MASK, mask, mask_override, refuse_masked
 from segmeter.cli.runs.run_folder import cleared, open_run
+from segmeter.distributed.config import LocalConfig
 from segmeter.errors import ConfigError, DataError, InputError, RunError
 from segmeter.files import make_folder, write_bytes
 
@@ -119,6 +120,30 @@ def test_a_fault_of_the_system_is_one_line_with_file_cause_and_next_step(tmp_pat
     assert ended(folder) == f"stopped: {line}"
 
 
+def fill_disk(path: Path) -> None:
+    """Write one file, and find no room for another."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("{}")
+    raise OSError(28, "No space left on device", "x.png")
+
+
+@pytest.mark.parametrize(
+    ("made", "remedy"),
+    [
+        ("validation/x.png", "run it again."),
+        ("manifest.json", "go on with resume={folder}."),
+        ("checkpoints/step-0000003/manifest.json", "go on with resume={folder}."),
+        ("shards/1of2/run.json", "go on with resume={folder}."),
+    ],
+)
+def test_a_resume_is_advised_where_there_is_something_to_go_on_from(tmp_path: Path, made: str, remedy: str) -> None:
+    """Mutation seen to fail: advised for any folder, of which resume= then says that it holds no manifest."""
+    config = Launched(run=RunConfig(root=tmp_path), launch=LocalConfig())
+    with pytest.raises(RunError) as error, open_run(config, JOB, facts={}) as folder:
+        fill_disk(folder / made)
+    assert error.value.problems[0].endswith(f"Make room there and {remedy.format(folder=folder)}")
+
+
 def test_a_log_and_a_record_that_fail_hide_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -204,7 +229,7 @@ def test_an_empty_folder_that_a_sweep_made_is_given_to_one_process(tmp_path: Pat
 EIGHT = """
 import os, sys
 from pathlib import Path
-from segmeter.cli.config.schema import Common, RunConfig
+from segmeter.cli.config.schema import Common, Launched, RunConfig
 from segmeter.cli.runs.job import Job
 from segmeter.cli.runs.run_folder import open_run
 ready, go = os.pipe()

@@ -1,5 +1,7 @@
 """Cases that are larger than memory, against the same cases in memory: labels, counts, losses, to the last bit."""
 
+import os
+import shutil
 from dataclasses import replace
 
 import numpy as np
@@ -25,6 +27,7 @@ from segmeter.losses.config import DiceConfig, FocalConfig
 from segmeter.metrics.cases.stored import read_cases
 from segmeter.metrics.config.measures import SurfaceConfig
 from segmeter.metrics.config.metrics import MetricsConfig
+from segmeter.postprocess.banded import BandedSteps
 from segmeter.postprocess.config import ClosingConfig, PostprocessConfig, RemoveSmallObjectsConfig
 from tests.evaluation.test_evaluate_resume import files, flip
 from tests.models.parts import make_card, make_spec, make_tiny
@@ -185,6 +188,24 @@ def test_a_file_that_changed_since_it_was_checked_is_refused(data, tmp_path, str
     dataset = cases_of(data).with_contents([("0" * 64, "0" * 64)] * 3)
     with pytest.raises(DataError, match="to have the content that was checked at the start"):
         evaluate(evaluation(data, tmp_path, dataset=dataset))
+
+
+@pytest.mark.parametrize("folder", ["images", "masks"])
+def test_a_file_that_changes_while_its_rows_are_read_is_refused(data, tmp_path, streamed, monkeypatch, folder):
+    """With size and time of modification put back. Mutation seen to fail: `unchanged` that looks once."""
+    copied = shutil.copytree(data, tmp_path / "data")
+    path, push = copied / folder / "a.tif", BandedSteps.push
+    content, times = path.read_bytes(), path.stat()
+
+    def change_and_push(steps, labels):
+        with path.open("r+b") as file:  # never cut, as it is being read
+            file.write(content)
+        os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+        return push(steps, labels)
+
+    monkeypatch.setattr(BandedSteps, "push", change_and_push)
+    with pytest.raises(DataError, match=f"{folder}/a.tif: expected `file` to stay as it is"):
+        evaluate(evaluation(copied, tmp_path / "run"))
 
 
 def prediction(dataset, folder):

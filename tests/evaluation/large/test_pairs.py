@@ -1,5 +1,7 @@
 """Scoring maps that are larger than memory, against scoring the same maps in memory."""
 
+import os
+
 import numpy as np
 import pytest
 import tifffile
@@ -9,6 +11,7 @@ from PIL import Image
 from segmeter.classes import ClassSpec
 from segmeter.data.known_classes import default_colours
 from segmeter.errors import DataError
+from segmeter.evaluation.large import pairs
 from segmeter.evaluation.score import Scoring, score
 from segmeter.metrics.config.measures import SurfaceConfig
 from segmeter.metrics.config.metrics import MetricsConfig
@@ -87,4 +90,21 @@ def test_another_size_is_refused(maps, tmp_path, monkeypatch):
     monkeypatch.setattr("segmeter.data.files.header.STREAMED_PIXELS", 1000)
     tifffile.imwrite(maps / "predictions" / "c.tif", np.zeros((1500, 41), np.uint8))
     with pytest.raises(DataError, match="to have the size of its reference"):
+        score(job(maps, tmp_path / "run"))
+
+
+@pytest.mark.parametrize("file", ["references/c.tif", "predictions/b.zarr/c/0/0"])
+def test_a_file_that_changes_while_its_rows_are_counted_is_refused(maps, tmp_path, monkeypatch, file):
+    """With size and time of modification put back."""
+    monkeypatch.setattr("segmeter.data.files.header.STREAMED_PIXELS", 1000)
+    path, counted = maps / file, pairs.count_case
+    content, times = path.read_bytes(), path.stat()
+
+    def change_and_count(*given):
+        path.write_bytes(content)
+        os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+        return counted(*given)
+
+    monkeypatch.setattr(pairs, "count_case", change_and_count)
+    with pytest.raises(DataError, match="to stay as it is, got a change while it was read"):
         score(job(maps, tmp_path / "run"))

@@ -93,7 +93,7 @@ def test_another_configuration_than_the_runs_is_refused(thirds, tmp_path):
     with pytest.raises(InputError) as caught:
         merge(job_of(thirds, tmp_path / "merged", metrics=other))
     assert str(caught.value) == (
-        "merge: expected `runs` to have the config.yaml that it was measured with, "
+        "merge: expected `runs` to have the config.yaml and tables that it was measured with, "
         "got 's1', where other is metrics.background."
     )
     assert not (tmp_path / "merged").exists()

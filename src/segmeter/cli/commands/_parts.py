@@ -27,6 +27,7 @@ from segmeter.export.series import Series, find_series
 from segmeter.inference.allocator import keep_freed_memory
 from segmeter.inference.device import pick_device
 from segmeter.inference.predictor import Predictor
+from segmeter.metrics.summary.slice_labels import hash_tables
 from segmeter.models.card import ModelCard, default_normalisation
 from segmeter.schema import as_plain
 
@@ -84,6 +85,9 @@ def run_identity(config: Trained, facts: Mapping[str, Any], device: torch.device
         values[group].pop(key, None)
     kept = {name: facts[name] for name in ("checkpoint_sha256", "data")}
     threads = {"threads": torch.get_num_threads()} if device.type == "cpu" else {}
+    metrics = getattr(config, "metrics", None)  # predict has none
+    if metrics is not None:
+        values["tables"] = hash_tables(metrics)
     return {**values, "files": kept, "device": str(device), **threads, "segmeter": __version__}
 
 

@@ -1,5 +1,6 @@
 """`segmeter demo`: check, train, evaluate and predict on the built-in data, each by the command that one would type."""
 
+import itertools
 import shlex
 import sys
 import time
@@ -8,8 +9,9 @@ from datetime import datetime
 from pathlib import Path
 
 from segmeter.checks import expected
+from segmeter.cli.runs.run_folder import NOT_WRITABLE
 from segmeter.errors import ConfigError
-from segmeter.files import make_folder
+from segmeter.files import make_folder, new_folder
 
 
 def run(arguments: Sequence[str]) -> None:
@@ -24,12 +26,7 @@ def run(arguments: Sequence[str]) -> None:
         given = " ".join(arguments)
         raise ConfigError(f"demo: expected at most a folder, got {given!r}. Use train and eval to set values.")
     start = time.monotonic()
-    root = Path(arguments[0] if arguments else "runs") / f"demo-{datetime.now():%Y-%m-%d_%H%M%S}"
-    try:
-        make_folder(root)
-    except OSError as error:  # before the data are drawn
-        given = f"{error.filename or root} ({error.strerror})"
-        raise ConfigError(expected("demo", "folder", "to be a folder that can be written", given)) from error
+    root = _new_root(Path(arguments[0] if arguments else "runs"))
     _step("check", "data=cells")
     _step("train", "experiment=demo", f"run.root={root}")
     checkpoint = f"checkpoint={_newest(root / 'train')}"
@@ -51,6 +48,20 @@ def _step(command: str, *overrides: str) -> None:
     sys.stdout.write(f"\n$ segmeter {command} {shlex.join(overrides)}\n")
     sys.stdout.flush()
     run_command(command, overrides)
+
+
+def _new_root(folder: Path) -> Path:
+    """Make a folder for this demo alone: the runs in it are found by being the only ones."""
+    name = f"demo-{datetime.now():%Y-%m-%d_%H%M%S}"
+    places = (folder / (name if number == 1 else f"{name}-{number}") for number in itertools.count(1))
+    try:
+        make_folder(folder)
+        return next(place for place in places if new_folder(place))
+    except OSError as error:
+        if error.errno not in NOT_WRITABLE:
+            raise
+        given = f"{error.filename or folder} ({error.strerror})"
+        raise ConfigError(expected("demo", "folder", "to be a folder that can be written", given)) from error
 
 
 def _newest(folder: Path) -> Path:

@@ -2,6 +2,8 @@
 
 import re
 import sys
+from contextlib import suppress
+from datetime import UTC, datetime
 from pathlib import Path
 
 from segmeter.cli.config.schema import Common
@@ -48,7 +50,15 @@ def _newest(config: Common, job: Job, holds: str) -> Path | None:
     named = re.compile(rf"[\d-]+_\d+_{re.escape(run_name(config, job))}(-\d+)?")
     root = config.run.root / job.command
     runs = [path for path in root.glob("*") if named.fullmatch(path.name) and _holds(path, holds)]
-    return max(runs, key=lambda path: (str(read_record(path).get("start", "")), path.name), default=None)
+    return max(runs, key=lambda path: (_start(path), path.name), default=None)
+
+
+def _start(folder: Path) -> datetime:
+    """When a run was started; long ago where its run.json does not say it."""
+    with suppress(ValueError, TypeError):
+        found = datetime.fromisoformat(read_record(folder).get("start"))  # type: ignore[arg-type]
+        return found if found.tzinfo else found.replace(tzinfo=UTC)
+    return datetime.min.replace(tzinfo=UTC)
 
 
 def _holds(folder: Path, pattern: str) -> bool:

@@ -40,8 +40,9 @@ from segmeter.training.run.signals import let_finish
 
 RECORD = "run.json"
 KEEP_SECONDS = 60.0  # of work: a new run that is refused earlier leaves nothing
+_WORK = ("manifest.json", "checkpoints/step-*/manifest.json", "shards/*")  # of cases, of a training, of launch=
 _ROOM = 16384  # bytes kept for how the run ended
-_NOT_WRITABLE = (
+NOT_WRITABLE = (  # codes of a place that will never take a run, so that another one has to be named
     *(errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENAMETOOLONG),
     *(errno.ENOENT, errno.ELOOP),  # below /proc, or a link to itself
 )
@@ -158,7 +159,7 @@ def _claim(config: Common, job: Job, resumed: Path | None) -> tuple[Path, int]:
             if lock is not None:
                 return folder, lock
     except OSError as error:
-        if error.errno not in _NOT_WRITABLE:
+        if error.errno not in NOT_WRITABLE:
             raise RunError(_system_fault(error, job.command, "Nothing was begun.", "start again")) from error
         given = f"{error.filename or wanted} ({error.strerror})"
         key = "resume" if resumed else "run.root"
@@ -271,7 +272,7 @@ def _state(error: BaseException) -> str:
 
 def _explain(error: BaseException, config: Common, job: Job, folder: Path | None) -> BaseException:
     """What is said of an error; a fault of the system becomes one line, and says how to go on in `folder`."""
-    resumes = hasattr(config, "resume") and folder is not None
+    resumes = hasattr(config, "resume") and folder is not None and _holds_work(folder)
     remedy = f"go on with resume={folder}" if resumes else "run it again"
     if isinstance(error, OSError):
         safe = f"Every file in {folder} is whole." if folder else "Nothing was begun."
@@ -283,6 +284,11 @@ def _explain(error: BaseException, config: Common, job: Job, folder: Path | None
     return error
 
 
+def _holds_work(folder: Path) -> bool:
+    """Whether there is anything in a run's folder that a resume goes on from; without it `resume=` would be refused."""
+    return any(next(folder.glob(pattern), None) for pattern in _WORK)
+
+
 def _system_fault(error: OSError, command: str, safe: str, remedy: str) -> str:
     what = error.strerror or str(error) or type(error).__name__
     first = _REMEDY.get(error.errno or 0, "Remove the cause")
@@ -292,7 +298,12 @@ def _system_fault(error: OSError, command: str, safe: str, remedy: str) -> str:
 
 def _leave(folder: Path, config: Common, error: BaseException, seconds: float) -> BaseException:
     """Take back what a refused run began, unless that is much work that a resume can use."""
-    if isinstance(error, SegmeterError) and seconds > KEEP_SECONDS and hasattr(config, "resume"):
+    if (
+        isinstance(error, SegmeterError)
+        and seconds > KEEP_SECONDS
+        and hasattr(config, "resume")
+        and _holds_work(folder)
+    ):
         return type(error)([*error.problems, f"run: what was done is kept: go on with resume={folder}."])
     with suppress(OSError):
         remove(folder)

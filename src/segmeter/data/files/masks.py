@@ -1,7 +1,6 @@
 """A file or Zarr folder of any tool -> label map of two or three axes, with its spacing and the hash of its bytes."""
 
 import hashlib
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -29,14 +28,14 @@ from segmeter.data.files.sniff import (
     check_format,
     open_regular,
     show,
+    unchanged,
     volume_format,
 )
 from segmeter.data.files.tiff import decode_tiff_map
-from segmeter.data.files.zarr import hash_folder, label_names, read_zarr, stamp_folder
+from segmeter.data.files.zarr import hash_folder, label_names, read_zarr
 from segmeter.errors import DataError
 
 NOWHERE = Geometry()
-_CHANGED = ("to stay as it is", "a change while it was read", "Run again.")
 _ARRAYS = ("npy", "npz", "nifti", "zarr")  # formats whose third axis is never colour
 _BYTES_PER_PIXEL = 16  # that a file may take for each of data.max_pixels: 8 of the widest dtype, and as many beside it
 
@@ -174,23 +173,15 @@ def read_values(path: Path, *, max_pixels: int, key: str | None = None) -> Store
     """
     form = volume_format(path)
     if form == "zarr":
-        seen = stamp_folder(path)
-        values, geometry = read_zarr(path, key=key, max_pixels=max_pixels)
-        stored = StoredMap(values=values, geometry=geometry, sha256=hash_folder(path))
-        if stamp_folder(path) != seen:
-            raise DataError(expected(show(path), "file", *_CHANGED))
-        return stored
-    with open_regular(path) as file:
+        with unchanged([path]):
+            values, geometry = read_zarr(path, key=key, max_pixels=max_pixels)
+            return StoredMap(values=values, geometry=geometry, sha256=hash_folder(path))
+    with unchanged([path]), open_regular(path) as file:
         form = form or check_format(path, file)
         remedy = f"That is {_BYTES_PER_PIXEL} per pixel of data.max_pixels: raise it if the file is genuine."
         check_file_size(path, file, _BYTES_PER_PIXEL * max_pixels, remedy)
-        before = os.fstat(file.fileno())
         values, geometry = _decode_array(path, file, form, key, max_pixels)
-        digest = _hash(file)
-        after = os.fstat(file.fileno())
-    if (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns):
-        raise DataError(expected(show(path), "file", *_CHANGED))
-    return StoredMap(values=values, geometry=geometry, sha256=digest)
+        return StoredMap(values=values, geometry=geometry, sha256=_hash(file))
 
 
 def hash_map(path: Path) -> str:

@@ -3,7 +3,7 @@
 import errno
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from io import BufferedReader
 from pathlib import Path
@@ -11,7 +11,7 @@ from pathlib import Path
 from segmeter.checks import expected
 from segmeter.errors import DataError
 from segmeter.parallel import free_bytes
-from segmeter.remote.trees import open_present, origin
+from segmeter.remote.trees import open_present, origin, read_state
 
 SUFFIXES = {
     ".png": "png",
@@ -139,6 +139,21 @@ def open_regular(path: Path) -> Iterator[BufferedReader]:
     """
     with open_handle(path) as (handle, _), open_again(path, handle) as file:
         yield file
+
+
+@contextmanager
+def unchanged(paths: Sequence[Path]) -> Iterator[None]:
+    """Refuse, in the end, a file or folder that was changed meanwhile: what was read of it may be of both contents.
+
+    Whoever writes into a file changes the time of its status, even where size and modification time are put back.
+    """
+    before = [read_state(path) for path in paths]
+    yield
+    for path, state in zip(paths, before, strict=True):
+        if read_state(path) != state:
+            raise DataError(
+                expected(show(path), "file", "to stay as it is", "a change while it was read", "Run again.")
+            )
 
 
 @contextmanager

@@ -134,13 +134,6 @@ def hash_folder(path: Path) -> str:
     return digest.hexdigest()
 
 
-def stamp_folder(path: Path) -> list[tuple[str, int, int]]:
-    """Name, size and time of every file below a folder: what differs where one was written meanwhile."""
-    files = (Path(root, name) for root, _, names in os.walk(present_folder(path)) for name in names)
-    stats = ((str(file), file.lstat()) for file in files)
-    return sorted((name, found.st_size, found.st_mtime_ns) for name, found in stats)
-
-
 def label_names(path: Path) -> list[str]:
     """What `key` calls the label maps of an OME-Zarr picture: "labels/cells" and so on; none of another folder."""
     path = present_folder(path)

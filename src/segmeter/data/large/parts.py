@@ -15,8 +15,8 @@ from segmeter.data.files.label_mapping import to_labels
 from segmeter.data.files.sniff import show
 from segmeter.data.large.windows import WindowFile, has_windows
 from segmeter.data.sample import Sample
-from segmeter.data.verification.cache import read_state
 from segmeter.errors import DataError
+from segmeter.remote.trees import read_state
 
 State = tuple[int, int, int, int]
 ABSENT: State = (0, 0, 0, 0)

@@ -9,7 +9,6 @@ verified again at the next start.
 import hashlib
 import json
 import os
-import stat
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,7 @@ from numpy.typing import NDArray
 
 from segmeter.files import atomic_write
 from segmeter.remote.cache import cache_folder as cache_folder
-from segmeter.remote.trees import stored_state
+from segmeter.remote.trees import read_state as read_state
 
 SETTLED_SECONDS = 2.0  # the coarsest clock of file systems in use (FAT's)
 MAX_FILES, MAX_BYTES = 64, 2 * 1024**3  # of the whole cache; what was used least recently goes first
@@ -87,25 +86,6 @@ class VerifiedFiles:
 
     def _nothing(self) -> tuple[dict[str, int], Rows]:
         return {}, np.zeros(0, self.dtype)
-
-
-def read_state(path: str | Path) -> tuple[int, int, int, int]:
-    """Size, modification and status change in nanoseconds, and inode; zeros where there is no such file.
-
-    Of a folder, such as a Zarr array, the sizes of its files together, their latest changes, and their number.
-    """
-    known = stored_state(path)
-    if known is not None:
-        return known
-    try:
-        found = os.stat(path)  # noqa: PTH116 - of a hundred thousand files, without their Path objects
-        if stat.S_ISDIR(found.st_mode):
-            states = [each.stat() for each in Path(path).rglob("*")]
-            latest = [max(getattr(each, name) for each in (found, *states)) for name in ("st_mtime_ns", "st_ctime_ns")]
-            return sum(each.st_size for each in states), latest[0], latest[1], len(states)
-    except OSError:
-        return (0, 0, 0, 0)
-    return found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino & (2**63 - 1)
 
 
 def is_settled(state: NDArray[np.int64], read_at: int) -> NDArray[np.bool_]:

@@ -16,7 +16,7 @@ from segmeter.data.by_rows.opened import header_of, open_label_rows, read_geomet
 from segmeter.data.by_rows.rows import ArrayRows, Rows, StackedRows
 from segmeter.data.files import header
 from segmeter.data.files.masks import Reading, StoredMap, check_labels, hash_map, read_map
-from segmeter.data.files.sniff import show
+from segmeter.data.files.sniff import show, unchanged
 from segmeter.errors import DataError, InputError
 from segmeter.evaluation.pairing import MaskPair, limit_of
 from segmeter.evaluation.places import Place, find_place
@@ -101,9 +101,9 @@ def _open(path: Path, reading: Reading) -> Iterator[_Opened]:
         labels = found.values if reading.label_map else check_labels(path, found.values, reading)
         yield _Opened(ArrayRows(labels), found)
         return
-    geometry, sha256 = read_geometry(path), hash_map(path)
     opening = partial(open_label_rows, spec=reading.spec, label_map=reading.label_map, max_pixels=reading.max_pixels)
-    with opening(path) as rows:
+    with unchanged([path]), opening(path) as rows:
+        geometry, sha256 = read_geometry(path), hash_map(path)
         size: NDArray[Any] = np.broadcast_to(np.zeros((), np.uint8), rows.shape)  # takes one byte
         yield _Opened(rows, StoredMap(values=size, geometry=geometry, sha256=sha256))
 

@@ -23,6 +23,7 @@ from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.probabilities.stored import NAME as SUMS
 from segmeter.metrics.probabilities.stored import empty_sums, read_sums, write_sums
 from segmeter.metrics.probabilities.summary import summarise_calibration
+from segmeter.metrics.summary.slice_labels import hash_tables
 from segmeter.metrics.summary.summary import summarise
 from segmeter.parallel import map_in_threads
 from segmeter.progress import track
@@ -69,11 +70,11 @@ def check_merge(job: Merge) -> None:
     check_pieces(job.pieces, job.kind)
     if job.metrics is None:
         return
-    now = flatten({"metrics": as_plain(job.metrics)})
-    first = job.pieces[0]
-    changed = [key for key, value in first.identity.items() if key.startswith("metrics.") and now.get(key) != value]
+    now = flatten({"metrics": as_plain(job.metrics), "tables": hash_tables(job.metrics)})
+    first, decided = job.pieces[0], ("metrics.", "tables.")
+    changed = [key for key, value in first.identity.items() if key.startswith(decided) and now.get(key) != value]
     if changed:
-        rule = "to have the config.yaml that it was measured with"
+        rule = "to have the config.yaml and tables that it was measured with"
         raise InputError(expected("merge", "runs", rule, f"{first.name!r}, where other is {', '.join(changed)}"))
     shared = sum(len(piece.cases) for piece in job.pieces) - len(_owners(job.pieces)) if _calibrated(job) else 0
     if shared:

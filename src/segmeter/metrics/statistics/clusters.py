@@ -39,6 +39,12 @@ def is_cluster(cluster: str | None) -> bool:
         return False
 
 
+def table_of(cluster: str | None) -> str | None:
+    """The path of the table that TABLE.csv:COLUMN names; None where no table is named."""
+    found = _TABLE.fullmatch(cluster or "")
+    return found["path"] if found else None
+
+
 def cluster_labels(case_ids: Sequence[str], cluster: str | None, *, key: str = "cluster") -> list[str] | None:
     """The cluster of each case; None where `cluster` is None and every case is a unit.
 

@@ -2,14 +2,17 @@
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from hashlib import sha256
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from segmeter.checks import expected, nearest
 from segmeter.classes import ClassSpec
-from segmeter.errors import InputError
+from segmeter.errors import DataError, InputError
+from segmeter.files import sha256_file
 from segmeter.metrics.arrays import FloatArray
 from segmeter.metrics.cases.columns import encode_key
 from segmeter.metrics.cases.regions import class_regions, region_totals
@@ -19,7 +22,7 @@ from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.measures.content import BRIGHTNESS, CONTENT, OF_A_CLASS
 from segmeter.metrics.pixels.overlap import divide
 from segmeter.metrics.statistics.case_tables import column_names, read_column, take_cases
-from segmeter.metrics.statistics.clusters import cluster_labels, is_cluster
+from segmeter.metrics.statistics.clusters import cluster_labels, is_cluster, table_of
 
 SHARE = "share"
 NOTHING = "none"  # the label of a case without a value
@@ -80,6 +83,26 @@ def hash_labels(case_ids: Sequence[str], labels: Sequence[str]) -> str:
         digest.update(f"{', ' if number else '['}{encode([case_ids[place], labels[place]])}".encode())
     digest.update(b"]" if order else b"[]")
     return digest.hexdigest()
+
+
+def hash_tables(config: MetricsConfig) -> dict[str, str]:
+    """The SHA-256 of every table that clusters and slices are read from, by its path: it decides figures too."""
+    named = (config.slices, *map(table_of, (config.cluster, *config.slice_by)))
+    return {path: sha256_file(Path(path)) for path in dict.fromkeys(named) if path and Path(path).is_file()}
+
+
+def check_tables(config: MetricsConfig, identity: Mapping[str, Any]) -> None:
+    """Refuse tables that are no longer those of a run's flat identity; call it once they have been used.
+
+    Raises
+    ------
+    DataError
+        Which one changed.
+    """
+    for path, digest in hash_tables(config).items():
+        if identity.get(f"tables.{path}", digest) != digest:
+            rule, found = "to stay as it is", "a change while it was used"
+            raise DataError(expected(path, "table", rule, found, "Run again."))
 
 
 def cut(values: FloatArray) -> list[str]:
