@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from segmeter.errors import ConfigError
-from segmeter.inference.precision import autocast, has_bfloat16, pick_dtype
+from segmeter.inference.precision import autocast, has_bfloat16, pick_dtype, training_precision
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda")
 
@@ -16,6 +16,22 @@ def test_auto_on_a_cpu_is_bfloat16_only_where_it_computes_in_it(monkeypatch, cap
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_bf16": False, "amx_bf16": False} | capable)
     assert pick_dtype(CPU, "auto") == dtype
     assert has_bfloat16(CPU) == (dtype is torch.bfloat16)
+
+
+@pytest.mark.parametrize(
+    ("cpu", "amx", "asked", "taken"),
+    [
+        ("Intel Xeon", False, "auto", "float32"),
+        ("Intel Xeon", True, "auto", "auto"),
+        ("AMD EPYC", False, "auto", "auto"),
+        ("Intel Xeon", False, "bfloat16", "bfloat16"),
+    ],
+)
+def test_training_is_in_float32_where_bfloat16_is_slower(monkeypatch, cpu, amx, asked, taken):
+    """Mutation seen to fail: each of the three conditions left out."""
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"cpu_name": cpu, "amx_bf16": amx, "avx512_bf16": True})
+    assert training_precision(CPU, asked) == taken
+    assert training_precision(GPU, asked) == asked
 
 
 @pytest.mark.parametrize(("native", "dtype"), [(True, torch.bfloat16), (False, torch.float16)])

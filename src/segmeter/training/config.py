@@ -77,7 +77,8 @@ class TrainingConfig(Config, title="training"):
     clip_norm: float | None = Field(12.0, gt=0)
     """Largest norm of the gradient, or null."""
     precision: Precision = "auto"
-    """Number format of the forward pass; "auto" is bfloat16 where the hardware has it, float32 never TF32."""
+    """Number format of the forward pass; "auto" is bfloat16 where the hardware has it (on Intel's CPUs with AMX
+    only, as it is slower there without), float32 never TF32."""
     max_skipped: Annotated[int, Unit("steps")] = Field(50, ge=1)
     """float16: updates skipped in a row, as their gradient is not finite, after which the run stops."""
     channels_last: bool = True

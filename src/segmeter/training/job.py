@@ -13,7 +13,7 @@ from segmeter.distributed.ranks import ALONE, World
 from segmeter.errors import ConfigError
 from segmeter.inference.config import InferenceConfig
 from segmeter.inference.device import pick_device
-from segmeter.inference.precision import pick_dtype
+from segmeter.inference.precision import pick_dtype, training_precision
 from segmeter.models.segmenter import Segmenter
 from segmeter.provenance import flatten
 from segmeter.training.config import LoggerConfig, NoLoggerConfig, OptimizerConfig, ScheduleConfig, TrainingConfig
@@ -167,7 +167,8 @@ def identify(job: TrainJob) -> dict[str, Any]:
     """All that decides what is learned, as "group.key" -> plain value; compared on resuming."""
     card = job.segmenter.card.to_dict()
     device = pick_device(job.device)
-    dtype = str(pick_dtype(device, job.training.precision)).removeprefix("torch.")
+    precision = training_precision(device, job.training.precision)
+    dtype = str(pick_dtype(device, precision)).removeprefix("torch.")
     groups = {
         "device": device.type,
         "training.precision.resolved": dtype,  # what "auto" means depends on the device

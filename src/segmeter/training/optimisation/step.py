@@ -21,7 +21,7 @@ from segmeter.distributed.averaging import Averaged
 from segmeter.distributed.ranks import ALONE, World
 from segmeter.errors import InputError
 from segmeter.inference.config import Precision
-from segmeter.inference.precision import autocast, pick_dtype
+from segmeter.inference.precision import autocast, pick_dtype, training_precision
 from segmeter.losses.additive import AdditiveLoss, divide
 from segmeter.training.config import TrainingConfig
 from segmeter.training.data.batches import Batch, Draws, resized
@@ -107,7 +107,7 @@ class Stepper:
     @record_function("segmeter.forward")
     def _compute_loss(self, image: Tensor, target: Tensor, whole: Tensor | None) -> Tensor:
         """Give the loss of a batch, or its share of a step whose denominators are `whole`."""
-        with autocast(self.device, self.config.precision):
+        with autocast(self.device, training_precision(self.device, self.config.precision)):
             logits = self.forward(image)
             if whole is None:
                 alone: Tensor = self.loss(logits, target)
