@@ -51,6 +51,11 @@ def confined(root: Path) -> Iterator[None]:
         os.close(handle)
 
 
+def is_confined(path: Path) -> bool:
+    """Whether no link is followed on the way to a path."""
+    return any(each in _confined for each in (_absolute(path), *_absolute(path).parents))
+
+
 @contextmanager
 def operation(name: str, path: Path) -> Iterator[None]:
     """Count an operation, and give its error the path that users know instead of a temporary one or none."""
@@ -64,8 +69,8 @@ def operation(name: str, path: Path) -> Iterator[None]:
 
 
 def link_error(path: Path) -> InputError:
-    """What is said of a link in the place of a file that is to be written."""
-    return InputError(f"{path}: is a link, and nothing in a run's folder is written through one. Remove it.")
+    """What is said of a link in the place of a file of a run."""
+    return InputError(f"{path}: is a link, and nothing in a run's folder is read or written through one. Remove it.")
 
 
 @contextmanager

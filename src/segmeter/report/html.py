@@ -6,7 +6,7 @@ from typing import Any
 
 from segmeter.checks import expected
 from segmeter.errors import InputError
-from segmeter.files import write_bytes
+from segmeter.files import confined, write_bytes
 from segmeter.report import figures
 from segmeter.report.config import ReportConfig
 from segmeter.report.page.comparison import SCRIPTS as COMPARISON_SCRIPTS
@@ -47,7 +47,15 @@ def write_report(run_folder: Path, config: ReportConfig | None = None) -> Path:
     InputError
         The folder has nothing of that, or one of its files can't be read.
     """
-    config = config or ReportConfig()
+    if not run_folder.is_dir():
+        rule = "to be the folder of a run"
+        raise InputError(expected("write_report", "run_folder", rule, str(run_folder), "Give a run's folder."))
+    with confined(run_folder):
+        return _report(run_folder, config or ReportConfig())
+
+
+def _report(run_folder: Path, config: ReportConfig) -> Path:
+    """Write the page that what is in the folder asks for."""
     comparison = load_json(run_folder / "compare.json")
     if comparison is not None:
         values = comparison_values(run_folder, comparison, config)

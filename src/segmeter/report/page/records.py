@@ -6,7 +6,7 @@ from typing import Any
 
 from segmeter.checks import expected
 from segmeter.errors import InputError
-from segmeter.open_files import read_json_lines
+from segmeter.open_files import read_json_lines, read_own
 
 _LONGEST_CONFIG = 200_000  # characters shown
 
@@ -15,8 +15,9 @@ def load_json(path: Path) -> Any:
     """Read a JSON file; None where there is none."""
     if not path.is_file():
         return None
+    content = read_own(path)
     try:
-        return json.loads(path.read_bytes())
+        return json.loads(content)
     except ValueError as error:
         raise InputError(expected("write_report", path.name, "to be JSON", f"{str(path)!r} ({error})")) from error
 
@@ -35,4 +36,4 @@ def load_lines(path: Path) -> list[dict[str, Any]] | None:
 
 def config_text(path: Path) -> str:
     """A configuration as it was written; "" where there is none."""
-    return path.read_text(errors="replace")[:_LONGEST_CONFIG] if path.is_file() else ""
+    return read_own(path).decode(errors="replace")[:_LONGEST_CONFIG] if path.is_file() else ""

@@ -11,7 +11,8 @@ import yaml
 
 from segmeter.checks import expected
 from segmeter.errors import InputError
-from segmeter.files import TEMPORARY, write_bytes
+from segmeter.files import TEMPORARY, confined, write_bytes
+from segmeter.open_files import read_own
 from segmeter.provenance import flatten
 from segmeter.report import figures
 from segmeter.report.page.records import load_json
@@ -76,7 +77,9 @@ def _find(root: Path, depth: int = 0) -> Iterator[Path]:
 
 
 def _load(folder: Path, root: Path) -> Run:
-    summary, record = load_json(folder / "metrics.json"), load_json(folder / RECORD)
+    with confined(folder):
+        summary, record = load_json(folder / "metrics.json"), load_json(folder / RECORD)
+        settings = _settings(folder / "config.yaml")
     found = {row["name"]: row["dataset"] for row in figures.aggregates(summary)} if summary else {}
     page = next((name for name in _PAGES if (folder / name).is_file()), None)
     place = folder.relative_to(root)
@@ -86,7 +89,7 @@ def _load(folder: Path, root: Path) -> Run:
         record=record if isinstance(record, dict) else {},
         figures=found or {name: value for name, value in (record.get("result") or {}).items() if _is_number(value)},
         cases=summary.get("n_cases") if summary else None,
-        settings=_settings(folder / "config.yaml"),
+        settings=settings,
     )
 
 
@@ -95,9 +98,10 @@ def _is_number(value: Any) -> bool:
 
 
 def _settings(path: Path) -> dict[str, Any]:
+    content = read_own(path) if path.is_file() else b""
     try:
-        found = yaml.safe_load(path.read_text("utf-8"))
-    except (OSError, ValueError, yaml.YAMLError):
+        found = yaml.safe_load(content.decode("utf-8"))
+    except (ValueError, yaml.YAMLError):
         return {}
     return flatten(found) if isinstance(found, dict) else {}
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from PIL import Image
 
+from segmeter.open_files import read_own
 from segmeter.report import figures
 from segmeter.report.config import ReportConfig
 from segmeter.report.page.evaluation import script_json
@@ -191,7 +192,7 @@ def _source(path: Path, *, linked: bool) -> str:
 
 
 def _embedded(path: Path) -> str:
-    with Image.open(path, formats=["PNG"]) as stored:
+    with Image.open(io.BytesIO(read_own(path)), formats=["PNG"]) as stored:
         image = stored.convert("RGB")
     if image.width > WIDTH:
         image = image.resize((WIDTH, round(image.height * WIDTH / image.width)), Image.Resampling.LANCZOS)

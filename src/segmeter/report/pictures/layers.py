@@ -18,6 +18,7 @@ from PIL import Image
 from segmeter.classes import ClassSpec, Colour
 from segmeter.errors import InputError
 from segmeter.files import fresh_folder, json_bytes, remove, safe_id, write_bytes
+from segmeter.open_files import read_own
 from segmeter.report.pictures.objects import NO_OBJECTS, Objects, find_kinds
 from segmeter.report.pictures.overlay import check_shapes, object_names, panel_shape, resize_labels
 from segmeter.report.pictures.paint import (
@@ -131,8 +132,9 @@ def read_notes(place: Path) -> dict[str, Any]:
     InputError
         It is damaged.
     """
+    content = read_own(place / NOTES)
     try:
-        notes: dict[str, Any] = json.loads((place / NOTES).read_bytes())
+        notes: dict[str, Any] = json.loads(content)
         notes["maps"], notes["shown"], notes["case"]
     except (ValueError, KeyError, TypeError) as error:
         raise InputError(f"{place / NOTES}: expected the notes of a picture's layers, got {error!r}.") from error
