@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
@@ -59,6 +60,27 @@ def test_what_is_read_comes_out() -> None:
 
 def _raise(error: Exception) -> None:
     raise error
+
+
+def test_a_thread_has_one_reader_until_it_is_late() -> None:
+    """Mutations seen to fail: a reader for each read; one that outlives its thread; what was read is kept."""
+    released = threading.Event()
+    first, again = limit()(threading.current_thread), limit()(threading.current_thread)
+    assert first is again
+    read = weakref.ref(limit()(partial(np.zeros, 5)))
+    with pytest.raises(LateError):
+        limit()(released.wait)
+    other = limit()(threading.current_thread)
+    assert other is not first
+    assert read() is None
+    released.set()
+    ended: list[threading.Thread] = []
+    owner = threading.Thread(target=lambda: ended.append(limit()(threading.current_thread)))
+    owner.start()
+    owner.join()
+    for reader in (first, *ended):
+        reader.join(5)
+        assert not reader.is_alive()
 
 
 def test_what_comes_too_late_is_named_in_time() -> None:

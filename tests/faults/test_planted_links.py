@@ -94,7 +94,7 @@ def test_a_link_in_the_place_of_an_inner_folder_is_bad_input(command: str, name:
     shutil.rmtree(folder / name)
     (folder / name).symlink_to(tmp_path)
     outcome = run(resuming(command))
-    said = f"{name}: is a link, and nothing in a run's folder is written through one. Remove it."
+    said = f"{name}: is a link, and nothing in a run's folder is read or written through one. Remove it."
     assert [line for line in outcome.errors.splitlines() if line.startswith("segmeter: ")] == [
         f"segmeter: {folder.absolute() / name}{said.removeprefix(name)}"
     ]

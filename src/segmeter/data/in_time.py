@@ -4,7 +4,9 @@ import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any, TypeVar
 
 import numpy as np
@@ -50,13 +52,15 @@ class TimeLimit:
         if self.seconds is None:
             return read()
         future: Future[Result] = Future()
-        threading.Thread(target=_fulfil, args=(future, read), name="read", daemon=True).start()
+        _LOCAL.reader = _LOCAL.reader or _Reader()
+        _LOCAL.reader.tasks.put(partial(_fulfil, future, read))
         for _ in range(_WAITS):
             try:
                 return future.result(timeout=self.seconds / _WAITS)
             except TimeoutError:
                 if future.done():  # just now, or the error is the reader's own
                     return future.result()
+        _LOCAL.reader = None
         names = shorten([show(path) for path in self.files])
         raise LateError(names, seconds=self.seconds, case_id=self.case_id, index=self.index)
 
@@ -80,6 +84,33 @@ class _LimitedRows:
 
     def read(self, start: int, stop: int) -> NDArray[Any]:
         return self._limit(lambda: self._rows.read(start, stop))
+
+
+class _Reader:
+    """A thread that reads for one other; it is kept, as decoders reuse the memory that their thread has."""
+
+    def __init__(self) -> None:
+        self.tasks: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        threading.Thread(target=_serve, args=(self.tasks,), name="read", daemon=True).start()
+
+    def __del__(self) -> None:
+        self.tasks.put(None)
+
+
+class _Local(threading.local):
+    reader: _Reader | None = None
+
+
+_LOCAL = _Local()
+
+
+def _serve(tasks: SimpleQueue[Callable[[], None] | None]) -> None:
+    while True:
+        task = tasks.get()
+        if task is None:
+            return
+        task()
+        del task  # and with it what was read
 
 
 def _fulfil(future: Future[Result], read: Callable[[], Result]) -> None:
