@@ -63,7 +63,9 @@ def test_16_a_read_that_never_ends_is_named_and_the_run_can_go_on(
     assert said[0].startswith(f"segmeter: data: case {Path(file).stem!r} (index ")
     assert file in said[0]
     assert "not read within 1.5 seconds" in said[0]
-    assert said[0].endswith(f"Then go on with resume={folder}.")
+    # which of the batches that threads read ahead comes too late is theirs to say: the first one has no checkpoint
+    saved = command != "train" or any(folder.glob("checkpoints/step-*/manifest.json"))
+    assert said[0].endswith(f"Then go on with resume={folder}." if saved else "or raise data.timeout_s.")
     assert state(folder).startswith(f"stopped: data: case {Path(file).stem!r}")
     check_files(command)
     check_resumed(command, run([*resuming(command), "data.timeout_s=60"]), command)
