@@ -198,6 +198,21 @@ def test_what_takes_very_long_is_named(monkeypatch: pytest.MonkeyPatch, caplog: 
     assert "still waiting for item 1 after 0 s; Ctrl-C twice ends the run at once." in caplog.text
 
 
+KILLED = """
+import os, time
+from segmeter.parallel import map_in_processes
+results = map_in_processes(time.sleep, [0, 30, 30], processes=2, describe=str)
+next(results)
+os._exit(3)
+"""
+
+
+def test_a_process_that_ends_at_once_leaves_no_word_about_semaphores() -> None:
+    """As with a second Ctrl-C; what Python starts to remove them outlives it, and would say what it removes."""
+    ended = subprocess.run([sys.executable, "-c", KILLED], capture_output=True, text=True, timeout=60, check=False)
+    assert (ended.returncode, ended.stderr) == (3, "")
+
+
 def raise_timeout(item: int) -> None:
     raise TimeoutError("the file system's own")
 

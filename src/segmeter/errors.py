@@ -45,6 +45,30 @@ class OverflowedError(RunError):
         self.case_id = case_id
 
 
+class LateError(RunError):
+    """A case was not read within `data.timeout_s`.
+
+    Parameters
+    ----------
+    files
+        Names of its files.
+    seconds
+        How long was waited for them.
+    case_id, index
+        The case, and its number from 0 where that is known.
+    """
+
+    def __init__(self, files: str, *, seconds: float, case_id: str, index: int | None = None) -> None:
+        number = "" if index is None else f" (index {index})"
+        remedy = "Bring the disk or server back, or raise data.timeout_s."
+        super().__init__(f"data: case {case_id!r}{number} was not read within {seconds:g} seconds: {files}. {remedy}")
+        self.files, self.seconds, self.case_id = files, seconds, case_id
+
+    def at(self, index: int) -> "LateError":
+        """The same with the case's number."""
+        return LateError(self.files, seconds=self.seconds, case_id=self.case_id, index=index)
+
+
 class SweepError(SegmeterError):
     """Jobs of a sweep failed; `exit_code` is that of the first of them."""
 

@@ -13,6 +13,7 @@ from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing, contextmanager, suppress
 from itertools import islice
+from multiprocessing import resource_tracker
 from pathlib import Path
 from typing import TypeVar
 
@@ -95,6 +96,7 @@ def map_in_processes(
         A process was killed, as the system does when memory runs out; the items that it may have had are named.
     """
     context = multiprocessing.get_context("spawn")  # a fork of a process with threads may hang
+    _silence_tracker()
     count = max(1, min(processes, len(items)))
     ahead, done = count * _AHEAD, 0
     try:
@@ -155,6 +157,21 @@ def _awaited(future: Future[Result], number: int) -> Result:
                 return future.result()
         waited += LONG_SECONDS
         _LOG.warning("still waiting for item %d after %d s; Ctrl-C twice ends the run at once.", number, waited)
+
+
+def _silence_tracker() -> None:
+    """Start Python's process that removes the semaphores of one that was ended at once; it is to do so without a word.
+
+    What it warns of is a program that forgot them, and it takes its filter from the environment in which it starts.
+    """
+    name = "PYTHONWARNINGS"
+    before = os.environ.get(name)
+    os.environ[name] = ",".join(filter(None, (before, "ignore:resource_tracker:UserWarning")))
+    try:
+        resource_tracker.ensure_running()
+    finally:
+        os.environ.pop(name)
+        os.environ.update({} if before is None else {name: before})
 
 
 @contextmanager

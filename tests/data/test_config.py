@@ -1,6 +1,6 @@
 import pytest
 
-from segmeter.data.config import DATA, CamvidConfig, CellsConfig, FolderConfig, folder_config
+from segmeter.data.config import DATA, CamvidConfig, CellsConfig, FolderConfig
 from segmeter.data.known_classes import default_colours
 from segmeter.errors import ConfigError
 
@@ -72,13 +72,6 @@ def test_camvid_is_eleven_classes_and_void():
 def test_no_class_of_a_multilabel_task_is_black_by_default():
     spec = FolderConfig(root=".", task="multilabel", classes=("vessel", "lesion")).spec()
     assert spec.colours == default_colours(3)[1:]
-
-
-def test_folder_config_keeps_what_both_kinds_share():
-    config = folder_config(CellsConfig(mean=(0.5,), std=(0.25,), split="val"), "x")
-    assert (config.name, config.lists, config.mean, config.split) == ("folder", ".", (0.5,), "val")
-    assert config.root == "x"
-    assert config.spec() == CellsConfig().spec()
 
 
 def test_mean_must_have_one_value_per_channel():

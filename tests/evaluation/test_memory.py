@@ -9,10 +9,13 @@ import numpy as np
 import pytest
 
 from segmeter.cli.main import main
+from segmeter.data.labels_config import LabelsConfig
 from segmeter.errors import InputError
 from segmeter.evaluation import memory
 from segmeter.evaluation.memory import SMALL, Turns, check_memory, spare_old_objects
+from segmeter.evaluation.score import score
 from tests.data.crafted import put
+from tests.evaluation.masks import scoring, two_cases
 
 
 def test_what_can_not_fit_is_refused_before_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -35,6 +38,12 @@ def test_the_garbage_collector_is_left_as_it_was(frozen: bool) -> None:
         assert bool(gc.get_freeze_count()) == frozen
     finally:
         gc.unfreeze()
+
+
+def test_a_program_that_scores_keeps_its_garbage_collector(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its garbage would be kept while it scores; mutation seen to fail: frozen in `score`, not by the command."""
+    monkeypatch.setattr(gc, "freeze", None)
+    score(scoring(two_cases(tmp_path)))
 
 
 def test_what_fits_only_alone_waits_for_its_turn(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -67,6 +76,23 @@ def test_processes_share_it(monkeypatch: pytest.MonkeyPatch) -> None:
         pass
     with pytest.raises(InputError, match="memory"), Turns(2).take(3 * SMALL, what="it", remedy=""):
         pass
+
+
+def test_more_classes_than_fit_are_refused_before_they_are_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """To make 65534 classes and their configuration takes ten seconds."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(memory, "free_bytes", lambda: 2**30)
+    monkeypatch.setattr(LabelsConfig, "spec", None)
+    with pytest.raises(SystemExit) as leaving:
+        main(["score", "predictions=a", "references=b", "data.num_classes=65534"])
+    assert leaving.value.code == 2
+    said = (
+        "score: counts of 65534 classes: expected `memory` of about 192.0 GiB, got 1.0 GiB free. Name those that occur."
+    )
+    assert capsys.readouterr().err == f"segmeter: {said}\n"
+    assert not Path("runs").exists()
 
 
 NUMBERED = "[instances] data.instances=true data.task=binary"

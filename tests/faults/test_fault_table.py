@@ -46,7 +46,15 @@ FAULTS: dict[int, tuple[str, tuple[str, ...]]] = {
         "a worker process that is killed",
         ("test_parallel.py::test_a_killed_worker_gives_one_line_with_the_cases_that_it_may_have_had",),
     ),
-    16: ("a read that never ends", ("test_parallel.py::test_what_takes_very_long_is_named", BAD)),
+    16: (
+        "a read that never ends",
+        (
+            "faults/test_hanging_reads.py::test_16_a_read_that_never_ends_is_named_and_the_run_can_go_on",
+            "data/test_in_time.py::test_every_way_of_reading_a_case_is_limited",
+            "test_parallel.py::test_what_takes_very_long_is_named",
+            BAD,
+        ),
+    ),
     17: ("a worker that raises", ("training/data/test_batches.py::test_an_error_in_a_file_comes_out_with_its_name",)),
     18: (
         "memory that runs out",

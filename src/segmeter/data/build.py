@@ -7,8 +7,9 @@ from typing import Any
 
 from segmeter.checks import expected
 from segmeter.data.config import DATA, SPLITS, DataConfig
-from segmeter.data.dataset import Dataset, header_problems
+from segmeter.data.dataset import Dataset
 from segmeter.data.folders.pairing import listed_once
+from segmeter.data.verification.headers import header_problems
 from segmeter.data.verification.report import DataReport, check_splits
 from segmeter.errors import ConfigError, DataError
 from segmeter.remote.trees import local_path

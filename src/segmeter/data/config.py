@@ -17,6 +17,7 @@ CaseShare = Annotated[float, Unit("share of the cases"), Field(ge=0, le=1)]
 Instances = Literal[False, True, "references", "predictions"]
 Percentile = Annotated[float, Unit("percentile"), Field(ge=0, le=100)]
 CLIP_LEVELS = ((0, 0.5, 1, 2, 5), (95, 98, 99, 99.5, 100))  # the percentiles of each image that are kept
+TimeoutSeconds = Annotated[float | None, Unit("seconds"), Field(gt=0, le=1e6)]
 Cases = Annotated[int, Unit("cases"), Field(ge=1, le=100_000)]
 
 _FOLD = re.compile(r"(\d{1,4})/(\d{1,4})", re.ASCII)
@@ -42,6 +43,9 @@ class ClassesConfig(Config, title="data"):
     """From a stored value or colour to a label: {0: 0, 255: 1} or {"128,64,0": 1}; {} takes stored values as labels."""
     max_pixels: Annotated[int, Unit("pixels")] = Field(200_000_000, ge=1)
     """The most pixels or voxels of a file, checked before it is decoded; of one read by rows, of a tile."""
+    timeout_s: TimeoutSeconds = None
+    """The most seconds that reading a case may take, or each part of one that is read by rows; then the run stops, and
+    `resume` goes on with it. null waits for ever."""
 
     @rule("classes")
     @classmethod
@@ -342,9 +346,3 @@ class CellsConfig(DataConfig):
     """Seed that decides every pixel."""
     ignore_rim: Annotated[int, Unit("pixels")] = Field(0, ge=0, le=9)
     """Width of the ignored rim between touching cells; 0 is none."""
-
-
-def folder_config(config: DataConfig, root: str) -> FolderConfig:
-    """The same settings for a folder of files with lists beside it."""
-    shared = {name: getattr(config, name) for name in DataConfig.model_fields if name not in ("name", "root")}
-    return FolderConfig(**shared, root=root, lists=".")

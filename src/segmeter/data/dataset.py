@@ -3,12 +3,12 @@
 import hashlib
 import math
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
@@ -20,8 +20,6 @@ from segmeter.data.files.header import MAX_PIXELS, Header
 from segmeter.data.files.images import (
     Orientation,
     StoredFile,
-    check_image_header,
-    check_mask_header,
     decode_image,
     decode_mask,
     read_file,
@@ -29,16 +27,26 @@ from segmeter.data.files.images import (
 from segmeter.data.files.label_mapping import split_codes, split_objects, to_labels
 from segmeter.data.files.sniff import show, unchanged
 from segmeter.data.files.zarr import hash_folder
+from segmeter.data.in_time import TimeLimit
 from segmeter.data.location import Location, read_location
 from segmeter.data.sample import Pair, Sample
 from segmeter.errors import DataError
 from segmeter.files import sha256_file
 from segmeter.parallel import map_in_threads
-from segmeter.progress import track
-from segmeter.remote.ahead import fetch_ahead
 from segmeter.remote.trees import present
 
+Item = TypeVar("Item")
+Read = TypeVar("Read", covariant=True)
+
 _BY_ROWS = (".tif", ".tiff", ".zarr")  # suffixes of images that may be larger than memory
+
+
+class Indexed(Protocol[Read]):
+    """A data set: items that are read by index, in any order, from several threads."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, index: int, /) -> Read: ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,6 +83,8 @@ class Dataset:
         Of each source, where the data set has several: its share of the training samples.
     dealt
         How its cases were dealt into splits, from `describe_dealing`; empty where they were not.
+    timeout_s
+        The most seconds that reading a case may take, see `read_case`; None for any.
     """
 
     spec: ClassSpec
@@ -93,6 +103,7 @@ class Dataset:
     problems: tuple[str, ...] = ()
     weights: Mapping[str, float] = field(default_factory=dict)
     dealt: Mapping[str, Any] = field(default_factory=dict)
+    timeout_s: float | None = None
 
     def __len__(self) -> int:
         return len(self.pairs)
@@ -119,7 +130,7 @@ class Dataset:
     def streamed_cases(self) -> frozenset[int]:
         """Indices of the cases whose image is read by rows: a Zarr folder, or larger than memory or `rows_above`."""
         candidates = [i for i, pair in enumerate(self.pairs) if self.streams and pair.image.suffix.lower() in _BY_ROWS]
-        found = map_in_threads(lambda i: self.is_streamed(self.header_of(self.pairs[i].image)), candidates)
+        found = map_in_threads(lambda index: self.is_streamed(self.header_of(index)), candidates)
         return frozenset(i for i, streamed in zip(candidates, found, strict=True) if streamed)
 
     def is_streamed(self, header: Header) -> bool:
@@ -137,17 +148,17 @@ class Dataset:
         DataError
             A file is damaged, of another size, or not what was verified; reading rows and leaving raise it too.
         """
-        pair = self.pairs[index]
+        pair, in_time = self.pairs[index], self.limit(index)
         if self.instances:
             rule, remedy = "to be false for images that are read by rows", "Cut them into tiles."
             raise DataError(expected(show(pair.image), "data.instances", rule, "true", remedy))
         limits: dict[str, Any] = {"max_pixels": self.max_pixels, "level": self.level}
         reading: dict[str, Any] = {"spec": self.spec, "label_map": self.label_map, **limits}
         with unchanged(pair.files), ExitStack() as stack:
-            self.check_content(index)
+            in_time(partial(self.check_content, index))
             opened = open_image_rows(pair.image, channels=self.in_channels, orientation=self.orientation, **limits)
-            image = stack.enter_context(opened)
-            masks = [stack.enter_context(open_label_rows(path, **reading)) for path in pair.masks]
+            every = [opened, *(open_label_rows(path, **reading) for path in pair.masks)]
+            image, *masks = [in_time.rows(in_time(partial(stack.enter_context, each))) for each in every]
             for path, mask in zip(pair.masks, masks, strict=True):
                 check_same_size(pair.image, image.shape[:2], path, mask.shape)
             yield image, (StackedRows(masks) if self.spec.is_multilabel and masks else next(iter(masks), None))
@@ -158,15 +169,23 @@ class Dataset:
 
     def locate(self, case_id: str) -> Location:
         """Where the pixels of a case's image lie, as its file says."""
-        return read_location(self.pairs[self._numbers[case_id]].image, level=self.level)
+        index = self._numbers[case_id]
+        return self.limit(index)(partial(read_location, self.pairs[index].image, level=self.level))
 
     @cached_property
     def _numbers(self) -> dict[str, int]:
         return {pair.case_id: index for index, pair in enumerate(self.pairs)}
 
-    def header_of(self, path: Path) -> Header:
-        """The header of a file; DataError where it can't be read or is too large."""
-        return header_of(path, max_pixels=self.max_pixels, level=self.level, streams=self.streams)
+    def header_of(self, index: int, number: int = 0) -> Header:
+        """The header of file `number` of a case, 0 being the image; DataError where it is damaged or too large."""
+        path = Path(self.pairs[index].paths[number])
+        options: dict[str, Any] = {"max_pixels": self.max_pixels, "level": self.level, "streams": self.streams}
+        return self.limit(index)(partial(header_of, path, **options))
+
+    def limit(self, index: int) -> TimeLimit:
+        """How long reading a case may take."""
+        pair = self.pairs[index]
+        return TimeLimit(seconds=self.timeout_s, case_id=pair.case_id, index=index, files=pair.files)
 
     def check_content(self, index: int) -> None:
         """Raise DataError where a file of a case is no longer what was verified."""
@@ -181,7 +200,13 @@ class Dataset:
 
     def kinds(self) -> list[tuple[int, int, str]]:
         """Height, width and dtype of each image as it will be read, from the headers alone."""
-        return list(map_in_threads(partial(_kind, self), self.pairs))
+        return list(map_in_threads(self._kind, range(len(self))))
+
+    def _kind(self, index: int) -> tuple[int, int, str]:
+        header = self.header_of(index)
+        height, width = turned_size(header, self.orientation)
+        alone = f" by rows {self.pairs[index].case_id}" if self.is_streamed(header) else ""
+        return height, width, f"{header.dtype}{alone}"
 
     def subset(self, indices: Sequence[int]) -> "Dataset":
         """Some of the cases, by their numbers."""
@@ -245,8 +270,9 @@ class Dataset:
 
     def contents(self) -> dict[str, str]:
         """Sha256 of every file, by its folder and name; files that were not verified are read for it."""
-        pairs = [pair for pair in self.pairs if not pair.sha256]
-        fresh = dict(zip((pair.case_id for pair in pairs), map_in_threads(_hash_pair, pairs), strict=True))
+        unknown = [index for index, pair in enumerate(self.pairs) if not pair.sha256]
+        hashes = map_in_threads(lambda index: self.limit(index)(partial(_hash_pair, self.pairs[index])), unknown)
+        fresh = dict(zip((self.pairs[index].case_id for index in unknown), hashes, strict=True))
         return {
             f"{pair.source}{'/' * bool(pair.source)}{_folder_and_name(path)}": sha256
             for pair in self.pairs
@@ -266,11 +292,9 @@ class Dataset:
         return digest.hexdigest()
 
 
-def header_problems(dataset: Dataset) -> list[str]:
-    """Read every header: one line for each file that can't be read, is not an image or mask, or differs in size."""
-    ahead = fetch_ahead(dataset.pairs, lambda pair: pair.files)
-    checks = track(map_in_threads(partial(_header_problems, dataset), ahead), "checking headers", len(dataset))
-    return [problem for found in checks for problem in found]
+def read_case(cases: Indexed[Item], index: int) -> Item:
+    """``cases[index]``, or LateError where a data set's `timeout_s` is over before."""
+    return cases.limit(index)(partial(cases.__getitem__, index)) if isinstance(cases, Dataset) else cases[index]
 
 
 def _folder_and_name(path: str) -> str:
@@ -293,47 +317,7 @@ def _changed(path: Path) -> DataError:
     return DataError(expected(show(path), "file", rule, "another content", remedy))
 
 
-def _header_problems(dataset: Dataset, pair: Pair) -> list[str]:
-    problems: list[str] = []
-    image = _try_header(dataset, pair.image, problems)
-    if image is not None:
-        check = partial(
-            check_image_header, channels=dataset.in_channels, orientation=dataset.orientation, level=dataset.level
-        )
-        _note(problems, lambda: check(pair.image, image))
-    for path in pair.masks:
-        mask = _try_header(dataset, path, problems)
-        if mask is not None:
-            _note(problems, partial(check_mask_header, path, mask, label_map=dataset.label_map))
-        if mask is not None and image is not None:
-            size = _turned(image, dataset.orientation)
-            _note(problems, partial(check_same_size, pair.image, size, path, (mask.height, mask.width)))
-    return problems
-
-
-def _kind(dataset: Dataset, pair: Pair) -> tuple[int, int, str]:
-    header = dataset.header_of(pair.image)
-    height, width = _turned(header, dataset.orientation)
-    alone = f" by rows {pair.case_id}" if dataset.is_streamed(header) else ""
-    return height, width, f"{header.dtype}{alone}"
-
-
-def _try_header(dataset: Dataset, path: Path, problems: list[str]) -> Header | None:
-    try:
-        return dataset.header_of(path)
-    except DataError as error:
-        problems.extend(error.problems)
-        return None
-
-
-def _note(problems: list[str], check: Callable[[], None]) -> None:
-    try:
-        check()
-    except DataError as error:
-        problems.extend(error.problems)
-
-
-def _turned(header: Header, orientation: Orientation) -> tuple[int, int]:
+def turned_size(header: Header, orientation: Orientation) -> tuple[int, int]:
     """Height and width as read: EXIF orientations from 5 up swap them."""
     size = (header.height, header.width)
     return size[::-1] if orientation == "apply" and header.orientation >= 5 else size

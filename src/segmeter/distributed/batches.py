@@ -1,24 +1,17 @@
 """Kinds of images -> the batches that they are predicted in, and those of them that a shard or a process takes."""
 
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
+from segmeter.data.dataset import Indexed, read_case
 from segmeter.data.sample import Sample
 from segmeter.distributed.shards import Shard
-
-
-class Cases(Protocol):
-    """What is read by number."""
-
-    def __len__(self) -> int: ...
-
-    def __getitem__(self, index: int, /) -> Sample: ...
 
 
 class Part:
     """Some cases of a data set."""
 
-    def __init__(self, dataset: Cases, indices: Sequence[int]) -> None:
+    def __init__(self, dataset: Indexed[Sample], indices: Sequence[int]) -> None:
         self._dataset = dataset
         self._indices = indices
 
@@ -26,7 +19,7 @@ class Part:
         return len(self._indices)
 
     def __getitem__(self, index: int) -> Sample:
-        return self._dataset[self._indices[index]]
+        return read_case(self._dataset, self._indices[index])
 
 
 class BatchOf(NamedTuple):

@@ -177,12 +177,11 @@ def run_cases(
     hashing: dict[str, Any] = {"hashed": True, "stages": job.predictor.stages}
     with Writer(large.folder, job.export, job.dataset.spec, locate=job.dataset.locate, **hashing) as writer:
         noted = _Noted(manifest, writer)
-        by_rows = replace(large, write_labels=writer.write_labels)
 
         def cases() -> Generator[Finished, None, None]:
             for part in split_parts(rest, alone):
                 if part.start in streamed:
-                    yield from _run_streamed(job, writer, noted, by_rows, part.start)
+                    yield from _run_streamed(job, writer, noted, large, part.start)
                 else:
                     finish = partial(finish_case, job, measure)
                     predictions = job.predictions(part, probs=probs, loss=large.loss)
@@ -247,7 +246,7 @@ def finish_case(job: CaseRun, measure: Measuring, prediction: Prediction) -> Fin
 
 
 def _run_streamed(job: CaseRun, writer: Writer, noted: "_Noted", large: LargeRun, index: int) -> Iterator[Finished]:
-    case = run_large(large, index)
+    case = run_large(large, index, write_labels=writer.write_labels)
     pictures = job.pictures.draw(case.prediction, case.cleaned, case.row)
     yield Finished(prediction=case.prediction, cleaned=case.cleaned, row=case.row)
     note = {**case.note, "files": case.files}

@@ -1,26 +1,26 @@
 """The files of one case -> its maps, its row of counts and measures, or what is wrong with its files."""
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 
 from segmeter.checks import expected
 from segmeter.data.files.formats.grid import onto_grid
-from segmeter.data.files.header import read_header
 from segmeter.data.files.label_mapping import find_labels, split_codes, split_objects
 from segmeter.data.files.masks import Reading, StoredMap, check_labels, read_map
-from segmeter.data.files.png import memory_reused, read_layout
+from segmeter.data.files.png import memory_reused
 from segmeter.data.files.sniff import show, volume_format
 from segmeter.errors import DataError, InputError
 from segmeter.evaluation.images import read_case_image
 from segmeter.evaluation.large.pairs import count_large, is_large
-from segmeter.evaluation.memory import Turns
-from segmeter.evaluation.pairing import MaskPair
+from segmeter.evaluation.memory import Turns, stated_pixels
+from segmeter.evaluation.pairing import MaskPair, limit_of
 from segmeter.evaluation.places import UNPLACED, Place, find_place
 from segmeter.evaluation.plain.pairs import PlainCounts, can_count, count_plain, is_compiled
 from segmeter.metrics.cases.table import CaseRow
@@ -29,9 +29,9 @@ from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.measures.protocol import CaseMaps, Measure, build_measures
 from segmeter.metrics.measures.row import make_row
 from segmeter.metrics.pixels.confusion import count_case_and_hidden
-from segmeter.remote.trees import present
 
-_LOOK_BYTES = 1 << 14  # of a file; smaller ones are read without a look at the memory
+Result = TypeVar("Result")
+
 # Bytes that a pixel of a pair takes at the peak, measured on 12,000 x 12,000 uint8 masks, rounded up
 _COUNTED = 4
 _OBJECTS = dict.fromkeys(("instances", "average_precision", "aji", "sizes"), 18)
@@ -122,9 +122,10 @@ class CaseScorer:
 
     def _score_usual(self, pair: MaskPair) -> Scored | tuple[str, ...]:
         remedy = "Free memory, cut the pair into tiles, or measure less (metrics.measures)."
+        needed = self._in_time(pair, self._bytes_of)
         try:
             with (
-                _turns(self.processes).take(self._bytes_of(pair), what=f"case {pair.case_id!r}", remedy=remedy),
+                _turns(self.processes).take(needed, what=f"case {pair.case_id!r}", remedy=remedy),
                 nullcontext() if self._measures else memory_reused(),  # a measure may keep what it gets
             ):
                 return self._score(pair)
@@ -134,9 +135,17 @@ class CaseScorer:
             return (f"case {pair.case_id!r}: out of memory. {remedy}",)
 
     def _count_plain(self, pairs: Sequence[MaskPair]) -> list[Scored | None]:
+        if self.reading.timeout_s is None:
+            return self._count_together(pairs)
+        return [self._in_time(pair, lambda one: self._count_together([one])[0]) for pair in pairs]
+
+    def _count_together(self, pairs: Sequence[MaskPair]) -> list[Scored | None]:
         files = [(pair.references[0], pair.predictions[0]) for pair in pairs]
         found = count_plain(files, self.reading.spec, max_pixels=self.reading.max_pixels) if files else []
         return [None if each is None else self._of_plain(pair, each) for pair, each in zip(pairs, found, strict=True)]
+
+    def _in_time(self, pair: MaskPair, read: Callable[[MaskPair], Result]) -> Result:
+        return limit_of(pair, self.reading.timeout_s)(lambda: read(pair))
 
     def _of_plain(self, pair: MaskPair, found: PlainCounts) -> Scored:
         row = CaseRow(
@@ -156,7 +165,7 @@ class CaseScorer:
         DataError
             With every problem of its files; each line names one.
         """
-        loaded = self._load(pair)
+        loaded = self._in_time(pair, self._load)
         problems = self._label_problems(pair, loaded.stored)
         if problems:
             raise DataError(problems)
@@ -164,17 +173,20 @@ class CaseScorer:
 
     def _bytes_of(self, pair: MaskPair) -> int:
         """Memory that a pair takes, from the header of its first file; by rows it takes next to none."""
-        if any(is_large(path, self.reading) for path in (*pair.references, *pair.predictions)):
+        if self._is_large(pair):
             return 0
         per_pixel = max([_COUNTED, *map(_bytes_per_pixel, self.metrics.measures)])
         width = self.reading.spec.label_dtype.itemsize
-        pixels = _stated_pixels(pair.references[0], self.reading.max_pixels)
+        pixels = stated_pixels(pair.references[0], self.reading.max_pixels)
         numbers = _NUMBERED if self.reading.instances else 0
         image = _PICTURED if pair.image else 0
         return pixels * (len(pair.references) * (per_pixel * width + numbers) + image)
 
+    def _is_large(self, pair: MaskPair) -> bool:
+        return any(is_large(path, self.reading) for path in (*pair.references, *pair.predictions))
+
     def _score(self, pair: MaskPair) -> Scored:
-        if any(is_large(path, self.reading) for path in (*pair.references, *pair.predictions)):
+        if self._in_time(pair, self._is_large):
             found = count_large(pair, self.reading, self.metrics)
             row = CaseRow(
                 case_id=pair.case_id,
@@ -184,7 +196,7 @@ class CaseScorer:
                 target_crc32=found.target_crc32,
             )
             return self._scored(pair, row, found.place, found.sha256)
-        loaded = self._load(pair)
+        loaded = self._in_time(pair, self._load)
         row = make_row(loaded.maps, self._measures, counts=self._count(pair, loaded))
         return self._scored(pair, row, loaded.place, loaded.sha256, resampled=loaded.resampled)
 
@@ -328,20 +340,3 @@ def _bytes_per_pixel(measure: MeasureConfig) -> int:
 def _turns(processes: int) -> Turns:
     """The turns that all threads of this process take."""
     return Turns(processes)
-
-
-def _stated_pixels(path: Path, most: int) -> int:
-    """Pixels of a file by its header; of volumes, which are rarely packed, by its size. What is wrong is said later."""
-    try:
-        present(path)
-        size = path.stat().st_size
-        if size < _LOOK_BYTES or path.is_dir():
-            return 0
-        with path.open("rb") as file:
-            layout = read_layout(file.read(33))
-        if layout is None and volume_format(path):
-            return size
-        header = layout or read_header(path, max_pixels=most)
-    except (DataError, OSError):
-        return 0
-    return header.height * header.width

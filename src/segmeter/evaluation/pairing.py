@@ -14,6 +14,7 @@ from segmeter.data.files.masks import hash_map
 from segmeter.data.files.nifti import need_nibabel
 from segmeter.data.files.sniff import show, volume_format
 from segmeter.data.folders.pairing import Files, list_files, missing_problem, only_alike, twice_problems
+from segmeter.data.in_time import TimeLimit
 from segmeter.errors import DataError
 from segmeter.files import safe_id
 from segmeter.remote.trees import stored_size
@@ -263,6 +264,11 @@ def hash_pair(pair: MaskPair) -> str:
     except (OSError, DataError):
         return ""
     return hashlib.sha256(" ".join(digests).encode()).hexdigest()
+
+
+def limit_of(pair: MaskPair, seconds: float | None) -> TimeLimit:
+    """How long reading the files of a pair may take."""
+    return TimeLimit(seconds=seconds, case_id=pair.case_id, files=pair.files)
 
 
 def check_unchanged(pair: MaskPair, measured: Mapping[str, str]) -> None:

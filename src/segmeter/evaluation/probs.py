@@ -16,7 +16,7 @@ from segmeter.data.files.sniff import show
 from segmeter.data.folders.pairing import list_files, missing_problem, twice_problems
 from segmeter.errors import DataError, InputError
 from segmeter.evaluation.cases import CaseScorer
-from segmeter.evaluation.pairing import MaskPair, check_unchanged
+from segmeter.evaluation.pairing import MaskPair, check_unchanged, limit_of
 from segmeter.metrics.probabilities.calibration import Calibration
 from segmeter.metrics.probabilities.stored import empty_sums
 from segmeter.parallel import map_in_threads
@@ -102,11 +102,11 @@ def _read(
 ) -> _Case | list[str]:
     """Target and probabilities of a case, or what is wrong with its files."""
     path, reading = files[pair.stem], scorer.reading
+    in_time = limit_of(pair, reading.timeout_s)
     try:
         target = scorer.read(replace(pair, predictions=())).target
-        check_unchanged(pair, measured)
-        present(path)
-        content = path.read_bytes()
+        in_time(partial(check_unchanged, pair, measured))
+        content = replace(in_time, files=(path,))(partial(_content, path))
         most = reading.max_pixels * reading.spec.num_classes
         probs = _decode(path, content, reading.key, most)
         return _Case(target, probs, hashlib.sha256(content).hexdigest())
@@ -114,6 +114,11 @@ def _read(
         return list(error.problems)
     except OSError as error:
         return [expected(show(path), "file", "to be readable", error.strerror or error)]
+
+
+def _content(path: Path) -> bytes:
+    present(path)
+    return path.read_bytes()
 
 
 def _decode(path: Path, content: bytes, key: str | None, most: int) -> NDArray[np.generic]:

@@ -2,7 +2,6 @@
 
 import json
 import logging
-import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
@@ -19,11 +18,11 @@ from segmeter.data.config import Instances
 from segmeter.data.files.formats.drawn import Overlap
 from segmeter.data.files.masks import Reading, hash_map
 from segmeter.distributed.shards import Shard, describe_shard
-from segmeter.errors import DataError
+from segmeter.errors import DataError, LateError
 from segmeter.evaluation.cases import CaseScorer, Scored
 from segmeter.evaluation.manifest import Entry, Manifest, check_same, read_notes, read_run_manifest
-from segmeter.evaluation.memory import check_memory, spare_old_objects
-from segmeter.evaluation.pairing import MaskPair, Pairing, Pairs, hash_pair
+from segmeter.evaluation.memory import check_counts
+from segmeter.evaluation.pairing import MaskPair, Pairing, Pairs, hash_pair, limit_of
 from segmeter.evaluation.places import Place, Places
 from segmeter.evaluation.plain.groups import split_groups
 from segmeter.evaluation.probs import measure_probs
@@ -44,7 +43,6 @@ from segmeter.remote.ahead import fetch_ahead
 
 SUMMARY = "metrics.json"
 
-_TABLES = 6  # of counts that are held at a time
 _BESIDE = 1 << 14  # rows whose tables are written while they are summarised
 
 Result = TypeVar("Result")
@@ -76,7 +74,7 @@ class Scoring:
         As for `Reading`.
     flat
         Whether volumes of depth 1 are read as images.
-    overlap, resample
+    overlap, resample, timeout_s
         As for `Reading`.
     metrics
         Its group of the configuration.
@@ -103,6 +101,7 @@ class Scoring:
     flat: bool = False
     overlap: Overlap = "error"
     resample: Literal["refuse", "nearest"] = "refuse"
+    timeout_s: float | None = None
     metrics: MetricsConfig
     probs: Mapping[str, Path] = field(default_factory=dict)
     folder: Path
@@ -157,6 +156,7 @@ class Scoring:
             flat=self.flat,
             overlap=self.overlap,
             resample=self.resample,
+            timeout_s=self.timeout_s,
         )
         missing = bool(self.pairing.missing)
         processes, cases = self.workers or 1, len(self.pairing.pairs)
@@ -184,13 +184,7 @@ def score(job: Scoring) -> dict[str, Any]:
     RunError
         A worker process was killed.
     """
-    with spare_old_objects():
-        return _score(job)
-
-
-def _score(job: Scoring) -> dict[str, Any]:
-    counts = _TABLES * 8 * math.prod(job.spec.counts_shape)
-    check_memory(counts, what=f"score: counts of {job.spec.num_classes} classes", remedy="Name those that occur.")
+    check_counts(job.spec.counts_shape)
     manifest = open_manifest(job.folder, job.identity(), job.case_ids, resume=job.resume)
     if manifest.done:
         return cast(dict[str, Any], json.loads((job.folder / SUMMARY).read_bytes()))
@@ -281,7 +275,7 @@ def check_resumed(job: Scoring, folder: Path) -> None:
     check_same(folder, job.identity(), job.case_ids)
     noted = {case_id: each["sha256"] for case_id, each in read_notes(folder).items()}
     known = job.pairs.of_cases(noted.__contains__)
-    found = map_in_threads(hash_pair, known)
+    found = map_in_threads(lambda pair: limit_of(pair, job.timeout_s)(partial(hash_pair, pair)), known)
     now = track(zip(known, found, strict=True), "checking what is done", len(known))
     changed = {pair.case_id for pair, digest in now if digest != noted[pair.case_id]}
     inputs = read_run_manifest(folder).get("inputs", {})
@@ -311,7 +305,7 @@ def _measure(job: Scoring, manifest: Manifest, pairs: Pairs, rows: RowStore, pla
         if job.workers
         else _score_in_threads(job.scorer(), pairs)
     )
-    for result in track(_noted(manifest, groups), "scoring", len(pairs)):
+    for result in track(_noted(manifest, _numbered(job, groups)), "scoring", len(pairs)):
         if not isinstance(result, Scored):
             problems.extend(result)
             continue
@@ -328,6 +322,14 @@ def _noted(manifest: Manifest, groups: Iterable[list[Outcome]]) -> Iterator[Outc
     for group in groups:
         manifest.add(*(_entry(each) for each in group if isinstance(each, Scored)))
         yield from group
+
+
+def _numbered(job: Scoring, groups: Iterable[list[Outcome]]) -> Iterator[list[Outcome]]:
+    """The same groups; a case that is not read in time gets its number, which those who read it do not know."""
+    try:
+        yield from groups
+    except LateError as error:
+        raise error.at(job.case_ids.index(error.case_id)) from error
 
 
 def _score_in_threads(scorer: CaseScorer, pairs: Sequence[MaskPair]) -> Iterator[list[Outcome]]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from segmeter.errors import RunError
+from segmeter.errors import RunError, SegmeterError
 from segmeter.files import describe_file, make_folder
 from segmeter.stages import Stages
 
@@ -48,7 +48,7 @@ class WriteQueue:
         self._finished = 0
         self._written: dict[Path, dict[str, Any]] = {}
         self._closing = False
-        self._fault: RunError | None = None
+        self._fault: SegmeterError | None = None
         self._changed = threading.Condition()
         self._threads = [threading.Thread(target=self._work, daemon=True) for _ in range(workers)]
         for thread in self._threads:
@@ -66,7 +66,7 @@ class WriteQueue:
 
         Raises
         ------
-        RunError
+        SegmeterError
             An earlier file could not be written, or the queue is closed.
         """
         with self._changed:
@@ -80,7 +80,7 @@ class WriteQueue:
             self._changed.notify_all()
 
     def close(self) -> int:
-        """Wait for every queued file; returns how many were written, or raises the first fault (RunError)."""
+        """Wait for every queued file; returns how many were written, or raises the first fault (SegmeterError)."""
         try:
             self._join()
         except BaseException:  # Ctrl-C while waiting: what is being written is finished, the rest dropped
@@ -132,6 +132,9 @@ class WriteQueue:
     def _stop(self, task: _Task, fault: Exception) -> None:
         self._drop()
         if self._fault is not None:
+            return
+        if isinstance(fault, SegmeterError):  # its line stands alone, such as of a link in the place of a folder
+            self._fault = fault
             return
         self._fault = RunError(
             f"Writer: case {task.case_id!r} could not be written to {str(task.path)!r} ({_reason(fault)}). "

@@ -14,6 +14,7 @@ from torch import Tensor
 from segmeter.bridge.uploader import Uploader
 from segmeter.checks import expected
 from segmeter.data.by_rows.rows import ArrayRows, Rows
+from segmeter.data.dataset import Indexed
 from segmeter.data.sample import Sample
 from segmeter.errors import ConfigError, DataError, InputError, OverflowedError
 from segmeter.inference.allocator import give_back_freed_memory
@@ -24,7 +25,7 @@ from segmeter.inference.memory import MemoryPlan, plan_memory
 from segmeter.inference.oom_fallback import RunSizes, advised
 from segmeter.inference.passes import Passes
 from segmeter.inference.precision import pick_dtype
-from segmeter.inference.prefetch import Indexed, one_behind, read_ahead, same_shape_groups
+from segmeter.inference.prefetch import one_behind, read_ahead, same_shape_groups
 from segmeter.inference.tiling import Grid, build_grid, least_tile, tiled_bands
 from segmeter.losses.additive import AdditiveLoss, loss_terms
 from segmeter.models.ensemble import Ensemble

@@ -2,25 +2,17 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import repeat
-from typing import Protocol, TypeVar, cast
+from typing import TypeVar, cast
 
+from segmeter.data.dataset import Indexed, read_case
 from segmeter.data.sample import Sample
 from segmeter.parallel import map_in_threads
 from segmeter.stages import Stages
 
 Item = TypeVar("Item")
-Read = TypeVar("Read", covariant=True)
 
 _THREADS = 4  # decoders release the interpreter, so that readers run side by side
 _END = object()
-
-
-class Indexed(Protocol[Read]):
-    """A data set: items that are read by index, in any order, from several threads."""
-
-    def __len__(self) -> int: ...
-
-    def __getitem__(self, index: int, /) -> Read: ...
 
 
 def read_ahead(samples: Iterable[Item] | Indexed[Item], count: int, *, stages: Stages | None = None) -> Iterator[Item]:
@@ -43,7 +35,7 @@ def read_ahead(samples: Iterable[Item] | Indexed[Item], count: int, *, stages: S
 
         def read(index: int) -> Item:
             with clock.timed("read"):
-                return indexed[index]
+                return read_case(indexed, index)
 
         yield from map_in_threads(read, range(len(indexed)), threads=_THREADS, ahead=count, name="read")
         return

@@ -28,6 +28,13 @@ def commands(tmp_path, monkeypatch):
     return found
 
 
+def test_a_folder_that_can_not_be_made_is_refused_before_any_step(commands):
+    Path("file").touch()
+    with pytest.raises(ConfigError, match=r"demo: expected `folder` to be a folder that can be written, got .*file"):
+        demo.run(["file/below"])
+    assert commands == []
+
+
 def test_each_step_takes_what_the_one_before_left(commands, capsys):
     demo.run(["mine"])
     (root,) = Path("mine").iterdir()

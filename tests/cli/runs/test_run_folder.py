@@ -69,6 +69,15 @@ def test_the_lock_of_a_killed_process_is_free(tmp_path: Path) -> None:
         assert again == folder
 
 
+@pytest.mark.skipif(not Path("/proc/self").is_dir(), reason="a folder in which none can be made is /proc")
+@pytest.mark.parametrize("name", ["/proc/none", "/proc/none/below", "loop/below"])
+def test_a_root_that_can_never_be_made_is_bad_input(name: str, tmp_path: Path) -> None:
+    (tmp_path / "loop").symlink_to("loop")
+    with pytest.raises(ConfigError, match=r"`run.root` to be a folder that can be written, got .*(none|loop)"):
+        with open_run(config(tmp_path / name), JOB, facts={}):
+            raise AssertionError
+
+
 def test_a_root_that_is_a_file_is_refused_before_any_work(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     with pytest.raises(ConfigError, match=r"`run.root` to be a folder that can be written, got .*file"):

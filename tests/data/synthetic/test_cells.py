@@ -12,7 +12,7 @@ from segmeter.data.build import build_dataset
 from segmeter.data.config import CellsConfig
 from segmeter.data.known_classes import CELL_CLASSES
 from segmeter.data.synthetic import cells
-from segmeter.data.synthetic.cells import build_cells, cells_folder, draw_cells
+from segmeter.data.synthetic.cells import build_cells, cells_folder, draw_cells, folder_config
 from segmeter.data.verification.report import check_splits
 from segmeter.errors import DataError
 
@@ -138,3 +138,10 @@ def test_rim_is_ignored_only_where_cells_touch(tmp_path):
         assert 0 < rim.sum() < 0.05 * rim.size
         assert (labels[rim] > 0).all()
         np.testing.assert_array_equal(with_rim[~rim], labels[~rim])
+
+
+def test_folder_config_keeps_what_both_kinds_share():
+    config = folder_config(CellsConfig(mean=(0.5,), std=(0.25,), split="val"), "x")
+    assert (config.name, config.lists, config.mean, config.split) == ("folder", ".", (0.5,), "val")
+    assert config.root == "x"
+    assert config.spec() == CellsConfig().spec()

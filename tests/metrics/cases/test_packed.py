@@ -68,6 +68,12 @@ def test_what_few_rows_have_comes_back_too(loss):
             np.testing.assert_equal(getattr(one, name), getattr(other, name))
 
 
+@pytest.mark.parametrize("most", [0, 1 << 24])
+def test_a_spacing_may_be_a_list(most, monkeypatch):
+    monkeypatch.setattr(store_module, "PLAIN_BYTES", most)
+    assert [row.spacing for row in stored([case_row("a", np.eye(3), spacing=[0.5, 2.0])])] == [(0.5, 2.0)]
+
+
 def test_later_changes_of_the_counts_do_not_reach_the_store():
     counts = np.eye(3, dtype=np.int64)
     store = stored([case_row("a", counts)])

@@ -32,6 +32,7 @@ from segmeter.models.card import ModelCard, default_normalisation
 from segmeter.schema import as_plain
 
 _DECIDING = ("data", "loss", "inference", "export", "postprocess", "metrics")  # groups that decide the results
+_FREE = (*(("data", key) for key in ("root", "verify", "timeout_s")), ("export", "workers"), ("export", "queue_mb"))
 _LOG = logging.getLogger(__name__)
 
 
@@ -80,7 +81,7 @@ def run_identity(config: Trained, facts: Mapping[str, Any], device: torch.device
     """All that decides the results; where the data and the checkpoints lie does not, what is in them does."""
     groups = [group for group in _DECIDING if group in type(config).model_fields]
     values: dict[str, Any] = {group: as_plain(getattr(config, group)) for group in groups}
-    for group, key in (("data", "root"), ("data", "verify"), ("export", "workers"), ("export", "queue_mb")):
+    for group, key in _FREE:
         values[group].pop(key, None)
     kept = {name: facts[name] for name in ("checkpoint_sha256", "data")}
     threads = {"threads": torch.get_num_threads()} if device.type == "cpu" else {}

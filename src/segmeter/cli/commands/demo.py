@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 
+from segmeter.checks import expected
+from segmeter.cli.runs.run_folder import NOT_WRITABLE
 from segmeter.errors import ConfigError
 from segmeter.files import make_folder, new_folder
 
@@ -18,7 +20,7 @@ def run(arguments: Sequence[str]) -> None:
     Raises
     ------
     ConfigError
-        More than one argument was given.
+        More than one argument was given, or the folder can't be made.
     """
     if len(arguments) > 1 or any("=" in argument for argument in arguments):
         given = " ".join(arguments)
@@ -50,10 +52,16 @@ def _step(command: str, *overrides: str) -> None:
 
 def _new_root(folder: Path) -> Path:
     """Make a folder for this demo alone: the runs in it are found by being the only ones."""
-    make_folder(folder)
     name = f"demo-{datetime.now():%Y-%m-%d_%H%M%S}"
     places = (folder / (name if number == 1 else f"{name}-{number}") for number in itertools.count(1))
-    return next(place for place in places if new_folder(place))
+    try:
+        make_folder(folder)
+        return next(place for place in places if new_folder(place))
+    except OSError as error:
+        if error.errno not in NOT_WRITABLE:
+            raise
+        given = f"{error.filename or folder} ({error.strerror})"
+        raise ConfigError(expected("demo", "folder", "to be a folder that can be written", given)) from error
 
 
 def _newest(folder: Path) -> Path:

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Iterator
+from functools import partial
 
 import numpy as np
 
@@ -46,9 +47,10 @@ def _dataset(config: DeployConfig, card: ModelCard) -> Dataset:
             in_channels=card.in_channels,
             max_pixels=config.data.max_pixels,
             orientation=config.data.orientation,
+            timeout_s=config.data.timeout_s,
         )
     try:
-        return build_dataset(own_data(config.checkpoints[0], config.data.max_pixels), split="test")
+        return build_dataset(own_data(config.checkpoints[0], config.data), split="test")
     except (ConfigError, DataError) as error:
         advice = "The exported labels are compared with ours on real images: name some with input=FOLDER_OR_FILE."
         raise ConfigError([*error.problems, f"export: {advice}"]) from error
@@ -56,7 +58,8 @@ def _dataset(config: DeployConfig, card: ModelCard) -> Dataset:
 
 def _images(dataset: Dataset, most: int) -> Iterator[tuple[str, np.ndarray]]:
     for index in np.unique(np.linspace(0, len(dataset) - 1, most).round().astype(int)):
-        yield dataset.pairs[index].case_id, dataset.decode_image(dataset.read_stored(int(index), 0))
+        read = partial(dataset.read_stored, int(index), 0)
+        yield dataset.pairs[index].case_id, dataset.decode_image(dataset.limit(index)(read))
 
 
 def _show(exported: Exported) -> None:

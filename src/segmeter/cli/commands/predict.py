@@ -75,4 +75,5 @@ def _open(config: PredictConfig, card: ModelCard) -> Dataset:
         max_pixels=config.data.max_pixels,
         orientation=config.data.orientation,
         level=config.data.level,
+        timeout_s=config.data.timeout_s,
     )

@@ -20,6 +20,7 @@ from segmeter.data.nnunet import NnunetLabels, read_labels
 from segmeter.distributed.shards import Shard, check_filled, parse_shard, part_warning
 from segmeter.evaluation.images import find_images, put_beside
 from segmeter.evaluation.manifest import NAME
+from segmeter.evaluation.memory import check_counts, spare_old_objects
 from segmeter.evaluation.pairing import Pairing, find_pairs
 from segmeter.evaluation.probs import find_probs
 from segmeter.evaluation.score import Scoring, check_resumed, refuse_files, score
@@ -39,6 +40,7 @@ _LOG = logging.getLogger(__name__)
 
 def run(config: ScoreConfig, job: Job) -> float | None:
     """Score; returns the objective, which a sweep may optimise."""
+    check_counts(config.data.counts_shape)
     nnunet = None if config.data.nnunet is None else read_labels(config.data.nnunet)
     config = config.replace(metrics=_completed(config, nnunet))
     spec = config.data.spec()
@@ -65,7 +67,8 @@ def run(config: ScoreConfig, job: Job) -> float | None:
     accept = partial(check_resumed, scoring, scoring.folder)
     with open_run(config, job, resumed=resumed, facts=_facts(config, pairing), accept=accept) as folder:
         scoring = replace(scoring, folder=folder)
-        summary = score(scoring)
+        with spare_old_objects():
+            summary = score(scoring)
         if images:
             from segmeter.cli.pictures.score_pictures import draw_cases  # takes a moment to load
 
@@ -98,6 +101,7 @@ def _scoring(config: ScoreConfig, pairing: Pairing) -> Scoring:
         flat=config.data.flat,
         overlap=config.data.overlap,
         resample=config.data.resample,
+        timeout_s=config.data.timeout_s,
         metrics=config.metrics,
         folder=Path(),
         workers=config.workers,

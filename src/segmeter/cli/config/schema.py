@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from segmeter.data.config import DATA
+from segmeter.data.config import DATA, TimeoutSeconds
 from segmeter.data.labels_config import LabelsConfig
 from segmeter.distributed.config import LAUNCHES
 from segmeter.distributed.shards import parse_shard
@@ -170,6 +170,9 @@ class ImagesConfig(Config, title="data"):
     """Which level of TIFF pyramids and OME-Zarr is read, 0 being the finest."""
     orientation: Literal["refuse", "ignore", "apply"] = "refuse"
     """What to do with images whose EXIF tag says that they lie on their side."""
+    timeout_s: TimeoutSeconds = None
+    """The most seconds that reading a case may take, or each part of one that is read by rows; then the run stops, and
+    `resume` goes on with it. null waits for ever."""
 
 
 class PredictConfig(Trained, Modelled, Sharded):

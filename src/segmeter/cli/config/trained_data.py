@@ -1,7 +1,7 @@
 """checkpoint -> what eval need not be told about its data: first the command line, then the checkpoint, then defaults.
 
 What a checkpoint says is values only, checked by the schema like any others. The limits that protect the reader of
-files (`max_pixels`, `allow_links`) are left to the user, and so is the split.
+files (`max_pixels`, `timeout_s`, `allow_links`) are left to the user, and so is the split.
 """
 
 import json
@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from segmeter.checks import expected
+from segmeter.cli.config.schema import ImagesConfig
 from segmeter.data.config import DATA, DataConfig
 from segmeter.data.folders.dealing import check_dealing
 from segmeter.errors import ConfigError
@@ -19,7 +20,7 @@ from segmeter.schema import REQUIRED, as_plain, defaults
 
 TRAINED = "checkpoint"  # eval's default choice of data: the set that the checkpoint was trained on
 _CARD = ("task", "classes", "colours", "ignore_index", "in_channels", "mean", "std")  # the card has these itself
-_USERS = ("root", "split", "max_pixels", "allow_links")
+_USERS = ("root", "split", "max_pixels", "timeout_s", "allow_links")
 
 
 def describe_data(config: DataConfig) -> dict[str, Any]:
@@ -66,8 +67,8 @@ def fill_data(values: Mapping[str, Any], overrides: Sequence[str]) -> dict[str, 
     return {**values, "data": filled}
 
 
-def own_data(checkpoint: Path, max_pixels: int) -> DataConfig:
-    """The data set that a checkpoint was trained on, as its run found it; the limit on files is the user's.
+def own_data(checkpoint: Path, limits: ImagesConfig) -> DataConfig:
+    """The data set that a checkpoint was trained on, as its run found it; the limits of reading are the user's.
 
     Raises
     ------
@@ -78,7 +79,9 @@ def own_data(checkpoint: Path, max_pixels: int) -> DataConfig:
     root = values.get("root")
     if root in (None, REQUIRED) or not (url_of(str(root)) or Path(str(root)).is_dir()):
         raise ConfigError(f"data: the data set that {checkpoint} was trained on is not known here.")
-    config = DATA.schema(values["name"]).model_validate(values | {"max_pixels": max_pixels})
+    config = DATA.schema(values["name"]).model_validate(
+        values | {"max_pixels": limits.max_pixels, "timeout_s": limits.timeout_s}
+    )
     assert isinstance(config, DataConfig)
     return config
 

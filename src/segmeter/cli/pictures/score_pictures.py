@@ -1,7 +1,8 @@
 """Scored cases and their images -> the run's pictures, and crops of the worst; of a volume, one slice."""
 
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from segmeter.errors import DataError
 from segmeter.evaluation.cases import CaseScorer
 from segmeter.evaluation.images import read_case_image
 from segmeter.evaluation.manifest import read_notes
-from segmeter.evaluation.pairing import MaskPair, check_unchanged
+from segmeter.evaluation.pairing import MaskPair, check_unchanged, limit_of
 from segmeter.evaluation.score import Scoring
 from segmeter.metrics.cases.stored import read_cases
 from segmeter.metrics.cases.table import CaseRow, stack_totals
@@ -88,8 +89,9 @@ class _Drawing:
         scoring, spec, path = self.scoring, self.scoring.spec, self.images[pair.stem]
         try:
             maps = self.scorer.read(pair)
-            check_unchanged(pair, self.measured)
-            image, _ = read_case_image(path, maps.shape, max_pixels=scoring.max_pixels)
+            in_time = limit_of(replace(pair, image=path), scoring.timeout_s)
+            in_time(partial(check_unchanged, pair, self.measured))
+            image, _ = in_time(partial(read_case_image, path, maps.shape, max_pixels=scoring.max_pixels))
         except DataError as error:
             return error.problems
         target, labels, title, number = maps.target, maps.labels, pair.case_id, None

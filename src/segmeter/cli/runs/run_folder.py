@@ -20,7 +20,7 @@ from segmeter.cli.config.schema import Common
 from segmeter.cli.messages import LOGGER, logged
 from segmeter.cli.runs.job import Job
 from segmeter.cli.runs.masking import mask, mask_override, refuse_masked
-from segmeter.errors import EXIT_BAD_INPUT, ConfigError, RunError, SegmeterError
+from segmeter.errors import EXIT_BAD_INPUT, ConfigError, LateError, RunError, SegmeterError
 from segmeter.files import (
     clear_leftovers,
     confined,
@@ -42,7 +42,10 @@ RECORD = "run.json"
 KEEP_SECONDS = 60.0  # of work: a new run that is refused earlier leaves nothing
 _WORK = ("manifest.json", "checkpoints/step-*/manifest.json", "shards/*")  # of cases, of a training, of launch=
 _ROOM = 16384  # bytes kept for how the run ended
-_NOT_WRITABLE = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENAMETOOLONG)
+NOT_WRITABLE = (  # codes of a place that will never take a run, so that another one has to be named
+    *(errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENAMETOOLONG),
+    *(errno.ENOENT, errno.ELOOP),  # below /proc, or a link to itself
+)
 _REMEDY = {
     errno.ENOSPC: "Make room there",
     errno.EDQUOT: "Make room in your quota",
@@ -156,7 +159,7 @@ def _claim(config: Common, job: Job, resumed: Path | None) -> tuple[Path, int]:
             if lock is not None:
                 return folder, lock
     except OSError as error:
-        if error.errno not in _NOT_WRITABLE:
+        if error.errno not in NOT_WRITABLE:
             raise RunError(_system_fault(error, job.command, "Nothing was begun.", "start again")) from error
         given = f"{error.filename or wanted} ({error.strerror})"
         key = "resume" if resumed else "run.root"
@@ -274,7 +277,8 @@ def _explain(error: BaseException, config: Common, job: Job, folder: Path | None
     if isinstance(error, OSError):
         safe = f"Every file in {folder} is whole." if folder else "Nothing was begun."
         return RunError(_system_fault(error, job.command, safe, remedy))
-    if isinstance(error, RunError) and isinstance(error.__cause__, OSError) and resumes and remedy not in str(error):
+    stopped = isinstance(error, LateError) or isinstance(error.__cause__, OSError)  # by files, or what they lie on
+    if isinstance(error, RunError) and stopped and resumes and remedy not in str(error):
         *others, last = error.problems
         return RunError([*others, f"{last} Then {remedy}."])
     return error

@@ -86,6 +86,8 @@ class Reading:
         What pixels are that two drawn objects (COCO, GeoJSON) cover.
     resample
         Whether a prediction on another grid than its reference's is brought onto it, by "nearest" neighbour.
+    timeout_s
+        The most seconds that whoever measures cases waits for the files of one; None for any.
     """
 
     spec: ClassSpec
@@ -98,6 +100,7 @@ class Reading:
     flat: bool = False
     overlap: Overlap = "error"
     resample: Literal["refuse", "nearest"] = "refuse"
+    timeout_s: float | None = None
 
     @property
     def has_colours(self) -> bool:

@@ -10,7 +10,7 @@ import numpy as np
 from segmeter.checks import expected, some
 from segmeter.classes import ClassSpec
 from segmeter.data.config import FolderConfig
-from segmeter.data.dataset import Dataset, header_problems
+from segmeter.data.dataset import Dataset
 from segmeter.data.files.header import MAX_PIXELS
 from segmeter.data.files.images import Orientation
 from segmeter.data.files.sniff import show, stem_of
@@ -28,6 +28,7 @@ from segmeter.data.folders.pairing import (
 )
 from segmeter.data.folders.split_lists import read_list, split_names
 from segmeter.data.sample import Pair
+from segmeter.data.verification.headers import header_problems
 from segmeter.data.verification.verify import verify
 from segmeter.errors import DataError
 from segmeter.files import safe_id
@@ -82,6 +83,7 @@ def _dataset(config: FolderConfig, split: str, pairs: tuple[Pair, ...]) -> Datas
         instances=config.instances,
         divisor=config.instance_divisor,
         dealt=describe_dealing(config),
+        timeout_s=config.timeout_s,
     )
 
 
@@ -144,6 +146,7 @@ def open_images(
     max_pixels: int = MAX_PIXELS,
     orientation: Orientation = "refuse",
     level: int = 0,
+    timeout_s: float | None = None,
 ) -> Dataset:
     """Open a folder of images, or one image, without references.
 
@@ -157,6 +160,8 @@ def open_images(
         As in `segmeter.data.files.images.read_image`; larger TIFF files and Zarr folders are read by rows.
     level
         Which level of pyramids is read.
+    timeout_s
+        As for `Dataset`.
 
     Raises
     ------
@@ -181,6 +186,7 @@ def open_images(
         orientation=orientation,
         level=level,
         streams=True,
+        timeout_s=timeout_s,
     )
     found = header_problems(dataset)
     if found:

@@ -73,7 +73,7 @@ class PartReader:
 
     def _open(self, index: int) -> Sample | None:
         data, pair = self._dataset, self._dataset.pairs[index]
-        image, *masks = [data.header_of(path) for path in pair.files]
+        image, *masks = [data.header_of(index, number) for number in range(len(pair.paths))]
         large = image.height * image.width >= LEAST_PIXELS and not data.instances
         exact = image.channels == data.in_channels and image.dtype.name in ("uint8", "uint16", "float32")
         plain = all(mask.channels == 1 and mask.dtype.kind in "iu" for mask in masks)
@@ -90,12 +90,13 @@ class PartReader:
         )
 
     def _image(self, index: int, header: Header, rows: slice, columns: slice) -> NDArray[Any]:
-        pixels = self._stored(index, 0, header, rows, columns)
+        pixels = self._dataset.limit(index)(lambda: self._stored(index, 0, header, rows, columns))
         return pixels[..., None] if pixels.ndim == 2 else pixels
 
     def _target(self, index: int, headers: list[Header], rows: slice, columns: slice) -> NDArray[Any]:
         data, pair = self._dataset, self._dataset.pairs[index]
-        planes = [self._stored(index, number, header, rows, columns) for number, header in enumerate(headers, 1)]
+        read = partial(self._stored, index, rows=rows, columns=columns)
+        planes = [data.limit(index)(partial(read, number, header)) for number, header in enumerate(headers, 1)]
         labels = [
             to_labels(path, plane, spec=data.spec, label_map=data.label_map, nodata=header.nodata)
             for path, header, plane in zip(pair.masks, headers, planes, strict=True)

@@ -16,7 +16,7 @@ import numpy as np
 from PIL import Image
 
 from segmeter.checks import expected
-from segmeter.data.config import SPLITS, CellsConfig, folder_config
+from segmeter.data.config import SPLITS, CellsConfig, DataConfig, FolderConfig
 from segmeter.data.dataset import Dataset
 from segmeter.data.files.sniff import show
 from segmeter.data.folders.folder import build_folder
@@ -49,6 +49,12 @@ def build_cells(config: CellsConfig, *, split: str) -> Dataset:
         The root can't be written to.
     """
     return replace(build_folder(folder_config(config, str(draw_cells(config))), split=split), dealt={})
+
+
+def folder_config(config: DataConfig, root: str) -> FolderConfig:
+    """The same settings for a folder of files with lists beside it."""
+    shared = {name: getattr(config, name) for name in DataConfig.model_fields if name not in ("name", "root")}
+    return FolderConfig(**shared, root=root, lists=".")
 
 
 def draw_cells(config: CellsConfig) -> Path:

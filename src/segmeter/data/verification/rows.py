@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -43,7 +44,7 @@ def read_rows(dataset: Dataset, index: int) -> Found:
 
         intensity = measure_rows(blocks(), image.dtype)
         return Found(
-            sha256=[hash_path(path) for path in dataset.pairs[index].files],
+            sha256=[dataset.limit(index)(partial(hash_path, path)) for path in dataset.pairs[index].files],
             size=image.shape[:2],
             dtype=image.dtype.name,
             intensity=intensity,

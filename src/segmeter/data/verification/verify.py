@@ -153,12 +153,19 @@ def _take_known(
 def _verify_case(
     dataset: Dataset, dtype: np.dtype[Any], streamed: frozenset[int], index: int
 ) -> tuple[Rows, list[str]]:
+    """Read the files of a case, within the time that reading may take."""
+    if index in streamed:
+        row = np.zeros((), dtype)
+        row["state"] = _states(dataset.pairs[index], len(row["state"]))
+        return _verify_rows(dataset, row, index)
+    return dataset.limit(index)(partial(_verify_files, dataset, dtype, index))
+
+
+def _verify_files(dataset: Dataset, dtype: np.dtype[Any], index: int) -> tuple[Rows, list[str]]:
     """Read the files of a case; whatever is wrong with one does not hide what is wrong with another."""
     pair, problems = dataset.pairs[index], list[str]()
     row = np.zeros((), dtype)
     row["state"] = _states(pair, len(row["state"]))
-    if index in streamed:
-        return _verify_rows(dataset, row, index)
     files = [_attempt(problems, partial(dataset.read_stored, index, number)) for number in range(len(pair.files))]
     image = None if files[0] is None else _attempt(problems, partial(dataset.decode_image, files[0]))
     masks = [None if file is None else _attempt(problems, partial(dataset.decode_mask, file)) for file in files[1:]]

@@ -36,6 +36,9 @@ from segmeter.postprocess.pipeline import Cleaned
 ROWS_PIXELS = 1 << 23  # of the largest image in tiles that is read at once: small ones are read ahead of each other
 
 
+WriteLabels = Callable[[str, NDArray[Any]], None]
+
+
 @dataclass(frozen=True, kw_only=True)
 class LargeRun:
     """What is done with each case that is read by rows.
@@ -52,8 +55,6 @@ class LargeRun:
         Whether pixels are counted, which needs a target.
     spacing
         Of the row.
-    write_labels
-        Writes the label map of a case that fits into memory; those of larger ones are written by bands.
     """
 
     predictor: Predictor
@@ -64,7 +65,6 @@ class LargeRun:
     loss: Loss | None = None
     measured: bool = False
     spacing: tuple[float, ...] | None = None
-    write_labels: Callable[[str, NDArray[Any]], None] = lambda case_id, labels: None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -104,7 +104,7 @@ def check_streamable(run: LargeRun, *, measures: Sequence[str] = (), calibration
 
 
 def _why_by_rows(dataset: Dataset, index: int) -> str:
-    found = dataset.header_of(dataset.pairs[index].image)
+    found = dataset.header_of(index)
     why = "a Zarr image" if found.format == "zarr" else f"{found.height} x {found.width} pixels"
     return f"case {dataset.case_ids[index]!r} is read by rows ({why})"
 
@@ -133,7 +133,7 @@ def prefer_rows(
 
 def fits_memory(dataset: Dataset, index: int) -> bool:
     """Whether the image of a case could be read at once, so that its labels are written as those of any other."""
-    return not dataset.header_of(dataset.pairs[index].image).streamed
+    return not dataset.header_of(index).streamed
 
 
 def describe_large(case_id: str, image: Rows) -> dict[str, Any]:
@@ -141,8 +141,14 @@ def describe_large(case_id: str, image: Rows) -> dict[str, Any]:
     return {"image": [*image.shape, str(image.dtype), "by rows", case_id]}
 
 
-def run_large(run: LargeRun, index: int) -> LargeCase:
+def run_large(run: LargeRun, index: int, *, write_labels: WriteLabels | None) -> LargeCase:
     """Predict one case by bands: post-processing, counting and writing go on beside the forward passes.
+
+    Parameters
+    ----------
+    write_labels
+        Takes case id and labels of a case that fits into memory; None writes them nowhere. Those of larger cases are
+        written by bands.
 
     Raises
     ------
@@ -152,8 +158,8 @@ def run_large(run: LargeRun, index: int) -> LargeCase:
         Logits are not finite, or a file can't be written.
     """
     with run.dataset.open_rows(index) as (image, target):
-        fits = fits_memory(run.dataset, index)
-        work = _Work(run=run, case_id=run.dataset.case_ids[index], image=image, target=target, fits=fits)
+        fits, case_id = fits_memory(run.dataset, index), run.dataset.case_ids[index]
+        work = _Work(run=run, case_id=case_id, image=image, target=target, fits=fits, write_labels=write_labels)
         work.go()
         return work.case()
 
@@ -167,6 +173,7 @@ class _Work:
     image: Rows
     target: Rows | None
     fits: bool
+    write_labels: WriteLabels | None
     counts: NDArray[np.int64] = field(init=False)
     target_hash: TargetHash = field(init=False)
     loss: BandLoss | None = None
@@ -186,7 +193,7 @@ class _Work:
             self.loss = BandLoss(self.run.loss, self.run.predictor.device)
         self._waiting: list[NDArray[Any]] = []  # rows of the target whose labels are not given out yet
         self._top = 0
-        kept = self.fits and self.run.export.labels
+        kept = self.fits and self.run.export.labels and self.write_labels is not None
         shape = (spec.num_classes, height, width) if spec.is_multilabel else (height, width)
         self._whole = np.empty(shape, spec.label_dtype) if kept else None
 
@@ -199,8 +206,8 @@ class _Work:
             with closing(finished):
                 for _ in finished:
                     pass
-        if self._whole is not None:
-            self.run.write_labels(self.case_id, self._whole)
+        if self._whole is not None and self.write_labels is not None:
+            self.write_labels(self.case_id, self._whole)
 
     def case(self) -> LargeCase:
         """What is left of the case, when all bands are done."""

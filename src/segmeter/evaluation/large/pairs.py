@@ -18,7 +18,7 @@ from segmeter.data.files import header
 from segmeter.data.files.masks import Reading, StoredMap, check_labels, hash_map, read_map
 from segmeter.data.files.sniff import show, unchanged
 from segmeter.errors import DataError, InputError
-from segmeter.evaluation.pairing import MaskPair
+from segmeter.evaluation.pairing import MaskPair, limit_of
 from segmeter.evaluation.places import Place, find_place
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.pixels.confusion import count_case
@@ -61,11 +61,12 @@ def count_large(pair: MaskPair, reading: Reading, metrics: MetricsConfig) -> Lar
     _refuse_whole_maps(pair, reading, metrics)
     paths, spec = (*pair.references, *pair.predictions), reading.spec
     with ExitStack() as stack:
-        opened = [stack.enter_context(_open(path, reading)) for path in paths]
+        in_time = limit_of(pair, reading.timeout_s)
+        opened = [in_time(partial(stack.enter_context, _open(path, reading))) for path in paths]
         stored = [each.stored for each in opened]
         place = find_place(paths, stored, metrics.spacing, references=len(pair.references))
         count = len(pair.references)
-        rows = [each.rows for each in opened]
+        rows = [in_time.rows(each.rows) for each in opened]
         height, width = rows[0].shape
         target = _planes(rows[:count], multilabel=spec.is_multilabel)
         nothing = ArrayRows(np.broadcast_to(np.zeros((), spec.label_dtype), target.shape), axis=len(target.shape) - 2)

@@ -31,7 +31,7 @@ def check_whole_maps(run: LargeRun, streamed: frozenset[int]) -> frozenset[int]:
     """
     dataset = run.dataset
     indices = [index for index in range(len(dataset)) if index not in streamed]
-    headers = map_in_threads(lambda index: dataset.header_of(dataset.pairs[index].image), indices)
+    headers = map_in_threads(dataset.header_of, indices)
     large = {index: found for index, found in zip(indices, headers, strict=True) if _pixels(found) > WHOLE_PIXELS}
     if large:
         index, found = max(large.items(), key=lambda item: _pixels(item[1]))

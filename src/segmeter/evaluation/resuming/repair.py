@@ -2,7 +2,6 @@
 
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from segmeter.checks import some
@@ -18,7 +17,7 @@ from segmeter.evaluation.case_run import (
     large_run,
     unmeasured,
 )
-from segmeter.evaluation.large.cases import LargeRun, run_large
+from segmeter.evaluation.large.cases import LargeRun, WriteLabels, run_large
 from segmeter.evaluation.manifest import Entry, Manifest, read_notes
 from segmeter.evaluation.resuming.restore import count_restorable, find_damaged
 from segmeter.export.writer import Writer
@@ -62,8 +61,7 @@ def repair_files(job: CaseRun, notes: Sequence[Mapping[str, Any]]) -> None:
     _LOG.warning("resume: missing or damaged files of predictions are written again (%s).", some(names))
     streamed = job.dataset.streamed_cases()  # whose files are written as they are predicted
     with Writer(predictions, job.export, job.dataset.spec, locate=job.dataset.locate) as writer:
-        large = replace(large_run(job), write_labels=writer.write_labels)
-        for index, case in _predict_again(job, notes, damaged, large=large):
+        for index, case in _predict_again(job, notes, damaged, large=large_run(job), write_labels=writer.write_labels):
             if index not in streamed:
                 export_case(writer, case.prediction, case.cleaned, job.export)
     again = find_damaged([notes[index] for index in damaged], predictions)
@@ -109,7 +107,7 @@ def repair_pictures(
             for case_id in manifest.cases:
                 job.pictures.remember(case_id, rows.get(case_id))
         wanted = {cases[name] for name in damaged}
-        for _, case in _predict_again(job, notes, wanted, large=large, measure=measure):
+        for _, case in _predict_again(job, notes, wanted, large=large, write_labels=None, measure=measure):
             job.pictures.draw(case.prediction, case.cleaned, case.row)
         _refuse_others([name for name in damaged if not is_whole(job.folder / name, kept[name])], "pictures")
     return list(kept)
@@ -121,6 +119,7 @@ def _predict_again(
     wanted: Collection[int],
     *,
     large: LargeRun,
+    write_labels: WriteLabels | None,
     measure: Measuring = unmeasured,
 ) -> Iterator[tuple[int, Finished]]:
     """Predict some of the finished cases once more, in the batches in which they were predicted."""
@@ -130,7 +129,7 @@ def _predict_again(
         if not set(batch) & set(wanted):
             continue
         if batch.start in streamed:
-            case = run_large(large, batch.start)
+            case = run_large(large, batch.start, write_labels=write_labels)
             yield batch.start, Finished(prediction=case.prediction, cleaned=case.cleaned, row=case.row)
             continue
         found = job.predictor.predict(Part(job.dataset, batch), probs=job.export.needs_probs)

@@ -60,9 +60,10 @@ class RowStore(Sequence[CaseRow]):
 
     def append(self, row: CaseRow) -> None:
         """Keep a row."""
+        spacing = None if row.spacing is None else tuple(row.spacing)  # a list has no hash
         self._plain_bytes += row.counts.nbytes + EXTRA_BYTES * (len(row.measured) + len(row.extra))
         if self._plain_bytes <= PLAIN_BYTES:
-            self._plain.append(replace(row, counts=np.array(row.counts)))
+            self._plain.append(replace(row, counts=np.array(row.counts), spacing=spacing))
             return
         common = _Common(
             shape=row.counts.shape,
@@ -70,7 +71,7 @@ class RowStore(Sequence[CaseRow]):
             extra=tuple(row.extra),
             changed=tuple(row.changed_pixels),
             terms=len(row.loss_terms),
-            spacing=row.spacing,
+            spacing=spacing,
             unit=row.unit,
         )
         self._ids.append(row.case_id)

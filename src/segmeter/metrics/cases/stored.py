@@ -1,6 +1,7 @@
 """cases.parquet of one run, or of several -> their rows: kept as columns, and made when they are asked for."""
 
 import json
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -160,7 +161,7 @@ class StoredRows(Sequence[CaseRow]):
 class _FileRows(StoredRows):
     """The rows of one file that is sorted, read anew whenever they are asked for: counts may take kilobytes a case.
 
-    The file stays open, so that another one of its name changes nothing.
+    The file stays open, so that another one of its name changes nothing. Threads may share it.
     """
 
     def __init__(
@@ -176,6 +177,7 @@ class _FileRows(StoredRows):
         self._names = list(names)
         sizes = [self._file.metadata.row_group(index).num_rows for index in range(self._file.num_row_groups)]
         self._ends = np.cumsum(sizes)
+        self._lock = threading.Lock()  # of the table, and of the file's position
         self._held = range(0)  # groups of rows that are in the table
         super().__init__(self._read(self._held), spec, [further], [objects])
         self._ids = self._file.read(columns=["case_id"])["case_id"]
@@ -195,10 +197,12 @@ class _FileRows(StoredRows):
         first, last = np.searchsorted(self._ends, [start, stop - 1], side="right").tolist()
         if stop <= start:
             return self._read(range(0))
-        if self._held != range(first, last + 1):
-            self._table = self._read(range(first, last + 1))
-            self._held = range(first, last + 1)  # not before it is read: a damaged group would pass for the one before
-        return self._table.slice(start - (int(self._ends[first - 1]) if first else 0), stop - start)
+        with self._lock:
+            if self._held != range(first, last + 1):
+                self._table = self._read(range(first, last + 1))
+                self._held = range(first, last + 1)  # not before: a damaged group would pass for the one before
+            table = self._table
+        return table.slice(start - (int(self._ends[first - 1]) if first else 0), stop - start)
 
     def _read(self, groups: range) -> pa.Table:
         with _as_data_error(self._path):

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from segmeter.classes import ClassSpec
 from segmeter.data.by_rows.rows import Rows
-from segmeter.data.dataset import Dataset
+from segmeter.data.dataset import Dataset, read_case
 from segmeter.data.sample import Sample
 from segmeter.errors import DataError
 
@@ -116,7 +116,7 @@ class CachedDataset:
         return self._kinds
 
     def _read(self, index: int) -> Sample:
-        sample = self.cases[index]
+        sample = read_case(self.cases, index)
         if self._budget.take(_bytes_of(sample)):
             for array in _arrays_of(sample):
                 array.flags.writeable = False  # every epoch sees these same arrays

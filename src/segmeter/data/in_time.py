@@ -1,0 +1,120 @@
+"""Reading a case, which never ends where a file server is gone -> what was read, or in time a fault with its name."""
+
+import threading
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from segmeter.checks import shorten
+from segmeter.data.by_rows.rows import Rows
+from segmeter.data.files.sniff import show
+from segmeter.errors import LateError
+
+_WAITS = 10  # in turn, so that a process that was stopped meanwhile (SIGSTOP) takes a tenth of the time for it at most
+
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TimeLimit:
+    """How long reading a case may take.
+
+    Parameters
+    ----------
+    seconds
+        Of each call, > 0; None waits for ever.
+    case_id, index
+        The case, and its number from 0 where that is known.
+    files
+        Its files, for the message.
+    """
+
+    seconds: float | None
+    case_id: str
+    files: Iterable[Path] = field(repr=False)
+    index: int | None = None
+
+    def __call__(self, read: Callable[[], Result]) -> Result:
+        """What `read` returns or raises.
+
+        Raises
+        ------
+        LateError
+            It took longer. It goes on in a thread that nobody waits for, as nothing can end it, and the process can.
+        """
+        if self.seconds is None:
+            return read()
+        future: Future[Result] = Future()
+        _LOCAL.reader = _LOCAL.reader or _Reader()
+        _LOCAL.reader.tasks.put(partial(_fulfil, future, read))
+        for _ in range(_WAITS):
+            try:
+                return future.result(timeout=self.seconds / _WAITS)
+            except TimeoutError:
+                if future.done():  # just now, or the error is the reader's own
+                    return future.result()
+        _LOCAL.reader = None
+        names = shorten([show(path) for path in self.files])
+        raise LateError(names, seconds=self.seconds, case_id=self.case_id, index=self.index)
+
+    def rows(self, rows: Rows) -> Rows:
+        """The same rows, each reading of which is limited."""
+        return rows if self.seconds is None else _LimitedRows(rows, self)
+
+
+@dataclass(frozen=True, eq=False)
+class _LimitedRows:
+    _rows: Rows
+    _limit: TimeLimit
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self._rows.shape
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self._rows.dtype
+
+    def read(self, start: int, stop: int) -> NDArray[Any]:
+        return self._limit(lambda: self._rows.read(start, stop))
+
+
+class _Reader:
+    """A thread that reads for one other; it is kept, as decoders reuse the memory that their thread has."""
+
+    def __init__(self) -> None:
+        self.tasks: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        threading.Thread(target=_serve, args=(self.tasks,), name="read", daemon=True).start()
+
+    def __del__(self) -> None:
+        self.tasks.put(None)
+
+
+class _Local(threading.local):
+    reader: _Reader | None = None
+
+
+_LOCAL = _Local()
+
+
+def _serve(tasks: SimpleQueue[Callable[[], None] | None]) -> None:
+    while True:
+        task = tasks.get()
+        if task is None:
+            return
+        task()
+        del task  # and with it what was read
+
+
+def _fulfil(future: Future[Result], read: Callable[[], Result]) -> None:
+    try:
+        future.set_result(read())
+    except BaseException as error:
+        future.set_exception(error)

@@ -1,0 +1,212 @@
+"""Reading within a limit: what comes out, what is said of a case that comes too late, and every way that is limited."""
+
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tifffile
+
+import segmeter.files
+from segmeter.data import dataset as dataset_module
+from segmeter.data.by_rows.rows import ArrayRows
+from segmeter.data.dataset import Dataset, read_case
+from segmeter.data.files import sniff
+from segmeter.data.folders.folder import build_folder
+from segmeter.data.in_time import TimeLimit
+from segmeter.data.large import parts
+from segmeter.data.large.parts import PartReader
+from segmeter.data.verification.headers import header_problems
+from segmeter.data.verification.report import check_dataset
+from segmeter.errors import DataError, LateError
+from segmeter.remote.trees import open_present
+from tests.data.crafted import folder, make_folder, noise
+
+LATE = r"^data: case 'b' \(index 1\) was not read within 0\.3 seconds: .*b\.\w+, .*b\.\w+\. Bring the disk or server "
+STOPPED = """
+import time
+from segmeter.data.in_time import TimeLimit
+limit = TimeLimit(seconds=1.5, case_id="a", files=())
+print("reading", flush=True)
+print(limit(lambda: ([time.sleep(0.05) for _ in range(14)], "read")[1]), flush=True)
+"""
+
+
+def limit(seconds: float | None = 0.3) -> TimeLimit:
+    return TimeLimit(seconds=seconds, case_id="a", files=(Path("a.png"), Path("a mask.png")), index=4)
+
+
+def test_what_is_read_comes_out() -> None:
+    here = threading.current_thread
+    assert limit(None)(here) is here()
+    assert limit()(here) is not here()
+    assert limit(None).rows(ArrayRows(np.zeros(3))).read(0, 2).shape == (2,)
+    with pytest.raises(DataError, match="damaged"):
+        limit()(partial(_raise, DataError("damaged")))
+    with pytest.raises(TimeoutError, match="the reader's own"):
+        limit()(partial(_raise, TimeoutError("the reader's own")))
+
+
+def _raise(error: Exception) -> None:
+    raise error
+
+
+def test_a_thread_has_one_reader_until_it_is_late() -> None:
+    """Mutations seen to fail: a reader for each read; one that outlives its thread; what was read is kept."""
+    released = threading.Event()
+    first, again = limit()(threading.current_thread), limit()(threading.current_thread)
+    assert first is again
+    read = weakref.ref(limit()(partial(np.zeros, 5)))
+    until = time.monotonic() + 5
+    while read() is not None and time.monotonic() < until:
+        time.sleep(0.01)
+    assert read() is None
+    with pytest.raises(LateError):
+        limit()(released.wait)
+    other = limit()(threading.current_thread)
+    assert other is not first
+    released.set()
+    ended: list[threading.Thread] = []
+    owner = threading.Thread(target=lambda: ended.append(limit()(threading.current_thread)))
+    owner.start()
+    owner.join()
+    for reader in (first, *ended):
+        reader.join(5)
+        assert not reader.is_alive()
+
+
+def test_what_comes_too_late_is_named_in_time() -> None:
+    released = threading.Event()
+    begun = time.monotonic()
+    with pytest.raises(LateError) as caught:
+        limit()(released.wait)
+    assert 0.3 <= time.monotonic() - begun < 5
+    released.set()
+    assert caught.value.exit_code == 3
+    again = pickle.loads(pickle.dumps(caught.value))
+    said = "was not read within 0.3 seconds: a.png, a mask.png. Bring the disk or server back, or raise data.timeout_s."
+    assert str(again) == f"data: case 'a' (index 4) {said}"
+    assert str(again.at(7)) == f"data: case 'a' (index 7) {said}"
+
+
+def test_a_time_in_which_the_process_was_stopped_does_not_count() -> None:
+    """As a scheduler stops a job for another one; mutation seen to fail: one wait for the whole time."""
+    with subprocess.Popen([sys.executable, "-c", STOPPED], stdout=subprocess.PIPE, text=True) as child:
+        assert child.stdout
+        assert child.stdout.readline() == "reading\n"
+        time.sleep(0.2)  # until it waits
+        os.kill(child.pid, signal.SIGSTOP)
+        time.sleep(2)
+        os.kill(child.pid, signal.SIGCONT)
+        assert child.stdout.readline() == "read\n"
+
+
+def _rows(data: Dataset) -> None:
+    with data.open_rows(1) as (image, _):
+        image.read(0, 3)
+
+
+def _window(data: Dataset) -> None:
+    sample = PartReader(data)(1)
+    assert sample
+    assert sample.image[2:5, 3:6].size
+
+
+WAYS: dict[str, Callable[[Dataset], Any]] = {
+    "sample": lambda data: read_case(data, 1),
+    "header": lambda data: data.header_of(1),
+    "kinds": lambda data: data.kinds(),
+    "headers": header_problems,
+    "place": lambda data: data.locate("b"),
+    "hashes": lambda data: data.contents(),
+    "check": partial(check_dataset, use_cache=False),
+    "rows": _rows,
+    "window": _window,
+    "check by rows": lambda data: check_dataset(replace(data, streams=True, rows_above=1), use_cache=False),
+}
+
+
+@pytest.fixture
+def images(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Dataset:
+    make_folder(tmp_path)
+    for path in tmp_path.rglob("*.png"):
+        image = path.parent.name == "images"
+        values = noise(12, 10, 3 if image else None, seed=ord(path.stem[0]))
+        photometric = "rgb" if image else "minisblack"
+        tifffile.imwrite(path.with_suffix(".tif"), values if image else values % 2, photometric=photometric)
+        path.unlink()
+    monkeypatch.setattr(parts, "LEAST_PIXELS", 1)
+    monkeypatch.setenv("SEGMETER_CACHE", str(tmp_path / "cache"))
+    return replace(build_folder(folder(tmp_path), split="all"), timeout_s=0.3)
+
+
+@pytest.fixture
+def b_hangs(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The files of case b are never opened."""
+    released = threading.Event()
+
+    def waiting(then: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda path, *more: (path.stem == "b" and released.wait(9), then(path, *more))[1]
+
+    monkeypatch.setattr(sniff, "open_present", waiting(open_present))
+    monkeypatch.setattr(dataset_module, "sha256_file", waiting(segmeter.files.sha256_file))
+    yield
+    released.set()
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_every_way_of_reading_a_case_works_with_a_limit(way: str, images: Dataset) -> None:
+    WAYS[way](images)
+
+
+@pytest.mark.usefixtures("b_hangs")
+@pytest.mark.parametrize("way", WAYS)
+def test_every_way_of_reading_a_case_is_limited(way: str, images: Dataset) -> None:
+    with pytest.raises(LateError, match=LATE):
+        WAYS[way](images)
+
+
+def test_rows_are_limited_each_time_they_are_read(images: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
+    released = threading.Event()
+    with images.open_rows(1) as (rows, _):
+        (inner,) = (value for value in vars(rows).values() if hasattr(value, "read"))
+        monkeypatch.setattr(type(inner), "read", lambda self, start, stop: released.wait(9))
+        with pytest.raises(LateError, match=LATE):
+            rows.read(0, 3)
+        released.set()
+
+
+def test_windows_are_limited_each_time_they_are_read(images: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
+    released = threading.Event()
+    sample = PartReader(images)(1)
+    assert sample
+    monkeypatch.setattr(PartReader, "_stored", lambda *given, **more: released.wait(9))
+    for array in (sample.image, sample.target):
+        assert array is not None
+        with pytest.raises(LateError, match=LATE):
+            array[2:5, 3:6]
+    released.set()
+
+
+def test_a_data_set_with_a_reader_of_its_own_is_limited(images: Dataset) -> None:
+    released = threading.Event()
+
+    class Slow(Dataset):
+        def __getitem__(self, index: int) -> Any:
+            return released.wait(9)
+
+    slow = Slow(**{name: getattr(images, name) for name in images.__dataclass_fields__})
+    with pytest.raises(LateError, match=LATE):
+        read_case(slow, 1)
+    released.set()

@@ -1,0 +1,142 @@
+"""Pairs of masks whose files are not read in time: each way of reading them names the case, and only reading counts."""
+
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tifffile
+
+from segmeter.cli.pictures.score_pictures import draw_cases
+from segmeter.data.files import sniff
+from segmeter.errors import LateError
+from segmeter.evaluation import cases, probs
+from segmeter.evaluation.pairing import hash_pair
+from segmeter.evaluation.probs import measure_probs
+from segmeter.evaluation.score import Scoring, check_resumed, score
+from segmeter.remote.trees import open_present
+from segmeter.report.config import ReportConfig
+from tests.data.crafted import noise, put
+from tests.evaluation.masks import scoring, two_cases
+
+LATE = r"^data: case 'b'{} was not read within 0\.3 seconds: .*references/b\.png, .*predictions/b\.png"
+
+
+class Hanging:
+    """Files of case b below a folder, and all that waits for them until the test ends."""
+
+    def __init__(self) -> None:
+        self.folder = ""
+        self.released = threading.Event()
+
+    def wait(self, path: Path) -> None:
+        if path.stem == "b" and path.parent.name == self.folder:
+            self.released.wait(9)
+
+
+@pytest.fixture
+def hanging(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hanging]:
+    held = Hanging()
+    monkeypatch.setattr(sniff, "open_present", lambda path, flags: (held.wait(path), open_present(path, flags))[1])
+    monkeypatch.setattr(probs, "present", held.wait)
+    yield held
+    held.released.set()
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Scoring:
+    return replace(scoring(two_cases(tmp_path)), timeout_s=0.3)
+
+
+def test_pairs_that_are_read_in_time_are_scored(job: Scoring) -> None:
+    assert score(job) == score(replace(job, timeout_s=None))
+
+
+def test_a_pair_is_named_with_its_number(job: Scoring, hanging: Hanging) -> None:
+    hanging.folder = "predictions"
+    with pytest.raises(LateError, match=LATE.format(r" \(index 1\)")):
+        score(job)
+
+
+def test_pairs_that_are_counted_together_are_limited_one_by_one(job: Scoring, monkeypatch: pytest.MonkeyPatch) -> None:
+    released, given = threading.Event(), []
+
+    def count(files: list[tuple[Path, Path]], *more: Any, **options: Any) -> list[None]:
+        given.append([path.stem for pair in files for path in pair])
+        if files[0][0].stem == "b":
+            released.wait(9)
+        return [None]
+
+    monkeypatch.setattr(cases, "WORTH_COMPILING", 1)
+    monkeypatch.setattr(cases, "can_count", lambda spec: True)
+    monkeypatch.setattr(cases, "count_plain", count)
+    with pytest.raises(LateError, match=LATE.format(r" \(index 1\)")):
+        score(job)
+    released.set()
+    assert given == [["a", "a"], ["b", "b"]]
+
+
+def test_measuring_is_not_limited(job: Scoring, monkeypatch: pytest.MonkeyPatch) -> None:
+    make_row = cases.make_row
+    monkeypatch.setattr(cases, "make_row", lambda *given, **more: (time.sleep(0.5), make_row(*given, **more))[1])
+    score(job)
+
+
+def test_rows_of_a_large_pair_are_limited(job: Scoring, hanging: Hanging, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("segmeter.data.files.header.STREAMED_PIXELS", 10)
+    for side in ("references", "predictions"):
+        for name in "ab":
+            tifffile.imwrite(job.folder / side / f"{name}.tif", noise(12, 10, None) % 3)
+            (job.folder / side / f"{name}.png").unlink()
+    job = replace(scoring(job.folder), timeout_s=0.3)
+    score(job)
+    hanging.folder = "predictions"
+    with pytest.raises(LateError, match=r"case 'b' \(index 1\) was not read"):
+        score(job)
+    hanging.folder = ""
+    monkeypatch.setattr(
+        "segmeter.data.by_rows.tiff_rows.TiffRows.read", lambda self, start, stop: hanging.released.wait(9)
+    )
+    with pytest.raises(LateError, match=r"was not read"):
+        score(job)
+
+
+def test_a_resume_waits_no_longer_for_what_it_compares(job: Scoring, hanging: Hanging) -> None:
+    score(job)
+    check_resumed(job, job.folder)
+    hanging.folder = "references"
+    with pytest.raises(LateError, match=LATE.format("")):
+        check_resumed(job, job.folder)
+
+
+@pytest.mark.parametrize("folder", ["", "references", "probs"])
+def test_probabilities_are_limited(folder: str, job: Scoring, hanging: Hanging, tmp_path: Path) -> None:
+    (tmp_path / "probs").mkdir()
+    for name in "ab":
+        np.save(tmp_path / "probs" / f"{name}.npy", np.full((3, 2, 3), 1 / 3, np.float32))
+    files = {name: tmp_path / "probs" / f"{name}.npy" for name in "ab"}
+    measured = {pair.case_id: hash_pair(pair) for pair in job.pairs}
+    hanging.folder = folder
+    if not folder:
+        measure_probs(job.scorer(), job.pairs, files, measured=measured)
+        return
+    with pytest.raises(LateError, match="case 'b' was not read within"):
+        measure_probs(job.scorer(), job.pairs, files, measured=measured)
+
+
+@pytest.mark.parametrize("folder", ["", "references", "images"])
+def test_pictures_are_limited(folder: str, job: Scoring, hanging: Hanging, tmp_path: Path) -> None:
+    images = {name: tmp_path / "images" / f"{name}.png" for name in "ab"}
+    for path in images.values():
+        put(path, noise(2, 3))
+    score(job)
+    hanging.folder = folder
+    if not folder:
+        draw_cases(job, images, ReportConfig(panel=128, overlays=2))
+        return
+    with pytest.raises(LateError, match="case 'b' was not read within"):
+        draw_cases(job, images, ReportConfig(panel=128, overlays=2))
