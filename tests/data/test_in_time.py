@@ -1,5 +1,6 @@
 """Reading within a limit: what comes out, what is said of a case that comes too late, and every way that is limited."""
 
+import gc
 import os
 import pickle
 import signal
@@ -9,6 +10,8 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -20,9 +23,10 @@ import tifffile
 
 import segmeter.files
 from segmeter.data import dataset as dataset_module
+from segmeter.data import in_time
 from segmeter.data.by_rows.rows import ArrayRows
 from segmeter.data.dataset import Dataset, read_case
-from segmeter.data.files import sniff
+from segmeter.data.files import png_rows, sniff
 from segmeter.data.folders.folder import build_folder
 from segmeter.data.in_time import TimeLimit
 from segmeter.data.large import parts
@@ -33,13 +37,27 @@ from segmeter.errors import DataError, LateError
 from segmeter.remote.trees import open_present
 from tests.data.crafted import folder, make_folder, noise
 
+ROOT = Path(__file__).parents[2]
 LATE = r"^data: case 'b' \(index 1\) was not read within 0\.3 seconds: .*b\.\w+, .*b\.\w+\. Bring the disk or server "
 STOPPED = """
 import time
 from segmeter.data.in_time import TimeLimit
 limit = TimeLimit(seconds=1.5, case_id="a", files=())
+limit(int)  # what is compiled first takes its time
 print("reading", flush=True)
 print(limit(lambda: ([time.sleep(0.05) for _ in range(14)], "read")[1]), flush=True)
+"""
+
+IN_A_WORKER = """
+from segmeter.parallel import map_in_processes
+from tests.data.test_in_time import read_for_ever
+list(map_in_processes(read_for_ever, [0], processes=1, describe=str))
+"""
+IN_A_COMMAND = """
+from segmeter.cli import main
+from tests.data.test_in_time import read_for_ever
+main._dispatch = read_for_ever
+main.main([])
 """
 
 
@@ -110,6 +128,60 @@ def test_a_time_in_which_the_process_was_stopped_does_not_count() -> None:
         time.sleep(2)
         os.kill(child.pid, signal.SIGCONT)
         assert child.stdout.readline() == "read\n"
+
+
+def read_for_ever(_: Any) -> None:
+    """As zarr does, in a pool of its own, whose threads Python waits for when it ends."""
+    limit()(lambda: ThreadPoolExecutor(1).submit(time.sleep, 10**6).result())
+
+
+@pytest.mark.parametrize(("script", "code"), [(IN_A_WORKER, 1), (IN_A_COMMAND, 3)])
+def test_a_process_ends_though_a_library_reads_for_ever(script: str, code: int) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert ended.returncode == code
+    assert "case 'a' (index 4) was not read within 0.3 seconds" in ended.stderr
+
+
+def test_a_read_that_was_interrupted_holds_up_no_other() -> None:
+    released = threading.Event()
+    threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT)).start()
+    with pytest.raises(KeyboardInterrupt):
+        limit(9)(released.wait)
+    assert limit()(lambda: "read") == "read"
+    released.set()
+
+
+def test_an_error_keeps_nothing_of_what_was_read() -> None:
+    """Mutations seen to fail: either of the two that hold it."""
+    kept: list[weakref.ref[Any]] = []
+
+    def read() -> None:
+        array = np.zeros(5)
+        kept.append(weakref.ref(array))
+        raise DataError("damaged")
+
+    gc.disable()
+    try:
+        with suppress(DataError):
+            limit()(read)
+        until = time.monotonic() + 5
+        while kept[0]() is not None and time.monotonic() < until:
+            time.sleep(0.01)
+        assert kept[0]() is None
+    finally:
+        gc.enable()
+
+
+def test_what_is_compiled_first_is_not_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    compile_ = in_time._compile
+    compiled = []
+    monkeypatch.setattr(png_rows, "undo_filters", lambda *given: compiled.append(given) or True)
+    compile_.__wrapped__()
+    assert len(compiled) == 1
+    monkeypatch.setattr(in_time, "_compile", lambda: time.sleep(0.5))
+    assert limit()(lambda: "read") == "read"
 
 
 def _rows(data: Dataset) -> None:
@@ -185,6 +257,17 @@ def test_rows_are_limited_each_time_they_are_read(images: Dataset, monkeypatch: 
         with pytest.raises(LateError, match=LATE):
             rows.read(0, 3)
         released.set()
+
+
+@pytest.mark.parametrize("opened", [False, True])
+def test_the_look_for_changes_is_limited(opened: bool, images: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Mutation seen to fail: either look by the caller itself."""
+    released, hanging = threading.Event(), [] if opened else [1]
+    read_state = sniff.read_state
+    monkeypatch.setattr(sniff, "read_state", lambda path: (hanging and released.wait(9), read_state(path))[1])
+    with pytest.raises(LateError, match=LATE), images.open_rows(1):
+        hanging.append(1)
+    released.set()
 
 
 def test_windows_are_limited_each_time_they_are_read(images: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:

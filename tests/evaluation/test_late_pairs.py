@@ -74,6 +74,7 @@ def test_pairs_that_are_counted_together_are_limited_one_by_one(job: Scoring, mo
     monkeypatch.setattr(cases, "WORTH_COMPILING", 1)
     monkeypatch.setattr(cases, "can_count", lambda spec: True)
     monkeypatch.setattr(cases, "count_plain", count)
+    monkeypatch.setattr(cases, "prepare", lambda spec: time.sleep(0.5))  # compiling it is not limited
     with pytest.raises(LateError, match=LATE.format(r" \(index 1\)")):
         score(job)
     released.set()
@@ -98,6 +99,18 @@ def test_rows_of_a_large_pair_are_limited(job: Scoring, hanging: Hanging, monkey
     with pytest.raises(LateError, match=r"case 'b' \(index 1\) was not read"):
         score(job)
     hanging.folder = ""
+    looked, read_state = set[Path](), sniff.read_state
+
+    def hang_at_the_end(path: Path) -> tuple[int, ...]:
+        if path in looked and path.stem == "b":
+            hanging.released.wait(9)
+        looked.add(path)
+        return read_state(path)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(sniff, "read_state", hang_at_the_end)
+        with pytest.raises(LateError, match=r"case 'b' \(index 1\) was not read"):
+            score(job)
     monkeypatch.setattr(
         "segmeter.data.by_rows.tiff_rows.TiffRows.read", lambda self, start, stop: hanging.released.wait(9)
     )
@@ -105,11 +118,20 @@ def test_rows_of_a_large_pair_are_limited(job: Scoring, hanging: Hanging, monkey
         score(job)
 
 
-def test_a_resume_waits_no_longer_for_what_it_compares(job: Scoring, hanging: Hanging) -> None:
+@pytest.mark.parametrize("folder", ["references", "probs"])
+def test_a_resume_waits_no_longer_for_what_it_compares(
+    folder: str, job: Scoring, hanging: Hanging, tmp_path: Path
+) -> None:
+    (tmp_path / "probs").mkdir()
+    files = {name: tmp_path / "probs" / f"{name}.npy" for name in "ab"}
+    for path in files.values():
+        np.save(path, np.full((3, 2, 3), 1 / 3, np.float32))
+    job = replace(job, probs=files)
     score(job)
     check_resumed(job, job.folder)
-    hanging.folder = "references"
-    with pytest.raises(LateError, match=LATE.format("")):
+    hanging.folder = folder
+    said = LATE.format("") if folder == "references" else r"case 'b' was not read within 0\.3 seconds: .*probs/b\.npy"
+    with pytest.raises(LateError, match=said):
         check_resumed(job, job.folder)
 
 

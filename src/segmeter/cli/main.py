@@ -12,7 +12,7 @@ from segmeter.checks import nearest
 from segmeter.cli.command_list import COMMANDS, PLAIN
 from segmeter.cli.messages import describe, shown_warnings
 from segmeter.cli.streams import lenient_streams
-from segmeter.errors import EXIT_BAD_INPUT, EXIT_INTERRUPTED, ConfigError, Interrupted
+from segmeter.errors import EXIT_BAD_INPUT, EXIT_INTERRUPTED, ConfigError, Interrupted, LateError
 from segmeter.training.run.signals import Stopped, StopSignals
 
 _HELP = f"""segmeter {__version__}: train U-Nets with focal loss and measure segmentations.
@@ -41,7 +41,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             if stop.received and not isinstance(error, Interrupted):  # such as a worker that the same signal ended
                 _fail(f"segmeter: {Stopped(stop.received)}.", stop.exit_code)
             lines, code = describe(error)
-            _fail("\n".join(f"segmeter: {line}" for line in lines), code)
+            _fail("\n".join(f"segmeter: {line}" for line in lines), code, at_once=_is_late(error))
 
 
 def _as_utf8(argument: str) -> str:
@@ -52,10 +52,19 @@ def _as_utf8(argument: str) -> str:
         return argument
 
 
-def _fail(message: str, code: int) -> NoReturn:
+def _is_late(error: BaseException | None) -> bool:
+    """Whether a read goes on, perhaps in a thread of a library's own, which Python would wait for at the end."""
+    return error is not None and (isinstance(error, LateError) or _is_late(error.__cause__))
+
+
+def _fail(message: str, code: int, *, at_once: bool = False) -> NoReturn:
     if os.environ.get("SEGMETER_DEBUG") == "1":
         traceback.print_exc()
     sys.stderr.write(message + "\n")
+    if at_once:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
     sys.exit(code)
 
 

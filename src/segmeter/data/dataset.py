@@ -154,7 +154,7 @@ class Dataset:
             raise DataError(expected(show(pair.image), "data.instances", rule, "true", remedy))
         limits: dict[str, Any] = {"max_pixels": self.max_pixels, "level": self.level}
         reading: dict[str, Any] = {"spec": self.spec, "label_map": self.label_map, **limits}
-        with unchanged(pair.files), ExitStack() as stack:
+        with unchanged(pair.files, in_time), ExitStack() as stack:
             in_time(partial(self.check_content, index))
             opened = open_image_rows(pair.image, channels=self.in_channels, orientation=self.orientation, **limits)
             every = [opened, *(open_label_rows(path, **reading) for path in pair.masks)]

@@ -1,19 +1,25 @@
 """Reading a case, which never ends where a file server is gone -> what was read, or in time a fault with its name."""
 
+import io
+import os
 import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cache, partial
+from multiprocessing import parent_process
+from multiprocessing.util import Finalize
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+from PIL import Image
 
 from segmeter.checks import shorten
 from segmeter.data.by_rows.rows import Rows
+from segmeter.data.files.png import decode_samples
 from segmeter.data.files.sniff import show
 from segmeter.errors import LateError
 
@@ -51,16 +57,22 @@ class TimeLimit:
         """
         if self.seconds is None:
             return read()
+        _compile()
         future: Future[Result] = Future()
         _LOCAL.reader = _LOCAL.reader or _Reader()
         _LOCAL.reader.tasks.put(partial(_fulfil, future, read))
-        for _ in range(_WAITS):
-            try:
-                return future.result(timeout=self.seconds / _WAITS)
-            except TimeoutError:
-                if future.done():  # just now, or the error is the reader's own
-                    return future.result()
-        _LOCAL.reader = None
+        try:
+            for _ in range(_WAITS):
+                try:
+                    return future.result(timeout=self.seconds / _WAITS)
+                except TimeoutError:
+                    if future.done():  # just now, or the error is the reader's own
+                        return future.result()
+        finally:
+            if not future.done():  # too late, or Ctrl-C: the next read must not wait for this one
+                _LOCAL.reader = None
+            del future  # the traceback of an error has this frame, and the future has the error
+        _leave_readers()
         names = shorten([show(path) for path in self.files])
         raise LateError(names, seconds=self.seconds, case_id=self.case_id, index=self.index)
 
@@ -118,3 +130,20 @@ def _fulfil(future: Future[Result], read: Callable[[], Result]) -> None:
         future.set_result(read())
     except BaseException as error:
         future.set_exception(error)
+    finally:
+        del future, read  # as in `TimeLimit.__call__`
+
+
+@cache
+def _leave_readers() -> None:
+    """Let a worker process end though a library, such as zarr, reads in a thread of its own, which Python waits for."""
+    if parent_process() is not None:
+        Finalize(None, os._exit, args=(0,), exitpriority=-1)
+
+
+@cache
+def _compile() -> None:
+    """Compile what PNG files are decoded with, which takes seconds once per installation and is no reading."""
+    file = io.BytesIO()
+    Image.new("L", (1, 1)).save(file, "PNG")
+    decode_samples(file.getvalue(), max_pixels=1)

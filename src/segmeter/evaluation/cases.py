@@ -22,7 +22,7 @@ from segmeter.evaluation.large.pairs import count_large, is_large
 from segmeter.evaluation.memory import Turns, stated_pixels
 from segmeter.evaluation.pairing import MaskPair, limit_of
 from segmeter.evaluation.places import UNPLACED, Place, find_place
-from segmeter.evaluation.plain.pairs import PlainCounts, can_count, count_plain, is_compiled
+from segmeter.evaluation.plain.pairs import PlainCounts, can_count, count_plain, is_compiled, prepare
 from segmeter.metrics.cases.table import CaseRow
 from segmeter.metrics.config.measures import MeasureConfig
 from segmeter.metrics.config.metrics import MetricsConfig
@@ -137,6 +137,8 @@ class CaseScorer:
     def _count_plain(self, pairs: Sequence[MaskPair]) -> list[Scored | None]:
         if self.reading.timeout_s is None:
             return self._count_together(pairs)
+        if pairs:
+            prepare(self.reading.spec)  # which is no reading
         return [self._in_time(pair, lambda one: self._count_together([one])[0]) for pair in pairs]
 
     def _count_together(self, pairs: Sequence[MaskPair]) -> list[Scored | None]:

@@ -17,6 +17,7 @@ from segmeter.classes import ClassSpec
 from segmeter.data.config import Instances
 from segmeter.data.files.formats.drawn import Overlap
 from segmeter.data.files.masks import Reading, hash_map
+from segmeter.data.in_time import TimeLimit
 from segmeter.distributed.shards import Shard, describe_shard
 from segmeter.errors import DataError, LateError
 from segmeter.evaluation.cases import CaseScorer, Scored
@@ -279,7 +280,10 @@ def check_resumed(job: Scoring, folder: Path) -> None:
     now = track(zip(known, found, strict=True), "checking what is done", len(known))
     changed = {pair.case_id for pair, digest in now if digest != noted[pair.case_id]}
     inputs = read_run_manifest(folder).get("inputs", {})
-    changed |= {stem for stem, path in job.probs.items() if stem in inputs and hash_map(path) != inputs[stem]}
+    for stem, path in job.probs.items():
+        in_time = TimeLimit(seconds=job.timeout_s, case_id=stem, files=(path,))
+        if stem in inputs and in_time(partial(hash_map, path)) != inputs[stem]:
+            changed.add(stem)
     if changed:
         remedy = "Start a new run with resume=null."
         raise DataError(f"resume: the files of cases changed since they were measured ({some(changed)}). {remedy}")

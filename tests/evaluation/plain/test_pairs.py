@@ -10,6 +10,7 @@ import pytest
 from PIL import Image
 
 from segmeter.classes import ClassSpec
+from segmeter.evaluation.plain import pairs
 from segmeter.evaluation.plain.pairs import PlainCounts, can_count, count_plain
 
 LIMIT = 10**6
@@ -146,3 +147,19 @@ def test_noisy_files_that_were_damaged_are_left_alone_or_counted_as_pillow_reads
 @pytest.mark.parametrize("seed", range(1, 11))
 def test_ten_thousand_damaged_noisy_files(seed, tmp_path):
     check_mutated_noise(tmp_path, seed, 1000)
+
+
+def test_what_counts_is_compiled_once_and_without_a_file(monkeypatch):
+    class Compiled:
+        signatures: tuple[str, ...] = ()
+
+        def __call__(self, names, starts, memory, most, ignore, found, *rest):
+            assert names.tobytes() == b"\0\0"
+            found[:] = 0
+            self.signatures += ("called",)
+
+    compiled = Compiled()
+    monkeypatch.setattr(pairs, "_compiled", lambda: compiled)
+    for _ in range(2):
+        pairs.prepare(spec_of(3))
+    assert compiled.signatures == ("called",)

@@ -3,7 +3,7 @@
 import errno
 import os
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from io import BufferedReader
 from pathlib import Path
@@ -12,6 +12,8 @@ from segmeter.checks import expected
 from segmeter.errors import DataError
 from segmeter.parallel import free_bytes
 from segmeter.remote.trees import open_present, origin, read_state
+
+States = list[tuple[int, int, int, int]]
 
 SUFFIXES = {
     ".png": "png",
@@ -142,15 +144,22 @@ def open_regular(path: Path) -> Iterator[BufferedReader]:
 
 
 @contextmanager
-def unchanged(paths: Sequence[Path]) -> Iterator[None]:
+def unchanged(
+    paths: Sequence[Path], look: Callable[[Callable[[], States]], States] = lambda states: states()
+) -> Iterator[None]:
     """Refuse, in the end, a file or folder that was changed meanwhile: what was read of it may be of both contents.
 
     Whoever writes into a file changes the time of its status, even where size and modification time are put back.
+    `look` calls what asks for the files' states, as a limit of time does.
     """
-    before = [read_state(path) for path in paths]
+
+    def states() -> States:
+        return [read_state(path) for path in paths]
+
+    before = look(states)
     yield
-    for path, state in zip(paths, before, strict=True):
-        if read_state(path) != state:
+    for path, was, now in zip(paths, before, look(states), strict=True):
+        if was != now:
             raise DataError(
                 expected(show(path), "file", "to stay as it is", "a change while it was read", "Run again.")
             )

@@ -156,7 +156,7 @@ def _verify_case(
     """Read the files of a case, within the time that reading may take."""
     if index in streamed:
         row = np.zeros((), dtype)
-        row["state"] = _states(dataset.pairs[index], len(row["state"]))
+        row["state"] = dataset.limit(index)(partial(_states, dataset.pairs[index], len(row["state"])))
         return _verify_rows(dataset, row, index)
     return dataset.limit(index)(partial(_verify_files, dataset, dtype, index))
 

@@ -17,6 +17,7 @@ from segmeter.data.by_rows.rows import ArrayRows, Rows, StackedRows
 from segmeter.data.files import header
 from segmeter.data.files.masks import Reading, StoredMap, check_labels, hash_map, read_map
 from segmeter.data.files.sniff import show, unchanged
+from segmeter.data.in_time import TimeLimit
 from segmeter.errors import DataError, InputError
 from segmeter.evaluation.pairing import MaskPair, limit_of
 from segmeter.evaluation.places import Place, find_place
@@ -62,7 +63,7 @@ def count_large(pair: MaskPair, reading: Reading, metrics: MetricsConfig) -> Lar
     paths, spec = (*pair.references, *pair.predictions), reading.spec
     with ExitStack() as stack:
         in_time = limit_of(pair, reading.timeout_s)
-        opened = [in_time(partial(stack.enter_context, _open(path, reading))) for path in paths]
+        opened = [in_time(partial(stack.enter_context, _open(path, reading, in_time))) for path in paths]
         stored = [each.stored for each in opened]
         place = find_place(paths, stored, metrics.spacing, references=len(pair.references))
         count = len(pair.references)
@@ -94,7 +95,7 @@ class _Opened:
 
 
 @contextmanager
-def _open(path: Path, reading: Reading) -> Iterator[_Opened]:
+def _open(path: Path, reading: Reading, in_time: TimeLimit) -> Iterator[_Opened]:
     """The labels of one file, by rows where it is large."""
     if not is_large(path, reading):
         found = read_map(path, reading)
@@ -102,7 +103,7 @@ def _open(path: Path, reading: Reading) -> Iterator[_Opened]:
         yield _Opened(ArrayRows(labels), found)
         return
     opening = partial(open_label_rows, spec=reading.spec, label_map=reading.label_map, max_pixels=reading.max_pixels)
-    with unchanged([path]), opening(path) as rows:
+    with unchanged([path], in_time), opening(path) as rows:
         geometry, sha256 = read_geometry(path), hash_map(path)
         size: NDArray[Any] = np.broadcast_to(np.zeros((), np.uint8), rows.shape)  # takes one byte
         yield _Opened(rows, StoredMap(values=size, geometry=geometry, sha256=sha256))
