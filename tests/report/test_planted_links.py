@@ -14,7 +14,7 @@ from segmeter.files import write_json
 from segmeter.report.html import write_report
 from segmeter.report.page.runs import write_index
 
-from .conftest import write_picture
+from .conftest import fill_run, write_picture
 
 SECRET = "TOP-SECRET-OUTSIDE"
 
@@ -84,3 +84,14 @@ def test_the_index_refuses_a_linked_record(name: str, predicted: Path, outside: 
     plant(predicted / name, outside / name)
     with pytest.raises(InputError, match=f"{name}: is a link"):
         write_index(predicted.parent)
+
+
+def test_a_linked_table_of_cases_is_refused(tmp_path: Path, rng: np.random.Generator, spec: ClassSpec) -> None:
+    folder = tmp_path / "run"
+    folder.mkdir()
+    fill_run(folder, rng, spec, "abcd")
+    write_report(folder)
+    (folder / "cases.parquet").rename(tmp_path / "outside.parquet")
+    plant(folder / "cases.parquet", tmp_path / "outside.parquet")
+    with pytest.raises(InputError, match=r"cases\.parquet: is a link"):
+        write_report(folder)

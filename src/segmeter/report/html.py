@@ -6,7 +6,7 @@ from typing import Any
 
 from segmeter.checks import expected
 from segmeter.errors import InputError
-from segmeter.files import confined, write_bytes
+from segmeter.files import confined, link_error, write_bytes
 from segmeter.report import figures
 from segmeter.report.config import ReportConfig
 from segmeter.report.page.comparison import SCRIPTS as COMPARISON_SCRIPTS
@@ -77,6 +77,9 @@ def _report(run_folder: Path, config: ReportConfig) -> Path:
 
 def _evaluated(run_folder: Path, summary: Any, config: ReportConfig) -> dict[str, Any]:
     """What is shown of an evaluation; a metrics.json that lacks something, or is that of other cases, is named."""
+    cases = run_folder / "cases.parquet"
+    if cases.is_symlink():  # pyarrow would follow it
+        raise link_error(cases)
     try:
         return evaluation_values(run_folder, summary, config)
     except InputError:

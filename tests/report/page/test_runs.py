@@ -7,6 +7,7 @@ import pytest
 
 from segmeter.errors import InputError
 from segmeter.files import write_json
+from segmeter.report.page import runs
 from segmeter.report.page.runs import write_index
 
 from ..conftest import fill_run
@@ -90,3 +91,11 @@ def test_links_open_whatever_the_names_are(root):
 def test_a_folder_without_runs_is_refused(tmp_path):
     with pytest.raises(InputError, match="which has none"):
         write_index(tmp_path)
+
+
+def test_a_configuration_that_may_not_be_read_is_none(root, monkeypatch):
+    def refuse(path):
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(runs, "read_own", refuse)
+    assert len(Page(write_index(root).read_text()).rows) == 5

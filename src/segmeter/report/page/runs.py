@@ -98,10 +98,11 @@ def _is_number(value: Any) -> bool:
 
 
 def _settings(path: Path) -> dict[str, Any]:
-    content = read_own(path) if path.is_file() else b""
     try:
-        found = yaml.safe_load(content.decode("utf-8"))
-    except (ValueError, yaml.YAMLError):
+        found = yaml.safe_load(read_own(path).decode("utf-8")) if path.is_file() else None
+    except InputError:  # a link
+        raise
+    except (OSError, ValueError, yaml.YAMLError):
         return {}
     return flatten(found) if isinstance(found, dict) else {}
 
