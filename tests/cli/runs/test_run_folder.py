@@ -144,6 +144,16 @@ def test_a_resume_is_advised_where_there_is_something_to_go_on_from(tmp_path: Pa
     assert error.value.problems[0].endswith(f"Make room there and {remedy.format(folder=folder)}")
 
 
+def test_a_shard_of_a_launch_advises_to_resume_the_whole(tmp_path: Path) -> None:
+    """Mutation seen to fail: the shard's own folder, which goes on with that part alone."""
+    shard = tmp_path / "whole" / "shards" / "1of2"
+    config = Launched(run=RunConfig(root=tmp_path), launch=LocalConfig())
+    job = Job("eval", ("run.name=x",), shard)
+    with pytest.raises(RunError) as error, open_run(config, job, facts={}) as folder:
+        fill_disk(folder / "manifest.json")
+    assert error.value.problems[0].endswith(f"Make room there and go on with resume={tmp_path / 'whole'}.")
+
+
 def test_a_log_and_a_record_that_fail_hide_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -273,7 +273,8 @@ def _state(error: BaseException) -> str:
 def _explain(error: BaseException, config: Common, job: Job, folder: Path | None) -> BaseException:
     """What is said of an error; a fault of the system becomes one line, and says how to go on in `folder`."""
     resumes = hasattr(config, "resume") and folder is not None and _holds_work(folder)
-    remedy = f"go on with resume={folder}" if resumes else "run it again"
+    whole = folder.parent.parent if folder and folder.parent.name == "shards" else folder  # of launch=
+    remedy = f"go on with resume={whole}" if resumes else "run it again"
     if isinstance(error, OSError):
         safe = f"Every file in {folder} is whole." if folder else "Nothing was begun."
         return RunError(_system_fault(error, job.command, safe, remedy))
