@@ -264,9 +264,11 @@ def test_the_look_for_changes_is_limited(opened: bool, images: Dataset, monkeypa
     """Mutation seen to fail: either look by the caller itself."""
     released, hanging = threading.Event(), [] if opened else [1]
     read_state = sniff.read_state
-    monkeypatch.setattr(sniff, "read_state", lambda path: (hanging and released.wait(9), read_state(path))[1])
+    monkeypatch.setattr(
+        sniff, "read_state", lambda path: (hanging and hanging.pop() and released.wait(9), read_state(path))[1]
+    )
     with pytest.raises(LateError, match=LATE), images.open_rows(1):
-        hanging.append(1)
+        hanging.extend([1] if opened else [])
     released.set()
 
 
