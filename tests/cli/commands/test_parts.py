@@ -132,7 +132,8 @@ def test_an_identity_is_all_that_decides_results_and_nothing_else():
     second = run_identity(evaluated("b").replace(export={"queue_mb": 7}), FACTS, CPU)
     assert first == second
     assert set(first) == {
-        *("data", "loss", "inference", "export", "postprocess", "metrics", "files", "device", "threads", "segmeter"),
+        *("data", "loss", "inference", "export", "postprocess", "metrics", "tables"),
+        *("files", "device", "threads", "segmeter"),
     }
     assert first["files"] == {"checkpoint_sha256": "abc", "data": "def"}
     for changed in (
@@ -142,6 +143,17 @@ def test_an_identity_is_all_that_decides_results_and_nothing_else():
         run_identity(evaluated(), FACTS, torch.device("cuda:1")),
     ):
         assert changed != first
+
+
+def test_what_a_table_of_slices_holds_decides_results(tmp_path):
+    """Mutation seen to fail: an evaluation's identity without its tables."""
+    table = tmp_path / "slices.csv"
+    sliced = evaluated().replace(metrics={"slices": str(table)})
+    table.write_text("case_id,site\na,x\n")
+    first = run_identity(sliced, FACTS, CPU)
+    assert first == run_identity(sliced, FACTS, CPU)
+    table.write_text("case_id,site\na,y\n")
+    assert run_identity(sliced, FACTS, CPU) != first
 
 
 def test_threads_decide_the_results_of_a_cpu_alone():
