@@ -148,7 +148,7 @@ def test_an_identity_is_all_that_decides_results_and_nothing_else():
 def test_what_a_table_of_slices_holds_decides_results(tmp_path):
     """Mutation seen to fail: an evaluation's identity without its tables."""
     table = tmp_path / "slices.csv"
-    sliced = evaluated().replace(metrics={"slices": str(table)})
+    sliced = evaluated().replace(metrics={"slices": str(table), "slice_by": ["site"]})
     table.write_text("case_id,site\na,x\n")
     first = run_identity(sliced, FACTS, CPU)
     assert first == run_identity(sliced, FACTS, CPU)
