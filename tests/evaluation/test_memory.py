@@ -43,7 +43,7 @@ def test_the_garbage_collector_is_left_as_it_was(frozen: bool) -> None:
 def test_a_program_that_scores_keeps_its_garbage_collector(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its garbage would be kept while it scores; mutation seen to fail: frozen in `score`, not by the command."""
     monkeypatch.setattr(gc, "freeze", None)
-    score(scoring(two_cases(tmp_path)))
+    assert score(scoring(two_cases(tmp_path)))["n_cases"] == 2
 
 
 def test_what_fits_only_alone_waits_for_its_turn(monkeypatch: pytest.MonkeyPatch) -> None:
