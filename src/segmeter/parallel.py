@@ -52,6 +52,7 @@ def map_in_threads(
     threads: int | None = None,
     ahead: int | None = None,
     name: str = "map",
+    start: Callable[[], None] | None = None,
 ) -> Generator[Result, None, None]:
     """Map `work` over `items` in threads, and yield the results one by one in the order of the items.
 
@@ -70,9 +71,11 @@ def map_in_threads(
         Items that wait, are being worked on, or are done and not yet yielded, >= 1; None takes eight per thread.
     name
         Starts the names of the threads.
+    start
+        Called once in each thread, before its first item.
     """
     count = threads or min(_MOST_READERS, 2 * count_cores())
-    with ThreadPoolExecutor(count, thread_name_prefix=name) as pool:
+    with ThreadPoolExecutor(count, thread_name_prefix=name, initializer=start) as pool:
         yield from _in_order(lambda item: pool.submit(work, item), items, ahead or count * _AHEAD)
 
 

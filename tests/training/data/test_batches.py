@@ -16,6 +16,7 @@ class CountingSource:
     def __init__(self, dtype=np.uint8):
         self.asked = []
         self.threads = set()
+        self.torch_threads = set()
         self.dtype = dtype
 
     def __len__(self):
@@ -24,6 +25,7 @@ class CountingSource:
     def batch(self, epoch, index, progress):
         self.asked.append((epoch, index, progress))
         self.threads.add(threading.current_thread().name)
+        self.torch_threads.add(torch.get_num_threads())
         value = 10 * epoch + index
         return (
             np.full((1, 2, 3, 3), value, np.uint8),
@@ -63,6 +65,24 @@ def test_no_more_batches_are_prepared_than_workers_and_one(workers, ahead):
         time.sleep(0.05)  # for one too many
         assert len(source.asked) == ahead
     assert ("MainThread" in source.threads) == (workers == 0)
+
+
+@pytest.fixture
+def three_threads():
+    before = torch.get_num_threads()
+    torch.set_num_threads(3)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.usefixtures("three_threads")
+@pytest.mark.parametrize(("workers", "threads"), [(0, 3), (2, 1)])
+def test_workers_leave_the_cores_to_the_step(workers, threads):
+    source = CountingSource()
+    with open_batches(source, workers=workers) as batches:
+        take_all(batches, 8)
+        assert source.torch_threads == {threads}
+        assert torch.get_num_threads() == 3
 
 
 @pytest.mark.parametrize("workers", [0, 2])

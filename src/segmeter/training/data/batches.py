@@ -126,7 +126,9 @@ class Batches:
         self._side = torch.cuda.Stream(device) if device.type == "cuda" else None  # type: ignore[no-untyped-call]
         places = ((number, progress(number)) for number in count(first))
         self._batches: Generator[Batch, None, None] = (
-            map_in_threads(self._prepare, places, threads=workers, ahead=workers + 1, name="batches")
+            map_in_threads(
+                self._prepare, places, threads=workers, ahead=workers + 1, name="batches", start=_compute_alone
+            )
             if workers
             else (self._prepare(place) for place in places)
         )
@@ -187,6 +189,11 @@ class Batches:
             )
             raise RunError(message) from error
         return batch if self._side is None else batch.with_tensors([each.pin_memory() for each in batch.tensors()])
+
+
+def _compute_alone() -> None:
+    """Let torch compute in this thread alone: each team of threads for a resize would take cores from the step."""
+    torch.set_num_threads(1)
 
 
 def resized(batch: Batch) -> tuple[Tensor, Tensor]:
