@@ -146,6 +146,8 @@ def test_class_weight_schemes_are_their_formulas():
     counts = np.array([70, 20, 10, 0])
     np.testing.assert_allclose(class_weights(counts), 1 / np.log(1.02 + np.array([0.7, 0.2, 0.1, 0.0])), rtol=1e-12)
     np.testing.assert_array_equal(class_weights(counts, "log"), class_weights(counts, "auto"))
+    mild = class_weights(counts, "mild")
+    np.testing.assert_allclose(mild, 1 / np.log(1.1 + np.array([0.7, 0.2, 0.1, 0.0])), rtol=1e-12)
     np.testing.assert_allclose(class_weights(counts, "median"), [0.2 / 0.7, 1.0, 2.0, 0.0], rtol=1e-12)
     inverse = class_weights(counts, "inverse")
     np.testing.assert_allclose((inverse * counts)[:3], [25, 25, 25], rtol=1e-12)  # 100 pixels over 4 classes

@@ -23,7 +23,11 @@ def test_a_rarer_class_weighs_more(scheme):
     assert (np.diff(weights[:4]) > 0).all()
 
 
-def test_log_is_bounded_and_the_others_leave_an_absent_class_out():
-    assert class_weights(COUNTS, "log")[4] == pytest.approx(1 / np.log(1.02))
-    assert class_weights(np.array([5]), "log")[0] == pytest.approx(1 / np.log(2.02))
+@pytest.mark.parametrize(("scheme", "offset"), [("log", 1.02), ("mild", 1.1)])
+def test_logarithms_are_bounded(scheme, offset):
+    assert class_weights(COUNTS, scheme)[4] == pytest.approx(1 / np.log(offset))
+    assert class_weights(np.array([5]), scheme)[0] == pytest.approx(1 / np.log(1 + offset))
+
+
+def test_median_and_inverse_leave_an_absent_class_out():
     assert class_weights(COUNTS, "median")[4] == class_weights(COUNTS, "inverse")[4] == 0

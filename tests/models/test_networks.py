@@ -72,6 +72,33 @@ def test_the_decoder_doubles_from_16_channels_unless_told():
     assert [block.conv2[0].out_channels for block in network.decoder.blocks] == [64, 32, 16]
 
 
+@pytest.mark.parametrize("stride", [2, 4])
+def test_a_decoder_that_ends_early_gives_logits_that_are_enlarged(stride):
+    whole, short = build(TINY), build(TINY.replace(logits_stride=stride))
+    assert size_of_logits(short, 16, 24) == (1, 3, 16, 24)
+    levels = {2: 2, 4: 1}[stride]
+    kept = [name for name in whole.state_dict() if not name.startswith("segmentation_head")]
+    left_out = tuple(f"decoder.blocks.{level}." for level in range(levels, 3))
+    assert [name for name in kept if not name.startswith(left_out)] == [
+        name for name in short.state_dict() if not name.startswith("segmentation_head")
+    ]
+
+
+def test_logits_of_a_stride_are_those_of_the_last_level_enlarged_about_the_pixels_centres():
+    torch.manual_seed(0)
+    network = MODELS.build(TINY.replace(logits_stride=2), spec=make_spec(), in_channels=3).eval()
+    coarse = []
+    network.segmentation_head[0].register_forward_hook(lambda module, taken, given: coarse.append(given[0, 0]))
+    with torch.inference_mode():
+        logits = network(torch.rand(1, 3, 16, 24))[0, 0]
+    (small,) = coarse
+    assert small.shape == (8, 12)
+    # the weights of an enlargement by two, half a pixel from each centre
+    rows = [0.75 * small[3] + 0.25 * small[2], 0.75 * small[3] + 0.25 * small[4]]
+    expected = [0.75 * row[5] + 0.25 * row[4] for row in rows]
+    torch.testing.assert_close(logits[6:8, 10], torch.stack(expected))
+
+
 def test_the_stride_follows_from_the_depth():
     assert build(TINY).size_multiple == 8
 

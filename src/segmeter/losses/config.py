@@ -10,7 +10,7 @@ LOSSES = Registry("loss")
 
 Backend = Literal["auto", "reference", "torch", "numba", "triton"]
 Normalizer = Literal["valid", "elements", "positives"]
-Scheme = Literal["auto", "log", "median", "inverse"]
+Scheme = Literal["auto", "log", "mild", "median", "inverse"]
 Over = Literal["batch", "sample"]
 ClassWeights = Scheme | Annotated[tuple[Annotated[float, Field(ge=0)], ...], Field(min_length=1)] | None
 Pixels = Annotated[float, Unit("pixels")]

@@ -8,8 +8,8 @@ import numpy.typing as npt
 from segmeter.checks import expected, nearest
 from segmeter.errors import InputError
 
-SCHEMES = ("auto", "log", "median", "inverse")
-LOG_OFFSET = 1.02  # ENet's c: the weights lie between 1/log(2.02) = 1.42 and 1/log(1.02) = 50.5
+SCHEMES = ("auto", "log", "mild", "median", "inverse")
+_LOG_OFFSETS = {"auto": 1.02, "log": 1.02, "mild": 1.1}  # ENet's c, which is 1.02 there
 
 
 def class_weights(counts: npt.NDArray[np.int64], scheme: str = "auto") -> npt.NDArray[np.float64]:
@@ -19,6 +19,7 @@ def class_weights(counts: npt.NDArray[np.int64], scheme: str = "auto") -> npt.ND
 
     * "log": ``1 / log(1.02 + f)``: bounded (1.42 to 50.5), so a class that is nearly absent can't take over.
       "auto" means this one.
+    * "mild": ``1 / log(1.1 + f)``: bounded (1.35 to 10.5).
     * "median": ``median(f) / f``, the median over the classes that occur; unbounded.
     * "inverse": ``1 / (K f)``: every class has the same total weight; unbounded.
 
@@ -27,11 +28,11 @@ def class_weights(counts: npt.NDArray[np.int64], scheme: str = "auto") -> npt.ND
     counts : (K,) integer
         Pixels per class, >= 0, ignored pixels left out.
     scheme
-        "auto", "log", "median" or "inverse".
+        "auto", "log", "mild", "median" or "inverse".
 
     Returns
     -------
-    (K,) float64. A class without pixels gets "log"'s largest value, and 0 in the other two.
+    (K,) float64. A class without pixels gets the largest value of "log" and "mild", and 0 from "median" and "inverse".
 
     Raises
     ------
@@ -40,8 +41,8 @@ def class_weights(counts: npt.NDArray[np.int64], scheme: str = "auto") -> npt.ND
 
     References
     ----------
-    Paszke et al. 2016, arXiv:1606.02147, section 5.2 ("log"); Eigen and Fergus 2015, arXiv:1411.4734, section 6.3.2
-    ("median"; theirs counts only images that contain the class, ours all of them).
+    Paszke et al. 2016, arXiv:1606.02147, section 5.2 ("log", and with another constant "mild"); Eigen and Fergus 2015,
+    arXiv:1411.4734, section 6.3.2 ("median"; theirs counts only images that contain the class, ours all of them).
 
     Examples
     --------
@@ -59,8 +60,8 @@ def class_weights(counts: npt.NDArray[np.int64], scheme: str = "auto") -> npt.ND
         rule = "to be >= 0 with one above 0"
         raise InputError(expected("class_weights", "counts", rule, [int(count) for count in array]))
     share: npt.NDArray[np.float64] = array / array.sum(dtype=np.float64)
-    if scheme in ("auto", "log"):
-        return np.asarray(1 / np.log(LOG_OFFSET + share))
+    if scheme in _LOG_OFFSETS:
+        return np.asarray(1 / np.log(_LOG_OFFSETS[scheme] + share))
     top = float(np.median(share[share > 0])) if scheme == "median" else 1 / array.size
     weights: npt.NDArray[np.float64] = np.divide(top, share, out=np.zeros_like(share), where=share > 0)
     return weights

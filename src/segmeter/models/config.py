@@ -66,13 +66,21 @@ class DecoderConfig(NormConfig):
             raise RuleError(rule, "Leave it null for 16, 32, 64, ... upwards.")
 
 
+class AttentionDecoderConfig(DecoderConfig):
+    """A network whose decoder may have attention."""
+
+    decoder_attention_type: Literal["scse"] | None = None
+    """Attention in the decoder: "scse" squeezes and excites channels and pixels; null has none."""
+
+
 @MODELS.register("unet", builder=BUILDER)
-class UnetConfig(DecoderConfig):
+class UnetConfig(AttentionDecoderConfig):
     """U-Net (Ronneberger et al. 2015)."""
 
     name: str = "unet"
-    decoder_attention_type: Literal["scse"] | None = None
-    """Attention in the decoder: "scse" squeezes and excites channels and pixels; null has none."""
+    logits_stride: Annotated[Literal[1, 2, 4], Unit("pixels")] = 1
+    """Pixels of the network's input per logit, in height and in width. With 2 or 4 the last one or two levels of the
+    decoder, which take much of the time, are left out with their channels, and the logits are enlarged bilinearly."""
 
 
 def _not_of_one_value(norm: str, refused: tuple[str, ...], instead: str) -> None:
@@ -88,7 +96,7 @@ def _no_mit(encoder: str) -> None:
 
 
 @MODELS.register("unetplusplus", builder=BUILDER)
-class UnetPlusPlusConfig(UnetConfig):
+class UnetPlusPlusConfig(AttentionDecoderConfig):
     """U-Net++ (Zhou et al. 2018): dense skips, about three times the work of a U-Net; no mit_b encoders."""
 
     name: str = "unetplusplus"

@@ -30,7 +30,7 @@ _NETWORKS: dict[str, type[nn.Module]] = {
     "segformer": smp.Segformer,
     "dpt": smp.DPT,
 }
-_SHARED = ("name", "encoder", "depth", "weights", "downsample", "norm")
+_OURS = ("name", "encoder", "depth", "weights", "downsample", "norm", "logits_stride")  # not the library's options
 _INSTANCE_LEAST = 64  # pixels: the deepest layers are at 1/32, and one value alone has no deviation to divide by
 _PAN_LEAST = 8  # its attention pools the deepest map three times by two
 
@@ -83,7 +83,7 @@ def _construct(config: Any, num_channels: int, in_channels: int, *, pretrained: 
         raise ConfigError(expected("model", "weights", f"that {config.encoder} has", repr(config.weights), remedy))
     weights = (config.encoder.startswith("tu-") or config.weights) if pretrained else None
     try:
-        return _NETWORKS[config.name](
+        network = _NETWORKS[config.name](
             encoder_name=config.encoder,
             encoder_depth=config.depth,
             encoder_weights=weights,
@@ -95,6 +95,21 @@ def _construct(config: Any, num_channels: int, in_channels: int, *, pretrained: 
         raise ConfigError(
             f"{_what(config)} can't be built: {_line(error)}. Choose another encoder or depth."
         ) from error
+    stride = getattr(config, "logits_stride", 1)
+    if stride > 1:
+        _end_decoder_at(stride, network)
+    return network
+
+
+def _end_decoder_at(stride: int, network: Any) -> None:
+    """Leave out, in place, the levels of a U-Net's decoder that are finer than the stride, and enlarge the logits."""
+    blocks, head = network.decoder.blocks, network.segmentation_head[0]
+    kept = blocks[: len(blocks) - (stride.bit_length() - 1)]
+    network.decoder.blocks = kept
+    network.segmentation_head = nn.Sequential(
+        nn.Conv2d(kept[-1].conv2[0].out_channels, head.out_channels, head.kernel_size, padding=head.padding),
+        nn.Upsample(scale_factor=stride, mode="bilinear"),
+    )
 
 
 def _least_size(config: EncoderConfig, stride: int) -> int:
@@ -104,7 +119,7 @@ def _least_size(config: EncoderConfig, stride: int) -> int:
 
 def _options(config: EncoderConfig) -> dict[str, Any]:
     """The network's own fields carry the library's names; a few follow from the depth."""
-    options = {key: value for key, value in config if key not in _SHARED}
+    options = {key: value for key, value in config if key not in _OURS}
     name = getattr(config, "name", "")
     if options.get("decoder_channels", 0) is None:
         options["decoder_channels"] = tuple(16 * 2**level for level in reversed(range(config.depth)))
