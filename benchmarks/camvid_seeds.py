@@ -3,8 +3,9 @@
     python benchmarks/camvid_seeds.py --root PATH/camvid
 
 Each seed is `segmeter train experiment=camvid_cpu seed=N` and `segmeter eval` of its best checkpoint on the test split.
-A seed that is done is kept under --work and not run again; one that was stopped starts anew, as its time budget follows
-the clock. For figures to publish the machine has to be quiet: the load before each seed is recorded beside it.
+A seed that is done is kept under --work and not run again with the same recipe; one that was stopped starts anew, as
+its time budget follows the clock. For figures to publish the machine has to be quiet: the load before each seed is
+recorded beside it.
 """
 
 import argparse
@@ -15,12 +16,14 @@ import statistics
 import subprocess
 import sys
 import time
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 from record import RESULTS, circumstances, write_record
 
 RECIPE = "camvid_cpu"
+DIGEST = sha256((RESULTS.parents[1] / "configs/experiment" / f"{RECIPE}.yaml").read_bytes()).hexdigest()
 
 
 def run_seed(seed: int, root: Path, work: Path, more: list[str]) -> dict[str, Any]:
@@ -42,6 +45,7 @@ def run_seed(seed: int, root: Path, work: Path, more: list[str]) -> dict[str, An
         "cpu_seconds": round(trained[0], 1),
         "load_before": round(load, 2),
         "overrides": more,
+        "recipe_sha256": DIGEST,
         **circumstances("segmentation-models-pytorch"),
     }
 
@@ -80,7 +84,7 @@ def main() -> None:
     for seed in given.seeds:
         done = given.work / f"seed-{seed}.json"
         result = json.loads(done.read_bytes()) if done.is_file() else {}
-        if result.get("overrides") != given.overrides:
+        if (result.get("overrides"), result.get("recipe_sha256")) != (given.overrides, DIGEST):
             result = run_seed(seed, given.root.absolute(), given.work.absolute(), given.overrides)
             write_record(done, result)
         found.append(result)

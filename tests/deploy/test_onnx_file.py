@@ -7,7 +7,7 @@ import pytest
 from segmeter.deploy import onnx_file
 from segmeter.deploy.trace import LabelModel, trace
 from segmeter.errors import ConfigError
-from tests.models.parts import make_pointwise
+from tests.models.parts import TINY, make_card, make_pointwise, make_tiny
 
 
 @pytest.fixture(scope="module")
@@ -39,11 +39,17 @@ def test_it_gives_the_labels_of_the_network_for_any_size(encoded, shape):
 
 
 @pytest.mark.parametrize("shape", [(1, 1, 1), (2, 9, 5), (3, 40, 33)])
-def test_a_network_that_sees_the_image_smaller_gives_the_labels_of_the_segmenter(shape):
+@pytest.mark.parametrize(
+    "segmenter",
+    [
+        pytest.param(make_pointwise(downsample=2).eval(), id="downsample"),
+        pytest.param(make_tiny(card=make_card(model=TINY.replace(downsample=2, logits_stride=2))), id="logits_stride"),
+    ],
+)
+def test_a_network_whose_logits_are_enlarged_gives_the_labels_of_the_segmenter(segmenter, shape):
     """Mutation seen to fail: the traced network given the image at its own size."""
     import torch
 
-    segmenter = make_pointwise(downsample=2).eval()
     images = np.random.default_rng(1).integers(0, 256, (*shape, 3), dtype=np.uint8)
     labels = onnx_file.OnnxModel(onnx_file.encode(trace(segmenter, threshold=0.5, dtype="uint8").program, {}))(images)
     with torch.no_grad():

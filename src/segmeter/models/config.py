@@ -80,7 +80,8 @@ class UnetConfig(AttentionDecoderConfig):
     name: str = "unet"
     logits_stride: Annotated[Literal[1, 2, 4], Unit("pixels")] = 1
     """Pixels of the network's input per logit, in height and in width. With 2 or 4 the last one or two levels of the
-    decoder, which take much of the time, are left out with their channels, and the logits are enlarged bilinearly."""
+    decoder, which take much of the time, are left out, their entries of `decoder_channels` too, and the logits are
+    enlarged bilinearly."""
 
 
 def _not_of_one_value(norm: str, refused: tuple[str, ...], instead: str) -> None:

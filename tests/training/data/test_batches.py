@@ -83,6 +83,11 @@ def test_workers_leave_the_cores_to_the_step(workers, threads):
         take_all(batches, 8)
         assert source.torch_threads == {threads}
         assert torch.get_num_threads() == 3
+    later = []
+    thread = threading.Thread(target=lambda: later.append(torch.get_num_threads()))
+    thread.start()
+    thread.join()
+    assert later == [3]
 
 
 @pytest.mark.parametrize("workers", [0, 2])

@@ -1,8 +1,10 @@
 """Number of a batch -> batch, prepared ahead by threads; which batch it is never depends on them."""
 
+import threading
 import time
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import count
 from types import TracebackType
 from typing import Any, NamedTuple, Protocol, Self
@@ -127,7 +129,12 @@ class Batches:
         places = ((number, progress(number)) for number in count(first))
         self._batches: Generator[Batch, None, None] = (
             map_in_threads(
-                self._prepare, places, threads=workers, ahead=workers + 1, name="batches", start=_compute_alone
+                self._prepare,
+                places,
+                threads=workers,
+                ahead=workers + 1,
+                name="batches",
+                start=partial(_compute_alone, torch.get_num_threads()),
             )
             if workers
             else (self._prepare(place) for place in places)
@@ -191,9 +198,15 @@ class Batches:
         return batch if self._side is None else batch.with_tensors([each.pin_memory() for each in batch.tensors()])
 
 
-def _compute_alone() -> None:
-    """Let torch compute in this thread alone: each team of threads for a resize would take cores from the step."""
+def _compute_alone(others: int) -> None:
+    """Let torch use one thread where this one computes: a team of threads for each resize takes cores from the step.
+
+    torch gives the last number set anywhere to threads that begin later, so `others` is set again, in another thread.
+    """
     torch.set_num_threads(1)
+    restoring = threading.Thread(target=torch.set_num_threads, args=(others,))
+    restoring.start()
+    restoring.join()
 
 
 def resized(batch: Batch) -> tuple[Tensor, Tensor]:
