@@ -201,8 +201,10 @@ class Batches:
 def _compute_alone(others: int) -> None:
     """Let torch use one thread where this one computes: a team of threads for each resize takes cores from the step.
 
-    torch gives the last number set anywhere to threads that begin later, so `others` is set again, in another thread.
+    torch gives the last number set anywhere to each thread that first computes, so this one takes its number before it
+    is changed, and `others` is set again, in another thread.
     """
+    torch.get_num_threads()
     torch.set_num_threads(1)
     restoring = threading.Thread(target=torch.set_num_threads, args=(others,))
     restoring.start()
