@@ -2,7 +2,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test test-all test-slow test-commands test-rooms lint bench gpu clean
+.PHONY: demo test test-all test-slow test-commands test-rooms lint fuzz bench gpu clean
 
 demo: $(VENV)/.installed ## train, evaluate, predict and report on the built-in data
 	$(BIN)/segmeter demo
@@ -24,6 +24,10 @@ test-rooms: $(VENV)/.installed-dev
 # What takes minutes: other engines and processes, killed and resumed; 3 and 7 processes
 test-slow: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest -m slow tests/cli tests/distributed tests/remote
+	$(BIN)/python -m pytest -m fuzz tests
+
+fuzz: $(VENV)/.installed-dev ## every random case, with its record in benchmarks/results/fuzz.json
+	SEGMETER_FUZZ=whole $(BIN)/python -m pytest -m fuzz tests
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .

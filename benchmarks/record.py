@@ -26,6 +26,12 @@ def write_record(path: Path, content: dict[str, Any]) -> None:
     path.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
 
 
+def update_record(path: Path, name: str, figures: dict[str, Any]) -> None:
+    """Replace one entry of a record of several, and keep the others."""
+    entries = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    write_record(path, dict(sorted((entries | {name: figures}).items())))
+
+
 def _version(package: str) -> str | None:
     try:
         return version(package)

@@ -46,8 +46,9 @@ def in_here(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what takes minutes, unless it is asked for."""
-    if "slow" not in config.option.markexpr:
-        slow = [item for item in items if item.get_closest_marker("slow")]
-        config.hook.pytest_deselected(items=slow)
-        items[:] = [item for item in items if item not in slow]
+    """Leave out the tests that take minutes, unless they are asked for."""
+    for marker in ("slow", "fuzz"):
+        if marker not in config.option.markexpr:
+            long = [item for item in items if item.get_closest_marker(marker)]
+            config.hook.pytest_deselected(items=long)
+            items[:] = [item for item in items if item not in long]
