@@ -41,7 +41,8 @@ import torch
 
 from export import compare, label_maps, regions
 from record import RESULTS, circumstances, write_record
-from segmeter.parallel import count_cores, map_in_threads
+from segmeter.parallel import map_in_threads
+from segmeter.threads import count_cores
 
 TILE, OVERLAP, BATCH, CLASSES = 512, 0.5, 4, 4
 WIDTH, HEIGHTS, MANY = 4096, (4096, 16384, 131072), 19

@@ -41,7 +41,8 @@ from segmeter.evaluation.score import Scoring, score
 from segmeter.jit import kernel
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.summary import summary
-from segmeter.parallel import count_cores, map_in_processes, map_in_threads
+from segmeter.parallel import map_in_processes, map_in_threads
+from segmeter.threads import count_cores
 
 K, SIDE = 19, 1024
 DISTINCT = 60  # pairs that differ; the others are links to their files

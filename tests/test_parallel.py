@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
-from segmeter import parallel
+from segmeter import parallel, threads
 from segmeter.errors import RunError
-from segmeter.parallel import count_cores, free_bytes, map_in_processes, map_in_threads
+from segmeter.parallel import free_bytes, map_in_processes, map_in_threads
 
 KINDS = [
     pytest.param(partial(map_in_threads, threads=2), id="threads"),
@@ -73,17 +73,6 @@ def wait_at_three(path: Path, item: int) -> int:
     while item == 3 and not path.exists():
         time.sleep(0.01)
     return item
-
-
-@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="this system has no CPU affinity")
-def test_cores_are_those_of_the_affinity() -> None:
-    before = os.sched_getaffinity(0)
-    try:
-        os.sched_setaffinity(0, {min(before)})
-        assert count_cores() == 1
-    finally:
-        os.sched_setaffinity(0, before)
-    assert count_cores() == len(before)
 
 
 def die_at_three(item: int) -> int:
@@ -232,16 +221,13 @@ def test_free_memory_is_no_more_than_the_machine_and_the_process_may_have() -> N
 
 
 def test_a_control_group_limits_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    own = next(
-        (line[4:] for line in Path("/proc/self/cgroup").read_text().splitlines() if line.startswith("0::/")), None
-    )
-    if own is None:
-        pytest.skip("no control groups of version 2 here")
-    folder = tmp_path / own
-    folder.mkdir(parents=True, exist_ok=True)
+    folder = tmp_path / "groups" / "job"
+    folder.mkdir(parents=True)
+    (tmp_path / "own").write_text("0::/job/inner\n")
     (folder / "memory.max").write_text("5000\n")
     (folder / "memory.current").write_text("2000\n")
-    monkeypatch.setattr(parallel, "_CGROUPS", tmp_path)
+    monkeypatch.setattr(threads, "_CGROUPS", tmp_path / "groups")
+    monkeypatch.setattr(threads, "_OWN_CGROUPS", tmp_path / "own")
     assert free_bytes() == 3000
     (folder / "memory.stat").write_text("active_file 700\ninactive_file 900\ninactive_file_x 5\n")
     assert free_bytes() == 3900  # the cache of files that were read is given back

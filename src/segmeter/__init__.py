@@ -6,6 +6,10 @@ Public names are loaded on first use, so that ``import segmeter`` imports no tor
 import warnings
 from importlib import import_module
 
+from segmeter.threads import sleep_while_waiting
+
+sleep_while_waiting()  # every command, worker process and program of yours imports this first
+
 __version__ = "0.1.0"
 
 _PUBLIC = {

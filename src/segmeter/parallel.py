@@ -1,4 +1,4 @@
-"""One function over many items, in threads or processes -> its results, in order; the cores and memory for them."""
+"""One function over many items, in threads or processes -> its results, in order; the memory for them."""
 
 import errno
 import logging
@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from segmeter.errors import RunError
+from segmeter.threads import control_groups, count_cores
 
 _LOG = logging.getLogger(__name__)
 
@@ -27,12 +28,6 @@ Result = TypeVar("Result")
 LONG_SECONDS = 120  # without a result, after which a line says what is waited for
 _AHEAD = 8  # items per worker that wait or are done, so that a million items need no million results
 _MOST_READERS = 16
-_CGROUPS = Path("/sys/fs/cgroup")
-
-
-def count_cores() -> int:
-    """Cores that this process may use: its CPU affinity may allow fewer than the machine has."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def free_bytes() -> int | None:
@@ -210,16 +205,11 @@ def end_with_parent() -> None:
 
 def _groups() -> Iterator[int]:
     """What each control group above this process leaves, as containers and schedulers set them (version 2)."""
-    with suppress(OSError, StopIteration):
-        lines = Path("/proc/self/cgroup").read_text().splitlines()
-        own = next(line.removeprefix("0::/") for line in lines if line.startswith("0::"))
-        for folder in (_CGROUPS / own, *(_CGROUPS / own).parents):
-            with suppress(OSError, ValueError):  # "max" is no number
-                limit, used = (int((folder / name).read_text()) for name in ("memory.max", "memory.current"))
-                cached = _field(folder / "memory.stat", "inactive_file") or 0
-                yield max(0, limit - used + cached)
-            if folder == _CGROUPS:
-                return
+    for folder in control_groups("memory"):
+        with suppress(OSError, ValueError):  # "max" is no number
+            limit, used = (int((folder / name).read_text()) for name in ("memory.max", "memory.current"))
+            cached = _field(folder / "memory.stat", "inactive_file") or 0
+            yield max(0, limit - used + cached)
 
 
 def _limit() -> int | None:

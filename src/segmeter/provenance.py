@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import segmeter
-from segmeter.parallel import count_cores
+from segmeter.threads import count_cores, describe_waiting
 
 PACKAGES = [
     "torch", "torchvision", "segmentation-models-pytorch", "timm", "numpy", "scipy", "scikit-image", "hydra-core",
@@ -59,6 +59,7 @@ def hardware() -> dict[str, Any]:
     torch = sys.modules.get("torch")  # asking about GPUs must not cost a torch import
     if torch is not None:
         facts["threads"] = torch.get_num_threads()
+        facts["waiting"] = describe_waiting()
         facts["cuda"] = torch.version.cuda
         facts["gpus"] = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
     return facts

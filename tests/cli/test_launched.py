@@ -75,21 +75,6 @@ def weights(folder: Path) -> dict[str, torch.Tensor]:
     return load_file(folder / "checkpoints" / "last" / "model.safetensors")
 
 
-@pytest.mark.parametrize(("given", "processes", "taken"), [(None, 2, 4), (None, 3, 2), (None, 9, 1), ("3", 2, None)])
-def test_processes_of_a_training_share_the_cores(
-    given: str | None, processes: int, taken: int | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Mutation seen to fail: all cores for each process."""
-    set_to: list[int] = []
-    monkeypatch.setattr(torch, "set_num_threads", set_to.append)
-    monkeypatch.setattr(launched, "count_cores", lambda: 8)
-    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    if given:
-        monkeypatch.setenv("OMP_NUM_THREADS", given)
-    launched._share_cores(processes)
-    assert set_to == ([] if taken is None else [taken])
-
-
 def test_two_processes_train_what_one_does() -> None:
     """But for rounding: each takes every other sample of a batch. Mutation seen to fail: the same part for both."""
     assert run("train", *TRAIN, "run.name=one") == 0

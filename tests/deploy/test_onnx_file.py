@@ -67,3 +67,9 @@ def test_what_onnx_cannot_say_is_refused_in_one_line():
     program = SimpleNamespace(graph=SimpleNamespace(nodes=[]))
     with pytest.raises(ConfigError, match=r"^export: this network can't be written as ONNX \(.*\)\. Use format=aot\.$"):
         onnx_file.encode(program, {})
+
+
+def test_its_threads_sleep_while_they_wait(encoded):
+    """Mutation seen to fail: the default, by which they spin."""
+    options = onnx_file.OnnxModel(encoded)._session.get_session_options()
+    assert options.get_session_config_entry("session.intra_op.allow_spinning") == "0"

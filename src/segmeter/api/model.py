@@ -18,6 +18,7 @@ from segmeter.inference.config import InferenceConfig
 from segmeter.inference.device import pick_device
 from segmeter.inference.predictor import Predictor
 from segmeter.models.checkpoints.several import read_checkpoints
+from segmeter.threads import share_cores
 
 _LOG = logging.getLogger(__name__)
 
@@ -114,5 +115,6 @@ def load(checkpoint: str | Path | Sequence[str | Path], *, device: str = "auto",
     if not given:
         raise InputError(expected("load", "checkpoint", "to be a path or several", shown(checkpoint)))
     paths = [known_path("load", "checkpoint", path) for path in given]
+    share_cores()
     where, config = pick_device(device), InferenceConfig(**options)
     return Model(Predictor(read_checkpoints(paths).load(where), config, where))

@@ -31,9 +31,10 @@ from segmeter.evaluation.merging.merge import Merge, merge
 from segmeter.evaluation.merging.pieces import read_pieces
 from segmeter.files import remove
 from segmeter.inference.device import pick_device
-from segmeter.parallel import count_cores, end_with_parent, map_in_processes
+from segmeter.parallel import end_with_parent, map_in_processes
 from segmeter.report.html import write_report
 from segmeter.schema import as_plain
+from segmeter.threads import share_cores
 from segmeter.training.run.signals import StopSignals
 
 _SHARDS = "shards"
@@ -159,20 +160,8 @@ def _one_rank(job: Shipped, rank: int, count: int, port: int, pipe: Connection) 
     os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
     if rank:
         sys.stdout = sys.stderr = Path(os.devnull).open("w")  # noqa: SIM115
-    _share_cores(count)
+    share_cores(count)
     pipe.send(job())
-
-
-def _share_cores(processes: int) -> None:
-    """Compute with this process's part of the cores: threads of all processes that outnumber the cores slow them down.
-
-    OMP_NUM_THREADS decides where it is set. The shards of other commands keep their threads: on a CPU the last bits
-    depend on the number, and shards leave the bytes of one process.
-    """
-    import torch
-
-    if "OMP_NUM_THREADS" not in os.environ:
-        torch.set_num_threads(max(1, count_cores() // processes))
 
 
 def _share_out(config: Any, alone: Any, job: Job) -> float | None:

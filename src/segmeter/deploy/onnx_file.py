@@ -67,6 +67,7 @@ class OnnxModel:
 
         options = onnxruntime.SessionOptions()
         options.log_severity_level = 3
+        options.add_session_config_entry("session.intra_op.allow_spinning", "0")  # as in threads.py
         self._session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
 
     def __call__(self, images: np.ndarray) -> np.ndarray:

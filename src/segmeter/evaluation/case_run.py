@@ -21,10 +21,11 @@ from segmeter.export.writer import Writer
 from segmeter.inference.async_results import Prediction
 from segmeter.inference.predictor import Loss, Predictor
 from segmeter.metrics.cases.table import CaseRow
-from segmeter.parallel import count_cores, map_in_threads
+from segmeter.parallel import map_in_threads
 from segmeter.postprocess.config import PostprocessConfig
 from segmeter.postprocess.pipeline import Cleaned, run_steps
 from segmeter.progress import track
+from segmeter.threads import count_cores
 
 PREDICTIONS = "predictions"
 

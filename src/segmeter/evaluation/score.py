@@ -38,9 +38,10 @@ from segmeter.metrics.probabilities.stored import write_sums
 from segmeter.metrics.probabilities.summary import summarise_calibration
 from segmeter.metrics.summary.slice_labels import check_tables, hash_tables
 from segmeter.metrics.summary.summary import summarise
-from segmeter.parallel import count_cores, map_in_processes, map_in_threads
+from segmeter.parallel import map_in_processes, map_in_threads
 from segmeter.progress import track
 from segmeter.remote.ahead import fetch_ahead
+from segmeter.threads import count_cores
 
 SUMMARY = "metrics.json"
 

@@ -19,7 +19,8 @@ from segmeter.export.config import Compression
 from segmeter.export.formats import TILE, ZarrFolder
 from segmeter.export.located import ASCII, DOUBLE, LONG, LONG8, RATIONAL, SHORT, Field, located_fields, zarr_attributes
 from segmeter.files import atomic_write, fresh_folder, make_folder, remove
-from segmeter.parallel import count_cores, map_in_threads
+from segmeter.parallel import map_in_threads
+from segmeter.threads import count_cores
 
 _PACKERS: dict[Compression, tuple[int, Callable[[bytes], bytes]]] = {  # TIFF's numbers of compressions
     "deflate": (8, partial(zlib.compress, level=6)),

@@ -46,7 +46,7 @@ def winners(logits: Tensor, dtype: torch.dtype) -> tuple[Tensor, Range | None]:
 def _winners_cpu(logits: Tensor, dtype: torch.dtype) -> tuple[Tensor, bool]:
     """Decode in as many threads as torch would use; torch and the kernels release the GIL.
 
-    Each thread takes the next part when it is done with one, as torch's own threads spin for a while after its last
+    Each thread takes the next part when it is done with one, as torch's own threads may spin for a while after its last
     operation, and whoever has to share a core with one of them is slower.
     """
     batch, channels, pixels = logits.shape

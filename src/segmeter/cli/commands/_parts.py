@@ -30,6 +30,7 @@ from segmeter.inference.predictor import Predictor
 from segmeter.metrics.summary.slice_labels import hash_tables
 from segmeter.models.card import ModelCard, default_normalisation
 from segmeter.schema import as_plain
+from segmeter.threads import share_cores
 
 _DECIDING = ("data", "loss", "inference", "export", "postprocess", "metrics")  # groups that decide the results
 _FREE = (*(("data", key) for key in ("root", "verify", "timeout_s")), ("export", "workers"), ("export", "queue_mb"))
@@ -37,7 +38,7 @@ _LOG = logging.getLogger(__name__)
 
 
 def open_device(name: str, local: int = 0) -> torch.device:
-    """Choose the device, and on a CPU let the process keep the memory that it frees.
+    """Choose the device and the threads, and on a CPU let the process keep the memory that it frees.
 
     Parameters
     ----------
@@ -51,6 +52,7 @@ def open_device(name: str, local: int = 0) -> torch.device:
     ConfigError
         It is not there; the line says what is.
     """
+    share_cores()
     device = pick_device(name)
     if device.type == "cuda" and local:
         device = pick_device(f"cuda:{local}")

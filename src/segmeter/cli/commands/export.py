@@ -6,6 +6,7 @@ from functools import partial
 
 import numpy as np
 
+from segmeter.cli.commands._parts import open_device
 from segmeter.cli.config.schema import DeployConfig
 from segmeter.cli.config.trained_data import own_data
 from segmeter.cli.runs.job import Job
@@ -15,7 +16,6 @@ from segmeter.data.dataset import Dataset
 from segmeter.data.folders.folder import open_images
 from segmeter.deploy.publish import Exported, check_tools, export_model
 from segmeter.errors import ConfigError, DataError
-from segmeter.inference.device import pick_device
 from segmeter.models.card import ModelCard
 from segmeter.models.checkpoints.several import read_checkpoints
 
@@ -23,7 +23,7 @@ from segmeter.models.checkpoints.several import read_checkpoints
 def run(config: DeployConfig, job: Job) -> None:
     """Export, and say how the file's labels agree with ours."""
     check_tools(config.format)
-    device = pick_device(config.device)
+    device = open_device(config.device)
     found = read_checkpoints(config.checkpoints)
     dataset = _dataset(config, found.card)
     with open_run(config, job, facts=found.facts()) as folder:

@@ -13,7 +13,8 @@ from segmeter.checks import expected
 from segmeter.data.files.header import check_strips, pick_page
 from segmeter.data.files.sniff import damaged, show
 from segmeter.errors import DataError
-from segmeter.parallel import count_cores, map_in_threads
+from segmeter.parallel import map_in_threads
+from segmeter.threads import count_cores
 
 _JPEG = (6, 7, 34892, 33007)
 

@@ -18,7 +18,7 @@ import torch
 from segmeter.losses.focal.params import FocalParams, LossSums
 from segmeter.losses.strides import pixel_stride, with_pixel_stride
 from segmeter.losses.targets import LABEL_DTYPES
-from segmeter.parallel import count_cores
+from segmeter.threads import count_cores
 
 DTYPES = (torch.float32, torch.bfloat16)
 BLOCK_FLOATS = 6144  # a block's rows take 24 KiB, so that they stay in a first-level cache of 32 KiB

@@ -6,7 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from segmeter.metrics.arrays import FloatArray
-from segmeter.parallel import count_cores, map_in_threads
+from segmeter.parallel import map_in_threads
+from segmeter.threads import count_cores
 
 _DRAWN = 1 << 18  # multiplicities held at a time: what stays in the caches
 _LEAST_ROWS = 8  # resamples in a block, so that many cases are not gone through once for each

@@ -1,0 +1,202 @@
+"""How threads wait, on every way into the package, and how many there are."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from segmeter import threads
+from segmeter.threads import control_groups, count_cores, describe_waiting, share_cores, sleep_while_waiting
+
+POLICIES = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME", "KMP_LIBRARY")
+QUOTA, PERIOD = "cpu.cfs_quota_us", "cpu.cfs_period_us"
+ASLEEP = "OMP_WAIT_POLICY=PASSIVE"
+LOADED = (
+    "import segmeter, torch; from segmeter.threads import describe_waiting as d; print(d(), torch.get_num_threads())"
+)
+# A program that loaded torch first can't be helped, but the processes that it starts can
+CHILD = """
+import multiprocessing, sys, types
+sys.modules["torch"] = types.ModuleType("torch")
+import segmeter
+from segmeter.threads import describe_waiting
+print(describe_waiting())
+"""
+SPAWN, FORKSERVER = (
+    f"{CHILD}with multiprocessing.get_context('{kind}').Pool(1) as pool: print(pool.apply(describe_waiting))"
+    for kind in ("spawn", "forkserver")
+)
+JOBLIB = f"{CHILD}import joblib; print(*joblib.Parallel(2, backend='loky')([joblib.delayed(describe_waiting)()]))"
+DASK = f"""{CHILD}from distributed import Client, LocalCluster
+with LocalCluster(n_workers=1, dashboard_address=None) as cluster, Client(cluster) as client:
+    print(client.submit(describe_waiting).result())
+"""
+
+
+def python(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Run Python as a user does who has set nothing but these variables."""
+    given = {name: value for name, value in os.environ.items() if not name.startswith(("OMP_", "MKL_", "GOMP_"))}
+    command = [sys.executable, *arguments]
+    done = subprocess.run(command, env=given | variables, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done
+
+
+def test_torch_is_loaded_with_threads_that_sleep() -> None:
+    """Mutation seen to fail: the policy set after torch is loaded."""
+    cores = count_cores()
+    done = python("-c", LOADED, OMP_DISPLAY_ENV="verbose")
+    assert done.stdout.startswith(ASLEEP)
+    assert int(done.stdout.split()[1]) <= cores
+    if "GOMP_SPINCOUNT" in done.stderr:  # GNU's OpenMP says what it has taken
+        assert "GOMP_SPINCOUNT = '0'" in done.stderr
+
+
+def test_a_command_has_threads_that_sleep_and_doctor_says_so() -> None:
+    """Mutation seen to fail: the package without its call."""
+    done = python("-m", "segmeter", "doctor", OMP_DISPLAY_ENV="verbose")
+    assert ["waiting", ASLEEP] in [line.split() for line in done.stdout.splitlines()]
+    assert "GOMP_SPINCOUNT = '300000'" not in done.stderr
+
+
+def test_processes_of_torchrun_have_threads_that_sleep() -> None:
+    """torchrun gives each process one thread, unless it is told otherwise."""
+    launch = ("-m", "torch.distributed.run", "--nproc-per-node", "2", "--no-python", sys.executable, "-c", LOADED)
+    assert python(*launch).stdout.splitlines() == [f"{ASLEEP} 1"] * 2
+
+
+@pytest.mark.parametrize(
+    ("code", "package"),
+    [
+        pytest.param(SPAWN, "segmeter", id="spawn"),
+        pytest.param(FORKSERVER, "segmeter", id="forkserver"),
+        pytest.param(JOBLIB, "joblib", id="joblib"),
+        pytest.param(DASK, "distributed", id="dask"),
+    ],
+)
+def test_worker_processes_have_threads_that_sleep(code: str, package: str) -> None:
+    pytest.importorskip(package)
+    assert python("-c", code).stdout.splitlines() == ["they spin, as torch was loaded before segmeter", ASLEEP]
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_what_the_user_has_set_stays(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Mutation seen to fail: one name left out."""
+    monkeypatch.delitem(sys.modules, "torch", raising=False)
+    for each in (*POLICIES, "OPENBLAS_THREAD_TIMEOUT"):
+        monkeypatch.delenv(each, raising=False)
+    monkeypatch.setenv(name, "7")
+    monkeypatch.setenv("OPENBLAS_THREAD_TIMEOUT", "20")
+    sleep_while_waiting()
+    assert {each: os.environ[each] for each in POLICIES if each in os.environ} == {name: "7"}
+    assert os.environ["OPENBLAS_THREAD_TIMEOUT"] == "20"
+    assert describe_waiting() == f"{name}=7"
+
+
+def test_a_core_of_its_own_gives_one_thread() -> None:
+    """Mutation seen to fail: all cores of the machine are counted."""
+    if not hasattr(os, "sched_setaffinity"):
+        pytest.skip("this system has no CPU affinity")
+    pinned = f"import os; os.sched_setaffinity(0, {{{min(os.sched_getaffinity(0))}}}); {LOADED}"
+    counted = f"{pinned}; from segmeter.threads import count_cores; print(count_cores())"
+    assert python("-c", counted).stdout.splitlines() == [f"{ASLEEP} 1", "1"]
+
+
+@pytest.fixture
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A machine of 8 cores whose control groups are files of a test."""
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(8)), raising=False)
+    monkeypatch.setattr(threads, "_CGROUPS", tmp_path / "groups")
+    monkeypatch.setattr(threads, "_OWN_CGROUPS", tmp_path / "own")
+    for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):
+        monkeypatch.delenv(name, raising=False)
+    return tmp_path
+
+
+def limit(machine: Path, own: str, **contents: str) -> None:
+    """Put this process into control groups; `contents` are files below their root and the text of each."""
+    (machine / "own").write_text(own)
+    for name, text in contents.items():
+        path = machine / "groups" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"{text}\n")
+
+
+@pytest.mark.parametrize(
+    ("own", "contents", "cores"),
+    [
+        ("0::/job", {}, 8),
+        ("0::/job", {"job/cpu.max": "max 100000"}, 8),
+        ("0::/job", {"job/cpu.max": "150000 100000"}, 2),
+        ("0::/job", {"job/cpu.max": "10000 100000"}, 1),
+        ("0::/job", {"job/cpu.max": "1600000 100000"}, 8),
+        ("0::/job/step", {"job/cpu.max": "300000 100000", "job/step/cpu.max": "max 100000"}, 3),
+        ("0::/../../host/path", {"cpu.max": "400000 100000"}, 4),
+        ("4:cpu,cpuacct:/job", {f"cpu,cpuacct/job/{QUOTA}": "150000", f"cpu,cpuacct/job/{PERIOD}": "50000"}, 3),
+        ("4:cpu:/docker/abc", {f"cpu/{QUOTA}": "200000", f"cpu/{PERIOD}": "100000"}, 2),
+        ("4:cpu:/job", {f"cpu/job/{QUOTA}": "-1", f"cpu/job/{PERIOD}": "100000"}, 8),
+        ("4:memory:/job", {f"memory/job/{QUOTA}": "100000", f"memory/job/{PERIOD}": "100000"}, 8),
+        ("no control groups", {}, 8),
+    ],
+)
+def test_a_quota_limits_the_cores(own: str, contents: dict[str, str], cores: int, machine: Path) -> None:
+    """Part of a core counts as one. Mutation seen to fail: rounded down, the innermost group alone, version 2 alone."""
+    limit(machine, own, **contents)
+    assert count_cores() == cores
+
+
+def test_control_groups_are_none_where_the_system_has_none(machine: Path) -> None:
+    assert list(control_groups("cpu")) == []
+    assert count_cores() == 8
+
+
+@pytest.fixture
+def set_to(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The numbers of threads that torch, which would take 8, is told to take."""
+    import torch
+
+    told: list[int] = []
+    monkeypatch.setattr(torch, "set_num_threads", told.append)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 8)
+    return told
+
+
+@pytest.mark.parametrize(("processes", "taken"), [(1, []), (2, [4]), (3, [2]), (9, [1])])
+def test_processes_of_a_training_share_the_cores(
+    processes: int, taken: list[int], machine: Path, set_to: list[int]
+) -> None:
+    """Mutation seen to fail: all cores for each process."""
+    share_cores(processes)
+    assert set_to == taken
+
+
+@pytest.mark.parametrize(("processes", "taken"), [(1, [3]), (2, [1])])
+def test_processes_share_the_quota(processes: int, taken: list[int], machine: Path, set_to: list[int]) -> None:
+    limit(machine, "0::/job", **{"job/cpu.max": "250000 100000"})
+    share_cores(processes)
+    assert set_to == taken
+
+
+@pytest.mark.parametrize("name", ["OMP_NUM_THREADS", "MKL_NUM_THREADS"])
+def test_a_number_of_threads_that_the_user_has_set_stays(
+    name: str, machine: Path, set_to: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(name, "6")
+    limit(machine, "0::/job", **{"job/cpu.max": "250000 100000"})
+    share_cores(2)
+    assert set_to == []
+
+
+def test_commands_and_load_take_the_threads_of_the_quota(machine: Path, set_to: list[int]) -> None:
+    """Mutation seen to fail: either of them without its call."""
+    import segmeter
+    from segmeter.cli.commands._parts import open_device
+
+    limit(machine, "0::/job", **{"job/cpu.max": "250000 100000"})
+    open_device("cpu")
+    assert set_to == [3]
+    with pytest.raises(segmeter.SegmeterError):
+        segmeter.load(machine / "no run")
+    assert set_to == [3, 3]
