@@ -13,7 +13,6 @@ from segmeter.errors import ConfigError, DataError, RunError
 from segmeter.evaluation.case_run import (
     PREDICTIONS,
     CaseRun,
-    NoPictures,
     export_case,
     finish_case,
     large_run,
@@ -182,12 +181,12 @@ class Calls:
 @pytest.mark.parametrize(
     ("export", "probs", "instances", "written"),
     [
-        ({}, True, True, {"labels"}),
-        ({"labels": False}, True, True, set()),
+        ({}, True, True, {"labels", "instances"}),
+        ({"labels": False, "instances": False}, True, True, set()),
         ({"probs": True, "confidence": True}, True, False, {"labels", "probs", "confidence"}),
         ({"probs": True, "confidence": True}, False, False, {"labels"}),
-        ({"instances": True}, False, True, {"labels", "instances"}),
-        ({"instances": True, "objects": ("geojson",)}, False, False, {"labels", "objects"}),
+        ({"instances": False}, False, True, {"labels"}),
+        ({"objects": ("geojson",)}, False, False, {"labels", "objects"}),
     ],
     ids=str,
 )
@@ -229,9 +228,3 @@ def test_a_lost_place_is_said_once(job, form, warned, caplog):
     lines = [line for line in caplog.messages if "says where its pixels lie, which is lost" in line]
     assert len(lines) == warned
     assert all(line.startswith("predictions: case 'case00' ") for line in lines)
-
-
-def test_no_pictures_are_none():
-    none = NoPictures()
-    assert (none.draw(None, None, None), none.names("a"), none.kept()) == ({}, (), [])
-    assert none.remember("a", None) is None

@@ -14,21 +14,17 @@ from segmeter.cli.config.trained_data import describe_data
 from segmeter.data.build import build_dataset, open_splits
 from segmeter.data.config import FolderConfig
 from segmeter.errors import ConfigError, DataError
-from segmeter.evaluation.case_run import NoPictures
 from segmeter.evaluation.evaluate import Evaluation, evaluate
 from segmeter.evaluation.predict import PredictionRun, predict
 from segmeter.export.config import ExportConfig
 from segmeter.inference import async_results as outbox
-from segmeter.inference.async_results import Prediction
 from segmeter.inference.config import InferenceConfig
 from segmeter.inference.predictor import Predictor
 from segmeter.losses.focal.focal import FocalLoss
 from segmeter.metrics.cases.stored import read_cases
-from segmeter.metrics.cases.table import CaseRow
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.summary.summary import summarise
 from segmeter.postprocess.config import PostprocessConfig
-from segmeter.postprocess.pipeline import Cleaned
 from tests.bridge.fake_stream import FakeTransport
 from tests.data.crafted import folder, make_folder, noise, put
 from tests.training.tiny import LongTarget, TinyCases, cross_entropy, tiny_segmenter
@@ -40,18 +36,7 @@ def predictor():
     return Predictor(tiny_segmenter(), InferenceConfig(precision="float32", batch_size=2), CPU)
 
 
-class Seen(NoPictures):
-    """Notes the cases that it is given."""
-
-    def __init__(self, events: list[str]) -> None:
-        self.events = events
-
-    def draw(self, prediction: Prediction, cleaned: Cleaned, row: CaseRow | None) -> dict[str, str]:
-        self.events.append(prediction.sample.case_id)
-        return {}
-
-
-def run_evaluation(folder: Path, cases: TinyCases, events: list[str], loss: nn.Module | None = None):
+def run_evaluation(folder: Path, cases: TinyCases, loss: nn.Module | None = None):
     return evaluate(
         Evaluation(
             predictor=predictor(),
@@ -61,7 +46,6 @@ def run_evaluation(folder: Path, cases: TinyCases, events: list[str], loss: nn.M
             postprocess=PostprocessConfig(),
             metrics=MetricsConfig(),
             folder=folder,
-            pictures=Seen(events),
         )
     )
 
@@ -79,12 +63,12 @@ def stream(monkeypatch):
 
 def test_every_file_is_the_same_with_and_without_a_stream(tmp_path, stream, monkeypatch):
     """Mutations seen to fail: no wait (poison in the files); the exporter left out (nothing is sent)."""
-    cases, events = TinyCases(count=7), []
-    run_evaluation(tmp_path / "stream", cases, events)
+    cases = TinyCases(count=7)
+    run_evaluation(tmp_path / "stream", cases)
     assert len(stream.starts) == 4 + 4 + 7, "labels and losses of four batches, probabilities of seven cases"
-    assert events == list(cases.case_ids)
+    assert [row.case_id for row in read_cases(tmp_path / "stream")] == list(cases.case_ids)
     monkeypatch.setattr(outbox, "open_transport", open_transport)
-    run_evaluation(tmp_path / "plain", cases, events)
+    run_evaluation(tmp_path / "plain", cases)
     with_stream, without = files(tmp_path / "stream"), files(tmp_path / "plain")
     assert len(without) >= 2 * 7 + 3
     assert with_stream == without
@@ -94,7 +78,7 @@ def test_every_file_is_the_same_with_and_without_a_stream(tmp_path, stream, monk
 def test_each_row_and_file_belongs_to_its_case(tmp_path):
     """By a forward pass of the test's own. Mutation seen to fail: the cases of a batch reversed."""
     cases, segmenter = TinyCases(count=5), tiny_segmenter().eval()
-    run_evaluation(tmp_path, cases, [])
+    run_evaluation(tmp_path, cases)
     rows = {row.case_id: row for row in read_cases(tmp_path / "cases.parquet")}
     for sample in (cases[index] for index in range(5)):
         with torch.no_grad():
@@ -112,7 +96,7 @@ def test_the_loss_is_that_of_all_cases_as_one_batch(tmp_path):
     """By PyTorch's weighted cross-entropy of all pixels. Mutation seen to fail: the mean of the cases' losses."""
     cases, segmenter, weights = TinyCases(count=5, size=6), tiny_segmenter().eval(), [1.0, 5.0, 20.0]
     loss = FocalLoss("multiclass", gamma=0, class_weights=weights, ignore_index=255)
-    summary = run_evaluation(tmp_path, cases, [], loss)
+    summary = run_evaluation(tmp_path, cases, loss)
     samples = [cases[index] for index in range(5)]
     with torch.no_grad():
         logits = segmenter(torch.from_numpy(np.stack([sample.image for sample in samples])).permute(0, 3, 1, 2))
@@ -134,7 +118,7 @@ def test_a_file_that_changed_after_the_check_is_refused_by_name(tmp_path, name):
     content = noise(12, 10, 3 if "images" in name else None, seed=9)
     put(tmp_path / "data" / name, content if "images" in name else content % 2)
     with pytest.raises(DataError, match=rf"{name}.*to have the content that was checked at the start, got another"):
-        run_evaluation(tmp_path / "run", cases, [])
+        run_evaluation(tmp_path / "run", cases)
     assert not (tmp_path / "run" / "metrics.json").exists()
     assert not (tmp_path / "run" / "cases.parquet").exists()
 

@@ -7,7 +7,6 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from functools import partial
 from importlib import import_module
 from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
@@ -178,8 +177,8 @@ def _share_out(config: Any, alone: Any, job: Job) -> float | None:
         _raise_first(_by_dask(shards, config.launch) if isinstance(config.launch, DaskConfig) else _here(shards))
         pieces = read_pieces([shard.job.folder for shard in shards if shard.job.folder])
         metrics = getattr(config, "metrics", None)
-        taking = partial(take_pictures, pieces, config.report, metrics)
-        summary = merge(Merge(pieces=pieces, kind="shards", metrics=metrics, folder=folder, take_pictures=taking))
+        summary = merge(Merge(pieces=pieces, kind="shards", metrics=metrics, folder=folder))
+        take_pictures(pieces, config.report, metrics, folder)
         found: dict[str, float | None] = {}
         if metrics is not None and pieces[0].spec is not None:
             found = results(summary, find_objective(config.objective, metrics, pieces[0].spec))

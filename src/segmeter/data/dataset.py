@@ -163,6 +163,10 @@ class Dataset:
                 check_same_size(pair.image, image.shape[:2], path, mask.shape)
             yield image, (StackedRows(masks) if self.spec.is_multilabel and masks else next(iter(masks), None))
 
+    def number_of(self, case_id: str) -> int:
+        """The index of a case."""
+        return self._numbers[case_id]
+
     def files_of(self, case_id: str) -> tuple[Path, ...]:
         """The image of a case, then each mask."""
         return self.pairs[self._numbers[case_id]].files

@@ -7,7 +7,7 @@ from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from segmeter.data.dataset import Dataset
 from segmeter.data.location import UNKNOWN, Location
@@ -32,38 +32,6 @@ PREDICTIONS = "predictions"
 _LOG = logging.getLogger(__name__)
 
 
-class Pictures(Protocol):
-    """Draws cases, and keeps the pictures of some: of which ones is known only after the last case."""
-
-    def draw(self, prediction: Prediction, cleaned: Cleaned, row: CaseRow | None) -> Mapping[str, Any]:
-        """Draw a case if it is among the chosen so far; returns name in the run's folder -> size and hash."""
-
-    def remember(self, case_id: str, row: CaseRow | None) -> None:
-        """Let a case that an interrupted run finished take part in the choice."""
-
-    def names(self, case_id: str) -> Sequence[str]:
-        """The names of what is drawn of a case, in the run's folder."""
-
-    def kept(self) -> list[str]:
-        """The names of what is chosen now."""
-
-
-class NoPictures:
-    """Draws none."""
-
-    def draw(self, prediction: Prediction, cleaned: Cleaned, row: CaseRow | None) -> Mapping[str, Any]:
-        return {}
-
-    def remember(self, case_id: str, row: CaseRow | None) -> None:
-        pass
-
-    def names(self, case_id: str) -> Sequence[str]:
-        return ()
-
-    def kept(self) -> list[str]:
-        return []
-
-
 @dataclass(frozen=True, kw_only=True)
 class CaseRun:
     """A model on cases, and where their files go: what `evaluate` and `predict` share.
@@ -84,8 +52,6 @@ class CaseRun:
         Whether to continue the run in `folder`.
     batches
         Of a shard: the batch of each of its cases in the whole run, from `take_batches`; None groups them as they come.
-    pictures
-        Is given each case, in order, when it has been post-processed and measured.
     """
 
     predictor: Predictor
@@ -96,7 +62,6 @@ class CaseRun:
     identity: Mapping[str, Any] = field(default_factory=dict)
     resume: bool = False
     batches: Sequence[BatchOf] | None = None
-    pictures: Pictures = field(default_factory=NoPictures)
 
     def predictions(self, cases: range, *, probs: bool, loss: Loss | None = None) -> Iterator[Prediction]:
         """Predict some cases, in the batches of the whole run."""
@@ -199,7 +164,8 @@ def _warn_of_lost_place(job: CaseRun, *, large: bool) -> None:
     first = next(iter(job.dataset.case_ids), None)
     location = UNKNOWN if first is None else job.dataset.locate(first)
     form = job.export.labels_format
-    written = job.export.labels or (job.export.instances and form == "png")  # else instances are TIFF
+    numbered = job.export.instances and job.postprocess.steps and form == "png"  # else instances are TIFF
+    written = job.export.labels or numbered
     lost = _lost_place(location, form, large=large) if written else ""
     if location.problem:
         _LOG.warning("predictions: files do not say where their pixels lie, as of case %r: %s", first, location.problem)
@@ -230,10 +196,9 @@ def _run_part(
     with closing(map_in_threads(finish, predictions, threads=threads, ahead=ahead, name="finish")) as cases:
         for case in cases:
             export_case(writer, case.prediction, case.cleaned, job.export)
-            sample, pictures = case.prediction.sample, job.pictures.draw(case.prediction, case.cleaned, case.row)
             yield case
-            entry = Entry(case_id=sample.case_id, row=case.row, note=describe(sample), pictures=pictures)
-            noted.add(entry, writer.queued_names())
+            sample = case.prediction.sample
+            noted.add(Entry(case_id=sample.case_id, row=case.row, note=describe(sample)), writer.queued_names())
 
 
 def finish_case(job: CaseRun, measure: Measuring, prediction: Prediction) -> Finished:
@@ -248,10 +213,9 @@ def finish_case(job: CaseRun, measure: Measuring, prediction: Prediction) -> Fin
 
 def _run_streamed(job: CaseRun, writer: Writer, noted: "_Noted", large: LargeRun, index: int) -> Iterator[Finished]:
     case = run_large(large, index, write_labels=writer.write_labels)
-    pictures = job.pictures.draw(case.prediction, case.cleaned, case.row)
     yield Finished(prediction=case.prediction, cleaned=case.cleaned, row=case.row)
     note = {**case.note, "files": case.files}
-    entry = Entry(case_id=case.prediction.sample.case_id, row=case.row, note=note, pictures=pictures)
+    entry = Entry(case_id=case.prediction.sample.case_id, row=case.row, note=note)
     noted.add(entry, writer.queued_names() or None)
 
 

@@ -14,14 +14,13 @@ from segmeter.errors import DataError
 from segmeter.evaluation.case_run import CaseRun, large_run, run_cases
 from segmeter.evaluation.large.cases import LargeRun, check_streamable
 from segmeter.evaluation.manifest import Manifest, read_notes
-from segmeter.evaluation.resuming.repair import repair_files, repair_pictures, restore_cases
+from segmeter.evaluation.resuming.repair import repair_files, restore_cases
 from segmeter.evaluation.resuming.restore import open_manifest
 from segmeter.evaluation.sharding import note_shard
 from segmeter.files import write_json
 from segmeter.inference.async_results import Prediction
 from segmeter.losses.additive import additive
 from segmeter.metrics.cases.packed import RowStore
-from segmeter.metrics.cases.stored import read_cases
 from segmeter.metrics.cases.table import CaseRow, divide_terms, write_cases
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.measures.protocol import CaseMaps, Measure, build_measures
@@ -85,13 +84,11 @@ def evaluate(job: Evaluation) -> dict[str, Any]:
     if manifest.done:
         notes = read_notes(job.folder)
         repair_files(job, [notes[case_id]["note"] for case_id in manifest.cases])
-        _repair_pictures(job, manifest)
         return cast(dict[str, Any], json.loads((job.folder / SUMMARY).read_bytes()))
     rows, sums = RowStore(), _calibration(job)
     try:
         _restore(job, manifest, rows)
         _predict(job, manifest, rows, sums, large)
-        pictures = _repair_pictures(job, manifest)
     finally:
         manifest.close()
     summary = summarise(rows, job.dataset.spec, job.metrics) | note_shard(job.identity)
@@ -101,15 +98,8 @@ def evaluate(job: Evaluation) -> dict[str, Any]:
         write_sums(job.folder, sums)
     written = write_cases(job.folder, rows, job.dataset.spec)
     write_json(job.folder / "metrics.json", summary)
-    manifest.finish((SUMMARY, *written, *([] if sums is None else [SUMS])), pictures=pictures)
+    manifest.finish((SUMMARY, *written, *([] if sums is None else [SUMS])))
     return summary
-
-
-def _repair_pictures(job: Evaluation, manifest: Manifest) -> list[str]:
-    """A picture says the score of its case, for which the counts are enough."""
-    counted = large_run(job, measured=True, spacing=job.metrics.spacing)
-    measure, rows = partial(_measure, job, ()), partial(read_cases, job.folder)
-    return repair_pictures(job, manifest, large=counted, measure=measure, read_rows=rows)
 
 
 def _restore(job: Evaluation, manifest: Manifest, rows: RowStore) -> None:

@@ -37,16 +37,12 @@ _spaced = json.JSONEncoder(ensure_ascii=False).encode
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Entry:
-    """A finished case: its row where it was measured, the hash of its files, and what else its run needs to resume.
-
-    `pictures` has the name, size and hash of what was drawn of it; which of these stay is known only at the end.
-    """
+    """A finished case: its row where it was measured, the hash of its files, and what else its run needs to resume."""
 
     case_id: str
     row: CaseRow | None = None
     sha256: str = ""
     note: Mapping[str, Any] = field(default_factory=dict)
-    pictures: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def measured(self) -> CaseRow:
@@ -71,7 +67,6 @@ class Manifest:
         self.identity = identity
         self.cases = tuple(cases)
         self.done = done
-        self.pictures: dict[str, Any] = {}  # name -> size and hash, of all that were drawn
         self._noted = Notes()
         self._lines: Lines | None = None
         self._synced = 0.0
@@ -93,9 +88,7 @@ class Manifest:
         done = content["state"] == "done"
         if done:  # a process may have been killed just before it removed these
             remove(folder / JOURNAL)
-        manifest = cls(folder, flatten(identity), cases, done=done)
-        manifest.pictures |= content.get("pictures", {})
-        return manifest
+        return cls(folder, flatten(identity), cases, done=done)
 
     def entries(self, keep: int | None = None) -> Iterator[Entry]:
         """Yield the finished cases in the order in which they were added; drop all after the first `keep`.
@@ -126,30 +119,24 @@ class Manifest:
     def note(self, entry: Entry) -> None:
         """Keep what is noted of a finished case, for when this run is done."""
         self._noted.put(entry.case_id, _note(entry))
-        self.pictures |= entry.pictures
 
     def take(self, case_id: str, note: bytes) -> None:
         """Take over what another run noted of a case that it finished, as JSON; it is kept when this run is done."""
         self._noted.put(case_id, note)
 
-    def finish(
-        self, results: Sequence[str] = (), *, pictures: Sequence[str] = (), inputs: Mapping[str, str] | None = None
-    ) -> None:
+    def finish(self, results: Sequence[str] = (), *, inputs: Mapping[str, str] | None = None) -> None:
         """Mark the run as done: all cases are measured and the results are written.
 
         Parameters
         ----------
         results
             Names of the files in the folder whose hashes are kept, for `damaged_results`.
-        pictures
-            Names of those of `pictures` that stay.
         inputs
             Hashes of files that were read beside those of the cases.
         """
         self.close()
         kept = {name: describe_file(self.folder / name) for name in results}
-        self.pictures = {name: self.pictures[name] for name in sorted(pictures)}
-        self._write("done", self._noted, results=kept, pictures=self.pictures, inputs=dict(inputs or {}))
+        self._write("done", self._noted, results=kept, inputs=dict(inputs or {}))
         remove(self.folder / JOURNAL)
         self.done = True
 
@@ -260,8 +247,6 @@ def _note(entry: Entry) -> bytes:
 def encode_entry(entry: Entry) -> bytes:
     """A finished case as a line of the journal: equal for equal cases."""
     content: dict[str, Any] = {"case_id": entry.case_id, "sha256": entry.sha256, "note": dict(entry.note)}
-    if entry.pictures:
-        content["pictures"] = dict(entry.pictures)
     counts = b""
     if entry.row is not None:
         content["row"], counts = _encode_row(entry.row), _pack(entry.row.counts)
@@ -307,7 +292,6 @@ def _decode(line: bytes) -> Entry | None:
         row=None if row is None else _decode_row(case_id, row),
         sha256=content["sha256"],
         note=content["note"],
-        pictures=content.get("pictures", {}),
     )
 
 

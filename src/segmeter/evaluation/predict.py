@@ -8,7 +8,7 @@ from segmeter.data.verification.intensity import ScaleWatch
 from segmeter.evaluation.case_run import CaseRun, large_run, run_cases
 from segmeter.evaluation.large.cases import check_streamable
 from segmeter.evaluation.manifest import read_notes
-from segmeter.evaluation.resuming.repair import repair_files, repair_pictures, restore_cases
+from segmeter.evaluation.resuming.repair import repair_files, restore_cases
 from segmeter.evaluation.resuming.restore import open_manifest
 
 _LOG = logging.getLogger(__name__)
@@ -49,17 +49,15 @@ def predict(job: PredictionRun) -> int:
     if manifest.done:
         notes = read_notes(job.folder)
         repair_files(job, [notes[case_id]["note"] for case_id in manifest.cases])
-        repair_pictures(job, manifest, large=large)
         return len(job.dataset)
     try:
         done = sum(1 for _ in restore_cases(job, manifest))
         for case in run_cases(job, manifest, done=done, what="predicting", large=large):
             _warn(watch.add(case.prediction.sample.image))
-        pictures = repair_pictures(job, manifest, large=large)
     finally:
         manifest.close()
     _warn(watch.close())
-    manifest.finish(pictures=pictures)
+    manifest.finish()
     return len(job.dataset)
 
 

@@ -46,7 +46,7 @@ class ExportConfig(Config, title="export"):
     dicom_series: Path | None = None
     """Folder with the DICOM file of each image, under the image's name: writes predictions/dicom/<series>.dcm, a
     segmentation per series, from the label maps (PNG or TIFF). null: none."""
-    instances: bool = False
+    instances: bool = True
     """Write predictions/instances/<case>, where post-processing makes instances: PNG where `labels_format` is "png" and
     there are at most 65535, else TIFF."""
     workers: Annotated[int, Unit("threads")] = Field(2, ge=1, le=MAX_WORKERS)

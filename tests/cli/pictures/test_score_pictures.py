@@ -10,12 +10,13 @@ import pytest
 from PIL import Image
 
 from segmeter.classes import ClassSpec
-from segmeter.cli.pictures import score_pictures
-from segmeter.cli.pictures.score_pictures import case_scores, draw_cases
+from segmeter.cli.pictures.score_pictures import draw_cases
 from segmeter.errors import DataError
 from segmeter.evaluation.score import Scoring, score
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.report.config import ReportConfig
+from segmeter.report.pictures import finished
+from segmeter.report.pictures.finished import case_scores
 from tests.data.crafted import noise, put
 from tests.data.volumes import save_nifti, save_volume
 from tests.evaluation.masks import pair_masks
@@ -66,14 +67,15 @@ def names_in(folder: Path) -> list[str]:
 def test_scores_of_cases_are_their_headlines_and_the_iou_of_each_class():
     """Case "x": IoU of ground is 6/8, of road 1/3, no car; of "y" no pixel is of any class that counts."""
     rows = [case_row("x", [[6, 1, 0], [1, 1, 0], [0, 0, 0]]), case_row("y", np.zeros((3, 3)))]
-    headlines, of_classes = case_scores(rows, class_spec(3), MetricsConfig())
+    scores = case_scores(rows, class_spec(3), MetricsConfig())
+    headlines, of_classes = scores.headline, scores.classes
     assert headlines["x"] == pytest.approx((6 / 8 + 1 / 3) / 2, rel=1e-15)
     assert of_classes["x"][:2] == [6 / 8, 1 / 3]
     assert math.isnan(of_classes["x"][2])
     assert math.isnan(headlines["y"])
     without = MetricsConfig(background=False)
     binary = [case_row("x", [[6, 1], [1, 1]])]
-    assert case_scores(binary, class_spec(2), without)[0]["x"] == pytest.approx(1 / 3, rel=1e-15)
+    assert case_scores(binary, class_spec(2), without).headline["x"] == pytest.approx(1 / 3, rel=1e-15)
 
 
 @pytest.mark.parametrize(
@@ -104,8 +106,8 @@ def test_of_a_volume_the_slice_with_the_most_errors_is_drawn(tmp_path, monkeypat
     save_volume(tmp_path / "predictions/a.npz", labels)
     save_nifti(tmp_path / "images/a.nii.gz", image)
     job, given = scored(tmp_path), []
-    draw = score_pictures.draw_overlay
-    monkeypatch.setattr(score_pictures, "draw_overlay", lambda *a, **k: (given.append((a, k)), draw(*a, **k))[1])
+    draw = finished.draw_overlay
+    monkeypatch.setattr(finished, "draw_overlay", lambda *a, **k: (given.append((a, k)), draw(*a, **k))[1])
     draw_cases(job, images_of(tmp_path), DRAWN)
     ((shown, named),) = given
     np.testing.assert_array_equal(shown[0], image[1][..., None])

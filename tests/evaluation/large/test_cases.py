@@ -14,7 +14,6 @@ from PIL import Image
 from segmeter.data.config import FolderConfig
 from segmeter.data.folders.folder import build_folder, open_images
 from segmeter.errors import ConfigError, DataError
-from segmeter.evaluation.case_run import NoPictures
 from segmeter.evaluation.evaluate import Evaluation, evaluate
 from segmeter.evaluation.large.cases import prefer_rows
 from segmeter.evaluation.manifest import Manifest, read_notes
@@ -71,17 +70,6 @@ def cases_of(data):
     return replace(build_folder(config, split="all"), streams=True)
 
 
-class Seen(NoPictures):
-    """Notes what there is to draw."""
-
-    def __init__(self, seen):
-        self.seen = seen
-
-    def draw(self, *case):
-        self.seen.append(case)
-        return {}
-
-
 def evaluation(data, folder, **changes):
     fields = {
         "predictor": predictor(),
@@ -101,10 +89,9 @@ def labels_in(folder):
 
 
 def test_an_evaluation_by_rows_is_that_in_memory(data, tmp_path, monkeypatch):
-    seen = []
     whole = evaluate(evaluation(data, tmp_path / "whole"))
     monkeypatch.setattr("segmeter.data.files.header.STREAMED_PIXELS", 20_000)
-    job = evaluation(data, tmp_path / "rows", pictures=Seen(seen))
+    job = evaluation(data, tmp_path / "rows")
     assert job.dataset.streamed_cases() == {0, 2}
     assert evaluate(job) == whole
     for name, labels in labels_in(tmp_path / "whole").items():
@@ -112,19 +99,6 @@ def test_an_evaluation_by_rows_is_that_in_memory(data, tmp_path, monkeypatch):
     for one, other in zip(read_cases(tmp_path / "whole"), read_cases(tmp_path / "rows"), strict=True):
         assert (one.case_id, one.loss, one.changed_pixels) == (other.case_id, other.loss, other.changed_pixels)
         assert np.array_equal(one.counts, other.counts)
-    assert [case[0].sample.case_id for case in seen] == ["a", "b", "c"]
-    picture = seen[2][0].sample
-    assert picture.image.shape[:2] == picture.target.shape == seen[2][1].labels.shape == SIZES["c"]
-
-
-def test_the_picture_of_a_large_case_is_small(data, tmp_path, streamed, monkeypatch):
-    monkeypatch.setattr("segmeter.data.by_rows.thumbnail.LONGEST", 100)
-    seen = []
-    evaluate(evaluation(data, tmp_path, pictures=Seen(seen)))
-    image = tifffile.imread(data / "images" / "a.tif")
-    assert np.array_equal(seen[0][0].sample.image, image[::3, ::3])
-    assert np.array_equal(seen[0][1].labels, labels_in(tmp_path)["a"][::3, ::3])
-    assert np.array_equal(seen[0][0].sample.target, tifffile.imread(data / "masks" / "a.tif")[::3, ::3])
 
 
 @pytest.mark.parametrize("after", [1, 2])
@@ -290,11 +264,10 @@ def test_a_damaged_file_of_an_image_that_fits_is_made_again_by_rows(data, tmp_pa
     [
         {"export": ExportConfig(probs=True)},
         {"export": ExportConfig(confidence=True)},
-        {"export": ExportConfig(instances=True)},
         {"export": ExportConfig(objects=("coco",))},
         {"postprocess": PostprocessConfig(steps=(RemoveSmallObjectsConfig(),))},
     ],
-    ids=["probs", "confidence", "instances", "objects", "step"],
+    ids=["probs", "confidence", "objects", "step"],
 )
 def test_an_image_that_fits_is_read_whole_where_that_is_needed(data, tmp_path, tiled_above, changes):
     job = preferred(images_of(data), tmp_path, **changes)

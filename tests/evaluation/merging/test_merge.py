@@ -154,22 +154,13 @@ def predicted(folder: Path, number: int, cases: dict[str, bytes]) -> Path:
     return folder
 
 
-def test_predictions_are_joined_with_their_pictures(tmp_path):
+def test_predictions_are_joined(tmp_path):
     halves = [predicted(tmp_path / "1", 1, {"a": b"A"}), predicted(tmp_path / "2", 2, {"b": b"B"})]
-
-    def draw(folder):
-        (folder / "drawn.txt").write_text("x")
-        return ["drawn.txt"]
-
-    assert merge(job_of(halves, tmp_path / "merged", metrics=None, take_pictures=draw)) == {}
+    assert merge(job_of(halves, tmp_path / "merged", metrics=None)) == {}
     labels = tmp_path / "merged" / "predictions" / "labels"
     assert {path.name: path.read_bytes() for path in labels.iterdir()} == {"a.png": b"A", "b.png": b"B"}
     manifest = read_run_manifest(tmp_path / "merged")
-    assert (list(manifest["cases"]), manifest["state"], list(manifest["pictures"])) == (
-        ["a", "b"],
-        "done",
-        ["drawn.txt"],
-    )
+    assert (list(manifest["cases"]), manifest["state"]) == (["a", "b"], "done")
     assert manifest["identity"] == {"model": "m"}
     assert list(manifest["cases"]["b"]["note"]["files"]) == ["labels/b.png"]
 

@@ -1,49 +1,21 @@
-"""Files and pictures of finished cases are made again as they were, or refused; nothing else is predicted again."""
-
-import json
-from collections.abc import Mapping
+"""Files of finished cases are made again as they were, or refused; nothing else is predicted again."""
 
 import pytest
 import torch
 
 from segmeter.errors import RunError
-from segmeter.evaluation.case_run import PREDICTIONS, CaseRun, NoPictures, large_run, run_cases
-from segmeter.evaluation.manifest import Manifest, read_notes
-from segmeter.evaluation.resuming.repair import repair_files, repair_pictures, restore_cases
+from segmeter.evaluation.case_run import PREDICTIONS, CaseRun, large_run, run_cases
+from segmeter.evaluation.manifest import read_notes
+from segmeter.evaluation.resuming.repair import repair_files, restore_cases
 from segmeter.evaluation.resuming.restore import open_manifest
 from segmeter.export.config import ExportConfig
-from segmeter.files import TEMPORARY, describe_file
+from segmeter.files import TEMPORARY
 from segmeter.inference.config import InferenceConfig
 from segmeter.inference.predictor import Predictor
 from segmeter.postprocess.config import PostprocessConfig
 from tests.training.tiny import TinyCases, tiny_segmenter
 
 COUNT = 5  # in batches of 2
-
-
-class Texts(NoPictures):
-    """Writes a text for each case with an even number."""
-
-    def __init__(self, folder):
-        self.folder = folder
-        self.remembered = []
-
-    def names(self, case_id):
-        return [f"texts/{case_id}.txt"] if int(case_id[-1]) % 2 == 0 else []
-
-    def draw(self, prediction, cleaned, row) -> Mapping[str, object]:
-        drawn = {}
-        for name in self.names(prediction.sample.case_id):
-            (self.folder / name).parent.mkdir(exist_ok=True)
-            (self.folder / name).write_text(f"{cleaned.labels.sum()}")
-            drawn[name] = describe_file(self.folder / name)
-        return drawn
-
-    def remember(self, case_id, row):
-        self.remembered.append(case_id)
-
-    def kept(self):
-        return [name for index in range(COUNT) for name in self.names(f"case{index:02d}")]
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +32,6 @@ def run_of(folder, predictor):
         postprocess=PostprocessConfig(),
         folder=folder,
         resume=(folder / "manifest.json").exists(),
-        pictures=Texts(folder),
     )
 
 
@@ -79,7 +50,7 @@ def first(tmp_path, predictor):
 
 
 def files_of(folder):
-    made = [*(folder / PREDICTIONS).rglob("*"), *(folder / "texts").rglob("*")]
+    made = (folder / PREDICTIONS).rglob("*")
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in made if path.is_file()}
 
 
@@ -137,7 +108,7 @@ def test_finished_cases_stay_up_to_the_end_of_a_batch(noted, kept, first, predic
     left.write_bytes(b"half")
     (folder / PREDICTIONS / "labels" / "case00.png").unlink()
     entries = list(restore_cases(job, manifest))
-    assert [entry.case_id for entry in entries] == job.pictures.remembered == list(job.dataset.case_ids[:kept])
+    assert [entry.case_id for entry in entries] == list(job.dataset.case_ids[:kept])
     assert list(manifest.hashes()) == list(job.dataset.case_ids[:kept])
     assert sorted(job.dataset.read) == ([0, 1] if kept else [])
     assert not left.exists()
@@ -152,55 +123,3 @@ def test_none_are_kept_where_that_is_said_or_the_run_is_new(first, predictor):
     assert list(restore_cases(job, manifest, none=True)) == []
     assert list(manifest.entries()) == []  # and they are gone from the journal
     manifest.close()
-
-
-@pytest.mark.parametrize("finished", [True, False])
-def test_damaged_pictures_are_drawn_again_and_named(finished, first, predictor, caplog):
-    folder, before = first
-    if finished:
-        _finish(folder, predictor)
-    (folder / "texts" / "case02.txt").unlink()
-    (folder / "texts" / "case04.txt").write_text("?")
-    job = run_of(folder, predictor)
-    manifest = begin(job)
-    if not finished:
-        list(restore_cases(job, manifest))
-    names = repair_pictures(job, manifest, large=large_run(job))
-    assert names == ["texts/case00.txt", "texts/case02.txt", "texts/case04.txt"]
-    assert files_of(folder) == before
-    assert sorted(job.dataset.read) == [2, 3, 4]
-    assert caplog.messages[-1] == (
-        "resume: missing or damaged pictures are drawn again (2: texts/case02.txt, texts/case04.txt)."
-    )
-    assert job.pictures.remembered == list(job.dataset.case_ids)  # what was chosen is chosen again
-    manifest.close()
-
-
-def test_pictures_that_are_whole_cost_no_prediction(first, predictor):
-    folder, _ = first
-    _finish(folder, predictor)
-    job = run_of(folder, predictor)
-    manifest = begin(job)
-    assert len(repair_pictures(job, manifest, large=large_run(job))) == 3
-    assert job.dataset.read == job.pictures.remembered == []
-
-
-def test_a_picture_that_comes_out_otherwise_is_refused(first, predictor):
-    folder, _ = first
-    _finish(folder, predictor)
-    path = folder / "manifest.json"
-    content = json.loads(path.read_text())
-    content["pictures"]["texts/case02.txt"]["sha256"] = "0" * 64
-    path.write_text(json.dumps(content))
-    job = run_of(folder, predictor)
-    manifest = begin(job)
-    with pytest.raises(RunError, match=r"pictures differ from those of the resumed run \(1: texts/case02\.txt\)"):
-        repair_pictures(job, manifest, large=large_run(job))
-
-
-def _finish(folder, predictor):
-    """Mark the run as done."""
-    job = run_of(folder, predictor)
-    manifest = Manifest.resume(folder, job.identity, job.dataset.case_ids)
-    list(restore_cases(job, manifest))
-    manifest.finish(pictures=job.pictures.kept())

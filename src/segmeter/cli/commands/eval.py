@@ -10,8 +10,7 @@ from segmeter.checks import expected
 from segmeter.classes import ClassSpec
 from segmeter.cli.commands._parts import choose_memory, keep_threads, open_device, open_series, run_identity, take_shard
 from segmeter.cli.config.schema import EvalConfig
-from segmeter.cli.pictures.overlays import Drawer
-from segmeter.cli.pictures.worst import LIST, write_worst_list
+from segmeter.cli.pictures.predicted import draw_predicted
 from segmeter.cli.runs.job import Job
 from segmeter.cli.runs.objective import find_objective, results
 from segmeter.cli.runs.resume import find_resumed
@@ -32,6 +31,7 @@ from segmeter.models.card import ModelCard
 from segmeter.models.checkpoints.several import read_checkpoints
 from segmeter.postprocess.pipeline import build_steps
 from segmeter.report.html import write_report
+from segmeter.report.pictures.worst import LIST, write_worst_list
 from segmeter.report.table import print_summary
 from segmeter.stages import Stages
 
@@ -67,13 +67,13 @@ def run(config: EvalConfig, job: Job) -> float | None:
                 postprocess=config.postprocess,
                 metrics=config.metrics,
                 folder=folder,
-                pictures=Drawer(config.report, folder, dataset.spec, config.metrics, files=dataset.files_of),
                 identity=identity,
                 resume=resumed is not None,
                 batches=batches,
             )
         )
         write_series(folder / PREDICTIONS, series, dataset.spec)
+        draw_predicted(folder, dataset, config, config.metrics)
         write_worst_list(folder, dataset.spec, config.metrics, config.report.worst)
         found = results(summary, objective)
         note_done(folder, found)

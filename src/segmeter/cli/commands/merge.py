@@ -2,7 +2,6 @@
 
 import sys
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -36,8 +35,8 @@ def run(config: MergeConfig, job: Job) -> float | None:
     merging = Merge(pieces=pieces, kind=config.kind, metrics=_metrics_of(pieces[0]), folder=Path())
     check_merge(merging)
     with open_run(config, job, facts=_facts(merging)) as folder:
-        taking = partial(take_pictures, pieces, config.report, merging.metrics)
-        summary = merge(replace(merging, folder=folder, take_pictures=taking))
+        summary = merge(replace(merging, folder=folder))
+        take_pictures(pieces, config.report, merging.metrics, folder)
         found = results(summary, None) if summary else {}
         note_done(folder, found)
         if config.report.html:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from segmeter.cli.commands._parts import choose_memory, keep_threads, open_device, open_series, run_identity, take_shard
 from segmeter.cli.config.schema import PredictConfig
-from segmeter.cli.pictures.overlays import Drawer
+from segmeter.cli.pictures.predicted import draw_predicted
 from segmeter.cli.runs.job import Job
 from segmeter.cli.runs.resume import find_resumed
 from segmeter.cli.runs.run_folder import note_done, open_run
@@ -42,7 +42,6 @@ def run(config: PredictConfig, job: Job) -> None:
     dataset, batches, shard = take_shard(dataset, config.shard, batch_size=config.inference.batch_size)
     identity = run_identity(config, facts, device) | shard
     accept = partial(check_same, resumed or Path(), identity, dataset.case_ids)
-    report = config.report.replace(worst=0)  # without scores none is worst
     facts |= choose_memory(predictor, resumed)
     with open_run(config, job, resumed=resumed, facts=facts, accept=accept) as folder:
         count = predict(
@@ -52,13 +51,13 @@ def run(config: PredictConfig, job: Job) -> None:
                 export=config.export,
                 postprocess=config.postprocess,
                 folder=folder,
-                pictures=Drawer(report, folder, card.spec, files=dataset.files_of),
                 identity=identity,
                 resume=resumed is not None,
                 batches=batches,
             )
         )
         write_series(folder / PREDICTIONS, series, card.spec)
+        draw_predicted(folder, dataset, config)
         if config.report.html:
             note_done(folder, {})
             write_report(folder, config.report)

@@ -10,7 +10,6 @@ from typing import Any
 from segmeter.checks import some
 from segmeter.classes import ClassSpec
 from segmeter.cli.config.schema import ScoreConfig
-from segmeter.cli.pictures.worst import LIST, write_worst_list
 from segmeter.cli.runs.job import Job
 from segmeter.cli.runs.objective import find_objective, results
 from segmeter.cli.runs.resume import find_resumed
@@ -31,6 +30,7 @@ from segmeter.metrics.summary.slice_labels import check_case_ids
 from segmeter.remote.trees import local_path
 from segmeter.remote.urls import known_place
 from segmeter.report.html import write_report
+from segmeter.report.pictures.worst import LIST, write_worst_list
 from segmeter.report.table import print_summary
 
 NNUNET = "summary.json"

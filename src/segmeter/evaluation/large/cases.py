@@ -113,7 +113,7 @@ def _whole_map_needs(export: ExportConfig, postprocess: PostprocessConfig, spec:
     """What is asked for that needs a whole map at a time, each with its remedy."""
     steps = unbounded_steps(postprocess.steps, spec)
     needs = [(f"postprocess.{name}", "Leave it out; an opening needs `fill`.") for name in steps]
-    flags = [name for name in ("probs", "instances", "confidence") if getattr(export, name)]
+    flags = [name for name in ("probs", "confidence") if getattr(export, name)]
     needs += [(f"export.{name}", "Set it to false.") for name in flags]
     return needs + ([("export.objects", "Set it to [].")] if export.objects else [])
 

@@ -1,7 +1,7 @@
 """Parts of a run -> its folder: rows, metrics and predictions, to the byte those of one run on all cases."""
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from segmeter.evaluation.manifest import Entry, Manifest, encode_entry
 from segmeter.evaluation.merging.pieces import Kind, Piece, check_pieces, threads_warning
 from segmeter.evaluation.places import Places
 from segmeter.evaluation.score import SUMMARY, read_place, summarise_files
-from segmeter.files import describe_file, is_whole, link_or_copy, make_folder, safe_id, write_json
+from segmeter.files import is_whole, link_or_copy, make_folder, safe_id, write_json
 from segmeter.metrics.cases.stored import open_cases
 from segmeter.metrics.cases.table import CaseRow, write_cases
 from segmeter.metrics.config.metrics import MetricsConfig
@@ -47,15 +47,12 @@ class Merge:
         The group of the runs' configuration; None for predict.
     folder
         The run's folder.
-    take_pictures
-        Takes over pictures of the runs, once the tables are there, and returns their names in the folder.
     """
 
     pieces: Sequence[Piece]
     kind: Kind
     metrics: MetricsConfig | None
     folder: Path
-    take_pictures: Callable[[Path], Sequence[str]] = lambda folder: ()
 
 
 def check_merge(job: Merge) -> None:
@@ -124,12 +121,8 @@ def merge(job: Merge) -> dict[str, Any]:
 
 
 def _finish(job: Merge, manifest: Manifest, results: Sequence[str] = ()) -> None:
-    names = job.take_pictures(job.folder)
-    if job.pieces[0].command == "score":  # which draws them anew whenever it is resumed
-        names = ()
-    manifest.pictures |= {name: describe_file(job.folder / name) for name in names}
     inputs = {stem: sha256 for piece in job.pieces for stem, sha256 in piece.inputs.items()}
-    manifest.finish(results, pictures=names, inputs={stem: inputs[stem] for stem in sorted(inputs, key=safe_id)})
+    manifest.finish(results, inputs={stem: inputs[stem] for stem in sorted(inputs, key=safe_id)})
 
 
 def _calibrated(job: Merge) -> bool:

@@ -5,10 +5,10 @@ import pytest
 from PIL import Image
 
 from segmeter.classes import ClassSpec
-from segmeter.cli.pictures.worst import EDGE, WorstCases, find_crop, find_errors, write_crops, write_worst_list
 from segmeter.metrics.cases.table import write_cases
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.pixels.confusion import count_case
+from segmeter.report.pictures.worst import EDGE, find_crop, find_errors, write_crops, write_worst_list
 from tests.cli.sharded import newest, run
 from tests.metrics.build import case_row
 
@@ -71,12 +71,13 @@ def test_ignored_pixels_are_never_wrong_and_any_plane_counts():
 
 def test_the_worst_cases_are_listed_with_crops_that_hold_what_is_stored(tmp_path):
     shares = {"a/1": 0.9, "b": 0.1, "c": 0.5, "d": 0.0}
-    worst, rows = WorstCases(tmp_path, SPEC, 2), []
+    rows = []
     for case_id, share in shares.items():
         image, target, labels = scene(share)
         row = case_row(case_id, count_case(target, labels, SPEC))
         rows.append(row)
-        worst.offer(case_id, 1 - share, image=image, target=target, labels=labels)
+        if case_id in ("a/1", "c"):
+            write_crops(tmp_path, case_id, SPEC, image=image, target=target, labels=labels)
     write_cases(tmp_path, rows, SPEC)
     write_worst_list(tmp_path, SPEC, MetricsConfig(), 2)
     found = read_list(tmp_path)
@@ -110,9 +111,6 @@ def test_each_class_of_a_multilabel_crop_has_its_file_and_a_spectrum_is_made_vis
 
 
 def test_no_cases_leave_no_list(tmp_path):
-    image, target, labels = scene(0.5)
-    worst = WorstCases(tmp_path, SPEC, 0)
-    worst.offer("a", 0.5, image=image, target=target, labels=labels)
     write_worst_list(tmp_path, SPEC, MetricsConfig(), 0)
     assert not list(tmp_path.iterdir())
 

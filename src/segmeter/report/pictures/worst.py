@@ -17,10 +17,9 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from segmeter.classes import ClassSpec
-from segmeter.evaluation.merging.pieces import Piece
 from segmeter.export.labels import encode_labels_png
 from segmeter.export.writer import BLACK, class_folder
-from segmeter.files import csv_bytes, fresh_folder, link_or_copy, make_folder, remove, safe_id, write_bytes, write_json
+from segmeter.files import csv_bytes, fresh_folder, make_folder, remove, safe_id, write_bytes, write_json
 from segmeter.metrics.cases.stored import read_cases
 from segmeter.metrics.cases.table import stack_totals
 from segmeter.metrics.config.metrics import MetricsConfig, mean_classes
@@ -33,57 +32,6 @@ FOLDER, LIST, PLACE = "worst", "worst.csv", "crop.json"
 EDGE = 256  # of a crop, pixels
 _CELL = 16  # crops begin at multiples of this
 _PLACES = ("wrong_pixels", "crop_top", "crop_left", "crop_height", "crop_width", "crop_wrong_pixels", "step", "slice")
-
-
-class WorstCases:
-    """Keeps the crops of the worst cases while cases stream by, whatever their order.
-
-    Parameters
-    ----------
-    folder
-        The run's.
-    spec
-        The classes.
-    count
-        How many.
-    """
-
-    def __init__(self, folder: Path, spec: ClassSpec, count: int) -> None:
-        self.folder = folder
-        self._spec = spec
-        self._count = count
-        self._kept: set[tuple[float, str]] = set()
-
-    def offer(
-        self,
-        case_id: str,
-        score: float,
-        *,
-        image: NDArray[Any],
-        target: NDArray[Any],
-        labels: NDArray[Any],
-        step: int = 1,
-    ) -> bool:
-        """Write the crops of a case if it is among the worst so far, and tell; arguments as for `write_crops`."""
-        if not self.remember(case_id, score):
-            return False
-        write_crops(self.folder, case_id, self._spec, image=image, target=target, labels=labels, step=step)
-        return True
-
-    def chosen(self) -> list[str]:
-        """Ids of the cases that are kept now."""
-        return [case_id for _, case_id in sorted(self._kept)]
-
-    def remember(self, case_id: str, score: float) -> bool:
-        """Let a case take part in the choice; tell whether it is among the worst so far."""
-        if np.isnan(score):
-            return False
-        self._kept.add((score, case_id))
-        for gone in sorted(self._kept)[self._count :]:
-            self._kept.remove(gone)
-            if gone[1] != case_id and (self.folder / FOLDER).is_dir():
-                remove(self.folder / FOLDER / safe_id(gone[1]))
-        return (score, case_id) in self._kept
 
 
 def crops_path(folder: Path, case_id: str) -> Path:
@@ -193,17 +141,6 @@ def worst_rows(folder: Path, spec: ClassSpec, metrics: MetricsConfig) -> list[di
         row = {"case_id": case_id, headline(spec.task, spec.names): defined[case_id]}
         found.append(row | {"weakest_class": spec.names[weakest], "weakest_iou": float(iou[weakest])})
     return found
-
-
-def take_worst(pieces: Sequence[Piece], folder: Path, spec: ClassSpec, metrics: MetricsConfig, count: int) -> list[str]:
-    """Give a merged run the list and the crops that it would have without its parts; returns the crops' names."""
-    found = {path.name: path for piece in pieces for path in sorted((piece.folder / FOLDER).glob("*"))}
-    wanted = [crops_path(Path(), row["case_id"]) for row in worst_rows(folder, spec, metrics)[:count]]
-    taken = [path for path in wanted if path.name in found]
-    for path in taken:
-        link_or_copy(found[path.name], folder / path)
-    write_worst_list(folder, spec, metrics, count)
-    return [str(path) for path in taken]
 
 
 def _with_place(folder: Path, row: Mapping[str, Any]) -> dict[str, Any]:

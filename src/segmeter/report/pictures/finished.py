@@ -1,0 +1,159 @@
+"""Draws the pictures of a finished run: which cases are worth one is known only after the last case.
+
+Every command that has images calls `draw_run` at its end, with a function that reads the maps of one case. A run that
+is drawn again replaces all pictures that it had.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from segmeter.classes import ClassSpec
+from segmeter.errors import DataError
+from segmeter.files import remove
+from segmeter.metrics.cases.table import CaseRow, stack_totals
+from segmeter.metrics.config.metrics import MetricsConfig, mean_classes
+from segmeter.metrics.pixels.overlap import score_totals
+from segmeter.parallel import map_in_threads
+from segmeter.progress import track
+from segmeter.report.config import ReportConfig
+from segmeter.report.figures import headline_scores
+from segmeter.report.pictures.gallery import OVERLAYS, choose_cases, worst_first
+from segmeter.report.pictures.layers import FOLDER as LAYERS
+from segmeter.report.pictures.layers import draw_layers, file_names, write_layers
+from segmeter.report.pictures.objects import NO_OBJECTS, Objects, slice_objects
+from segmeter.report.pictures.overlay import draw_overlay, write_overlay
+from segmeter.report.pictures.slices import choose_slice
+from segmeter.report.pictures.worst import FOLDER as CROPS
+from segmeter.report.pictures.worst import write_crops
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class DrawnCase:
+    """The maps of a case, read from the files of a finished run.
+
+    Parameters
+    ----------
+    image : (H, W, C), or (D, H, W, C)
+    target, labels : (H, W) or (D, H, W); (K, H, W) for multilabel; integer
+        `target` is None where a run has no references.
+    objects
+        The objects of both sides.
+    files
+        The files that they come from: by "image", "target" and "prediction".
+    step
+        These are every n-th row and column of a case that is larger than memory.
+    """
+
+    image: NDArray[Any]
+    target: NDArray[Any] | None
+    labels: NDArray[Any]
+    objects: Objects = NO_OBJECTS
+    files: Mapping[str, Sequence[Path]] = field(default_factory=dict)
+    step: int = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scores:
+    """The headline of each case by its id, and its IoU per class; None and NaN are undefined."""
+
+    headline: Mapping[str, float | None]
+    classes: Mapping[str, Sequence[float]] = field(default_factory=dict)
+
+
+def case_scores(rows: Sequence[CaseRow], spec: ClassSpec, metrics: MetricsConfig) -> Scores:
+    """Find the headline of each case as metrics.json defines it, and its IoU per class."""
+    totals = score_totals(stack_totals(rows, spec), task=spec.task, classes=mean_classes(metrics, spec))
+    ids = [row.case_id for row in rows]
+    headlines = headline_scores(totals, spec.task).tolist()
+    return Scores(
+        headline=dict(zip(ids, headlines, strict=True)), classes=dict(zip(ids, totals.iou.tolist(), strict=True))
+    )
+
+
+def draw_run(
+    folder: Path, scores: Scores, read: Callable[[str], DrawnCase], config: ReportConfig, spec: ClassSpec
+) -> None:
+    """Draw the chosen cases of a finished run, and crop the worst.
+
+    Parameters
+    ----------
+    folder
+        The run's folder.
+    scores
+        Of every case, from `case_scores`; a run without references has None for each.
+    read
+        Reads a case by its id; called in threads.
+    config
+        Which cases are drawn, and how large, and how many are cropped.
+
+    Raises
+    ------
+    DataError
+        One line for each problem of a file that can't be read.
+    """
+    drawn = choose_cases(scores.headline, config, scores.classes)
+    defined = {name: score for name, score in scores.headline.items() if score is not None and not np.isnan(score)}
+    worst = set(worst_first(defined)[: config.worst])
+    for name in (OVERLAYS, LAYERS, CROPS):
+        if (folder / name).is_dir():
+            remove(folder / name)
+    chosen = [name for name in scores.headline if name in drawn or name in worst]
+
+    def draw(case_id: str) -> tuple[str, ...]:
+        try:
+            case, title, notes = _flat(case_id, read(case_id), spec)
+        except DataError as error:
+            return error.problems
+        if case_id in drawn:
+            _draw(folder, case_id, case, spec, config, title=title, score=scores.headline[case_id], notes=notes)
+        if case_id in worst and case.target is not None:
+            maps = {"image": case.image, "target": case.target, "labels": case.labels}
+            number = notes["slice"][0] if "slice" in notes else None
+            write_crops(folder, case_id, spec, **maps, step=case.step, slice_number=number)
+        return ()
+
+    problems = [line for found in track(map_in_threads(draw, chosen), "drawing", len(chosen)) for line in found]
+    if problems:
+        raise DataError(problems)
+
+
+def _flat(case_id: str, case: DrawnCase, spec: ClassSpec) -> tuple[DrawnCase, str, dict[str, Any]]:
+    """The case with two axes, of a volume the slice that is worth a picture; its title, and what is noted of it."""
+    notes: dict[str, Any] = {"files": file_names(case.files)}
+    depth = len(case.image) if case.image.ndim == 4 else 0
+    if not depth or case.target is None:
+        return case, case_id, notes
+    target, labels = case.target, case.labels
+    place = choose_slice(target, labels, spec)
+    flat = replace(
+        case,
+        image=case.image[place],
+        target=target[..., place, :, :],
+        labels=labels[..., place, :, :],
+        objects=slice_objects(case.objects, target, labels, spec, place),
+    )
+    return flat, f"{case_id}, slice {place + 1} of {depth}", notes | {"slice": [place + 1, depth]}
+
+
+def _draw(
+    folder: Path,
+    case_id: str,
+    case: DrawnCase,
+    spec: ClassSpec,
+    config: ReportConfig,
+    *,
+    title: str,
+    score: float | None,
+    notes: Mapping[str, Any],
+) -> None:
+    maps = (case.image, case.target, case.labels, spec)
+    shown: Callable[..., Any] = partial(draw_overlay, panel=config.panel, objects=case.objects)
+    write_overlay(folder / OVERLAYS, case_id, shown(*maps, title=title, score=score))
+    layers = draw_layers(*maps, panel=config.panel, objects=case.objects, notes=notes)
+    write_layers(folder, case_id, layers)

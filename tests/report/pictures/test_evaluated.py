@@ -1,0 +1,108 @@
+"""The maps of a finished run are read back as they were predicted, whatever their format."""
+
+import numpy as np
+import pytest
+import tifffile
+
+from segmeter.data.config import FolderConfig
+from segmeter.data.folders.folder import build_folder
+from segmeter.errors import DataError
+from segmeter.export.config import ExportConfig
+from segmeter.export.writer import Writer
+from segmeter.metrics.config.metrics import MetricsConfig
+from segmeter.report.pictures.evaluated import EvaluatedCases
+from tests.data.crafted import noise, put
+
+NAMES = ("ground", "tree", "car")
+SIZE = (37, 52)
+NUMBERED = MetricsConfig(measures=({"name": "instances"},))
+
+
+@pytest.fixture
+def data(tmp_path):
+    """Two cases, the target of the second one without any tree."""
+    for seed, name in enumerate("ab"):
+        put(tmp_path / "data" / "images" / f"{name}.png", noise(*SIZE, seed=seed))
+        put(tmp_path / "data" / "masks" / f"{name}.png", target(seed))
+        for k, folder in enumerate(NAMES):
+            put(tmp_path / "data" / "planes" / folder / f"{name}.png", (target(seed) == k).astype(np.uint8))
+    return tmp_path
+
+
+def target(seed):
+    return noise(*SIZE, None, seed=seed + 50) % 3
+
+
+def cases_of(root, *, task="multiclass"):
+    masks = "planes" if task == "multilabel" else "masks"
+    config = FolderConfig(root=str(root / "data"), classes=NAMES, task=task, masks=masks)
+    return build_folder(config, split="all")
+
+
+def written(root, dataset, labels, *, instances=None, **options):
+    """The cases of a run that predicted these maps."""
+    with Writer(root / "predictions", ExportConfig(**options), dataset.spec) as writer:
+        for case_id in dataset.case_ids:
+            writer.write_labels(case_id, labels)
+            if instances is not None:
+                writer.write_instances(case_id, instances)
+    return EvaluatedCases(predictions=root / "predictions", dataset=dataset, metrics=NUMBERED)
+
+
+@pytest.mark.parametrize("form", ["png", "tiff", "zarr", "mha", "nrrd"])
+def test_label_maps_of_every_format_are_read_back(data, form):
+    labels = noise(*SIZE, None, seed=9) % 3
+    case = written(data, cases_of(data), labels, labels_format=form)("b")
+    np.testing.assert_array_equal(case.labels, labels)
+    np.testing.assert_array_equal(case.target, target(1))
+    np.testing.assert_array_equal(case.image, noise(*SIZE, seed=1))
+    assert [path.name for role in ("image", "target") for path in case.files[role]] == ["b.png", "b.png"]
+    assert case.objects.prediction is None
+    assert case.step == 1
+
+
+def test_instances_are_read_where_they_were_written(data):
+    labels = noise(*SIZE, None, seed=9) % 3
+    numbers = np.arange(labels.size).reshape(SIZE) // 9 * (labels > 0)
+    case = written(data, cases_of(data), labels, instances=numbers)("a")
+    np.testing.assert_array_equal(case.objects.prediction, numbers)
+
+
+def test_planes_of_a_multilabel_task_are_stacked(data):
+    planes = np.stack([noise(*SIZE, None, seed=seed) % 2 for seed in range(3)])
+    case = written(data, cases_of(data, task="multilabel"), planes)("a")
+    np.testing.assert_array_equal(case.labels, planes)
+    np.testing.assert_array_equal(case.target, np.stack([target(0) == k for k in range(3)]))
+
+
+@pytest.mark.parametrize("fault", ["missing", "another size", "no label"])
+def test_a_label_map_that_is_not_the_run_s_is_refused(data, fault):
+    read = written(data, cases_of(data), np.zeros(SIZE, np.uint8))
+    path = data / "predictions" / "labels" / "a.png"
+    if fault == "missing":
+        path.unlink()
+    else:
+        put(path, np.full(SIZE if fault == "no label" else (5, 6), 7 * (fault == "no label"), np.uint8))
+    with pytest.raises(DataError, match=r"a\.png"):
+        read("a")
+
+
+@pytest.mark.parametrize("form", ["tiff", "png"])
+def test_a_case_that_is_larger_than_memory_is_reduced(tmp_path, monkeypatch, form):
+    """To every third row and column, by hand; a label map that fits into memory may have any format."""
+    rng = np.random.default_rng(0)
+    image, mask, labels = (
+        rng.integers(0, top, (300, 200, *more), dtype=np.uint8) for top, more in ((256, (3,)), (3, ()), (3, ()))
+    )
+    (tmp_path / "data" / "images").mkdir(parents=True)
+    (tmp_path / "data" / "masks").mkdir()
+    tifffile.imwrite(tmp_path / "data" / "images" / "a.tif", image, photometric="rgb", tile=(64, 64))
+    tifffile.imwrite(tmp_path / "data" / "masks" / "a.tif", mask, tile=(32, 32), compression="zlib")
+    monkeypatch.setattr("segmeter.data.by_rows.thumbnail.LONGEST", 100)
+    monkeypatch.setattr("segmeter.data.files.header.STREAMED_PIXELS", 20_000)
+    dataset = cases_of(tmp_path)
+    object.__setattr__(dataset, "streams", True)
+    case = written(tmp_path, dataset, labels, labels_format=form)("a")
+    for found, whole in ((case.image, image), (case.target, mask), (case.labels, labels)):
+        np.testing.assert_array_equal(found, whole[::3, ::3])
+    assert case.step == 3
