@@ -1,4 +1,4 @@
-"""Tests of many random cases: `make test-all` runs a sample of them, `make fuzz` runs them whole and records what it saw.
+"""Tests of many random cases: `make test-all` runs a sample, `make fuzz` runs them whole and records what it saw.
 
 Such a test is marked `fuzz`. It asks `rounds` or `sampled` how much to do, and hands `record` its figures at the end.
 """
@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from typing import Any, TypeVar
 
 import numpy as np
-
 from benchmarks.record import RESULTS, circumstances, update_record
 
 Row = TypeVar("Row")

@@ -1,4 +1,4 @@
-"""`segmeter export`: a checkpoint -> one file that runs without segmeter."""
+"""`segmeter export` writes a checkpoint as one file that runs without segmeter."""
 
 import sys
 from collections.abc import Iterator
@@ -13,27 +13,24 @@ from segmeter.cli.runs.run_folder import open_run
 from segmeter.data.build import build_dataset
 from segmeter.data.dataset import Dataset
 from segmeter.data.folders.folder import open_images
-from segmeter.deploy.publish import Exported, check_tools, export_model
+from segmeter.deploy.onnx_file import check_tools
+from segmeter.deploy.publish import Exported, export_model
 from segmeter.errors import ConfigError, DataError
-from segmeter.inference.device import pick_device
 from segmeter.models.card import ModelCard
 from segmeter.models.checkpoints.several import read_checkpoints
 
 
 def run(config: DeployConfig, job: Job) -> None:
     """Export, and say how the file's labels agree with ours."""
-    check_tools(config.format)
-    device = pick_device(config.device)
+    check_tools()
     found = read_checkpoints(config.checkpoints)
     dataset = _dataset(config, found.card)
     with open_run(config, job, facts=found.facts()) as folder:
         exported = export_model(
             found,
             folder,
-            format=config.format,
             images=_images(dataset, config.cases),
             threshold=config.threshold,
-            device=device,
         )
     _show(exported)
 
