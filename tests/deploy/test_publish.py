@@ -1,7 +1,6 @@
 """An exported file gives the labels that segmeter gives, for any batch and size, run by its own engine alone."""
 
 import json
-import zipfile
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +11,7 @@ import pytest
 import torch
 
 from segmeter.bridge import labels_to_numpy, to_torch
-from segmeter.deploy import aot_file, onnx_file, publish
+from segmeter.deploy import onnx_file, publish
 from segmeter.deploy.publish import export_model
 from segmeter.deploy.trace import Traced
 from segmeter.errors import ConfigError, DataError, RunError
@@ -56,7 +55,7 @@ def test_onnx_gives_our_labels_for_every_size(
     checkpoint = checkpoint_of(make_card(make_spec(num_classes, task), in_channels=channels))
     cases = images_of(dtype, channels)
     threshold = float(logits_of(checkpoint, cases[0][1][None]).median().sigmoid())  # of an untrained network
-    done = export_model(checkpoint, tmp_path, format="onnx", images=cases, threshold=threshold)
+    done = export_model(checkpoint, tmp_path, images=cases, threshold=threshold)
     assert done.agreement.cases == ("case0", "case1")
     onnx.checker.check_model(onnx.load(done.path), full_check=True)
     session = onnxruntime.InferenceSession(done.path, providers=["CPUExecutionProvider"])
@@ -89,7 +88,7 @@ def test_several_checkpoints_are_averaged_inside_the_file(tmp_path: Path, checkp
     cases = images_of("uint8", 3)
     mean = mean_probs(members, cases[0][1][None])
     threshold = 0.5 if task == "multiclass" else float(np.median(mean))
-    done = export_model(Checkpoints(members), tmp_path, format="onnx", images=cases, threshold=threshold)
+    done = export_model(Checkpoints(members), tmp_path, images=cases, threshold=threshold)
     assert done.agreement.differing == 0
     session = onnxruntime.InferenceSession(done.path, providers=["CPUExecutionProvider"])
     for height, width in [(1, 1), (17, 40), (64, 50)]:
@@ -108,24 +107,8 @@ def mean_probs(checkpoints, images: np.ndarray) -> np.ndarray:
 
 def test_a_network_that_pools_to_fixed_cells_is_refused_by_name(tmp_path: Path, checkpoint_of, images_of):
     checkpoint = checkpoint_of(make_card(model=PspnetConfig(encoder="tu-test_resnet", weights=None)))
-    with pytest.raises(ConfigError, match=r"pools to 2 x 2 cells, .* ONNX can't do so .* Try format=aot"):
-        export_model(checkpoint, tmp_path, format="onnx", images=images_of("uint8", 3))
-
-
-@pytest.mark.slow  # up to a minute of compiling each
-@pytest.mark.parametrize(("task", "num_classes", "channels", "dtype"), TASKS, ids=[task[0] for task in TASKS])
-def test_a_package_gives_our_labels_for_every_size(
-    tmp_path: Path, checkpoint_of, images_of, task, num_classes, channels, dtype
-):
-    checkpoint = checkpoint_of(make_card(make_spec(num_classes, task), in_channels=channels))
-    cases = images_of(dtype, channels)
-    threshold = float(logits_of(checkpoint, cases[0][1][None]).median().sigmoid())
-    done = export_model(checkpoint, tmp_path, format="aot", images=cases, threshold=threshold)
-    model = torch._inductor.aoti_load_package(str(done.path))
-    check_every_size(lambda images: model(torch.from_numpy(images)).numpy(), checkpoint, images_of, dtype, threshold)
-    with zipfile.ZipFile(done.path) as archive:
-        (name,) = [name for name in archive.namelist() if name.endswith("segmeter.json")]
-        check_facts(json.loads(archive.read(name)), checkpoint, dtype, None if task == "multiclass" else threshold)
+    with pytest.raises(ConfigError, match=r"pools to 2 x 2 cells, .* ONNX can't do so .* Use a network"):
+        export_model(checkpoint, tmp_path, images=images_of("uint8", 3))
 
 
 def test_other_labels_than_ours_are_refused_and_nothing_is_published(
@@ -137,7 +120,7 @@ def test_other_labels_than_ours_are_refused_and_nothing_is_published(
     monkeypatch.setattr(onnx_file, "encode", lambda program, facts: b"a model")
     monkeypatch.setattr(onnx_file, "OnnxModel", lambda content: lambda images: np.zeros(images.shape[:3], np.uint8))
     with pytest.raises(RunError, match=r"pixels of case 'case0' have other labels .* Nothing was written"):
-        export_model(checkpoint, tmp_path, format="onnx", images=images_of("uint8", 3))
+        export_model(checkpoint, tmp_path, images=images_of("uint8", 3))
     assert [path.name for path in tmp_path.iterdir()] == ["step"]
 
 
@@ -145,15 +128,12 @@ def test_images_of_two_dtypes_or_none_are_refused(tmp_path: Path, checkpoint_of,
     checkpoint = checkpoint_of(make_card())
     mixed = [*images_of("uint8", 3), ("deep", images_of("uint16", 3)[0][1])]
     with pytest.raises(DataError, match=r"one dtype.*uint16 \(case 'deep'\), uint8"):
-        export_model(checkpoint, tmp_path, format="onnx", images=mixed)
+        export_model(checkpoint, tmp_path, images=mixed)
     with pytest.raises(DataError, match="at least one image"):
-        export_model(checkpoint, tmp_path, format="onnx", images=[])
+        export_model(checkpoint, tmp_path, images=[])
 
 
-def test_what_a_format_lacks_is_said_in_one_line(monkeypatch):
-    monkeypatch.setenv("CXX", "no-such-compiler")
-    with pytest.raises(ConfigError, match=r"needs a C\+\+ compiler, and there is no 'no-such-compiler'. Install g"):
-        aot_file.check_tools()
+def test_a_missing_package_is_named_in_one_line(monkeypatch):
     monkeypatch.setattr(onnx_file, "find_spec", lambda name: None if name == "onnxruntime" else name)
     with pytest.raises(ConfigError, match=r"needs onnxruntime. Install segmeter\[onnx\]"):
         onnx_file.check_tools()

@@ -1,4 +1,4 @@
-"""checkpoint -> one file that runs without segmeter: images in, label maps out, compared with ours first."""
+"""Exports a checkpoint as one file that runs without segmeter, once its label maps agree with ours."""
 
 import lazy_loader
 

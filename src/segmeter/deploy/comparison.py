@@ -68,7 +68,7 @@ def compare(model: Model, predictor: Predictor, images: Iterable[tuple[str, np.n
                 raise RunError(
                     f"export: {wide} of {margins.size} pixels of case {case_id!r} have other labels than segmeter's, "
                     f"and are no near-ties (their logits differ by up to {widest:.2g}, {TIE} would be one). "
-                    "Nothing was written. Try the other format, and report this."
+                    "Nothing was written. Please report this."
                 )
         cases.append(case_id)
     if differing > (1 - LEAST_EQUAL) * pixels:
@@ -86,7 +86,7 @@ def _labels(model: Model, batch: np.ndarray, case_id: str) -> np.ndarray:
         reason = " ".join(str(error).split())[:200]
         raise RunError(
             f"export: the exported model can't label case {case_id!r} ({type(error).__name__}: {reason}). "
-            "Nothing was written. Try the other format, or a network such as model=unet."
+            "Nothing was written. Use a network such as model=unet."
         ) from error
 
 

@@ -7,7 +7,7 @@ from segmeter.classes import label_dtype
 from segmeter.deploy.trace import INPUT, OUTPUT
 from segmeter.models.checkpoints.several import Checkpoints
 
-KEY = "segmeter"  # of ONNX's metadata; the name of a package's extra file has .json after it
+KEY = "segmeter"  # of ONNX's metadata
 
 
 def describe(checkpoint: Checkpoints, *, threshold: float, dtype: str, least: int) -> dict[str, Any]:

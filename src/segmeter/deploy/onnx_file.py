@@ -1,4 +1,4 @@
-"""traced program <-> ONNX, which onnxruntime and many others run."""
+"""Writes a traced program as ONNX, which onnxruntime and many others run."""
 
 import json
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ def check_tools() -> None:
     """Raise ConfigError where ONNX can't be written or run."""
     missing = [name for name in ("onnx", "onnxscript", "onnxruntime") if find_spec(name) is None]
     if missing:
-        raise ConfigError(f"export: format=onnx needs {', '.join(missing)}. Install segmeter[onnx].")
+        raise ConfigError(f"export: ONNX needs {', '.join(missing)}. Install segmeter[onnx].")
 
 
 def encode(program: ExportedProgram, facts: Mapping[str, Any]) -> bytes:
@@ -43,7 +43,8 @@ def encode(program: ExportedProgram, facts: Mapping[str, Any]) -> bytes:
     except Exception as error:  # the exporter has errors of many kinds
         reason = " ".join(str(error).split())[:200]
         raise ConfigError(
-            f"export: this network can't be written as ONNX ({type(error).__name__}: {reason}). Use format=aot."
+            f"export: this network can't be written as ONNX ({type(error).__name__}: {reason}). "
+            "Use a network such as model=unet."
         ) from error
     return content
 
@@ -55,7 +56,7 @@ def _check_pools(program: ExportedProgram) -> None:
             cells = " x ".join(map(str, node.args[1]))
             raise ConfigError(
                 f"export: this network pools to {cells} cells, as pspnet and upernet do, and ONNX can't do so for "
-                "images of any size. Try format=aot, or a network such as model=unet."
+                "images of any size. Use a network such as model=unet."
             )
 
 

@@ -1,16 +1,15 @@
-"""checkpoint + real images -> the file of an exported model, once its labels agree with ours."""
+"""Exports a checkpoint as an ONNX file, and publishes it once its labels of real images agree with ours."""
 
 import gc
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, get_args
 
 import numpy as np
 import torch
 
-from segmeter.deploy import aot_file, onnx_file
-from segmeter.deploy.comparison import Agreement, Model, compare
+from segmeter.deploy import onnx_file
+from segmeter.deploy.comparison import Agreement, compare
 from segmeter.deploy.facts import describe
 from segmeter.deploy.trace import trace
 from segmeter.errors import DataError
@@ -20,10 +19,7 @@ from segmeter.inference.predictor import Predictor
 from segmeter.models.checkpoints.checkpoint import Checkpoint
 from segmeter.models.checkpoints.several import Checkpoints
 
-Format = Literal["onnx", "aot"]
-FORMATS: tuple[Format, ...] = get_args(Format)
-SUFFIX: dict[Format, str] = {"onnx": ".onnx", "aot": ".pt2"}
-COMPARISON = "comparison.json"
+MODEL, COMPARISON = "model.onnx", "comparison.json"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,21 +32,14 @@ class Exported:
     agreement: Agreement
 
 
-def check_tools(format: Format) -> None:
-    """Raise ConfigError where what a format needs is not installed."""
-    (onnx_file if format == "onnx" else aot_file).check_tools()
-
-
 def export_model(
     checkpoint: Checkpoint | Checkpoints,
     folder: Path,
     *,
-    format: Format,
     images: Iterable[tuple[str, np.ndarray]],
     threshold: float = 0.5,
-    device: torch.device | None = None,
 ) -> Exported:
-    """Write ``model.onnx`` or ``model.pt2``, and comparison.json, into a folder.
+    """Write ``model.onnx`` and comparison.json into a folder.
 
     Parameters
     ----------
@@ -58,26 +47,22 @@ def export_model(
         The model, or several whose probabilities are averaged in the file.
     folder
         Exists. The file appears in it complete, or not at all.
-    format
-        "onnx", or "aot" for a package that AOTInductor compiles.
     images
         Ids and (H, W, C) images of one dtype, which becomes that of the model's input. At least one.
     threshold
         Binary and multilabel: a class is present where its probability is above this.
-    device
-        Where an "aot" package will run; the CPU if None, and always for "onnx", which is run there to be compared.
 
     Raises
     ------
     ConfigError
-        What the format needs is not installed, or the network can't be exported.
+        A package that ONNX needs is not installed, or the network can't be exported.
     DataError
         There is no image, or they differ in dtype.
     RunError
         The labels differ from ours: nothing is published.
     """
-    check_tools(format)
-    place = torch.device("cpu") if device is None or format == "onnx" else device
+    onnx_file.check_tools()
+    place = torch.device("cpu")
     found = checkpoint if isinstance(checkpoint, Checkpoints) else Checkpoints((checkpoint,))
     cases = list(images)
     dtype = _dtype_of(cases)
@@ -85,16 +70,13 @@ def export_model(
     traced = trace(segmenter, threshold=threshold, dtype=dtype)
     least = traced.least
     facts = describe(found, threshold=threshold, dtype=dtype, least=least)
-    content = (onnx_file if format == "onnx" else aot_file).encode(traced.program, facts)
+    content = onnx_file.encode(traced.program, facts)
     del traced, segmenter
     gc.collect()  # it refers to itself, and holds a copy of the weights
-    model: Model = (
-        onnx_file.OnnxModel(content) if format == "onnx" else aot_file.AotModel(content, found.card.spec, place)
-    )
     config = InferenceConfig(precision="float32", threshold=threshold)
-    agreement = compare(model, Predictor(found.load(place), config, place), cases)
+    agreement = compare(onnx_file.OnnxModel(content), Predictor(found.load(place), config, place), cases)
     write_json(folder / COMPARISON, agreement.to_dict())
-    path = folder / f"model{SUFFIX[format]}"
+    path = folder / MODEL
     write_bytes(path, content)
     return Exported(path=path, dtype=dtype, least=least, agreement=agreement)
 

@@ -93,7 +93,8 @@ def labels_of(here: Path, command: str, name: str) -> dict[str, np.ndarray]:
     ("arguments", "message"),
     [
         (["format=tensorrt"], "format"),
-        (["device=cuda"], '`device` to be "cpu" for format=onnx'),
+        (["format=aot"], "format"),
+        (["device=cuda"], "'device'"),
         (["input=nowhere"], "`input` to be a folder or an image"),
         ([], "name some with input=FOLDER_OR_FILE"),
     ],

@@ -9,7 +9,6 @@ from segmeter.cli.command_list import COMMANDS
 from segmeter.cli.config.schema import (
     ROOTS,
     CompareConfig,
-    DeployConfig,
     PredictConfig,
     RunConfig,
     ScoreConfig,
@@ -69,19 +68,6 @@ def test_one_or_several_checkpoints():
     assert made(PredictConfig, PREDICT).checkpoints == (Path("net"),)
     several = made(PredictConfig, PREDICT | {"checkpoint": ["a", "b"]})
     assert several.checkpoints == (Path("a"), Path("b"))
-
-
-@pytest.mark.parametrize(
-    ("format_", "device", "taken"), [("onnx", "cpu", 1), ("aot", "cuda:1", 1), ("onnx", "cuda", 0)]
-)
-def test_only_a_package_is_made_for_a_device(format_, device, taken):
-    values = {"checkpoint": "net", "format": format_, "device": device}
-    if taken:
-        assert made(DeployConfig, values).device == device
-    else:
-        line = problem_of(DeployConfig, values)
-        assert '`device` to be "cpu" for format=onnx' in line
-        assert line.endswith("The file runs anywhere; only the comparison runs here.")
 
 
 def test_labels_carry_no_probabilities_to_calibrate():

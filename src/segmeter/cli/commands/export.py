@@ -1,4 +1,4 @@
-"""`segmeter export`: a checkpoint -> one file that runs without segmeter."""
+"""`segmeter export` writes a checkpoint as one file that runs without segmeter."""
 
 import sys
 from collections.abc import Iterator
@@ -6,7 +6,6 @@ from functools import partial
 
 import numpy as np
 
-from segmeter.cli.commands._parts import open_device
 from segmeter.cli.config.schema import DeployConfig
 from segmeter.cli.config.trained_data import own_data
 from segmeter.cli.runs.job import Job
@@ -14,26 +13,26 @@ from segmeter.cli.runs.run_folder import open_run
 from segmeter.data.build import build_dataset
 from segmeter.data.dataset import Dataset
 from segmeter.data.folders.folder import open_images
-from segmeter.deploy.publish import Exported, check_tools, export_model
+from segmeter.deploy.onnx_file import check_tools
+from segmeter.deploy.publish import Exported, export_model
 from segmeter.errors import ConfigError, DataError
 from segmeter.models.card import ModelCard
 from segmeter.models.checkpoints.several import read_checkpoints
+from segmeter.threads import share_cores
 
 
 def run(config: DeployConfig, job: Job) -> None:
     """Export, and say how the file's labels agree with ours."""
-    check_tools(config.format)
-    device = open_device(config.device)
+    check_tools()
+    share_cores()
     found = read_checkpoints(config.checkpoints)
     dataset = _dataset(config, found.card)
     with open_run(config, job, facts=found.facts()) as folder:
         exported = export_model(
             found,
             folder,
-            format=config.format,
             images=_images(dataset, config.cases),
             threshold=config.threshold,
-            device=device,
         )
     _show(exported)
 

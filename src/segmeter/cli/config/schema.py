@@ -195,9 +195,8 @@ class PredictConfig(Trained, Modelled, Sharded):
 class DeployConfig(Trained):
     """`segmeter export`: write a checkpoint as one file that takes images and gives labels, without segmeter."""
 
-    format: Literal["onnx", "aot"] = "onnx"
-    """"onnx" runs in onnxruntime and other engines; "aot" is a package (.pt2) of code that AOTInductor compiled for one
-    kind of device, run by torch or its C++ library."""
+    format: Literal["onnx"] = "onnx"
+    """"onnx" runs in onnxruntime and other engines, wherever they are."""
     input: Path | None = None
     """An image, or a folder of images, on which the labels are compared with ours; the file will take images of their
     dtype. null takes the test split of the data that the checkpoint was trained on."""
@@ -205,16 +204,8 @@ class DeployConfig(Trained):
     """How many images are compared, spread evenly over those that are there."""
     threshold: Annotated[float, Unit("probability")] = Field(0.5, ge=0, le=1)
     """Binary and multilabel: a class is present where its probability is above this."""
-    device: str = "cpu"
-    """Where an "aot" file will run: "cpu", "cuda" or "cuda:<number>"; an "onnx" file runs anywhere."""
     data: ImagesConfig
     """How images are read."""
-
-    @rule("device")
-    @classmethod
-    def _of_packages(cls, device: str, given: Given) -> None:
-        if given.format == "onnx" and device != "cpu":
-            raise RuleError('to be "cpu" for format=onnx', "The file runs anywhere; only the comparison runs here.")
 
 
 class CheckConfig(Command):
