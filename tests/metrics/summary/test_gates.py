@@ -189,8 +189,8 @@ def same_quality(rng, cases):
 
 
 def test_a_hundred_comparisons_of_equals_raise_at_most_five_alarms():
-    # the quick form: 30 cases, 5 requirements together, no margin, so that every verdict "regression" is false; and
-    # no more than 5 tables with an adjusted p below 0.05 among those that are shown
+    # 30 cases, 5 requirements of one class that say much the same, no room, so that every verdict "regression" is
+    # false; and no more than 5 tables with an adjusted p below 0.05 among those that are shown
     rng = np.random.default_rng(7)
     alarms = differing = 0
     for seed in range(100):

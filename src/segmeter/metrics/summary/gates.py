@@ -25,7 +25,7 @@ from segmeter.metrics.summary.scoreboard import Scoreboard
 Outcome = Literal["pass", "regression", "unknown"]
 
 ALL = "*"  # each class and group, or each slice
-ALPHA = 0.05  # of the p-value adjusted over all requirements, two-sided
+WORST_FIRST: tuple[Outcome, ...] = ("regression", "unknown", "pass")
 
 
 def expand_requirements(
@@ -118,12 +118,12 @@ def decide(
     slices: Mapping[str, Sequence[str]],
     config: MetricsConfig,
 ) -> dict[str, Any]:
-    """Decide each requirement by the 95 % interval of the distance to its bound.
+    """Decide each requirement by the 95 % interval of the distance to its bound, and the whole by the worst of them.
 
-    A requirement is met where the interval lies on the good side, the bound included; it is violated where all of it
-    lies on the other side, and its p-value stays below 0.05 when adjusted over all requirements by Holm's method, so
-    that many requirements do not make more false alarms than one. Otherwise these cases can't tell. Nor does a mean
-    over cases pass that has no value in a case of the new run in which the base has one.
+    A requirement is met where the interval lies on the good side, the bound included, and violated where all of it lies
+    on the other side. Otherwise these cases can't tell. Nor does a mean over cases pass that has no value in a case of
+    the new run in which the base has one. No requirement has a say in the verdict on another, so that one more never
+    makes the whole better; ``p_holm``, adjusted over all of them by Holm's method, is information only.
 
     Parameters
     ----------
@@ -139,8 +139,7 @@ def decide(
     Returns
     -------
     dict
-        ``outcome`` ("regression" as soon as one is violated, else "unknown" as soon as one can't be told, else "pass"),
-        and ``requirements``, an entry each: ``require, metric, slice, base, new, margin, margin_ci95, p_holm, outcome,
+        ``outcome``, the worst of all ("regression", then "unknown", then "pass"), and ``requirements``, an entry each: ``require, metric, slice, base, new, margin, margin_ci95, p_holm, outcome,
         n_units, n_units_needed, reason``. ``margin`` is the distance to the bound, > 0 where it is met.
         ``n_units_needed`` is how many cases (or clusters) like these would tell, if the margin stays as it is; None
         where none would, or where it is told. A mean over cases has ``n_used``, the cases in which both runs have the
@@ -179,7 +178,7 @@ def decide(
             }
         )
     outcomes = {entry["outcome"] for entry in entries}
-    outcome = next(each for each in ("regression", "unknown", "pass") if each in outcomes)
+    outcome = next(each for each in WORST_FIRST if each in outcomes)
     return {"outcome": outcome, "requirements": entries}
 
 
@@ -256,10 +255,8 @@ def _verdict(found: Resampled, i: int, p_holm: float, units: int, *, lost: int) 
         reason = f"the score became undefined in {lost} {'case' if lost == 1 else 'cases'} of the new run"
     elif low >= 0:
         outcome = "pass"
-    elif high < 0 and p_holm <= ALPHA:
-        outcome = "regression"
     elif high < 0:
-        reason = "it looks worse, but not beyond chance among this many requirements"
+        outcome = "regression"
     else:
         needed = _units_needed(units, margin, low if margin > 0 else high)
         reason = "the interval holds the bound"
