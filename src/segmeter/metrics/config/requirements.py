@@ -124,8 +124,8 @@ class RequireConfig(Config):
     """What a command takes that can decide whether a run is good enough."""
 
     require: str | tuple[str, ...] = ()
-    """What the second of two runs must reach, decided by intervals: "mean_iou >= base - 0.005", where base is the
-    first; "iou/* >= base - 0.02" for each class, "mean_iou[scanner=A] >= 0.7" for a slice. Several with ";" between
+    """What the new one of runs=[BASE,NEW] must reach, decided by intervals: "mean_iou >= base - 0.005";
+    "iou/* >= base - 0.02" for each class, "mean_iou[scanner=A] >= 0.7" for a slice. Several with ";" between
     them. The exit code is 0 where all are met, 4 where one is violated, and 5 where these cases can't tell."""
 
     @property

@@ -1,10 +1,18 @@
-"""metric -> whether higher or lower is better, for rankings."""
+"""Which way each metric is better, and how means compare of which some are infinite.
+
+Rankings, gates, comparisons, sweeps and pages ask here, so that they all agree.
+"""
 
 from typing import Literal
 
+import numpy as np
+
+from segmeter.metrics.arrays import FloatArray
+from segmeter.metrics.pixels.overlap import divide
 from segmeter.metrics.surfaces.options import SUFFIXES
 
 Direction = Literal["higher", "lower"]
+Change = Literal["better", "worse", "equal"]
 
 _OVERLAPS = ("mean_iou", "mean_dice", "pixel_accuracy", "nsd", "nsd_mean", "boundary_iou", "cldice")
 _OBJECTS = ("pq", "sq", "rq", "object_dice", "ap", "aji", "object_recall", "object_f1")
@@ -40,3 +48,39 @@ def find_direction(metric: str) -> Direction | None:
     """
     name = metric.partition("/")[0].partition("@")[0]
     return _KNOWN.get(name) or _KNOWN.get(name.removesuffix(SUFFIXES["marching_cubes"]))
+
+
+def name_change(metric: str, difference: float) -> Change | None:
+    """Name the change of a metric by its difference, new minus base; None where there is no difference or direction.
+
+    Examples
+    --------
+    >>> name_change("pq/cell", 0.1), name_change("hd95/cell", 0.1), name_change("hd95/cell", float("-inf"))
+    ('better', 'worse', 'better')
+    >>> name_change("pq/cell", 0.0), name_change("area/cell", 0.1), name_change("pq/cell", float("nan"))
+    ('equal', None, None)
+    """
+    direction = find_direction(metric)
+    if direction is None or difference != difference:
+        return None
+    if difference == 0:
+        return "equal"
+    return "better" if (difference > 0) == (direction == "higher") else "worse"
+
+
+def minus_means(new: FloatArray, base: FloatArray) -> FloatArray:
+    """Subtract means over cases, new minus base, given as sums (R, 3 V) of `mean_columns`: (R, V).
+
+    A mean is infinite as soon as one case is, as where an object was missed. Such means are ordered by the share of
+    cases that are infinite: the one with more is larger, by inf. With equal shares the means of the finite ones decide.
+    """
+    (more, ours), (less, theirs) = split_means(new), split_means(base)
+    apart = more - less
+    finite = np.where((more == 1) & (less == 1), 0.0, ours - theirs)
+    return np.where(np.abs(apart) > 0, np.copysign(np.inf, apart), finite)
+
+
+def split_means(sums: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Sums (R, 3 V) of `mean_columns` to the share of values that are infinite, and the mean of the others: (R, V)."""
+    finite, defined, infinite = np.split(sums, 3, axis=1)
+    return divide(infinite, defined), divide(finite, defined - infinite)

@@ -18,7 +18,7 @@ from segmeter.metrics.statistics.clusters import cluster_labels
 from segmeter.metrics.statistics.describe import say
 from segmeter.metrics.statistics.lazy_columns import Columns, join_columns
 from segmeter.metrics.statistics.paired_tests import holm
-from segmeter.metrics.summary.directions import find_direction
+from segmeter.metrics.summary.directions import find_direction, name_change
 from segmeter.metrics.summary.measures import MEAN
 from segmeter.metrics.summary.scoreboard import Scoreboard
 
@@ -139,8 +139,9 @@ def decide(
     Returns
     -------
     dict
-        ``outcome``, the worst of all ("regression", then "unknown", then "pass"), and ``requirements``, an entry each: ``require, metric, slice, base, new, margin, margin_ci95, p_holm, outcome,
-        n_units, n_units_needed, reason``. ``margin`` is the distance to the bound, > 0 where it is met.
+        ``outcome``, the worst of all ("regression", then "unknown", then "pass"), and ``requirements``, an entry each:
+        ``require, metric, slice, base, new, difference`` (new minus base), ``change`` ("better", "worse", "equal" or
+        None), ``margin, margin_ci95, p_holm, outcome, n_units, n_units_needed, reason``. ``margin`` is the distance to the bound, > 0 where it is met.
         ``n_units_needed`` is how many cases (or clusters) like these would tell, if the margin stays as it is; None
         where none would, or where it is told. A mean over cases has ``n_used``, the cases in which both runs have the
         score, of which alone it is, and ``n_undefined``, the others; ``n_units`` are those used.
@@ -158,6 +159,8 @@ def decide(
         test=True,
     )
     scores = data.scores(_sums(data.columns)[None])[0]
+    with np.errstate(invalid="ignore"):  # two infinite scores have no difference
+        changed = scores[:, 1] - scores[:, 0]
     violated = np.where(found.estimate < 0, found.p_of_zero, 1.0)
     adjusted = holm(np.nan_to_num(violated, nan=1.0).tolist())
     entries = []
@@ -173,6 +176,8 @@ def decide(
                 "slice": None if one.slice is None else dict(zip(("by", "value"), one.slice, strict=True)),
                 "base": say(scores[block, 0, place]),
                 "new": say(scores[block, 1, place]),
+                "difference": say(changed[block, place]),
+                "change": name_change(one.metric, changed[block, place]),
                 **_verdict(found, i, float(adjusted[i]), units, lost=used.lost),
                 **used.numbers,
             }

@@ -27,7 +27,7 @@ from segmeter.metrics.statistics.describe import plain, say
 from segmeter.metrics.statistics.intervals import MIN_UNITS
 from segmeter.metrics.statistics.lazy_columns import Columns, join_columns
 from segmeter.metrics.statistics.paired_tests import holm
-from segmeter.metrics.summary.directions import find_direction
+from segmeter.metrics.summary.directions import find_direction, name_change
 from segmeter.metrics.summary.scoreboard import Scoreboard, build_scoreboards, is_overall
 from segmeter.metrics.summary.slice_labels import hash_labels, order_labels, slice_labels
 
@@ -83,23 +83,23 @@ def summarise_slices(
 
 
 def compare_slices(
-    first: Scoreboard,
-    second: Scoreboard,
+    base: Scoreboard,
+    new: Scoreboard,
     names: list[str],
     labels: Mapping[str, Sequence[str]],
     config: MetricsConfig,
     clusters: list[str] | None,
 ) -> dict[str, dict[str, Any]]:
-    """Differences of two runs on the same cases in each slice: first minus second, with intervals and tests.
+    """Differences of two runs on the same cases in each slice: new minus base, with intervals and tests.
 
     Returns
     -------
     dict
-        Column to label to ``n`` cases and ``scores``, of each name ``difference, ci95, p, p_holm``, adjusted over all
-        slices and scores.
+        Column to label to ``n`` cases and ``scores``, of each name ``difference, change`` ("better", "worse", "equal"
+        or None), ``ci95, p, p_holm``, adjusted over all slices and scores.
     """
-    columns, score = _columns(first, names, second)
-    other, _ = _columns(second, names, first)
+    columns, score = _columns(base, names, new)
+    other, _ = _columns(new, names, base)
     found: dict[str, dict[str, Any]] = {}
     for by, each in labels.items():
         slices, index = _index(each)
@@ -112,6 +112,7 @@ def compare_slices(
                 "scores": {
                     name: {
                         "difference": say(drawn.estimate[i, h]),
+                        "change": name_change(name, drawn.estimate[i, h]),
                         "ci95": [say(drawn.low[i, h]), say(drawn.high[i, h])],
                         "p": plain(p_values[i, h]),
                     }
@@ -130,9 +131,9 @@ def _paired(score: Callable[[FloatArray], FloatArray]) -> Callable[[FloatArray],
     def difference(sums: FloatArray) -> FloatArray:
         count, slices, width = sums.shape
         flat = sums.reshape(count * slices, 2, width // 2)
-        one, other = (score(np.ascontiguousarray(flat[:, side])) for side in range(2))
+        old, now = (score(np.ascontiguousarray(flat[:, side])) for side in range(2))
         with np.errstate(invalid="ignore"):  # two infinite scores have no difference
-            return (one - other).reshape(count, slices, -1)
+            return (now - old).reshape(count, slices, -1)
 
     return difference
 
