@@ -38,9 +38,9 @@ def test_infinite_changes_have_their_sign_too():
     rows = [case_row(row.case_id, row.counts, scores={"hd95/car": 2.0}) for row in random_rows(12)]
     lost = [case_row(row.case_id, row.counts, scores={"hd95/car": float("inf")}) for row in rows]
     line = line_of(markdown_summary(compared(rows, lost)), "hd95, mean over classes")
-    assert "| 2.0000 | inf | +inf worse | [inf, inf] |" in line
+    assert "| 2.0000 | inf in 12 | +inf worse | [inf, inf] |" in line
     back = line_of(markdown_summary(compared(lost, rows)), "hd95, mean over classes")
-    assert "| inf | 2.0000 | -inf better | [-inf, -inf] |" in back
+    assert "| inf in 12 | 2.0000 | -inf better | [-inf, -inf] |" in back
 
 
 def test_of_many_classes_those_that_differ_are_shown():

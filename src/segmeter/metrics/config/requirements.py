@@ -36,6 +36,8 @@ class Requirement:
         Of the base's score; 0 for a fixed bound.
     offset
         Added to it.
+    infinite
+        Whether the share of cases whose value is infinite is meant, instead of the values.
     """
 
     metric: str
@@ -44,11 +46,13 @@ class Requirement:
     at_least: bool
     factor: float
     offset: float
+    infinite: bool = False
 
     @property
     def score(self) -> str:
         """The score, as it is written."""
         name = f"per_case({self.metric})" if self.per_case else self.metric
+        name = f"infinite({self.metric})" if self.infinite else name
         return name if self.slice is None else f"{name}[{self.slice[0]}={self.slice[1]}]"
 
     def __str__(self) -> str:

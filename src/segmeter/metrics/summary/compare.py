@@ -16,15 +16,15 @@ from segmeter.metrics.cases.table import CaseRow, order_rows
 from segmeter.metrics.cases.typed import RunColumns, lay_out_run
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.config.requirements import Requirement, parse_requirements
-from segmeter.metrics.statistics.bootstrap import Resampled, bootstrap_columns, mean_of_columns
+from segmeter.metrics.statistics.bootstrap import Resampled, bootstrap_columns
 from segmeter.metrics.statistics.clusters import cluster_labels
 from segmeter.metrics.statistics.describe import minus, plain, say
 from segmeter.metrics.statistics.lazy_columns import Columns, join_columns
 from segmeter.metrics.statistics.paired_tests import holm, sign_flips, wilcoxon
 from segmeter.metrics.summary.comparable import check_same_cases, check_same_spacing
-from segmeter.metrics.summary.directions import find_direction, minus_means, name_change
+from segmeter.metrics.summary.directions import find_direction, minus_means, name_change, split_means
 from segmeter.metrics.summary.gates import decide, expand_requirements
-from segmeter.metrics.summary.ranking import Ranking, rank_values
+from segmeter.metrics.summary.ranking import Drawn, Ranking, draw_scores
 from segmeter.metrics.summary.scoreboard import Scoreboard, build_scoreboards, is_overall, paired_units
 from segmeter.metrics.summary.slice_labels import hash_labels, order_labels, slice_labels
 from segmeter.metrics.summary.slices import compare_slices, headlines
@@ -67,7 +67,9 @@ def compare_runs(
         columns of some runs only. An entry has ``per_case`` (mean over cases, by run) and ``dataset`` (by run), where
         the metric has such scores, ``pairs``, ``better`` ("higher", "lower", or None where that is not known) and
         ``ranking`` (None without ``better``), which is by ``ranked_by``: "dataset", or "per_case" where there is no
-        such score.
+        such score. A mean over cases is infinite as soon as one case is. Such means are ordered by the share of cases
+        that are, and by the mean of the others where it is the same: the one with the larger share is larger by
+        infinity. ``n_infinite`` of a pair, and ``infinite`` of the entry by run, count these cases.
         A pair has ``base`` and ``new``, the names of its runs. ``dataset_difference`` is new minus base,
         ``dataset_change`` names it ("better", "worse", "equal", or None without ``better``), and ``dataset_p`` says at
         which level its interval reaches 0. ``per_case_difference`` and ``per_case_change`` are of the means over cases.
@@ -190,7 +192,7 @@ def compare_laid_out(given: LaidOut) -> dict[str, Any]:
     pairs = [_compare_pair(boards, *pair, config, options) for pair in combinations(boards, 2)]
     for overall in (True, False):
         _adjust([pair[metric] for pair in pairs for metric in metrics if is_overall(metric) == overall])
-    drawn = _resample(boards, options)
+    drawn = draw_scores(list(boards.values()), **options)
     return {
         "n_cases": len(first.case_ids),
         "runs": list(boards),
@@ -257,7 +259,12 @@ def _compare_pair(
     flips = sign_flips(paired_units(old, now, options["clusters"]), resamples=config.bootstrap, seed=config.seed)
     ranked = [wilcoxon(*pair).p_value for pair in paired_units(old, now, options["clusters"])]
     drawn = {"interval": config.interval, **options}
-    means = bootstrap_difference(old.means(now), now.means(old), minus_means, **drawn)
+    means = bootstrap_difference(
+        old.means(now),
+        now.means(old),
+        lambda ours, theirs: minus_means(split_means(ours), split_means(theirs)),
+        **drawn,
+    )
     whole = bootstrap_difference(
         old.columns, now.columns, lambda ours, theirs: minus(old.score(ours), old.score(theirs)), test=True, **drawn
     )
@@ -270,6 +277,8 @@ def _compare_pair(
         found[metric] |= _difference("per_case", metric, means, i)
         found[metric] |= {"wilcoxon_p": ranked[i], "sign_flip_p": plain(flips[i])}
         found[metric] |= {"n_used": count - lost, "n_undefined": lost}
+        infinite = {"base": int(np.isinf(old.values[metric]).sum()), "new": int(np.isinf(now.values[metric]).sum())}
+        found[metric] |= {"n_infinite": infinite} if any(infinite.values()) else {}
     return found
 
 
@@ -293,41 +302,21 @@ def _adjust(pairs: Sequence[dict[str, Any]]) -> None:
                 pair.setdefault(f"{test}_holm", None)
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Resamples:
-    """Per run, its dataset scores (D) and means over cases (V), all from the same resamples."""
-
-    dataset: list[Resampled]
-    per_case: list[Resampled]
-
-
-def _resample(boards: Mapping[str, Scoreboard], options: dict[str, Any]) -> _Resamples:
-    return _Resamples(
-        dataset=[bootstrap_columns(board.columns, board.score, **options) for board in boards.values()],
-        per_case=[bootstrap_columns(board.means(), mean_of_columns, **options) for board in boards.values()],
-    )
-
-
 def _entry(
-    boards: Mapping[str, Scoreboard], metric: str, pairs: Sequence[dict[str, dict[str, Any]]], drawn: _Resamples
+    boards: Mapping[str, Scoreboard], metric: str, pairs: Sequence[dict[str, dict[str, Any]]], drawn: Drawn
 ) -> dict[str, Any]:
     """One metric's part of the result."""
-    runs, board = list(boards), next(iter(boards.values()))
-    better, parts, column = find_direction(metric), drawn.per_case, 0
     entry: dict[str, Any] = {}
-    for kind, places, scores in (
-        ("per_case", list(board.values), drawn.per_case),
-        ("dataset", board.whole, drawn.dataset),
-    ):
-        if metric in places:
-            parts, column = scores, places.index(metric)
-            entry[kind] = {run: say(one.estimate[column]) for run, one in zip(runs, scores, strict=True)}
+    for kind, scores in (("per_case", drawn.per_case), ("dataset", drawn.dataset)):
+        if metric in scores.names:
+            values = scores.values(metric)[:, 0]
+            entry[kind] = {run: say(value) for run, value in zip(boards, values, strict=True)}
+    if metric in drawn.failing.names:
+        entry["infinite"] = {run: int(np.isinf(board.values[metric]).sum()) for run, board in boards.items()}
+    better = find_direction(metric)
     entry |= {"pairs": [pair[metric] for pair in pairs], "better": better, "ranking": None}
     if better:
-        sign = 1 if better == "higher" else -1
-        values = np.array([sign * part.estimate[column] for part in parts])
-        replicates = np.stack([sign * part.replicates[:, column] for part in parts], axis=1)
-        entry["ranking"] = _describe_ranking(runs, rank_values(values, replicates))
+        entry["ranking"] = _describe_ranking(list(boards), drawn.rank(metric, better))
         entry["ranked_by"] = "dataset" if "dataset" in entry else "per_case"
     return entry
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from segmeter.metrics.arrays import FloatArray
 from segmeter.metrics.pixels.overlap import divide
+from segmeter.metrics.statistics.describe import minus
 from segmeter.metrics.surfaces.options import SUFFIXES
 
 Direction = Literal["higher", "lower"]
@@ -68,19 +69,25 @@ def name_change(metric: str, difference: float) -> Change | None:
     return "better" if (difference > 0) == (direction == "higher") else "worse"
 
 
-def minus_means(new: FloatArray, base: FloatArray) -> FloatArray:
-    """Subtract means over cases, new minus base, given as sums (R, 3 V) of `mean_columns`: (R, V).
+def split_means(sums: FloatArray) -> FloatArray:
+    """Sums (R, 3 V) of `mean_columns` to shares of values that are infinite, and means of the others: (2, R, V).
 
-    A mean is infinite as soon as one case is, as where an object was missed. Such means are ordered by the share of
-    cases that are infinite: the one with more is larger, by inf. With equal shares the means of the finite ones decide.
+    A mean over cases is infinite as soon as one case is, as where an object was missed. These two order such means.
     """
-    (more, ours), (less, theirs) = split_means(new), split_means(base)
-    apart = more - less
-    finite = np.where((more == 1) & (less == 1), 0.0, ours - theirs)
-    return np.where(np.abs(apart) > 0, np.copysign(np.inf, apart), finite)
-
-
-def split_means(sums: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Sums (R, 3 V) of `mean_columns` to the share of values that are infinite, and the mean of the others: (R, V)."""
     finite, defined, infinite = np.split(sums, 3, axis=1)
-    return divide(infinite, defined), divide(finite, defined - infinite)
+    return np.stack([divide(infinite, defined), divide(finite, defined - infinite)])
+
+
+def join_means(parts: FloatArray) -> FloatArray:
+    """The means themselves, of what `split_means` gives: infinite as soon as one value is."""
+    return np.where(parts[0] > 0, np.inf, parts[1])
+
+
+def minus_means(new: FloatArray, base: FloatArray) -> FloatArray:
+    """Subtract what `split_means` gives, new minus base.
+
+    The one with the larger share of infinite values is larger, by inf. With equal shares the other values decide.
+    """
+    apart = new[0] - base[0]
+    finite = np.where((new[0] == 1) & (base[0] == 1), 0.0, minus(new[1], base[1]))
+    return np.where(np.abs(apart) > 0, np.copysign(np.inf, apart), finite)

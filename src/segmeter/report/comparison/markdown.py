@@ -11,6 +11,7 @@ from segmeter.report.comparison.texts import (
     notes,
     pair_heading,
     requirement_line,
+    run_score,
     shown_metrics,
     title,
 )
@@ -76,7 +77,7 @@ def _differences(result: Mapping[str, Any]) -> list[str]:
         for metric in metrics:
             entry, one = result["metrics"][metric], result["metrics"][metric]["pairs"][i]
             kind = kind_of(one)
-            values = [number(entry[kind][pair[side]]) for side in ("base", "new")]
+            values = [run_score(entry, kind, pair[side]) for side in ("base", "new")]
             change = [changed(one[f"{kind}_difference"], one[f"{kind}_change"]), interval(one[f"{kind}_ci95"])]
             rows.append([_escape(title(metric)), *values, *change, probability(adjusted(one))])
         runs = [f"{_escape(pair[side])} ({side})" for side in ("base", "new")]

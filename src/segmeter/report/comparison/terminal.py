@@ -14,6 +14,7 @@ from segmeter.report.comparison.texts import (
     order_lines,
     pair_cells,
     pair_heading,
+    run_score,
     shown_metrics,
     title,
 )
@@ -62,7 +63,7 @@ def _ranking_table(name: str, entry: Mapping[str, Any], lines: box.Box) -> Table
     heading = f"{name}: ranking (stability {number(ranking['stability'], 3)})"
     table = _table(heading, lines, ["run"], ["rank", *PLACED, "first in"])
     for run in ranking["order"]:
-        values = [number(entry[kind][run]) if kind in entry else "" for kind in ("dataset", "per_case")]
+        values = [run_score(entry, kind, run) if kind in entry else "" for kind in ("dataset", "per_case")]
         first = f"{100 * ranking['rank_shares'][run][0]:.1f} %"
         table.add_row(printable(run), f"{ranking['ranks'][run]:g}", *values, first)
     return table

@@ -5,7 +5,7 @@ from typing import Any
 
 from segmeter.metrics.summary.measures import MEAN
 from segmeter.metrics.summary.scoreboard import is_overall
-from segmeter.report.figures import AGGREGATES, SCORES, interval, probability, signed
+from segmeter.report.figures import AGGREGATES, SCORES, interval, number, probability, signed
 from segmeter.report.pictures.canvas import printable
 
 CERTAIN = 0.05  # of adjusted p-values: what is below is called a difference
@@ -74,7 +74,31 @@ def pair_cells(pair: Mapping[str, Any]) -> list[str]:
         else:
             cells += ["", ""]
     used = f"{pair['n_used']} of {pair['n_used'] + pair['n_undefined']}" if "n_used" in pair else ""
-    return [*cells, probability(adjusted(pair)), used]
+    return [*cells, probability(adjusted(pair)), "; ".join(filter(None, [used, infinite_cases(pair)]))]
+
+
+def infinite_cases(pair: Mapping[str, Any]) -> str:
+    """In how many cases the values of a pair are infinite, or nothing.
+
+    Examples
+    --------
+    >>> infinite_cases({"n_infinite": {"base": 1, "new": 36}}), infinite_cases({})
+    ('inf in 1 (base), 36 (new)', '')
+    """
+    found = pair.get("n_infinite")
+    return f"inf in {found['base']} (base), {found['new']} (new)" if found else ""
+
+
+def run_score(entry: Mapping[str, Any], kind: str, run: str) -> str:
+    """The score of a run; a mean over cases that is infinite with the number of cases that are.
+
+    Examples
+    --------
+    >>> run_score({"per_case": {"a": "inf"}, "infinite": {"a": 36}}, "per_case", "a")
+    'inf in 36'
+    """
+    infinite = entry.get("infinite", {}).get(run) if kind == "per_case" else 0
+    return f"{number(entry[kind][run])} in {infinite}" if infinite else number(entry[kind][run])
 
 
 def shown_metrics(result: Mapping[str, Any], most: int) -> tuple[list[str], int]:
@@ -138,4 +162,6 @@ def requirement_line(entry: Mapping[str, Any], *, units: str = "cases") -> str:
     ending = f"; about {needed:,} {units} like these would tell" if needed else ""
     if entry["outcome"] == "unknown" and not needed:
         ending = f"; {entry['reason']}"
+    if infinite := entry.get("n_infinite"):
+        ending += f"; infinite in {infinite['new']} of {infinite['cases']} cases, in the base in {infinite['base']}"
     return f"{printable(entry['require'])}: {told}, {margin}{ending}"

@@ -15,7 +15,7 @@ from segmeter.metrics.cases.stored import open_cases, read_cases, read_spec
 from segmeter.metrics.cases.table import CaseRow
 from segmeter.metrics.summary.compare import SCHEMA
 from segmeter.report import figures
-from segmeter.report.comparison.texts import OUTCOMES, adjusted, kind_of, notes, title
+from segmeter.report.comparison.texts import OUTCOMES, adjusted, infinite_cases, kind_of, notes, title
 from segmeter.report.config import ReportConfig
 from segmeter.report.data.cases import ID, case_columns
 from segmeter.report.data.columns import Column
@@ -185,7 +185,7 @@ def _pair_rows(metric: str, entry: Mapping[str, Any]) -> list[dict[str, Any]]:
         row = {
             "metric": metric,
             "words": title(metric),
-            "of": "data set" if kind == "dataset" else "mean of cases",
+            "of": "data set" if kind == "dataset" else ", ".join(filter(None, ["mean of cases", infinite_cases(pair)])),
             "value": value,
             "ends": ends,
             "change": pair[f"{kind}_change"],
