@@ -181,7 +181,7 @@ def _entry(bound: Bound, scores: FloatArray) -> dict[str, Any]:
 
 def _units(bound: Bound, clusters: Sequence[str] | None) -> int:
     """How many cases, or clusters, decide a bound."""
-    places = np.flatnonzero(bound.members if bound.counted is None else bound.counted[1])
+    places = np.flatnonzero(bound.members if bound.counted is None else bound.counted[1]).tolist()
     return len({clusters[i] for i in places} if clusters else places)
 
 
@@ -215,7 +215,7 @@ def _verdict(found: Resampled, i: int, units: int, *, lost: int) -> dict[str, An
     if math.isnan(margin):
         reason = "the score is undefined in one of the runs, or infinite in both"
     elif math.isnan(low) or math.isnan(high):
-        reason = "fewer than 5 units decide it, so that it has no interval"
+        reason = "fewer than 5 units have the score, or it is undefined without one of them: it has no interval"
     elif low >= 0 and lost:
         reason = f"the score became undefined in {lost} {'case' if lost == 1 else 'cases'} of the new run"
     elif low >= 0:
