@@ -46,8 +46,8 @@ def test_the_difference_is_that_of_the_summaries(tmp_path: Path) -> None:
     for metric in PER_CASE:
         entry = result["metrics"][metric]
         (pair,) = entry["pairs"]
-        assert (pair["first"], pair["second"]) == ("better", "worse")
-        assert pair["dataset_difference"] == pytest.approx(one["dataset"][metric] - two["dataset"][metric], rel=1e-12)
+        assert (pair["base"], pair["new"], pair["dataset_change"]) == ("better", "worse", "worse")
+        assert pair["dataset_difference"] == pytest.approx(two["dataset"][metric] - one["dataset"][metric], rel=1e-12)
         assert entry["dataset"] == {"better": one["dataset"][metric], "worse": two["dataset"][metric]}
         assert entry["ranking"]["order"] == ["better", "worse"]
     assert result["n_cases"] == 2
@@ -91,8 +91,8 @@ def test_pq_that_says_the_opposite_is_shown_and_can_rank(tmp_path: Path) -> None
     entry = result["metrics"]["pq/cell"]
     assert entry["dataset"] == entry["per_case"] == {"merged": 0.0, "apart": 0.75}
     (pair,) = entry["pairs"]
-    assert (pair["dataset_difference"], pair["per_case_difference"]) == (-0.75, -0.75)
-    assert pair["dataset_ci95"] == pair["per_case_ci95"] == [-0.75, -0.75]
+    assert (pair["dataset_difference"], pair["per_case_difference"]) == (0.75, 0.75)
+    assert pair["dataset_ci95"] == pair["per_case_ci95"] == [0.75, 0.75]
     assert pair["wilcoxon_p"] < 0.05
     assert pair["sign_flip_p"] < pair["sign_flip_p_holm"]  # over the metrics of all single classes
     assert (entry["better"], entry["ranked_by"]) == ("higher", "dataset")
@@ -153,7 +153,7 @@ def test_failures_of_distances_count_as_the_worst(tmp_path: Path) -> None:
     assert (entry["better"], entry["ranked_by"]) == ("lower", "per_case")
     assert entry["ranking"]["order"] == ["found", "missed"]
     (pair,) = entry["pairs"]
-    assert (pair["per_case_difference"], pair["sign_flip_p"], pair["sign_flip_p_holm"]) == ("-inf", None, None)
+    assert (pair["per_case_difference"], pair["sign_flip_p"], pair["sign_flip_p_holm"]) == ("inf", None, None)
     assert pair["wilcoxon_p"] < 0.05
     assert "dataset_difference" not in pair
 

@@ -97,17 +97,17 @@ class Evaluation:
         write_metrics(known_file("Evaluation.write_grand_challenge", "path", path), self.rows, self.spec, self.summary)
 
     def compare(
-        self, other: Self, *, names: tuple[str, str] = ("first", "second"), require: Sequence[str] = ()
+        self, other: Self, *, names: tuple[str, str] = ("base", "new"), require: Sequence[str] = ()
     ) -> dict[str, Any]:
-        """Compare with another evaluation of the same cases: paired differences, intervals, tests.
+        """Compare another evaluation of the same cases with this one, the base: differences, intervals, tests.
 
-        With `require`, such as ``["mean_iou >= base - 0.005"]``, it is decided whether the other one, compared with
-        this one as the base, is good enough: the result has ``gate``.
+        Every difference is the other one's score minus this one's. With `require`, such as
+        ``["mean_iou >= base - 0.005"]``, it is decided whether the other one is good enough: the result has ``gate``.
 
         Returns
         -------
         dict
-            As `segmeter.compare` gives it; this evaluation is the first of `names`.
+            As `segmeter.compare` gives it; `names` are those of this evaluation and of the other one.
 
         Raises
         ------

@@ -1,4 +1,4 @@
-"""Finished runs on the same cases -> paired differences, tests and ranking, from their rows alone. No torch."""
+"""Finished runs on the same cases are compared from their rows alone. No torch."""
 
 import json
 import re
@@ -20,12 +20,11 @@ from segmeter.metrics.config.measures import MEASURES
 from segmeter.metrics.config.metrics import MetricsConfig, check_metrics
 from segmeter.metrics.statistics.bootstrap import MOST_UNITS
 from segmeter.metrics.statistics.clusters import cluster_labels
-from segmeter.metrics.summary.compare import compare_laid_out, lay_out
+from segmeter.metrics.summary.compare import SCHEMA, compare_laid_out, lay_out
 from segmeter.metrics.summary.summary import count_effective, mean_classes, note_resampling
 from segmeter.remote.folders import local_folder
 from segmeter.remote.trees import origin
 
-SCHEMA = 1
 _DATE = re.compile(r"^\d{4}-\d{2}-\d{2}_\d{6}_(?=.)")
 
 
@@ -37,14 +36,15 @@ def compare(
     Parameters
     ----------
     folders
-        Run folders of `eval` or `score`, or nnU-Net's summary.json, two or more.
+        Run folders of `eval` or `score`, or nnU-Net's summary.json, two or more. Of each pair, the one that is given
+        first is the base.
     config
         Convention, background, bootstrap, interval, cluster and seed; must be those that the runs were measured with
         where they change a score. Measures, and clusters and groups unless given, are those of the runs.
     rank_by
         The metric that orders the runs: a name of ``metrics`` in the result; "pq" is short for "pq/mean".
     require
-        What the second of two runs must reach, see `compare_runs`.
+        What the new one of two runs must reach, see `compare_runs`.
 
     Returns
     -------

@@ -273,8 +273,10 @@ def probability(value: float | None) -> str:
 
 
 def signed(value: float | str | None) -> str:
-    """A difference, with its sign."""
-    return f"{value:+.4f}" if isinstance(value, float) else number(value)
+    """A difference, with its sign, that of infinity too; zero has a plus."""
+    if isinstance(value, str):
+        return value if value.startswith("-") else f"+{value}"
+    return number(value) if value is None else f"{value + 0.0:+.4f}"
 
 
 HEADLINES = {"mean_iou": "mean IoU", "mean_dice": "mean Dice", "hd95": "HD95", "assd": "ASSD", "nsd": "NSD"}

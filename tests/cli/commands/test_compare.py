@@ -80,7 +80,11 @@ def test_what_says_the_opposite_is_printed_and_a_prefix_groups_the_cases(
     main(["compare", "runs=[one,two]", "metrics.bootstrap=50", "metrics.cluster=prefix:_", "rank_by=pq"])
     printed = capsys.readouterr().out
     assert "pq, mean over classes: ranking" in printed
-    assert printed.index("one minus two") < printed.index("|pq, mean over classes") < printed.index("|mean IoU ")
+    assert (
+        printed.index("two (new) minus one (base)")
+        < printed.index("|pq, mean over classes")
+        < printed.index("|mean IoU ")
+    )
     assert "ranked by pq, mean over classes: two, one\n" in printed
     assert "otherwise by mean IoU: one, two\n" in printed
     assert "Only 3 independent units: no intervals." in printed

@@ -56,7 +56,7 @@ def test_a_run_that_is_as_good_passes(capsys: pytest.CaptureFixture[str]) -> Non
     result, text = summary()
     assert result["gate"]["outcome"] == "pass"
     assert text.startswith("## segmeter: every requirement is met\n")
-    assert "| `iou/cell >= base - 0.005` | 0.8725 | 0.8725 | +0.0050 | [0.0050, 0.0050] | met |" in text
+    assert "| `iou/cell >= base - 0.005` | 0.8725 | 0.8725 | +0.0000 | +0.0050 | [0.0050, 0.0050] | met |" in text
     assert "iou/cell >= base - 0.005" in capsys.readouterr().out
 
 
@@ -71,6 +71,8 @@ def test_a_run_that_is_worse_ends_with_4_and_says_by_how_much(capsys: pytest.Cap
     assert ">iou/cell &gt;= base - 0.005</a></td>" in page
     error = capsys.readouterr().err
     assert "segmeter: iou/cell >= base - 0.005: REGRESSION, margin -0.1" in error
+    assert "]; new minus base -0.1" in error
+    assert " worse\n" in error
     assert "recall/cell" not in error
 
 
@@ -90,10 +92,10 @@ def test_a_slice_can_be_required_and_is_shown(capsys: pytest.CaptureFixture[str]
     slices = "metrics.slice_by=['-(.)']"
     assert code_of("runs=[base,noisy]", "require=iou/cell[-(.)=B] >= base - 0.02", slices, FEW) == 4
     printed = capsys.readouterr().out
-    assert "IoU of cell by slice: base minus noisy" in printed
+    assert "IoU of cell by slice: noisy (new) minus base (base)" in printed
     result, text = summary()
-    assert result["slices"][0]["by"]["-(.)"]["A"]["scores"]["iou/cell"]["difference"] < 0
-    assert "| by | slice | cases | change of IoU of cell |" in text
+    assert result["slices"][0]["by"]["-(.)"]["A"]["scores"]["iou/cell"]["difference"] > 0
+    assert "| by | slice | cases | IoU of cell, noisy (new) minus base (base) |" in text
     assert '<h2 id="slices">' in next(Path("runs/compare").glob("*/compare.html")).read_text()
 
 

@@ -1,8 +1,12 @@
+import csv
 import json
+import math
 
 import pytest
 
+from segmeter.cli.runs.run_folder import note_done
 from segmeter.cli.runs.sweep import job_name, read_sweep, summarised
+from segmeter.cli.runs.sweep_table import best_job
 from segmeter.errors import RunError
 
 
@@ -50,3 +54,24 @@ def test_a_sweep_whose_first_job_was_refused_leaves_nothing(tmp_path):
 def test_a_folder_is_named_by_the_last_parts_of_the_keys_that_vary():
     assert job_name(0, {"data.root": "/data/a b", "loss": "focal"}) == "0_root--data-a-b_loss-focal"
     assert len(job_name(1, {"model.weights": "x" * 300})) <= 100
+
+
+def test_an_infinite_result_is_a_value_that_has_its_place(tmp_path, capsys):
+    """Mutation seen to fail: run.json kept null for what is not finite, so that "n/a" and a blank were shown."""
+    for number, value in enumerate([math.inf, 4.5, math.nan, 3.5]):
+        overrides = [f"postprocess.min_size={number}"]
+        leave(tmp_path / f"{number}_min_size-{number}", overrides)
+        note_done(tmp_path / f"{number}_min_size-{number}", {"hd95/mean": value, "mean IoU": 0.5})
+    record = json.loads((tmp_path / "0_min_size-0" / "run.json").read_text())
+    assert record["result"] == {"hd95/mean": "inf", "mean IoU": 0.5}
+    with summarised(tmp_path):
+        pass
+    jobs = read_sweep(tmp_path)
+    assert [job.result["hd95/mean"] for job in jobs] == [math.inf, 4.5, None, 3.5]
+    assert best_job(jobs).number == 3
+    assert best_job(jobs[:1]).number == 0, "if there is no other"
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in capsys.readouterr().out.splitlines()]
+    assert [row[2] for row in rows if row[0] in "0123" and len(row) > 2] == ["inf", "4.5", "n/a", "3.5"]
+    with (tmp_path / "sweep.csv").open() as file:
+        assert [row["hd95/mean"] for row in csv.DictReader(file)] == ["inf", "4.5", "", "3.5"]
+    assert '<td class="n" data-value="inf">inf</td>' in (tmp_path / "sweep.html").read_text()

@@ -5,7 +5,7 @@ import pytest
 from scipy.stats import kendalltau
 
 from segmeter.errors import InputError
-from segmeter.metrics.summary.compare import paired_bootstrap
+from segmeter.metrics.statistics.bootstrap import bootstrap
 from segmeter.metrics.summary.ranking import rank_models
 
 
@@ -18,7 +18,7 @@ def test_ranking_shares_are_those_of_a_plain_loop():
     scores = rng.normal([0.0, 0.3, 0.2], 1, (25, 3))
     columns = [np.stack([scores[:, m], np.ones(25)], axis=1) for m in range(3)]
     ranking = rank_models(columns, mean, resamples=200, seed=2)
-    single = [paired_bootstrap(c, np.zeros_like(c), lambda s: s[:, :1], resamples=200, seed=2) for c in columns]
+    single = [bootstrap(c, lambda s: s[:, :1], resamples=200, seed=2) for c in columns]
     drawn = np.concatenate([s.replicates for s in single], axis=1)
     shares = np.zeros((3, 3))
     for row in drawn:
@@ -33,7 +33,7 @@ def test_stability_is_the_mean_kendall_tau():
     scores = rng.normal([0.0, 0.3, 0.2, 0.1], 1, (25, 4))
     columns = [np.stack([scores[:, m], np.ones(25)], axis=1) for m in range(4)]
     ranking = rank_models(columns, mean, resamples=50, seed=3)
-    single = [paired_bootstrap(c, np.zeros_like(c), lambda s: s[:, :1], resamples=50, seed=3) for c in columns]
+    single = [bootstrap(c, lambda s: s[:, :1], resamples=50, seed=3) for c in columns]
     drawn = np.concatenate([s.replicates for s in single], axis=1)
     taus = [kendalltau(-row, ranking.ranks).statistic for row in drawn]
     assert ranking.stability == pytest.approx(np.mean(taus), rel=1e-12)
@@ -54,7 +54,7 @@ def test_models_that_tie_share_the_places_that_they_cover():
 def test_stability_allows_for_ties_in_the_resamples():
     hits = np.array([[1, 1, 1, 1, 0, 0], [1, 1, 0, 0, 1, 0], [0, 1, 0, 0, 0, 1.0], [1, 0, 0, 0, 0, 0]])
     columns = [np.stack([row, np.ones(6)], axis=1) for row in hits]
-    drawn = paired_bootstrap(hits.T, np.zeros((6, 4)), lambda sums: sums, resamples=80, seed=1).replicates
+    drawn = bootstrap(hits.T, lambda sums: sums, resamples=80, seed=1).replicates
     ranking = rank_models(columns, mean, resamples=80, seed=1)
     taus = [kendalltau(-row, ranking.ranks).statistic for row in drawn if np.ptp(row)]
     assert any(len(set(row)) < 4 for row in drawn)

@@ -151,13 +151,14 @@ def test_two_runs_are_compared_slice_by_slice(config):
     worse = [spoil([row], 0.4)[0] if WARDS[row.case_id] == "b" else row for row in ROWS]
     (pair,) = compare_runs({"one": ROWS, "two": worse}, SPEC, config)["slices"]
     slices = pair["by"]["ward"]
-    assert (pair["first"], pair["second"]) == ("one", "two")
-    assert slices["a"]["scores"]["mean_iou"]["difference"] == 0
+    assert (pair["base"], pair["new"]) == ("one", "two")
+    same = slices["a"]["scores"]["mean_iou"]
+    assert (same["difference"], same["change"]) == (0, "equal")
     own, other = (summarise(part(rows, "b"), SPEC)["dataset"]["mean_iou"] for rows in (ROWS, worse))
     score = slices["b"]["scores"]["mean_iou"]
-    assert score["difference"] == pytest.approx(own - other, rel=1e-9)
-    assert score["ci95"][0] > 0
-    assert score["p_holm"] < 0.05
+    assert score["difference"] == pytest.approx(other - own, rel=1e-9)
+    assert score["ci95"][1] < 0
+    assert (score["p_holm"] < 0.05, score["change"]) == (True, "worse")
 
 
 def test_a_case_that_the_table_lacks_is_named(config):

@@ -259,12 +259,12 @@ def many(tmp_path_factory):
 def compared(run_rows, tmp_path_factory):
     """The run of 60 cases against two in which every third case, and every case, predicts what the target holds."""
     root = tmp_path_factory.mktemp("compared")
-    folders = [root / "new", root / "perfect", root / "third"]
+    folders = [root / "old", root / "perfect", root / "third"]
     shutil.copytree(run_rows[0], folders[0])
     for folder, every in zip(folders[1:], (1, 3), strict=True):
         rows = [replace(row, measured=()) for row in run_rows[1]]
         for i in range(0, 60, every):
-            rows[i] = replace(rows[i], counts=np.diag(rows[i].counts.sum(axis=1)))
+            rows[i] = replace(rows[i], counts=np.diag(rows[i].counts.sum(axis=1)), loss=0.0)
         write_run(folder, rows, SPEC, MetricsConfig(bootstrap=20))
         for i in range(5):
             image, target, _ = draw_case(np.random.default_rng(7), i)

@@ -1,4 +1,4 @@
-"""Two runs side by side: what broke, what was fixed, and both predictions."""
+"""Two runs side by side: what became better, what became worse, and both predictions."""
 
 import shutil
 
@@ -23,23 +23,23 @@ def changed(rows, every=1):
     return found
 
 
-def test_broken_cases_are_one_click_away(visit, compared, rows):
+def test_better_cases_are_one_click_away(visit, compared, rows):
     page = visit(compared)
     wanted = changed(rows)
-    page.get_by_role("link", name=f"broke {len(wanted)}").click()
+    page.get_by_role("link", name=f"better {len(wanted)}").click()
     assert count(page) == f"{len(wanted)} of 60 cases"
     assert set(ids(page)) <= wanted
     differences = [float(text) for text in column(page, "difference of mean IoU")]
-    assert differences == sorted(differences)
-    assert max(differences) < -0.05
+    assert differences == sorted(differences, reverse=True)
+    assert min(differences) > 0.05
 
 
 def test_the_pair_is_the_readers_choice_and_turns_round(visit, compared, rows):
     page = visit(compared, alone=True)
-    page.get_by_label("second run").select_option(label="third")
-    page.locator("a.chip", has_text=f"broke {len(changed(rows, 3))}").wait_for()
+    page.get_by_label("new run").select_option(label="third")
+    page.locator("a.chip", has_text=f"better {len(changed(rows, 3))}").wait_for()
     page.click("#swap")
-    page.get_by_role("link", name=f"fixed {len(changed(rows, 3))}").click()
+    page.get_by_role("link", name=f"worse {len(changed(rows, 3))}").click()
     assert set(ids(page)) <= changed(rows, 3)
 
 
@@ -48,7 +48,7 @@ def test_the_least_difference_is_the_readers_choice(visit, compared):
     page.get_by_label("least difference").fill("0.9")
     page.get_by_label("least difference").press("Enter")
     page.get_by_role("link", name="unchanged 60").wait_for()
-    assert page.locator("a.chip", has_text="broke").text_content() == "broke 0"
+    assert page.locator("a.chip", has_text="worse").text_content() == "worse 0"
 
 
 def test_another_measure_may_decide(visit, compared):
@@ -58,20 +58,31 @@ def test_another_measure_may_decide(visit, compared):
     assert "difference/pixel_accuracy" in page.get_by_label("measure that decides").input_value()
 
 
+def test_where_lower_is_better_a_fall_is_better_and_the_worst_come_first(visit, compared):
+    page = visit(compared, "#?by=difference%2Floss", alone=True)  # each loss falls from a tenth of its number to 0
+    page.get_by_role("link", name="unchanged 1").wait_for()
+    assert page.locator("a.chip", has_text="worse").text_content() == "worse 0"
+    assert ids(page)[0] == "case-00"
+    page.get_by_role("link", name="better 59").click()
+    assert count(page) == "59 of 60 cases"
+    assert ids(page)[0] == "case-59", "the best of the better ones"
+    assert float(column(page, "difference of loss")[0]) == -5.9
+
+
 def test_a_slice_opens_its_cases_of_the_pair(visit, compared):
     page = visit(compared, alone=True)
     rows = page.locator("section").filter(has=page.locator("#slices")).get_by_role("row")
-    rows.filter(has_text="new, third").filter(has_text="mean Dice").get_by_role("link", name="2", exact=True).click()
+    rows.filter(has_text="old, third").filter(has_text="mean Dice").get_by_role("link", name="2", exact=True).click()
     page.locator("th[aria-sort]", has_text="difference of mean Dice").wait_for()
     assert count(page) == "10 of 60 cases"
     assert {name[:6] for name in ids(page)} == {"case-2"}
-    assert page.get_by_label("second run").input_value() == "2"
+    assert page.get_by_label("new run").input_value() == "2"
 
 
 def test_both_predictions_stand_beside_each_other(visit, compared):
     page = visit(compared, "#?case=case-04", alone=True)  # whose car is predicted as a tree
     assert page.locator("#case figcaption").all_text_contents() == [
-        *("image", "target", "prediction: new", "prediction: perfect", "errors: new", "errors: perfect"),
+        *("image", "target", "prediction: old", "prediction: perfect", "errors: old", "errors: perfect"),
     ]
     page.locator("#opacity").fill("1")
     for place, colour in ((1, (200, 0, 0)), (2, (0, 200, 0)), (3, (200, 0, 0))):
@@ -85,7 +96,7 @@ def test_both_predictions_stand_beside_each_other(visit, compared):
 def test_the_number_of_cases_of_a_metric_opens_them(visit, compared):
     page = visit(compared, alone=True)
     rows = page.locator("#differences ~ div").get_by_role("row")
-    rows.filter(has_text="IoU of car").filter(has_text="new, third").get_by_role("link", name="30", exact=True).click()
+    rows.filter(has_text="IoU of car").filter(has_text="old, third").get_by_role("link", name="30", exact=True).click()
     page.locator(".chip", has_text="defined").wait_for()
     assert count(page) == "30 of 60 cases"
 
@@ -93,7 +104,7 @@ def test_the_number_of_cases_of_a_metric_opens_them(visit, compared):
 def test_a_difference_opens_its_cases_the_worst_first(visit, compared):
     page = visit(compared, alone=True)
     rows = page.locator("#differences ~ div").get_by_role("row")
-    row = rows.filter(has_text="mean Dice").filter(has_text="new, perfect").first
+    row = rows.filter(has_text="mean Dice").filter(has_text="old, perfect").first
     row.locator("td.n a").first.click()
     page.locator("th[aria-sort]", has_text="difference of mean Dice").wait_for()
     differences = [float(text) for text in column(page, "difference of mean Dice")]
@@ -114,7 +125,7 @@ def test_linked_pictures_are_those_of_the_runs(visit, compared, tmp_path_factory
 
 def test_a_case_that_one_run_drew_shows_that_run(visit, compared):
     page = visit(compared, "#?case=case-12")
-    assert page.locator("#case figcaption").all_text_contents() == ["image", "target", "prediction: new", "errors: new"]
+    assert page.locator("#case figcaption").all_text_contents() == ["image", "target", "prediction: old", "errors: old"]
 
 
 @pytest.mark.parametrize("width", [360, 1300])

@@ -1,4 +1,4 @@
-"""The summary for a pull request: second minus first, infinities, and many classes."""
+"""The summary for a pull request: new minus base, infinities, and many classes."""
 
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.summary.compare import compare_runs
@@ -23,22 +23,24 @@ def line_of(text, name):
     return next(line for line in text.splitlines() if line.startswith(f"| {name} |"))
 
 
-def test_changes_are_second_minus_first():
+def test_changes_are_new_minus_base():
     rows = random_rows(12)
     result = compared(rows, spoil(rows, 0.5))
     (pair,) = result["metrics"]["mean_iou"]["pairs"]
     low, high = pair["dataset_ci95"]
-    assert pair["dataset_difference"] > 0  # first minus second
+    assert pair["dataset_difference"] < 0
     cells = line_of(markdown_summary(result), "mean IoU").split(" | ")
-    assert cells[3] == f"{-pair['dataset_difference']:+.4f}"
-    assert cells[4] == f"[{-high:.4f}, {-low:.4f}]"
+    assert cells[3] == f"{pair['dataset_difference']:+.4f} worse"
+    assert cells[4] == f"[{low:.4f}, {high:.4f}]"
 
 
-def test_infinite_changes_change_their_sign_too():
+def test_infinite_changes_have_their_sign_too():
     rows = [case_row(row.case_id, row.counts, scores={"hd95/car": 2.0}) for row in random_rows(12)]
     lost = [case_row(row.case_id, row.counts, scores={"hd95/car": float("inf")}) for row in rows]
     line = line_of(markdown_summary(compared(rows, lost)), "hd95, mean over classes")
-    assert "| 2.0000 | inf | inf | [inf, inf] |" in line
+    assert "| 2.0000 | inf in 12 | +inf worse | [inf, inf] |" in line
+    back = line_of(markdown_summary(compared(lost, rows)), "hd95, mean over classes")
+    assert "| inf in 12 | 2.0000 | -inf better | [-inf, -inf] |" in back
 
 
 def test_of_many_classes_those_that_differ_are_shown():

@@ -50,12 +50,12 @@ def test_a_pair_has_the_ranking_and_a_row_per_metric(printed):
     result = compared(0, 0.4)
     tables, lines = printed(result)
     ranking, differences = tables.values()
-    assert list(tables)[1] == "base minus new"
+    assert list(tables)[1] == "new (new) minus base (base)"
     assert [row[:2] for row in ranking[1:]] == [["base", "1"], ["new", "2"]]
     assert ranking[1][-1] == f"{100 * result['metrics']['mean_iou']['ranking']['rank_shares']['base'][0]:.1f} %"
     assert [row[0] for row in differences[1:4]] == ["mean IoU", "mean Dice", "pixel accuracy"]
     pair = result["metrics"]["mean_iou"]["pairs"][0]
-    assert differences[1][1] == f"{pair['dataset_difference']:+.4f}"
+    assert differences[1][1] == f"{pair['dataset_difference']:+.4f} worse"
     assert differences[1][-1] == "12 of 12"
     assert len(differences) == 1 + len(result["metrics"])
     assert "ranked by mean IoU: base" in lines
@@ -63,7 +63,7 @@ def test_a_pair_has_the_ranking_and_a_row_per_metric(printed):
 
 def test_three_runs_have_two_names_a_row(printed):
     tables, _ = printed(compared(0, 0.2, 0.5))
-    rows = tables["first minus second"]
+    rows = tables["new minus base"]
     named = [row[:2] for row in rows[1:7]]
     assert named == [["mean IoU", "base"], ["", "new"], ["", "base"], ["", "third"], ["", "new"], ["", "third"]]
 
@@ -72,7 +72,7 @@ def test_of_many_classes_those_that_differ_are_shown_and_the_others_counted(prin
     result = compared(0, 0)
     single = {f"iou/c{i}": result["metrics"]["iou/car"] for i in range(MOST_SINGLE + 1)}
     tables, lines = printed(result | {"metrics": {"mean_iou": result["metrics"]["mean_iou"], **single}})
-    assert len(tables["base minus new"]) == 1 + 1
+    assert len(tables["new (new) minus base (base)"]) == 1 + 1
     assert (
         f"{MOST_SINGLE + 1} metrics of single classes do not differ beyond chance, and are in compare.json only"
         in lines
@@ -82,7 +82,7 @@ def test_of_many_classes_those_that_differ_are_shown_and_the_others_counted(prin
 def test_slices_and_requirements_have_tables_of_their_own(printed):
     result = compared(0, 0.6, slice_by=(r"(\d)$",), require=("mean_iou >= base - 0.5", "mean_iou >= base"))
     tables, _ = printed(result)
-    slices = tables["mean IoU by slice: base minus new"]
+    slices = tables["mean IoU by slice: new (new) minus base (base)"]
     entries = result["slices"][0]["by"][r"(\d)$"]
     assert [row[:3] for row in slices[1:]] == [[r"(\d)$", label, str(entry["n"])] for label, entry in entries.items()]
     assert sum(entry["n"] for entry in entries.values()) == 12
@@ -96,6 +96,6 @@ def test_names_are_printed_as_they_are_and_never_as_markup(printed):
     spec = class_spec().replace(names=("sky", "[bold]x", "car"))
     tables, _ = printed(compared(0, 0.4, names=names, spec=spec))
     heading = list(tables)[1]
-    assert "[red]base[/red] minus new" in heading
+    assert "(new) minus [red]base[/red] (base)" in heading
     assert "\x1b" not in str(tables)
     assert any(row[0] == "IoU of [bold]x" for row in tables[heading])

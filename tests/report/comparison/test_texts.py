@@ -50,10 +50,12 @@ def test_the_first_test_that_has_a_value_is_shown():
 
 def test_cells_of_a_pair_are_empty_where_there_is_nothing():
     whole = {"dataset_difference": 0.125, "dataset_ci95": [0.1, 0.15], "dataset_p_holm": 0.00001}
+    whole["dataset_change"] = "better"
     cases = {"per_case_difference": "inf", "per_case_ci95": [None, None], "n_used": 3, "n_undefined": 2}
-    assert pair_cells(whole) == ["+0.1250", "[0.100, 0.150]", "", "", "< 0.0001", ""]
-    assert pair_cells(cases) == ["", "", "inf", "", "", "3 of 5"]
-    assert pair_cells(whole | cases)[:4] == ["+0.1250", "[0.100, 0.150]", "inf", ""]
+    cases["per_case_change"] = None
+    assert pair_cells(whole) == ["+0.1250 better", "[0.100, 0.150]", "", "", "< 0.0001", ""]
+    assert pair_cells(cases) == ["", "", "+inf", "", "", "3 of 5"]
+    assert pair_cells(whole | cases)[:4] == ["+0.1250 better", "[0.100, 0.150]", "+inf", ""]
 
 
 def test_many_single_classes_are_shown_where_they_differ():
@@ -102,15 +104,16 @@ def test_notes_say_what_was_resampled_and_what_was_left_out():
 @pytest.mark.parametrize(
     ("changes", "line"),
     [
-        ({"outcome": "pass"}, "met, margin +0.0100 [-0.0200, 0.0400]"),
-        ({"outcome": "regression", "margin_ci95": None}, "REGRESSION, margin +0.0100"),
+        ({"outcome": "pass"}, "met, margin +0.0100 [-0.0200, 0.0400]; {}"),
+        ({"outcome": "regression", "margin_ci95": None}, "REGRESSION, margin +0.0100; {}"),
         (
             {"outcome": "unknown", "n_units_needed": 12345},
-            "can't be told from 30 wards, margin +0.0100 [-0.0200, 0.0400]; about 12,345 wards like these would tell",
+            "can't be told from 30 wards, margin +0.0100 [-0.0200, 0.0400]; {}; "
+            "about 12,345 wards like these would tell",
         ),
         (
             {"outcome": "unknown"},
-            "can't be told from 30 wards, margin +0.0100 [-0.0200, 0.0400]; the interval holds the bound",
+            "can't be told from 30 wards, margin +0.0100 [-0.0200, 0.0400]; {}; the interval holds the bound",
         ),
     ],
     ids=lambda value: value["outcome"] if isinstance(value, dict) else None,
@@ -119,5 +122,7 @@ def test_a_requirement_is_one_line(changes, line):
     entry = {
         "require": "mean_iou >= base", "margin": 0.01, "margin_ci95": [-0.02, 0.04],
         "reason": "the interval holds the bound", "n_units": 30, "n_units_needed": None,
+        "difference": 0.01, "change": "better",
     }  # fmt: skip
-    assert requirement_line(entry | changes, units="wards") == f"mean_iou >= base: {line}"
+    said = line.format("new minus base +0.0100 better")
+    assert requirement_line(entry | changes, units="wards") == f"mean_iou >= base: {said}"

@@ -104,8 +104,8 @@ def test_a_requirement_is_linked_to_its_cases_of_the_new_run_against_the_base(tm
     found = compare(folders, MetricsConfig(bootstrap=1000, slice_by=("(.)",)), require=require)
     rows = comparison_values(tmp_path, found, ReportConfig())["comparison"]["required"]
     assert [row["link"] for row in rows] == [
-        "#?pair=1.0&by=difference%2Fheadline",
-        "#?pair=1.0&by=difference%2Fiou%2F1&is.slice%2F%28.%29=a",
+        "#?pair=0.1&by=difference%2Fheadline",
+        "#?pair=0.1&by=difference%2Fiou%2F1&is.slice%2F%28.%29=a",
     ]
     assert rows[0]["said"] == "met"
     found["gate"]["requirements"][0]["metric"] = "mean_average_precision"  # which no case has

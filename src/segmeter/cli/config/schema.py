@@ -266,7 +266,8 @@ class CompareConfig(Seeded, RequireConfig):
     """`segmeter compare`: paired statistics between evaluations of the same cases."""
 
     runs: tuple[Path, ...]
-    """Folders of two or more finished runs of eval or score, or summary.json files of nnU-Net, in any order."""
+    """Folders of two or more finished runs of eval or score, or summary.json files of nnU-Net. Of each pair, the
+    one that is given first is the base: differences are new minus base."""
     rank_by: str = "mean_iou"
     """The metric that orders the runs: mean_iou, mean_dice, pixel_accuracy, or one that they were measured by, such as
     pq, nsd@1 or hd95 (the mean over classes), or hd95/car."""

@@ -1,6 +1,5 @@
 """A finished evaluation -> the number that a sweep compares, and whether higher or lower is better."""
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -40,7 +39,7 @@ def _value(summary: Mapping[str, Any], objective: str) -> float | None:
         metric, _, region = objective.partition("/")
         entry = summary["measures"].get(metric, {}).get(region, {})
         value = entry.get("dataset", entry.get("mean"))
-    return math.inf if value == "inf" else value
+    return float(value) if value in ("inf", "-inf") else value
 
 
 def find_objective(objective: str | None, metrics: MetricsConfig, spec: ClassSpec) -> str | None:

@@ -3,7 +3,6 @@
 import errno
 import fcntl
 import json
-import math
 import os
 import sys
 import time
@@ -32,6 +31,7 @@ from segmeter.files import (
     write_bytes,
     write_json,
 )
+from segmeter.metrics.statistics.describe import say
 from segmeter.open_files import Reserved, open_lock
 from segmeter.provenance import hardware, source, versions
 from segmeter.remote.upload import check_target, upload_folder
@@ -121,10 +121,11 @@ def note_done(folder: Path, result: Mapping[str, float | None]) -> None:
     Parameters
     ----------
     result
-        Named numbers; the first is what a sweep compares. What is not finite becomes null.
+        Named numbers; the first is what a sweep compares. Infinity becomes the text "inf", as JSON has no such number,
+        and NaN null.
     """
     record = json.loads((folder / RECORD).read_bytes())
-    plain = {name: None if value is None or not math.isfinite(value) else value for name, value in result.items()}
+    plain = {name: None if value is None else say(value) for name, value in result.items()}
     write_json(folder / RECORD, {**record, "result": plain, "end": _now(), "state": "done"})
 
 

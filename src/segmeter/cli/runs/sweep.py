@@ -4,6 +4,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from segmeter.cli.runs.masking import mask_override
 from segmeter.cli.runs.run_folder import RECORD, read_record
@@ -78,8 +79,13 @@ def read_sweep(folder: Path) -> list[SweepJob]:
             number=numbers[name],
             folder=name,
             settings={key: values.get(key, "") for key in keys},
-            result=records[name].get("result") or {},
+            result={key: _number(value) for key, value in (records[name].get("result") or {}).items()},
             state=str(records[name].get("state", "unknown")),
         )
         for name, values in zip(names, given, strict=True)
     ]
+
+
+def _number(value: Any) -> float | None:
+    """A number of run.json, which writes infinity as text."""
+    return float(value) if value in ("inf", "-inf") else value

@@ -36,6 +36,8 @@ class Requirement:
         Of the base's score; 0 for a fixed bound.
     offset
         Added to it.
+    infinite
+        Whether the share of cases whose value is infinite is meant, instead of the values.
     """
 
     metric: str
@@ -44,11 +46,13 @@ class Requirement:
     at_least: bool
     factor: float
     offset: float
+    infinite: bool = False
 
     @property
     def score(self) -> str:
         """The score, as it is written."""
         name = f"per_case({self.metric})" if self.per_case else self.metric
+        name = f"infinite({self.metric})" if self.infinite else name
         return name if self.slice is None else f"{name}[{self.slice[0]}={self.slice[1]}]"
 
     def __str__(self) -> str:
@@ -124,8 +128,8 @@ class RequireConfig(Config):
     """What a command takes that can decide whether a run is good enough."""
 
     require: str | tuple[str, ...] = ()
-    """What the second of two runs must reach, decided by intervals: "mean_iou >= base - 0.005", where base is the
-    first; "iou/* >= base - 0.02" for each class, "mean_iou[scanner=A] >= 0.7" for a slice. Several with ";" between
+    """What the new one of runs=[BASE,NEW] must reach, decided by intervals: "mean_iou >= base - 0.005";
+    "iou/* >= base - 0.02" for each class, "mean_iou[scanner=A] >= 0.7" for a slice. Several with ";" between
     them. The exit code is 0 where all are met, 4 where one is violated, and 5 where these cases can't tell."""
 
     @property

@@ -26,7 +26,6 @@ from segmeter.metrics.statistics.intervals import (
     find_ends,
     find_p,
     measure_influence,
-    require_holders,
 )
 from segmeter.metrics.statistics.lazy_columns import Columns
 
@@ -51,7 +50,7 @@ class Resampled:
     estimate : () or (S,), as the statistic gives
         Of the cases as they are.
     low, high : as the estimate
-        The interval's ends; each is one of the resampled values. NaN where fewer than 5 cases or clusters decide the
+        The interval's ends; each is one of the resampled values. NaN where fewer than 5 cases or clusters have the
         statistic (for a class's IoU those that contain the class), or where it is undefined without one of them.
     replicates : (B,) or (B, S)
         The statistics of each resample.
@@ -165,7 +164,7 @@ def bootstrap_columns(
     replicates = np.concatenate([score(part) for part in sums]).reshape(resamples, -1)
     left_out = (score(total - part).reshape(len(part), -1) for part in _blocks(units, places))
     alone = (_undefined_quietly(score, part).reshape(len(part), -1) for part in _blocks(units, places))
-    influence = require_holders(measure_influence(left_out, estimate), alone, len(units))
+    influence = measure_influence(left_out, alone, estimate)
     low, high = find_ends(interval, level, estimate, replicates, influence)
     p_values = find_p(interval, estimate, replicates, influence) if test else np.full(len(estimate), np.nan)
     return Resampled(

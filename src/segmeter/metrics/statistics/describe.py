@@ -1,4 +1,4 @@
-"""values of cases -> plain numbers for JSON: undefined is None, and counted."""
+"""Numbers of cases that may be undefined or infinite: how they are averaged, subtracted and written as JSON."""
 
 from typing import Any
 
@@ -39,3 +39,16 @@ def say(value: Any) -> float | str | None:
     (0.5, None, 'inf', '-inf')
     """
     return None if np.isnan(value) else str(float(value)) if np.isinf(value) else float(value)
+
+
+def minus(one: FloatArray, other: FloatArray) -> FloatArray:
+    """Subtract numbers of which some may be infinite: equal ones differ by 0, and none makes up a NaN.
+
+    Examples
+    --------
+    >>> minus(np.array([3.0, np.inf, 2.0, np.nan]), np.array([1.0, np.inf, np.inf, 1.0])).tolist()
+    [2.0, 0.0, -inf, nan]
+    """
+    same = one == other
+    difference: FloatArray = np.where(same, 0.0, one) - np.where(same, 0.0, other)
+    return difference

@@ -1,11 +1,11 @@
-"""replicates (of `bootstrap`) and leave-one-out values -> the ends of an interval, each one of the replicates.
+"""The ends of an interval, each one of the replicates of `bootstrap`, with the influence of single units.
 
 Order statistics never leave the range of the statistic, mix nothing finite with the infinite, and need no formula for
 the statistic; how often each method holds the true value is in docs/statistics.md.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal, get_args
 
 import numpy as np
@@ -30,13 +30,15 @@ class Influence:
     Parameters
     ----------
     n_moving
-        Units that move the statistic; a case without a class does not move its scores, nor one just at the mean.
+        Units that move the statistic; a case without a class does not move its scores. Where fewer than 5 move it, all
+        that have it, as most of them may lie just at the mean; 0 where none moves it.
     acceleration
         Skewness of the changes over 6 sqrt(N) (Efron 1987); 0 where nothing moves.
     kurtosis
-        Of the changes by the units that move it; 3 for normal ones. NaN where none does.
+        Of the changes by these units; 3 for normal ones. NaN where none moves it.
     too_few
-        Whether so few units decide the statistic that it has no interval.
+        Whether fewer than 5 units have the statistic at all, or it is undefined without one of them, so that it has no
+        interval.
     """
 
     n_moving: FloatArray
@@ -45,8 +47,18 @@ class Influence:
     too_few: NDArray[np.bool_]
 
 
-def measure_influence(left_out: Iterator[FloatArray], estimate: FloatArray) -> Influence:
-    """Sums of powers around the estimate (S,), over blocks (n, S) of values without one unit: no N x S array."""
+def measure_influence(left_out: Iterator[FloatArray], alone: Iterator[FloatArray], estimate: FloatArray) -> Influence:
+    """Sums of powers around the estimate (S,), a block of units at a time: no N x S array.
+
+    Parameters
+    ----------
+    left_out
+        Blocks (n, S) of the statistic without one unit each.
+    alone
+        Blocks (n, S) of the statistic of each unit alone, NaN where it has none; read as far as needed.
+    estimate : (S,)
+        Of all units.
+    """
     powers = np.zeros((5, len(estimate)))
     moving, units = np.zeros(len(estimate)), 0
     undefined = np.isnan(estimate)
@@ -61,33 +73,28 @@ def measure_influence(left_out: Iterator[FloatArray], estimate: FloatArray) -> I
         square = change**2  # products: `**` takes fifty times as long for 3 and 4
         terms = finite, change, square, square * change, square**2
         powers += [term.sum(axis=0) for term in terms]
+    least = min(MIN_UNITS, units - 1)
+    few = (moving < least) & ~undefined
+    holders = _count_holders(alone, few, moving > 0, least)
+    n_moving = np.where(few & (moving > 0), np.maximum(moving, holders), moving)
     square, cube, _ = _central(powers[0], *powers[1:])
-    moved, _, quad = _central(moving, *powers[1:])
+    moved, _, quad = _central(n_moving, *powers[1:])
     return Influence(
-        n_moving=moving,
+        n_moving=n_moving,
         acceleration=np.nan_to_num(divide(cube, 6 * square**1.5)),
-        kurtosis=divide(moving * quad, moved**2),
-        too_few=undefined | (units < MIN_UNITS) | ((moving > 0) & (moving < min(MIN_UNITS, units - 1))),
+        kurtosis=divide(n_moving * quad, moved**2),
+        too_few=undefined | (units < MIN_UNITS) | (few & (holders < least)),
     )
 
 
-def require_holders(influence: Influence, alone: Iterator[FloatArray], units: int) -> Influence:
-    """Call those too few that agree exactly, so that none moves the statistic (S,), where fewer than 5 have it at all.
-
-    Parameters
-    ----------
-    influence
-        From `measure_influence`.
-    alone
-        Blocks (n, S) of the statistic of each unit alone, NaN where it has none; read as far as needed.
-    units
-        How many there are.
-    """
-    unmoved = (influence.n_moving == 0) & ~influence.too_few
-    least, holders = min(MIN_UNITS, units - 1), np.zeros(len(unmoved), np.int64)
-    while (unmoved & (holders < least)).any() and (part := next(alone, None)) is not None:
+def _count_holders(
+    alone: Iterator[FloatArray], few: NDArray[np.bool_], moved: NDArray[np.bool_], least: int
+) -> NDArray[np.int64]:
+    """How many units have each statistic that few units move; counted no further than needed where none moves it."""
+    holders = np.zeros(len(few), np.int64)
+    while (few & (moved | (holders < least))).any() and (part := next(alone, None)) is not None:
         holders += (~np.isnan(part)).sum(axis=0)
-    return replace(influence, too_few=influence.too_few | (unmoved & (holders < least)))
+    return holders
 
 
 def find_ends(

@@ -22,7 +22,7 @@ class MeanInterval:
     mean
         Over the cases with a value; inf where one is infinite, NaN where there is none.
     low, high
-        The interval's ends; NaN where fewer than 5 cases or clusters decide it.
+        The interval's ends; NaN where fewer than 5 cases or clusters have a value.
     n_used, n_undefined
         Cases with a value, and without one (NaN).
     """

@@ -13,6 +13,7 @@ from segmeter.checks import expected, shown
 from segmeter.errors import InputError
 from segmeter.metrics.arrays import FloatArray
 from segmeter.metrics.statistics.bootstrap import check_draws, to_grid
+from segmeter.metrics.statistics.describe import minus
 
 _BLOCK = 1 << 20  # signs drawn at a time
 _CASES = 4096  # of which they are used at a time; a multiple of 8
@@ -180,7 +181,4 @@ def _differences(where: str, first: Any, second: Any) -> tuple[FloatArray, int]:
     if first.shape != second.shape:
         raise InputError(expected(where, "second", f"to have the shape {first.shape}", second.shape))
     undefined = np.isnan(first) | np.isnan(second)
-    one, other = first[~undefined], second[~undefined]
-    same = one == other
-    differences = np.where(same, 0.0, np.where(same, 0.0, one) - np.where(same, 0.0, other))
-    return differences, int(undefined.sum())
+    return minus(first[~undefined], second[~undefined]), int(undefined.sum())

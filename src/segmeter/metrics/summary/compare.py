@@ -1,12 +1,11 @@
-"""rows of several runs on the same cases -> paired differences, tests, ranking. Pure statistics."""
+"""Runs on the same cases are compared pair by pair: differences (new minus base), tests, and a ranking of all."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from segmeter.checks import expected, known_kind, shown
 from segmeter.classes import ClassSpec
@@ -17,26 +16,21 @@ from segmeter.metrics.cases.table import CaseRow, order_rows
 from segmeter.metrics.cases.typed import RunColumns, lay_out_run
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.config.requirements import Requirement, parse_requirements
-from segmeter.metrics.statistics.bootstrap import (
-    Resampled,
-    Statistic,
-    bootstrap_columns,
-    mean_of_columns,
-)
+from segmeter.metrics.statistics.bootstrap import Resampled, bootstrap_columns
 from segmeter.metrics.statistics.clusters import cluster_labels
-from segmeter.metrics.statistics.describe import plain, say
-from segmeter.metrics.statistics.intervals import Interval
+from segmeter.metrics.statistics.describe import minus, plain, say
 from segmeter.metrics.statistics.lazy_columns import Columns, join_columns
 from segmeter.metrics.statistics.paired_tests import holm, sign_flips, wilcoxon
 from segmeter.metrics.summary.comparable import check_same_cases, check_same_spacing
-from segmeter.metrics.summary.directions import find_direction
+from segmeter.metrics.summary.directions import find_direction, minus_means, name_change, split_means
 from segmeter.metrics.summary.gates import decide, expand_requirements
-from segmeter.metrics.summary.ranking import Ranking, rank_values
+from segmeter.metrics.summary.ranking import Drawn, Ranking, draw_scores
 from segmeter.metrics.summary.scoreboard import Scoreboard, build_scoreboards, is_overall, paired_units
 from segmeter.metrics.summary.slice_labels import hash_labels, order_labels, slice_labels
 from segmeter.metrics.summary.slices import compare_slices, headlines
 from segmeter.metrics.summary.summary import DEFAULT
 
+SCHEMA = 2  # of compare.json; in schema 1 differences were first minus second
 _GATE_RESAMPLES = 1000  # fewer leave the ends of an interval, and so a verdict, to chance
 _TESTS = ("dataset_p", "wilcoxon_p", "sign_flip_p")
 
@@ -50,17 +44,19 @@ def compare_runs(
 ) -> dict[str, Any]:
     """Compare runs on the same cases: each pair's difference with its interval and tests, and the ranking of all.
 
+    Every difference is new minus base. Of each pair, the run that is given first is the base.
+
     Parameters
     ----------
     runs
-        Name of a run to its rows; two or more.
+        Name of a run to its rows; two or more, the base first.
     spec
         The classes of all runs.
     config
         Background, groups, slices, bootstrap (at least 1), interval, cluster and seed. With ``config.measures``, as the
         runs were measured by, scores of the whole data set that measures give, such as PQ, are compared too.
     require
-        What the second of two runs must reach, such as "mean_iou >= base - 0.005", where base is the first.
+        What the new one of two runs must reach, such as "mean_iou >= base - 0.005".
 
     Returns
     -------
@@ -71,14 +67,18 @@ def compare_runs(
         columns of some runs only. An entry has ``per_case`` (mean over cases, by run) and ``dataset`` (by run), where
         the metric has such scores, ``pairs``, ``better`` ("higher", "lower", or None where that is not known) and
         ``ranking`` (None without ``better``), which is by ``ranked_by``: "dataset", or "per_case" where there is no
-        such score.
-        ``pairs[i]["dataset_difference"]`` is first minus second, and ``dataset_p`` says at which level its interval
-        reaches 0. The other tests are of the per-case values; all are two-sided. ``*_holm`` is adjusted over all pairs
+        such score. A mean over cases is infinite as soon as one case is. Such means are ordered by the share of cases
+        that are, and by the mean of the others where it is the same: the one with the larger share is larger by
+        infinity. ``n_infinite`` of a pair, and ``infinite`` of the entry by run, count these cases.
+        A pair has ``base`` and ``new``, the names of its runs. ``dataset_difference`` is new minus base,
+        ``dataset_change`` names it ("better", "worse", "equal", or None without ``better``), and ``dataset_p`` says at
+        which level its interval reaches 0. ``per_case_difference`` and ``per_case_change`` are of the means over cases.
+        The other tests are of the per-case values; all are two-sided. ``*_holm`` is adjusted over all pairs
         and all metrics of one kind: those of all classes together, and those of single classes and groups. With
         ``config.cluster`` tests are of each cluster's mean, as its cases are not independent. Cases in which one value
         is undefined are left out of a pair's tests and per-case difference, and counted. Infinity is the text "inf";
         infinite differences leave out the sign-flip test, which compares means, and are the largest ones of Wilcoxon's.
-        With ``config.slice_by`` there is ``slices``, an entry per pair ``first, second, by`` (see `compare_slices`),
+        With ``config.slice_by`` there is ``slices``, an entry per pair ``base, new, by`` (see `compare_slices`),
         and ``slice_table``, where the facts are from, or None, and ``slice_hashes`` (see `hash_labels`);
         with `require` there is ``gate`` (see `decide`).
 
@@ -97,9 +97,10 @@ def compare_runs(
     >>> def run(*missed):  # pixels of a cell of 9 that each case misses
     ...     counts = [np.array([[90, 1], [m, 9 - m]]) for m in missed]
     ...     return [CaseRow(case_id=str(i), height=10, width=10, counts=table) for i, table in enumerate(counts)]
-    >>> found = compare_runs({"new": run(0, 1, 2), "old": run(2, 2, 3)}, spec, MetricsConfig(bootstrap=500))
-    >>> found["metrics"]["mean_iou"]["pairs"][0]["dataset_difference"] > 0
-    True
+    >>> found = compare_runs({"old": run(2, 2, 3), "new": run(0, 1, 2)}, spec, MetricsConfig(bootstrap=500))
+    >>> pair = found["metrics"]["mean_iou"]["pairs"][0]
+    >>> pair["dataset_difference"] > 0, pair["dataset_change"]
+    (True, 'better')
     """
     return compare_laid_out(lay_out(runs, spec, config, require=require))
 
@@ -119,7 +120,7 @@ class LaidOut:
     labels
         The slice of each case, by each of ``config.slice_by``.
     required
-        What the second of two runs must reach.
+        What the new one of two runs must reach.
     spec, config
         As for `compare_runs`.
     """
@@ -191,7 +192,7 @@ def compare_laid_out(given: LaidOut) -> dict[str, Any]:
     pairs = [_compare_pair(boards, *pair, config, options) for pair in combinations(boards, 2)]
     for overall in (True, False):
         _adjust([pair[metric] for pair in pairs for metric in metrics if is_overall(metric) == overall])
-    drawn = _resample(boards, options)
+    drawn = draw_scores(list(boards.values()), **options)
     return {
         "n_cases": len(first.case_ids),
         "runs": list(boards),
@@ -221,74 +222,73 @@ def _slices(
     names, case_ids = headlines(next(iter(boards.values())), spec), next(iter(boards.values())).case_ids
     clusters = cluster_labels(case_ids, config.cluster)
     pairs = [
-        {"first": one, "second": two, "by": compare_slices(boards[one], boards[two], names, labels, config, clusters)}
+        {"base": one, "new": two, "by": compare_slices(boards[one], boards[two], names, labels, config, clusters)}
         for one, two in combinations(boards, 2)
     ]
     hashes = {by: hash_labels(case_ids, each) for by, each in labels.items()}
     return {"slices": pairs, "slice_table": config.slices, "slice_hashes": hashes}
 
 
-def paired_bootstrap(
-    first: NDArray[Any], second: NDArray[Any], statistic: Statistic, *, interval: Interval = "expanded", **options: Any
+def bootstrap_difference(
+    base: Columns, new: Columns, subtract: Callable[[FloatArray, FloatArray], FloatArray], **options: Any
 ) -> Resampled:
-    """Find the interval of ``statistic(first) - statistic(second)``, both on the same resampled cases.
+    """Find the intervals of differences, new minus base, both on the same resampled cases.
 
     Parameters
     ----------
-    first, second : (N, M)
-        Columns of two models, row by row of the same case.
-    statistic
+    base, new : (N, M)
+        Columns of two runs, row by row of the same case.
+    subtract
+        Sums (R, M) of the new run's columns, and of the base's, to differences (R, S).
+    options
         As for `bootstrap`.
-    interval, options
-        Passed to `bootstrap`: resamples, seed, level, clusters, test.
-
-    Raises
-    ------
-    InputError
-        The shapes differ, or `bootstrap` refuses.
     """
-    if first.shape != second.shape:
-        raise InputError(expected("paired_bootstrap", "second", f"to have the shape {first.shape}", second.shape))
-    return _bootstrap_difference(Columns.of(first), Columns.of(second), statistic, interval=interval, **options)
+    width = base.width
 
+    def difference(sums: FloatArray) -> FloatArray:
+        return subtract(np.ascontiguousarray(sums[:, width:]), np.ascontiguousarray(sums[:, :width]))
 
-def _bootstrap_difference(first: Columns, second: Columns, statistic: Statistic, **options: Any) -> Resampled:
-    """Resample the columns of two models (N, M) side by side."""
-    width = first.width
-
-    def difference(sums: NDArray[Any]) -> FloatArray:
-        one, other = (statistic(np.ascontiguousarray(part)) for part in (sums[:, :width], sums[:, width:]))
-        with np.errstate(invalid="ignore"):  # two infinite scores have no difference
-            return one - other
-
-    return bootstrap_columns(join_columns([first, second]), difference, **options)
+    return bootstrap_columns(join_columns([base, new]), difference, **options)
 
 
 def _compare_pair(
-    boards: Mapping[str, Scoreboard], first: str, second: str, config: MetricsConfig, options: dict[str, Any]
+    boards: Mapping[str, Scoreboard], base: str, new: str, config: MetricsConfig, options: dict[str, Any]
 ) -> dict[str, dict[str, Any]]:
     """By metric: the differences of two runs, with intervals and tests."""
-    one, other = boards[first], boards[second]
-    flips = sign_flips(paired_units(one, other, options["clusters"]), resamples=config.bootstrap, seed=config.seed)
-    ranked = [wilcoxon(*pair).p_value for pair in paired_units(one, other, options["clusters"])]
+    old, now = boards[base], boards[new]
+    flips = sign_flips(paired_units(old, now, options["clusters"]), resamples=config.bootstrap, seed=config.seed)
+    ranked = [wilcoxon(*pair).p_value for pair in paired_units(old, now, options["clusters"])]
     drawn = {"interval": config.interval, **options}
-    means = _bootstrap_difference(one.means(other), other.means(one), mean_of_columns, **drawn)
-    whole = _bootstrap_difference(one.columns, other.columns, one.score, test=True, **drawn)
-    count = len(one.case_ids)
-    found: dict[str, dict[str, Any]] = {name: {"first": first, "second": second} for name in one.names}
-    for d, metric in enumerate(one.whole):
-        found[metric] |= _difference("dataset", whole, d) | {"dataset_p": plain(whole.p_of_zero[d])}
-    for i, metric in enumerate(one.values):
-        lost = int((np.isnan(one.values[metric]) | np.isnan(other.values[metric])).sum())
-        found[metric] |= _difference("per_case", means, i)
+    means = bootstrap_difference(
+        old.means(now),
+        now.means(old),
+        lambda ours, theirs: minus_means(split_means(ours), split_means(theirs)),
+        **drawn,
+    )
+    whole = bootstrap_difference(
+        old.columns, now.columns, lambda ours, theirs: minus(old.score(ours), old.score(theirs)), test=True, **drawn
+    )
+    count = len(old.case_ids)
+    found: dict[str, dict[str, Any]] = {name: {"base": base, "new": new} for name in old.names}
+    for d, metric in enumerate(old.whole):
+        found[metric] |= _difference("dataset", metric, whole, d) | {"dataset_p": plain(whole.p_of_zero[d])}
+    for i, metric in enumerate(old.values):
+        lost = int((np.isnan(old.values[metric]) | np.isnan(now.values[metric])).sum())
+        found[metric] |= _difference("per_case", metric, means, i)
         found[metric] |= {"wilcoxon_p": ranked[i], "sign_flip_p": plain(flips[i])}
         found[metric] |= {"n_used": count - lost, "n_undefined": lost}
+        infinite = {"base": int(np.isinf(old.values[metric]).sum()), "new": int(np.isinf(now.values[metric]).sum())}
+        found[metric] |= {"n_infinite": infinite} if any(infinite.values()) else {}
     return found
 
 
-def _difference(name: str, resampled: Resampled, i: int) -> dict[str, Any]:
-    ends = [say(resampled.low[i]), say(resampled.high[i])]
-    return {f"{name}_difference": say(resampled.estimate[i]), f"{name}_ci95": ends}
+def _difference(name: str, metric: str, resampled: Resampled, i: int) -> dict[str, Any]:
+    value = resampled.estimate[i]
+    return {
+        f"{name}_difference": say(value),
+        f"{name}_ci95": [say(resampled.low[i]), say(resampled.high[i])],
+        f"{name}_change": name_change(metric, value),
+    }
 
 
 def _adjust(pairs: Sequence[dict[str, Any]]) -> None:
@@ -302,41 +302,21 @@ def _adjust(pairs: Sequence[dict[str, Any]]) -> None:
                 pair.setdefault(f"{test}_holm", None)
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Resamples:
-    """Per run, its dataset scores (D) and means over cases (V), all from the same resamples."""
-
-    dataset: list[Resampled]
-    per_case: list[Resampled]
-
-
-def _resample(boards: Mapping[str, Scoreboard], options: dict[str, Any]) -> _Resamples:
-    return _Resamples(
-        dataset=[bootstrap_columns(board.columns, board.score, **options) for board in boards.values()],
-        per_case=[bootstrap_columns(board.means(), mean_of_columns, **options) for board in boards.values()],
-    )
-
-
 def _entry(
-    boards: Mapping[str, Scoreboard], metric: str, pairs: Sequence[dict[str, dict[str, Any]]], drawn: _Resamples
+    boards: Mapping[str, Scoreboard], metric: str, pairs: Sequence[dict[str, dict[str, Any]]], drawn: Drawn
 ) -> dict[str, Any]:
     """One metric's part of the result."""
-    runs, board = list(boards), next(iter(boards.values()))
-    better, parts, column = find_direction(metric), drawn.per_case, 0
     entry: dict[str, Any] = {}
-    for kind, places, scores in (
-        ("per_case", list(board.values), drawn.per_case),
-        ("dataset", board.whole, drawn.dataset),
-    ):
-        if metric in places:
-            parts, column = scores, places.index(metric)
-            entry[kind] = {run: say(one.estimate[column]) for run, one in zip(runs, scores, strict=True)}
+    for kind, scores in (("per_case", drawn.per_case), ("dataset", drawn.dataset)):
+        if metric in scores.names:
+            values = scores.values(metric)[:, 0]
+            entry[kind] = {run: say(value) for run, value in zip(boards, values, strict=True)}
+    if metric in drawn.failing.names:
+        entry["infinite"] = {run: int(np.isinf(board.values[metric]).sum()) for run, board in boards.items()}
+    better = find_direction(metric)
     entry |= {"pairs": [pair[metric] for pair in pairs], "better": better, "ranking": None}
     if better:
-        sign = 1 if better == "higher" else -1
-        values = np.array([sign * part.estimate[column] for part in parts])
-        replicates = np.stack([sign * part.replicates[:, column] for part in parts], axis=1)
-        entry["ranking"] = _describe_ranking(runs, rank_values(values, replicates))
+        entry["ranking"] = _describe_ranking(list(boards), drawn.rank(metric, better))
         entry["ranked_by"] = "dataset" if "dataset" in entry else "per_case"
     return entry
 

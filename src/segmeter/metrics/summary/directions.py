@@ -1,10 +1,19 @@
-"""metric -> whether higher or lower is better, for rankings."""
+"""Which way each metric is better, and how means compare of which some are infinite.
+
+Rankings, gates, comparisons, sweeps and pages ask here, so that they all agree.
+"""
 
 from typing import Literal
 
+import numpy as np
+
+from segmeter.metrics.arrays import FloatArray
+from segmeter.metrics.pixels.overlap import divide
+from segmeter.metrics.statistics.describe import minus
 from segmeter.metrics.surfaces.options import SUFFIXES
 
 Direction = Literal["higher", "lower"]
+Change = Literal["better", "worse", "equal"]
 
 _OVERLAPS = ("mean_iou", "mean_dice", "pixel_accuracy", "nsd", "nsd_mean", "boundary_iou", "cldice")
 _OBJECTS = ("pq", "sq", "rq", "object_dice", "ap", "aji", "object_recall", "object_f1")
@@ -40,3 +49,45 @@ def find_direction(metric: str) -> Direction | None:
     """
     name = metric.partition("/")[0].partition("@")[0]
     return _KNOWN.get(name) or _KNOWN.get(name.removesuffix(SUFFIXES["marching_cubes"]))
+
+
+def name_change(metric: str, difference: float) -> Change | None:
+    """Name the change of a metric by its difference, new minus base; None where there is no difference or direction.
+
+    Examples
+    --------
+    >>> name_change("pq/cell", 0.1), name_change("hd95/cell", 0.1), name_change("hd95/cell", float("-inf"))
+    ('better', 'worse', 'better')
+    >>> name_change("pq/cell", 0.0), name_change("area/cell", 0.1), name_change("pq/cell", float("nan"))
+    ('equal', None, None)
+    """
+    direction = find_direction(metric)
+    if direction is None or difference != difference:
+        return None
+    if difference == 0:
+        return "equal"
+    return "better" if (difference > 0) == (direction == "higher") else "worse"
+
+
+def split_means(sums: FloatArray) -> FloatArray:
+    """Sums (R, 3 V) of `mean_columns` to shares of values that are infinite, and means of the others: (2, R, V).
+
+    A mean over cases is infinite as soon as one case is, as where an object was missed. These two order such means.
+    """
+    finite, defined, infinite = np.split(sums, 3, axis=1)
+    return np.stack([divide(infinite, defined), divide(finite, defined - infinite)])
+
+
+def join_means(parts: FloatArray) -> FloatArray:
+    """The means themselves, of what `split_means` gives: infinite as soon as one value is."""
+    return np.where(parts[0] > 0, np.inf, parts[1])
+
+
+def minus_means(new: FloatArray, base: FloatArray) -> FloatArray:
+    """Subtract what `split_means` gives, new minus base.
+
+    The one with the larger share of infinite values is larger, by inf. With equal shares the other values decide.
+    """
+    apart = new[0] - base[0]
+    finite = np.where((new[0] == 1) & (base[0] == 1), 0.0, minus(new[1], base[1]))
+    return np.where(np.abs(apart) > 0, np.copysign(np.inf, apart), finite)

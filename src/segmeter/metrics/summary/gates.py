@@ -1,31 +1,31 @@
-"""two runs on the same cases, and what is required of the second -> pass, regression, or that it can't be told."""
+"""A gate decides whether the new one of two runs on the same cases is good enough, or that it can't be told."""
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from segmeter.checks import expected, nearest
 from segmeter.errors import ConfigError
-from segmeter.metrics.arrays import FloatArray
+from segmeter.metrics.arrays import BoolArray, FloatArray
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.config.requirements import Requirement
 from segmeter.metrics.statistics.bootstrap import Resampled, bootstrap_columns
 from segmeter.metrics.statistics.clusters import cluster_labels
-from segmeter.metrics.statistics.describe import say
-from segmeter.metrics.statistics.lazy_columns import Columns, join_columns
+from segmeter.metrics.statistics.describe import minus, say
+from segmeter.metrics.statistics.lazy_columns import Columns
 from segmeter.metrics.statistics.paired_tests import holm
-from segmeter.metrics.summary.directions import find_direction
+from segmeter.metrics.summary.bounds import Bound, BoundColumns, find_bounds
+from segmeter.metrics.summary.directions import find_direction, name_change
 from segmeter.metrics.summary.measures import MEAN
 from segmeter.metrics.summary.scoreboard import Scoreboard
 
 Outcome = Literal["pass", "regression", "unknown"]
 
 ALL = "*"  # each class and group, or each slice
-ALPHA = 0.05  # of the p-value adjusted over all requirements, two-sided
+WORST_FIRST: tuple[Outcome, ...] = ("regression", "unknown", "pass")
 
 
 def expand_requirements(
@@ -97,33 +97,22 @@ def _direction_problem(one: Requirement, metric: str) -> list[str]:
     return [expected("compare", "require", f"to be {metric} {sign} ..., as {better} is better", repr(str(one)))]
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Data:
-    """Columns of both runs side by side, for all cases and for the cases of each slice (N, B, 2 W), and the scores."""
-
-    columns: Columns
-    blocks: list[tuple[str, str] | None]
-    board: Scoreboard
-
-    def scores(self, sums: FloatArray) -> FloatArray:
-        """Sums (R, B, 2 W) -> scores of base and new run (R, B, 2, S)."""
-        count, blocks, width = sums.shape
-        flat = np.ascontiguousarray(sums.reshape(count * blocks * 2, width // 2))
-        return self.board.all_scores(flat).reshape(count, blocks, 2, -1)
-
-
 def decide(
     runs: Sequence[Scoreboard],
     requirements: Sequence[Requirement],
     slices: Mapping[str, Sequence[str]],
     config: MetricsConfig,
 ) -> dict[str, Any]:
-    """Decide each requirement by the 95 % interval of the distance to its bound.
+    """Decide each requirement by the 95 % interval of the distance to its bound, and the whole by the worst of them.
 
-    A requirement is met where the interval lies on the good side, the bound included; it is violated where all of it
-    lies on the other side, and its p-value stays below 0.05 when adjusted over all requirements by Holm's method, so
-    that many requirements do not make more false alarms than one. Otherwise these cases can't tell. Nor does a mean
-    over cases pass that has no value in a case of the new run in which the base has one.
+    A requirement is met where the interval lies on the good side, the bound included, and violated where all of it lies
+    on the other side. Otherwise these cases can't tell. Nor does a mean over cases pass that has no value in a case of
+    the new run in which the base has one. No requirement has a say in the verdict on another, so that one more never
+    makes the whole better; ``p_holm``, adjusted over all of them by Holm's method, is information only.
+
+    Infinite values are never subtracted. Where a mean over cases has any, its requirement is decided by two bounds, and
+    has an entry for each: "infinite(hd95/car) <= base" compares the shares of cases that are infinite (0 for a fixed
+    bound), and "hd95/car <= base + 1" is decided by those that are finite.
 
     Parameters
     ----------
@@ -139,134 +128,106 @@ def decide(
     Returns
     -------
     dict
-        ``outcome`` ("regression" as soon as one is violated, else "unknown" as soon as one can't be told, else "pass"),
-        and ``requirements``, an entry each: ``require, metric, slice, base, new, margin, margin_ci95, p_holm, outcome,
-        n_units, n_units_needed, reason``. ``margin`` is the distance to the bound, > 0 where it is met.
+        ``outcome``, the worst of all ("regression", then "unknown", then "pass"), and ``requirements``, an entry each:
+        ``require, metric, slice, base, new, difference`` (new minus base), ``change`` ("better", "worse", "equal" or
+        None), ``margin, margin_ci95, p_holm, outcome, n_units, n_units_needed, reason``. ``margin`` is the distance to
+        the bound, > 0 where it is met.
         ``n_units_needed`` is how many cases (or clusters) like these would tell, if the margin stays as it is; None
-        where none would, or where it is told. A mean over cases has ``n_used``, the cases in which both runs have the
-        score, of which alone it is, and ``n_undefined``, the others; ``n_units`` are those used.
+        where none would, or where it is told. A mean over cases has ``n_used``, the cases in which both runs have a
+        finite value (for a fixed bound, the new run), of which alone it is; ``n_infinite``, how many of its ``cases``
+        are infinite in ``base`` and ``new``, where there are any; and ``n_undefined``, the others. ``n_units`` counts
+        those used.
     """
     base, new = runs
-    data = _gather(base, new, requirements, slices)
-    clusters = cluster_labels(base.case_ids, config.cluster)
+    groups = [(one, _members(one, slices, len(base.case_ids))) for one in requirements]
+    bounds = [bound for one, members in groups for bound in find_bounds(one, base, new, members)]
+    blocks = {bound.requirement.slice: bound.members for bound in bounds if bound.counted is None}
+    data = BoundColumns(boards=(base, new), bounds=bounds, blocks=blocks)
+    columns, clusters = data.columns(), cluster_labels(base.case_ids, config.cluster)
     found = bootstrap_columns(
-        data.columns,
-        lambda sums: _margins(data, requirements, sums),
+        columns,
+        lambda sums: _margins(bounds, data.scores(sums)),
         resamples=config.bootstrap,
         seed=config.seed,
         interval=config.interval,
         clusters=clusters,
         test=True,
     )
-    scores = data.scores(_sums(data.columns)[None])[0]
+    scores = data.scores(_sums(columns)[None])[0]
     violated = np.where(found.estimate < 0, found.p_of_zero, 1.0)
     adjusted = holm(np.nan_to_num(violated, nan=1.0).tolist())
     entries = []
-    for i, one in enumerate(requirements):
-        block, place = data.blocks.index(one.slice), base.place(one.metric, per_case=one.per_case)
-        used = _used(one, base, new, _members(one, slices, data.columns.count))
-        places = np.flatnonzero(used.cases)
-        units = len({clusters[i] for i in places} if clusters else places)
-        entries.append(
-            {
-                "require": str(one),
-                "metric": one.metric,
-                "slice": None if one.slice is None else dict(zip(("by", "value"), one.slice, strict=True)),
-                "base": say(scores[block, 0, place]),
-                "new": say(scores[block, 1, place]),
-                **_verdict(found, i, float(adjusted[i]), units, lost=used.lost),
-                **used.numbers,
-            }
-        )
+    for i, bound in enumerate(bounds):
+        verdict = _verdict(found, i, _units(bound, clusters), lost=bound.lost)
+        entries.append(_entry(bound, scores[:, i]) | {"p_holm": float(adjusted[i])} | verdict)
     outcomes = {entry["outcome"] for entry in entries}
-    outcome = next(each for each in ("regression", "unknown", "pass") if each in outcomes)
+    outcome = next(each for each in WORST_FIRST if each in outcomes)
     return {"outcome": outcome, "requirements": entries}
 
 
-def _gather(
-    base: Scoreboard, new: Scoreboard, requirements: Sequence[Requirement], slices: Mapping[str, Sequence[str]]
-) -> _Data:
-    """A mean over cases is of those that are defined in both runs, as in a comparison."""
-    both = join_columns([base.all_columns(new), new.all_columns(base)])
-    blocks = {one.slice: _members(one, slices, both.count) for one in requirements}
-    members = list(blocks.values())
+def _entry(bound: Bound, scores: FloatArray) -> dict[str, Any]:
+    one, difference = bound.requirement, float(minus(scores[1], scores[0]))
+    return {
+        "require": str(one),
+        "metric": one.metric,
+        "slice": None if one.slice is None else dict(zip(("by", "value"), one.slice, strict=True)),
+        "base": say(scores[0]),
+        "new": say(scores[1]),
+        "difference": say(difference),
+        "change": name_change(one.metric, difference),
+        **bound.numbers,
+    }
 
-    def make(place: int) -> FloatArray:
-        block, column = divmod(place, both.width)
-        found: FloatArray = both.make(column) * members[block]
-        return found
 
-    columns = Columns(count=both.count, shape=(len(blocks), both.width), dtype=both.dtype, make=make)
-    return _Data(columns=columns, blocks=list(blocks), board=base)
+def _units(bound: Bound, clusters: Sequence[str] | None) -> int:
+    """How many cases, or clusters, decide a bound."""
+    places = np.flatnonzero(bound.members if bound.counted is None else bound.counted[1]).tolist()
+    return len({clusters[i] for i in places} if clusters else places)
 
 
 def _sums(columns: Columns) -> FloatArray:
     """Sums of the columns, each in the order of the cases; no more than one column is there at a time."""
-    return np.array([np.add.accumulate(column)[-1] for column in columns]).reshape(columns.shape)
+    return np.array([np.add.accumulate(column)[-1] for column in columns])
 
 
-def _members(one: Requirement, slices: Mapping[str, Sequence[str]], cases: int) -> NDArray[np.bool_]:
+def _members(one: Requirement, slices: Mapping[str, Sequence[str]], cases: int) -> BoolArray:
     if one.slice is None:
         return np.ones(cases, bool)
     by, value = one.slice
     return np.array([label == value for label in slices[by]])
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Used:
-    """The cases (N,) that decide a requirement, how many only the new run lacks, and what its entry says of them."""
-
-    cases: NDArray[np.bool_]
-    lost: int
-    numbers: Mapping[str, int]
-
-
-def _used(one: Requirement, base: Scoreboard, new: Scoreboard, members: NDArray[np.bool_]) -> _Used:
-    """A mean over cases is of those in which both runs have the score; one of the data set is of all."""
-    if one.metric in base.whole and not one.per_case:
-        return _Used(cases=members, lost=0, numbers={})
-    had, has = (~np.isnan(board.values[one.metric]) & members for board in (base, new))
-    both = int((had & has).sum())
-    numbers = {"n_used": both, "n_undefined": int(members.sum()) - both}
-    return _Used(cases=had & has, lost=int((had & ~has).sum()), numbers=numbers)
-
-
-def _margins(data: _Data, requirements: Sequence[Requirement], sums: FloatArray) -> FloatArray:
-    """Distance of each score to its bound, > 0 where it is met: (R, number of requirements)."""
-    scores = data.scores(sums)
+def _margins(bounds: Sequence[Bound], scores: FloatArray) -> FloatArray:
+    """Distance of each score to its bound, > 0 where it is met: (R, number of bounds), from scores (R, 2, the same)."""
     margins = []
-    for one in requirements:
-        block, place = data.blocks.index(one.slice), data.board.place(one.metric, per_case=one.per_case)
-        base, new = scores[:, block, 0, place], scores[:, block, 1, place]
-        with np.errstate(invalid="ignore"):  # two infinite scores have no difference
-            bound = one.factor * base + one.offset if one.factor else np.full_like(base, one.offset)
-            margins.append(new - bound if one.at_least else bound - new)
+    for i, bound in enumerate(bounds):
+        one, base, new = bound.requirement, scores[:, 0, i], scores[:, 1, i]
+        with np.errstate(invalid="ignore"):  # two infinite scores of the data set have no difference
+            limit = one.factor * base + one.offset if one.factor else np.full_like(base, one.offset)
+            margins.append(new - limit if one.at_least else limit - new)
     return np.stack(margins, axis=1)
 
 
-def _verdict(found: Resampled, i: int, p_holm: float, units: int, *, lost: int) -> dict[str, Any]:
+def _verdict(found: Resampled, i: int, units: int, *, lost: int) -> dict[str, Any]:
     margin, low, high = float(found.estimate[i]), float(found.low[i]), float(found.high[i])
     needed, reason = None, ""
     outcome: Outcome = "unknown"
     if math.isnan(margin):
-        reason = "the score is undefined in one of the runs"
+        reason = "the score is undefined in one of the runs, or infinite in both"
     elif math.isnan(low) or math.isnan(high):
-        reason = "fewer than 5 units decide it, so that it has no interval"
+        reason = "fewer than 5 units have the score, or it is undefined without one of them: it has no interval"
     elif low >= 0 and lost:
         reason = f"the score became undefined in {lost} {'case' if lost == 1 else 'cases'} of the new run"
     elif low >= 0:
         outcome = "pass"
-    elif high < 0 and p_holm <= ALPHA:
-        outcome = "regression"
     elif high < 0:
-        reason = "it looks worse, but not beyond chance among this many requirements"
+        outcome = "regression"
     else:
         needed = _units_needed(units, margin, low if margin > 0 else high)
         reason = "the interval holds the bound"
     return {
         "margin": say(margin),
         "margin_ci95": [say(low), say(high)],
-        "p_holm": p_holm,
         "outcome": outcome,
         "n_units": units,
         "n_units_needed": needed,

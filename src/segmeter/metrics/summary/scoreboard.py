@@ -22,7 +22,7 @@ from segmeter.metrics.measures.protocol import build_measures
 from segmeter.metrics.pixels.overlap import ClassTotals, divide, mean_defined
 from segmeter.metrics.statistics.bootstrap import Statistic, mean_columns, mean_of_columns
 from segmeter.metrics.statistics.clusters import sum_clusters
-from segmeter.metrics.statistics.lazy_columns import Columns, held_columns, join_columns, lazy_means
+from segmeter.metrics.statistics.lazy_columns import Columns, held_columns, lazy_means
 from segmeter.metrics.summary.measures import MEAN, WholeScores, split_measured
 
 PER_CASE = ("mean_iou", "mean_dice", "pixel_accuracy")
@@ -73,21 +73,6 @@ class Scoreboard:
         return lazy_means(
             len(self.case_ids), [partial(defined, name) for name in (self.values if names is None else names)]
         )
-
-    def all_columns(self, other: "Scoreboard | None" = None) -> Columns:
-        """Columns (N, C + 3 V), whose sums give every score and every mean over cases, see `all_scores`."""
-        return join_columns([self.columns, self.means(other)])
-
-    def all_scores(self, sums: FloatArray) -> FloatArray:
-        """Sums (R, C + 3 V) of `all_columns` -> the scores of the data set, then the means over cases: (R, D + V)."""
-        split = self.columns.width
-        return np.concatenate([self.score(sums[:, :split]), mean_of_columns(sums[:, split:])], axis=1)
-
-    def place(self, name: str, *, per_case: bool = False) -> int:
-        """Column of `all_scores` that holds a score: of the data set where it has one, unless its mean is wanted."""
-        if name in self.whole and not per_case:
-            return self.whole.index(name)
-        return len(self.whole) + list(self.values).index(name)
 
 
 def build_scoreboards(

@@ -21,13 +21,12 @@ from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.statistics.bootstrap import (
     Resampled,
     bootstrap,
-    mean_of_columns,
 )
 from segmeter.metrics.statistics.describe import plain, say
 from segmeter.metrics.statistics.intervals import MIN_UNITS
 from segmeter.metrics.statistics.lazy_columns import Columns, join_columns
 from segmeter.metrics.statistics.paired_tests import holm
-from segmeter.metrics.summary.directions import find_direction
+from segmeter.metrics.summary.directions import find_direction, join_means, minus_means, name_change, split_means
 from segmeter.metrics.summary.scoreboard import Scoreboard, build_scoreboards, is_overall
 from segmeter.metrics.summary.slice_labels import hash_labels, order_labels, slice_labels
 
@@ -59,7 +58,8 @@ def summarise_slices(
         interval (``by, slice``, or None); ``table``, where the facts are from, or None;
         ``hashes``, column to that of its labels (see `hash_labels`); and ``by``: column to label to
         ``n`` cases and ``scores``, of each name ``value, ci95, difference`` (to all other cases), ``difference_ci95, p,
-        p_holm`` (adjusted over all slices and scores). Infinity is the text "inf".
+        p_holm`` (adjusted over all slices and scores). Infinity is the text "inf"; a mean over cases then has
+        ``n_infinite``, the cases that are infinite, and the slice with the larger share of them is the larger one.
 
     Raises
     ------
@@ -83,28 +83,28 @@ def summarise_slices(
 
 
 def compare_slices(
-    first: Scoreboard,
-    second: Scoreboard,
+    base: Scoreboard,
+    new: Scoreboard,
     names: list[str],
     labels: Mapping[str, Sequence[str]],
     config: MetricsConfig,
     clusters: list[str] | None,
 ) -> dict[str, dict[str, Any]]:
-    """Differences of two runs on the same cases in each slice: first minus second, with intervals and tests.
+    """Differences of two runs on the same cases in each slice: new minus base, with intervals and tests.
 
     Returns
     -------
     dict
-        Column to label to ``n`` cases and ``scores``, of each name ``difference, ci95, p, p_holm``, adjusted over all
-        slices and scores.
+        Column to label to ``n`` cases and ``scores``, of each name ``difference, change`` ("better", "worse", "equal"
+        or None), ``ci95, p, p_holm``, adjusted over all slices and scores.
     """
-    columns, score = _columns(first, names, second)
-    other, _ = _columns(second, names, first)
+    columns, parts = _columns(base, names, new)
+    other, _ = _columns(new, names, base)
     found: dict[str, dict[str, Any]] = {}
     for by, each in labels.items():
         slices, index = _index(each)
         sums = sum_slices(join_columns([columns, other]), _units(len(each), clusters, config.seed), index)
-        drawn = bootstrap(sums, _paired(score), **_options(config))
+        drawn = bootstrap(sums, _paired(parts), **_options(config))
         p_values, cases = drawn.p_of_zero, np.bincount(index)
         found[by] = {
             label: {
@@ -112,6 +112,7 @@ def compare_slices(
                 "scores": {
                     name: {
                         "difference": say(drawn.estimate[i, h]),
+                        "change": name_change(name, drawn.estimate[i, h]),
                         "ci95": [say(drawn.low[i, h]), say(drawn.high[i, h])],
                         "p": plain(p_values[i, h]),
                     }
@@ -124,15 +125,14 @@ def compare_slices(
     return found
 
 
-def _paired(score: Callable[[FloatArray], FloatArray]) -> Callable[[FloatArray], FloatArray]:
+def _paired(parts: Callable[[FloatArray], FloatArray]) -> Callable[[FloatArray], FloatArray]:
     """Sums (R, S, 2 C) -> differences (R, S, H)."""
 
     def difference(sums: FloatArray) -> FloatArray:
         count, slices, width = sums.shape
         flat = sums.reshape(count * slices, 2, width // 2)
-        one, other = (score(np.ascontiguousarray(flat[:, side])) for side in range(2))
-        with np.errstate(invalid="ignore"):  # two infinite scores have no difference
-            return (one - other).reshape(count, slices, -1)
+        old, now = (parts(np.ascontiguousarray(flat[:, side])) for side in range(2))
+        return minus_means(now, old).reshape(count, slices, -1)
 
     return difference
 
@@ -159,42 +159,57 @@ def _by(
 ) -> dict[str, dict[str, Any]]:
     """Scores of the slices by one column."""
     slices, index = _index(labels)
-    columns, score = _columns(board, names)
+    columns, parts = _columns(board, names)
     units, cases = _units(len(labels), clusters, config.seed), np.bincount(index)
     sums = sum_slices(columns, units, index)
     if not config.bootstrap:
-        values = _with_differences(score, sums.sum(axis=0)[None])[0]
-        return {each: {"n": int(cases[i]), "scores": _plain(names, values[i])} for i, each in enumerate(slices)}
+        values = _with_differences(parts, sums.sum(axis=0)[None])[0]
+        plain = {each: {"n": int(cases[i]), "scores": _plain(names, values[i])} for i, each in enumerate(slices)}
+        return _count_infinite(plain, board, names, index)
     flat, place = _distinct_columns(sums.reshape(-1, sums.shape[-1]))  # all classes share their total
     distinct = flat.reshape(*sums.shape[:2], -1)
-    found = bootstrap(distinct, lambda totals: _with_differences(score, totals[..., place]), **_options(config))
+    found = bootstrap(distinct, lambda totals: _with_differences(parts, totals[..., place]), **_options(config))
     p_values = found.p_of_zero
     held = sum_slices(Columns.of(np.ones((len(labels), 1))), units, index)[..., 0] > 0
     few = np.minimum(held.sum(axis=0), [np.delete(held, i, axis=1).any(axis=1).sum() for i in range(len(slices))])
     for part in (found.low, found.high, p_values):
         part[few < MIN_UNITS, len(names) :] = np.nan  # as few units decide one of the two that differ
-    return {
+    described = {
         each: {"n": int(cases[i]), "scores": _described(names, found, p_values, i)} for i, each in enumerate(slices)
     }
+    return _count_infinite(described, board, names, index)
+
+
+def _count_infinite(
+    found: dict[str, dict[str, Any]], board: Scoreboard, names: list[str], index: IntArray
+) -> dict[str, dict[str, Any]]:
+    """Add how many cases of each slice are infinite to the means over cases of which some are."""
+    for name in (name for name in names if name not in board.whole):
+        infinite = np.isinf(board.values[name])
+        if infinite.any():
+            for entry, count in zip(found.values(), np.bincount(index[infinite], minlength=len(found)), strict=True):
+                entry["scores"][name]["n_infinite"] = int(count)
+    return found
 
 
 def _columns(
     board: Scoreboard, names: list[str], other: Scoreboard | None = None
 ) -> tuple[Columns, Callable[[FloatArray], FloatArray]]:
-    """Columns (N, C) of the named scores alone, and sums (R, C) -> these scores (R, H).
+    """Columns (N, C) of the named scores alone, and what turns sums (R, C) into these scores as `split_means` does.
 
-    Means over cases are of those whose values are defined, in `other` too.
+    Means over cases are of those whose values are defined, in `other` too. Scores of the data set have no share.
     """
     whole = [board.whole.index(name) for name in names if name in board.whole]
     means = [name for name in names if name not in board.whole]
     order = [names.index(name) for name in [*(n for n in names if n in board.whole), *means]]
     split = board.columns.width
 
-    def score(sums: FloatArray) -> FloatArray:
-        found = np.concatenate([board.score(sums[:, :split])[:, whole], mean_of_columns(sums[:, split:])], axis=1)
-        return found[:, np.argsort(order)]
+    def parts(sums: FloatArray) -> FloatArray:
+        scores = board.score(sums[:, :split])[:, whole]
+        found = np.concatenate([[np.zeros_like(scores), scores], split_means(sums[:, split:])], axis=2)
+        return found[:, :, np.argsort(order)]
 
-    return join_columns([board.columns, board.means(other, names=means)]), score
+    return join_columns([board.columns, board.means(other, names=means)]), parts
 
 
 def sum_slices(columns: Columns, units: IntArray, index: IntArray) -> FloatArray:
@@ -240,14 +255,14 @@ def _distinct_columns(columns: NDArray[Any]) -> tuple[NDArray[Any], list[int]]:
     return np.take(columns, first, axis=1), places
 
 
-def _with_differences(score: Callable[[FloatArray], FloatArray], sums: FloatArray) -> FloatArray:
+def _with_differences(parts: Callable[[FloatArray], FloatArray], sums: FloatArray) -> FloatArray:
     """Sums (R, S, C) -> scores of each slice, then what it differs by from the others together: (R, S, 2 H)."""
     count, slices, width = sums.shape
     rest = sums.sum(axis=1, keepdims=True) - sums
     flat = np.concatenate([sums.reshape(-1, width), rest.reshape(-1, width)])
-    own, other = score(flat).reshape(2, count, slices, -1)
-    with np.errstate(invalid="ignore"):  # two infinite scores have no difference
-        return np.concatenate([own, own - other], axis=2)
+    found = parts(flat).reshape(2, 2, count, slices, -1)
+    own, other = found[:, 0], found[:, 1]
+    return np.concatenate([join_means(own), minus_means(own, other)], axis=2)
 
 
 def _plain(names: list[str], values: FloatArray) -> dict[str, Any]:
@@ -280,9 +295,14 @@ def _worst(found: dict[str, dict[str, dict[str, Any]]], name: str) -> dict[str, 
     """The slice with the worst score among those with an interval, by which chance has less say."""
     sign = -1 if find_direction(name) == "lower" else 1
     known = [
-        (sign * float(each["scores"][name]["value"]), by, label)
+        (sign * float(each["scores"][name]["value"]), sign * _share(each, name), by, label)
         for by, slices in found.items()
         for label, each in slices.items()
         if None not in (each["scores"][name]["ci95"] or [None])
     ]
-    return dict(zip(("by", "slice"), min(known)[1:], strict=True)) if known else None
+    return dict(zip(("by", "slice"), min(known)[2:], strict=True)) if known else None
+
+
+def _share(each: Mapping[str, Any], name: str) -> float:
+    """The share of a slice's cases that are infinite, which orders means that are."""
+    return float(each["scores"][name].get("n_infinite", 0) / each["n"])

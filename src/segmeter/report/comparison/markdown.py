@@ -1,4 +1,4 @@
-"""compare.json -> a summary in Markdown, as a comment on a pull request shows it."""
+"""A comparison's summary in Markdown, as a comment on a pull request shows it."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -6,8 +6,12 @@ from typing import Any
 from segmeter.report.comparison.texts import (
     OUTCOMES,
     adjusted,
+    changed,
+    kind_of,
     notes,
+    pair_heading,
     requirement_line,
+    run_score,
     shown_metrics,
     title,
 )
@@ -53,39 +57,35 @@ def _units(result: Mapping[str, Any]) -> str:
 
 def _requirements(entries: Sequence[Mapping[str, Any]], units: str) -> list[str]:
     rows = [
-        [f"`{_code(entry['require'])}`", number(entry["base"]), number(entry["new"]), signed(entry["margin"]),
-         interval(entry["margin_ci95"]), OUTCOMES[entry["outcome"]]]
+        [f"`{_code(entry['require'])}`", number(entry["base"]), number(entry["new"]),
+         changed(entry["difference"], entry["change"]), signed(entry["margin"]), interval(entry["margin_ci95"]),
+         OUTCOMES[entry["outcome"]]]
         for entry in entries
     ]  # fmt: skip
     lines = [f"* {_escape(requirement_line(one, units=units))}" for one in entries if one["outcome"] == "unknown"]
-    table = _table(["required", "base", "new", "margin", "95 % interval", "outcome"], rows, names=1)
+    heads = ["required", "base", "new", "new minus base", "margin", "95 % interval", "outcome"]
+    table = _table(heads, rows, names=1)
     return [table, *(["\n".join(lines)] if lines else [])]
 
 
 def _differences(result: Mapping[str, Any]) -> list[str]:
-    """A table per pair of runs: second minus first, as a change is read."""
+    """A table per pair of runs."""
     metrics, left_out = shown_metrics(result, MOST_SINGLE)
     tables = []
     for i, pair in enumerate(result["metrics"][metrics[0]]["pairs"]):
         rows = []
         for metric in metrics:
             entry, one = result["metrics"][metric], result["metrics"][metric]["pairs"][i]
-            kind = "dataset" if "dataset" in entry else "per_case"
-            low, high = one[f"{kind}_ci95"]
-            values = [number(entry[kind][pair[side]]) for side in ("first", "second")]
-            change = [signed(_negative(one[f"{kind}_difference"])), interval([_negative(high), _negative(low)], 4)]
+            kind = kind_of(one)
+            values = [run_score(entry, kind, pair[side]) for side in ("base", "new")]
+            change = [changed(one[f"{kind}_difference"], one[f"{kind}_change"]), interval(one[f"{kind}_ci95"])]
             rows.append([_escape(title(metric)), *values, *change, probability(adjusted(one))])
-        heads = ["metric", _escape(pair["first"]), _escape(pair["second"]), "change", "95 % interval", "p (Holm)"]
+        runs = [f"{_escape(pair[side])} ({side})" for side in ("base", "new")]
+        heads = ["metric", *runs, "new minus base", "95 % interval", "p (Holm)"]
         tables.append(_table(heads, rows, names=1))
     if left_out:
         tables.append(f"{left_out} metrics of single classes do not differ beyond chance.")
     return tables
-
-
-def _negative(value: float | str | None) -> float | str | None:
-    if isinstance(value, str):
-        return value.removeprefix("-") if value.startswith("-") else f"-{value}"
-    return None if value is None else -value + 0.0  # without a negative zero
 
 
 def _slices(pair: Mapping[str, Any]) -> str:
@@ -94,10 +94,10 @@ def _slices(pair: Mapping[str, Any]) -> str:
     for by, slices in pair["by"].items():
         for label, entry in slices.items():
             score = entry["scores"][name]
-            low, high = score["ci95"]
-            change = [signed(_negative(score["difference"])), interval([_negative(high), _negative(low)], 4)]
+            change = [changed(score["difference"], score["change"]), interval(score["ci95"])]
             rows.append([_escape(by), _escape(label), str(entry["n"]), *change, probability(score["p_holm"])])
-    return _table(["by", "slice", "cases", f"change of {title(name)}", "95 % interval", "p (Holm)"], rows, names=2)
+    heads = ["by", "slice", "cases", _escape(f"{title(name)}, {pair_heading(pair)}"), "95 % interval", "p (Holm)"]
+    return _table(heads, rows, names=2)
 
 
 def _table(heads: Sequence[str], rows: Sequence[Sequence[str]], *, names: int) -> str:

@@ -1,4 +1,4 @@
-"""compare.json -> tables on the terminal; names are never read as markup."""
+"""A comparison's tables on the terminal; names are never read as markup."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -9,9 +9,12 @@ from rich.table import Table
 from segmeter.report.comparison.texts import (
     OUTCOMES,
     PLACED,
+    changed,
     notes,
     order_lines,
     pair_cells,
+    pair_heading,
+    run_score,
     shown_metrics,
     title,
 )
@@ -60,7 +63,7 @@ def _ranking_table(name: str, entry: Mapping[str, Any], lines: box.Box) -> Table
     heading = f"{name}: ranking (stability {number(ranking['stability'], 3)})"
     table = _table(heading, lines, ["run"], ["rank", *PLACED, "first in"])
     for run in ranking["order"]:
-        values = [number(entry[kind][run]) if kind in entry else "" for kind in ("dataset", "per_case")]
+        values = [run_score(entry, kind, run) if kind in entry else "" for kind in ("dataset", "per_case")]
         first = f"{100 * ranking['rank_shares'][run][0]:.1f} %"
         table.add_row(printable(run), f"{ranking['ranks'][run]:g}", *values, first)
     return table
@@ -70,13 +73,12 @@ def _pair_table(metrics: Sequence[str], entries: Mapping[str, Mapping[str, Any]]
     numbers = [PLACED[0], "95 % interval", PLACED[1], "95 % interval", "p (Holm)", "cases"]
     pairs = entries[metrics[0]]["pairs"]
     if len(pairs) == 1:
-        heading = f"{printable(pairs[0]['first'])} minus {printable(pairs[0]['second'])}"
-        table = _table(heading, lines, ["metric"], numbers)
+        table = _table(pair_heading(pairs[0]), lines, ["metric"], numbers)
     else:
-        table = _table("first minus second", lines, ["metric", "first, second"], numbers)
+        table = _table("new minus base", lines, ["metric", "base, new"], numbers)
     for metric in metrics:
         for i, pair in enumerate(entries[metric]["pairs"]):
-            runs = [f"{printable(pair['first'])}\n{printable(pair['second'])}"] if len(pairs) > 1 else []
+            runs = [f"{printable(pair['base'])}\n{printable(pair['new'])}"] if len(pairs) > 1 else []
             table.add_row(title(metric) if i == 0 else "", *runs, *pair_cells(pair))
     return table
 
@@ -84,20 +86,21 @@ def _pair_table(metrics: Sequence[str], entries: Mapping[str, Mapping[str, Any]]
 def _slice_table(pair: Mapping[str, Any], lines: box.Box) -> Table:
     """Differences of two runs in each slice, by the first score."""
     name = next(iter(next(iter(next(iter(pair["by"].values())).values()))["scores"]))
-    heading = f"{title(name)} by slice: {printable(pair['first'])} minus {printable(pair['second'])}"
+    heading = f"{title(name)} by slice: {pair_heading(pair)}"
     table = _table(heading, lines, ["by", "slice"], ["cases", "difference", "95 % interval", "p (Holm)"])
     for by, slices in pair["by"].items():
         for label, entry in slices.items():
             score = entry["scores"][name]
-            cells = [signed(score["difference"]), interval(score["ci95"], 3), probability(score["p_holm"])]
-            table.add_row(printable(by), printable(label), str(entry["n"]), *cells)
+            cells = [changed(score["difference"], score["change"]), interval(score["ci95"], 3)]
+            table.add_row(printable(by), printable(label), str(entry["n"]), *cells, probability(score["p_holm"]))
     return table
 
 
 def _gate_table(entries: Sequence[Mapping[str, Any]], lines: box.Box) -> Table:
-    numbers = ["base", "new", "margin", "95 % interval", "outcome"]
+    numbers = ["base", "new", "new minus base", "margin", "95 % interval", "outcome"]
     table = _table("required", lines, ["requirement"], numbers)
     for entry in entries:
-        values = [number(entry["base"]), number(entry["new"]), signed(entry["margin"]), interval(entry["margin_ci95"])]
-        table.add_row(printable(entry["require"]), *values, OUTCOMES[entry["outcome"]])
+        values = [number(entry["base"]), number(entry["new"]), changed(entry["difference"], entry["change"])]
+        margin = [signed(entry["margin"]), interval(entry["margin_ci95"])]
+        table.add_row(printable(entry["require"]), *values, *margin, OUTCOMES[entry["outcome"]])
     return table

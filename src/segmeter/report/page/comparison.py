@@ -1,4 +1,4 @@
-"""A comparison's folder -> the values of its page: differences, and the cases behind them."""
+"""A comparison's page shows differences (new minus base), and the cases behind them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -7,12 +7,15 @@ from typing import Any
 
 import numpy as np
 
+from segmeter.checks import expected
 from segmeter.classes import ClassSpec
+from segmeter.errors import InputError
 from segmeter.metrics.cases.nnunet import is_nnunet
 from segmeter.metrics.cases.stored import open_cases, read_cases, read_spec
 from segmeter.metrics.cases.table import CaseRow
+from segmeter.metrics.summary.compare import SCHEMA
 from segmeter.report import figures
-from segmeter.report.comparison.texts import OUTCOMES, adjusted, notes, title
+from segmeter.report.comparison.texts import OUTCOMES, adjusted, infinite_cases, kind_of, notes, title
 from segmeter.report.config import ReportConfig
 from segmeter.report.data.cases import ID, case_columns
 from segmeter.report.data.columns import Column
@@ -39,7 +42,10 @@ def comparison_values(folder: Path, result: Mapping[str, Any], config: ReportCon
     ------
     DataError
         A compared run is no longer where it was.
+    InputError
+        An older version wrote the comparison, with differences the other way round.
     """
+    _check_schema(result, folder)
     folders = {name: Path(path) for name, path in result["folders"].items()}
     runs = [_Run.read(folder) for folder in folders.values()]
     spec, tables = runs[0].spec, [run.columns() for run in runs]
@@ -55,6 +61,13 @@ def comparison_values(folder: Path, result: Mapping[str, Any], config: ReportCon
     explorer["layers"] = script_json(shown)
     explorer["notes"] += unlisted
     return {"comparison": _comparison(result, columns), "explorer": explorer, "sections": _sections(result)}
+
+
+def _check_schema(result: Mapping[str, Any], folder: Path) -> None:
+    if result.get("schema") != SCHEMA:
+        given = f"schema {result.get('schema')} in {folder / 'compare.json'}"
+        remedy = "An older version wrote it, with differences the other way round. Compare the runs again."
+        raise InputError(expected("write_report", "compare.json", f"to be of schema {SCHEMA}", given, remedy))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -150,7 +163,7 @@ def _choice(result: Mapping[str, Any], row: Mapping[str, Any], metric: str, keys
     key = _key_of(metric, result["classes"])
     if key == "mean_iou" and f"0/{key}" not in keys:  # the headline, but of a binary task
         key = HEADLINE
-    pair = {"pair": f"{runs.index(row['first'])}.{runs.index(row['second'])}"}
+    pair = {"pair": f"{runs.index(row['base'])}.{runs.index(row['new'])}"}
     return pair | ({"by": f"difference/{key}"} if f"0/{key}" in keys else {})
 
 
@@ -164,18 +177,18 @@ def _key_of(metric: str, classes: Sequence[str]) -> str:
 
 def _pair_rows(metric: str, entry: Mapping[str, Any]) -> list[dict[str, Any]]:
     """One row per pair: what differs over the data set, or as mean of cases, with its interval."""
-    kept = ("first", "second", "wilcoxon_p", "wilcoxon_p_holm", "n_used")
+    kept = ("base", "new", "wilcoxon_p", "wilcoxon_p_holm", "n_used")
     rows = []
     for pair in entry["pairs"]:
-        kind = "dataset" if "dataset_difference" in pair else "per_case"
+        kind = kind_of(pair)
         value, ends = pair[f"{kind}_difference"], pair[f"{kind}_ci95"]
         row = {
             "metric": metric,
             "words": title(metric),
-            "of": "data set" if kind == "dataset" else "mean of cases",
+            "of": "data set" if kind == "dataset" else ", ".join(filter(None, ["mean of cases", infinite_cases(pair)])),
             "value": value,
             "ends": ends,
-            "better": entry["better"],
+            "change": pair[f"{kind}_change"],
             "bar": _whisker(value, ends),
             "p": adjusted(pair),
         }
@@ -201,7 +214,7 @@ def _slices(result: Mapping[str, Any], keys: set[str]) -> list[dict[str, Any]]:
         return cases_link(_choice(result, pair, metric, keys) | {f"is.{key}": label}) if key in keys else None
 
     return [
-        {"first": pair["first"], "second": pair["second"], "by": by, "slice": label, "n": entry["n"]}
+        {"base": pair["base"], "new": pair["new"], "by": by, "slice": label, "n": entry["n"]}
         | {"words": title(name), "link": link(pair, name, by, label), **score}
         for pair in result.get("slices", ())
         for by, slices in pair["by"].items()
@@ -215,7 +228,7 @@ def _required(result: Mapping[str, Any], keys: set[str]) -> list[dict[str, Any]]
     base, new = list(result["folders"])[:2]
     found = []
     for entry in result.get("gate", {}).get("requirements", ()):
-        choice = _choice(result, {"first": new, "second": base}, entry["metric"], keys)
+        choice = _choice(result, {"base": base, "new": new}, entry["metric"], keys)
         part = entry["slice"]
         if part:
             choice |= {f"is.{slice_key(part['by'])}": part["value"]}

@@ -12,6 +12,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from segmeter.report import figures
+from segmeter.report.comparison.texts import changed
 
 _HERE = Path(__file__).parent
 _SCRIPTS = _HERE / "scripts"
@@ -66,6 +67,7 @@ def _environment() -> Environment:
         when=_when,
         probability=figures.probability,
         signed=figures.signed,
+        changed=changed,
     )
     return environment
 

@@ -32,7 +32,7 @@ class Run:
     name: str
     link: str | None
     record: Mapping[str, Any]
-    figures: Mapping[str, float | None]
+    figures: Mapping[str, float | str | None]
     cases: int | None
     settings: Mapping[str, Any]
 
@@ -94,7 +94,7 @@ def _load(folder: Path, root: Path) -> Run:
 
 
 def _is_number(value: Any) -> bool:
-    return value is None or (isinstance(value, int | float) and not isinstance(value, bool))
+    return value in (None, "inf", "-inf") or (isinstance(value, int | float) and not isinstance(value, bool))
 
 
 def _settings(path: Path) -> dict[str, Any]:

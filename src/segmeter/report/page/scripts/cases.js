@@ -9,6 +9,9 @@ function parseRange(text) {
   return { low: number(low, -Infinity), high: number(open ? high.slice(1) : high, Infinity), open };
 }
 
+const worstFirst = (column) => (column.better === "lower" ? "-" : "") + column.key;
+const bestFirst = (column) => (column.better === "lower" ? "" : "-") + column.key;
+
 const inRange = ({ low, high, open }) => (value) => value >= low && (open ? value < high : value <= high);
 
 class Cases {
@@ -96,7 +99,8 @@ class Cases {
   }
 
   sorting(state) {
-    const given = state.get("sort") ?? (state.get("cell") ? "-cell" : this.page.sort);
+    const first = this.page.column.get(this.page.sort);
+    const given = state.get("sort") ?? (state.get("cell") ? "-cell" : first ? worstFirst(first) : this.page.sort);
     const descending = given.startsWith("-");
     const column = this.column(descending ? given.slice(1) : given, state) ?? this.page.columns[0];
     return { column, descending };

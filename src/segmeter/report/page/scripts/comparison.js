@@ -1,5 +1,5 @@
 // The page of a comparison: the differences of two runs, case by case.
-const CHANGES = ["broke", "fixed", "unchanged"];
+const CHANGES = ["worse", "better", "unchanged"];
 const THRESHOLD = "0.05";
 
 class Difference extends Column {
@@ -11,29 +11,29 @@ class Difference extends Column {
 // where both values are the same, infinite ones included, nothing differs
 const minus = (one, other) => (one === other ? 0 : one - other);
 
-// columns of a pair: differences (first minus second), and the values of both
-function pairColumns(page, [first, second]) {
+// columns of a pair: differences (new minus base), and the values of both
+function pairColumns(page, [base, now]) {
   const found = page.columns.filter((column) => !/^\d+\//.test(column.key));
-  for (const one of page.columns.filter((column) => column.key.startsWith(`${first}/`))) {
-    const key = one.key.slice(`${first}/`.length);
-    const other = page.column.get(`${second}/${key}`);
+  for (const old of page.columns.filter((column) => column.key.startsWith(`${base}/`))) {
+    const key = old.key.slice(`${base}/`.length);
+    const other = page.column.get(`${now}/${key}`);
     if (!other) continue;
-    const raw = Float64Array.from(one.raw, (_, i) => minus(one.value(i), other.value(i)));
+    const raw = Float64Array.from(old.raw, (_, i) => minus(other.value(i), old.value(i)));
     const top = key === page.sort;
-    found.push(new Difference({ ...one, key: `difference/${key}`, label: `difference of ${one.label}`, kind: "number", group: "differences", shown: top }, raw));
-    for (const [name, column] of [["first", one], ["second", other]]) {
-      const run = page.runs[name === "first" ? first : second];
-      found.push(new Column({ ...column, key: `${name}/${key}`, label: `${one.label}, ${run}`, group: run, shown: top }, column.raw));
+    found.push(new Difference({ ...old, key: `difference/${key}`, label: `difference of ${old.label}`, kind: "number", group: "differences", shown: top }, raw));
+    for (const [name, column] of [["base", old], ["new", other]]) {
+      const run = page.runs[name === "base" ? base : now];
+      found.push(new Column({ ...column, key: `${name}/${key}`, label: `${old.label}, ${run}`, group: run, shown: top }, column.raw));
     }
   }
   return found;
 }
 
-// what became of each case from the second run to the first, by one measure
+// what became of each case from the base to the new run, by one measure; nothing where no direction is known
 function changeColumn(column, threshold) {
   const sign = column.better === "lower" ? -1 : 1;
   const raw = Int32Array.from(column.raw, (value) => {
-    if (Number.isNaN(value)) return -1;
+    if (Number.isNaN(value) || !column.better) return -1;
     return sign * value < -threshold ? 0 : sign * value > threshold ? 1 : 2;
   });
   return new Column({ key: "change", label: "change", kind: "choice", group: "differences", unit: "", better: null, of: null, shown: true, names: CHANGES }, raw);
@@ -55,13 +55,13 @@ class PairView extends CaseView {
   // the values of both runs and their difference, measure by measure
   known(i) {
     const { page } = this;
-    const [one, other] = page.pair.map((run) => page.runs[run]);
+    const runs = page.pair.map((run) => page.runs[run]);
     const rows = page.columns.filter((column) => column.key.startsWith("difference/")).map((column) => {
       const key = column.key.slice("difference/".length);
-      const values = [page.column.get(`first/${key}`).text(i), page.column.get(`second/${key}`).text(i), column.text(i)];
+      const values = [page.column.get(`base/${key}`).text(i), page.column.get(`new/${key}`).text(i), column.text(i)];
       return el("tr", {}, el("th", { scope: "row" }, column.title.replace("difference of ", "")), ...values.map((text) => el("td", { class: "n" }, text)));
     });
-    const heads = ["measure", one, other, "difference"].map((text, k) => el("th", { scope: "col", class: k ? "n" : "" }, text));
+    const heads = ["measure", `${runs[0]} (base)`, `${runs[1]} (new)`, "new minus base"].map((text, k) => el("th", { scope: "col", class: k ? "n" : "" }, text));
     const facts = page.columns.filter((column) => column.group === "case" && column.key !== "id").map((column) => `${column.title} ${column.text(i)}`);
     const about = el("p", { class: "minor about" }, [page.column.get("change").text(i) || "undefined", ...facts].join(" · "));
     return [about, el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "values of both runs" }, el("table", {}, el("thead", {}, el("tr", {}, ...heads)), el("tbody", {}, ...rows)))];
@@ -91,15 +91,16 @@ function pairing(page, state) {
     const next = new State().with({ pair: state.get("pair"), by: state.get("by"), over: state.get("over"), ...changes });
     next.go();
   };
-  const pick = (k) => select(k ? "second run" : "first run", options, String(page.pair[k]), (value) => change({ pair: (k ? [page.pair[0], value] : [value, page.pair[1]]).join(".") }));
+  const pick = (k) => select(k ? "new run" : "base run", options, String(page.pair[k]), (value) => change({ pair: (k ? [page.pair[0], value] : [value, page.pair[1]]).join(".") }));
   const measures = page.columns.filter((column) => column.key.startsWith("difference/"));
   const measure = select("measure that decides", measures.map((column) => ({ value: column.key, label: column.title })), page.sort, (value) => change({ by: value }));
+  const decides = page.column.get(page.sort);
   const over = el("input", { class: "end", inputmode: "decimal", "aria-label": "least difference", value: page.threshold });
   over.addEventListener("change", () => change({ over: over.value.trim() }));
   const counts = CHANGES.map((name, k) => [name, page.column.get("change").raw.filter((raw) => raw === k).length]);
-  const links = counts.map(([name, count]) => el("a", { class: "chip", href: state.with({ "is.change": name, case: null, sort: (name === "fixed" ? "-" : "") + page.sort }).link }, `${name} ${whole(count)}`));
+  const links = counts.map(([name, count]) => el("a", { class: "chip", href: state.with({ "is.change": name, case: null, sort: name === "better" ? bestFirst(decides) : worstFirst(decides) }).link }, `${name} ${whole(count)}`));
   byId("pairing").replaceChildren(
-    el("span", { class: "pair" }, pick(0), " against ", pick(1), el("button", { type: "button", id: "swap", onclick: () => change({ pair: [...page.pair].reverse().join(".") }) }, "swap")),
+    el("span", { class: "pair" }, "base ", pick(0), " new ", pick(1), el("button", { type: "button", id: "swap", onclick: () => change({ pair: [...page.pair].reverse().join(".") }) }, "swap")),
     el("span", { class: "pair" }, "by ", measure, " over ", over),
     el("span", { class: "pair" }, ...links),
   );
