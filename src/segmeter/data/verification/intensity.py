@@ -22,7 +22,6 @@ _FAR_MEAN, _FAR_SPREAD = 4.0, 8.0  # of normalised inputs, which networks expect
 
 Values = NDArray[np.float64]
 Limits = tuple[tuple[float, float], ...]  # lowest and highest value, per channel
-_Measured = tuple[str, int, Values, Values, Values]  # dtype and pixels of an image, and what `measure_image` gives
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -301,7 +300,7 @@ class ScaleWatch:
     ) -> None:
         self._mean, self._std, self._clip = mean, std, clip
         self._together, self._at_once = together, at_once
-        self._measured: list[_Measured] = []
+        self._measured: list[tuple[str, int, Values, Values, Values]] = []
         self._looked = self._told = False
 
     def add(self, image: NDArray[Any]) -> list[str]:
@@ -311,16 +310,15 @@ class ScaleWatch:
         measured = [*self._measured, (image.dtype.name, image.shape[0] * image.shape[1], *measure_image(image))]
         full = len(measured) >= self._together
         lines = self._look(measured) if full or self._at_once else []
-        if full:
-            del measured[: 1 if self._at_once else None]
-        self._measured = measured  # last, so that an image that can't be looked at is forgotten
+        rest = measured[1:] if self._at_once else []
+        self._measured = rest if full else measured  # last, so that an image that can't be looked at is forgotten
         return lines
 
     def close(self) -> list[str]:
         """Give the warning about images that are too few for `add`; a rest after others is passed over."""
         return self._look(self._measured) if self._measured and not self._looked else []
 
-    def _look(self, measured: list[_Measured]) -> list[str]:
+    def _look(self, measured: list[tuple[str, int, Values, Values, Values]]) -> list[str]:
         rows = {row[0]: [other[1:] for other in measured if other[0] == row[0]] for row in measured}
         found = [merge_images(dtype, *map(np.array, zip(*own, strict=True))) for dtype, own in rows.items()]
         lines = mismatch_warnings(found, self._mean, self._std, self._clip)
