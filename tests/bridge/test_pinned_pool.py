@@ -76,6 +76,18 @@ def test_what_does_not_fit_grows_the_slot_to_a_power_of_two_or_gets_its_own_memo
     assert not np.shares_memory(array, fixed.slots[0].buffer.numpy())
 
 
+def test_a_slot_that_could_not_grow_keeps_its_buffer(monkeypatch):
+    """Its size was noted first, and the next payload was written beyond the buffer's end."""
+    pool = make_pool(grows=True)
+    with monkeypatch.context() as full:
+        full.setattr(FakeTransport, "allocate", lambda self, nbytes: torch.empty(-1))
+        for slot in list(pool.slots):
+            with pytest.raises(RuntimeError):
+                start(pool, torch.arange(100))
+            assert slot.capacity == slot.buffer.numel() == 64
+    assert start(pool, torch.arange(100)).array("a").tolist() == list(range(100))
+
+
 def test_another_process_is_refused():
     with pytest.raises(RunError, match=r"got a forked child\. Make one in the child"):
         check_process(-1)

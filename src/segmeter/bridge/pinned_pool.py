@@ -82,9 +82,9 @@ class Slot:
             return torch.empty(nbytes, dtype=torch.uint8)
 
     def _allocate(self, nbytes: int) -> None:
-        self.capacity = nbytes
         with torch.inference_mode(False):  # a tensor made in inference mode could not be written to outside of it
             self.buffer = self.transport.allocate(nbytes)
+        self.capacity = nbytes  # last: where memory ran out, the old buffer stays
 
 
 class PendingCopy:

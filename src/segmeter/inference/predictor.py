@@ -243,6 +243,8 @@ class Predictor:
     def _bands(self, image: Rows) -> Generator[Tensor, None, None]:
         """Logits (num_channels, h, W) of an image from top to bottom, on the device."""
         height, width = image.shape[:2]
+        if not height or not width:
+            raise InputError(expected("Predictor", "image", "to have pixels", image.shape))
         tile = self.config.tile_of(height, width) or max(height, width)
         stride = self.segmenter.size_multiple
         grid = build_grid(height, width, tile=tile, overlap=self.config.overlap, blend=self.config.blend, stride=stride)

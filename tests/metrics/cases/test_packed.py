@@ -81,6 +81,17 @@ def test_later_changes_of_the_counts_do_not_reach_the_store():
     np.testing.assert_array_equal(store[0].counts, np.eye(3))
 
 
+def test_a_row_that_can_not_be_kept_leaves_the_others(room):
+    """In what is packed its id was kept, and every later row came under the id of the one before it."""
+    store = RowStore()
+    store.append(case_row("a", np.eye(3)))
+    if room == 0:
+        with pytest.raises(Exception, match="argument"):
+            store.append(case_row("bad", np.eye(3), loss="much"))
+    store.append(case_row("b", 2 * np.eye(3)))
+    assert [(row.case_id, row.counts[0, 0]) for row in store] == [("a", 1), ("b", 2)]
+
+
 def test_files_and_summary_are_those_of_a_list(tmp_path):
     rows = random_rows(30)[::-1]
     config = MetricsConfig(bootstrap=50)

@@ -37,6 +37,14 @@ def test_it_equals_plain_loops(seed):
     assert aggregated_jaccard(find_overlaps(target, instances)) == loops(target, instances)
 
 
+def test_of_predictions_with_one_iou_that_with_most_pixels_in_common_is_taken():
+    target = np.repeat([1, 0], 8)[None]
+    one, other = np.repeat([1, 0], [1, 15])[None], np.repeat([0, 1], [6, 10])[None]  # 1 of 8, and 2 of 16
+    for numbers in ((5, 9), (9, 5)):
+        instances = numbers[0] * one + numbers[1] * other
+        assert aggregated_jaccard(find_overlaps(target, instances)) == (2, 16 + 1)
+
+
 def test_nothing_on_one_side_is_all_union():
     some, nothing = np.array([[1, 1, 2]]), np.zeros((1, 3), int)
     assert aggregated_jaccard(find_overlaps(some, nothing)) == (0, 3)

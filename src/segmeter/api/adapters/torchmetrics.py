@@ -36,7 +36,7 @@ class SegmentationMetric(Metric):
 
     is_differentiable = False
     higher_is_better = True
-    full_state_update = False
+    full_state_update = True  # a call counts its batch twice, but a batch that is refused leaves all others counted
 
     counts: torch.Tensor
 

@@ -307,19 +307,19 @@ class ScaleWatch:
         """Take an image (H, W, C); give the warning where it is time for one."""
         if self._told:
             return []
-        self._measured.append((image.dtype.name, image.shape[0] * image.shape[1], *measure_image(image)))
-        full = len(self._measured) >= self._together
-        lines = self._look() if full or self._at_once else []
-        if full:
-            del self._measured[: 1 if self._at_once else None]
+        measured = [*self._measured, (image.dtype.name, image.shape[0] * image.shape[1], *measure_image(image))]
+        full = len(measured) >= self._together
+        lines = self._look(measured) if full or self._at_once else []
+        rest = measured[1:] if self._at_once else []
+        self._measured = rest if full else measured  # last, so that an image that can't be looked at is forgotten
         return lines
 
     def close(self) -> list[str]:
         """Give the warning about images that are too few for `add`; a rest after others is passed over."""
-        return self._look() if self._measured and not self._looked else []
+        return self._look(self._measured) if self._measured and not self._looked else []
 
-    def _look(self) -> list[str]:
-        rows = {row[0]: [other[1:] for other in self._measured if other[0] == row[0]] for row in self._measured}
+    def _look(self, measured: list[tuple[str, int, Values, Values, Values]]) -> list[str]:
+        rows = {row[0]: [other[1:] for other in measured if other[0] == row[0]] for row in measured}
         found = [merge_images(dtype, *map(np.array, zip(*own, strict=True))) for dtype, own in rows.items()]
         lines = mismatch_warnings(found, self._mean, self._std, self._clip)
         self._looked, self._told = True, bool(lines)

@@ -74,9 +74,10 @@ class RowStore(Sequence[CaseRow]):
             spacing=spacing,
             unit=row.unit,
         )
+        packed = _pack(row)  # before anything is kept of a row that can't be packed
         self._ids.append(row.case_id)
         self._common.append(self._known.setdefault(common, common))
-        self._packed.append(_pack(row))
+        self._packed.append(packed)
 
     def heads(self) -> Iterator[Head]:
         """Id, shape and dtype of the counts of each row, without unpacking it."""

@@ -204,12 +204,15 @@ def _all_sizes(config: SizesConfig, sums: Mapping[str, FloatArray]) -> LossSums:
 
 
 def _partition(config: PartitionConfig, overlaps: Overlaps) -> tuple[Numbers, Numbers]:
-    """A side without objects is a failure, which no other partition is worse than."""
+    """A side without objects is a failure, which no other partition is worse than.
+
+    A predicted object is one where it shares pixels with the target's, or does not lie mostly in void.
+    """
     joint, rows, columns = count_pixels(overlaps, config.missed)
-    held = len(overlaps.target_ids) > 0, bool((~overlaps.mostly_void).any())
-    if not all(held):
-        outside = overlaps.instance_sizes[~overlaps.mostly_void].astype(np.float64)
-        columns = columns if held[0] else outside
+    spurious = overlaps.spurious(np.arange(len(overlaps.common)))
+    held = len(overlaps.target_ids) > 0, bool(overlaps.common.size or spurious.size)
+    if not held[0]:
+        columns = overlaps.instance_sizes[spurious].astype(np.float64)
     sums: Numbers = {
         "partition_common": count_pairs(joint) if all(held) else 0.0,
         "partition_pairs": count_pairs(rows) + count_pairs(columns),

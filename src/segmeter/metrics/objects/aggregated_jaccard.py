@@ -8,15 +8,15 @@ from segmeter.metrics.objects.matching import Overlaps
 def aggregated_jaccard(overlaps: Overlaps) -> tuple[int, int]:
     """Numerator and denominator of the aggregated Jaccard index, in pixels.
 
-    Every target object takes the prediction with the largest IoU; several may take the same one. The intersections and
-    the unions of these pairs are added up. Predictions that no target took add their pixels to the union, except those
-    that lie mostly in void.
+    Every target object takes the prediction with the largest IoU, of several the one that shares most pixels with it;
+    several may take the same one. The intersections and the unions of these pairs are added up. Predictions that no
+    target took add their pixels to the union, except those that lie mostly in void.
 
     References
     ----------
     Kumar et al. 2017, IEEE Trans. Med. Imaging 36, Algorithm 1; the measure of the MoNuSeg challenge.
     """
-    order = np.lexsort((overlaps.second, -overlaps.iou(), overlaps.first))
+    order = np.lexsort((overlaps.second, -overlaps.common, -overlaps.iou(), overlaps.first))
     taken, place = np.unique(overlaps.first[order], return_index=True)
     best = order[place]
     second, common = overlaps.second[best], int(overlaps.common[best].sum())

@@ -10,6 +10,7 @@ import tifffile
 
 from segmeter.data.files.header import read_header
 from segmeter.data.files.masks import Reading, read_map, read_values
+from segmeter.data.units import MILLIMETRES
 from segmeter.errors import DataError
 from tests.data.crafted import THREE
 from tests.data.formats_written import draw_mask, library, write_geotiff
@@ -99,20 +100,69 @@ def test_a_sparse_file_is_refused_as_such(tmp_path):
         values(tmp_path / "a.tif")
 
 
-def test_feet_are_turned_to_millimetres(tmp_path):
-    keys = (1, 1, 0, 2, 1025, 0, 1, 2, 3076, 0, 1, 9002)  # points, and the code of a foot
+def with_keys(path, *keys, doubles=()):
+    """Pixels that are points, 2 wide and 4 high in a unit that the keys name."""
+    directory = (1, 1, 0, 2 + len(keys) // 4, 1024, 0, 1, 1, 1025, 0, 1, 2, *keys)
     tags = [
         (33550, "d", 3, (2.0, 4.0, 0.0), True),
         (33922, "d", 6, (0.0, 0.0, 0.0, 100.0, 200.0, 0.0), True),
-        (34735, "H", len(keys), keys, True),
+        (34735, "H", len(directory), directory, True),
+        *([(34736, "d", len(doubles), doubles, True)] if doubles else []),
     ]
-    tifffile.imwrite(tmp_path / "a.tif", draw_mask(), extratags=tags)
-    found = values(tmp_path / "a.tif").geometry
-    assert (found.spacing, found.unit) == ((4.0, 2.0), "foot")
+    tifffile.imwrite(path, draw_mask(), extratags=tags)
+    return values(path).geometry
+
+
+SURVEY = 1200 / 3937  # m, by definition
+
+
+@pytest.mark.parametrize(
+    ("keys", "unit", "size", "millimetres"),
+    [
+        ((3076, 0, 1, 9001), "m", 1.0, 1000.0),
+        ((3076, 0, 1, 9002), "foot", 1.0, 304.8),
+        ((3076, 0, 1, 9003), "m", SURVEY, 1000 * SURVEY),
+        ((3076, 0, 1, 32767, 3077, 34736, 1, 1), "m", 0.9, 900.0),
+    ],
+    ids=["metre", "foot", "survey foot", "the writer's own"],
+)
+def test_the_unit_of_length_is_that_of_its_code(keys, unit, size, millimetres, tmp_path):
+    found = with_keys(tmp_path / "a.tif", *keys, doubles=(6378137.0, 0.9))
+    assert found.spacing == (pytest.approx(4 * size, rel=1e-15), pytest.approx(2 * size, rel=1e-15))
+    assert (found.unit, found.note, found.spacing_problem) == (unit, "", "")
     assert found.affine[:2, [0, 1, 3]].tolist() == [
-        pytest.approx([2 * 304.8, 0, 100 * 304.8], rel=1e-12),
-        pytest.approx([0, -4 * 304.8, 200 * 304.8], rel=1e-12),
+        pytest.approx([2 * millimetres, 0, 100 * millimetres], rel=1e-12),
+        pytest.approx([0, -4 * millimetres, 200 * millimetres], rel=1e-12),
     ]
+
+
+@pytest.mark.parametrize("system", ["EPSG:2263", "EPSG:32633", "EPSG:2222", "own"])
+def test_the_unit_of_length_is_the_one_that_gdal_reads(system, tmp_path):
+    """EPSG:2263 (New York) is in US survey feet, EPSG:2222 (Arizona) in international ones."""
+    rasterio = library("rasterio")
+    given = "+proj=laea +lat_0=47 +lon_0=13 +ellps=WGS84 +to_meter=0.75" if system == "own" else system
+    write_geotiff(tmp_path / "a.tif", draw_mask(), crs=given)
+    found = values(tmp_path / "a.tif").geometry
+    with rasterio.open(tmp_path / "a.tif") as file:
+        metres = file.crs.linear_units_factor[1]
+    found_mm = [edge * MILLIMETRES[found.unit] for edge in found.spacing]
+    assert found_mm == pytest.approx([1000 * metres * 0.5, 1000 * metres * 0.75], rel=1e-12)
+    assert found.affine[0, 0] == pytest.approx(1000 * metres * 0.75, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("keys", "name"), [((3076, 0, 1, 9005), "EPSG:9005"), ((3076, 0, 1, 32767), "EPSG:32767")], ids=["Clarke", "own"]
+)
+def test_a_unit_that_is_not_known_is_refused_where_the_spacing_is_used(keys, name, tmp_path):
+    found = with_keys(tmp_path / "a.tif", *keys)
+    assert (found.spacing, found.unit) == (None, None)
+    assert re.search(rf"expected `unit` of the spacing to be a length .*, got '{name}'. Correct", found.spacing_problem)
+
+
+def test_a_file_that_names_no_unit_says_so(tmp_path):
+    found = with_keys(tmp_path / "a.tif")
+    assert (found.spacing, found.unit) == ((4.0, 2.0), None)
+    assert "names no unit of length" in found.note
 
 
 def test_a_tiff_without_such_tags_has_no_place(tmp_path):

@@ -1,0 +1,202 @@
+"""An input that is refused changes nothing: afterwards an object gives what a fresh one gives, and says the same."""
+
+import logging
+from functools import partial
+
+import numpy as np
+import pytest
+import torch
+
+import segmeter
+from segmeter.data.sample import Sample
+from segmeter.data.verification.intensity import ScaleWatch
+from segmeter.errors import SegmeterError
+from segmeter.models.build import build_segmenter
+from segmeter.models.card import ModelCard
+from segmeter.models.checkpoints.checkpoint import write_checkpoint
+from tests.api.adapters.drawn import SPEC, draw
+from tests.differential.peers import quiet
+
+GREY = np.random.default_rng(0).integers(0, 256, (50, 70), np.uint8)
+NO_IMAGES = {
+    "float64": GREY / 255.0,
+    "float16": (GREY / 255.0).astype(np.float16),
+    "longdouble": GREY.astype(np.longdouble),
+    "int64": GREY.astype(np.int64),
+    "int8": GREY.astype(np.int8),
+    "bool": GREY > 9,
+    "complex": GREY * 1j,
+    "text": GREY.astype(str),
+    "objects": GREY.astype(object),
+    "masked": np.ma.masked_array(GREY, GREY > 9),
+    "three channels": np.stack([GREY] * 3, -1),
+    "no channel": GREY[..., None][..., :0],
+    "no pixel": GREY[:0],
+    "one axis": GREY[0],
+    "a list": GREY.tolist(),
+    "NaN": np.full(GREY.shape, np.nan, np.float32),
+    "infinity": np.full(GREY.shape, np.inf, np.float32),
+}
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory):
+    torch.manual_seed(0)
+    model = {"name": "unet", "encoder": "resnet18", "decoder_channels": [16, 8, 8, 8, 8]}
+    card = ModelCard(model=model, spec=SPEC, in_channels=1, mean=(0.5,), std=(0.25,))
+    folder = tmp_path_factory.mktemp("checkpoints") / "step"
+    write_checkpoint(folder, segmenter_state=build_segmenter(card).state_dict(), card=card, state=None, progress={})
+    return folder
+
+
+@pytest.fixture(params=[{}, {"tile": 32, "overlap": 0, "flips": True}], ids=["whole", "tiles"])
+def load(request, checkpoint):
+    return partial(segmeter.load, checkpoint, device="cpu", precision="float32", **request.param)
+
+
+def said_of(model, images, caplog):
+    caplog.clear()
+    labels = [model(image) for image in images]
+    return labels, [record.message for record in caplog.records if record.levelno >= logging.WARNING]
+
+
+def test_a_model_forgets_what_is_no_image(load, caplog):
+    """A float64 image was predicted first, and then kept as one whose scale is not known."""
+    model, images = load(), [GREY, GREY.astype(np.float32)]  # of the second it is said that its scale is another
+    for name, image in NO_IMAGES.items():
+        for call in (model, model.probs):
+            with pytest.raises(SegmeterError) as caught:
+                call(image)
+            assert len(str(caught.value).splitlines()) == 1, name
+    (labels, said), (wanted, fresh) = (said_of(one, images, caplog) for one in (model, load()))
+    np.testing.assert_array_equal(labels, wanted)
+    assert said == fresh
+    assert len(said) == 1
+
+
+@pytest.mark.parametrize(("name", "line"), [("float64", r"astype\(np.float32\)"), ("int64", "0 .. 1 in float32")])
+def test_a_model_says_what_to_do_with_another_dtype(load, name, line):
+    with pytest.raises(
+        SegmeterError, match=rf"Model: expected `image` to be uint8, uint16 or float32, got {name}.*{line}"
+    ):
+        load()(NO_IMAGES[name])
+
+
+def test_a_predictor_forgets_them_too(load):
+    predictor = load().predictor
+    predictor.segmenter.train()
+    bad = [NO_IMAGES[name] for name in ("int64", "bool", "three channels", "no pixel", "NaN", "text")]
+    for image in bad:
+        plane = image if image.ndim == 3 else image[..., None]
+        with pytest.raises(SegmeterError):
+            list(predictor.predict([Sample(case_id="good", image=GREY[..., None], target=None), sample_of(plane)]))
+    assert predictor.segmenter.training
+    (found,), (wanted,) = (list(one.predict([sample_of(GREY[..., None])])) for one in (predictor, load().predictor))
+    np.testing.assert_array_equal(found.labels, wanted.labels)
+
+
+def test_a_watch_for_the_scale_forgets_them():
+    watch, fresh = (ScaleWatch((0.5,), (0.25,), at_once=True) for _ in range(2))
+    for name in ("float64", "int64", "text"):
+        with pytest.raises((KeyError, IndexError, ValueError, TypeError)):
+            watch.add(NO_IMAGES[name][..., None])
+    for image in (GREY[..., None], GREY[..., None].astype(np.float32)):
+        assert watch.add(image) == fresh.add(image)
+
+
+def sample_of(image):
+    return Sample(case_id="image", image=image, target=None)
+
+
+def test_calibration_forgets_them():
+    rng = np.random.default_rng(1)
+    target, probs = rng.integers(0, 3, (9, 9)), rng.dirichlet((1, 1, 1), (9, 9)).transpose(2, 0, 1)
+    refused = [
+        (target, probs * np.nan),
+        (target, probs * 1.01),
+        (target, probs.astype(int)),
+        (target, probs[:2]),
+        (target + 1, probs),
+        (target[:8], probs),
+        (target / 2, probs),
+        (target, np.ma.masked_array(probs)),
+    ]
+    found, fresh = (segmeter.Calibration(num_classes=3) for _ in range(2))
+    for each in (found, fresh):
+        each.update(target, probs)
+        for pair in refused if each is found else ():
+            with pytest.raises(SegmeterError):
+                each.update(*pair)
+        each.update(target[::-1], probs)
+    with pytest.raises(SegmeterError):
+        found.add(segmeter.Calibration(num_classes=4))
+    assert found.sums == fresh.sums
+    for name, counts in vars(fresh.counts).items():
+        np.testing.assert_array_equal(getattr(found.counts, name), counts)
+
+
+def counted(metric, call, read):
+    """The counts of three batches, of which the second one is refused."""
+    target, labels = (torch.from_numpy(one) for one in draw())
+    call(metric, labels[:3], target[:3])
+    for bad in (labels + 77, labels.float() + 0.5, labels[:, 1:]):
+        with pytest.raises(SegmeterError):
+            call(metric, bad, target)
+    call(metric, labels[3:], target[3:])
+    whole = read(metric)
+    assert int(whole.sum()) == int((target != SPEC.ignore_index).sum())
+    return whole
+
+
+def test_a_torchmetrics_metric_forgets_them():
+    """A call of the metric set its state aside first, so that the refused batch took all others with it."""
+    pytest.importorskip("torchmetrics", reason="torchmetrics is not installed: it comes with `make test`")
+    with quiet():
+        from segmeter.api.adapters.torchmetrics import SegmentationMetric
+    for call in (lambda metric, *pair: metric(*pair), lambda metric, *pair: metric.update(*pair)):
+        metric = SegmentationMetric(SPEC)
+        counted(metric, call, lambda metric: metric.counts)
+        assert metric._to_sync, "ranks would no longer be added up"
+        assert float(metric.compute()["mean_iou"]) > 0
+
+
+def test_a_monai_metric_forgets_them():
+    pytest.importorskip("monai", reason="MONAI is not installed: it comes with `make test`")
+    with quiet():
+        from segmeter.api.adapters.monai import SegmentationMetric
+    metric = SegmentationMetric(SPEC)
+    counted(metric, lambda metric, *pair: metric(*(one[:, None] for one in pair)), lambda metric: metric.get_buffer())
+
+
+def test_a_loss_forgets_them():
+    logits = torch.randn(2, 3, 8, 8, generator=torch.Generator().manual_seed(0))
+    target = torch.randint(0, 3, (2, 8, 8), generator=torch.Generator().manual_seed(1))
+    loss = segmeter.FocalLoss("multiclass", gamma=2.0)
+    for bad in (target + 7, target[:, 1:], target.float()):
+        with pytest.raises(SegmeterError):
+            loss(logits, bad)
+    assert loss(logits, target) == segmeter.FocalLoss("multiclass", gamma=2.0)(logits, target)
+
+
+def test_a_copier_forgets_them():
+    """One slot more than is held by nothing would block the next submit."""
+    good, bad = torch.randn(1, 3, 4, 5), torch.full((1, 3, 4, 5), torch.nan)
+    options = {"task": "multiclass", "num_classes": 3}
+    with segmeter.HostCopier(device="cpu", slots=2, patience_s=5) as copier:
+        for k in range(4):
+            with pytest.raises(SegmeterError):
+                copier.submit_labels(good[:, : k % 2], case_id="other channels", **options)
+            with pytest.raises(SegmeterError):
+                copier.submit_labels(bad, case_id="NaN", **options).result()
+        found = copier.submit_labels(good, case_id="good", **options).result()
+    np.testing.assert_array_equal(found, good.argmax(1))
+
+
+def test_a_refused_evaluation_takes_nothing_along():
+    pair = np.array([[0, 0, 1, 1]]), np.array([[0, 1, 1, 1]])
+    options = {"classes": ("ground", "cell"), "task": "binary", "measures": ["surface", "partition"]}
+    before = segmeter.evaluate([("a", *pair)], **options).summary
+    for bad in (("a", pair[0], pair[1] + 7), ("a", pair[0], pair[1] / 2), ("b", pair[0], pair[1][:, 1:])):
+        with pytest.raises(SegmeterError):
+            segmeter.evaluate([("a", *pair), bad], **options)
+    assert segmeter.evaluate([("a", *pair)], **options).summary == before
