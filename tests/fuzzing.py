@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from typing import Any, TypeVar
 
 import numpy as np
-
 from benchmarks.record import RESULTS, circumstances, update_record
 
 Row = TypeVar("Row")

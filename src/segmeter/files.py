@@ -51,11 +51,6 @@ def confined(root: Path) -> Iterator[None]:
         os.close(handle)
 
 
-def is_confined(path: Path) -> bool:
-    """Whether no link is followed on the way to a path."""
-    return any(each in _confined for each in (_absolute(path), *_absolute(path).parents))
-
-
 @contextmanager
 def operation(name: str, path: Path) -> Iterator[None]:
     """Count an operation, and give its error the path that users know instead of a temporary one or none."""

@@ -8,10 +8,11 @@ from segmeter.errors import ConfigError, RunError, SegmeterError
 from segmeter.files import TEMPORARY
 from segmeter.parallel import map_in_threads
 from segmeter.progress import track
+from segmeter.records import RUN
 from segmeter.remote.trees import open_store
 from segmeter.remote.urls import split_archive, url_of
 
-LAST = "run.json"  # of a run's folder: what is read first, and written last
+LAST = RUN  # what is read first, and written last
 _THREADS = 16
 
 

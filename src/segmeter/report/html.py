@@ -4,21 +4,35 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from pydantic import Field
+
 from segmeter.checks import expected
 from segmeter.errors import InputError
 from segmeter.files import confined, link_error, write_bytes
+from segmeter.records import Form, Summary
 from segmeter.report import figures
 from segmeter.report.config import ReportConfig
 from segmeter.report.page.comparison import SCRIPTS as COMPARISON_SCRIPTS
 from segmeter.report.page.comparison import comparison_values
 from segmeter.report.page.evaluation import SCRIPTS, evaluation_values
 from segmeter.report.page.prediction import prediction_values
-from segmeter.report.page.records import config_text, load_json, load_lines
+from segmeter.report.page.records import config_text, load_json, load_lines, load_run
 from segmeter.report.page.render import render
 from segmeter.report.page.training import SCRIPTS as TRAINING_SCRIPTS
 from segmeter.report.page.training import training_values
 from segmeter.report.pictures.layers import FOLDER
 from segmeter.report.table import shown_measures
+
+
+class _Comparison(Form):
+    """The form of compare.json."""
+
+    folders: dict[str, str]
+    metrics: dict[str, dict[str, Any]]
+    order: list[str]
+    rank_by: str
+    other_orders: dict[str, list[str]] = Field(default_factory=dict)
+
 
 _NOTHING: dict[str, Any] = {"evaluation": None, "explorer": None, "sections": [("run", "Run")]}
 
@@ -56,11 +70,11 @@ def write_report(run_folder: Path, config: ReportConfig | None = None) -> Path:
 
 def _report(run_folder: Path, config: ReportConfig) -> Path:
     """Write the page that what is in the folder asks for."""
-    comparison = load_json(run_folder / "compare.json")
+    comparison = load_json(run_folder / "compare.json", _Comparison)
     if comparison is not None:
         values = comparison_values(run_folder, comparison, config)
         return _write(run_folder, "compare.html", values, scripts=COMPARISON_SCRIPTS, config=config)
-    summary, history = load_json(run_folder / "metrics.json"), load_lines(run_folder / "history.jsonl")
+    summary, history = load_json(run_folder / "metrics.json", Summary), load_lines(run_folder / "history.jsonl")
     if summary is not None:
         found = _evaluated(run_folder, summary, config)
     elif history is not None:
@@ -99,7 +113,7 @@ def _write(
         scripts=scripts,
         linked=config.pictures == "link",
         title=folder.resolve().name,
-        run=load_json(folder / "run.json") or {},
+        run=load_run(folder),
         config_text=config_text(folder / "config.yaml"),
         **values,
     )

@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from segmeter.files import describe_file
+from segmeter.files import describe_file, write_json
+from segmeter.records import read_run, seal_run
 from tests.cli.sharded import COUNTS, EVAL, PREDICT, SCORE, contents, make_checkpoint, newest, run, run_shards
 from tests.data.crafted import put
 
@@ -129,6 +130,7 @@ def test_shards_that_overlap_must_agree(thirds: list[Path], tmp_path: Path, caps
     shutil.copytree(half, tmp_path / "half")
     manifest = tmp_path / "half" / "manifest.json"
     manifest.write_text(manifest.read_text().replace('"case01": {"sha256": "', '"case01": {"sha256": "0'))
+    write_json(tmp_path / "half" / "run.json", seal_run(read_run(half), tmp_path / "half"))
     capsys.readouterr()
     assert run("merge", listed([*thirds, tmp_path / "half"]), *SHOWN) == 2
     assert "to agree on the cases that they share, got 1: case01" in capsys.readouterr().err

@@ -2,7 +2,6 @@
 
 import errno
 import fcntl
-import json
 import math
 import os
 import sys
@@ -20,7 +19,7 @@ from segmeter.cli.config.schema import Common
 from segmeter.cli.messages import LOGGER, logged
 from segmeter.cli.runs.job import Job
 from segmeter.cli.runs.masking import mask, mask_override, refuse_masked
-from segmeter.errors import EXIT_BAD_INPUT, ConfigError, LateError, RunError, SegmeterError
+from segmeter.errors import EXIT_BAD_INPUT, ConfigError, InputError, LateError, RunError, SegmeterError
 from segmeter.files import (
     clear_leftovers,
     confined,
@@ -34,11 +33,11 @@ from segmeter.files import (
 )
 from segmeter.open_files import Reserved, open_lock
 from segmeter.provenance import hardware, source, versions
+from segmeter.records import RUN, open_own, read_own, read_run, seal_run
 from segmeter.remote.upload import check_target, upload_folder
 from segmeter.schema import as_plain
 from segmeter.training.run.signals import let_finish
 
-RECORD = "run.json"
 KEEP_SECONDS = 60.0  # of work: a new run that is refused earlier leaves nothing
 _WORK = ("manifest.json", "checkpoints/step-*/manifest.json", "shards/*")  # of cases, of a training, of launch=
 _ROOM = 16384  # bytes kept for how the run ended
@@ -123,9 +122,10 @@ def note_done(folder: Path, result: Mapping[str, float | None]) -> None:
     result
         Named numbers; the first is what a sweep compares. What is not finite becomes null.
     """
-    record = json.loads((folder / RECORD).read_bytes())
+    record = read_run(folder)
     plain = {name: None if value is None or not math.isfinite(value) else value for name, value in result.items()}
-    write_json(folder / RECORD, {**record, "result": plain, "end": _now(), "state": "done"})
+    done = {**record, "result": plain, "end": _now(), "state": "done"}
+    write_json(folder / RUN, seal_run(done, folder))
 
 
 def run_name(config: Common, job: Job) -> str:
@@ -135,11 +135,8 @@ def run_name(config: Common, job: Job) -> str:
 
 def read_record(folder: Path) -> dict[str, Any]:
     """What run.json says, or nothing where it can't be read; "start" is in UTC, ISO 8601."""
-    path = folder / RECORD
-    with suppress(OSError, ValueError):
-        record = json.loads(path.read_bytes()) if path.is_file() else None  # a pipe would be waited for
-        if isinstance(record, dict):
-            return record
+    with suppress(OSError, InputError):
+        return read_run(folder)
     return {}
 
 
@@ -202,7 +199,7 @@ def cleared(folder: Path) -> Iterator[None]:
     """Clear a run's folder of what a killed process left, and hold it; nothing of both where another process has it."""
     with ExitStack() as stack:
         with suppress(OSError):  # no lock, as in a folder that was copied
-            lock = stack.enter_context((folder / ".lock").open("rb"))
+            lock = stack.enter_context(open_own(folder / ".lock"))
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             clear_leftovers(folder)
         yield
@@ -210,15 +207,15 @@ def cleared(folder: Path) -> Iterator[None]:
 
 def _owner(folder: Path) -> str:
     try:
-        return (folder / ".lock").read_text("utf-8").strip() or "another process"
-    except OSError:
+        return read_own(folder / ".lock").decode().strip() or "another process"
+    except (OSError, ValueError):
         return "another process"
 
 
 @contextmanager
 def _recorded(folder: Path, config: Common, job: Job, facts: dict[str, Any]) -> Iterator[None]:
     """Keep run.json, config.yaml and overrides.yaml; run.json says at the end what came of the run."""
-    earlier = read_record(folder)  # of a resumed run, which "newest" is decided by, and whose overrides still hold
+    earlier = _earlier(folder)  # of a resumed run, which "newest" is decided by, and whose overrides still hold
     start = earlier.get("start")
     write_bytes(folder / "config.yaml", OmegaConf.to_yaml(mask(as_plain(config))).encode())
     lines = [*earlier.get("overrides", ()), *(mask_override(line) for line in job.overrides)]
@@ -237,23 +234,35 @@ def _recorded(folder: Path, config: Common, job: Job, facts: dict[str, Any]) -> 
         "source": source(),
         "process": os.getpid(),
     }
-    write_json(folder / RECORD, {**record, "state": "running"})
-    room = Reserved(folder / RECORD, len(json_bytes(record)) + _ROOM)
+    write_json(folder / RUN, seal_run({**record, "state": "running"}, folder))
+    room = Reserved(folder / RUN, len(json_bytes(record)) + _ROOM)
     try:
         try:
             yield
             if job.folder is None and config.run.copy_to is None:  # else there is more to do
                 let_finish()
-            room.publish(json_bytes({**record, **_result(folder), "end": _now(), "state": "done"}))
+            done = {**record, **_result(folder), "end": _now(), "state": "done"}
+            room.publish(json_bytes(seal_run(done, folder)))
         except BaseException as error:
             fault = _explain(error, config, job, folder)
             LOGGER.error("%s", _state(fault))
             with suppress(OSError):  # the first fault is the one that is said
                 ended = {**record, **_result(folder), "end": _now(), "state": _state(fault)}
-                room.publish(json_bytes(ended), durable=False)
+                room.publish(json_bytes(seal_run(ended, folder)), durable=False)
             raise fault from (error if fault is not error else error.__cause__)
     finally:
         room.close()
+
+
+def _earlier(folder: Path) -> dict[str, Any]:
+    """The record of the run that is resumed; a damaged one decides no result, so it is written anew."""
+    try:
+        return read_run(folder)
+    except FileNotFoundError:
+        return {}
+    except (OSError, InputError) as error:
+        LOGGER.warning("%s It is written anew.", error)
+        return {}
 
 
 def _result(folder: Path) -> dict[str, Any]:

@@ -197,7 +197,7 @@ def _files_summary(rows: Sequence[CaseRow], owners: Mapping[str, Piece], job: Me
 def _take_files(folder: Path, owners: Mapping[str, Piece]) -> None:
     """Link or copy every file of predictions/ that a case has, after comparing it with what was written."""
     files = [
-        (piece.folder / "predictions" / name, folder / "predictions" / name, entry)
+        (piece.folder / "predictions" / _inside(name), folder / "predictions" / name, entry)
         for case_id, piece in owners.items()
         if b'"files"' in piece.cases.line(case_id)
         for name, entry in piece.cases[case_id]["note"].get("files", {}).items()
@@ -208,6 +208,13 @@ def _take_files(folder: Path, owners: Mapping[str, Piece]) -> None:
     damaged = [name for name in done if name]
     if damaged:
         raise DataError(expected("merge", "runs", "to have their predictions as they were written", some(damaged)))
+
+
+def _inside(name: str) -> str:
+    """Refuse a name that leads out of its folder: what a manifest says may come from anywhere."""
+    if ".." in Path(name).parts or Path(name).is_absolute():
+        raise DataError(expected("merge", "runs", "to name files below predictions/", repr(name)))
+    return name
 
 
 def _take_file(file: tuple[Path, Path, Mapping[str, Any]]) -> str:
