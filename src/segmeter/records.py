@@ -180,7 +180,7 @@ def read_run(folder: Path) -> dict[str, Any]:
 
 def seal_run(record: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     """Complete the content of run.json: hashes of the files that go with it, and of itself."""
-    listed = _LISTED if record.get("state") == "done" else (CONFIG,)
+    listed = _LISTED if record.get("state") != "running" else (CONFIG,)  # a running one still changes
     files = {name: describe_file(folder / name) for name in listed if (folder / name).is_file()}
     content = {"schema": _SCHEMA, **record, "files": files}
     return seal(from_json(json_bytes(content)))  # as it is read again: keys are text, tuples are lists

@@ -209,7 +209,9 @@ def test_a_folder_without_figures_is_refused(tmp_path):
 @pytest.mark.parametrize("name", ["metrics.json", "history.jsonl"])
 def test_a_damaged_file_is_named(tmp_path, name):
     (tmp_path / name).write_text("{broken\n")
-    with pytest.raises(InputError, match=rf"{name}(, line 1)?: is damaged, or was not written by segmeter \(it is not JSON"):
+    with pytest.raises(
+        InputError, match=rf"{name}(, line 1)?: is damaged, or was not written by segmeter \(it is not JSON"
+    ):
         write_report(tmp_path)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-from segmeter.cli.runs.run_folder import cleared
+from segmeter.cli.runs.folder_lock import cleared
 from segmeter.errors import ConfigError
 from segmeter.records import CONFIG, read_yaml
 from segmeter.remote.urls import url_of
