@@ -213,7 +213,8 @@ def _recorded(folder: Path, config: Common, job: Job, facts: dict[str, Any]) -> 
         folder, say=True
     )  # of a resumed run, whose start decides on "newest", and whose overrides hold
     start = earlier.get("start")
-    write_bytes(folder / "config.yaml", OmegaConf.to_yaml(mask(as_plain(config))).encode())
+    values = as_plain(config) | ({} if job.launch is None else {"launch": dict(job.launch)})
+    write_bytes(folder / "config.yaml", OmegaConf.to_yaml(mask(values)).encode())
     lines = [*earlier.get("overrides", ()), *(mask_override(line) for line in job.overrides)]
     overrides = list({line.partition("=")[0]: line for line in lines}.values())
     write_bytes(folder / "overrides.yaml", OmegaConf.to_yaml(overrides).encode())
