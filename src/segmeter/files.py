@@ -264,11 +264,13 @@ def point(link: Path, target: str) -> None:
 
 
 def link_or_copy(source: Path, target: Path) -> None:
-    """Let a finished file appear at `target` too: as a second name where the disk allows, else as a copy."""
+    """Let a finished file appear at `target` too: as a second name where the disk allows, else as a copy; no link."""
+    if source.is_symlink():
+        raise link_error(source)
     # a second name is safe, as no published file is ever changed, only replaced
     if source.is_dir():
         with fresh_folder(target) as place:
-            for each in filter(Path.is_file, sorted(source.rglob("*"))):
+            for each in (path for path in sorted(source.rglob("*")) if path.is_symlink() or path.is_file()):
                 make_folder((place / each.relative_to(source)).parent)
                 link_or_copy(each, place / each.relative_to(source))
         return

@@ -303,6 +303,13 @@ def test_figures_that_a_run_did_not_write_are_refused_by_name(run, changed):
         write_report(run)
 
 
+def test_a_comparison_that_lacks_something_is_refused_by_name(tmp_path):
+    """Mutation seen to fail: the error of whatever looked at it first."""
+    write_json(tmp_path / "compare.json", {"folders": {}, "metrics": {}, "order": [], "rank_by": "iou"})
+    with pytest.raises(InputError, match=r"expected `compare\.json` to be what the run wrote beside its other files"):
+        write_report(tmp_path)
+
+
 def test_a_folder_of_predictions_shows_its_pictures(tmp_path, rng, spec):
     (tmp_path / "predictions").mkdir()
     assert not render(tmp_path).all("section")

@@ -16,7 +16,7 @@ from segmeter.evaluation.manifest import Entry, Manifest, encode_entry
 from segmeter.evaluation.merging.pieces import Kind, Piece, check_pieces, threads_warning
 from segmeter.evaluation.places import Places
 from segmeter.evaluation.score import SUMMARY, read_place, summarise_files
-from segmeter.files import describe_file, is_whole, link_or_copy, make_folder, safe_id, write_json
+from segmeter.files import describe_file, is_whole, link_error, link_or_copy, make_folder, safe_id, write_json
 from segmeter.metrics.cases.stored import open_cases
 from segmeter.metrics.cases.table import CaseRow, write_cases
 from segmeter.metrics.config.metrics import MetricsConfig
@@ -202,6 +202,9 @@ def _take_files(folder: Path, owners: Mapping[str, Piece]) -> None:
         if b'"files"' in piece.cases.line(case_id)
         for name, entry in piece.cases[case_id]["note"].get("files", {}).items()
     ]
+    for parent in {source.parent for source, _, _ in files}:
+        if parent.resolve() != parent:  # folders of runs are given resolved
+            raise link_error(parent)
     for parent in sorted({target.parent for _, target, _ in files}):
         make_folder(parent)
     done = track(map_in_threads(_take_file, files), "joining", len(files))
