@@ -22,6 +22,7 @@ from segmeter.records import (
     seal,
     seal_run,
 )
+from tests.deadline import deadline
 
 SOURCE = Path(segmeter.__file__).parent
 DEEP = b"[" * 100_000
@@ -74,7 +75,7 @@ def test_a_pipe_a_socket_a_link_and_a_folder_are_refused_at_once(door, tmp_path)
         listening.bind("socket")
         os.chdir(here)
         for name, said in (("pipe", "got a FIFO"), ("folder", "got a folder"), ("link", "is a link")):
-            with pytest.raises(InputError, match=rf"^{tmp_path / name}: .*{said}"):
+            with pytest.raises(InputError, match=rf"^{tmp_path / name}: .*{said}"), deadline(30):
                 door(tmp_path / name)
         with pytest.raises(OSError, match="socket"):
             door(tmp_path / "socket")

@@ -7,6 +7,7 @@ from segmeter.errors import ConfigError, DataError, RunError
 from segmeter.remote import stores
 from segmeter.remote.stores import Store, attempt
 from segmeter.remote.trees import open_store
+from tests.deadline import deadline
 
 
 class Broken:
@@ -117,8 +118,9 @@ def test_a_listing_without_an_end_is_refused(fresh, endless, monkeypatch):
     """Mutation seen to fail: no bound, so that the names fill the memory."""
     endless.fresh = fresh
     monkeypatch.setattr(stores, "MOST_OBJECTS", 25)
-    with pytest.raises(
-        DataError, match=r"s3://b/x: expected `objects` to be at most 25, each once, got \d+ and no end"
+    with (
+        deadline(30),
+        pytest.raises(DataError, match=r"s3://b/x: expected `objects` to be at most 25, each once, got \d+ and no end"),
     ):
         open_store("s3://b/x").objects()
     assert endless.pages < 50

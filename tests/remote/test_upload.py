@@ -8,6 +8,7 @@ from segmeter.errors import ConfigError, DataError, RunError
 from segmeter.remote import stores
 from segmeter.remote.folders import local_folder
 from segmeter.remote.upload import check_target, find_files, upload_folder
+from tests.deadline import deadline
 
 
 def store_names(memory):
@@ -79,7 +80,7 @@ def test_a_link_that_leaves_the_run_or_leads_to_a_folder_is_refused_by_name(name
     (run.parent / "outside").write_text("secret")
     (run.parent / "folder").mkdir()
     (run / name).symlink_to(target)
-    with pytest.raises(RunError) as caught:
+    with pytest.raises(RunError) as caught, deadline(30):
         upload_folder(run, memory.url, name="a")
     assert f"run.copy_to: {run / name} is a link that leads out of the run, to a folder, or nowhere" in str(
         caught.value

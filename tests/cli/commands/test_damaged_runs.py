@@ -10,6 +10,7 @@ import pytest
 from segmeter.files import write_json
 from segmeter.records import read_run, seal_run
 from tests.cli.sharded import SCORE, newest, run, run_shards
+from tests.deadline import deadline
 
 pytestmark = pytest.mark.usefixtures("in_here")
 
@@ -49,7 +50,8 @@ def scored(finished: Path, tmp_path: Path) -> Path:
 def said(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
     """The exit code and all that a command says of what is wrong."""
     capsys.readouterr()
-    code = run(*arguments)
+    with deadline(200):  # of a busy machine
+        code = run(*arguments)
     return code, capsys.readouterr().err
 
 
