@@ -155,3 +155,14 @@ def test_unsafe_names_become_safe_ones_that_differ():
     safe = [files.safe_id(name) for name in unsafe]
     assert len(set(safe)) == len(unsafe)
     assert all(Path(name).name == name and not name.startswith(".") and len(name) < 128 for name in safe)
+
+
+def test_a_link_is_not_copied(tmp_path):
+    """Neither one that is named nor one in a folder. Mutation seen to fail: what it leads to has a second name."""
+    (tmp_path / "secret").write_text("mine")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "link").symlink_to(tmp_path / "secret")
+    for source in (tmp_path / "folder", tmp_path / "folder" / "link"):
+        with pytest.raises(InputError, match="folder/link: is a link"):
+            files.link_or_copy(source, tmp_path / "target")
+    assert not (tmp_path / "target").exists()

@@ -5,7 +5,7 @@ import os
 import pytest
 
 from segmeter.files import TEMPORARY
-from segmeter.open_files import Lines, Reserved, open_lock, read_json_lines
+from segmeter.open_files import Lines, Reserved, open_lock
 
 
 def test_lines_are_appended_and_what_comes_after_the_kept_bytes_is_cut(tmp_path):
@@ -49,14 +49,6 @@ def test_a_link_is_not_followed(tmp_path):
     for door in (Lines, open_lock):
         with pytest.raises(Exception, match="is a link"):
             door(tmp_path / "rows")
-
-
-def test_json_lines_are_read_without_one_that_was_cut_short(tmp_path):
-    path = tmp_path / "history.jsonl"
-    path.write_bytes(b'{"step": 1}\n{"step": 2}\n{"step": 3')
-    assert read_json_lines(path) == [{"step": 1}, {"step": 2}]
-    path.write_bytes(b"")
-    assert read_json_lines(path) == []
 
 
 @pytest.mark.parametrize("content", [b"", b"short", b"longer than what was set aside"])

@@ -51,11 +51,6 @@ def confined(root: Path) -> Iterator[None]:
         os.close(handle)
 
 
-def is_confined(path: Path) -> bool:
-    """Whether no link is followed on the way to a path."""
-    return any(each in _confined for each in (_absolute(path), *_absolute(path).parents))
-
-
 @contextmanager
 def operation(name: str, path: Path) -> Iterator[None]:
     """Count an operation, and give its error the path that users know instead of a temporary one or none."""
@@ -269,11 +264,13 @@ def point(link: Path, target: str) -> None:
 
 
 def link_or_copy(source: Path, target: Path) -> None:
-    """Let a finished file appear at `target` too: as a second name where the disk allows, else as a copy."""
+    """Let a finished file appear at `target` too: as a second name where the disk allows, else as a copy; no link."""
+    if source.is_symlink():
+        raise link_error(source)
     # a second name is safe, as no published file is ever changed, only replaced
     if source.is_dir():
         with fresh_folder(target) as place:
-            for each in filter(Path.is_file, sorted(source.rglob("*"))):
+            for each in (path for path in sorted(source.rglob("*")) if path.is_symlink() or path.is_file()):
                 make_folder((place / each.relative_to(source)).parent)
                 link_or_copy(each, place / each.relative_to(source))
         return

@@ -1,14 +1,11 @@
 """Files that stay open for the length of a run: lines that are appended, room that is set aside, a lock."""
 
 import errno
-import json
 import os
 from contextlib import nullcontext, suppress
 from pathlib import Path
-from typing import Any
 
-from segmeter.errors import DataError
-from segmeter.files import handle_of, is_confined, link_error, operation, sync, temporary_name
+from segmeter.files import handle_of, operation, sync, temporary_name
 
 
 class Lines:
@@ -58,44 +55,6 @@ class Lines:
         with operation("write", self._path):
             os.ftruncate(self._handle, size)
         self.size = size
-
-
-def read_own(path: Path) -> bytes:
-    """Read a file; below a confined folder it is one of that folder, and no link leads to another.
-
-    Raises
-    ------
-    InputError
-        It is a link, or a folder on the way is one.
-    """
-    try:
-        with handle_of(path.parent) as parent:
-            handle = os.open(path.name, os.O_RDONLY | (os.O_NOFOLLOW if is_confined(path) else 0), dir_fd=parent)
-    except OSError as error:
-        if error.errno == errno.ELOOP:
-            raise link_error(path) from error
-        raise OSError(error.errno, error.strerror, str(path)) from error
-    with os.fdopen(handle, "rb") as file:
-        return file.read()
-
-
-def read_json_lines(path: Path) -> list[dict[str, Any]]:
-    """Read every complete line, a JSON object; a last one that a crash cut short is left out.
-
-    Raises
-    ------
-    DataError
-        A line holds something else.
-    """
-    rows = []
-    for number, line in enumerate(read_own(path).split(b"\n")[:-1], start=1):
-        try:
-            rows.append(dict(json.loads(line)))
-        except (TypeError, ValueError) as error:
-            raise DataError(
-                f"{path}: line {number} is no JSON object ({error}). Restore or remove the file."
-            ) from error
-    return rows
 
 
 class Reserved:

@@ -13,7 +13,7 @@ from segmeter import files
 from segmeter.cli.commands import score
 from segmeter.cli.main import main
 from segmeter.evaluation import memory
-from segmeter.models.checkpoints.manifest import seal
+from segmeter.records import seal
 from segmeter.training.run.signals import EXIT_CODES
 from tests.faults import world
 from tests.faults.test_bad_inputs import CHECK, IMAGE, PREDICT, SCORE, TRAIN, _here, sound

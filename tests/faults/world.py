@@ -111,7 +111,7 @@ def foreign_state(path: str) -> None:
 
 
 def newer_format() -> None:
-    from segmeter.models.checkpoints.manifest import seal
+    from segmeter.records import seal
 
     path = Path("model/manifest.json")
     path.write_text(json.dumps(seal(json.loads(path.read_text()) | {"format": 2, "segmeter": "9.0"})))

@@ -5,6 +5,7 @@ import http.server
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -42,6 +43,42 @@ def requests(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     monkeypatch.setattr(memory.files, "cat_file", counted)
     return asked
+
+
+class _Endless(http.server.BaseHTTPRequestHandler):
+    """A server of S3 that has no object and never ends a listing, ten names a page."""
+
+    def do_HEAD(self) -> None:
+        self.send_error(404)
+
+    def do_GET(self) -> None:
+        server: Any = self.server
+        start = 10 * server.pages if server.fresh else 0
+        server.pages += 1
+        state = "<LastModified>2026-11-23T00:00:00.000Z</LastModified><ETag>1</ETag><Size>1</Size>"
+        names = "".join(f"<Contents><Key>x/{start + n:08d}</Key>{state}</Contents>" for n in range(10))
+        more = "<IsTruncated>true</IsTruncated><NextContinuationToken>t</NextContinuationToken>"
+        content = f"<ListBucketResult><Name>b</Name>{more}{names}</ListBucketResult>".encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def endless(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """A server whose listings have no end; `fresh` says whether its pages bring new names."""
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Endless) as server:
+        server.pages, server.fresh = 0, True  # type: ignore[attr-defined]
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{server.server_port}")
+        for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+            monkeypatch.setenv(name, "of-the-test")
+        yield server
+        server.shutdown()
 
 
 @pytest.fixture(scope="session")

@@ -7,6 +7,7 @@ from segmeter.errors import ConfigError, DataError, RunError
 from segmeter.remote import stores
 from segmeter.remote.stores import Store, attempt
 from segmeter.remote.trees import open_store
+from tests.deadline import deadline
 
 
 class Broken:
@@ -85,6 +86,45 @@ def test_s3_is_listed_read_and_written(s3, tmp_path):
     assert s3.get("data/c") == b"three"
     assert open_store(s3.url).objects()[0].name == "data/a.bin"
     assert open_store(f"{s3.url}/nothing").objects() == []
+
+
+@pytest.mark.parametrize("ask", [Store.objects, lambda store: store.look("run.json")], ids=["list", "look"])
+def test_a_missing_bucket_is_refused_at_once(ask, s3, caplog):
+    """Mutation seen to fail: the answer taken for a lost connection."""
+    with pytest.raises(DataError, match="to be there and readable, got NoSuchBucket: The specified bucket does not"):
+        ask(open_store("s3://nobucket/x"))
+    assert not caplog.records  # nothing was tried again
+
+
+@pytest.mark.parametrize(
+    ("text", "attempts"),
+    [
+        ("Server returned non-2xx status code: 400 Bad Request: <Code>InvalidBucketName</Code>", 1),
+        ("Server returned non-2xx status code: 400 Bad Request: <Code>RequestTimeout</Code>", 3),
+        ("Server returned non-2xx status code: 429 Too Many Requests", 3),
+        ("Server returned non-2xx status code: 503 Slow Down", 3),
+        ("error sending request", 3),
+    ],
+)
+def test_what_a_server_refuses_for_good_is_not_tried_again(text, attempts, memory):
+    store = store_of(memory, 99, RuntimeError(text))
+    with pytest.raises(DataError if attempts == 1 else RunError):
+        attempt("x", lambda: store._files.info("x"))
+    assert store._files.asked == attempts
+
+
+@pytest.mark.parametrize("fresh", [True, False], ids=["new names", "the same page"])
+def test_a_listing_without_an_end_is_refused(fresh, endless, monkeypatch):
+    """Mutation seen to fail: no bound, so that the names fill the memory."""
+    endless.fresh = fresh
+    monkeypatch.setattr(stores, "MOST_OBJECTS", 25)
+    with (
+        deadline(30),
+        pytest.raises(DataError, match=r"s3://b/x: expected `objects` to be at most 25, each once, got \d+ and no end"),
+    ):
+        open_store("s3://b/x").objects()
+    assert endless.pages < 50
+    assert open_store("s3://b/x").look("run.json") is None  # a folder, as far as the server tells
 
 
 def test_an_unreachable_server_is_named(monkeypatch):

@@ -209,7 +209,9 @@ def test_a_folder_without_figures_is_refused(tmp_path):
 @pytest.mark.parametrize("name", ["metrics.json", "history.jsonl"])
 def test_a_damaged_file_is_named(tmp_path, name):
     (tmp_path / name).write_text("{broken\n")
-    with pytest.raises(InputError, match=rf"expected `{name}` to be .*JSON"):
+    with pytest.raises(
+        InputError, match=rf"{name}(, line 1)?: is damaged, or was not written by segmeter \(it is not JSON"
+    ):
         write_report(tmp_path)
 
 
@@ -297,8 +299,15 @@ def test_groups_have_a_table(tmp_path, rng, spec):
 def test_figures_that_a_run_did_not_write_are_refused_by_name(run, changed):
     summary = json.loads((run / "metrics.json").read_text())
     write_json(run / "metrics.json", summary | changed)
-    with pytest.raises(InputError, match=r"expected `metrics.json` to be what the run wrote"):
+    with pytest.raises(InputError, match=r"metrics.json(`|: is damaged, or was not written by segmeter)"):
         write_report(run)
+
+
+def test_a_comparison_that_lacks_something_is_refused_by_name(tmp_path):
+    """Mutation seen to fail: the error of whatever looked at it first."""
+    write_json(tmp_path / "compare.json", {"folders": {}, "metrics": {}, "order": [], "rank_by": "iou"})
+    with pytest.raises(InputError, match=r"expected `compare\.json` to be what the run wrote beside its other files"):
+        write_report(tmp_path)
 
 
 def test_a_folder_of_predictions_shows_its_pictures(tmp_path, rng, spec):

@@ -6,7 +6,7 @@ from torch.amp import GradScaler
 
 from segmeter.errors import RunError
 from segmeter.models.checkpoints.checkpoint import read_checkpoint
-from segmeter.open_files import read_json_lines
+from segmeter.records import read_json_lines
 from segmeter.training import learner
 from segmeter.training.loop import train
 from tests.training.tiny import tiny_job, tiny_segmenter

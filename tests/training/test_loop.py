@@ -17,7 +17,7 @@ from segmeter.models.card import ModelCard
 from segmeter.models.checkpoints.checkpoint import read_checkpoint
 from segmeter.models.checkpoints.manifest import WEIGHTS
 from segmeter.models.checkpoints.weights import load_tensors
-from segmeter.open_files import read_json_lines
+from segmeter.records import read_json_lines
 from segmeter.training.config import AdamWConfig, ConstantConfig
 from segmeter.training.loop import train
 from segmeter.training.optimisation.step import Stepper

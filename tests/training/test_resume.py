@@ -8,7 +8,7 @@ import torch
 
 from segmeter.errors import Interrupted
 from segmeter.models.checkpoints.checkpoint import read_checkpoint
-from segmeter.open_files import read_json_lines
+from segmeter.records import read_json_lines
 from segmeter.training.loop import train
 from tests.training.tiny import TinyCases, TinySource, tiny_job, tiny_segmenter
 

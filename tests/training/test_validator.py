@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from segmeter.errors import RunError
-from segmeter.open_files import read_json_lines
+from segmeter.records import read_json_lines
 from segmeter.training.learner import Learner
 from segmeter.training.limits import Limits
 from segmeter.training.loop import train

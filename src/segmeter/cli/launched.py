@@ -1,6 +1,7 @@
 """launch=: one checked job -> the processes, Dask cluster or SLURM job that run it, and the folder that it leaves."""
 
 import os
+import re
 import signal
 import sys
 import time
@@ -14,13 +15,14 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
+from segmeter.checks import expected
 from segmeter.cli.commands.merge import show_merged
 from segmeter.cli.messages import describe
 from segmeter.cli.pictures.merged import take_pictures
 from segmeter.cli.runs.job import Job
 from segmeter.cli.runs.launchers import by_submitit, lost, needed
 from segmeter.cli.runs.objective import find_objective, results
-from segmeter.cli.runs.resume import find_resumed
+from segmeter.cli.runs.resume import CHECKPOINTS, find_resumed
 from segmeter.cli.runs.run_folder import note_done, open_run, run_name
 from segmeter.cli.runs.shipped import Outcome, Shipped, joint, ship
 from segmeter.distributed.config import DaskConfig, LocalConfig, SlurmConfig
@@ -39,6 +41,7 @@ from segmeter.training.run.signals import StopSignals
 _SHARDS = "shards"
 _RETRIES = 3  # of a shard whose Dask worker is lost
 _GRACE = 10  # seconds in which processes end once one has failed, before they are killed
+_ADDRESS = re.compile(r"\w+://\S+|[^\s:/]+:\d+")
 _POLL = 0.2  # seconds after which a signal is passed on
 
 
@@ -53,6 +56,7 @@ def run_launched(config: Any, job: Job) -> float | None:
         It failed there; its own lines, and its own exit code.
     """
     launch, alone = config.launch, config.replace(launch=LocalConfig())
+    job = replace(job, launch=as_plain(launch))
     if isinstance(launch, SlurmConfig):
         return _value(_by_slurm(launch, alone, job))
     if job.command != "train":
@@ -71,7 +75,11 @@ def _value(outcome: Outcome) -> float | None:
 def _by_slurm(launch: SlurmConfig, alone: Any, job: Job) -> Outcome:
     """Submit one job, whose folder is settled now, so that it goes on there however often it is queued again."""
     name = f"{datetime.now():%Y-%m-%d_%H%M%S}_{run_name(alone, job)}"
-    job = replace(job, folder=(job.folder or alone.run.root / job.command / name).absolute())
+    holds = CHECKPOINTS if job.command == "train" else NAME
+    resumed = find_resumed(alone, job, alone.resume, holds=holds) if getattr(alone, "resume", None) else None
+    if resumed is not None:
+        alone = alone.replace(resume=str(resumed.absolute()))
+    job = replace(job, folder=(resumed or job.folder or alone.run.root / job.command / name).absolute())
     known = ("partition", "timeout_min", "nodes", "tasks_per_node", "gpus_per_node", "cpus_per_task", "mem_gb")
     options = {key: getattr(launch, key) for key in (*known, "signal_delay_s")}
     options |= {"submitit_folder": launch.folder, "max_num_timeout": launch.requeues, "name": f"segmeter-{job.command}"}
@@ -218,7 +226,7 @@ def _by_dask(shards: Sequence[Shipped], launch: DaskConfig) -> Iterator[Outcome]
     distributed = needed("distributed", extra="dask")
     options = {"n_workers": launch.workers, "threads_per_worker": 1, "dashboard_address": None}
     cluster = distributed.LocalCluster(**options) if launch.address is None else None
-    with distributed.Client(cluster or launch.address) as client:
+    with _client(distributed, cluster or launch.address) as client:
         futures = client.map(_call, shards, retries=_RETRIES, pure=False)
         try:
             for future, shard in zip(futures, shards, strict=True):
@@ -230,6 +238,25 @@ def _by_dask(shards: Sequence[Shipped], launch: DaskConfig) -> Iterator[Outcome]
             client.cancel(futures)
             if cluster is not None:
                 cluster.close()
+
+
+def _client(distributed: Any, address: Any) -> Any:
+    """Connect to a Dask scheduler.
+
+    Raises
+    ------
+    ConfigError
+        None answers at the address.
+    """
+    remedy = "Give that of a running scheduler, such as tcp://host:8786, or launch.address=null to start workers here."
+    rule = "to be the address of a Dask scheduler that answers"
+    if isinstance(address, str) and not _ADDRESS.fullmatch(address):  # Dask would look for a host of this name
+        raise ConfigError(expected("config", "launch.address", rule, repr(address), remedy))
+    try:
+        return distributed.Client(address)
+    except (OSError, ValueError) as error:
+        given = f"{address!r} ({' '.join(str(error).split())})"
+        raise ConfigError(expected("config", "launch.address", rule, given, remedy)) from error
 
 
 def _faulty(job: Job, fault: BaseException, killed: type[Exception]) -> Outcome:

@@ -138,6 +138,9 @@ def run_cases(
     """
     rest, streamed = range(done, len(job.dataset)), job.dataset.streamed_cases()
     probs = job.export.needs_probs or probs
+    if job.resume and streamed.intersection(rest):
+        kept = "resume: %d of %d cases are kept. A large image that was cut short begins at its first row again."
+        _LOG.warning(kept, done, len(job.dataset))
     alone = streamed | (check_whole_maps(large, streamed) if probs else frozenset())
     _warn_of_lost_place(job, large=0 in streamed and not fits_memory(job.dataset, 0))
     hashing: dict[str, Any] = {"hashed": True, "stages": job.predictor.stages}

@@ -1,6 +1,5 @@
 """Finished runs on the same cases are compared from their rows alone. No torch."""
 
-import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -22,6 +21,7 @@ from segmeter.metrics.statistics.bootstrap import MOST_UNITS
 from segmeter.metrics.statistics.clusters import cluster_labels
 from segmeter.metrics.summary.compare import SCHEMA, compare_laid_out, lay_out
 from segmeter.metrics.summary.summary import count_effective, mean_classes, note_resampling
+from segmeter.records import Summary, read_json
 from segmeter.remote.folders import local_folder
 from segmeter.remote.trees import origin
 
@@ -164,11 +164,8 @@ def _summary(folder: Path, config: MetricsConfig) -> Mapping[str, Any]:
     remedy = "Give the folder of a finished `segmeter eval` or `segmeter score`."
     if not path.is_file():
         raise DataError(expected("compare", "runs", "to hold metrics.json", f"{folder}, which has none", remedy))
-    try:
-        summary = json.loads(path.read_bytes())
-    except ValueError as error:
-        raise DataError(expected("compare", "runs", "to hold JSON in metrics.json", f"{path} ({error})")) from error
-    if not isinstance(summary, dict) or not {"convention", "bootstrap"} <= summary.keys():
+    summary = read_json(path, Summary)
+    if not {"convention", "bootstrap"} <= summary.keys():
         raise DataError(expected("compare", "runs", "to hold a summary in metrics.json", str(path), remedy))
     return summary
 

@@ -1,6 +1,5 @@
 """A checkpoint on a data set -> label maps, one row of counts per case, and the summary of the rows."""
 
-import json
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -32,6 +31,7 @@ from segmeter.metrics.probabilities.summary import summarise_calibration
 from segmeter.metrics.summary.slice_labels import check_tables
 from segmeter.metrics.summary.summary import summarise
 from segmeter.postprocess.pipeline import Cleaned
+from segmeter.records import Summary, read_json
 
 SUMMARY = "metrics.json"
 
@@ -84,7 +84,7 @@ def evaluate(job: Evaluation) -> dict[str, Any]:
     if manifest.done:
         notes = read_notes(job.folder)
         repair_files(job, [notes[case_id]["note"] for case_id in manifest.cases])
-        return cast(dict[str, Any], json.loads((job.folder / SUMMARY).read_bytes()))
+        return read_json(job.folder / SUMMARY, Summary)
     rows, sums = RowStore(), _calibration(job)
     try:
         _restore(job, manifest, rows)

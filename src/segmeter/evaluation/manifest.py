@@ -9,10 +9,11 @@ from binascii import b2a_base64
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Self, cast
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field
 
 from segmeter.checks import expected, some
 from segmeter.errors import ConfigError, DataError
@@ -22,6 +23,7 @@ from segmeter.metrics.cases.notes import Notes
 from segmeter.metrics.cases.table import HASHES, CaseRow
 from segmeter.open_files import Lines
 from segmeter.provenance import flatten
+from segmeter.records import MOST_OF_CASES, FileEntry, Form, open_own, parse_json, read_json
 
 SCHEMA = 4
 NAME = "manifest.json"
@@ -33,6 +35,17 @@ SYNC_SECONDS = 1.0  # what a power cut may cost; a killed process loses nothing
 
 _dense = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode  # one is made per call of json.dumps
 _spaced = json.JSONEncoder(ensure_ascii=False).encode
+
+
+class RunManifest(Form):
+    """The form of manifest.json."""
+
+    identity: dict[str, Any]
+    cases: dict[str, Any]
+    state: str = ""
+    results: dict[str, FileEntry] = Field(default_factory=dict)
+    pictures: dict[str, FileEntry] = Field(default_factory=dict)
+    inputs: dict[str, str] = Field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -151,7 +164,7 @@ class Manifest:
 
     def hashes(self) -> dict[str, str]:
         """Hash of the files of each finished case, by case id."""
-        return {case_id: json.loads(noted)["sha256"] for case_id, noted in self._noted.items()}
+        return {case_id: parse_json(self.folder / NAME, noted)["sha256"] for case_id, noted in self._noted.items()}
 
     def damaged_results(self) -> list[str]:
         """Names of the results of a finished run that are not what was written."""
@@ -175,9 +188,9 @@ def read_journal(folder: Path) -> Iterator[tuple[Entry, int]]:
     path = folder / JOURNAL
     if path.is_symlink() or not path.is_file():
         return
-    with path.open("rb") as file:
+    with open_own(path, most=MOST_OF_CASES) as file:
         for line in file:
-            entry = _decode(line)
+            entry = _decode(path, line)
             if entry is None or entry.case_id in seen:
                 return
             seen.add(entry.case_id)
@@ -190,7 +203,7 @@ def read_notes(folder: Path) -> dict[str, dict[str, Any]]:
     manifest = read_run_manifest(folder)
     if manifest["state"] == "done":
         return {case_id: dict(noted) for case_id, noted in manifest["cases"].items()}
-    return {entry.case_id: json.loads(_note(entry)) for entry, _ in read_journal(folder)}
+    return {entry.case_id: parse_json(folder / JOURNAL, _note(entry)) for entry, _ in read_journal(folder)}
 
 
 def read_run_manifest(folder: Path) -> dict[str, Any]:
@@ -203,19 +216,18 @@ def read_run_manifest(folder: Path) -> dict[str, Any]:
     """
     path = folder / NAME
     try:
-        content = json.loads(path.read_bytes())
+        content = read_json(path, RunManifest, most=MOST_OF_CASES)
         schema = content["schema"]
-        whole = isinstance(content["cases"], dict) and isinstance(content["identity"], dict)
-        if schema == SCHEMA and not (whole and content["state"] in STATES):
+        if schema == SCHEMA and content["state"] not in STATES:
             raise ValueError("damaged")
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError) as error:
         reason = error.strerror if isinstance(error, OSError) else f"damaged: {type(error).__name__} {error}"
         remedy = "Give the folder of a run, or resume=null to start one."
         raise DataError(expected("resume", "run", f"to hold a whole {NAME}", f"{path} ({reason})", remedy)) from error
     if schema != SCHEMA:
         remedy = "Resume it with the segmeter that started it, or start a new run with resume=null."
         raise DataError(expected("resume", "manifest", f"of schema {SCHEMA}", f"{schema!r} in {path}", remedy))
-    return cast(dict[str, Any], content)
+    return content
 
 
 def check_same(folder: Path, identity: Mapping[str, Any], cases: Sequence[str]) -> None:
@@ -281,11 +293,11 @@ def _unpack(shape: list[int], dtype: str, packed: str) -> NDArray[np.int64]:
     return np.frombuffer(b64decode(packed), dtype).astype(np.int64).reshape(shape)
 
 
-def _decode(line: bytes) -> Entry | None:
+def _decode(path: Path, line: bytes) -> Entry | None:
     """The entry of a line; None where the line is not complete."""
     if not line.endswith(b"\n") or line[:8] != b"%08x" % zlib.crc32(line[9:-1]):
         return None
-    content = json.loads(line[9:-1].decode("utf-8"))
+    content = parse_json(path, line[9:-1])
     case_id, row = content["case_id"], content.get("row")
     return Entry(
         case_id=case_id,

@@ -1,6 +1,5 @@
 """Masks that any tool wrote, with their references -> rows of counts and their summary; no model, no torch."""
 
-import json
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -40,6 +39,7 @@ from segmeter.metrics.summary.slice_labels import check_tables, hash_tables
 from segmeter.metrics.summary.summary import summarise
 from segmeter.parallel import map_in_processes, map_in_threads
 from segmeter.progress import track
+from segmeter.records import Summary, read_json
 from segmeter.remote.ahead import fetch_ahead
 from segmeter.threads import count_cores
 
@@ -189,7 +189,7 @@ def score(job: Scoring) -> dict[str, Any]:
     check_counts(job.spec.counts_shape)
     manifest = open_manifest(job.folder, job.identity(), job.case_ids, resume=job.resume)
     if manifest.done:
-        return cast(dict[str, Any], json.loads((job.folder / SUMMARY).read_bytes()))
+        return read_json(job.folder / SUMMARY, Summary)
     rows, places = RowStore(), Places()
     try:
         done = _restore(job, manifest, rows, places)

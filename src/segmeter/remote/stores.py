@@ -2,6 +2,7 @@
 
 import logging
 import os
+import re
 import time
 import zipfile
 import zlib
@@ -21,12 +22,15 @@ Result = TypeVar("Result")
 
 WAITS = (0.5, 1.0, 2.0, 4.0, 8.0)  # seconds before each further attempt
 _PIECE = 1 << 23  # bytes read at a time
+MOST_OBJECTS = 5_000_000  # of a listing: their names and states take some gigabytes
 _MOST_METADATA = 1 << 26  # bytes of one file of metadata
 _STAMPS = ("e_tag", "ETag", "etag", "version", "last_modified", "LastModified", "mtime", "CRC", "created")
 _FINAL = (
     *(FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError, NotImplementedError),
     *(zipfile.BadZipFile, zlib.error),  # of an archive, which is of this machine by then
 )
+_REFUSED = re.compile(r"status code: 4(?!08|09|25|29)\d\d.*<Code>(?!RequestTimeout)")  # asking again changes nothing
+_TOLD = re.compile(r"<Code>(\w+)</Code>\s*<Message>([^<]*)</Message>")  # by S3 and those that speak like it
 _DENIED = ("UnauthenticatedError", "PermissionDeniedError", "NotFoundError", "InvalidPathError", "NotSupportedError")
 
 _LOG = logging.getLogger(__name__)
@@ -47,10 +51,11 @@ class Stored:
 class Store:
     """The objects below a URL. Make one with `store_at`."""
 
-    def __init__(self, url: str, files: Any, root: str) -> None:
+    def __init__(self, url: str, files: Any, root: str, *, bucket: Any = None) -> None:
         self.url = url
         self._files = files
         self._root = root.rstrip("/")
+        self._bucket = bucket  # of obstore, which lists page by page
 
     def objects(self) -> list[Stored]:
         """All objects below the URL, or the one that it is, by name; none where there is nothing.
@@ -58,7 +63,7 @@ class Store:
         Raises
         ------
         DataError
-            A name would lead out of the folder.
+            A name would lead out of the folder, or the listing does not end.
         RunError
             The store can't be reached.
         """
@@ -139,9 +144,7 @@ class Store:
             return []
         if info["type"] != "directory":
             return [_stored("", info)]
-        found = self._files.find(self._root, detail=True)
-        start = f"{self._root}/" if self._root else ""
-        names = {path.removeprefix(start): each for path, each in found.items() if path.startswith(start)}
+        names = self._found()
         folders = {str(above) for name in names for above in PurePosixPath(name).parents}
         return [
             _stored(self._plain(name), names[name])
@@ -149,7 +152,34 @@ class Store:
             if name and not (names[name]["size"] == 0 and name.rstrip("/") in folders)  # what consoles make of a folder
         ]
 
+    def _found(self) -> dict[str, dict[str, Any]]:
+        """What the store says of everything below the root, by name; a listing that does not end is refused."""
+        if self._bucket is None:
+            found = self._files.find(self._root, detail=True)
+            start = f"{self._root}/" if self._root else ""
+            return {path.removeprefix(start): each for path, each in found.items() if path.startswith(start)}
+        inner = _split_path(self._root)[1]
+        names = dict[str, dict[str, Any]]()
+        for page in self._bucket.list(inner or None):
+            fresh = {each["path"].removeprefix(inner).removeprefix("/"): each for each in page}
+            if len(names) + len(fresh) > MOST_OBJECTS or fresh.keys() & names.keys():
+                given = f"{len(names)} and no end, the last of them {page[-1]['path']!r}"
+                remedy = "Name a folder further in, or see what the server lists."
+                raise DataError(
+                    expected(self.url, "objects", f"to be at most {MOST_OBJECTS}, each once", given, remedy)
+                )
+            names |= fresh
+        return names
+
     def _info(self, path: str) -> dict[str, Any]:
+        if self._bucket is not None:
+            inner = _split_path(path)[1]
+            try:
+                return {**self._bucket.head(inner), "type": "file"}
+            except FileNotFoundError:
+                if next(iter(self._bucket.list(inner, chunk_size=1)), None):  # raises where there is no such bucket
+                    return {"type": "directory"}
+                raise
         try:
             found: dict[str, Any] = self._files.info(path)
         except Exception as error:
@@ -199,7 +229,8 @@ def store_at(url: str, archive: Path | None = None) -> Store:
     # the retries are ours: they name the object, and what is lost is told from what is not there
     files = store(scheme, client_options=options, retry_config={"max_retries": 0}, skip_instance_cache=True)
     files._split_path = _split_path
-    return Store(url, files, rest)
+    listed = None if scheme.startswith("http") else files._construct_store(_split_path(rest)[0])
+    return Store(url, files, rest, bucket=listed)
 
 
 def _split_path(path: str) -> tuple[str, str]:
@@ -224,8 +255,10 @@ def attempt(what: str, work: Callable[[], Result]) -> Result:
         except (ConfigError, DataError, RunError):
             raise
         except Exception as error:  # each store raises its own types
-            reason = " ".join(str(error).split())[:200] or type(error).__name__
-            if isinstance(error, _FINAL) or type(error).__name__ in _DENIED:
+            text = " ".join(str(error).split())
+            told = _TOLD.search(text)
+            reason = ": ".join(told.groups()) if told else text[:200] or type(error).__name__
+            if isinstance(error, _FINAL) or type(error).__name__ in _DENIED or _REFUSED.search(text):
                 raise DataError(expected(what, "object", "to be there and readable", reason)) from error
             if wait is None:
                 remedy = "See whether the connection holds, then start again: what was fetched is kept."

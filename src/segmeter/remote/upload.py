@@ -1,17 +1,19 @@
 """A finished run's folder -> a URL, where it is whole once its run.json is there."""
 
 import os
+import stat
 from pathlib import Path
 
 from segmeter.checks import expected
-from segmeter.errors import ConfigError, RunError, SegmeterError
+from segmeter.errors import ConfigError, RunError
 from segmeter.files import TEMPORARY
 from segmeter.parallel import map_in_threads
 from segmeter.progress import track
+from segmeter.records import RUN
 from segmeter.remote.trees import open_store
 from segmeter.remote.urls import split_archive, url_of
 
-LAST = "run.json"  # of a run's folder: what is read first, and written last
+LAST = RUN  # what is read first, and written last
 _THREADS = 16
 
 
@@ -22,6 +24,8 @@ def check_target(given: str) -> None:
     ------
     ConfigError
         It is no URL, or one of an archive or a web server.
+    DataError
+        There is no such bucket, or it may not be read.
     RunError
         The store can't be reached.
     """
@@ -38,7 +42,7 @@ def upload_folder(folder: Path, given: str, *, name: str) -> str:
     Parameters
     ----------
     folder
-        Links in it are followed; hidden files stay here.
+        Hidden files stay here. Of links in it those that `files.point` makes are followed, see `find_files`.
     given
         The URL of the folder that takes it.
     name
@@ -46,28 +50,60 @@ def upload_folder(folder: Path, given: str, *, name: str) -> str:
 
     Raises
     ------
+    ConfigError
+        A run of this name is there.
     RunError
-        A run of this name is there, or a file can't be written, after several attempts. The folder here is whole.
+        The folder holds what is not copied, see `find_files`; or a file can't be written, after several attempts.
     """
     url = f"{url_of(given)}/{name}"
-    try:
-        store = open_store(url)
-        if store.look(LAST) is not None:
-            raise ConfigError(expected("config", "run.copy_to", "to hold no run of this name", url))
-        names = sorted(_names(folder))
-        written = map_in_threads(lambda each: store.write(each, folder / each), names, threads=_THREADS)
-        for _ in track(written, "copying", len(names)):
-            pass
-        if (folder / LAST).is_file():
-            store.write(LAST, folder / LAST)
-    except SegmeterError as error:
-        raise RunError([*error.problems, f"run: {folder} is done and whole; copy it again."]) from error
+    store = open_store(url)
+    if store.look(LAST) is not None:
+        raise ConfigError(expected("config", "run.copy_to", "to hold no run of this name", url))
+    files = find_files(folder)
+    last = files.pop(LAST, None)
+    written = map_in_threads(lambda each: store.write(each, files[each]), sorted(files), threads=_THREADS)
+    for _ in track(written, "copying", len(files)):
+        pass
+    if last is not None:
+        store.write(LAST, last)
     return url
 
 
-def _names(folder: Path) -> list[str]:
-    found = []
-    for place, folders, files in os.walk(folder, followlinks=True):
-        folders[:] = [name for name in folders if not name.startswith(".")]
-        found += [str(Path(place, name).relative_to(folder)) for name in files if not name.startswith((".", TEMPORARY))]
-    return [name for name in found if name != LAST]
+def find_files(folder: Path) -> dict[str, Path]:
+    """Find the files of a run, by their names in its copy.
+
+    A link to a file of the same run counts as that file. A link to a folder is followed only where it names a sibling,
+    such as checkpoints/best, and no further one in there.
+
+    Raises
+    ------
+    RunError
+        One line for each link that leads elsewhere, and for each pipe, socket and device.
+    """
+    root = folder.resolve()
+    found, problems = dict[str, Path](), list[str]()
+    left = [(root, Path(), False)]  # real folder, its name in the copy, and whether a link led there
+    while left:
+        place, name, linked = left.pop()
+        for entry in os.scandir(place):
+            if entry.name.startswith((".", TEMPORARY)):
+                continue
+            known, real = name / entry.name, Path(os.path.realpath(entry.path))
+            kind = real.stat().st_mode if real.exists() and real.is_relative_to(root) else 0
+            if stat.S_ISREG(kind):
+                found[str(known)] = real
+            elif stat.S_ISDIR(kind) and not entry.is_symlink():
+                left.append((real, known, linked))
+            elif stat.S_ISDIR(kind) and not linked and real.parent == place:
+                left.append((real, known, True))
+            else:
+                problems.append(_not_copied(folder / known, link=entry.is_symlink()))
+    if problems:
+        raise RunError(sorted(problems))
+    return found
+
+
+def _not_copied(path: Path, *, link: bool) -> str:
+    """Say why a file of a run is not copied."""
+    reason = "a link that leads out of the run, to a folder, or nowhere" if link else "no regular file"
+    return f"run.copy_to: {path} is {reason}, and nothing is copied through it. Remove it."

@@ -1,24 +1,38 @@
 """A run's folder -> report.html: one file, nothing fetched, every name escaped."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+from pydantic import Field
 
 from segmeter.checks import expected
 from segmeter.errors import InputError
 from segmeter.files import confined, link_error, write_bytes
+from segmeter.records import Form, Summary
 from segmeter.report import figures
 from segmeter.report.config import ReportConfig
 from segmeter.report.page.comparison import SCRIPTS as COMPARISON_SCRIPTS
 from segmeter.report.page.comparison import comparison_values
 from segmeter.report.page.evaluation import SCRIPTS, evaluation_values
 from segmeter.report.page.prediction import prediction_values
-from segmeter.report.page.records import config_text, load_json, load_lines
+from segmeter.report.page.records import config_text, load_json, load_lines, load_run
 from segmeter.report.page.render import render
 from segmeter.report.page.training import SCRIPTS as TRAINING_SCRIPTS
 from segmeter.report.page.training import training_values
 from segmeter.report.pictures.layers import FOLDER
 from segmeter.report.table import shown_measures
+
+
+class _Comparison(Form):
+    """The form of compare.json."""
+
+    folders: dict[str, str]
+    metrics: dict[str, dict[str, Any]]
+    order: list[str]
+    rank_by: str
+    other_orders: dict[str, list[str]] = Field(default_factory=dict)
+
 
 _NOTHING: dict[str, Any] = {"evaluation": None, "explorer": None, "sections": [("run", "Run")]}
 
@@ -56,13 +70,15 @@ def write_report(run_folder: Path, config: ReportConfig | None = None) -> Path:
 
 def _report(run_folder: Path, config: ReportConfig) -> Path:
     """Write the page that what is in the folder asks for."""
-    comparison = load_json(run_folder / "compare.json")
+    comparison = load_json(run_folder / "compare.json", _Comparison)
     if comparison is not None:
-        values = comparison_values(run_folder, comparison, config)
+        values = _checked(run_folder, "compare.json", lambda: comparison_values(run_folder, comparison, config))
         return _write(run_folder, "compare.html", values, scripts=COMPARISON_SCRIPTS, config=config)
-    summary, history = load_json(run_folder / "metrics.json"), load_lines(run_folder / "history.jsonl")
+    summary, history = load_json(run_folder / "metrics.json", Summary), load_lines(run_folder / "history.jsonl")
     if summary is not None:
-        found = _evaluated(run_folder, summary, config)
+        if (run_folder / "cases.parquet").is_symlink():  # pyarrow would follow it
+            raise link_error(run_folder / "cases.parquet")
+        found = _checked(run_folder, "metrics.json", lambda: evaluation_values(run_folder, summary, config))
     elif history is not None:
         values = training_values(run_folder, history, config)
         return _write(run_folder, "train.html", values, scripts=TRAINING_SCRIPTS, config=config)
@@ -75,19 +91,16 @@ def _report(run_folder: Path, config: ReportConfig) -> Path:
     return _write(run_folder, "report.html", _NOTHING | found, scripts=scripts, config=config)
 
 
-def _evaluated(run_folder: Path, summary: Any, config: ReportConfig) -> dict[str, Any]:
-    """What is shown of an evaluation; a metrics.json that lacks something, or is that of other cases, is named."""
-    cases = run_folder / "cases.parquet"
-    if cases.is_symlink():  # pyarrow would follow it
-        raise link_error(cases)
+def _checked(folder: Path, name: str, work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """Gather what a page shows; a file that lacks something, or is that of other cases, is named."""
     try:
-        return evaluation_values(run_folder, summary, config)
+        return work()
     except InputError:
         raise
     except (LookupError, TypeError, AttributeError, ValueError) as error:
-        rule, remedy = "to be what the run wrote beside its cases.parquet", "Measure again with resume=."
-        given = f"{run_folder / 'metrics.json'} ({type(error).__name__}: {error})"
-        raise InputError(expected("write_report", "metrics.json", rule, given, remedy)) from error
+        rule, remedy = "to be what the run wrote beside its other files", "Restore it, or run again."
+        given = f"{folder / name} ({type(error).__name__}: {error})"
+        raise InputError(expected("write_report", name, rule, given, remedy)) from error
 
 
 def _write(
@@ -99,7 +112,7 @@ def _write(
         scripts=scripts,
         linked=config.pictures == "link",
         title=folder.resolve().name,
-        run=load_json(folder / "run.json") or {},
+        run=load_run(folder),
         config_text=config_text(folder / "config.yaml"),
         **values,
     )

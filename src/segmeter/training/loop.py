@@ -15,8 +15,8 @@ from segmeter.distributed.ranks import Order
 from segmeter.errors import Interrupted
 from segmeter.inference.precision import pick_dtype, without_tf32
 from segmeter.losses.additive import check_labels
-from segmeter.open_files import read_json_lines
 from segmeter.progress import gauge
+from segmeter.records import read_json_lines
 from segmeter.training.checkpointing import Checkpoints, step_name
 from segmeter.training.data.batches import Batches
 from segmeter.training.job import TrainJob, TrainResult, check_job, check_same, identify, open_batches

@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from segmeter.files import describe_file
+from segmeter.files import describe_file, write_json
+from segmeter.records import read_run, seal_run
 from tests.cli.sharded import COUNTS, EVAL, PREDICT, SCORE, contents, make_checkpoint, newest, run, run_shards
 from tests.data.crafted import put
 
@@ -20,6 +21,11 @@ pytestmark = pytest.mark.usefixtures("in_here")
 
 def listed(folders: list[Path]) -> str:
     return f"runs=[{','.join(map(str, folders))}]"
+
+
+def reseal(folder: Path) -> None:
+    """Let run.json list the files of a run as a test has changed them."""
+    write_json(folder / "run.json", seal_run(read_run(folder), folder))
 
 
 def check_merged(command: str, whole: dict[str, bytes], folders: list[Path]) -> None:
@@ -129,6 +135,7 @@ def test_shards_that_overlap_must_agree(thirds: list[Path], tmp_path: Path, caps
     shutil.copytree(half, tmp_path / "half")
     manifest = tmp_path / "half" / "manifest.json"
     manifest.write_text(manifest.read_text().replace('"case01": {"sha256": "', '"case01": {"sha256": "0'))
+    reseal(tmp_path / "half")
     capsys.readouterr()
     assert run("merge", listed([*thirds, tmp_path / "half"]), *SHOWN) == 2
     assert "to agree on the cases that they share, got 1: case01" in capsys.readouterr().err
@@ -215,6 +222,7 @@ def test_predictions_that_shards_share_must_agree(tmp_path: Path, capsys: pytest
     files = manifest["cases"][first.stem]["note"]["files"]
     files[first.relative_to(other / "predictions").as_posix()] = describe_file(first)
     (other / "manifest.json").write_text(json.dumps(manifest))
+    reseal(Path(other))
     capsys.readouterr()
     assert run("merge", listed([*halves, other]), *SHOWN) == 2
     assert f"to agree on the cases that they share, got 1: {first.stem} in " in capsys.readouterr().err

@@ -7,7 +7,7 @@ from PIL import Image
 
 from segmeter.cli.help import help_text
 from segmeter.cli.main import main
-from segmeter.open_files import read_json_lines
+from segmeter.records import read_json_lines
 
 SMALL = [
     *("data.size=64", "data.train_cases=6", "data.val_cases=6", "data.test_cases=1", "model.encoder=tu-test_resnet"),

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from segmeter.cli.main import main
-from segmeter.open_files import read_json_lines
+from segmeter.records import read_json_lines
 from tests.cli.sharded import newest
 from tests.data.crafted import noise, write_zarr
 

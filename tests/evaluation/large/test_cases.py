@@ -102,7 +102,7 @@ def test_an_evaluation_by_rows_is_that_in_memory(data, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("after", [1, 2])
-def test_an_interrupted_evaluation_ends_with_the_same_bytes(data, tmp_path, streamed, monkeypatch, after):
+def test_an_interrupted_evaluation_ends_with_the_same_bytes(data, tmp_path, streamed, monkeypatch, after, caplog):
     evaluate(evaluation(data, tmp_path / "clean"))
     add, left = Manifest.add, [after]
 
@@ -117,6 +117,10 @@ def test_an_interrupted_evaluation_ends_with_the_same_bytes(data, tmp_path, stre
         with pytest.raises(KeyboardInterrupt):
             evaluate(evaluation(data, tmp_path / "run"))
     evaluate(evaluation(data, tmp_path / "run", resume=True))
+    assert (
+        f"{after - 1} of 3 cases are kept. A large image that was cut short begins at its first row again."
+        in caplog.text
+    )
     assert files(tmp_path / "run") == files(tmp_path / "clean")
 
 

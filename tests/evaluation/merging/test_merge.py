@@ -183,3 +183,14 @@ def test_other_numbers_of_threads_are_warned_of(tmp_path, caplog):
     one, other = (replace(p, identity={**p.identity, "threads": n}) for p, n in zip(job.pieces, (1, 2), strict=True))
     merge(replace(job, pieces=[one, other]))
     assert "merge: the runs computed with 1, 2 threads: last bits may differ" in caplog.text
+
+
+@pytest.mark.parametrize("name", ["predictions", "predictions/labels", "predictions/labels/a.png"])
+def test_a_link_in_the_predictions_of_a_run_is_not_followed(name, tmp_path):
+    """Mutation seen to fail: the folder of a file taken where it leads."""
+    halves = [predicted(tmp_path / "1", 1, {"a": b"A"}), predicted(tmp_path / "2", 2, {"b": b"B"})]
+    (halves[0] / name).rename(tmp_path / "elsewhere")
+    (halves[0] / name).symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(InputError, match=r"is a link|to have their predictions as they were written"):
+        merge(job_of(halves, tmp_path / "merged", metrics=None))
+    assert not list((tmp_path / "merged").rglob("a.png"))

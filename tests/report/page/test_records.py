@@ -24,5 +24,5 @@ def test_what_is_missing_is_none(tmp_path):
 @pytest.mark.parametrize("load", [load_json, load_lines])
 def test_what_is_damaged_is_named(tmp_path, load):
     (tmp_path / "a").write_text("{broken\n{}\n")
-    with pytest.raises(InputError, match=r"expected `a` to be .*JSON"):
+    with pytest.raises(InputError, match=r"/a(, line 1)?: is damaged, or was not written by segmeter \(it is not JSON"):
         load(tmp_path / "a")

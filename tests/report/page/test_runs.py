@@ -100,5 +100,5 @@ def test_a_configuration_that_may_not_be_read_is_none(root, monkeypatch):
     def refuse(path):
         raise PermissionError(13, "Permission denied", str(path))
 
-    monkeypatch.setattr(runs, "read_own", refuse)
+    monkeypatch.setattr(runs, "read_yaml", refuse)
     assert len(Page(write_index(root).read_text()).rows) == 5

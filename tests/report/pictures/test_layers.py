@@ -1,6 +1,7 @@
 """Layers: exact maps, whatever the classes, and nothing half written."""
 
 import io
+import json
 
 import numpy as np
 import pytest
@@ -121,7 +122,16 @@ def test_layers_replace_older_ones_whole(tmp_path, spec):
 
 def test_damaged_notes_are_named(tmp_path):
     (tmp_path / "layers.json").write_text("{}")
-    with pytest.raises(InputError, match=r"layers\.json: expected the notes"):
+    with pytest.raises(InputError, match=r"layers\.json: is damaged, or was not written by segmeter \(case: "):
+        read_notes(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["/etc/passwd", "../../mine.png", "a/b.png", "..", ""])
+def test_notes_name_no_file_of_another_folder(tmp_path, name):
+    """A page would show it. Mutation seen to fail: any text."""
+    notes = {"case": "a", "shown": [1, 1], "maps": [{"role": "target", "file": name}]}
+    (tmp_path / "layers.json").write_text(json.dumps(notes))
+    with pytest.raises(InputError, match=r"layers\.json: .*maps\.0\.file: String should match pattern"):
         read_notes(tmp_path)
 
 

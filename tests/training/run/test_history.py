@@ -1,6 +1,6 @@
 import json
 
-from segmeter.open_files import read_json_lines
+from segmeter.records import read_json_lines
 from segmeter.training.run.history import History
 
 

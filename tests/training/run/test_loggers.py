@@ -5,7 +5,7 @@ import pytest
 from PIL import Image
 
 from segmeter.errors import ConfigError, Interrupted, SegmeterError
-from segmeter.open_files import read_json_lines
+from segmeter.records import read_json_lines
 from segmeter.training.config import LOGGERS, NoLoggerConfig, TensorBoardConfig
 from segmeter.training.loop import train
 from segmeter.training.run import loggers

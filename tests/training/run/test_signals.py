@@ -13,7 +13,7 @@ import torch
 
 from segmeter.errors import EXIT_FAULT, EXIT_INTERRUPTED, EXIT_TERMINATED, Interrupted
 from segmeter.models.checkpoints.checkpoint import read_checkpoint
-from segmeter.open_files import read_json_lines
+from segmeter.records import read_json_lines
 from segmeter.training.loop import train
 from segmeter.training.run.signals import StopSignals, let_finish
 from tests.training.tiny import TinyCases, TinySource, tiny_job

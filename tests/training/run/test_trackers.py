@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 from segmeter.errors import ConfigError, DataError, InputError, Interrupted
-from segmeter.open_files import read_json_lines
+from segmeter.records import read_json_lines
 from segmeter.training.config import LOGGERS, MlflowConfig, NoLoggerConfig, WandbConfig
 from segmeter.training.loop import train
 from segmeter.training.run import trackers

@@ -1,6 +1,5 @@
 """configuration -> the parts that several commands need."""
 
-import json
 import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -12,7 +11,6 @@ from segmeter import __version__
 from segmeter.checks import expected
 from segmeter.cli.config.schema import Trained
 from segmeter.cli.config.trained_data import describe_data
-from segmeter.cli.runs.run_folder import RECORD
 from segmeter.data.config import DataConfig
 from segmeter.data.dataset import Dataset
 from segmeter.data.verification.intensity import clip_limits, normalisation
@@ -29,6 +27,7 @@ from segmeter.inference.device import pick_device
 from segmeter.inference.predictor import Predictor
 from segmeter.metrics.summary.slice_labels import hash_tables
 from segmeter.models.card import ModelCard, default_normalisation
+from segmeter.records import read_run
 from segmeter.schema import as_plain
 from segmeter.threads import share_cores
 
@@ -64,9 +63,9 @@ def open_device(name: str, local: int = 0) -> torch.device:
 def choose_memory(predictor: Predictor, resumed: Path | None) -> dict[str, Any]:
     """What run.json says about the memory of passes; a resumed run takes what it took before."""
     try:
-        known = json.loads((resumed / RECORD).read_bytes()).get("memory") if resumed else None
+        known = read_run(resumed).get("memory") if resumed else None
         chosen = predictor.plan_memory(known)
-    except (OSError, ValueError, TypeError, AttributeError):  # a damaged run.json decides no result
+    except (OSError, ValueError, TypeError):  # a damaged run.json decides no result
         chosen = predictor.plan_memory()
     return {"memory": chosen}
 

@@ -5,18 +5,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from segmeter.checks import expected
 from segmeter.cli.config.schema import ROOTS, MergeConfig
 from segmeter.cli.pictures.merged import take_pictures
 from segmeter.cli.runs.job import Job
 from segmeter.cli.runs.objective import results
 from segmeter.cli.runs.run_folder import note_done, open_run
-from segmeter.errors import ConfigError, DataError
+from segmeter.errors import DataError
 from segmeter.evaluation.merging.merge import Merge, check_merge, merge
 from segmeter.evaluation.merging.pieces import Piece, read_pieces
 from segmeter.metrics.config.metrics import MetricsConfig
+from segmeter.records import CONFIG, read_yaml
 from segmeter.remote.trees import origin
 from segmeter.report.html import write_report
 from segmeter.report.table import print_summary
@@ -49,12 +48,12 @@ def _metrics_of(piece: Piece) -> MetricsConfig | None:
     """What a run was measured with, from its config.yaml; `check_merge` compares it with the manifest."""
     if piece.command == "predict":
         return None
-    path = piece.folder / "config.yaml"
+    path = piece.folder / CONFIG
     try:
-        config: Config = ROOTS[piece.command].model_validate(yaml.safe_load(path.read_bytes()))
+        config: Config = ROOTS[piece.command].model_validate(read_yaml(path))
     except OSError as error:
         raise DataError(expected("merge", "runs", "to hold config.yaml", f"{path} ({error.strerror})")) from error
-    except (ValueError, yaml.YAMLError, ConfigError) as error:
+    except ValueError as error:
         reason = " ".join(str(error).split())[:200]
         raise DataError(expected("merge", "runs", "to have a whole config.yaml", f"{path} ({reason})")) from error
     metrics: MetricsConfig = config.metrics  # type: ignore[attr-defined]

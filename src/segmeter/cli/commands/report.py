@@ -7,8 +7,9 @@ from typing import Any
 
 import yaml
 
-from segmeter.cli.runs.run_folder import cleared
+from segmeter.cli.runs.folder_lock import cleared
 from segmeter.errors import ConfigError
+from segmeter.records import CONFIG, read_yaml
 from segmeter.remote.urls import url_of
 from segmeter.report.config import ReportConfig
 from segmeter.report.html import write_report
@@ -54,8 +55,10 @@ def run(arguments: Sequence[str]) -> None:
 def _own(folder: Path) -> dict[str, Any]:
     """The run's own settings; those that its version had and this one lacks are of no use."""
     try:
-        found = yaml.safe_load((folder / "config.yaml").read_text("utf-8"))["report"]
-    except (OSError, ValueError, yaml.YAMLError, KeyError, TypeError):
+        found = read_yaml(folder / CONFIG).get("report")
+    except FileNotFoundError:
+        return {}
+    if not isinstance(found, dict):
         return {}
     return {key: value for key, value in found.items() if key in ReportConfig.model_fields}
 

@@ -17,7 +17,7 @@ from segmeter.cli.pictures.first_batch import draw_batch
 from segmeter.cli.pictures.validation import draw_validated
 from segmeter.cli.runs.job import Job
 from segmeter.cli.runs.masking import mask
-from segmeter.cli.runs.resume import find_resumed
+from segmeter.cli.runs.resume import CHECKPOINTS, find_resumed
 from segmeter.cli.runs.run_folder import note_done, open_run
 from segmeter.data.build import open_splits
 from segmeter.data.dataset import Dataset
@@ -59,8 +59,7 @@ def run(config: TrainConfig, job: Job) -> float | None:
 
 
 def _train(config: TrainConfig, job: Job, device: torch.device, world: World) -> float | None:
-    holds = "checkpoints/step-*/manifest.json"
-    resumed = find_resumed(config, job, config.resume, holds=holds) if world.leads else None
+    resumed = find_resumed(config, job, config.resume, holds=CHECKPOINTS) if world.leads else None
     (train_data, val_data), (seen, val_seen) = _open(config, world)
     plan = plan_training(config.training, config.data, config.augment, seen=seen, device=device.type)
     config = world.share(config.replace(training=plan.training, data=plan.data, augment=plan.augment))

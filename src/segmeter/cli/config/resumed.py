@@ -6,14 +6,13 @@ from pathlib import Path
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
-from omegaconf.errors import OmegaConfBaseException
-from yaml import YAMLError
 
 from segmeter.checks import expected
 from segmeter.cli.config.compose import Composed
 from segmeter.cli.config.groups import GROUPS
 from segmeter.cli.config.reference import PRESETS
 from segmeter.errors import ConfigError
+from segmeter.records import read_yaml
 from segmeter.schema import REQUIRED
 from segmeter.schema.declared import name_of
 
@@ -91,10 +90,10 @@ def _check_plugins(saved: Mapping[str, Any], values: Mapping[str, Any], resume: 
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        values = OmegaConf.to_container(OmegaConf.load(path), resolve=False)
-    except (OSError, ValueError, YAMLError, OmegaConfBaseException) as error:
+        values = read_yaml(path)
+    except (OSError, ValueError) as error:
         reason = " ".join(str(error).split())
         raise ConfigError(f"resume: {path} can't be read ({reason}). Start a new run (resume=null).") from error
-    if not values or not isinstance(values, dict):
+    if not values:
         raise ConfigError(f"resume: {path} holds no configuration. Start a new run (resume=null).")
-    return {str(key): value for key, value in values.items()}
+    return values

@@ -4,7 +4,7 @@ What a checkpoint says is values only, checked by the schema like any others. Th
 files (`max_pixels`, `timeout_s`, `allow_links`) are left to the user, and so is the split.
 """
 
-import json
+import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,13 +13,15 @@ from segmeter.checks import expected
 from segmeter.cli.config.schema import ImagesConfig
 from segmeter.data.config import DATA, DataConfig
 from segmeter.data.folders.dealing import check_dealing
-from segmeter.errors import ConfigError
+from segmeter.errors import ConfigError, InputError
 from segmeter.models.card import ModelCard
+from segmeter.records import read_run
 from segmeter.remote.urls import url_of
 from segmeter.schema import REQUIRED, as_plain, defaults
 
 TRAINED = "checkpoint"  # eval's default choice of data: the set that the checkpoint was trained on
 _CARD = ("task", "classes", "colours", "ignore_index", "in_channels", "mean", "std")  # the card has these itself
+_LOG = logging.getLogger(__name__)
 _USERS = ("root", "split", "max_pixels", "timeout_s", "allow_links")
 
 
@@ -91,10 +93,12 @@ def _read(path: Path) -> tuple[ModelCard, str | None]:
     from segmeter.models.checkpoints.checkpoint import read_description  # torch: not for --help and --cfg
 
     found = read_description(path)
-    record = found.folder.parents[1] / "run.json"
     try:
-        root = json.loads(record.read_bytes()).get("data_root")
-    except (OSError, ValueError, AttributeError):
+        root = read_run(found.folder.parents[1]).get("data_root")
+    except FileNotFoundError:  # a checkpoint of its own
+        root = None
+    except (OSError, InputError) as error:
+        _LOG.warning("%s Where the training data were is not known then.", error)
         root = None
     return found.card, root if isinstance(root, str) else None
 

@@ -2,7 +2,8 @@
 
 import os
 import time
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -24,12 +25,16 @@ class Job:
         Where this job of a sweep goes; None for a single job.
     argv
         The whole command line, as it was typed: program, command and arguments.
+    launch
+        The values of `launch` where other processes than that of the command line run the job: its records say them,
+        so that a resume goes on in the same way.
     """
 
     command: str
     overrides: tuple[str, ...]
     folder: Path | None
     argv: tuple[str, ...] = ()
+    launch: Mapping[str, Any] | None = field(default=None, compare=False)
 
 
 def run_job(command: str, config: Any, job: Job) -> Any:

@@ -3,7 +3,10 @@
 import itertools
 import math
 import os
+import shutil
+import threading
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import replace
 from importlib import import_module
 from typing import Any
@@ -12,10 +15,12 @@ from segmeter.checks import expected
 from segmeter.cli.runs.job import Job
 from segmeter.cli.runs.shipped import Outcome, Shipped, attempt, joint, ship
 from segmeter.errors import EXIT_FAULT, ConfigError
+from segmeter.parallel import count_cores
 
 Jobs = Sequence[tuple[Any, Job]]
 
 _LOST = "its process ended without a result, as it does when it is killed or memory runs out."
+_THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS")
 _SHARED = (  # options of submitit that every executor takes
     *("timeout_min", "cpus_per_task", "gpus_per_node", "tasks_per_node", "mem_gb", "nodes", "name"),
     "stderr_to_stdout",
@@ -67,16 +72,36 @@ def _spread(jobs: Sequence[Shipped]) -> list[Shipped]:
 
 
 def _by_joblib(jobs: Sequence[Shipped], options: Mapping[str, Any]) -> Iterator[Outcome]:
+    """Run jobs in worker processes of joblib, each a pool of its own: one that is killed loses its own job alone."""
     joblib = needed("joblib", extra="joblib")
-    known = {key: options[key] for key in ("n_jobs", "timeout", "pre_dispatch", "batch_size") if options.get(key)}
-    parallel = joblib.Parallel(**known, backend="loky", return_as="generator_unordered")
-    waiting = list(jobs)
-    try:
-        for outcome in parallel(joblib.delayed(job)() for job in jobs):
-            waiting = [job for job in waiting if job.job != outcome.job]
-            yield outcome
-    except joblib.externals.loky.process_executor.TerminatedWorkerError:
-        yield from (lost(job.job) for job in waiting)
+    loky = joblib.externals.loky
+    count = min(joblib.effective_n_jobs(options.get("n_jobs") or 1), len(jobs))
+    threads = str(max(1, count_cores() // count))
+    environment = {name: os.environ.get(name, threads) for name in _THREADS}
+    workers = dict[int, Any]()  # by the thread that waits for it
+
+    def run(job: Shipped) -> Outcome:
+        number = threading.get_ident()
+        if number not in workers:
+            workers[number] = loky.ProcessPoolExecutor(max_workers=1, env=environment)
+        try:
+            outcome: Outcome = workers[number].submit(job).result(options.get("timeout") or None)
+        except loky.BrokenProcessPool:
+            workers.pop(number).shutdown()
+            return lost(job.job)
+        except TimeoutError:
+            workers.pop(number).shutdown(kill_workers=True)
+            return lost(job.job, f" It was ended after {options['timeout']} seconds (hydra.launcher.timeout).")
+        return outcome
+
+    with ThreadPoolExecutor(count, thread_name_prefix="joblib") as pool:
+        waiting = [pool.submit(run, job) for job in jobs]
+        try:
+            yield from (each.result() for each in as_completed(waiting))
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+            for worker in list(workers.values()):
+                worker.shutdown(kill_workers=True)
 
 
 def by_submitit(jobs: Sequence[Shipped], options: Mapping[str, Any], *, cluster: str) -> Iterator[Outcome]:
@@ -87,9 +112,13 @@ def by_submitit(jobs: Sequence[Shipped], options: Mapping[str, Any], *, cluster:
     Raises
     ------
     ConfigError
-        submitit is not installed, or several tasks are asked for where they would not share the work.
+        submitit is not installed, or there is no SLURM here, or SLURM refuses the job; or several tasks are asked for
+        where they would not share the work.
     """
     _check_tasks(jobs, options, cluster)
+    if cluster == "slurm" and shutil.which("srun") is None:
+        remedy = "Start it on a machine of the cluster; launch.cluster=local needs no SLURM."
+        raise ConfigError(expected("config", "launch", "to have SLURM's srun and sbatch on the PATH", "none", remedy))
     os.environ["SUBMITIT_PREEMPT_SIGNAL"] = "USR1"  # what a training saves itself at; read when submitit is imported
     submitit = needed("submitit", extra="slurm")
     options = {key: value for key, value in options.items() if value is not None}
@@ -100,8 +129,12 @@ def by_submitit(jobs: Sequence[Shipped], options: Mapping[str, Any], *, cluster:
         **{key if key in _SHARED else f"slurm_{key}": value for key, value in options.items()
            if key in _SHARED or cluster == "slurm"}
     )  # fmt: skip
-    with executor.batch():
-        handles = [executor.submit(job) for job in jobs]
+    try:
+        with executor.batch():
+            handles = [executor.submit(job) for job in jobs]
+    except (submitit.core.utils.FailedJobError, FileNotFoundError) as error:
+        answer = " ".join(str(error).split())
+        raise ConfigError(expected("config", "launch", "to be a job that SLURM takes", answer)) from error
     for handle, job in zip(handles, jobs, strict=True):
         yield joint([_collect(handle.task(number), job.job) for number in range(handle.num_tasks)])
 

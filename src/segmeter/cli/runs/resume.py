@@ -11,6 +11,8 @@ from segmeter.cli.runs.job import Job
 from segmeter.cli.runs.run_folder import read_record, run_name
 from segmeter.errors import ConfigError
 
+CHECKPOINTS = "checkpoints/step-*/manifest.json"  # what a training goes on from
+
 
 def find_resumed(config: Common, job: Job, resume: str | Path | None, *, holds: str) -> Path | None:
     """Find the run folder that `resume` means: None for a new run, "auto" for the newest of this very name.

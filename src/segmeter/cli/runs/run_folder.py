@@ -1,13 +1,11 @@
 """A run's folder: never shared, unchanged by what is refused, and telling afterwards what happened in it."""
 
 import errno
-import fcntl
-import json
 import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -17,9 +15,10 @@ from omegaconf import OmegaConf
 from segmeter.checks import expected
 from segmeter.cli.config.schema import Common
 from segmeter.cli.messages import LOGGER, logged
+from segmeter.cli.runs.folder_lock import clear_killed, owner_of, take_lock
 from segmeter.cli.runs.job import Job
 from segmeter.cli.runs.masking import mask, mask_override, refuse_masked
-from segmeter.errors import EXIT_BAD_INPUT, ConfigError, LateError, RunError, SegmeterError
+from segmeter.errors import EXIT_BAD_INPUT, ConfigError, InputError, LateError, RunError, SegmeterError
 from segmeter.files import (
     clear_leftovers,
     confined,
@@ -32,15 +31,16 @@ from segmeter.files import (
     write_json,
 )
 from segmeter.metrics.statistics.describe import say
-from segmeter.open_files import Reserved, open_lock
+from segmeter.open_files import Reserved
 from segmeter.provenance import hardware, source, versions
+from segmeter.records import RUN, read_run, seal_run
 from segmeter.remote.upload import check_target, upload_folder
 from segmeter.schema import as_plain
 from segmeter.training.run.signals import let_finish
 
-RECORD = "run.json"
 KEEP_SECONDS = 60.0  # of work: a new run that is refused earlier leaves nothing
 _WORK = ("manifest.json", "checkpoints/step-*/manifest.json", "shards/*")  # of cases, of a training, of launch=
+_MOMENT = 0.5  # seconds
 _ROOM = 16384  # bytes kept for how the run ended
 NOT_WRITABLE = (  # codes of a place that will never take a run, so that another one has to be named
     *(errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENAMETOOLONG),
@@ -91,6 +91,7 @@ def open_run(
     if config.run.copy_to is not None:
         check_target(config.run.copy_to)
     begun, entered = time.monotonic(), False
+    unlocked = resumed is not None and not (resumed / ".lock").exists()
     folder, lock = _claim(config, job, resumed)
     try:
         with confined(folder):
@@ -100,19 +101,37 @@ def open_run(
             with logged(folder), _recorded(folder, config, job, facts):
                 entered = True
                 yield folder
-        if config.run.copy_to is not None:
-            name = f"{folder.parent.name}_{folder.name}" if folder.name.isdigit() else folder.name  # of a sweep's job
-            sys.stdout.write(f"copied    {upload_folder(folder, config.run.copy_to, name=name)}\n")
+            if config.run.copy_to is not None:
+                _copy(folder, config, config.run.copy_to)
     except BaseException as error:
         fault = _explain(error, config, job, folder if entered or resumed else None)
         refused = isinstance(fault, SegmeterError) and fault.exit_code == EXIT_BAD_INPUT
         if resumed is None and (refused or not entered):
             fault = _leave(folder, config, fault, time.monotonic() - begun)
+        if unlocked and not entered:  # what is refused changes nothing
+            with suppress(OSError):
+                remove(folder / ".lock")
         if fault is error:
             raise
         raise fault from error
     finally:
         os.close(lock)
+
+
+def _copy(folder: Path, config: Common, target: str) -> None:
+    """Copy a finished run; where that fails run.json says so too, and the message says how it is copied again."""
+    name = f"{folder.parent.name}_{folder.name}" if folder.name.isdigit() else folder.name  # of a sweep's job
+    try:
+        url = upload_folder(folder, target, name=name)
+    except BaseException as error:
+        fault = error
+        if isinstance(error, SegmeterError):
+            again = f"copy it with resume={folder}" if hasattr(config, "resume") else "copy the folder"
+            fault = RunError([*error.problems, f"run: the results in {folder} are whole, but not copied: {again}."])
+        with suppress(OSError, InputError):  # the first fault is the one that is said
+            write_json(folder / RUN, seal_run({**read_run(folder), "state": _state(fault)}, folder))
+        raise fault from (error if fault is not error else error.__cause__)
+    sys.stdout.write(f"copied    {url}\n")
 
 
 def note_done(folder: Path, result: Mapping[str, float | None]) -> None:
@@ -124,9 +143,9 @@ def note_done(folder: Path, result: Mapping[str, float | None]) -> None:
         Named numbers; the first is what a sweep compares. Infinity becomes the text "inf", as JSON has no such number,
         and NaN null.
     """
-    record = json.loads((folder / RECORD).read_bytes())
     plain = {name: None if value is None else say(value) for name, value in result.items()}
-    write_json(folder / RECORD, {**record, "result": plain, "end": _now(), "state": "done"})
+    done = {**read_run(folder), "result": plain, "end": _now(), "state": "done"}
+    write_json(folder / RUN, seal_run(done, folder))
 
 
 def run_name(config: Common, job: Job) -> str:
@@ -134,14 +153,14 @@ def run_name(config: Common, job: Job) -> str:
     return safe_id(config.run.name or str(getattr(getattr(config, "data", None), "name", job.command)))
 
 
-def read_record(folder: Path) -> dict[str, Any]:
-    """What run.json says, or nothing where it can't be read; "start" is in UTC, ISO 8601."""
-    path = folder / RECORD
-    with suppress(OSError, ValueError):
-        record = json.loads(path.read_bytes()) if path.is_file() else None  # a pipe would be waited for
-        if isinstance(record, dict):
-            return record
-    return {}
+def read_record(folder: Path, *, say: bool = False) -> dict[str, Any]:
+    """Read run.json, or nothing where there is none or a damaged one, which is said where the caller wants it."""
+    try:
+        return read_run(folder)
+    except (OSError, InputError) as error:
+        if say and not isinstance(error, FileNotFoundError):
+            LOGGER.warning("%s It is written anew.", error)
+        return {}
 
 
 def _claim(config: Common, job: Job, resumed: Path | None) -> tuple[Path, int]:
@@ -150,14 +169,18 @@ def _claim(config: Common, job: Job, resumed: Path | None) -> tuple[Path, int]:
     wanted = resumed or job.folder or config.run.root / job.command / name
     try:
         if resumed:
-            lock = _lock(resumed)
+            lock = take_lock(resumed)
+            if lock is None:  # a new run beside it may hold it for a moment, see `clear_killed`
+                time.sleep(_MOMENT)
+                lock = take_lock(resumed)
             if lock is None:
-                raise ConfigError(f"run: {resumed} is in use by {_owner(resumed)}.")
+                raise ConfigError(f"run: {resumed} is in use by {owner_of(resumed)}.")
             return resumed, lock
         for attempt in range(1, 1000):
             folder = wanted if attempt == 1 else wanted.with_name(f"{wanted.name}-{attempt}")
             lock = _claim_new(folder, adopt=job.folder is not None)
             if lock is not None:
+                clear_killed(folder.parent)
                 return folder, lock
     except OSError as error:
         if error.errno not in NOT_WRITABLE:
@@ -173,55 +196,25 @@ def _claim_new(folder: Path, *, adopt: bool) -> int | None:
     make_folder(folder.parent)
     with suppress(FileNotFoundError):  # another process has just removed the empty folder above
         if new_folder(folder):
-            return _lock(folder)
+            return take_lock(folder)
     if not adopt or not folder.is_dir() or any(folder.iterdir()):
         return None
-    lock = _lock(folder)
+    lock = take_lock(folder)
     if lock is not None and {path.name for path in folder.iterdir()} != {".lock"}:
         os.close(lock)
         return None
     return lock
 
 
-def _lock(folder: Path) -> int | None:
-    """Hold the folder; the system frees the lock of a killed process, so none is ever stale."""
-    with confined(folder):
-        lock = open_lock(folder / ".lock")
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        os.close(lock)
-        return None
-    with suppress(OSError):  # a full disk: the lock holds without a name
-        os.ftruncate(lock, 0)
-        os.pwrite(lock, f"process {os.getpid()} on {os.uname().nodename}\n".encode(), 0)
-    return lock
-
-
-@contextmanager
-def cleared(folder: Path) -> Iterator[None]:
-    """Clear a run's folder of what a killed process left, and hold it; nothing of both where another process has it."""
-    with ExitStack() as stack:
-        with suppress(OSError):  # no lock, as in a folder that was copied
-            lock = stack.enter_context((folder / ".lock").open("rb"))
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            clear_leftovers(folder)
-        yield
-
-
-def _owner(folder: Path) -> str:
-    try:
-        return (folder / ".lock").read_text("utf-8").strip() or "another process"
-    except OSError:
-        return "another process"
-
-
 @contextmanager
 def _recorded(folder: Path, config: Common, job: Job, facts: dict[str, Any]) -> Iterator[None]:
     """Keep run.json, config.yaml and overrides.yaml; run.json says at the end what came of the run."""
-    earlier = read_record(folder)  # of a resumed run, which "newest" is decided by, and whose overrides still hold
+    earlier = read_record(
+        folder, say=True
+    )  # of a resumed run, whose start decides on "newest", and whose overrides hold
     start = earlier.get("start")
-    write_bytes(folder / "config.yaml", OmegaConf.to_yaml(mask(as_plain(config))).encode())
+    values = as_plain(config) | ({} if job.launch is None else {"launch": dict(job.launch)})
+    write_bytes(folder / "config.yaml", OmegaConf.to_yaml(mask(values)).encode())
     lines = [*earlier.get("overrides", ()), *(mask_override(line) for line in job.overrides)]
     overrides = list({line.partition("=")[0]: line for line in lines}.values())
     write_bytes(folder / "overrides.yaml", OmegaConf.to_yaml(overrides).encode())
@@ -238,20 +231,21 @@ def _recorded(folder: Path, config: Common, job: Job, facts: dict[str, Any]) -> 
         "source": source(),
         "process": os.getpid(),
     }
-    write_json(folder / RECORD, {**record, "state": "running"})
-    room = Reserved(folder / RECORD, len(json_bytes(record)) + _ROOM)
+    write_json(folder / RUN, seal_run({**record, "state": "running"}, folder))
+    room = Reserved(folder / RUN, len(json_bytes(record)) + _ROOM)
     try:
         try:
             yield
             if job.folder is None and config.run.copy_to is None:  # else there is more to do
                 let_finish()
-            room.publish(json_bytes({**record, **_result(folder), "end": _now(), "state": "done"}))
+            done = {**record, **_result(folder), "end": _now(), "state": "done"}
+            room.publish(json_bytes(seal_run(done, folder)))
         except BaseException as error:
             fault = _explain(error, config, job, folder)
             LOGGER.error("%s", _state(fault))
             with suppress(OSError):  # the first fault is the one that is said
                 ended = {**record, **_result(folder), "end": _now(), "state": _state(fault)}
-                room.publish(json_bytes(ended), durable=False)
+                room.publish(json_bytes(seal_run(ended, folder)), durable=False)
             raise fault from (error if fault is not error else error.__cause__)
     finally:
         room.close()

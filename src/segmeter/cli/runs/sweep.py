@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from segmeter.cli.runs.masking import mask_override
-from segmeter.cli.runs.run_folder import RECORD, read_record
+from segmeter.cli.runs.run_folder import read_record
 from segmeter.cli.runs.sweep_table import SweepJob, print_sweep, write_sweep
 from segmeter.files import safe_id
+from segmeter.records import RUN
 
 _LONGEST = 100  # characters of a folder's name
 
@@ -69,7 +70,7 @@ def read_sweep(folder: Path) -> list[SweepJob]:
 
     Jobs may have run in other processes: only their run.json is asked. One that was refused has none.
     """
-    records = {path.parent.name: read_record(path.parent) for path in folder.glob(f"*/{RECORD}")}
+    records = {path.parent.name: read_record(path.parent) for path in folder.glob(f"*/{RUN}")}
     numbers = {name: int(name.partition("_")[0]) for name in records if name.partition("_")[0].isdigit()}
     names = sorted(numbers, key=lambda name: (numbers[name], name))
     given = [settings(records[name].get("overrides", ())) for name in names]

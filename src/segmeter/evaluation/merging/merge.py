@@ -16,7 +16,7 @@ from segmeter.evaluation.manifest import Entry, Manifest, encode_entry
 from segmeter.evaluation.merging.pieces import Kind, Piece, check_pieces, threads_warning
 from segmeter.evaluation.places import Places
 from segmeter.evaluation.score import SUMMARY, read_place, summarise_files
-from segmeter.files import is_whole, link_or_copy, make_folder, safe_id, write_json
+from segmeter.files import is_whole, link_error, link_or_copy, make_folder, safe_id, write_json
 from segmeter.metrics.cases.stored import open_cases
 from segmeter.metrics.cases.table import CaseRow, write_cases
 from segmeter.metrics.config.metrics import MetricsConfig
@@ -190,17 +190,27 @@ def _files_summary(rows: Sequence[CaseRow], owners: Mapping[str, Piece], job: Me
 def _take_files(folder: Path, owners: Mapping[str, Piece]) -> None:
     """Link or copy every file of predictions/ that a case has, after comparing it with what was written."""
     files = [
-        (piece.folder / "predictions" / name, folder / "predictions" / name, entry)
+        (piece.folder / "predictions" / _inside(name), folder / "predictions" / name, entry)
         for case_id, piece in owners.items()
         if b'"files"' in piece.cases.line(case_id)
         for name, entry in piece.cases[case_id]["note"].get("files", {}).items()
     ]
+    for parent in {source.parent for source, _, _ in files}:
+        if parent.resolve() != parent:  # folders of runs are given resolved
+            raise link_error(parent)
     for parent in sorted({target.parent for _, target, _ in files}):
         make_folder(parent)
     done = track(map_in_threads(_take_file, files), "joining", len(files))
     damaged = [name for name in done if name]
     if damaged:
         raise DataError(expected("merge", "runs", "to have their predictions as they were written", some(damaged)))
+
+
+def _inside(name: str) -> str:
+    """Refuse a name that leads out of its folder: what a manifest says may come from anywhere."""
+    if ".." in Path(name).parts or Path(name).is_absolute():
+        raise DataError(expected("merge", "runs", "to name files below predictions/", repr(name)))
+    return name
 
 
 def _take_file(file: tuple[Path, Path, Mapping[str, Any]]) -> str:

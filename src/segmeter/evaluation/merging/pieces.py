@@ -1,6 +1,5 @@
 """Run folders -> what each of them measured, or every way in which they are no parts of one run."""
 
-import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from segmeter.errors import DataError, InputError
 from segmeter.evaluation.merging.notes import Notes, read_notes_of
 from segmeter.files import is_whole
 from segmeter.metrics.cases.stored import read_spec
+from segmeter.records import changed_files, read_run
 from segmeter.remote.folders import local_folder
 
 Kind = Literal["shards", "folds"]
@@ -95,19 +95,20 @@ def read_pieces(folders: Sequence[Path]) -> list[Piece]:
 def _read(folder: Path) -> Piece:
     remedy = "Give the folders of finished runs of segmeter eval, score or predict."
     try:
-        record = json.loads((folder / "run.json").read_bytes())
+        record = read_run(folder)
         command = record.get("merged", {}).get("command") or record["command"]
         if command not in COMMANDS:
             raise ValueError(f"it is a run of {command}")
         manifest, cases = read_notes_of(folder)
-    except (OSError, ValueError, KeyError, AttributeError) as error:
+    except (OSError, ValueError, KeyError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         raise DataError(expected("merge", "runs", "to be run folders", f"{folder} ({reason})", remedy)) from error
     if manifest["state"] != "done":
         go_on = f"Finish it with segmeter {command} resume={folder}."
         raise DataError(expected("merge", "runs", "to be finished", f"{folder}, which is not", go_on))
-    written = {**manifest["results"], **manifest.get("pictures", {})}
+    written = manifest["results"]
     damaged = [name for name, entry in written.items() if not is_whole(folder / name, entry)]
+    damaged += changed_files(folder, record)
     if damaged:
         rule = "to be as they were written"
         raise DataError(expected("merge", "runs", rule, f"{folder}, where these are not ({some(damaged)})"))

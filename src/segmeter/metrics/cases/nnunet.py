@@ -19,6 +19,7 @@ from segmeter.errors import DataError, InputError
 from segmeter.files import atomic_write
 from segmeter.metrics.cases.table import CaseRow
 from segmeter.metrics.pixels.overlap import divide, mean_defined
+from segmeter.records import MOST_OF_CASES, read_json
 
 _COUNTS = ("FP", "TP", "FN", "TN", "n_pred", "n_ref")
 _REMEDY = "Give the summary.json of nnUNetv2_evaluate_folder, or a run's folder."
@@ -124,7 +125,7 @@ def read_summary(path: str | Path) -> tuple[ClassSpec, list[CaseRow]]:
     """
     file = Path(path)
     try:
-        cases = json.loads(file.read_bytes())["metric_per_case"]
+        cases = read_json(file.resolve(), most=MOST_OF_CASES)["metric_per_case"]
         names = tuple(cases[0]["metrics"])
         rows = [_read_case(case, names) for case in cases]
     except (OSError, ValueError, KeyError, IndexError, TypeError, AttributeError) as error:

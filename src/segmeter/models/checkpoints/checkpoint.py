@@ -29,12 +29,12 @@ from segmeter.models.checkpoints.manifest import (
     STATE,
     WEIGHTS,
     read_manifest,
-    seal,
     settle_file,
     verify_file,
 )
 from segmeter.models.checkpoints.weights import check_finite, compare, load_plain, load_tensors
 from segmeter.models.segmenter import Segmenter
+from segmeter.records import seal
 from segmeter.remote.folders import local_folder
 
 

@@ -1,16 +1,15 @@
 """The manifest of a checkpoint: the sha256 of every file, and of the manifest itself."""
 
-import hashlib
-import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from segmeter import __version__
-from segmeter.errors import CheckpointError
+from segmeter.errors import CheckpointError, DataError, InputError
 from segmeter.files import describe_file, sha256_file
-from segmeter.models.checkpoints.foreign import suspect
+from segmeter.models.checkpoints.foreign import real_path, suspect
+from segmeter.records import digest, read_json, read_own
 
 FORMAT = 1
 MANIFEST = "manifest.json"
@@ -27,32 +26,23 @@ def settle_file(path: Path) -> dict[str, Any]:
     return describe_file(path)
 
 
-def seal(manifest: dict[str, Any]) -> dict[str, Any]:
-    """The manifest with the sha256 of its own content, so that an edited one is found."""
-    return manifest | {"sha256": _digest(manifest)}
-
-
-def _digest(manifest: Mapping[str, Any]) -> str:
-    """The sha256 of a manifest's content without its own entry."""
-    content = {key: value for key, value in manifest.items() if key != "sha256"}
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
-
-
 def read_manifest(path: Path) -> dict[str, Any]:
     """Read a manifest that is whole, unedited and not newer than this program; else CheckpointError."""
     try:
-        manifest = json.loads(path.read_bytes())
-    except (OSError, ValueError, RecursionError) as error:
-        fault = suspect(path) if path.read_bytes()[:1] != b"{" else None
+        manifest = read_json(real_path(path))  # stores of models keep files as links to their contents
+    except DataError as error:
+        fault = None if read_own(real_path(path)).startswith(b"{") else suspect(path)
         raise CheckpointError(f"{path}: {fault or 'is damaged: not JSON. Take another checkpoint.'}") from error
-    if not isinstance(manifest, dict) or not isinstance(manifest.get("format"), int):
+    except InputError as error:
+        raise CheckpointError(error.problems) from error
+    if not isinstance(manifest.get("format"), int):
         raise CheckpointError(f"{path}: is not a segmeter manifest. Give a segmeter run or checkpoint.")
     if manifest["format"] > FORMAT:
         raise CheckpointError(
             f"{path}: has format {manifest['format']}, from segmeter {manifest.get('segmeter')!r}; "
             f"this segmeter {__version__} reads up to {FORMAT}. Upgrade segmeter."
         )
-    if manifest.get("sha256") != _digest(manifest):
+    if manifest.get("sha256") != digest(manifest):
         raise CheckpointError(f"{path}: was changed or damaged since it was written (sha256 differs). Fetch it again.")
     return manifest
 

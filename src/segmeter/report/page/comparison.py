@@ -14,6 +14,7 @@ from segmeter.metrics.cases.nnunet import is_nnunet
 from segmeter.metrics.cases.stored import open_cases, read_cases, read_spec
 from segmeter.metrics.cases.table import CaseRow
 from segmeter.metrics.summary.compare import SCHEMA
+from segmeter.records import Summary
 from segmeter.report import figures
 from segmeter.report.comparison.texts import OUTCOMES, adjusted, infinite_cases, kind_of, notes, title
 from segmeter.report.config import ReportConfig
@@ -81,7 +82,7 @@ class _Run:
     @classmethod
     def read(cls, folder: Path) -> "_Run":
         rows = read_cases(folder) if is_nnunet(folder) else open_cases([folder])
-        return cls(rows=rows, spec=read_spec(folder), summary=load_json(folder / "metrics.json") or {})
+        return cls(rows=rows, spec=read_spec(folder), summary=load_json(folder / "metrics.json", Summary) or {})
 
     def columns(self) -> dict[str, Column]:
         cases = gather(self.rows, self.spec, self.summary)

@@ -1,24 +1,24 @@
 """A folder with runs -> an index of them: headline figures, what distinguishes their configurations, and links."""
 
+import logging
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-import yaml
-
 from segmeter.checks import expected
 from segmeter.errors import InputError
 from segmeter.files import TEMPORARY, confined, write_bytes
-from segmeter.open_files import read_own
 from segmeter.provenance import flatten
+from segmeter.records import CONFIG, RUN, Summary, read_run, read_yaml
 from segmeter.report import figures
 from segmeter.report.page.records import load_json
 from segmeter.report.page.render import render
 
-RECORD = "run.json"
+_LOG = logging.getLogger(__name__)
 MOST_KEYS = 12  # of a configuration in one table
 _DEEPEST = 5  # folders below the root
 _PAGES = ("report.html", "compare.html")
@@ -64,7 +64,7 @@ def write_index(root: Path) -> Path:
 
 def _find(root: Path, depth: int = 0) -> Iterator[Path]:
     """Folders with run.json, not below one another."""
-    if (root / RECORD).is_file():
+    if (root / RUN).is_file():
         yield root
         return
     if depth == _DEEPEST:
@@ -77,16 +77,21 @@ def _find(root: Path, depth: int = 0) -> Iterator[Path]:
 
 
 def _load(folder: Path, root: Path) -> Run:
-    with confined(folder):
-        summary, record = load_json(folder / "metrics.json"), load_json(folder / RECORD)
-        settings = _settings(folder / "config.yaml")
-    found = {row["name"]: row["dataset"] for row in figures.aggregates(summary)} if summary else {}
+    """One run; of a damaged one the line that says so takes the place of its state."""
+    try:
+        with confined(folder):
+            summary, record, settings = load_json(folder / "metrics.json", Summary), read_run(folder), _settings(folder)
+        found = {row["name"]: row["dataset"] for row in figures.aggregates(summary)} if summary else {}
+    except (InputError, LookupError, TypeError, AttributeError) as error:
+        line = str(error) if isinstance(error, InputError) else f"{folder / 'metrics.json'}: is damaged ({error!r})."
+        _LOG.warning("%s", line)
+        summary, record, settings, found = None, {"command": folder.parent.name, "state": line}, {}, {}
     page = next((name for name in _PAGES if (folder / name).is_file()), None)
     place = folder.relative_to(root)
     return Run(
         name=str(place) if folder != root else folder.resolve().name,
         link=None if page is None else "/".join(quote(os.fsencode(part)) for part in (*place.parts, page)),
-        record=record if isinstance(record, dict) else {},
+        record=record,
         figures=found or {name: value for name, value in (record.get("result") or {}).items() if _is_number(value)},
         cases=summary.get("n_cases") if summary else None,
         settings=settings,
@@ -97,14 +102,11 @@ def _is_number(value: Any) -> bool:
     return value in (None, "inf", "-inf") or (isinstance(value, int | float) and not isinstance(value, bool))
 
 
-def _settings(path: Path) -> dict[str, Any]:
-    try:
-        found = yaml.safe_load(read_own(path).decode("utf-8")) if path.is_file() else None
-    except InputError:  # a link
-        raise
-    except (OSError, ValueError, yaml.YAMLError):
-        return {}
-    return flatten(found) if isinstance(found, dict) else {}
+def _settings(folder: Path) -> dict[str, Any]:
+    """The flat configuration; empty where there is none, or it may not be read."""
+    with suppress(OSError):
+        return flatten(read_yaml(folder / CONFIG))
+    return {}
 
 
 def _table(command: str, runs: Sequence[Run]) -> dict[str, Any]:

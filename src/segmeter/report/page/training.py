@@ -10,7 +10,7 @@ from typing import Any
 
 from PIL import Image
 
-from segmeter.open_files import read_own
+from segmeter.records import read_own
 from segmeter.report import figures
 from segmeter.report.config import ReportConfig
 from segmeter.report.page.evaluation import script_json

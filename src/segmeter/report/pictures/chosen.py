@@ -13,7 +13,7 @@ from typing import Any
 from urllib.parse import quote
 
 from segmeter.files import confined, safe_id
-from segmeter.open_files import read_own
+from segmeter.records import read_own
 from segmeter.remote.trees import is_remote
 from segmeter.report.config import ReportConfig
 from segmeter.report.pictures.gallery import worst_first

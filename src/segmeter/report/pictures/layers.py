@@ -5,20 +5,19 @@ has the value i * (255 // (n - 1)), so that a page tells them apart even where a
 """
 
 import io
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
+from pydantic import Field
 
 from segmeter.classes import ClassSpec, Colour
-from segmeter.errors import InputError
 from segmeter.files import fresh_folder, json_bytes, remove, safe_id, write_bytes
-from segmeter.open_files import read_own
+from segmeter.records import Form, read_json
 from segmeter.report.pictures.objects import NO_OBJECTS, Objects, find_kinds
 from segmeter.report.pictures.overlay import check_shapes, object_names, panel_shape, resize_labels
 from segmeter.report.pictures.paint import (
@@ -40,6 +39,21 @@ _IGNORED: Colour = (128, 128, 128)
 _UNKNOWN: Colour = (255, 0, 255)
 
 Entry = Mapping[str, Any]
+
+
+class _Map(Form):
+    """One map of a picture's notes; its file lies beside them."""
+
+    file: Annotated[str, Field(pattern=r"^\w[\w.-]*$")]
+    role: str
+
+
+class _Notes(Form):
+    """What is noted of a picture."""
+
+    case: str
+    shown: list[int]
+    maps: list[_Map]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,13 +146,7 @@ def read_notes(place: Path) -> dict[str, Any]:
     InputError
         It is damaged.
     """
-    content = read_own(place / NOTES)
-    try:
-        notes: dict[str, Any] = json.loads(content)
-        notes["maps"], notes["shown"], notes["case"]
-    except (ValueError, KeyError, TypeError) as error:
-        raise InputError(f"{place / NOTES}: expected the notes of a picture's layers, got {error!r}.") from error
-    return notes
+    return read_json(place / NOTES, _Notes)
 
 
 def _clean(text: str) -> str:

@@ -7,7 +7,6 @@ worst/<case>/crop.json                   where the crop lies
 """
 
 import io
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -24,6 +23,7 @@ from segmeter.metrics.cases.stored import read_cases
 from segmeter.metrics.cases.table import stack_totals
 from segmeter.metrics.config.metrics import MetricsConfig, mean_classes
 from segmeter.metrics.pixels.overlap import score_totals
+from segmeter.records import read_json
 from segmeter.report.figures import headline, headline_scores
 from segmeter.report.pictures.gallery import worst_first
 from segmeter.report.pictures.paint import display_image
@@ -147,7 +147,7 @@ def _with_place(folder: Path, row: Mapping[str, Any]) -> dict[str, Any]:
     """A row with what its crops note; an interrupted run may lack those of a case."""
     crops = folder / FOLDER / safe_id(row["case_id"])
     try:
-        return {**row, **json.loads((crops / PLACE).read_bytes()), "crops": crops.relative_to(folder).as_posix()}
+        return {**row, **read_json(crops / PLACE), "crops": crops.relative_to(folder).as_posix()}
     except (OSError, ValueError):
         return dict(row)
 

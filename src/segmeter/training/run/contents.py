@@ -1,12 +1,12 @@
 """Training data <-> data.json of the run, the hash of every file, so that a resume can name the files that changed."""
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from segmeter.checks import some
+from segmeter.errors import InputError
 from segmeter.files import write_json
+from segmeter.records import MOST_OF_CASES, read_json
 from segmeter.training.data.cache import Cases
 
 NAME = "data.json"
@@ -24,8 +24,8 @@ def name_changes(folder: Path, train_cases: Cases, val_cases: Cases | None) -> l
     Only names are found here; whether anything changed is decided by the hash in the checkpoint.
     """
     try:
-        before: dict[str, Any] = json.loads((folder / NAME).read_bytes())
-    except (OSError, ValueError):
+        before = read_json(folder / NAME, dict[str, dict[str, str]], most=MOST_OF_CASES)
+    except (OSError, InputError):
         return [f"resume: {folder / NAME}, which could name the files that changed, can't be read."]
     lines = []
     for split, cases in (("train", train_cases), ("val", val_cases)):

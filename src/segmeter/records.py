@@ -1,0 +1,211 @@
+"""The one door to the JSON and YAML files that runs and checkpoints keep.
+
+These files may come from anywhere, so they are read with care: a regular file, never a link, pipe or device; of bounded
+size and depth; of the form that its model describes. Whatever is wrong is one line that names the file.
+"""
+
+import errno
+import hashlib
+import json
+import os
+import stat
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import IO, Any
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic_core import from_json
+
+from segmeter.errors import DataError, InputError
+from segmeter.files import describe_file, handle_of, is_whole, json_bytes, link_error
+
+RUN = "run.json"
+CONFIG = "config.yaml"
+MOST_BYTES = 1 << 28
+MOST_OF_CASES = 1 << 32  # of a file with an entry for each case or step: some ten million of them
+MOST_YAML = 1 << 22
+_DEEPEST_YAML = 100  # the JSON parser itself stops at 200 levels
+_SCHEMA = 1  # of run.json; older ones have none, and no seal
+_LISTED = (CONFIG, "manifest.json")  # files whose hashes run.json keeps
+_KINDS = {stat.S_IFIFO: "a FIFO", stat.S_IFDIR: "a folder", stat.S_IFSOCK: "a socket"}
+_REMEDY = "Restore the file, or make it again."
+
+
+class Form(BaseModel):
+    """A form checks what readers rely on; keys that it doesn't name are free."""
+
+    model_config = ConfigDict(extra="allow", strict=True)
+
+
+class FileEntry(Form):
+    """Size and hash of a file, as `segmeter.files.describe_file` gives them."""
+
+    bytes: int
+    sha256: str
+
+
+class RunRecord(Form):
+    """run.json of a run."""
+
+    command: str = ""
+    state: str = ""
+    start: str = ""
+    argv: list[str] = Field(default_factory=list)
+    overrides: list[str] = Field(default_factory=list)
+    result: dict[str, Any] = Field(default_factory=dict)
+    merged: dict[str, Any] = Field(default_factory=dict)
+    versions: dict[str, Any] = Field(default_factory=dict)
+    files: dict[str, FileEntry] = Field(default_factory=dict)
+
+
+class Summary(Form):
+    """metrics.json of an evaluation."""
+
+    n_cases: int | None = None
+    convention: str = ""
+    classes: list[str] = Field(default_factory=list)
+    bootstrap: dict[str, Any] = Field(default_factory=dict)
+    mean_classes: list[str] = Field(default_factory=list)
+    measure_settings: list[dict[str, Any]] = Field(default_factory=list)
+    per_class: dict[str, dict[str, Any]] = Field(default_factory=dict)
+    per_group: dict[str, dict[str, Any]] = Field(default_factory=dict)
+
+
+def open_own(path: Path, *, most: int = MOST_BYTES) -> IO[bytes]:
+    """Open a file of a run for reading; below a confined folder no link on the way is followed either.
+
+    Raises
+    ------
+    InputError
+        It is a link or no regular file, or has more than `most` bytes. Opening a pipe would wait without end.
+    OSError
+        It can't be opened.
+    """
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
+    try:
+        with handle_of(path.parent) as parent:
+            handle = os.open(path.name, flags, dir_fd=parent)
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise link_error(path) from error
+        raise OSError(error.errno, error.strerror, str(path)) from error
+    state = os.fstat(handle)
+    kind = stat.S_IFMT(state.st_mode)
+    if kind == stat.S_IFREG and state.st_size <= most:
+        return os.fdopen(handle, "rb")
+    os.close(handle)
+    if kind == stat.S_IFREG:
+        raise _damaged(path, f"it has {state.st_size} bytes, more than {most}")
+    raise InputError(f"{path}: expected a regular file, got {_KINDS.get(kind, 'a device')}. Remove it.")
+
+
+def read_own(path: Path, *, most: int = MOST_BYTES) -> bytes:
+    """Read a file of a run; raises as `open_own`."""
+    with open_own(path, most=most) as file:
+        return file.read(most)
+
+
+def read_json(path: Path, form: Any = dict[str, Any], *, most: int = MOST_BYTES) -> dict[str, Any]:
+    """Read JSON that has a form, such as `RunRecord`.
+
+    Raises
+    ------
+    InputError
+        It is no regular file, too large, nested too deep, no JSON, or of another form.
+    OSError
+        It can't be opened.
+    """
+    return parse_json(path, read_own(path, most=most), form)
+
+
+def parse_json(path: Path, text: bytes | str, form: Any = dict[str, Any]) -> dict[str, Any]:
+    """Parse JSON that was read from `path`; raises as `read_json`."""
+    try:
+        content: dict[str, Any] = from_json(text)
+        _adapter(form).validate_python(content, strict=True)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        place = ".".join(map(str, first["loc"]))
+        raise _damaged(path, f"{place}: {first['msg']}" if place else first["msg"]) from error
+    except ValueError as error:
+        deep = "recursion limit" in str(error)
+        raise _damaged(path, "it is nested too deep" if deep else f"it is not JSON: {error}") from error
+    return content
+
+
+def read_json_lines(path: Path) -> list[dict[str, Any]]:
+    """Read every complete line, a JSON object; a last one that a crash cut short is left out; raises as `read_json`."""
+    lines = read_own(path, most=MOST_OF_CASES).split(b"\n")[:-1]
+    return [parse_json(Path(f"{path}, line {number}"), line) for number, line in enumerate(lines, start=1)]
+
+
+class _Loader(yaml.SafeLoader):
+    """Builds plain values; refuses aliases, with which a short file stands for more values than memory holds."""
+
+    depth = 0
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        """Build one node; called for each value."""
+        if self.check_event(yaml.AliasEvent):
+            raise yaml.YAMLError("it has aliases (*name)")
+        self.depth += 1
+        if self.depth > _DEEPEST_YAML:
+            raise yaml.YAMLError("it is nested too deep")
+        node = super().compose_node(parent, index)
+        self.depth -= 1
+        return node
+
+
+def read_yaml(path: Path) -> dict[str, Any]:
+    """Read a mapping from YAML, such as a run's config.yaml; raises as `read_json`."""
+    content = read_own(path, most=MOST_YAML)
+    try:
+        values = yaml.load(content, _Loader)
+    except (yaml.YAMLError, ValueError) as error:
+        raise _damaged(path, str(error)) from error
+    if not isinstance(values, dict):
+        raise _damaged(path, "it holds no mapping")
+    return {str(key): value for key, value in values.items()}
+
+
+def read_run(folder: Path) -> dict[str, Any]:
+    """Read run.json of a run; raises as `read_json`, and where it is not what the run wrote."""
+    record = read_json(folder / RUN, RunRecord)
+    if ("schema" in record or "sha256" in record) and record.get("sha256") != digest(record):
+        raise InputError(f"{folder / RUN}: was changed or damaged since it was written (sha256 differs). {_REMEDY}")
+    return record
+
+
+def seal_run(record: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+    """Complete the content of run.json: hashes of the files that go with it, and of itself."""
+    listed = _LISTED if record.get("state") != "running" else (CONFIG,)  # a running one still changes
+    files = {name: describe_file(folder / name) for name in listed if (folder / name).is_file()}
+    content = {"schema": _SCHEMA, **record, "files": files}
+    return seal(from_json(json_bytes(content)))  # as it is read again: keys are text, tuples are lists
+
+
+def changed_files(folder: Path, record: Mapping[str, Any]) -> list[str]:
+    """Name the files that run.json lists and that are no longer what it says."""
+    return [name for name, entry in record.get("files", {}).items() if not is_whole(folder / name, entry)]
+
+
+def seal(content: Mapping[str, Any]) -> dict[str, Any]:
+    """Add the sha256 of the content itself, so that an edited one is found."""
+    return {**content, "sha256": digest(content)}
+
+
+def digest(content: Mapping[str, Any]) -> str:
+    """Compute the sha256 of JSON content without its own entry."""
+    kept = {key: value for key, value in content.items() if key != "sha256"}
+    return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()
+
+
+@cache
+def _adapter(form: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(form)
+
+
+def _damaged(path: Path, reason: str) -> DataError:
+    return DataError(f"{path}: is damaged, or was not written by segmeter ({' '.join(reason.split())}). {_REMEDY}")

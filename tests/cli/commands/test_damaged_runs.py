@@ -1,0 +1,162 @@
+"""Records of runs that are damaged, changed or planted: each command says so in one line, and none waits or crashes."""
+
+import json
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from segmeter.files import write_json
+from segmeter.records import read_run, seal_run
+from tests.cli.sharded import SCORE, newest, run, run_shards
+from tests.deadline import deadline
+
+pytestmark = pytest.mark.usefixtures("in_here")
+
+FAST = (*SCORE, "images=null", "metrics.measures=[]", "report.overlays=0", "report.worst=0")
+DEEP = '{"a": ' + "[" * 100_000
+
+
+@pytest.fixture(scope="module")
+def halves(here: Path) -> list[Path]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(here)
+        return [path.absolute() for path in run_shards("score", 2, *FAST, "seed=5")]
+
+
+@pytest.fixture
+def runs(halves: list[Path], tmp_path: Path) -> list[Path]:
+    """Two shards of a run, as copies that a test may damage."""
+    for number, folder in enumerate(halves):
+        shutil.copytree(folder, tmp_path / "runs" / f"s{number}")
+    return sorted((tmp_path / "runs").iterdir())
+
+
+@pytest.fixture(scope="module")
+def finished(here: Path) -> Path:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(here)
+        assert run("score", *FAST, "seed=5", "run.name=all") == 0
+        return newest("runs/score").absolute()
+
+
+@pytest.fixture
+def scored(finished: Path, tmp_path: Path) -> Path:
+    """A finished run, as a copy that a test may damage."""
+    return Path(shutil.copytree(finished, tmp_path / "alone"))
+
+
+def said(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
+    """The exit code and all that a command says of what is wrong."""
+    capsys.readouterr()
+    with deadline(200):  # of a busy machine
+        code = run(*arguments)
+    return code, capsys.readouterr().err
+
+
+def joined(runs: list[Path]) -> str:
+    return f"runs=[{','.join(map(str, runs))}]"
+
+
+def plant(path: Path, content: str | None) -> None:
+    """Put a text, or with None a FIFO, in the place of a file."""
+    path.unlink()
+    if content is None:
+        os.mkfifo(path)
+    else:
+        path.write_text(content)
+
+
+BROKEN = [pytest.param(DEEP, id="deep"), pytest.param(None, id="fifo"), pytest.param("[1]", id="list")]
+
+
+@pytest.mark.parametrize("content", BROKEN)
+@pytest.mark.parametrize("name", ["run.json", "manifest.json", "config.yaml"])
+def test_merge_refuses_a_damaged_record_at_once(name: str, content: str | None, runs: list[Path], capsys) -> None:
+    plant(runs[1] / name, content)
+    code, lines = said(capsys, "merge", joined(runs))
+    assert (code, "unexpected fault" in lines, len(lines.splitlines())) == (2, False, 1), lines
+    assert str(runs[1]) in lines
+    assert not Path("runs/merge").exists() or not list(Path("runs/merge").glob("*"))
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new"),
+    [
+        ("run.json", '"segmeter": "0.1.0"', '"segmeter": "0.1.1"'),
+        ("run.json", '"sha256": "', '"sha257": "'),
+        ("run.json", '"state": "done"', '"state": "dona"'),
+        ("config.yaml", "workers: ", "worker5: "),
+        ("config.yaml", "seed: 5", "seed: 7"),
+        ("manifest.json", '"case00": {"sha256": "', '"case00": {"sha256": "0'),
+        ("manifest.json", '"segmeter": "0.1.0"', '"segmeter": "0.1.1"'),
+    ],
+)
+def test_merge_refuses_a_record_that_was_changed(name: str, old: str, new: str, runs: list[Path], capsys) -> None:
+    """Mutations seen to fail: no seal; no hashes of the files beside run.json."""
+    changed = next(folder for folder in runs if old in (folder / name).read_text())
+    (changed / name).write_text((changed / name).read_text().replace(old, new))
+    code, lines = said(capsys, "merge", joined(runs))
+    assert (code, len(lines.splitlines())) == (2, 1), lines
+    assert str(changed) in lines
+    assert name in lines
+
+
+def test_merge_takes_no_file_from_outside_a_run(runs: list[Path], tmp_path: Path, capsys) -> None:
+    """Mutation seen to fail: names of a manifest taken as they are."""
+    manifest = json.loads((runs[0] / "manifest.json").read_text())
+    (tmp_path / "outside").write_text("mine")
+    case = next(iter(manifest["cases"].values()))
+    case["note"]["files"] = {"../../../outside": {"bytes": 4, "sha256": "0"}}
+    write_json(runs[0] / "manifest.json", manifest)
+    write_json(runs[0] / "run.json", seal_run(read_run(runs[0]), runs[0]))
+    code, lines = said(capsys, "merge", joined(runs))
+    assert (code, "to name files below predictions/, got '../../../outside'" in lines) == (2, True), lines
+
+
+@pytest.mark.parametrize("content", BROKEN)
+def test_a_damaged_run_hides_no_other_from_the_index(content: str | None, runs: list[Path], capsys) -> None:
+    """Mutation seen to fail: the first damaged run ends the command."""
+    plant(runs[1] / "run.json", content)
+    code, lines = said(capsys, "report", f"runs={runs[0].parent}")
+    page = (runs[0].parent / "index.html").read_text()
+    assert (code, f">{runs[0].name}<" in page or runs[0].name in page) == (0, True)
+    if content is not None:  # a pipe is no record
+        assert f"{runs[1] / 'run.json'}: is damaged" in lines
+        assert "is damaged, or was not written by segmeter" in page
+
+
+@pytest.mark.parametrize("content", BROKEN)
+@pytest.mark.parametrize("name", ["run.json", "metrics.json"])
+def test_a_report_of_a_damaged_run_is_refused(name: str, content: str | None, scored: Path, capsys) -> None:
+    plant(scored / name, content)
+    code, lines = said(capsys, "report", f"run={scored}")
+    assert (code, "unexpected fault" in lines, len(lines.splitlines())) == (2, False, 1), lines
+    assert not (scored / "report.html").exists()
+
+
+@pytest.mark.parametrize("content", BROKEN)
+def test_compare_refuses_damaged_metrics(content: str | None, scored: Path, finished: Path, capsys) -> None:
+    plant(scored / "metrics.json", content)
+    code, lines = said(capsys, "compare", joined([finished, scored]))
+    assert (code, "unexpected fault" in lines, len(lines.splitlines())) == (2, False, 1), lines
+    assert str(scored) in lines
+
+
+@pytest.mark.parametrize("content", BROKEN)
+@pytest.mark.parametrize("name", ["manifest.json", "config.yaml"])
+def test_resume_refuses_a_damaged_record_and_changes_nothing(name: str, content: str | None, scored: Path, capsys):
+    plant(scored / name, content)
+    before = sorted(path.name for path in scored.iterdir())
+    code, lines = said(capsys, "score", *FAST, "seed=5", f"resume={scored}")
+    assert (code, "unexpected fault" in lines, len(lines.splitlines())) == (2, False, 1), lines
+    assert sorted(path.name for path in scored.iterdir()) == before
+
+
+@pytest.mark.parametrize("content", ["[1]", DEEP, "{"], ids=["list", "deep", "cut"])
+def test_resume_says_that_it_writes_a_damaged_run_json_anew(content: str, scored: Path, capsys) -> None:
+    (scored / "run.json").write_text(content)
+    code, lines = said(capsys, "score", *FAST, "seed=5", f"resume={scored}")
+    assert (code, f"{scored / 'run.json'}: is damaged" in lines, "It is written anew." in lines) == (0, True, True)
+    assert read_run(scored)["state"] == "done"

@@ -1,0 +1,229 @@
+"""The JSON and YAML files of runs: what is not what a run wrote is one line, whoever reads it."""
+
+import ast
+import os
+import socket
+from pathlib import Path
+
+import pytest
+
+import segmeter
+from segmeter.errors import DataError, InputError
+from segmeter.files import write_json
+from segmeter.records import (
+    RunRecord,
+    changed_files,
+    open_own,
+    read_json,
+    read_json_lines,
+    read_own,
+    read_run,
+    read_yaml,
+    seal,
+    seal_run,
+)
+from tests.deadline import deadline
+
+SOURCE = Path(segmeter.__file__).parent
+DEEP = b"[" * 100_000
+READERS = [pytest.param(door, id=door.__name__) for door in (read_json, read_own, read_yaml, read_json_lines)]
+# Modules that parse JSON or YAML themselves, and where theirs comes from: nowhere in the folder of a run or checkpoint
+OTHERS = {
+    "records.py": "this door",
+    "provenance.py": "values of this process, written and read back",
+    "report/data/columns.py": "a block of a page of ours",
+    "metrics/cases/stored.py": "the schema's note in a Parquet file, which pyarrow bounds",
+    "evaluation/merging/notes.py": "the name of a case in a line of a manifest, which can't be nested",
+    "data/verification/cache.py": "our own cache of verified files",
+    "data/files/formats/coco.py": "masks that the user names",
+    "data/files/formats/geojson.py": "masks that the user names",
+    "data/files/zarr.py": "arrays that the user names",
+    "data/nnunet.py": "dataset.json that the user names",
+    "remote/zarr_names.py": "arrays that the user names",
+    "cli/completion.py": "an index in the package",
+    "cli/commands/report.py": "a value of the command line",
+    "cli/config/reference.py": "YAML of the package",
+    "cli/config/hydra_rules.py": "YAML of --config-dir, checked there",
+    "cli/config/written.py": "values of the command line",
+}
+PARSERS = {
+    *("json.load", "json.loads", "json.JSONDecoder", "from_json", "pydantic_core.from_json"),
+    *("yaml.load", "yaml.safe_load", "yaml.load_all", "yaml.safe_load_all", "yaml.compose", "OmegaConf.load"),
+}
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    """A folder with the records of a finished run."""
+    (tmp_path / "config.yaml").write_text("data: {name: cells}\n")
+    (tmp_path / "manifest.json").write_text("{}")
+    record = {"command": "score", "versions": {"segmeter": "0.1.0"}, "result": {"iou": 0.1}, "state": "done"}
+    write_json(tmp_path / "run.json", seal_run(record, tmp_path))
+    return tmp_path
+
+
+@pytest.mark.parametrize("door", READERS)
+def test_a_pipe_a_socket_a_link_and_a_folder_are_refused_at_once(door, tmp_path):
+    """Mutation seen to fail: opened without O_NONBLOCK, which waits for a writer."""
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "file").write_text("{}\n")
+    (tmp_path / "link").symlink_to("file")
+    with socket.socket(socket.AF_UNIX) as listening:
+        here = Path.cwd()
+        os.chdir(tmp_path)  # the name of a socket is short
+        listening.bind("socket")
+        os.chdir(here)
+        for name, said in (("pipe", "got a FIFO"), ("folder", "got a folder"), ("link", "is a link")):
+            with pytest.raises(InputError, match=rf"^{tmp_path / name}: .*{said}"), deadline(30):
+                door(tmp_path / name)
+        with pytest.raises(OSError, match="socket"):
+            door(tmp_path / "socket")
+
+
+def test_a_device_is_refused():
+    with pytest.raises(InputError, match="/dev/zero: expected a regular file, got a device"):
+        read_own(Path("/dev/zero"))
+
+
+def test_a_file_is_read_up_to_its_bound(tmp_path):
+    """Mutation seen to fail: the bound taken for one that a file must stay below."""
+    (tmp_path / "a").write_bytes(b"12345")
+    assert read_own(tmp_path / "a", most=5) == b"12345"
+    with pytest.raises(DataError, match="it has 5 bytes, more than 4"), open_own(tmp_path / "a", most=4):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (DEEP, "nested too deep"),
+        (b'{"a": ' * 100_000, "nested too deep"),
+        (b'{"a": ' + b"[" * 300 + b"]" * 300 + b"}", "nested too deep"),
+        (b"", "it is not JSON"),
+        (b"{", "it is not JSON"),
+        (b'{"a": "\xff"}', "it is not JSON"),
+        (b"[]", "Input should be a valid dictionary"),
+        (b"null", "Input should be a valid dictionary"),
+        (b'{"command": 3}', "command: Input should be a valid string"),
+        (b'{"result": [1]}', "result: Input should be a valid dictionary"),
+        (b'{"overrides": ["a", 3]}', r"overrides\.1: Input should be a valid string"),
+        (b'{"files": {"a": {"bytes": "1", "sha256": ""}}}', r"files\.a\.bytes: Input should be a valid integer"),
+    ],
+    ids=["deep", "deep keys", "300", "empty", "cut", "bytes", "list", "null", "number", "form", "inner", "strict"],
+)
+def test_json_of_another_form_is_one_line_that_names_the_file(content, said, tmp_path):
+    (tmp_path / "run.json").write_bytes(content)
+    with pytest.raises(DataError, match=said) as caught:
+        read_json(tmp_path / "run.json", RunRecord)
+    (line,) = caught.value.problems
+    assert line.startswith(f"{tmp_path / 'run.json'}: is damaged, or was not written by segmeter (")
+    assert "\n" not in line
+
+
+def test_what_a_form_does_not_name_is_kept(tmp_path):
+    content = {"command": "score", "mine": [1, {"b": 0.1}], "large": 2**70}
+    write_json(tmp_path / "a.json", content)
+    assert read_json(tmp_path / "a.json", RunRecord) == content
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("a: &x [1]\nb: *x\n", "it has aliases"),
+        ("".join(f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9) if i else 1}]\n" for i in range(20)), "it has aliases"),
+        ("a: &x [*x]\n", "it has aliases"),
+        ("[" * 100_000, "nested too deep"),
+        ("a: " + "[" * 100 + "]" * 100, "nested too deep"),
+        ("a: !!python/object/apply:os.getcwd []\n", "could not determine a constructor"),
+        ("- a\n", "it holds no mapping"),
+        ("", "it holds no mapping"),
+        ("a: [", "expected"),
+    ],
+    ids=["alias", "bomb", "itself", "deep", "100", "code", "list", "empty", "cut"],
+)
+def test_yaml_that_no_run_wrote_is_one_line(content, said, tmp_path):
+    """Mutations seen to fail: aliases allowed; the depth not counted."""
+    (tmp_path / "config.yaml").write_text(content)
+    with pytest.raises(DataError, match=said) as caught:
+        read_yaml(tmp_path / "config.yaml")
+    assert "\n" not in str(caught.value)
+
+
+def test_yaml_is_read_as_it_was_written(tmp_path):
+    (tmp_path / "config.yaml").write_text("a: 0.001\nb: '1e-3'\nc: [x, null]\n3: true\n" + "d: " + "[" * 99 + "]" * 99)
+    assert list(read_yaml(tmp_path / "config.yaml").items())[:4] == [
+        ("a", 0.001),
+        ("b", "1e-3"),
+        ("c", ["x", None]),
+        ("3", True),
+    ]
+
+
+def test_json_lines_are_read_without_one_that_was_cut_short(tmp_path):
+    path = tmp_path / "history.jsonl"
+    path.write_bytes(b'{"step": 1}\n{"step": 2}\n{"step": 3')
+    assert read_json_lines(path) == [{"step": 1}, {"step": 2}]
+    path.write_bytes(b"")
+    assert read_json_lines(path) == []
+    path.write_bytes(b"{}\n[1]\n")
+    with pytest.raises(DataError, match=r"history\.jsonl, line 2: is damaged"):
+        read_json_lines(path)
+
+
+def test_every_changed_byte_of_a_sealed_record_is_found(run):
+    """Mutation seen to fail: a record without a seal is taken for an older one."""
+    whole, known = (run / "run.json").read_bytes(), read_run(run)
+    for place in range(len(whole)):
+        for bit in (1, 2, 32):
+            changed = bytearray(whole)
+            changed[place] ^= bit
+            (run / "run.json").write_bytes(changed)
+            with pytest.raises(InputError, match=r"run\.json: (was changed or damaged|is damaged)"):
+                raise AssertionError(f"byte {place} ^ {bit}: {read_run(run) == known}")
+
+
+def test_a_record_of_an_older_version_has_no_seal(tmp_path):
+    write_json(tmp_path / "run.json", {"command": "train", "state": "done"})
+    assert read_run(tmp_path) == {"command": "train", "state": "done"}
+
+
+def test_a_changed_file_beside_the_record_is_named(run):
+    assert changed_files(run, read_run(run)) == []
+    (run / "config.yaml").write_text("data: {name: cellz}\n")
+    (run / "manifest.json").unlink()
+    assert changed_files(run, read_run(run)) == ["config.yaml", "manifest.json"]
+
+
+def test_a_record_is_sealed_as_it_is_read_again(run):
+    """Mutation seen to fail: sealed before keys became texts, so that 10 came after 9."""
+    sealed = seal_run({"numbers": {9: "a", 10: ("b",)}, "state": "running"}, run)
+    write_json(run / "run.json", sealed)
+    assert read_run(run) == sealed
+    assert list(sealed["files"]) == ["config.yaml"]
+    assert seal(sealed) == sealed
+
+
+def test_nothing_else_parses_the_json_of_runs():
+    """Mutation seen to fail: one json.loads of a run's file elsewhere."""
+    found = {str(path.relative_to(SOURCE)) for path in SOURCE.rglob("*.py") if PARSERS & set(parsers_in(path))}
+    assert found == set(OTHERS)
+
+
+def parsers_in(path: Path) -> list[str]:
+    """Names of what a module calls or hands on, as far as they may parse JSON or YAML."""
+    tree = ast.parse(path.read_text())
+    inner = (node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module in ("json", "yaml"))
+    return [
+        *(f"{node.module}.{alias.name}" for node in inner for alias in node.names),
+        *(ast.unparse(node) for node in ast.walk(tree) if isinstance(node, ast.Attribute | ast.Name)),
+        *("json.loads" for node in ast.walk(tree) if getattr(node, "attr", "") == "model_validate_json"),
+    ]
+
+
+def test_a_parser_is_found_however_it_is_called(tmp_path):
+    for text in ("json.loads(a)", "from json import loads", "map(json.loads, a)", "Model.model_validate_json(a)"):
+        (tmp_path / "a.py").write_text(text)
+        assert PARSERS & set(parsers_in(tmp_path / "a.py")), text
+    (tmp_path / "a.py").write_text("json.dumps(a), yaml.safe_dump(a), read_json(a)")
+    assert not PARSERS & set(parsers_in(tmp_path / "a.py"))
