@@ -18,6 +18,7 @@ from PIL import Image
 ROOT = Path(__file__).parents[1]
 NO_GPU = "needs a CUDA device"
 QUICK_STEPS = 40  # of the recipe: enough to be cut short on the way
+MOST_S = 200  # of one file's tests
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,18 +63,18 @@ def segmeter(*arguments: str) -> float:
 def finished(command: str, *arguments: str, root: Path) -> Path:
     """Run a command to its end, from where an earlier stage was cut short; a run that is done is not made again."""
     runs = root / command
-    if not runs.is_dir() or state_of(newest(runs)) != "done":
+    if next(runs.glob("*/run.json"), None) is None or read_run(newest(runs))["state"] != "done":
         segmeter(command, *arguments, f"run.root={root}", "resume=auto")
     return newest(runs)
 
 
-def state_of(run: Path) -> str:
-    return str(json.loads((run / "run.json").read_text(encoding="utf-8"))["state"])
+def read_run(run: Path) -> dict[str, Any]:
+    return dict(json.loads((run / "run.json").read_text(encoding="utf-8")))
 
 
 def newest(folder: Path) -> Path:
-    """The run that started last."""
-    return max(folder.iterdir(), key=lambda run: json.loads((run / "run.json").read_text(encoding="utf-8"))["start"])
+    """The run that started last; one that was killed at once has no record yet."""
+    return max((path.parent for path in folder.glob("*/run.json")), key=lambda run: read_run(run)["start"])
 
 
 def train_data(context: Context) -> list[str]:
@@ -86,21 +87,32 @@ def train_data(context: Context) -> list[str]:
 def tests(context: Context) -> None:
     """Run the files that have such tests alone, and let warnings through.
 
-    Other files may need packages that are not here, and other versions warn of other things. A file's report is written
-    once all its tests have run, and is then taken by the next stage.
+    Other files may need packages that are not here, and other versions warn of other things. What became of a file is
+    kept for the next stage, a crash and a test that hangs included.
     """
     for path in sorted(ROOT.glob("tests/**/test_*.py")):
         if "mark.gpu" not in path.read_text("utf-8"):
             continue
         name = path.relative_to(ROOT).as_posix()
-        report = context.folder / f"{name.replace('/', '-')}.xml"
-        command = [sys.executable, "-m", "pytest", "-q", "-m", "gpu", "-W", "default", "-p", "no:cacheprovider"]
-        if not report.exists():
-            code = subprocess.run([*command, f"--junitxml={report}", name], cwd=ROOT, check=False).returncode
+        report, ended = (context.folder / f"{name.replace('/', '-')}.{kind}" for kind in ("xml", "txt"))
+        if not report.exists() and not ended.exists():
+            end = run_tests(name, report, seconds=None if context.quick else MOST_S)
+            if not report.exists():
+                ended.write_text(end, encoding="utf-8")
         if report.exists():
             report_tests(context, name, next(ET.parse(report).getroot().iter("testsuite")))
         else:
-            context.row(f"pytest -m gpu {name}", needs="none fails", measured=f"ended with {code}", met=False)
+            context.row(f"pytest -m gpu {name}", needs="none fails", measured=ended.read_text("utf-8"), met=False)
+
+
+def run_tests(name: str, report: Path, *, seconds: float | None) -> str:
+    """Run the GPU tests of a file; pytest writes its report once all of them have run."""
+    command = [sys.executable, "-m", "pytest", "-q", "-m", "gpu", "-W", "default", "-p", "no:cacheprovider"]
+    try:
+        done = subprocess.run([*command, f"--junitxml={report}", name], cwd=ROOT, check=False, timeout=seconds)
+    except subprocess.TimeoutExpired:
+        return f"not done after {seconds} s"
+    return f"ended with exit code {done.returncode}"
 
 
 def report_tests(context: Context, name: str, suite: ET.Element) -> None:
@@ -195,7 +207,7 @@ def recipe(context: Context) -> None:
     trained = finished("train", *train_data(context), *limit, f"device={context.device}", root=runs)
     evaluated = finished("eval", f"checkpoint={trained}", f"device={context.device}", root=runs)
     iou = read_metrics(evaluated)["dataset"]["mean_iou"]
-    result = json.loads((trained / "run.json").read_text(encoding="utf-8"))["result"]
+    result = read_run(trained)["result"]
     context.row(
         work,
         needs="0.60 in an hour, aim 0.67",

@@ -176,6 +176,36 @@ def test_all_that_src_imports_is_looked_for(module):
     assert len(module.NEEDED) >= len(declared)
 
 
+FILE = "import os, pytest\n@pytest.mark.gpu\ndef test_it():\n    open('calls', 'a').write('{name}')\n    {then}\n"
+
+
+def test_a_file_of_tests_that_crashes_costs_the_others_nothing_and_is_run_once(module, tmp_path, monkeypatch):
+    jobs = importlib.import_module("gpu_jobs")
+    monkeypatch.setattr(jobs, "ROOT", tmp_path)
+    (tmp_path / "tests").mkdir()
+    for name, then in {"a": "os._exit(3)", "b": "pass"}.items():
+        (tmp_path / "tests" / f"test_{name}.py").write_text(FILE.format(name=name, then=then))
+    (tmp_path / "tests" / "test_c.py").write_text("raise ImportError('has no test for a GPU')")
+    context = jobs.Context(device="cuda", quick=True, folder=tmp_path, camvid=tmp_path)
+    found = []
+    for _ in range(2):
+        jobs.tests(context)
+        found.append([json.loads(line) for line in (tmp_path / "rows.jsonl").read_text("utf-8").splitlines()])
+        (tmp_path / "rows.jsonl").unlink()
+    said = [(row["measured"], row["met"]) for row in found[0]]
+    assert said == [("ended with exit code 3", False), ("1 passed, 0 failed, 0 skipped", True)]
+    assert found[1] == found[0]
+    assert (tmp_path / "calls").read_text() == "ab"
+
+
+def test_a_file_of_tests_that_hangs_is_ended(module, tmp_path, monkeypatch):
+    jobs = importlib.import_module("gpu_jobs")
+    monkeypatch.setattr(jobs, "ROOT", tmp_path)
+    (tmp_path / "test_a.py").write_text(FILE.format(name="a", then="__import__('time').sleep(1000)"))
+    assert jobs.run_tests("test_a.py", tmp_path / "a.xml", seconds=3) == "not done after 3 s"
+    assert not (tmp_path / "a.xml").exists()
+
+
 def start_recipe(folder):
     folder.mkdir(exist_ok=True)
     command = [sys.executable, str(SCRIPT.parent / "gpu_parts.py"), "recipe", "--device", "cpu", "--quick"]
