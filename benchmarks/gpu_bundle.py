@@ -63,10 +63,13 @@ def source() -> Iterator[tuple[str, bytes]]:
     """Tracked and new files of the parts, the commit, and records of earlier stages."""
     yield "files/commit", git("describe", "--always", "--dirty", "--abbrev=40").strip().encode()
     listed = git("ls-files", "--cached", "--others", "--exclude-standard", "-z", *SOURCE).split("\0")
-    for name in sorted(filter(None, set(listed))):
+    paths = {ROOT / name for name in listed if name}
+    linked = {file for path in paths if path.is_dir() for file in path.rglob("*")}  # src/segmeter/configs is a link
+    for path in sorted(paths | linked):
+        name = path.relative_to(ROOT).as_posix()
         other = name.startswith("benchmarks/results/") and not name.startswith("benchmarks/results/gpu")
-        if (ROOT / name).is_file() and not other:
-            yield f"files/{name}", (ROOT / name).read_bytes()
+        if path.is_file() and not other:
+            yield f"files/{name}", path.read_bytes()
 
 
 def git(*arguments: str) -> str:

@@ -101,5 +101,18 @@ def test_the_source_comes_with_earlier_records_and_no_others(module):
         "files/src/segmeter/__init__.py",
         "files/pyproject.toml",
     } <= names
+    assert "files/src/segmeter/configs/train.yaml" in names, "where segmeter looks for them"
     results = {name for name in names if name.startswith("files/benchmarks/results/")}
     assert all(name.startswith("files/benchmarks/results/gpu") for name in results)
+
+
+def test_a_bundle_and_the_repository_are_the_same_code(module, tmp_path, monkeypatch):
+    gpu = importlib.import_module("gpu")
+    whole = gpu.code()
+    for name, content in module.source():
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+    monkeypatch.setattr(gpu, "ROOT", tmp_path / "files")
+    monkeypatch.setattr(gpu, "HERE", tmp_path / "files" / "benchmarks")
+    assert gpu.code() == whole
