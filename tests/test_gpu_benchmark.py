@@ -1,25 +1,34 @@
 """`benchmarks/gpu.py` on a CPU: the same code, with what needs a GPU skipped by name."""
 
+import ast
 import importlib
 import json
+import os
+import signal
 import subprocess
 import sys
+import time
+import tomllib
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 import torch
 
-SCRIPT = Path(__file__).parents[1] / "benchmarks" / "gpu.py"
+ROOT = Path(__file__).parents[1]
+SCRIPT = ROOT / "benchmarks" / "gpu.py"
+OPTIONAL = {"tensorboard", "onnxruntime", "nibabel", "submitit", "optuna", "torchmetrics", "monai"}  # of src, lazily
+BROUGHT = {"huggingface_hub": "timm", "pydantic_core": "pydantic", "annotated_types": "pydantic", "triton": "torch"}
 
 
 def run(folder, *arguments):
     command = [sys.executable, str(SCRIPT), "--device", "cpu", "--quick", "--work", str(folder / "work")]
-    command += ["--output", str(folder / "gpu.json"), *arguments]
+    command += ["--out", str(folder / "out"), "--minutes", "60", *arguments]
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
 def read(folder):
-    return json.loads((folder / "gpu.json").read_text(encoding="utf-8"))["parts"]
+    return json.loads((folder / "out" / "gpu-cpu-quick.json").read_text(encoding="utf-8"))["parts"]
 
 
 @pytest.fixture
@@ -29,35 +38,112 @@ def module(monkeypatch):
     return importlib.import_module("gpu")
 
 
+@pytest.fixture
+def stage(module, monkeypatch, tmp_path):
+    """Run a stage in which every part is done at once; the parts that it ran, in their order."""
+
+    def stage(*arguments):
+        ran = []
+
+        def run_part(name, part, arguments, *, seconds, before):
+            ran.append(name)
+            return module.Result(state="done")
+
+        monkeypatch.setattr(module, "run_part", run_part)
+        given = ["--device=cpu", "--quick", f"--work={tmp_path / 'work'}", f"--out={tmp_path / 'out'}", *arguments]
+        monkeypatch.setattr(sys, "argv", ["gpu.py", *given])
+        monkeypatch.setattr(module, "START", time.monotonic())
+        module.main()
+        return ran
+
+    return stage
+
+
 def test_parts_are_kept_and_what_needs_a_gpu_is_skipped_by_name(tmp_path):
     done = run(tmp_path, "--only", "memory,overlap")
     assert done.returncode == 0, done.stderr
     assert {name: part["state"] for name, part in read(tmp_path).items()} == {"memory": "done", "overlap": "done"}
     again = run(tmp_path, "--only", "memory,recipe", "--minutes", "0")
     assert "memory:" not in again.stderr, "a part that is done is not run again"
-    assert read(tmp_path)["recipe"]["state"] == "no time left"
-    table = (tmp_path / "gpu.md").read_text(encoding="utf-8")
+    assert read(tmp_path)["recipe"]["state"] == "not run: this stage had less than 90 s left"
+    assert "Not done yet: recipe." in again.stdout
+    table = (tmp_path / "out" / "gpu-cpu-quick.md").read_text(encoding="utf-8")
     assert "| overlap | copies beside kernels in a prediction |  | skipped | needs a CUDA device |" in table
     assert "batches uploaded | none waits | 3 steps | met; " in table
     assert "| tests | the tests that need a GPU | | **not run** | |" in table
 
 
-def test_a_part_that_runs_out_of_time_costs_the_others_nothing(tmp_path):
-    done = run(tmp_path, "--only", "resume,memory,recipe", "--minutes", "0.1")
-    assert done.returncode == 0, done.stderr
-    parts = read(tmp_path)
-    assert parts["resume"]["state"] == "ran out of time"
-    assert parts["recipe"]["state"] == "no time left"
-    assert parts["resume"]["date"] in (tmp_path / "gpu.md").read_text(encoding="utf-8")
+def test_all_parts_fit_40_minutes_and_each_a_stage_of_nine(module):
+    parts = module.PARTS.values()
+    assert sum(part.limit_s for part in parts) <= 40 * 60
+    assert all(part.limit_s <= 8 * 60 for part in parts if not part.goes_on)
+    assert all(part.least_s <= part.limit_s for part in parts)
 
 
-@pytest.mark.parametrize("changed", ["versions", "driver", "quick"])
-def test_figures_of_another_machine_are_not_kept_in_one_table(module, tmp_path, capsys, changed):
-    record = {"versions": {"torch": "2.15"}, "driver": None, "quick": False, "parts": {"memory": {"state": "done"}}}
-    (tmp_path / "gpu.json").write_text(json.dumps(record), encoding="utf-8")
-    assert module.read_kept(tmp_path / "gpu.json", record) == record["parts"]
-    assert module.read_kept(tmp_path / "gpu.json", record | {changed: "another"}) == {}
+def test_a_stage_runs_what_is_left_and_what_failed_after_all_else(module, stage, tmp_path):
+    assert stage("--only=tests,bridge") == ["tests", "bridge"]
+    path = tmp_path / "out" / "gpu-cpu-quick.json"
+    record = json.loads(path.read_text("utf-8"))
+    (tmp_path / "work" / path.name).unlink()
+    record["parts"]["tests"]["state"] = "failed with exit code 1"
+    record["parts"]["memory"] = asdict(module.Result(state=module.CUT))
+    path.write_text(json.dumps(record), "utf-8")
+    left = [name for name in module.PARTS if name not in ("tests", "bridge")]
+    assert stage() == [*left, "tests"]
+    assert stage() == []
+
+
+def test_a_part_that_is_run_whole_waits_for_a_stage_with_time_for_all_of_it(module, stage, tmp_path):
+    seconds = module.PARTS["bridge"].limit_s - 1
+    assert stage("--only=tests,bridge", f"--minutes={seconds / 60}") == ["tests"]
+    assert stage("--only=tests,bridge") == ["bridge"]
+
+
+def test_a_part_that_runs_out_of_time_costs_the_others_nothing(module, tmp_path, monkeypatch):
+    given = ["--device=cpu", "--quick", f"--work={tmp_path}"]
+    monkeypatch.setattr(sys, "argv", ["gpu.py", *given])
+    arguments, before = module.parse(), module.Result(state="not run")
+    result = module.run_part("resume", module.PARTS["resume"], arguments, seconds=0.5, before=before)
+    assert result.state == "ran out of time"
+    part = module.PARTS["recipe"]
+    cut = module.run_part("recipe", part, arguments, seconds=part.stop_s + 0.5, before=before)
+    assert cut.state == module.CUT
+    assert cut.seconds < part.stop_s, "it was asked to stop, and did"
+    again = module.run_part("recipe", part, arguments, seconds=part.stop_s + 0.5, before=cut)
+    assert again.seconds > cut.seconds, "the seconds of all stages"
+
+
+@pytest.mark.parametrize("changed", ["code", "versions", "driver", "quick", "machine"])
+def test_figures_of_another_machine_or_code_are_not_kept_in_one_table(module, tmp_path, capsys, changed):
+    record = {"code": "abc", "machine": {"cores": 2}, "versions": {"torch": "2.15"}, "driver": None, "quick": False}
+    path, parts = tmp_path / "gpu.json", {"memory": {"state": "done"}}
+    path.write_text(json.dumps(record | {"parts": parts}), encoding="utf-8")
+    assert module.read_kept([tmp_path / "none.json", path], record) == parts
+    assert module.read_kept([path], record | {changed: "another"}) == {}
     assert f"of other {changed}, so every part is run anew" in capsys.readouterr().err
+
+
+def test_what_was_done_is_found_wherever_a_record_of_it_lies(module, tmp_path):
+    record = {"code": "abc", "machine": {}, "versions": {}, "driver": None, "quick": False}
+    found = [{"memory": {"state": "done"}}, {"memory": {"state": module.CUT}, "focal": {"state": "done"}}]
+    paths = [tmp_path / "carried.json", tmp_path / "work.json"]
+    for path, parts in zip(paths, found, strict=True):
+        path.write_text(json.dumps(record | {"parts": parts}), encoding="utf-8")
+    for order in (paths, paths[::-1]):
+        assert module.read_kept(order, record) == {"memory": {"state": "done"}, "focal": {"state": "done"}}
+
+
+def test_other_code_is_another_record(module, tmp_path, monkeypatch):
+    (tmp_path / "src").mkdir()
+    (tmp_path / "pyproject.toml").write_text("")
+    file = tmp_path / "src" / "a.py"
+    monkeypatch.setattr(module, "ROOT", tmp_path)
+    monkeypatch.setattr(module, "HERE", tmp_path)
+    seen = []
+    for text in ("a = 1", "a = 2", "a = 1"):
+        file.write_text(text)
+        seen.append(module.code())
+    assert seen[0] == seen[2] != seen[1]
 
 
 @pytest.mark.parametrize(("given", "said"), [("--only=brige", "got brige"), ("--device=cuda", "shows no CUDA device")])
@@ -69,13 +155,89 @@ def test_unknown_parts_and_a_missing_gpu_are_refused(module, monkeypatch, capsys
     assert said in capsys.readouterr().err
 
 
-def test_what_python_lacks_is_named_before_anything_runs():
-    """As where only some packages are carried to the machine."""
+def test_what_python_lacks_is_named_before_anything_runs(tmp_path):
+    """As where only some packages are carried to the machine, one of which lacks another."""
+    (tmp_path / "zarr.py").write_text("import msgspec_of_zarr")
     command = [sys.executable, "-S", str(SCRIPT)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env={"PYTHONPATH": ""})
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env={"PYTHONPATH": str(tmp_path)})
     assert done.returncode == 1
-    assert "can't import torch, torchvision," in done.stderr
-    assert "hydra, omegaconf, antlr4, pydantic" in done.stderr
+    assert "can't import torch (No module named 'torch'), torchvision (" in done.stderr
+    assert "zarr (No module named 'msgspec_of_zarr')" in done.stderr
+
+
+def test_all_that_src_imports_is_looked_for(module):
+    trees = [ast.parse(path.read_text("utf-8")) for path in (ROOT / "src").rglob("*.py")]
+    nodes = [node for tree in trees for node in ast.walk(tree)]
+    found = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
+    found |= {node.module for node in nodes if isinstance(node, ast.ImportFrom) and not node.level}
+    packages = {name.partition(".")[0] for name in found} - sys.stdlib_module_names - {"segmeter"}
+    assert packages - OPTIONAL - set(BROUGHT) <= set(module.NEEDED)
+    declared = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["dependencies"]
+    assert len(module.NEEDED) >= len(declared)
+
+
+FILE = "import os, pytest\n@pytest.mark.gpu\ndef test_it():\n    open('calls', 'a').write('{name}')\n    {then}\n"
+
+
+def test_a_file_of_tests_that_crashes_costs_the_others_nothing_and_is_run_once(module, tmp_path, monkeypatch):
+    jobs = importlib.import_module("gpu_jobs")
+    monkeypatch.setattr(jobs, "ROOT", tmp_path)
+    (tmp_path / "tests").mkdir()
+    for name, then in {"a": "os._exit(3)", "b": "pass"}.items():
+        (tmp_path / "tests" / f"test_{name}.py").write_text(FILE.format(name=name, then=then))
+    (tmp_path / "tests" / "test_c.py").write_text("raise ImportError('has no test for a GPU')")
+    context = jobs.Context(device="cuda", quick=True, folder=tmp_path, camvid=tmp_path)
+    found = []
+    for _ in range(2):
+        jobs.tests(context)
+        found.append([json.loads(line) for line in (tmp_path / "rows.jsonl").read_text("utf-8").splitlines()])
+        (tmp_path / "rows.jsonl").unlink()
+    said = [(row["measured"], row["met"]) for row in found[0]]
+    assert said == [("ended with exit code 3", False), ("1 passed, 0 failed, 0 skipped", True)]
+    assert found[1] == found[0]
+    assert (tmp_path / "calls").read_text() == "ab"
+
+
+def test_a_file_of_tests_that_hangs_is_ended(module, tmp_path, monkeypatch):
+    jobs = importlib.import_module("gpu_jobs")
+    monkeypatch.setattr(jobs, "ROOT", tmp_path)
+    (tmp_path / "test_a.py").write_text(FILE.format(name="a", then="__import__('time').sleep(1000)"))
+    assert jobs.run_tests("test_a.py", tmp_path / "a.xml", seconds=3) == "not done after 3 s"
+    assert not (tmp_path / "a.xml").exists()
+
+
+def start_recipe(folder):
+    folder.mkdir(exist_ok=True)
+    command = [sys.executable, str(SCRIPT.parent / "gpu_parts.py"), "recipe", "--device", "cpu", "--quick"]
+    command += ["--folder", str(folder), "--camvid", str(folder / "none")]
+    environment = os.environ | {"PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"}
+    return subprocess.Popen(command, env=environment, start_new_session=True)
+
+
+def steps_of(folder):
+    lines = [line for path in folder.glob("runs/train/*/history.jsonl") for line in path.read_bytes().splitlines()]
+    return [row["step"] for row in map(json.loads, lines) if "loss" in row]
+
+
+@pytest.mark.slow
+def test_a_training_that_a_stage_cuts_short_goes_on_in_the_next(tmp_path):
+    folder = tmp_path / "recipe"
+    cut = start_recipe(folder)
+    while len(steps_of(folder)) < 3 and cut.poll() is None:
+        time.sleep(0.05)
+    os.killpg(cut.pid, signal.SIGTERM)
+    assert cut.wait(300) != 0
+    before = steps_of(folder)
+    assert start_recipe(folder).wait(600) == 0
+    assert len(list(folder.glob("runs/train/*"))) == 1
+    steps = steps_of(folder)
+    assert steps[: len(before)] == before
+    assert steps == list(range(1, 41))
+    (row,) = [json.loads(line) for line in (folder / "rows.jsonl").read_text("utf-8").splitlines()]
+    assert "40 steps" in row["note"]
+    made = {path: path.stat().st_mtime_ns for path in folder.glob("runs/**/*")}
+    assert start_recipe(folder).wait(600) == 0
+    assert {path: path.stat().st_mtime_ns for path in folder.glob("runs/**/*")} == made, "what is done stays"
 
 
 @pytest.mark.slow

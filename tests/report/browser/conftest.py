@@ -28,6 +28,7 @@ from segmeter.report.pictures.layers import draw_layers, write_layers
 from segmeter.report.pictures.objects import Objects
 
 from ..conftest import HOSTILE, HOSTILE_IDS
+from .looks import FRAME
 
 NAMES = ("ground", "tree", "car", "lamp")
 COLOURS = ((0, 0, 0), (0, 200, 0), (200, 0, 0), (0, 0, 200))
@@ -59,7 +60,6 @@ def windows(chromium):
         if width not in made:
             permissions = ["clipboard-read", "clipboard-write"]
             made[width] = chromium.new_context(viewport={"width": width, "height": 900}, permissions=permissions)
-            made[width].set_default_timeout(6000)
         return made[width]
 
     yield window
@@ -78,6 +78,7 @@ class Tab:
         self.page.goto(address)
         if self.page.locator("#data, #history").count():  # which a script shows
             self.page.locator("html[data-ready=yes]").wait_for(state="attached")
+        self.page.evaluate(FRAME)
 
     def log(self, said):
         self.faults.append(said.text)
@@ -86,6 +87,7 @@ class Tab:
         """Show another choice of cases without loading the page anew, as a link does."""
         self.page.bring_to_front()  # a browser draws and answers slowly what is behind
         self.page.evaluate(CHOOSE, state or "#?")
+        self.page.evaluate(FRAME)
 
     def left(self):
         """What a test has changed that the address does not hold."""

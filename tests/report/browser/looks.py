@@ -5,16 +5,25 @@ import io
 import numpy as np
 from PIL import Image
 
-SETTLE = "() => new Promise((done) => setTimeout(() => setTimeout(done)))"  # a link's choice is followed by an event
+# Once what the browser itself decides is drawn: sizes and colour schemes reach a page with its next frame.
+FRAME = "() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
+BACK = """() => new Promise((done) => {
+  addEventListener("hashchange", () => done(), {once: true});
+  history.back();
+})"""
+DECODED = "images => Promise.all(images.map((image) => image.decode()))"
+
+
+def back(page):
+    """Press the browser's back button and wait until the page has followed."""
+    page.evaluate(BACK)
 
 
 def ids(page):
-    page.evaluate(SETTLE)
     return page.locator("#table tbody a").all_text_contents()
 
 
 def count(page):
-    page.evaluate(SETTLE)
     return page.locator("#count").text_content()
 
 
@@ -25,7 +34,8 @@ def column(page, title):
 
 
 def pixels(page, selector):
-    """A picture of an element, (H, W, 3)."""
+    """A picture of an element, (H, W, 3), once its images are there."""
+    page.locator(selector).locator("img").evaluate_all(DECODED)
     return np.asarray(Image.open(io.BytesIO(page.locator(selector).screenshot())).convert("RGB")).astype(int)
 
 

@@ -4,7 +4,7 @@ import re
 
 import numpy as np
 
-from .looks import count, ids, near, pixels
+from .looks import back, count, ids, near, pixels
 
 CASE = "#?case=case-12"  # of draw_case: tree, and a car that is predicted as tree
 
@@ -25,7 +25,7 @@ def test_a_row_opens_its_case_and_back_closes_it(visit, site):
     title = page.locator("#case-title").text_content()
     assert title == ids(page)[2]
     assert page.locator("#case-place").text_content() == "case 3 of 60"
-    page.go_back()
+    back(page)
     page.locator("#case").wait_for(state="hidden")
 
 

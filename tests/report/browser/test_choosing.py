@@ -6,7 +6,7 @@ import re
 import pytest
 
 from .conftest import TENS
-from .looks import column, count, ids
+from .looks import back, column, count, ids
 
 
 def test_the_worst_case_stands_first(visit, site):
@@ -77,7 +77,7 @@ def test_filters_add_up_and_go_one_by_one_or_together(visit, site):
     assert count(page) == "20 of 60 cases"
     page.locator("#toolbar .chip").first.click()
     assert count(page) == "40 of 60 cases"
-    page.go_back()
+    back(page)
     page.get_by_role("link", name="clear all").click()
     assert count(page) == "60 cases"
 
@@ -90,7 +90,7 @@ def test_a_cell_of_the_confusion_matrix_opens_its_cases(visit, site):
     page.locator("#confusion").click(position={"x": left + 1.5 * cell[0], "y": top + 2.5 * cell[1]})  # car as tree
     assert set(ids(page)) == {f"case-{i:02}" for i in range(0, 60, 4)}
     assert set(column(page, "pixels of \u2068car\u2069 predicted as \u2068tree\u2069")) == {"80"}
-    page.go_back()
+    back(page)
     assert count(page) == "60 cases"
 
 
@@ -183,6 +183,31 @@ def test_a_figure_of_a_table_is_a_link_wherever_it_is_of_cases(visit, site):
     assert set(visit(site).evaluate(bare)) == {"p (Holm)"}
 
 
+CLICK = """(found) => {
+  const seen = () => [document.getElementById("case").open, document.getElementById("count").textContent].join();
+  const before = seen();
+  document.querySelector(found).dispatchEvent(new MouseEvent("click", {bubbles: true, cancelable: true}));
+  return seen() !== before;
+}"""
+LINKS = (".largest a", "#histogram a", "td[data-bars] a", "#table tbody a", ".tile")
+
+
+@pytest.mark.parametrize("found", [*LINKS, "#table tbody td:nth-child(2)"])
+def test_a_link_is_followed_before_the_next_key_arrives(visit, site, found):
+    """Otherwise the page still shows what it did, and that takes the key: Enter and an arrow lost the arrow."""
+    page = visit(site, "#?sort=id")
+    assert page.evaluate(CLICK, found)
+
+
+def test_a_link_with_ctrl_opens_a_tab_and_leaves_the_choice(visit, site):
+    page = visit(site, "#?sort=id")
+    with page.context.expect_page() as other:
+        page.locator("#table tbody a").first.click(modifiers=["Control"])
+    assert page.url.endswith("#?sort=id")
+    other.value.locator("#case-title", has_text="case-00").wait_for()
+    other.value.close()
+
+
 def test_a_headline_figure_opens_all_cases_worst_first(visit, site):
     page = visit(site, "#?has=3&sort=id")
     page.locator(".card", has_text="pixel accuracy").get_by_role("link").first.click()
@@ -242,7 +267,7 @@ def test_a_bar_of_a_class_opens_the_cases_of_its_tenth(visit, site):
         scores = [float(text) for text in column(page, "IoU of car")]
         assert scores == sorted(scores)
         assert all(float(found[k][0]) <= score <= float(found[k][1]) for score in scores)
-        page.go_back()
+        back(page)
 
 
 def test_a_count_of_missed_cases_opens_them(visit, site):
@@ -262,7 +287,7 @@ def test_counts_of_a_measure_open_their_cases(visit, site):
     )
     row.get_by_role("link").nth(-1).click()
     assert count(page) == "48 of 60 cases"  # undefined: on neither side
-    page.go_back()
+    back(page)
     row.get_by_role("link").nth(-2).click()
     assert count(page) == "6 of 60 cases"  # on one side only
 
@@ -301,7 +326,7 @@ def test_a_slice_opens_its_cases(visit, site):
     row = section(page, "slices").get_by_role("row").filter(has=page.get_by_role("link", name="3", exact=True))
     row.get_by_role("link", name="10", exact=True).click()
     assert count(page) == "10 of 60 cases"
-    page.go_back()
+    back(page)
     section(page, "slices").get_by_role("link", name="3", exact=True).click()
     assert sorted(ids(page)) == [f"case-3{i}" for i in range(10)]
     assert page.get_by_label(TENS).input_value() == "3"
@@ -331,7 +356,7 @@ def test_undefined_and_failed_values_have_links_under_the_histogram(visit, site)
     page = visit(site, "#?h=measure/hd95/lamp")
     page.get_by_role("link", name="6 failed").click()
     assert set(ids(page)) == {f"case-{i:02}" for i in range(0, 60, 10)}
-    page.go_back()
+    back(page)
     page.get_by_role("link", name="48 undefined").click()
     assert count(page) == "48 of 60 cases"
 

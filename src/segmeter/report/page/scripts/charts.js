@@ -175,6 +175,6 @@ class Scatter {
     }
     this.plot.draw();
     const i = this.nearest(event);
-    if (i >= 0) location.hash = this.linkOf(i);
+    if (i >= 0) goTo(this.linkOf(i));
   }
 }

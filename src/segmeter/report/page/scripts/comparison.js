@@ -125,7 +125,11 @@ async function startComparison() {
   page.column = new Map(page.columns.map((column) => [column.key, column]));
   pairing(page, state);
   const begun = choiceOf(state);
-  addEventListener("hashchange", () => location.hash.startsWith(MARK) && choiceOf(State.here()) !== begun && location.reload());
+  addEventListener("hashchange", (event) => {
+    if (!location.hash.startsWith(MARK) || choiceOf(State.here()) === begun) return;
+    event.stopImmediatePropagation(); // so that the old pair is not shown under the new choice meanwhile
+    location.reload();
+  });
   new Explorer(page, [], new PairView(page));
   performance.mark("ready");
   document.documentElement.dataset.ready = "yes";

@@ -34,7 +34,7 @@ class Confusion {
     this.plot.canvas.addEventListener("pointerleave", (event) => this.plot.point(event, ""));
     this.plot.canvas.addEventListener("click", (event) => {
       const cell = this.cell(event);
-      if (cell && this.link(...cell)) location.hash = this.link(...cell);
+      if (cell && this.link(...cell)) goTo(this.link(...cell));
     });
   }
 

@@ -10,12 +10,13 @@ class Explorer {
     this.table = new VirtualTable(byId("table"), {
       linkOf,
       onSort: (column) => this.sort(column),
-      onOpen: (i) => (location.hash = linkOf(i)),
+      onOpen: (i) => goTo(linkOf(i)),
     });
     const measured = page.columns.some((column) => !column.isText);
     this.parts = measured ? [new Histogram(byId("histogram"), page), new Scatter(byId("plot"), page, linkOf)] : [];
     if (byId("pictures")) this.parts.push(new Gallery(byId("pictures"), page, linkOf));
     addEventListener("hashchange", () => this.follow());
+    document.addEventListener("click", followAtOnce);
     // to a section without another address, which holds the choice
     for (const link of document.querySelectorAll("nav a")) {
       link.addEventListener("click", (event) => {

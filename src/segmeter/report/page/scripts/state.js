@@ -40,10 +40,22 @@ class State {
     return MARK + this.parameters.toString();
   }
 
-  // a new entry of the history, or a change of the present one, as while typing
-  go({ replace = false } = {}) {
-    if (this.link === location.hash) return;
-    history[replace ? "replaceState" : "pushState"](null, "", this.link);
-    dispatchEvent(new Event("hashchange"));
+  go(how) {
+    goTo(this.link, how);
   }
+}
+
+// a new entry of the history, or a change of the present one, as while typing
+function goTo(link, { replace = false } = {}) {
+  if (link === location.hash) return;
+  history[replace ? "replaceState" : "pushState"](null, "", link);
+  dispatchEvent(new Event("hashchange"));
+}
+
+// The browser follows a link some time after its click, and keys that come before that are lost.
+function followAtOnce(event) {
+  const link = event.target.closest(`a[href^="${MARK}"]`);
+  if (!link || event.button || event.ctrlKey || event.metaKey || event.shiftKey || event.altKey) return;
+  event.preventDefault();
+  goTo(link.getAttribute("href"));
 }
