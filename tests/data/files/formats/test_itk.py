@@ -6,8 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from segmeter.data.files.formats import itk, reader_process
 from segmeter.data.files.masks import read_values
 from segmeter.errors import DataError
+from tests.data.files.formats import apart
 from tests.data.formats_written import EDGES, ORIGIN, draw_mask, library, write_itk
 
 
@@ -193,3 +195,47 @@ def test_units_of_nrrd_that_differ_over_its_space_are_refused(lines, found, tmp_
     path.write_bytes(path.read_bytes().replace(b"\nencoding", b"\n" + lines + b"encoding", 1))
     with pytest.raises(DataError, match=f"`unit` of the spacing to be one, got {found}"):
         values(path)
+
+
+MHA = b"ObjectType = Image\nNDims = 2\nDimSize = 4 3\nElementType = MET_UCHAR\nElementDataFile = LOCAL\n"
+NRRD = b"NRRD0004\ntype: uint8\ndimension: 2\nsizes: 4 3\nencoding: raw\n\n"
+
+
+@pytest.mark.parametrize(
+    ("head", "old", "new", "rule"),
+    [
+        *(
+            (MHA, b"NDims = 2", b"NDims = " + axes, "truncated or damaged")
+            for axes in (b"-2", b"0", b"3", b"2.0", b"x")
+        ),
+        (MHA, b"NDims = 2", b"NDims = 99999999999", "99999999999 axes of sizes 4 3"),
+        (MHA, b"DimSize = 4 3", b"DimSize = 4 -3", "2 axes of sizes 4 -3"),
+        (MHA, b"DimSize = 4 3", b"DimSize = 4 " + b"9" * 5000, "truncated or damaged"),
+        (MHA, b"ElementType", b"HeaderSize = 5\nElementType", "followed by the pixels, got HeaderSize 5"),
+        (NRRD, b"dimension: 2", b"dimension: 99999999999", "99999999999 axes of sizes 4 3"),
+        (NRRD, b"sizes: 4 3\n", b"", "2 axes of sizes none"),
+        (NRRD, b"encoding", b"line skip: 1152921504606846976\nencoding", "got lineskip 1152921504606846976"),
+        (NRRD, b"encoding", b"byteskip: 1152921504606846976\nencoding", "got byteskip 1152921504606846976"),
+        (NRRD, b"encoding", b"byte skip: 2\nencoding", "got byteskip 2. Save it again without"),
+    ],
+)
+def test_numbers_of_a_header_that_itk_hangs_on_or_passes_over_are_refused(head, old, new, rule, tmp_path):
+    assert old in head
+    path = tmp_path / ("a.mha" if head is MHA else "a.nrrd")
+    path.write_bytes(head + bytes(range(12)))
+    assert np.array_equal(values(path).values, np.arange(12).reshape(3, 4))
+    path.write_bytes(head.replace(old, new, 1) + bytes(range(12)))
+    with pytest.raises(DataError, match=rule) as error:
+        values(path)
+    assert len(error.value.problems) == 1
+
+
+def test_a_file_that_crashes_or_hangs_itk_is_one_line(tmp_path, monkeypatch):
+    """Whatever the fault: here a reader of ours that does so stands in for it, as each of ITK's is mended some day."""
+    path = tmp_path / "a.nrrd"
+    path.write_bytes(NRRD + bytes(12))
+    for work, rule in ((apart.crash_on, "its decoder ended by SIGSEGV"), (apart.hang_on, "s of processor time")):
+        monkeypatch.setattr(itk, "_read", work)
+        monkeypatch.setattr(reader_process, "SECONDS", 0.5)
+        with pytest.raises(DataError, match=f"a.nrrd: expected `file` to be .*{rule}"):
+            values(path)

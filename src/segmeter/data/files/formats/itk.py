@@ -1,6 +1,7 @@
 """MHA and NRRD files -> array in (depth, height, width) order with its spacing and place; needs SimpleITK."""
 
 import math
+import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 
 from segmeter.checks import expected
 from segmeter.data.files.formats.library import need
+from segmeter.data.files.formats.reader_process import read_apart
 from segmeter.data.files.geometry import Geometry, stated_geometry
 from segmeter.data.files.npy import check_pixels
 from segmeter.data.files.sniff import damaged, show
@@ -22,6 +24,9 @@ FLIPS = np.diag([-1.0, -1.0, 1.0, 1.0])  # from ITK's and DICOM's left, posterio
 
 _READERS = {"mha": "MetaImageIO", "nrrd": "NrrdImageIO"}
 _MOST_HEADER = 1 << 16  # bytes
+_MOST_AXES = 8  # more than any that is read
+_DIGITS = 19  # of a number that int64 does not hold
+_SKIPS = ("HeaderSize", "lineskip", "byteskip")  # fields for what lies between header and pixels
 _SPACINGS = ("ElementSpacing", "ElementSize", "spacings", "spacedirections")
 
 
@@ -38,19 +43,26 @@ def decode_itk(path: Path, file: IO[bytes], *, max_pixels: int) -> tuple[NDArray
     DataError
         The file is damaged, too large, has several values per pixel, or keeps its pixels in another file.
     """
-    sitk = need("SimpleITK", "itk", "MHA and NRRD files")
     head = file.read(_MOST_HEADER)
     form = "nrrd" if head.startswith(b"NRRD") else "mha"
     fields = _nrrd_fields(path, head) if form == "nrrd" else _mha_fields(path, head)
+    pixels, size = _stated_pixels(path, fields), os.fstat(file.fileno()).st_size
+    arguments = (path, _READERS[form], fields, max_pixels)
+    return read_apart(path, _read, *arguments, size=size, pixels=min(pixels, max_pixels), max_pixels=max_pixels)
+
+
+def _read(path: Path, reader_name: str, fields: Mapping[str, str], max_pixels: int) -> tuple[NDArray[Any], Geometry]:
+    """Decode the file, in the reader process."""
+    sitk = need("SimpleITK", "itk", "MHA and NRRD files")
     try:
-        return _read(sitk, path, _READERS[form], fields, max_pixels)
+        return _decode(sitk, path, reader_name, fields, max_pixels)
     except DataError:
         raise
     except Exception as error:  # ITK raises RuntimeError on whatever it can't read
         raise _spacing_fault(path, fields) or damaged(path, error) from error
 
 
-def _read(
+def _decode(
     sitk: Any, path: Path, reader_name: str, fields: Mapping[str, str], max_pixels: int
 ) -> tuple[NDArray[Any], Geometry]:
     stated_units = _stated_units(path, fields)
@@ -83,6 +95,30 @@ def _read(
     affine = FLIPS @ place(np.array(image.GetDirection()), edges, image.GetOrigin()[:axes])
     affine[:3] *= MILLIMETRES[geometry.unit] if geometry.unit else 1.0
     return pixels, geometry.having(affine=affine)
+
+
+def _stated_pixels(path: Path, fields: Mapping[str, str]) -> int:
+    """The number of pixels that a header states.
+
+    Raises
+    ------
+    DataError
+        It has another number of sizes than of axes, or states that something lies before the pixels.
+    """
+    axes, sizes = (
+        next((fields[name] for name in names if name in fields), "")
+        for names in (("NDims", "dimension"), ("DimSize", "sizes"))
+    )
+    numbers = sizes.split()
+    plain = all(each.isascii() and each.isdigit() and len(each) < _DIGITS for each in (axes, *numbers))
+    if not plain or not 0 < int(axes) == len(numbers) <= _MOST_AXES:
+        raise damaged(path, ValueError(f"{axes or 'no number of'} axes of sizes {sizes[:60] or 'none'}"))
+    for name in _SKIPS:
+        if fields.get(name, "0") not in ("0", "-1"):
+            found = f"{name} {fields[name][:60]}"
+            remedy = "Save it again without."
+            raise DataError(expected(show(path), "header", "to be followed by the pixels", found, remedy))
+    return math.prod(map(int, numbers))
 
 
 def stated_edges(fields: Mapping[str, str]) -> list[float]:
