@@ -40,7 +40,8 @@ _MODES: dict[str, tuple[Kind, int]] = {
     "RGBA": ("rgba", 4),
     "CMYK": ("cmyk", 4),
 }
-LOSSY_TIFF = {6, 7, 33003, 33004, 33005, 34712, 34892, 50001}  # JPEG, JPEG 2000 and WebP compression tags
+# Compression tags of JPEG, JPEG 2000, JPEG XR, JPEG XL, WebP and JetRaw: files that are exact do not say so
+LOSSY_TIFF = {6, 7, 33003, 33004, 33005, 33007, 34712, 34892, 34927, 50001, 22610, 34934, 48124, 50002, 52546}
 _ORIENTATION = 0x0112
 _NODATA = 42113  # GDAL's tag
 _PNG_HEAD = 26  # signature, IHDR length and name, width, height, bit depth, colour type

@@ -182,8 +182,14 @@ WRONG = {
     "run lengths with a fraction": (of_shapes({"size": [20, 30], "counts": [5.7, 10.2, 585.1]}), "of another size"),
     "a text of one endless number": (of_shapes({"size": [20, 30], "counts": "o" * 500_000}), "text that can't be read"),
     "a text that ends within a number": (of_shapes({"size": [20, 30], "counts": "hb0o"}), "ends within a number"),
-    "a polygon of many corners": (of_shapes([[1, 2, 3, 4, 5, 6] * 4000]), "of at most 12400 corners and pixels"),
-    "a polygon of long edges": (of_shapes([[0, 0, 30, 0.5] * 210]), "of at most 12400 corners and pixels, got 12"),
+    "a polygon of many corners": (
+        of_shapes([[1, 2, 3, 4, 5, 6] * 4000]),
+        "`outline` of at most 12400 corners and pixels",
+    ),
+    "a polygon of long edges": (
+        of_shapes([[0, 0, 30, 0.5] * 210]),
+        "at most 12400 corners and pixels together, got 12",
+    ),
     "a bad text": (of_shapes({"size": [20, 30], "counts": "~~~"}), "truncated or damaged"),
     "two corners": (of_shapes([[1, 2, 3, 4]]), "three finite corners"),
     "no polygon": (of_shapes([]), "three finite corners"),

@@ -8,14 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from segmeter.checks import expected
 from segmeter.data.files.formats.drawn import check_corners
 from segmeter.data.files.formats.library import need
 from segmeter.data.files.formats.reader_process import read_apart
-from segmeter.data.files.sniff import show
-from segmeter.errors import DataError
 
-_SPARE_CORNERS = 10_000  # of a polygon on any image, however small
 _MOST_SHIFT = 60  # bits before the last digit of a number
 
 
@@ -40,22 +36,16 @@ def _polygons(path: Path, polygons: list[Any], shape: tuple[int, int]) -> list[N
     Raises
     ------
     DataError, ValueError
-        One has too few corners, one outside of the image, or a longer outline than any that crosses no pixel's edge
-        four times.
+        One has too few corners, one outside of the image, or an endless outline.
     """
     found = [np.array(one, np.float64) for one in polygons]
     if not found or any(one.ndim != 1 or len(one) < 6 or len(one) % 2 for one in found):
         raise ValueError("a polygon of fewer than three finite corners")
-    most = _SPARE_CORNERS + 4 * math.prod(shape)
     for one in found:
         corners = one.reshape(-1, 2)
         if not np.isfinite(one).all():
             raise ValueError("a polygon of fewer than three finite corners")
         check_corners(path, corners, shape)
-        length = len(corners) + float(np.abs(np.diff(corners, axis=0)).max(axis=1).sum())
-        if length > most:
-            rule, remedy = f"of at most {most} corners and pixels", "Simplify it, or save run lengths."
-            raise DataError(expected(show(path), "polygon", rule, f"{length:.0f}", remedy))
     return found
 
 

@@ -72,7 +72,7 @@ def _read(path: Path, max_pixels: int) -> tuple[NDArray[Any], Geometry]:
 
 def _check_kind(path: Path, dataset: Any) -> None:
     if str(dataset.SOPClassUID) not in SOP_CLASSES:
-        found = getattr(dataset.SOPClassUID, "name", str(dataset.SOPClassUID))
+        found = str(getattr(dataset.SOPClassUID, "name", dataset.SOPClassUID))[:60]
         raise DataError(expected(show(path), "DICOM file", "to be a segmentation", found))
     if str(dataset.SegmentationType) == "FRACTIONAL":
         rule, remedy = "to hold segments and not fractions", "Decide on labels first: save it as BINARY."
