@@ -28,7 +28,7 @@ SECONDS = 8.0  # of processor time for any file; more for large ones:
 _BYTES_PER_SECOND = 1 << 20  # that even numbers written as text need
 _PIXELS_PER_SECOND = 1 << 23
 SPARE_BYTES = 1 << 30  # of memory for any file, beside its pixels
-_BYTES_PER_PIXEL = 16  # 8 of the widest dtype, and a copy
+_BYTES_PER_PIXEL = 24  # 8 of the widest dtype, and two copies
 _START = "import sys; sys.path[:] = sys.argv[1:]; from segmeter.data.files.formats.reader_process import serve; serve()"
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _ENDLESS = 1 << 62  # bytes
@@ -57,7 +57,7 @@ def read_apart(
         Bytes of the file; they and `pixels`, as far as they are known before, add to the processor time that it may
         take: `SECONDS`, and one for each MiB and for each 8 million pixels.
     max_pixels
-        Bounds the memory that it may take: 16 bytes for each, and `SPARE_BYTES`.
+        Bounds the memory that it may take: 24 bytes for each, and `SPARE_BYTES`.
 
     Raises
     ------
