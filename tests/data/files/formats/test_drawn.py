@@ -1,5 +1,6 @@
 """Objects laid onto one map: labels, numbers, overlaps and crowds; names and corners that fit no map are refused."""
 
+import tracemalloc
 from fractions import Fraction
 from pathlib import Path
 
@@ -155,3 +156,20 @@ def test_an_endless_outline_is_refused():
     check_corners(PATH, np.tile([[0.0, 0], [20, 20]], (200, 1)), (20, 20))
     with pytest.raises(DataError, match=r"`outline` of at most 11600 corners and pixels together, got 12"):
         check_corners(PATH, np.tile([[0.0, 0], [20, 20]], (300, 1)), (20, 20))
+
+
+def test_many_objects_of_a_large_image_take_no_mask_of_it_each():
+    """Ten thousand of them filled the memory: each kept a mask of the whole image."""
+
+    def objects():
+        for number in range(300):
+            mask = np.zeros((1000, 1000), bool)
+            mask[3 * number : 3 * number + 2, 5:9] = True
+            yield Drawn(mask=mask, label=1)
+
+    tracemalloc.start()
+    found = draw_objects(PATH, objects(), (1000, 1000), spec=SPEC, numbered=True, overlap="smaller_on_top")
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert (found.max(), np.count_nonzero(found)) == (300, 300 * 8)
+    assert peak < 40e6  # the map takes 9 MB, and a mask 1 MB

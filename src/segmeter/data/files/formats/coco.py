@@ -128,21 +128,21 @@ def read_coco(
             drawn = _panoptic(owner, path, annotations, shape, labels, spec=spec, numbered=numbered)
             return _plane(drawn, path.parent.name, spec) if spec.is_multilabel else drawn
         masks = read_masks(path, [each["segmentation"] for each in annotations], shape)
-        objects = [
+        objects = (
             Drawn(mask=mask, label=labels.get(each["category_id"], 0), crowd=bool(each.get("iscrowd")))
             for mask, each in zip(masks, annotations, strict=True)
-        ]
-    except DataError:
-        raise
-    except Exception as error:  # JSON of other tools holds anything, and pycocotools raises many types
-        raise damaged(path, error) from error
-    if spec.is_multilabel:
+        )
+        if not spec.is_multilabel:
+            return draw_objects(path, objects, shape, spec=spec, numbered=numbered, overlap=overlap)
         wanted = spec.names.index(path.parent.name)
         plane = np.zeros(shape, np.uint8)
         for each in objects:
             plane[each.mask & (each.label == wanted)] = 1
         return plane
-    return draw_objects(path, objects, shape, spec=spec, numbered=numbered, overlap=overlap)
+    except DataError:
+        raise
+    except Exception as error:  # JSON of other tools holds anything, and pycocotools raises many types
+        raise damaged(path, error) from error
 
 
 @lru_cache(maxsize=4)

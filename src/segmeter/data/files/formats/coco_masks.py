@@ -1,7 +1,7 @@
 """Reads the masks of COCO's objects from polygons or run lengths; pycocotools fills polygons in a reader process."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +15,8 @@ from segmeter.data.files.formats.reader_process import read_apart
 _MOST_SHIFT = 60  # bits before the last digit of a number
 
 
-def read_masks(path: Path, segmentations: list[Any], shape: tuple[int, int]) -> list[NDArray[np.bool_]]:
-    """Masks of polygons, or of run lengths as text or list, of the whole image.
+def read_masks(path: Path, segmentations: list[Any], shape: tuple[int, int]) -> Iterator[NDArray[np.bool_]]:
+    """Masks of polygons, or of run lengths as text or list, of the whole image, one after another.
 
     Raises
     ------
@@ -27,7 +27,7 @@ def read_masks(path: Path, segmentations: list[Any], shape: tuple[int, int]) -> 
     if drawn:
         size = sum(one.nbytes for polygons in drawn for one in polygons)
         filled = iter(read_apart(path, _fill, drawn, shape, size=size, max_pixels=math.prod(shape)))
-    return [_mask(next(filled) if isinstance(each, list) else each, shape) for each in segmentations]
+    yield from (_mask(next(filled) if isinstance(each, list) else each, shape) for each in segmentations)
 
 
 def _polygons(path: Path, polygons: list[Any], shape: tuple[int, int]) -> list[NDArray[np.float64]]:

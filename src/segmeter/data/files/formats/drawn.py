@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -43,7 +43,7 @@ def draw_objects(
     path
         Only named in messages.
     objects
-        Those of one image.
+        Those of one image, taken one by one: what is kept of each is its mask within its own box.
     shape
         (H, W) of the map.
     spec
@@ -64,24 +64,33 @@ def draw_objects(
     """
     drawn = np.zeros(shape, np.int64)
     taken, clashes = np.zeros(shape, bool), 0
-    chosen = list(objects)
+    chosen = [_cropped(each) for each in objects]
     if overlap == "smaller_on_top":
-        chosen.sort(key=lambda each: -int(np.count_nonzero(each.mask)))
+        chosen.sort(key=lambda each: -int(np.count_nonzero(each[0].mask)))
     number = 0
-    for each in chosen:
+    for each, box in chosen:
         if numbered and each.crowd:
             value = _crowd(path, spec)
         else:
             number += 1
             value = number + (spec.ignore_index is not None and number >= spec.ignore_index) if numbered else each.label
-        clashes += int(np.count_nonzero(taken & each.mask & (drawn != value)))
-        drawn[each.mask] = value
-        taken |= each.mask
+        clashes += int(np.count_nonzero(taken[box] & each.mask & (drawn[box] != value)))
+        drawn[box][each.mask] = value
+        taken[box] |= each.mask
     if clashes and overlap == "error":
         rule, found = "not to overlap", f"{clashes} pixels that two of them cover"
         remedy = "data.overlap=smaller_on_top gives them to the smaller one; a multilabel task keeps both classes."
         raise DataError(expected(show(path), "objects", rule, found, remedy))
     return drawn if numbered else drawn.astype(np.uint16)
+
+
+def _cropped(one: Drawn) -> tuple[Drawn, tuple[slice, slice]]:
+    """The object with its mask within its own box, and the box."""
+    rows, columns = (np.flatnonzero(one.mask.any(axis=axis)) for axis in (1, 0))
+    if not len(rows):
+        return replace(one, mask=one.mask[:0, :0].copy()), np.s_[:0, :0]
+    box = np.s_[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1]
+    return replace(one, mask=one.mask[box].copy()), box
 
 
 def find_labels(path: Path, names: Iterable[str], spec: ClassSpec) -> dict[str, int]:

@@ -62,15 +62,15 @@ def decode_geojson(
         labels = find_labels(path, [name for name in names if name is not None], spec)
         if numbered:
             check_object_classes(path, labels, spec)
-        drawn = [
+        drawn = (
             Drawn(mask=_fill(path, feature["geometry"], shape), label=labels.get(str(name), 1))
             for feature, name in zip(features, names, strict=True)
-        ]
+        )
+        return draw_objects(path, drawn, shape, spec=spec, numbered=numbered, overlap=overlap)
     except DataError:
         raise
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise damaged(path, error) from error
-    return draw_objects(path, drawn, shape, spec=spec, numbered=numbered, overlap=overlap)
 
 
 def _features(content: Any) -> list[dict[str, Any]]:
