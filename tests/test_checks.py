@@ -23,6 +23,12 @@ from segmeter.checks import (
 from segmeter.errors import InputError
 
 
+def test_a_message_is_one_line_whatever_text_it_repeats():
+    """A line break of a file's would look like a message of its own, and an escape would steer the terminal."""
+    line = expected("a.mha", "header", "to have a value", "x\ny\x1b[31m\u202e\x00 \u00b5m", "Mend it.")
+    assert line == r"a.mha: expected `header` to have a value, got x\ny\x1b[31m\u202e\x00 µm. Mend it."
+
+
 def test_a_message_says_where_what_was_expected_what_was_given_and_what_to_do():
     line = expected("loss", "gamma", ">= 0", -1, "Use 2.")
     assert line == "loss: expected `gamma` >= 0, got -1. Use 2."

@@ -37,7 +37,7 @@ class Refusal(str):
 
 
 def expected(where: str, argument: str, rule: str, given: object, remedy: str = "") -> str:
-    """Write the one message that every refusal uses.
+    """Write the one message that every refusal uses: one line, whatever text of a file it repeats.
 
     Examples
     --------
@@ -45,10 +45,16 @@ def expected(where: str, argument: str, rule: str, given: object, remedy: str = 
     'focal_loss: expected `gamma` >= 0, got -1.0.'
     """
     text = f"{where}: expected `{argument}` {rule}, got {given}."
-    line = Refusal(f"{text} {remedy}" if remedy else text)
+    text = f"{text} {remedy}" if remedy else text
+    line = Refusal(text if text.isprintable() else "".join(map(_printable, text)))
     line.where, line.given = where, str(given)
     line.cause = re.sub(r"\d+", "0", f"{argument} {' '.join(rule.split()[:_CAUSE_WORDS])} {remedy}")
     return line
+
+
+def _printable(character: str) -> str:
+    """The character, or its escape where it would end the line or steer the terminal."""
+    return character if character.isprintable() else ascii(character)[1:-1]
 
 
 def condense(lines: Iterable[str]) -> list[str]:

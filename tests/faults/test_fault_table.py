@@ -16,6 +16,8 @@ RESUME = "cli/commands/test_score_resume.py::test_"
 FOLDER = "cli/runs/test_run_folder.py::test_"
 SIGNALS = "training/run/test_signals.py::test_"
 PREDICTOR = "inference/test_predictor.py::test_"
+READER = "data/files/formats/test_reader_process.py"
+FUZZED = "data/files/fuzzed/test_fuzzed.py"
 MEMORY = "evaluation/test_memory.py::test_"
 
 FAULTS: dict[int, tuple[str, tuple[str, ...]]] = {
@@ -191,11 +193,29 @@ FAULTS: dict[int, tuple[str, tuple[str, ...]]] = {
         ),
     ),
     50: ("any write, rename or sync that fails", (EVERY, BELOW)),
+    51: (
+        "a file that crashes or hangs a library",
+        (
+            f"{READER}::test_a_crash_is_one_line_with_the_files_name",
+            f"{READER}::test_a_decoder_that_never_ends_is_ended",
+            f"{READER}::test_the_memory_of_a_process_is_bounded",
+            f"{READER}::test_a_reader_ends_with_a_parent_that_is_killed",
+            f"{FUZZED}::test_damaged_files_are_read_as_they_are_or_refused_in_one_line",
+        ),
+    ),
+    52: (
+        "damage that a library reads without a word",
+        (
+            "data/files/formats/test_itk.py::test_pixels_that_itk_makes_up_are_refused",
+            "data/files/test_zarr_chunks.py::test_a_blosc_chunk_of_another_length_is_refused",
+            f"{FUZZED}::test_damaged_files_are_read_as_they_are_or_refused_in_one_line",
+        ),
+    ),
 }
 
 
 def test_the_table_is_complete() -> None:
-    assert list(FAULTS) == list(range(1, 51))
+    assert list(FAULTS) == list(range(1, 53))
     assert all(tests for _, tests in FAULTS.values())
 
 

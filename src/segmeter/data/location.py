@@ -5,10 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-import tifffile
-
 from segmeter.data.files.geometry import Geometry
-from segmeter.data.files.header import pick_page
+from segmeter.data.files.header import open_tiff, pick_page
 from segmeter.data.files.sniff import check_format, damaged, open_regular, show
 from segmeter.data.files.tiff import metadata_geometry
 from segmeter.data.files.zarr import is_zarr, open_picture
@@ -88,7 +86,7 @@ def _of_geometry(geometry: Geometry) -> Location:
 
 
 def _of_tiff(path: Path, file: IO[bytes], level: int) -> Location:
-    with tifffile.TiffFile(file) as tiff:
+    with open_tiff(file) as tiff:
         page, first = pick_page(path, tiff, level)[0], tiff.pages.first
         tags = {tag: first.tags[tag].value for tag in _GEOTIFF if tag in first.tags}
         found = _of_geometry(metadata_geometry(path, tiff, "YX"))  # GeoTIFF's tags are repeated themselves

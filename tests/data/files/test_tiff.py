@@ -1,12 +1,14 @@
 """TIFF stacks of labels: their axes and spacing, and what is refused."""
 
 import io
+import struct
 from pathlib import Path
 
 import numpy as np
 import pytest
 import tifffile
 
+from segmeter.data.files.header import read_header
 from segmeter.data.files.tiff import decode_tiff_map
 from segmeter.errors import DataError
 
@@ -73,3 +75,31 @@ def test_a_file_that_ends_before_its_pixels_is_damaged():
     tifffile.imwrite(file, VOLUME[0], photometric="minisblack")
     with pytest.raises(DataError, match="truncated or damaged data"):
         decode_tiff_map(PATH, io.BytesIO(file.getvalue()[:-1]), max_pixels=10**6)
+
+
+@pytest.mark.parametrize("bigtiff", [False, True])
+@pytest.mark.parametrize("byteorder", ["<", ">"])
+def test_pages_that_lead_back_to_an_earlier_one_are_refused(byteorder, bigtiff, tmp_path):
+    """tifffile follows them without end."""
+    file = io.BytesIO()
+    tifffile.imwrite(file, VOLUME, photometric="minisblack", metadata=None, byteorder=byteorder, bigtiff=bigtiff)
+    with tifffile.TiffFile(io.BytesIO(file.getvalue())) as tiff:
+        first, last = tiff.pages[0].offset, tiff.pages[1].offset
+        size, link, entry = ("Q", "Q", 20) if bigtiff else ("H", "I", 12)
+    content = bytearray(file.getvalue())
+    (count,) = struct.unpack_from(byteorder + size, content, last)
+    end = last + struct.calcsize("=" + size) + entry * count
+    assert struct.unpack_from(byteorder + link, content, end) == (0,)
+    for target in (first, last):
+        struct.pack_into(byteorder + link, content, end, target)
+        for read in (decode_tiff_map, read_header):
+            (tmp_path / "a.tif").write_bytes(content)
+            arguments = (PATH, io.BytesIO(content)) if read is decode_tiff_map else (tmp_path / "a.tif",)
+            with pytest.raises(DataError, match=r"a.tif: .*its pages lead back to an earlier one"):
+                read(*arguments, max_pixels=10**6)
+
+
+def test_lossy_packers_are_refused_whatever_they_hold():
+    """JPEG XL may be exact, but a file of it does not say so."""
+    with pytest.raises(DataError, match="to be stored exactly, got a lossy TIFF file"):
+        decoded(VOLUME[0], compression="jpegxl")

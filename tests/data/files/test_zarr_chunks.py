@@ -140,3 +140,14 @@ def test_two_packers_in_a_row_and_a_second_stream_are_refused(tmp_path: Path) ->
     chunk.write_bytes(chunk.read_bytes() + gzip.compress(b"more"))
     with pytest.raises(DataError, match="bytes after the end of a packed chunk"):
         read_map(tmp_path / "b.zarr", READING)
+
+
+@pytest.mark.parametrize("change", [lambda content: content[:-9], lambda content: content + b"x" * 9])
+def test_a_blosc_chunk_of_another_length_is_refused(change: Callable[[bytes], bytes], tmp_path: Path) -> None:
+    """Its decoder reads what lies in memory beyond a chunk that was cut, and no sum tells."""
+    noise = np.random.default_rng(0).integers(0, 256, (40, 40), np.uint8)
+    zarr.create_array(str(tmp_path / "a.zarr"), data=noise, zarr_format=2, compressors=numcodecs.Blosc())
+    chunk = tmp_path / "a.zarr" / "0.0"
+    chunk.write_bytes(change(chunk.read_bytes()))
+    with pytest.raises(DataError, match="a Blosc chunk of another length than its header says"):
+        read_map(tmp_path / "a.zarr", Reading(spec=THREE, label_map={}, max_pixels=10**6, instances=True))

@@ -10,7 +10,7 @@ import tifffile
 from numpy.typing import NDArray
 
 from segmeter.checks import expected
-from segmeter.data.files.header import check_strips, pick_page
+from segmeter.data.files.header import check_strips, open_tiff, pick_page
 from segmeter.data.files.sniff import damaged, show
 from segmeter.errors import DataError
 from segmeter.parallel import map_in_threads
@@ -45,7 +45,7 @@ class TiffRows:
         self._path, self._file = path, file
         self._lock, self._turn = threading.Lock(), threading.Lock()
         try:
-            self._page, _ = pick_page(path, tifffile.TiffFile(file), level)
+            self._page, _ = pick_page(path, open_tiff(file), level)
             page = self._page
             check_strips(page, file)
             self.height, self.width, self.samples = page.imagelength, page.imagewidth, page.samplesperpixel

@@ -4,6 +4,7 @@ import io
 import logging
 import math
 import os
+import struct
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Literal
@@ -40,8 +41,10 @@ _MODES: dict[str, tuple[Kind, int]] = {
     "RGBA": ("rgba", 4),
     "CMYK": ("cmyk", 4),
 }
-LOSSY_TIFF = {6, 7, 33003, 33004, 33005, 34712, 34892, 50001}  # JPEG, JPEG 2000 and WebP compression tags
+# Compression tags of JPEG, JPEG 2000, JPEG XR, JPEG XL, WebP and JetRaw: files that are exact do not say so
+LOSSY_TIFF = {6, 7, 33003, 33004, 33005, 33007, 34712, 34892, 34927, 50001, 22610, 34934, 48124, 50002, 52546}
 _ORIENTATION = 0x0112
+_MOST_BYTES = 1 << 62  # of a file
 _NODATA = 42113  # GDAL's tag
 _PNG_HEAD = 26  # signature, IHDR length and name, width, height, bit depth, colour type
 
@@ -174,8 +177,42 @@ def _pillow_header(path: Path, file: IO[bytes], form: str) -> Header:
         )
 
 
+def open_tiff(file: IO[bytes]) -> Any:
+    """Open a TIFF file by tifffile, which goes round without end where a page's successor is an earlier page.
+
+    Raises
+    ------
+    ValueError
+        The pages do so.
+    """
+    head = file.read(16).ljust(16, b"\0")
+    order, wide = "<" if head.startswith(b"II") else ">", head[2:4] in (b"+\0", b"\0+")
+    number, link, entry = ("Q", "Q", 20) if wide else ("H", "I", 12)
+    (at,) = struct.unpack_from(order + link, head, 8 if wide else 4)
+    seen: set[int] = set()
+    while at:
+        if at in seen:
+            raise ValueError("its pages lead back to an earlier one")
+        seen.add(at)
+        at = _following(file, at, order + number, order + link, entry)
+    file.seek(0)
+    return tifffile.TiffFile(file)
+
+
+def _following(file: IO[bytes], at: int, number: str, link: str, entry: int) -> int:
+    """Where the page after the one at `at` starts; 0 where the file ends before it says so."""
+    size = struct.calcsize(number)
+    file.seek(min(at, _MOST_BYTES))
+    count = file.read(size)
+    if len(count) < size:
+        return 0
+    file.seek(min(at + size + entry * struct.unpack(number, count)[0], _MOST_BYTES))
+    found = file.read(struct.calcsize(link))
+    return struct.unpack(link, found)[0] if len(found) == struct.calcsize(link) else 0
+
+
 def _tiff_header(path: Path, file: IO[bytes], level: int) -> Header:
-    with tifffile.TiffFile(file) as tiff:
+    with open_tiff(file) as tiff:
         page, levels = pick_page(path, tiff, level)
         shape = (page.imagelength, page.imagewidth, page.samplesperpixel)
         if page.imagedepth != 1:

@@ -21,6 +21,7 @@ from segmeter.data.files.header import (
     check_size,
     exif_orientation,
     open_picture,
+    open_tiff,
     parse_header,
     pick_page,
 )
@@ -30,9 +31,8 @@ from segmeter.data.files.sniff import damaged, name_format, open_again, open_han
 from segmeter.errors import DataError
 
 Orientation = Literal["refuse", "ignore", "apply"]
-LEAST_COMPILED = (
-    1 << 16
-)  # pixels of a mask; loading the compiled reader takes as long as Pillow needs for 1000 smaller ones
+# Pixels of a mask; loading the compiled reader takes as long as Pillow needs for 1000 smaller ones
+LEAST_COMPILED = 1 << 16
 IMAGE_DTYPES = ("uint8", "uint16", "float32")
 _UPRIGHT: dict[int, Callable[[np.ndarray], np.ndarray]] = {  # EXIF 2.3, tag 0x0112: where row 0 and column 0 lie
     2: np.fliplr,
@@ -292,7 +292,7 @@ def _decode(file: StoredFile, channels: int | None, *, raw: bool = False) -> np.
 
 def _decode_tiff(file: StoredFile) -> np.ndarray:
     header = file.header
-    with tifffile.TiffFile(io.BytesIO(file.content)) as tiff:
+    with open_tiff(io.BytesIO(file.content)) as tiff:
         page, _ = pick_page(file.path, tiff, file.level)
         pixels = np.asarray(page.asarray())
         by_plane = header.channels > 1 and page.planarconfig == tifffile.PLANARCONFIG.SEPARATE

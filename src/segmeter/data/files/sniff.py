@@ -212,8 +212,10 @@ def _describe(head: bytes) -> tuple[str, str]:
 
 
 def damaged(path: Path, error: Exception) -> DataError:
-    """The refusal of a file whose bytes can't be decoded."""
+    """The refusal of a file whose bytes can't be decoded, or not in the memory that is left."""
     reason = " ".join(str(error).split())[:120] or type(error).__name__
+    if isinstance(error, MemoryError):
+        return DataError(expected(show(path), "file", "to be decoded in the memory that is left", reason))
     return DataError(
         expected(show(path), "file", "to be complete", f"truncated or damaged data ({reason})", "Copy it again.")
     )

@@ -6,12 +6,11 @@ from typing import IO, Any
 from xml.etree import ElementTree
 
 import numpy as np
-import tifffile
 
 from segmeter.checks import expected
 from segmeter.data.files.formats.geotiff import read_geotiff
 from segmeter.data.files.geometry import SET_SPACING, Geometry, stated_geometry
-from segmeter.data.files.header import LOSSY_TIFF, check_strips
+from segmeter.data.files.header import LOSSY_TIFF, check_strips, open_tiff
 from segmeter.data.files.npy import check_pixels
 from segmeter.data.files.sniff import damaged, show
 from segmeter.data.units import PIXEL_NAMES, find_unit
@@ -36,7 +35,7 @@ def decode_tiff_map(path: Path, file: IO[bytes], *, max_pixels: int) -> tuple[np
         The file is damaged, lossy, too large, or has channels or time beside the planes.
     """
     try:
-        with tifffile.TiffFile(file) as tiff:
+        with open_tiff(file) as tiff:
             series = _only_series(path, tiff)
             axes, shape = _axes(path, series)
             check_pixels(path, shape, np.dtype(series.dtype), max_pixels)
@@ -53,7 +52,7 @@ def decode_tiff_map(path: Path, file: IO[bytes], *, max_pixels: int) -> tuple[np
 def read_tiff_geometry(path: Path, file: IO[bytes]) -> Geometry:
     """The spacing of a picture of one plane, as `decode_tiff_map` gives it, without decoding a pixel."""
     try:
-        with tifffile.TiffFile(file) as tiff:
+        with open_tiff(file) as tiff:
             return tiff_geometry(path, tiff, "YX")
     except Exception as error:  # third-party parsers raise many types on hostile bytes
         raise damaged(path, error) from error

@@ -182,6 +182,8 @@ def _unpacks_to(content: bytes, layout: _Layout) -> int:
 
 def _unpacked_bytes(name: str, content: bytes, limit: int) -> int:
     if name == "blosc":  # this and lz4 hold the number in a header, which their decoders trust
+        if int.from_bytes(content[12:16], "little") != len(content):
+            raise ValueError("a Blosc chunk of another length than its header says")  # of which it reads what is beyond
         return int.from_bytes(content[4:8], "little")
     if name == "lz4":
         return int.from_bytes(content[:4], "little")

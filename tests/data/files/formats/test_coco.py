@@ -1,13 +1,15 @@
 """COCO files: run lengths and polygons as pycocotools has them, and every doubt is an error."""
 
 import json
+import signal
 
 import numpy as np
 import pytest
 from PIL import Image
 
 from segmeter.classes import ClassSpec
-from segmeter.data.files.formats.coco import coco_images, coco_of, expand_runs, hash_coco, read_coco
+from segmeter.data.files.formats.coco import coco_images, coco_of, hash_coco, read_coco
+from segmeter.data.files.formats.coco_masks import expand_runs
 from segmeter.errors import DataError
 from segmeter.export.objects import compress_runs
 from tests.data.formats_written import NAMES, coco_content, draw_mask, library, write_panoptic
@@ -169,6 +171,25 @@ WRONG = {
     "too few pixels": (of_shapes({"size": [20, 30], "counts": [5, 10]}), "of another size"),
     "too many pixels": (of_shapes({"size": [20, 30], "counts": [5, 10, 10**15]}), "of another size"),
     "negative runs": (of_shapes({"size": [20, 30], "counts": [5, -10, 605]}), "of another size"),
+    "a sum that int64 wraps around": (
+        of_shapes({"size": [48, 48], "counts": [2**63 - 1, 2**63 - 1, 2306]}, shape=(48, 48)),
+        "of another size",
+    ),
+    "the same as text": (
+        of_shapes({"size": [48, 48], "counts": compress_runs([2**63 - 1, 2**63 - 1, 2306])}, shape=(48, 48)),
+        "of another size",
+    ),
+    "run lengths with a fraction": (of_shapes({"size": [20, 30], "counts": [5.7, 10.2, 585.1]}), "of another size"),
+    "a text of one endless number": (of_shapes({"size": [20, 30], "counts": "o" * 500_000}), "text that can't be read"),
+    "a text that ends within a number": (of_shapes({"size": [20, 30], "counts": "hb0o"}), "ends within a number"),
+    "a polygon of many corners": (
+        of_shapes([[1, 2, 3, 4, 5, 6] * 4000]),
+        "`outline` of at most 12400 corners and pixels",
+    ),
+    "a polygon of long edges": (
+        of_shapes([[0, 0, 30, 0.5] * 210]),
+        "at most 12400 corners and pixels together, got 12",
+    ),
     "a bad text": (of_shapes({"size": [20, 30], "counts": "~~~"}), "truncated or damaged"),
     "two corners": (of_shapes([[1, 2, 3, 4]]), "three finite corners"),
     "no polygon": (of_shapes([]), "three finite corners"),
@@ -187,6 +208,39 @@ def test_what_can_not_be_drawn_is_one_error(name, tmp_path):
     with pytest.raises(DataError, match=line) as error:
         read_coco(coco_images(path)["x"][0], **OPTIONS)
     assert len(error.value.problems) == 1
+
+
+def test_a_long_outline_within_its_bound_is_filled(tmp_path):
+    """Corners on every pixel's edge, as tools write them that trace pixels."""
+    tools = library("pycocotools.mask")
+    comb = [[x + 0.01 * (y % 2), y] for x in range(0, 30, 2) for y in (range(20), range(20, 0, -1))[x // 2 % 2]]
+    polygon = np.array([*comb, [30, 20], [30, 0]], float).ravel().tolist()
+    path = put(tmp_path, of_shapes([polygon]))
+    with quiet():
+        wanted = tools.decode(tools.merge(tools.frPyObjects([polygon], 20, 30)))
+    assert np.array_equal(read_coco(path / "x", **OPTIONS), wanted)
+
+
+def too_late(*_):
+    raise TimeoutError
+
+
+def test_many_segments_of_a_picture_take_one_look_at_it(tmp_path):
+    """A look for each of them takes hours where a file names a hundred thousand."""
+    mask = draw_mask(shape=(1000, 1000))
+    write_panoptic(tmp_path / "a.json", {"x": mask})
+    content = json.loads((tmp_path / "a.json").read_text())
+    spare = [{"id": 10**6 + number, "category_id": 10, "iscrowd": 0} for number in range(100_000)]
+    content["annotations"][0]["segments_info"] += spare
+    (tmp_path / "a.json").write_text(json.dumps(content))
+    before = signal.signal(signal.SIGPROF, too_late)
+    signal.setitimer(signal.ITIMER_PROF, 40)  # a deadline: the pass for each took minutes
+    try:
+        found = read_coco(tmp_path / "a.json" / "x", **(OPTIONS | {"max_pixels": 10**6}))
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, before)
+    assert np.array_equal(found, mask)
 
 
 def test_a_file_that_would_fill_the_memory_is_not_read(tmp_path):

@@ -1,12 +1,22 @@
 """Objects laid onto one map: labels, numbers, overlaps and crowds; names and corners that fit no map are refused."""
 
+import tracemalloc
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
 import pytest
+from skimage.draw import polygon
 
 from segmeter.classes import ClassSpec
-from segmeter.data.files.formats.drawn import Drawn, check_corners, check_object_classes, draw_objects, find_labels
+from segmeter.data.files.formats.drawn import (
+    Drawn,
+    check_corners,
+    check_object_classes,
+    draw_objects,
+    fill_outline,
+    find_labels,
+)
 from segmeter.errors import DataError
 
 PATH = Path("a.json")
@@ -103,3 +113,63 @@ def test_corners_far_outside_are_refused(corner, found):
     with pytest.raises(DataError) as error:
         check_corners(PATH, np.array([(1.0, 1.0), corner]), SHAPE)
     assert found in error.value.problems[0]
+
+
+def exactly_filled(corners, shape):
+    """Pixel by pixel and edge by edge, in fractions."""
+    filled = np.zeros(shape, bool)
+    ends = np.hstack([corners, np.roll(corners, -1, 0)]).tolist()
+    edges = [[Fraction(each) for each in edge] for edge in ends]
+    for row, column in np.ndindex(shape):
+        inside = on = False
+        for x0, y0, x1, y1 in edges:
+            cross = (column - x0) * (y1 - y0) - (row - y0) * (x1 - x0)
+            on |= cross == 0 and min(x0, x1) <= column <= max(x0, x1) and min(y0, y1) <= row <= max(y0, y1)
+            if (row < y0) != (row < y1):
+                inside ^= x0 + (row - y0) * (x1 - x0) / (y1 - y0) <= column
+        filled[row, column] = on or inside
+    return filled
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_an_outline_covers_the_centres_within_it_and_on_it(seed):
+    """Corners on and between centres, outlines that cross themselves, and edges along rows and columns."""
+    rng = np.random.default_rng(seed)
+    shape = tuple(rng.integers(1, 9, 2).tolist())
+    corners = rng.random((int(rng.integers(3, 10)), 2)) * (np.array(shape[::-1]) + 2) - 1
+    steps = (None, 1, 2, 4)[seed % 4]
+    corners = corners if steps is None else np.round(corners * steps) / steps
+    assert np.array_equal(fill_outline(corners, shape), exactly_filled(corners, shape))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_round_outline_is_scikit_images(seed):
+    rng, angles = np.random.default_rng(seed), np.linspace(0, 2 * np.pi, 300, endpoint=False)
+    radius = 40 + 8 * np.sin(5 * angles + rng.random())
+    corners = np.stack([50 + radius * np.cos(angles), 60 + radius * np.sin(angles)], 1)
+    wanted = np.zeros((110, 100), bool)
+    wanted[polygon(corners[:, 1], corners[:, 0], wanted.shape)] = True
+    assert np.array_equal(fill_outline(corners, wanted.shape), wanted)
+
+
+def test_an_endless_outline_is_refused():
+    check_corners(PATH, np.tile([[0.0, 0], [20, 20]], (200, 1)), (20, 20))
+    with pytest.raises(DataError, match=r"`outline` of at most 11600 corners and pixels together, got 12"):
+        check_corners(PATH, np.tile([[0.0, 0], [20, 20]], (300, 1)), (20, 20))
+
+
+def test_many_objects_of_a_large_image_take_no_mask_of_it_each():
+    """Ten thousand of them filled the memory: each kept a mask of the whole image."""
+
+    def objects():
+        for number in range(300):
+            mask = np.zeros((1000, 1000), bool)
+            mask[3 * number : 3 * number + 2, 5:9] = True
+            yield Drawn(mask=mask, label=1)
+
+    tracemalloc.start()
+    found = draw_objects(PATH, objects(), (1000, 1000), spec=SPEC, numbered=True, overlap="smaller_on_top")
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert (found.max(), np.count_nonzero(found)) == (300, 300 * 8)
+    assert peak < 40e6  # the map takes 9 MB, and a mask 1 MB

@@ -90,6 +90,7 @@ WRONG = {
     "partly outside": (feature([[[1, 2], [5, -2], [5, 6]]]), "on the image of 12 x 10 pixels, got x=5, y=-2"),
     "no rings": (feature([]), "a part without rings"),
     "no parts": (feature([], kind="MultiPolygon"), "a shape without parts"),
+    "an endless outline": (feature([[[1, 2], [5, 2], [5, 6]] * 4000]), "`outline` of at most 10480 corners"),
     "two corners": (feature([[[1, 2], [5, 2]]]), "fewer than three corners"),
     "a corner of one number": (feature([[[1], [5], [5]]]), "truncated or damaged"),
 }

@@ -6,7 +6,6 @@ One file holds many images. ``annotations.json/000123`` names the image called 0
 
 import hashlib
 import json
-import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -19,15 +18,14 @@ from numpy.typing import NDArray
 
 from segmeter.checks import expected, some
 from segmeter.classes import ClassSpec
+from segmeter.data.files.formats.coco_masks import read_masks
 from segmeter.data.files.formats.drawn import (
     Drawn,
     Overlap,
-    check_corners,
     check_object_classes,
     draw_objects,
     find_labels,
 )
-from segmeter.data.files.formats.library import need
 from segmeter.data.files.images import read_image
 from segmeter.data.files.npy import check_pixels
 from segmeter.data.files.sniff import check_json, damaged, show, stem_of
@@ -129,25 +127,22 @@ def read_coco(
             labels |= dict.fromkeys(found.stuff, 0) if numbered else {}
             drawn = _panoptic(owner, path, annotations, shape, labels, spec=spec, numbered=numbered)
             return _plane(drawn, path.parent.name, spec) if spec.is_multilabel else drawn
-        objects = [
-            Drawn(
-                mask=_mask(path, each["segmentation"], shape),
-                label=labels.get(each["category_id"], 0),
-                crowd=bool(each.get("iscrowd")),
-            )
-            for each in annotations
-        ]
-    except DataError:
-        raise
-    except Exception as error:  # JSON of other tools holds anything, and pycocotools raises many types
-        raise damaged(path, error) from error
-    if spec.is_multilabel:
+        masks = read_masks(path, [each["segmentation"] for each in annotations], shape)
+        objects = (
+            Drawn(mask=mask, label=labels.get(each["category_id"], 0), crowd=bool(each.get("iscrowd")))
+            for mask, each in zip(masks, annotations, strict=True)
+        )
+        if not spec.is_multilabel:
+            return draw_objects(path, objects, shape, spec=spec, numbered=numbered, overlap=overlap)
         wanted = spec.names.index(path.parent.name)
         plane = np.zeros(shape, np.uint8)
         for each in objects:
             plane[each.mask & (each.label == wanted)] = 1
         return plane
-    return draw_objects(path, objects, shape, spec=spec, numbered=numbered, overlap=overlap)
+    except DataError:
+        raise
+    except Exception as error:  # JSON of other tools holds anything, and pycocotools raises many types
+        raise damaged(path, error) from error
 
 
 @lru_cache(maxsize=4)
@@ -232,45 +227,6 @@ def _labels(
     return labels
 
 
-def _mask(path: Path, segmentation: Any, shape: tuple[int, int]) -> NDArray[np.bool_]:
-    """Polygons, or run lengths as text or list, of the whole image."""
-    if isinstance(segmentation, list):
-        mask = need("pycocotools.mask", "coco", "polygons of COCO")
-        polygons = [[float(value) for value in one] for one in segmentation]
-        if not polygons or any(len(one) < 6 or len(one) % 2 or not all(map(math.isfinite, one)) for one in polygons):
-            raise ValueError("a polygon of fewer than three finite corners")
-        for one in polygons:
-            check_corners(path, np.reshape(one, (-1, 2)), shape)
-        filled = mask.merge(mask.frPyObjects(polygons, *shape))
-        segmentation = {"size": filled["size"], "counts": filled["counts"].decode()}
-    counts = segmentation["counts"]
-    runs = np.array(expand_runs(counts) if isinstance(counts, str) else counts, np.int64)
-    if tuple(segmentation["size"]) != shape or runs.min(initial=0) < 0 or int(runs.sum()) != math.prod(shape):
-        raise ValueError(f"run lengths of another size than {shape}")
-    return np.repeat(np.arange(len(runs)) % 2 == 1, runs).reshape(shape[::-1]).T
-
-
-def expand_runs(text: str) -> list[int]:
-    """Run lengths from COCO's text: the inverse of `segmeter.export.objects.compress_runs`.
-
-    Examples
-    --------
-    >>> expand_runs("52203")
-    [5, 2, 2, 2, 5]
-    """
-    runs: list[int] = []
-    value = shift = 0
-    for character in text:
-        digit = ord(character) - 48
-        value |= (digit & 31) << shift
-        shift += 5
-        if not digit & 32:
-            value -= (digit & 16) << (shift - 4)  # the last digit's fifth bit is the sign
-            runs.append(value + (runs[-2] if len(runs) > 2 else 0))
-            value = shift = 0
-    return runs
-
-
 def _panoptic(
     owner: Path,
     path: Path,
@@ -286,20 +242,20 @@ def _panoptic(
     colours = read_image(_picture(owner, annotation)).astype(np.int64)
     if colours.shape != (*shape, 3):
         raise ValueError(f"a picture of shape {colours.shape}")
-    ids = colours @ np.array([1, 256, 65536])
+    found, places = np.unique(colours @ np.array([1, 256, 65536]), return_inverse=True)
     segments = {int(each["id"]): each for each in annotation["segments_info"]}
     void = spec.ignore_index
-    found = np.unique(ids).tolist()
-    foreign = [each for each in found if each and each not in segments]
+    foreign = [each for each in found.tolist() if each and each not in segments]
     if foreign or (0 in found and void is None):
         rule = "to have colours of its segments only"
         what = f"ids {some(map(str, foreign))}" if foreign else "uncovered pixels"
         remedy = "" if foreign else "Set data.ignore_index=255, which they then have."
         raise DataError(expected(show(path), "picture", rule, what, remedy))
-    drawn = np.full(shape, 0 if void is None else void, np.int64)
+    values = {0: 0 if void is None else void}
     for number, (segment, each) in enumerate(segments.items(), 1):
         value = labels.get(int(each["category_id"]), number + (void is not None and number >= void))
-        drawn[ids == segment] = void if numbered and each.get("iscrowd") and void is not None else value
+        values[segment] = void if numbered and each.get("iscrowd") and void is not None else value
+    drawn = np.array([values[each] for each in found.tolist()], np.int64)[places].reshape(shape)
     return drawn if numbered else drawn.astype(np.uint16)
 
 

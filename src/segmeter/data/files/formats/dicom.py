@@ -1,5 +1,6 @@
 """DICOM segmentation -> map of segment numbers in (depth, height, width) order with its place; needs highdicom."""
 
+import os
 from pathlib import Path
 from typing import IO, Any
 
@@ -9,6 +10,7 @@ from numpy.typing import NDArray
 from segmeter.checks import expected
 from segmeter.data.files.formats.itk import FLIPS
 from segmeter.data.files.formats.library import need
+from segmeter.data.files.formats.reader_process import read_apart
 from segmeter.data.files.geometry import Geometry, stated_geometry
 from segmeter.data.files.npy import check_pixels
 from segmeter.data.files.sniff import damaged, show
@@ -35,9 +37,15 @@ def decode_dicom(path: Path, file: IO[bytes], *, max_pixels: int) -> tuple[NDArr
         The file is damaged, too large, another kind of DICOM, holds fractions, is no regular volume, or two segments
         cover one voxel.
     """
+    size = os.fstat(file.fileno()).st_size
+    return read_apart(path, _read, path, max_pixels, size=size, max_pixels=max_pixels)
+
+
+def _read(path: Path, max_pixels: int) -> tuple[NDArray[Any], Geometry]:
+    """Decode the file, in the reader process."""
     highdicom = need("highdicom", "dicom", "DICOM segmentations")
     try:
-        dataset = need("pydicom", "dicom", "DICOM segmentations").dcmread(file)
+        dataset = need("pydicom", "dicom", "DICOM segmentations").dcmread(path)
         _check_kind(path, dataset)
         found = highdicom.seg.Segmentation.from_dataset(dataset, copy=False)
         grid = found.get_volume_geometry(allow_missing_positions=True)
@@ -64,7 +72,7 @@ def decode_dicom(path: Path, file: IO[bytes], *, max_pixels: int) -> tuple[NDArr
 
 def _check_kind(path: Path, dataset: Any) -> None:
     if str(dataset.SOPClassUID) not in SOP_CLASSES:
-        found = getattr(dataset.SOPClassUID, "name", str(dataset.SOPClassUID))
+        found = str(getattr(dataset.SOPClassUID, "name", dataset.SOPClassUID))[:60]
         raise DataError(expected(show(path), "DICOM file", "to be a segmentation", found))
     if str(dataset.SegmentationType) == "FRACTIONAL":
         rule, remedy = "to hold segments and not fractions", "Decide on labels first: save it as BINARY."

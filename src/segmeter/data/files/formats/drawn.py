@@ -1,7 +1,8 @@
 """drawn objects, each a mask with a class -> one map of labels or of object numbers, or a plane of one class."""
 
+import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -14,6 +15,7 @@ from segmeter.data.files.sniff import show
 from segmeter.errors import DataError
 
 Overlap = Literal["error", "smaller_on_top"]
+_SPARE_LENGTH = 10_000  # of an outline on any image, however small
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -41,7 +43,7 @@ def draw_objects(
     path
         Only named in messages.
     objects
-        Those of one image.
+        Those of one image, taken one by one: what is kept of each is its mask within its own box.
     shape
         (H, W) of the map.
     spec
@@ -62,24 +64,33 @@ def draw_objects(
     """
     drawn = np.zeros(shape, np.int64)
     taken, clashes = np.zeros(shape, bool), 0
-    chosen = list(objects)
+    chosen = [_cropped(each) for each in objects]
     if overlap == "smaller_on_top":
-        chosen.sort(key=lambda each: -int(np.count_nonzero(each.mask)))
+        chosen.sort(key=lambda each: -int(np.count_nonzero(each[0].mask)))
     number = 0
-    for each in chosen:
+    for each, box in chosen:
         if numbered and each.crowd:
             value = _crowd(path, spec)
         else:
             number += 1
             value = number + (spec.ignore_index is not None and number >= spec.ignore_index) if numbered else each.label
-        clashes += int(np.count_nonzero(taken & each.mask & (drawn != value)))
-        drawn[each.mask] = value
-        taken |= each.mask
+        clashes += int(np.count_nonzero(taken[box] & each.mask & (drawn[box] != value)))
+        drawn[box][each.mask] = value
+        taken[box] |= each.mask
     if clashes and overlap == "error":
         rule, found = "not to overlap", f"{clashes} pixels that two of them cover"
         remedy = "data.overlap=smaller_on_top gives them to the smaller one; a multilabel task keeps both classes."
         raise DataError(expected(show(path), "objects", rule, found, remedy))
     return drawn if numbered else drawn.astype(np.uint16)
+
+
+def _cropped(one: Drawn) -> tuple[Drawn, tuple[slice, slice]]:
+    """The object with its mask within its own box, and the box."""
+    rows, columns = (np.flatnonzero(one.mask.any(axis=axis)) for axis in (1, 0))
+    if not len(rows):
+        return replace(one, mask=one.mask[:0, :0].copy()), np.s_[:0, :0]
+    box = np.s_[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1]
+    return replace(one, mask=one.mask[box].copy()), box
 
 
 def find_labels(path: Path, names: Iterable[str], spec: ClassSpec) -> dict[str, int]:
@@ -107,12 +118,15 @@ def check_object_classes(path: Path, labels: Mapping[str, int], spec: ClassSpec)
 
 
 def check_corners(path: Path, corners: NDArray[np.float64], shape: tuple[int, int]) -> None:
-    """Refuse corners (n, 2), x before y, that lie more than a pixel outside of the image.
+    """Refuse corners (n, 2), x before y, that lie more than a pixel outside of the image, and endless outlines.
+
+    An outline that visits every edge of a pixel once is about twice as long as there are pixels. What is four times as
+    long, its corners counted too, is refused: filling it takes memory and time by its length.
 
     Raises
     ------
     DataError
-        With one of them.
+        With one of the corners, or the length.
     """
     if not np.isfinite(corners).all():
         raise DataError(expected(show(path), "corners", "to be finite numbers", "one that is not", "Correct the file."))
@@ -122,6 +136,43 @@ def check_corners(path: Path, corners: NDArray[np.float64], shape: tuple[int, in
         rule = f"to lie on the image of {shape[1]} x {shape[0]} pixels"
         remedy = "Export the polygons in pixels of this image."
         raise DataError(expected(show(path), "corners", rule, f"x={x:g}, y={y:g}", remedy))
+    most = _SPARE_LENGTH + 4 * shape[0] * shape[1]
+    length = len(corners) + float(np.abs(np.diff(corners, axis=0)).max(axis=1).sum())
+    if length > most:
+        rule, remedy = f"of at most {most} corners and pixels together", "Simplify it, or save run lengths or a map."
+        raise DataError(expected(show(path), "outline", rule, f"{length:.0f}", remedy))
+
+
+def fill_outline(corners: NDArray[np.float64], shape: tuple[int, int]) -> NDArray[np.bool_]:
+    """Pixels (H, W) whose centre lies within an outline or on it, in time that goes by its length.
+
+    Parameters
+    ----------
+    corners
+        (n, 2), x before y, in units of pixels from the centre of the first one. The outline is closed.
+    shape
+        (H, W).
+    """
+    x, y = np.vstack([corners, corners[:1]]).T
+    first, last = np.ceil(np.minimum(y[:-1], y[1:])), np.floor(np.maximum(y[:-1], y[1:]))
+    first, last = np.clip(first, 0, shape[0]).astype(np.int64), np.clip(last, -1, shape[0] - 1).astype(np.int64)
+    counts = np.where(y[:-1] == y[1:], 0, np.maximum(last - first + 1, 0))
+    edge = np.repeat(np.arange(len(counts)), counts)  # for each row that an edge meets
+    row = first[edge] + np.arange(len(edge)) - np.repeat(np.cumsum(counts) - counts, counts)
+    width, height = (x[1:] - x[:-1])[edge], (y[1:] - y[:-1])[edge]
+    cross = x[edge] + (row - y[edge]) * width / height
+    passed = (row < y[edge]) != (row < y[edge + 1])  # a corner counts for one of its two edges
+    parity = np.zeros((shape[0], shape[1] + 1), np.uint8)
+    np.bitwise_xor.at(parity, (row[passed], np.clip(np.ceil(cross[passed]), 0, shape[1]).astype(np.int64)), 1)
+    filled = np.bitwise_xor.accumulate(parity, axis=1)[:, :-1].astype(bool)
+    near = np.rint(cross)
+    on = ((near - x[edge]) * height == (row - y[edge]) * width) & (near >= 0) & (near < shape[1])
+    filled[row[on], near[on].astype(np.int64)] = True
+    along = (y[:-1] == y[1:]) & (y[:-1] == np.rint(y[:-1])) & (y[:-1] >= 0) & (y[:-1] < shape[0])
+    for each in np.flatnonzero(along).tolist():  # edges that run along the centres of a row
+        start, stop = sorted((x[each], x[each + 1]))
+        filled[int(y[each]), max(0, math.ceil(start)) : max(0, math.floor(stop) + 1)] = True
+    return filled
 
 
 def _crowd(path: Path, spec: ClassSpec) -> int:

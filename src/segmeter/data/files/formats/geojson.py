@@ -1,4 +1,4 @@
-"""Polygons in GeoJSON, as QuPath and `export.objects` write them -> label map. Needs nothing but scikit-image."""
+"""Polygons in GeoJSON, as QuPath and `export.objects` write them -> label map. Needs no library of its own."""
 
 import json
 import os
@@ -7,7 +7,6 @@ from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from skimage.draw import polygon
 
 from segmeter.checks import expected
 from segmeter.classes import ClassSpec
@@ -17,6 +16,7 @@ from segmeter.data.files.formats.drawn import (
     check_corners,
     check_object_classes,
     draw_objects,
+    fill_outline,
     find_labels,
 )
 from segmeter.data.files.sniff import check_json, damaged, show
@@ -62,15 +62,15 @@ def decode_geojson(
         labels = find_labels(path, [name for name in names if name is not None], spec)
         if numbered:
             check_object_classes(path, labels, spec)
-        drawn = [
+        drawn = (
             Drawn(mask=_fill(path, feature["geometry"], shape), label=labels.get(str(name), 1))
             for feature, name in zip(features, names, strict=True)
-        ]
+        )
+        return draw_objects(path, drawn, shape, spec=spec, numbered=numbered, overlap=overlap)
     except DataError:
         raise
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise damaged(path, error) from error
-    return draw_objects(path, drawn, shape, spec=spec, numbered=numbered, overlap=overlap)
 
 
 def _features(content: Any) -> list[dict[str, Any]]:
@@ -109,6 +109,5 @@ def _fill_part(path: Path, rings: list[Any], shape: tuple[int, int]) -> NDArray[
         if len(corners) < 3:
             raise ValueError("a ring of fewer than three corners")
         check_corners(path, corners, shape)
-        cells = polygon(corners[:, 1] - 0.5, corners[:, 0] - 0.5, shape)  # type: ignore[no-untyped-call]
-        mask[cells] = number == 0  # the first ring is the outline, the others are holes
+        mask[fill_outline(corners - 0.5, shape)] = number == 0  # the first ring is the outline, the others are holes
     return mask

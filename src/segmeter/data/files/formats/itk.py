@@ -1,16 +1,21 @@
 """MHA and NRRD files -> array in (depth, height, width) order with its spacing and place; needs SimpleITK."""
 
 import math
+import os
 import re
+import struct
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Any
 
+import imagecodecs
 import numpy as np
 from numpy.typing import NDArray
 
 from segmeter.checks import expected
 from segmeter.data.files.formats.library import need
+from segmeter.data.files.formats.reader_process import read_apart
 from segmeter.data.files.geometry import Geometry, stated_geometry
 from segmeter.data.files.npy import check_pixels
 from segmeter.data.files.sniff import damaged, show
@@ -22,6 +27,9 @@ FLIPS = np.diag([-1.0, -1.0, 1.0, 1.0])  # from ITK's and DICOM's left, posterio
 
 _READERS = {"mha": "MetaImageIO", "nrrd": "NrrdImageIO"}
 _MOST_HEADER = 1 << 16  # bytes
+_MOST_AXES = 8  # more than any that is read
+_DIGITS = 19  # of a number that int64 does not hold
+_SKIPS = ("HeaderSize", "lineskip", "byteskip")  # fields for what lies between header and pixels
 _SPACINGS = ("ElementSpacing", "ElementSize", "spacings", "spacedirections")
 
 
@@ -38,20 +46,30 @@ def decode_itk(path: Path, file: IO[bytes], *, max_pixels: int) -> tuple[NDArray
     DataError
         The file is damaged, too large, has several values per pixel, or keeps its pixels in another file.
     """
-    sitk = need("SimpleITK", "itk", "MHA and NRRD files")
     head = file.read(_MOST_HEADER)
     form = "nrrd" if head.startswith(b"NRRD") else "mha"
     fields = _nrrd_fields(path, head) if form == "nrrd" else _mha_fields(path, head)
+    pixels, size = _stated_pixels(path, fields), os.fstat(file.fileno()).st_size
+    end = re.search(rb"\n\r?\n" if form == "nrrd" else rb"^[ \t]*ElementDataFile[^\n]*\n", head, re.MULTILINE)
+    arguments = (path, _READERS[form], fields, end.end() if end else 0, max_pixels)
+    return read_apart(path, _read, *arguments, size=size, pixels=min(pixels, max_pixels), max_pixels=max_pixels)
+
+
+def _read(
+    path: Path, reader_name: str, fields: Mapping[str, str], start: int, max_pixels: int
+) -> tuple[NDArray[Any], Geometry]:
+    """Decode the file, in the reader process."""
+    sitk = need("SimpleITK", "itk", "MHA and NRRD files")
     try:
-        return _read(sitk, path, _READERS[form], fields, max_pixels)
+        return _decode(sitk, path, reader_name, fields, start, max_pixels)
     except DataError:
         raise
     except Exception as error:  # ITK raises RuntimeError on whatever it can't read
         raise _spacing_fault(path, fields) or damaged(path, error) from error
 
 
-def _read(
-    sitk: Any, path: Path, reader_name: str, fields: Mapping[str, str], max_pixels: int
+def _decode(
+    sitk: Any, path: Path, reader_name: str, fields: Mapping[str, str], start: int, max_pixels: int
 ) -> tuple[NDArray[Any], Geometry]:
     stated_units = _stated_units(path, fields)
     reader = sitk.ImageFileReader()
@@ -68,6 +86,7 @@ def _read(
     image = reader.Execute()
     pixels: NDArray[Any] = sitk.GetArrayFromImage(image).reshape(shape)
     check_pixels(path, shape, pixels.dtype, max_pixels)
+    _check_bytes(path, fields, start, pixels)
     axes = len(shape)
     units = (stated_units if len(stated_units) > 1 else stated_units * axes)[:axes]
     header = stated_edges(fields)[:axes]
@@ -83,6 +102,75 @@ def _read(
     affine = FLIPS @ place(np.array(image.GetDirection()), edges, image.GetOrigin()[:axes])
     affine[:3] *= MILLIMETRES[geometry.unit] if geometry.unit else 1.0
     return pixels, geometry.having(affine=affine)
+
+
+def _stated_pixels(path: Path, fields: Mapping[str, str]) -> int:
+    """The number of pixels that a header states.
+
+    Raises
+    ------
+    DataError
+        It has another number of sizes than of axes, or states that something lies before the pixels.
+    """
+    axes, sizes = (
+        next((fields[name] for name in names if name in fields), "")
+        for names in (("NDims", "dimension"), ("DimSize", "sizes"))
+    )
+    numbers = sizes.split()
+    plain = all(each.isascii() and each.isdigit() and len(each) < _DIGITS for each in (axes, *numbers))
+    if not plain or not 0 < int(axes) == len(numbers) <= _MOST_AXES:
+        raise damaged(path, ValueError(f"{axes or 'no number of'} axes of sizes {sizes[:60] or 'none'}"))
+    for name in _SKIPS:
+        if fields.get(name, "0") not in ("0", "-1"):
+            found = f"{name} {fields[name][:60]}"
+            remedy = "Save it again without."
+            raise DataError(expected(show(path), "header", "to be followed by the pixels", found, remedy))
+    return math.prod(map(int, numbers))
+
+
+def _check_bytes(path: Path, fields: Mapping[str, str], start: int, pixels: NDArray[Any]) -> None:
+    """Compare what stands behind the header with the pixels that ITK gave.
+
+    ITK takes a damaged zlib stream without a word, and what it could not unpack is then whatever lay in memory. It cuts
+    numbers in a text to the range of the dtype, and leaves bytes that are too many.
+
+    Raises
+    ------
+    ValueError
+        The bytes are others, more or fewer, or their checksum is wrong.
+    """
+    with path.open("rb") as file:
+        file.seek(start)
+        body = file.read()
+    coded = fields.get("encoding", "").lower()
+    is_text = coded in ("text", "txt", "ascii") or fields.get("BinaryData", "T")[:1] not in "Tt1"
+    if is_text:
+        numbers, given = np.array(body.split(), np.float64), pixels.ravel().astype(np.float64)
+        good = len(numbers) == len(given) and np.allclose(numbers, given, rtol=1e-6, atol=0)  # float32 is less exact
+    elif coded == "hex":
+        good = len(bytes.fromhex(body.decode("ascii"))) == pixels.nbytes
+    elif coded in ("gz", "gzip") or fields.get("CompressedData", "F")[:1] in "Tt1":
+        size = fields.get("CompressedDataSize", str(len(body)) if coded else "none")
+        good = size == str(len(body)) and _unpacks_to(body, pixels.nbytes, is_gzip=bool(coded))
+    else:
+        good = len(body) == pixels.nbytes
+    if not good:
+        raise ValueError(f"other bytes behind the header than those of {pixels.size} pixels")
+
+
+def _unpacks_to(body: bytes, size: int, *, is_gzip: bool) -> bool:
+    """Whether a zlib or gzip stream, with nothing behind it, holds so many bytes, its checksum being right."""
+    content = np.empty(size, np.uint8)
+    try:
+        found = len((imagecodecs.gzip_decode if is_gzip else imagecodecs.deflate_decode)(body, out=content.data))
+    except (RuntimeError, ValueError):  # imagecodecs.DeflateError is a RuntimeError
+        return False
+    end = (
+        struct.pack("<II", zlib.crc32(content.data), size % 2**32)
+        if is_gzip
+        else struct.pack(">I", zlib.adler32(content.data))
+    )
+    return found == size and body.endswith(end)
 
 
 def stated_edges(fields: Mapping[str, str]) -> list[float]:

@@ -1,0 +1,106 @@
+"""Reads files one after another in a process of its own, so that a crash is seen and is known to be of its file.
+
+On standard input a line for each file, with its format; on standard output two lines: how our reader ended, then how
+the other one did, which may crash as it likes.
+"""
+
+import json
+import os
+import resource
+import sys
+import time
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from segmeter.classes import ClassSpec
+from segmeter.data.files.formats import reader_process
+from segmeter.data.files.images import read_image
+from segmeter.data.files.masks import Reading, read_map, read_values
+from segmeter.data.files.png import decode_samples
+from segmeter.errors import SegmeterError
+from tests.data.crafted import encoded
+from tests.data.files.fuzzed.theirs import READERS
+from tests.data.formats_written import NAMES
+
+MOST_PIXELS = 1 << 20
+NAMED = ("coco", "geojson")  # whose objects have classes; of all others the stored numbers are read
+_SPEC = ClassSpec(task="multiclass", names=NAMES, colours=((0, 0, 0),) * 3, ignore_index=255)
+_READING = Reading(spec=_SPEC, label_map={}, max_pixels=MOST_PIXELS, overlap="smaller_on_top")
+_NUMBERS = Reading(spec=_SPEC, label_map={}, max_pixels=MOST_PIXELS, instances=True)
+
+
+def ours(form: str, path: Path) -> np.ndarray:
+    if form == "images":
+        return read_image(path, max_pixels=MOST_PIXELS)
+    if form in NAMED:
+        return read_map(path, _READING, shape=(24, 30)).values
+    if form in ("zarr", "ome-zarr", "nifti", "mha", "nrrd", "dicom"):
+        return read_values(path, max_pixels=MOST_PIXELS, key="labels/cells" if form == "ome-zarr" else None).values
+    return read_map(path, _NUMBERS).values
+
+
+def measured(form: str, path: Path) -> tuple[dict[str, Any], np.ndarray | None]:
+    """How reading a file ended, with its processor time and the memory that it took at its peak, in MB."""
+    Path("/proc/self/clear_refs").write_text("5")  # the peak is that of now
+    before, start = _field("VmHWM"), time.process_time()
+    values, said, kind = None, "", "read"
+    try:
+        values = ours(form, path)
+    except SegmeterError as error:
+        said, kind = str(error), "refused"
+    except BaseException as error:
+        said, kind = f"{type(error).__name__}: {error}", "fault"
+    seconds, peak = time.process_time() - start, _field("VmHWM") - before
+    apart = max((_field("VmHWM", each.process.pid) for each in reader_process._idle), default=0.0)
+    return {"kind": kind, "said": said, "seconds": seconds, "peak": peak, "apart": apart}, values
+
+
+def _field(name: str, process: int | str = "self") -> float:
+    lines = Path(f"/proc/{process}/status").read_text().splitlines()
+    return next((int(line.split()[1]) / 1024 for line in lines if line.startswith(name)), 0.0)
+
+
+def compared(form: str, path: Path, values: np.ndarray | None) -> str:
+    """Whether the other reader finds the same values; whole floats are read as integers."""
+    if values is None or form not in READERS:
+        return "not asked"
+    try:
+        found = READERS[form](path)
+    except Exception as error:
+        return f"refused {type(error).__name__}"
+    if found is None:
+        return "not asked"
+    if form == "nifti" and values.dtype.kind == "f":  # for which ITK's reader puts 0
+        values = np.where(np.isfinite(values), values, 0)
+    candidates = found if isinstance(found, list) else [found]
+    if any(_same(each, values) for each in candidates):
+        return "same"
+    return f"differs: {candidates[0].dtype} {candidates[0].shape}, ours {values.dtype} {values.shape}"
+
+
+def _same(one: np.ndarray, other: np.ndarray) -> bool:
+    one, other = (each.reshape([side for side in each.shape if side != 1]) for each in (one, other))
+    if one.shape == other.shape and one.dtype.kind == "f":
+        return np.allclose(one, other, rtol=1e-6, atol=0, equal_nan=True)  # ITK scales in single precision
+    return one.shape == other.shape and np.array_equal(one, other)
+
+
+def main() -> None:
+    warnings.simplefilter("ignore")
+    resource.setrlimit(resource.RLIMIT_AS, (16 << 30, 16 << 30))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    answers = open(os.dup(1), "w")  # noqa: SIM115, PTH123
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # libraries print
+    decode_samples(encoded(np.zeros((9, 9), np.uint8)), max_pixels=100)  # compiles what it decodes with
+    for line in sys.stdin:
+        form, path = json.loads(line)
+        outcome, values = measured(form, Path(path))
+        print(json.dumps(outcome), file=answers, flush=True)
+        print(json.dumps(compared(form, Path(path), values)), file=answers, flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,169 @@
+"""Reads the same files by code that shares nothing with ours, where that is cheap; None where it can't."""
+
+import io
+import json
+import re
+import zlib
+from collections.abc import Callable
+from contextlib import redirect_stdout, suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+Values = np.ndarray | None
+
+
+def picture(path: Path) -> Values:
+    """By libspng, bit depths below 8 left out, and by a few lines for BMP of 8 bits."""
+    import imagecodecs
+
+    content = path.read_bytes()
+    if path.suffix == ".png":
+        bits, colour = content[24], content[25]
+        return imagecodecs.png_decode(content) if bits >= 8 and colour != 3 else None
+    return None
+
+
+def image(path: Path) -> Values:
+    import imagecodecs
+
+    if path.suffix == ".bmp":
+        return None
+    found = imagecodecs.png_decode(path.read_bytes()) if path.suffix == ".png" else None
+    if found is None:
+        found = imagecodecs.jpeg8_decode(path.read_bytes())
+    found = found[..., None] if found.ndim == 2 else found
+    return found[..., :3] if found.shape[2] == 4 else found
+
+
+def tiff(path: Path) -> list[np.ndarray] | None:
+    """By GDAL and by Pillow, files of one page: GDAL gives zeros where a strip holds more than its pixels."""
+    import rasterio
+    from PIL import Image
+
+    with rasterio.open(path) as file:
+        if file.count != 1 or file.subdatasets or any(each in path.name for each in ("ome", "imagej")):
+            return None
+        if "CCITT" in str(file.compression):  # each decoder mends damaged rows in its own way
+            return None
+        found = [file.read(1)]
+    with suppress(Exception), Image.open(path) as file:
+        found.append(np.asarray(file))
+    return found
+
+
+def npy(path: Path) -> Values:
+    found = np.load(path, allow_pickle=False)
+    return found[:, :, 0] if found.ndim == 3 and found.shape[2] == 1 else found
+
+
+def npz(path: Path) -> Values:
+    with np.load(path, allow_pickle=False) as archive:
+        (name,) = archive.files
+        return archive[name]
+
+
+def zarr(path: Path) -> Values:
+    """Of version 2, by numcodecs chunk by chunk."""
+    import numcodecs
+
+    if not (path / ".zarray").is_file():
+        return None
+    note = json.loads((path / ".zarray").read_text())
+    shape, chunks, dtype = note["shape"], note["chunks"], np.dtype(note["dtype"])
+    codec = note["compressor"] and numcodecs.get_codec(note["compressor"])
+    if note.get("filters") or len(shape) != 2 or max(shape) > 1000 or min(chunks) < 1:
+        return None
+    found = np.full(shape, note["fill_value"] or 0, dtype)
+    for row in range(-(-shape[0] // chunks[0])):
+        for column in range(-(-shape[1] // chunks[1])):
+            file = path / note.get("dimension_separator", ".").join((str(row), str(column)))
+            if file.is_file():
+                packed = file.read_bytes()
+                values = np.frombuffer(codec.decode(packed) if codec else packed, dtype)
+                part = found[row * chunks[0] :, column * chunks[1] :][: chunks[0], : chunks[1]]
+                part[:] = values.reshape(chunks, order=note["order"])[: part.shape[0], : part.shape[1]]
+    return found
+
+
+def nifti(path: Path) -> Values:
+    """By ITK."""
+    import SimpleITK as sitk
+
+    reader = sitk.ImageFileReader()
+    reader.SetImageIO("NiftiImageIO")
+    reader.SetFileName(str(path))
+    reader.ReadImageInformation()
+    return sitk.GetArrayFromImage(reader.Execute()) if np.prod(reader.GetSize()) < 10**6 else None
+
+
+_TYPES = {"MET_UCHAR": "u1", "MET_SHORT": "i2", "unsigned char": "u1", "uint8": "u1", "short": "i2"}
+_TYPES |= {"MET_CHAR": "i1", "MET_USHORT": "u2", "int8": "i1", "uint16": "u2"}
+
+
+def mha(path: Path) -> Values:
+    head, _, body = path.read_bytes().partition(b"ElementDataFile = LOCAL\n")
+    fields = dict(re.findall(r"^(\w+) *= *(.*?) *$", head.decode("latin-1"), re.MULTILINE))
+    msb = fields.get("ElementByteOrderMSB", fields.get("BinaryDataByteOrderMSB", "False"))
+    dtype = np.dtype(_TYPES[fields["ElementType"]]).newbyteorder(">" if msb[:1] in "Tt1" else "<")
+    if fields.get("CompressedData", "False")[:1] in "Tt1":
+        body = zlib.decompressobj().decompress(body)
+    return _shaped(body, dtype, fields["DimSize"])
+
+
+def nrrd(path: Path) -> Values:
+    head, _, body = path.read_bytes().partition(b"\n\n")
+    fields = dict(re.findall(r"^([\w ]+): *(.*?) *$", head.decode("latin-1"), re.MULTILINE))
+    dtype = np.dtype(_TYPES[fields["type"]]).newbyteorder(">" if fields.get("endian") == "big" else "<")
+    packing = fields["encoding"].lower()
+    if packing in ("gzip", "gz"):
+        body = zlib.decompressobj(wbits=31).decompress(body)
+    elif packing == "hex":
+        body = bytes.fromhex(body.decode())
+    elif packing != "raw":
+        body = np.array(body.split(), np.int64).astype(dtype).tobytes()
+    return _shaped(body, dtype, fields["sizes"])
+
+
+def _shaped(body: bytes, dtype: np.dtype, sizes: str) -> np.ndarray:
+    shape = tuple(int(each) for each in reversed(sizes.split()))
+    return np.frombuffer(body, dtype, int(np.prod(shape))).reshape(shape)
+
+
+def geojson(path: Path) -> Values:
+    return None
+
+
+def coco(path: Path) -> Values:
+    """By pycocotools, labels of the categories 10 and 20, the smaller object on top."""
+    from pycocotools.coco import COCO
+
+    if path.parent.name == "panoptic.json":
+        return None
+    with redirect_stdout(io.StringIO()):
+        file = COCO(str(path.parent))
+    ((number, entry),) = ((key, each) for key, each in file.imgs.items() if Path(each["file_name"]).stem == path.name)
+    chosen = file.imgToAnns[number]
+    if entry["height"] * entry["width"] > 10**6:
+        return None
+    masks = [(file.annToMask(each).astype(bool), each["category_id"] // 10) for each in chosen]
+    found = np.zeros((entry["height"], entry["width"]), np.uint16)
+    for mask, label in sorted(masks, key=lambda each: -int(each[0].sum())):
+        found[mask] = label
+    return found
+
+
+READERS: dict[str, Callable[[Path], Any]] = {
+    "png, bmp": picture,
+    "images": image,
+    "tiff": tiff,
+    "geotiff": tiff,
+    "npy": npy,
+    "npz": npz,
+    "zarr": zarr,
+    "nifti": nifti,
+    "mha": mha,
+    "nrrd": nrrd,
+    "coco": coco,
+}
