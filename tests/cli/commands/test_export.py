@@ -94,6 +94,7 @@ def labels_of(here: Path, command: str, name: str) -> dict[str, np.ndarray]:
     [
         (["format=tensorrt"], "format"),
         (["device=cuda"], '`device` to be "cpu" for format=onnx'),
+        (["device=mps", "format=aot"], '`device` to be "cpu", "cuda" or "cuda:N" for format=aot, got'),
         (["input=nowhere"], "`input` to be a folder or an image"),
         ([], "name some with input=FOLDER_OR_FILE"),
     ],

@@ -104,7 +104,7 @@ class Modelled(Common):
     """What a command takes that runs a model."""
 
     device: str = "auto"
-    """Where the model runs: "auto", "cpu", "cuda" or "cuda:<number>"."""
+    """Where the model runs: "auto", "cpu", "cuda", "cuda:<number>" or "mps" (an Apple GPU; docs/gpu.md)."""
 
 
 class Trained(Common):
@@ -215,6 +215,8 @@ class DeployConfig(Trained):
     def _of_packages(cls, device: str, given: Given) -> None:
         if given.format == "onnx" and device != "cpu":
             raise RuleError('to be "cpu" for format=onnx', "The file runs anywhere; only the comparison runs here.")
+        if device == "mps":
+            raise RuleError('to be "cpu", "cuda" or "cuda:N" for format=aot', "Take format=onnx for other devices.")
 
 
 class CheckConfig(Command):
