@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from segmeter.errors import ConfigError, InputError
+from segmeter.losses.checks import read_weights
 from segmeter.losses.focal.focal import FocalLoss, focal_loss
 from tests.losses.cases import make_case
 
@@ -109,3 +110,20 @@ def test_a_backend_that_does_not_fit_is_refused():
         focal_loss(case.logits, case.target, task="multiclass", ignore_index=255, backend="numba")
     with pytest.raises(InputError, match=r"'triton' with floating logits.*on cpu. Use backend=.auto"):
         focal_loss(case.logits.float(), case.target, task="multiclass", ignore_index=255, backend="triton")
+
+
+@pytest.mark.parametrize("backend", ["reference", "torch", "numba"])
+@pytest.mark.parametrize("classes", [256, 300])
+def test_more_classes_than_a_uint8_counts_are_no_reason_to_refuse_its_labels(backend, classes):
+    """torch takes 300 for 44 beside a uint8, so that every larger label would be bad."""
+    logits = torch.randn(1, classes, 4, 5, generator=torch.Generator().manual_seed(0))
+    target = torch.arange(236, 256, dtype=torch.uint8).view(1, 4, 5)
+    loss = FocalLoss("multiclass", backend=backend, class_weights=torch.arange(1.0, classes + 1), ignore_index=255)
+    assert loss(logits, target) == loss(logits, target.long())
+    assert loss.denominators(target) == loss.denominators(target.long()) == sum(range(237, 256))
+
+
+def test_class_weights_that_are_a_view_become_dense_as_the_kernels_read_them():
+    weights = read_weights("f", torch.arange(6.0)[::2])
+    assert weights.is_contiguous()
+    assert weights.tolist() == [0, 2, 4]

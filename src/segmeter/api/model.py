@@ -103,7 +103,7 @@ def load(checkpoint: str | Path | Sequence[str | Path], *, device: str = "auto",
     checkpoint
         A run's folder (its best checkpoint), a checkpoint, or a list of them, whose probabilities are averaged.
     device
-        "auto", "cpu", "cuda" or "cuda:<number>".
+        "auto", "cpu", "cuda", "cuda:<number>" or "mps".
     options
         Keys of the group `inference`, such as ``tile=1024`` or ``precision="float32"``.
 

@@ -41,8 +41,11 @@ def read_scalars(scalars: Sequence[Tensor]) -> list[float]:
         if scalar.ndim or scalar.is_complex() or scalar.device != scalars[0].device:
             given = f"{scalar.dtype} of shape {tuple(scalar.shape)} on {scalar.device} at position {index}"
             raise InputError(expected("read_scalars", "scalars", "to be real and 0-d, on one device", given))
+    here = [scalar.detach() for scalar in scalars]
+    if here[0].device.type == "mps":
+        here = [scalar.cpu() for scalar in here]  # one by one, as an Apple GPU has no float64
     # one int64 row for both kinds: floats travel as the bits of their float64
-    bits = torch.stack([_bits(scalar.detach()) for scalar in scalars])
+    bits = torch.stack([_bits(scalar) for scalar in here])
     row = to_numpy(bits)
     return [_read(int(number), scalar.is_floating_point()) for number, scalar in zip(row, scalars, strict=True)]
 

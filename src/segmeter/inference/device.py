@@ -7,7 +7,7 @@ import torch
 from segmeter.checks import expected, shown
 from segmeter.errors import ConfigError
 
-_NAME = re.compile(r"cpu|cuda(:\d+)?")
+_NAME = re.compile(r"cpu|mps|cuda(:\d+)?")
 
 
 def pick_device(name: str = "auto") -> torch.device:
@@ -16,20 +16,25 @@ def pick_device(name: str = "auto") -> torch.device:
     Parameters
     ----------
     name
-        "cpu", "cuda", "cuda:1", or "auto": the first GPU, else the CPU.
+        "cpu", "cuda", "cuda:1", "mps" (an Apple GPU), or "auto": the first CUDA GPU, else the CPU.
 
     Raises
     ------
     ConfigError
-        The name is another one, there is no CUDA here, or fewer GPUs.
+        The name is another one, or there is no such device here.
     """
     if not (isinstance(name, str) and (name == "auto" or _NAME.fullmatch(name))):
-        raise ConfigError(expected("config", "device", 'to be "auto", "cpu", "cuda" or "cuda:N"', shown(name)))
+        raise ConfigError(expected("config", "device", 'to be "auto", "cpu", "cuda", "cuda:N" or "mps"', shown(name)))
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     device = torch.device(name)
     if device.type == "cuda":
         _check_cuda(name, device.index or 0)
+    if device.type == "mps" and not torch.backends.mps.is_available():
+        built = torch.backends.mps.is_built()
+        why = "sees no Apple GPU" if built else "is built without Apple's Metal"
+        remedy = f"This torch ({torch.__version__}) {why}: set device=cpu."
+        raise ConfigError(expected("config", "device", "to be here", "'mps'", remedy))
     return device
 
 

@@ -10,13 +10,15 @@ from segmeter.errors import RunError
 
 _LOG = logging.getLogger(__name__)
 _LEAST_TILE = 64
+# torch's CPU allocator, CUDA and Apple GPUs; cuBLAS and cuDNN, which take memory beside torch's, as RuntimeErrors
+_SAYINGS = ("can't allocate memory", "out of memory", "CUBLAS_STATUS_ALLOC_FAILED", "CUDNN_STATUS_ALLOC_FAILED")
 
 
 def is_out_of_memory(error: BaseException) -> bool:
     """Whether an error of torch or Python says that memory ran out, on a device or on the host."""
     if isinstance(error, (torch.OutOfMemoryError, MemoryError)):
         return True
-    return isinstance(error, RuntimeError) and "can't allocate memory" in str(error)  # torch's CPU allocator
+    return isinstance(error, RuntimeError) and any(saying in str(error) for saying in _SAYINGS)
 
 
 @contextmanager

@@ -10,6 +10,7 @@ from segmeter.errors import ConfigError
 from segmeter.inference.config import Precision
 
 _CPU_BFLOAT16 = ("avx512_bf16", "amx_bf16")
+_REFUSED = {"cpu": ("float16", "bfloat16"), "mps": ("bfloat16", "float16")}  # of a device, and what to take instead
 
 
 def pick_dtype(device: torch.device, precision: Precision) -> torch.dtype:
@@ -21,13 +22,14 @@ def pick_dtype(device: torch.device, precision: Precision) -> torch.dtype:
     Raises
     ------
     ConfigError
-        float16 without CUDA.
+        float16 on a CPU, bfloat16 on an Apple GPU.
     """
     if precision == "auto":
         return _fastest(device)
-    if precision == "float16" and device.type != "cuda":
-        remedy = "Use bfloat16 or float32."
-        raise ConfigError(expected("inference", "precision", f"that {device.type} computes in", "'float16'", remedy))
+    refused, instead = _REFUSED.get(device.type, ("", ""))
+    if precision == refused:
+        remedy = f"Use {instead} or float32."
+        raise ConfigError(expected("inference", "precision", f"that {device.type} computes in", f"'{refused}'", remedy))
     dtype: torch.dtype = getattr(torch, precision)
     return dtype
 
@@ -49,7 +51,7 @@ def autocast(device: torch.device, precision: Precision) -> AbstractContextManag
     Raises
     ------
     ConfigError
-        float16 without CUDA.
+        See `pick_dtype`.
     """
     dtype = pick_dtype(device, precision)
     if dtype is not torch.float32:

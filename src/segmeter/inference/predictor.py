@@ -57,7 +57,7 @@ class Predictor:
     """
 
     def __init__(self, segmenter: Segmenter | Ensemble, config: InferenceConfig, device: torch.device) -> None:
-        pick_dtype(device, config.precision)
+        self.precision = str(pick_dtype(device, config.precision)).removeprefix("torch.")
         _check_tile(config, segmenter)
         self.segmenter = segmenter.to(device=device, memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.config = config

@@ -5,7 +5,7 @@ from torch import nn
 
 from segmeter.checks import expected
 from segmeter.errors import InputError
-from segmeter.losses.targets import valid_mask
+from segmeter.losses.targets import valid_mask, widest_float
 
 
 class AdditiveLoss(nn.Module):
@@ -44,7 +44,7 @@ class AdditiveLoss(nn.Module):
         raise NotImplementedError
 
     def denominators(self, target: torch.Tensor) -> torch.Tensor:
-        """Give the denominators, (P,) float64, without a gradient."""
+        """Give the denominators, (P,) of the widest float that the device has, without a gradient."""
         raise NotImplementedError
 
     def forward(self, logits: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
@@ -101,7 +101,7 @@ class PixelMeanLoss(AdditiveLoss):
         return torch.mul(wide, self.denominators(target).to(wide.dtype))
 
     def denominators(self, target: torch.Tensor) -> torch.Tensor:
-        return valid_mask(target, self.ignore_index).sum(dtype=torch.float64).view(1)
+        return valid_mask(target, self.ignore_index).sum(dtype=widest_float(target.device)).view(1)
 
 
 def additive(loss: nn.Module, ignore_index: int | None) -> AdditiveLoss:
@@ -115,8 +115,9 @@ def divide(sums: torch.Tensor, denominators: torch.Tensor, *, otherwise: float =
 
 
 def loss_terms(loss: AdditiveLoss, logits: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
-    """Give the sums and the denominators of a batch side by side, (P, 2) float64, on the device."""
-    return torch.stack([loss.sums(logits, target).double(), loss.denominators(target).double()], dim=1)
+    """Give the sums and the denominators of a batch side by side, (P, 2) of the widest float, on the device."""
+    wide = widest_float(logits.device)
+    return torch.stack([loss.sums(logits, target).to(wide), loss.denominators(target).to(wide)], dim=1)
 
 
 def check_labels(loss: nn.Module) -> None:

@@ -102,11 +102,11 @@ def read_alpha(alpha: Any) -> Any:
 
 
 def read_weights(where: str, weights: Any) -> torch.Tensor | None:
-    """Give class weights as a float32 tensor; ConfigError where they are not numbers."""
+    """Give class weights as a dense float32 tensor, as the kernels read it; ConfigError where they are not numbers."""
     if weights is None:
         return None
     try:
-        return torch.as_tensor(weights, dtype=torch.float32)
+        return torch.as_tensor(weights, dtype=torch.float32).contiguous()
     except (TypeError, ValueError, RuntimeError) as error:
         rule = "to be one number per class"
         raise ConfigError(expected(where, "class_weights", rule, repr(weights))) from error

@@ -51,7 +51,7 @@ class LovaszLoss(ImageLoss):
             problems.one_of("over", over, ("batch", "sample"))
 
     def denominators(self, target: torch.Tensor) -> torch.Tensor:
-        """Give whether the batch has a valid pixel, or how many of its images have one, (1,) float64."""
+        """Give whether the batch has a valid pixel, or how many of its images have one, (1,) of the widest float."""
         return count_images(valid_mask(target, self.ignore_index), each=self.adds)
 
     def losses(self, logits: torch.Tensor, target: torch.Tensor) -> torch.Tensor:

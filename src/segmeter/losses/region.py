@@ -12,7 +12,7 @@ from segmeter.classes import ClassSpec, Task
 from segmeter.losses.additive import AdditiveLoss, ImageLoss
 from segmeter.losses.checks import check_common, check_numbers, check_tensors, refuse_bad_labels, whole_number
 from segmeter.losses.config import DiceConfig, FocalTverskyConfig, Over, TverskyConfig
-from segmeter.losses.targets import read_labels, valid_mask, widened
+from segmeter.losses.targets import read_labels, valid_mask, widened, widest_float
 
 
 class Regions(NamedTuple):
@@ -90,7 +90,7 @@ class TverskyLoss(ImageLoss):
             problems.one_of("over", over, ("batch", "sample"))
 
     def denominators(self, target: torch.Tensor) -> torch.Tensor:
-        """Give whether the batch has a class, or how many of its images have one, (1,) float64."""
+        """Give whether the batch has a class, or how many of its images have one, (1,) of the widest float."""
         if target.is_floating_point():
             present = target > 0
         else:
@@ -155,9 +155,9 @@ def flatten_elements(values: torch.Tensor, *, each: bool) -> torch.Tensor:
 
 
 def count_images(present: torch.Tensor, *, each: bool) -> torch.Tensor:
-    """Count the images that have something, (1,) float64; not `each` counts all of them as one."""
+    """Count the images that have something, (1,) of the widest float; not `each` counts all of them as one."""
     per_image = present.flatten(1).any(1)
-    return (per_image.sum() if each else per_image.any()).double().view(1)
+    return (per_image.sum() if each else per_image.any()).to(widest_float(present.device)).view(1)
 
 
 def build_dice(config: DiceConfig, *, spec: ClassSpec, class_counts: Any = None) -> AdditiveLoss:

@@ -22,10 +22,15 @@ def read_labels(logits: torch.Tensor, target: torch.Tensor, *, softmax: bool, ig
         shape = logits[:, 0].shape if softmax else logits.shape
         classes = torch.zeros(shape, dtype=torch.int64, device=logits.device)
         return Labels(classes, torch.ones_like(classes, dtype=torch.bool), ~is_share(target))
-    known = (target >= 0) & (target < (logits.shape[1] if softmax else 2))
+    known = is_class(target, logits.shape[1] if softmax else 2)
     valid = valid_mask(target, ignore_index)
     counted = known & valid
     return Labels(torch.where(counted, target, 0).long(), counted, valid & ~known)
+
+
+def is_class(target: torch.Tensor, count: int) -> torch.Tensor:
+    """Say which labels lie in 0 to count - 1."""
+    return (target >= 0) & (target < count) if _holds(target.dtype, count) else target >= 0
 
 
 def valid_mask(target: torch.Tensor, ignore_index: int | None) -> torch.Tensor:
@@ -46,6 +51,11 @@ def _holds(dtype: torch.dtype, label: int) -> bool:
         return label in (0, 1)
     limits = torch.iinfo(dtype)
     return limits.min <= label <= limits.max
+
+
+def widest_float(device: torch.device) -> torch.dtype:
+    """Float64 for sums over many pixels, or float32 on an Apple GPU, which has no wider one."""
+    return torch.float32 if device.type == "mps" else torch.float64
 
 
 def widened(logits: torch.Tensor) -> torch.Tensor:

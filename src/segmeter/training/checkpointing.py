@@ -21,6 +21,7 @@ from torch import Tensor
 
 from segmeter.errors import CheckpointError, InputError, RunError, SegmeterError
 from segmeter.files import clear_leftovers, make_folder, point, remove, rename, write_bytes
+from segmeter.inference.oom_fallback import is_out_of_memory
 from segmeter.models.card import ModelCard
 from segmeter.models.checkpoints.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
 from segmeter.training.run.background import Background, beside, snapshot
@@ -138,7 +139,9 @@ class Checkpoints:
         device = next((tensor.device for tensor in segmenter_state.values()), torch.device("cpu"))
         try:
             kept, pending = snapshot((segmenter_state, content), later=steady if device.type == "cpu" else ())
-        except torch.OutOfMemoryError:
+        except (RuntimeError, MemoryError) as error:
+            if not is_out_of_memory(error):
+                raise
             self._publish(step, name, (segmenter_state, content), card, progress)
             self.saved = name
             return

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from segmeter.checks import collecting
+from segmeter.checks import Problems, collecting
 from segmeter.distributed.ranks import ALONE, World
 from segmeter.errors import ConfigError
 from segmeter.inference.config import InferenceConfig
@@ -54,7 +54,7 @@ class TrainJob:
     augment
         Changes each batch on the device, or None.
     device
-        "auto", "cpu", "cuda" or "cuda:<number>".
+        "auto", "cpu", "cuda", "cuda:<number>" or "mps".
     identity
         More of the configuration that must be the same on resuming (loss, augment, data), as plain values.
     settings
@@ -159,8 +159,17 @@ def check_job(job: TrainJob) -> torch.device:
         synced = any(isinstance(module, torch.nn.SyncBatchNorm) for module in job.segmenter.modules())
         possible = not synced or job.world.size == 1 or device.type == "cuda"
         problems.expect(possible, "model", "to have a model.norm other than sync in processes on the CPU", "sync")
+        _check_mps(problems, job, device)
         check_freezing(problems, job.segmenter, job.training, getattr(job.optimizer, "encoder_lr", 1.0))
     return device
+
+
+def _check_mps(problems: Problems, job: TrainJob, device: torch.device) -> None:
+    """Refuse what an Apple GPU can't do: float16, as its fused optimizers take no loss scale, and several processes."""
+    if device.type == "mps":
+        precision = job.training.precision
+        problems.expect(precision in ("auto", "float32"), "precision", "to be float32 on mps", precision)
+        problems.expect(job.world.size == 1, "device", "to be cpu or cuda for several processes", "mps")
 
 
 def identify(job: TrainJob) -> dict[str, Any]:

@@ -57,8 +57,9 @@ def plan_training(
     seen
         The training split.
     device
-        "cpu" or "cuda": how much a step may take.
+        "cuda", or any other, which may take as much in a step as a CPU.
     """
+    device = device if device in STEP_PIXELS else "cpu"
     small = training.plan or training.batch_size == AUTO
     crop = choose_crop(augment, seen.sizes, side=LARGEST_SIDE[device] if small else LARGEST_SIDE["cuda"])
     changes: dict[str, dict[str, object]] = {"training": {}, "data": {}, "augment": {}}

@@ -174,7 +174,10 @@ def join_shares(shares: Sequence[Share], spec: ClassSpec, *, total: int) -> tupl
     overlap = overlap_scores(np.sum([each.counts for each in scored], axis=0), task=spec.task)
     named = zip(spec.names, overlap.iou, overlap.support, strict=True)
     found = Validation(
-        values={**scores(overlap, spec), "loss": divide_terms(np.stack([each.terms for each in scored]))},
+        values={
+            **scores(overlap, spec),
+            "loss": divide_terms(np.stack([each.terms for each in scored], dtype=np.float64)),
+        },
         unlearned=tuple(name for name, iou, support in named if support > 0 and iou < UNLEARNED),
     )
     return found, [each.shown for each in scored if each.shown is not None]

@@ -1,15 +1,14 @@
 """The fused kernels: their logic under Triton's interpreter here, and compiled for a GPU where there is one."""
 
 import importlib
-import os
-import subprocess
-import sys
 
 import pytest
 import torch
 
 from segmeter.bridge.kernels import fused
-from tests.bridge.kernels import fused_grid
+from tests.bridge.kernels import decode_fuzz, fused_grid
+from tests.fuzzing import record, rounds
+from tests.interpreted import interpreted
 
 COMPARISONS = 6 * 3 * 6 + 6 * 4 + 1 + 1
 
@@ -19,12 +18,16 @@ def test_the_kernels_agree_with_numpy_under_the_interpreter():
     for the place of a channel; the padding of a tile taken into its min; NaN not counted; negative numbers not turned
     round in their order.
     """
-    pytest.importorskip("triton", reason="torch brings no Triton on this system")
-    environment = {**os.environ, "TRITON_INTERPRET": "1"}
-    command = [sys.executable, "-m", "tests.bridge.kernels.fused_grid", "cpu"]
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
-    assert done.returncode == 0, done.stderr
-    assert int(done.stdout) == COMPARISONS
+    assert interpreted("tests.bridge.kernels.fused_grid", "cpu") == COMPARISONS
+
+
+@pytest.mark.fuzz
+def test_any_view_and_type_is_decoded_as_by_numpy():
+    """Mutations seen to fail: any one stride of the logits; labels stored by the logits' strides."""
+    count = rounds(60, 1000)
+    found = interpreted("tests.bridge.kernels.decode_fuzz", "cpu", count, 0)
+    assert found["compared"] == {"triton": count, "cpu": count}
+    record("decode_kernels", **found)
 
 
 @pytest.mark.parametrize("name", ["argmax_labels", "threshold_labels"])
@@ -52,3 +55,9 @@ def test_the_kernels_compile_for_a_gpu_that_is_not_here(name, logits):
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device; this machine shows none")
 def test_the_kernels_agree_with_numpy_on_the_gpu():
     assert fused_grid.main("cuda") == COMPARISONS
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device; this machine shows none")
+def test_any_view_is_decoded_as_by_numpy_on_the_gpu():
+    assert decode_fuzz.main("cuda", 200, 0)["compared"] == {"triton": 200}

@@ -29,7 +29,9 @@ def test_labels_are_those_of_the_network(tmp_path, capsys):
     put(tmp_path / "x.png", image)
     assert run(*PREDICT, f"input={tmp_path / 'x.png'}", *QUIET) == 0
     folder = newest("runs/predict")
-    assert capsys.readouterr().out.startswith(f"1 images   {folder / 'predictions'}\n")
+    said = capsys.readouterr().out
+    assert said.startswith(f"1 images   {folder / 'predictions'}\n")
+    assert said.endswith("precision  float32 on cpu\n")
     network = read_checkpoint(Path("net")).load_segmenter("cpu").eval().network
     normalised = (image.transpose(2, 0, 1)[None] / np.float32(255) - np.float32(0.5)) / np.float32(0.3)
     with torch.no_grad():
@@ -51,6 +53,15 @@ def test_a_folder_leaves_a_map_per_image_and_no_scores():
     before = {path: path.stat().st_mtime_ns for path in (folder / "predictions").rglob("*.png")}
     assert run(*PREDICT, "input=images", "report.overlays=2", f"resume={folder}") == 0
     assert {path: path.stat().st_mtime_ns for path in (folder / "predictions").rglob("*.png")} == before
+
+
+@pytest.mark.parametrize(("capable", "precision"), [({}, "float32"), ({"avx512_bf16": True}, "bfloat16")])
+def test_the_precision_that_auto_means_here_is_told(monkeypatch, capsys, capable, precision):
+    """Labels in bfloat16 differ from those in float32, and so from an exported file's, in a few near-ties."""
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: capable)
+    assert run("predict", "checkpoint=net", "device=cpu", "input=images", *QUIET) == 0
+    assert json.loads((newest("runs/predict") / "run.json").read_text())["precision"] == precision
+    assert capsys.readouterr().out.endswith(f"precision  {precision} on cpu\n")
 
 
 @pytest.mark.parametrize(

@@ -85,3 +85,14 @@ def test_a_forked_child_computes_the_loss_too():
         assert parent.recv() == expected
     finally:
         torch.set_num_threads(before)
+
+
+def test_channels_that_lie_between_pixels_get_a_gradient():
+    """A dense copy of such a view has no even distance between its pixels."""
+    logits = torch.randn(60, generator=torch.Generator().manual_seed(0)).as_strided((1, 2, 4, 5), (0, 3, 10, 2))
+    target = torch.ones(1, 4, 5, dtype=torch.uint8)
+    gradient, reference = (
+        torch.autograd.grad(focal_loss(leaf, target, task="multiclass", backend=backend), leaf)[0]
+        for leaf, backend in ((logits.requires_grad_(), "numba"), (logits.double(), "reference"))
+    )
+    torch.testing.assert_close(gradient.double(), reference, rtol=1e-5, atol=1e-6)

@@ -1,28 +1,37 @@
 """The Triton kernels: their logic under Triton's interpreter here, and on a GPU where there is one."""
 
 import importlib
-import os
-import subprocess
-import sys
 
 import pytest
 import torch
 
 from segmeter.errors import InputError
 from segmeter.losses.focal.focal import FocalLoss, focal_loss
+from tests.fuzzing import record, rounds
+from tests.interpreted import interpreted
 from tests.losses.cases import make_case, run
-from tests.losses.focal import triton_grid
+from tests.losses.focal import focal_fuzz, step_grid, triton_grid
 
-COMPARISONS = 16 + 3 * 40 + 6
+COMPARISONS = 16 + 3 * 40 + 6 + 6
 
 
 def test_the_kernels_logic_agrees_with_the_closed_form_under_the_interpreter():
-    pytest.importorskip("triton", reason="torch brings no Triton on this system")
-    environment = {**os.environ, "TRITON_INTERPRET": "1"}
-    command = [sys.executable, "-m", "tests.losses.focal.triton_grid", "cpu"]
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
-    assert done.returncode == 0, done.stderr
-    assert int(done.stdout) == COMPARISONS
+    """Mutations seen to fail: the gradient stored at the logits' strides, of either kernel; labels cut to 32 bits."""
+    assert interpreted("tests.losses.focal.triton_grid", "cpu") == COMPARISONS
+
+
+@pytest.mark.fuzz
+def test_any_view_type_and_option_agrees_with_the_formula():
+    """Mutations seen to fail: any stride of logits or gradient, in either kernel; weights as they lie."""
+    count = rounds(60, 1000)
+    found = interpreted("tests.losses.focal.focal_fuzz", "cpu", count, 0)
+    assert found["compared"]["triton"] == count
+    record("focal_kernels", **found)
+
+
+@pytest.mark.fuzz
+def test_a_training_step_is_that_of_numba_where_logits_are_cut_to_the_image():
+    assert interpreted("tests.losses.focal.step_grid") == len(step_grid.CASES)
 
 
 FLOATS = ("weights", "losses", "sums", "scales")
@@ -57,6 +66,11 @@ def cuda():
 @pytest.mark.gpu
 def test_the_kernels_agree_with_the_closed_form_on_the_gpu(cuda):
     assert triton_grid.main(cuda) == COMPARISONS
+
+
+@pytest.mark.gpu
+def test_any_view_agrees_with_the_formula_on_the_gpu(cuda):
+    assert focal_fuzz.main(cuda, 200, 0)["compared"]["triton"] == 200
 
 
 @pytest.mark.gpu

@@ -14,6 +14,7 @@ from segmeter.losses.focal.torch_closed_form import torch_gradient, torch_sums
 from segmeter.losses.focal.triton_backend import triton_gradient, triton_sums
 from tests.losses.cases import Case, make_case
 from tests.losses.extreme import extreme
+from tests.views import GuardZones
 
 GAMMAS = (0.0, 0.5, 1.0, 2.0, 3.7)
 
@@ -99,13 +100,27 @@ def check_extremes(device: str) -> int:
     return done
 
 
+def check_views(device: str) -> int:
+    """The gradient of a view is dense; nothing is written beside it."""
+    whole = torch.randn(3, 5, 12, 16, generator=torch.Generator().manual_seed(2)).to(device)
+    views = (whole[:, 1:4], whole[..., :9, :], whole[::2, :, 1:10])
+    for softmax, logits in itertools.product([True, False], views):
+        target = torch.ones_like(logits[:, 0] if softmax else logits, dtype=torch.uint8)
+        options = {"terms": FocalParams(softmax=softmax, gamma=2.0), "scale": torch.ones((), device=device)}
+        with GuardZones() as zones:
+            gradient = triton_gradient(logits, target, None, **options)
+        torch.testing.assert_close(gradient, torch_gradient(logits, target, None, **options), rtol=1e-5, atol=1e-6)
+        assert zones.check()
+    return 2 * len(views)
+
+
 def main(device: str) -> int:
     """Run everything; give the number of comparisons."""
     digits = list(itertools.product(("binary", "multiclass"), (0.0, 0.5, 2.0)))
     for task, gamma in digits:
         check_digits(task, gamma, device)
     grids = sum(check_grid(task, device) for task in ("binary", "multiclass", "multilabel"))
-    return check_extremes(device) + grids + len(digits)
+    return check_extremes(device) + check_views(device) + grids + len(digits)
 
 
 if __name__ == "__main__":

@@ -143,3 +143,9 @@ def test_any_other_error_names_the_batch(workers):
         pytest.raises(RunError, match="batch 2 of epoch 1 could not be prepared: KeyError"),
     ):
         batches.take()
+
+
+def test_batches_go_to_a_device_that_is_neither_cpu_nor_cuda():
+    source = TinySource(TinyCases())
+    with Batches(source, first=0, progress=lambda _: 0.0, workers=0, device=torch.device("meta")) as batches:
+        assert {tensor.device.type for tensor in batches.take().tensors()} == {"meta"}

@@ -59,9 +59,10 @@ def test_a_step_is_the_one_that_torch_takes_after_clipping(config, clip_norm):
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf")])
 @pytest.mark.parametrize("clip_norm", [None, 1.0])
-def test_a_gradient_that_is_not_finite_leaves_every_weight_as_it_is(bad, clip_norm):
+@pytest.mark.parametrize("fused", [True, False])
+def test_a_gradient_that_is_not_finite_leaves_every_weight_as_it_is(bad, clip_norm, fused):
     model = with_gradients()
-    optimizer = OPTIMIZERS.build(AdamWConfig(), model=model)
+    optimizer = OPTIMIZERS.build(AdamWConfig(), model=model) if fused else torch.optim.SGD(model.parameters(), lr=1.0)
     before = copy.deepcopy(model.state_dict())
     model.layers[0].bias.grad[0] = bad
     assert not update_weights(optimizer, clip_norm=clip_norm).isfinite()

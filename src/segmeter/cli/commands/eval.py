@@ -56,7 +56,7 @@ def run(config: EvalConfig, job: Job) -> float | None:
     identity = run_identity(config.replace(loss=weighted), facts, device) | shard
     accept = partial(check_same, resumed or Path(), identity, dataset.case_ids)
     predictor = Predictor(checkpoint.load(device), config.inference, device)
-    facts |= choose_memory(predictor, resumed)
+    facts |= choose_memory(predictor, resumed) | {"precision": predictor.precision}
     with open_run(config, job, resumed=resumed, facts=facts, accept=accept) as folder:
         summary = evaluate(
             Evaluation(

@@ -42,7 +42,7 @@ def run(config: PredictConfig, job: Job) -> None:
     dataset, batches, shard = take_shard(dataset, config.shard, batch_size=config.inference.batch_size)
     identity = run_identity(config, facts, device) | shard
     accept = partial(check_same, resumed or Path(), identity, dataset.case_ids)
-    facts |= choose_memory(predictor, resumed)
+    facts |= choose_memory(predictor, resumed) | {"precision": predictor.precision}
     with open_run(config, job, resumed=resumed, facts=facts, accept=accept) as folder:
         count = predict(
             PredictionRun(
@@ -62,6 +62,7 @@ def run(config: PredictConfig, job: Job) -> None:
             note_done(folder, {})
             write_report(folder, config.report)
     sys.stdout.write(f"{count} images   {folder / 'predictions'}\n{predictor.stages.report()}\n")
+    sys.stdout.write(f"precision  {predictor.precision} on {device}\n")
     if config.report.html:
         sys.stdout.write(f"report     {folder / 'report.html'}\n")
 

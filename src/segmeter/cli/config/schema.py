@@ -104,7 +104,7 @@ class Modelled(Common):
     """What a command takes that runs a model."""
 
     device: str = "auto"
-    """Where the model runs: "auto", "cpu", "cuda" or "cuda:<number>"."""
+    """Where the model runs: "auto", "cpu", "cuda", "cuda:<number>" or "mps" (an Apple GPU; docs/gpu.md)."""
 
 
 class Trained(Common):

@@ -25,7 +25,7 @@ from segmeter.losses.checks import (
 from segmeter.losses.config import Backend, CrossEntropyConfig, FocalConfig, Normalizer
 from segmeter.losses.focal.dispatch import compute_sums
 from segmeter.losses.focal.params import FocalParams, LossSums
-from segmeter.losses.targets import valid_mask
+from segmeter.losses.targets import is_class, valid_mask, widest_float
 
 Reduction = Literal["mean", "sum", "none"]
 ALPHA = "Use class_weights, one per class."
@@ -85,7 +85,7 @@ class FocalLoss(AdditiveLoss):
         return (total if isinstance(number, str) else total / number).view(1)
 
     def denominators(self, target: torch.Tensor) -> torch.Tensor:
-        """Give the normaliser of this target, (1,) float64; 0 where it is a number, which does not add up."""
+        """Give the normaliser of this target, (1,) of the widest float; 0 for a number, which does not add up."""
         softmax = self.options["task"] == "multiclass"
         return count_normaliser(
             target,
@@ -290,17 +290,18 @@ def count_normaliser(
     ignore_index: int | None,
     normalizer: Normalizer | float,
 ) -> torch.Tensor:
-    """Give what `focal_loss` divides by, from the target alone: 0-d float64, and 0 for a number."""
+    """Give what `focal_loss` divides by, from the target alone: 0-d of the widest float, and 0 for a number."""
+    wide = widest_float(target.device)
     if not isinstance(normalizer, str):
-        return torch.zeros((), dtype=torch.float64, device=target.device)
+        return torch.zeros((), dtype=wide, device=target.device)
     soft = target.is_floating_point()
     if normalizer == "positives":
-        return (target if soft else target == 1).sum(dtype=torch.float64)
+        return (target if soft else target == 1).sum(dtype=wide)
     elements = target[:, 0] if softmax and soft else target
     if normalizer == "elements":
-        return torch.full((), elements.numel(), dtype=torch.float64, device=target.device)
+        return torch.full((), elements.numel(), dtype=wide, device=target.device)
     valid = valid_mask(elements, ignore_index)
     if class_weights is None or soft:
-        return valid.sum(dtype=torch.float64)
-    valid = valid & (elements >= 0) & (elements < len(class_weights))  # the loss refuses other labels
-    return torch.where(valid, class_weights.double()[torch.where(valid, elements, 0).long()], 0).sum()
+        return valid.sum(dtype=wide)
+    valid = valid & is_class(elements, len(class_weights))  # the loss refuses other labels
+    return torch.where(valid, class_weights.to(wide)[torch.where(valid, elements, 0).long()], 0).sum()

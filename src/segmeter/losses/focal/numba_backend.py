@@ -54,10 +54,11 @@ def numba_gradient(
 ) -> torch.Tensor:
     """Gradient of the total, as `torch_gradient` gives it."""
     call = _Call(logits, target, weights, terms)
-    gradient = torch.empty_like(call.logits)
+    result = torch.empty_like(logits)
+    gradient, _ = with_pixel_stride(result)
     arriving = scale.float().contiguous()
     call.run("gradient", losses=arriving, sums=arriving, gradient=gradient)
-    return gradient if call.logits is logits else torch.empty_like(logits).copy_(gradient)
+    return result if gradient is result else result.copy_(gradient)
 
 
 class _Call:

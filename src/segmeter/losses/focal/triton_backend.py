@@ -52,14 +52,15 @@ def triton_gradient(
     spaced, stride = with_pixel_stride(logits)
     grid, blocks = _tiles(spaced)
     options = _options(terms, weights) | blocks
-    gradient = torch.empty_like(spaced)
+    result = torch.empty_like(logits)  # dense, so it has strides of its own where the logits are a view
+    gradient, step = with_pixel_stride(result)
     arriving = scale.float().contiguous()
-    sizes = _sizes(spaced, stride)
+    sizes = (*_sizes(spaced, stride), gradient.stride(0), gradient.stride(1), step)
     if terms.softmax:
         _launch("softmax_gradient", grid, spaced, target.contiguous(), weights, arriving, gradient, *sizes, **options)
     else:
         _launch("sigmoid_gradient", grid, spaced, target.contiguous(), arriving, gradient, *sizes, **options)
-    return gradient if spaced is logits else torch.empty_like(logits).copy_(gradient)
+    return result if gradient is result else result.copy_(gradient)
 
 
 def _launch(kernel: str, grid: tuple[int, int], logits: torch.Tensor, *arguments: Any, **options: Any) -> None:

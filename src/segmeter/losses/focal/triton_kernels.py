@@ -41,6 +41,14 @@ def slope_of(nll, q, prob, GAMMA: tl.constexpr):
 
 
 @triton.jit
+def places_of(s_image, s_channel, s_pixel, BLOCK_P: tl.constexpr, BLOCK_K: tl.constexpr):
+    """Give where the tile's elements lie in a tensor of these strides, in 64 bits."""
+    p = tl.program_id(0).to(tl.int64) * BLOCK_P + tl.arange(0, BLOCK_P)
+    k = tl.arange(0, BLOCK_K).to(tl.int64)
+    return tl.program_id(1).to(tl.int64) * s_image + p[:, None] * s_pixel + k[None, :] * s_channel
+
+
+@triton.jit
 def read_softmax(
     logits,
     target,
@@ -54,13 +62,13 @@ def read_softmax(
     BLOCK_P: tl.constexpr,
     BLOCK_K: tl.constexpr,
 ):
-    """Give the tile's pixel numbers, places, masks, logits and labels."""
+    """Give the tile's pixel numbers, masks, logits and labels."""
     image = tl.program_id(1).to(tl.int64)
     p = tl.program_id(0).to(tl.int64) * BLOCK_P + tl.arange(0, BLOCK_P)
-    k = tl.arange(0, BLOCK_K).to(tl.int64)  # as k * s_channel may exceed 32 bits
+    k = tl.arange(0, BLOCK_K)
     inside = p < pixels
     kept = inside[:, None] & (k < channels)[None, :]
-    places = image * s_image + p[:, None] * s_pixel + k[None, :] * s_channel
+    places = places_of(s_image, s_channel, s_pixel, BLOCK_P, BLOCK_K)
     x = tl.load(logits + places, mask=kept, other=0.0).to(tl.float32)
     x = tl.where((k < channels)[None, :], x, float("-inf"))
     labels = tl.load(target + image * pixels + p, mask=inside, other=0).to(tl.int64)
@@ -68,7 +76,7 @@ def read_softmax(
     if HAS_IGNORE:
         valid = inside & (labels != ignore)
     known = (labels >= 0) & (labels < channels)
-    return image * pixels + p, places, kept, x, labels, valid, known
+    return image * pixels + p, kept, x, labels, valid, known
 
 
 @triton.jit
@@ -133,7 +141,7 @@ def softmax_sums(
     BLOCK_K: tl.constexpr,
 ):
     """Loss, weight and bad labels of each tile, multiclass."""
-    element, _, _, x, labels, valid, known = read_softmax(
+    element, _, x, labels, valid, known = read_softmax(
         logits, target, channels, pixels, s_image, s_channel, s_pixel, ignore, HAS_IGNORE, BLOCK_P, BLOCK_K
     )
     counted = valid & known
@@ -168,6 +176,9 @@ def softmax_gradient(
     s_image,
     s_channel,
     s_pixel,
+    g_image,
+    g_channel,
+    g_pixel,
     ignore,
     smoothing,
     GAMMA: tl.constexpr,
@@ -178,8 +189,8 @@ def softmax_gradient(
     BLOCK_P: tl.constexpr,
     BLOCK_K: tl.constexpr,
 ):
-    """Gradient of each tile, multiclass; it has the strides of the logits."""
-    element, places, kept, x, labels, valid, known = read_softmax(
+    """Gradient of each tile, multiclass; its strides are `g_image`, `g_channel` and `g_pixel`."""
+    element, kept, x, labels, valid, known = read_softmax(
         logits, target, channels, pixels, s_image, s_channel, s_pixel, ignore, HAS_IGNORE, BLOCK_P, BLOCK_K
     )
     counted = valid & known
@@ -206,6 +217,7 @@ def softmax_gradient(
         share = share * slope_of(nll, q, hot / (others + hot), GAMMA)
         slope = tl.where(own, -(share * q)[:, None], e * (share / (others + hot))[:, None])
     slope = tl.where(counted[:, None], slope, 0.0)
+    places = places_of(g_image, g_channel, g_pixel, BLOCK_P, BLOCK_K)
     tl.store(gradient + places, slope.to(gradient.dtype.element_ty), mask=kept)
 
 
@@ -223,19 +235,21 @@ def read_sigmoid(
     BLOCK_P: tl.constexpr,
     BLOCK_K: tl.constexpr,
 ):
-    """Give the tile's element numbers, places, masks, logits and labels."""
+    """Give the tile's element numbers, masks, logits and labels."""
     image = tl.program_id(1).to(tl.int64)
     p = tl.program_id(0).to(tl.int64) * BLOCK_P + tl.arange(0, BLOCK_P)
-    k = tl.arange(0, BLOCK_K).to(tl.int64)  # as k * s_channel may exceed 32 bits
+    k = tl.arange(0, BLOCK_K)
     kept = (p < pixels)[:, None] & (k < channels)[None, :]
-    places = image * s_image + p[:, None] * s_pixel + k[None, :] * s_channel
+    places = places_of(s_image, s_channel, s_pixel, BLOCK_P, BLOCK_K)
     x = tl.load(logits + places, mask=kept, other=0.0).to(tl.float32)
     element = (image * channels + k[None, :]) * pixels + p[:, None]
-    labels = tl.load(target + element, mask=kept, other=0).to(tl.int32)
+    labels = tl.load(target + element, mask=kept, other=0)
+    if target.dtype.element_ty != tl.int64:  # 32 bits would cut 2^32 + 1 down to 1
+        labels = labels.to(tl.int32)
     valid = kept
     if HAS_IGNORE:
         valid = kept & (labels != ignore)
-    return element, places, kept, x, labels, valid, (labels == 0) | (labels == 1)
+    return element, kept, x, labels, valid, (labels == 0) | (labels == 1)
 
 
 @triton.jit
@@ -273,7 +287,7 @@ def sigmoid_sums(
     BLOCK_K: tl.constexpr,
 ):
     """Loss, count and bad labels of each tile, one sigmoid per channel."""
-    element, _, kept, x, labels, valid, known = read_sigmoid(
+    element, kept, x, labels, valid, known = read_sigmoid(
         logits, target, channels, pixels, s_image, s_channel, s_pixel, ignore, HAS_IGNORE, BLOCK_P, BLOCK_K
     )
     prob, q, nll, other_nll = split_sigmoid(x, labels)
@@ -298,6 +312,9 @@ def sigmoid_gradient(
     s_image,
     s_channel,
     s_pixel,
+    g_image,
+    g_channel,
+    g_pixel,
     ignore,
     smoothing,
     negative,
@@ -309,8 +326,8 @@ def sigmoid_gradient(
     BLOCK_P: tl.constexpr,
     BLOCK_K: tl.constexpr,
 ):
-    """Gradient of each tile, one sigmoid per channel; it has the strides of the logits."""
-    element, places, kept, x, labels, valid, known = read_sigmoid(
+    """Gradient of each tile, one sigmoid per channel; its strides are `g_image`, `g_channel` and `g_pixel`."""
+    element, kept, x, labels, valid, known = read_sigmoid(
         logits, target, channels, pixels, s_image, s_channel, s_pixel, ignore, HAS_IGNORE, BLOCK_P, BLOCK_K
     )
     scale = tl.load(scales + element, mask=kept, other=0.0) if ELEMENTWISE else tl.load(scales)
@@ -320,4 +337,5 @@ def sigmoid_gradient(
         other = tl.where(labels == 1, negative, positive) * power(prob, GAMMA) * (prob + GAMMA * q * other_nll)
         slope = (1.0 - smoothing / 2) * slope + smoothing / 2 * other
     slope = tl.where(valid & known, scale * tl.where(labels == 1, slope, -slope), 0.0)
+    places = places_of(g_image, g_channel, g_pixel, BLOCK_P, BLOCK_K)
     tl.store(gradient + places, slope.to(gradient.dtype.element_ty), mask=kept)

@@ -160,7 +160,9 @@ class Batches:
         start = time.perf_counter()
         batch = next(self._batches)
         self.waited += time.perf_counter() - start
-        return batch if self._side is None else self._upload(batch, self._side)
+        if self._side is not None:
+            return self._upload(batch, self._side)
+        return batch.with_tensors([tensor.to(self._device) for tensor in batch.tensors()])
 
     def _upload(self, batch: Batch, side: torch.cuda.Stream) -> Batch:
         current = torch.cuda.current_stream(self._device)

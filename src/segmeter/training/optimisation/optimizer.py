@@ -52,7 +52,7 @@ def update_weights(optimizer: Optimizer, *, clip_norm: float | None) -> Tensor:
     """Clip the gradients and take one step.
 
     A fused optimizer divides while it reads the gradients, and leaves the weights as they are where the gradient is
-    not finite; both are decided on the device.
+    not finite; both are decided on the device. On an Apple GPU torch does not promise either, so the host decides.
 
     Parameters
     ----------
@@ -66,12 +66,13 @@ def update_weights(optimizer: Optimizer, *, clip_norm: float | None) -> Tensor:
     gradients = [p.grad for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
     norm = torch.nn.utils.get_total_norm(gradients)
     divisor = None if clip_norm is None else (norm / clip_norm).clamp(min=1.0)
-    if getattr(optimizer, "_step_supports_amp_scaling", False):
+    if getattr(optimizer, "_step_supports_amp_scaling", False) and norm.device.type != "mps":
         _fused_step(optimizer, norm, divisor)
     else:
         if divisor is not None:
             torch._foreach_div_(gradients, divisor)
-        optimizer.step()
+        if norm.device.type == "cuda" or norm.isfinite():  # only on CUDA would the host lose time by looking
+            optimizer.step()
     optimizer.zero_grad(set_to_none=True)
     return norm
 

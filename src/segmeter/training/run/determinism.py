@@ -34,6 +34,7 @@ def capture_rng(device: torch.device) -> dict[str, Any]:
         },
         "torch": torch.get_rng_state(),
         "cuda": torch.cuda.get_rng_state_all() if device.type == "cuda" else [],
+        "mps": torch.mps.get_rng_state() if device.type == "mps" else None,
     }
 
 
@@ -47,6 +48,8 @@ def restore_rng(state: dict[str, Any]) -> None:
     torch.set_rng_state(state["torch"])
     for number, generator in enumerate(state["cuda"][: torch.cuda.device_count()] if state["cuda"] else []):
         torch.cuda.set_rng_state(generator, number)
+    if state.get("mps") is not None and torch.backends.mps.is_available():
+        torch.mps.set_rng_state(state["mps"])
 
 
 @contextmanager

@@ -1,0 +1,81 @@
+"""Argmax and threshold by every kernel over random layouts, types and sizes, against NumPy.
+
+It runs in a process of its own, as Triton reads TRITON_INTERPRET when it is imported.
+"""
+
+import json
+import sys
+from contextlib import nullcontext
+from unittest import mock
+
+import numpy as np
+import pytest
+import torch
+
+from segmeter.bridge.decode import decode_labels
+from segmeter.bridge.kernels import argmax, fused
+from segmeter.errors import InputError
+from tests.bridge.kernels.fused_grid import message
+from tests.views import GuardZones, laid_out
+
+CHANNELS = (1, 2, 3, 5, 11, 19, 33, 64, 150, 256, 257, 300)
+SPACES = ((), (1,), (5,), (997,), (1, 1), (3, 7), (13, 37), (40, 24), (120, 96), (17, 1), (2, 3, 5))
+DTYPES = (torch.float32, torch.bfloat16, torch.float16)
+BAD = ((), (), (), (np.nan,), (np.inf,), (-np.inf,), (np.nan, np.inf, -np.inf))
+
+
+def draw(rng, device):
+    """A task and its logits, small integers, so that ties are common; some are not finite. Around the view lies NaN."""
+    task = str(rng.choice(["binary", "multiclass", "multilabel"], p=[0.2, 0.6, 0.2]))
+    channels = 1 if task == "binary" else int(rng.choice(CHANNELS))
+    spaces = [space for space in SPACES if channels * np.prod(space) <= 60_000]
+    shape = (int(rng.integers(1, 4)), channels, *spaces[rng.integers(len(spaces))])
+    bad, dtype = BAD[rng.integers(len(BAD))], DTYPES[rng.integers(3)]
+
+    def values(count):
+        drawn = rng.integers(-4, 5, count) + float(rng.choice([0, 5]))
+        drawn[rng.integers(0, count, len(bad))] = bad
+        return torch.from_numpy(drawn).to(dtype)
+
+    return task, laid_out(shape, rng, np.nan, values, device)
+
+
+def check(task, logits):
+    """Compare labels, or the message, and find the memory around all outputs untouched; give their number."""
+    values, zones = logits.double().cpu().numpy(), GuardZones()
+    if task == "binary":
+        values = values[:, 0]
+    odd = ~(np.isfinite(values).all(1) if task == "multiclass" else np.isfinite(values))
+    if odd.any():
+        with zones, pytest.raises(InputError) as error:
+            decode_labels(logits, task=task, threshold=0.9)
+        assert message(values.astype(np.float32), odd, odd.shape) in str(error.value), error.value
+        return zones.check()
+    with zones:
+        labels = decode_labels(logits, task=task, threshold=0.9)
+    expected = values.argmax(1) if task == "multiclass" else values > np.log(9)
+    assert labels.dtype == (torch.uint16 if task == "multiclass" and values.shape[1] > 256 else torch.uint8)
+    np.testing.assert_array_equal(labels.cpu().numpy(), expected)
+    return zones.check()
+
+
+def main(device, rounds, seed):
+    """Run everything; give what was done."""
+    triton = nullcontext() if device != "cpu" else mock.patch.object(fused, "takes", return_value=True)
+    ways = {"triton": triton} if device != "cpu" else {"triton": triton, "cpu": mock.patch.object(argmax, "SMALL", 0)}
+    rng, done, guarded = np.random.default_rng(seed), dict.fromkeys(ways, 0), 0
+    for number in range(rounds):
+        task, logits = draw(rng, device)
+        for way, patched in ways.items():
+            try:
+                with patched:
+                    guarded += check(task, logits)
+            except (AssertionError, pytest.fail.Exception) as error:
+                view = (task, logits.dtype, logits.shape, logits.stride())
+                raise AssertionError(f"case {number}, {way}, {view}: {error}") from error
+            done[way] += 1
+    return {"seed": seed, "compared": done, "guarded": guarded}
+
+
+if __name__ == "__main__":
+    print(json.dumps(main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))))

@@ -1,0 +1,156 @@
+"""The kernels of the focal loss over random layouts, types and options, against the formula in float64.
+
+It runs in a process of its own, as Triton reads TRITON_INTERPRET when it is imported.
+"""
+
+import json
+import sys
+from typing import Any, NamedTuple
+from unittest import mock
+
+import numpy as np
+import pytest
+import torch
+from torch.nn import functional
+
+from segmeter.errors import InputError
+from segmeter.losses.focal import dispatch
+from segmeter.losses.focal.focal import focal_loss
+from tests.views import GuardZones, laid_out
+
+CHANNELS = (1, 2, 3, 5, 11, 19, 33, 64, 150, 257, 300)
+SPACES = ((1,), (5,), (97,), (1, 1), (3, 7), (13, 37), (40, 24), (17, 1), (2, 3, 5))
+LABELS = (torch.uint8, torch.int16, torch.int32, torch.int64)
+# Triton's interpreter cuts bfloat16 and float16 off where the hardware rounds
+DIGITS = {torch.float32: 1e-5, torch.bfloat16: 2**-7, torch.float16: 2**-9}
+
+
+class Case(NamedTuple):
+    """Arguments of `focal_loss`, the gradient that arrives, and how many labels are bad."""
+
+    logits: torch.Tensor
+    target: torch.Tensor
+    options: dict[str, Any]
+    arriving: torch.Tensor
+    bad: int
+
+
+def draw(rng, device):
+    """A case. Around its views lie NaN, and the largest label."""
+    task = str(rng.choice(["binary", "multiclass", "multilabel"]))
+    channels = 1 if task == "binary" else int(rng.choice(CHANNELS[task == "multiclass" :]))
+    spaces = [space for space in SPACES if channels * np.prod(space) <= 20_000]
+    shape = (int(rng.integers(1, 4)), channels, *spaces[rng.integers(len(spaces))])
+    elements = shape if task == "multilabel" else (shape[0], *shape[2:])
+    dtype, spread = list(DIGITS)[rng.integers(3)], float(rng.choice([1.0, 4.0, 30.0]))
+    options = {
+        "task": task,
+        "gamma": float(rng.choice([0.0, 0.5, 1.0, 2.0, 3.7])),
+        "ignore_index": [None, 255, 0, -1][rng.integers(4)],
+        "label_smoothing": float(rng.choice([0.0, 0.0, 0.1, 1.0])),
+        "reduction": str(rng.choice(["mean", "sum", "none"])),
+    }
+    if rng.random() < 0.5 and task == "multiclass":
+        options["class_weights"] = laid_out((channels,), rng, np.nan, lambda n: draw_weights(rng, n), device)
+    elif rng.random() < 0.5 and task != "multiclass":
+        options["alpha"] = 0.25
+    target, bad = draw_target(rng, elements, channels if task == "multiclass" else 2, options["ignore_index"], device)
+    return Case(
+        laid_out(shape, rng, np.nan, lambda n: (floats(rng, n) * spread).to(dtype), device),
+        target,
+        options,
+        laid_out(elements if options["reduction"] == "none" else (), rng, np.nan, lambda n: floats(rng, n), device),
+        bad,
+    )
+
+
+def floats(rng, count):
+    return torch.from_numpy(rng.standard_normal(count).astype(np.float32))
+
+
+def draw_weights(rng, count):
+    """Some weights are 0, the first one is not."""
+    return floats(rng, count).abs().round() + (torch.arange(count) == 0)
+
+
+def draw_target(rng, shape, classes, ignore, device):
+    """Labels, and how many of them are bad: in one case of seven some are."""
+    dtype = LABELS[rng.integers(4)]
+    largest = torch.iinfo(dtype).max
+    marks = [*range(min(classes, largest + 1)), *([ignore] if ignore is not None else [])]
+    marks += [2**32 + 1 if dtype == torch.int64 else largest] if rng.random() < 0.15 else []
+    values = torch.tensor([mark for mark in marks if 0 <= mark <= largest or dtype != torch.uint8]).to(dtype)
+    target = laid_out(shape, rng, largest, lambda n: values[torch.from_numpy(rng.integers(0, len(values), n))], device)
+    bad = ~((target >= 0) & (target.long() < classes))  # as torch takes 300 for 44 beside a uint8
+    return target, int((bad if ignore is None else bad & (target.long() != ignore)).sum())
+
+
+def reference(x, case):
+    """Losses and weights of each element, as the docstring of `focal_loss` defines them."""
+    options, softmax = case.options, case.options["task"] == "multiclass"
+    ignore, gamma, share = options["ignore_index"], options["gamma"], options["label_smoothing"]
+    target = case.target.long().view(x[:, 0].shape if softmax else x.shape)
+    valid = torch.ones_like(target, dtype=torch.bool) if ignore is None else target != ignore
+    classes = torch.where(valid, target, 0)
+    if not softmax:
+        up, down = (
+            torch.sigmoid(-x) ** gamma * functional.softplus(-x),
+            torch.sigmoid(x) ** gamma * functional.softplus(x),
+        )
+        hot, alpha = classes * (1 - share) + share / 2, options.get("alpha")
+        positive, negative = (1.0, 1.0) if alpha is None else (alpha, 1 - alpha)
+        return torch.where(valid, positive * hot * up + negative * (1 - hot) * down, 0), valid.double()
+    logs = x.log_softmax(1)
+    each = torch.expm1(logs).neg().clamp(min=1e-200) ** gamma * -logs
+    weights = options.get("class_weights", torch.ones(x.shape[1], device=x.device)).double()
+    hot = functional.one_hot(classes, x.shape[1]).movedim(-1, 1) * (1 - share) + share / x.shape[1]
+    losses = (hot * each * weights.view(1, -1, *[1] * (x.ndim - 2))).sum(1)
+    return torch.where(valid, losses, 0), torch.where(valid, weights[classes], 0)
+
+
+def check(case, backend):
+    """Compare value and gradient, and find the memory around all outputs untouched; give their number."""
+    leaf = case.logits.detach().requires_grad_()
+    zones = GuardZones()
+    if case.bad:
+        with zones, pytest.raises(InputError, match=f"got {case.bad} other labels"):
+            focal_loss(leaf, case.target, **case.options, backend=backend)
+        return zones.check()
+    with zones:
+        found = focal_loss(leaf, case.target, **case.options, backend=backend)
+        (gradient,) = torch.autograd.grad(found, leaf, case.arriving)
+    wide = case.logits.double().requires_grad_()
+    losses, weights = reference(wide, case)
+    reduction, divisor = case.options["reduction"], weights.sum()
+    expected = losses.view(case.target.shape) if reduction == "none" else losses.sum()
+    if reduction == "mean" and divisor > 0:
+        expected = expected / divisor
+    (slope,) = torch.autograd.grad(expected, wide, case.arriving.double())
+    torch.testing.assert_close(found.double(), expected, rtol=1e-5, atol=1e-6)
+    rtol = DIGITS[leaf.dtype]
+    # below `tiny` there are few digits; 1e-12 is the rounding of the formula itself, where equal terms cancel
+    atol = 1e-6 * float(slope.abs().max()) + rtol * torch.finfo(leaf.dtype).tiny + 1e-12
+    torch.testing.assert_close(gradient.double(), slope, rtol=rtol, atol=atol)
+    return zones.check()
+
+
+def main(device, rounds, seed):
+    """Run everything; print what was done."""
+    rng, done, guarded = np.random.default_rng(seed), dict.fromkeys(("triton", "numba", "torch"), 0), 0
+    with mock.patch.object(dispatch, "triton_takes", return_value=True):
+        for number in range(rounds):
+            case = draw(rng, device)
+            for backend in done:
+                if backend == "numba" and (case.logits.dtype == torch.float16 or device != "cpu"):
+                    continue
+                try:
+                    guarded += check(case, backend)
+                except (AssertionError, pytest.fail.Exception) as error:
+                    views = [(each.dtype, each.shape, each.stride()) for each in (case.logits, case.target)]
+                    raise AssertionError(f"case {number}, {backend}, {views}, {case.options}: {error}") from error
+                done[backend] += 1
+    return {"seed": seed, "compared": done, "guarded": guarded}
+
+
+if __name__ == "__main__":
+    print(json.dumps(main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))))
