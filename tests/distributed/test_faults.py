@@ -62,6 +62,7 @@ def test_after_a_signal_it_is_not_waited_long_for_progress() -> None:
     assert stopped.code == 143
     assert stopped.lines[0].startswith("training: stopped by SIGTERM; no process got on for 45 s, so it was not saved")
     assert judged(400, limit_s=1800, signal=int(signal.SIGTERM), beats=lambda look: look // 40) is None
+    assert judged(400, limit_s=1800, signal=int(signal.SIGTERM), at="background.py:45 (wait)") is None
     assert judged(400, limit_s=1800, signal=lambda look: 15 if look > 400 - UNSAVED + 1 else 0) is None
 
 
@@ -97,6 +98,6 @@ def test_signals_have_the_codes_of_a_process_alone() -> None:
 
 
 def test_what_is_seen_comes_whole_from_the_store() -> None:
-    seen = Seen(looks=3, beats=5, at=WORKING, broken=True, signal=15)
+    seen = Seen(looks=3, done=True, beats=5, at=WORKING, broken=True, signal=15)
     assert Seen.from_json(seen.to_json().encode()) == seen
     assert replace(seen, looks=4) != seen

@@ -79,23 +79,24 @@ def test_the_second_cause_never_replaces_the_first(board: Any) -> None:
     assert tell(board, Fault(("later.",))) == FIRST
 
 
-def test_a_process_that_is_done_has_left(board: Any) -> None:
-    with watched(Place(1, 2, 1), None):
-        time.sleep(0.3)
-        assert Seen.from_json(board.get("1")).looks > 0
-    assert Seen.from_json(board.get("1")).looks == -1
-    with pytest.raises(Interrupted), watched(None, None):
-        raise Interrupted("saved.", exit_code=143)
-
-
-def test_the_first_process_waits_for_the_others_at_the_end(board: Any) -> None:
-    """It may have the store. Mutation seen to fail: no wait."""
-    board.set("1", Seen(looks=1).to_json())
-    threading.Timer(0.6, board.set, ("1", Seen(looks=-1).to_json())).start()
-    began = time.monotonic()
-    with watched(Place(0, 2, 0), None):
-        pass
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_process_that_is_done_waits_for_the_others(rank: int, board: Any) -> None:
+    """The first one may have the store, and have files to write. Mutation seen to fail: no wait."""
+    other, began = str(1 - rank), time.monotonic()
+    board.set(other, Seen(looks=1).to_json())
+    threading.Timer(0.6, board.set, (other, Seen(looks=2, done=True).to_json())).start()
+    with watched(Place(rank, 2, rank), None):
+        time.sleep(0.2)
+        assert Seen.from_json(board.get(str(rank))).looks > 0
     assert time.monotonic() - began > 0.5
+    assert Seen.from_json(board.get(str(rank))).looks == -1
+
+
+def test_a_training_that_was_stopped_and_saved_is_no_fault(board: Any) -> None:
+    board.set("1", Seen(looks=1, done=True).to_json())
+    with pytest.raises(Interrupted), watched(Place(0, 2, 0), None):
+        raise Interrupted("saved.", exit_code=143)
+    assert read_fault(board.get(FAULT)) is None
 
 
 def test_a_process_that_does_not_leave_is_ended(board: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -38,7 +38,7 @@ from segmeter.training.run.signals import StopSignals
 
 _SHARDS = "shards"
 _RETRIES = 3  # of a shard whose Dask worker is lost
-_PATIENCE = 30  # seconds in which processes leave by themselves once one has failed
+_PATIENCE = 20  # seconds in which processes leave by themselves once one has failed
 _GRACE = 5  # the same once the first one is gone, and those before one that is told to end is killed
 _POLL = 0.2  # seconds after which a signal is passed on
 

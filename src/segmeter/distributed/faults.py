@@ -21,6 +21,7 @@ SILENT = 20  # looks without a sign of life, after which a process is lost
 BROKEN = 5  # the same once a connection has broken
 LEAVING = 30  # looks at the end in which the last process has to leave
 UNSAVED = 45  # looks without progress after a signal, after which nothing is saved any more
+_SAVING = "background.py"  # where the first process waits until a checkpoint is written
 _WAITING = ("ranks.py", "watch.py")  # where a process waits for the others
 
 
@@ -47,9 +48,13 @@ class Fault:
 
 @dataclass(frozen=True)
 class Seen:
-    """What a process says of itself: its looks so far, -1 once it has left; its progress; where it is; what it met."""
+    """What a process says of itself: its looks so far, -1 once it has left; its progress; where it is; what it met.
+
+    One that is `done` waits for the others to be done too.
+    """
 
     looks: int = 0
+    done: bool = False
     beats: int = 0
     at: str = "its start"
     broken: bool = False
@@ -66,7 +71,7 @@ class Seen:
 def meeting(store: Any, number: int, ranks: range) -> Any:
     """The part of a store that one training has; torchrun's outlives restarts, and the trainings of a sweep."""
     restart = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
-    part = dist.PrefixStore(f"segmeter/{restart}/{number}", store)
+    part = dist.PrefixStore(f"segmeter/{restart}/{number}", store)  # type: ignore[attr-defined]
     part.compare_set(FAULT, "", "")
     for rank in ranks:  # reading what nobody has written would wait for it
         part.compare_set(str(rank), "", Seen().to_json())
@@ -122,7 +127,8 @@ class Judge:
         self._signalled += bool(number)
         self._left += leaving
         places = self._places(seen)
-        if min(self._signalled, self._still) >= UNSAVED:
+        saving = any(each.at.startswith(_SAVING) for each in seen.values())
+        if min(self._signalled, self._still) >= UNSAVED and not saving:
             name = signal.Signals(number).name
             text = f"training: stopped by {name}; no process got on for {UNSAVED} s, so it was not saved: {places}."
             return Fault((text,), exit_code(number))
@@ -136,7 +142,7 @@ class Judge:
 
     def _places(self, seen: Mapping[int, Seen]) -> str:
         """Where the processes are that the others wait for, or all of them."""
-        here = {rank: each for rank, each in seen.items() if each.looks >= 0}
+        here = {rank: each for rank, each in seen.items() if not each.done}
         working = {rank: each for rank, each in here.items() if not each.at.startswith(_WAITING)} or here
         named = [f"{self._name(rank)} is at {each.at}" for rank, each in working.items()]
         return ", ".join(named[:4]) + (f" and {len(named) - 4} more" if len(named) > 4 else "")

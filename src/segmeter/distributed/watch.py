@@ -32,8 +32,9 @@ _SIGNALS = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1}
 _LOOK_S = 1.0
 _DEAF_S = 10.0  # after a signal that the main thread does not hear, where there is nothing to save
 _BLAME_S = 8.0  # in which the cause of a broken connection is looked for
-_GRACE, _LEADERS_GRACE = 8, 25  # looks in which a process may leave by itself; the first one has files to write
+_GRACE, _LEADERS_GRACE = 8, 18  # looks in which a process may leave by itself; the first one has files to write
 _DEAF_GRACE = 12  # the same where the main thread waits for others: when those have ended, it is back
+_LAST_LOOKS = 5  # in which the others leave before the store goes
 _ANSWER = timedelta(seconds=20)  # in which the store answers
 _FOR_EVER = 10 * 365 * 86400.0
 _ROOT = str(Path(__file__).parents[1])
@@ -93,6 +94,8 @@ class Watch:
     def __init__(self, place: Place, limit_s: float | None, settle: Callable[[], None]) -> None:
         self.place, self.limit_s = place, limit_s
         self.store: Any = None
+        self._hosts = place.rank == 0 and os.environ.get(AGENT) != "True"
+        self._by_segmeter = multiprocessing.parent_process() is not None  # with launch=processes
         self._board: Any = None  # the same store, by a connection of the thread's own
         self._settle = settle
         self._judge = Judge(place.rank, place.size, limit_s)
@@ -115,11 +118,10 @@ class Watch:
         """Connect to the store at MASTER_ADDR and MASTER_PORT, which the first process has where nobody else does."""
         address, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
         rank, size, number = self.place.rank, self.place.size, next(_trainings)
-        hosts = rank == 0 and os.environ.get(AGENT) != "True"
         patience = timedelta(seconds=self.limit_s or _FOR_EVER)
         ranks = range(size) if rank == 0 else range(rank, rank + 1)
         try:
-            store = dist.TCPStore(address, port, size, hosts, patience, wait_for_workers=False, multi_tenant=True)
+            store = dist.TCPStore(address, port, size, self._hosts, patience, wait_for_workers=False, multi_tenant=True)
             board = dist.TCPStore(address, port, size, False, _ANSWER, wait_for_workers=False)
             self.store, self._board = meeting(store, number, ranks), meeting(board, number, range(1))
         except RuntimeError as error:
@@ -127,12 +129,11 @@ class Watch:
             raise RunError(f"training: {self._name} found nobody to train with at {address}:{port}: {text}.") from error
 
     def leave(self) -> None:
-        """Say that this process is done; the first one waits for all, as it may have the store that they need."""
+        """Wait until all processes are done: the first one for the others, and those for its last files."""
         self._leaving = True
-        if self.place.rank == 0:
-            self._settled.wait()
-            if self._fault is not None:
-                raise _peer_error(self._fault)
+        self._settled.wait()
+        if self._fault is not None:
+            raise _peer_error(self._fault)
 
     def blame(self, error: BaseException) -> BaseException:
         """Tell the others of an error of this process; return the first cause, which may be that of another one."""
@@ -140,7 +141,9 @@ class Watch:
         self._settle()
         if isinstance(error, PeerError) or self._board is None:
             return error
-        if isinstance(error, RuntimeError) and self._own is None:  # perhaps the connection to one that is gone
+        # perhaps of a connection that another one left, or from torchrun, which stops all once it has lost one
+        doubtful = RuntimeError if self._by_segmeter else (RuntimeError, KeyboardInterrupt)
+        if isinstance(error, doubtful) and self._own is None:
             self._broken = True
             self._settled.wait(_BLAME_S)
         self._own = self._own or Fault.of(error, self._name)
@@ -175,7 +178,7 @@ class Watch:
             if fault is not None:
                 self._end(fault)
         if self._leaving and self._fault is None:
-            self._say(left=True)
+            self._part()
 
     def _hear(self) -> None:
         """Wait a second for signals; a second one ends the process, whatever its main thread is in."""
@@ -201,7 +204,7 @@ class Watch:
             others = range(self.place.size) if self.place.rank == 0 else range(1)
             seen = {rank: Seen.from_json(self._board.get(str(rank))) for rank in others} | {self.place.rank: mine}
             fault = self._judge(seen, leaving=self._leaving)
-            if self._leaving and all(each.looks < 0 for rank, each in seen.items() if rank != self.place.rank):
+            if self._leaving and all(each.done for each in seen.values()):
                 self._settled.set()
             return None if fault is None else tell(self._board, fault)
         except RuntimeError:
@@ -212,9 +215,18 @@ class Watch:
     def _say(self, *, left: bool = False) -> Seen:
         self._looks += 1
         looks = -1 if left else self._looks
-        mine = Seen(looks, Pulse.beats, _whereabouts(), self._broken, self._signal)
+        mine = Seen(looks, self._leaving, Pulse.beats, _whereabouts(), self._broken, self._signal)
         self._board.set(str(self.place.rank), mine.to_json())
         return mine
+
+    def _part(self) -> None:
+        """Say that this process has left; one that has the store is the last."""
+        with suppress(RuntimeError):
+            self._say(left=True)
+            for _ in range(_LAST_LOOKS if self._hosts else 0):
+                if all(Seen.from_json(self._board.get(str(rank))).looks < 0 for rank in range(self.place.size)):
+                    return
+                time.sleep(_LOOK_S)
 
     def _deaf(self) -> Fault | None:
         """A signal that has to end the process, as there is nothing to save, and that its main thread does not hear."""
@@ -234,7 +246,7 @@ class Watch:
         self._since_fault += 1
         grace = _GRACE if self.place.rank else _DEAF_GRACE if self._raises else _LEADERS_GRACE
         if self._since_fault > grace:
-            if multiprocessing.parent_process() is None:  # else that one says it, with launch=processes
+            if not self._by_segmeter:  # else that one says it
                 sys.stderr.write("".join(f"segmeter: {line}\n" for line in fault.lines))
                 sys.stderr.flush()
             os._exit(fault.code)
