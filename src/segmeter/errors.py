@@ -77,6 +77,14 @@ class SweepError(SegmeterError):
         self.exit_code = exit_code
 
 
+class PeerError(RunError):
+    """Another process of the same training ended it; `exit_code` is that of its fault."""
+
+    def __init__(self, problems: str | Sequence[str], *, exit_code: int) -> None:
+        super().__init__(problems)
+        self.exit_code = exit_code
+
+
 class GateError(SegmeterError):
     """A run is not shown to reach what is required; `exit_code` says whether it is worse, or can't be told."""
 

@@ -13,6 +13,17 @@ QUIET_SECONDS = 2.0  # shorter work shows nothing
 LINE_SECONDS = 15.0  # between two plain lines
 
 
+class Pulse:
+    """How often this process got on with its work; those that train together stop when it no longer grows."""
+
+    beats = 0
+
+    @classmethod
+    def beat(cls) -> None:
+        """Count a step, a case, or a file."""
+        cls.beats += 1  # two threads may count as one: what matters is that it changes
+
+
 def track(
     items: Iterable[Item], what: str, total: int | None = None, *, parts: Callable[[Report], None] | None = None
 ) -> Iterator[Item]:
@@ -37,6 +48,7 @@ def track(
         if parts is not None:
             parts(lambda part: move(done + part))
         for done, item in enumerate(items, 1):
+            Pulse.beat()
             yield item
             move(done)
 

@@ -93,13 +93,14 @@ def test_two_processes_train_what_one_does() -> None:
 def test_a_process_that_dies_is_named_and_none_outlives_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """Mutation seen to fail: no limit of the wait for the others (600 s), or no SIGKILL."""
     monkeypatch.setattr(launched, "_GRACE", 0.5)
+    monkeypatch.setattr(launched, "_PATIENCE", 0.5)
     began, before = time.monotonic(), set(multiprocessing.active_children())  # such as joblib's, of an earlier test
     outcome = launched._together(
         Shipped(job=Job("train", (), None), values={}, plugins=("tests.cli.hanging",), path=()), 2
     )
     assert time.monotonic() - began < 60
     assert outcome.exit_code == 3
-    assert outcome.problems[0].endswith("It was process 2 of 2, ended by SIGKILL.")
+    assert outcome.problems[0].startswith("process 2 of 2 was lost, ended by SIGKILL")
     assert set(multiprocessing.active_children()) <= before
 
 

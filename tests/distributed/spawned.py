@@ -9,22 +9,25 @@ import torch
 import torch.multiprocessing as mp
 
 from segmeter.distributed.place import Place
-from segmeter.distributed.ranks import World, free_port, joined
+from segmeter.distributed.ranks import World, joined
+from segmeter.distributed.watch import AGENT, open_store, watched
 
 Work = Callable[[World, Path], Any]
 
 
 def run_world(work: Work, size: int, folder: Path) -> list[Any]:
     """Run `work` in each process of a world on gloo; give what each returned."""
-    os.environ["MASTER_PORT"] = str(free_port())
+    store = open_store()
+    os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(store.port), AGENT: "True"}
     try:
         mp.start_processes(_start, args=(work, size, folder), nprocs=size, start_method="spawn")
     finally:
-        del os.environ["MASTER_PORT"]
+        for name in ("MASTER_ADDR", "MASTER_PORT", AGENT):
+            del os.environ[name]
     return [torch.load(folder / f"rank{rank}.pt", weights_only=False) for rank in range(size)]
 
 
 def _start(rank: int, work: Work, size: int, folder: Path) -> None:
     torch.set_num_threads(1)
-    with joined(Place(rank, size, rank), torch.device("cpu")) as world:
+    with watched(Place(rank, size, rank), 300.0) as watch, joined(watch, torch.device("cpu")) as world:
         torch.save(work(world, folder), folder / f"rank{rank}.pt")

@@ -2,12 +2,15 @@
 
 import signal
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
+import torch.distributed as dist
 
-from segmeter.distributed.ranks import ALONE
+from segmeter.distributed.place import Place
+from segmeter.distributed.ranks import ALONE, Order, World, joined
 from tests.distributed.spawned import run_world
 from tests.distributed.validated import validate_each_way
 
@@ -16,6 +19,41 @@ def test_rank_0_decides_and_hears_the_signals_of_all(answers: list[dict[str, Any
     assert answers[0]["heard"] == [0, int(signal.SIGUSR1)]
     assert answers[1]["heard"] == [(0, 0.25, False), (1, 0.5, True), None]
     assert all(torch.equal(answer["shared"]["x"], torch.arange(3)) for answer in answers)
+
+
+def test_tensors_of_a_gpu_are_shared_by_the_cpu(answers: list[dict[str, Any]]) -> None:
+    """Each process then copies them to its own GPU. Mutation seen to fail: they are put where they were ("cuda:0")."""
+    for answer in answers:
+        assert answer["of a GPU"]["step"] == 3
+        assert torch.equal(answer["of a GPU"]["weights"][0], torch.arange(4.0))
+
+
+def test_a_step_of_several_processes_reads_nothing_off_the_device(answers: list[dict[str, Any]]) -> None:
+    assert [answer["waits"] for answer in answers] == [[], []]
+
+
+def test_orders_go_by_the_cpu_whatever_the_gpus_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Mutation seen to fail: tensors on the GPU, for nccl, whose values each step would wait for."""
+    devices: list[str] = []
+    monkeypatch.setattr(dist, "get_backend", lambda: "nccl")
+    monkeypatch.setattr(dist, "all_reduce", lambda values, op: devices.append(values.device.type))
+    assert World(0, 2).tell(Order(3, 0.5, validates=False), int(signal.SIGTERM)) == signal.SIGTERM
+    assert World(1, 2).next_order(0) is None
+    World(1, 2).wait()
+    assert devices == ["cpu"] * 3
+
+
+@pytest.mark.parametrize(("device", "backend"), [("cpu", "gloo"), ("cuda:1", "cpu:gloo,cuda:nccl")])
+def test_gpus_have_nccl_and_their_hosts_gloo(device: str, backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Any] = []
+    monkeypatch.setattr(dist, "init_process_group", lambda backend, **values: asked.append((backend, values["rank"])))
+    monkeypatch.setattr(dist, "destroy_process_group", lambda: asked.append("left"))
+    monkeypatch.setattr(torch.cuda, "set_device", asked.append)
+    watch = SimpleNamespace(place=Place(1, 2, 1), store=None)
+    with joined(watch, torch.device(device)) as world:  # type: ignore[arg-type]
+        assert (world.rank, world.size, world.watch) == (1, 2, watch)
+    own = [torch.device(device)] if device != "cpu" else []
+    assert asked == [*own, (backend, 1), "left"]
 
 
 def check_validations(found: list[Any], folder: Path) -> None:

@@ -40,7 +40,8 @@ from segmeter.training.run.signals import StopSignals
 
 _SHARDS = "shards"
 _RETRIES = 3  # of a shard whose Dask worker is lost
-_GRACE = 10  # seconds in which processes end once one has failed, before they are killed
+_PATIENCE = 20  # seconds in which processes leave by themselves once one has failed
+_GRACE = 5  # the same once the first one is gone, and those before one that is told to end is killed
 _ADDRESS = re.compile(r"\w+://\S+|[^\s:/]+:\d+")
 _POLL = 0.2  # seconds after which a signal is passed on
 
@@ -88,21 +89,23 @@ def _by_slurm(launch: SlurmConfig, alone: Any, job: Job) -> Outcome:
 
 
 def _together(job: Shipped, count: int) -> Outcome:
-    """Train in spawned processes of this machine; the outcome is the first one's, or that of the one that failed."""
-    from segmeter.distributed.ranks import free_port
+    """Train in spawned processes of this machine; the outcome is that of the first one, or of whichever failed."""
+    from segmeter.distributed.faults import meeting
+    from segmeter.distributed.watch import open_store
 
-    context, port = get_context("spawn"), free_port()
+    context, store = get_context("spawn"), open_store()
+    board = meeting(store, 0, range(0))
     ranks = dict[Connection, BaseProcess]()
     for rank in range(count):
         ours, theirs = context.Pipe(duplex=False)
-        name, arguments = f"process {rank + 1} of {count}", (job, rank, count, port, theirs)
+        name, arguments = f"process {rank + 1} of {count}", (job, rank, count, store.port, theirs)
         process = context.Process(target=_one_rank, name=name, args=arguments, daemon=True)
         process.start()
         theirs.close()
         ranks[ours] = process
     try:
         with StopSignals() as stop:  # noted, as an exception could come while an outcome is being received
-            outcome = joint(_gather(job.job, ranks, stop))
+            outcome = joint(_gather(job.job, ranks, stop, board))
     finally:
         _end(list(ranks.values()))
     if stop and outcome.exit_code:  # with what it says of where it was saved
@@ -110,13 +113,14 @@ def _together(job: Shipped, count: int) -> Outcome:
     return outcome
 
 
-def _gather(job: Job, ranks: Mapping[Connection, BaseProcess], stop: StopSignals) -> list[Outcome]:
-    """Wait for what becomes of each process; once one has failed, the others have a short while.
+def _gather(job: Job, ranks: Mapping[Connection, BaseProcess], stop: StopSignals, board: Any) -> list[Outcome]:
+    """Wait for what becomes of each process, the first one first; once one has failed, the others have a short while.
 
-    A signal is passed on: the first process saves, the others give up what they are at. A process that was killed comes
-    first: what the others say is then that they lost it.
+    A signal is passed on: the first process saves, the others give up what they are at. That a process was killed is
+    told to the others, who would know no more than that they lost it.
     """
-    found, left, told, latest = list[Outcome](), dict(ranks), False, time.monotonic()
+    found, left, told, latest = dict[Connection, Outcome](), dict(ranks), False, time.monotonic()
+    first = next(iter(ranks))
     while left:
         if stop and not told:
             told = True
@@ -124,19 +128,28 @@ def _gather(job: Job, ranks: Mapping[Connection, BaseProcess], stop: StopSignals
                 if process.is_alive() and process.pid:
                     os.kill(process.pid, stop.number)
         ready = wait(list(left), timeout=_POLL)
-        if ready:
-            latest = time.monotonic()
-        elif any(outcome.exit_code for outcome in found) and time.monotonic() > latest + _GRACE:
+        latest = time.monotonic() if ready else latest
+        failed, patience = any(each.exit_code for each in found.values()), _GRACE if first in found else _PATIENCE
+        if failed and time.monotonic() > latest + patience:
             break
         for pipe in ready:
             assert isinstance(pipe, Connection)
             process = left.pop(pipe)
             try:
-                found.append(pipe.recv())
+                found[pipe] = pipe.recv()
             except (EOFError, ConnectionError):
                 process.join(_GRACE)
-                found.insert(0, lost(job, f" It was {process.name}, {_ending(process)}."))
-    return found
+                found[pipe] = _lost(job, process, board)
+    return [found[pipe] for pipe in ranks if pipe in found]
+
+
+def _lost(job: Job, process: BaseProcess, board: Any) -> Outcome:
+    """The outcome of a process that left none: of the fault that ended the training, which may be just this."""
+    from segmeter.distributed.faults import Fault, tell
+
+    text = f"{process.name} was lost, {_ending(process)}, as when it is killed, or memory runs out. Remove the cause."
+    fault = tell(board, Fault((text,)))
+    return Outcome(job=job, problems=fault.lines, exit_code=fault.code)
 
 
 def _ending(process: BaseProcess) -> str:
@@ -164,7 +177,7 @@ def _one_rank(job: Shipped, rank: int, count: int, port: int, pipe: Connection) 
     end_with_parent()
     os.setpgrp()  # Ctrl-C comes once, from the parent: a second signal would end this process before it has saved
     os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(count))
-    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
+    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), TORCHELASTIC_USE_AGENT_STORE="True")
     if rank:
         sys.stdout = sys.stderr = Path(os.devnull).open("w")  # noqa: SIM115
     share_cores(count)

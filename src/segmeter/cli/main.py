@@ -12,7 +12,7 @@ from segmeter.checks import nearest
 from segmeter.cli.command_list import COMMANDS, PLAIN
 from segmeter.cli.messages import describe, shown_warnings
 from segmeter.cli.streams import lenient_streams
-from segmeter.errors import EXIT_BAD_INPUT, EXIT_INTERRUPTED, ConfigError, Interrupted, LateError
+from segmeter.errors import EXIT_BAD_INPUT, EXIT_INTERRUPTED, ConfigError, Interrupted, LateError, PeerError
 from segmeter.training.run.signals import Stopped, StopSignals
 
 _HELP = f"""segmeter {__version__}: train U-Nets with focal loss and measure segmentations.
@@ -38,8 +38,9 @@ def main(argv: Sequence[str] | None = None) -> None:
         except KeyboardInterrupt as error:
             _fail(f"segmeter: {str(error) or 'interrupted'}.", getattr(error, "exit_code", EXIT_INTERRUPTED))
         except Exception as error:
-            if stop.received and not isinstance(error, Interrupted):  # such as a worker that the same signal ended
-                _fail(f"segmeter: {Stopped(stop.received)}.", stop.exit_code)
+            first = stop.received if stop.raises else None  # else it came after the error
+            if first and not isinstance(error, Interrupted):  # such as a worker that the same signal ended
+                _fail(f"segmeter: {Stopped(first)}.", stop.exit_code)
             lines, code = describe(error)
             _fail("\n".join(f"segmeter: {line}" for line in lines), code, at_once=_is_late(error))
 
@@ -53,8 +54,8 @@ def _as_utf8(argument: str) -> str:
 
 
 def _is_late(error: BaseException | None) -> bool:
-    """Whether a read goes on, perhaps in a thread of a library's own, which Python would wait for at the end."""
-    return error is not None and (isinstance(error, LateError) or _is_late(error.__cause__))
+    """Whether a read, or a wait for other processes, goes on in a thread that Python would wait for at the end."""
+    return error is not None and (isinstance(error, LateError | PeerError) or _is_late(error.__cause__))
 
 
 def _fail(message: str, code: int, *, at_once: bool = False) -> NoReturn:

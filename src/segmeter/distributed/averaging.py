@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from segmeter.distributed.ranks import World
+from segmeter.progress import Pulse
 
 _LOG = logging.getLogger(__name__)
 
@@ -43,6 +44,7 @@ class Averaged:
     @contextmanager
     def gathering(self, image: Tensor, *, last: bool) -> Iterator[None]:
         """Average in the last backward pass of a step only: until then gradients add up here; `image` is a batch."""
+        Pulse.beat()
         if last or self.world.size == 1:
             yield
         else:

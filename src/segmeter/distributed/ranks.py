@@ -2,14 +2,18 @@
 
 Rank 0 runs the loop: it reads the clock and the signals, and writes. The others follow it: before each step and each
 validation it tells them that there is one, so that no decision has to be made twice, and none can differ.
+
+Orders, and all that is shared as objects, go by gloo from CPU to CPU, so that nothing waits for a GPU; tensors on GPUs
+go by nccl.
 """
 
+import io
 import os
-import socket
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
+from types import TracebackType
 from typing import Any, NamedTuple
 
 import torch
@@ -17,8 +21,11 @@ import torch.distributed as dist
 from torch import Tensor
 
 from segmeter.distributed.place import Place
+from segmeter.distributed.watch import Watch
+from segmeter.errors import Interrupted
+from segmeter.progress import Pulse
 
-_PATIENCE = timedelta(hours=24)  # what the others wait while rank 0 writes; a process that ends is noticed at once
+_PATIENCE = timedelta(days=365)  # of a library's wait: the watch ends those that wait in vain
 _STOP, _STEP, _VALIDATE = 0.0, 1.0, 2.0
 
 
@@ -38,10 +45,13 @@ class World:
     ----------
     rank, size
         Which process of how many this is.
+    watch
+        Lets the processes end together.
     """
 
     rank: int = 0
     size: int = 1
+    watch: Watch | None = None
 
     @property
     def leads(self) -> bool:
@@ -55,12 +65,12 @@ class World:
         return values
 
     def share(self, content: Any) -> Any:
-        """Give what rank 0 has to all; all call it."""
+        """Give what rank 0 has to all, with tensors of a GPU on the CPU for the others; all call it."""
         if self.size == 1:
             return content
-        box = [content]
+        box: list[Any] = [_packed(content) if self.leads else None]
         dist.broadcast_object_list(box, src=0)
-        return box[0]
+        return content if self.leads else torch.load(io.BytesIO(box[0]), map_location="cpu", weights_only=False)
 
     def gather(self, content: Any) -> list[Any]:
         """What each process gives, by rank, for rank 0, and nothing for the others; all call it."""
@@ -81,7 +91,7 @@ class World:
     def wait(self) -> None:
         """Wait until all processes are here."""
         if self.size > 1:
-            dist.barrier()
+            self._agree([0.0, 0.0, 0.0], 0)
 
     @contextmanager
     def first_alone(self) -> Iterator[None]:
@@ -102,10 +112,20 @@ class World:
         kind = _VALIDATE if order.validates else _STEP
         return signal if self.size == 1 else self._agree([kind, float(order.step), order.progress], signal)[1]
 
-    def tell_end(self) -> None:
-        """Let the others leave; rank 0 calls it however it ends, and one that is gone is no further fault."""
-        if self.size > 1:
-            with suppress(RuntimeError):
+    def end(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        """Let the others leave, or tell them at once what ended this process; all call it, however their steps end.
+
+        Raises
+        ------
+        PeerError
+            Another process failed first.
+        """
+        if error is not None and not isinstance(error, Interrupted):
+            cause = error if self.watch is None else self.watch.blame(error)
+            if cause is not error:
+                raise cause from error
+        elif self.leads and self.size > 1:
+            with suppress(RuntimeError):  # one that is gone is no fault of the steps that are done
                 self._agree([_STOP, 0.0, 0.0], 0)
 
     def next_order(self, signal: int) -> Order | None:
@@ -115,8 +135,9 @@ class World:
 
     def _agree(self, order: list[float], signal: int) -> tuple[list[float], int]:
         """Take the order of rank 0, whose values are >= 0 where the others give 0, and the highest signal."""
-        values = torch.tensor([*order, float(signal)], dtype=torch.float64, device=_device_of_messages())
+        values = torch.tensor([*order, float(signal)], dtype=torch.float64)
         dist.all_reduce(values, op=dist.ReduceOp.MAX)
+        Pulse.beat()
         *told, highest = values.tolist()
         return told, int(highest)
 
@@ -124,35 +145,33 @@ class World:
 ALONE = World()
 
 
-def _device_of_messages() -> torch.device:
-    return torch.device("cuda" if dist.get_backend() == "nccl" else "cpu")
+def _packed(content: Any) -> bytes:
+    buffer = io.BytesIO()
+    torch.save(content, buffer)
+    return buffer.getvalue()
 
 
-@contextmanager
-def joined(place: Place | None, device: torch.device) -> Iterator[World]:
-    """Join the other processes while the block runs: by nccl on GPUs, by gloo on the CPU.
+def find_address(place: Place) -> None:
+    """Set the variables by which the processes find each other, where whoever started them has not.
 
-    The address is that of the variables MASTER_ADDR and MASTER_PORT, which torchrun sets; a step of srun takes the node
-    that the job was launched from, and a port of the job's number, as do tasks that submitit runs on this machine.
+    The address is that of MASTER_ADDR and MASTER_PORT, which torchrun sets; a step of srun takes the node that the job
+    was launched from, and a port of the job's number, as do tasks that submitit runs on this machine.
     """
-    if place is None:
-        yield ALONE
-        return
     os.environ.update(RANK=str(place.rank), WORLD_SIZE=str(place.size), LOCAL_RANK=str(place.local))
     os.environ.setdefault("MASTER_ADDR", os.environ.get("SLURM_LAUNCH_NODE_IPADDR", "127.0.0.1"))
     job = os.environ.get("SUBMITIT_LOCAL_JOB_ID") or os.environ.get("SLURM_JOB_ID", "9500")
     os.environ.setdefault("MASTER_PORT", str(20000 + int(job) % 20000))
+
+
+@contextmanager
+def joined(watch: Watch | None, device: torch.device) -> Iterator[World]:
+    """Join the other processes while the block runs: by gloo, and on GPUs by nccl too."""
+    if watch is None:
+        yield ALONE
+        return
     if device.type == "cuda":
         torch.cuda.set_device(device)
-    dist.init_process_group("nccl" if device.type == "cuda" else "gloo", timeout=_PATIENCE)
-    try:
-        yield World(place.rank, place.size)
-    finally:
-        dist.destroy_process_group()
-
-
-def free_port() -> int:
-    """A port of this machine that nobody listens on."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
+    place, backend = watch.place, "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
+    dist.init_process_group(backend, store=watch.store, rank=place.rank, world_size=place.size, timeout=_PATIENCE)
+    yield World(place.rank, place.size, watch)
+    dist.destroy_process_group()  # not after a fault, as it would wait for the others

@@ -38,6 +38,7 @@ def follow(job: TrainJob) -> None:
             stack.enter_context(without_tf32())
         seed_everything(job.training.seed)
         learner = Learner(job, device, limits)
+        stack.push(job.world.end)
         learner.share()
         batches: Batches | None = None
         while (order := job.world.next_order(stop.number)) is not None:

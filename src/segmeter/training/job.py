@@ -30,6 +30,7 @@ from segmeter.training.validation import find_monitor
 FREE = (
     *("training.workers", "training.cache_gb", "training.keep", "training.save_minutes", "training.log_every"),
     *("training.max_skipped", "training.pictures", "training.profile_steps", "training.stop_at"),
+    "training.stall_minutes",
     *("data.root", "data.verify", "data.timeout_s", "logger"),  # of moved data the contents are compared
 )
 

@@ -23,6 +23,7 @@ from segmeter.losses.additive import AdditiveLoss, additive
 from segmeter.metrics.cases.table import divide_terms
 from segmeter.metrics.pixels.confusion import count_case
 from segmeter.metrics.pixels.overlap import OverlapScores, overlap_scores
+from segmeter.progress import Pulse
 from segmeter.training.config import AUTO, CLASS_MONITORS, MONITORS
 from segmeter.training.data.cache import CachedDataset, Cases
 from segmeter.training.run.signals import StopSignals
@@ -143,6 +144,7 @@ def take_share(
             terms, shown = prediction.loss, prediction if prediction.sample.case_id in show else None
             if terms is None:
                 raise _without_mask(prediction.sample.case_id)
+            Pulse.beat()
             share.scored.append(Scored(index=index, counts=counts, terms=terms, shown=shown))
             on_case(len(share.scored))
     except Exception as error:  # the others learn of it when they are done with their parts
@@ -228,6 +230,7 @@ def _stream(
         loss = BandLoss(whole, predictor.device)
         tapped = Tapped(image, small)
         for band in predictor.stream(tapped, case_id=case_id, target=target, loss=loss):
+            Pulse.beat()
             rows = cast(NDArray[Any], band.target)  # there is a target
             counts += count_case(rows, band.labels, cases.spec)
             small_labels.add(band.top, band.labels)

@@ -24,7 +24,8 @@ from segmeter.data.dataset import Dataset
 from segmeter.data.large.parts import PartReader
 from segmeter.data.verification.report import DataReport
 from segmeter.distributed.place import find_place
-from segmeter.distributed.ranks import World, joined
+from segmeter.distributed.ranks import World, find_address, joined
+from segmeter.distributed.watch import watched
 from segmeter.errors import ConfigError
 from segmeter.losses.build import build_loss
 from segmeter.models.build import build_segmenter
@@ -45,6 +46,7 @@ from segmeter.training.loop import check_resumed, train
 from segmeter.training.pictures import spread_evenly
 from segmeter.training.plan import TrainPlan, plan_training
 from segmeter.training.run.profiling import FOLDER, TABLE, TRACE
+from segmeter.training.run.signals import let_finish
 from segmeter.training.validation import UNLEARNED, find_monitor
 
 _LOG = logging.getLogger(__name__)
@@ -52,10 +54,13 @@ _LOG = logging.getLogger(__name__)
 
 def run(config: TrainConfig, job: Job) -> float | None:
     """Train; returns the best score, which a sweep may optimise; of several processes the first writes and has it."""
-    place = find_place()
-    device = open_device(config.device, place.local if place else 0)
-    with joined(place, device) as world:
-        return _train(config, job, device, world)
+    place, minutes = find_place(), config.training.stall_minutes
+    if place is not None:
+        find_address(place)
+    with watched(place, None if minutes is None else 60 * minutes, settle=let_finish) as watch:
+        device = open_device(config.device, place.local if place else 0)
+        with joined(watch, device) as world:
+            return _train(config, job, device, world)
 
 
 def _train(config: TrainConfig, job: Job, device: torch.device, world: World) -> float | None:

@@ -18,7 +18,7 @@ from segmeter.cli.messages import LOGGER, logged
 from segmeter.cli.runs.folder_lock import clear_killed, owner_of, take_lock
 from segmeter.cli.runs.job import Job
 from segmeter.cli.runs.masking import mask, mask_override, refuse_masked
-from segmeter.errors import EXIT_BAD_INPUT, ConfigError, InputError, LateError, RunError, SegmeterError
+from segmeter.errors import EXIT_BAD_INPUT, ConfigError, InputError, LateError, PeerError, RunError, SegmeterError
 from segmeter.files import (
     clear_leftovers,
     confined,
@@ -273,10 +273,13 @@ def _explain(error: BaseException, config: Common, job: Job, folder: Path | None
     if isinstance(error, OSError):
         safe = f"Every file in {folder} is whole." if folder else "Nothing was begun."
         return RunError(_system_fault(error, job.command, safe, remedy))
-    stopped = isinstance(error, LateError) or isinstance(error.__cause__, OSError)  # by files, or what they lie on
+    # by another process, by files, or by what they lie on
+    stopped = isinstance(error, LateError | PeerError) or isinstance(error.__cause__, OSError)
     if isinstance(error, RunError) and stopped and resumes and remedy not in str(error):
         *others, last = error.problems
-        return RunError([*others, f"{last} Then {remedy}."])
+        explained = RunError([*others, f"{last} Then {remedy}."])
+        explained.exit_code = error.exit_code
+        return explained
     return error
 
 

@@ -83,5 +83,6 @@ def let_finish() -> None:
     For whoever can't reach the `StopSignals` of the process; nothing happens where there are none.
     """
     listening = getattr(signal.getsignal(signal.SIGTERM), "__self__", None)
-    if isinstance(listening, StopSignals):
+    while isinstance(listening, StopSignals):  # and those that listen again once it is done
         listening.raises = False
+        listening = getattr(listening._before.get(signal.SIGTERM), "__self__", None)

@@ -1,0 +1,147 @@
+"""A training of several processes ends as one: whatever fails, in whichever process and when, and a resume goes on."""
+
+import json
+import multiprocessing
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from itertools import product
+from multiprocessing.context import ForkServerContext
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from segmeter.cli import launched
+from segmeter.cli.main import main
+from segmeter.distributed.faults import UNSAVED
+from tests.cli.sharded import TRAIN, run
+from tests.distributed.broken import FAULT, FAULTS, MOMENTS
+from tests.fuzzing import record, sampled
+
+LIMIT_S = 30  # without progress
+WITHIN_S = 60  # of the fault, or of the end of the limit
+SEED = 30  # the sample that it gives has most pairs of values
+AGENTS_S = 15  # more: torchrun waits for 30 s before it kills a process that is stopped
+ARGUMENTS = [*TRAIN, "training.pictures=0", "inference.batch_size=1"]  # each process validates one case
+SAID = {  # by a process that is not the one that failed
+    "raise": "process {} of 2 failed: RuntimeError: broken on purpose",
+    "disk": "/a/full/disk: No space left on device",
+    "kill": "process {} of 2 (was lost, ended by SIGKILL|gives no sign of life)",
+    "hang": "(no process got on for 30 s|it is done, but not all processes end).*process {} of 2 is at",
+    "freeze": "process {} of 2 gives no sign of life",
+}
+
+
+class Row(NamedTuple):
+    """One fault in one process of a training."""
+
+    starter: str
+    fault: str
+    rank: int
+    moment: str
+
+
+PROCESSES, TORCHRUN = (
+    [Row(name, *row) for row in product(FAULTS, (0, 1), MOMENTS)] for name in ("processes", "torchrun")
+)
+
+
+@pytest.fixture(scope="module")
+def forks() -> ForkServerContext:
+    """Processes that have imported everything already."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["tests.distributed.broken"])
+    return context
+
+
+def work(arguments: list[str], folder: Path, environment: dict[str, str]) -> None:
+    """A process that is the command, and forks those that train; what it says goes to a file."""
+    os.chdir(folder)
+    os.setsid()
+    os.environ |= environment
+    with (folder / "said.txt").open("wb") as said:
+        os.dup2(said.fileno(), 1)
+        os.dup2(said.fileno(), 2)
+    launched.get_context = lambda _: multiprocessing.get_context("fork")  # type: ignore[assignment]
+    main(arguments)
+
+
+def fail(row: Row, folder: Path, forks: ForkServerContext) -> tuple[int, float]:
+    """Train with a fault; give the exit code and the seconds from the fault to the end."""
+    mark = folder / "mark"
+    environment = {FAULT: f"{row.fault}:{row.rank}:{row.moment}:{mark}", "OMP_NUM_THREADS": "1"}
+    arguments = ["train", *ARGUMENTS, "run.name=broken", "plugins=[tests.distributed.breaking]"]
+    if row.fault == "hang":
+        arguments.append(f"training.stall_minutes={LIMIT_S / 60}")
+    if row.starter == "processes":
+        arguments += ["launch=processes", "launch.devices=2"]
+        job = forks.Process(target=work, args=(arguments, folder, environment))
+        job.start()
+        job.join(300)
+        assert job.exitcode is not None, (row, (folder / "said.txt").read_text())
+        return job.exitcode, time.time() - float(mark.read_text())
+    path = os.pathsep.join(sys.path)
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    with (folder / "said.txt").open("wb") as said:
+        done = subprocess.run(
+            [*command, "-m", "segmeter", *arguments],
+            cwd=folder, env=os.environ | environment | {"PYTHONPATH": path}, stdout=said, stderr=said, timeout=300,
+            check=False,
+        )  # fmt: skip
+    codes = re.findall(r"exitcode +: (\d+)", (folder / "said.txt").read_text())
+    return max(map(int, codes), default=done.returncode), time.time() - float(mark.read_text())
+
+
+@pytest.mark.fuzz
+def test_any_fault_ends_all_processes_and_a_resume_goes_on(
+    tmp_path: Path, forks: ForkServerContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The sample has every fault and every moment."""
+    rows = [*sampled(PROCESSES, 9, seed=SEED), *sampled(TORCHRUN, 3, seed=SEED)]
+    assert {row.fault for row in rows} == set(FAULTS)
+    assert {row.moment for row in rows} == set(MOMENTS)
+    ends = []
+    for number, row in enumerate(rows):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        code, seconds = fail(row, folder, forks)
+        said = (folder / "said.txt").read_text()
+        ends.append(check(row, code, seconds, said))
+        monkeypatch.chdir(folder)
+        assert run("train", *ARGUMENTS, "run.name=broken", "resume=auto") == 0, row
+        records = [json.loads(path.read_text()) for path in Path("runs/train").glob("*broken*/run.json")]
+        assert "done" in [each["state"] for each in records], (row, records)
+    record("jobs that end together", jobs=len(rows), processes=2, slowest_end_s=round(max(ends), 1))
+
+
+def check(row: Row, code: int, seconds: float, said: str) -> float:
+    """All ended in time, and the cause is said, once where one process speaks for all; give the seconds."""
+    assert code == 3, (row, said)
+    assert re.search(SAID[row.fault].format(row.rank + 1), said), (row, said)
+    if row.starter == "processes":
+        assert said.count("segmeter: ") == 1, (row, said)
+    seconds -= {"hang": LIMIT_S, "freeze": AGENTS_S if row.starter == "torchrun" else 0}.get(row.fault, 0)
+    assert seconds < WITHIN_S, (row, said)
+    return seconds
+
+
+@pytest.mark.slow
+def test_sigterm_ends_processes_of_which_one_hangs(tmp_path: Path, forks: ForkServerContext) -> None:
+    """Mutation seen to fail: a signal that waits for the next order (it has no effect)."""
+    mark = tmp_path / "mark"
+    environment = {FAULT: f"hang:1:step:{mark}", "OMP_NUM_THREADS": "1"}
+    more = ["plugins=[tests.distributed.breaking]", "launch=processes", "launch.devices=2"]
+    job = forks.Process(target=work, args=(["train", *ARGUMENTS, *more], tmp_path, environment))
+    job.start()
+    while not mark.exists() and job.is_alive():
+        time.sleep(0.1)
+    os.kill(job.pid or 0, signal.SIGTERM)
+    job.join(300)
+    said = (tmp_path / "said.txt").read_text()
+    assert job.exitcode == 143, said
+    assert "stopped by SIGTERM; no process got on for 45 s, so it was not saved: process 2 of 2 is at" in said
+    assert time.time() - float(mark.read_text()) < UNSAVED + WITHIN_S
