@@ -97,7 +97,7 @@ def test_a_history_of_something_else(capsys: pytest.CaptureFixture[str]) -> None
     for again in (f"report run={folder}", f"{line} resume={folder}"):
         code, said = ended(again, capsys)
         assert code == 2, said
-        assert "history.jsonl: line 1 is no JSON object" in said
+        assert "history.jsonl, line 1: is damaged, or was not written by segmeter (" in said
 
 
 @pytest.mark.usefixtures("_here")
