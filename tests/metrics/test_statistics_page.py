@@ -10,9 +10,7 @@ ROOT = Path(__file__).parents[2]
 RECORD = json.loads((ROOT / "benchmarks" / "results" / "intervals.json").read_text())
 POPULATIONS = {one["name"]: one["units"] for one in RECORD["populations"]}
 BOUND = {"long distances": 50, "ungrouped": None}  # units from which on the promise holds, 20 for the others
-WIDER = {
-    "mostly alike": 1.2
-}  # than BCa where that covers, at most 1.15 for the others; its means are 0.00125 apart at 50
+WIDER = {"mostly alike": 1.2}  # than BCa where that covers, 1.15 for the others; its means lie on a coarse grid
 
 
 @pytest.fixture

@@ -267,16 +267,14 @@ def probability(value: float | None) -> str:
     >>> probability(0.03), probability(1e-9), probability(None)
     ('0.0300', '< 0.0001', '')
     """
-    if value is None:
-        return ""
-    return "< 0.0001" if value < 0.0001 else f"{value:.4f}"
+    return "" if value is None else "< 0.0001" if value < 0.0001 else f"{value:.4f}"
 
 
 def signed(value: float | str | None) -> str:
     """A difference, with its sign, that of infinity too; zero has a plus."""
     if isinstance(value, str):
         return value if value.startswith("-") else f"+{value}"
-    return number(value) if value is None else f"{value + 0.0:+.4f}"
+    return UNDEFINED if value is None else f"{value + 0.0:+.4f}"
 
 
 HEADLINES = {"mean_iou": "mean IoU", "mean_dice": "mean Dice", "hd95": "HD95", "assd": "ASSD", "nsd": "NSD"}
