@@ -18,7 +18,8 @@ DOORS = sorted(path.parent.name for path in SOURCE.glob("*/__init__.py") if "__a
 OF_TORCH = {"bridge", "deploy", "inference", "losses", "models", "training"}  # rooms that are of no use without torch
 MOST_FILES = 13
 TESTS = Path(__file__).parent
-OF_NO_ROOM = {"differential", "faults", "browser", "laws"}  # tests of everything: against other tools, by faults
+# Tests of everything: against other tools, by faults, by damaged files, by laws, in a browser
+OF_NO_ROOM = {"differential", "faults", "fuzzed", "laws", "browser"}
 
 
 def imported_names(path: Path) -> Iterator[str]:

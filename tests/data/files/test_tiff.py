@@ -103,3 +103,14 @@ def test_lossy_packers_are_refused_whatever_they_hold():
     """JPEG XL may be exact, but a file of it does not say so."""
     with pytest.raises(DataError, match="to be stored exactly, got a lossy TIFF file"):
         decoded(VOLUME[0], compression="jpegxl")
+
+
+@pytest.mark.parametrize("offset", [0, 4])
+def test_a_strip_that_lies_over_the_head_of_the_file_is_refused(offset, tmp_path):
+    """tifffile gives zeros for one at 0."""
+    path = tmp_path / "a.tif"
+    tifffile.imwrite(path, VOLUME[0], photometric="minisblack")
+    with tifffile.TiffFile(path, mode="r+b") as tiff:
+        tiff.pages[0].tags["StripOffsets"].overwrite(offset)
+    with path.open("rb") as file, pytest.raises(DataError, match="has its own head for pixels"):
+        decode_tiff_map(path, file, max_pixels=10**6)

@@ -45,6 +45,7 @@ _MODES: dict[str, tuple[Kind, int]] = {
 LOSSY_TIFF = {6, 7, 33003, 33004, 33005, 33007, 34712, 34892, 34927, 50001, 22610, 34934, 48124, 50002, 52546}
 _ORIENTATION = 0x0112
 _MOST_BYTES = 1 << 62  # of a file
+_LEAST_OFFSET = 8  # of a TIFF's pixels, behind its head; tifffile takes 0 for a strip of zeros that was left out
 _NODATA = 42113  # GDAL's tag
 _PNG_HEAD = 26  # signature, IHDR length and name, width, height, bit depth, colour type
 
@@ -280,8 +281,8 @@ def check_strips(page: Any, file: IO[bytes]) -> None:
     spans = list(zip(page.dataoffsets, page.databytecounts, strict=True))
     if (0, 0) in spans:
         raise ValueError("tiles are left out of a sparse TIFF: write all of them, GDAL with SPARSE_OK=FALSE")
-    if any(count == 0 or offset + count > end for offset, count in spans):
-        raise ValueError("the file ends before its pixels do")
+    if any(count == 0 or offset < _LEAST_OFFSET or offset + count > end for offset, count in spans):
+        raise ValueError("the file ends before its pixels do, or has its own head for pixels")
 
 
 def _tiff_kind(path: Path, page: Any) -> Kind:

@@ -9,11 +9,9 @@ from PIL import Image
 
 from segmeter.classes import ClassSpec
 from segmeter.data.files.formats.coco import coco_images, coco_of, hash_coco, read_coco
-from segmeter.data.files.formats.coco_masks import expand_runs
 from segmeter.errors import DataError
 from segmeter.export.objects import compress_runs
 from tests.data.formats_written import NAMES, coco_content, draw_mask, library, write_panoptic
-from tests.differential.peers import quiet
 
 SPEC = ClassSpec(task="multiclass", names=NAMES, colours=((0, 0, 0),) * 3, ignore_index=255)
 CELLS = ClassSpec(task="binary", names=("none", "cell"), colours=((0, 0, 0), (1, 1, 1)))
@@ -39,27 +37,6 @@ def of_shapes(*segmentations, crowd=(), shape=(20, 30)):
 
 def runs(mask):
     return library("pycocotools.mask").encode(np.asfortranarray(mask, np.uint8)) | {}
-
-
-@pytest.mark.parametrize("seed", range(20))
-def test_run_lengths_are_those_of_pycocotools(seed):
-    mask = np.random.default_rng(seed).random((17, 23)) < 0.1 + 0.04 * seed
-    text = runs(mask)["counts"].decode()
-    found = expand_runs(text)
-    assert np.array_equal(np.repeat(np.arange(len(found)) % 2 == 1, found).reshape(23, 17).T, mask)
-    assert compress_runs(found) == text
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_polygons_are_filled_as_pycocotools_does(seed, tmp_path):
-    tools = library("pycocotools.coco")
-    rng = np.random.default_rng(seed)
-    polygons = [(rng.random((5, 2)) * [30, 20]).ravel().tolist() for _ in range(2)]
-    path = put(tmp_path, of_shapes(polygons))
-    theirs = tools.COCO(str(path))
-    with quiet():
-        wanted = theirs.annToMask(theirs.anns[0])
-    assert np.array_equal(read_coco(path / "x", **OPTIONS), wanted)
 
 
 def test_objects_may_overlap_where_that_is_said(tmp_path):
@@ -208,17 +185,6 @@ def test_what_can_not_be_drawn_is_one_error(name, tmp_path):
     with pytest.raises(DataError, match=line) as error:
         read_coco(coco_images(path)["x"][0], **OPTIONS)
     assert len(error.value.problems) == 1
-
-
-def test_a_long_outline_within_its_bound_is_filled(tmp_path):
-    """Corners on every pixel's edge, as tools write them that trace pixels."""
-    tools = library("pycocotools.mask")
-    comb = [[x + 0.01 * (y % 2), y] for x in range(0, 30, 2) for y in (range(20), range(20, 0, -1))[x // 2 % 2]]
-    polygon = np.array([*comb, [30, 20], [30, 0]], float).ravel().tolist()
-    path = put(tmp_path, of_shapes([polygon]))
-    with quiet():
-        wanted = tools.decode(tools.merge(tools.frPyObjects([polygon], 20, 30)))
-    assert np.array_equal(read_coco(path / "x", **OPTIONS), wanted)
 
 
 def too_late(*_):

@@ -45,7 +45,7 @@ def tiff(path: Path) -> list[np.ndarray] | None:
     with rasterio.open(path) as file:
         if file.count != 1 or file.subdatasets or any(each in path.name for each in ("ome", "imagej")):
             return None
-        if "CCITT" in str(file.compression):  # each decoder mends damaged rows in its own way
+        if "ccitt" in str(file.compression).lower():  # each decoder mends damaged rows in its own way
             return None
         found = [file.read(1)]
     with suppress(Exception), Image.open(path) as file:
