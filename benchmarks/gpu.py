@@ -121,7 +121,9 @@ def describe(arguments: argparse.Namespace) -> dict[str, Any]:
     facts = circumstances("triton", "monai", "torchmetrics")
     machine = {key: facts["hardware"][key] for key in ("cpu", "cores", "gpus")}
     packed = ROOT / "commit"  # of a bundle, which is no repository
-    commit = packed.read_text("utf-8") if packed.is_file() else source()["commit"]
+    found = source()
+    here = f"{found['commit']}{'-dirty' if found['dirty'] else ''}" if found["commit"] else None
+    commit = packed.read_text("utf-8") if packed.is_file() else here
     return facts | {"machine": machine, "driver": driver(), "quick": arguments.quick, "code": code(), "commit": commit}
 
 

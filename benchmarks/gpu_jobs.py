@@ -213,7 +213,7 @@ def recipe(context: Context) -> None:
         needs="0.60 in an hour, aim 0.67",
         measured=f"{iou:.4f}",
         met=None if context.quick else iou >= 0.60,
-        note=f"{result['steps']} steps, ended by {result['reason']}",
+        note=f"{result['steps']} steps in {result['seconds']:.0f} s of training",
     )
 
 
