@@ -15,7 +15,7 @@ from segmeter.checks import expected
 from segmeter.cli.runs.job import Job
 from segmeter.cli.runs.shipped import Outcome, Shipped, attempt, joint, ship
 from segmeter.errors import EXIT_FAULT, ConfigError
-from segmeter.parallel import count_cores
+from segmeter.threads import count_cores
 
 Jobs = Sequence[tuple[Any, Job]]
 

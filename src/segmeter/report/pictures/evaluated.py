@@ -1,6 +1,6 @@
 """Reads the cases of a finished eval or predict back, from its data set and its label maps, to draw them."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -87,7 +87,7 @@ class EvaluatedCases:
         path = _with_suffix(self.predictions / "instances" / safe_id(case_id))
         return self._read(path, instances=True) if path.exists() else None
 
-    def _reduced(self, index: int, files: dict[str, Sequence[Path]]) -> DrawnCase:
+    def _reduced(self, index: int, files: Mapping[str, Sequence[Path]]) -> DrawnCase:
         spec, case_id = self.dataset.spec, self.dataset.case_ids[index]
         reading: dict[str, Any] = {"spec": spec, "label_map": {}, "max_pixels": self.dataset.max_pixels}
         with self.dataset.open_rows(index) as (image, target), ExitStack() as stack:

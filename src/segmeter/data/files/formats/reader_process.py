@@ -20,7 +20,7 @@ from typing import IO, Any, TypeVar, cast
 from segmeter.checks import expected
 from segmeter.data.files.sniff import damaged, show
 from segmeter.errors import DataError
-from segmeter.parallel import count_cores
+from segmeter.threads import count_cores
 
 Result = TypeVar("Result")
 
