@@ -28,7 +28,7 @@ SEED = 30  # the sample that it gives has most pairs of values
 AGENTS_S = 15  # more: torchrun waits for 30 s before it kills a process that is stopped
 ARGUMENTS = [*TRAIN, "training.pictures=0", "inference.batch_size=1"]  # each process validates one case
 SAID = {  # by a process that is not the one that failed
-    "raise": "process {} of 2 failed: RuntimeError: broken on purpose",
+    "raise": "(process {} of 2 failed|unexpected fault): RuntimeError: broken on purpose",
     "disk": "/a/full/disk: No space left on device",
     "kill": "process {} of 2 (was lost, ended by SIGKILL|gives no sign of life)",
     "hang": "(no process got on for 30 s|it is done, but not all processes end).*process {} of 2 is at",

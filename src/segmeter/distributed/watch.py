@@ -38,12 +38,13 @@ _LAST_LOOKS = 5  # in which the others leave before the store goes
 _ANSWER = timedelta(seconds=20)  # in which the store answers
 _FOR_EVER = 10 * 365 * 86400.0
 _ROOT = str(Path(__file__).parents[1])
+_TCPStore: Any = dist.TCPStore  # type: ignore[attr-defined]
 _trainings = count()
 
 
 def open_store() -> Any:
     """A store at a free port of this machine, for processes that are started with `AGENT` and that port."""
-    return dist.TCPStore("127.0.0.1", 0, is_master=True, timeout=_ANSWER, wait_for_workers=False)
+    return _TCPStore("127.0.0.1", 0, is_master=True, timeout=_ANSWER, wait_for_workers=False)
 
 
 @contextmanager
@@ -121,8 +122,8 @@ class Watch:
         patience = timedelta(seconds=self.limit_s or _FOR_EVER)
         ranks = range(size) if rank == 0 else range(rank, rank + 1)
         try:
-            store = dist.TCPStore(address, port, size, self._hosts, patience, wait_for_workers=False, multi_tenant=True)
-            board = dist.TCPStore(address, port, size, False, _ANSWER, wait_for_workers=False)
+            store = _TCPStore(address, port, size, self._hosts, patience, wait_for_workers=False, multi_tenant=True)
+            board = _TCPStore(address, port, size, False, _ANSWER, wait_for_workers=False)
             self.store, self._board = meeting(store, number, ranks), meeting(board, number, range(1))
         except RuntimeError as error:
             text = str(error).splitlines()[0]

@@ -12,7 +12,7 @@ from segmeter.cli.runs.job import Job
 from segmeter.cli.runs.masking import MASK, mask, mask_override, refuse_masked
 from segmeter.cli.runs.run_folder import open_run
 from segmeter.distributed.config import LocalConfig
-from segmeter.errors import ConfigError, DataError, InputError, RunError
+from segmeter.errors import ConfigError, DataError, InputError, PeerError, RunError
 from segmeter.files import make_folder, write_bytes
 
 JOB = Job("eval", ("run.name=x", "+logger.api_key=abc"), None)
@@ -151,6 +151,21 @@ def test_a_shard_of_a_launch_advises_to_resume_the_whole(tmp_path: Path) -> None
     with pytest.raises(RunError) as error, open_run(config, job, facts={}) as folder:
         fill_disk(folder / "manifest.json")
     assert error.value.problems[0].endswith(f"Make room there and go on with resume={tmp_path / 'whole'}.")
+
+
+def test_a_fault_of_another_process_keeps_its_code_and_says_how_to_go_on(tmp_path: Path) -> None:
+    """Mutation seen to fail: another process's fault, without a word of the run that can go on."""
+    config = Launched(run=RunConfig(root=tmp_path), launch=LocalConfig())
+
+    def lose_another_process(folder: Path) -> None:
+        (folder / "checkpoints" / "step-0000003").mkdir(parents=True)
+        (folder / "checkpoints" / "step-0000003" / "manifest.json").write_text("{}")
+        raise PeerError("process 2 of 2 failed: no sign of life.", exit_code=143)
+
+    with pytest.raises(RunError) as error, open_run(config, JOB, facts={}) as folder:
+        lose_another_process(folder)
+    assert error.value.problems == (f"process 2 of 2 failed: no sign of life. Then go on with resume={folder}.",)
+    assert error.value.exit_code == 143
 
 
 def test_a_log_and_a_record_that_fail_hide_nothing(
