@@ -15,7 +15,6 @@ from segmeter.cli.commands._parts import (
     keep_threads,
     model_card,
     open_device,
-    run_identity,
     take_shard,
 )
 from segmeter.cli.config.schema import EvalConfig, PredictConfig
@@ -112,6 +111,10 @@ def test_threads_stay_where_nothing_asks_for_others(device, tmp_path, caplog):
     assert (torch.get_num_threads(), caplog.records) == (before, [])
 
 
+def run_identity(config, facts, device, precision="float32"):
+    return _parts.run_identity(config, facts, device, precision=precision)
+
+
 def evaluated(root="a", **data):
     return EvalConfig(
         checkpoint=Path("net"),
@@ -133,7 +136,7 @@ def test_an_identity_is_all_that_decides_results_and_nothing_else():
     assert first == second
     assert set(first) == {
         *("data", "loss", "inference", "export", "postprocess", "metrics", "tables"),
-        *("files", "device", "threads", "segmeter"),
+        *("files", "device", "precision", "threads", "segmeter"),
     }
     assert first["files"] == {"checkpoint_sha256": "abc", "data": "def"}
     for changed in (
@@ -141,6 +144,7 @@ def test_an_identity_is_all_that_decides_results_and_nothing_else():
         run_identity(evaluated(), {**FACTS, "data": "other"}, CPU),
         run_identity(evaluated().replace(loss={"name": "focal"}), FACTS, CPU),
         run_identity(evaluated(), FACTS, torch.device("cuda:1")),
+        run_identity(evaluated(), FACTS, CPU, precision="bfloat16"),
     ):
         assert changed != first
 

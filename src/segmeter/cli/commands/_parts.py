@@ -78,8 +78,11 @@ def keep_threads(device: torch.device, resumed: Path | None) -> None:
         torch.set_num_threads(threads)
 
 
-def run_identity(config: Trained, facts: Mapping[str, Any], device: torch.device) -> dict[str, Any]:
-    """All that decides the results; where the data and the checkpoints lie does not, what is in them does."""
+def run_identity(config: Trained, facts: Mapping[str, Any], device: torch.device, *, precision: str) -> dict[str, Any]:
+    """All that decides the results: the contents of data and checkpoints, not where they lie.
+
+    `precision` is the one that the model computes in, as "auto" means another one on another machine.
+    """
     groups = [group for group in _DECIDING if group in type(config).model_fields]
     values: dict[str, Any] = {group: as_plain(getattr(config, group)) for group in groups}
     for group, key in _FREE:
@@ -89,7 +92,8 @@ def run_identity(config: Trained, facts: Mapping[str, Any], device: torch.device
     metrics = getattr(config, "metrics", None)  # predict has none
     if metrics is not None:
         values["tables"] = hash_tables(metrics)
-    return {**values, "files": kept, "device": str(device), **threads, "segmeter": __version__}
+    computed = {"device": str(device), "precision": precision, **threads}
+    return {**values, "files": kept, **computed, "segmeter": __version__}
 
 
 def open_series(export: ExportConfig, dataset: Dataset, shard: str | None) -> tuple[Series, ...]:

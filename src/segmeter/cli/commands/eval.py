@@ -53,10 +53,11 @@ def run(config: EvalConfig, job: Job) -> float | None:
     series = open_series(config.export, dataset, config.shard)
     facts = {**checkpoint.facts(), "data": content}
     dataset, batches, shard = take_shard(dataset, config.shard, batch_size=config.inference.batch_size)
-    identity = run_identity(config.replace(loss=weighted), facts, device) | shard
-    accept = partial(check_same, resumed or Path(), identity, dataset.case_ids)
     predictor = Predictor(checkpoint.load(device), config.inference, device)
-    facts |= choose_memory(predictor, resumed) | {"precision": predictor.precision}
+    computed = {"precision": predictor.precision}
+    identity = run_identity(config.replace(loss=weighted), facts, device, **computed) | shard
+    accept = partial(check_same, resumed or Path(), identity, dataset.case_ids)
+    facts |= choose_memory(predictor, resumed) | computed
     with open_run(config, job, resumed=resumed, facts=facts, accept=accept) as folder:
         summary = evaluate(
             Evaluation(

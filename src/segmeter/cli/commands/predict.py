@@ -40,9 +40,10 @@ def run(config: PredictConfig, job: Job) -> None:
     predictor = Predictor(checkpoint.load(device), config.inference, device)
     facts = {**checkpoint.facts(), "data": dataset.fingerprint()}
     dataset, batches, shard = take_shard(dataset, config.shard, batch_size=config.inference.batch_size)
-    identity = run_identity(config, facts, device) | shard
+    computed = {"precision": predictor.precision}
+    identity = run_identity(config, facts, device, **computed) | shard
     accept = partial(check_same, resumed or Path(), identity, dataset.case_ids)
-    facts |= choose_memory(predictor, resumed) | {"precision": predictor.precision}
+    facts |= choose_memory(predictor, resumed) | computed
     with open_run(config, job, resumed=resumed, facts=facts, accept=accept) as folder:
         count = predict(
             PredictionRun(
