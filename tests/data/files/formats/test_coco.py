@@ -121,6 +121,14 @@ def test_a_path_leads_into_a_file_only_where_there_is_one(tmp_path):
     assert coco_images(path) == {"x": [path / "x"]}
 
 
+def test_a_picture_that_is_gone_is_one_line(tmp_path):
+    write_panoptic(tmp_path / "a.json", {"x": draw_mask()})
+    (tmp_path / "a" / "x.png").unlink()
+    for ask in (hash_coco, lambda path: read_coco(path, **OPTIONS)):
+        with pytest.raises(DataError, match=r"x\.png|a\.json/x"):
+            ask(tmp_path / "a.json" / "x")
+
+
 def _without(content, key):
     return {name: value for name, value in content.items() if name != key}
 
@@ -168,6 +176,7 @@ WRONG = {
         "at most 12400 corners and pixels together, got 12",
     ),
     "a bad text": (of_shapes({"size": [20, 30], "counts": "~~~"}), "truncated or damaged"),
+    "an infinite id": (PLAIN | {"categories": [{"id": float("inf"), "name": "cell"}]}, "truncated or damaged"),
     "two corners": (of_shapes([[1, 2, 3, 4]]), "three finite corners"),
     "no polygon": (of_shapes([]), "three finite corners"),
     "no number": (of_shapes([[1, 2, 3, 4, 5, float("nan")]]), "three finite corners"),

@@ -91,6 +91,7 @@ WRONG = {
     "no rings": (feature([]), "a part without rings"),
     "no parts": (feature([], kind="MultiPolygon"), "a shape without parts"),
     "an endless outline": (feature([[[1, 2], [5, 2], [5, 6]] * 4000]), "`outline` of at most 10480 corners"),
+    "a number beyond floats": (feature([[[1, 2], [5, 10**400], [5, 6]]]), "truncated or damaged"),
     "two corners": (feature([[[1, 2], [5, 2]]]), "fewer than three corners"),
     "a corner of one number": (feature([[[1], [5], [5]]]), "truncated or damaged"),
 }

@@ -84,7 +84,7 @@ def compared(form: str, path: Path, values: np.ndarray | None) -> str:
 def _same(one: np.ndarray, other: np.ndarray) -> bool:
     one, other = (each.reshape([side for side in each.shape if side != 1]) for each in (one, other))
     if one.shape == other.shape and one.dtype.kind == "f":
-        return np.allclose(one, other, rtol=1e-6, atol=0, equal_nan=True)  # ITK scales in single precision
+        return np.allclose(one, other, rtol=1e-6, atol=1e-30, equal_nan=True)  # ITK has single precision
     return one.shape == other.shape and np.array_equal(one, other)
 
 

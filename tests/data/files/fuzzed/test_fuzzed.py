@@ -27,7 +27,7 @@ from tests.data.files.fuzzed.seeds import FORMATS
 from tests.fuzzing import record, rounds
 
 ROOT = Path(__file__).parents[4]
-WHOLE, SAMPLE = 4000, 100
+WHOLE, SAMPLE = 4000, 120
 MOST_SECONDS = 10  # of processor time for one of these small files
 MOST_MEGABYTES = 64 + 64 * MOST_PIXELS / 2**20  # beside what the process had before
 MOST_APART = (SPARE_BYTES + 24 * MOST_PIXELS) / 2**20 + 400  # the last: the libraries of a reader process

@@ -75,15 +75,18 @@ def coco_images(path: Path, plane: str = "") -> dict[str, list[Path]]:
 
 
 def hash_coco(path: Path) -> str:
-    """Sha256 of what a file says of one image, the picture of a panoptic one included."""
+    """Sha256 of what a file says of one image, the picture of a panoptic one included; DataError where that is gone."""
     owner, name = _parts(path)
     found = open_coco(owner)
     image = found.images[name]
     drawn = found.annotations.get(image["id"], [])
     digest = hashlib.sha256(json.dumps([found.categories, image, drawn], sort_keys=True).encode())
-    for each in drawn:
-        if "segments_info" in each:
-            digest.update(_picture(owner, each).read_bytes())
+    try:
+        for each in drawn:
+            if "segments_info" in each:
+                digest.update(_picture(owner, each).read_bytes())
+    except (OSError, LookupError, TypeError) as error:
+        raise damaged(path, error) from error
     return digest.hexdigest()
 
 
@@ -164,7 +167,7 @@ def _open(path: Path, mtime: int, size: int) -> CocoFile:
         stuff = frozenset(int(each["id"]) for each in content["categories"] if not each.get("isthing", 1))
     except DataError:
         raise
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except Exception as error:  # JSON of other tools holds anything
         raise damaged(path, error) from error
     twice = [name for name, found in images.items() if len(found) > 1]
     if twice or not images:

@@ -69,7 +69,7 @@ def decode_geojson(
         return draw_objects(path, drawn, shape, spec=spec, numbered=numbered, overlap=overlap)
     except DataError:
         raise
-    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+    except Exception as error:  # JSON of other tools holds anything
         raise damaged(path, error) from error
 
 
