@@ -138,11 +138,11 @@ def make_volumes() -> None:
 def test_volumes_leave_the_same_folder_with_one_slice_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
     make_volumes()
     titles: list[str] = []
-    from segmeter.cli.pictures import score_pictures
+    from segmeter.report.pictures import finished
 
-    draw = score_pictures.draw_overlay
+    draw = finished.draw_overlay
     monkeypatch.setattr(
-        score_pictures,
+        finished,
         "draw_overlay",
         lambda *given, **named: (titles.append(named["title"]), draw(*given, **named))[1],
     )

@@ -81,4 +81,4 @@ def test_summaries_are_compared(tmp_path: Path) -> None:
     theirs = [json.loads(path.read_text())["metric_per_case"] for path in summaries]
     means = [float(np.mean([case["metrics"]["(1, 2)"]["Dice"] for case in cases])) for cases in theirs]
     assert list(entry["per_case"].values()) == pytest.approx(means, rel=1e-12)
-    assert entry["pairs"][0]["dataset_ci95"][0] > 0
+    assert entry["pairs"][0]["dataset_ci95"][1] < 0  # "bad" is the new one
