@@ -465,7 +465,7 @@ DATA_SETS = [
             lambda counts=counts: world.coco_counts(counts),
         )
         for counts, fault in (
-            *((wrong, "of another size than (16, 16)") for wrong in ([3, 4], [300], [-5, 261], "abc")),
+            *((wrong, "of another size than (16, 16)") for wrong in ([3, 4], [300], [-5, 261], "52203")),
             ("abc`", "as a text that ends within a number"),
         )
     ),
