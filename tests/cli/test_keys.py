@@ -66,12 +66,16 @@ PRINTED_BY: dict[str, tuple[str, ...]] = {
     "cli/runs/run_folder.py": ("train", "eval", "predict", "score", "compare"),
     **{f"cli/commands/{name}.py": (name,) for name in ROOTS},
     "cli/pictures/score_pictures.py": ("score",),
+    "cli/pictures/predicted.py": ("eval", "predict"),
+    "cli/launched.py": ("train", "eval", "predict", "score"),
+    "cli/runs/launchers.py": ("train", "eval", "predict", "score"),
+    "distributed/faults.py": ("train",),
     "cli/config/schema.py": ("score",),
 }
 ROOT_KEYS = ("device", "resume", "plugins", "probs", "images", "missing", "workers", "seed", "runs", "allow_changes")
 GROUP_KEY = re.compile(rf"(?<![\w./])({'|'.join([*GROUPS, 'run'])})\.([a-z]\w*)(?!\w*[.(*])")
 ROOT_KEY = re.compile(rf"(?<![\w.])({'|'.join(ROOT_KEYS)})=")
-FILES = {"pt2", "json", "html", "js", "safetensors", "parquet", "csv"}  # metrics.json is no key
+FILES = {"onnx", "json", "html", "js", "safetensors", "parquet", "csv"}  # metrics.json is no key
 # Advice for another command, which it names: what a model takes is decided when it is trained
 ELSEWHERE = {
     ("data/files/images.py", "data.in_channels", "train with"),

@@ -461,10 +461,13 @@ DATA_SETS = [
         Bad(
             110,
             SCORE.replace("predictions=labels", "predictions=coco.json"),
-            "coco.json/b: expected `file` to be complete, got ... (run lengths of another size than (16, 16)). ...",
+            f"coco.json/b: expected `file` to be complete, got ... (run lengths {fault}). ...",
             lambda counts=counts: world.coco_counts(counts),
         )
-        for counts in ([3, 4], [300], [-5, 261], "abc`")
+        for counts, fault in (
+            *((wrong, "of another size than (16, 16)") for wrong in ([3, 4], [300], [-5, 261], "52203")),
+            ("abc`", "as a text that ends within a number"),
+        )
     ),
 ]
 TABLE = [*CONFIGURATION, *CHECKPOINTS, *IMAGES, *MASKS, *DATA_SETS]

@@ -172,6 +172,6 @@ FORMATS = {
     "mha": Format(_itk(".mha"), (change.in_header(b"\nElementDataFile = LOCAL\n", _MHA),)),
     "nrrd": Format(_itk(".nrrd"), (change.in_header(b"\n\n", _NRRD),)),
     "dicom": Format(_dicom, (change.in_dicom,)),
-    "coco": Format(_coco, (change.in_json, change.in_json, change.in_text)),
-    "geojson": Format(_geojson, (change.in_json, change.in_json, change.in_text)),
+    "coco": Format(_coco, (*[change.in_json] * 9, change.in_text)),
+    "geojson": Format(_geojson, (*[change.in_json] * 9, change.in_text)),
 }

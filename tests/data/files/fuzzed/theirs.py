@@ -95,7 +95,7 @@ def nifti(path: Path) -> Values:
 
     content = path.read_bytes()
     scaling = struct.unpack_from("<2f", gzip.decompress(content) if content[:2] == b"\x1f\x8b" else content, 112)
-    if any(0 < abs(each) < 1e-30 for each in scaling):
+    if any(0 < abs(each) < 1e-6 for each in scaling):
         return None
     reader = sitk.ImageFileReader()
     reader.SetImageIO("NiftiImageIO")
