@@ -3,6 +3,7 @@
 import ast
 import os
 import socket
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -34,6 +35,7 @@ OTHERS = {
     "report/data/columns.py": "a block of a page of ours",
     "metrics/cases/stored.py": "the schema's note in a Parquet file, which pyarrow bounds",
     "evaluation/merging/notes.py": "the name of a case in a line of a manifest, which can't be nested",
+    "distributed/faults.py": "what processes of one training tell each other",
     "data/verification/cache.py": "our own cache of verified files",
     "data/files/formats/coco.py": "masks that the user names",
     "data/files/formats/geojson.py": "masks that the user names",
@@ -181,6 +183,15 @@ def test_every_changed_byte_of_a_sealed_record_is_found(run):
             (run / "run.json").write_bytes(changed)
             with pytest.raises(InputError, match=r"run\.json: (was changed or damaged|is damaged)"):
                 raise AssertionError(f"byte {place} ^ {bit}: {read_run(run) == known}")
+
+
+def test_reading_a_small_record_takes_little_memory(run):
+    """Mutation seen to fail: as many bytes set aside as a record may have."""
+    tracemalloc.start()
+    read_run(run)
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most < 1 << 20
 
 
 def test_a_record_of_an_older_version_has_no_seal(tmp_path):

@@ -326,7 +326,7 @@ def describe_file(path: Path) -> dict[str, Any]:
 def is_whole(path: Path, entry: Mapping[str, Any]) -> bool:
     """Whether a file is there, byte for byte as `describe_file` found it; a link is not."""
     with suppress(OSError):
-        fits = not path.is_symlink() and (path.is_dir() or path.stat().st_size == entry["bytes"])
+        fits = not path.is_symlink() and (path.is_dir() or (path.is_file() and path.stat().st_size == entry["bytes"]))
         return fits and describe_file(path) == dict(entry)
     return False
 

@@ -45,8 +45,13 @@ def track(
         total = len(items)
     done = 0
     with _bar(what, total) if sys.stderr.isatty() else _lines(what, total) as move:
+
+        def show_part(part: float) -> None:
+            Pulse.beat()
+            move(done + part)
+
         if parts is not None:
-            parts(lambda part: move(done + part))
+            parts(show_part)
         for done, item in enumerate(items, 1):
             Pulse.beat()
             yield item

@@ -104,7 +104,7 @@ def open_own(path: Path, *, most: int = MOST_BYTES) -> IO[bytes]:
 def read_own(path: Path, *, most: int = MOST_BYTES) -> bytes:
     """Read a file of a run; raises as `open_own`."""
     with open_own(path, most=most) as file:
-        return file.read(most)
+        return file.read(os.fstat(file.fileno()).st_size)  # `most` bytes would be set aside for each small file
 
 
 def read_json(path: Path, form: Any = dict[str, Any], *, most: int = MOST_BYTES) -> dict[str, Any]:

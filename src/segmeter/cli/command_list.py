@@ -8,7 +8,7 @@ COMMANDS = {
     "compare": "paired statistics between evaluations of the same cases",
     "merge": "join the shards of a run to what it would have left without them, or folds to an out-of-fold result",
     "check": "verify a data set before the first step: every bad file, listed at once",
-    "export": "write a checkpoint as one ONNX or AOTInductor file: images in, labels out, compared with ours",
+    "export": "write a checkpoint as one ONNX file: images in, labels out, compared with ours",
     "report": "rebuild the HTML report of a run, or write an index of all runs below a folder",
     "schema": "the JSON Schema of a command or a configuration group, for editors",
     "doctor": "versions, devices, and what is wrong with this install",

@@ -56,7 +56,7 @@ def read_labels(path: str | Path) -> NnunetLabels:
         labels, ending = content["labels"], content.get("file_ending") or ""
         known = {str(name): as_region(value) for name, value in labels.items() if name != "ignore"}
         ignored = None if labels.get("ignore") is None else _as_label(labels["ignore"])
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         found = error.strerror if isinstance(error, OSError) else f"{type(error).__name__}: {error}"
         raise DataError(expected(show(file), "labels", "to map names to labels", found)) from error
     numbers = sorted({label for region in known.values() for label in members_of(region)})

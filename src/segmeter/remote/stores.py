@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 from segmeter.checks import expected
 from segmeter.errors import ConfigError, DataError, RunError
 from segmeter.parallel import map_in_threads
+from segmeter.progress import Pulse
 from segmeter.remote.urls import file_of, split_archive
 from segmeter.remote.zarr_names import THREADS, zarr_names
 
@@ -95,6 +96,7 @@ class Store:
             return
         with self._files.open(path, "rb") as file:
             while piece := file.read(_PIECE):
+                Pulse.beat()
                 yield piece
 
     def write(self, name: str, source: Path) -> None:

@@ -113,8 +113,8 @@ class TrainingConfig(Config, title="training"):
     save_minutes: Annotated[float | None, Unit("minutes")] = Field(15.0, gt=0)
     """Longest time without a checkpoint, or null."""
     stall_minutes: Annotated[float | None, Unit("minutes")] = Field(30.0, gt=0)
-    """Of several processes: the longest time in which none takes a step, scores a case or verifies a file; then all
-    end. null waits for ever."""
+    """Where several processes train together, all of them end when none takes a step, scores a case or verifies a file
+    for this long. null waits for ever."""
     log_every: Annotated[int, Unit("steps")] = Field(20, ge=1)
     """Steps between two lines of history.jsonl."""
     overfit_batches: Annotated[int | None, Unit("batches")] = Field(None, ge=1, le=64)

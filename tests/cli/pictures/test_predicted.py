@@ -28,6 +28,19 @@ def test_without_label_maps_none_are_drawn_and_that_is_said(command, capfd):
 
 
 @pytest.mark.usefixtures("in_here")
+def test_objects_whose_numbers_are_not_kept_are_not_drawn_and_that_is_said(capfd):
+    """Connected parts would be drawn as missed objects where the measure matched the split ones."""
+    steps = ("postprocess.steps=[watershed]", "metrics.measures=[instances]", "report.html=false", "report.overlays=1")
+    said = "pictures: no objects are drawn, as export.instances=false keeps none of their numbers."
+    assert run(*EVAL, *steps, "export.instances=false") == 0
+    assert said in capfd.readouterr().err
+    assert not list((newest("runs/eval") / "pictures").glob("*/*-objects.png"))
+    assert run(*EVAL, *steps) == 0
+    assert said not in capfd.readouterr().err
+    assert list((newest("runs/eval") / "pictures").glob("*/*-objects.png"))
+
+
+@pytest.mark.usefixtures("in_here")
 def test_nothing_is_said_where_no_pictures_are_asked_for(capfd):
     assert run(*EVAL, "report.html=false", "export.labels=false", "report.overlays=0", "report.worst=0") == 0
     assert "pictures" not in capfd.readouterr().err

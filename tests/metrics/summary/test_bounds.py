@@ -138,6 +138,17 @@ def test_a_comparison_orders_infinite_means_by_how_many_cases_are():
     assert back["pairs"][0]["per_case_change"] == "better"
 
 
+@pytest.mark.parametrize("invented", [0, 5])
+def test_objects_that_the_new_run_made_up_make_it_worse(invented):
+    """The base is undefined in these cases, as neither map has the object."""
+    base, new = (np.where(np.arange(40) < 5, value, NEAR) for value in (NAN, INF if invented else NAN))
+    (pair,) = pair_of(base, new)[0]["pairs"]
+    expected = ("inf", "worse") if invented else (0, "equal")
+    assert (pair["per_case_difference"], pair["per_case_change"]) == expected
+    (back,) = pair_of(new, base)[0]["pairs"]
+    assert back["per_case_change"] == ("better" if invented else "equal")
+
+
 def test_where_as_many_are_infinite_the_finite_ones_decide():
     entry, _ = pair_of(missed(NEAR, 3), missed(NEAR + 1, 3))
     (pair,) = entry["pairs"]

@@ -9,6 +9,7 @@ from segmeter.data.dataset import Dataset
 from segmeter.evaluation.case_run import PREDICTIONS
 from segmeter.metrics.cases.stored import read_cases
 from segmeter.metrics.config.metrics import MetricsConfig
+from segmeter.postprocess.config import DistanceSplitConfig, WatershedConfig
 from segmeter.report.pictures.evaluated import EvaluatedCases
 from segmeter.report.pictures.finished import Scores, case_scores, draw_run
 
@@ -47,8 +48,16 @@ def draw_predicted(
         scores, report = Scores(headline=dict.fromkeys(dataset.case_ids)), report.replace(worst=0)
     else:
         scores = case_scores(read_cases(folder), dataset.spec, metrics)
+    if _numbers_objects(config) and not config.export.instances:
+        _LOG.warning("pictures: no objects are drawn, as export.instances=false keeps none of their numbers.")
+        metrics = None
     read = EvaluatedCases(predictions=folder / PREDICTIONS, dataset=dataset, metrics=metrics)
     draw_run(folder, scores, read, report, dataset.spec)
+
+
+def _numbers_objects(config: EvalConfig | PredictConfig) -> bool:
+    """Whether post-processing makes instances, which the label maps alone don't tell."""
+    return any(isinstance(step, WatershedConfig | DistanceSplitConfig) for step in config.postprocess.steps)
 
 
 def _unreadable(config: EvalConfig | PredictConfig) -> str:

@@ -49,7 +49,10 @@ def clear_killed(root: Path) -> None:
     Such a run still has the room that it kept for its end, and no lock. Runs of other machines are left alone: their
     locks may not be seen here.
     """
-    for folder in root.iterdir():
+    folders = list[Path]()
+    with suppress(OSError):  # a folder that may not be listed
+        folders = list(root.iterdir())
+    for folder in folders:
         with suppress(OSError, InputError), ExitStack() as stack:
             left = [*folder.glob(f"{TEMPORARY}*"), *folder.glob(f"*/{TEMPORARY}*")]
             if left and owner_of(folder).endswith(f" on {os.uname().nodename}"):

@@ -296,13 +296,9 @@ def _system_fault(error: OSError, command: str, safe: str, remedy: str) -> str:
 
 
 def _leave(folder: Path, config: Common, error: BaseException, seconds: float) -> BaseException:
-    """Take back what a refused run began, unless that is much work that a resume can use."""
-    if (
-        isinstance(error, SegmeterError)
-        and seconds > KEEP_SECONDS
-        and hasattr(config, "resume")
-        and _holds_work(folder)
-    ):
+    """Take back what a refused run began, unless that is much work that a resume can use, or its results are there."""
+    worth = seconds > KEEP_SECONDS or (folder / "metrics.json").is_file()
+    if isinstance(error, SegmeterError) and worth and hasattr(config, "resume") and _holds_work(folder):
         return type(error)([*error.problems, f"run: what was done is kept: go on with resume={folder}."])
     with suppress(OSError):
         remove(folder)

@@ -12,7 +12,7 @@ LONGEST = 1024  # side of a small picture, pixels
 
 
 def thumbnail_step(height: int, width: int) -> int:
-    """Of how many rows and columns a picture takes one.
+    """Reduction factor of a small picture, the same for rows and columns.
 
     Examples
     --------

@@ -329,7 +329,7 @@ def _describe(where: str, given: str | Path) -> tuple[Path, ClassSpec, list[str]
     try:
         schema = pq.read_schema(path)
         note = json.loads((schema.metadata or {})[b"segmeter"])
-    except (pa.ArrowException, OSError, KeyError, ValueError) as error:
+    except (pa.ArrowException, OSError, KeyError, ValueError, RecursionError) as error:
         raise DataError(expected(where, "path", "to be a cases.parquet", f"{path} ({error})", _REMEDY)) from error
     if note["format"] > FORMAT:
         rule = f"to be of format {FORMAT} or older"

@@ -140,7 +140,8 @@ def decide(
     """
     base, new = runs
     groups = [(one, _members(one, slices, len(base.case_ids))) for one in requirements]
-    bounds = [bound for one, members in groups for bound in find_bounds(one, base, new, members)]
+    every = [bound for one, members in groups for bound in find_bounds(one, base, new, members)]
+    bounds = list({bound.requirement: bound for bound in every}.values())  # several may ask for the same share
     blocks = {bound.requirement.slice: bound.members for bound in bounds if bound.counted is None}
     data = BoundColumns(boards=(base, new), bounds=bounds, blocks=blocks)
     columns, clusters = data.columns(), cluster_labels(base.case_ids, config.cluster)
@@ -240,4 +241,5 @@ def _units_needed(units: int, margin: float, end: float) -> int | None:
     reach = abs(end - margin)
     if margin == 0 or not math.isfinite(reach):
         return None
-    return math.ceil(units * (reach / margin) ** 2)
+    needed = math.ceil(units * (reach / margin) ** 2)
+    return needed if needed > units else None  # where the interval ends just at the bound

@@ -64,11 +64,16 @@ class Scoreboard:
         return list(dict.fromkeys([*self.values, *self.whole]))
 
     def means(self, other: "Scoreboard | None" = None, *, names: Sequence[str] | None = None) -> Columns:
-        """Columns (N, 3 V) of the means over cases, all or some: of those whose values are defined, in `other` too."""
+        """Columns (N, 3 V) of the means over cases, all or some, of those whose values are defined, in `other` too.
+
+        An infinite value counts even where the other one is undefined, as where an object was made up.
+        """
 
         def defined(name: str) -> FloatArray:
             values = self.values[name]
-            return values if other is None else np.where(np.isnan(other.values[name]), np.nan, values)
+            if other is None:
+                return values
+            return np.where(np.isnan(other.values[name]) & ~np.isinf(values), np.nan, values)
 
         return lazy_means(
             len(self.case_ids), [partial(defined, name) for name in (self.values if names is None else names)]

@@ -32,6 +32,8 @@ from segmeter.report.pictures.slices import choose_slice
 from segmeter.report.pictures.worst import FOLDER as CROPS
 from segmeter.report.pictures.worst import write_crops
 
+_THREADS = 2  # each holds a whole case, and about ten bytes per pixel beside it
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class DrawnCase:
@@ -118,7 +120,11 @@ def draw_run(
             write_crops(folder, case_id, spec, **maps, step=case.step, slice_number=number)
         return ()
 
-    problems = [line for found in track(map_in_threads(draw, chosen), "drawing", len(chosen)) for line in found]
+    problems = [
+        line
+        for found in track(map_in_threads(draw, chosen, threads=_THREADS), "drawing", len(chosen))
+        for line in found
+    ]
     if problems:
         raise DataError(problems)
 

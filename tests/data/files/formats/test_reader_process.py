@@ -1,6 +1,7 @@
 """A library that crashes, hangs or takes too much costs its reader process, and one line."""
 
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -15,7 +16,7 @@ import pytest
 from segmeter.data.files.formats import reader_process
 from segmeter.data.files.formats.reader_process import read_apart
 from segmeter.errors import DataError
-from segmeter.parallel import count_cores
+from segmeter.threads import count_cores
 from tests.data.files.formats import apart
 
 PATH = Path("some") / "file.mha"
@@ -144,6 +145,28 @@ def test_a_reader_ends_with_a_parent_that_is_killed(busy, tmp_path):
         assert is_running(reader)
         parent.kill()
     assert ended(reader)
+
+
+def test_a_reader_ends_whose_parent_is_gone_before_it_starts():
+    """Mutation seen to fail: no look whether the parent is still there."""
+    reader = reader_process._Reader()
+    reader.process.stdin.write(pickle.dumps((Path.cwd(), apart.hang, (), 3600, 1 << 40)))
+    reader.forget()  # what the system does when the parent is killed
+    assert reader.process.wait(20) == 0
+
+
+def test_relative_paths_are_those_of_the_caller(tmp_path, monkeypatch):
+    process = ask(apart.process)
+    monkeypatch.chdir(tmp_path)
+    assert (ask(os.getcwd), ask(apart.process)) == (str(tmp_path), process)
+
+
+def test_without_proc_there_is_no_limit_of_memory_and_the_work_is_done(monkeypatch):
+    def unknown(path):
+        raise FileNotFoundError(path)
+
+    monkeypatch.setattr(reader_process, "Path", unknown)
+    assert reader_process._limited(apart.double, (21,), 3600, 1 << 40) == (True, 42)
 
 
 def _seconds(process):

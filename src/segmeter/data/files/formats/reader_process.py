@@ -8,6 +8,7 @@ import fcntl
 import os
 import pickle
 import resource
+import select
 import signal
 import subprocess
 import sys
@@ -65,7 +66,8 @@ def read_apart(
         The process crashed or ran out of its time or memory. And whatever else `work` raises.
     """
     seconds = SECONDS + size / _BYTES_PER_SECOND + pixels / _PIXELS_PER_SECOND
-    request = pickle.dumps((work, arguments, seconds, SPARE_BYTES + _BYTES_PER_PIXEL * max_pixels), protocol=5)
+    most_bytes = SPARE_BYTES + _BYTES_PER_PIXEL * max_pixels
+    request = pickle.dumps((Path.cwd(), work, arguments, seconds, most_bytes), protocol=5)
     with _room:
         reader = _take_idle()
         if reader is not None:
@@ -147,10 +149,15 @@ def serve() -> None:
         signal.signal(number, signal.SIG_DFL)
     fcntl.fcntl(parent, fcntl.F_SETOWN, os.getpid())
     fcntl.fcntl(parent, fcntl.F_SETFL, os.O_ASYNC)
+    ended = select.poll()
+    ended.register(parent, 0)
+    if ended.poll(0):  # the parent was gone before it could be watched
+        return
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     with suppress(EOFError, BrokenPipeError):
         while True:
-            work, arguments, seconds, most_bytes = pickle.load(requests)
+            place, work, arguments, seconds, most_bytes = pickle.load(requests)
+            os.chdir(place)  # paths may be relative to where the caller is now
             pickle.dump(_limited(work, arguments, seconds, most_bytes), answers, protocol=5)
             answers.flush()
 
@@ -158,9 +165,10 @@ def serve() -> None:
 def _limited(work: Callable[..., Any], arguments: tuple[Any, ...], seconds: float, most_bytes: int) -> tuple[bool, Any]:
     """Whether the work was done, and its result or error."""
     before = resource.getrlimit(resource.RLIMIT_AS)
-    most = int(Path("/proc/self/statm").read_text().split()[0]) * _PAGE + most_bytes
-    limits = [each for each in (most, *before) if 0 < each < _ENDLESS]  # infinity is below 0
-    resource.setrlimit(resource.RLIMIT_AS, (min(limits, default=before[0]), before[1]))
+    with suppress(OSError):  # without /proc nobody knows what the process holds, so its memory has no limit
+        most = int(Path("/proc/self/statm").read_text().split()[0]) * _PAGE + most_bytes
+        limits = [each for each in (most, *before) if 0 < each < _ENDLESS]  # infinity is below 0
+        resource.setrlimit(resource.RLIMIT_AS, (min(limits), before[1]))
     signal.setitimer(signal.ITIMER_PROF, seconds)  # the system then ends this process
     try:
         return True, work(*arguments)
