@@ -118,7 +118,7 @@ def step_without_waiting(world: World) -> list[str]:
     step = Stepper(
         forward=model,
         loss=additive(build_loss(LOSSES.schema("focal")(backend="torch"), spec=SPEC), SPEC.ignore_index),
-        optimizer=torch.optim.SGD(model.model.parameters(), lr=0.1),
+        optimizer=torch.optim.SGD(model.model.parameters(), lr=0.1, fused=True),
         scaler=None,
         augment=None,
         config=TrainingConfig(precision="float32", clip_norm=None, channels_last=False),

@@ -12,7 +12,7 @@ from tests.faults.harness import Fault, Outcome, run
 from tests.faults.test_every_operation import KINDS, check_what_is_said
 
 REPORT = ["report", "run=copied/eval/x"]
-EXPORT = ["export", "checkpoint=best", "input=data/images", "cases=1", "run.name=x", "run.root=runs", "device=cpu"]
+EXPORT = ["export", "checkpoint=best", "input=data/images", "cases=1", "run.name=x", "run.root=runs"]
 
 
 def check_line(outcome: Outcome, context: str) -> None:

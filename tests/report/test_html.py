@@ -305,7 +305,7 @@ def test_figures_that_a_run_did_not_write_are_refused_by_name(run, changed):
 
 def test_a_comparison_that_lacks_something_is_refused_by_name(tmp_path):
     """Mutation seen to fail: the error of whatever looked at it first."""
-    write_json(tmp_path / "compare.json", {"folders": {}, "metrics": {}, "order": [], "rank_by": "iou"})
+    write_json(tmp_path / "compare.json", {"schema": 2, "folders": {}, "metrics": {}, "order": [], "rank_by": "iou"})
     with pytest.raises(InputError, match=r"expected `compare\.json` to be what the run wrote beside its other files"):
         write_report(tmp_path)
 

@@ -103,7 +103,7 @@ def draw_run(
     defined = {name: score for name, score in scores.headline.items() if score is not None and not np.isnan(score)}
     worst = set(worst_first(defined)[: config.worst])
     for name in (OVERLAYS, LAYERS, CROPS):
-        if (folder / name).is_dir():
+        if (folder / name).is_dir() and not (folder / name).is_symlink():  # writing through a link is refused below
             remove(folder / name)
     chosen = [name for name in scores.headline if name in drawn or name in worst]
 
