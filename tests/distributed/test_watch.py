@@ -125,6 +125,17 @@ def lonely(limit_s: float) -> "subprocess.Popen[str]":
     return process
 
 
+def test_a_process_says_at_once_that_it_is_there(board: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Mutation seen to fail: a first sign of life with the first look, so that one frozen before was never missed."""
+    monkeypatch.setattr(watching, "_LOOK_S", 2.0)
+    watch = Watch(Place(1, 2, 1), None, lambda: None)
+    try:
+        watch.meet()
+        assert Seen.from_json(board.get("1")).looks == 1
+    finally:
+        watch.close()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("times", [1, 2])
 def test_a_process_that_waits_in_a_library_hears_sigterm(times: int) -> None:

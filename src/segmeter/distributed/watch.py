@@ -124,7 +124,10 @@ class Watch:
         try:
             store = _TCPStore(address, port, size, self._hosts, patience, wait_for_workers=False, multi_tenant=True)
             board = _TCPStore(address, port, size, False, _ANSWER, wait_for_workers=False)
-            self.store, self._board = meeting(store, number, ranks), meeting(board, number, range(1))
+            self.store, met = meeting(store, number, ranks), meeting(board, number, range(1))
+            self._looks = 1  # told at once: nobody notices that a process is silent that never said anything
+            met.set(str(rank), Seen(self._looks).to_json())
+            self._board = met
         except RuntimeError as error:
             text = str(error).splitlines()[0]
             raise RunError(f"training: {self._name} found nobody to train with at {address}:{port}: {text}.") from error
