@@ -1,7 +1,7 @@
 """Run the same commands with two versions of the source, and compare everything that they write.
 
-python benchmarks/same_figures.py BASE                  # BASE is a commit; the other side is this checkout
-python benchmarks/same_figures.py BASE --cases 20 --only score
+python -m benchmarks.same_figures BASE                  # BASE is a commit; the other side is this checkout
+python -m benchmarks.same_figures BASE --cases 20 --only score
 
 Exact: every key of metrics.json and compare.json, every column of cases.parquet, label maps, probabilities, weights and
 the history of training, but for times and paths. A rewrite keeps all of it, or names in the changelog what differs.
@@ -19,9 +19,8 @@ from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
+from benchmarks.same_figures_inputs import Command, commands, write_inputs
 from PIL import Image
-
-from same_figures_inputs import Command, commands, write_inputs
 
 ROOT = Path(__file__).parents[1]
 NOT_COMPARED = re.compile(r"seconds|_s$|_per_s|time|folder|path|throughput|memory|rss|^runs$|^run$|stages")

@@ -113,7 +113,7 @@ def commands(camvid: Path | None, golden: bool, conventions: list[str]) -> Itera
         yield Command(f"score {name}coco", ("score", *files, THREE, "report.html=false"))
     yield Command("score geojson", _score("geojson"))
     yield Command("score every measure", (*png, MEASURES))
-    yield Command("score volumes' surfaces", (*_score("nifti"), "metrics.measures=[{name: surface, surface: both}]"))
+    yield Command("score surfaces of volumes", (*_score("nifti"), "metrics.measures=[{name: surface, surface: both}]"))
     yield Command("score objects", (*_score("png", *BINARY), "data.label_map={0: 0, 1: 1, 2: 1}", MEASURES))
     yield Command(
         "score slices", (*png, "metrics.slices={inputs}/slices.csv", "metrics.slice_by=[scanner,'thirds(dose)']")
