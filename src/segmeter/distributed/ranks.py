@@ -70,7 +70,10 @@ class World:
             return content
         box: list[Any] = [_packed(content) if self.leads else None]
         dist.broadcast_object_list(box, src=0)
-        return content if self.leads else torch.load(io.BytesIO(box[0]), map_location="cpu", weights_only=False)
+        if self.leads:
+            return content
+        # Bytes of this very training's first process, which may hold any object; files are never loaded like this.
+        return torch.load(io.BytesIO(box[0]), map_location="cpu", weights_only=False)
 
     def gather(self, content: Any) -> list[Any]:
         """What each process gives, by rank, for rank 0, and nothing for the others; all call it."""

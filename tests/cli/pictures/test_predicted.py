@@ -16,6 +16,7 @@ def test_pictures_come_from_the_label_maps(command):
     drawn = {path.stem for path in (folder / "overlays").iterdir()}
     assert drawn == {path.name for path in (folder / "pictures").iterdir()}
     assert drawn
+    assert command is EVAL or len(drawn) == 3  # without scores none is worst, so that all of them are the sample
     assert (folder / "worst").exists() == (command is EVAL)
 
 
