@@ -5,7 +5,6 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -60,25 +59,6 @@ def test_a_pair_is_named_with_its_number(job: Scoring, hanging: Hanging) -> None
     hanging.folder = "predictions"
     with pytest.raises(LateError, match=LATE.format(r" \(index 1\)")):
         score(job)
-
-
-def test_pairs_that_are_counted_together_are_limited_one_by_one(job: Scoring, monkeypatch: pytest.MonkeyPatch) -> None:
-    released, given = threading.Event(), []
-
-    def count(files: list[tuple[Path, Path]], *more: Any, **options: Any) -> list[None]:
-        given.append([path.stem for pair in files for path in pair])
-        if files[0][0].stem == "b":
-            released.wait(9)
-        return [None]
-
-    monkeypatch.setattr(cases, "WORTH_COMPILING", 1)
-    monkeypatch.setattr(cases, "can_count", lambda spec: True)
-    monkeypatch.setattr(cases, "count_plain", count)
-    monkeypatch.setattr(cases, "prepare", lambda spec: time.sleep(0.5))  # compiling it is not limited
-    with pytest.raises(LateError, match=LATE.format(r" \(index 1\)")):
-        score(job)
-    released.set()
-    assert given == [["a", "a"], ["b", "b"]]
 
 
 def test_measuring_is_not_limited(job: Scoring, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,6 @@ from sklearn.metrics import confusion_matrix
 
 from segmeter.classes import ClassSpec
 from segmeter.errors import DataError, InputError, RunError
-from segmeter.evaluation import cases
 from segmeter.evaluation.score import score
 from segmeter.metrics.cases.stored import read_cases
 from segmeter.metrics.config.metrics import MetricsConfig
@@ -157,29 +156,6 @@ def test_a_value_beside_the_ignored_one_is_no_label(tmp_path: Path) -> None:
     put_masks(two_cases(tmp_path) / "references", {"a": [[0, 0, 254], [2, 2, 255]]})
     with pytest.raises(DataError, match=r"references/a\.png: .*got 254 \(1 pixels\)"):
         score(scoring(tmp_path))
-
-
-def test_few_and_many_pairs_are_counted_alike(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Many are worth the compiled loop; mutation seen to fail: it is taken for few."""
-    few, many = (two_cases(tmp_path / name) for name in ("few", "many"))
-    compiled: list[int] = []
-    real = cases.count_plain
-    monkeypatch.setattr(
-        cases, "count_plain", lambda files, *a, **k: compiled.append(len(files)) or real(files, *a, **k)
-    )
-    monkeypatch.setattr(cases, "is_compiled", lambda: False)
-    monkeypatch.setattr(cases, "WORTH_LOADING", 2)
-    score(scoring(few))
-    assert not compiled
-    monkeypatch.setattr(cases, "is_compiled", lambda: True)
-    score(scoring(many))
-    assert sum(compiled) == 2
-    monkeypatch.setattr(cases, "is_compiled", lambda: False)
-    monkeypatch.setattr(cases, "WORTH_COMPILING", 2)
-    score(scoring(two_cases(tmp_path / "more")))
-    assert sum(compiled) == 4
-    for name in ("cases.csv", "cases.parquet", "metrics.json"):
-        assert (few / name).read_bytes() == (many / name).read_bytes()
 
 
 def test_tables_of_many_rows_are_written_after_the_summary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,6 @@ from segmeter.evaluation import score as scoring
 from segmeter.evaluation.cases import Scored
 from segmeter.evaluation.pairing import MaskPair, Pairing, Pairs
 from segmeter.evaluation.places import Place
-from segmeter.evaluation.plain import groups
 from segmeter.evaluation.score import Scoring, score
 from segmeter.metrics.cases import packed as store
 from segmeter.metrics.cases import table as rows
@@ -62,10 +61,7 @@ def test_memory_grows_by_little_more_than_the_counts_of_a_case(tmp_path: Path, m
 
     Mutations seen to fail: the columns that are resampled made all at once, and paths kept for each pair.
     """
-    monkeypatch.setattr(groups, "stored_size", lambda _: 1)
-    monkeypatch.setattr(groups, "_PLAIN_AT_ONCE", 8)
-    monkeypatch.setattr(cases, "WORTH_COMPILING", 1)
-    monkeypatch.setattr(cases.CaseScorer, "score_all", lambda _, pairs: list(map(invented, pairs)))
+    monkeypatch.setattr(cases.CaseScorer, "__call__", lambda _, pair: invented(pair))
     monkeypatch.setattr(scoring, "_BESIDE", 100)
     monkeypatch.setattr(rows, "BLOCK", 64)
     monkeypatch.setattr(bootstrap, "_BLOCK", 1000)

@@ -24,7 +24,6 @@ from segmeter.evaluation.manifest import Entry, Manifest, check_same, read_notes
 from segmeter.evaluation.memory import check_counts
 from segmeter.evaluation.pairing import MaskPair, Pairing, Pairs, hash_pair, limit_of
 from segmeter.evaluation.places import Place, Places
-from segmeter.evaluation.plain.groups import split_groups
 from segmeter.evaluation.probs import measure_probs
 from segmeter.evaluation.resuming.restore import open_manifest
 from segmeter.evaluation.sharding import note_shard
@@ -161,8 +160,7 @@ class Scoring:
             timeout_s=self.timeout_s,
         )
         missing = bool(self.pairing.missing)
-        processes, cases = self.workers or 1, len(self.pairing.pairs)
-        return CaseScorer(reading, self.metrics, flag_missing=missing, processes=processes, cases=cases)
+        return CaseScorer(reading, self.metrics, flag_missing=missing, processes=self.workers or 1)
 
 
 def score(job: Scoring) -> dict[str, Any]:
@@ -245,8 +243,7 @@ def refuse_files(job: Scoring) -> None:
     if not job.pairing.problems:
         return
     read = _score_in_threads(replace(job, metrics=MetricsConfig(spacing=job.metrics.spacing)).scorer(), job.pairs)
-    results = track(chain.from_iterable(read), "reading", len(job.pairs))
-    found = [result for result in results if not isinstance(result, Scored)]
+    found = [result for result in track(read, "reading", len(job.pairs)) if not isinstance(result, Scored)]
     raise DataError([*job.pairing.problems, *chain.from_iterable(found)])
 
 
@@ -302,18 +299,17 @@ def _restore(job: Scoring, manifest: Manifest, rows: RowStore, places: Places) -
 
 def _measure(job: Scoring, manifest: Manifest, pairs: Pairs, rows: RowStore, places: Places) -> None:
     problems: list[str] = []
-    groups = (
-        (
-            [each]
-            for each in map_in_processes(job.scorer(), pairs, processes=job.workers, describe=lambda pair: pair.case_id)
-        )
+    scorer = job.scorer()
+    results = (
+        map_in_processes(scorer, pairs, processes=job.workers, describe=lambda pair: pair.case_id)
         if job.workers
-        else _score_in_threads(job.scorer(), pairs)
+        else _score_in_threads(scorer, pairs)
     )
-    for result in track(_noted(manifest, _numbered(job, groups)), "scoring", len(pairs)):
+    for result in track(_numbered(job, results), "scoring", len(pairs)):
         if not isinstance(result, Scored):
             problems.extend(result)
             continue
+        manifest.add(_entry(result))
         rows.append(result.row)
         places.add(result.row.case_id, result.place)
         if job.metrics.measures and places.problems():
@@ -322,26 +318,18 @@ def _measure(job: Scoring, manifest: Manifest, pairs: Pairs, rows: RowStore, pla
         raise DataError(problems)
 
 
-def _noted(manifest: Manifest, groups: Iterable[list[Outcome]]) -> Iterator[Outcome]:
-    """Yield the results of each group once those of its cases that were measured are in the manifest."""
-    for group in groups:
-        manifest.add(*(_entry(each) for each in group if isinstance(each, Scored)))
-        yield from group
-
-
-def _numbered(job: Scoring, groups: Iterable[list[Outcome]]) -> Iterator[list[Outcome]]:
-    """The same groups; a case that is not read in time gets its number, which those who read it do not know."""
+def _numbered(job: Scoring, results: Iterable[Outcome]) -> Iterator[Outcome]:
+    """The same results; a case that is not read in time gets its number, which those who read it do not know."""
     try:
-        yield from groups
+        yield from results
     except LateError as error:
         raise error.at(job.case_ids.index(error.case_id)) from error
 
 
-def _score_in_threads(scorer: CaseScorer, pairs: Sequence[MaskPair]) -> Iterator[list[Outcome]]:
-    """Score all pairs, a group at a time, in order."""
-    groups = split_groups(pairs, scorer.reading.spec, plain=scorer.counts_only)
-    ahead = fetch_ahead(groups, lambda group: chain.from_iterable(pair.files for pair in group))
-    with closing(map_in_threads(scorer.score_all, ahead, threads=count_cores(), name="score")) as found:
+def _score_in_threads(scorer: CaseScorer, pairs: Sequence[MaskPair]) -> Iterator[Outcome]:
+    """Score all pairs in order."""
+    ahead = fetch_ahead(pairs, lambda pair: pair.files)
+    with closing(map_in_threads(scorer, ahead, threads=count_cores(), name="score")) as found:
         yield from found
 
 
