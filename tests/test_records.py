@@ -34,7 +34,6 @@ OTHERS = {
     "provenance.py": "values of this process, written and read back",
     "report/data/columns.py": "a block of a page of ours",
     "metrics/cases/stored.py": "the schema's note in a Parquet file, which pyarrow bounds",
-    "evaluation/merging/notes.py": "the name of a case in a line of a manifest, which can't be nested",
     "distributed/faults.py": "what processes of one training tell each other",
     "data/verification/cache.py": "our own cache of verified files",
     "data/files/formats/coco.py": "masks that the user names",

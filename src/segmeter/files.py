@@ -17,7 +17,7 @@ from typing import IO, Any
 from segmeter.errors import InputError
 
 TEMPORARY = ".tmp-"
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+FORMULA = ("=", "+", "-", "@", "\t", "\r")
 _BUFFER = 1 << 20  # bytes handed to the system at a time
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY
 _SAFE_ID = re.compile(r"[A-Za-z0-9._-]{1,128}")
@@ -196,7 +196,7 @@ def csv_bytes(rows: Iterable[Iterable[Any]]) -> bytes:
 
 def _csv_cell(value: Any) -> Any:
     """What the csv module writes so; None and numbers it writes as they should be."""
-    return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value
+    return f"'{value}" if isinstance(value, str) and value.startswith(FORMULA) else value
 
 
 def write_json(path: Path, content: Any) -> None:

@@ -12,7 +12,8 @@ from segmeter.classes import ClassSpec
 from segmeter.errors import DataError, InputError
 from segmeter.evaluation.compare import compare, name_runs
 from segmeter.evaluation.score import score
-from segmeter.metrics.cases.table import CaseRow, write_cases
+from segmeter.metrics.cases.stored import write_cases
+from segmeter.metrics.cases.table import CaseRow
 from segmeter.metrics.config.measures import InstancesConfig, SurfaceConfig
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.statistics import bootstrap

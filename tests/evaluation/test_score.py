@@ -1,7 +1,6 @@
 """Scoring folders: what is counted, what is paired, and what is refused, all of it at once."""
 
 import json
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -158,32 +157,11 @@ def test_a_value_beside_the_ignored_one_is_no_label(tmp_path: Path) -> None:
         score(scoring(tmp_path))
 
 
-def test_tables_of_many_rows_are_written_after_the_summary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same bytes, and none where the summary is refused."""
-    few, many = (two_cases(tmp_path / name) for name in ("few", "many"))
-    score(scoring(few))
-    monkeypatch.setattr("segmeter.evaluation.score._BESIDE", 1)
-    score(scoring(many))
-    for name in ("cases.csv", "cases.parquet", "metrics.json"):
-        assert (few / name).read_bytes() == (many / name).read_bytes()
-    refused = two_cases(tmp_path / "refused")
+def test_what_the_summary_refuses_leaves_no_tables(tmp_path: Path) -> None:
+    refused = two_cases(tmp_path)
     with pytest.raises(InputError, match="cluster"):
         score(replace(scoring(refused), metrics=MetricsConfig(cluster="no(where)")))
     assert not list(refused.glob("cases.*"))
-
-
-def test_what_the_summary_refuses_leaves_no_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Though they were written before it was refused."""
-
-    def refuse(*_: object) -> None:
-        while not (tmp_path / "cases.csv").exists():
-            time.sleep(0.001)
-        raise InputError("refused")
-
-    monkeypatch.setattr("segmeter.evaluation.score.summarise", refuse)
-    with pytest.raises(InputError, match="refused"):
-        score(scoring(two_cases(tmp_path)))
-    assert sorted(path.name for path in tmp_path.iterdir() if path.is_file()) == ["manifest.json", "manifest.rows"]
 
 
 def test_tables_that_can_not_be_written_end_the_run_without_a_summary(

@@ -15,10 +15,9 @@ from segmeter.data.files.label_mapping import find_labels, split_codes, split_ob
 from segmeter.data.files.masks import Reading, StoredMap, check_labels, read_map
 from segmeter.data.files.sniff import show, volume_format
 from segmeter.errors import DataError, InputError
-from segmeter.evaluation.images import read_case_image
 from segmeter.evaluation.large.pairs import count_large, is_large
 from segmeter.evaluation.memory import Turns, stated_pixels
-from segmeter.evaluation.pairing import MaskPair, limit_of
+from segmeter.evaluation.pairing import MaskPair, limit_of, read_case_image
 from segmeter.evaluation.places import Place, find_place
 from segmeter.metrics.cases.table import CaseRow
 from segmeter.metrics.config.measures import MeasureConfig

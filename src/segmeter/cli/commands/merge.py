@@ -12,8 +12,8 @@ from segmeter.cli.runs.job import Job
 from segmeter.cli.runs.objective import results
 from segmeter.cli.runs.run_folder import note_done, open_run
 from segmeter.errors import DataError
-from segmeter.evaluation.merging.merge import Merge, check_merge, merge
-from segmeter.evaluation.merging.pieces import Piece, read_pieces
+from segmeter.evaluation.merge import Merge, check_merge, merge
+from segmeter.evaluation.pieces import Piece, read_pieces
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.records import CONFIG, read_yaml
 from segmeter.remote.trees import origin

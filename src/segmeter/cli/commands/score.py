@@ -17,10 +17,9 @@ from segmeter.cli.runs.run_folder import note_done, open_run
 from segmeter.data.files.sniff import show
 from segmeter.data.nnunet import NnunetLabels, read_labels
 from segmeter.distributed.shards import Shard, check_filled, parse_shard, part_warning
-from segmeter.evaluation.images import find_images, put_beside
 from segmeter.evaluation.manifest import NAME
 from segmeter.evaluation.memory import check_counts, spare_old_objects
-from segmeter.evaluation.pairing import Pairing, find_pairs
+from segmeter.evaluation.pairing import Pairing, find_images, find_pairs, put_beside
 from segmeter.evaluation.probs import find_probs
 from segmeter.evaluation.score import Scoring, check_resumed, refuse_files, score
 from segmeter.metrics.cases.nnunet import write_summary

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from segmeter.classes import ClassSpec
-from segmeter.evaluation.merging.pieces import Piece
+from segmeter.evaluation.pieces import Piece
 from segmeter.files import link_or_copy, make_folder
-from segmeter.metrics.cases.stored import read_cases
+from segmeter.metrics.cases.stored import open_cases
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.report.config import ReportConfig
 from segmeter.report.pictures.finished import Scores, case_scores
@@ -22,7 +22,7 @@ def take_pictures(pieces: Sequence[Piece], config: ReportConfig, metrics: Metric
     """Take over the pictures that the whole run would have: its worst cases are among the worst of their part."""
     spec = pieces[0].spec
     if spec is not None and metrics is not None:
-        scores = case_scores(read_cases(folder), spec, metrics)
+        scores = case_scores(open_cases([folder]), spec, metrics)
         _take_worst(pieces, folder, spec, metrics, config.worst)
     else:  # predict: without scores none is worst
         scores = Scores(headline=dict.fromkeys(case_id for piece in pieces for case_id in piece.cases))

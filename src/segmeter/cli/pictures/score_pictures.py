@@ -5,11 +5,10 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from segmeter.evaluation.images import read_case_image
-from segmeter.evaluation.manifest import read_notes
-from segmeter.evaluation.pairing import check_unchanged, limit_of
+from segmeter.evaluation.manifest import hashes_of, read_records
+from segmeter.evaluation.pairing import check_unchanged, limit_of, read_case_image
 from segmeter.evaluation.score import Scoring
-from segmeter.metrics.cases.stored import read_cases
+from segmeter.metrics.cases.stored import open_cases
 from segmeter.report.config import ReportConfig
 from segmeter.report.pictures.finished import DrawnCase, case_scores, draw_run
 from segmeter.report.pictures.objects import measured_objects
@@ -33,7 +32,7 @@ def draw_cases(scoring: Scoring, images: Mapping[str, Path], config: ReportConfi
         One line for each image that can't be read or has another size, and each case whose masks changed.
     """
     pairs = {pair.case_id: pair for pair in scoring.pairs}
-    measured = {case_id: noted["sha256"] for case_id, noted in read_notes(scoring.folder).items()}
+    measured = hashes_of(read_records(scoring.folder))
     scorer = scoring.scorer()
 
     def read(case_id: str) -> DrawnCase:
@@ -51,5 +50,5 @@ def draw_cases(scoring: Scoring, images: Mapping[str, Path], config: ReportConfi
             files={"image": [path], "target": pair.references, "prediction": pair.predictions},
         )
 
-    scores = case_scores(read_cases(scoring.folder), scoring.spec, scoring.metrics)
+    scores = case_scores(open_cases([scoring.folder]), scoring.spec, scoring.metrics)
     draw_run(scoring.folder, scores, read, config, scoring.spec)
