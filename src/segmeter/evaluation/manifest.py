@@ -17,11 +17,10 @@ from pydantic import Field
 
 from segmeter.checks import expected, some
 from segmeter.errors import ConfigError, DataError
-from segmeter.files import atomic_write, describe_file, is_whole, json_bytes, make_folder, remove
+from segmeter.files import Lines, atomic_write, describe_file, is_whole, json_bytes, make_folder, remove
 from segmeter.metrics.cases.columns import split_scores
 from segmeter.metrics.cases.notes import Notes
 from segmeter.metrics.cases.table import HASHES, CaseRow
-from segmeter.open_files import Lines
 from segmeter.provenance import flatten
 from segmeter.records import MOST_OF_CASES, FileEntry, Form, open_own, parse_json, read_json
 

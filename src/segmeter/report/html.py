@@ -8,7 +8,7 @@ from pydantic import Field
 
 from segmeter.checks import expected
 from segmeter.errors import InputError
-from segmeter.files import confined, link_error, write_bytes
+from segmeter.files import link_error, write_bytes
 from segmeter.records import Form, Summary
 from segmeter.report import figures
 from segmeter.report.config import ReportConfig
@@ -64,12 +64,7 @@ def write_report(run_folder: Path, config: ReportConfig | None = None) -> Path:
     if not run_folder.is_dir():
         rule = "to be the folder of a run"
         raise InputError(expected("write_report", "run_folder", rule, str(run_folder), "Give a run's folder."))
-    with confined(run_folder):
-        return _report(run_folder, config or ReportConfig())
-
-
-def _report(run_folder: Path, config: ReportConfig) -> Path:
-    """Write the page that what is in the folder asks for."""
+    config = config or ReportConfig()
     comparison = load_json(run_folder / "compare.json", _Comparison)
     if comparison is not None:
         values = _checked(run_folder, "compare.json", lambda: comparison_values(run_folder, comparison, config))

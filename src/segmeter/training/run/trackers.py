@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from segmeter.errors import ConfigError, DataError
-from segmeter.files import csv_bytes, link_error, make_folder, write_bytes
-from segmeter.open_files import Lines
+from segmeter.files import Lines, csv_bytes, link_error, make_folder, write_bytes
 from segmeter.provenance import flatten
 from segmeter.training.config import MlflowConfig, WandbConfig
 
