@@ -1,6 +1,7 @@
 """Every error that segmeter raises on purpose, and the exit code that each one leads to."""
 
 import copyreg
+import signal
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,6 +12,14 @@ EXIT_UNDECIDED = 5
 EXIT_HANGUP = 129
 EXIT_INTERRUPTED = 130
 EXIT_TERMINATED = 143
+# Of a process that a signal stopped. SLURM sends SIGUSR1 ahead of its time limit: the run can go on, as after a fault
+EXIT_CODES = {
+    getattr(signal, name): code
+    for name, code in (
+        ("SIGTERM", EXIT_TERMINATED), ("SIGINT", EXIT_INTERRUPTED), ("SIGUSR1", EXIT_FAULT), ("SIGHUP", EXIT_HANGUP),
+    )
+    if hasattr(signal, name)  # Windows has the first two
+}  # fmt: skip
 
 
 class SegmeterError(Exception):

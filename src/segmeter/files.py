@@ -17,6 +17,8 @@ from typing import IO, Any
 from segmeter.errors import InputError
 
 TEMPORARY = ".tmp-"
+# Flags to open a file with: as bytes, and a FIFO without waiting for its other end. Systems differ in those they have.
+PLAIN = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0) | getattr(os, "O_BINARY", 0)
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 _BUFFER = 1 << 20  # bytes handed to the system at a time
 _SAFE_ID = re.compile(r"[A-Za-z0-9._-]{1,128}")
@@ -47,10 +49,8 @@ def link_error(path: Path) -> InputError:
 
 
 def open_file(path: Path, flags: int) -> int:
-    """Open a file itself, never what a link leads to, without waiting for the other end of a pipe."""
-    for name in ("O_NOFOLLOW", "O_NONBLOCK", "O_NOCTTY", "O_BINARY"):  # systems differ in those that they have
-        flags |= getattr(os, name, 0)
-    return os.open(path, flags, 0o666)
+    """Open a file itself, never what a link leads to."""
+    return os.open(path, flags | PLAIN | getattr(os, "O_NOFOLLOW", 0), 0o666)
 
 
 def sync(handle: int, path: Path) -> None:

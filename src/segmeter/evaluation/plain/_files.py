@@ -19,11 +19,12 @@ from segmeter.data.files.deflate.linked import (
 from segmeter.data.files.deflate.pairs import inflate_pair
 from segmeter.evaluation.plain._chunks import join_data, read_size
 from segmeter.evaluation.plain._kernels import count_rows
+from segmeter.files import PLAIN
 from segmeter.jit import kernel
 
 Array = NDArray[Any]
 
-_FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC  # a FIFO that is opened so does not wait
+_FLAGS = os.O_RDONLY | PLAIN | getattr(os, "O_CLOEXEC", 0)
 _NOISY = 3  # times smaller than its rows is a stream that is not flat: measured
 
 

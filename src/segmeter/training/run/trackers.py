@@ -7,6 +7,7 @@ import csv
 import hashlib
 import importlib
 import os
+import platform
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -238,7 +239,7 @@ def _refuse_links(path: Path) -> None:
 
 def _identifier(folder: Path) -> str:
     """The same for a run however often it is resumed, and another for every other run."""
-    place = f"{os.uname().nodename}:{folder.absolute()}"
+    place = f"{platform.node()}:{folder.absolute()}"
     return hashlib.sha256(place.encode("utf-8", "surrogateescape")).hexdigest()[:16]
 
 
