@@ -150,13 +150,11 @@ def csv_bytes(rows: Iterable[Iterable[Any]]) -> bytes:
     b"name,score\n'=cmd(),0.1\nb,\n"
     """
     text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows([_csv_cell(value) for value in row] for row in rows)
+    csv.writer(text, lineterminator="\n").writerows(
+        [f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value for value in row]
+        for row in rows
+    )
     return text.getvalue().encode("utf-8", "replace")
-
-
-def _csv_cell(value: Any) -> Any:
-    """What the csv module writes so; None and numbers it writes as they should be."""
-    return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value
 
 
 def write_json(path: Path, content: Any) -> None:
