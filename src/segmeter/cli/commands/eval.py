@@ -30,10 +30,10 @@ from segmeter.metrics.summary.slice_labels import check_case_ids
 from segmeter.models.card import ModelCard
 from segmeter.models.checkpoints.several import read_checkpoints
 from segmeter.postprocess.pipeline import build_steps
+from segmeter.progress import Stages
 from segmeter.report.html import write_report
 from segmeter.report.pictures.worst import LIST, write_worst_list
 from segmeter.report.table import print_summary
-from segmeter.stages import Stages
 
 _LOG = logging.getLogger(__name__)
 
