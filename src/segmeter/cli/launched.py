@@ -16,9 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from segmeter.checks import expected
-from segmeter.cli.commands.merge import show_merged
+from segmeter.cli.commands.merge import show_merged, take_pictures
 from segmeter.cli.messages import describe
-from segmeter.cli.pictures.merged import take_pictures
 from segmeter.cli.runs.job import Job
 from segmeter.cli.runs.launchers import by_submitit, lost, needed
 from segmeter.cli.runs.objective import find_objective, results

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from segmeter.cli.pictures.merged import take_pictures
+from segmeter.cli.commands.merge import take_pictures
 from segmeter.evaluation.merging.notes import Notes
 from segmeter.evaluation.merging.pieces import Piece
 from segmeter.metrics.cases.table import write_cases
