@@ -29,12 +29,15 @@ class SegmeterError(Exception):
     ----------
     problems
         One message, or several of them: each is one line and says what was given, what is allowed and what to do.
+    exit_code
+        The exit code of a command that ends so; None takes that of the class.
     """
 
     exit_code = EXIT_FAULT
 
-    def __init__(self, problems: str | Sequence[str]) -> None:
+    def __init__(self, problems: str | Sequence[str], *, exit_code: int | None = None) -> None:
         self.problems = (problems,) if isinstance(problems, str) else tuple(problems)
+        self.exit_code = self.exit_code if exit_code is None else exit_code
         super().__init__("\n".join(self.problems))
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -81,33 +84,17 @@ class LateError(RunError):
 class SweepError(SegmeterError):
     """Jobs of a sweep failed; `exit_code` is that of the first of them."""
 
-    def __init__(self, problems: str | Sequence[str], *, exit_code: int) -> None:
-        super().__init__(problems)
-        self.exit_code = exit_code
-
 
 class PeerError(RunError):
     """Another process of the same training ended it; `exit_code` is that of its fault."""
-
-    def __init__(self, problems: str | Sequence[str], *, exit_code: int) -> None:
-        super().__init__(problems)
-        self.exit_code = exit_code
 
 
 class GateError(SegmeterError):
     """A run is not shown to reach what is required; `exit_code` says whether it is worse, or can't be told."""
 
-    def __init__(self, problems: str | Sequence[str], *, exit_code: int) -> None:
-        super().__init__(problems)
-        self.exit_code = exit_code
-
 
 class Interrupted(SegmeterError):
     """A signal asked the run to stop; it was saved first, and `exit_code` is what the signal stands for."""
-
-    def __init__(self, problems: str | Sequence[str], *, exit_code: int) -> None:
-        super().__init__(problems)
-        self.exit_code = exit_code
 
 
 class InputError(SegmeterError, ValueError):
