@@ -1,7 +1,6 @@
-"""What a result was made with: versions, source, machine."""
+"""Notes what a result was made with: the versions of packages, the source, the machine."""
 
 import json
-import os
 import platform
 import subprocess
 import sys
@@ -9,6 +8,8 @@ from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
+
+import psutil
 
 import segmeter
 from segmeter.threads import count_cores, describe_waiting
@@ -54,7 +55,7 @@ def hardware() -> dict[str, Any]:
         "os": platform.platform(),
         "cpu": _processor(),
         "cores": count_cores(),
-        "memory_gb": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1),
+        "memory_gb": round(psutil.virtual_memory().total / 2**30, 1),
     }
     torch = sys.modules.get("torch")  # asking about GPUs must not cost a torch import
     if torch is not None:

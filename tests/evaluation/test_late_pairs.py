@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import tifffile
 
-from segmeter.cli.pictures.score_pictures import draw_cases
+from segmeter.cli.commands.score import draw_cases
 from segmeter.data.files import sniff
 from segmeter.errors import LateError
 from segmeter.evaluation import cases, probs

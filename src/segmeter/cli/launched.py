@@ -16,9 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from segmeter.checks import expected
-from segmeter.cli.commands.merge import show_merged
+from segmeter.cli.commands.merge import show_merged, take_pictures
 from segmeter.cli.messages import describe
-from segmeter.cli.pictures.merged import take_pictures
 from segmeter.cli.runs.job import Job
 from segmeter.cli.runs.launchers import by_submitit, lost, needed
 from segmeter.cli.runs.objective import find_objective, results
@@ -175,7 +174,8 @@ def _end(processes: Sequence[BaseProcess]) -> None:
 def _one_rank(job: Shipped, rank: int, count: int, port: int, pipe: Connection) -> None:
     """Be one process of a training; all but the first are silent."""
     end_with_parent()
-    os.setpgrp()  # Ctrl-C comes once, from the parent: a second signal would end this process before it has saved
+    if hasattr(os, "setpgrp"):
+        os.setpgrp()  # Ctrl-C comes once, from the parent: a second signal would end this process before it has saved
     os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(count))
     os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), TORCHELASTIC_USE_AGENT_STORE="True")
     if rank:

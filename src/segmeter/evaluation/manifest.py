@@ -22,10 +22,9 @@ from pydantic import Field
 from segmeter.checks import expected, some
 from segmeter.classes import ClassSpec
 from segmeter.errors import ConfigError, DataError
-from segmeter.files import atomic_write, describe_file, is_whole, make_folder, remove, write_json
+from segmeter.files import Lines, atomic_write, describe_file, is_whole, make_folder, remove, write_json
 from segmeter.metrics.cases.stored import Batches
 from segmeter.metrics.cases.table import CaseRow, CaseTable, columns_of_rows
-from segmeter.open_files import Lines
 from segmeter.provenance import flatten
 from segmeter.records import MOST_OF_CASES, FileEntry, Form, open_own, parse_json, read_json
 

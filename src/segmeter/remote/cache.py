@@ -1,8 +1,6 @@
 """Fetched objects -> files below one folder, of bounded size: what was used least recently goes first."""
 
-import fcntl
 import os
-import resource
 import threading
 import time
 from collections.abc import Iterator
@@ -13,6 +11,10 @@ from pathlib import Path
 from segmeter.checks import expected
 from segmeter.errors import ConfigError, DataError
 from segmeter.files import TEMPORARY, make_folder, remove
+
+with suppress(ImportError):  # which Windows lacks
+    import fcntl
+    import resource
 
 HOME = ".segmeter-url"  # name of the cache's folder: a path that holds it belongs to a URL
 OBJECTS = ".o"  # in a tree: what its links lead to; short, so that a link needs no block of the disk

@@ -2,11 +2,11 @@
 
 import os
 from collections.abc import Callable, Iterator, Mapping
-from fcntl import LOCK_EX, flock
 from pathlib import Path
 
+from filelock import FileLock
+
 from segmeter.files import fresh_folder, make_folder, write_bytes
-from segmeter.open_files import open_lock
 from segmeter.parallel import map_in_threads
 from segmeter.progress import track
 from segmeter.remote.cache import OBJECTS, WHOLE, hold
@@ -82,9 +82,7 @@ def _fetched(url: str, keys: Mapping[str, str], *, listed_at: str, below: str = 
     name = url.partition("::")[0].rpartition("/")[2].replace(":", "-") or "root"
     folder = cache_home() / WHOLE / digest_of(f"{url}\n{named}") / name
     hold(folder.parent)  # first, so that no other process removes what is found
-    lock = open_lock(folder.parent / ".lock")  # threads and processes that want it too wait for the first
-    try:
-        flock(lock, LOCK_EX)
+    with FileLock(folder.parent / ".lock", fallback_to_soft=False):  # others that want it too wait for the first
         if not folder.is_dir():
             with cache_room().reserve(sum(map(size_of, keys.values())), url):
                 write_bytes(folder.parent / URL, url.encode())
@@ -93,8 +91,6 @@ def _fetched(url: str, keys: Mapping[str, str], *, listed_at: str, below: str = 
                     for _ in fetched if quiet else track(fetched, f"fetching {url}", len(keys)):
                         pass
         os.utime(folder.parent)
-    finally:
-        os.close(lock)
     return folder
 
 

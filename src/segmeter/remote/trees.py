@@ -12,15 +12,15 @@ import stat
 import threading
 from collections.abc import Sequence
 from contextlib import suppress
-from fcntl import LOCK_EX, flock
 from functools import lru_cache
 from pathlib import Path
 from uuid import uuid4
 
+from filelock import FileLock
+
 from segmeter.checks import expected
 from segmeter.errors import DataError
 from segmeter.files import atomic_write, make_folder, remove, sha256_file, write_bytes
-from segmeter.open_files import open_lock
 from segmeter.remote.cache import HOME, OBJECTS, SUM, WHOLE, Room, cache_folder, most_bytes, room_of
 from segmeter.remote.stores import Store, Stored, attempt, store_at
 from segmeter.remote.urls import file_of, split_archive, url_of
@@ -279,9 +279,7 @@ def _refresh(tree: Path, url: str, listed: Sequence[Stored], *, only: bool = Fal
     make_folder(tree / OBJECTS)
     if not (tree / OBJECTS / URL).is_file():
         write_bytes(tree / OBJECTS / URL, url.encode())
-    lock = open_lock(tree / OBJECTS / ".lock")
-    try:
-        flock(lock, LOCK_EX)
+    with FileLock(tree / OBJECTS / ".lock", fallback_to_soft=False):
         have = {str(path.relative_to(tree)): str(path.readlink()) for path in _links(tree)}
         wanted = {each.name: "../" * each.name.count("/") + f"{OBJECTS}/{key_of(each)}" for each in listed}
         for name in have.keys() - wanted.keys() if not only else ():
@@ -294,8 +292,6 @@ def _refresh(tree: Path, url: str, listed: Sequence[Stored], *, only: bool = Fal
         for name, target in wanted.items():
             if have.get(name) != target:
                 _replace(tree / name, target)
-    finally:
-        os.close(lock)
 
 
 def _links(tree: Path) -> list[Path]:

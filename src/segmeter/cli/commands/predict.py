@@ -6,7 +6,7 @@ from pathlib import Path
 
 from segmeter.cli.commands._parts import choose_memory, keep_threads, open_device, open_series, run_identity, take_shard
 from segmeter.cli.config.schema import PredictConfig
-from segmeter.cli.pictures.predicted import draw_predicted
+from segmeter.cli.pictures import draw_predicted
 from segmeter.cli.runs.job import Job
 from segmeter.cli.runs.resume import find_resumed
 from segmeter.cli.runs.run_folder import note_done, open_run

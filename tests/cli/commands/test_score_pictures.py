@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from segmeter.classes import ClassSpec
-from segmeter.cli.pictures.score_pictures import draw_cases
+from segmeter.cli.commands.score import draw_cases
 from segmeter.errors import DataError
 from segmeter.evaluation.score import Scoring, score
 from segmeter.metrics.config.metrics import MetricsConfig

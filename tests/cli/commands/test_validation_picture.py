@@ -2,7 +2,7 @@ import numpy as np
 from PIL import Image
 
 from segmeter.classes import ClassSpec
-from segmeter.cli.pictures.validation import PANEL, draw_validated
+from segmeter.cli.commands.train import CASE_PANEL, draw_validated
 from segmeter.data.sample import Sample
 from segmeter.inference.async_results import Prediction
 from segmeter.report.pictures.overlay import draw_overlay
@@ -20,6 +20,6 @@ def test_the_picture_has_image_target_prediction_and_errors_with_the_score_of_th
     with Image.open(path) as stored:
         found = np.asarray(stored)
     score = (1 / 2 + 2 / 3) / 2
-    wanted = draw_overlay(sample.image, target, labels, SPEC, title="a/b", score=score, panel=PANEL)
+    wanted = draw_overlay(sample.image, target, labels, SPEC, title="a/b", score=score, panel=CASE_PANEL)
     np.testing.assert_array_equal(found, wanted)
     assert path.parent == tmp_path

@@ -2,9 +2,9 @@
 
 from segmeter.report.config import ReportConfig
 from segmeter.report.data.columns import unpack_page
-from segmeter.report.page.prediction import prediction_values
+from segmeter.report.html import prediction_values
 
-from ..conftest import write_picture
+from .conftest import write_picture
 
 
 def test_cases_and_classes_are_those_of_the_pictures(tmp_path, rng, spec):

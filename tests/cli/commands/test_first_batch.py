@@ -4,7 +4,7 @@ import numpy as np
 from PIL import Image
 
 from segmeter.classes import ClassSpec
-from segmeter.cli.pictures.first_batch import PANEL, draw_batch
+from segmeter.cli.commands.train import BATCH_PANEL, draw_batch
 from segmeter.report.pictures.canvas import GAP, MARGIN
 from segmeter.report.pictures.paint import paint_labels
 
@@ -12,19 +12,19 @@ SPEC = ClassSpec(task="multiclass", names=("ground", "cell"), colours=((0, 0, 0)
 
 
 def test_images_stand_above_their_targets(tmp_path):
-    images = np.stack([np.full((PANEL, PANEL, 3), grey, np.uint8) for grey in (40, 200)])
-    targets = np.zeros((2, PANEL, PANEL), np.uint8)
-    targets[1, :, : PANEL // 2] = 1
+    images = np.stack([np.full((BATCH_PANEL, BATCH_PANEL, 3), grey, np.uint8) for grey in (40, 200)])
+    targets = np.zeros((2, BATCH_PANEL, BATCH_PANEL), np.uint8)
+    targets[1, :, : BATCH_PANEL // 2] = 1
     path = draw_batch(images, targets, ("a", "b"), tmp_path, spec=SPEC)
     assert path == tmp_path / "first_batch.png"
     with Image.open(path) as stored:
         picture = np.asarray(stored)
     painted = paint_labels(images[1], targets[1], SPEC)
-    left = MARGIN + PANEL + GAP
-    tops = [row for row in range(len(picture)) if (picture[row, left : left + PANEL] == 200).all()]
-    assert len(tops) == PANEL
-    below = picture[tops[-1] + 1 :, left : left + PANEL]
-    assert any((below[row : row + PANEL] == painted).all() for row in range(20))
+    left = MARGIN + BATCH_PANEL + GAP
+    tops = [row for row in range(len(picture)) if (picture[row, left : left + BATCH_PANEL] == 200).all()]
+    assert len(tops) == BATCH_PANEL
+    below = picture[tops[-1] + 1 :, left : left + BATCH_PANEL]
+    assert any((below[row : row + BATCH_PANEL] == painted).all() for row in range(20))
 
 
 def test_planes_of_multilabel_are_drawn_too(tmp_path):

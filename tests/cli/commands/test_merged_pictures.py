@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from segmeter.cli.pictures.merged import take_pictures
+from segmeter.cli.commands.merge import take_pictures
 from segmeter.evaluation.pieces import Piece
 from segmeter.metrics.cases.stored import write_cases
 from segmeter.metrics.config.metrics import MetricsConfig
