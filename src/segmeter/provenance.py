@@ -1,4 +1,4 @@
-"""What a result was made with: versions, source, machine."""
+"""What a result was made with: versions, source, machine; and where the machine keeps what can be made again."""
 
 import json
 import os
@@ -18,6 +18,12 @@ PACKAGES = [
     "omegaconf", "pillow", "tifffile", "imagecodecs", "zarr", "safetensors", "pyarrow", "rich", "jinja2",
     "numba",
 ]  # fmt: skip
+
+
+def cache_folder() -> Path:
+    """Return the folder of what is kept between runs: $SEGMETER_CACHE, or segmeter/ in $XDG_CACHE_HOME or ~/.cache."""
+    usual = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "segmeter")
+    return Path(os.environ.get("SEGMETER_CACHE") or usual)
 
 
 def versions() -> dict[str, str | None]:

@@ -33,7 +33,6 @@ from segmeter.data.sample import Pair, Sample
 from segmeter.errors import DataError
 from segmeter.files import sha256_file
 from segmeter.parallel import map_in_threads
-from segmeter.remote.trees import present
 
 Item = TypeVar("Item")
 Read = TypeVar("Read", covariant=True)
@@ -312,7 +311,6 @@ def _hash_pair(pair: Pair) -> tuple[str, ...]:
 
 def hash_path(path: Path) -> str:
     """Sha256 of a file, or of the files of a Zarr folder."""
-    present(path)
     return hash_folder(path) if path.is_dir() else sha256_file(path)
 
 

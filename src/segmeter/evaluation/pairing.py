@@ -12,12 +12,11 @@ from segmeter.classes import ClassSpec
 from segmeter.data.files.formats.coco import coco_images, coco_of
 from segmeter.data.files.masks import hash_map
 from segmeter.data.files.nifti import need_nibabel
-from segmeter.data.files.sniff import show, volume_format
-from segmeter.data.folders.pairing import Files, list_files, missing_problem, only_alike, twice_problems
+from segmeter.data.files.sniff import show, stored_size, volume_format
+from segmeter.data.folders.pairing import Files, fetch, list_files, missing_problem, only_alike, twice_problems
 from segmeter.data.in_time import TimeLimit
 from segmeter.errors import DataError
 from segmeter.files import safe_id
-from segmeter.remote.trees import stored_size
 
 Missing = Literal["error", "as_background"]
 
@@ -183,7 +182,8 @@ def find_pairs(
     DataError
         A folder is missing, empty, or holds what is not read.
     """
-    if references.exists() and predictions.exists() and references.samefile(predictions):
+    here = references.exists() and predictions.exists()
+    if references.samefile(predictions) if here else references == predictions:
         raise DataError(expected("score", "predictions", "to be another folder than references", show(predictions)))
     wanted = _mask_files(references, "references", spec, endings[1], suffix)
     given = _mask_files(predictions, "predictions", spec, endings[0], suffix)
@@ -236,8 +236,9 @@ def _pair(stem: str, wanted: list[Files], given: list[Files]) -> MaskPair:
 
 def _mask_files(folder: Path, role: str, spec: ClassSpec, ending: str, suffix: str) -> list[Files]:
     """The files of a folder, or of each class's folder for multilabel."""
-    if folder.suffix.lower() == ".json" and folder.is_file():
-        found = [coco_images(folder, plane) for plane in (spec.names if spec.is_multilabel else ("",))]
+    file = fetch(folder) if folder.suffix.lower() == ".json" else None
+    if file and file.is_file():
+        found = [coco_images(file, plane) for plane in (spec.names if spec.is_multilabel else ("",))]
     else:
         found = _folder_files(folder, role, spec, suffix)
     if not ending:

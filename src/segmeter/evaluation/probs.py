@@ -21,7 +21,6 @@ from segmeter.metrics.probabilities.calibration import Calibration
 from segmeter.metrics.probabilities.stored import empty_sums
 from segmeter.parallel import map_in_threads
 from segmeter.progress import track
-from segmeter.remote.trees import present
 
 _FORM = "Probabilities are NPY or NPZ files of float32, (C, H, W) or (C, D, H, W), as export.probs writes them."
 _AXES = (2, 3, 4)  # of a binary task's one channel there may be no axis
@@ -106,7 +105,7 @@ def _read(
     try:
         target = scorer.read(replace(pair, predictions=())).target
         in_time(partial(check_unchanged, pair, measured))
-        content = replace(in_time, files=(path,))(partial(_content, path))
+        content = replace(in_time, files=(path,))(path.read_bytes)
         most = reading.max_pixels * reading.spec.num_classes
         probs = _decode(path, content, reading.key, most)
         return _Case(target, probs, hashlib.sha256(content).hexdigest())
@@ -114,11 +113,6 @@ def _read(
         return list(error.problems)
     except OSError as error:
         return [expected(show(path), "file", "to be readable", error.strerror or error)]
-
-
-def _content(path: Path) -> bytes:
-    present(path)
-    return path.read_bytes()
 
 
 def _decode(path: Path, content: bytes, key: str | None, most: int) -> NDArray[np.generic]:

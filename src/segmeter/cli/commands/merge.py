@@ -11,12 +11,12 @@ from segmeter.cli.pictures.merged import take_pictures
 from segmeter.cli.runs.job import Job
 from segmeter.cli.runs.objective import results
 from segmeter.cli.runs.run_folder import note_done, open_run
+from segmeter.data.files.sniff import known_place
 from segmeter.errors import DataError
 from segmeter.evaluation.merging.merge import Merge, check_merge, merge
 from segmeter.evaluation.merging.pieces import Piece, read_pieces
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.records import CONFIG, read_yaml
-from segmeter.remote.trees import origin
 from segmeter.report.html import write_report
 from segmeter.report.table import print_summary
 from segmeter.schema import Config
@@ -69,7 +69,7 @@ def _facts(job: Merge) -> dict[str, Any]:
     joined = {
         "command": job.pieces[0].command,
         "kind": job.kind,
-        "runs": [origin(piece.folder) for piece in job.pieces],
+        "runs": [known_place(piece.folder) for piece in job.pieces],
     }
     return {**kept, "merged": joined}
 

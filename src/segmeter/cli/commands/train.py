@@ -21,6 +21,7 @@ from segmeter.cli.runs.resume import CHECKPOINTS, find_resumed
 from segmeter.cli.runs.run_folder import note_done, open_run
 from segmeter.data.build import open_splits
 from segmeter.data.dataset import Dataset
+from segmeter.data.files.sniff import known_place
 from segmeter.data.large.parts import PartReader
 from segmeter.data.verification.report import DataReport
 from segmeter.distributed.place import find_place
@@ -30,7 +31,6 @@ from segmeter.errors import ConfigError
 from segmeter.losses.build import build_loss
 from segmeter.models.build import build_segmenter
 from segmeter.models.segmenter import Segmenter
-from segmeter.remote.urls import known_place
 from segmeter.report.figures import number
 from segmeter.report.html import write_report
 from segmeter.schema import as_plain

@@ -34,7 +34,7 @@ from segmeter.metrics.statistics.describe import say
 from segmeter.open_files import Reserved
 from segmeter.provenance import hardware, source, versions
 from segmeter.records import RUN, read_run, seal_run
-from segmeter.remote.upload import check_target, upload_folder
+from segmeter.remote import check_target, upload_folder
 from segmeter.schema import as_plain
 from segmeter.training.run.signals import let_finish
 

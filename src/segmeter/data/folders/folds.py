@@ -10,7 +10,6 @@ from segmeter.checks import expected, some
 from segmeter.data.files.sniff import show
 from segmeter.data.folders.split_lists import split_place
 from segmeter.errors import DataError
-from segmeter.remote.trees import present
 
 BY_CLASS = "classes"  # of data.strata: what the masks hold
 _ANY = ""  # what every case is counted as
@@ -88,7 +87,6 @@ def _count_kinds(group: Iterable[str], strata: Mapping[str, Collection[str]]) ->
 
 def read_strata(path: Path) -> dict[str, tuple[str]]:
     """Read a table of two columns, case and stratum, with a header line; DataError where it is none."""
-    present(path)
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
             rows = [row for row in csv.reader(file) if row]

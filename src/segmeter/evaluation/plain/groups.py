@@ -5,8 +5,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
 from segmeter.classes import ClassSpec
+from segmeter.data.files.sniff import stored_size
 from segmeter.evaluation.pairing import MaskPair
-from segmeter.remote.trees import stored_size
 
 _AT_ONCE = 8  # small pairs
 _PLAIN_AT_ONCE = 64  # at most, of those that are counted the short way: after each call Python finds the caches cold

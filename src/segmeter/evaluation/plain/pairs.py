@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from segmeter.classes import ClassSpec
 from segmeter.data.files.deflate import ROOM
-from segmeter.remote.trees import is_remote
 
 _VALUES = 256  # of a sample
 _MOST_CLASSES = _VALUES - 2  # the joint numbers of classes must fit uint16
@@ -108,7 +107,7 @@ def _counts(found: list[int], hashes: NDArray[np.uint8], counts: NDArray[np.int6
 def _name(path: Path) -> bytes:
     """The name of a file that may be a PNG, as the system takes it; one that is no file's for any other."""
     text = str(path)
-    return os.fsencode(text) + b"\0" if text.endswith(".png") and "\0" not in text and not is_remote(path) else b"\0"
+    return os.fsencode(text) + b"\0" if text.endswith(".png") and "\0" not in text else b"\0"
 
 
 def _memory() -> NDArray[np.uint8]:
