@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from segmeter.remote import stores
+from segmeter.remote import cache, stores
 from tests.remote.served import S3, Memory, serve_s3
 
 
@@ -18,6 +18,7 @@ def _fresh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A cache of the test's own, no store of an earlier test, and no long waits."""
     monkeypatch.setenv("SEGMETER_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(stores, "WAITS", (0.0, 0.0))
+    monkeypatch.setattr(cache, "_left", 0)
     stores.open_bucket.cache_clear()
     yield
     stores.open_bucket.cache_clear()

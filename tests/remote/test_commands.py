@@ -1,5 +1,6 @@
 """Commands whose paths are URLs: the bytes of the same command on files of this machine."""
 
+import io
 import json
 import logging
 import zipfile
@@ -14,6 +15,7 @@ from segmeter.files import remove
 from segmeter.provenance import cache_folder
 from tests.cli.sharded import EVAL, PREDICT, SCORE, contents, newest, run, whole
 from tests.data.crafted import write_zarr
+from tests.data.formats_written import NAMES, coco_content, draw_mask
 
 pytestmark = pytest.mark.usefixtures("in_here")
 
@@ -145,3 +147,28 @@ def test_a_url_that_can_not_be_used_leaves_no_run(here, capsys):
     assert "a URL of s3, gs" in error
     assert "`run.copy_to` to be a URL that can be written" in error
     assert set(Path("runs").glob("*/*")) == before
+
+
+def test_a_coco_file_in_s3_gives_the_counts_of_the_one_here(s3, tmp_path, monkeypatch):
+    """In worker processes too, each of which finds it in the cache."""
+    monkeypatch.chdir(tmp_path)
+    drawn = {name: draw_mask(seed) for seed, name in enumerate("ab")}
+    (tmp_path / "ann.json").write_text(json.dumps(coco_content(drawn)))
+    for name, mask in drawn.items():
+        s3.put(f"predictions/{name}.npy", npy_bytes(np.roll(mask, 3, 1)))
+        (tmp_path / "predictions").mkdir(exist_ok=True)
+        np.save(tmp_path / "predictions" / f"{name}.npy", np.roll(mask, 3, 1))
+    s3.put("ann.json", (tmp_path / "ann.json").read_bytes())
+    options = (f"data.classes=[{','.join(NAMES)}]", "metrics.bootstrap=0", "report.html=false")
+    for place, name, workers in ((str(tmp_path), "here", 0), (s3.url, "there", 2)):
+        files = (f"references={place}/ann.json", f"predictions={place}/predictions")
+        files = (*files, f"run.name={name}", f"workers={workers}")
+        assert run("score", *files, *options) == 0
+    here, there = sorted(Path("runs/score").iterdir(), key=lambda folder: folder.name.partition("_")[2])[:2]
+    assert contents(here) == contents(there)
+
+
+def npy_bytes(array):
+    file = io.BytesIO()
+    np.save(file, array)
+    return file.getvalue()

@@ -30,7 +30,7 @@ from segmeter.remote.stores import Stored, list_objects, origin, read_object, sp
 Item = TypeVar("Item")
 
 DEFAULT_GB = 20.0
-_HOME = ".segmeter-url"  # name of the cache's folder: a path that holds it belongs to a URL
+_HOME = ".segmeter-fetched"  # name of the cache's folder: a path that holds it belongs to a URL
 _MARK = f"/{_HOME}/"
 _FOLDER = "-folder"  # ends the name of an entry that is a folder
 _THREADS = 16  # that fetch: most of the time they wait for the store
@@ -40,7 +40,7 @@ _OPEN_FILES = 65536  # where the system allows so many: each entry that is kept 
 _LEFT_BEHIND = 3600.0  # seconds after which nobody writes to what has no name yet
 
 _room = threading.Condition()
-_left, _coming = dict[tuple[Path, int], int](), 0  # bytes known to be free, and bytes that are being fetched
+_left, _coming = 0, 0  # bytes known to be free, and bytes that are being fetched
 _turns = dict[str, threading.Lock]()  # one thread fetches an entry, and others wait for it
 _kept: dict[Path, int] = {}  # entries that stay until this process ends, with their handles
 
@@ -221,23 +221,23 @@ def _pin(path: Path, fill: Callable[[Path], None]) -> int:
                 except OSError:
                     if not entry.is_dir():  # else another process was faster
                         raise
-            handle = _hold(entry)
+            handle = _lock(entry)
+        os.utime(entry)  # used now
         _turns.pop(entry.name, None)
     return handle
 
 
-def _hold(entry: Path) -> int | None:
-    """Hold an entry with others; None where it is gone."""
-    from fcntl import LOCK_SH, flock  # not on every system, and local files need none
+def _lock(entry: Path, *, alone: bool = False) -> int | None:
+    """Hold an entry with others, or alone; None where it is gone, or another holds what is wanted alone."""
+    import fcntl  # not on every system, and local files need none
 
     with suppress(FileNotFoundError):
         handle = os.open(entry, os.O_RDONLY | os.O_DIRECTORY)
-        flock(handle, LOCK_SH)
-        with suppress(FileNotFoundError):
-            if os.path.samestat(os.fstat(handle), entry.stat()):
-                os.utime(entry)  # used now
+        with suppress(FileNotFoundError, BlockingIOError):
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB if alone else fcntl.LOCK_SH)
+            if os.path.samestat(os.fstat(handle), entry.stat()):  # else it was removed while this one waited
                 return handle
-        os.close(handle)  # another process removed it while this one waited
+        os.close(handle)
     return None
 
 
@@ -272,13 +272,11 @@ def _reserve(size: int, what: str) -> Iterator[None]:
     pass the bound by a little, and one alone never does.
     """
     global _coming
-    home, most = cache_folder().absolute() / _HOME, _most_bytes()
-    make_folder(home)
     with _room:
-        while not _fits(home, most, size):
+        while not _fits(size):
             if not _coming:
                 remedy = "Raise SEGMETER_CACHE_GB, or take a part of the cases with shard=1/N."
-                rule = f"to fit into the cache of {most / 1e9:g} GB"
+                rule = f"to fit into the cache of {_most_bytes() / 1e9:g} GB"
                 raise DataError(expected(what, "object", rule, f"{size / 1e9:g} GB", remedy))
             _room.wait()  # what other threads fetch can go once it is here
         _coming += size
@@ -290,23 +288,29 @@ def _reserve(size: int, what: str) -> Iterator[None]:
             _room.notify_all()
 
 
-def _fits(home: Path, most: int, size: int) -> bool:
+def _fits(size: int) -> bool:
     """Whether there is room, or can be made."""
-    if _left.get((home, most), 0) >= size:
-        _left[home, most] -= size
+    global _left
+    if _left >= size:
+        _left -= size
         return True
-    entries = sorted(_entries(home))
+    most, entries = _most_bytes(), sorted(_entries(cache_folder().absolute() / _HOME))
     total = sum(each[1] for each in entries) + _coming
     for _, bytes_, path in entries if total + size > most else ():
         if total + size <= _FULL * most:  # with room for more: the cache is seldom looked through
             break
-        total -= bytes_ if _forget(path) else 0
-    _left[home, most] = max(0, most - total - size) // _SHARE
+        handle = _lock(path, alone=True)
+        if handle is not None:
+            remove(path)
+            os.close(handle)
+            total -= bytes_
+    _left = max(0, most - total - size) // _SHARE
     return total + size <= most
 
 
 def _entries(home: Path) -> Iterator[tuple[float, int, Path]]:
     """Last use, bytes and path of everything that can go."""
+    make_folder(home)
     for each in os.scandir(home):
         with suppress(FileNotFoundError):
             changed = each.stat().st_mtime
@@ -316,30 +320,11 @@ def _entries(home: Path) -> Iterator[tuple[float, int, Path]]:
                 yield 0.0, 0, Path(each)
 
 
-def _forget(entry: Path) -> bool:
-    """Remove an entry; False where a process holds it."""
-    from fcntl import LOCK_EX, LOCK_NB, flock
-
-    with suppress(FileNotFoundError):
-        handle = os.open(entry, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            flock(handle, LOCK_EX | LOCK_NB)
-            remove(entry)
-        except BlockingIOError:
-            return False
-        finally:
-            os.close(handle)
-    return True
-
-
 def _most_bytes() -> int:
     """The cache's bound: $SEGMETER_CACHE_GB, 20 where it is not set; ConfigError where it is no number above 0."""
     given = os.environ.get("SEGMETER_CACHE_GB", str(DEFAULT_GB))
-    try:
-        size = float(given)
-    except ValueError:
-        size = 0.0
-    if not 0 < size < 1e9:
-        rule = "to be the size of the cache of fetched files in GB, above 0"
-        raise ConfigError(expected("config", "SEGMETER_CACHE_GB", rule, repr(given)))
-    return int(size * 1e9)
+    with suppress(ValueError):
+        if 0 < float(given) < 1e9:
+            return int(float(given) * 1e9)
+    rule = "to be the size of the cache of fetched files in GB, above 0"
+    raise ConfigError(expected("config", "SEGMETER_CACHE_GB", rule, repr(given)))
