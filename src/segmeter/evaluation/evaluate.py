@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from torch import nn
 
-from segmeter.data.folders.dealing import check_dealing
+from segmeter.data.folders.folds import check_dealing
 from segmeter.errors import DataError
 from segmeter.evaluation.case_run import CaseRun, large_run, run_cases
 from segmeter.evaluation.large.cases import LargeRun, check_streamable

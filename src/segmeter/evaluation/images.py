@@ -11,7 +11,7 @@ from segmeter.checks import expected
 from segmeter.data.files.images import IMAGE_DTYPES, decode_image, read_file
 from segmeter.data.files.masks import read_values
 from segmeter.data.files.sniff import show, volume_format
-from segmeter.data.folders.pairing import list_files, missing_problem, twice_problems
+from segmeter.data.folders.pairing import find_beside
 from segmeter.errors import DataError
 from segmeter.evaluation.pairing import Pairing, Pairs
 from segmeter.evaluation.places import write_shape
@@ -25,13 +25,8 @@ def find_images(folder: Path, pairing: Pairing) -> dict[str, Path]:
     DataError
         A case has none or two, or the folder can't be read.
     """
-    files = list_files(folder, role="images", volumes=True)
-    stems = [pair.stem for pair in pairing.pairs]
-    problems = missing_problem(stems, files, what="an image", remedy="Leave images= out to score without them.")
-    problems += twice_problems({stem: files[stem] for stem in stems if stem in files}, "images")
-    if problems:
-        raise DataError(problems)
-    return {stem: files[stem][0] for stem in stems}
+    stems, remedy = (pair.stem for pair in pairing.pairs), "Leave images= out to score without them."
+    return find_beside(folder, stems, role="images", what="an image", remedy=remedy)
 
 
 def put_beside(pairing: Pairing, images: Mapping[str, Path]) -> Pairing:

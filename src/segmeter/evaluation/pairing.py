@@ -13,7 +13,15 @@ from segmeter.data.files.formats.coco import coco_images, coco_of
 from segmeter.data.files.masks import hash_map
 from segmeter.data.files.nifti import need_nibabel
 from segmeter.data.files.sniff import show, stored_size, volume_format
-from segmeter.data.folders.pairing import Files, fetch, list_files, missing_problem, only_alike, twice_problems
+from segmeter.data.folders.pairing import (
+    Files,
+    class_folders,
+    fetch,
+    list_files,
+    missing_problem,
+    only_alike,
+    twice_problems,
+)
 from segmeter.data.in_time import TimeLimit
 from segmeter.errors import DataError
 from segmeter.files import safe_id
@@ -240,22 +248,14 @@ def _mask_files(folder: Path, role: str, spec: ClassSpec, ending: str, suffix: s
     if file and file.is_file():
         found = [coco_images(file, plane) for plane in (spec.names if spec.is_multilabel else ("",))]
     else:
-        found = _folder_files(folder, role, spec, suffix)
+        places = class_folders("score", folder, role, spec.names if spec.is_multilabel else ())
+        found = [list_files(place, role=name, volumes=True, ending=suffix) for place, name in places]
     if not ending:
         return found
     kept = [{stem.removesuffix(ending): paths for stem, paths in one.items() if stem.endswith(ending)} for one in found]
     if not all(kept):
         raise DataError(expected(show(folder), role, f"to have names that end in {ending!r}", some(found[0])))
     return kept
-
-
-def _folder_files(folder: Path, role: str, spec: ClassSpec, suffix: str) -> list[Files]:
-    if not spec.is_multilabel:
-        return [list_files(folder, role=role, volumes=True, ending=suffix)]
-    unsafe = [name for name in spec.names if Path(name).name != name or name in (".", "..")]
-    if unsafe:
-        raise DataError(expected("score", "classes", "to be usable as folder names", some(unsafe), "Rename these."))
-    return [list_files(folder / name, role=f"{role} of {name}", volumes=True, ending=suffix) for name in spec.names]
 
 
 def hash_pair(pair: MaskPair) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 from segmeter.checks import expected
 from segmeter.cli.config.schema import ImagesConfig
 from segmeter.data.config import DATA, DataConfig
-from segmeter.data.folders.dealing import check_dealing
+from segmeter.data.folders.folds import check_dealing
 from segmeter.errors import ConfigError, InputError
 from segmeter.models.card import ModelCard
 from segmeter.records import read_run

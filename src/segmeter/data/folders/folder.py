@@ -14,12 +14,12 @@ from segmeter.data.dataset import Dataset
 from segmeter.data.files.header import MAX_PIXELS
 from segmeter.data.files.images import Orientation
 from segmeter.data.files.sniff import show
-from segmeter.data.folders.dealing import describe_dealing
-from segmeter.data.folders.folds import BY_CLASS, deal_folds, read_strata
+from segmeter.data.folders.folds import BY_CLASS, deal_folds, describe_dealing, read_strata
 from segmeter.data.folders.pairing import (
     Listing,
     Names,
     check_inside,
+    class_folders,
     fetch,
     list_images,
     missing_problem,
@@ -213,13 +213,8 @@ def _layout(config: FolderConfig) -> str:
 
 def _mask_folders(config: FolderConfig, root: Path) -> list[Listing]:
     """The files of the mask folder, or of each class's folder for multilabel."""
-    folder, remedy = root / config.masks, _layout(config)
-    if config.task != "multilabel":
-        return [scan_folder(folder, role="masks", remedy=remedy, zarrs=True)]
-    unsafe = [name for name in config.classes if Path(name).name != name or name in (".", "..")]
-    if unsafe:
-        raise DataError(expected("data", "classes", "to be usable as folder names", unsafe, "Rename these classes."))
-    return [scan_folder(folder / name, role=f"masks of {name}", remedy=remedy, zarrs=True) for name in config.classes]
+    places = class_folders("data", root / config.masks, "masks", config.classes if config.task == "multilabel" else ())
+    return [scan_folder(place, role=role, remedy=_layout(config), zarrs=True) for place, role in places]
 
 
 def _stems(config: FolderConfig, root: Path, split: str, images: Listing, masks: list[Listing]) -> list[str]:

@@ -69,6 +69,30 @@ def list_images(place: Path) -> Files:
     return list_files(place, role="images", zarrs=True)
 
 
+def find_beside(folder: Path, stems: Iterable[str], *, role: str, what: str, remedy: str) -> dict[str, Path]:
+    """Find the one file of every stem in a folder, such as the image beside a mask.
+
+    Raises
+    ------
+    DataError
+        A stem has none or two, or the folder can't be read.
+    """
+    files = list_files(folder, role=role, remedy=remedy, volumes=True)
+    chosen = {stem: files.get(stem, []) for stem in stems}
+    problems = missing_problem(chosen, files, what=what, remedy=remedy) + twice_problems(chosen, role)
+    if problems:
+        raise DataError(problems)
+    return {stem: paths[0] for stem, paths in chosen.items()}
+
+
+def class_folders(where: str, folder: Path, role: str, classes: Sequence[str]) -> list[tuple[Path, str]]:
+    """Name the folder of each class and its role; the folder itself where there are no classes to tell apart."""
+    unsafe = [name for name in classes if Path(name).name != name or name in (".", "..")]
+    if unsafe:
+        raise DataError(expected(where, "classes", "to be usable as folder names", some(unsafe), "Rename these."))
+    return [(folder / name, f"{role} of {name}") for name in classes] or [(folder, role)]
+
+
 @dataclass(frozen=True)
 class Listing:
     """The image files of a folder.
