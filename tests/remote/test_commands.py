@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from segmeter.data.build import build_dataset
+from segmeter.data.config import FolderConfig
 from segmeter.evaluation import evaluate
 from segmeter.files import remove
 from segmeter.provenance import cache_folder
@@ -172,3 +174,15 @@ def npy_bytes(array):
     file = io.BytesIO()
     np.save(file, array)
     return file.getvalue()
+
+
+def test_a_data_set_in_s3_is_read_by_index(here, s3):
+    """As a training loop of a user's own does, which knows no limit of time."""
+    for name in ("images", "masks"):
+        s3.put_folder(here / name, f"{name}/")
+    options = {"classes": ("a", "b", "c"), "ignore_index": 255}
+    there, local = (build_dataset(FolderConfig(root=root, **options), split="all") for root in (s3.url, str(here)))
+    for index in (0, 5):
+        np.testing.assert_array_equal(there[index].image, local[index].image)
+        np.testing.assert_array_equal(there[index].target, local[index].target)
+    assert there.fingerprint() == local.fingerprint()

@@ -27,7 +27,7 @@ from segmeter.data.files.images import (
 from segmeter.data.files.label_mapping import split_codes, split_objects, to_labels
 from segmeter.data.files.sniff import show, unchanged
 from segmeter.data.files.zarr import hash_folder
-from segmeter.data.in_time import TimeLimit
+from segmeter.data.in_time import TimeLimit, fetched
 from segmeter.data.location import Location, read_location
 from segmeter.data.sample import Pair, Sample
 from segmeter.errors import DataError
@@ -109,6 +109,10 @@ class Dataset:
 
     def __getitem__(self, index: int) -> Sample:
         """Read one case; DataError names the file that is damaged, gone, of another size or changed since the check."""
+        with fetched(self.pairs[index].files):
+            return self._read(index)
+
+    def _read(self, index: int) -> Sample:
         pair = self.pairs[index]
         if self.streams and pair.image.suffix.lower() == ".zarr":
             with self.open_rows(index) as (rows, target_rows):

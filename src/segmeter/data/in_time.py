@@ -23,7 +23,7 @@ from segmeter.data.files.png import decode_samples
 from segmeter.data.files.sniff import show
 from segmeter.errors import LateError
 from segmeter.remote import fetch_ahead as fetch_ahead
-from segmeter.remote import fetched
+from segmeter.remote import fetched as fetched
 
 _WAITS = 10  # in turn, so that a process that was stopped meanwhile (SIGSTOP) takes a tenth of the time for it at most
 
