@@ -186,3 +186,20 @@ def test_a_data_set_in_s3_is_read_by_index(here, s3):
         np.testing.assert_array_equal(there[index].image, local[index].image)
         np.testing.assert_array_equal(there[index].target, local[index].target)
     assert there.fingerprint() == local.fingerprint()
+
+
+def test_runs_in_s3_are_compared_with_their_pictures(here, s3):
+    whole("score", SCORE)
+    first = newest("runs/score").absolute()
+    assert run("score", *SCORE, "run.name=other", "metrics.bootstrap=21") == 0
+    second = newest("runs/score").absolute()
+    for folder in (first, second):
+        s3.put_folder(folder, f"runs/{folder.name}/")
+    pages = []
+    for places in ((str(first), str(second)), [f"{s3.url}/runs/{folder.name}" for folder in (first, second)]):
+        assert run("compare", f"runs=[{','.join(places)}]", "metrics.bootstrap=20") == 0
+        folder = newest("runs/compare")
+        found = (folder / "compare.json").read_text().replace(str(first.parent), f"{s3.url}/runs")
+        pages.append((found, (folder / "compare.html").read_text().count("image.webp")))
+    assert pages[0] == pages[1]
+    assert pages[0][1] > 0

@@ -11,7 +11,7 @@ from pathlib import Path
 from segmeter.checks import expected
 from segmeter.errors import DataError
 from segmeter.parallel import free_bytes
-from segmeter.remote import listed_size, origin
+from segmeter.remote import fetch, listed_size, origin
 
 States = list[tuple[int, int, int, int]]
 
@@ -72,6 +72,11 @@ def known_place(path: str | Path) -> str:
     """Return what records call a place, so that it is found again from anywhere: its URL or absolute path."""
     text = origin(path)
     return text if "://" in text else str(Path(path).absolute())
+
+
+def find_place(known: str, keep: Callable[[str], bool]) -> Path:
+    """Find a place by what `known_place` calls it; of one behind a URL, fetch the files that `keep` names."""
+    return fetch(known, keep)
 
 
 def stored_size(path: Path) -> int:
