@@ -164,7 +164,7 @@ def test_the_search_for_advice_finds_it() -> None:
     found = set(advised())
     assert ("data/files/images.py", "data.orientation", "predict") in found
     assert ("inference/oom_fallback.py", "inference.tile", "train") in found
-    assert ("evaluation/images.py", "images", "score") in found
+    assert ("evaluation/pairing.py", "images", "score") in found
     assert len(found) > 60
 
 

@@ -1,10 +1,12 @@
 """Pairs of masks whose files are not read in time: each way of reading them names the case, and only reading counts."""
 
+import os
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,11 +15,10 @@ import tifffile
 from segmeter.cli.commands.score import draw_cases
 from segmeter.data.files import sniff
 from segmeter.errors import LateError
-from segmeter.evaluation import cases, probs
+from segmeter.evaluation import cases
 from segmeter.evaluation.pairing import hash_pair
 from segmeter.evaluation.probs import measure_probs
 from segmeter.evaluation.score import Scoring, check_resumed, score
-from segmeter.remote.trees import open_present
 from segmeter.report.config import ReportConfig
 from tests.data.crafted import noise, put
 from tests.evaluation.masks import scoring, two_cases
@@ -32,16 +33,19 @@ class Hanging:
         self.folder = ""
         self.released = threading.Event()
 
-    def wait(self, path: Path) -> None:
-        if path.stem == "b" and path.parent.name == self.folder:
+    def wait(self, path: Any) -> None:
+        if isinstance(path, Path) and path.stem == "b" and path.parent.name == self.folder:
             self.released.wait(9)
+
+    def waiting(self, then: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda path, *more, **options: (self.wait(path), then(path, *more, **options))[1]
 
 
 @pytest.fixture
 def hanging(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hanging]:
     held = Hanging()
-    monkeypatch.setattr(sniff, "open_present", lambda path, flags: (held.wait(path), open_present(path, flags))[1])
-    monkeypatch.setattr(probs, "present", held.wait)
+    monkeypatch.setattr(os, "open", held.waiting(os.open))
+    monkeypatch.setattr(Path, "read_bytes", held.waiting(Path.read_bytes))
     yield held
     held.released.set()
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import nn
 
-from segmeter.data.folders.dealing import check_dealing
+from segmeter.data.folders.folds import check_dealing
 from segmeter.data.verification.intensity import ScaleWatch
 from segmeter.distributed.shards import note_shard
 from segmeter.errors import DataError

@@ -16,13 +16,21 @@ from segmeter.data.files.formats.coco import coco_images, coco_of
 from segmeter.data.files.images import IMAGE_DTYPES, decode_image, read_file
 from segmeter.data.files.masks import hash_map, read_values
 from segmeter.data.files.nifti import need_nibabel
-from segmeter.data.files.sniff import show, volume_format
-from segmeter.data.folders.pairing import Files, list_files, missing_problem, only_alike, twice_problems
+from segmeter.data.files.sniff import show, stored_size, volume_format
+from segmeter.data.folders.pairing import (
+    Files,
+    class_folders,
+    fetch,
+    find_beside,
+    list_files,
+    missing_problem,
+    only_alike,
+    twice_problems,
+)
 from segmeter.data.in_time import TimeLimit
 from segmeter.errors import DataError
 from segmeter.evaluation.places import write_shape
 from segmeter.files import safe_id
-from segmeter.remote.trees import stored_size
 
 Missing = Literal["error", "as_background"]
 
@@ -188,7 +196,8 @@ def find_pairs(
     DataError
         A folder is missing, empty, or holds what is not read.
     """
-    if references.exists() and predictions.exists() and references.samefile(predictions):
+    here = references.exists() and predictions.exists()
+    if references.samefile(predictions) if here else references == predictions:
         raise DataError(expected("score", "predictions", "to be another folder than references", show(predictions)))
     wanted = _mask_files(references, "references", spec, endings[1], suffix)
     given = _mask_files(predictions, "predictions", spec, endings[0], suffix)
@@ -241,25 +250,18 @@ def _pair(stem: str, wanted: list[Files], given: list[Files]) -> MaskPair:
 
 def _mask_files(folder: Path, role: str, spec: ClassSpec, ending: str, suffix: str) -> list[Files]:
     """The files of a folder, or of each class's folder for multilabel."""
-    if folder.suffix.lower() == ".json" and folder.is_file():
-        found = [coco_images(folder, plane) for plane in (spec.names if spec.is_multilabel else ("",))]
+    file = fetch(folder) if folder.suffix.lower() == ".json" else None
+    if file and file.is_file():
+        found = [coco_images(file, plane) for plane in (spec.names if spec.is_multilabel else ("",))]
     else:
-        found = _folder_files(folder, role, spec, suffix)
+        places = class_folders("score", folder, role, spec.names if spec.is_multilabel else ())
+        found = [list_files(place, role=name, volumes=True, ending=suffix) for place, name in places]
     if not ending:
         return found
     kept = [{stem.removesuffix(ending): paths for stem, paths in one.items() if stem.endswith(ending)} for one in found]
     if not all(kept):
         raise DataError(expected(show(folder), role, f"to have names that end in {ending!r}", some(found[0])))
     return kept
-
-
-def _folder_files(folder: Path, role: str, spec: ClassSpec, suffix: str) -> list[Files]:
-    if not spec.is_multilabel:
-        return [list_files(folder, role=role, volumes=True, ending=suffix)]
-    unsafe = [name for name in spec.names if Path(name).name != name or name in (".", "..")]
-    if unsafe:
-        raise DataError(expected("score", "classes", "to be usable as folder names", some(unsafe), "Rename these."))
-    return [list_files(folder / name, role=f"{role} of {name}", volumes=True, ending=suffix) for name in spec.names]
 
 
 def hash_pair(pair: MaskPair) -> str:
@@ -290,13 +292,8 @@ def find_images(folder: Path, pairing: Pairing) -> dict[str, Path]:
     DataError
         A case has none or two, or the folder can't be read.
     """
-    files = list_files(folder, role="images", volumes=True)
-    stems = [pair.stem for pair in pairing.pairs]
-    problems = missing_problem(stems, files, what="an image", remedy="Leave images= out to score without them.")
-    problems += twice_problems({stem: files[stem] for stem in stems if stem in files}, "images")
-    if problems:
-        raise DataError(problems)
-    return {stem: files[stem][0] for stem in stems}
+    stems, remedy = (pair.stem for pair in pairing.pairs), "Leave images= out to score without them."
+    return find_beside(folder, stems, role="images", what="an image", remedy=remedy)
 
 
 def put_beside(pairing: Pairing, images: Mapping[str, Path]) -> Pairing:

@@ -1,7 +1,7 @@
 """Run folders -> what each of them measured, or every way in which they are no parts of one run."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -17,7 +17,7 @@ from segmeter.evaluation.manifest import read_records, read_run_manifest
 from segmeter.files import is_whole
 from segmeter.metrics.cases.stored import read_spec
 from segmeter.records import changed_files, read_run
-from segmeter.remote.folders import local_folder
+from segmeter.remote import fetch
 
 Kind = Literal["shards", "folds"]
 
@@ -74,6 +74,21 @@ class Piece:
         return self.folder.name
 
 
+def find_runs(where: str, folders: Sequence[Path], keep: Callable[[str], bool] = lambda name: True) -> list[Path]:
+    """Resolve the folders of runs, fetched where they are behind URLs: of these only the files that `keep` names.
+
+    Raises
+    ------
+    InputError
+        One is given twice.
+    """
+    resolved = [fetch(folder, keep=keep).resolve() for folder in folders]
+    twice = [str(folder) for folder, times in Counter(resolved).items() if times > 1]
+    if twice:
+        raise InputError(expected(where, "runs", "to be different folders", f"{some(twice)} twice"))
+    return resolved
+
+
 def read_pieces(folders: Sequence[Path]) -> list[Piece]:
     """Read runs that are finished and whole.
 
@@ -84,10 +99,7 @@ def read_pieces(folders: Sequence[Path]) -> list[Piece]:
     InputError
         There are fewer than two, or one is given twice.
     """
-    resolved = [local_folder(folder).resolve() for folder in folders]
-    twice = [str(folder) for folder, times in Counter(resolved).items() if times > 1]
-    if twice:
-        raise InputError(expected("merge", "runs", "to be different folders", f"{some(twice)} twice"))
+    resolved = find_runs("merge", folders)
     if not resolved:
         raise InputError(expected("merge", "runs", "to name run folders", "none", "Write runs=[A,B]."))
     pieces, problems = list[Piece](), list[str]()

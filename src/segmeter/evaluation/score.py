@@ -17,7 +17,7 @@ from segmeter.classes import ClassSpec
 from segmeter.data.config import Instances
 from segmeter.data.files.formats.drawn import Overlap
 from segmeter.data.files.masks import Reading, hash_map
-from segmeter.data.in_time import TimeLimit
+from segmeter.data.in_time import TimeLimit, fetch_ahead
 from segmeter.distributed.shards import Shard, describe_shard, note_shard
 from segmeter.errors import DataError, LateError
 from segmeter.evaluation.cases import CaseScorer, Scored
@@ -47,7 +47,6 @@ from segmeter.metrics.summary.summary import summarise
 from segmeter.parallel import map_in_processes, map_in_threads
 from segmeter.progress import track
 from segmeter.records import Summary, read_json
-from segmeter.remote.ahead import fetch_ahead
 from segmeter.threads import count_cores
 
 SUMMARY = "metrics.json"

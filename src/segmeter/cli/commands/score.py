@@ -15,7 +15,7 @@ from segmeter.cli.runs.job import Job
 from segmeter.cli.runs.objective import find_objective, results
 from segmeter.cli.runs.resume import find_resumed
 from segmeter.cli.runs.run_folder import note_done, open_run
-from segmeter.data.files.sniff import show
+from segmeter.data.files.sniff import known_place, show
 from segmeter.data.nnunet import NnunetLabels, read_labels
 from segmeter.distributed.shards import Shard, check_filled, parse_shard, part_warning
 from segmeter.evaluation.manifest import NAME, hashes_of, read_records
@@ -35,8 +35,6 @@ from segmeter.metrics.cases.nnunet import write_summary
 from segmeter.metrics.cases.stored import open_cases
 from segmeter.metrics.config.metrics import MetricsConfig, check_metrics, with_objects
 from segmeter.metrics.summary.slice_labels import check_case_ids
-from segmeter.remote.trees import local_path
-from segmeter.remote.urls import known_place
 from segmeter.report.config import ReportConfig
 from segmeter.report.html import write_report
 from segmeter.report.pictures.finished import DrawnCase, case_scores, draw_run
@@ -60,14 +58,14 @@ def run(config: ScoreConfig, job: Job) -> float | None:
     pairing = _pair(config, spec, suffix=nnunet.file_ending if nnunet else "")
     scoring = _scoring(config, pairing)
     refuse_files(scoring)
-    images = find_images(local_path(config.images), pairing) if config.images else {}
+    images = find_images(config.images, pairing) if config.images else {}
     check_case_ids(config.metrics, spec, pairing.pairs.case_ids, images=bool(images))
     shard = _shard(config, pairing)
     resumed = find_resumed(config, job, config.resume, holds=NAME)
     scoring = replace(
         scoring,
         pairing=put_beside(pairing, images) if images and _looks_at_images(config) else pairing,
-        probs=find_probs(local_path(config.probs), pairing.pairs) if config.probs else {},
+        probs=find_probs(config.probs, pairing.pairs) if config.probs else {},
         folder=resumed or Path(),
         resume=resumed is not None,
         shard=shard,
@@ -135,8 +133,8 @@ def _completed(config: ScoreConfig, nnunet: NnunetLabels | None) -> MetricsConfi
 
 def _pair(config: ScoreConfig, spec: ClassSpec, *, suffix: str) -> Pairing:
     return find_pairs(
-        local_path(config.predictions),
-        local_path(config.references),
+        config.predictions,
+        config.references,
         spec=spec,
         missing=config.missing,
         endings=(config.prediction_ending, config.reference_ending),
