@@ -40,7 +40,6 @@ OTHERS = {
     "data/files/formats/geojson.py": "masks that the user names",
     "data/files/zarr.py": "arrays that the user names",
     "data/nnunet.py": "dataset.json that the user names",
-    "remote/zarr_names.py": "arrays that the user names",
     "cli/completion.py": "an index in the package",
     "cli/commands/report.py": "a value of the command line",
     "cli/config/reference.py": "YAML of the package",
