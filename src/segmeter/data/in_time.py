@@ -32,7 +32,7 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True, kw_only=True)
 class TimeLimit:
-    """How long reading a case may take.
+    """Takes the files of a case: those behind URLs are fetched and kept while they are read, which may take so long.
 
     Parameters
     ----------

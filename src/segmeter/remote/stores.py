@@ -232,7 +232,7 @@ def attempt(what: str, work: Callable[[], Result]) -> Result:
         except SegmeterError:
             raise
         except Exception as error:  # each store raises its own types
-            text = " ".join(str(error).split())
+            text = " ".join(str(error).split()).partition(" Debug source:")[0]
             told = _TOLD.search(text)
             reason = ": ".join(told.groups()) if told else text[:200] or type(error).__name__
             final = isinstance(error, FileNotFoundError | PermissionError | IsADirectoryError | ValueError)
