@@ -17,9 +17,9 @@ from typing import IO, Any
 from segmeter.errors import InputError
 
 TEMPORARY = ".tmp-"
+FORMULA = ("=", "+", "-", "@", "\t", "\r")
 # Flags to open a file with: as bytes, and a FIFO without waiting for its other end. Systems differ in those they have.
 PLAIN = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0) | getattr(os, "O_BINARY", 0)
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
 _BUFFER = 1 << 20  # bytes handed to the system at a time
 _SAFE_ID = re.compile(r"[A-Za-z0-9._-]{1,128}")
 
@@ -151,7 +151,7 @@ def csv_bytes(rows: Iterable[Iterable[Any]]) -> bytes:
     """
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerows(
-        [f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value for value in row]
+        [f"'{value}" if isinstance(value, str) and value.startswith(FORMULA) else value for value in row]
         for row in rows
     )
     return text.getvalue().encode("utf-8", "replace")

@@ -1,6 +1,7 @@
-"""Notes what a result was made with: the versions of packages, the source, the machine."""
+"""Notes what a result was made with: versions, source, machine; and where the machine keeps what can be made again."""
 
 import json
+import os
 import platform
 import subprocess
 import sys
@@ -19,6 +20,12 @@ PACKAGES = [
     "omegaconf", "pillow", "tifffile", "imagecodecs", "zarr", "safetensors", "pyarrow", "rich", "jinja2",
     "numba",
 ]  # fmt: skip
+
+
+def cache_folder() -> Path:
+    """Return the folder of what is kept between runs: $SEGMETER_CACHE, or segmeter/ in $XDG_CACHE_HOME or ~/.cache."""
+    usual = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "segmeter")
+    return Path(os.environ.get("SEGMETER_CACHE") or usual)
 
 
 def versions() -> dict[str, str | None]:

@@ -27,8 +27,8 @@ from segmeter.cli.runs.shipped import Outcome, Shipped, joint, ship
 from segmeter.distributed.config import DaskConfig, LocalConfig, SlurmConfig
 from segmeter.errors import EXIT_FAULT, ConfigError, Interrupted, SweepError
 from segmeter.evaluation.manifest import NAME
-from segmeter.evaluation.merging.merge import Merge, merge
-from segmeter.evaluation.merging.pieces import read_pieces
+from segmeter.evaluation.merge import Merge, merge
+from segmeter.evaluation.pieces import read_pieces
 from segmeter.files import remove
 from segmeter.inference.device import pick_device
 from segmeter.parallel import end_with_parent, map_in_processes

@@ -7,7 +7,7 @@ from pathlib import Path
 from segmeter.cli.config.schema import EvalConfig, PredictConfig
 from segmeter.data.dataset import Dataset
 from segmeter.evaluation.case_run import PREDICTIONS
-from segmeter.metrics.cases.stored import read_cases
+from segmeter.metrics.cases.stored import open_cases
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.postprocess.config import DistanceSplitConfig, WatershedConfig
 from segmeter.report.pictures.evaluated import EvaluatedCases
@@ -47,7 +47,7 @@ def draw_predicted(
     if metrics is None:
         scores, report = Scores(headline=dict.fromkeys(dataset.case_ids)), report.replace(worst=0)
     else:
-        scores = case_scores(read_cases(folder), dataset.spec, metrics)
+        scores = case_scores(open_cases([folder]), dataset.spec, metrics)
     if _numbers_objects(config) and not config.export.instances:
         _LOG.warning("pictures: no objects are drawn, as export.instances=false keeps none of their numbers.")
         metrics = None

@@ -13,7 +13,6 @@ from segmeter.data.files.png import read_layout
 from segmeter.data.files.sniff import volume_format
 from segmeter.errors import DataError, InputError
 from segmeter.parallel import free_bytes
-from segmeter.remote.trees import present
 
 _LOOK_BYTES = 1 << 14  # of a file; smaller ones are read without a look at the memory
 _TABLES = 6  # of counts that are held at a time
@@ -89,7 +88,6 @@ def _show(count: int) -> str:
 def stated_pixels(path: Path, most: int) -> int:
     """Pixels of a file by its header; of volumes, which are rarely packed, by its size. What is wrong is said later."""
     try:
-        present(path)
         size = path.stat().st_size
         if size < _LOOK_BYTES or path.is_dir():
             return 0

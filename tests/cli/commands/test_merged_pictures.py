@@ -3,12 +3,12 @@
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from segmeter.cli.commands.merge import take_pictures
-from segmeter.evaluation.merging.notes import Notes
-from segmeter.evaluation.merging.pieces import Piece
-from segmeter.metrics.cases.table import write_cases
+from segmeter.evaluation.pieces import Piece
+from segmeter.metrics.cases.stored import write_cases
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.report.config import ReportConfig
 from segmeter.report.pictures.finished import case_scores
@@ -39,7 +39,7 @@ def piece(folder: Path, names: list[str], spec=SPEC) -> Piece:
         command="eval",
         identity={},
         shard={},
-        cases=Notes(dict.fromkeys(names, b'{"sha256": "1", "note": {}}')),
+        records=pa.table({"case_id": names, "sha256": ["1"] * len(names), "record": ["{}"] * len(names)}),
         inputs={},
         record={},
         spec=spec,

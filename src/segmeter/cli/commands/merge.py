@@ -12,14 +12,14 @@ from segmeter.cli.config.schema import ROOTS, MergeConfig
 from segmeter.cli.runs.job import Job
 from segmeter.cli.runs.objective import results
 from segmeter.cli.runs.run_folder import note_done, open_run
+from segmeter.data.files.sniff import known_place
 from segmeter.errors import DataError
-from segmeter.evaluation.merging.merge import Merge, check_merge, merge
-from segmeter.evaluation.merging.pieces import Piece, read_pieces
+from segmeter.evaluation.merge import Merge, check_merge, merge
+from segmeter.evaluation.pieces import Piece, read_pieces
 from segmeter.files import link_or_copy, make_folder
-from segmeter.metrics.cases.stored import read_cases
+from segmeter.metrics.cases.stored import open_cases
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.records import CONFIG, read_yaml
-from segmeter.remote.trees import origin
 from segmeter.report.config import ReportConfig
 from segmeter.report.html import write_report
 from segmeter.report.pictures.finished import Scores, case_scores
@@ -80,7 +80,7 @@ def _facts(job: Merge) -> dict[str, Any]:
     joined = {
         "command": job.pieces[0].command,
         "kind": job.kind,
-        "runs": [origin(piece.folder) for piece in job.pieces],
+        "runs": [known_place(piece.folder) for piece in job.pieces],
     }
     return {**kept, "merged": joined}
 
@@ -103,7 +103,7 @@ def take_pictures(pieces: Sequence[Piece], config: ReportConfig, metrics: Metric
     """Take over the pictures that the whole run would have: its worst cases are among the worst of their part."""
     spec = pieces[0].spec
     if spec is not None and metrics is not None:
-        scores = case_scores(read_cases(folder), spec, metrics)
+        scores = case_scores(open_cases([folder]), spec, metrics)
         _take_worst(pieces, folder, spec, metrics, config.worst)
     else:  # predict: without scores none is worst
         scores = Scores(headline=dict.fromkeys(case_id for piece in pieces for case_id in piece.cases))

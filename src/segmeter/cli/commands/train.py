@@ -22,6 +22,7 @@ from segmeter.cli.runs.resume import CHECKPOINTS, find_resumed
 from segmeter.cli.runs.run_folder import note_done, open_run
 from segmeter.data.build import open_splits
 from segmeter.data.dataset import Dataset
+from segmeter.data.files.sniff import known_place
 from segmeter.data.large.parts import PartReader
 from segmeter.data.verification.report import DataReport
 from segmeter.distributed.place import find_place
@@ -34,7 +35,6 @@ from segmeter.metrics.pixels.confusion import count_case
 from segmeter.metrics.pixels.overlap import overlap_scores
 from segmeter.models.build import build_segmenter
 from segmeter.models.segmenter import Segmenter
-from segmeter.remote.urls import known_place
 from segmeter.report.figures import headline_scores, number
 from segmeter.report.html import write_report
 from segmeter.report.page.training import FIRST_BATCH

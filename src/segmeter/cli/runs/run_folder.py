@@ -33,7 +33,7 @@ from segmeter.files import (
 from segmeter.metrics.statistics.describe import say
 from segmeter.provenance import hardware, source, versions
 from segmeter.records import RUN, read_run, seal_run
-from segmeter.remote.upload import check_target, upload_folder
+from segmeter.remote import check_target, upload_folder
 from segmeter.schema import as_plain
 from segmeter.training.run.signals import let_finish
 

@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from segmeter.classes import ClassSpec
 from segmeter.errors import DataError
 from segmeter.files import remove
-from segmeter.metrics.cases.table import CaseRow, stack_totals
+from segmeter.metrics.cases.table import CaseRow, as_table
+from segmeter.metrics.cases.typed import stack_totals
 from segmeter.metrics.config.metrics import MetricsConfig, mean_classes
 from segmeter.metrics.pixels.overlap import score_totals
 from segmeter.parallel import map_in_threads
@@ -70,7 +71,7 @@ class Scores:
 def case_scores(rows: Sequence[CaseRow], spec: ClassSpec, metrics: MetricsConfig) -> Scores:
     """Find the headline of each case as metrics.json defines it, and its IoU per class."""
     totals = score_totals(stack_totals(rows, spec), task=spec.task, classes=mean_classes(metrics, spec))
-    ids = [row.case_id for row in rows]
+    ids = as_table(rows).case_ids
     headlines = headline_scores(totals, spec.task).tolist()
     return Scores(
         headline=dict(zip(ids, headlines, strict=True)), classes=dict(zip(ids, totals.iou.tolist(), strict=True))

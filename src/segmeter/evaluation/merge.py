@@ -7,18 +7,18 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow.compute as pc
+import pyarrow as pa
 
 from segmeter.checks import expected, some
 from segmeter.classes import ClassSpec
 from segmeter.errors import DataError, InputError
-from segmeter.evaluation.manifest import Entry, Manifest, encode_entry
-from segmeter.evaluation.merging.pieces import Kind, Piece, check_pieces, threads_warning
+from segmeter.evaluation.manifest import Manifest, parse_records
+from segmeter.evaluation.pieces import Kind, Piece, check_pieces, threads_warning
 from segmeter.evaluation.places import Places
-from segmeter.evaluation.score import SUMMARY, read_place, summarise_files
+from segmeter.evaluation.score import SUMMARY, read_places, summarise_files
 from segmeter.files import is_whole, link_error, link_or_copy, make_folder, safe_id, write_json
-from segmeter.metrics.cases.stored import open_cases
-from segmeter.metrics.cases.table import CaseRow, write_cases
+from segmeter.metrics.cases.stored import open_cases, write_cases
+from segmeter.metrics.cases.table import SCORE, CaseTable
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.probabilities.stored import NAME as SUMS
 from segmeter.metrics.probabilities.stored import empty_sums, read_sums, write_sums
@@ -29,6 +29,8 @@ from segmeter.parallel import map_in_threads
 from segmeter.progress import track
 from segmeter.provenance import flatten
 from segmeter.schema import as_plain
+
+MISSING = SCORE + "missing"  # a column: 1 where a case has no prediction
 
 _LOG = logging.getLogger(__name__)
 
@@ -102,10 +104,8 @@ def merge(job: Merge) -> dict[str, Any]:
     kept = {key: value for key, value in first.identity.items() if job.kind == "shards" or _same(job.pieces, key)}
     manifest = Manifest.begin(job.folder, kept | _mark(job), list(owners))
     _take_files(job.folder, owners)
-    for case_id, piece in owners.items():
-        manifest.take(case_id, piece.cases.line(case_id))
     if job.metrics is None or first.spec is None:
-        _finish(job, manifest)
+        _finish(job, manifest, owners)
         return {}
     rows = _read_rows(job.pieces)
     summary = summarise(rows, first.spec, job.metrics)
@@ -116,13 +116,14 @@ def merge(job: Merge) -> dict[str, Any]:
     summary |= _mark(job)
     written = write_cases(job.folder, rows, first.spec)
     write_json(job.folder / SUMMARY, summary)
-    _finish(job, manifest, (SUMMARY, *written, *([SUMS] if _calibrated(job) else [])))
+    _finish(job, manifest, owners, (SUMMARY, *written, *([SUMS] if _calibrated(job) else [])))
     return summary
 
 
-def _finish(job: Merge, manifest: Manifest, results: Sequence[str] = ()) -> None:
+def _finish(job: Merge, manifest: Manifest, owners: Mapping[str, Piece], results: Sequence[str] = ()) -> None:
     inputs = {stem: sha256 for piece in job.pieces for stem, sha256 in piece.inputs.items()}
-    manifest.finish(results, inputs={stem: inputs[stem] for stem in sorted(inputs, key=safe_id)})
+    ordered = {stem: inputs[stem] for stem in sorted(inputs, key=safe_id)}
+    manifest.finish(results, inputs=ordered, records=_own_records(owners))
 
 
 def _calibrated(job: Merge) -> bool:
@@ -156,32 +157,41 @@ def _mark(job: Merge) -> dict[str, Any]:
     return {"merged": {"kind": "folds", "n_runs": len(job.pieces), "checkpoints_sha256": checkpoints}}
 
 
-def _read_rows(pieces: Sequence[Piece]) -> Sequence[CaseRow]:
+def _own_records(owners: Mapping[str, Piece]) -> pa.Table:
+    """The records of all cases, each of the run that gives it."""
+    names = list(owners)
+    pairs = [piece.cases[case_id] for case_id, piece in owners.items()]
+    columns = {"case_id": names, "sha256": [one for one, _ in pairs], "record": [other for _, other in pairs]}
+    return pa.table({name: pa.array(values, pa.string()) for name, values in columns.items()})
+
+
+def _read_rows(pieces: Sequence[Piece]) -> CaseTable:
     """All rows by case id; where shards overlap, they must be equal."""
     rows = open_cases([piece.folder for piece in pieces], objects=True)
     ids = rows.case_ids
-    again = np.asarray(pc.equal(ids.slice(1), ids.slice(0, len(ids) - 1)))
-    repeated = np.flatnonzero(np.concatenate([[False], again]))
-    differing = dict.fromkeys(rows[i].case_id for i in repeated.tolist() if _bytes(rows[i]) != _bytes(rows[i - 1]))
+    repeated = [place for place in range(1, len(ids)) if ids[place] == ids[place - 1]]
+    differing = dict.fromkeys(
+        ids[place]
+        for place in repeated
+        if rows.read(place, place + 1).to_pylist() != rows.read(place - 1, place).to_pylist()
+    )
     if differing:
         named = [
             f"{case_id} in {' and '.join(piece.name for piece in pieces if case_id in piece.cases)}"
             for case_id in differing
         ]
         raise DataError(expected("merge", "runs", "to agree on the cases that they share", some(named)))
-    return rows.take(np.delete(np.arange(len(rows)), repeated)) if len(repeated) else rows
+    return rows.take(np.delete(np.arange(len(rows)), repeated)) if repeated else rows
 
 
-def _bytes(row: CaseRow) -> bytes:
-    return encode_entry(Entry(case_id=row.case_id, row=row))
-
-
-def _files_summary(rows: Sequence[CaseRow], owners: Mapping[str, Piece], job: Merge) -> dict[str, Any]:
+def _files_summary(rows: CaseTable, owners: Mapping[str, Piece], job: Merge) -> dict[str, Any]:
     places, missing = Places(), list[str]()
-    for row in rows:
-        places.add(row.case_id, read_place(owners[row.case_id].cases[row.case_id]["note"], row))
-        if row.extra.get("missing"):
-            missing.append(row.case_id)
+    for case_id, place in read_places(_own_records(owners)):
+        places.add(case_id, place)
+    for part in rows.parts():
+        if MISSING in part.column_names:
+            flags = zip(part["case_id"].to_pylist(), part[MISSING].to_pylist(), strict=True)
+            missing += [case_id for case_id, flag in flags if flag]
     if job.metrics and job.metrics.measures and places.problems():
         raise DataError(places.problems())
     return summarise_files(places, missing=missing, extra=job.pieces[0].identity["extra_predictions"])
@@ -189,11 +199,11 @@ def _files_summary(rows: Sequence[CaseRow], owners: Mapping[str, Piece], job: Me
 
 def _take_files(folder: Path, owners: Mapping[str, Piece]) -> None:
     """Link or copy every file of predictions/ that a case has, after comparing it with what was written."""
+    records = parse_records(_own_records(owners))
     files = [
         (piece.folder / "predictions" / _inside(name), folder / "predictions" / name, entry)
         for case_id, piece in owners.items()
-        if b'"files"' in piece.cases.line(case_id)
-        for name, entry in piece.cases[case_id]["note"].get("files", {}).items()
+        for name, entry in records[case_id].get("files", {}).items()
     ]
     for parent in {source.parent for source, _, _ in files}:
         if parent.resolve() != parent:  # folders of runs are given resolved

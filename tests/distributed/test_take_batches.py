@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from segmeter.data.build import build_dataset
+from segmeter.distributed.batches import take_batches
 from segmeter.distributed.shards import Shard
 from segmeter.errors import ConfigError
-from segmeter.evaluation.sharding import take_batches
 from tests.data.crafted import folder, make_folder
 
 

@@ -3,14 +3,11 @@
 import numpy as np
 import pytest
 
-from segmeter.data.sample import Sample
 from segmeter.distributed.batches import Part, split_batches
 from segmeter.errors import ConfigError, DataError
-from segmeter.evaluation.manifest import Entry, Manifest
-from segmeter.evaluation.resuming.restore import count_restorable, find_damaged, open_manifest, whole_batches
-from segmeter.evaluation.sharding import describe
+from segmeter.evaluation.manifest import Entry, open_manifest
+from segmeter.evaluation.resume import find_damaged, whole_batches
 from segmeter.files import describe_file
-from segmeter.metrics.cases.table import CaseRow
 
 NAMES = [f"c{index}" for index in range(7)]
 
@@ -46,17 +43,6 @@ def test_a_last_batch_that_is_not_full_is_done_again_unless_it_is_the_end():
     assert whole_batches("", 2, 9) == 0
 
 
-def test_restorable_cases_are_the_first_ones_in_whole_batches(tmp_path):
-    manifest = Manifest.begin(tmp_path / "run", {}, NAMES)
-    note = describe(Sample(case_id="c", image=np.zeros((4, 5, 3), np.uint8), target=None))
-    assert note == {"image": [4, 5, 3, "uint8"]}
-    for name in NAMES[:5]:
-        row = CaseRow(case_id=name, height=4, width=5, counts=np.zeros((2, 2), np.int64))
-        manifest.add(Entry(case_id=name, row=row, note=note))
-    assert [count_restorable(manifest, batch_size=size) for size in (1, 2, 3, 5, 6)] == [5, 4, 3, 5, 0]
-    manifest.close()
-
-
 def test_a_run_is_begun_continued_or_begun_again_where_its_results_are_damaged(tmp_path, caplog):
     """Mutation seen to fail: results of a finished run not looked at."""
 
@@ -68,7 +54,7 @@ def test_a_run_is_begun_continued_or_begun_again_where_its_results_are_damaged(t
     manifest = opened(resume=False)
     manifest.add(Entry(case_id="x"))
     manifest.close()
-    assert [entry.case_id for entry in opened().entries()] == ["x"]
+    assert opened().keep()["case_id"].to_pylist() == ["x"]
     (tmp_path / "run" / "metrics.json").write_text("{}")
     manifest.finish(["metrics.json"])
     assert opened().done
@@ -76,17 +62,17 @@ def test_a_run_is_begun_continued_or_begun_again_where_its_results_are_damaged(t
         opened(identity={"a": 2})
     (tmp_path / "run" / "metrics.json").write_text("{")
     again = opened()
-    assert (again.done, list(again.entries())) == (False, [])
+    assert (again.done, len(again.keep())) == (False, 0)
     assert caplog.messages == ["resume: missing or damaged results are written again (1: metrics.json)."]
-    assert list(opened(resume=False).entries()) == []
+    assert len(opened(resume=False).keep()) == 0
 
 
 def test_files_that_are_gone_or_changed_are_named_by_their_case(tmp_path):
     for name in "abcd":
         (tmp_path / name).write_bytes(name.encode())
     entries = {name: describe_file(tmp_path / name) for name in "abcd"}
-    notes = [{"files": {"a": entries["a"], "b": entries["b"]}}, {"files": {"c": entries["c"]}}, {"files": {}}]
-    assert find_damaged(notes, tmp_path) == {}
+    records = [{"files": {"a": entries["a"], "b": entries["b"]}}, {"files": {"c": entries["c"]}}, {"files": {}}]
+    assert find_damaged(records, tmp_path) == {}
     (tmp_path / "b").unlink()
     (tmp_path / "c").write_bytes(b"x")
-    assert find_damaged(notes, tmp_path) == {0: ["b"], 1: ["c"]}
+    assert find_damaged(records, tmp_path) == {0: ["b"], 1: ["c"]}

@@ -11,9 +11,9 @@ import pytest
 
 from segmeter.distributed.shards import Shard
 from segmeter.errors import DataError, InputError
-from segmeter.evaluation.manifest import Manifest, read_run_manifest
-from segmeter.evaluation.merging.merge import Merge, check_merge, merge
-from segmeter.evaluation.merging.pieces import read_pieces
+from segmeter.evaluation.manifest import Entry, Manifest, parse_records, read_records, read_run_manifest
+from segmeter.evaluation.merge import Merge, check_merge, merge
+from segmeter.evaluation.pieces import read_pieces
 from segmeter.evaluation.score import score
 from segmeter.files import describe_file, write_json
 from segmeter.metrics.cases.stored import read_cases
@@ -75,10 +75,10 @@ def test_a_case_that_two_shards_share_is_taken_once(masks, thirds, tmp_path):
 
 
 def test_rows_that_differ_are_refused_with_their_runs(masks, thirds, tmp_path, monkeypatch):
-    """Files and notes of the cases are the same: only the rows tell."""
+    """Files and records of the cases are the same: only the rows tell. Mutation seen to fail: rows not compared."""
+    monkeypatch.setattr("segmeter.evaluation.cases.count_case_and_hidden", lambda target, *_: (np.ones((3, 3), int), 0))
     scored(masks, tmp_path / "half", shard=Shard(1, 2))
     pieces = read_pieces([*thirds, tmp_path / "half"])
-    monkeypatch.setattr("segmeter.evaluation.merging.merge.encode_entry", lambda entry: object())
     with pytest.raises(DataError) as caught:
         merge(Merge(pieces=pieces, kind="shards", metrics=FEW, folder=tmp_path / "merged"))
     assert str(caught.value) == (
@@ -147,8 +147,7 @@ def predicted(folder: Path, number: int, cases: dict[str, bytes]) -> Path:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)
         files = {f"labels/{case_id}.png": describe_file(path)}
-        note = {"image": [1, 1, 3, "uint8"], "files": files}
-        manifest.take(case_id, json.dumps({"sha256": "", "note": note}).encode())
+        manifest.add(Entry(case_id=case_id, record={"image": [1, 1, 3, "uint8"], "files": files}))
     manifest.finish()
     write_json(folder / "run.json", {"command": "predict"})
     return folder
@@ -160,9 +159,9 @@ def test_predictions_are_joined(tmp_path):
     labels = tmp_path / "merged" / "predictions" / "labels"
     assert {path.name: path.read_bytes() for path in labels.iterdir()} == {"a.png": b"A", "b.png": b"B"}
     manifest = read_run_manifest(tmp_path / "merged")
-    assert (list(manifest["cases"]), manifest["state"]) == (["a", "b"], "done")
+    assert (manifest["cases"], manifest["state"]) == (["a", "b"], "done")
     assert manifest["identity"] == {"model": "m"}
-    assert list(manifest["cases"]["b"]["note"]["files"]) == ["labels/b.png"]
+    assert list(parse_records(read_records(tmp_path / "merged"))["b"]["files"]) == ["labels/b.png"]
 
 
 def test_a_prediction_that_changed_is_named(tmp_path):

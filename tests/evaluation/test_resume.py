@@ -5,9 +5,8 @@ import torch
 
 from segmeter.errors import RunError
 from segmeter.evaluation.case_run import PREDICTIONS, CaseRun, large_run, run_cases
-from segmeter.evaluation.manifest import read_notes
-from segmeter.evaluation.resuming.repair import repair_files, restore_cases
-from segmeter.evaluation.resuming.restore import open_manifest
+from segmeter.evaluation.manifest import open_manifest, parse_records, read_records
+from segmeter.evaluation.resume import repair_files, restore_cases
 from segmeter.export.config import ExportConfig
 from segmeter.files import TEMPORARY
 from segmeter.inference.config import InferenceConfig
@@ -55,7 +54,7 @@ def files_of(folder):
 
 
 def notes_of(folder):
-    return [note["note"] for note in read_notes(folder).values()]
+    return list(parse_records(read_records(folder)).values())
 
 
 def test_only_the_batch_of_a_damaged_file_is_predicted_again(first, predictor, caplog):
@@ -103,12 +102,11 @@ def test_finished_cases_stay_up_to_the_end_of_a_batch(noted, kept, first, predic
     folder, before = first
     job = run_of(folder, predictor)
     manifest = begin(job)
-    list(manifest.entries(keep=noted))
+    manifest.keep(noted)
     left = folder / PREDICTIONS / "labels" / f"{TEMPORARY}left"
     left.write_bytes(b"half")
     (folder / PREDICTIONS / "labels" / "case00.png").unlink()
-    entries = list(restore_cases(job, manifest))
-    assert [entry.case_id for entry in entries] == list(job.dataset.case_ids[:kept])
+    assert restore_cases(job, manifest) == kept
     assert list(manifest.hashes()) == list(job.dataset.case_ids[:kept])
     assert sorted(job.dataset.read) == ([0, 1] if kept else [])
     assert not left.exists()
@@ -120,6 +118,6 @@ def test_none_are_kept_where_that_is_said_or_the_run_is_new(first, predictor):
     folder, _ = first
     job = run_of(folder, predictor)
     manifest = begin(job)
-    assert list(restore_cases(job, manifest, none=True)) == []
-    assert list(manifest.entries()) == []  # and they are gone from the journal
+    assert restore_cases(job, manifest, none=True) == 0
+    assert len(manifest.keep()) == 0  # and they are gone from the journal
     manifest.close()

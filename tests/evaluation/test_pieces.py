@@ -4,13 +4,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from segmeter.errors import InputError
-from segmeter.evaluation.merging.notes import Notes
-from segmeter.evaluation.merging.pieces import Piece, check_pieces
-
-NOTED = b'{"sha256": "1", "note": {}}'
+from segmeter.evaluation.pieces import Piece, check_pieces
 
 
 def fold(number: int, count: int | None = 3, **values: Any) -> Piece:
@@ -28,7 +26,7 @@ def fold(number: int, count: int | None = 3, **values: Any) -> Piece:
         command="eval",
         identity=identity | values,
         shard={},
-        cases=Notes({f"case{number}{letter}": NOTED for letter in "ab"}),
+        records=pa.table({"case_id": [f"case{number}a", f"case{number}b"], "sha256": ["1"] * 2, "record": ["{}"] * 2}),
         inputs={},
         record={},
         spec=None,

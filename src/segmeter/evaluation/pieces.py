@@ -1,20 +1,23 @@
 """Run folders -> what each of them measured, or every way in which they are no parts of one run."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
+
+import pyarrow as pa
 
 from segmeter.checks import expected, some
 from segmeter.classes import ClassSpec
 from segmeter.distributed.shards import hash_names
 from segmeter.errors import DataError, InputError
-from segmeter.evaluation.merging.notes import Notes, read_notes_of
+from segmeter.evaluation.manifest import read_records, read_run_manifest
 from segmeter.files import is_whole
 from segmeter.metrics.cases.stored import read_spec
 from segmeter.records import changed_files, read_run
-from segmeter.remote.folders import local_folder
+from segmeter.remote import fetch
 
 Kind = Literal["shards", "folds"]
 
@@ -40,8 +43,8 @@ class Piece:
         All that decided its results, by "group.key", without its shard.
     shard
         Its shard, by the last part of the keys `SHARD`; empty where it is none.
-    cases
-        What its manifest notes of each case: {"sha256", "note"}.
+    records
+        case_id, sha256 and record of each of its cases.
     inputs
         Hashes of the files that its manifest keeps beside those of the cases.
     record
@@ -54,15 +57,36 @@ class Piece:
     command: str
     identity: Mapping[str, Any]
     shard: Mapping[str, Any]
-    cases: Notes
+    records: pa.Table
     inputs: Mapping[str, str]
     record: Mapping[str, Any]
     spec: ClassSpec | None
+
+    @cached_property
+    def cases(self) -> dict[str, tuple[str, str]]:
+        """The hash of the files and the record of each case, by case id."""
+        columns = (self.records[name].to_pylist() for name in ("sha256", "record"))
+        return dict(zip(self.records["case_id"].to_pylist(), zip(*columns, strict=True), strict=True))
 
     @property
     def name(self) -> str:
         """As messages call it."""
         return self.folder.name
+
+
+def find_runs(where: str, folders: Sequence[Path], keep: Callable[[str], bool] = lambda name: True) -> list[Path]:
+    """Resolve the folders of runs, fetched where they are behind URLs: of these only the files that `keep` names.
+
+    Raises
+    ------
+    InputError
+        One is given twice.
+    """
+    resolved = [fetch(folder, keep=keep).resolve() for folder in folders]
+    twice = [str(folder) for folder, times in Counter(resolved).items() if times > 1]
+    if twice:
+        raise InputError(expected(where, "runs", "to be different folders", f"{some(twice)} twice"))
+    return resolved
 
 
 def read_pieces(folders: Sequence[Path]) -> list[Piece]:
@@ -75,10 +99,7 @@ def read_pieces(folders: Sequence[Path]) -> list[Piece]:
     InputError
         There are fewer than two, or one is given twice.
     """
-    resolved = [local_folder(folder).resolve() for folder in folders]
-    twice = [str(folder) for folder, times in Counter(resolved).items() if times > 1]
-    if twice:
-        raise InputError(expected("merge", "runs", "to be different folders", f"{some(twice)} twice"))
+    resolved = find_runs("merge", folders)
     if not resolved:
         raise InputError(expected("merge", "runs", "to name run folders", "none", "Write runs=[A,B]."))
     pieces, problems = list[Piece](), list[str]()
@@ -99,7 +120,7 @@ def _read(folder: Path) -> Piece:
         command = record.get("merged", {}).get("command") or record["command"]
         if command not in COMMANDS:
             raise ValueError(f"it is a run of {command}")
-        manifest, cases = read_notes_of(folder)
+        manifest = read_run_manifest(folder)
     except (OSError, ValueError, KeyError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         raise DataError(expected("merge", "runs", "to be run folders", f"{folder} ({reason})", remedy)) from error
@@ -119,7 +140,7 @@ def _read(folder: Path) -> Piece:
         command=command,
         identity=identity,
         shard=shard,
-        cases=cases,
+        records=read_records(folder),
         inputs=manifest.get("inputs", {}),
         record=record,
         spec=None if command == "predict" else read_spec(folder),
@@ -187,7 +208,7 @@ def _incomplete(pieces: Sequence[Piece]) -> list[str]:
 
 
 def _disagreeing(pieces: Sequence[Piece]) -> list[str]:
-    """Cases that two shards share, whose files or notes differ; the rows are compared where they are read."""
+    """Cases that two shards share, whose files or records differ; the rows are compared where they are read."""
     owners, differing = dict[str, Piece](), list[str]()
     for piece in pieces:
         for case_id in piece.cases:
