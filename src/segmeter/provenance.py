@@ -1,4 +1,4 @@
-"""What a result was made with: versions, source, machine; and where the machine keeps what can be made again."""
+"""Notes what a result was made with: versions, source, machine; and where the machine keeps what can be made again."""
 
 import json
 import os
@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
+
+import psutil
 
 import segmeter
 from segmeter.threads import count_cores, describe_waiting
@@ -60,7 +62,7 @@ def hardware() -> dict[str, Any]:
         "os": platform.platform(),
         "cpu": _processor(),
         "cores": count_cores(),
-        "memory_gb": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1),
+        "memory_gb": round(psutil.virtual_memory().total / 2**30, 1),
     }
     torch = sys.modules.get("torch")  # asking about GPUs must not cost a torch import
     if torch is not None:

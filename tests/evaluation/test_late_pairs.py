@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import tifffile
 
-from segmeter.cli.pictures.score_pictures import draw_cases
+from segmeter.cli.commands.score import draw_cases
 from segmeter.data.files import sniff
 from segmeter.errors import LateError
 from segmeter.evaluation import cases
@@ -63,25 +63,6 @@ def test_a_pair_is_named_with_its_number(job: Scoring, hanging: Hanging) -> None
     hanging.folder = "predictions"
     with pytest.raises(LateError, match=LATE.format(r" \(index 1\)")):
         score(job)
-
-
-def test_pairs_that_are_counted_together_are_limited_one_by_one(job: Scoring, monkeypatch: pytest.MonkeyPatch) -> None:
-    released, given = threading.Event(), []
-
-    def count(files: list[tuple[Path, Path]], *more: Any, **options: Any) -> list[None]:
-        given.append([path.stem for pair in files for path in pair])
-        if files[0][0].stem == "b":
-            released.wait(9)
-        return [None]
-
-    monkeypatch.setattr(cases, "WORTH_COMPILING", 1)
-    monkeypatch.setattr(cases, "can_count", lambda spec: True)
-    monkeypatch.setattr(cases, "count_plain", count)
-    monkeypatch.setattr(cases, "prepare", lambda spec: time.sleep(0.5))  # compiling it is not limited
-    with pytest.raises(LateError, match=LATE.format(r" \(index 1\)")):
-        score(job)
-    released.set()
-    assert given == [["a", "a"], ["b", "b"]]
 
 
 def test_measuring_is_not_limited(job: Scoring, monkeypatch: pytest.MonkeyPatch) -> None:

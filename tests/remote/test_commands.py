@@ -109,14 +109,14 @@ def test_a_data_set_that_changes_while_it_is_evaluated_is_refused(here, memory, 
     for folder in ("images", "masks"):
         for path in sorted((here / folder).iterdir()):
             memory.put(f"{folder}/{path.name}", path.read_bytes())
-    restore = evaluate._restore
+    restore = evaluate.restore_cases
 
-    def changed(*arguments):
+    def changed(*arguments, **options):
         memory.put("images/case00.png", (here / "images" / "case01.png").read_bytes())
         remove(cache_folder())
-        return restore(*arguments)
+        return restore(*arguments, **options)
 
-    monkeypatch.setattr(evaluate, "_restore", changed)
+    monkeypatch.setattr(evaluate, "restore_cases", changed)
     assert run("eval", *given(EVAL, **{"data.root": memory.url})) == 2
     assert "images/case00.png: expected `object` to stay what it was when it was listed" in capsys.readouterr().err
 

@@ -13,9 +13,9 @@ from segmeter.classes import ClassSpec
 from segmeter.data.files.sniff import known_place
 from segmeter.errors import DataError, InputError
 from segmeter.evaluation.memory import check_memory
-from segmeter.evaluation.merging.pieces import find_runs
+from segmeter.evaluation.pieces import find_runs
 from segmeter.metrics.cases.nnunet import is_nnunet
-from segmeter.metrics.cases.stored import open_cases, read_cases, read_spec
+from segmeter.metrics.cases.stored import open_cases, read_spec
 from segmeter.metrics.cases.table import CaseRow
 from segmeter.metrics.config.measures import MEASURES
 from segmeter.metrics.config.metrics import MetricsConfig, check_metrics
@@ -120,7 +120,7 @@ class _Runs(Mapping[str, Sequence[CaseRow]]):
 
     def __getitem__(self, name: str) -> Sequence[CaseRow]:
         folder = self._folders[name]
-        return read_cases(folder) if is_nnunet(folder) else open_cases([folder])
+        return open_cases([folder])
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._folders)

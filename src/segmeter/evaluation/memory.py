@@ -36,8 +36,7 @@ def check_memory(needed: int, *, what: str, remedy: str) -> None:
     InputError
         There is less.
     """
-    free = free_bytes() if needed >= SMALL else None
-    if free is not None and needed > free:
+    if needed >= SMALL and needed > (free := free_bytes()):
         raise InputError(expected(what, "memory", f"of about {_show(needed)}", f"{_show(free)} free", remedy))
 
 
@@ -72,8 +71,7 @@ class Turns:
             self._changed.wait_for(lambda: not self._taken or self._free is None or self._taken + needed <= self._free)
             if not self._taken:
                 check_memory(needed * self._processes, what=what, remedy=remedy)
-                free = free_bytes()
-                self._free = None if free is None else free // self._processes
+                self._free = free_bytes() // self._processes
             self._taken += needed
         try:
             yield

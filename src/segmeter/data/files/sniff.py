@@ -10,6 +10,7 @@ from pathlib import Path
 
 from segmeter.checks import expected
 from segmeter.errors import DataError
+from segmeter.files import PLAIN
 from segmeter.parallel import free_bytes
 from segmeter.remote import fetch, listed_size, origin
 
@@ -206,7 +207,7 @@ def unchanged(
 def open_handle(path: Path) -> Iterator[tuple[int, int]]:
     """Open a file as `open_regular` does; its descriptor and its size in bytes."""
     try:
-        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # a FIFO opened so does not wait
+        handle = os.open(path, os.O_RDONLY | PLAIN)
         try:
             status = os.fstat(handle)
             if not stat.S_ISREG(status.st_mode):

@@ -11,8 +11,7 @@ from segmeter.checks import expected
 from segmeter.classes import ClassSpec
 from segmeter.data.files.sniff import find_place
 from segmeter.errors import InputError
-from segmeter.metrics.cases.nnunet import is_nnunet
-from segmeter.metrics.cases.stored import open_cases, read_cases, read_spec
+from segmeter.metrics.cases.stored import open_cases, read_spec
 from segmeter.metrics.cases.table import CaseRow
 from segmeter.metrics.summary.compare import SCHEMA
 from segmeter.records import Summary
@@ -84,7 +83,7 @@ class _Run:
 
     @classmethod
     def read(cls, folder: Path) -> "_Run":
-        rows = read_cases(folder) if is_nnunet(folder) else open_cases([folder])
+        rows = open_cases([folder])
         return cls(rows=rows, spec=read_spec(folder), summary=load_json(folder / "metrics.json", Summary) or {})
 
     def columns(self) -> dict[str, Column]:
