@@ -167,6 +167,21 @@ def test_threads_that_push_each_other_out_of_a_small_cache_read_the_right_bytes(
     assert len(entries()) <= 4
 
 
+def test_what_a_process_that_was_faster_fetched_is_taken(memory):
+    """Mutation seen to fail: its entry in the place of ours taken for a fault."""
+    memory.put("a", b"one")
+    path = listed(memory.url, "a")
+
+    def faster(name):
+        memory.fault = lambda name: None
+        path.parent.mkdir(parents=True)
+        path.write_bytes(b"one")
+
+    memory.fault = faster
+    assert read(path) == b"one"
+    assert [each.name for each in (cache_folder() / cache._HOME).iterdir()] == [cache._entry(path).name]
+
+
 def test_what_a_killed_process_left_goes(memory, of_bytes):
     of_bytes(35)
     home = cache_folder() / cache._HOME
