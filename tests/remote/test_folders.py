@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 import zarr
 
-from segmeter.data.files.masks import read_values
-from segmeter.data.files.zarr import hash_folder, is_zarr, label_names, open_picture
+from segmeter.data.files.opened import open_array
+from segmeter.data.files.zarr import hash_folder, is_zarr, label_names
+from segmeter.data.masks.reading import read_values
 from segmeter.errors import DataError
 from segmeter.remote import folders
 from segmeter.remote.folders import local_folder, present_folder
@@ -146,8 +147,8 @@ def test_the_levels_and_labels_of_an_ome_zarr_behind_a_url(tmp_path, memory):
             memory.put(f"p.ome.zarr/{path.relative_to(tmp_path / 'p.ome.zarr')}", path.read_bytes())
     found = local_path(memory.url) / "p.ome.zarr"
     assert label_names(found) == ["labels/cells"]
-    second = open_picture(found, level=1)
-    assert (second.levels, second.array.shape, second.array[0, 0]) == (2, (20, 20), 2)
+    with open_array(found, level=1) as second:
+        assert (second.header.levels, second.shape, second.read()[0, 0]) == (2, (20, 20), 2)
 
 
 def test_a_folder_of_the_store_that_is_gone_leaves_no_empty_one(memory):

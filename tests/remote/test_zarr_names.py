@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 import zarr
 
-from segmeter.data.files.masks import read_values
-from segmeter.data.files.zarr import label_names, open_picture
+from segmeter.data.files.opened import open_array
+from segmeter.data.files.zarr import label_names
+from segmeter.data.masks.reading import read_values
 from segmeter.errors import DataError
 from segmeter.remote import zarr_names as module
 from segmeter.remote.trees import local_path
@@ -99,8 +100,8 @@ def test_a_picture_on_a_web_server_has_its_levels_and_labels(web):
     root, url = web
     write_picture(root / "p.ome.zarr", 3)
     path = local_path(f"{url}/p.ome.zarr")
-    second = open_picture(path, level=1)
-    assert (second.levels, second.array.shape, second.array[0, 1]) == (2, (20, 20), 2)
+    with open_array(path, level=1) as second:
+        assert (second.header.levels, second.shape, second.read()[0, 1]) == (2, (20, 20), 2)
     assert label_names(path) == ["labels/cells"]
 
 

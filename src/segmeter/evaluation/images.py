@@ -8,10 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from segmeter.checks import expected
-from segmeter.data.files.images import IMAGE_DTYPES, decode_image, read_file
-from segmeter.data.files.masks import read_values
+from segmeter.data.files.opened import open_array
 from segmeter.data.files.sniff import show, volume_format
 from segmeter.data.folders.pairing import list_files, missing_problem, twice_problems
+from segmeter.data.images import IMAGE_DTYPES, image_of
+from segmeter.data.masks.reading import read_values
 from segmeter.errors import DataError
 from segmeter.evaluation.pairing import Pairing, Pairs
 from segmeter.evaluation.places import write_shape
@@ -50,12 +51,12 @@ def read_case_image(path: Path, shape: tuple[int, ...], *, max_pixels: int) -> t
         It can't be read, or has another size.
     """
     if len(shape) == 2 and volume_format(path) is None:
-        file = read_file(path, max_pixels=max_pixels)
-        image, digest = decode_image(file, channels=None, orientation="refuse"), file.sha256
+        with open_array(path, settled=True, max_pixels=max_pixels) as stored:
+            image, digest = image_of(stored, channels=None, orientation="refuse"), stored.sha256
         found = image.shape[:2]
     else:
-        stored = read_values(path, max_pixels=max_pixels)
-        values, digest = stored.values, stored.sha256
+        volume = read_values(path, max_pixels=max_pixels)
+        values, digest = volume.values, volume.sha256
         image = values if values.dtype.name in IMAGE_DTYPES else values.astype(np.float32)
         image, found = image[..., None], values.shape
     if found != shape:

@@ -9,12 +9,12 @@ from typing import Literal, overload
 
 from segmeter.checks import expected, some
 from segmeter.classes import ClassSpec
-from segmeter.data.files.formats.coco import coco_images, coco_of
-from segmeter.data.files.masks import hash_map
-from segmeter.data.files.nifti import need_nibabel
+from segmeter.data.files.reader_process import need
 from segmeter.data.files.sniff import show, volume_format
 from segmeter.data.folders.pairing import Files, list_files, missing_problem, only_alike, twice_problems
 from segmeter.data.in_time import TimeLimit
+from segmeter.data.masks.coco import coco_images, coco_of
+from segmeter.data.masks.reading import hash_map
 from segmeter.errors import DataError
 from segmeter.files import safe_id
 from segmeter.remote.trees import stored_size
@@ -200,7 +200,7 @@ def find_pairs(
         problems += missing_problem(needed, files, what="a prediction", remedy=_NO_CASE)
     problems = problems or [line for files in (*wanted, *given) for line in _unreadable(files)]
     if any(volume_format(path) == "nifti" for files in (*wanted, *given) for paths in files.values() for path in paths):
-        need_nibabel()
+        need("nibabel", "nifti", "NIfTI files")
     sides = ((stem, [] if stem in lacking and not whole else given) for stem in sorted(stems, key=safe_id))
     extra = {stem for files in given for stem in files if stem not in stems}
     return Pairing(

@@ -10,8 +10,8 @@ from torch import nn
 
 from segmeter.checks import expected, nearest
 from segmeter.classes import ClassSpec
-from segmeter.data.by_rows.thumbnail import Tapped, Thumbnail, thumbnail_step
 from segmeter.data.sample import Sample
+from segmeter.data.thumbnail import Tapped, Thumbnail, thumbnail_step
 from segmeter.distributed.batches import Part, own_batches, split_passes
 from segmeter.distributed.ranks import ALONE, World
 from segmeter.distributed.shards import Shard

@@ -11,8 +11,7 @@ from segmeter.checks import expected, some
 from segmeter.classes import ClassSpec
 from segmeter.data.config import FolderConfig
 from segmeter.data.dataset import Dataset
-from segmeter.data.files.header import MAX_PIXELS
-from segmeter.data.files.images import Orientation
+from segmeter.data.files.array import MAX_PIXELS
 from segmeter.data.files.sniff import show, stem_of
 from segmeter.data.files.zarr import is_zarr
 from segmeter.data.folders.dealing import describe_dealing
@@ -27,6 +26,7 @@ from segmeter.data.folders.pairing import (
     twice_problems,
 )
 from segmeter.data.folders.split_lists import read_list, split_names
+from segmeter.data.images import Orientation
 from segmeter.data.sample import Pair
 from segmeter.data.verification.headers import header_problems
 from segmeter.data.verification.verify import verify
@@ -157,7 +157,7 @@ def open_images(
     spec, in_channels
         What the model that will see them says.
     max_pixels, orientation
-        As in `segmeter.data.files.images.read_image`; larger TIFF files and Zarr folders are read by rows.
+        As in `segmeter.data.images.read_image`; larger TIFF files and Zarr folders are read by rows.
     level
         Which level of pyramids is read.
     timeout_s
