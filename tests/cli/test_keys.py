@@ -25,7 +25,7 @@ PRINTED_BY: dict[str, tuple[str, ...]] = {
     "data/files/geometry.py": ("score",),
     "data/files/": ("train", "eval", "predict", "check", "score"),
     "data/masks/label_mapping.py": ("train", "eval", "check", "score"),
-    "data/masks/": ("score",),
+    "data/masks/": ("train", "eval", "check", "score"),
     "data/labels_config.py": ("score",),
     "parallel.py": ("train", "eval", "score"),
     "data/": ("train", "eval", "check"),

@@ -20,6 +20,7 @@ from segmeter.data.files.sniff import show, unchanged
 from segmeter.data.images import Orientation, image_of, open_image_lines
 from segmeter.data.in_time import TimeLimit
 from segmeter.data.location import Location, read_location
+from segmeter.data.masks.drawn import Overlap
 from segmeter.data.masks.reading import Reading, Target, hash_map, open_map, read_target
 from segmeter.data.sample import Pair, Sample
 from segmeter.errors import DataError
@@ -65,6 +66,8 @@ class Dataset:
         Whether the stored values of masks are numbers of objects, 0 being none; labels are then 1 inside any object.
     divisor
         Where they are class * divisor + number, as Cityscapes has them; None for numbers alone.
+    key, overlap
+        How masks are read, see `Reading`.
     source
         What decided which cases belong to the split, for people to read.
     problems
@@ -89,6 +92,8 @@ class Dataset:
     rows_above: float = math.inf
     instances: bool = False
     divisor: int | None = None
+    key: str | None = None
+    overlap: Overlap = "error"
     source: str = ""
     problems: tuple[str, ...] = ()
     weights: Mapping[str, float] = field(default_factory=dict)
@@ -119,6 +124,8 @@ class Dataset:
             max_pixels=self.max_pixels,
             instances=self.instances or self.divisor is not None,
             divisor=self.divisor,
+            key=self.key,
+            overlap=self.overlap,
             flat=True,
             level=self.level,
             located=False,
@@ -153,8 +160,9 @@ class Dataset:
         with unchanged(pair.files, in_time), ExitStack() as stack:
             in_time(partial(self.check_content, index))
             opened = open_image_lines(pair.image, channels=self.in_channels, orientation=self.orientation, **limits)
-            every = [opened, *(open_map(path, self.reading) for path in pair.masks)]
-            image, *masks = [in_time.lines(in_time(partial(stack.enter_context, each))) for each in every]
+            image = in_time.lines(in_time(partial(stack.enter_context, opened)))
+            every = [open_map(path, self.reading, shape=image.shape[:2]) for path in pair.masks]
+            masks = [in_time.lines(in_time(partial(stack.enter_context, each))) for each in every]
             for path, mask in zip(pair.masks, masks, strict=True):
                 check_same_size(pair.image, image.shape[:2], path, mask.shape)
             yield image, (stack_planes(masks) if self.spec.is_multilabel and masks else next(iter(masks), None))

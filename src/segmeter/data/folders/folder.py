@@ -23,6 +23,7 @@ from segmeter.data.folders.pairing import (
     list_files,
     missing_problem,
     scan_folder,
+    scan_masks,
     twice_problems,
 )
 from segmeter.data.folders.split_lists import read_list, split_names
@@ -82,6 +83,8 @@ def _dataset(config: FolderConfig, split: str, pairs: tuple[Pair, ...]) -> Datas
         level=config.level,
         instances=config.instances,
         divisor=config.instance_divisor,
+        key=config.key,
+        overlap=config.overlap,
         dealt=describe_dealing(config),
         timeout_s=config.timeout_s,
     )
@@ -213,11 +216,11 @@ def _mask_folders(config: FolderConfig, root: Path) -> list[Listing]:
     """The files of the mask folder, or of each class's folder for multilabel."""
     folder, remedy = root / config.masks, _layout(config)
     if config.task != "multilabel":
-        return [scan_folder(folder, role="masks", remedy=remedy, zarrs=True)]
+        return [scan_masks(folder, role="masks", remedy=remedy)]
     unsafe = [name for name in config.classes if Path(name).name != name or name in (".", "..")]
     if unsafe:
         raise DataError(expected("data", "classes", "to be usable as folder names", unsafe, "Rename these classes."))
-    return [scan_folder(folder / name, role=f"masks of {name}", remedy=remedy, zarrs=True) for name in config.classes]
+    return [scan_masks(folder / name, role=f"masks of {name}", remedy=remedy) for name in config.classes]
 
 
 def _stems(config: FolderConfig, root: Path, split: str, images: Listing, masks: list[Listing]) -> list[str]:

@@ -14,6 +14,7 @@ from pathlib import Path
 from segmeter.checks import expected, some
 from segmeter.data.files.sniff import SUFFIX_NAMES, SUFFIXES, VOLUME_NAMES, is_junk, show, stem_of, volume_format
 from segmeter.data.files.zarr import is_zarr
+from segmeter.data.masks.coco import coco_of, open_coco
 from segmeter.errors import DataError
 
 Files = dict[str, list[Path]]
@@ -21,7 +22,7 @@ Names = dict[str, list[str]]
 NO_ENTRY = ("to be a folder whose files may be opened", "one without the x permission", "Run chmod u+x on it.")
 _HIDDEN = (".", "__MACOSX")
 _ONE = "Move the others elsewhere."
-_NO_JSON = "Polygons and run lengths in JSON are not read: write label maps of them; `score` takes a COCO file itself."
+_NO_JSON = "Name a COCO file itself, as in data.masks=annotations.json; write label maps of other JSON."
 
 
 def list_files(
@@ -42,7 +43,7 @@ def list_files(
     volumes
         Whether NPZ, NIfTI and Zarr are taken too; names are then those of `stem_of`.
     zarrs
-        Whether Zarr folders are taken too.
+        Whether these are taken too, while names of pictures stay what they have before their last dot.
     ending
         What the names of wanted files end in; others are passed over.
 
@@ -120,6 +121,14 @@ def scan_folder(
     return found
 
 
+def scan_masks(folder: Path, *, role: str, remedy: str) -> Listing:
+    """Find the masks of a folder, or of the images of a COCO file, whose part for a class is named below it."""
+    annotations = coco_of(folder / "_")
+    if annotations is not None:
+        return Listing(folder, {name: [name] for name in open_coco(annotations).images})
+    return scan_folder(folder, role=role, remedy=remedy, zarrs=True)
+
+
 def _scan(folder: Path, role: str, remedy: str, volumes: bool, zarrs: bool, ending: str) -> Listing:
     try:
         with os.scandir(folder) as scanned:
@@ -135,12 +144,12 @@ def _scan(folder: Path, role: str, remedy: str, volumes: bool, zarrs: bool, endi
         if f".{suffix.lower()}" in SUFFIXES and not name.startswith(_HIDDEN):
             names[stem_of(name) if volumes else stem].append(name)
         elif not is_junk(folder / name):
-            if (volumes and _is_volume(folder / name)) or (zarrs and is_zarr(folder / name)):
+            if (volumes or zarrs) and _is_volume(folder / name):
                 names[stem_of(name)].append(name)
             else:
                 foreign.append(name)
     problems: tuple[str, ...] = ()
-    rule = f"to hold {VOLUME_NAMES if volumes else SUFFIX_NAMES} files"
+    rule = f"to hold {VOLUME_NAMES if volumes or zarrs else SUFFIX_NAMES} files"
     if foreign:
         advice = f"Convert or move these. {remedy}".strip()
         problems = (expected(show(folder), role, rule, some(foreign), advice),)

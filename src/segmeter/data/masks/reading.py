@@ -206,14 +206,19 @@ def check_one_plane(path: Path, shape: tuple[int, ...]) -> None:
 
 
 @contextmanager
-def open_map(path: Path, reading: Reading) -> Iterator[LazyArray]:
+def open_map(path: Path, reading: Reading, *, shape: tuple[int, ...] | None = None) -> Iterator[LazyArray]:
     """Open a mask of one plane, and give its lines as labels; what is not read by lines is decoded at once.
+
+    `shape` is that of drawn objects, as for `read_map`.
 
     Raises
     ------
     DataError
         It is damaged, or not a mask; reading a line also raises it where a value is no label.
     """
+    if not has_pixels(path):
+        yield ArrayRows(read_target(path, reading, shape=shape).labels)
+        return
     with open_array(path, **reading.options(path), streams=True) as array:
         header = array.header
         check_mask_header(path, header, label_map=reading.label_map)

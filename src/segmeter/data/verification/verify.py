@@ -18,6 +18,7 @@ from segmeter import __version__
 from segmeter.checks import expected
 from segmeter.data.dataset import Dataset, check_same_size
 from segmeter.data.files.sniff import show
+from segmeter.data.masks.coco import coco_of
 from segmeter.data.sample import Pair
 from segmeter.data.verification.cache import Rows, VerifiedFiles, is_settled, read_state
 from segmeter.data.verification.counting import count_classes, count_decided
@@ -111,7 +112,7 @@ def _settings(dataset: Dataset) -> list[Any]:
     spec = dataset.spec
     folders = sorted({str(path.parent.absolute()) for pair in dataset.pairs[:1] for path in pair.files})
     reading = [dataset.in_channels, sorted(dataset.label_map.items()), dataset.max_pixels, dataset.orientation]
-    reading += [dataset.level, dataset.streams]
+    reading += [dataset.level, dataset.streams, dataset.key, dataset.overlap]
     tools = [__version__, np.__version__, PIL.__version__, tifffile.__version__]
     meaning = [spec.task, spec.num_classes, spec.ignore_index, dataset.instances, dataset.divisor]
     return [_FINDINGS, tools, folders, reading, meaning]
@@ -127,7 +128,7 @@ def _read_states(dataset: Dataset) -> NDArray[np.int64]:
 
 
 def _states(pair: Pair, most: int) -> list[tuple[int, int, int, int]]:
-    states = [read_state(path) for path in pair.paths]
+    states = [read_state(coco_of(Path(path)) or path) for path in pair.paths]
     return states + [(0, 0, 0, 0)] * (most - len(states))
 
 
