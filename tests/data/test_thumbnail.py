@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from segmeter.data.files.array import ArrayRows
-from segmeter.data.thumbnail import LONGEST, Tapped, Thumbnail, thumbnail_step
+from segmeter.data.thumbnail import LONGEST, Thumbnail, tapped, thumbnail_step
 
 
 @pytest.mark.parametrize("heights", [(1, 1, 1, 4), (7,), (3, 4), (2, 0, 5)], ids=str)
@@ -20,7 +20,7 @@ def test_a_thumbnail_has_every_nth_row_and_column_however_rows_come(heights, ste
 def test_rows_that_are_read_twice_are_taken_once():
     image = np.arange(9 * 5 * 3).reshape(9, 5, 3)
     small = Thumbnail(2, -3)
-    rows = Tapped(ArrayRows(image), small)
+    rows = tapped(ArrayRows(image), small)
     for start, stop in ((0, 4), (2, 7), (5, 9)):
         np.testing.assert_array_equal(rows.read(start, stop), image[start:stop])
     np.testing.assert_array_equal(small.pixels(), image[::2, ::2])

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from segmeter.data.labels_config import LabelsConfig
-from segmeter.data.masks.reading import Reading
+from segmeter.data.masks.options import Reading
 from segmeter.errors import DataError
 from segmeter.evaluation.cases import CaseScorer, Scored
 from segmeter.evaluation.pairing import MaskPair

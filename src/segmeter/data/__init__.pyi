@@ -4,7 +4,7 @@ from .config import DataConfig as DataConfig
 from .dataset import Dataset as Dataset
 from .files.geometry import Geometry as Geometry
 from .images import read_image as read_image
-from .masks.reading import Reading as Reading
+from .masks.options import Reading as Reading
 from .masks.reading import StoredMap as StoredMap
 from .masks.reading import read_map as read_map
 from .masks.reading import read_values as read_values

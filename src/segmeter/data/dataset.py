@@ -20,8 +20,8 @@ from segmeter.data.files.sniff import show, unchanged
 from segmeter.data.images import Orientation, image_of, open_image_lines
 from segmeter.data.in_time import TimeLimit
 from segmeter.data.location import Location, read_location
-from segmeter.data.masks.drawn import Overlap
-from segmeter.data.masks.reading import Reading, Target, hash_map, open_map, read_target
+from segmeter.data.masks.options import Overlap, Reading
+from segmeter.data.masks.reading import Target, hash_map, open_map, read_target
 from segmeter.data.sample import Pair, Sample
 from segmeter.errors import DataError
 from segmeter.parallel import map_in_threads

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from segmeter.data.files.array import LazyArray
+from segmeter.data.files.array import LazyArray, Lines
 
 LONGEST = 1024  # side of a small picture, pixels
 
@@ -43,14 +43,12 @@ class Thumbnail:
         return np.concatenate(self._rows, self._axis)
 
 
-class Tapped:
-    """Rows of an image, of which a small picture is kept."""
+def tapped(array: LazyArray, picture: Thumbnail) -> Lines:
+    """The lines of an image, of which a small picture is kept."""
 
-    def __init__(self, rows: LazyArray, picture: Thumbnail) -> None:
-        self._rows, self._picture = rows, picture
-        self.shape, self.dtype = rows.shape, rows.dtype
-
-    def read(self, start: int, stop: int) -> NDArray[Any]:
-        pixels = self._rows.read(start, stop)
-        self._picture.add(start, pixels)
+    def read(start: int, stop: int) -> NDArray[Any]:
+        pixels = array.read(start, stop)
+        picture.add(start, pixels)
         return pixels
+
+    return Lines(array.shape, array.dtype, read)

@@ -15,7 +15,8 @@ from segmeter.data.files.png import memory_reused
 from segmeter.data.files.sniff import show, volume_format
 from segmeter.data.masks.grid import onto_grid
 from segmeter.data.masks.label_mapping import find_labels, split_codes, split_objects
-from segmeter.data.masks.reading import Reading, StoredMap, check_labels, read_map
+from segmeter.data.masks.options import Reading
+from segmeter.data.masks.reading import StoredMap, check_labels, read_map
 from segmeter.errors import DataError, InputError
 from segmeter.evaluation.images import read_case_image
 from segmeter.evaluation.large.pairs import count_large, is_large

@@ -15,8 +15,8 @@ from segmeter.checks import some
 from segmeter.classes import ClassSpec
 from segmeter.data.config import Instances
 from segmeter.data.in_time import TimeLimit
-from segmeter.data.masks.drawn import Overlap
-from segmeter.data.masks.reading import Reading, hash_map
+from segmeter.data.masks.options import Overlap, Reading
+from segmeter.data.masks.reading import hash_map
 from segmeter.distributed.shards import Shard, describe_shard
 from segmeter.errors import DataError, LateError
 from segmeter.evaluation.cases import CaseScorer, Scored

@@ -7,7 +7,8 @@ from pathlib import Path
 import numpy as np
 import tifffile
 
-from segmeter.data.masks.reading import Reading, read_map
+from segmeter.data.masks.options import Reading
+from segmeter.data.masks.reading import read_map
 from tests.data.crafted import THREE, encoded, put
 from tests.data.files.costs import HUGE, made_sparse, refused_cheaply
 from tests.data.volumes import VOLUME, save_volume

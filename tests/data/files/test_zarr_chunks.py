@@ -17,7 +17,8 @@ import pytest
 import zarr
 import zarr.codecs
 
-from segmeter.data.masks.reading import Reading, read_map
+from segmeter.data.masks.options import Reading
+from segmeter.data.masks.reading import read_map
 from segmeter.errors import DataError
 from tests.data.crafted import THREE
 from tests.data.files.costs import refused_cheaply

@@ -8,7 +8,9 @@ import pytest
 from PIL import Image
 
 from segmeter.classes import ClassSpec
-from segmeter.data.masks.coco import coco_images, coco_of, hash_coco, read_coco
+from segmeter.data.masks import coco
+from segmeter.data.masks.coco import coco_images, coco_of, hash_coco
+from segmeter.data.masks.options import Reading
 from segmeter.errors import DataError
 from segmeter.export.objects import compress_runs
 from tests.data.formats_written import NAMES, coco_content, draw_mask, library, write_panoptic
@@ -16,6 +18,10 @@ from tests.data.formats_written import NAMES, coco_content, draw_mask, library, 
 SPEC = ClassSpec(task="multiclass", names=NAMES, colours=((0, 0, 0),) * 3, ignore_index=255)
 CELLS = ClassSpec(task="binary", names=("none", "cell"), colours=((0, 0, 0), (1, 1, 1)))
 OPTIONS = {"spec": SPEC, "label_map": {}, "numbered": False, "overlap": "error", "max_pixels": 10_000}
+
+
+def read_coco(path, *, numbered, **options):
+    return coco.read_coco(path, Reading(instances=numbered, **options))
 
 
 def put(tmp_path, content):

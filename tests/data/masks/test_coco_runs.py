@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from segmeter.data.masks.coco import expand_runs, read_coco
+from segmeter.data.masks.coco import expand_runs
 from segmeter.export.objects import compress_runs
 from tests.data.formats_written import library
-from tests.data.masks.test_coco import OPTIONS, of_shapes, put
+from tests.data.masks.test_coco import OPTIONS, of_shapes, put, read_coco
 from tests.differential.peers import quiet
 
 

@@ -17,12 +17,17 @@ from segmeter.data.masks.drawn import (
     fill_outline,
     find_labels,
 )
+from segmeter.data.masks.options import Reading
 from segmeter.errors import DataError
 
 PATH = Path("a.json")
 SPEC = ClassSpec(task="multiclass", names=("ground", "cell", "nerve"), colours=((0, 0, 0), (9, 9, 9), (1, 2, 3)))
 IGNORING = SPEC.replace(ignore_index=255)
 SHAPE = (2, 5)
+
+
+def reading_of(spec, *, numbered, overlap):
+    return Reading(spec=spec, label_map={}, max_pixels=10**6, instances=numbered, overlap=overlap)
 
 
 def strip(first, last, label=1, *, crowd=False):
@@ -33,7 +38,7 @@ def strip(first, last, label=1, *, crowd=False):
 
 
 def draw(*objects, spec=IGNORING, numbered=False, overlap="error"):
-    found = draw_objects(PATH, objects, SHAPE, spec=spec, numbered=numbered, overlap=overlap)
+    found = draw_objects(PATH, objects, SHAPE, reading_of(spec, numbered=numbered, overlap=overlap))
     assert (found[0] == found[1]).all()
     return found[0].tolist(), found.dtype
 
@@ -168,7 +173,7 @@ def test_many_objects_of_a_large_image_take_no_mask_of_it_each():
             yield Drawn(mask=mask, label=1)
 
     tracemalloc.start()
-    found = draw_objects(PATH, objects(), (1000, 1000), spec=SPEC, numbered=True, overlap="smaller_on_top")
+    found = draw_objects(PATH, objects(), (1000, 1000), reading_of(SPEC, numbered=True, overlap="smaller_on_top"))
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert (found.max(), np.count_nonzero(found)) == (300, 300 * 8)

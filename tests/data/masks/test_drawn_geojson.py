@@ -11,6 +11,7 @@ from segmeter.classes import ClassSpec
 from segmeter.data.masks.drawn import decode_geojson
 from segmeter.errors import DataError
 from segmeter.postprocess.polygons import polygonise
+from tests.data.masks.test_drawn import reading_of
 
 SPEC = ClassSpec(task="multiclass", names=("background", "tumour", "stroma"), colours=((0, 0, 0),) * 3)
 PATH = Path("a.geojson")
@@ -23,7 +24,9 @@ def feature(coordinates, name="tumour", kind="Polygon"):
 
 def read(content, shape=(10, 12), spec=SPEC, numbered=False, overlap="error"):
     text = content if isinstance(content, str) else json.dumps(content)
-    return decode_geojson(PATH, io.BytesIO(text.encode()), shape=shape, spec=spec, numbered=numbered, overlap=overlap)
+    return decode_geojson(
+        PATH, io.BytesIO(text.encode()), reading_of(spec, numbered=numbered, overlap=overlap), shape=shape
+    )
 
 
 SQUARE = [[[1, 2], [5, 2], [5, 6], [1, 6], [1, 2]]]
@@ -114,4 +117,4 @@ def test_a_file_that_would_fill_the_memory_is_not_read():
             return 1 << 50 if whence else 0
 
     with pytest.raises(DataError, match=r"`file` of at most [0-9]+ bytes of JSON"):
-        decode_geojson(PATH, Unread(), shape=(10, 12), spec=SPEC, numbered=False, overlap="error")
+        decode_geojson(PATH, Unread(), reading_of(SPEC, numbered=False, overlap="error"), shape=(10, 12))

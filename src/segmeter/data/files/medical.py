@@ -3,8 +3,7 @@
 import math
 import os
 import re
-from collections.abc import Callable, Mapping
-from functools import cached_property
+from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Any
 
@@ -12,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from segmeter.checks import expected
-from segmeter.data.files.array import FileArray, Header, Opening, array_header
+from segmeter.data.files.array import DecodedArray, FileArray, Opening, array_header
 from segmeter.data.files.geometry import Geometry, stated_geometry
 from segmeter.data.files.reader_process import need, read_apart
 from segmeter.data.files.sniff import damaged, show
@@ -33,28 +32,11 @@ _SPACINGS = ("elementspacing", "elementsize", "spacings", "spacedirections")
 Decoded = tuple[NDArray[Any], Geometry]
 
 
-class ApartArray(FileArray):
-    """A file of which nothing is known before a reader process has decoded it."""
-
-    def __init__(self, path: Path, file: IO[bytes], form: str, opening: Opening, work: Callable[[], Decoded]) -> None:
-        super().__init__(path, file)
-        self._form, self._opening, self._work = form, opening, work
-
-    @cached_property
-    def _found(self) -> Decoded:
-        return self._work()
-
-    @cached_property
-    def header(self) -> Header:  # type: ignore[override]
-        pixels = self._found[0]
-        return array_header(self.path, self._form, pixels.shape, pixels.dtype, self._opening)
-
-    @cached_property
-    def geometry(self) -> Geometry:  # type: ignore[override]
-        return self._found[1]
-
-    def _decode(self) -> NDArray[Any]:
-        return self._found[0]
+def _opened(path: Path, file: IO[bytes], form: str, opening: Opening, found: Decoded) -> FileArray:
+    """An array of which nothing was known before a reader process had decoded it."""
+    pixels, geometry = found
+    header = array_header(path, form, pixels.shape, pixels.dtype, opening)
+    return DecodedArray(path, file, header, geometry, lambda: pixels)
 
 
 def open_itk(path: Path, file: IO[bytes], opening: Opening) -> FileArray:
@@ -68,7 +50,7 @@ def open_itk(path: Path, file: IO[bytes], opening: Opening) -> FileArray:
     fields, start = _read_fields(path, head, form)
     bounds = {"size": size, "pixels": min(_stated_pixels(fields), opening.max_pixels), "max_pixels": opening.max_pixels}
     arguments = (path, form, fields, start, opening)
-    return ApartArray(path, file, "itk", opening, lambda: read_apart(path, _read_itk, *arguments, **bounds))
+    return _opened(path, file, "itk", opening, read_apart(path, _read_itk, *arguments, **bounds))
 
 
 def open_dicom(path: Path, file: IO[bytes], opening: Opening) -> FileArray:
@@ -78,7 +60,7 @@ def open_dicom(path: Path, file: IO[bytes], opening: Opening) -> FileArray:
     the last one.
     """
     bounds = {"size": os.fstat(file.fileno()).st_size, "max_pixels": opening.max_pixels}
-    return ApartArray(path, file, "dicom", opening, lambda: read_apart(path, _read_dicom, path, opening, **bounds))
+    return _opened(path, file, "dicom", opening, read_apart(path, _read_dicom, path, opening, **bounds))
 
 
 def _read_itk(path: Path, form: str, fields: Mapping[str, str], start: int, opening: Opening) -> Decoded:

@@ -18,19 +18,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from segmeter.checks import expected, some
-from segmeter.classes import ClassSpec
 from segmeter.data.files.array import Opening, array_header
 from segmeter.data.files.reader_process import need, read_apart
 from segmeter.data.files.sniff import check_json, damage_named, damaged, show, stem_of
 from segmeter.data.images import read_image
 from segmeter.data.masks.drawn import (
     Drawn,
-    Overlap,
     check_corners,
     check_object_classes,
     draw_objects,
     find_labels,
 )
+from segmeter.data.masks.options import Reading
 from segmeter.errors import DataError
 
 _MOST_SHIFT = 60  # bits before the last digit of a number
@@ -94,9 +93,7 @@ def hash_coco(path: Path) -> str:
     return digest.hexdigest()
 
 
-def read_coco(
-    path: Path, *, spec: ClassSpec, label_map: Mapping[str, int], numbered: bool, overlap: Overlap, max_pixels: int
-) -> NDArray[Any]:
+def read_coco(path: Path, reading: Reading) -> NDArray[Any]:
     """Draw the objects of one image.
 
     Classes go by the names of categories, or by their ids in a label map. What no object covers is class 0 in an
@@ -106,12 +103,8 @@ def read_coco(
     ----------
     path
         Into the file, as `coco_images` gives it.
-    spec, numbered, overlap
+    reading
         As for `draw_objects`.
-    label_map
-        From the id of a category to a label; empty goes by names.
-    max_pixels
-        The most pixels of an image.
 
     Returns
     -------
@@ -127,20 +120,23 @@ def read_coco(
     with damage_named(path):  # JSON of other tools holds anything, and pycocotools raises many types
         image = found.images[path.name]
         shape = (int(image["height"]), int(image["width"]))
-        array_header(path, "coco", shape, np.dtype(np.uint8), Opening(max_pixels=max_pixels, axes="map"))
+        array_header(path, "coco", shape, np.dtype(np.uint8), Opening(max_pixels=reading.max_pixels, axes="map"))
         annotations = found.annotations.get(image["id"], [])
-        labels = _labels(path, found, annotations, spec, label_map, numbered)
+        labels, spec = _labels(path, found, annotations, reading), reading.spec
         if any("segments_info" in each for each in annotations):
-            labels |= dict.fromkeys(found.stuff, 0) if numbered else {}
-            drawn = _panoptic(owner, path, annotations, shape, labels, spec=spec, numbered=numbered)
-            return _plane(drawn, path.parent.name, spec) if spec.is_multilabel else drawn
+            labels |= dict.fromkeys(found.stuff, 0) if reading.instances else {}
+            drawn = _panoptic(_picture(owner, annotations[0]), path, annotations, shape, labels, reading)
+            if not spec.is_multilabel:
+                return drawn
+            plane = (drawn == spec.names.index(path.parent.name)).astype(drawn.dtype)
+            return np.where(drawn == spec.ignore_index, drawn, plane)  # void stays void
         masks = read_masks(path, [each["segmentation"] for each in annotations], shape)
         objects = (
             Drawn(mask=mask, label=labels.get(each["category_id"], 0), crowd=bool(each.get("iscrowd")))
             for mask, each in zip(masks, annotations, strict=True)
         )
         if not spec.is_multilabel:
-            return draw_objects(path, objects, shape, spec=spec, numbered=numbered, overlap=overlap)
+            return draw_objects(path, objects, shape, reading)
         wanted = spec.names.index(path.parent.name)
         plane = np.zeros(shape, np.uint8)
         for each in objects:
@@ -186,15 +182,9 @@ def _owner(path: Path) -> Path:
     return owner
 
 
-def _labels(
-    path: Path,
-    found: CocoFile,
-    annotations: list[Mapping[str, Any]],
-    spec: ClassSpec,
-    label_map: Mapping[str, int],
-    numbered: bool,
-) -> dict[int, int]:
+def _labels(path: Path, found: CocoFile, annotations: list[Mapping[str, Any]], reading: Reading) -> dict[int, int]:
     """The label of each category on the image; numbers of objects need none."""
+    spec, label_map, numbered = reading.spec, reading.label_map, bool(reading.instances)
     filled = any("segments_info" in each for each in annotations)
     segments = [each for one in annotations for each in one.get("segments_info", [one])]
     ids = sorted({int(each["category_id"]) for each in segments} - (found.stuff if numbered and filled else set()))
@@ -218,23 +208,21 @@ def _labels(
 
 
 def _panoptic(
-    owner: Path,
+    picture: Path,
     path: Path,
     annotations: list[Mapping[str, Any]],
     shape: tuple[int, int],
     labels: Mapping[int, int],
-    *,
-    spec: ClassSpec,
-    numbered: bool,
+    reading: Reading,
 ) -> NDArray[Any]:
     """Labels, or numbers of the things, of the picture whose colours are ids: red + 256 green + 65536 blue."""
     (annotation,) = annotations
-    colours = read_image(_picture(owner, annotation)).astype(np.int64)
+    colours = read_image(picture).astype(np.int64)
     if colours.shape != (*shape, 3):
         raise ValueError(f"a picture of shape {colours.shape}")
     found, places = np.unique(colours @ np.array([1, 256, 65536]), return_inverse=True)
     segments = {int(each["id"]): each for each in annotation["segments_info"]}
-    void = spec.ignore_index
+    void, numbered = reading.spec.ignore_index, bool(reading.instances)
     foreign = [each for each in found.tolist() if each and each not in segments]
     if foreign or (0 in found and void is None):
         rule = "to have colours of its segments only"
@@ -247,14 +235,6 @@ def _panoptic(
         values[segment] = void if numbered and each.get("iscrowd") and void is not None else value
     drawn = np.array([values[each] for each in found.tolist()], np.int64)[places].reshape(shape)
     return drawn if numbered else drawn.astype(np.uint16)
-
-
-def _plane(drawn: NDArray[Any], name: str, spec: ClassSpec) -> NDArray[Any]:
-    """0 and 1 for one class of a map of labels; void stays void."""
-    plane: NDArray[Any] = (drawn == spec.names.index(name)).astype(drawn.dtype)
-    if spec.ignore_index is not None:
-        plane[drawn == spec.ignore_index] = spec.ignore_index
-    return plane
 
 
 def _picture(owner: Path, annotation: Mapping[str, Any]) -> Path:

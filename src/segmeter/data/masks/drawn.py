@@ -9,7 +9,7 @@ import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO, Any, Literal
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 from segmeter.checks import expected, nearest, some
 from segmeter.classes import ClassSpec
 from segmeter.data.files.sniff import check_json, damage_named, show
+from segmeter.data.masks.options import Reading
 from segmeter.errors import DataError
 
 _KINDS = ("Polygon", "MultiPolygon")
-Overlap = Literal["error", "smaller_on_top"]
 _SPARE_LENGTH = 10_000  # of an outline on any image, however small
 
 
@@ -37,10 +37,7 @@ def draw_objects(
     path: Path,
     objects: Iterable[Drawn],
     shape: tuple[int, int],
-    *,
-    spec: ClassSpec,
-    numbered: bool,
-    overlap: Overlap,
+    reading: Reading,
 ) -> NDArray[Any]:
     """Lay objects onto one map.
 
@@ -52,12 +49,9 @@ def draw_objects(
         Those of one image, taken one by one: what is kept of each is its mask within its own box.
     shape
         (H, W) of the map.
-    spec
-        Its ``ignore_index`` takes crowds where objects are numbered.
-    numbered
-        Whether the map holds numbers of objects from 1 instead of labels.
-    overlap
-        What pixels are that two objects cover which differ in the map: an error, or the smaller object's.
+    reading
+        With ``instances`` the map holds numbers of objects from 1 instead of labels, and the spec's ``ignore_index``
+        takes crowds. ``overlap`` says what pixels are that two objects cover which differ in the map.
 
     Returns
     -------
@@ -68,22 +62,23 @@ def draw_objects(
     DataError
         Objects overlap, or a crowd has no value to be ignored by.
     """
+    numbered, ignored = bool(reading.instances), reading.spec.ignore_index
     drawn = np.zeros(shape, np.int64)
     taken, clashes = np.zeros(shape, bool), 0
     chosen = [_cropped(each) for each in objects]
-    if overlap == "smaller_on_top":
+    if reading.overlap == "smaller_on_top":
         chosen.sort(key=lambda each: -int(np.count_nonzero(each[0].mask)))
     number = 0
     for each, box in chosen:
         if numbered and each.crowd:
-            value = _crowd(path, spec)
+            value = _crowd(path, ignored)
         else:
             number += 1
-            value = number + (spec.ignore_index is not None and number >= spec.ignore_index) if numbered else each.label
+            value = number + (ignored is not None and number >= ignored) if numbered else each.label
         clashes += int(np.count_nonzero(taken[box] & each.mask & (drawn[box] != value)))
         drawn[box][each.mask] = value
         taken[box] |= each.mask
-    if clashes and overlap == "error":
+    if clashes and reading.overlap == "error":
         rule, found = "not to overlap", f"{clashes} pixels that two of them cover"
         remedy = "data.overlap=smaller_on_top gives them to the smaller one; a multilabel task keeps both classes."
         raise DataError(expected(show(path), "objects", rule, found, remedy))
@@ -181,16 +176,14 @@ def fill_outline(corners: NDArray[np.float64], shape: tuple[int, int]) -> NDArra
     return filled
 
 
-def _crowd(path: Path, spec: ClassSpec) -> int:
-    if spec.ignore_index is None:
+def _crowd(path: Path, ignored: int | None) -> int:
+    if ignored is None:
         rule, remedy = "to be ignored, as nobody counted its objects", "Set data.ignore_index=255."
         raise DataError(expected(show(path), "a crowd", rule, "no ignored value", remedy))
-    return spec.ignore_index
+    return ignored
 
 
-def decode_geojson(
-    path: Path, file: IO[bytes], *, shape: tuple[int, int], spec: ClassSpec, numbered: bool, overlap: Overlap
-) -> NDArray[Any]:
+def decode_geojson(path: Path, file: IO[bytes], reading: Reading, *, shape: tuple[int, int]) -> NDArray[Any]:
     """Draw the polygons of an open file.
 
     A pixel belongs to a polygon that covers its centre; pixel (row, column) reaches from column to column + 1 in x and
@@ -204,10 +197,8 @@ def decode_geojson(
         A FeatureCollection, a list of features, or a feature.
     shape
         (H, W) of the map; the file does not say it.
-    spec
-        The classes, whose names the features have in ``classification`` (QuPath) or ``class``.
-    numbered, overlap
-        As for `draw_objects`.
+    reading
+        As for `draw_objects`; features have the names of its classes in ``classification`` (QuPath) or ``class``.
 
     Raises
     ------
@@ -222,17 +213,17 @@ def decode_geojson(
         if not isinstance(content, list):
             features = [content] if content["type"] == "Feature" else content["features"]
         names = [_class_name(feature) for feature in features]
-        if not numbered and None in names:
+        if not reading.instances and None in names:
             rule, remedy = "to have a class", "Classify it in QuPath, or score objects: data.instances."
             raise DataError(expected(show(path), "every feature", rule, f"{names.count(None)} without", remedy))
-        labels = find_labels(path, [name for name in names if name is not None], spec)
-        if numbered:
-            check_object_classes(path, labels, spec)
+        labels = find_labels(path, [name for name in names if name is not None], reading.spec)
+        if reading.instances:
+            check_object_classes(path, labels, reading.spec)
         drawn = (
             Drawn(mask=_fill(path, feature["geometry"], shape), label=labels.get(str(name), 1))
             for feature, name in zip(features, names, strict=True)
         )
-        return draw_objects(path, drawn, shape, spec=spec, numbered=numbered, overlap=overlap)
+        return draw_objects(path, drawn, shape, reading)
 
 
 def _class_name(feature: dict[str, Any]) -> str | None:

@@ -200,16 +200,21 @@ def to_labels(
         A value that is no label or, with a label map, not in it; or pixels without data that would be a class.
     """
     check_nodata(path, nodata, values, spec=spec, label_map=label_map)
-    codes = _colour_codes(values) if values.ndim == 3 else values
-    if codes.dtype not in (np.uint8, np.uint16):
-        return _by_search(path, codes, spec, label_map, colours=values.ndim == 3)
-    if not label_map and _all_allowed(codes, spec):
-        return codes.astype(spec.label_dtype, copy=False)
-    counts = np.bincount(codes.ravel(), minlength=1)
-    found = np.flatnonzero(counts)
-    table = _targets(found, spec, label_map, colours=False)
-    _refuse_unknown(path, found, counts[found], table, spec, label_map, colours=False)
-    lookup = np.zeros(len(counts), spec.label_dtype)
+    has_colours = values.ndim == 3
+    codes = _colour_codes(values) if has_colours else values
+    if codes.dtype in (np.uint8, np.uint16):
+        if not label_map and _all_allowed(codes, spec):
+            return codes.astype(spec.label_dtype, copy=False)
+        counted = np.bincount(codes.ravel(), minlength=1)
+        found, places = np.flatnonzero(counted), None
+        counts = counted[found]
+    else:  # colours, and wide or signed integers
+        found, places, counts = np.unique(codes, return_inverse=True, return_counts=True)
+    table = _targets(found, spec, label_map, colours=has_colours)
+    _refuse_unknown(path, found, counts, table, spec, label_map, colours=has_colours)
+    if places is not None:
+        return np.asarray(np.asarray(table, spec.label_dtype)[places].reshape(codes.shape))
+    lookup = np.zeros(len(counted), spec.label_dtype)
     lookup[found] = table
     return np.asarray(lookup[codes])
 
@@ -220,17 +225,6 @@ def _all_allowed(codes: np.ndarray, spec: ClassSpec) -> bool:
     if spec.ignore_index is not None and spec.ignore_index <= np.iinfo(codes.dtype).max:
         known |= codes == spec.ignore_index
     return bool(known.all())
-
-
-def _by_search(
-    path: Path, codes: np.ndarray, spec: ClassSpec, label_map: Mapping[str, int], *, colours: bool
-) -> np.ndarray:
-    """The general route, for colours and for wide or signed integers."""
-    found, inverse, counts = np.unique(codes, return_inverse=True, return_counts=True)
-    table = _targets(found, spec, label_map, colours=colours)
-    _refuse_unknown(path, found, counts, table, spec, label_map, colours=colours)
-    lookup = np.asarray(table, spec.label_dtype)
-    return np.asarray(lookup[inverse].reshape(codes.shape))
 
 
 def _colour_codes(colours: np.ndarray) -> np.ndarray:

@@ -4,24 +4,22 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from segmeter.checks import expected, some
-from segmeter.classes import ClassSpec
-from segmeter.data.config import Instances
+from segmeter.checks import expected
 from segmeter.data.files.array import ArrayRows, FileArray, Header, LazyArray, Lines
 from segmeter.data.files.geometry import NOWHERE, Geometry
 from segmeter.data.files.opened import hash_path, open_array
 from segmeter.data.files.pictures import PictureArray
 from segmeter.data.files.sniff import open_regular, show, volume_format
-from segmeter.data.files.zarr import label_names
 from segmeter.data.images import kind_of
 from segmeter.data.masks.coco import coco_of, hash_coco, read_coco
-from segmeter.data.masks.drawn import Overlap, decode_geojson
+from segmeter.data.masks.drawn import decode_geojson
 from segmeter.data.masks.label_mapping import check_nodata, split_codes, split_objects, to_labels
+from segmeter.data.masks.options import Reading
 from segmeter.errors import DataError
 
 _MASK_FORMATS = "Save it as 8 or 16-bit PNG, TIFF or NPY."
@@ -49,70 +47,6 @@ class StoredMap:
     is_palette: bool = False
 
 
-@dataclass(frozen=True, kw_only=True)
-class Reading:
-    """How label maps are read.
-
-    Parameters
-    ----------
-    spec
-        What the labels mean.
-    label_map
-        From a stored value or colour to a label; empty takes stored values as labels.
-    max_pixels
-        The most pixels or voxels of a file, checked before it is decoded.
-    key
-        Which array of an NPZ archive or Zarr group; None takes the only one.
-    instances
-        Whether the stored values are numbers of objects, 0 being none, and not labels: "references" and "predictions"
-        say so of one side of a pair.
-    divisor
-        Where they are class * divisor + number, as Cityscapes has them; None for numbers alone.
-    keeps_invalid
-        Whether values that are no label are kept, to be counted.
-    flat
-        Whether a volume of depth 1 is read as an image.
-    overlap
-        What pixels are that two drawn objects (COCO, GeoJSON) cover.
-    resample
-        Whether a prediction on another grid than its reference's is brought onto it, by "nearest" neighbour.
-    level
-        Which level of a pyramid.
-    located
-        Whether the place of the pixels is read.
-    timeout_s
-        The most seconds that whoever measures cases waits for the files of one; None for any.
-    """
-
-    spec: ClassSpec
-    label_map: Mapping[str, int]
-    max_pixels: int
-    key: str | None = None
-    instances: Instances = False
-    divisor: int | None = None
-    keeps_invalid: bool = False
-    flat: bool = False
-    overlap: Overlap = "error"
-    resample: Literal["refuse", "nearest"] = "refuse"
-    level: int = 0
-    located: bool = True
-    timeout_s: float | None = None
-
-    @property
-    def has_colours(self) -> bool:
-        """Whether the label map names colours."""
-        return not self.instances and any("," in name for name in self.label_map)
-
-    def options(self, path: Path, *, is_folder: bool | None = None) -> dict[str, Any]:
-        """How `open_array` opens a map; the label map of an OME-Zarr picture has to be named."""
-        is_folder = path.is_dir() if is_folder is None else is_folder
-        names = label_names(path) if self.key is None and is_folder else []
-        if names:
-            rule, remedy = "to be a label map", f"Name one: data.key={names[0]}."
-            raise DataError(expected(show(path), "OME-Zarr", rule, f"a picture with {some(names)}", remedy))
-        return {"key": self.key, "level": self.level, "max_pixels": self.max_pixels, "axes": "map"}
-
-
 def read_map(path: Path, reading: Reading, *, shape: tuple[int, ...] | None = None) -> StoredMap:
     """Read a label map; `shape` is that of drawn objects whose file does not say it.
 
@@ -133,7 +67,7 @@ def read_map(path: Path, reading: Reading, *, shape: tuple[int, ...] | None = No
         The file is damaged, lossy, too large, of fractions, or has a value that is no label.
     """
     if coco_of(path):
-        return _read_coco(path, reading)
+        return StoredMap(values=read_coco(path, reading), geometry=NOWHERE, sha256=hash_coco(path))
     form = volume_format(path)
     if form == "geojson":
         return _read_geojson(path, reading, shape)
@@ -306,30 +240,11 @@ def check_mask_header(path: Path, header: Header, *, label_map: Mapping[str, int
     raise DataError(expected(name, "mask", "to have one channel", kind_of(header), remedy))
 
 
-def _read_coco(path: Path, reading: Reading) -> StoredMap:
-    values = read_coco(
-        path,
-        spec=reading.spec,
-        label_map=reading.label_map,
-        numbered=bool(reading.instances),
-        overlap=reading.overlap,
-        max_pixels=reading.max_pixels,
-    )
-    return StoredMap(values=values, geometry=NOWHERE, sha256=hash_coco(path))
-
-
 def _read_geojson(path: Path, reading: Reading, shape: tuple[int, ...] | None) -> StoredMap:
     if shape is None or len(shape) != 2 or reading.spec.is_multilabel:
         rule = "to be scored against a map (height, width) of classes, whose size it takes"
         found = "multilabel" if reading.spec.is_multilabel else "no such map" if shape is None else f"shape {shape}"
         raise DataError(expected(show(path), "GeoJSON", rule, found))
     with open_regular(path) as file:
-        values = decode_geojson(
-            path,
-            file,
-            shape=shape,
-            spec=reading.spec,
-            numbered=bool(reading.instances),
-            overlap=reading.overlap,
-        )
-        return StoredMap(values=values, geometry=NOWHERE, sha256=hash_path(path))
+        values = decode_geojson(path, file, reading, shape=shape)
+    return StoredMap(values=values, geometry=NOWHERE, sha256=hash_path(path))

@@ -14,7 +14,7 @@ from segmeter.classes import ClassSpec
 from segmeter.data.dataset import Dataset
 from segmeter.data.files.array import LazyArray
 from segmeter.data.sample import Sample
-from segmeter.data.thumbnail import Tapped, Thumbnail, thumbnail_step
+from segmeter.data.thumbnail import Thumbnail, tapped, thumbnail_step
 from segmeter.errors import ConfigError, DataError
 from segmeter.export.banded import Bands, open_bands
 from segmeter.export.config import ExportConfig
@@ -188,7 +188,7 @@ class _Work:
         stride = thumbnail_step(height, width)
         axes = {"image": -3, "labels": -2, "target": -2}
         self.pictures = {name: Thumbnail(stride, axis) for name, axis in axes.items()}
-        self.tapped = Tapped(self.image, self.pictures["image"])
+        self.tapped = tapped(self.image, self.pictures["image"])
         if self.target is not None and sums_by_bands(self.run.loss):
             self.loss = BandLoss(self.run.loss, self.run.predictor.device)
         self._waiting: list[NDArray[Any]] = []  # rows of the target whose labels are not given out yet

@@ -17,7 +17,8 @@ from segmeter.data.files.array import ArrayRows, LazyArray, stack_planes
 from segmeter.data.files.opened import open_array, read_header
 from segmeter.data.files.sniff import show, unchanged
 from segmeter.data.in_time import TimeLimit
-from segmeter.data.masks.reading import Reading, StoredMap, check_labels, hash_map, open_map, read_map
+from segmeter.data.masks.options import Reading
+from segmeter.data.masks.reading import StoredMap, check_labels, hash_map, open_map, read_map
 from segmeter.errors import DataError, InputError
 from segmeter.evaluation.pairing import MaskPair, limit_of
 from segmeter.evaluation.places import Place, find_place

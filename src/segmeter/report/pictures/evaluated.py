@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from segmeter.checks import expected
 from segmeter.data.dataset import Dataset, read_case
 from segmeter.data.files.array import LazyArray, stack_planes
-from segmeter.data.masks.reading import Reading, check_labels, open_map, read_map
+from segmeter.data.masks.options import Reading
+from segmeter.data.masks.reading import check_labels, open_map, read_map
 from segmeter.data.thumbnail import Thumbnail, thumbnail_step
 from segmeter.errors import DataError
 from segmeter.export.writer import class_folder
