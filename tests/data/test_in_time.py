@@ -30,7 +30,6 @@ from segmeter.data.in_time import TimeLimit
 from segmeter.data.verification.headers import header_problems
 from segmeter.data.verification.report import check_dataset
 from segmeter.errors import DataError, LateError
-from segmeter.remote.trees import open_present
 from segmeter.training.data import parts
 from segmeter.training.data.parts import PartReader
 from tests.data.crafted import folder, make_folder, noise
@@ -227,9 +226,12 @@ def b_hangs(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     released = threading.Event()
 
     def waiting(then: Callable[..., Any]) -> Callable[..., Any]:
-        return lambda path, *more: (path.stem == "b" and released.wait(9), then(path, *more))[1]
+        return lambda path, *more, **options: (is_b(path) and released.wait(9), then(path, *more, **options))[1]
 
-    monkeypatch.setattr(sniff, "open_present", waiting(open_present))
+    def is_b(path: Any) -> bool:
+        return isinstance(path, Path) and path.stem == "b"
+
+    monkeypatch.setattr(os, "open", waiting(os.open))
     yield
     released.set()
 

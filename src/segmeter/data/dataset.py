@@ -18,7 +18,7 @@ from segmeter.data.files.array import MAX_PIXELS, Header, LazyArray, stack_plane
 from segmeter.data.files.opened import open_array, read_header
 from segmeter.data.files.sniff import show, unchanged
 from segmeter.data.images import Orientation, image_of, open_image_lines
-from segmeter.data.in_time import TimeLimit
+from segmeter.data.in_time import TimeLimit, fetched
 from segmeter.data.location import Location, read_location
 from segmeter.data.masks.options import Overlap, Reading
 from segmeter.data.masks.reading import Target, hash_map, open_map, read_target
@@ -105,6 +105,10 @@ class Dataset:
 
     def __getitem__(self, index: int) -> Sample:
         """Read one case; DataError names the file that is damaged, gone, of another size or changed since the check."""
+        with fetched(self.pairs[index].files):
+            return self._read(index)
+
+    def _read(self, index: int) -> Sample:
         pair = self.pairs[index]
         image, _ = self.read_image(index)
         targets = [self.read_target(index, number, image.shape) for number in range(1, len(pair.paths))]

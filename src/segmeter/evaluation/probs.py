@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from segmeter.checks import expected
 from segmeter.data.files.opened import open_array
 from segmeter.data.files.sniff import show
-from segmeter.data.folders.pairing import list_files, missing_problem, twice_problems
+from segmeter.data.folders.pairing import find_beside
 from segmeter.errors import DataError, InputError
 from segmeter.evaluation.cases import CaseScorer
 from segmeter.evaluation.pairing import MaskPair, check_unchanged, limit_of
@@ -31,13 +31,10 @@ def find_probs(folder: Path, pairs: Sequence[MaskPair]) -> dict[str, Path]:
     DataError
         The folder is missing, or a case has no file or two.
     """
-    files = list_files(folder, role="probs", remedy=_FORM, volumes=True)
-    stems = [pair.stem for pair in pairs]
-    problems = missing_problem(stems, files, what="probabilities", remedy="Leave probs= out to measure none.")
-    problems += twice_problems({stem: files[stem] for stem in stems if stem in files}, "probs")
-    chosen = {stem: files[stem][0] for stem in stems if stem in files}
+    stems, remedy = (pair.stem for pair in pairs), "Leave probs= out to measure none."
+    chosen = find_beside(folder, stems, role="probs", what="probabilities", remedy=remedy)
     wrong = [path for path in chosen.values() if path.suffix.lower() not in (".npy", ".npz")]
-    problems += [expected(show(path), "probs", "to be an NPY or NPZ file", path.suffix, _FORM) for path in wrong]
+    problems = [expected(show(path), "probs", "to be an NPY or NPZ file", path.suffix, _FORM) for path in wrong]
     if problems:
         raise DataError(problems)
     return chosen

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from segmeter.metrics.cases.columns import columns_of
-from segmeter.metrics.cases.stored import read_cases
-from segmeter.metrics.cases.table import write_cases
+from segmeter.metrics.cases.stored import read_cases, write_cases
 from segmeter.metrics.config.measures import MEASURES, MeasureConfig
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.measures.protocol import build_measures

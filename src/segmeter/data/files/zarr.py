@@ -22,8 +22,6 @@ from segmeter.data.files.sniff import check_size, show
 from segmeter.data.units import MILLIMETRES, find_unit
 from segmeter.errors import DataError
 from segmeter.files import sha256_file
-from segmeter.remote.folders import present_folder
-from segmeter.remote.trees import is_listed
 
 MARKS = ("zarr.json", ".zarray", ".zgroup")  # what makes a folder a Zarr array or group
 _CODECS = {  # others, pickle among them, may run what a file says
@@ -42,7 +40,7 @@ _KINDS: dict[int, Kind] = {1: "gray", 3: "rgb"}
 
 def is_zarr(path: Path) -> bool:
     """Whether a folder is a Zarr array or group."""
-    return any((path / mark).is_file() or is_listed(path / mark) for mark in MARKS)
+    return any((path / mark).is_file() for mark in MARKS)
 
 
 class ZarrArray(FileArray):
@@ -56,7 +54,7 @@ class ZarrArray(FileArray):
 
     def __init__(self, path: Path, opening: Opening) -> None:
         super().__init__(path, None)
-        self._array, self._scales, levels = _find_array(path, present_folder(path), opening.key, opening.level)
+        self._array, self._scales, levels = _find_array(path, path, opening.key, opening.level)
         self._attributes = self._array.attrs.asdict()
         names, shape = _axis_names(self._array, self._attributes, self._scales), tuple(self._array.shape)
         dtype, codecs = np.dtype(self._array.dtype), {name for name, _ in _codecs(self._array.metadata.to_dict())}
@@ -126,7 +124,7 @@ class ZarrArray(FileArray):
 
 def hash_folder(path: Path) -> str:
     """Sha256 over the names and contents of all files below a folder."""
-    digest, path = hashlib.sha256(), present_folder(path)
+    digest = hashlib.sha256()
     for file in _files_below(path):
         digest.update(repr(str(file.relative_to(path))).encode("utf-8", "surrogateescape"))
         digest.update(bytes.fromhex(sha256_file(file)))
@@ -200,7 +198,7 @@ def _check_blosc(file: Path, inside: int, shards: dict[str, Any] | None) -> None
 
 def label_names(path: Path) -> list[str]:
     """What `key` calls the label maps of an OME-Zarr picture: "labels/cells" and so on; none of another folder."""
-    folder = present_folder(path) / "labels"
+    folder = path / "labels"
     if not folder.is_dir():
         return []
     return sorted(f"labels/{each.name}" for each in folder.iterdir() if each.is_dir() and is_zarr(each))

@@ -6,11 +6,11 @@ from functools import partial
 from segmeter.data.dataset import Dataset, check_same_size, turned_size
 from segmeter.data.files.array import Header
 from segmeter.data.images import check_image_header
+from segmeter.data.in_time import fetch_ahead
 from segmeter.data.masks.reading import check_mask_header, check_one_plane, has_pixels
 from segmeter.errors import DataError
 from segmeter.parallel import map_in_threads
 from segmeter.progress import track
-from segmeter.remote.ahead import fetch_ahead
 
 
 def header_problems(dataset: Dataset) -> list[str]:

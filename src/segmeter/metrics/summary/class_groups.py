@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from segmeter.classes import ClassSpec
 from segmeter.metrics.arrays import FloatArray
-from segmeter.metrics.cases.table import CaseRow, in_groups
+from segmeter.metrics.cases.table import CaseRow, as_table
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.pixels.overlap import overlap_scores
 from segmeter.metrics.statistics.bootstrap import bootstrap, mean_columns, mean_of_columns
@@ -49,7 +49,7 @@ def _count_region(rows: Sequence[CaseRow], spec: ClassSpec, members: Sequence[st
     sides = np.stack([~inside, inside]).astype(np.int64)
     predicted = np.pad(inside, (0, spec.count_invalid))  # what is no class is outside
     columns = np.stack([~predicted, predicted], axis=1).astype(np.int64)
-    parts = [sides @ np.stack([row.counts for row in group]) @ columns for group in in_groups(rows)]
+    parts = [sides @ block.counts @ columns for block in as_table(rows).blocks()]
     regions: NDArray[np.int64] = np.concatenate(parts)
     return regions
 

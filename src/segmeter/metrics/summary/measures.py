@@ -12,8 +12,8 @@ from segmeter.classes import ClassSpec
 from segmeter.errors import InputError
 from segmeter.metrics.arrays import BoolArray, FloatArray
 from segmeter.metrics.cases.columns import ColumnKey
-from segmeter.metrics.cases.table import CaseRow, in_groups, stack_totals
-from segmeter.metrics.cases.typed import measured_columns
+from segmeter.metrics.cases.table import CaseRow, as_table
+from segmeter.metrics.cases.typed import measured_columns, stack_totals
 from segmeter.metrics.config.metrics import MetricsConfig, mean_classes
 from segmeter.metrics.measures.protocol import Measure, Name, build_measures, is_number, length_metrics
 from segmeter.metrics.pixels.overlap import mean_defined
@@ -83,14 +83,20 @@ def length_units(rows: Sequence[CaseRow], spec: ClassSpec, config: MetricsConfig
     InputError
         The rows' units differ, so that nothing can be averaged over them.
     """
-    columns = (column for group in in_groups(rows) for row in group for column in row.measured)
-    metrics = dict.fromkeys(column.metric for column in columns if not column.summed)
+    metrics = dict.fromkeys(metric for metric, _, summed in measured_columns(rows) if not summed)
     lengths = [name for name in metrics if name in length_metrics(build_measures(config, spec))]
-    units = {row.length_unit: row.case_id for group in in_groups(rows) for row in group} if lengths else {}
+    units = _units(rows) if lengths else {}
     if len(units) > 1:
         found = ", ".join(f"{unit or 'no unit'} (as {case_id})" for unit, case_id in sorted(units.items()))
         raise InputError(expected("summarise", "rows", "to have distances in one unit", found))
     return {name: next(iter(units)) or None for name in lengths}
+
+
+def _units(rows: Sequence[CaseRow]) -> dict[str, str]:
+    """Each unit of distances, with a case that has it."""
+    blocks = as_table(rows).blocks()
+    cases = ((case_id, edges) for block in blocks for case_id, edges in zip(block.case_ids, block.edges, strict=True))
+    return {"pixels" if spacing is None else unit: case_id for case_id, (spacing, unit) in cases}
 
 
 @dataclass(frozen=True)
@@ -156,12 +162,11 @@ def _failures(rows: Sequence[CaseRow], spec: ClassSpec, config: MetricsConfig) -
     """By class and group, the cases (N,) in which exactly one mask contains it."""
     members = {name: [k] for k, name in enumerate(spec.names)}
     members |= {group: [spec.names.index(name) for name in names] for group, names in config.groups.items()}
-    failed, done = {name: np.empty(len(rows), bool) for name in members}, 0
-    for group in in_groups(rows):
-        margins, part = stack_totals(group, spec), slice(done, done := done + len(group))
-        for name, held in members.items():
-            failed[name][part] = margins.target[:, held].any(axis=1) != margins.predicted[:, held].any(axis=1)
-    return failed
+    margins = stack_totals(rows, spec)
+    return {
+        name: margins.target[:, held].any(axis=1) != margins.predicted[:, held].any(axis=1)
+        for name, held in members.items()
+    }
 
 
 def _intervals(columns: Columns, statistic: Any, config: MetricsConfig, clusters: list[str] | None) -> list[Any]:

@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 
 from segmeter.classes import ClassSpec
 from segmeter.metrics.arrays import FloatArray
-from segmeter.metrics.cases.regions import class_regions
-from segmeter.metrics.cases.typed import Margins, RunColumns
+from segmeter.metrics.cases.typed import Margins, RunColumns, class_regions
 from segmeter.metrics.config.metrics import MetricsConfig, mean_classes
 from segmeter.metrics.measures.content import CONTENT
 from segmeter.metrics.measures.protocol import build_measures

@@ -15,9 +15,8 @@ from segmeter.errors import DataError, InputError
 from segmeter.files import sha256_file
 from segmeter.metrics.arrays import FloatArray
 from segmeter.metrics.cases.columns import encode_key
-from segmeter.metrics.cases.regions import class_regions, region_totals
-from segmeter.metrics.cases.table import CaseRow, heads_of
-from segmeter.metrics.cases.typed import measured_columns
+from segmeter.metrics.cases.table import CaseRow, as_table
+from segmeter.metrics.cases.typed import class_regions, measured_columns, region_totals
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.measures.content import BRIGHTNESS, CONTENT, OF_A_CLASS
 from segmeter.metrics.pixels.overlap import divide
@@ -64,7 +63,7 @@ def slice_labels(rows: Sequence[CaseRow], spec: ClassSpec, config: MetricsConfig
     InputError
         A table can't be read, or lacks a case or a column; or rows lack what a slice is by.
     """
-    case_ids = [case_id for case_id, *_ in heads_of(rows)]
+    case_ids = as_table(rows).case_ids
     labels = {}
     for by in config.slice_by:
         if _is_content(by, config, spec):

@@ -14,9 +14,8 @@ from scipy import sparse
 
 from segmeter.classes import ClassSpec
 from segmeter.metrics.arrays import FloatArray, IntArray
-from segmeter.metrics.cases.regions import class_regions
 from segmeter.metrics.cases.table import CaseRow
-from segmeter.metrics.cases.typed import lay_out_run
+from segmeter.metrics.cases.typed import class_regions, lay_out_run
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.statistics.bootstrap import (
     Resampled,

@@ -12,8 +12,8 @@ from segmeter.checks import expected
 from segmeter.classes import ClassSpec
 from segmeter.errors import InputError
 from segmeter.metrics.arrays import FloatArray
-from segmeter.metrics.cases.table import CaseRow, divide_terms, in_groups, order_rows, stack_totals, sum_counts
-from segmeter.metrics.cases.typed import Margins
+from segmeter.metrics.cases.table import CaseRow, as_table, order_rows
+from segmeter.metrics.cases.typed import Margins, class_regions, divide_terms, region_margins
 from segmeter.metrics.config.metrics import MetricsConfig, check_metrics
 from segmeter.metrics.config.metrics import mean_classes as mean_classes
 from segmeter.metrics.pixels.overlap import AGGREGATES, ClassTotals, OverlapScores, overlap_scores, score_totals
@@ -157,16 +157,16 @@ def _score_cases(rows: Sequence[CaseRow], spec: ClassSpec, classes: list[int]) -
         loss_terms=[],
     )
     start = 0
-    for group in in_groups(rows):
-        part = slice(start, start + len(group))
-        margins = stack_totals(group, spec)
-        cases.counts[...] += sum_counts(group, spec)
+    for block in as_table(rows).blocks():
+        part = slice(start, start + len(block.case_ids))
+        margins = region_margins(block.counts, spec, list(class_regions(spec, {}).values()))
+        cases.counts[...] += block.counts.sum(axis=0)
         scores = score_totals(margins, task=spec.task, classes=classes)
         cases.margins.put(part, margins)
         cases.overall[:, part] = [getattr(scores, name) for name in PER_CASE]
-        cases.ids.extend(row.case_id for row in group)
-        cases.loss[part] = [np.nan if row.loss is None else row.loss for row in group]
-        cases.loss_terms.extend(row.loss_terms for row in group)
+        cases.ids.extend(block.case_ids)
+        cases.loss[part] = block.loss
+        cases.loss_terms.extend(block.loss_terms)
         start = part.stop
     return cases
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from segmeter.classes import ClassSpec
 from segmeter.errors import InputError
-from segmeter.metrics.cases.table import STATUSES
+from segmeter.metrics.cases.typed import STATUSES
 from segmeter.metrics.pixels.overlap import mean_defined
 from segmeter.metrics.statistics.clusters import cluster_labels
 from segmeter.metrics.summary.directions import find_direction

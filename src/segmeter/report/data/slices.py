@@ -5,7 +5,7 @@ from contextlib import suppress
 
 from segmeter.classes import ClassSpec
 from segmeter.errors import SegmeterError
-from segmeter.metrics.cases.table import CaseRow, heads_of
+from segmeter.metrics.cases.table import CaseRow, as_table
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.summary.slice_labels import hash_labels, order_labels, slice_labels
 from segmeter.report.data.columns import Column
@@ -44,7 +44,7 @@ def slice_columns(
         None.
     """
     columns, lost = [], []
-    case_ids = [case_id for case_id, *_ in heads_of(rows)]
+    case_ids = as_table(rows).case_ids
     for name, known in hashes.items():
         labels: list[str] | None = None
         with suppress(SegmeterError):

@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 from segmeter.data.dataset import Dataset, content_changed
 from segmeter.data.files.array import FileArray, Header
 from segmeter.data.files.opened import open_array
+from segmeter.data.files.sniff import read_state
 from segmeter.data.masks.label_mapping import to_labels
 from segmeter.data.masks.reading import has_pixels, hash_map
 from segmeter.data.sample import Sample
-from segmeter.remote.trees import read_state
 
 State = tuple[int, int, int, int]
 ABSENT: State = (0, 0, 0, 0)
