@@ -1,8 +1,8 @@
 """How long label maps in Zarr take to read, and how much of that is decoding: what imagecodecs could save at most.
 
-Each map is 2048x2048 in chunks of 512, as `segmeter` writes them or packed otherwise. `read_zarr` is the whole reader
-with its checks; "decoding" is imagecodecs on the same chunks' bytes, or nothing where they are stored as they are;
-zarr alone is `open_array` and a slice of everything. CPU milliseconds a map, best of some rounds.
+Each map is 2048x2048 in chunks of 512, as `segmeter` writes them or packed otherwise. `read_values` is the whole reader
+with its checks and the hash; "decoding" is imagecodecs on the same chunks' bytes, or nothing where they are stored as
+they are; zarr alone is `open_array` and a slice of everything. CPU milliseconds a map, best of some rounds.
 
     python benchmarks/zarr_reading.py [rounds]      writes benchmarks/results/zarr_reading.json
 """
@@ -20,7 +20,7 @@ import zarr
 from zarr.codecs import BloscCodec, GzipCodec, ZstdCodec
 
 from record import RESULTS, circumstances, write_record
-from segmeter.data.files.zarr import read_zarr
+from segmeter.data.masks.reading import read_values
 
 SIDE, CHUNK, K = 2048, 512, 19
 PACKERS: dict[str, tuple[Any, Callable[[bytes], bytes] | None]] = {
@@ -56,12 +56,12 @@ def measure(path: Path, packer: Any, decode: Callable[[bytes], bytes] | None, ro
     chunks = [file.read_bytes() for file in sorted((path / "c").rglob("*")) if file.is_file()]
 
     def read() -> np.ndarray:
-        return read_zarr(path, key=None, max_pixels=SIDE * SIDE)[0]
+        return read_values(path, max_pixels=SIDE * SIDE).values
 
     assert np.array_equal(read(), labels)
     assert decode is None or sum(len(decode(chunk)) for chunk in chunks) == labels.nbytes
     return {
-        "read_zarr_ms": best_ms(read, rounds),
+        "read_values_ms": best_ms(read, rounds),
         "zarr_alone_ms": best_ms(lambda: zarr.open_array(path, mode="r")[:], rounds),
         "decoding_ms": best_ms(lambda: [decode(chunk) for chunk in chunks] if decode else None, rounds),
     }

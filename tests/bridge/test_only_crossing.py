@@ -15,7 +15,7 @@ IMPORTS_TORCH = re.compile(r"^\s*(?:import|from) torch\b", re.MULTILINE)
 EXAMPLE = re.compile(r"^\s*(?:>>>|\.\.\.) .*$", re.MULTILINE)
 
 EXCEPTIONS = {  # (module, what): how often, and why
-    ("data/large/parts.py", "__array__"): (1, "lets NumPy read a file that is decoded in parts; there is no torch"),
+    ("training/data/parts.py", "__array__"): (1, "lets NumPy read a file that is decoded in parts; there is no torch"),
     ("distributed/ranks.py", ".tolist("): (1, "four numbers that the ranks agree on between steps"),
     ("evaluation/evaluate.py", ".tolist("): (1, "the terms of the loss, an array that the bridge brought"),
     ("models/checkpoints/checkpoint.py", ".cpu("): (1, "a checkpoint writes tensors as they are; no array is made"),

@@ -21,16 +21,11 @@ SOURCE = Path(__file__).parents[2] / "src" / "segmeter"
 
 # Which commands can print a message of which module: the first entry that a module's path begins with
 PRINTED_BY: dict[str, tuple[str, ...]] = {
-    "data/files/images.py": ("train", "eval", "predict", "check"),
-    "data/files/header.py": ("train", "eval", "predict", "check", "score"),
-    "data/files/label_mapping.py": ("train", "eval", "check", "score"),
-    "data/files/npy.py": ("score",),
-    "data/files/tiff.py": ("score",),
-    "data/files/nifti.py": ("score",),
-    "data/files/zarr.py": ("score",),
+    "data/images.py": ("train", "eval", "predict", "check"),
     "data/files/geometry.py": ("score",),
-    "data/files/masks.py": ("score",),
-    "data/files/formats/": ("score",),
+    "data/files/": ("train", "eval", "predict", "check", "score"),
+    "data/masks/label_mapping.py": ("train", "eval", "check", "score"),
+    "data/masks/": ("train", "eval", "check", "score"),
     "data/labels_config.py": ("score",),
     "parallel.py": ("train", "eval", "score"),
     "data/": ("train", "eval", "check"),
@@ -78,7 +73,7 @@ ROOT_KEY = re.compile(rf"(?<![\w.])({'|'.join(ROOT_KEYS)})=")
 FILES = {"onnx", "json", "html", "js", "safetensors", "parquet", "csv"}  # metrics.json is no key
 # Advice for another command, which it names: what a model takes is decided when it is trained
 ELSEWHERE = {
-    ("data/files/images.py", "data.in_channels", "train with"),
+    ("data/images.py", "data.in_channels", "train with"),
     ("models/checkpoints/checkpoint.py", "model.weights", "Train from"),
     ("evaluation/probs.py", "export.probs", "as export.probs writes them"),
     ("evaluation/pieces.py", "resume", "Finish it with segmeter"),
@@ -88,8 +83,10 @@ ELSEWHERE = {
     ("metrics/summary/slice_labels.py", "images", "score with images="),
 }
 NEVER = {
-    ("data/files/images.py", "data.label_map", "predict"),  # which reads no masks
-    *((f"data/files/{name}.py", "data.level", "score") for name in ("header", "zarr")),  # which reads level 0
+    *((f"data/files/{name}.py", "data.level", "score") for name in ("tiff", "zarr")),  # which reads level 0
+    *(
+        ("data/files/array.py", "data.key", command) for command in ("train", "eval", "predict", "check")
+    ),  # masks have it
     *(("cli/runs/run_folder.py", "resume", command) for command in ("predict", "compare")),  # have none
 }
 SEVERAL = (
@@ -163,7 +160,7 @@ def test_a_key_that_a_message_advises_is_one_that_its_command_takes(module: str,
 
 def test_the_search_for_advice_finds_it() -> None:
     found = set(advised())
-    assert ("data/files/images.py", "data.orientation", "predict") in found
+    assert ("data/images.py", "data.orientation", "predict") in found
     assert ("inference/oom_fallback.py", "inference.tile", "train") in found
     assert ("evaluation/pairing.py", "images", "score") in found
     assert len(found) > 60

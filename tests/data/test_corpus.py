@@ -10,7 +10,7 @@ import tifffile
 from PIL import Image
 
 from segmeter.data.build import build_dataset
-from segmeter.data.files.images import read_image
+from segmeter.data.images import read_image
 from segmeter.data.verification.report import check_dataset
 from segmeter.errors import DataError
 from tests.data.crafted import BINARY, THREE, encoded, folder, make_folder, noise, png_bytes, put, read_mask
@@ -61,7 +61,7 @@ IMAGES = [
     ("65-pages", "x.tif", PAGES, "to hold one page, got 4 pages. Save each page as its own file"),
     ("66-apng", "x.png", _animated("PNG"), "to hold one picture, got 3 frames. Save one frame"),
     ("66-gif", "x.png", _animated("GIF"), "got a GIF. Save the one frame that counts as PNG"),
-    ("67-no-width", "x.npy", None, r"at least 1 x 1 pixels, got 4 x 0 \(height x width\)"),
+    ("67-no-width", "x.npy", None, "at least 1 along every axis, got 4 x 0"),
     (
         "68-exif",
         "x.jpg",
@@ -154,7 +154,12 @@ MASKS = [
     ("78-0-255", "x.png", encoded(VALUES * 255), r"got 255 \(\d+ pixels\). .* set data.label_map=\{0:0,255:1\}"),
     ("79-7-of-3", "x.png", encoded(np.uint8([[0, 7, 7]])), r"only 0 to 1, got 7 \(2 pixels\). Name more classes"),
     ("79-from-1", "x.png", encoded(np.uint8([[1, 2]])), r"got 2 \(1 pixels\). Labels start at 0"),
-    ("80-float", "x.tif", _tiff(np.float32([[0.5]])), "to hold integers, got dtype float32. Decide on labels first"),
+    (
+        "80-float",
+        "x.tif",
+        _tiff(np.float32([[0.5]])),
+        "to hold whole numbers, got 1 that are not, such as 0.5. Decide on labels first",
+    ),
     ("81-negative", "x.tif", _tiff(np.int16([[0, -1]])), r"got -1 \(1 pixels\). Labels are never negative"),
     ("86-uint16", "x.png", encoded(np.uint16([[0, 300]])), r"only 0 to 1, got 300 \(1 pixels\)"),
     ("87-blurred", "x.png", encoded(GRAY), "speak for anti-aliased or resampled edges"),
@@ -166,7 +171,7 @@ MASKS = [
         "look like numbers of objects: set",
     ),
     ("87-objects-8", "x.png", encoded(np.arange(30, dtype=np.uint8)[None]), "data.task=binary data.instances=true"),
-    ("65-mask-pages", "x.tif", PAGES, "got 4 pages"),
+    ("65-mask-pages", "x.tif", PAGES, "to hold one plane, got 4 x 12 x 10"),
 ]
 
 

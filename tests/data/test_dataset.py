@@ -38,7 +38,7 @@ def test_pixels_without_data_are_neither_class_nor_object(instances, tmp_path, m
         _ = dataset[0]
     if instances:
         return
-    monkeypatch.setattr("segmeter.data.files.header.STREAMED_PIXELS", 10)
+    monkeypatch.setattr("segmeter.data.files.array.STREAMED_PIXELS", 10)
     with replace(dataset, streams=True).open_rows(0) as (_, rows), pytest.raises(DataError, match=f"`nodata` {rule}"):
         rows.read(0, 12)
     mapped = build_folder(folder(tmp_path, label_map={"0": 0, "1": 1}), split="all")

@@ -21,19 +21,17 @@ import numpy as np
 import pytest
 import tifffile
 
-import segmeter.files
-from segmeter.data import dataset as dataset_module
 from segmeter.data import in_time
-from segmeter.data.by_rows.rows import ArrayRows
 from segmeter.data.dataset import Dataset, read_case
 from segmeter.data.files import png_rows, sniff
+from segmeter.data.files.array import ArrayRows, FileArray
 from segmeter.data.folders.folder import build_folder
 from segmeter.data.in_time import TimeLimit
-from segmeter.data.large import parts
-from segmeter.data.large.parts import PartReader
 from segmeter.data.verification.headers import header_problems
 from segmeter.data.verification.report import check_dataset
 from segmeter.errors import DataError, LateError
+from segmeter.training.data import parts
+from segmeter.training.data.parts import PartReader
 from tests.data.crafted import folder, make_folder, noise
 
 ROOT = Path(__file__).parents[2]
@@ -68,7 +66,7 @@ def test_what_is_read_comes_out() -> None:
     here = threading.current_thread
     assert limit(None)(here) is here()
     assert limit()(here) is not here()
-    assert limit(None).rows(ArrayRows(np.zeros(3))).read(0, 2).shape == (2,)
+    assert limit(None).lines(ArrayRows(np.zeros(3))).read(0, 2).shape == (2,)
     with pytest.raises(DataError, match="damaged"):
         limit()(partial(_raise, DataError("damaged")))
     with pytest.raises(TimeoutError, match="the reader's own"):
@@ -234,7 +232,6 @@ def b_hangs(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         return isinstance(path, Path) and path.stem == "b"
 
     monkeypatch.setattr(os, "open", waiting(os.open))
-    monkeypatch.setattr(dataset_module, "sha256_file", waiting(segmeter.files.sha256_file))
     yield
     released.set()
 
@@ -255,8 +252,7 @@ def test_every_way_of_reading_a_case_is_limited(way: str, images: Dataset) -> No
 def test_rows_are_limited_each_time_they_are_read(images: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
     released = threading.Event()
     with images.open_rows(1) as (rows, _):
-        (inner,) = (value for value in vars(rows).values() if hasattr(value, "read"))
-        monkeypatch.setattr(type(inner), "read", lambda self, start, stop: released.wait(9))
+        monkeypatch.setattr(FileArray, "read", lambda self, start, stop: released.wait(9))
         with pytest.raises(LateError, match=LATE):
             rows.read(0, 3)
         released.set()

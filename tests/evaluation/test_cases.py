@@ -5,8 +5,8 @@ import pickle
 import numpy as np
 import pytest
 
-from segmeter.data.files.masks import Reading
 from segmeter.data.labels_config import LabelsConfig
+from segmeter.data.masks.options import Reading
 from segmeter.errors import DataError
 from segmeter.evaluation.cases import CaseScorer, Scored
 from segmeter.evaluation.pairing import MaskPair

@@ -11,7 +11,8 @@ from PIL import Image
 from sklearn.metrics import confusion_matrix
 
 from segmeter.classes import ClassSpec
-from segmeter.data.files.masks import Reading, read_map
+from segmeter.data.masks.options import Reading
+from segmeter.data.masks.reading import read_map
 from segmeter.errors import DataError
 from segmeter.evaluation.pairing import Pairing
 from segmeter.evaluation.score import Scoring, score
@@ -346,7 +347,7 @@ def test_pixels_without_data_are_no_object_and_no_background(nodata: int, tmp_pa
 def test_a_large_map_with_pixels_of_a_class_without_data_is_refused(
     nodata: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("segmeter.data.files.header.STREAMED_PIXELS", 100)
+    monkeypatch.setattr("segmeter.data.files.array.STREAMED_PIXELS", 100)
     target, labels = (np.minimum(mask, 1) for mask in masks(2))
     for side, mask in (("references", target), ("predictions", labels)):
         (tmp_path / side).mkdir()

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from segmeter.data.files.masks import hash_map
+from segmeter.data.masks.reading import hash_map
 from segmeter.errors import ConfigError, DataError
 from segmeter.evaluation.manifest import check_same
 from segmeter.evaluation.pairing import find_images, put_beside, read_case_image

@@ -72,7 +72,7 @@ def test_measuring_is_not_limited(job: Scoring, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_rows_of_a_large_pair_are_limited(job: Scoring, hanging: Hanging, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("segmeter.data.files.header.STREAMED_PIXELS", 10)
+    monkeypatch.setattr("segmeter.data.files.array.STREAMED_PIXELS", 10)
     for side in ("references", "predictions"):
         for name in "ab":
             tifffile.imwrite(job.folder / side / f"{name}.tif", noise(12, 10, None) % 3)
@@ -95,9 +95,7 @@ def test_rows_of_a_large_pair_are_limited(job: Scoring, hanging: Hanging, monkey
         patched.setattr(sniff, "read_state", hang_at_the_end)
         with pytest.raises(LateError, match=r"case 'b' \(index 1\) was not read"):
             score(job)
-    monkeypatch.setattr(
-        "segmeter.data.by_rows.tiff_rows.TiffRows.read", lambda self, start, stop: hanging.released.wait(9)
-    )
+    monkeypatch.setattr("segmeter.data.files.tiff.TiffArray.read", lambda self, start, stop: hanging.released.wait(9))
     with pytest.raises(LateError, match=r"was not read"):
         score(job)
 

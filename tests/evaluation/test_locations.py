@@ -39,7 +39,7 @@ def images(tmp_path):
 def test_labels_lie_where_the_images_lie(images, tmp_path, monkeypatch, form, by_rows):
     """Mutation seen to fail: the metadata of the other case."""
     if by_rows:
-        monkeypatch.setattr("segmeter.data.files.header.STREAMED_PIXELS", 20_000)
+        monkeypatch.setattr("segmeter.data.files.array.STREAMED_PIXELS", 20_000)
     job = prediction(open_images(images, spec=SPEC, in_channels=3), tmp_path / "run")
     predict(replace(job, export=ExportConfig(labels_format=form)))
     suffix = ".tif" if form == "tiff" else ".zarr"
@@ -64,7 +64,7 @@ def test_labels_lie_where_the_images_lie(images, tmp_path, monkeypatch, form, by
 )
 def test_what_a_format_can_not_say_is_said_once(images, tmp_path, monkeypatch, caplog, form, by_rows, said):
     if by_rows:
-        monkeypatch.setattr("segmeter.data.files.header.STREAMED_PIXELS", 20_000)
+        monkeypatch.setattr("segmeter.data.files.array.STREAMED_PIXELS", 20_000)
     job = prediction(open_images(images, spec=SPEC, in_channels=3), tmp_path / "run")
     predict(replace(job, export=ExportConfig(labels_format=form)))
     lines = [line for line in caplog.messages if "is lost" in line]

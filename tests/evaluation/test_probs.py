@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from segmeter.cli.main import main
-from segmeter.data.files.images import read_image
+from segmeter.data.images import read_image
 from segmeter.errors import DataError
 from segmeter.evaluation.pairing import hash_pair
 from segmeter.evaluation.probs import find_probs, measure_probs

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from segmeter.classes import ClassSpec
-from segmeter.data.files.masks import read_values
+from segmeter.data.masks.reading import read_values
 from segmeter.errors import DataError, InputError
 from segmeter.export.dicom import write_segmentation
 from tests.data.formats_written import EDGES, NAMES, draw_mask, library, make_series

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from segmeter.classes import ClassSpec
-from segmeter.data.files.masks import read_values
 from segmeter.data.location import UNKNOWN, Location
+from segmeter.data.masks.reading import read_values
 from segmeter.export.config import ExportConfig
 from segmeter.export.itk import ENCODERS
 from segmeter.export.writer import Writer

@@ -7,8 +7,8 @@ import pytest
 from PIL import Image
 
 from segmeter.classes import ClassSpec
-from segmeter.data.files.masks import read_values
 from segmeter.data.folders.folder import open_images
+from segmeter.data.masks.reading import read_values
 from segmeter.errors import DataError, InputError
 from segmeter.export.config import ExportConfig
 from segmeter.export.series import find_series, write_series

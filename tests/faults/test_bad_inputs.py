@@ -323,7 +323,7 @@ MASKS = [
     Bad(
         80,
         CHECK,
-        "to hold integers, got dtype float32. Decide on labels first. ...",
+        "to hold whole numbers, got ...",
         lambda: save("data/masks/b.tif", np.full((16, 16), 0.5, np.float32)),
     ),
     Bad(
@@ -423,7 +423,7 @@ DATA_SETS = [
     Bad(
         104,
         f"{SCORE} data.max_pixels=1000000",
-        "at most 1000000 pixels, got 15000 x 15000. If it is genuine, set data.max_pixels=225000000.",
+        "at most 1000000 pixels, got 15000 x 15000 ... If it is genuine, set data.max_pixels=225000000 ...",
         lambda: save("labels/b.npz", np.broadcast_to(np.uint8(0), (15_000, 15_000))),
     ),
     Bad(
@@ -454,7 +454,7 @@ DATA_SETS = [
     Bad(
         110,
         SCORE,
-        "got JSON. Polygons and run lengths in JSON are not read: write label maps of ...",
+        "got JSON. Name a COCO file itself, as in data.masks=annotations.json; ...",
         world.run_lengths,
     ),
     *(

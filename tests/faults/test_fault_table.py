@@ -16,7 +16,7 @@ RESUME = "cli/commands/test_score_resume.py::test_"
 FOLDER = "cli/runs/test_run_folder.py::test_"
 SIGNALS = "training/run/test_signals.py::test_"
 PREDICTOR = "inference/test_predictor.py::test_"
-READER = "data/files/formats/test_reader_process.py"
+READER = "data/files/test_reader_process.py"
 FUZZED = "data/files/fuzzed/test_fuzzed.py"
 MEMORY = "evaluation/test_memory.py::test_"
 
@@ -92,7 +92,7 @@ FAULTS: dict[int, tuple[str, tuple[str, ...]]] = {
     26: ("an image bomb", (BAD, "data/files/test_png.py::test_a_size_over_the_limit_is_not_inflated")),
     27: (
         "a TIFF of absurd shape",
-        ("data/files/test_masks_bounds.py::test_a_tiff_of_absurd_shape_is_refused_by_its_tags",),
+        ("data/files/test_opened_bounds.py::test_a_tiff_of_absurd_shape_is_refused_by_its_tags",),
     ),
     28: ("a mask of another size", (BAD,)),
     29: (
@@ -206,7 +206,7 @@ FAULTS: dict[int, tuple[str, tuple[str, ...]]] = {
     52: (
         "damage that a library reads without a word",
         (
-            "data/files/formats/test_itk.py::test_pixels_that_itk_makes_up_are_refused",
+            "data/files/test_medical.py::test_pixels_that_itk_makes_up_are_refused",
             "data/files/test_zarr_chunks.py::test_a_blosc_chunk_of_another_length_is_refused",
             f"{FUZZED}::test_damaged_files_are_read_as_they_are_or_refused_in_one_line",
         ),

@@ -3,7 +3,7 @@ import pytest
 import torch
 from torch.nn import functional
 
-from segmeter.data.by_rows.rows import ArrayRows
+from segmeter.data.files.array import ArrayRows
 from segmeter.errors import DataError, OverflowedError
 from segmeter.inference.async_results import Outbox
 from segmeter.inference.bands import BandLoss, decode_bands, sums_by_bands

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from segmeter.data.by_rows.rows import ArrayRows
+from segmeter.data.files.array import ArrayRows
 from segmeter.data.sample import Sample
 from segmeter.errors import ConfigError, InputError, RunError
 from segmeter.inference.config import InferenceConfig

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 import zarr
 
-from segmeter.data.files.masks import read_values
 from segmeter.data.files.sniff import known_place, read_state, stored_size
 from segmeter.data.files.zarr import hash_folder, label_names, open_picture
+from segmeter.data.masks.reading import read_values
 from segmeter.errors import ConfigError, DataError
 from segmeter.provenance import cache_folder
 from segmeter.remote import cache

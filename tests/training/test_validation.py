@@ -9,7 +9,7 @@ import torch
 from torch.nn import functional
 
 from segmeter.classes import ClassSpec
-from segmeter.data.files import header
+from segmeter.data.files import array
 from segmeter.data.folders.folder import build_folder
 from segmeter.errors import ConfigError, DataError, RunError
 from segmeter.inference import async_results as outbox
@@ -204,7 +204,7 @@ LARGE = {"tile": 64, "overlap": 0.25, "precision": "float32"}
 @pytest.fixture
 def large_set(tmp_path, monkeypatch):
     """Three cases, two of which are larger than memory: a TIFF file of many pixels and a Zarr folder."""
-    monkeypatch.setattr(header, "STREAMED_PIXELS", 100 * 100)
+    monkeypatch.setattr(array, "STREAMED_PIXELS", 100 * 100)
     for folder in ("images", "masks"):
         (tmp_path / folder).mkdir()
     for name, size in (("a", (150, 170)), ("b", (90, 80)), ("c", (64, 70))):

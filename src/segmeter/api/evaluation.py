@@ -17,7 +17,7 @@ from segmeter.api.adapters.grand_challenge import write_metrics
 from segmeter.checks import expected, known_file, known_folder, known_kind, known_name, shown, whole_number
 from segmeter.classes import TASKS, ClassSpec, Task
 from segmeter.data.config import ClassesConfig
-from segmeter.data.files.label_mapping import find_labels, split_objects
+from segmeter.data.masks.label_mapping import find_labels, split_objects
 from segmeter.errors import InputError
 from segmeter.evaluation.places import Place, Places
 from segmeter.evaluation.score import SUMMARY, summarise_files

@@ -3,11 +3,11 @@ from .config import DATA as DATA
 from .config import DataConfig as DataConfig
 from .dataset import Dataset as Dataset
 from .files.geometry import Geometry as Geometry
-from .files.images import read_image as read_image
-from .files.masks import Reading as Reading
-from .files.masks import StoredMap as StoredMap
-from .files.masks import read_map as read_map
-from .files.masks import read_values as read_values
+from .images import read_image as read_image
+from .masks.options import Reading as Reading
+from .masks.reading import StoredMap as StoredMap
+from .masks.reading import read_map as read_map
+from .masks.reading import read_values as read_values
 from .sample import Sample as Sample
 from .verification.report import DataReport as DataReport
 from .verification.report import check_dataset as check_dataset

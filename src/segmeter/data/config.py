@@ -202,9 +202,8 @@ def _key(key: object) -> str:
 
 def _is_key(key: str) -> bool:
     parts = key.split(",")
-    if len(parts) == 1:
-        return key.lstrip("-").isdigit()
-    return len(parts) == 3 and all(part.isdigit() and int(part) <= 255 for part in parts)
+    is_colour = len(parts) == 3 and all(part.isdigit() and int(part) <= 255 for part in parts)
+    return is_colour or (len(parts) == 1 and key.lstrip("-").isdigit())
 
 
 @DATA.register("folder", builder="segmeter.data.folders.folder:build_folder")
@@ -219,8 +218,12 @@ class FolderConfig(DataConfig):
     mask_suffix: str = ""
     """What a mask's name has after its image's, for example "_mask"."""
     masks: str = "masks"
-    """Folder of the masks, under the root; for multilabel it holds one folder per class name. With `mask_suffix` it may
-    be that of the images."""
+    """Folder of the masks, or a COCO file, under the root; for multilabel the folder holds one per class name. With
+    `mask_suffix` it may be that of the images."""
+    key: str | None = None
+    """Which array of NPZ archives and Zarr groups is the mask; null takes the only one."""
+    overlap: Literal["error", "smaller_on_top"] = "error"
+    """What pixels are that two objects of a COCO or GeoJSON file cover: an error, or the smaller one's."""
     lists: str | None = None
     """Folder, under the root, with train.txt, val.txt and test.txt; null splits by fractions."""
     list_files: dict[str, str] = Field(default_factory=dict)
@@ -235,8 +238,7 @@ class FolderConfig(DataConfig):
     split_seed: int = 0
     """Decides, with its name alone, which split a case falls into; other cases do not matter."""
     fold: str | None = None
-    """Cross-validation: "2/5" deals the cases of training and validation into 5 folds, the second of which validates
-    while the others train; testing stays as it is. null: none."""
+    """Cross-validation: "2/5" deals cases of training and validation into 5 folds, the second of which validates."""
     strata: str | None = None
     """"classes": each fold gets its share of the cases that have each class. Or a table (CSV) under the root with the
     columns case and stratum, such as a diagnosis: its share of every stratum. null deals by size alone."""

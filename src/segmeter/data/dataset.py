@@ -14,24 +14,16 @@ import numpy as np
 
 from segmeter.checks import expected
 from segmeter.classes import ClassSpec
-from segmeter.data.by_rows.opened import header_of, open_image_rows, open_label_rows
-from segmeter.data.by_rows.rows import Rows, StackedRows
-from segmeter.data.files.header import MAX_PIXELS, Header
-from segmeter.data.files.images import (
-    Orientation,
-    StoredFile,
-    decode_image,
-    decode_mask,
-    read_file,
-)
-from segmeter.data.files.label_mapping import split_codes, split_objects, to_labels
+from segmeter.data.files.array import MAX_PIXELS, Header, LazyArray, stack_planes
+from segmeter.data.files.opened import open_array, read_header
 from segmeter.data.files.sniff import show, unchanged
-from segmeter.data.files.zarr import hash_folder
+from segmeter.data.images import Orientation, image_of, open_image_lines
 from segmeter.data.in_time import TimeLimit, fetched
 from segmeter.data.location import Location, read_location
+from segmeter.data.masks.options import Overlap, Reading
+from segmeter.data.masks.reading import Target, hash_map, open_map, read_target
 from segmeter.data.sample import Pair, Sample
 from segmeter.errors import DataError
-from segmeter.files import sha256_file
 from segmeter.parallel import map_in_threads
 
 Item = TypeVar("Item")
@@ -63,7 +55,7 @@ class Dataset:
     pairs
         The files of each case, ordered by case id.
     label_map, max_pixels, orientation
-        How files are read, see `segmeter.data.files.images`.
+        How files are read, see `segmeter.data.images` and `segmeter.data.masks`.
     level
         Which level of pyramids is read, 0 being the finest; masks without a pyramid are those of this level.
     streams
@@ -74,6 +66,8 @@ class Dataset:
         Whether the stored values of masks are numbers of objects, 0 being none; labels are then 1 inside any object.
     divisor
         Where they are class * divisor + number, as Cityscapes has them; None for numbers alone.
+    key, overlap
+        How masks are read, see `Reading`.
     source
         What decided which cases belong to the split, for people to read.
     problems
@@ -98,6 +92,8 @@ class Dataset:
     rows_above: float = math.inf
     instances: bool = False
     divisor: int | None = None
+    key: str | None = None
+    overlap: Overlap = "error"
     source: str = ""
     problems: tuple[str, ...] = ()
     weights: Mapping[str, float] = field(default_factory=dict)
@@ -114,20 +110,29 @@ class Dataset:
 
     def _read(self, index: int) -> Sample:
         pair = self.pairs[index]
-        if self.streams and pair.image.suffix.lower() == ".zarr":
-            with self.open_rows(index) as (rows, target_rows):
-                height = rows.shape[0]
-                target = None if target_rows is None else target_rows.read(0, height)
-                return Sample(case_id=pair.case_id, image=rows.read(0, height), target=target)
-        files = [self.read_stored(index, number) for number in range(len(pair.paths))]
-        image = self.decode_image(files[0])
-        masks = [self.decode_mask(file) for file in files[1:]]
-        for file, (labels, _) in zip(files[1:], masks, strict=True):
-            check_same_size(pair.image, image.shape[:2], file.path, labels.shape)
-        if not masks:
+        image, _ = self.read_image(index)
+        targets = [self.read_target(index, number, image.shape) for number in range(1, len(pair.paths))]
+        for path, target in zip(pair.masks, targets, strict=True):
+            check_same_size(pair.image, image.shape[:2], path, target.labels.shape)
+        if not targets:
             return Sample(case_id=pair.case_id, image=image, target=None)
-        return Sample(
-            case_id=pair.case_id, image=image, target=self.stack([mask[0] for mask in masks]), instances=masks[0][1]
+        labels = self.stack([each.labels for each in targets])
+        return Sample(case_id=pair.case_id, image=image, target=labels, instances=targets[0].instances)
+
+    @property
+    def reading(self) -> Reading:
+        """How masks are read."""
+        return Reading(
+            spec=self.spec,
+            label_map=self.label_map,
+            max_pixels=self.max_pixels,
+            instances=self.instances or self.divisor is not None,
+            divisor=self.divisor,
+            key=self.key,
+            overlap=self.overlap,
+            flat=True,
+            level=self.level,
+            located=False,
         )
 
     def streamed_cases(self) -> frozenset[int]:
@@ -143,7 +148,7 @@ class Dataset:
         return self.streams and (header.streamed or more)
 
     @contextmanager
-    def open_rows(self, index: int) -> Iterator[tuple[Rows, Rows | None]]:
+    def open_rows(self, index: int) -> Iterator[tuple[LazyArray, LazyArray | None]]:
         """Open the image (H, W, C) of a case, and its target like that of a `Sample`, or None, to be read by rows.
 
         Raises
@@ -156,15 +161,15 @@ class Dataset:
             rule, remedy = "to be false for images that are read by rows", "Cut them into tiles."
             raise DataError(expected(show(pair.image), "data.instances", rule, "true", remedy))
         limits: dict[str, Any] = {"max_pixels": self.max_pixels, "level": self.level}
-        reading: dict[str, Any] = {"spec": self.spec, "label_map": self.label_map, **limits}
         with unchanged(pair.files, in_time), ExitStack() as stack:
             in_time(partial(self.check_content, index))
-            opened = open_image_rows(pair.image, channels=self.in_channels, orientation=self.orientation, **limits)
-            every = [opened, *(open_label_rows(path, **reading) for path in pair.masks)]
-            image, *masks = [in_time.rows(in_time(partial(stack.enter_context, each))) for each in every]
+            opened = open_image_lines(pair.image, channels=self.in_channels, orientation=self.orientation, **limits)
+            image = in_time.lines(in_time(partial(stack.enter_context, opened)))
+            every = [open_map(path, self.reading, shape=image.shape[:2]) for path in pair.masks]
+            masks = [in_time.lines(in_time(partial(stack.enter_context, each))) for each in every]
             for path, mask in zip(pair.masks, masks, strict=True):
                 check_same_size(pair.image, image.shape[:2], path, mask.shape)
-            yield image, (StackedRows(masks) if self.spec.is_multilabel and masks else next(iter(masks), None))
+            yield image, (stack_planes(masks) if self.spec.is_multilabel and masks else next(iter(masks), None))
 
     def number_of(self, case_id: str) -> int:
         """The index of a case."""
@@ -186,8 +191,8 @@ class Dataset:
     def header_of(self, index: int, number: int = 0) -> Header:
         """The header of file `number` of a case, 0 being the image; DataError where it is damaged or too large."""
         path = Path(self.pairs[index].paths[number])
-        options: dict[str, Any] = {"max_pixels": self.max_pixels, "level": self.level, "streams": self.streams}
-        return self.limit(index)(partial(header_of, path, **options))
+        options = {"max_pixels": self.max_pixels, "level": self.level} if number == 0 else self.reading.options(path)
+        return self.limit(index)(partial(read_header, path, **options, streams=self.streams))
 
     def limit(self, index: int) -> TimeLimit:
         """How long reading a case may take."""
@@ -198,8 +203,8 @@ class Dataset:
         """Raise DataError where a file of a case is no longer what was verified."""
         pair = self.pairs[index]
         for path, sha256 in zip(pair.files, pair.sha256, strict=False):
-            if hash_path(path) != sha256:
-                raise _changed(path)
+            if hash_map(path) != sha256:
+                raise content_changed(path)
 
     @property
     def case_ids(self) -> tuple[str, ...]:
@@ -230,44 +235,31 @@ class Dataset:
         pairs = (replace(pair, sha256=hashes) for pair, hashes in zip(self.pairs, sha256, strict=True))
         return replace(self, pairs=tuple(pairs))
 
-    def read_stored(self, index: int, number: int) -> StoredFile:
-        """Read file `number` of a case, 0 being the image.
+    def read_image(self, index: int, *, hashed: bool = False) -> tuple[np.ndarray, str]:
+        """Read the image of a case, (H, W, C), and the sha256 of its file, "" where nobody asks for it.
 
         Raises
         ------
         DataError
-            It is damaged, gone, or its content is not what was verified.
+            It is damaged, gone, not such an image, or its content is not what was verified.
         """
         pair = self.pairs[index]
-        file = read_file(Path(pair.paths[number]), max_pixels=self.max_pixels, level=self.level)
-        if pair.sha256 and file.sha256 != pair.sha256[number]:
-            raise _changed(file.path)
-        return file
+        options: dict[str, Any] = {"max_pixels": self.max_pixels, "level": self.level, "streams": self.streams}
+        with open_array(pair.image, settled=True, **options) as stored:
+            sha256 = stored.sha256 if hashed or pair.sha256 else ""
+            if pair.sha256 and sha256 != pair.sha256[0]:
+                raise content_changed(pair.image)
+            given: dict[str, Any] = {"channels": self.in_channels, "orientation": self.orientation}
+            return image_of(stored, level=self.level, **given), sha256
 
-    def decode_image(self, file: StoredFile) -> np.ndarray:
-        """Decode an image as this data set has them: (H, W, C)."""
-        return decode_image(file, channels=self.in_channels, orientation=self.orientation)
-
-    def decode_mask(self, file: StoredFile) -> tuple[np.ndarray, np.ndarray | None]:
-        """Decode one mask.
-
-        Returns
-        -------
-        Labels (H, W), for multilabel of one class, and the objects' numbers (H, W) where the masks hold these.
-
-        Raises
-        ------
-        DataError
-            The file is not a mask, or a value is not a label.
-        """
-        stored = decode_mask(file, label_map=self.label_map)
-        nodata = file.early.nodata if isinstance(file.early, Header) else None
-        if self.instances and self.divisor is None:
-            return split_objects(file.path, stored, self.spec, nodata=nodata)
-        meaning: dict[str, Any] = {"spec": self.spec, "label_map": self.label_map, "nodata": nodata}
-        if self.divisor is not None:
-            return split_codes(file.path, stored, divisor=self.divisor, **meaning)
-        return to_labels(file.path, stored, **meaning), None
+    def read_target(self, index: int, number: int, shape: tuple[int, ...]) -> Target:
+        """Read file `number` of a case, a mask, whose image has this shape; raises as `read_image`."""
+        pair = self.pairs[index]
+        path = Path(pair.paths[number])
+        found = read_target(path, self.reading, shape=shape[:2])
+        if pair.sha256 and found.stored.sha256 != pair.sha256[number]:
+            raise content_changed(path)
+        return found
 
     def stack(self, masks: Sequence[np.ndarray]) -> np.ndarray:
         """Turn the labels of a case's masks into its target: (H, W), or (K, H, W) for multilabel."""
@@ -310,15 +302,11 @@ def _folder_and_name(path: str) -> str:
 
 
 def _hash_pair(pair: Pair) -> tuple[str, ...]:
-    return tuple(hash_path(path) for path in pair.files)
+    return tuple(hash_map(path) for path in pair.files)
 
 
-def hash_path(path: Path) -> str:
-    """Sha256 of a file, or of the files of a Zarr folder."""
-    return hash_folder(path) if path.is_dir() else sha256_file(path)
-
-
-def _changed(path: Path) -> DataError:
+def content_changed(path: Path) -> DataError:
+    """The refusal of a file that is no longer the one that was verified."""
     rule, remedy = "to have the content that was checked at the start", "Start again once the data is settled."
     return DataError(expected(show(path), "file", rule, "another content", remedy))
 

@@ -11,14 +11,12 @@ from multiprocessing import parent_process
 from multiprocessing.util import Finalize
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Any, TypeVar
+from typing import TypeVar
 
-import numpy as np
-from numpy.typing import NDArray
 from PIL import Image
 
 from segmeter.checks import shorten
-from segmeter.data.by_rows.rows import Rows
+from segmeter.data.files.array import LazyArray, Lines
 from segmeter.data.files.png import decode_samples
 from segmeter.data.files.sniff import show
 from segmeter.errors import LateError
@@ -80,26 +78,11 @@ class TimeLimit:
         names = shorten([show(path) for path in self.files])
         raise LateError(names, seconds=seconds, case_id=self.case_id, index=self.index)
 
-    def rows(self, rows: Rows) -> Rows:
-        """The same rows, each reading of which is limited."""
-        return rows if self.seconds is None else _LimitedRows(rows, self)
-
-
-@dataclass(frozen=True, eq=False)
-class _LimitedRows:
-    _rows: Rows
-    _limit: TimeLimit
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return self._rows.shape
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        return self._rows.dtype
-
-    def read(self, start: int, stop: int) -> NDArray[Any]:
-        return self._limit(lambda: self._rows.read(start, stop))
+    def lines(self, array: LazyArray) -> LazyArray:
+        """The same lines, each reading of which is limited."""
+        if self.seconds is None:
+            return array
+        return Lines(array.shape, array.dtype, lambda start, stop: self(partial(array.read, start, stop)))
 
 
 class _Reader:

@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import IO, Any
 
 from segmeter.data.files.geometry import Geometry
-from segmeter.data.files.header import open_tiff, pick_page
-from segmeter.data.files.sniff import check_format, damaged, open_regular, show
-from segmeter.data.files.tiff import metadata_geometry
-from segmeter.data.files.zarr import is_zarr, open_picture
+from segmeter.data.files.opened import open_array
+from segmeter.data.files.sniff import damaged, name_format, open_regular, show
+from segmeter.data.files.tiff import open_tiff, pick_page
+from segmeter.data.files.tiff_place import metadata_geometry
+from segmeter.data.files.zarr import is_zarr
 from segmeter.errors import DataError
 
 _SUFFIXES = (".tif", ".tiff", ".zarr")  # of files that say it; PNG, JPEG and BMP state a resolution for printing alone
@@ -70,9 +71,12 @@ def read_location(path: Path, *, level: int = 0) -> Location:
         return UNKNOWN
     try:
         if path.is_dir():
-            return _of_geometry(open_picture(path, level=level).geometry) if is_zarr(path) else UNKNOWN
+            if not is_zarr(path):
+                return UNKNOWN
+            with open_array(path, level=level, streams=True) as array:
+                return _of_geometry(array.geometry)
         with open_regular(path) as file:
-            return _of_tiff(path, file, level) if check_format(path, file) == "tiff" else UNKNOWN
+            return _of_tiff(path, file, level) if name_format(path, file.peek()[:64]) == "tiff" else UNKNOWN
     except DataError:
         raise
     except Exception as error:  # third-party parsers raise many types on hostile bytes

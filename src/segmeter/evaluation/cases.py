@@ -10,10 +10,11 @@ from typing import TypeVar
 import numpy as np
 
 from segmeter.checks import expected
-from segmeter.data.files.formats.grid import onto_grid
-from segmeter.data.files.label_mapping import find_labels, split_codes, split_objects
-from segmeter.data.files.masks import Reading, StoredMap, check_labels, read_map
 from segmeter.data.files.sniff import show, volume_format
+from segmeter.data.masks.grid import onto_grid
+from segmeter.data.masks.label_mapping import find_labels, split_codes, split_objects
+from segmeter.data.masks.options import Reading
+from segmeter.data.masks.reading import StoredMap, check_labels, read_map
 from segmeter.errors import DataError, InputError
 from segmeter.evaluation.large.pairs import count_large, is_large
 from segmeter.evaluation.memory import Turns, stated_pixels

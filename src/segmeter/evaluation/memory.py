@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from segmeter.checks import expected
-from segmeter.data.files.header import read_header
+from segmeter.data.files.opened import read_header
 from segmeter.data.files.png import read_layout
 from segmeter.data.files.sniff import volume_format
 from segmeter.errors import DataError, InputError

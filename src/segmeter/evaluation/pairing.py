@@ -12,10 +12,8 @@ from numpy.typing import NDArray
 
 from segmeter.checks import expected, some
 from segmeter.classes import ClassSpec
-from segmeter.data.files.formats.coco import coco_images, coco_of
-from segmeter.data.files.images import IMAGE_DTYPES, decode_image, read_file
-from segmeter.data.files.masks import hash_map, read_values
-from segmeter.data.files.nifti import need_nibabel
+from segmeter.data.files.opened import open_array
+from segmeter.data.files.reader_process import need
 from segmeter.data.files.sniff import show, stored_size, volume_format
 from segmeter.data.folders.pairing import (
     Files,
@@ -27,7 +25,10 @@ from segmeter.data.folders.pairing import (
     only_alike,
     twice_problems,
 )
+from segmeter.data.images import IMAGE_DTYPES, image_of
 from segmeter.data.in_time import TimeLimit
+from segmeter.data.masks.coco import coco_images, coco_of
+from segmeter.data.masks.reading import hash_map, read_values
 from segmeter.errors import DataError
 from segmeter.evaluation.places import write_shape
 from segmeter.files import safe_id
@@ -214,7 +215,7 @@ def find_pairs(
         problems += missing_problem(needed, files, what="a prediction", remedy=_NO_CASE)
     problems = problems or [line for files in (*wanted, *given) for line in _unreadable(files)]
     if any(volume_format(path) == "nifti" for files in (*wanted, *given) for paths in files.values() for path in paths):
-        need_nibabel()
+        need("nibabel", "nifti", "NIfTI files")
     sides = ((stem, [] if stem in lacking and not whole else given) for stem in sorted(stems, key=safe_id))
     extra = {stem for files in given for stem in files if stem not in stems}
     return Pairing(
@@ -312,12 +313,12 @@ def read_case_image(path: Path, shape: tuple[int, ...], *, max_pixels: int) -> t
         It can't be read, or has another size.
     """
     if len(shape) == 2 and volume_format(path) is None:
-        file = read_file(path, max_pixels=max_pixels)
-        image, digest = decode_image(file, channels=None, orientation="refuse"), file.sha256
+        with open_array(path, settled=True, max_pixels=max_pixels) as stored:
+            image, digest = image_of(stored, channels=None, orientation="refuse"), stored.sha256
         found = image.shape[:2]
     else:
-        stored = read_values(path, max_pixels=max_pixels)
-        values, digest = stored.values, stored.sha256
+        volume = read_values(path, max_pixels=max_pixels)
+        values, digest = volume.values, volume.sha256
         image = values if values.dtype.name in IMAGE_DTYPES else values.astype(np.float32)
         image, found = image[..., None], values.shape
     if found != shape:

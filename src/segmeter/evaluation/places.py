@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from segmeter.checks import expected, some
-from segmeter.data.files.geometry import agree, describe, geometry_problem, grid_remedy
-from segmeter.data.files.masks import NOWHERE, StoredMap
+from segmeter.data.files.geometry import NOWHERE, agree, describe, geometry_problem, grid_remedy
 from segmeter.data.files.sniff import show
+from segmeter.data.masks.reading import StoredMap
 from segmeter.errors import DataError
 
 PIXELS = "pixels"  # the unit of what has no spacing

@@ -1,7 +1,5 @@
 """Files of probabilities, with their references -> their calibration; no model, no torch."""
 
-import hashlib
-import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -11,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from segmeter.checks import expected
-from segmeter.data.files.npy import decode_npy, decode_npz
+from segmeter.data.files.opened import open_array
 from segmeter.data.files.sniff import show
 from segmeter.data.folders.pairing import find_beside
 from segmeter.errors import DataError, InputError
@@ -23,7 +21,6 @@ from segmeter.parallel import map_in_threads
 from segmeter.progress import track
 
 _FORM = "Probabilities are NPY or NPZ files of float32, (C, H, W) or (C, D, H, W), as export.probs writes them."
-_AXES = (2, 3, 4)  # of a binary task's one channel there may be no axis
 
 
 def find_probs(folder: Path, pairs: Sequence[MaskPair]) -> dict[str, Path]:
@@ -102,18 +99,16 @@ def _read(
     try:
         target = scorer.read(replace(pair, predictions=())).target
         in_time(partial(check_unchanged, pair, measured))
-        content = replace(in_time, files=(path,))(path.read_bytes)
         most = reading.max_pixels * reading.spec.num_classes
-        probs = _decode(path, content, reading.key, most)
-        return _Case(target, probs, hashlib.sha256(content).hexdigest())
+        probs, sha256 = replace(in_time, files=(path,))(partial(_decode, path, reading.key, most))
+        return _Case(target, probs, sha256)
     except DataError as error:
         return list(error.problems)
     except OSError as error:
         return [expected(show(path), "file", "to be readable", error.strerror or error)]
 
 
-def _decode(path: Path, content: bytes, key: str | None, most: int) -> NDArray[np.generic]:
-    file = io.BytesIO(content)
-    if path.suffix.lower() == ".npz":
-        return decode_npz(path, file, key=key, max_pixels=most, axes=_AXES)
-    return decode_npy(path, file, max_pixels=most, axes=_AXES)
+def _decode(path: Path, key: str | None, most: int) -> tuple[NDArray[np.generic], str]:
+    """The probabilities in a file, of any axes, and the sha256 of its bytes."""
+    with open_array(path, settled=True, key=key, max_pixels=most, axes="probs") as array:
+        return array.read(), array.sha256

@@ -15,9 +15,9 @@ from segmeter import __version__
 from segmeter.checks import some
 from segmeter.classes import ClassSpec
 from segmeter.data.config import Instances
-from segmeter.data.files.formats.drawn import Overlap
-from segmeter.data.files.masks import Reading, hash_map
 from segmeter.data.in_time import TimeLimit, fetch_ahead
+from segmeter.data.masks.options import Overlap, Reading
+from segmeter.data.masks.reading import hash_map
 from segmeter.distributed.shards import Shard, describe_shard, note_shard
 from segmeter.errors import DataError, LateError
 from segmeter.evaluation.cases import CaseScorer, Scored

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from segmeter import __version__
 from segmeter.checks import expected, known_file, known_kind, known_path, shown, whole_number
 from segmeter.classes import ClassSpec
-from segmeter.data.files.formats.library import need
 from segmeter.data.files.geometry import SPACING_TOLERANCE
+from segmeter.data.files.reader_process import need
 from segmeter.data.files.sniff import show
 from segmeter.errors import DataError, InputError
 from segmeter.files import atomic_write

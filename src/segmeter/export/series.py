@@ -10,10 +10,11 @@ import numpy as np
 from segmeter.checks import expected
 from segmeter.classes import ClassSpec
 from segmeter.data.dataset import Dataset
-from segmeter.data.files.header import MAX_PIXELS
-from segmeter.data.files.masks import Reading, read_map
+from segmeter.data.files.array import MAX_PIXELS
 from segmeter.data.files.sniff import is_junk, show, stem_of
 from segmeter.data.folders.pairing import missing_problem, twice_problems
+from segmeter.data.masks.options import Reading
+from segmeter.data.masks.reading import read_map
 from segmeter.errors import ConfigError, DataError
 from segmeter.export.config import ExportConfig
 from segmeter.export.dicom import read_series, series_of, write_segmentation

@@ -12,7 +12,7 @@ from torch import Tensor
 from segmeter.bridge.host_copier import PendingArray
 from segmeter.bridge.to_numpy import to_numpy
 from segmeter.bridge.uploader import Uploader
-from segmeter.data.by_rows.rows import Rows
+from segmeter.data.files.array import LazyArray
 from segmeter.errors import DataError, InputError
 from segmeter.inference.async_results import Outbox, not_finite
 from segmeter.losses.additive import AdditiveLoss, loss_terms
@@ -78,7 +78,7 @@ class BandLoss:
 
 
 def decode_bands(
-    bands: Iterator[Tensor], outbox: Outbox, *, case_id: str, target: Rows | None, loss: BandLoss | None
+    bands: Iterator[Tensor], outbox: Outbox, *, case_id: str, target: LazyArray | None, loss: BandLoss | None
 ) -> Iterator[Band]:
     """Decode each band on the device, and yield it when the next one has been computed.
 

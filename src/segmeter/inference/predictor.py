@@ -13,8 +13,8 @@ from torch import Tensor
 
 from segmeter.bridge.uploader import Uploader
 from segmeter.checks import expected
-from segmeter.data.by_rows.rows import ArrayRows, Rows
 from segmeter.data.dataset import Indexed
+from segmeter.data.files.array import ArrayRows, LazyArray
 from segmeter.data.sample import Sample
 from segmeter.errors import ConfigError, DataError, InputError, OverflowedError
 from segmeter.inference.allocator import give_back_freed_memory
@@ -162,10 +162,10 @@ class Predictor:
 
     def stream(
         self,
-        image: Rows,
+        image: LazyArray,
         *,
         case_id: str,
-        target: Rows | None = None,
+        target: LazyArray | None = None,
         loss: BandLoss | None = None,
         probs: bool = False,
     ) -> Iterator[Band]:
@@ -229,7 +229,7 @@ class Predictor:
         return Prediction(sample=sample, labels=labels, probs=probs, loss=None if total is None else total.terms())
 
     def _decoded(
-        self, outbox: Outbox, image: Rows, case_id: str, target: Rows | None, loss: BandLoss | None
+        self, outbox: Outbox, image: LazyArray, case_id: str, target: LazyArray | None, loss: BandLoss | None
     ) -> Iterator[Band]:
         pixels = 0
         with self._passes.evaluating(), closing(self._bands(image)) as bands:
@@ -240,7 +240,7 @@ class Predictor:
                     give_back_freed_memory()
                     pixels = 0
 
-    def _bands(self, image: Rows) -> Generator[Tensor, None, None]:
+    def _bands(self, image: LazyArray) -> Generator[Tensor, None, None]:
         """Logits (num_channels, h, W) of an image from top to bottom, on the device."""
         height, width = image.shape[:2]
         if not height or not width:
@@ -252,7 +252,7 @@ class Predictor:
         with closing(self._strips(image, grid)) as strips:
             yield from tiled_bands(strips, run, grid=grid, tile_batch=self.config.tile_batch, on_tiles=self._report)
 
-    def _strips(self, image: Rows, grid: Grid) -> Generator[Tensor, None, None]:
+    def _strips(self, image: LazyArray, grid: Grid) -> Generator[Tensor, None, None]:
         """The rows that each row of tiles adds, (C, h, W) on the device, while the next ones are being read."""
 
         def read(span: tuple[int, int]) -> np.ndarray:
@@ -299,7 +299,7 @@ def _only_shape(images: Sequence[np.ndarray]) -> tuple[int, ...]:
     return next(iter(shapes))
 
 
-def _read_extended(image: Rows, grid: Grid, start: int, stop: int) -> np.ndarray:
+def _read_extended(image: LazyArray, grid: Grid, start: int, stop: int) -> np.ndarray:
     """Rows of the image as it is extended to a multiple of the stride."""
     rows = grid.rows.places(start, stop, mirrored=grid.mirrored)
     columns = grid.columns.places(0, grid.columns.starts[-1] + grid.columns.edge, mirrored=grid.mirrored)

@@ -10,8 +10,8 @@ from torch import nn
 
 from segmeter.checks import expected, nearest
 from segmeter.classes import ClassSpec
-from segmeter.data.by_rows.thumbnail import Tapped, Thumbnail, thumbnail_step
 from segmeter.data.sample import Sample
+from segmeter.data.thumbnail import Thumbnail, tapped, thumbnail_step
 from segmeter.distributed.batches import Part, own_batches, split_passes
 from segmeter.distributed.ranks import ALONE, World
 from segmeter.distributed.shards import Shard
@@ -228,8 +228,8 @@ def _stream(
         step = thumbnail_step(*image.shape[:2])
         small, small_labels, small_target = (Thumbnail(step, axis) for axis in (-3, -2, -2))
         loss = BandLoss(whole, predictor.device)
-        tapped = Tapped(image, small)
-        for band in predictor.stream(tapped, case_id=case_id, target=target, loss=loss):
+        kept = tapped(image, small)
+        for band in predictor.stream(kept, case_id=case_id, target=target, loss=loss):
             Pulse.beat()
             rows = cast(NDArray[Any], band.target)  # there is a target
             counts += count_case(rows, band.labels, cases.spec)

@@ -12,7 +12,8 @@ HUGE = 300 * 10**9  # bytes of a sparse file
 MEASURE = """
 import json, resource, sys
 from pathlib import Path
-from segmeter.data.files.masks import Reading, read_map
+from segmeter.data.masks.options import Reading
+from segmeter.data.masks.reading import read_map
 from segmeter.errors import DataError
 from tests.data.crafted import THREE
 import zarr, nibabel, tifffile, imagecodecs

@@ -10,7 +10,8 @@ import tifffile
 import zarr
 
 from segmeter.data.files.geometry import Geometry, geometry_problem
-from segmeter.data.files.masks import Reading, read_map
+from segmeter.data.masks.options import Reading
+from segmeter.data.masks.reading import read_map
 from tests.data.crafted import THREE
 from tests.data.volumes import EDGES, VOLUME, save_nifti
 

@@ -3,14 +3,14 @@ from pathlib import Path
 
 import pytest
 
-from segmeter.data.files.sniff import check_format, is_junk, open_regular, show, stem_of, volume_format
+from segmeter.data.files.sniff import is_junk, name_format, open_regular, show, stem_of, volume_format
 from segmeter.errors import DataError
 from tests.data.crafted import encoded, noise, put
 
 
 def format_of(path):
     with open_regular(path) as file:
-        return check_format(path, file)
+        return name_format(path, file.peek(64)[:64])
 
 
 def test_format_is_told_by_content_and_suffixes_of_one_format_are_equal(tmp_path):
@@ -42,7 +42,7 @@ def test_show_keeps_one_harmless_line(tmp_path):
 def test_a_format_is_told_without_reading_on(tmp_path):
     path = put(tmp_path / "x.jpg", encoded(noise(), "JPEG"))
     with open_regular(path) as file:
-        assert check_format(path, file) == "jpeg"
+        assert name_format(path, file.peek(64)[:64]) == "jpeg"
         assert file.read() == path.read_bytes()
 
 

@@ -2,42 +2,48 @@
 
 import io
 import struct
-from pathlib import Path
 
 import numpy as np
 import pytest
 import tifffile
 
-from segmeter.data.files.header import read_header
-from segmeter.data.files.tiff import decode_tiff_map
+from segmeter.data.files.opened import read_header
+from segmeter.data.masks.options import Reading
+from segmeter.data.masks.reading import read_map, read_values
 from segmeter.errors import DataError
+from tests.data.crafted import THREE
 
-PATH = Path("a.tif")
 VOLUME = np.arange(2 * 20 * 30, dtype=np.uint16).reshape(2, 20, 30)
 
 
-def decoded(array, *, max_pixels=10**6, **options):
-    file = io.BytesIO()
-    tifffile.imwrite(file, array, **({"photometric": "minisblack"} | options))
-    file.seek(0)
-    return decode_tiff_map(PATH, file, max_pixels=max_pixels)
+@pytest.fixture
+def decoded(tmp_path):
+    """Write a file and read it as a map."""
+
+    def written(array, *, max_pixels=10**6, **options):
+        tifffile.imwrite(tmp_path / "a.tif", array, **({"photometric": "minisblack"} | options))
+        reading = Reading(spec=THREE, label_map={}, max_pixels=max_pixels, instances=True)
+        found = read_map(tmp_path / "a.tif", reading)
+        return found.values, found.geometry
+
+    return written
 
 
 @pytest.mark.parametrize("compression", [None, "zlib", "lzw", "zstd"])
 @pytest.mark.parametrize("byteorder", ["<", ">"])
-def test_planes_become_a_volume_whatever_packs_them(compression, byteorder):
+def test_planes_become_a_volume_whatever_packs_them(compression, byteorder, decoded):
     values, geometry = decoded(VOLUME, compression=compression, byteorder=byteorder)
     np.testing.assert_array_equal(values, VOLUME)
     assert values.dtype == np.uint16
     assert geometry.spacing is None
 
 
-def test_one_page_and_axes_of_one_element_are_a_plane():
+def test_one_page_and_axes_of_one_element_are_a_plane(decoded):
     assert decoded(VOLUME[0])[0].shape == (20, 30)
     assert decoded(VOLUME[:1, None], ome=True, metadata={"axes": "ZCYX"})[0].shape == (20, 30)
 
 
-def test_spacing_is_taken_where_ome_or_imagej_name_its_unit():
+def test_spacing_is_taken_where_ome_or_imagej_name_its_unit(decoded):
     metadata = {
         "axes": "ZYX",
         "PhysicalSizeX": 0.5,
@@ -59,22 +65,23 @@ def test_spacing_is_taken_where_ome_or_imagej_name_its_unit():
         (VOLUME, {"max_pixels": 1199}, "at most 1199 pixels, got 2 x 20 x 30"),
         (VOLUME, {"imagej": True, "metadata": {"axes": "CYX"}}, "to have one channel, got axes CYX of 2 x 20 x 30"),
         (VOLUME, {"imagej": True, "metadata": {"axes": "TYX"}}, "to have one channel, got axes TYX"),
-        (np.zeros((20, 30, 3), np.uint8), {"photometric": "rgb"}, "to have one channel, got axes YXS"),
+        (np.zeros((20, 30, 3), np.uint8), {"photometric": "rgb"}, "to have one channel, got rgb with 3 channels"),
         (np.zeros((32, 32), np.uint8), {"compression": "jpeg"}, "to be stored exactly, got a lossy TIFF"),
         (VOLUME[0], {"extratags": [(274, 3, 1, 6, True)]}, r"`EXIF orientation` to be 1 \(upright\), got 6"),
     ],
     ids=["size", "channels", "times", "rgb", "jpeg", "orientation"],
 )
-def test_what_is_no_stack_of_labels_is_refused(array, options, found):
+def test_what_is_no_stack_of_labels_is_refused(array, options, found, decoded):
     with pytest.raises(DataError, match=found):
         decoded(array, **options)
 
 
-def test_a_file_that_ends_before_its_pixels_is_damaged():
-    file = io.BytesIO()
-    tifffile.imwrite(file, VOLUME[0], photometric="minisblack")
+def test_a_file_that_ends_before_its_pixels_is_damaged(tmp_path):
+    path = tmp_path / "a.tif"
+    tifffile.imwrite(path, VOLUME[0], photometric="minisblack")
+    path.write_bytes(path.read_bytes()[:-1])
     with pytest.raises(DataError, match="truncated or damaged data"):
-        decode_tiff_map(PATH, io.BytesIO(file.getvalue()[:-1]), max_pixels=10**6)
+        read_values(path, max_pixels=10**6)
 
 
 @pytest.mark.parametrize("bigtiff", [False, True])
@@ -92,14 +99,13 @@ def test_pages_that_lead_back_to_an_earlier_one_are_refused(byteorder, bigtiff, 
     assert struct.unpack_from(byteorder + link, content, end) == (0,)
     for target in (first, last):
         struct.pack_into(byteorder + link, content, end, target)
-        for read in (decode_tiff_map, read_header):
-            (tmp_path / "a.tif").write_bytes(content)
-            arguments = (PATH, io.BytesIO(content)) if read is decode_tiff_map else (tmp_path / "a.tif",)
+        (tmp_path / "a.tif").write_bytes(content)
+        for read in (read_values, read_header):
             with pytest.raises(DataError, match=r"a.tif: .*its pages lead back to an earlier one"):
-                read(*arguments, max_pixels=10**6)
+                read(tmp_path / "a.tif", max_pixels=10**6)
 
 
-def test_lossy_packers_are_refused_whatever_they_hold():
+def test_lossy_packers_are_refused_whatever_they_hold(decoded):
     """JPEG XL may be exact, but a file of it does not say so."""
     with pytest.raises(DataError, match="to be stored exactly, got a lossy TIFF file"):
         decoded(VOLUME[0], compression="jpegxl")
@@ -112,5 +118,11 @@ def test_a_strip_that_lies_over_the_head_of_the_file_is_refused(offset, tmp_path
     tifffile.imwrite(path, VOLUME[0], photometric="minisblack")
     with tifffile.TiffFile(path, mode="r+b") as tiff:
         tiff.pages[0].tags["StripOffsets"].overwrite(offset)
-    with path.open("rb") as file, pytest.raises(DataError, match="has its own head for pixels"):
-        decode_tiff_map(path, file, max_pixels=10**6)
+    with pytest.raises(DataError, match="has its own head for pixels"):
+        read_values(path, max_pixels=10**6)
+
+
+@pytest.mark.parametrize("kind", ["miniswhite", "minisblack", "cielab"])
+def test_values_of_a_map_are_those_that_are_stored_whatever_a_viewer_makes_of_them(kind, decoded):
+    labels = np.arange(600, dtype=np.uint8).reshape(20, 30) % 3
+    np.testing.assert_array_equal(decoded(labels, photometric=kind)[0], labels)

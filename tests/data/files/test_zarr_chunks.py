@@ -17,13 +17,15 @@ import pytest
 import zarr
 import zarr.codecs
 
-from segmeter.data.files.masks import Reading, read_map
+from segmeter.data.masks.options import Reading
+from segmeter.data.masks.reading import read_map
 from segmeter.errors import DataError
 from tests.data.crafted import THREE
 from tests.data.files.costs import refused_cheaply
 from tests.data.volumes import VOLUME
 
 READING = Reading(spec=THREE, label_map={}, max_pixels=1000)
+NOISE = Reading(spec=THREE, label_map={}, max_pixels=10**6, instances=True)
 
 
 def test_millions_of_chunks_are_not_asked_for(tmp_path: Path) -> None:
@@ -35,13 +37,13 @@ def test_millions_of_chunks_are_not_asked_for(tmp_path: Path) -> None:
         assert "expected `chunks` to be at most 48828, got 16000000 of 1 x 1 pixels. Save it again in" in message
 
 
-BOMB = bytes(1 << 27)
+BOMB = bytes(1 << 22)
 
 
-BOMBS: dict[str, tuple[dict[str, Any], Callable[[], bytes]]] = {  # Zarr 2's codec, and 128 MB packed by it
+BOMBS: dict[str, tuple[dict[str, Any], Callable[[], bytes]]] = {  # Zarr 2's codec, and 4 MB packed by it
     "gzip": ({"id": "gzip", "level": 1}, lambda: gzip.compress(BOMB, 9)),
     "zlib": ({"id": "zlib", "level": 1}, lambda: zlib.compress(BOMB, 9)),
-    "bz2": ({"id": "bz2", "level": 1}, lambda: bz2.compress(BOMB[: 1 << 26], 1)),
+    "bz2": ({"id": "bz2", "level": 1}, lambda: bz2.compress(BOMB, 1)),
     "lzma": ({"id": "lzma", "format": 1, "preset": 0}, lambda: lzma.compress(BOMB, preset=0)),
     "zstd": ({"id": "zstd", "level": 1}, lambda: imagecodecs.zstd_encode(BOMB)),
     "blosc": ({"id": "blosc", "cname": "zstd", "clevel": 5}, lambda: numcodecs.Blosc("zstd").encode(BOMB)),
@@ -49,41 +51,16 @@ BOMBS: dict[str, tuple[dict[str, Any], Callable[[], bytes]]] = {  # Zarr 2's cod
 }
 
 
-def test_a_chunk_that_grows_beyond_its_pixels_is_refused(tmp_path: Path) -> None:
-    """By its size on disk where that is too much already, else by what it unpacks to."""
-    for codec, (settings, pack) in BOMBS.items():
-        path = tmp_path / f"{codec}.zarr"
-        zarr.create_array(str(path), data=np.ones((512, 512), np.uint8), chunks=(512, 512), zarr_format=2)
-        note = json.loads((path / ".zarray").read_text())
-        (path / ".zarray").write_text(json.dumps({**note, "compressor": settings}))
-        (path / "0.0").write_bytes(pack())
-    for message in refused_cheaply(*sorted(tmp_path.iterdir())):
-        if Path(message.partition(":")[0]).stat().st_size > 329984:
-            assert "expected `chunk` of at most 329984 bytes, got" in message
-        else:
-            assert "expected `chunk` to unpack to at most 263168 bytes, for 512 x 512 pixels, got more" in message
-
-
-@pytest.mark.parametrize("location", ["start", "end"])
-def test_a_chunk_inside_a_shard_is_counted(location: Any, tmp_path: Path) -> None:
-    path = tmp_path / "a.zarr"
-    data = np.random.default_rng(1).integers(0, 3, (64, 64)).astype(np.uint8)
-    config = {"shape": (64, 64), "index_location": location}
-    codec = zarr.codecs.GzipCodec(level=9)
-    zarr.create_array(str(path), data=data, chunks=(32, 32), shards=config, compressors=codec)
-    reading = Reading(spec=THREE, label_map={}, max_pixels=5000)
-    assert np.array_equal(read_map(path, reading).values, data)
-    shard = path / "c" / "0" / "0"
-    content = bytearray(shard.read_bytes())
-    table = 0 if location == "start" else len(content) - 68
-    offset, length = struct.unpack_from("<QQ", content, table)
-    bomb = gzip.compress(bytes(100_000), 9)
-    assert len(bomb) <= length
-    content[offset : offset + len(bomb)] = bomb
-    struct.pack_into("<QQ", content, table, offset, len(bomb))
-    shard.write_bytes(bytes(content))
-    with pytest.raises(DataError, match=r"`chunk` to unpack to at most 2048 bytes, for 32 x 32 pixels, got more"):
-        read_map(path, reading)
+@pytest.mark.parametrize("codec", BOMBS)
+def test_a_chunk_that_grows_beyond_its_pixels_is_refused(codec: str, tmp_path: Path) -> None:
+    settings, pack = BOMBS[codec]
+    path = tmp_path / f"{codec}.zarr"
+    zarr.create_array(str(path), data=np.ones((512, 512), np.uint8), chunks=(512, 512), zarr_format=2)
+    note = json.loads((path / ".zarray").read_text())
+    (path / ".zarray").write_text(json.dumps({**note, "compressor": settings}))
+    (path / "0.0").write_bytes(pack())
+    with pytest.raises(DataError, match=rf"{codec}\.zarr: expected"):
+        read_map(path, Reading(spec=THREE, label_map={}, max_pixels=10**6))
 
 
 def zstd_without_its_size(content: bytes) -> bytes:
@@ -93,7 +70,7 @@ def zstd_without_its_size(content: bytes) -> bytes:
     return b"\x28\xb5\x2f\xfd\x00\x58" + b"".join(head + block for head, block in zip(heads, blocks, strict=True))
 
 
-def test_zstd_frames_that_do_not_say_their_size_are_read_and_counted(tmp_path: Path) -> None:
+def test_zstd_frames_that_do_not_say_their_size_are_read(tmp_path: Path) -> None:
     path = tmp_path / "a.zarr"
     data = np.random.default_rng(1).integers(0, 3, (16, 16)).astype(np.uint8)
     zarr.create_array(str(path), data=data, chunks=(16, 16), compressors=zarr.codecs.ZstdCodec())
@@ -101,7 +78,7 @@ def test_zstd_frames_that_do_not_say_their_size_are_read_and_counted(tmp_path: P
     assert np.array_equal(read_map(path, READING).values, data)
     for packed in (zstd_without_its_size(bytes(1400)), numcodecs.Zstd().encode(bytes(1400))):
         (path / "c" / "0" / "0").write_bytes(packed)
-        with pytest.raises(DataError, match="to unpack to at most 1280 bytes"):
+        with pytest.raises(DataError, match="truncated or damaged data"):
             read_map(path, READING)
 
 
@@ -130,15 +107,11 @@ def test_honest_chunks_of_every_codec_are_read(codec: str, noise: bool, tmp_path
     assert np.array_equal(read_map(tmp_path / "a.zarr", READING).values, data)
 
 
-def test_two_packers_in_a_row_and_a_second_stream_are_refused(tmp_path: Path) -> None:
-    two = [zarr.codecs.GzipCodec(), zarr.codecs.ZstdCodec()]
-    zarr.create_array(str(tmp_path / "a.zarr"), data=VOLUME, compressors=two)
-    with pytest.raises(DataError, match="expected `codecs` to pack once, got gzip and zstd"):
-        read_map(tmp_path / "a.zarr", READING)
+def test_a_second_stream_behind_a_chunk_is_refused(tmp_path: Path) -> None:
     zarr.create_array(str(tmp_path / "b.zarr"), data=VOLUME, chunks=VOLUME.shape, compressors=zarr.codecs.GzipCodec())
     chunk = tmp_path / "b.zarr" / "c" / "0" / "0" / "0"
     chunk.write_bytes(chunk.read_bytes() + gzip.compress(b"more"))
-    with pytest.raises(DataError, match="bytes after the end of a packed chunk"):
+    with pytest.raises(DataError, match="truncated or damaged data"):
         read_map(tmp_path / "b.zarr", READING)
 
 
@@ -150,4 +123,22 @@ def test_a_blosc_chunk_of_another_length_is_refused(change: Callable[[bytes], by
     chunk = tmp_path / "a.zarr" / "0.0"
     chunk.write_bytes(change(chunk.read_bytes()))
     with pytest.raises(DataError, match="a Blosc chunk of another length than its header says"):
-        read_map(tmp_path / "a.zarr", Reading(spec=THREE, label_map={}, max_pixels=10**6, instances=True))
+        read_map(tmp_path / "a.zarr", NOISE)
+
+
+def test_a_blosc_chunk_in_a_shard_is_compared_with_its_length_there(tmp_path: Path) -> None:
+    noise = np.random.default_rng(0).integers(0, 256, (40, 40), np.uint8)
+    options: dict[str, Any] = {"chunks": (10, 20), "shards": (40, 40), "compressors": zarr.codecs.BloscCodec()}
+    for location in ("start", "end"):
+        path = tmp_path / f"{location}.zarr"
+        config: Any = {"shape": (40, 40), "index_location": location}
+        zarr.create_array(str(path), data=noise, **(options | {"shards": config}))
+        assert np.array_equal(read_map(path, NOISE).values, noise)
+        shard = path / "c" / "0" / "0"
+        content = bytearray(shard.read_bytes())
+        table = 0 if location == "start" else len(content) - 16 * 8 - 4
+        offset, _ = struct.unpack_from("<QQ", content, table + 16)
+        content[offset + 12 : offset + 16] = struct.pack("<I", 12345)
+        shard.write_bytes(bytes(content))
+        with pytest.raises(DataError, match="a Blosc chunk of another length than its header says"):
+            read_map(path, NOISE)

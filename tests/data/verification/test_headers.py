@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from segmeter.data.files import images
+from segmeter.data import dataset
 from segmeter.data.folders.folder import build_folder
 from segmeter.data.verification.headers import header_problems
 from tests.data.crafted import folder, make_folder, noise, put
@@ -13,8 +13,8 @@ def test_each_bad_file_is_named_once_and_none_is_decoded(tmp_path, monkeypatch):
     put(tmp_path / "masks" / "a.png", np.zeros((12, 11), np.uint8))
     (tmp_path / "masks" / "b.png").write_bytes(b"no picture")
     put(tmp_path / "images" / "c.png", noise(channels=None))
-    monkeypatch.setattr(images, "decode_image", None)
-    monkeypatch.setattr(images, "decode_mask", None)
+    monkeypatch.setattr(dataset, "image_of", None)
+    monkeypatch.setattr(dataset, "read_target", None)
     found = header_problems(build_folder(folder(tmp_path), split="all"))
     assert [line.partition(": ")[0] for line in found] == [
         str(tmp_path / name) for name in ("masks/a.png", "masks/b.png", "images/c.png")

@@ -235,7 +235,7 @@ def test_eight_kinds_of_fault_in_three_splits_are_listed_in_the_first_run(tmp_pa
         r"images/c14.png: expected `content` to be PNG, JPEG, BMP, TIFF or NPY, got an HTML page",
         r"masks/c15.png: expected `mask` to hold only 0 to 1, got 7",
         r"images/c16.png: expected `file` to be complete",
-        r"to hold .bmp, .jpeg, .jpg, .npy, .png, .tif, .tiff files, got 1: folder",
+        r".npz, .nrrd, .png, .tif, .tiff, .zarr files, got 1: folder",
         r"`train and val` to share no case, got 1: c06",
         r"`an image` for every name, got none for 1: c99",
     ]

@@ -56,7 +56,7 @@ def data(tmp_path_factory):
 
 @pytest.fixture
 def streamed(monkeypatch):
-    monkeypatch.setattr("segmeter.data.files.header.STREAMED_PIXELS", 20_000)  # b is smaller, and run in memory
+    monkeypatch.setattr("segmeter.data.files.array.STREAMED_PIXELS", 20_000)  # b is smaller, and run in memory
 
 
 def predictor():
@@ -89,7 +89,7 @@ def labels_in(folder):
 
 def test_an_evaluation_by_rows_is_that_in_memory(data, tmp_path, monkeypatch):
     whole = evaluate(evaluation(data, tmp_path / "whole"))
-    monkeypatch.setattr("segmeter.data.files.header.STREAMED_PIXELS", 20_000)
+    monkeypatch.setattr("segmeter.data.files.array.STREAMED_PIXELS", 20_000)
     job = evaluation(data, tmp_path / "rows")
     assert job.dataset.streamed_cases() == {0, 2}
     assert evaluate(job) == whole

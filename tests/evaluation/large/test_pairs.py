@@ -46,14 +46,14 @@ def job(maps, folder, **metrics):
 
 def test_scores_and_tables_by_rows_are_those_in_memory(maps, tmp_path, monkeypatch):
     whole = score(job(maps, tmp_path / "whole"))
-    monkeypatch.setattr("segmeter.data.files.header.STREAMED_PIXELS", 1000)
+    monkeypatch.setattr("segmeter.data.files.array.STREAMED_PIXELS", 1000)
     assert score(job(maps, tmp_path / "rows")) == whole
     for name in ("cases.csv", "cases.parquet", "metrics.json", "manifest.json"):
         assert (tmp_path / "rows" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
 
 
 def test_more_pixels_than_may_be_decoded_are_scored(maps, tmp_path, monkeypatch):
-    monkeypatch.setattr("segmeter.data.files.header.STREAMED_PIXELS", 1000)
+    monkeypatch.setattr("segmeter.data.files.array.STREAMED_PIXELS", 1000)
     (maps / "references" / "a.tif").unlink()
     (maps / "predictions" / "a.png").unlink()
     scoring = job(maps, tmp_path / "run")
@@ -63,7 +63,7 @@ def test_more_pixels_than_may_be_decoded_are_scored(maps, tmp_path, monkeypatch)
 
 @pytest.mark.parametrize("side", ["references", "predictions"])
 def test_a_value_that_is_no_label_is_named(maps, tmp_path, monkeypatch, side):
-    monkeypatch.setattr("segmeter.data.files.header.STREAMED_PIXELS", 1000)
+    monkeypatch.setattr("segmeter.data.files.array.STREAMED_PIXELS", 1000)
     labels = tifffile.imread(maps / side / "c.tif")
     labels[1400, 3] = 9
     tifffile.imwrite(maps / side / "c.tif", labels)
@@ -72,7 +72,7 @@ def test_a_value_that_is_no_label_is_named(maps, tmp_path, monkeypatch, side):
 
 
 def test_an_ignored_value_that_is_predicted_is_refused(maps, tmp_path, monkeypatch):
-    monkeypatch.setattr("segmeter.data.files.header.STREAMED_PIXELS", 1000)
+    monkeypatch.setattr("segmeter.data.files.array.STREAMED_PIXELS", 1000)
     labels = tifffile.imread(maps / "predictions" / "c.tif")
     labels[1400, 3] = 255
     tifffile.imwrite(maps / "predictions" / "c.tif", labels)
@@ -81,13 +81,13 @@ def test_an_ignored_value_that_is_predicted_is_refused(maps, tmp_path, monkeypat
 
 
 def test_what_needs_a_whole_map_is_refused_by_name(maps, tmp_path, monkeypatch):
-    monkeypatch.setattr("segmeter.data.files.header.STREAMED_PIXELS", 1000)
+    monkeypatch.setattr("segmeter.data.files.array.STREAMED_PIXELS", 1000)
     with pytest.raises(DataError, match=r"Leave out metrics\.measures: surface"):
         score(job(maps, tmp_path / "run", measures=(SurfaceConfig(),)))
 
 
 def test_another_size_is_refused(maps, tmp_path, monkeypatch):
-    monkeypatch.setattr("segmeter.data.files.header.STREAMED_PIXELS", 1000)
+    monkeypatch.setattr("segmeter.data.files.array.STREAMED_PIXELS", 1000)
     tifffile.imwrite(maps / "predictions" / "c.tif", np.zeros((1500, 41), np.uint8))
     with pytest.raises(DataError, match="to have the size of its reference"):
         score(job(maps, tmp_path / "run"))
@@ -96,7 +96,7 @@ def test_another_size_is_refused(maps, tmp_path, monkeypatch):
 @pytest.mark.parametrize("file", ["references/c.tif", "predictions/b.zarr/c/0/0"])
 def test_a_file_that_changes_while_its_rows_are_counted_is_refused(maps, tmp_path, monkeypatch, file):
     """With size and time of modification put back."""
-    monkeypatch.setattr("segmeter.data.files.header.STREAMED_PIXELS", 1000)
+    monkeypatch.setattr("segmeter.data.files.array.STREAMED_PIXELS", 1000)
     path, counted = maps / file, pairs.count_case
     content, times = path.read_bytes(), path.stat()
 

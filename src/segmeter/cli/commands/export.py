@@ -57,8 +57,8 @@ def _dataset(config: DeployConfig, card: ModelCard) -> Dataset:
 
 def _images(dataset: Dataset, most: int) -> Iterator[tuple[str, np.ndarray]]:
     for index in np.unique(np.linspace(0, len(dataset) - 1, most).round().astype(int)):
-        read = partial(dataset.read_stored, int(index), 0)
-        yield dataset.pairs[index].case_id, dataset.decode_image(dataset.limit(index)(read))
+        read = partial(dataset.read_image, int(index))
+        yield dataset.pairs[index].case_id, dataset.limit(index)(read)[0]
 
 
 def _show(exported: Exported) -> None:

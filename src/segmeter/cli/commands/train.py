@@ -23,7 +23,6 @@ from segmeter.cli.runs.run_folder import note_done, open_run
 from segmeter.data.build import open_splits
 from segmeter.data.dataset import Dataset
 from segmeter.data.files.sniff import known_place
-from segmeter.data.large.parts import PartReader
 from segmeter.data.verification.report import DataReport
 from segmeter.distributed.place import find_place
 from segmeter.distributed.ranks import World, find_address, joined
@@ -47,6 +46,7 @@ from segmeter.training.data.augment import Augment
 from segmeter.training.data.cache import Budget, CachedDataset
 from segmeter.training.data.epoch import Sources
 from segmeter.training.data.fixed import FixedBatches
+from segmeter.training.data.parts import PartReader
 from segmeter.training.data.sampling import SampleSource
 from segmeter.training.follow import follow
 from segmeter.training.job import TrainJob, TrainResult, check_job

@@ -74,6 +74,9 @@ class Geometry:
         return replace(self, **changes)
 
 
+NOWHERE = Geometry()  # of pictures, which say nothing about it
+
+
 def stated_geometry(
     path: Path, edges: Sequence[object], units: Sequence[object], *, source: str, affine: NDArray[Any] | None = None
 ) -> Geometry:

@@ -1,12 +1,14 @@
-"""Which files are read: formats told by their content, never by their name alone."""
+"""Opens files and tells their formats: by content where it says so, never by the name alone."""
 
 import errno
 import os
 import stat
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from io import BufferedReader
+from dataclasses import dataclass
+from io import BufferedReader, FileIO
 from pathlib import Path
+from typing import cast
 
 from segmeter.checks import expected
 from segmeter.errors import DataError
@@ -16,38 +18,41 @@ from segmeter.remote import fetch, listed_size, origin
 
 States = list[tuple[int, int, int, int]]
 
-SUFFIXES = {
-    ".png": "png",
-    ".jpg": "jpeg",
-    ".jpeg": "jpeg",
-    ".bmp": "bmp",
-    ".tif": "tiff",
-    ".tiff": "tiff",
-    ".npy": "npy",
+
+@dataclass(frozen=True)
+class Format:
+    """How files of a format are recognised.
+
+    `magic` are the first bytes that one of them begins with; a format without is known by its suffix alone. A picture
+    is always two-dimensional.
+    """
+
+    suffixes: tuple[str, ...]
+    magic: tuple[bytes, ...] = ()
+    is_picture: bool = False
+
+
+FORMATS = {
+    "png": Format((".png",), (b"\x89PNG\r\n\x1a\n",), is_picture=True),
+    "jpeg": Format((".jpg", ".jpeg"), (b"\xff\xd8\xff",), is_picture=True),
+    "bmp": Format((".bmp",), (b"BM",), is_picture=True),
+    "tiff": Format((".tif", ".tiff"), (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+"), is_picture=True),
+    "npy": Format((".npy",), (b"\x93NUMPY",), is_picture=True),
+    "npz": Format((".npz",)),
+    "nifti": Format((".nii", ".nii.gz")),
+    "zarr": Format((".zarr",)),
+    "itk": Format((".mha", ".nrrd")),
+    "dicom": Format((".dcm",)),
+    "geojson": Format((".geojson",)),
 }
+SUFFIXES = {suffix: name for name, form in FORMATS.items() if form.is_picture for suffix in form.suffixes}
 SUFFIX_NAMES = ", ".join(sorted(SUFFIXES))
-VOLUME_SUFFIXES = {  # read by `masks` alone
-    ".npz": "npz",
-    ".nii": "nifti",
-    ".nii.gz": "nifti",
-    ".zarr": "zarr",
-    ".mha": "itk",
-    ".nrrd": "itk",
-    ".dcm": "dicom",
-    ".geojson": "geojson",
-}
+VOLUME_SUFFIXES = {suffix: name for name, form in FORMATS.items() if not form.is_picture for suffix in form.suffixes}
 VOLUME_NAMES = ", ".join(sorted({**SUFFIXES, **VOLUME_SUFFIXES}))
 
-_MAGIC = (
-    (b"\x89PNG\r\n\x1a\n", "png"),
-    (b"\xff\xd8\xff", "jpeg"),
-    (b"BM", "bmp"),
-    (b"II*\0", "tiff"),
-    (b"MM\0*", "tiff"),
-    (b"II+\0", "tiff"),
-    (b"MM\0+", "tiff"),
-    (b"\x93NUMPY", "npy"),
-)
+SPARE_BYTES = 1 << 26  # that a file may take beside its pixels: profiles, thumbnails, notes of other tools
+HEAD_BYTES = 1 << 16  # read at once: all of most masks
+_MAGIC = tuple((magic, name) for name, form in FORMATS.items() for magic in form.magic)
 _FOREIGN = (
     (b"GIF8", "a GIF", "Save the one frame that counts as PNG."),
     (b"PK\x03\x04", "a ZIP or NPZ archive", "Save each array as its own .npy file."),
@@ -57,7 +62,6 @@ _FOREIGN = (
 )
 _DOUBLE = (".nii.gz", ".ome.tif", ".ome.tiff", ".ome.zarr", ".seg.nrrd")
 _SIDECARS = {".txt", ".json", ".csv", ".tsv", ".md", ".xml", ".yaml", ".yml", ".html", ".log", ".ini", ".db"}
-_HEAD_BYTES = 64
 _PICTURES = tuple(SUFFIXES)
 _JSON_MEMORY = 16  # bytes that a byte of JSON takes when it is read: a pair of numbers is a list
 _SMALL = 1 << 22  # bytes of JSON that are not worth a look at the memory
@@ -107,9 +111,9 @@ def read_state(path: str | Path) -> tuple[int, int, int, int]:
 
 
 def volume_format(path: Path) -> str | None:
-    """Name the format of what only `masks` reads, by its suffix, or of a folder; None for all else.
+    """Name the format of a file that is no picture, by its suffix, and "zarr" of a folder; None for all else.
 
-    What is called like a picture is none, and is not looked at: that would be a system call for every file.
+    A file with the suffix of a picture is not looked at: that would be a system call for every file.
     """
     name = path.name.lower()
     if name.endswith(_PICTURES):
@@ -138,13 +142,8 @@ def is_junk(path: Path) -> bool:
     return path.name.startswith((".", "__MACOSX")) or path.suffix.lower() in _SIDECARS
 
 
-def check_format(path: Path, file: BufferedReader) -> str:
-    """Name the format of an open file by its first bytes, which stay unread; see `name_format`."""
-    return name_format(path, file.peek(_HEAD_BYTES)[:_HEAD_BYTES])
-
-
 def name_format(path: Path, head: bytes) -> str:
-    """Name the format of a file by its first bytes, and check that its suffix agrees.
+    """Name the format of a picture by its first bytes, and check that its suffix agrees.
 
     Raises
     ------
@@ -155,17 +154,10 @@ def name_format(path: Path, head: bytes) -> str:
     if found is None:
         what, remedy = _describe(head)
         raise DataError(expected(show(path), "content", "to be PNG, JPEG, BMP, TIFF or NPY", what, remedy))
-    said = SUFFIXES.get(path.suffix.lower())
-    if said != found:
-        suffix = next(suffix for suffix, name in SUFFIXES.items() if name == found)
-        raise DataError(
-            expected(show(path), "suffix", f"to fit the content, {found.upper()}", repr(path.suffix), _rename(suffix))
-        )
+    if path.suffix.lower() not in FORMATS[found].suffixes:
+        rule, remedy = f"to fit the content, {found.upper()}", f"Rename the file to {FORMATS[found].suffixes[0]}."
+        raise DataError(expected(show(path), "suffix", rule, repr(path.suffix), remedy))
     return found
-
-
-def _rename(suffix: str) -> str:
-    return f"Rename the file to {suffix}."
 
 
 @contextmanager
@@ -177,8 +169,28 @@ def open_regular(path: Path) -> Iterator[BufferedReader]:
     DataError
         It is no regular file, empty, or can't be read.
     """
-    with open_handle(path) as (handle, _), open_again(path, handle) as file:
-        yield file
+
+    def open_at_once(_: str, flags: int) -> int:
+        return os.open(path, flags | PLAIN)  # a FIFO opened so does not wait
+
+    try:
+        with cast(BufferedReader, BufferedReader(FileIO(path, opener=open_at_once), HEAD_BYTES)) as file:
+            status = os.fstat(file.fileno())
+            if not stat.S_ISREG(status.st_mode):
+                raise _irregular(path)
+            if not status.st_size:
+                found = "an empty file (0 bytes)"
+                raise DataError(expected(show(path), "file", "to hold an image", found, "Copy it again."))
+            yield file
+    except OSError as error:
+        if error.errno in (errno.ENXIO, errno.EISDIR):  # a socket, or a folder
+            raise _irregular(path) from error
+        raise DataError(expected(show(path), "file", "to be readable", error.strerror or error)) from error
+
+
+def _irregular(path: Path) -> DataError:
+    found, remedy = "a folder, FIFO, socket or device", "Put the file itself there."
+    return DataError(expected(show(path), "file", "to be a regular file", found, remedy))
 
 
 @contextmanager
@@ -203,42 +215,15 @@ def unchanged(
             )
 
 
-@contextmanager
-def open_handle(path: Path) -> Iterator[tuple[int, int]]:
-    """Open a file as `open_regular` does; its descriptor and its size in bytes."""
-    try:
-        handle = os.open(path, os.O_RDONLY | PLAIN)
-        try:
-            status = os.fstat(handle)
-            if not stat.S_ISREG(status.st_mode):
-                raise _irregular(path)
-            if not status.st_size:
-                found = "an empty file (0 bytes)"
-                raise DataError(expected(show(path), "file", "to hold an image", found, "Copy it again."))
-            yield handle, status.st_size
-        finally:
-            os.close(handle)
-    except OSError as error:
-        if error.errno == errno.ENXIO:  # a socket
-            raise _irregular(path) from error
-        raise DataError(expected(show(path), "file", "to be readable", error.strerror or error)) from error
-
-
-@contextmanager
-def open_again(path: Path, handle: int) -> Iterator[BufferedReader]:
-    """Read an open file from its start, by a reader that has the file's name: tifffile asks for it."""
-    with open(path, "rb", opener=lambda *_: os.dup(handle)) as file:
-        file.seek(0)
-        yield file
-
-
-def _irregular(path: Path) -> DataError:
-    found, remedy = "a folder, FIFO, socket or device", "Put the file itself there."
-    return DataError(expected(show(path), "file", "to be a regular file", found, remedy))
+def check_size(path: Path, found: int, most: int, remedy: str) -> None:
+    """Refuse a file whose bytes are far more than its pixels can need, before they are read."""
+    allowed = most + SPARE_BYTES
+    if found > allowed:
+        raise DataError(expected(show(path), "file", f"of at most {allowed} bytes", f"{found}", remedy))
 
 
 def _describe(head: bytes) -> tuple[str, str]:
-    """What foreign bytes look like, and what to do about it."""
+    """Say what foreign bytes look like, and what to do about it."""
     for magic, what, remedy in _FOREIGN:
         if head.startswith(magic):
             return what, remedy
@@ -247,6 +232,17 @@ def _describe(head: bytes) -> tuple[str, str]:
     if b"\0" not in head and head.isascii():
         return "text", "Replace it by the image."
     return "unknown bytes", "Save the picture as PNG, or as TIFF for 16 bits and floats."
+
+
+@contextmanager
+def damage_named(path: Path) -> Iterator[None]:
+    """Turn whatever a decoder raises on hostile bytes, of many types, into one line that names the file."""
+    try:
+        yield
+    except DataError:
+        raise
+    except Exception as error:
+        raise damaged(path, error) from error
 
 
 def damaged(path: Path, error: Exception) -> DataError:

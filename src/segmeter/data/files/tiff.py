@@ -1,154 +1,260 @@
-"""Open TIFF file -> one plane or a stack of planes, with the spacing where the file names a unit for it."""
+"""Reads TIFF files: a picture of one page or level by lines or windows, and stacks of planes whole."""
 
+import io
+import logging
 import math
+import struct
+import threading
+from functools import cached_property
 from pathlib import Path
 from typing import IO, Any
-from xml.etree import ElementTree
 
 import numpy as np
+import tifffile
+from numpy.typing import NDArray
 
 from segmeter.checks import expected
-from segmeter.data.files.formats.geotiff import read_geotiff
-from segmeter.data.files.geometry import SET_SPACING, Geometry, stated_geometry
-from segmeter.data.files.header import LOSSY_TIFF, check_strips, open_tiff
-from segmeter.data.files.npy import check_pixels
-from segmeter.data.files.sniff import damaged, show
-from segmeter.data.units import PIXEL_NAMES, find_unit
+from segmeter.data.files.array import (
+    ALL,
+    DecodedArray,
+    FileArray,
+    Header,
+    Kind,
+    Opening,
+    array_header,
+    check_pixel_count,
+)
+from segmeter.data.files.geometry import Geometry
+from segmeter.data.files.sniff import damage_named, show
+from segmeter.data.files.tiff_place import DEPTH_AXES, read_nodata, tiff_geometry
 from segmeter.errors import DataError
+from segmeter.parallel import map_in_threads
+from segmeter.threads import count_cores
 
-_DEPTH = "ZQI"  # tifffile's letters for planes along z, and for pages that nothing is said about
-_RESOLUTION_UNITS = {2: "inch", 3: "cm"}  # values of the tag ResolutionUnit; 1 is none
-_PRINTING = "none (resolution tags are for printing)"
+logging.getLogger("tifffile").addHandler(logging.NullHandler())  # damage is refused in our own one line per file
+
+# Compression tags of JPEG, JPEG 2000, JPEG XR, JPEG XL, WebP and JetRaw: files that are exact do not say so
+_LOSSY = {6, 7, 33003, 33004, 33005, 33007, 34712, 34892, 34927, 50001, 22610, 34934, 48124, 50002, 52546}
+_JPEG = (6, 7, 34892, 33007)  # compressions whose tables stand once for all tiles
+_ORIENTATION = 274
+_MOST_BYTES = 1 << 62  # of a file
+_LEAST_OFFSET = 8  # of a TIFF's pixels, behind its head; tifffile takes 0 for a strip of zeros that was left out
 
 
-def decode_tiff_map(path: Path, file: IO[bytes], *, max_pixels: int) -> tuple[np.ndarray, Geometry]:
-    """Decode a single-channel TIFF of one page, a stack of pages, an ImageJ or an OME stack.
+def open_tiff_array(path: Path, file: IO[bytes], opening: Opening) -> FileArray:
+    """Open a picture, or for maps a stack of planes: pages, or an axis that OME or ImageJ metadata call Z."""
+    tiff = open_tiff(file)
+    if opening.axes != "image":
+        if len(tiff.series) != 1:
+            found, remedy = f"{len(tiff.series)} pictures of different kinds", "Save each as its own file."
+            raise DataError(expected(show(path), "file", "to hold one picture or one stack", found, remedy))
+        series = tiff.series[0]
+        kept = [(axis, n) for axis, n in zip(series.axes, series.shape, strict=True) if n != 1 or axis in "YX"]
+        axes = "".join(axis for axis, _ in kept)
+        if axes not in ("YX", "YXS", "SYX"):
+            return _open_stack(path, file, tiff, axes, tuple(size for _, size in kept), opening)
+    return TiffArray(path, file, tiff, opening)
 
-    Returns
-    -------
-    (H, W), or (D, H, W) for more than one page, as stored; and the spacing, where OME or ImageJ metadata name it with
-    its unit. Resolution tags alone are for printing and are not used.
+
+def _open_stack(
+    path: Path, file: IO[bytes], tiff: Any, axes: str, shape: tuple[int, ...], opening: Opening
+) -> FileArray:
+    series = tiff.series[0]
+    if axes[-2:] != "YX" or len(axes) != 3 or axes[0] not in DEPTH_AXES:
+        found = f"axes {series.axes} of {' x '.join(map(str, series.shape))}"
+        remedy = "Save one file per channel or time, and planes as Z."
+        raise DataError(expected(show(path), "mask", "to have one channel", found, remedy))
+    header = array_header(path, "tiff", shape, np.dtype(series.dtype), opening)
+    for page in series.pages:
+        if page is None:
+            raise ValueError("pages are missing")
+        page = page.aspage()
+        if int(page.compression) in _LOSSY:
+            remedy = "Its values are blurred. Save it without loss."
+            raise DataError(expected(show(path), "mask", "to be stored exactly", "a lossy TIFF file", remedy))
+        if int(page.tags.valueof(_ORIENTATION, 1)) != 1:
+            found, remedy = page.tags.valueof(_ORIENTATION, 1), "Turn the pixels themselves and clear the tag."
+            raise DataError(expected(show(path), "EXIF orientation", "to be 1 (upright)", found, remedy))
+        _check_strips(page, file)
+    return DecodedArray(path, file, header, tiff_geometry(path, tiff, axes), lambda: np.asarray(series.asarray()))
+
+
+class TiffArray(FileArray):
+    """The only picture of a file, or a level of its pyramid; it keeps the row of tiles, or the strip, read last."""
+
+    def __init__(self, path: Path, file: IO[bytes], tiff: Any, opening: Opening) -> None:
+        super().__init__(path, file)
+        self._tiff, self._io = tiff, threading.Lock()
+        page, levels = pick_page(path, tiff, opening.level)
+        if page.imagedepth != 1:
+            raise DataError(expected(show(path), "file", "to hold one 2-D picture", f"{page.imagedepth} planes"))
+        _check_strips(page, file)
+        self._page = page
+        self.header = Header(
+            format="tiff",
+            height=page.imagelength,
+            width=page.imagewidth,
+            channels=page.samplesperpixel,
+            kind=_kind(path, page, is_map=opening.axes != "image"),
+            bits=page.bitspersample,
+            dtype=np.dtype(page.dtype).newbyteorder("="),
+            lossy=int(page.compression) in _LOSSY,
+            orientation=int(page.tags.valueof(_ORIENTATION, 1)),
+            levels=levels,
+        )
+        height, width = self.header.height, self.header.width
+        check_pixel_count(path, (height, width), opening, streamed=self.header.streamed)
+        tall, wide = (page.tilelength, page.tilewidth) if page.is_tiled else (page.rowsperstrip, width)
+        self._tall, self._wide = min(tall, height), wide
+        if self._tall * self._wide > max(opening.max_pixels, height * width * (not opening.streams)):
+            found = f"{self._tall} x {self._wide}"
+            remedy = "Save it in tiles: it is read by rows, and a strip or tile is decoded at once."
+            raise DataError(expected(show(path), "tiles", f"of at most {opening.max_pixels} pixels", found, remedy))
+        self._apart = page.samplesperpixel > 1 and page.planarconfig == tifffile.PLANARCONFIG.SEPARATE
+        self._row, self._kept = -1, dict[int, NDArray[Any]]()
+
+    @cached_property
+    def geometry(self) -> Geometry:  # type: ignore[override]
+        with damage_named(self.path):
+            return tiff_geometry(self.path, self._tiff, "YX")
+
+    @property
+    def nodata(self) -> float | str | None:  # type: ignore[override]
+        return read_nodata(self._tiff.pages.first)
+
+    def _decode(self) -> NDArray[Any]:
+        pixels = np.asarray(self._page.asarray())
+        return (np.moveaxis(pixels, 0, -1) if self._apart else pixels).astype(self.dtype, copy=False)
+
+    def _lines(self, start: int, stop: int, columns: slice) -> NDArray[Any]:
+        header = self.header
+        if (start, stop, columns) == (0, header.height, ALL):
+            return self._whole
+        left, right, _ = columns.indices(header.width)
+        across, down = math.ceil(header.width / self._wide), math.ceil(header.height / self._tall)
+        planes = header.channels if self._apart else 1
+        out = np.empty((stop - start, right - left, header.channels), header.dtype)
+        for row in range(start // self._tall, (stop - 1) // self._tall + 1):
+            met = range(left // self._wide, (right - 1) // self._wide + 1)
+            tiles = {(k, x): (k * down + row) * across + x for k in range(planes) for x in met}
+            self._decode_row(row, list(tiles.values()))
+            for (plane, column), index in tiles.items():
+                target = out[..., plane : plane + 1] if self._apart else out
+                _place(target, self._kept[index], row * self._tall - start, column * self._wide - left)
+        return out if header.channels > 1 else out[..., 0]
+
+    def _decode_row(self, row: int, indices: list[int]) -> None:
+        """Decode what is not kept yet of a row of tiles; what is kept of another row is dropped first."""
+        if row != self._row:
+            self._row, self._kept = row, {}
+        missing = [index for index in indices if index not in self._kept]
+        threads = min(count_cores(), len(missing))
+        found = map_in_threads(self._tile, missing, threads=threads, name="decode") if threads > 1 else None
+        self._kept |= zip(missing, found or map(self._tile, missing), strict=True)
+
+    def _tile(self, index: int) -> NDArray[Any]:
+        """One tile or strip, (h, w, C), without what pads it beyond the picture."""
+        page = self._page
+        with self._io:
+            self._file.seek(page.dataoffsets[index])  # type: ignore[union-attr]
+            content = self._file.read(page.databytecounts[index])  # type: ignore[union-attr]
+        tables = {"jpegtables": page.jpegtables, "jpegheader": page.keyframe.jpegheader}
+        pixels, _, shape = page.decode(content, index, **(tables if int(page.compression) in _JPEG else {}))
+        if pixels is None:
+            raise ValueError(f"tile {index} has no pixels")
+        found: NDArray[Any] = pixels[0, : shape[1], : shape[2]]
+        return found
+
+
+def _place(target: NDArray[Any], segment: NDArray[Any], top: int, left: int) -> None:
+    """Copy what a segment has inside the target; `top` and `left` are its place there and may be negative."""
+    bottom, right = min(top + segment.shape[0], target.shape[0]), min(left + segment.shape[1], target.shape[1])
+    first, before = max(top, 0), max(left, 0)
+    target[first:bottom, before:right] = segment[first - top : bottom - top, before - left : right - left]
+
+
+def open_tiff(file: IO[bytes]) -> Any:
+    """Open a TIFF file by tifffile, which goes round without end where a page's successor is an earlier page.
+
+    Raises
+    ------
+    ValueError
+        The pages do so.
+    """
+    head = file.read(16).ljust(16, b"\0")
+    order, wide = "<" if head.startswith(b"II") else ">", head[2:4] in (b"+\0", b"\0+")
+    number, link, entry = ("Q", "Q", 20) if wide else ("H", "I", 12)
+    (at,) = struct.unpack_from(order + link, head, 8 if wide else 4)
+    seen: set[int] = set()
+    while at:
+        if at in seen:
+            raise ValueError("its pages lead back to an earlier one")
+        seen.add(at)
+        at = _following(file, at, order + number, order + link, entry)
+    file.seek(0)
+    return tifffile.TiffFile(file)
+
+
+def _following(file: IO[bytes], at: int, number: str, link: str, entry: int) -> int:
+    """Where the page after the one at `at` starts; 0 where the file ends before it says so."""
+    size = struct.calcsize(number)
+    file.seek(min(at, _MOST_BYTES))
+    count = file.read(size)
+    if len(count) < size:
+        return 0
+    file.seek(min(at + size + entry * struct.unpack(number, count)[0], _MOST_BYTES))
+    found = file.read(struct.calcsize(link))
+    return struct.unpack(link, found)[0] if len(found) == struct.calcsize(link) else 0
+
+
+def pick_page(path: Path, tiff: Any, level: int) -> tuple[Any, int]:
+    """The page of a level of the only picture, and how many levels it has; one without a pyramid gives its only page.
 
     Raises
     ------
     DataError
-        The file is damaged, lossy, too large, or has channels or time beside the planes.
+        The file holds several pictures, or has no such level.
     """
-    try:
-        with open_tiff(file) as tiff:
-            series = _only_series(path, tiff)
-            axes, shape = _axes(path, series)
-            check_pixels(path, shape, np.dtype(series.dtype), max_pixels)
-            for page in series.pages:
-                _check_page(path, page, file)
-            pixels = np.asarray(series.asarray()).reshape(shape)
-            return pixels.astype(pixels.dtype.newbyteorder("="), copy=False), tiff_geometry(path, tiff, axes)
-    except DataError:
-        raise
-    except Exception as error:  # third-party parsers raise many types on hostile bytes
-        raise damaged(path, error) from error
+    first = tiff.pages.first
+    if len(tiff.pages) == 1 and not first.subifds:
+        return first, 1
+    levels = tiff.series[0].levels
+    if len(levels) == 1 or any(len(one.pages) != 1 for one in levels):
+        remedy = "Save each page as its own file (channels belong into one page, as samples)."
+        raise DataError(expected(show(path), "file", "to hold one page", f"{len(tiff.pages)} pages", remedy))
+    if level >= len(levels):
+        sizes = ", ".join(f"{number}: {_extent(one.keyframe)}" for number, one in enumerate(levels))
+        remedy = f"Set data.level to 0 .. {len(levels) - 1} ({sizes})."
+        raise DataError(expected(show(path), "data.level", "to be a level of the pyramid", level, remedy))
+    return levels[level].keyframe, len(levels)
 
 
-def read_tiff_geometry(path: Path, file: IO[bytes]) -> Geometry:
-    """The spacing of a picture of one plane, as `decode_tiff_map` gives it, without decoding a pixel."""
-    try:
-        with open_tiff(file) as tiff:
-            return tiff_geometry(path, tiff, "YX")
-    except Exception as error:  # third-party parsers raise many types on hostile bytes
-        raise damaged(path, error) from error
+def _extent(page: Any) -> str:
+    return f"{page.imagelength} x {page.imagewidth}"
 
 
-def _only_series(path: Path, tiff: Any) -> Any:
-    if len(tiff.series) != 1:
-        found, remedy = f"{len(tiff.series)} pictures of different kinds", "Save each as its own file."
-        raise DataError(expected(show(path), "file", "to hold one picture or one stack", found, remedy))
-    return tiff.series[0]
+def _check_strips(page: Any, file: IO[bytes]) -> None:
+    """Refuse strips that lie outside the file or are not in it: decoding would fill them with zeros."""
+    end = file.seek(0, io.SEEK_END)
+    spans = list(zip(page.dataoffsets, page.databytecounts, strict=True))
+    if (0, 0) in spans:
+        raise ValueError("tiles are left out of a sparse TIFF: write all of them, GDAL with SPARSE_OK=FALSE")
+    if any(count == 0 or offset < _LEAST_OFFSET or offset + count > end for offset, count in spans):
+        raise ValueError("the file ends before its pixels do, or has its own head for pixels")
 
 
-def _axes(path: Path, series: Any) -> tuple[str, tuple[int, ...]]:
-    """Letters and sizes of the axes without those of one element, the plane's own kept."""
-    kept = [(axis, size) for axis, size in zip(series.axes, series.shape, strict=True) if size != 1 or axis in "YX"]
-    axes = "".join(axis for axis, _ in kept)
-    if axes[-2:] != "YX" or len(axes) > 3 or (len(axes) == 3 and axes[0] not in _DEPTH):
-        found = f"axes {series.axes} of {' x '.join(map(str, series.shape))}"
-        remedy = "Save one file per channel or time, and planes as Z."
-        raise DataError(expected(show(path), "mask", "to have one channel", found, remedy))
-    return axes, tuple(size for _, size in kept)
-
-
-def _check_page(path: Path, page: Any, file: IO[bytes]) -> None:
-    if page is None:
-        raise ValueError("pages are missing")
-    page = page.aspage()
-    if int(page.compression) in LOSSY_TIFF:
-        remedy = "Its values are blurred. Save it without loss."
-        raise DataError(expected(show(path), "mask", "to be stored exactly", "a lossy TIFF file", remedy))
-    if int(page.tags.valueof(274, 1)) != 1:
-        found, remedy = page.tags.valueof(274, 1), "Turn the pixels themselves and clear the tag."
-        raise DataError(expected(show(path), "EXIF orientation", "to be 1 (upright)", found, remedy))
-    check_strips(page, file)
-
-
-def tiff_geometry(path: Path, tiff: Any, axes: str) -> Geometry:
-    """The spacing of an opened file with these axes; GeoTIFF's tags come before other metadata."""
-    on_earth = read_geotiff(path, tiff.pages.first) if len(axes) == 2 else None
-    return metadata_geometry(path, tiff, axes) if on_earth is None else on_earth
-
-
-def metadata_geometry(path: Path, tiff: Any, axes: str) -> Geometry:
-    """The spacing that the OME or ImageJ metadata of an opened file give, whatever other tags say."""
-    if tiff.is_ome:
-        return _ome(path, tiff.ome_metadata, axes)
-    if tiff.is_imagej:
-        return _imagej(path, tiff, axes)
-    per = _RESOLUTION_UNITS.get(int(tiff.pages.first.tags.valueof(296, 1)))
-    return Geometry(source=_PRINTING if per else "")
-
-
-def _ome(path: Path, xml: str, axes: str) -> Geometry:
-    """Physical sizes of the only picture; micrometres where it names no unit, as OME-XML has it."""
-    source = "OME metadata"
-    pictures = [node for node in ElementTree.fromstring(xml).iter() if node.tag.rpartition("}")[2] == "Pixels"]
-    if len(pictures) != 1:
-        found = f"{len(pictures)} pictures"
-        problem = expected(show(path), source, "to describe one picture", found, SET_SPACING)
-        return Geometry(source=source, spacing_problem=problem)
-    names = ["Z" if axis in _DEPTH else axis for axis in axes]
-    edges = [_number(pictures[0].get(f"PhysicalSize{name}")) for name in names]
-    units = [pictures[0].get(f"PhysicalSize{name}Unit", "um") for name in names]
-    return stated_geometry(path, edges, units, source=source)
-
-
-def _imagej(path: Path, tiff: Any, axes: str) -> Geometry:
-    """By ImageJ's own rules: an edge is 1 where nothing says otherwise, and one unit is that of all axes."""
-    metadata, tags, source = tiff.imagej_metadata or {}, tiff.pages.first.tags, "ImageJ metadata"
-    plane = [_edge(tags.valueof(tag, (1, 1))) for tag in (283, 282)]  # y, x: pixels per unit
-    unit, per = _imagej_unit(metadata), _RESOLUTION_UNITS.get(int(tags.valueof(296, 1)))
-    if unit is None and per == "inch" and plane[1] == 1 / 72:  # ImageJ's sign of a picture without a scale
-        plane, per = [1.0, 1.0], None
-    if unit and per and find_unit(unit) != per:
-        found = f"{unit!r} in the description and {per} in the resolution tags"
-        problem = expected(f"{show(path)}: {source}", "unit", "of the spacing to be one", found, SET_SPACING)
-        return Geometry(source=source, spacing_problem=problem)
-    edges = [_number(metadata.get("spacing", 1.0)), *plane] if len(axes) == 3 else plane
-    if not (unit or per) and edges == [1.0] * len(edges):
-        return Geometry()
-    return stated_geometry(path, edges, [unit or per] * len(edges), source=source)
-
-
-def _imagej_unit(metadata: dict[str, Any]) -> str | None:
-    unit = str(metadata.get("unit") or "").replace("\\u00B5", "u").strip()
-    return None if unit.lower() in PIXEL_NAMES else unit
-
-
-def _edge(resolution: tuple[int, int]) -> float:
-    pixels, units = resolution
-    return units / pixels if pixels else math.inf
-
-
-def _number(text: Any) -> Any:
-    """The number that a text is, or the text itself."""
-    try:
-        return text if text is None else float(text)
-    except (TypeError, ValueError):
-        return text
+def _kind(path: Path, page: Any, *, is_map: bool) -> Kind:
+    """The kind of the samples; those of a map are values, whatever a viewer makes of them."""
+    name = getattr(page.photometric, "name", str(page.photometric))
+    as_stored = is_map and page.samplesperpixel == 1 and name != "PALETTE"
+    if as_stored and page.dtype is not None:
+        return "gray"
+    if page.dtype is None or name not in {"MINISBLACK", "RGB", "PALETTE", "YCBCR", "SEPARATED"}:
+        rule = "to be MINISBLACK, RGB or PALETTE with whole samples"
+        raise DataError(expected(show(path), "photometric", rule, f"{name}, {page.dtype}", "Save it as PNG."))
+    if name == "SEPARATED":
+        return "cmyk"
+    if name == "PALETTE":
+        return "palette"
+    by_channels: dict[int, Kind] = {1: "gray", 3: "rgb"}
+    return by_channels.get(page.samplesperpixel, "array")

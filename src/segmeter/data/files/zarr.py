@@ -1,22 +1,24 @@
-"""Zarr 2 or 3 folder -> array with its spacing, its kind and size known from the metadata before a chunk is read."""
+"""Reads arrays of Zarr 2 and 3 folders and OME-Zarr pictures, their kind and size known before a chunk is read."""
 
 import hashlib
 import json
 import math
 import os
 import stat
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import cached_property
+from itertools import product
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from segmeter.checks import expected, some
+from segmeter.data.files.array import FileArray, Header, Kind, Opening, array_header, check_pixel_count, pick_array
 from segmeter.data.files.geometry import SET_SPACING, Geometry, same_spacing, stated_geometry, write_spacing
-from segmeter.data.files.npy import check_pixels, pick_array
-from segmeter.data.files.sniff import damaged, show
-from segmeter.data.files.zarr_chunks import check_chunks, codec_name
+from segmeter.data.files.sniff import check_size, show
 from segmeter.data.units import MILLIMETRES, find_unit
 from segmeter.errors import DataError
 from segmeter.files import sha256_file
@@ -27,8 +29,13 @@ _CODECS = {  # others, pickle among them, may run what a file says
     *("sharding_indexed", "shuffle", "delta", "packbits", "fixedscaleoffset"),
 }
 _MOST_METADATA = 1 << 26  # bytes of one JSON file
+_FEW_CHUNKS = 4096  # are read whatever their size
+_MEAN_CHUNK = 4096  # pixels of a chunk in the largest array: zarr takes 0.2 ms and 2 KB for each, even an absent one
+_BYTES_PER_PIXEL = 16  # that a folder may take
+_BLOSC = 16  # bytes of the head of what Blosc packed
 _SPACE = ("z", "y", "x")  # names of axes in the order of arrays
 _NOT_SPACE = ("time", "channel", "t", "c")
+_KINDS: dict[int, Kind] = {1: "gray", 3: "rgb"}
 
 
 def is_zarr(path: Path) -> bool:
@@ -36,201 +43,225 @@ def is_zarr(path: Path) -> bool:
     return any((path / mark).is_file() for mark in MARKS)
 
 
-def read_zarr(path: Path, *, key: str | None, max_pixels: int) -> tuple[np.ndarray, Geometry]:
-    """Read the whole array of a folder: itself, or of a group its only array, or the one called `key`.
+class ZarrArray(FileArray):
+    """The array of a folder: itself, of a group the only one or the one called `key`, or a level of OME multiscales.
 
-    A group with OME multiscales gives its first, finest array. Axes of one element before the last three are dropped.
-
-    Returns
-    -------
-    (H, W) or (D, H, W), as stored; and the spacing, from ``spacing`` (and ``unit``, one or a list) in the array's
-    attributes or from OME multiscales (0.4 and 0.5): the scales of the array and of all arrays multiplied, and the
-    place by their translations.
-
-    Raises
-    ------
-    DataError
-        There is no such array, it is damaged, too large, packed by a codec that is not read here, or its axes are named
-        and are no (depth, height, width). Or its chunks are too many, too large, or unpack to more than their pixels.
-    """
-    import zarr  # starts slowly, and few ask for it
-
-    try:
-        folder, scales = _find_array(path, key)
-        note = _metadata(path, folder)
-        shape = _plain_shape(note["shape"])
-        dtype = np.dtype(note["data_type"] if "data_type" in note else note["dtype"])
-        check_pixels(path, shape, dtype, max_pixels)
-        _check_axes(path, note, scales, shape)
-        array = zarr.open_array(str(folder), mode="r")
-        check_chunks(path, array, note, folder=folder, max_pixels=max_pixels)
-        pixels = np.asarray(array[...]).reshape(shape)
-        return pixels.astype(pixels.dtype.newbyteorder("="), copy=False), _geometry(path, note, scales, len(shape))
-    except DataError:
-        raise
-    except Exception as error:  # zarr, its codecs and JSON raise many types on hostile bytes
-        raise damaged(path, error) from error
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class ZarrPicture:
-    """An opened array whose chunks are not read yet.
-
-    `axes` are its names in lower case, [] where it has none; `geometry` is that of its last two axes.
+    An image is (height, width), with channels before or behind where the axes say so. A map has the last three axes;
+    those before, and those before an image, must have one element. The spacing is that of ``spacing`` (and ``unit``,
+    one or a list) in the array's attributes or of OME multiscales (0.4 and 0.5): the scales of the array and of all
+    arrays multiplied, and the place by their translations.
     """
 
-    array: Any
-    note: dict[str, Any]
-    folder: Path
-    axes: list[str]
-    levels: int
-    geometry: Geometry
+    def __init__(self, path: Path, opening: Opening) -> None:
+        super().__init__(path, None)
+        self._array, self._scales, levels = _find_array(path, path, opening.key, opening.level)
+        self._attributes = self._array.attrs.asdict()
+        names, shape = _axis_names(self._array, self._attributes, self._scales), tuple(self._array.shape)
+        dtype, codecs = np.dtype(self._array.dtype), {name for name, _ in _codecs(self._array.metadata.to_dict())}
+        if codecs - _CODECS:
+            rule = f"to be packed by one of {', '.join(sorted(_CODECS))}"
+            raise DataError(expected(show(path), "codecs", rule, some(codecs - _CODECS), "Save it with one of these."))
+        if opening.axes == "image":
+            self._axes = _plane_axes(path, names, shape)
+            sizes = dict(zip(self._axes, shape[-len(self._axes) :], strict=True))
+            channels = sizes.get("c", 1)
+            plain: dict[str, Any] = {"bits": dtype.itemsize * 8, "dtype": dtype.newbyteorder("="), "levels": levels}
+            plain |= {"channels": channels, "kind": _KINDS.get(channels, "array")}
+            self.header = Header(format="zarr", height=sizes["y"], width=sizes["x"], **plain)
+            check_pixel_count(path, (sizes["y"], sizes["x"]), opening, streamed=True)
+        else:
+            shape = shape[-3:] if math.prod(shape[:-3]) == 1 else shape
+            self.header = array_header(path, "zarr", shape, dtype, opening, levels=levels)
+            _check_axes(path, names[-len(shape) :], shape)
+            self._axes = "zyx"[-len(shape) :]
+        self._lead = (0,) * (self._array.ndim - len(self._axes))
+        self._opening, self._checked = opening, False
 
+    @cached_property
+    def geometry(self) -> Geometry:  # type: ignore[override]
+        count, attributes, scales = self._array.ndim, self._attributes, self._scales
+        if self._axes[-1] == "c":  # without what they say of channels, so that the last two are height and width
+            count, attributes, scales = _without_channels(count, attributes, scales)
+        axes = len(self._axes.replace("c", ""))
+        own, ome = _own_geometry(self.path, attributes, count, axes), _ome(self.path, scales, axes)
+        if own.spacing_problem or own.spacing is None or ome.spacing_problem or ome.spacing is None:
+            return own if own.spacing_problem or (own.spacing is not None and not ome.spacing_problem) else ome
+        if same_spacing(own, ome):
+            return ome
+        both = (
+            f"{write_spacing(own.spacing, own.unit)} there and {write_spacing(ome.spacing, ome.unit)} in OME metadata"
+        )
+        where = f"{show(self.path)}: {own.source}"
+        problem = expected(where, "spacing", "to be that of OME metadata", both, SET_SPACING)
+        return Geometry(source=ome.source, spacing_problem=problem)
 
-def open_picture(path: Path, *, level: int = 0) -> ZarrPicture:
-    """Open the array of a folder: itself, of a group the only one, or a level of its OME multiscales.
+    @cached_property
+    def sha256(self) -> str:
+        return hash_folder(self.path)
 
-    Raises
-    ------
-    DataError
-        There is no such array or level, or it is packed by a codec that is not read here. Other errors come from
-        damaged metadata.
-    """
-    import zarr  # starts slowly, and few ask for it
+    def parts(self, rows: slice, columns: slice) -> list[Path]:
+        where = {"y": rows, "x": columns}
+        steps = (self._array.shards or self._array.chunks)[len(self._lead) :]
+        spans = [
+            range(span.start // step, (span.stop - 1) // step + 1)
+            for axis, step, size in zip(self._axes, steps, self._array.shape[len(self._lead) :], strict=True)
+            for span in [where.get(axis, slice(0, size))]
+        ]
+        keys = (self._array.metadata.encode_chunk_key((*self._lead, *place)) for place in product(*spans))
+        return [_folder_of(self._array) / key for key in keys]
 
-    levels = [] if _kind(path) == "array" else [each["path"] for each in _multiscales(path).get("datasets", [])]
-    if level and level >= len(levels):
-        rule = f"to be 0 .. {max(len(levels) - 1, 0)}"
-        raise DataError(expected(show(path), "data.level", rule, level))
-    folder, scales = _find_array(path, levels[level] if level else None)
-    note = _metadata(path, folder)
-    array = zarr.open_array(str(folder), mode="r")
-    axes = _axis_names(note, scales)
-    return ZarrPicture(
-        array=array,
-        note=note,
-        folder=folder,
-        axes=axes,
-        levels=max(1, len(levels)),
-        geometry=_geometry(path, *_without_channels(note, scales, axes), axes=2),
-    )
+    def _lines(self, start: int, stop: int, columns: slice) -> NDArray[Any]:
+        if not self._checked:
+            _check_chunks(self.path, self._array, self._opening)
+            self._checked = True
+        where = {"y": slice(start, stop), "x": columns}
+        pixels = np.asarray(self._array[(*self._lead, *(where.get(axis, slice(None)) for axis in self._axes))])
+        if "c" not in self._axes:
+            return pixels
+        last = np.moveaxis(pixels, self._axes.index("c"), -1)
+        return last[..., 0] if self.header.channels == 1 else last
 
 
 def hash_folder(path: Path) -> str:
     """Sha256 over the names and contents of all files below a folder."""
     digest = hashlib.sha256()
+    for file in _files_below(path):
+        digest.update(repr(str(file.relative_to(path))).encode("utf-8", "surrogateescape"))
+        digest.update(bytes.fromhex(sha256_file(file)))
+    return digest.hexdigest()
+
+
+def _files_below(path: Path) -> Iterator[Path]:
     for root, folders, files in os.walk(path):
         folders.sort()
         for name in sorted(files):
             file = Path(root, name)
             if not stat.S_ISREG(file.stat().st_mode):
                 raise DataError(expected(show(file), "file", "to be a regular file", "a FIFO, socket or device"))
-            digest.update(repr(str(file.relative_to(path))).encode("utf-8", "surrogateescape"))
-            digest.update(bytes.fromhex(sha256_file(file)))
-    return digest.hexdigest()
+            yield file
+
+
+def _check_chunks(path: Path, array: Any, opening: Opening) -> None:
+    """Refuse too many or too large chunks, more bytes than their pixels can need, and Blosc chunks that were cut.
+
+    The decoder of Blosc reads what lies in memory beyond a chunk that was cut, and no sum tells.
+    """
+    stored = array.shards or array.chunks
+    if math.prod(stored) > opening.max_pixels:
+        found = " x ".join(map(str, stored))
+        raise DataError(expected(show(path), "chunks", f"at most {opening.max_pixels} pixels", found))
+    count = math.prod(math.ceil(a / b) for a, b in zip(array.shape, array.chunks, strict=True))
+    pixels = max(opening.max_pixels, math.prod(array.shape) if opening.streams else 0)
+    if count > max(_FEW_CHUNKS, pixels // _MEAN_CHUNK):
+        rule, found = f"to be at most {max(_FEW_CHUNKS, pixels // _MEAN_CHUNK)}", " x ".join(map(str, array.chunks))
+        remedy = "Save it again in larger chunks."
+        raise DataError(expected(show(path), "chunks", rule, f"{count} of {found} pixels", remedy))
+    files = list(_files_below(_folder_of(array)))
+    most = _BYTES_PER_PIXEL * max(opening.max_pixels, math.prod(array.shape))
+    check_size(path, sum(file.stat().st_size for file in files), most, "Its pixels need less: save it again.")
+    note = array.metadata.to_dict()
+    shards = next((given for name, given in _codecs(note) if name == "sharding_indexed"), None)
+    names = {name for name, _ in _codecs(note if shards is None else shards)}
+    if "blosc" in names and not {"crc32", "crc32c"} & names:
+        for file in (each for each in files if each.name[0] not in ".z"):
+            _check_blosc(file, math.prod(stored) // math.prod(array.chunks), shards)
+
+
+def _codecs(note: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Names and settings of the codecs of an array, those inside shards included."""
+    given = note["codecs"] if "codecs" in note else [note.get("compressor"), *(note.get("filters") or [])]
+    for codec in filter(None, given):
+        settings = codec.get("configuration", {})
+        yield str(codec.get("name", codec.get("id"))).removeprefix("numcodecs."), settings
+        if "codecs" in settings:
+            yield from _codecs({"codecs": settings["codecs"]})
+
+
+def _folder_of(array: Any) -> Path:
+    return Path(array.store.root, array.path)
+
+
+def _check_blosc(file: Path, inside: int, shards: dict[str, Any] | None) -> None:
+    """Compare the length of each chunk in a file with the one that its head says; `inside` is how many a shard has."""
+    spans = [(0, file.stat().st_size)]
+    with file.open("rb") as opened:
+        if shards is not None:
+            sums = 4 * (len(shards.get("index_codecs", [])) - 1)  # the checksum of the index
+            opened.seek(0 if shards.get("index_location") == "start" else max(0, spans[0][1] - 16 * inside - sums))
+            table = np.frombuffer(opened.read(16 * inside), "<u8").reshape(inside, 2)
+            spans = table[table[:, 1] != np.iinfo(np.uint64).max].tolist()  # those that are there
+        for start, length in spans:
+            opened.seek(start)
+            if int.from_bytes(opened.read(_BLOSC)[12:], "little") != length:
+                raise ValueError("a Blosc chunk of another length than its header says")
 
 
 def label_names(path: Path) -> list[str]:
     """What `key` calls the label maps of an OME-Zarr picture: "labels/cells" and so on; none of another folder."""
     folder = path / "labels"
-    if not folder.is_dir() or _kind(path) == "array":
+    if not folder.is_dir():
         return []
     return sorted(f"labels/{each.name}" for each in folder.iterdir() if each.is_dir() and is_zarr(each))
 
 
-def _find_array(path: Path, key: str | None) -> tuple[Path, dict[str, Any]]:
-    """The array's folder, and the axes and steps of OME multiscales: its own, then those of the whole picture."""
-    if _kind(path) == "array":
-        return path, {}
-    if key in label_names(path):
-        return _find_array(path / str(key), None)
-    scales = _multiscales(path)
-    if key is None and scales:
-        key = scales["datasets"][0]["path"]
-    names = sorted(entry.name for entry in path.iterdir() if entry.is_dir() and _kind(entry) == "array")
+def _find_array(path: Path, here: Path, key: str | None, level: int) -> tuple[Any, dict[str, Any], int]:
+    """The array; axes and steps of OME multiscales, its own and then those of the whole picture; how many levels."""
+    import zarr  # starts slowly, and few ask for it
+
+    for file in (each for mark in (*MARKS, ".zattrs") for place in ("", "*/") for each in here.glob(place + mark)):
+        if file.stat().st_size > _MOST_METADATA:
+            rule = f"of at most {_MOST_METADATA} bytes"
+            raise DataError(expected(show(file), "metadata", rule, file.stat().st_size))
+    try:
+        node: Any = zarr.open(str(here), mode="r", use_consolidated=False)
+    except FileNotFoundError:
+        raise DataError(expected(show(path), "folder", "to hold a Zarr array", "a folder without one")) from None
+    notes: dict[str, Any] = {} if isinstance(node, zarr.Array) else node.attrs.asdict()
+    scales = (notes.get("ome", notes).get("multiscales") or [{}])[0]  # versions 0.5 and 0.4
+    levels = scales.get("datasets", [])
+    if level and level >= len(levels):
+        rule = f"to be 0 .. {max(len(levels) - 1, 0)}"
+        raise DataError(expected(show(path), "data.level", rule, level))
+    if isinstance(node, zarr.Array):
+        return node, {}, 1
+    if key in label_names(here):
+        return _find_array(path, here / str(key), None, level)
+    names = sorted(node.array_keys())
     if not names:
         raise DataError(expected(show(path), "folder", "to hold a Zarr array", "a group without one"))
-    folder = path / pick_array(path, names, key)
-    found = [each for each in scales.get("datasets", []) if each["path"] == folder.name]
-    if not found:
-        return folder, {}
-    steps = [step for level in (found[0], scales) for step in level.get("coordinateTransformations") or []]
-    return folder, {"axes": scales.get("axes", []), "steps": steps}
+    name = pick_array(path, names, levels[level]["path"] if key is None and levels else key)
+    found = [each for each in levels if each["path"] == name]
+    steps = [step for each in (*found[:1], scales) for step in each.get("coordinateTransformations") or []]
+    return node[name], {"axes": scales.get("axes", []), "steps": steps} if found else {}, max(1, len(levels))
 
 
-def _kind(folder: Path) -> str:
-    if (folder / ".zarray").is_file():
-        return "array"
-    if not (folder / "zarr.json").is_file():
-        return "group"
-    return str(_json(folder / "zarr.json")["node_type"])
-
-
-def _json(file: Path) -> dict[str, Any]:
-    """The object in a file of metadata."""
-    if file.stat().st_size > _MOST_METADATA:
-        raise DataError(expected(show(file), "metadata", f"of at most {_MOST_METADATA} bytes", file.stat().st_size))
-    content = json.loads(file.read_bytes())
-    if not isinstance(content, dict):
-        raise ValueError(f"{file.name} holds no object")
-    return content
-
-
-def _metadata(path: Path, folder: Path) -> dict[str, Any]:
-    modern = (folder / "zarr.json").is_file()
-    note = _json(folder / ("zarr.json" if modern else ".zarray"))
-    note["attributes"] = (note.get("attributes") if modern else _old_attributes(folder)) or {}
-    names = _codec_names(note.get("codecs", []) if modern else [note.get("compressor"), *(note.get("filters") or [])])
-    if names - _CODECS:
-        rule = f"to be packed by one of {', '.join(sorted(_CODECS))}"
-        raise DataError(expected(show(path), "codecs", rule, some(names - _CODECS), "Save it with one of these."))
-    return note
-
-
-def _old_attributes(folder: Path) -> dict[str, Any]:
-    file = folder / ".zattrs"
-    return _json(file) if file.is_file() else {}
-
-
-def _codec_names(codecs: list[Any]) -> set[str]:
-    """Names of all codecs, those inside shards included."""
-    names: set[str] = set()
-    for codec in codecs:
-        if codec is not None:
-            names.add(codec_name(codec))
-            inner = codec.get("configuration", {})
-            names |= _codec_names([*inner.get("codecs", []), *inner.get("index_codecs", [])])
-    return names
-
-
-def _plain_shape(shape: list[int]) -> tuple[int, ...]:
-    """The last three axes; those before must have one element."""
-    return tuple(shape[-3:]) if math.prod(shape[:-3]) == 1 else tuple(shape)
+def _plane_axes(path: Path, names: list[str], shape: tuple[int, ...]) -> str:
+    """Letters of the last axes, "yx", "cyx" or "yxc"; axes before them must have one element."""
+    if not names and sum(size > 1 for size in shape[:-2]) == 0:
+        return "yx"
+    kept = "".join("c" if name == "channel" else name for name in names)
+    found = next((axes for axes in ("cyx", "yxc", "yx") if kept.endswith(axes)), "")
+    if len(kept) == len(shape) and found and all(size == 1 for size in shape[: len(shape) - len(found)]):
+        return found
+    rule, given = "to be named (c, y, x), (y, x, c) or (y, x)", f"{names or 'no names'} of {shape}"
+    raise DataError(expected(show(path), "axes", rule, given, "Name them in OME multiscales or dimension_names."))
 
 
 def _without_channels(
-    note: dict[str, Any], scales: dict[str, Any], axes: list[str]
-) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Metadata without what they say of a last axis of channels, so that the last two are height and width."""
-    if axes[-1:] not in (["c"], ["channel"]):
-        return note, scales
-    count = len(note["shape"])
+    count: int, attributes: dict[str, Any], scales: dict[str, Any]
+) -> tuple[int, dict[str, Any], dict[str, Any]]:
+    """The number of axes and the metadata without what they say of a last axis of channels."""
 
     def cut(value: Any) -> Any:
         return value[:-1] if isinstance(value, list) and len(value) == count else value
 
     steps = [{key: cut(value) for key, value in step.items()} for step in scales.get("steps", [])]
-    plain = {
-        **note,
-        "shape": cut(note["shape"]),
-        "attributes": {key: cut(value) for key, value in note["attributes"].items()},
-    }
-    return plain, {**scales, "axes": cut(scales.get("axes")), "steps": steps} if scales else scales
+    plain = {key: cut(value) for key, value in attributes.items()}
+    return count - 1, plain, {**scales, "axes": cut(scales.get("axes")), "steps": steps} if scales else scales
 
 
-def _check_axes(path: Path, note: dict[str, Any], scales: dict[str, Any], shape: tuple[int, ...]) -> None:
+def _check_axes(path: Path, kept: list[str], shape: tuple[int, ...]) -> None:
     """Refuse time and channels for depth, and x, y, z for z, y, x, where OME, Zarr 3 or xarray name the axes."""
-    kept = _axis_names(note, scales)[-len(shape) :]
     sizes = dict(zip(reversed(kept), reversed(shape), strict=False))
     known = [name for name in kept if name in _SPACE]
     if known != sorted(known, key=_SPACE.index) or any(sizes[name] > 1 for name in kept if name in _NOT_SPACE):
@@ -238,45 +269,19 @@ def _check_axes(path: Path, note: dict[str, Any], scales: dict[str, Any], shape:
         raise DataError(expected(show(path), "axes", rule, ", ".join(kept), remedy))
 
 
-def _axis_names(note: dict[str, Any], scales: dict[str, Any]) -> list[str]:
+def _axis_names(array: Any, attributes: dict[str, Any], scales: dict[str, Any]) -> list[str]:
     """Names of all axes in lower case, from OME, Zarr 3 or xarray, but "channel" and "time" for axes of these kinds."""
     axes = [axis for axis in scales.get("axes", []) if isinstance(axis, dict)]
     names = [axis["type"] if axis.get("type") in _NOT_SPACE else axis.get("name") for axis in axes]
-    names = names or note.get("dimension_names") or note["attributes"].get("_ARRAY_DIMENSIONS") or []
+    names = names or getattr(array.metadata, "dimension_names", None) or attributes.get("_ARRAY_DIMENSIONS") or []
     return [str(name).lower() for name in names]
 
 
-def _multiscales(path: Path) -> dict[str, Any]:
-    """The first entry of OME multiscales (versions 0.4 and 0.5), empty where there is none."""
-    note = _old_attributes(path)
-    if (path / "zarr.json").is_file():
-        note = _json(path / "zarr.json").get("attributes") or {}
-    entries = note.get("ome", note).get("multiscales") or [{}]
-    return cast(dict[str, Any], entries[0])
-
-
-def _geometry(path: Path, note: dict[str, Any], scales: dict[str, Any], axes: int) -> Geometry:
-    """From the attributes and from OME metadata; where both say a spacing, it must be one."""
-    own, ome = _attributes(path, note, axes), _ome(path, scales, axes)
-    for each in (own, ome):
-        if each.spacing_problem:
-            return each
-    if own.spacing is None:
-        return ome
-    if ome.spacing is None:
-        return own
-    if same_spacing(own, ome):
-        return ome
-    both = f"{write_spacing(own.spacing, own.unit)} there and {write_spacing(ome.spacing, ome.unit)} in OME metadata"
-    problem = expected(f"{show(path)}: {own.source}", "spacing", "to be that of OME metadata", both, SET_SPACING)
-    return Geometry(source=ome.source, spacing_problem=problem)
-
-
-def _attributes(path: Path, note: dict[str, Any], axes: int) -> Geometry:
-    given, units = note["attributes"].get("spacing"), note["attributes"].get("unit")
+def _own_geometry(path: Path, attributes: dict[str, Any], count: int, axes: int) -> Geometry:
+    given, units = attributes.get("spacing"), attributes.get("unit")
     if given is None:
         return Geometry()
-    source, sizes = "Zarr attributes", (axes, len(note["shape"]))
+    source, sizes = "Zarr attributes", (axes, count)
     units = units if isinstance(units, list) else [units] * axes
     for name, values, rule in (("spacing", given, "numbers"), ("unit", units, "names")):
         if not isinstance(values, list) or len(values) not in sizes:

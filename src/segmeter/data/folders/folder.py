@@ -11,8 +11,7 @@ from segmeter.checks import expected, some
 from segmeter.classes import ClassSpec
 from segmeter.data.config import FolderConfig
 from segmeter.data.dataset import Dataset
-from segmeter.data.files.header import MAX_PIXELS
-from segmeter.data.files.images import Orientation
+from segmeter.data.files.array import MAX_PIXELS
 from segmeter.data.files.sniff import show
 from segmeter.data.folders.folds import BY_CLASS, deal_folds, describe_dealing, read_strata
 from segmeter.data.folders.pairing import (
@@ -24,11 +23,13 @@ from segmeter.data.folders.pairing import (
     list_images,
     missing_problem,
     scan_folder,
+    scan_masks,
     twice_problems,
     unzipped,
     url_of,
 )
 from segmeter.data.folders.split_lists import read_list, split_names
+from segmeter.data.images import Orientation
 from segmeter.data.sample import Pair
 from segmeter.data.verification.headers import header_problems
 from segmeter.data.verification.verify import verify
@@ -84,6 +85,8 @@ def _dataset(config: FolderConfig, split: str, pairs: tuple[Pair, ...]) -> Datas
         level=config.level,
         instances=config.instances,
         divisor=config.instance_divisor,
+        key=config.key,
+        overlap=config.overlap,
         dealt=describe_dealing(config),
         timeout_s=config.timeout_s,
     )
@@ -160,7 +163,7 @@ def open_images(
     spec, in_channels
         What the model that will see them says.
     max_pixels, orientation
-        As in `segmeter.data.files.images.read_image`; larger TIFF files and Zarr folders are read by rows.
+        As in `segmeter.data.images.read_image`; larger TIFF files and Zarr folders are read by rows.
     level
         Which level of pyramids is read.
     timeout_s
@@ -214,7 +217,7 @@ def _layout(config: FolderConfig) -> str:
 def _mask_folders(config: FolderConfig, root: Path) -> list[Listing]:
     """The files of the mask folder, or of each class's folder for multilabel."""
     places = class_folders("data", root / config.masks, "masks", config.classes if config.task == "multilabel" else ())
-    return [scan_folder(place, role=role, remedy=_layout(config), zarrs=True) for place, role in places]
+    return [scan_masks(place, role=role, remedy=_layout(config)) for place, role in places]
 
 
 def _stems(config: FolderConfig, root: Path, split: str, images: Listing, masks: list[Listing]) -> list[str]:

@@ -14,6 +14,7 @@ from pathlib import Path
 from segmeter.checks import expected, some
 from segmeter.data.files.sniff import SUFFIX_NAMES, SUFFIXES, VOLUME_NAMES, is_junk, show, stem_of, volume_format
 from segmeter.data.files.zarr import MARKS, is_zarr
+from segmeter.data.masks.coco import coco_of, open_coco
 from segmeter.errors import DataError
 from segmeter.remote import Listed, list_place
 from segmeter.remote import fetch as fetch
@@ -25,7 +26,7 @@ Names = dict[str, list[str]]
 NO_ENTRY = ("to be a folder whose files may be opened", "one without the x permission", "Run chmod u+x on it.")
 _HIDDEN = (".", "__MACOSX")
 _ONE = "Move the others elsewhere."
-_NO_JSON = "Polygons and run lengths in JSON are not read: write label maps of them; `score` takes a COCO file itself."
+_NO_JSON = "Name a COCO file itself, as in data.masks=annotations.json; write label maps of other JSON."
 
 
 def list_files(
@@ -46,7 +47,7 @@ def list_files(
     volumes
         Whether NPZ, NIfTI and Zarr are taken too; names are then those of `stem_of`.
     zarrs
-        Whether Zarr folders are taken too.
+        Whether these are taken too, while names of pictures stay what they have before their last dot.
     ending
         What the names of wanted files end in; others are passed over.
 
@@ -157,6 +158,14 @@ def scan_folder(
     return found
 
 
+def scan_masks(folder: Path, *, role: str, remedy: str) -> Listing:
+    """Find the masks of a folder, or of the images of a COCO file, whose part for a class is named below it."""
+    annotations = coco_of(folder / "_")
+    if annotations is not None:
+        return Listing(folder, {name: [name] for name in open_coco(annotations).images})
+    return scan_folder(folder, role=role, remedy=remedy, zarrs=True)
+
+
 def _scan(folder: Path, role: str, remedy: str, volumes: bool, zarrs: bool, ending: str) -> Listing:
     try:
         place = list_place(folder)
@@ -180,13 +189,13 @@ def _scan(folder: Path, role: str, remedy: str, volumes: bool, zarrs: bool, endi
             names[stem_of(name) if volumes else stem].append(str(behind[name].path) if behind else name)
         elif not is_junk(folder / name):
             entry = behind[name].path if behind else folder / name
-            volume = volumes and volume_format(entry) not in (None, "zarr")
+            volume = (volumes or zarrs) and volume_format(entry) not in (None, "zarr")
             if volume or ((volumes or zarrs) and _is_zarr(behind.get(name, Listed(entry)))):
                 names[stem_of(name)].append(str(entry) if behind else name)
             else:
                 foreign.append(name)
     problems: tuple[str, ...] = ()
-    rule = f"to hold {VOLUME_NAMES if volumes else SUFFIX_NAMES} files"
+    rule = f"to hold {VOLUME_NAMES if volumes or zarrs else SUFFIX_NAMES} files"
     if foreign:
         advice = f"Convert or move these. {remedy}".strip()
         problems = (expected(show(folder), role, rule, some(foreign), advice),)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from segmeter.checks import expected, some
-from segmeter.data.files.sniff import SUFFIXES, show
+from segmeter.data.files.sniff import SUFFIXES, VOLUME_SUFFIXES, show, stem_of
 from segmeter.errors import DataError
 
 _EMPTY = (
@@ -55,8 +55,10 @@ def read_list(path: Path, *, remedy: str = "") -> list[str]:
 
 
 def _without_suffix(name: str) -> str:
-    path = Path(name)
-    return name[: -len(path.suffix)] if path.suffix.lower() in SUFFIXES else name
+    suffix = Path(name).suffix
+    if suffix.lower() in SUFFIXES:
+        return name[: -len(suffix)]
+    return stem_of(name) if name.lower().endswith(tuple(VOLUME_SUFFIXES)) else name
 
 
 def split_names(

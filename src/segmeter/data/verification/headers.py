@@ -1,12 +1,13 @@
-"""Dataset -> what its files' headers say is wrong with them, before any file is read."""
+"""Finds what the headers of a data set's files say is wrong with them, before any file is read."""
 
 from collections.abc import Callable
 from functools import partial
 
 from segmeter.data.dataset import Dataset, check_same_size, turned_size
-from segmeter.data.files.header import Header
-from segmeter.data.files.images import check_image_header, check_mask_header
+from segmeter.data.files.array import Header
+from segmeter.data.images import check_image_header
 from segmeter.data.in_time import fetch_ahead
+from segmeter.data.masks.reading import check_mask_header, check_one_plane, has_pixels
 from segmeter.errors import DataError
 from segmeter.parallel import map_in_threads
 from segmeter.progress import track
@@ -28,9 +29,12 @@ def _header_problems(dataset: Dataset, index: int) -> list[str]:
         )
         _note(problems, lambda: check(pair.image, image))
     for number, path in enumerate(pair.masks, 1):
+        if not has_pixels(path):  # drawn objects take the image's size
+            continue
         mask = _try_header(dataset, index, number, problems)
         if mask is not None:
             _note(problems, partial(check_mask_header, path, mask, label_map=dataset.label_map))
+            _note(problems, partial(check_one_plane, path, mask.shape[: 2 + len(mask.lead)]))
         if mask is not None and image is not None:
             size = turned_size(image, dataset.orientation)
             _note(problems, partial(check_same_size, pair.image, size, path, (mask.height, mask.width)))

@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from segmeter.classes import ClassSpec
-from segmeter.data.dataset import Dataset, hash_path
+from segmeter.data.dataset import Dataset
+from segmeter.data.masks.reading import hash_map
 from segmeter.data.verification.counting import count_classes, count_decided
 from segmeter.data.verification.intensity import Values, measure_rows
 
@@ -44,7 +45,7 @@ def read_rows(dataset: Dataset, index: int) -> Found:
 
         intensity = measure_rows(blocks(), image.dtype)
         return Found(
-            sha256=[dataset.limit(index)(partial(hash_path, path)) for path in dataset.pairs[index].files],
+            sha256=[dataset.limit(index)(partial(hash_map, path)) for path in dataset.pairs[index].files],
             size=image.shape[:2],
             dtype=image.dtype.name,
             intensity=intensity,

@@ -19,6 +19,7 @@ from segmeter.checks import expected
 from segmeter.data.dataset import Dataset, check_same_size
 from segmeter.data.files.sniff import read_state, show
 from segmeter.data.in_time import fetch_ahead
+from segmeter.data.masks.coco import coco_of
 from segmeter.data.sample import Pair
 from segmeter.data.verification.cache import Rows, VerifiedFiles, is_settled
 from segmeter.data.verification.counting import count_classes, count_decided
@@ -111,7 +112,7 @@ def _settings(dataset: Dataset) -> list[Any]:
     spec = dataset.spec
     folders = sorted({show(path.parent.absolute()) for pair in dataset.pairs[:1] for path in pair.files})
     reading = [dataset.in_channels, sorted(dataset.label_map.items()), dataset.max_pixels, dataset.orientation]
-    reading += [dataset.level, dataset.streams]
+    reading += [dataset.level, dataset.streams, dataset.key, dataset.overlap]
     tools = [__version__, np.__version__, PIL.__version__, tifffile.__version__]
     meaning = [spec.task, spec.num_classes, spec.ignore_index, dataset.instances, dataset.divisor]
     return [_FINDINGS, tools, folders, reading, meaning]
@@ -127,7 +128,7 @@ def _read_states(dataset: Dataset) -> NDArray[np.int64]:
 
 
 def _states(pair: Pair, most: int) -> list[tuple[int, int, int, int]]:
-    states = [read_state(path) for path in pair.paths]
+    states = [read_state(coco_of(Path(path)) or path) for path in pair.paths]
     return states + [(0, 0, 0, 0)] * (most - len(states))
 
 
@@ -166,24 +167,27 @@ def _verify_files(dataset: Dataset, dtype: np.dtype[Any], index: int) -> tuple[R
     pair, problems = dataset.pairs[index], list[str]()
     row = np.zeros((), dtype)
     row["state"] = _states(pair, len(row["state"]))
-    files = [_attempt(problems, partial(dataset.read_stored, index, number)) for number in range(len(pair.files))]
-    image = None if files[0] is None else _attempt(problems, partial(dataset.decode_image, files[0]))
-    masks = [None if file is None else _attempt(problems, partial(dataset.decode_mask, file)) for file in files[1:]]
+    read = _attempt(problems, partial(dataset.read_image, index, hashed=True))
+    shape = (0, 0) if read is None else read[0].shape
+    numbers = range(1, len(pair.paths))
+    masks = [_attempt(problems, partial(dataset.read_target, index, number, shape)) for number in numbers]
     for path, mask in zip(pair.masks, masks, strict=True):
-        if image is not None and mask is not None:
-            _attempt(problems, partial(check_same_size, pair.image, image.shape[:2], path, mask[0].shape))
+        if read is not None and mask is not None:
+            _attempt(problems, partial(check_same_size, pair.image, shape[:2], path, mask.labels.shape))
     if not problems and (row["state"] != _states(pair, len(row["state"]))).any():
         problems.append(expected(show(pair.image), "files", "to stay as they are while they are checked", "changes"))
-    if problems or image is None:
+    if problems or read is None:
         return row, problems
-    read = [file for file in files if file is not None]
-    row["sha256"][: len(read)] = [list(bytes.fromhex(file.sha256)) for file in read]
+    targets = [mask for mask in masks if mask is not None]
+    hashes = [read[1], *(mask.stored.sha256 for mask in targets)]
+    row["sha256"][: len(hashes)] = [list(bytes.fromhex(sha256)) for sha256 in hashes]
+    image = read[0]
     row["size"], row["dtype"] = image.shape[:2], DTYPES.index(image.dtype.name)
     row["mean"], row["variance"], row["levels"] = measure_image(image)
-    if pair.masks:
-        target = dataset.stack([mask[0] for mask in masks if mask is not None])
+    if targets:
+        target = dataset.stack([mask.labels for mask in targets])
         row["classes"], row["counted"] = count_classes(target, dataset.spec), count_decided(target, dataset.spec)
-        row["palette"] = any(file.header.kind == "palette" for file in read[1:])
+        row["palette"] = any(mask.stored.is_palette for mask in targets)
     return row, problems
 
 

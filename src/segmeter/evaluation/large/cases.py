@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 
 from segmeter.checks import expected
 from segmeter.classes import ClassSpec
-from segmeter.data.by_rows.rows import Rows
-from segmeter.data.by_rows.thumbnail import Tapped, Thumbnail, thumbnail_step
 from segmeter.data.dataset import Dataset
+from segmeter.data.files.array import LazyArray
 from segmeter.data.sample import Sample
+from segmeter.data.thumbnail import Thumbnail, tapped, thumbnail_step
 from segmeter.errors import ConfigError, DataError
 from segmeter.export.banded import Bands, open_bands
 from segmeter.export.config import ExportConfig
@@ -137,7 +137,7 @@ def fits_memory(dataset: Dataset, index: int) -> bool:
     return not dataset.header_of(index).streamed
 
 
-def describe_large(case_id: str, image: Rows) -> dict[str, Any]:
+def describe_large(case_id: str, image: LazyArray) -> dict[str, Any]:
     """What a case's entry notes of its image: the case is a batch of its own."""
     return {"image": [*image.shape, str(image.dtype), "by rows", case_id]}
 
@@ -171,8 +171,8 @@ class _Work:
 
     run: LargeRun
     case_id: str
-    image: Rows
-    target: Rows | None
+    image: LazyArray
+    target: LazyArray | None
     fits: bool
     write_labels: WriteLabels | None
     counts: NDArray[np.int64] = field(init=False)
@@ -189,7 +189,7 @@ class _Work:
         stride = thumbnail_step(height, width)
         axes = {"image": -3, "labels": -2, "target": -2}
         self.pictures = {name: Thumbnail(stride, axis) for name, axis in axes.items()}
-        self.tapped = Tapped(self.image, self.pictures["image"])
+        self.tapped = tapped(self.image, self.pictures["image"])
         if self.target is not None and sums_by_bands(self.run.loss):
             self.loss = BandLoss(self.run.loss, self.run.predictor.device)
         self._waiting: list[NDArray[Any]] = []  # rows of the target whose labels are not given out yet

@@ -1,7 +1,7 @@
 """Label maps that are larger than memory -> counts, from some rows of reference and prediction at a time. No torch."""
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -12,12 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from segmeter.checks import expected
-from segmeter.data.by_rows.opened import header_of, open_label_rows, read_geometry
-from segmeter.data.by_rows.rows import ArrayRows, Rows, StackedRows
-from segmeter.data.files import header
-from segmeter.data.files.masks import Reading, StoredMap, check_labels, hash_map, read_map
+from segmeter.data.files import array
+from segmeter.data.files.array import ArrayRows, LazyArray, stack_planes
+from segmeter.data.files.opened import open_array, read_header
 from segmeter.data.files.sniff import show, unchanged
 from segmeter.data.in_time import TimeLimit
+from segmeter.data.masks.options import Reading
+from segmeter.data.masks.reading import StoredMap, check_labels, hash_map, open_map, read_map
 from segmeter.errors import DataError, InputError
 from segmeter.evaluation.pairing import MaskPair, limit_of
 from segmeter.evaluation.places import Place, find_place
@@ -45,10 +46,11 @@ def is_large(path: Path, reading: Reading) -> bool:
     if path.suffix.lower() not in _BY_ROWS or reading.key is not None or reading.has_colours:
         return False
     try:
-        found = header_of(path, max_pixels=reading.max_pixels)
+        found = read_header(path, **reading.options(path), streams=True)
     except DataError:  # a stack, a volume, or damaged: the usual way says what is wrong
         return False
-    return found.height * found.width > header.STREAMED_PIXELS and found.channels == 1
+    plane = found.channels == 1 and not found.lead
+    return plane and found.height * found.width > array.STREAMED_PIXELS
 
 
 def count_large(pair: MaskPair, reading: Reading, metrics: MetricsConfig) -> LargeCounts:
@@ -67,7 +69,7 @@ def count_large(pair: MaskPair, reading: Reading, metrics: MetricsConfig) -> Lar
         stored = [each.stored for each in opened]
         place = find_place(paths, stored, metrics.spacing, references=len(pair.references))
         count = len(pair.references)
-        rows = [in_time.rows(each.rows) for each in opened]
+        rows = [in_time.lines(each.rows) for each in opened]
         height, width = rows[0].shape
         target = _planes(rows[:count], multilabel=spec.is_multilabel)
         nothing = ArrayRows(np.broadcast_to(np.zeros((), spec.label_dtype), target.shape), axis=len(target.shape) - 2)
@@ -90,7 +92,7 @@ def count_large(pair: MaskPair, reading: Reading, metrics: MetricsConfig) -> Lar
 
 @dataclass(frozen=True, eq=False)
 class _Opened:
-    rows: Rows
+    rows: LazyArray
     stored: StoredMap
 
 
@@ -102,15 +104,15 @@ def _open(path: Path, reading: Reading, in_time: TimeLimit) -> Iterator[_Opened]
         labels = found.values if reading.label_map else check_labels(path, found.values, reading)
         yield _Opened(ArrayRows(labels), found)
         return
-    opening = partial(open_label_rows, spec=reading.spec, label_map=reading.label_map, max_pixels=reading.max_pixels)
-    with unchanged([path], in_time), opening(path) as rows:
-        geometry, sha256 = read_geometry(path), hash_map(path)
+    with unchanged([path], in_time), open_map(path, reading) as rows:
+        with open_array(path, **reading.options(path), streams=True) as found_again:
+            geometry, sha256 = found_again.geometry, hash_map(path)
         size: NDArray[Any] = np.broadcast_to(np.zeros((), np.uint8), rows.shape)  # takes one byte
         yield _Opened(rows, StoredMap(values=size, geometry=geometry, sha256=sha256))
 
 
-def _planes(rows: Sequence[Rows], *, multilabel: bool) -> Rows:
-    return StackedRows(rows) if multilabel else rows[0]
+def _planes(rows: list[LazyArray], *, multilabel: bool) -> LazyArray:
+    return stack_planes(rows) if multilabel else rows[0]
 
 
 def _refuse_whole_maps(pair: MaskPair, reading: Reading, metrics: MetricsConfig) -> None:

@@ -1,6 +1,6 @@
 """Large cases that are put together in memory all the same, for their probabilities: one at a time, or refused."""
 
-from segmeter.data.files.header import Header
+from segmeter.data.files.array import Header
 from segmeter.evaluation.large.cases import LargeRun
 from segmeter.evaluation.memory import check_memory
 from segmeter.inference.config import WHOLE_PIXELS

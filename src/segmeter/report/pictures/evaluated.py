@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from segmeter.checks import expected
-from segmeter.data.by_rows.opened import open_label_rows
-from segmeter.data.by_rows.rows import Rows, StackedRows
-from segmeter.data.by_rows.thumbnail import Thumbnail, thumbnail_step
 from segmeter.data.dataset import Dataset, read_case
-from segmeter.data.files.masks import Reading, check_labels, read_map
+from segmeter.data.files.array import LazyArray, stack_planes
+from segmeter.data.masks.options import Reading
+from segmeter.data.masks.reading import check_labels, open_map, read_map
+from segmeter.data.thumbnail import Thumbnail, thumbnail_step
 from segmeter.errors import DataError
 from segmeter.export.writer import class_folder
 from segmeter.files import safe_id
@@ -89,10 +89,10 @@ class EvaluatedCases:
 
     def _reduced(self, index: int, files: Mapping[str, Sequence[Path]]) -> DrawnCase:
         spec, case_id = self.dataset.spec, self.dataset.case_ids[index]
-        reading: dict[str, Any] = {"spec": spec, "label_map": {}, "max_pixels": self.dataset.max_pixels}
+        reading = Reading(spec=spec, label_map={}, max_pixels=self.dataset.max_pixels, located=False)
         with self.dataset.open_rows(index) as (image, target), ExitStack() as stack:
-            planes = [stack.enter_context(open_label_rows(path, **reading)) for path in self._label_files(case_id)]
-            labels = StackedRows(planes) if spec.is_multilabel else planes[0]
+            planes = [stack.enter_context(open_map(path, reading)) for path in self._label_files(case_id)]
+            labels = stack_planes(planes) if spec.is_multilabel else planes[0]
             return DrawnCase(
                 image=_reduce(image, -3),
                 target=None if target is None else _reduce(target, -2),
@@ -102,7 +102,7 @@ class EvaluatedCases:
             )
 
 
-def _reduce(rows: Rows, axis: int) -> NDArray[Any]:
+def _reduce(rows: LazyArray, axis: int) -> NDArray[Any]:
     """Every n-th row and column of an image or map; `axis` is that of its rows."""
     height, width = rows.shape[axis], rows.shape[axis + 1]
     picture = Thumbnail(thumbnail_step(height, width), axis)

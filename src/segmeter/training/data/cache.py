@@ -8,8 +8,8 @@ from typing import Any, Protocol
 from numpy.typing import NDArray
 
 from segmeter.classes import ClassSpec
-from segmeter.data.by_rows.rows import Rows
 from segmeter.data.dataset import Dataset, read_case
+from segmeter.data.files.array import LazyArray
 from segmeter.data.sample import Sample
 from segmeter.errors import DataError
 
@@ -97,7 +97,7 @@ class CachedDataset:
             self._large = self.cases.streamed_cases() if isinstance(self.cases, Dataset) else frozenset()
         return self._large
 
-    def open_rows(self, index: int) -> AbstractContextManager[tuple[Rows, Rows | None]]:
+    def open_rows(self, index: int) -> AbstractContextManager[tuple[LazyArray, LazyArray | None]]:
         """Open the image and the target of a case, to be read by rows."""
         if not isinstance(self.cases, Dataset):
             raise DataError(f"{self.case_ids[index]}: can't be read by rows.")

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from segmeter.data.files.formats.reader_process import SECONDS, SPARE_BYTES
+from segmeter.data.files.reader_process import SECONDS, SPARE_BYTES
 from tests.data.files.fuzzed.child import MOST_PIXELS, NAMED
 from tests.data.files.fuzzed.mutations import in_bytes, of
 from tests.data.files.fuzzed.seeds import FORMATS

@@ -1,1 +1,0 @@
-"""files larger than memory -> rows that are read when they are needed."""

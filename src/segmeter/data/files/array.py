@@ -1,0 +1,276 @@
+"""Arrays that stay in their files: what a file says about its pixels, and the reading of them by lines.
+
+Every format is a `FileArray`, which `segmeter.data.files.opened` opens. Formats that can be decoded in parts read the
+lines that are asked for; the others are decoded once, whole.
+"""
+
+import hashlib
+import math
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import IO, Any, Literal, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from segmeter.checks import expected, nearest, some
+from segmeter.data.files.geometry import NOWHERE, Geometry
+from segmeter.data.files.sniff import damage_named, show
+from segmeter.errors import DataError
+
+MAX_PIXELS = 200_000_000  # 600 MB of RGB; the user may allow more
+STREAMED_PIXELS = 1 << 26  # of the largest image that is decoded at once where lines can be read
+ALL = slice(None)
+Kind = Literal["gray", "gray+alpha", "palette", "rgb", "rgba", "cmyk", "array"]
+Axes = Literal["image", "map", "probs"]
+_RULES = {
+    "image": "(height, width) or (height, width, channels)",
+    "map": "(height, width) or (depth, height, width)",
+    "probs": "(height, width) or (depth, height, width) or (channels, depth, height, width)",
+}
+_NUMPY = ("npy", "npz")
+_MOST_AXES = {"image": 3, "map": 3, "probs": 4}
+_ONE_MAP = "Save one map per file, without axes for channels or time."
+
+
+@dataclass(frozen=True, kw_only=True)
+class Header:
+    """What a file says about its pixels.
+
+    `bits` is the depth of one stored sample, `dtype` what decoding gives; `channels` counts alpha; `lead` has
+    the sizes of axes before the plane, such as (depth,); `orientation` is the EXIF tag, 1 when upright; `levels` counts
+    those of a pyramid, of which this is one.
+    """
+
+    format: str
+    height: int
+    width: int
+    channels: int = 1
+    lead: tuple[int, ...] = ()
+    kind: Kind = "array"
+    bits: int
+    dtype: np.dtype[Any]
+    lossy: bool = False
+    orientation: int = 1
+    levels: int = 1
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """(H, W), (H, W, C) for several channels, (D, H, W) for volumes."""
+        return (*self.lead, self.height, self.width, *([self.channels] if self.channels > 1 else []))
+
+    @property
+    def streamed(self) -> bool:
+        """Whether it is read by lines wherever that is supported: Zarr, and large TIFF files."""
+        return self.format == "zarr" or (self.format == "tiff" and self.height * self.width > STREAMED_PIXELS)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Opening:
+    """How a file is opened.
+
+    Parameters
+    ----------
+    key
+        Which array of an NPZ archive or Zarr group; None takes the only one.
+    level
+        Which level of a pyramid, 0 being the finest; other files have that alone.
+    max_pixels
+        The most pixels or voxels, checked before any is decoded.
+    axes
+        What a third axis without a name is: channels of an "image", or depth of a "map". Of "probs", channels and depth
+        may lead.
+    streams
+        Whether files that are read by lines may have more pixels.
+    """
+
+    key: str | None = None
+    level: int = 0
+    max_pixels: int = MAX_PIXELS
+    axes: Axes = "image"
+    streams: bool = False
+
+
+class LazyArray(Protocol):
+    """Pixels whose size is known before they are read."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """(H, W), (H, W, C) for images, or (K, H, W) for the planes of a multilabel map."""
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Of what is read."""
+
+    @property
+    def read(self) -> Callable[[int, int], NDArray[Any]]:
+        """Read the lines from the first number up to, not including, the second; threads may do so at once."""
+
+
+@dataclass(frozen=True, eq=False)
+class Lines:
+    """A lazy array whose lines are made of those of others, such as labels of stored values."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    read: Callable[[int, int], NDArray[Any]]
+
+
+@dataclass(frozen=True, eq=False)
+class ArrayRows:
+    """The lines of an array in memory; `axis` is theirs."""
+
+    array: NDArray[Any]
+    axis: int = 0
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.array.shape
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self.array.dtype
+
+    def read(self, start: int, stop: int) -> NDArray[Any]:
+        return self.array[(slice(None),) * self.axis + (slice(start, stop),)]
+
+
+def stack_planes(planes: list[LazyArray]) -> Lines:
+    """Planes (H, W) of one size and dtype as (K, H, W)."""
+    first = planes[0]
+    shape = (len(planes), *first.shape)
+    return Lines(shape, first.dtype, lambda start, stop: np.stack([plane.read(start, stop) for plane in planes]))
+
+
+class FileArray:
+    """The pixels of an open file, as they are stored; see `segmeter.data.files.opened.open_array`.
+
+    A format overrides `_decode` where it is decoded whole, or `_lines` where it is read in parts.
+    """
+
+    header: Header
+    geometry: Geometry = NOWHERE
+    nodata: float | str | None = None
+
+    def __init__(self, path: Path, file: IO[bytes] | None) -> None:
+        self.path, self._file = path, file
+        self._turn = threading.Lock()
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.header.shape
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self.header.dtype
+
+    @property
+    def is_palette(self) -> bool:
+        """Whether the pixels are indices of a palette."""
+        return self.header.kind == "palette"
+
+    @cached_property
+    def sha256(self) -> str:
+        """Sha256 of the file's bytes, or of all files of a Zarr folder."""
+        assert self._file is not None
+        self._file.seek(0)
+        return hashlib.file_digest(self._file, "sha256").hexdigest()  # type: ignore[arg-type]
+
+    def read(self, start: int = 0, stop: int | None = None, columns: slice = ALL) -> NDArray[Any]:
+        """Read lines, or a window of them, in this machine's byte order; DataError where the file is damaged there."""
+        with self._turn, damage_named(self.path):
+            found = self._lines(start, self.header.height if stop is None else stop, columns)
+            return found.astype(found.dtype.newbyteorder("="), copy=False)
+
+    def read_colours(self, channels: int | None) -> NDArray[Any]:
+        """Read all pixels as an image of so many channels has them, where that loses nothing."""
+        return self.read()
+
+    def parts(self, rows: slice, columns: slice) -> list[Path]:
+        """The files that a window is read from; of Zarr some may be absent."""
+        return [self.path]
+
+    def _lines(self, start: int, stop: int, columns: slice) -> NDArray[Any]:
+        return self._whole[(*[ALL] * len(self.header.lead), slice(start, stop), columns)]
+
+    @cached_property
+    def _whole(self) -> NDArray[Any]:
+        return self._decode().reshape(self.header.shape)
+
+    def _decode(self) -> NDArray[Any]:
+        raise NotImplementedError
+
+
+class DecodedArray(FileArray):
+    """A file of which nothing is known before all of it is decoded, or by its header; `decode` is called once."""
+
+    def __init__(
+        self, path: Path, file: IO[bytes] | None, header: Header, geometry: Geometry, decode: Callable[[], NDArray[Any]]
+    ) -> None:
+        super().__init__(path, file)
+        self.header, self.geometry = header, geometry
+        self._decode = decode  # type: ignore[method-assign]
+
+
+def array_header(
+    path: Path, form: str, shape: tuple[int, ...], dtype: np.dtype[Any], opening: Opening, *, levels: int = 1
+) -> Header:
+    """The header of a plain array, refused where it is none that is asked for, or too large.
+
+    Raises
+    ------
+    DataError
+        It holds no numbers, has too few or too many axes, or more pixels than are allowed.
+    """
+    if dtype.kind not in "biuf":
+        found = "Python objects" if dtype.hasobject else str(dtype)
+        raise DataError(expected(show(path), "dtype", "to be numbers", found, "Save a plain numeric array."))
+    axes, stored = opening.axes, shape
+    has_channels = axes == "image" and form in _NUMPY  # all others store depth first
+    if form == "npy" and axes == "map" and len(shape) == 3 and shape[2] == 1:
+        shape = shape[:2]
+    if axes == "image" and not has_channels and len(shape) == 3 and shape[0] == 1:
+        shape = shape[1:]
+    if not 2 <= len(shape) <= (2 if axes == "image" and not has_channels else _MOST_AXES[axes]):
+        raise DataError(expected(show(path), "shape", _RULES[axes], stored, _ONE_MAP if axes == "map" else ""))
+    plane = shape[:2] if has_channels else shape
+    check_pixel_count(path, plane, opening, streamed=form == "zarr" and len(plane) == 2)
+    channels = shape[2] if has_channels and len(shape) == 3 else 1
+    return Header(
+        format=form,
+        lead=plane[:-2],
+        height=plane[-2],
+        width=plane[-1],
+        channels=channels,
+        bits=dtype.itemsize * 8,
+        dtype=dtype.newbyteorder("="),
+        levels=levels,
+    )
+
+
+def check_pixel_count(path: Path, shape: tuple[int, ...], opening: Opening, *, streamed: bool = False) -> None:
+    """Refuse an array without pixels, and one of too many that is not read by lines."""
+    pixels = math.prod(shape)
+    if 0 < pixels <= opening.max_pixels or (pixels and opening.streams and streamed):
+        return
+    size = " x ".join(map(str, shape))
+    if not pixels:
+        raise DataError(expected(show(path), "size", "to be at least 1 along every axis", size, "Write it again."))
+    found = f"{size} (height x width)" if len(shape) == 2 else size
+    remedy = f"If it is genuine, set data.max_pixels={pixels} or cut it into tiles."
+    raise DataError(expected(show(path), "size", f"at most {opening.max_pixels} pixels", found, remedy))
+
+
+def pick_array(path: Path, names: list[str], key: str | None) -> str:
+    """The name of the array to read, where a file holds several."""
+    if key is None and len(names) == 1:
+        return names[0]
+    if key is None:
+        remedy = "Name one of them: data.key=NAME."
+        raise DataError(expected(show(path), "file", "to hold one array", some(names), remedy))
+    if key not in names:
+        raise DataError(expected(show(path), "file", f"to hold the array {key!r}", some(names), nearest(key, names)))
+    return key

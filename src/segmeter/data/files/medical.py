@@ -1,0 +1,276 @@
+"""Reads MHA, NRRD and DICOM segmentations in a reader process, as damaged files can crash or hang their libraries."""
+
+import math
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from segmeter.checks import expected
+from segmeter.data.files.array import DecodedArray, FileArray, Opening, array_header
+from segmeter.data.files.geometry import Geometry, stated_geometry
+from segmeter.data.files.reader_process import need, read_apart
+from segmeter.data.files.sniff import damaged, show
+from segmeter.data.files.volumes import unpack_exactly
+from segmeter.data.units import MILLIMETRES
+from segmeter.errors import DataError
+
+SOP_CLASSES = ("1.2.840.10008.5.1.4.1.1.66.4", "1.2.840.10008.5.1.4.1.1.66.7")  # segmentation, label map segmentation
+FLIPS = np.diag([-1.0, -1.0, 1.0, 1.0])  # from ITK's and DICOM's left, posterior, superior to NIfTI's right, anterior
+_ITK, _DICOM = "ITK header", "DICOM"
+_MOST_HEADER = 1 << 16  # bytes
+_MOST_AXES = 8  # more than any that is read
+_DIGITS = 19  # of a number that int64 does not hold
+_ENDS = {"mha": rb"(?i)^[ \t]*ElementDataFile[^\n]*\n", "nrrd": rb"\n\r?\n"}  # of a header
+_SKIPS = {"headersize": "HeaderSize", "lineskip": "lineskip", "byteskip": "byteskip"}  # what lies before the pixels
+_SPACINGS = ("elementspacing", "elementsize", "spacings", "spacedirections")
+
+Decoded = tuple[NDArray[Any], Geometry]
+
+
+def _opened(path: Path, file: IO[bytes], form: str, opening: Opening, found: Decoded) -> FileArray:
+    """An array of which nothing was known before a reader process had decoded it."""
+    pixels, geometry = found
+    header = array_header(path, form, pixels.shape, pixels.dtype, opening)
+    return DecodedArray(path, file, header, geometry, lambda: pixels)
+
+
+def open_itk(path: Path, file: IO[bytes], opening: Opening) -> FileArray:
+    """Open an .mha or .nrrd file: (H, W) or (D, H, W), as SimpleITK gives it.
+
+    The spacing is in mm where the file names no other unit, and the affine leads to right, anterior, superior, as that
+    of NIfTI.
+    """
+    head, size = file.read(_MOST_HEADER), os.fstat(file.fileno()).st_size
+    form = "nrrd" if head.startswith(b"NRRD") else "mha"
+    fields, start = _read_fields(path, head, form)
+    bounds = {"size": size, "pixels": min(_stated_pixels(fields), opening.max_pixels), "max_pixels": opening.max_pixels}
+    arguments = (path, form, fields, start, opening)
+    return _opened(path, file, "itk", opening, read_apart(path, _read_itk, *arguments, **bounds))
+
+
+def open_dicom(path: Path, file: IO[bytes], opening: Opening) -> FileArray:
+    """Open a DICOM segmentation: (D, H, W), the number of the segment that covers each voxel, 0 being none.
+
+    Frames without an object are often left out of such a file: the volume reaches from the first slice that is there to
+    the last one.
+    """
+    bounds = {"size": os.fstat(file.fileno()).st_size, "max_pixels": opening.max_pixels}
+    return _opened(path, file, "dicom", opening, read_apart(path, _read_dicom, path, opening, **bounds))
+
+
+def _read_itk(path: Path, form: str, fields: Mapping[str, str], start: int, opening: Opening) -> Decoded:
+    """Decode the file, in the reader process; ITK raises RuntimeError on whatever it can't read."""
+    sitk = need("SimpleITK", "itk", "MHA and NRRD files")
+    units = _stated_units(path, fields)
+    try:
+        return _decode_itk(sitk, path, form, fields, start, opening, units)
+    except DataError:
+        raise
+    except Exception as error:
+        raise _spacing_fault(path, fields) or damaged(path, error) from error
+
+
+def _decode_itk(
+    sitk: Any, path: Path, form: str, fields: Mapping[str, str], start: int, opening: Opening, stated_units: list[str]
+) -> Decoded:
+    reader = sitk.ImageFileReader()
+    reader.SetImageIO({"mha": "MetaImageIO", "nrrd": "NrrdImageIO"}[form])
+    reader.SetFileName(str(path))
+    reader.ReadImageInformation()
+    shape = tuple(reversed(reader.GetSize()))
+    if reader.GetNumberOfComponents() != 1:
+        found, remedy = f"{reader.GetNumberOfComponents()} values per pixel", "Save one map per file."
+        raise DataError(expected(show(path), "mask", "to have one channel", found, remedy))
+    while len(shape) > 3 and shape[0] == 1:
+        shape = shape[1:]
+    array_header(path, "itk", shape, np.dtype(np.float64), opening)
+    image = reader.Execute()
+    pixels: NDArray[Any] = sitk.GetArrayFromImage(image).reshape(shape)
+    _check_bytes(path, fields, start, pixels)
+    axes = len(shape)
+    units = (stated_units if len(stated_units) > 1 else stated_units * axes)[:axes]
+    header = _stated_edges(fields)[:axes]
+    if not header:
+        return pixels, Geometry()  # ITK then says 1 mm
+    if len(header) < axes or not all(math.isfinite(edge) and edge > 0 for edge in header):  # ITK would mend them
+        wrong: list[float | None] = [None] * (axes - len(header)) + header[::-1]
+        return pixels, stated_geometry(path, wrong, units[::-1], source=_ITK)
+    edges = image.GetSpacing()[:axes]
+    geometry = stated_geometry(path, edges[::-1], units[::-1], source=_ITK)
+    if len(set(units)) > 1:  # of axes that lie in no common space
+        return pixels, geometry
+    affine = FLIPS @ _affine(np.array(image.GetDirection()), edges, image.GetOrigin()[:axes])
+    affine[:3] *= MILLIMETRES[geometry.unit] if geometry.unit else 1.0
+    return pixels, geometry.having(affine=affine)
+
+
+def _read_fields(path: Path, head: bytes, form: str) -> tuple[dict[str, str], int]:
+    """The fields of a header, their names in small letters and without blanks, and where the pixels begin.
+
+    Raises
+    ------
+    DataError
+        The header keeps its pixels in another file, has no end, or a line that is no field or a field twice.
+    """
+    end = re.search(_ENDS[form], head, re.MULTILINE)
+    fields: dict[str, str] = {}
+    lines = [line.strip() for line in head[: end and end.end()].decode(errors="replace").split("\n")]
+    last = next(text for text in reversed(lines) if text)
+    for text in filter(None, lines[form == "nrrd" :]):
+        key, *value = re.split("[=:]" if form == "mha" else ":", text, maxsplit=1)
+        if form == "nrrd" and (text[0] == "#" or (value and value[0].startswith("="))):
+            continue  # := is a remark of the writer's own
+        name = "".join(key.lower().split())
+        if end and (not value or "\r" in text or name in fields):
+            rule = "to name a field once" if name in fields else "to have a name and a value per line"
+            raise DataError(expected(show(path), "header", rule, repr(text[:60])))
+        fields[name] = "".join(value).strip()
+    elsewhere = fields.get("datafile") if form == "nrrd" else last if end else None
+    if elsewhere is not None and not re.fullmatch(r"ElementDataFile\s*[=:]\s*LOCAL", elsewhere):
+        found, remedy = f"one that names {elsewhere[:60]!r}", "Save it as one file."
+        raise DataError(expected(show(path), "file", "to hold its pixels itself", found, remedy))
+    if end is None:
+        rule = f"to end within {_MOST_HEADER} bytes"
+        raise DataError(expected(show(path), "header", rule, "none that does"))
+    for name, shown in _SKIPS.items():
+        if fields.get(name, "0") not in ("0", "-1"):
+            found, remedy = f"{shown} {fields[name][:60]}", "Save it again without."
+            raise DataError(expected(show(path), "header", "to be followed by the pixels", found, remedy))
+    return fields, end.end()
+
+
+def _stated_pixels(fields: Mapping[str, str]) -> int:
+    """The number of pixels that a header states; ValueError for sizes on which ITK hangs, or that it passes over."""
+    axes, sizes = (
+        next((fields[name] for name in names if name in fields), "")
+        for names in (("ndims", "dimension"), ("dimsize", "sizes"))
+    )
+    numbers = sizes.split()
+    plain = all(each.isascii() and each.isdigit() and len(each) < _DIGITS for each in (axes, *numbers))
+    if not plain or not 0 < int(axes) == len(numbers) <= _MOST_AXES:
+        raise ValueError(f"{axes or 'no number of'} axes of sizes {sizes[:60] or 'none'}")
+    return math.prod(map(int, numbers))
+
+
+def _check_bytes(path: Path, fields: Mapping[str, str], start: int, pixels: NDArray[Any]) -> None:
+    """Compare what stands behind the header with the pixels that ITK gave.
+
+    ITK takes a damaged zlib stream without a word, and what it could not unpack is then whatever lay in memory. It cuts
+    numbers in a text to the range of the dtype, and leaves bytes that are too many.
+
+    Raises
+    ------
+    ValueError
+        The bytes are others, more or fewer, or their checksum is wrong.
+    """
+    with path.open("rb") as file:
+        file.seek(start)
+        body = file.read()
+    coded = fields.get("encoding", "").lower()
+    is_text = coded in ("text", "txt", "ascii") or fields.get("binarydata", "T")[:1] not in "Tt1"
+    if is_text:
+        numbers, given = np.array(body.split(), np.float64), pixels.ravel().astype(np.float64)
+        good = len(numbers) == len(given) and np.allclose(numbers, given, rtol=1e-6, atol=0)  # float32 is less exact
+    elif coded == "hex":
+        good = len(bytes.fromhex(body.decode("ascii"))) == pixels.nbytes
+    elif coded in ("gz", "gzip") or fields.get("compresseddata", "F")[:1] in "Tt1":
+        size = fields.get("compresseddatasize", str(len(body)) if coded else "none")
+        good = size == str(len(body)) and unpack_exactly(body, pixels.nbytes, is_gzip=bool(coded)) is not None
+    else:
+        good = len(body) == pixels.nbytes
+    if not good:
+        raise ValueError(f"other bytes behind the header than those of {pixels.size} pixels")
+
+
+def _stated_edges(fields: Mapping[str, str]) -> list[float]:
+    """The edges that a header states, first axis first, whatever they are; none where it states none."""
+    text = _stated_spacing(fields)
+    vectors = re.findall(r"\(([^)]*)\)", text)
+    return [math.hypot(*map(_number, each.split(","))) for each in vectors] or [*map(_number, text.split())]
+
+
+def _stated_spacing(fields: Mapping[str, str]) -> str:
+    return next((fields[name] for name in _SPACINGS if name in fields), "")
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan
+
+
+def _spacing_fault(path: Path, fields: Mapping[str, str]) -> DataError | None:
+    """The refusal of a spacing for which ITK reads no pixel; None where that is not the fault."""
+    edges = _stated_edges(fields)
+    if not any(name in fields for name in _SPACINGS) or (edges and all(math.isfinite(edge) and edge for edge in edges)):
+        return None
+    rule, found = "to be a finite number > 0 along every axis", repr(_stated_spacing(fields)[:60])
+    return DataError(expected(f"{show(path)}: {_ITK}", "spacing", rule, found, "Correct the file."))
+
+
+def _stated_units(path: Path, fields: Mapping[str, str]) -> list[str]:
+    """The unit of each axis, first axis first, or of all: mm, as ITK takes it, where the header names none.
+
+    NRRD names them for its axes, or for those of the space around it, which its axes may cross: these must be one.
+    """
+    if fields.get("distanceunits", "?") != "?":
+        return [fields["distanceunits"]]
+    by_axis, of_space = (re.findall(r'"([^"]*)"', fields.get(name, "")) for name in ("units", "spaceunits"))
+    if (by_axis and of_space) or len(set(of_space)) > 1:
+        found = "units and space units" if by_axis else ", ".join(of_space)
+        rule, remedy = "of the spacing to be one", "Correct the file."
+        raise DataError(expected(f"{show(path)}: {_ITK}", "unit", rule, found, remedy))
+    return by_axis or of_space or ["mm"]
+
+
+def _affine(direction: NDArray[np.float64], edges: tuple[float, ...], origin: tuple[float, ...]) -> NDArray[np.float64]:
+    """The (4, 4) affine of a direction matrix, flat and of any number of axes, spacing and origin, in index order."""
+    size, axes = int(np.sqrt(direction.size)), len(edges)
+    affine = np.eye(4)
+    affine[:axes, :axes] = direction.reshape(size, size)[:axes, :axes] * np.array(edges)
+    affine[:axes, 3] = origin
+    return affine
+
+
+def _read_dicom(path: Path, opening: Opening) -> Decoded:
+    """Decode the file, in the reader process."""
+    highdicom = need("highdicom", "dicom", "DICOM segmentations")
+    try:
+        dataset = need("pydicom", "dicom", "DICOM segmentations").dcmread(path)
+        _check_kind(path, dataset)
+        found = highdicom.seg.Segmentation.from_dataset(dataset, copy=False)
+        grid = found.get_volume_geometry(allow_missing_positions=True)
+        if grid is None:
+            rule, remedy = "to be slices of one volume", "Convert it to one with a regular spacing."
+            raise DataError(expected(show(path), "segmentation", rule, "frames at irregular places", remedy))
+        array_header(path, "dicom", tuple(grid.spatial_shape), np.dtype(np.uint16), opening)
+        volume = found.get_volume(combine_segments=True, allow_missing_positions=True, dtype=np.uint16)
+    except DataError:
+        raise
+    except Exception as error:  # pydicom and highdicom raise many types on hostile bytes
+        if "overlap" in str(error).lower():
+            rule, remedy = "to have one segment per voxel", "Score its segments one by one, each as its own file."
+            raise DataError(expected(show(path), "segments", rule, "segments that overlap", remedy)) from error
+        raise damaged(path, error) from error
+    pixels, affine = volume.array, volume.affine[:, [2, 1, 0, 3]]  # columns of the affine: column, row, slice
+    if np.linalg.det(affine[:3, :3]) < 0:  # slices against the normal of their plane, which other readers follow
+        affine[:3, 3] += affine[:3, 2] * (len(pixels) - 1)
+        affine[:3, 2] *= -1
+        pixels = pixels[::-1]
+    geometry = stated_geometry(path, list(volume.spacing), ["mm"] * 3, source=_DICOM, affine=FLIPS @ affine)
+    return np.ascontiguousarray(pixels), geometry
+
+
+def _check_kind(path: Path, dataset: Any) -> None:
+    if str(dataset.SOPClassUID) not in SOP_CLASSES:
+        found = str(getattr(dataset.SOPClassUID, "name", dataset.SOPClassUID))[:60]
+        raise DataError(expected(show(path), "DICOM file", "to be a segmentation", found))
+    if str(dataset.SegmentationType) == "FRACTIONAL":
+        rule, remedy = "to hold segments and not fractions", "Decide on labels first: save it as BINARY."
+        raise DataError(expected(show(path), "SegmentationType", rule, "FRACTIONAL", remedy))

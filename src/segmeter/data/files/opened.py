@@ -1,0 +1,94 @@
+"""The one way to open an image or mask, whatever its format: its size is checked before a pixel is decoded."""
+
+import hashlib
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from functools import partial
+from io import BufferedReader
+from pathlib import Path
+from typing import Any
+
+from segmeter.checks import expected
+from segmeter.data.files.array import FileArray, Header, Opening
+from segmeter.data.files.medical import open_dicom, open_itk
+from segmeter.data.files.pictures import PictureArray
+from segmeter.data.files.sniff import (
+    check_size,
+    damage_named,
+    name_format,
+    open_regular,
+    show,
+    unchanged,
+    volume_format,
+)
+from segmeter.data.files.tiff import open_tiff_array
+from segmeter.data.files.volumes import NpyArray, open_nifti, open_npz
+from segmeter.data.files.zarr import ZarrArray, hash_folder
+from segmeter.errors import DataError
+
+_BYTES_PER_PIXEL = 16  # that a file may take for each of data.max_pixels: 8 of the widest dtype, and as many beside it
+_READ_ONCE = ("png", "jpeg", "bmp")  # formats whose hash and pixels are of the same bytes in memory
+OPENERS: dict[str, Callable[[Path, BufferedReader, Opening], FileArray]] = {
+    **{form: partial(PictureArray, form=form) for form in _READ_ONCE},
+    "tiff": open_tiff_array,
+    "npy": NpyArray,
+    "npz": open_npz,
+    "nifti": open_nifti,
+    "itk": open_itk,
+    "dicom": open_dicom,
+}
+
+
+@contextmanager
+def open_array(path: Path, *, settled: bool = False, **options: Any) -> Iterator[FileArray]:
+    """Open an image or mask without reading its pixels; what is read inside the block is checked.
+
+    Parameters
+    ----------
+    path
+        A file of any format in `FORMATS`, but GeoJSON, or a Zarr folder.
+    settled
+        Whether a file that is changed inside the block is refused in the end.
+    options
+        As for `Opening`.
+
+    Raises
+    ------
+    DataError
+        It is missing, damaged, larger than allowed, or of a format that nothing here reads.
+    """
+    opening = Opening(**options)
+    form = volume_format(path)
+    if form == "zarr":
+        with unchanged([path]) if settled else nullcontext():
+            with damage_named(path):
+                array: FileArray = ZarrArray(path, opening)
+            yield array
+        return
+    with open_regular(path) as file:
+        form = form or name_format(path, file.peek()[:64])
+        if form not in OPENERS:
+            rule = "to hold pixels: PNG, JPEG, BMP, TIFF, NPY, NPZ, NIfTI, MHA, NRRD, DICOM or Zarr"
+            raise DataError(expected(show(path), "content", rule, form.upper()))
+        if form not in (*_READ_ONCE, "tiff") or opening.axes != "image":
+            remedy = f"That is {_BYTES_PER_PIXEL} per pixel of data.max_pixels: raise it if the file is genuine."
+            check_size(path, os.fstat(file.fileno()).st_size, _BYTES_PER_PIXEL * opening.max_pixels, remedy)
+        with unchanged([path]) if settled and form not in _READ_ONCE else nullcontext():
+            with damage_named(path):
+                array = OPENERS[form](path, file, opening=opening)  # type: ignore[call-arg]
+            yield array
+
+
+def read_header(path: Path, **options: Any) -> Header:
+    """Read what a file says about its pixels; raises as `open_array` does."""
+    with open_array(path, **options) as array:
+        return array.header
+
+
+def hash_path(path: Path) -> str:
+    """Sha256 of a file's bytes, or of the files of a Zarr folder."""
+    if path.is_dir():
+        return hash_folder(path)
+    with open_regular(path) as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

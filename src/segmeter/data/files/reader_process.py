@@ -1,0 +1,235 @@
+"""Decodes files in processes of their own, for libraries whose native code a damaged file can crash or hang.
+
+Each such process is kept for the next file, has a limit of memory and of processor time, and ends with its parent.
+"""
+
+import atexit
+import os
+import pickle
+import select
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext, suppress
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+from typing import IO, Any, TypeVar, cast
+
+from segmeter.checks import expected
+from segmeter.data.files.sniff import damaged, show
+from segmeter.errors import DataError
+from segmeter.parallel import in_forked_child
+from segmeter.threads import count_cores
+
+Result = TypeVar("Result")
+
+SECONDS = 8.0  # of processor time for any file; more for large ones:
+_BYTES_PER_SECOND = 1 << 20  # that even numbers written as text need
+_PIXELS_PER_SECOND = 1 << 23
+SPARE_BYTES = 1 << 30  # of memory for any file, beside its pixels
+_BYTES_PER_PIXEL = 24  # 8 of the widest dtype, and two copies
+_START = "import sys; sys.path[:] = sys.argv[1:]; from segmeter.data.files.reader_process import serve; serve()"
+_HAS_LIMITS = hasattr(signal, "SIGIO")  # all systems but Windows
+_ENDLESS = 1 << 62  # bytes
+_LAST_SECONDS = 5.0  # that a crashed process may take to end
+
+_idle: list["_Reader"] = []
+_room = threading.BoundedSemaphore(count_cores())
+
+
+def need(module: str, extra: str, what: str) -> ModuleType:
+    """Import a library.
+
+    Raises
+    ------
+    DataError
+        It is not installed; with the command that installs it.
+    """
+    try:
+        return import_module(module)
+    except ImportError as error:
+        remedy = f"Run: pip install 'segmeter[{extra}]'"
+        raise DataError(expected("read", module, f"to be installed for {what}", "none", remedy)) from error
+
+
+class _Crashed(Exception):
+    """The process of a reader ended before it answered."""
+
+
+def read_apart(
+    path: Path, work: Callable[..., Result], *arguments: Any, size: int, pixels: int = 0, max_pixels: int
+) -> Result:
+    """Call a function in a reader process.
+
+    Parameters
+    ----------
+    path
+        The file that it decodes, for messages.
+    work, arguments
+        A function of a module and what it takes, picklable, as is its result.
+    size
+        Bytes of the file; they and `pixels`, as far as they are known before, add to the processor time that it may
+        take: `SECONDS`, and one for each MiB and for each 8 million pixels.
+    max_pixels
+        Bounds the memory that it may take: 24 bytes for each, and `SPARE_BYTES`.
+
+    Raises
+    ------
+    DataError
+        The process crashed or ran out of its time or memory. And whatever else `work` raises.
+    """
+    seconds = SECONDS + size / _BYTES_PER_SECOND + pixels / _PIXELS_PER_SECOND
+    most_bytes = SPARE_BYTES + _BYTES_PER_PIXEL * max_pixels
+    request = pickle.dumps((Path.cwd(), work, arguments, seconds, most_bytes), protocol=5)
+    with _room:
+        reader = _take_idle()
+        if reader is not None:
+            with suppress(_Crashed):  # an earlier file may have harmed it: only a crash of a fresh process counts
+                return cast(Result, reader.ask(path, request, seconds))
+        try:
+            return cast(Result, _Reader().ask(path, request, seconds))
+        except _Crashed as error:
+            raise damaged(path, error) from error
+
+
+def _take_idle() -> "_Reader | None":
+    with suppress(IndexError):
+        return _idle.pop()
+    return None
+
+
+class _Reader:
+    """A process that decodes one file after another."""
+
+    def __init__(self) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-W", "ignore", "-c", _START, *sys.path],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,  # nothing comes through it: see `serve`
+            process_group=0,  # Ctrl-C is for its parent
+        )
+
+    def ask(self, path: Path, request: bytes, seconds: float) -> Any:
+        """Send a request, and return or raise what the answer holds; afterwards the process is idle, or ended."""
+        to, answers = cast(IO[bytes], self.process.stdin), cast(IO[bytes], self.process.stdout)
+        try:
+            to.write(request)
+            to.flush()
+            good, answer = pickle.load(answers)
+        except (OSError, EOFError, pickle.UnpicklingError) as error:
+            with suppress(subprocess.TimeoutExpired):
+                self.process.wait(timeout=_LAST_SECONDS)
+            self.end()
+            if self.process.returncode == -getattr(signal, "SIGPROF", 0):
+                rule, found = f"to be decoded within {seconds:.3g} s of processor time", "none that ends"
+                raise DataError(expected(show(path), "file", rule, found, "Copy it again.")) from error
+            raise _Crashed(f"its decoder ended by {_cause(self.process.returncode)}") from error
+        except BaseException:  # Ctrl-C: nobody reads the answer
+            self.end()
+            raise
+        _idle.append(self)
+        if good:
+            return answer
+        raise answer
+
+    def end(self) -> None:
+        """End the process, and close the pipes to it."""
+        self.process.kill()
+        self.process.wait()
+        self.forget()
+
+    def forget(self) -> None:
+        """Close the pipes to the process."""
+        for pipe in (self.process.stdin, self.process.stdout, self.process.stderr):
+            with suppress(OSError):  # what is still to be written has no reader
+                cast(IO[bytes], pipe).close()
+
+
+def _cause(code: int) -> str:
+    return signal.Signals(-code).name if code < 0 else f"exit code {code}"
+
+
+def serve() -> None:
+    """Answer the requests on standard input until it ends; called in the reader process."""
+    requests, answers, parent = sys.stdin.buffer, os.fdopen(os.dup(1), "wb"), os.dup(2)
+    for stream in (1, 2):  # libraries print
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream)
+    if not _end_with(parent):
+        return
+    with suppress(EOFError, BrokenPipeError):
+        while True:
+            place, work, arguments, seconds, most_bytes = pickle.load(requests)
+            os.chdir(place)  # paths may be relative to where the caller is now
+            pickle.dump(_limited(work, arguments, seconds, most_bytes), answers, protocol=5)
+            answers.flush()
+
+
+def _end_with(parent: int) -> bool:
+    """Let the system end this process when its parent, which has the other end of a pipe, does; False if it has ended.
+
+    A library that hangs would not let Python notice. Windows has no such signals, nor the limits of `_limited`.
+    """
+    if not _HAS_LIMITS:
+        return True
+    import fcntl
+    import resource
+
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGIO, signal.SIGPROF})
+    for number in (signal.SIGIO, signal.SIGPROF):
+        signal.signal(number, signal.SIG_DFL)
+    fcntl.fcntl(parent, fcntl.F_SETOWN, os.getpid())
+    fcntl.fcntl(parent, fcntl.F_SETFL, os.O_ASYNC)
+    ended = select.poll()
+    ended.register(parent, 0)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    return not ended.poll(0)  # it was gone before it could be watched
+
+
+def _limited(work: Callable[..., Any], arguments: tuple[Any, ...], seconds: float, most_bytes: int) -> tuple[bool, Any]:
+    """Whether the work was done, and its result or error."""
+    with _limits(seconds, most_bytes) if _HAS_LIMITS else nullcontext():
+        try:
+            return True, work(*arguments)
+        except Exception as error:
+            return False, error.with_traceback(None)
+
+
+@contextmanager
+def _limits(seconds: float, most_bytes: int) -> Iterator[None]:
+    """Bound the processor time and the memory that the block takes."""
+    import resource
+
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    with suppress(OSError):  # without /proc nobody knows what the process holds, so its memory has no limit
+        most = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize() + most_bytes
+        limits = [each for each in (most, *before) if 0 < each < _ENDLESS]  # infinity is below 0
+        resource.setrlimit(resource.RLIMIT_AS, (min(limits), before[1]))
+    signal.setitimer(signal.ITIMER_PROF, seconds)  # the system then ends this process
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        resource.setrlimit(resource.RLIMIT_AS, before)
+
+
+def _end_all() -> None:
+    while _idle:
+        _idle.pop().end()
+
+
+def _forget_all() -> None:
+    """Leave the readers of the process that this one was forked from to it."""
+    global _room
+    _room = threading.BoundedSemaphore(count_cores())
+    for reader in _idle:
+        reader.forget()
+        reader.process.returncode = 0  # not a child of this process, so that nothing is to be waited for
+    _idle.clear()
+
+
+atexit.register(_end_all)
+in_forked_child(_forget_all)

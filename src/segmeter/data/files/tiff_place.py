@@ -1,0 +1,189 @@
+"""Reads where the pixels of a TIFF file lie: from GeoTIFF tags, or from OME or ImageJ metadata."""
+
+import math
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import numpy as np
+from numpy.typing import NDArray
+
+from segmeter.checks import expected
+from segmeter.data.files.geometry import SET_SPACING, Geometry, stated_geometry
+from segmeter.data.files.sniff import show
+from segmeter.data.units import MILLIMETRES, PIXEL_NAMES, find_unit
+
+SOURCE = "GeoTIFF tags"
+DEPTH_AXES = "ZQI"  # tifffile's letters for planes along z, and for pages that nothing is said about
+_RESOLUTION_UNITS = {2: "inch", 3: "cm"}  # values of the tag ResolutionUnit; 1 is none
+_PRINTING = "none (resolution tags are for printing)"
+_NODATA = 42113  # GDAL's tag
+
+_SCALE, _TIEPOINT, _MATRIX, _KEYS, _DOUBLES = 33550, 33922, 34264, 34735, 34736
+_MODEL, _RASTER, _GEODETIC, _PROJECTED, _LINEAR, _LINEAR_SIZE = 1024, 1025, 2048, 3072, 3076, 3077  # its keys
+_GEOGRAPHIC, _POINT = 2, 2  # values of _MODEL and _RASTER
+_USER_DEFINED = 32767  # in place of a code: the system is described elsewhere in the tags
+_UNITS = {9001: ("m", 1.0), 9002: ("foot", 1.0), 9003: ("m", 1200 / 3937)}  # codes of _LINEAR; a US survey foot in m
+_DEGREES = "the GeoTIFF's coordinates are degrees, so distances are counted in pixels"
+_NAMELESS = "the GeoTIFF names no unit of length, so distances are in the unit of its coordinates, whichever that is"
+
+
+def read_geotiff(path: Path, page: Any) -> Geometry | None:
+    """The place of a page by GeoTIFF 1.1; None where it has no such tags.
+
+    Raises
+    ------
+    ValueError
+        A tag holds what the standard does not allow.
+    """
+    tags = page.tags
+    nodata = read_nodata(page)
+    matrix = _matrix(tags)
+    if matrix is None:
+        return None if nodata is None else Geometry(source=SOURCE, nodata=nodata)
+    keys = _read_keys(tags.valueof(_KEYS, ()), tags.valueof(_DOUBLES, ()))
+    if keys.get(_RASTER) != _POINT:  # coordinates are those of the pixel's corner, and affines go by centres
+        matrix[:, 3] += (matrix[:, 0] + matrix[:, 1]) / 2
+    codes = (keys.get(name) for name in (_PROJECTED, _GEODETIC))
+    code = next((each for each in codes if each not in (None, 0, _USER_DEFINED)), None)
+    more: dict[str, Any] = {"nodata": nodata, "crs": f"EPSG:{code}" if code else ""}
+    if keys.get(_MODEL) == _GEOGRAPHIC:
+        return Geometry(source=SOURCE, affine=matrix, note=_DEGREES, **more)
+    unit, size = _unit(keys)
+    edges = [size * math.hypot(*matrix[:2, 1]), size * math.hypot(*matrix[:2, 0])]
+    found = stated_geometry(path, edges, [unit] * 2, source=SOURCE)
+    if unit in MILLIMETRES:
+        matrix = np.diag([size * MILLIMETRES[unit]] * 3 + [1.0]) @ matrix
+    return found.having(affine=matrix, note="" if unit else _NAMELESS, **more)
+
+
+def _unit(keys: dict[int, float]) -> tuple[str | None, float]:
+    """The name of a unit of length, None where the file has none, and how many of it the unit of the coordinates is.
+
+    A unit that is not known here is named by its code, which is refused as no length.
+    """
+    code = keys.get(_LINEAR)
+    if code is None:
+        return None, 1.0
+    size = keys.get(_LINEAR_SIZE, 0.0)
+    if code == _USER_DEFINED and 0 < size < math.inf:
+        return "m", size
+    return _UNITS.get(int(code), (f"EPSG:{code}", 1.0))
+
+
+def _matrix(tags: Any) -> NDArray[np.float64] | None:
+    """From (column, row, 0, 1) to coordinates: of pixels' corners, or of their centres where pixels are points."""
+    given = tags.valueof(_MATRIX)
+    if given is not None:
+        return _whole(np.array(given, np.float64).reshape(4, 4))
+    scale, tie = tags.valueof(_SCALE), tags.valueof(_TIEPOINT)
+    if scale is None or tie is None:
+        return None
+    if len(tie) != 6:
+        raise ValueError(f"{len(tie) // 6} tie points, where one is read")
+    affine = np.diag([scale[0], -scale[1], scale[2] or 1.0, 1.0])
+    affine[:3, 3] = np.array(tie[3:6]) - affine[:3, :3] @ np.array(tie[:3])
+    return _whole(affine)
+
+
+def _whole(matrix: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The matrix with a third direction, which that of a plane leaves out.
+
+    Raises
+    ------
+    ValueError
+        It has no inverse.
+    """
+    if not matrix[:3, 2].any():
+        matrix[2, 2] = 1.0
+    if not np.isfinite(matrix).all() or not np.linalg.det(matrix[:3, :3]):
+        raise ValueError("a transformation that lays several pixels on one place")
+    return matrix
+
+
+def _read_keys(directory: tuple[int, ...], doubles: Any) -> dict[int, float]:
+    """Keys whose value is a short, which stands in the directory itself, or a double, which has a tag of its own."""
+    entries = np.array(directory[4:], np.int64).reshape(-1, 4).tolist()
+    numbers = np.atleast_1d(np.array(doubles, np.float64)).tolist()
+    shorts = {key: value for key, place, _, value in entries if place == 0}
+    return shorts | {key: numbers[at] for key, place, _, at in entries if place == _DOUBLES and at < len(numbers)}
+
+
+def tiff_geometry(path: Path, tiff: Any, axes: str) -> Geometry:
+    """The spacing of an opened file with these axes; GeoTIFF's tags come before other metadata."""
+    on_earth = read_geotiff(path, tiff.pages.first) if len(axes) == 2 else None
+    return metadata_geometry(path, tiff, axes) if on_earth is None else on_earth
+
+
+def metadata_geometry(path: Path, tiff: Any, axes: str) -> Geometry:
+    """The spacing that the OME or ImageJ metadata of an opened file give, whatever other tags say."""
+    if tiff.is_ome:
+        return _ome(path, tiff.ome_metadata, axes)
+    if tiff.is_imagej:
+        return _imagej(path, tiff, axes)
+    per = _RESOLUTION_UNITS.get(int(tiff.pages.first.tags.valueof(296, 1)))
+    return Geometry(source=_PRINTING if per else "")
+
+
+def _ome(path: Path, xml: str, axes: str) -> Geometry:
+    """Physical sizes of the only picture; micrometres where it names no unit, as OME-XML has it."""
+    source = "OME metadata"
+    pictures = [node for node in ElementTree.fromstring(xml).iter() if node.tag.rpartition("}")[2] == "Pixels"]
+    if len(pictures) != 1:
+        found = f"{len(pictures)} pictures"
+        problem = expected(show(path), source, "to describe one picture", found, SET_SPACING)
+        return Geometry(source=source, spacing_problem=problem)
+    names = ["Z" if axis in DEPTH_AXES else axis for axis in axes]
+    edges = [_number(pictures[0].get(f"PhysicalSize{name}")) for name in names]
+    units = [pictures[0].get(f"PhysicalSize{name}Unit", "um") for name in names]
+    return stated_geometry(path, edges, units, source=source)
+
+
+def _imagej(path: Path, tiff: Any, axes: str) -> Geometry:
+    """By ImageJ's own rules: an edge is 1 where nothing says otherwise, and one unit is that of all axes."""
+    metadata, tags, source = tiff.imagej_metadata or {}, tiff.pages.first.tags, "ImageJ metadata"
+    plane = [_edge(tags.valueof(tag, (1, 1))) for tag in (283, 282)]  # y, x: pixels per unit
+    unit, per = _imagej_unit(metadata), _RESOLUTION_UNITS.get(int(tags.valueof(296, 1)))
+    if unit is None and per == "inch" and plane[1] == 1 / 72:  # ImageJ's sign of a picture without a scale
+        plane, per = [1.0, 1.0], None
+    if unit and per and find_unit(unit) != per:
+        found = f"{unit!r} in the description and {per} in the resolution tags"
+        problem = expected(f"{show(path)}: {source}", "unit", "of the spacing to be one", found, SET_SPACING)
+        return Geometry(source=source, spacing_problem=problem)
+    edges = [_number(metadata.get("spacing", 1.0)), *plane] if len(axes) == 3 else plane
+    if not (unit or per) and edges == [1.0] * len(edges):
+        return Geometry()
+    return stated_geometry(path, edges, [unit or per] * len(edges), source=source)
+
+
+def _imagej_unit(metadata: dict[str, Any]) -> str | None:
+    unit = str(metadata.get("unit") or "").replace("\\u00B5", "u").strip()
+    return None if unit.lower() in PIXEL_NAMES else unit
+
+
+def _edge(resolution: tuple[int, int]) -> float:
+    pixels, units = resolution
+    return units / pixels if pixels else math.inf
+
+
+def _number(text: Any) -> Any:
+    """The number that a text is, or the text itself."""
+    try:
+        return text if text is None else float(text)
+    except (TypeError, ValueError):
+        return text
+
+
+def read_nodata(page: Any) -> float | str | None:
+    """The value of pixels without data that a TIFF page names, or its text where that is no number; None without one.
+
+    Images do without it, and `check_nodata` refuses such a text where it decides what is counted.
+    """
+    text = page.tags.valueof(_NODATA)
+    if text is None:
+        return None
+    try:
+        value = float(str(text).strip("\0 "))
+    except ValueError:
+        return str(text).strip("\0 ")
+    return None if math.isnan(value) else value

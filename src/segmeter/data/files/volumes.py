@@ -1,0 +1,245 @@
+"""Reads NPY, NPZ and NIfTI files: plain arrays whose headers say their size before a value is read."""
+
+import gzip
+import io
+import logging
+import math
+import os
+import struct
+import zipfile
+import zlib
+from collections.abc import Callable
+from functools import lru_cache
+from pathlib import Path
+from typing import IO, Any, Literal
+
+import imagecodecs
+import numpy as np
+from numpy.lib import format as npy_format
+from numpy.typing import NDArray
+
+from segmeter.checks import expected
+from segmeter.data.files.array import DecodedArray, FileArray, Opening, array_header, pick_array
+from segmeter.data.files.geometry import (
+    NOWHERE,
+    SET_SPACING,
+    Geometry,
+    agree,
+    differing_place,
+    stated_geometry,
+    write_spacing,
+)
+from segmeter.data.files.reader_process import need
+from segmeter.data.files.sniff import show
+from segmeter.data.units import MILLIMETRES
+from segmeter.errors import DataError
+
+_LONGEST_HEAD = 10_000  # bytes: NumPy's own limit, which it applies only after reading
+_HEADS = {348: "Nifti1Image", 540: "Nifti2Image"}  # size of the header, which is also its first number
+_ORDERS: tuple[Literal["little", "big"], ...] = ("little", "big")
+_MOST_EXTENSIONS = 1 << 24  # bytes between header and pixels: notes of other tools
+_UNITS = {0: "mm", 1: "m", 2: "mm", 3: "um"}  # codes of xyzt_units; mm is the rule of every reader where none is named
+_SPACES = {1: "scanner", 2: "aligned", 3: "Talairach", 4: "MNI 152", 5: "template"}
+_PACKING = 1 << 16  # bytes that gzip may add to what it can't pack
+_QUIET = logging.Logger("quiet nibabel")  # what nibabel mends and prints is refused here, or harmless
+_QUIET.addHandler(logging.NullHandler())
+
+
+class NpyArray(FileArray):
+    """An NPY file; a part of it is mapped into memory, all of it is read."""
+
+    def __init__(self, path: Path, file: IO[bytes], opening: Opening) -> None:
+        super().__init__(path, file)
+        self._shape, self._by_column, self._dtype, self._start = _read_head(path, file)
+        self.header = array_header(path, "npy", self._shape, self._dtype, opening)
+        found, size = file.seek(0, io.SEEK_END) - self._start, math.prod(self._shape) * self._dtype.itemsize
+        if found != size:
+            kind = "fewer" if found < size else "more"
+            raise ValueError(f"{found} bytes of pixels, {kind} bytes than the {size} that the header asks for")
+
+    def _decode(self) -> NDArray[Any]:
+        assert self._file is not None
+        self._file.seek(self._start)
+        pixels = np.frombuffer(self._file.read(), self._dtype)
+        return pixels.reshape(self._shape, order="F" if self._by_column else "C")
+
+    def _lines(self, start: int, stop: int, columns: slice) -> NDArray[Any]:
+        if (start, stop, columns) == (0, self.header.height, slice(None)):
+            return self._whole
+        order: Literal["C", "F"] = "F" if self._by_column else "C"
+        mapped = np.memmap(self.path, self._dtype, "r", self._start, self._shape, order).reshape(self.header.shape)
+        return np.array(mapped[(*[slice(None)] * len(self.header.lead), slice(start, stop), columns)])
+
+
+def open_npz(path: Path, file: IO[bytes], opening: Opening) -> FileArray:
+    """Open one array of an NPZ archive: the one called `key`, or its only one."""
+    archive = zipfile.ZipFile(file)
+    names = [name.removesuffix(".npy") for name in archive.namelist()]
+    name = f"{pick_array(path, names, opening.key)}.npy"
+    with archive.open(name) as member:
+        shape, _, dtype, _ = _read_head(path, member)
+
+    def decode() -> NDArray[Any]:
+        with archive.open(name) as member:
+            found = npy_format.read_array(member, allow_pickle=False)
+            if member.read(1):  # which also makes zipfile check its sums
+                raise ValueError(f"more bytes than the {found.nbytes} that the header asks for")
+            return found
+
+    return DecodedArray(path, file, array_header(path, "npz", shape, dtype, opening), NOWHERE, decode)
+
+
+def _read_head(path: Path, file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any], int]:
+    """Shape, whether columns come first, and dtype by the head of an NPY file, and where its values begin.
+
+    Raises
+    ------
+    DataError
+        The file holds records or Python objects.
+    ValueError
+        The head is damaged, or longer than any that NumPy reads.
+    """
+    version = npy_format.read_magic(file)
+    start = file.read(2 if version == (1, 0) else 4)
+    length = int.from_bytes(start, "little")
+    if length > _LONGEST_HEAD:
+        raise ValueError(f"a header of {length} bytes")
+    shape, by_column, dtype = _parse_head(version, start + file.read(length))
+    if dtype.names or dtype.hasobject:
+        found = "Python objects" if dtype.hasobject else str(dtype)
+        raise DataError(expected(show(path), "dtype", "to be numbers", found, "Save a plain numeric array."))
+    if min(shape, default=0) < 0:
+        raise ValueError(f"a head that says shape {shape}")
+    return shape, by_column, dtype, 8 + len(start) + length
+
+
+@lru_cache(maxsize=64)  # it is Python code that is parsed, and files of one folder are much alike
+def _parse_head(version: tuple[int, int], head: bytes) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    read = npy_format.read_array_header_1_0 if version == (1, 0) else npy_format.read_array_header_2_0
+    return read(io.BytesIO(head))
+
+
+def open_nifti(path: Path, file: IO[bytes], opening: Opening) -> FileArray:
+    """Open a .nii or .nii.gz; its axes are turned to C order: (depth, height, width) = the file's (k, j, i), as ITK's.
+
+    Values are scaled only where the header asks for it.
+    """
+    need("nibabel", "nifti", "NIfTI files")
+    packed = file.read(2) == b"\x1f\x8b"
+    file.seek(0)
+    stream: IO[bytes] = gzip.GzipFile(fileobj=file) if packed else file  # type: ignore[assignment]
+    stored, pixdim = _nifti_header(path, stream)
+    shape, dtype, size = _nifti_pixels(path, stored)
+    scaled = stored.get_slope_inter() not in ((None, None), (1.0, 0.0))
+    header = array_header(path, "nifti", shape[::-1], np.dtype(np.float64) if scaled else dtype, opening)
+    if os.fstat(file.fileno()).st_size > size + size // 100 + _PACKING:
+        raise ValueError(f"more bytes than the {size} that the header asks for")
+
+    def decode() -> NDArray[Any]:
+        body = unpack_exactly(_whole_of(file), size, is_gzip=True) if packed else None
+        if body is None:
+            stream.seek(0)
+            body = np.frombuffer(stream.read(size), np.uint8)
+            if len(body) != size or stream.read(1):  # the one byte more makes gzip check its sums
+                found = "fewer" if len(body) < size else "more"
+                raise ValueError(f"{found} bytes than the {size} that the header asks for")
+        pixels: NDArray[Any] = np.frombuffer(body, dtype, offset=int(stored["vox_offset"]))
+        slope, intercept = stored.get_slope_inter()
+        if (slope or 1.0, intercept or 0.0) != (1.0, 0.0):
+            pixels = pixels * np.float64(slope or 1.0) + np.float64(intercept or 0.0)
+        return pixels.reshape(shape, order="F").T
+
+    return DecodedArray(path, file, header, _nifti_geometry(path, stored, pixdim, shape), decode)
+
+
+def _nifti_header(path: Path, file: IO[bytes]) -> tuple[Any, NDArray[np.float64]]:
+    """The header as nibabel mends it, and the edges as they are stored."""
+    import nibabel
+
+    read = file.read(min(_HEADS))  # no byte more: at the end of a packed file gzip looks for another one, through zeros
+    size = next((s for s in _HEADS for order in _ORDERS if s == int.from_bytes(read[:4], order)), 0)
+    read += file.read(max(0, size - len(read)))
+    if not size or len(read) < size:
+        raise DataError(expected(show(path), "content", "to be NIfTI in one file", "another header"))
+    header_class = getattr(nibabel, _HEADS[size]).header_class
+    header = header_class.from_fileobj(io.BytesIO(read[:size]), check=False)
+    pixdim = np.array(header["pixdim"][1:4], np.float64)
+    header.check_fix(logger=_QUIET)
+    return header, pixdim
+
+
+def unpack_exactly(packed: bytes, size: int, *, is_gzip: bool) -> NDArray[np.uint8] | None:
+    """Unpack a zlib or gzip stream by libdeflate, in half of zlib's time; None where anything is not in order.
+
+    libdeflate checks the sum with which a stream ends, but not what follows. So the sum must stand at the end of the
+    bytes; that of gzip, which is long enough for that, nowhere before.
+    """
+    body = np.empty(size, np.uint8)
+    try:
+        if len((imagecodecs.gzip_decode if is_gzip else imagecodecs.deflate_decode)(packed, out=body.data)) != size:
+            return None
+    except (RuntimeError, ValueError):  # imagecodecs.DeflateError is a RuntimeError
+        return None
+    crc32: Callable[..., int] = imagecodecs.deflate_crc32  # it takes any buffer, which its type does not say
+    end = struct.pack("<II", crc32(body), size % 2**32) if is_gzip else struct.pack(">I", zlib.adler32(body.data))
+    place = packed.find(end) if is_gzip else packed.rfind(end)
+    return body if place == len(packed) - len(end) else None
+
+
+def _whole_of(file: IO[bytes]) -> bytes:
+    file.seek(0)
+    return file.read()
+
+
+def _nifti_pixels(path: Path, header: Any) -> tuple[tuple[int, ...], np.dtype[Any], int]:
+    """Shape of the first three axes, dtype, and the bytes of the whole file, by its header."""
+    if bytes(header["magic"])[:3] not in (b"n+1", b"n+2"):
+        raise DataError(expected(show(path), "NIfTI", "to hold header and pixels in one file", "a pair of files"))
+    shape, dtype = tuple(map(int, header.get_data_shape())), np.dtype(header.get_data_dtype())
+    offset = int(header["vox_offset"])
+    if len(shape) < 2 or (min(shape) > 0 and math.prod(shape[3:]) != 1):
+        rule, remedy = "to have 2 or 3 axes", "Save one file per time or channel."
+        raise DataError(expected(show(path), "shape", rule, shape, remedy))
+    if not int(header["sizeof_hdr"]) <= offset <= _MOST_EXTENSIONS:
+        raise ValueError(f"pixels start at byte {offset}")
+    return shape[:3], dtype, offset + math.prod(shape) * dtype.itemsize
+
+
+def _nifti_geometry(path: Path, header: Any, pixdim: np.ndarray, shape: tuple[int, ...]) -> Geometry:
+    """Geometry from a header that nibabel has mended, and `pixdim` from before: it turns 0 into 1, -0.5 into 0.5."""
+    axes, code = len(shape), int(header["xyzt_units"]) & 7
+    unit = _UNITS.get(code, f"code {code}")
+    affine = np.asarray(header.get_best_affine(), np.float64)
+    edges = np.linalg.norm(affine[:3, :axes], axis=0).tolist()
+    spacing = [float(edge) for edge in pixdim[:axes]]
+    found = stated_geometry(path, spacing[::-1], [unit] * axes, source="NIfTI header", affine=affine)
+    if found.spacing_problem:
+        return found
+    scale = MILLIMETRES[unit]
+    found = found.having(affine=affine * np.array([scale, scale, scale, 1.0])[:, None])
+    if not agree(spacing, edges):
+        both = f"pixdim {write_spacing(spacing, None)} and an affine of {write_spacing(edges, None)} (file order)"
+        problem = expected(show(path), "NIfTI header", "to say one spacing", both, SET_SPACING)
+        found = found.having(spacing=None, spacing_problem=problem)
+    return _both_forms(path, header, found, shape[::-1])
+
+
+def _both_forms(path: Path, header: Any, found: Geometry, shape: tuple[int, ...]) -> Geometry:
+    """Check the sform, which is the one taken, against the qform, where the header has both.
+
+    Two forms of one space must agree. Of two spaces, such as the scanner's and an atlas', each has its own place.
+    """
+    sform, qform = int(header["sform_code"]), int(header["qform_code"])
+    if sform <= 0 or qform <= 0:
+        return found
+    other = differing_place(header.get_qform(), header.get_sform(), shape)
+    if other is None:
+        return found
+    name, wanted, given = other
+    if sform == qform:
+        rule = f"of qform and sform to agree, as both are of the space with code {sform}"
+        remedy = "Set the code of the wrong one to 0."
+        problem = expected(show(path), name, rule, f"sform {wanted}, qform {given}", remedy)
+        return found.having(place_problem=problem)
+    spaces = [f"{code} ({_SPACES.get(code, 'unknown')})" for code in (sform, qform)]
+    return found.having(note=f"the NIfTI sform, space {spaces[0]}, is taken; the qform, space {spaces[1]}, differs")

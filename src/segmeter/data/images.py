@@ -1,0 +1,150 @@
+"""Reads images as training and evaluation need them: every pixel as it was stored, or a refusal that names the file."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from segmeter.checks import expected
+from segmeter.data.files.array import MAX_PIXELS, FileArray, Header, Lines
+from segmeter.data.files.opened import open_array
+from segmeter.data.files.sniff import show
+from segmeter.errors import DataError
+
+Orientation = Literal["refuse", "ignore", "apply"]
+IMAGE_DTYPES = ("uint8", "uint16", "float32")
+_UPRIGHT: dict[int, Callable[[NDArray[Any]], NDArray[Any]]] = {  # EXIF 2.3, tag 0x0112: where row 0 and column 0 lie
+    2: np.fliplr,
+    3: lambda pixels: pixels[::-1, ::-1],
+    4: np.flipud,
+    5: lambda pixels: pixels.swapaxes(0, 1),
+    6: lambda pixels: np.rot90(pixels, 3),
+    7: lambda pixels: np.rot90(pixels, 2).swapaxes(0, 1),
+    8: np.rot90,
+}
+
+
+def read_image(
+    path: Path,
+    *,
+    channels: int | None = None,
+    max_pixels: int = MAX_PIXELS,
+    orientation: Orientation = "refuse",
+) -> NDArray[Any]:
+    """Read an image exactly.
+
+    A 1-bit picture becomes 0 and 255, a palette becomes its RGB colours, float16 becomes float32, and an alpha
+    channel that is opaque everywhere is dropped; each of these loses nothing. All other conversions are refused.
+
+    Parameters
+    ----------
+    path
+        A file of any format that `open_array` takes, which holds one plane.
+    channels
+        How many the image must have; None takes any number.
+    max_pixels
+        The largest height x width, checked before decoding.
+    orientation
+        What to do with an EXIF orientation: "refuse" it, "ignore" it, or "apply" it to the pixels.
+
+    Returns
+    -------
+    (H, W, C) array, uint8, uint16 or finite float32, C-contiguous.
+
+    Raises
+    ------
+    DataError
+        The file is damaged or is not such an image.
+    """
+    with open_array(path, max_pixels=max_pixels) as stored:
+        return image_of(stored, channels=channels, orientation=orientation)
+
+
+def image_of(stored: FileArray, *, channels: int | None, orientation: Orientation, level: int = 0) -> NDArray[Any]:
+    """Read an opened image as `read_image` does; `level` is the one of a pyramid that was asked for."""
+    check_image_header(stored.path, stored.header, channels=channels, orientation=orientation, level=level)
+    pixels = stored.read_colours(channels)
+    if orientation == "apply":
+        pixels = _UPRIGHT.get(stored.header.orientation, np.asarray)(pixels)
+    return _as_image(stored.path, pixels)
+
+
+@contextmanager
+def open_image_lines(path: Path, *, channels: int | None, orientation: Orientation, **options: Any) -> Iterator[Lines]:
+    """Open a TIFF file or a Zarr folder, and give its lines as `read_image` would; `options` are those of `open_array`.
+
+    Raises
+    ------
+    DataError
+        It is damaged or not such an image; reading a line may raise it too.
+    """
+    with open_array(path, streams=True, **options) as stored:
+        header = stored.header
+        level = options.get("level", 0)
+        check_image_header(path, header, channels=channels, orientation=orientation, level=level)
+        if header.orientation != 1 and orientation == "apply":
+            remedy = "Turn the pixels themselves and clear the tag."
+            rule = "to be 1 in a large file"
+            raise DataError(expected(show(path), "EXIF orientation", rule, header.orientation, remedy))
+        dtype = np.dtype({"bool": "uint8", "float16": "float32"}.get(header.dtype.name, header.dtype.name))
+        shape = (header.height, header.width, header.channels)
+        yield Lines(shape, dtype, lambda start, stop: _as_image(path, stored.read(start, stop)))
+
+
+def _as_image(path: Path, pixels: NDArray[Any]) -> NDArray[Any]:
+    """Decoded pixels (H, W) or (H, W, C) as (H, W, C) of a dtype that images have; nothing is lost."""
+    if pixels.dtype == np.bool_:
+        pixels = pixels.astype(np.uint8) * np.uint8(255)
+    if pixels.dtype == np.float16:
+        pixels = pixels.astype(np.float32)
+    if pixels.dtype == np.float32 and not np.isfinite(pixels).all():
+        bad = int(pixels.size - np.isfinite(pixels).sum())
+        found, remedy = f"{bad} NaN or infinite values", "Replace them before."
+        raise DataError(expected(show(path), "image", "to be finite", found, remedy))
+    return np.ascontiguousarray(pixels[:, :, None] if pixels.ndim == 2 else pixels)
+
+
+def check_image_header(
+    path: Path, header: Header, *, channels: int | None, orientation: Orientation, level: int = 0
+) -> None:
+    """Refuse, from its header, a file that can't be such an image."""
+    name = show(path)
+    if level and header.levels == 1:
+        remedy = "Set data.level=0, or give files with a pyramid."
+        raise DataError(expected(name, "image", f"to have a level {level}", "a picture without a pyramid", remedy))
+    if header.kind == "cmyk":
+        found = "CMYK (4 inks)"
+        raise DataError(
+            expected(name, "image", "to be gray or RGB", found, "Convert it to RGB with its colour profile.")
+        )
+    if header.format == "png" and header.bits == 16 and header.channels > 1:
+        remedy = "Save it as TIFF: PNG decoding would cut it to 8 bits."
+        raise DataError(expected(name, "image", "to have 8 bits per colour channel", "16-bit colour PNG", remedy))
+    if header.format == "tiff" and header.kind == "palette":
+        raise DataError(expected(name, "image", "to be gray or RGB", "a palette TIFF", "Save it as RGB."))
+    if header.dtype.name not in (*IMAGE_DTYPES, "float16", "bool"):
+        remedy = "Save it as one of these; the scale is yours to choose."
+        raise DataError(expected(name, "image", f"of dtype {', '.join(IMAGE_DTYPES)}", header.dtype.name, remedy))
+    if header.orientation != 1 and orientation == "refuse":
+        remedy = (
+            "The mask isn't turned by this tag: turn the pixels themselves and clear the tag, "
+            "or set data.orientation=apply (masks fit the turned image) or =ignore (they fit the stored one)."
+        )
+        raise DataError(expected(name, "EXIF orientation", "to be 1 (upright)", header.orientation, remedy))
+    if channels is not None and channels not in _possible_channels(header):
+        remedy = f"Convert the image, or train with data.in_channels={min(_possible_channels(header))}."
+        raise DataError(expected(name, "image", f"to have {channels} channels", kind_of(header), remedy))
+
+
+def kind_of(header: Header) -> str:
+    """The kind and the number of channels of a picture, as messages show them."""
+    return f"{header.kind} with {header.channels} channel{'s' if header.channels > 1 else ''}"
+
+
+def _possible_channels(header: Header) -> set[int]:
+    """The channel counts that the file can give without loss (alpha only if it turns out to be opaque)."""
+    exact = {"palette": {3}, "gray+alpha": {1, 2}, "rgba": {3, 4}}
+    return exact.get(header.kind, {header.channels})

@@ -1,0 +1,307 @@
+"""stored mask values -> labels: by the label map, with every value that is no label refused."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from segmeter.checks import expected, shorten
+from segmeter.classes import ClassSpec
+from segmeter.data.files.sniff import show
+from segmeter.errors import DataError
+
+_MANY_PARTS = 4
+_BLURRED = 8  # so many different wrong values speak for anti-aliasing
+
+
+def allowed_labels(spec: ClassSpec) -> list[int]:
+    """The values that a target may hold, `ignore_index` included."""
+    classes = list(range(spec.num_values))
+    return classes if spec.ignore_index is None else [*classes, spec.ignore_index]
+
+
+def check_nodata(
+    path: Path, nodata: float | str | None, values: np.ndarray, *, spec: ClassSpec, label_map: Mapping[str, int] | None
+) -> None:
+    """Refuse a map, or rows of it, in which pixels without data would be counted as a class or an object.
+
+    Parameters
+    ----------
+    path
+        Only named in messages.
+    nodata
+        What the file says that such pixels hold, a text where that is no number; None where it says nothing.
+    values
+        As they are stored.
+    spec
+        The classes.
+    label_map
+        Says of every stored value what it is, so that nothing is left to say; None for numbers of objects.
+    """
+    if nodata is None:
+        return
+    if isinstance(nodata, str):
+        if not label_map:
+            rule, remedy = "to be a number", "Write one, clear the tag, or say what each value is: data.label_map."
+            raise DataError(expected(show(path), "nodata (GDAL_NODATA)", rule, repr(nodata), remedy))
+        return
+    counted = nodata != spec.ignore_index if label_map is None else not label_map and 0 <= nodata < spec.num_values
+    pixels = int(np.count_nonzero(values == nodata)) if counted else 0
+    if not pixels:
+        return
+    if label_map is None:
+        rule, remedy = "to be data.ignore_index", "Write that there, or clear the tag where no data are missing."
+    else:
+        meaning = f"{{{nodata:g}: 255, ...}} with data.ignore_index=255, or {{{nodata:g}: 0, ...}}"
+        rule, remedy = "to be no class", f"Say what they are: data.label_map={meaning}."
+    raise DataError(expected(show(path), "nodata", f"{rule}, as {pixels} pixels have it", f"{nodata:g}", remedy))
+
+
+def split_objects(
+    path: Path, numbers: np.ndarray, spec: ClassSpec, *, nodata: float | str | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Turn a map of object numbers into labels and objects.
+
+    Parameters
+    ----------
+    path
+        Only named in messages.
+    numbers : (H, W) or (D, H, W), integer
+        The object of each pixel, 0 being none; pixels that equal the spec's `ignore_index` are ignored.
+    spec
+        Of a binary task.
+    nodata
+        As for `to_labels`.
+
+    Returns
+    -------
+    Labels of `spec.label_dtype`, 1 inside any object, and the numbers with 0 where pixels are ignored.
+
+    Raises
+    ------
+    DataError
+        The values are colours, a number is negative, or pixels without data would be an object or none.
+    """
+    check_nodata(path, nodata, numbers, spec=spec, label_map=None)
+    if numbers.dtype.kind == "i" and numbers.min(initial=0) < 0:
+        raise DataError(expected(show(path), "mask", "to hold numbers of objects >= 0", int(numbers.min())))
+    if numbers.dtype == np.uint64 and numbers.max(initial=0) > np.iinfo(np.int64).max:
+        rule, remedy = "to hold numbers of objects below 2^63", "Number them from 1."
+        raise DataError(expected(show(path), "mask", rule, int(numbers.max()), remedy))
+    labels = (numbers != 0).astype(spec.label_dtype)
+    if spec.ignore_index is not None:
+        ignored = numbers == spec.ignore_index
+        labels[ignored] = spec.ignore_index
+        numbers = np.where(ignored, 0, numbers).astype(numbers.dtype, copy=False)
+    return labels, numbers
+
+
+def find_labels(path: Path, numbers: np.ndarray, others: np.ndarray, side: str = "predictions") -> str:
+    """Find out whether a map of object numbers, beside another one, holds labels: one number, where there are objects.
+
+    Parameters
+    ----------
+    path
+        Only named in messages.
+    numbers, others
+        Object numbers of one side, and of the other one.
+    side
+        Which of the two, "references" or "predictions", `numbers` are.
+
+    Returns
+    -------
+    A warning where that may be so; touching objects of a label are one part, as is the only object that was found.
+
+    Raises
+    ------
+    DataError
+        It is so: the number lies in about as many separate parts as there are objects. One object may well lie in two
+        or three parts, so it takes `_MANY_PARTS` of them.
+    """
+    most = int(numbers.max(initial=0))
+    if not most or (numbers != most).all() or ((numbers != most) & (numbers != 0)).any():
+        return ""
+    from scipy import ndimage  # takes a moment to load, and is seldom needed
+
+    objects = len(np.unique(others[others != 0]))
+    parts = int(ndimage.label(numbers, ndimage.generate_binary_structure(numbers.ndim, numbers.ndim))[1])
+    key = "references" if side == "predictions" else "predictions"
+    if objects < 2 or parts < _MANY_PARTS or 2 * parts < objects:
+        advice = f"if it is a label, set data.instances={key}, or in Python number its objects first"
+        return f"{side} have one number where the other side has objects; {advice}" if objects >= _MANY_PARTS else ""
+    found = f"one number, {most}, in {parts} separate parts, where the other side has {objects} objects"
+    remedy = f"If it is a label, set data.instances={key}, or in Python number its connected parts first."
+    raise DataError(expected(show(path), "mask", "to hold numbers of objects", found, remedy))
+
+
+def split_codes(
+    path: Path,
+    codes: np.ndarray,
+    *,
+    spec: ClassSpec,
+    label_map: Mapping[str, int],
+    divisor: int,
+    nodata: float | str | None = None,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Turn values of class * divisor + number, such as Cityscapes' instanceIds, into labels and objects.
+
+    Parameters
+    ----------
+    path, spec, label_map, nodata
+        As for `to_labels`.
+    codes : (H, W) or (D, H, W), integer
+        Below `divisor` the class alone, of pixels that belong to no object.
+    divisor
+        1000 in Cityscapes.
+
+    Returns
+    -------
+    Labels of `spec.label_dtype`, and the codes with 0 where there is no object or pixels are ignored.
+
+    Raises
+    ------
+    DataError
+        As `to_labels` does.
+    """
+    check_nodata(path, nodata, codes, spec=spec, label_map=label_map)
+    numbered = codes >= divisor
+    classes = np.where(numbered, codes // divisor, codes) if numbered.any() else codes  # 1000 is too much for 8 bits
+    stored = classes.reshape(-1, codes.shape[-1])
+    labels = to_labels(path, stored, spec=spec, label_map=label_map).reshape(codes.shape)
+    if spec.ignore_index is not None:
+        numbered &= labels != spec.ignore_index
+    return labels, np.where(numbered, codes, 0).astype(codes.dtype, copy=False)
+
+
+def to_labels(
+    path: Path, values: np.ndarray, *, spec: ClassSpec, label_map: Mapping[str, int], nodata: float | str | None = None
+) -> np.ndarray:
+    """Turn the stored values of one mask into labels.
+
+    Parameters
+    ----------
+    path
+        Only named in messages.
+    values : (H, W) integers, or (H, W, 3) uint8 colours
+    spec
+        Which labels there are.
+    label_map
+        From "value" or "red,green,blue" to a label; empty takes values as labels.
+    nodata
+        What pixels without data hold, as the file says; see `check_nodata`.
+
+    Returns
+    -------
+    (H, W) of `spec.label_dtype`.
+
+    Raises
+    ------
+    DataError
+        A value that is no label or, with a label map, not in it; or pixels without data that would be a class.
+    """
+    check_nodata(path, nodata, values, spec=spec, label_map=label_map)
+    has_colours = values.ndim == 3
+    codes = _colour_codes(values) if has_colours else values
+    if codes.dtype in (np.uint8, np.uint16):
+        if not label_map and _all_allowed(codes, spec):
+            return codes.astype(spec.label_dtype, copy=False)
+        counted = np.bincount(codes.ravel(), minlength=1)
+        found, places = np.flatnonzero(counted), None
+        counts = counted[found]
+    else:  # colours, and wide or signed integers
+        found, places, counts = np.unique(codes, return_inverse=True, return_counts=True)
+    table = _targets(found, spec, label_map, colours=has_colours)
+    _refuse_unknown(path, found, counts, table, spec, label_map, colours=has_colours)
+    if places is not None:
+        return np.asarray(np.asarray(table, spec.label_dtype)[places].reshape(codes.shape))
+    lookup = np.zeros(len(counted), spec.label_dtype)
+    lookup[found] = table
+    return np.asarray(lookup[codes])
+
+
+def _all_allowed(codes: np.ndarray, spec: ClassSpec) -> bool:
+    """Whether all values are labels: compared at memory speed; counting values would take as long as decoding."""
+    known = codes < spec.num_values
+    if spec.ignore_index is not None and spec.ignore_index <= np.iinfo(codes.dtype).max:
+        known |= codes == spec.ignore_index
+    return bool(known.all())
+
+
+def _colour_codes(colours: np.ndarray) -> np.ndarray:
+    wide = colours.astype(np.int32)
+    return (wide[..., 0] << 16) | (wide[..., 1] << 8) | wide[..., 2]
+
+
+def _write(value: int, *, colours: bool) -> str:
+    """A stored value as the label map writes it."""
+    return f"{value >> 16},{value >> 8 & 255},{value & 255}" if colours else str(value)
+
+
+def _targets(found: np.ndarray, spec: ClassSpec, label_map: Mapping[str, int], *, colours: bool) -> list[int]:
+    """The label of each value found, -1 where it has none."""
+    if label_map:
+        return [label_map.get(_write(int(value), colours=colours), -1) for value in found]
+    allowed = set(allowed_labels(spec))
+    return [int(value) if int(value) in allowed else -1 for value in found]
+
+
+def _refuse_unknown(
+    path: Path,
+    found: np.ndarray,
+    counts: np.ndarray,
+    table: list[int],
+    spec: ClassSpec,
+    label_map: Mapping[str, int],
+    *,
+    colours: bool,
+) -> None:
+    unknown = [(int(v), int(n)) for v, n, label in zip(found, counts, table, strict=True) if label < 0]
+    if not unknown:
+        return
+    found_values = [f"{_write(value, colours=colours)} ({count} pixels)" for value, count in unknown]
+    rule = f"to hold only {_allowed_text(spec, label_map)}"
+    remedy = _remedy(found, counts, len(unknown), spec, label_map)
+    raise DataError(expected(show(path), "mask", rule, shorten(found_values, rest="more values"), remedy))
+
+
+def _allowed_text(spec: ClassSpec, label_map: Mapping[str, int]) -> str:
+    if label_map:
+        return f"what data.label_map names: {shorten(list(label_map), separator='; ')}"
+    top = spec.num_values - 1
+    ignored = "" if spec.ignore_index is None else f" and {spec.ignore_index} (ignored)"
+    return f"0 to {top}{ignored}"
+
+
+def _remedy(found: np.ndarray, counts: np.ndarray, wrong: int, spec: ClassSpec, label_map: Mapping[str, int]) -> str:
+    """The likeliest cause of these values."""
+    if label_map:
+        return "Add the missing values to data.label_map." if wrong < _BLURRED else _BLUR_TEXT
+    if wrong >= _BLURRED:
+        return _OBJECTS_TEXT if _look_numbered(found, counts) else _BLUR_TEXT
+    if found[0] < 0:
+        return "Labels are never negative: name these values in data.label_map."
+    if set(found) <= {0, 255}:
+        return "If 255 is the object, set data.label_map={0:0,255:1}; if it is to be ignored, data.ignore_index=255."
+    if found.tolist() == list(range(1, spec.num_classes + 1)):
+        return "Labels start at 0: if these start at 1, map them with data.label_map={1:0,2:1,...}."
+    return "Name more classes in data.classes, set data.ignore_index, or map the values with data.label_map."
+
+
+def _look_numbered(found: np.ndarray, counts: np.ndarray) -> bool:
+    """Whether values look like numbers of objects: 1 to N nearly without gaps, and no one of them rules the others.
+
+    Where edges of labels are blurred, nearly all pixels keep the labels, and few have the values between.
+    """
+    held = found > 0
+    numbers, pixels = found[held], counts[held]
+    return bool(found[0] >= 0 and 10 * len(numbers) >= 9 * numbers[-1] and 2 * pixels.max() < pixels.sum())
+
+
+_OBJECTS_TEXT = (
+    "Values from 1 to N look like numbers of objects: set data.task=binary data.instances=true to take them as such. "
+    "If each is a class, name them in data.classes or map them with data.label_map."
+)
+_BLUR_TEXT = (
+    "So many values speak for anti-aliased or resampled edges: save the labels again, resized by nearest only. "
+    "If each is a label, map them with data.label_map."
+)

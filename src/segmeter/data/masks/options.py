@@ -1,0 +1,79 @@
+"""How the masks of a run are read: what their values mean, and what is refused."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from segmeter.checks import expected, some
+from segmeter.classes import ClassSpec
+from segmeter.data.config import Instances
+from segmeter.data.files.sniff import show
+from segmeter.data.files.zarr import label_names
+from segmeter.errors import DataError
+
+Overlap = Literal["error", "smaller_on_top"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reading:
+    """How label maps are read.
+
+    Parameters
+    ----------
+    spec
+        What the labels mean.
+    label_map
+        From a stored value or colour to a label; empty takes stored values as labels.
+    max_pixels
+        The most pixels or voxels of a file, checked before it is decoded.
+    key
+        Which array of an NPZ archive or Zarr group; None takes the only one.
+    instances
+        Whether the stored values are numbers of objects, 0 being none, and not labels: "references" and "predictions"
+        say so of one side of a pair.
+    divisor
+        Where they are class * divisor + number, as Cityscapes has them; None for numbers alone.
+    keeps_invalid
+        Whether values that are no label are kept, to be counted.
+    flat
+        Whether a volume of depth 1 is read as an image.
+    overlap
+        What pixels are that two drawn objects (COCO, GeoJSON) cover.
+    resample
+        Whether a prediction on another grid than its reference's is brought onto it, by "nearest" neighbour.
+    level
+        Which level of a pyramid.
+    located
+        Whether the place of the pixels is read.
+    timeout_s
+        The most seconds that whoever measures cases waits for the files of one; None for any.
+    """
+
+    spec: ClassSpec
+    label_map: Mapping[str, int]
+    max_pixels: int
+    key: str | None = None
+    instances: Instances = False
+    divisor: int | None = None
+    keeps_invalid: bool = False
+    flat: bool = False
+    overlap: Overlap = "error"
+    resample: Literal["refuse", "nearest"] = "refuse"
+    level: int = 0
+    located: bool = True
+    timeout_s: float | None = None
+
+    @property
+    def has_colours(self) -> bool:
+        """Whether the label map names colours."""
+        return not self.instances and any("," in name for name in self.label_map)
+
+    def options(self, path: Path, *, is_folder: bool | None = None) -> dict[str, Any]:
+        """How `open_array` opens a map; the label map of an OME-Zarr picture has to be named."""
+        is_folder = path.is_dir() if is_folder is None else is_folder
+        names = label_names(path) if self.key is None and is_folder else []
+        if names:
+            rule, remedy = "to be a label map", f"Name one: data.key={names[0]}."
+            raise DataError(expected(show(path), "OME-Zarr", rule, f"a picture with {some(names)}", remedy))
+        return {"key": self.key, "level": self.level, "max_pixels": self.max_pixels, "axes": "map"}

@@ -1,0 +1,250 @@
+"""Reads label maps from files of any format, whole or by lines, with their place and the hash of their bytes."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from segmeter.checks import expected
+from segmeter.data.files.array import ArrayRows, FileArray, Header, LazyArray, Lines
+from segmeter.data.files.geometry import NOWHERE, Geometry
+from segmeter.data.files.opened import hash_path, open_array
+from segmeter.data.files.pictures import PictureArray
+from segmeter.data.files.sniff import open_regular, show, volume_format
+from segmeter.data.images import kind_of
+from segmeter.data.masks.coco import coco_of, hash_coco, read_coco
+from segmeter.data.masks.drawn import decode_geojson
+from segmeter.data.masks.label_mapping import check_nodata, split_codes, split_objects, to_labels
+from segmeter.data.masks.options import Reading
+from segmeter.errors import DataError
+
+_MASK_FORMATS = "Save it as 8 or 16-bit PNG, TIFF or NPY."
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class StoredMap:
+    """What a file holds.
+
+    Parameters
+    ----------
+    values : (H, W) or (D, H, W)
+        As `read_values` and `read_map` say.
+    geometry
+        Where its pixels lie.
+    sha256
+        Hash of the file's bytes, or of all files of a Zarr folder.
+    is_palette
+        Whether the values are indices of a palette.
+    """
+
+    values: np.ndarray
+    geometry: Geometry
+    sha256: str
+    is_palette: bool = False
+
+
+def read_map(path: Path, reading: Reading, *, shape: tuple[int, ...] | None = None) -> StoredMap:
+    """Read a label map; `shape` is that of drawn objects whose file does not say it.
+
+    Three axes are (depth, height, width), and with ``reading.flat`` a volume of depth 1 is (height, width); colours are
+    read from pictures only, where the label map names them. Floats are taken where every one is a whole number. Without
+    a label map, uint8 and uint16 are returned as they are stored, to be counted first and checked by `check_labels`
+    only where the counts are not those of classes. Numbers of
+    objects are returned as they are stored, but floats as int64.
+
+    Returns
+    -------
+    StoredMap
+        Labels of `spec.label_dtype`, or stored uint8 or uint16.
+
+    Raises
+    ------
+    DataError
+        The file is damaged, lossy, too large, of fractions, or has a value that is no label.
+    """
+    if coco_of(path):
+        return StoredMap(values=read_coco(path, reading), geometry=NOWHERE, sha256=hash_coco(path))
+    form = volume_format(path)
+    if form == "geojson":
+        return _read_geojson(path, reading, shape)
+    with open_array(path, settled=True, **reading.options(path, is_folder=form == "zarr")) as array:
+        codes = _codes_of(array, reading)
+        geometry = array.geometry if reading.located else Geometry(nodata=array.nodata)
+        has_colours = codes.ndim == 3 and array.header.channels == 3
+        sha256, is_palette = array.sha256, array.is_palette
+    if reading.instances or reading.keeps_invalid:
+        codes = whole_numbers(path, codes) if codes.dtype.kind == "f" else codes
+    elif has_colours:
+        codes = to_labels(path, codes, spec=reading.spec, label_map=reading.label_map)
+    elif reading.label_map or codes.dtype not in (np.uint8, np.uint16):
+        codes = check_labels(path, codes, reading)
+    known = None if reading.instances else reading.label_map
+    check_nodata(path, geometry.nodata, codes, spec=reading.spec, label_map=known)
+    if reading.flat and codes.ndim == 3 and len(codes) == 1:  # a volume of depth 1 as an image
+        codes, geometry = codes[0], geometry.having(spacing=geometry.spacing and geometry.spacing[1:])
+    return StoredMap(values=codes, geometry=geometry, sha256=sha256, is_palette=is_palette)
+
+
+def _codes_of(array: FileArray, reading: Reading) -> NDArray[Any]:
+    """The stored values, or colours, of a mask."""
+    codes = array.samples() if isinstance(array, PictureArray) else None
+    if codes is not None:  # such a file has one channel, is not lossy, and says nothing about an orientation
+        return codes
+    check_mask_header(array.path, array.header, label_map=reading.label_map)
+    codes = array.read()
+    return codes.astype(np.uint8) if codes.dtype == np.bool_ else codes
+
+
+def has_pixels(path: Path) -> bool:
+    """Whether a mask stores pixels, and not objects that are drawn onto a map whose size comes from elsewhere."""
+    return coco_of(path) is None and volume_format(path) != "geojson"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Target:
+    """A mask of one plane as training and evaluation of a model use it.
+
+    `labels` is (H, W) of the spec's dtype, `instances` (H, W) the number of the object of each pixel, 0 being none, or
+    None where the file holds labels.
+    """
+
+    labels: NDArray[Any]
+    instances: NDArray[Any] | None
+    stored: StoredMap
+
+
+def read_target(path: Path, reading: Reading, *, shape: tuple[int, ...] | None = None) -> Target:
+    """Read a mask of one plane, every value checked; raises as `read_map`, and for volumes."""
+    stored = read_map(path, reading, shape=shape)
+    check_one_plane(path, stored.values.shape)
+    if not reading.instances:
+        labels = check_labels(path, stored.values, replace(reading, label_map={}))  # which is used up
+        return Target(labels=labels, instances=None, stored=stored)
+    if reading.divisor is None:
+        labels, instances = split_objects(path, stored.values, reading.spec)
+    else:
+        given: dict[str, Any] = {"spec": reading.spec, "label_map": reading.label_map}
+        labels, instances = split_codes(path, stored.values, divisor=reading.divisor, **given)
+    return Target(labels=labels, instances=instances, stored=stored)
+
+
+def check_one_plane(path: Path, shape: tuple[int, ...]) -> None:
+    """Refuse a volume of more than one plane, which is scored, and neither trained on nor predicted."""
+    if len(shape) > 2 and shape[0] > 1:
+        remedy = "Volumes can be scored alone: save each plane as a file of its own."
+        raise DataError(expected(show(path), "mask", "to hold one plane", " x ".join(map(str, shape)), remedy))
+
+
+@contextmanager
+def open_map(path: Path, reading: Reading, *, shape: tuple[int, ...] | None = None) -> Iterator[LazyArray]:
+    """Open a mask of one plane, and give its lines as labels; what is not read by lines is decoded at once.
+
+    `shape` is that of drawn objects, as for `read_map`.
+
+    Raises
+    ------
+    DataError
+        It is damaged, or not a mask; reading a line also raises it where a value is no label.
+    """
+    if not has_pixels(path):
+        yield ArrayRows(read_target(path, reading, shape=shape).labels)
+        return
+    with open_array(path, **reading.options(path), streams=True) as array:
+        header = array.header
+        check_mask_header(path, header, label_map=reading.label_map)
+        if not header.streamed or header.channels > 1 or header.lead:
+            yield ArrayRows(read_target(path, replace(reading, flat=True)).labels)
+            return
+        nodata = array.nodata
+
+        def read(start: int, stop: int) -> NDArray[Any]:
+            codes = array.read(start, stop)
+            codes = whole_numbers(path, codes) if codes.dtype.kind == "f" else codes
+            return to_labels(path, codes, spec=reading.spec, label_map=reading.label_map, nodata=nodata)
+
+        shape = (header.height, header.width)
+        yield Lines(shape, reading.spec.label_dtype, read)
+
+
+def read_values(path: Path, *, max_pixels: int, key: str | None = None) -> StoredMap:
+    """Read what a volume holds, numbers of any kind: an image for pictures, or probabilities.
+
+    Returns
+    -------
+    StoredMap
+        (H, W) or (D, H, W) as stored.
+
+    Raises
+    ------
+    DataError
+        The file is damaged or too large, or is no such array.
+    """
+    with open_array(path, settled=True, key=key, max_pixels=max_pixels, axes="map") as array:
+        return StoredMap(values=array.read(), geometry=array.geometry, sha256=array.sha256)
+
+
+def hash_map(path: Path) -> str:
+    """Sha256 as `StoredMap` has it: of a file's bytes, a Zarr folder's files, or an image's part of a COCO file."""
+    return hash_coco(path) if coco_of(path) else hash_path(path)
+
+
+def check_labels(path: Path, values: np.ndarray, reading: Reading) -> np.ndarray:
+    """Turn stored values into labels of `spec.label_dtype`; DataError names every value that is none."""
+    if values.dtype.kind == "f":
+        values = whole_numbers(path, values)
+    plane = values.reshape(-1, values.shape[-1])
+    labels = to_labels(path, plane, spec=reading.spec, label_map=reading.label_map).reshape(values.shape)
+    return labels.astype(reading.spec.label_dtype, copy=False)
+
+
+def whole_numbers(path: Path, values: np.ndarray) -> np.ndarray:
+    """Floats as int64, where every one is a whole number that int64 and the float's own precision hold exactly.
+
+    Raises
+    ------
+    DataError
+        With how many are not, and one of them.
+    """
+    exact = 2 ** (np.finfo(values.dtype).nmant + 1)  # beyond it a float stands for several whole numbers
+    with np.errstate(invalid="ignore"):
+        good = (values == np.rint(values)) & (np.abs(values) <= exact)
+    if not good.all():
+        wrong = values[~good]
+        found = f"{wrong.size} that are not, such as {wrong[0]!s}"
+        remedy = "Decide on labels first: save them as integers."
+        raise DataError(expected(show(path), "mask", "to hold whole numbers", found, remedy))
+    return values.astype(np.int64)
+
+
+def check_mask_header(path: Path, header: Header, *, label_map: Mapping[str, int]) -> None:
+    """Refuse, from its header, a file that can't be a mask."""
+    name = show(path)
+    if header.lossy:
+        found = f"a lossy {header.format.upper()} file"
+        raise DataError(
+            expected(name, "mask", "to be stored exactly", found, f"Its values are blurred. {_MASK_FORMATS}")
+        )
+    if header.orientation != 1:
+        remedy = "Turn the pixels themselves and clear the tag."
+        raise DataError(expected(name, "EXIF orientation", "to be 1 (upright)", header.orientation, remedy))
+    has_colours = any("," in key for key in label_map)
+    if header.channels == 1 or (header.kind == "rgb" and header.bits == 8 and has_colours):
+        return
+    remedy = "Save the labels as one channel."
+    if header.kind == "rgb":
+        remedy = 'Name the colours: data.label_map={"0,0,0": 0, "255,0,0": 1}, or save the labels as one channel.'
+    raise DataError(expected(name, "mask", "to have one channel", kind_of(header), remedy))
+
+
+def _read_geojson(path: Path, reading: Reading, shape: tuple[int, ...] | None) -> StoredMap:
+    if shape is None or len(shape) != 2 or reading.spec.is_multilabel:
+        rule = "to be scored against a map (height, width) of classes, whose size it takes"
+        found = "multilabel" if reading.spec.is_multilabel else "no such map" if shape is None else f"shape {shape}"
+        raise DataError(expected(show(path), "GeoJSON", rule, found))
+    with open_regular(path) as file:
+        values = decode_geojson(path, file, reading, shape=shape)
+    return StoredMap(values=values, geometry=NOWHERE, sha256=hash_path(path))

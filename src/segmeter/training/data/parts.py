@@ -1,0 +1,147 @@
+"""Samples whose arrays stay in their files: large images are cut into windows without decoding the rest of them."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from segmeter.data.dataset import Dataset, content_changed
+from segmeter.data.files.array import FileArray, Header
+from segmeter.data.files.opened import open_array
+from segmeter.data.files.sniff import read_state
+from segmeter.data.masks.label_mapping import to_labels
+from segmeter.data.masks.reading import has_pixels, hash_map
+from segmeter.data.sample import Sample
+
+State = tuple[int, int, int, int]
+ABSENT: State = (0, 0, 0, 0)
+LEAST_PIXELS = 1 << 22  # of an image; smaller ones are decoded about as fast as the tiles that a window meets
+_READABLE = ("uint8", "uint16", "int16", "uint32", "int32", "float32")  # read as they are stored
+
+
+def has_windows(header: Header) -> bool:
+    """Whether windows of such a file can be read: upright TIFF, NPY and Zarr, of values that need no conversion."""
+    plain = header.orientation == 1 and header.kind != "cmyk" and not header.lead
+    return header.format in ("tiff", "npy", "zarr") and header.dtype.name in _READABLE and plain
+
+
+class StoredArray:
+    """An array of a file: ``image[rows, columns]`` and ``target[..., rows, columns]`` read that part of it."""
+
+    def __init__(
+        self, shape: tuple[int, ...], dtype: np.dtype[Any], read: Callable[[slice, slice], NDArray[Any]], *, axis: int
+    ) -> None:
+        self.shape, self.dtype, self.ndim = shape, dtype, len(shape)
+        self._read, self._axis = read, axis
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that the whole array would take in memory."""
+        return int(np.prod(self.shape)) * self.dtype.itemsize
+
+    def __getitem__(self, key: tuple[Any, ...]) -> NDArray[Any]:
+        rows, columns = key[1:] if key[0] is Ellipsis else key
+        height, width = self.shape[self._axis : self._axis + 2]
+        (top, bottom, _), (left, right, _) = rows.indices(height), columns.indices(width)
+        return self._read(slice(top, bottom), slice(left, right))
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        return self[..., slice(None), slice(None)].astype(dtype or self.dtype, copy=False)
+
+
+class PartReader:
+    """Gives the samples of large images without decoding them; safe to use from threads.
+
+    A file's content is compared with the verified one when it is first read, and its size, times and inode from then
+    on; of a Zarr folder those of the chunks that a window meets.
+
+    Parameters
+    ----------
+    dataset
+        Its images and masks are read in parts where all files of a case are TIFF, NPY or Zarr.
+    """
+
+    def __init__(self, dataset: Dataset) -> None:
+        self._dataset = dataset
+        self._samples: dict[int, Sample | None] = {}
+        self._folders: dict[Path, FileArray] = {}  # of Zarr, which hold no file open
+        self._states: dict[Path, dict[Path, State]] = {}  # of each file, or of all below a folder
+
+    def __call__(self, index: int) -> Sample | None:
+        """The sample of a case, whose arrays are a `StoredArray`; None where it is small or can't be read in parts."""
+        if index not in self._samples:
+            self._samples[index] = self._open(index)
+        return self._samples[index]
+
+    def _open(self, index: int) -> Sample | None:
+        data, pair = self._dataset, self._dataset.pairs[index]
+        if not all(map(has_pixels, pair.files)):
+            return None
+        image, *masks = [data.header_of(index, number) for number in range(len(pair.paths))]
+        large = image.height * image.width >= LEAST_PIXELS and not data.instances
+        exact = image.channels == data.in_channels and image.dtype.name in ("uint8", "uint16", "float32")
+        plain = all(mask.channels == 1 and mask.dtype.kind in "iu" for mask in masks)
+        if not (large and exact and plain and image.kind != "palette" and all(map(has_windows, (image, *masks)))):
+            return None
+        size = (image.height, image.width)
+        lead = (len(masks),) if data.spec.is_multilabel else ()
+        pixels = StoredArray((*size, image.channels), image.dtype, partial(self._image, index), axis=0)
+        target = StoredArray((*lead, *size), data.spec.label_dtype, partial(self._target, index), axis=len(lead))
+        return Sample(
+            case_id=pair.case_id,
+            image=pixels,  # type: ignore[arg-type]
+            target=target if masks else None,  # type: ignore[arg-type]
+        )
+
+    def _image(self, index: int, rows: slice, columns: slice) -> NDArray[Any]:
+        pixels, _ = self._dataset.limit(index)(lambda: self._stored(index, 0, rows, columns))
+        return pixels[..., None] if pixels.ndim == 2 else pixels
+
+    def _target(self, index: int, rows: slice, columns: slice) -> NDArray[Any]:
+        data, pair = self._dataset, self._dataset.pairs[index]
+        labels = []
+        for number, path in enumerate(pair.masks, 1):
+            plane, nodata = data.limit(index)(partial(self._stored, index, number, rows, columns))
+            labels.append(to_labels(path, plane, spec=data.spec, label_map=data.label_map, nodata=nodata))
+        return data.stack(labels)
+
+    def _stored(self, index: int, number: int, rows: slice, columns: slice) -> tuple[NDArray[Any], Any]:
+        """A window of a file's pixels, and the value of those without data."""
+        pair = self._dataset.pairs[index]
+        path = Path(pair.paths[number])
+        if path not in self._states:
+            self._verify(path, pair.sha256[number] if pair.sha256 else "")
+        known = self._states[path]
+        with self._opened(path, is_mask=number > 0) as array:
+            met = array.parts(rows, columns)
+            wanted = [known.get(each, ABSENT) for each in met]
+            if [read_state(each) for each in met] != wanted:
+                raise content_changed(path)
+            pixels = array.read(rows.start, rows.stop, columns)
+            if [read_state(each) for each in met] != wanted:
+                raise content_changed(path)
+            return np.ascontiguousarray(pixels), array.nodata
+
+    @contextmanager
+    def _opened(self, path: Path, *, is_mask: bool) -> Iterator[FileArray]:
+        if path in self._folders:
+            yield self._folders[path]
+            return
+        data = self._dataset
+        options = data.reading.options(path) if is_mask else {"level": data.level, "max_pixels": data.max_pixels}
+        with open_array(path, **options, streams=data.streams) as array:
+            if path.is_dir():
+                self._folders[path] = array
+            yield array
+
+    def _verify(self, path: Path, sha256: str) -> None:
+        """Note the states of a file, or of those of a folder, once its content is that which was verified."""
+        files = [each for each in path.rglob("*") if each.is_file()] if path.is_dir() else [path]
+        states = {each: read_state(each) for each in files}
+        if sha256 and hash_map(path) != sha256:
+            raise content_changed(path)
+        self._states[path] = states

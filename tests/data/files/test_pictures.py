@@ -1,0 +1,139 @@
+"""PNG, JPEG and BMP files by Pillow and by the compiled reader."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from segmeter.classes import ClassSpec
+from segmeter.data.files import pictures
+from segmeter.data.images import read_image
+from segmeter.errors import DataError
+from tests.data.crafted import BINARY, chunk, encoded, noise, png_bytes, put, read_mask
+
+
+@pytest.mark.parametrize("at", [10, 50, 90], ids=lambda percent: f"{percent}-percent")
+def test_read_refuses_a_png_with_one_flipped_byte(tmp_path, at):
+    content = bytearray(encoded(noise(40, 40)))
+    content[len(content) * at // 100] ^= 1
+    with pytest.raises(DataError, match=r"expected `file` to be complete, got truncated or damaged"):
+        read_image(put(tmp_path / "x.png", bytes(content)))
+
+
+def test_read_takes_a_png_whose_damage_pillow_alone_would_not_see(tmp_path):
+    """A wrong CRC over right pixels: Pillow shows the picture, we don't."""
+    content = bytearray(encoded(noise(4, 4)))
+    content[-13] ^= 1  # last byte of the IDAT chunk's CRC
+    path = put(tmp_path / "x.png", bytes(content))
+    np.asarray(Image.open(path))
+    with pytest.raises(DataError, match=r"checksum"):
+        read_image(path)
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="asks Linux for the peak of its memory")
+def test_read_refuses_a_huge_png_from_its_header_in_little_memory(tmp_path):
+    path = put(tmp_path / "bomb.png", png_bytes(b"\0" * 1000, height=50000, width=50000))
+    code = (
+        "import sys\nfrom pathlib import Path\nfrom segmeter.data.images import read_image\n"
+        "try:\n    read_image(Path(sys.argv[1]))\nexcept Exception as error:\n    print(error)\n"
+        "print(Path('/proc/self/status').read_text().partition('VmHWM:')[2].split()[0])"
+    )
+    run = subprocess.run([sys.executable, "-c", code, path], capture_output=True, text=True, check=True)
+    message, kilobytes = run.stdout.splitlines()  # of this program alone: getrusage counts the parent's peak too
+    assert "got 50000 x 50000" in message
+    assert "data.max_pixels=2500000000" in message
+    assert int(kilobytes) < 200 * 1024
+
+
+def test_orientation_after_the_pixels_is_refused_too(tmp_path):
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    plain = encoded(noise(6, 4))
+    late = plain[:-12] + chunk(b"eXIf", exif.tobytes()[6:]) + plain[-12:]
+    with pytest.raises(DataError, match=r"got 6, after the pixels"):
+        read_image(put(tmp_path / "x.png", late), orientation="apply")
+
+
+def test_read_image_gives_the_colours_of_a_palette(tmp_path):
+    picture = Image.fromarray(np.uint8([[0, 1], [1, 2]])).convert("P")
+    picture.putpalette([10, 20, 30, 40, 50, 60, 70, 80, 90])
+    picture.save(tmp_path / "x.png")
+    expected = [[[10, 20, 30], [40, 50, 60]], [[40, 50, 60], [70, 80, 90]]]
+    np.testing.assert_array_equal(read_image(tmp_path / "x.png", channels=3), expected)
+
+
+def test_read_image_refuses_a_palette_with_a_transparent_colour(tmp_path):
+    extra = chunk(b"PLTE", bytes(6)) + chunk(b"tRNS", b"\x00\xff")
+    path = put(tmp_path / "x.png", png_bytes(b"\0\0\1", height=1, width=2, colour=3, extra=extra))
+    with pytest.raises(DataError, match=r"to be opaque, got transparent pixels"):
+        read_image(path)
+
+
+def test_rgba_is_four_channels_only_where_four_are_asked_for(tmp_path):
+    pixels = noise(5, 4, 4)
+    path = put(tmp_path / "x.png", pixels)
+    np.testing.assert_array_equal(read_image(path, channels=4), pixels)
+    with pytest.raises(DataError, match=r"transparent pixels"):
+        read_image(path, channels=3)
+
+
+@pytest.mark.parametrize("bits", [1, 2, 4, 8])
+def test_read_mask_gives_the_stored_values_of_low_bit_depths(tmp_path, bits):
+    """0b00011011 holds the samples 0,0,0,1,1,0,1,1 or 0,1,2,3 or 1,11 or 27."""
+    samples = {1: [0, 0, 0, 1, 1, 0, 1, 1], 2: [0, 1, 2, 3], 4: [1, 11], 8: [27]}[bits]
+    path = put(tmp_path / "x.png", png_bytes(b"\0\x1b", height=1, width=len(samples), bits=bits))
+    names = tuple(f"class {k}" for k in range(30))
+    spec = ClassSpec(task="multiclass", names=names, colours=((0, 0, 0),) * 30)
+    labels = read_mask(path, spec=spec)
+    assert labels.dtype == np.uint8
+    np.testing.assert_array_equal(labels, [samples])
+
+
+EXIF_ON_ITS_SIDE = Image.Exif()
+
+
+EXIF_ON_ITS_SIDE[0x0112] = 6
+
+
+TURNED = EXIF_ON_ITS_SIDE.tobytes().removeprefix(b"Exif\0\0")
+
+
+@pytest.mark.parametrize(
+    ("name", "body"),
+    [
+        (b"eXIf", TURNED),
+        (b"tEXt", b"Raw profile type exif\0\nexif\n%8d\n%s\n" % (len(TURNED), TURNED.hex().encode())),
+        (b"tEXt", b'XML:com.adobe.xmp\0<rdf tiff:Orientation="6"/>'),
+    ],
+    ids=["exif", "profile", "xmp"],
+)
+def test_read_mask_refuses_an_orientation_wherever_a_png_holds_it(tmp_path, name, body):
+    """Mutation seen to fail: every text is harmless."""
+    content = encoded(noise(4, 6, None) % 2)
+    path = put(tmp_path / "x.png", content[:33] + chunk(name, body) + content[33:])
+    with pytest.raises(DataError, match=r"`EXIF orientation` to be 1 \(upright\), got 6"):
+        read_mask(path, spec=BINARY)
+
+
+def test_read_mask_refuses_an_animation_of_one_channel(tmp_path):
+    frames = [Image.fromarray(noise(4, 6, None, seed=i) % 2) for i in range(3)]
+    frames[0].save(tmp_path / "x.png", save_all=True, append_images=frames[1:])
+    with pytest.raises(DataError, match="to hold one picture, got 3 frames"):
+        read_mask(tmp_path / "x.png", spec=BINARY)
+
+
+def test_small_masks_are_left_to_pillow_which_gives_the_same(tmp_path, monkeypatch):
+    path = put(tmp_path / "x.png", noise(40, 50, None) % 2)
+    compiled = read_mask(path, spec=BINARY)
+    monkeypatch.setattr(pictures, "LEAST_COMPILED", 2001)
+    monkeypatch.setattr(pictures, "decode_samples", lambda *_, **__: pytest.fail("the compiled reader was loaded"))
+    np.testing.assert_array_equal(read_mask(path, spec=BINARY), compiled)
+
+
+def test_a_mask_that_is_too_large_is_refused_before_its_content_is_read(tmp_path):
+    path = put(tmp_path / "x.png", png_bytes(b"rubbish", height=3, width=4))
+    with pytest.raises(DataError, match=r"at most 11 pixels, got 3 x 4 \(height x width\)"):
+        read_image(path, max_pixels=11)

@@ -1,0 +1,223 @@
+"""A library that crashes, hangs or takes too much costs its reader process, and one line."""
+
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from segmeter.data.files import reader_process
+from segmeter.data.files.reader_process import need, read_apart
+from segmeter.errors import DataError
+from segmeter.threads import count_cores
+from tests.data.files import apart
+
+PATH = Path("some") / "file.mha"
+ROOT = Path(__file__).parents[3]
+
+
+def ask(work, *arguments, max_pixels=1000):
+    return read_apart(PATH, work, *arguments, size=100, max_pixels=max_pixels)
+
+
+def is_running(process):
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+
+
+def test_results_and_errors_come_back_and_the_process_is_kept():
+    first = ask(apart.process)
+    values = np.arange(10**6, dtype=np.float32).reshape(10, -1)
+    found = ask(apart.double, values)
+    assert (found.dtype, found.shape) == (values.dtype, values.shape)
+    assert np.array_equal(found, 2 * values)
+    found[0] = 1  # as of an array that was decoded here
+    with pytest.raises(DataError) as error:
+        ask(apart.refuse, ["one", "two"])
+    assert error.value.problems == ("one", "two")
+    assert ask(apart.talk) == "quiet"
+    assert ask(apart.process) == first != os.getpid()
+
+
+def test_a_crash_is_one_line_with_the_files_name():
+    line = r"^some/file.mha: expected `file` to be complete, got .*its decoder ended by SIGSEGV.*Copy it again\.$"
+    for _ in range(2):
+        with pytest.raises(DataError, match=line):
+            ask(apart.crash)
+        assert ask(apart.double, 2) == 4
+
+
+def test_a_crash_counts_for_a_fresh_process_only():
+    """Otherwise a sound file would be refused for what an earlier one did."""
+    for _ in range(2):
+        ask(apart.harm)
+        assert ask(apart.crash_if_harmed) == "sound"
+
+
+def test_a_decoder_that_never_ends_is_ended(monkeypatch):
+    monkeypatch.setattr(reader_process, "SECONDS", 0.5)
+    line = r"some/file.mha: expected `file` to be decoded within 0.5 s of processor time, got none that ends"
+    with pytest.raises(DataError, match=line):
+        ask(apart.hang)
+    assert ask(apart.double, 2) == 4
+
+
+def test_the_memory_of_a_process_is_bounded(monkeypatch):
+    monkeypatch.setattr(reader_process, "SPARE_BYTES", 1 << 28)
+    assert ask(apart.take, 1 << 26) == 1
+    with pytest.raises(MemoryError):
+        ask(apart.take, 1 << 29)
+    assert ask(apart.take, 1 << 29, max_pixels=1 << 25) == 1
+
+
+def test_a_lower_limit_of_the_users_is_kept():
+    code = (
+        "import resource; resource.setrlimit(resource.RLIMIT_AS, (2 << 30, 2 << 30))\n"
+        "from tests.data.files.test_reader_process import ask, apart\n"
+        "print(ask(apart.take, 1 << 26))\n"
+        "try: ask(apart.take, 3 << 30, max_pixels=1 << 30)\n"
+        "except MemoryError: print('refused')\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert (done.stdout.split(), done.stderr) == (["1", "refused"], "")
+
+
+def test_threads_share_no_more_processes_than_there_are_cores():
+    with ThreadPoolExecutor(4 * count_cores()) as pool:
+        found = list(pool.map(lambda number: (ask(apart.double, number), ask(apart.process)), range(100)))
+    assert [value for value, _ in found] == list(range(0, 200, 2))
+    assert len({process for _, process in found}) <= count_cores()
+
+
+def _of_other_process(queue):
+    queue.put((ask(apart.double, 21), ask(apart.process)))
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork.*:DeprecationWarning")
+@pytest.mark.parametrize("method", ["spawn", "fork"])
+def test_a_worker_process_has_readers_of_its_own(method):
+    own, context = ask(apart.process), get_context(method)
+    queue = context.SimpleQueue()
+    worker = context.Process(target=_of_other_process, args=(queue,))
+    worker.start()
+    value, theirs = queue.get()
+    worker.join(60)
+    assert (value, worker.exitcode) == (42, 0)
+    assert theirs != own == ask(apart.process)
+    assert ended(theirs)
+
+
+def ended(process, seconds=20):
+    until = time.monotonic() + seconds
+    while is_running(process) and time.monotonic() < until:
+        time.sleep(0.02)
+    return not is_running(process)
+
+
+@pytest.mark.parametrize("busy", [False, True])
+def test_a_reader_ends_with_a_parent_that_is_killed(busy, tmp_path):
+    """One that hangs in native code too, long before its time is over."""
+    code = (
+        "from segmeter.data.files import reader_process\n"
+        "from tests.data.files.test_reader_process import ask, apart\n"
+        "reader_process.SECONDS = 3600\n"
+        "print(ask(apart.process), flush=True)\n"
+        f"ask(apart.hang) if {busy} else input()\n"
+    )
+    parent = subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT
+    )
+    with parent:
+        reader = int(parent.stdout.readline())
+        until = time.monotonic() + 20
+        while busy and _seconds(reader) < 1.5 and time.monotonic() < until:
+            time.sleep(0.05)
+        assert is_running(reader)
+        parent.kill()
+    assert ended(reader)
+
+
+def test_a_reader_ends_whose_parent_is_gone_before_it_starts():
+    """Mutation seen to fail: no look whether the parent is still there."""
+    reader = reader_process._Reader()
+    reader.process.stdin.write(pickle.dumps((Path.cwd(), apart.hang, (), 3600, 1 << 40)))
+    reader.forget()  # what the system does when the parent is killed
+    assert reader.process.wait(20) == 0
+
+
+def test_relative_paths_are_those_of_the_caller(tmp_path, monkeypatch):
+    process = ask(apart.process)
+    monkeypatch.chdir(tmp_path)
+    assert (ask(os.getcwd), ask(apart.process)) == (str(tmp_path), process)
+
+
+def test_without_proc_there_is_no_limit_of_memory_and_the_work_is_done(monkeypatch):
+    def unknown(path):
+        raise FileNotFoundError(path)
+
+    monkeypatch.setattr(reader_process, "Path", unknown)
+    assert reader_process._limited(apart.double, (21,), 3600, 1 << 40) == (True, 42)
+
+
+def _seconds(process):
+    """Processor time of a process so far; hanging takes all that there is."""
+    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def test_an_interrupted_wait_ends_the_process_that_nobody_reads(monkeypatch):
+    process = ask(apart.process)
+    before = signal.signal(signal.SIGALRM, signal.default_int_handler)
+    signal.setitimer(signal.ITIMER_REAL, 0.5)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            ask(apart.hang)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert not is_running(process)
+    assert ask(apart.double, 2) == 4
+
+
+def test_a_reader_loads_no_torch_and_not_the_program_again(tmp_path):
+    (tmp_path / "torch.py").write_text("")
+    program = tmp_path / "program.py"
+    program.write_text(
+        "print('started')\n"
+        "import torch\n"
+        "from tests.data.files.test_reader_process import ask, apart\n"
+        "print(ask(apart.loaded, 'torch', 'numpy', 'hydra'))\n"
+    )
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
+    done = subprocess.run([sys.executable, program], capture_output=True, text=True, check=True, env=environment)
+    assert (done.stdout.splitlines(), done.stderr) == (["started", "['numpy']"], "")
+
+
+def test_no_reader_is_left_behind():
+    code = "from tests.data.files.test_reader_process import ask, apart\nprint(ask(apart.process))\n"
+    done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, cwd=ROOT)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert ended(int(done.stdout))
+
+
+def test_a_library_is_given_or_the_command_that_installs_it(tmp_path, monkeypatch):
+    assert need("pickle", "itk", "MHA files") is pickle
+    with pytest.raises(DataError) as error:
+        need("no_such_library", "itk", "MHA files")
+    assert error.value.problems == (
+        "read: expected `no_such_library` to be installed for MHA files, got none. Run: pip install 'segmeter[itk]'",
+    )
+    (tmp_path / "half_there.py").write_text("import no_such_library\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(DataError, match=r"`half_there` to be installed for DICOM"):
+        need("half_there", "dicom", "DICOM segmentations")

@@ -1,0 +1,187 @@
+"""Tags of GeoTIFFs: the place that rasterio reads in them, and the value that marks pixels without data."""
+
+import io
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tifffile
+
+from segmeter.data.files.opened import read_header
+from segmeter.data.masks.options import Reading
+from segmeter.data.masks.reading import read_map, read_values
+from segmeter.data.units import MILLIMETRES
+from segmeter.errors import DataError
+from tests.data.crafted import THREE
+from tests.data.formats_written import draw_mask, library, write_geotiff
+
+
+def values(path: Path):
+    return read_values(path, max_pixels=10_000)
+
+
+def test_the_transform_of_a_geotiff_is_rasterios(tmp_path):
+    rasterio = library("rasterio")
+    write_geotiff(tmp_path / "a.tif", draw_mask(), nodata=7)
+    found = values(tmp_path / "a.tif").geometry
+    with rasterio.open(tmp_path / "a.tif") as file:
+        centres = file.transform @ rasterio.Affine.translation(0.5, 0.5)
+        theirs = np.array(centres).reshape(3, 3)
+    assert np.allclose(found.affine[:2][:, [0, 1, 3]], 1000 * theirs[:2], rtol=1e-12)
+    assert (found.crs, found.nodata, found.spacing, found.unit) == ("EPSG:32633", 7.0, (0.5, 0.75), "m")
+
+
+def test_a_system_of_the_users_own_has_no_code(tmp_path):
+    library("rasterio")
+    own = "+proj=laea +lat_0=47 +lon_0=13 +x_0=5 +y_0=7 +ellps=WGS84 +units=m"
+    write_geotiff(tmp_path / "a.tif", draw_mask(), crs=own)
+    assert values(tmp_path / "a.tif").geometry.crs == ""
+
+
+def test_degrees_are_no_length(tmp_path):
+    write_geotiff(tmp_path / "a.tif", draw_mask(), west=13.0, crs="EPSG:4326")
+    found = values(tmp_path / "a.tif").geometry
+    assert (found.spacing, found.crs) == (None, "EPSG:4326")
+    assert "degrees" in found.note
+
+
+def test_a_pixel_that_is_a_point_lies_half_a_pixel_further(tmp_path):
+    """GeoTIFF 1.1, 7.1.2.4: its tie point is the centre."""
+    origins = []
+    for raster in (1, 2):
+        tags = [
+            (33550, "d", 3, (2.0, 2.0, 0.0), True),
+            (33922, "d", 6, (0.0, 0.0, 0.0, 100.0, 200.0, 0.0), True),
+            (34735, "H", 8, (1, 1, 0, 1, 1025, 0, 1, raster), True),
+        ]
+        file = io.BytesIO()
+        tifffile.imwrite(file, draw_mask(), extratags=tags)
+        (tmp_path / "a.tif").write_bytes(file.getvalue())
+        origins.append(values(tmp_path / "a.tif").geometry.affine[:2, 3].tolist())
+    assert origins == [[101.0, 199.0], [100.0, 200.0]]
+
+
+def test_a_turned_picture_has_a_third_direction(tmp_path):
+    """GDAL writes a transformation, whose third column is 0, where the pixels are turned."""
+    rasterio = library("rasterio")
+    turned = rasterio.Affine(0.75, 0, 5e5, 0, -0.5, 5.8e6) @ rasterio.Affine.rotation(5)
+    write_geotiff(tmp_path / "a.tif", draw_mask(), transform=turned)
+    found = values(tmp_path / "a.tif").geometry.affine
+    theirs = np.array(turned @ rasterio.Affine.translation(0.5, 0.5)).reshape(3, 3)
+    assert np.allclose(found[:2][:, [0, 1, 3]], 1000 * theirs[:2], rtol=1e-12)
+    assert found[:3, 2].tolist() == [0, 0, 1000]
+
+
+@pytest.mark.parametrize("matrix", [(0.0,) * 15 + (1.0,), (np.nan,) * 15 + (1.0,), (1, 1, 0, 0, 2, 2, *(0,) * 9, 1)])
+def test_a_transformation_that_is_none_is_refused(matrix, tmp_path):
+    tags = [(34264, "d", 16, tuple(map(float, matrix)), True), (34735, "H", 8, (1, 1, 0, 1, 1024, 0, 1, 2), True)]
+    tifffile.imwrite(tmp_path / "a.tif", draw_mask(), extratags=tags)
+    with pytest.raises(DataError, match="a transformation that lays several pixels on one place"):
+        values(tmp_path / "a.tif")
+
+
+def test_several_tie_points_are_no_affine(tmp_path):
+    tags = [(33550, "d", 3, (2.0, 2.0, 0.0), True), (33922, "d", 12, (0.0,) * 12, True)]
+    tifffile.imwrite(tmp_path / "a.tif", draw_mask(), extratags=tags)
+    with pytest.raises(DataError, match="2 tie points"):
+        values(tmp_path / "a.tif")
+
+
+def test_nodata_that_is_no_number_marks_nothing(tmp_path):
+    tifffile.imwrite(tmp_path / "a.tif", draw_mask(), extratags=[(42113, "s", 4, "nan", True)])
+    assert values(tmp_path / "a.tif").geometry.nodata is None
+
+
+def test_a_sparse_file_is_refused_as_such(tmp_path):
+    """GDAL leaves out tiles that hold nothing, which other readers fill as they like."""
+    tiles = {"tiled": True, "blockxsize": 16, "blockysize": 16, "sparse_ok": True}
+    write_geotiff(tmp_path / "a.tif", np.zeros((32, 48), np.uint8), **tiles)
+    with pytest.raises(DataError, match=r"tiles are left out of a sparse TIFF: write all of them, GDAL with SPARSE_OK"):
+        values(tmp_path / "a.tif")
+
+
+def with_keys(path, *keys, doubles=()):
+    """Pixels that are points, 2 wide and 4 high in a unit that the keys name."""
+    directory = (1, 1, 0, 2 + len(keys) // 4, 1024, 0, 1, 1, 1025, 0, 1, 2, *keys)
+    tags = [
+        (33550, "d", 3, (2.0, 4.0, 0.0), True),
+        (33922, "d", 6, (0.0, 0.0, 0.0, 100.0, 200.0, 0.0), True),
+        (34735, "H", len(directory), directory, True),
+        *([(34736, "d", len(doubles), doubles, True)] if doubles else []),
+    ]
+    tifffile.imwrite(path, draw_mask(), extratags=tags)
+    return values(path).geometry
+
+
+SURVEY = 1200 / 3937  # m, by definition
+
+
+@pytest.mark.parametrize(
+    ("keys", "unit", "size", "millimetres"),
+    [
+        ((3076, 0, 1, 9001), "m", 1.0, 1000.0),
+        ((3076, 0, 1, 9002), "foot", 1.0, 304.8),
+        ((3076, 0, 1, 9003), "m", SURVEY, 1000 * SURVEY),
+        ((3076, 0, 1, 32767, 3077, 34736, 1, 1), "m", 0.9, 900.0),
+    ],
+    ids=["metre", "foot", "survey foot", "the writer's own"],
+)
+def test_the_unit_of_length_is_that_of_its_code(keys, unit, size, millimetres, tmp_path):
+    found = with_keys(tmp_path / "a.tif", *keys, doubles=(6378137.0, 0.9))
+    assert found.spacing == (pytest.approx(4 * size, rel=1e-15), pytest.approx(2 * size, rel=1e-15))
+    assert (found.unit, found.note, found.spacing_problem) == (unit, "", "")
+    assert found.affine[:2, [0, 1, 3]].tolist() == [
+        pytest.approx([2 * millimetres, 0, 100 * millimetres], rel=1e-12),
+        pytest.approx([0, -4 * millimetres, 200 * millimetres], rel=1e-12),
+    ]
+
+
+@pytest.mark.parametrize("system", ["EPSG:2263", "EPSG:32633", "EPSG:2222", "own"])
+def test_the_unit_of_length_is_the_one_that_gdal_reads(system, tmp_path):
+    """EPSG:2263 (New York) is in US survey feet, EPSG:2222 (Arizona) in international ones."""
+    rasterio = library("rasterio")
+    given = "+proj=laea +lat_0=47 +lon_0=13 +ellps=WGS84 +to_meter=0.75" if system == "own" else system
+    write_geotiff(tmp_path / "a.tif", draw_mask(), crs=given)
+    found = values(tmp_path / "a.tif").geometry
+    with rasterio.open(tmp_path / "a.tif") as file:
+        metres = file.crs.linear_units_factor[1]
+    found_mm = [edge * MILLIMETRES[found.unit] for edge in found.spacing]
+    assert found_mm == pytest.approx([1000 * metres * 0.5, 1000 * metres * 0.75], rel=1e-12)
+    assert found.affine[0, 0] == pytest.approx(1000 * metres * 0.75, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("keys", "name"), [((3076, 0, 1, 9005), "EPSG:9005"), ((3076, 0, 1, 32767), "EPSG:32767")], ids=["Clarke", "own"]
+)
+def test_a_unit_that_is_not_known_is_refused_where_the_spacing_is_used(keys, name, tmp_path):
+    found = with_keys(tmp_path / "a.tif", *keys)
+    assert (found.spacing, found.unit) == (None, None)
+    assert re.search(rf"expected `unit` of the spacing to be a length .*, got '{name}'. Correct", found.spacing_problem)
+
+
+def test_a_file_that_names_no_unit_says_so(tmp_path):
+    found = with_keys(tmp_path / "a.tif")
+    assert (found.spacing, found.unit) == ((4.0, 2.0), None)
+    assert "names no unit of length" in found.note
+
+
+def test_a_tiff_without_such_tags_has_no_place(tmp_path):
+    tifffile.imwrite(tmp_path / "a.tif", draw_mask())
+    found = values(tmp_path / "a.tif").geometry
+    assert (found.affine, found.crs, found.nodata) == (None, "", None)
+
+
+@pytest.mark.parametrize("text", ["-1.#QNAN", "", "none", "1,0", "0 0 0"])
+def test_nodata_that_can_not_be_read_is_refused_for_masks_and_means_nothing_for_images(text, tmp_path):
+    tags = [(42113, "s", 0, text, True)]
+    tifffile.imwrite(tmp_path / "a.tif", np.zeros((4, 5, 3), np.uint8), photometric="rgb", extratags=tags)
+    assert read_header(tmp_path / "a.tif").width == 5
+    mask = draw_mask()
+    tifffile.imwrite(tmp_path / "b.tif", mask, extratags=tags)
+    refused = rf"b\.tif: expected `nodata \(GDAL_NODATA\)` to be a number, got '{re.escape(text)}'. Write one"
+    with pytest.raises(DataError, match=refused):
+        read_map(tmp_path / "b.tif", Reading(spec=THREE, label_map={}, max_pixels=1000))
+    known = {"0": 0, "1": 1, "2": 2, "255": 255}
+    found = read_map(tmp_path / "b.tif", Reading(spec=THREE, label_map=known, max_pixels=1000))
+    assert np.array_equal(found.values, mask)

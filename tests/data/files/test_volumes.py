@@ -1,0 +1,147 @@
+"""NPY and NPZ files: what is read, and what is refused by the header."""
+
+import io
+import random
+import zipfile
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+from segmeter.data.files.opened import open_array
+from segmeter.data.masks.reading import read_values
+from segmeter.errors import DataError
+
+
+def content(array, version=None, **options):
+    file = io.BytesIO()
+    np.lib.format.write_array(file, np.asanyarray(array), version, **options)
+    return file.getvalue()
+
+
+@pytest.fixture
+def decoded(tmp_path):
+    """Write bytes and read them as a map."""
+
+    def written(data, *, max_pixels=9, suffix=".npy", key=None):
+        path = tmp_path / f"a{suffix}"
+        path.write_bytes(data)
+        return read_values(path, max_pixels=max_pixels, key=key).values
+
+    return written
+
+
+@pytest.mark.parametrize("dtype", ["bool", "<u2", ">u2", ">i4", "float32", ">f8"])
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_values_come_as_stored_in_this_machine_s_byte_order(dtype, order, decoded):
+    array = np.asarray(np.arange(6).reshape(2, 3), dtype=dtype, order=order)
+    found = decoded(content(array))
+    np.testing.assert_array_equal(found, array)
+    assert found.dtype == array.dtype.newbyteorder("=")
+    assert found.dtype.isnative
+
+
+def test_pickles_are_refused_without_loading_them(monkeypatch, decoded):
+    monkeypatch.setattr("pickle.load", lambda *_: pytest.fail("loaded"))
+    with pytest.raises(DataError, match="to be numbers, got Python objects"):
+        decoded(content(np.array([[{}]], object), allow_pickle=True))
+
+
+@pytest.mark.parametrize(
+    ("array", "found"),
+    [
+        (np.zeros((2, 3)), r"at most 5 pixels, got 2 x 3 .*data.max_pixels=6"),
+        (np.zeros(5), r"\(height, width\) or \(depth, height, width\), got \(5,\)"),
+        (np.zeros((0, 5)), "at least 1 along every axis, got 0 x 5"),
+        (np.zeros((1, 2), complex), "to be numbers, got complex128"),
+    ],
+)
+def test_what_is_no_map_is_refused(array, found, decoded):
+    with pytest.raises(DataError, match=found):
+        decoded(content(array), max_pixels=5)
+
+
+@pytest.mark.parametrize("change", [lambda data: data[:-1], lambda data: data + b"\0"])
+def test_a_file_of_another_length_than_its_header_says_is_damaged(change, decoded):
+    changed = change(content(np.zeros((2, 3))))
+    with pytest.raises(DataError, match="truncated or damaged data"):
+        decoded(changed)
+
+
+def npz(**arrays):
+    file = io.BytesIO()
+    np.savez(file, **arrays)
+    return file.getvalue()
+
+
+def test_an_archive_gives_its_only_array_or_the_one_that_is_named(decoded):
+    one, two = np.zeros((1, 2), np.uint8), np.ones((2, 2), np.uint8)
+    assert decoded(npz(labels=one), key=None, suffix=".npz").shape == (1, 2)
+    assert decoded(npz(labels=one, other=two), key="other", suffix=".npz").tolist() == [[1, 1], [1, 1]]
+    with pytest.raises(DataError, match=r"to hold one array, got .*labels, other. Name one of them: data.key=NAME"):
+        decoded(npz(labels=one, other=two), key=None, suffix=".npz")
+    with pytest.raises(DataError, match=r"to hold the array 'label', got 1: labels. Did you mean 'labels'"):
+        decoded(npz(labels=one), key="label", suffix=".npz")
+
+
+def test_the_sums_of_an_archive_are_checked(decoded):
+    data = npz(labels=np.zeros((4, 4), np.uint8))
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        start = archive.getinfo("labels.npy").header_offset
+    changed = bytearray(data)
+    changed[data.index(b"\x93NUMPY", start) + 128 + 3] = 7
+    with pytest.raises(DataError, match="truncated or damaged data"):
+        decoded(bytes(changed), suffix=".npz", max_pixels=99)
+
+
+@pytest.mark.parametrize("version", [(1, 0), (2, 0), (3, 0)])
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_every_version_of_the_format_is_read(version, order, decoded):
+    array = np.asarray(np.arange(6, dtype=np.uint16).reshape(2, 3), order=order)
+    np.testing.assert_array_equal(decoded(content(array, version)), array)
+
+
+def test_other_versions_and_heads_without_end_are_damaged(decoded):
+    for data in (b"\x93NUMPY\x09\x00" + bytes(99), b"\x93NUMPY\x01\x00\xff\xff", b"\x93NUMP"):
+        with pytest.raises(DataError, match=r"truncated or damaged data|to be PNG"):
+            decoded(data)
+
+
+def test_records_are_refused_by_name(decoded):
+    with pytest.raises(DataError, match=r"a\.npy: expected `dtype` to be numbers, got \[\('x', '<f4'\)\]"):
+        decoded(content(np.zeros((3, 3), [("x", "<f4")])))
+
+
+def test_a_changed_head_gives_what_numpy_finds_or_is_refused(tmp_path):
+    """1,000 heads with a byte changed; none ends in another kind of error."""
+    draw, data, path = random.Random(0), content(np.arange(12, dtype="<u2").reshape(3, 4)), tmp_path / "a.npy"
+    both = 0
+    for _ in range(1000):
+        changed = bytearray(data)
+        changed[draw.randrange(0, 128)] = draw.choice(b" '(),0123456789:<>FTdu|{}\\\n")
+        path.write_bytes(changed)
+        try:
+            found = read_values(path, max_pixels=99).values
+        except DataError:
+            continue
+        np.testing.assert_array_equal(found.reshape(-1), np.load(path).reshape(-1))
+        both += 1
+    assert both > 40
+
+
+def test_heads_are_read_in_many_threads(tmp_path):
+    """NumPy hands them to Python's own parser."""
+    np.save(tmp_path / "a.npy", np.full((2, 3), 7, np.uint8))
+
+    def read(_):
+        return read_values(tmp_path / "a.npy", max_pixels=9).values.sum()
+
+    with ThreadPoolExecutor(8) as pool:
+        assert set(pool.map(read, range(400))) == {42}
+
+
+def test_a_window_is_mapped_and_the_rest_is_not_read(tmp_path):
+    np.save(tmp_path / "a.npy", np.arange(60, dtype=">u2").reshape(6, 10))
+    with open_array(tmp_path / "a.npy") as array:
+        np.testing.assert_array_equal(array.read(2, 4, slice(3, 5)), [[23, 24], [33, 34]])
+        assert "_whole" not in vars(array)

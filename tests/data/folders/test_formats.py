@@ -1,0 +1,126 @@
+"""Training, evaluation and `check` read the formats that `score` reads, where a file holds one plane."""
+
+import json
+
+import nibabel
+import numpy as np
+import pytest
+
+from segmeter.data.build import build_dataset, open_splits
+from segmeter.data.dataset import Dataset
+from segmeter.errors import DataError
+from segmeter.export.objects import compress_runs
+from tests.data.crafted import folder, noise, put, write_zarr
+from tests.data.formats_written import write_itk
+from tests.data.volumes import save_nifti
+
+NAMES = ("a", "b", "c")
+SHAPE = (12, 10)
+
+
+def labels(number: int) -> np.ndarray:
+    return noise(*SHAPE, None, seed=number) % 2
+
+
+def write_mask(root, form: str, name: str, mask: np.ndarray) -> None:
+    path = root / "masks" / f"{name}{form}"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if form == ".nii.gz":
+        save_nifti(path, mask[None].astype(np.float32))
+    elif form == ".npz":
+        np.savez(path, labels=mask)
+    elif form == ".zarr":
+        write_zarr(path, mask[None], "zyx")
+    else:
+        write_itk(path, mask)
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("SEGMETER_CACHE", str(tmp_path / "cache"))
+
+
+@pytest.mark.parametrize("form", [".nii.gz", ".npz", ".zarr", ".mha", ".nrrd"])
+def test_masks_of_one_plane_are_read_from_the_formats_of_score(form, tmp_path):
+    for number, name in enumerate(NAMES):
+        put(tmp_path / "images" / f"{name}.png", noise(*SHAPE, seed=number))
+        write_mask(tmp_path, form, name, labels(number))
+    (dataset,), (report,) = open_splits(folder(tmp_path), ["all"])
+    for number in range(3):
+        target = dataset[number].target
+        assert target is not None
+        assert target.dtype == np.uint8
+        np.testing.assert_array_equal(target, labels(number))
+    assert sum(report.class_pixels) == 3 * 12 * 10
+
+
+@pytest.mark.parametrize("form", [".nii", ".npz", ".mha"])
+def test_images_of_one_plane_are_read_from_them_too(form, tmp_path):
+    pixels = [np.float32(noise(*SHAPE, None, seed=number)) / 7 for number in range(3)]
+    (tmp_path / "images").mkdir()
+    for number, name in enumerate(NAMES):
+        path = tmp_path / "images" / f"{name}{form}"
+        if form == ".nii":
+            nibabel.save(nibabel.Nifti1Image(pixels[number].T[..., None], np.eye(4)), path)
+        elif form == ".npz":
+            np.savez(path, image=pixels[number])
+        else:
+            write_itk(path, pixels[number])
+        put(tmp_path / "masks" / f"{name}.png", labels(number))
+    dataset = build_dataset(folder(tmp_path, in_channels=1))
+    for number in range(3):
+        np.testing.assert_array_equal(dataset[number].image[..., 0], pixels[number])
+
+
+def coco(root, *, multilabel: bool = False) -> None:
+    """Run lengths in a COCO file of three images, one object on each."""
+    notes = {"categories": [{"id": 7, "name": "cell"}], "images": [], "annotations": []}
+    for number, name in enumerate(NAMES):
+        put(root / "images" / f"{name}.png", noise(*SHAPE, seed=number))
+        flat = labels(number).T.ravel()
+        edges = np.flatnonzero(np.diff(flat)) + 1
+        runs = np.diff([0, *edges, len(flat)]).tolist()
+        counts = compress_runs(runs if flat[0] == 0 else [0, *runs])
+        notes["images"].append({"id": number, "file_name": f"{name}.png", "height": 12, "width": 10})
+        drawn = {"segmentation": {"size": list(SHAPE), "counts": counts}}
+        notes["annotations"].append({"image_id": number, "category_id": 7, **drawn})
+    (root / "annotations.json").write_text(json.dumps(notes))
+
+
+@pytest.mark.parametrize("by_lines", [False, True])
+def test_a_coco_file_holds_the_masks_of_all_images(by_lines, tmp_path):
+    coco(tmp_path)
+    (dataset,), _ = open_splits(folder(tmp_path, masks="annotations.json"), ["all"])
+    for number in range(3):
+        if by_lines:
+            with dataset.open_rows(number) as (_, target):
+                found = target.read(0, 12)
+        else:
+            found = dataset[number].target
+        np.testing.assert_array_equal(found, labels(number))
+
+
+def test_a_coco_file_that_changed_is_verified_again(tmp_path):
+    coco(tmp_path)
+    config = folder(tmp_path, masks="annotations.json")
+    (dataset,), _ = open_splits(config, ["all"])
+    path = tmp_path / "annotations.json"
+    path.write_text(path.read_text().replace('"image_id": 0', '"image_id": 1'))
+    with pytest.raises(DataError, match="to have the content that was checked"):
+        dataset[0]
+    (again,), _ = open_splits(config, ["all"])
+    assert isinstance(again, Dataset)
+    assert not again[0].target.any()
+
+
+def test_a_plane_per_class_comes_from_a_coco_file_too(tmp_path):
+    coco(tmp_path)
+    config = folder(tmp_path, masks="annotations.json", task="multilabel", classes=("cell",))
+    np.testing.assert_array_equal(build_dataset(config)[1].target, labels(1)[None])
+
+
+def test_a_volume_is_refused_before_it_is_read(tmp_path):
+    put(tmp_path / "images" / "a.png", noise(*SHAPE))
+    save_nifti(tmp_path / "masks" / "a.nii.gz", np.zeros((3, *SHAPE), np.uint8))
+    with pytest.raises(DataError, match=r"a\.nii\.gz: expected `mask` to hold one plane, got 3 x 12 x 10\. Volumes"):
+        build_dataset(folder(tmp_path))

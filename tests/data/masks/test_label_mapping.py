@@ -1,0 +1,85 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from segmeter.classes import ClassSpec
+from segmeter.data.masks.label_mapping import allowed_labels, split_codes, to_labels
+from segmeter.errors import DataError
+from tests.data.crafted import BINARY, THREE
+
+PATH = Path("x.png")
+
+
+def _spec(task: str, classes: int, ignore_index: int | None = None) -> ClassSpec:
+    names = tuple(map(str, range(classes)))
+    return ClassSpec(task=task, names=names, colours=((0, 0, 0),) * classes, ignore_index=ignore_index)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("spec", "allowed", "dtype"),
+    [
+        (BINARY, [0, 1], "uint8"),
+        (THREE, [0, 1, 2, 255], "uint8"),
+        (_spec("multilabel", 7, 9), [0, 1, 9], "uint8"),
+        (_spec("multiclass", 256), list(range(256)), "uint8"),
+        (_spec("multiclass", 257), list(range(257)), "uint16"),
+        (_spec("multiclass", 2, 256), [0, 1, 256], "uint16"),
+    ],
+    ids=["binary", "ignore", "multilabel", "256", "257", "wide-ignore"],
+)
+def test_allowed_labels_decide_the_dtype(spec, allowed, dtype):
+    assert allowed_labels(spec) == allowed
+    assert spec.label_dtype == dtype
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "uint16", "int16", "int64", "uint32"])
+@pytest.mark.parametrize("seed", [0, 1])
+def test_label_map_is_what_a_loop_over_pixels_gives(dtype, seed):
+    rng = np.random.default_rng(seed)
+    values = rng.choice(np.array([3, 17, 120, 90], dtype), (9, 11))
+    label_map = {"3": 2, "17": 0, "120": 255, "90": 1, "5": 1}
+    expected = [[label_map[str(int(value))] for value in row] for row in values]
+    labels = to_labels(PATH, values, spec=THREE, label_map=label_map)
+    assert labels.dtype == np.uint8
+    np.testing.assert_array_equal(labels, expected)
+
+
+def test_negative_values_are_labels_only_where_the_map_names_them():
+    values = np.int32([[-1, 4]])
+    np.testing.assert_array_equal(to_labels(PATH, values, spec=THREE, label_map={"-1": 255, "4": 1}), [[255, 1]])
+    with pytest.raises(DataError, match=r"names: 4, got -1 \(1 pixels\). Add the missing values to data.label_map"):
+        to_labels(PATH, values, spec=THREE, label_map={"4": 1})
+
+
+def test_colours_that_share_two_channels_are_told_apart():
+    values = np.uint8([[[1, 2, 3], [3, 2, 1], [1, 2, 4], [1, 3, 3]]])
+    label_map = {"1,2,3": 0, "3,2,1": 1, "1,2,4": 2, "1,3,3": 255}
+    np.testing.assert_array_equal(to_labels(PATH, values, spec=THREE, label_map=label_map), [[0, 1, 2, 255]])
+
+
+def test_refusal_counts_pixels_and_names_ten_values_at_most():
+    values = np.arange(3, 40, dtype=np.uint8)[None].repeat(2, axis=0)
+    with pytest.raises(DataError, match=r"got 3 \(2 pixels\), 4 .*12 \(2 pixels\) and 27 more values"):
+        to_labels(PATH, values, spec=THREE, label_map={})
+
+
+def test_multilabel_refuses_a_class_number_in_its_masks():
+    with pytest.raises(DataError, match=r"only 0 to 1, got 2 \(1 pixels\)"):
+        to_labels(PATH, np.uint8([[0, 2]]), spec=_spec("multilabel", 5), label_map={})
+
+
+@pytest.mark.parametrize(
+    ("dtype", "divisor", "codes", "labels", "objects"),
+    [
+        ("uint8", 1000, [2, 0, 255], [2, 0, 255], [0, 0, 0]),
+        ("int8", 1000, [2, 0, 1], [2, 0, 1], [0, 0, 0]),
+        ("uint16", 70_000, [2, 0, 255], [2, 0, 255], [0, 0, 0]),
+        ("uint8", 100, [2, 101, 203], [2, 1, 2], [0, 101, 203]),
+        ("uint16", 1000, [2, 1001, 2065], [2, 1, 2], [0, 1001, 2065]),
+    ],
+)
+def test_codes_of_any_width_are_split(dtype, divisor, codes, labels, objects):
+    stored = np.array([codes], dtype)
+    found, numbers = split_codes(PATH, stored, spec=THREE, label_map={}, divisor=divisor)
+    assert (found.tolist(), numbers.tolist(), numbers.dtype) == ([labels], [objects], stored.dtype)

@@ -1,0 +1,231 @@
+"""Label maps of two and three axes from every format: the same values, and one line for what is none."""
+
+import contextlib
+import hashlib
+import json
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tifffile
+import zarr
+
+from segmeter.data.masks.options import Reading
+from segmeter.data.masks.reading import check_labels, read_map, read_values
+from segmeter.errors import DataError
+from tests.data.crafted import THREE, encoded, put
+from tests.data.volumes import EDGES, VOLUME, save_nifti, save_volume
+
+READING = Reading(spec=THREE, label_map={}, max_pixels=1000)
+FORMATS = ["a.nii", "a.nii.gz", "a.npy", "a.npz", "a.tif", "a.zarr", "a.zarr2"]
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_a_volume_comes_back_as_it_was_in_depth_height_width_order(name: str, tmp_path: Path) -> None:
+    found = read_map(save_volume(tmp_path / name), READING)
+    assert found.values.dtype == np.uint8
+    assert np.array_equal(found.values, VOLUME)
+    assert found.geometry.spacing == (EDGES if ".nii" in name else None)
+    assert len(found.sha256) == 64
+
+
+@pytest.mark.parametrize("name", ["a.nii", "a.npy", "a.npz", "a.tif", "a.zarr"])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int16", ">u2", "int32"])
+def test_whole_numbers_of_any_dtype_are_labels(name: str, dtype: str, tmp_path: Path) -> None:
+    found = read_map(save_volume(tmp_path / name, VOLUME.astype(dtype)), READING)
+    assert found.values.dtype in (np.uint8, np.uint16)
+    assert np.array_equal(found.values, VOLUME)
+
+
+@pytest.mark.parametrize("value", [0.5, np.nan, np.inf, 1 + 1e-6])
+def test_fractions_are_refused_with_one_of_them(value: float, tmp_path: Path) -> None:
+    wrong = VOLUME.astype(np.float32)
+    wrong[0, 1, 2] = value
+    with pytest.raises(DataError, match=r"a\.nii\.gz: expected `mask` to hold whole numbers, got 1 that are not"):
+        read_map(save_nifti(tmp_path / "a.nii.gz", wrong), READING)
+
+
+def test_a_float_too_large_to_be_one_whole_number_is_none(tmp_path: Path) -> None:
+    np.save(tmp_path / "a.npy", np.array([[2.0**24 + 2]], np.float32))
+    with pytest.raises(DataError, match="to hold whole numbers"):
+        read_map(tmp_path / "a.npy", READING)
+
+
+def test_two_axes_of_every_array_format_are_a_plane(tmp_path: Path) -> None:
+    plane = VOLUME[0]
+    for name in ("a.npy", "b.npz", "c.tif", "d.zarr"):
+        assert np.array_equal(read_map(save_volume(tmp_path / name, plane), READING).values, plane)
+    np.save(tmp_path / "e.npy", plane[:, :, None])
+    assert np.array_equal(read_map(tmp_path / "e.npy", READING).values, plane)
+
+
+def test_pictures_give_their_stored_values_and_the_hash_of_their_bytes(tmp_path: Path) -> None:
+    content = encoded(VOLUME[0])
+    found = read_map(put(tmp_path / "a.png", content), READING)
+    assert np.array_equal(found.values, VOLUME[0])
+    assert found.sha256 == hashlib.sha256(content).hexdigest()
+
+
+def test_a_label_map_is_of_volumes_and_colours_too(tmp_path: Path) -> None:
+    reading = Reading(spec=THREE, label_map={"0": 0, "7": 1, "9": 2}, max_pixels=1000)
+    stored = np.array([0, 7, 9], np.uint8)[VOLUME]
+    assert np.array_equal(read_map(save_volume(tmp_path / "a.nii.gz", stored), reading).values, VOLUME)
+    colours = Reading(spec=THREE, label_map={"0,0,0": 0, "1,2,3": 1}, max_pixels=1000)
+    put(tmp_path / "c.png", np.array([[[0, 0, 0], [1, 2, 3]]], np.uint8))
+    assert read_map(tmp_path / "c.png", colours).values.tolist() == [[0, 1]]
+
+
+def test_values_outside_the_classes_are_named_on_checking(tmp_path: Path) -> None:
+    path = save_volume(tmp_path / "a.npz", VOLUME + 5)
+    stored = read_map(path, READING).values
+    with pytest.raises(DataError, match=r"a\.npz: .*to hold only 0 to 2 and 255 \(ignored\), got 5 \(8 pixels\)"):
+        check_labels(path, stored, READING)
+
+
+def test_one_array_of_several_is_named(tmp_path: Path) -> None:
+    np.savez(tmp_path / "a.npz", labels=VOLUME, other=VOLUME * 0)
+    group = zarr.open_group(str(tmp_path / "b.zarr"), mode="w")
+    group.create_array("labels", data=VOLUME)
+    group.create_array("other", data=VOLUME * 0)
+    named = Reading(spec=THREE, label_map={}, max_pixels=1000, key="labels")
+    for name in ("a.npz", "b.zarr"):
+        assert np.array_equal(read_map(tmp_path / name, named).values, VOLUME)
+        with pytest.raises(DataError, match=r"to hold one array, got 2: labels, other\. Name one of them: data\.key"):
+            read_map(tmp_path / name, READING)
+        with pytest.raises(DataError, match=r"to hold the array 'label', got 2: labels, other\. Did you mean 'labels'"):
+            read_map(tmp_path / name, Reading(spec=THREE, label_map={}, max_pixels=1000, key="label"))
+
+
+def test_pickles_are_refused_unread(tmp_path: Path) -> None:
+    objects = np.array([[print]], object)
+    np.save(tmp_path / "a.npy", objects, allow_pickle=True)
+    np.savez(tmp_path / "b.npz", objects, allow_pickle=True)
+    for name in ("a.npy", "b.npz"):
+        with pytest.raises(DataError, match="to be numbers, got Python objects"):
+            read_map(tmp_path / name, READING)
+
+
+@pytest.mark.parametrize("part", ["filters", "compressor"])
+def test_a_zarr_codec_that_may_run_code_is_refused(part: str, tmp_path: Path) -> None:
+    path = save_volume(tmp_path / "a.zarr2")
+    note = json.loads((path / ".zarray").read_text())
+    note[part] = [{"id": "pickle"}] if part == "filters" else {"id": "pickle"}
+    (path / ".zarray").write_text(json.dumps(note))
+    with pytest.raises(DataError, match=r"a\.zarr2: expected .*pickle"):
+        read_map(path, READING)
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_a_file_larger_than_allowed_is_refused_by_its_header(name: str, tmp_path: Path) -> None:
+    small = Reading(spec=THREE, label_map={}, max_pixels=23)
+    with pytest.raises(DataError, match=r"`size` at most 23 (pixels|voxels), got .*data\.max_pixels=24"):
+        read_map(save_volume(tmp_path / name), small)
+
+
+@pytest.mark.parametrize("shape", [(0, 4), (2, 0, 3)])
+def test_an_empty_axis_is_no_question_of_max_pixels(shape: tuple[int, ...], tmp_path: Path) -> None:
+    np.save(tmp_path / "a.npy", np.zeros(shape, np.uint8))
+    with pytest.raises(DataError, match=r"`size` to be at least 1 along every axis, got [\d x]+\. Write it again\.$"):
+        read_map(tmp_path / "a.npy", READING)
+
+
+@pytest.mark.parametrize("name", ["a.nii", "a.nii.gz", "a.npy", "a.npz"])
+@pytest.mark.parametrize("kept", [0.2, 0.6, 0.97])
+def test_a_file_that_is_cut_short_is_damaged(name: str, kept: float, tmp_path: Path) -> None:
+    path = save_volume(tmp_path / name, np.tile(VOLUME, (4, 1, 1)))
+    content = path.read_bytes()
+    path.write_bytes(content[: int(kept * len(content))])
+    with pytest.raises(DataError, match=r"a\.\w+"):
+        read_map(path, READING)
+
+
+@pytest.mark.parametrize("kept", [0.2, 0.5, 0.9])
+def test_a_tiff_that_is_cut_short_is_damaged_or_has_lost_no_pixel(kept: float, tmp_path: Path) -> None:
+    volume = np.tile(VOLUME, (4, 1, 1))
+    path = save_volume(tmp_path / "a.tif", volume)
+    content = path.read_bytes()
+    path.write_bytes(content[: int(kept * len(content))])
+    with contextlib.suppress(DataError):
+        assert np.array_equal(read_map(path, READING).values, volume)
+
+
+def test_a_flipped_bit_in_an_archive_is_found_by_its_checksum(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "a.npz", "w") as archive:  # stored: the bit is in a value
+        archive.write(save_volume(tmp_path / "labels.npy"), "labels.npy")
+    packed = save_nifti(tmp_path / "b.nii.gz", np.tile(VOLUME, (40, 1, 1)))
+    for path, place in ((tmp_path / "a.npz", 150), (packed, packed.stat().st_size - 6)):
+        content = bytearray(path.read_bytes())
+        content[place] ^= 1
+        path.write_bytes(bytes(content))
+        with pytest.raises(DataError, match="truncated or damaged data"):
+            read_map(path, READING)
+
+
+@pytest.mark.parametrize("name", ["a.nii", "b.nii", "c.npy"])
+def test_bytes_after_the_pixels_are_refused(name: str, tmp_path: Path) -> None:
+    path = save_volume(tmp_path / name, np.tile(VOLUME, (40 if name == "b.nii" else 1, 1, 1)))
+    path.write_bytes(path.read_bytes() + b"x")
+    with pytest.raises(DataError, match="more bytes"):
+        read_map(path, READING)
+
+
+@pytest.mark.parametrize(
+    ("shape", "message"),
+    [((2, 3, 4, 2), "to have 2 or 3 axes"), ((2, 3, 4, 1), None)],
+)
+def test_a_fourth_axis_must_have_one_element(shape: tuple[int, ...], message: str | None, tmp_path: Path) -> None:
+    path = save_nifti(tmp_path / "a.nii", np.zeros(shape[::-1], np.uint8), edges=(1.0, 1.0, 1.0))
+    if message is None:
+        assert read_map(path, READING).values.shape == (4, 3, 2)
+        return
+    with pytest.raises(DataError, match=message):
+        read_map(path, READING)
+
+
+def test_of_a_damaged_tiff_nothing_is_printed_beside_the_refusal(tmp_path: Path) -> None:
+    path = save_volume(tmp_path / "a.tif", np.tile(VOLUME, (4, 10, 10)))
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 3])
+    script = """
+import sys
+from pathlib import Path
+from segmeter.data.masks.reading import read_values
+from segmeter.errors import DataError
+try:
+    read_values(Path(sys.argv[1]), max_pixels=100_000, key=None)
+except DataError:
+    print("refused")
+"""
+    done = subprocess.run([sys.executable, "-c", script, path], capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("refused\n", "")
+
+
+def test_time_and_channels_in_a_tiff_are_refused(tmp_path: Path) -> None:
+    tifffile.imwrite(tmp_path / "a.tif", VOLUME, imagej=True, metadata={"axes": "TYX"})
+    tifffile.imwrite(tmp_path / "b.tif", np.zeros((5, 6, 3), np.uint8), photometric="rgb")
+    for name, found in (("a.tif", "axes"), ("b.tif", "rgb with 3 channels")):
+        with pytest.raises(DataError, match=f"to have one channel, got {found}"):
+            read_map(tmp_path / name, READING)
+
+
+def test_text_and_missing_files_are_named(tmp_path: Path) -> None:
+    (tmp_path / "a.nii.gz").write_bytes(b"hello there, I am text")
+    (tmp_path / "b.npz").write_bytes(b"")
+    for name in ("a.nii.gz", "b.npz", "c.npz"):
+        with pytest.raises(DataError, match=name):
+            read_map(tmp_path / name, READING)
+
+
+def test_an_image_volume_is_read_as_stored(tmp_path: Path) -> None:
+    image = np.linspace(-1000, 1000, 24, dtype=np.float32).reshape(2, 3, 4)
+    assert np.array_equal(read_values(save_nifti(tmp_path / "a.nii.gz", image), max_pixels=99).values, image)
+
+
+def test_a_scaled_nifti_is_scaled(tmp_path: Path) -> None:
+    path = save_nifti(tmp_path / "a.nii")
+    content = bytearray(path.read_bytes())
+    content[112:120] = np.array([2.0, -1.0], "<f4").tobytes()  # scl_slope, scl_inter
+    path.write_bytes(bytes(content))
+    assert np.array_equal(read_values(path, max_pixels=99).values, VOLUME * 2.0 - 1.0)
