@@ -118,7 +118,7 @@ def test_other_configurations_changed_files_and_new_cases_are_refused(capsys: py
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    paths = [path for path in sorted(folder.rglob("*")) if path.is_file() and path.name != ".lock"]
+    paths = [path for path in sorted(folder.rglob("*")) if path.is_file() and path.name not in (".lock", ".owner")]
     return {str(path): path.read_bytes() for path in paths}
 
 
