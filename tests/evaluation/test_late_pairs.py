@@ -66,8 +66,8 @@ def test_a_pair_is_named_with_its_number(job: Scoring, hanging: Hanging) -> None
 
 
 def test_measuring_is_not_limited(job: Scoring, monkeypatch: pytest.MonkeyPatch) -> None:
-    expected, make_row = score(replace(job, timeout_s=None)), cases.make_row
-    monkeypatch.setattr(cases, "make_row", lambda *given, **more: (time.sleep(0.5), make_row(*given, **more))[1])
+    expected, measure_row = score(replace(job, timeout_s=None)), cases.measure_row
+    monkeypatch.setattr(cases, "measure_row", lambda *given, **more: (time.sleep(0.5), measure_row(*given, **more))[1])
     assert score(job) == expected
 
 

@@ -1,13 +1,15 @@
 """The files of one case -> its maps, its row of counts and measures, or what is wrong with its files."""
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from segmeter.checks import expected
 from segmeter.data.files.sniff import show, volume_format
@@ -16,7 +18,7 @@ from segmeter.data.masks.label_mapping import find_labels, split_codes, split_ob
 from segmeter.data.masks.options import Reading
 from segmeter.data.masks.reading import StoredMap, check_labels, read_map
 from segmeter.errors import DataError, InputError
-from segmeter.evaluation.large.pairs import count_large, is_large
+from segmeter.evaluation.large.pairs import is_large, open_large
 from segmeter.evaluation.memory import Turns, stated_pixels
 from segmeter.evaluation.pairing import MaskPair, limit_of, read_case_image
 from segmeter.evaluation.places import Place, find_place
@@ -24,10 +26,13 @@ from segmeter.metrics.cases.table import CaseRow
 from segmeter.metrics.config.measures import MeasureConfig
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.measures.protocol import CaseMaps, Measure, build_measures
-from segmeter.metrics.measures.row import make_row
+from segmeter.metrics.measures.row import measure_row
 from segmeter.metrics.pixels.confusion import count_case_and_hidden
+from segmeter.metrics.pixels.target_hash import TargetHash
 
 Result = TypeVar("Result")
+
+_LINES = 1024  # of a large map, counted at a time
 
 # Bytes that a pixel of a pair takes at the peak, measured on 12,000 x 12,000 uint8 masks, rounded up
 _COUNTED = 4
@@ -49,13 +54,24 @@ class Scored:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Loaded:
-    """What the files of a pair hold (without a prediction, labels of 0); `sha256` is over the hashes of all files."""
+    """The files of a pair (without a prediction, labels of 0); `sha256` is over the hashes of all files.
 
-    maps: CaseMaps
+    `bands` gives target and labels some lines at a time, and all at once where `maps` has them in memory.
+    """
+
+    shape: tuple[int, ...]
+    bands: Iterable[tuple[NDArray[Any], NDArray[Any]]]
+    maps: CaseMaps | None
     place: Place
     stored: list[StoredMap]
     sha256: str
     resampled: bool = False
+
+    @property
+    def whole(self) -> CaseMaps:
+        """The maps of a pair that was read whole."""
+        assert self.maps is not None
+        return self.maps
 
 
 class CaseScorer:
@@ -120,10 +136,10 @@ class CaseScorer:
             With every problem of its files; each line names one.
         """
         loaded = self._in_time(pair, self._load)
-        problems = self._label_problems(pair, loaded.stored)
+        problems = self._label_problems(pair, loaded)
         if problems:
             raise DataError(problems)
-        return loaded.maps
+        return loaded.whole
 
     def _bytes_of(self, pair: MaskPair) -> int:
         """Memory that a pair takes, from the header of its first file; by rows it takes next to none."""
@@ -140,42 +156,60 @@ class CaseScorer:
         return any(is_large(path, self.reading) for path in (*pair.references, *pair.predictions))
 
     def _score(self, pair: MaskPair) -> Scored:
-        if self._in_time(pair, self._is_large):
-            found = count_large(pair, self.reading, self.metrics)
-            row = CaseRow(
-                case_id=pair.case_id,
-                height=found.shape[0],
-                width=found.shape[1],
-                counts=found.counts,
-                target_crc32=found.target_crc32,
-            )
-            return self._scored(pair, row, found.place, found.sha256)
-        loaded = self._in_time(pair, self._load)
-        row = make_row(loaded.maps, self._measures, counts=self._count(pair, loaded))
-        return self._scored(pair, row, loaded.place, loaded.sha256, resampled=loaded.resampled)
-
-    def _scored(self, pair: MaskPair, row: CaseRow, place: Place, sha256: str, *, resampled: bool = False) -> Scored:
+        with ExitStack() as files:
+            large = self._in_time(pair, self._is_large)
+            loaded = self._open(pair, files) if large else self._in_time(pair, self._load)
+            row = self._count(pair, loaded)
+        if loaded.maps is not None:
+            row = measure_row(row, loaded.maps, self._measures)
         if self.reading.resample != "refuse":
-            row = replace(row, extra={**row.extra, "resampled": float(resampled)})
+            row = replace(row, extra={**row.extra, "resampled": float(loaded.resampled)})
         if self.flag_missing:
             row = replace(row, extra={**row.extra, "missing": float(not pair.predictions)})
-        if place.spacing:
-            row = replace(row, spacing=place.spacing, unit=place.unit)
-        return Scored(row=row, place=place, sha256=sha256)
+        if loaded.place.spacing:
+            row = replace(row, spacing=loaded.place.spacing, unit=loaded.place.unit)
+        return Scored(row=row, place=loaded.place, sha256=loaded.sha256)
 
-    def _count(self, pair: MaskPair, loaded: _Loaded) -> np.ndarray:
+    def _count(self, pair: MaskPair, loaded: _Loaded) -> CaseRow:
         """Count first: the counts themselves show whether a value is no label, without a pass over the pixels."""
-        maps, spec = loaded.maps, self.reading.spec
-        try:
-            counts, hidden = count_case_and_hidden(maps.target, maps.labels, spec)
-        except InputError:
-            problems = self._label_problems(pair, loaded.stored) or [self._undecided(pair, maps)]
-            raise DataError(problems) from None
-        if hidden:
-            problems = self._label_problems(pair, loaded.stored)
+        spec = self.reading.spec
+        total, target_hash = np.zeros(spec.counts_shape, np.int64), TargetHash(spec)
+        for target, labels in loaded.bands:
+            try:
+                counts, hidden = count_case_and_hidden(target, labels, spec)
+            except InputError:
+                problems = self._label_problems(pair, loaded) or [self._undecided(pair, target, labels)]
+                raise DataError(problems) from None
+            problems = self._label_problems(pair, loaded) if hidden else []
             if problems:
                 raise DataError(problems)
-        return counts
+            total += counts
+            target_hash.add(target)
+        *depth, height, width = loaded.shape
+        return CaseRow(
+            case_id=pair.case_id,
+            height=height,
+            width=width,
+            depth=depth[0] if depth else None,
+            counts=total,
+            target_crc32=target_hash.value(),
+        )
+
+    def _open(self, pair: MaskPair, files: ExitStack) -> _Loaded:
+        """Open a pair of which a file is too large to be decoded at once."""
+        stored, target, labels = open_large(pair, self.reading, self.metrics, files)
+        paths = (*pair.references, *pair.predictions)
+        place = find_place(paths, stored, self.metrics.spacing, references=len(pair.references))
+        height = target.shape[-2]
+        parts = ((top, min(top + _LINES, height)) for top in range(0, height, _LINES))
+        return _Loaded(
+            shape=target.shape[-2:],
+            bands=((target.read(*part), labels.read(*part)) for part in parts),
+            maps=None,
+            place=place,
+            stored=stored,
+            sha256=_hash_together(*(each.sha256 for each in stored)),
+        )
 
     def _load(self, pair: MaskPair) -> _Loaded:
         """Read all files of a pair; their values are not yet known to be labels."""
@@ -207,7 +241,15 @@ class CaseScorer:
             image, digest = read_case_image(pair.image, maps.shape, max_pixels=self.reading.max_pixels)
             maps, digests = replace(maps, image=image), [*digests, digest]
         resampled = any(one is not other for one, other in zip(stored, as_stored, strict=True))
-        return _Loaded(maps=maps, place=place, stored=stored, sha256=_hash_together(*digests), resampled=resampled)
+        return _Loaded(
+            shape=maps.shape,
+            bands=[(target, labels)],
+            maps=maps,
+            place=place,
+            stored=stored,
+            sha256=_hash_together(*digests),
+            resampled=resampled,
+        )
 
     def _split(self, path: Path, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Labels and objects of a map that holds numbers of objects."""
@@ -254,12 +296,13 @@ class CaseScorer:
     def _planes(self, stored: Sequence[StoredMap]) -> np.ndarray:
         return np.stack([each.values for each in stored]) if self._multilabel else stored[0].values
 
-    def _label_problems(self, pair: MaskPair, stored: Sequence[StoredMap]) -> list[str]:
+    def _label_problems(self, pair: MaskPair, loaded: _Loaded) -> list[str]:
         """One line for each file with a value that is no label."""
         problems: list[str] = []
-        if self.reading.label_map:  # checked, and mapped, on reading
+        if self.reading.label_map or loaded.maps is None:  # checked, and mapped, on reading
             return problems
-        for number, (path, each) in enumerate(zip((*pair.references, *pair.predictions), stored, strict=True)):
+        paths = (*pair.references, *pair.predictions)
+        for number, (path, each) in enumerate(zip(paths, loaded.stored, strict=True)):
             side = self._references if number < len(pair.references) else self._predictions
             if side.instances or side.keeps_invalid:  # numbers of objects, checked on reading; or all counted
                 continue
@@ -269,10 +312,10 @@ class CaseScorer:
                 problems += error.problems
         return problems
 
-    def _undecided(self, pair: MaskPair, maps: CaseMaps) -> str:
-        """All values are labels, so the ignored one is what the prediction holds too much of."""
+    def _undecided(self, pair: MaskPair, target: NDArray[Any], labels: NDArray[Any]) -> str:
+        """Every value is a valid label, so the prediction must contain the ignored value where the target does not."""
         ignored = self.reading.spec.ignore_index
-        pixels = int(((maps.labels == ignored) & (maps.target != ignored)).sum())
+        pixels = int(((labels == ignored) & (target != ignored)).sum())
         rule = "to hold a class wherever its reference does"
         remedy = "A tool that leaves pixels undecided has to decide on them, or be scored on a class of its own."
         several = len(pair.predictions) > 1

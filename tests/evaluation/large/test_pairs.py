@@ -11,7 +11,7 @@ from PIL import Image
 from segmeter.classes import ClassSpec
 from segmeter.data.known_classes import default_colours
 from segmeter.errors import DataError
-from segmeter.evaluation.large import pairs
+from segmeter.evaluation import cases
 from segmeter.evaluation.score import Scoring, score
 from segmeter.metrics.config.measures import SurfaceConfig
 from segmeter.metrics.config.metrics import MetricsConfig
@@ -76,7 +76,7 @@ def test_an_ignored_value_that_is_predicted_is_refused(maps, tmp_path, monkeypat
     labels = tifffile.imread(maps / "predictions" / "c.tif")
     labels[1400, 3] = 255
     tifffile.imwrite(maps / "predictions" / "c.tif", labels)
-    with pytest.raises(DataError, match=r"case c, rows 1024 to 1500: .*255"):
+    with pytest.raises(DataError, match=r"predictions/c\.tif: .* got 1 pixels of the ignored value 255"):
         score(job(maps, tmp_path / "run"))
 
 
@@ -98,7 +98,7 @@ def test_a_file_that_changes_while_its_rows_are_counted_is_refused(maps, tmp_pat
     """With size and time of modification put back."""
     monkeypatch.setattr("segmeter.data.files.array.STREAMED_PIXELS", 1000)
     monkeypatch.setattr("segmeter.evaluation.score.count_cores", lambda: 1)  # no other thread reads meanwhile
-    path, counted = maps / file, pairs.count_case
+    path, counted = maps / file, cases.count_case_and_hidden
     content, times = path.read_bytes(), path.stat()
 
     def change_and_count(*given):
@@ -106,6 +106,6 @@ def test_a_file_that_changes_while_its_rows_are_counted_is_refused(maps, tmp_pat
         os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
         return counted(*given)
 
-    monkeypatch.setattr(pairs, "count_case", change_and_count)
+    monkeypatch.setattr(cases, "count_case_and_hidden", change_and_count)
     with pytest.raises(DataError, match="to stay as it is, got a change while it was read"):
         score(job(maps, tmp_path / "run"))

@@ -1,5 +1,7 @@
 """Maps -> a row: checked against counting by hand, for images, volumes and multilabel."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -7,7 +9,7 @@ from segmeter.classes import ClassSpec
 from segmeter.errors import InputError
 from segmeter.metrics.cases.columns import MeasureColumn
 from segmeter.metrics.measures.protocol import CaseMaps
-from segmeter.metrics.measures.row import make_row
+from segmeter.metrics.measures.row import make_row, measure_row
 
 GREY = (1, 1, 1)
 BINARY = ClassSpec(task="binary", names=("ground", "cell"), colours=((0, 0, 0), GREY), ignore_index=9)
@@ -45,10 +47,10 @@ def test_measures_leave_their_columns_and_counts_are_taken_as_given():
     def area(maps):
         return (MeasureColumn("area", "cell", float((maps.labels == 1).sum())),)
 
-    counts = np.full((2, 2), 7, np.int64)
-    row = make_row(maps_of(TARGET, LABELS), (area,), counts=counts)
+    counted = replace(make_row(maps_of(TARGET, LABELS), ()), counts=np.full((2, 2), 7, np.int64))
+    row = measure_row(counted, maps_of(TARGET, LABELS), (area,))
     assert row.scores == {"area/cell": 4.0}
-    assert row.counts is counts
+    assert row.counts is counted.counts
 
 
 def test_a_pixel_outside_the_classes_is_refused():

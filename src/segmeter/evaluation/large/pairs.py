@@ -1,6 +1,5 @@
 """Label maps that are larger than memory -> counts, from some rows of reference and prediction at a time. No torch."""
 
-import hashlib
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -19,26 +18,12 @@ from segmeter.data.files.sniff import show, unchanged
 from segmeter.data.in_time import TimeLimit
 from segmeter.data.masks.options import Reading
 from segmeter.data.masks.reading import StoredMap, check_labels, hash_map, open_map, read_map
-from segmeter.errors import DataError, InputError
+from segmeter.errors import DataError
 from segmeter.evaluation.pairing import MaskPair, limit_of
-from segmeter.evaluation.places import Place, find_place
 from segmeter.metrics.config.metrics import MetricsConfig
-from segmeter.metrics.pixels.confusion import count_case
-from segmeter.metrics.pixels.target_hash import TargetHash
 
 _ROWS = 1024  # read at a time
 _BY_ROWS = (".tif", ".tiff", ".zarr")
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class LargeCounts:
-    """The counts of a pair, its target's checksum, its height and width, where it lies, and the hash of its files."""
-
-    counts: NDArray[np.int64]
-    target_crc32: int
-    shape: tuple[int, int]
-    place: Place
-    sha256: str
 
 
 def is_large(path: Path, reading: Reading) -> bool:
@@ -53,8 +38,15 @@ def is_large(path: Path, reading: Reading) -> bool:
     return plane and found.height * found.width > array.STREAMED_PIXELS
 
 
-def count_large(pair: MaskPair, reading: Reading, metrics: MetricsConfig) -> LargeCounts:
-    """Count a pair of which a file `is_large`.
+def open_large(
+    pair: MaskPair, reading: Reading, metrics: MetricsConfig, files: ExitStack
+) -> tuple[list[StoredMap], LazyArray, LazyArray]:
+    """Open a pair of which a file `is_large`, for as long as `files` is open.
+
+    Returns
+    -------
+    What is known of each file, of a large one its size in place of its values; target and labels, each (H, W) or
+    multilabel (K, H, W), whose lines are read when they are asked for.
 
     Raises
     ------
@@ -62,32 +54,20 @@ def count_large(pair: MaskPair, reading: Reading, metrics: MetricsConfig) -> Lar
         A measure or objects are asked for, which need the whole map; or what is wrong with the files.
     """
     _refuse_whole_maps(pair, reading, metrics)
-    paths, spec = (*pair.references, *pair.predictions), reading.spec
-    with ExitStack() as stack:
-        in_time = limit_of(pair, reading.timeout_s)
-        opened = [in_time(partial(stack.enter_context, _open(path, reading, in_time))) for path in paths]
-        stored = [each.stored for each in opened]
-        place = find_place(paths, stored, metrics.spacing, references=len(pair.references))
-        count = len(pair.references)
-        rows = [in_time.lines(each.rows) for each in opened]
-        height, width = rows[0].shape
-        target = _planes(rows[:count], multilabel=spec.is_multilabel)
-        nothing = ArrayRows(np.broadcast_to(np.zeros((), spec.label_dtype), target.shape), axis=len(target.shape) - 2)
-        labels = _planes(rows[count:], multilabel=spec.is_multilabel) if pair.predictions else nothing
-        counts, target_hash = np.zeros(spec.counts_shape, np.int64), TargetHash(spec)
-        for top in range(0, height, _ROWS):
-            stop = min(top + _ROWS, height)
-            wanted = target.read(top, stop)
-            target_hash.add(wanted)
-            try:
-                counts += count_case(wanted, labels.read(top, stop), spec)
-            except InputError as error:
-                raise DataError(
-                    [f"case {pair.case_id}, rows {top} to {stop}: {line}" for line in error.problems]
-                ) from error
-    digest = hashlib.sha256(" ".join(each.sha256 for each in stored).encode()).hexdigest()
-    crc = target_hash.value()
-    return LargeCounts(counts=counts, target_crc32=crc, shape=(height, width), place=place, sha256=digest)
+    paths, count, in_time = (
+        (*pair.references, *pair.predictions),
+        len(pair.references),
+        limit_of(pair, reading.timeout_s),
+    )
+    opened = [in_time(partial(files.enter_context, _open(path, reading, in_time))) for path in paths]
+    rows = [in_time.lines(each.rows) for each in opened]
+    target = _planes(rows[:count], multilabel=reading.spec.is_multilabel)
+    if pair.predictions:
+        labels = _planes(rows[count:], multilabel=reading.spec.is_multilabel)
+    else:
+        nothing = np.broadcast_to(np.zeros((), reading.spec.label_dtype), target.shape)
+        labels = ArrayRows(nothing, axis=len(target.shape) - 2)
+    return [each.stored for each in opened], target, labels
 
 
 @dataclass(frozen=True, eq=False)
