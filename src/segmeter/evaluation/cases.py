@@ -115,10 +115,10 @@ class CaseScorer:
     def __call__(self, pair: MaskPair) -> Scored | tuple[str, ...]:
         """Score a pair; what is wrong with its files is given back, so that all of it is said at once."""
         remedy = "Free memory, cut the pair into tiles, or measure less (metrics.measures)."
-        needed = self._in_time(pair, self._bytes_of)
+        large, needed = self._in_time(pair, self._look)
         try:
             with _turns(self.processes).take(needed, what=f"case {pair.case_id!r}", remedy=remedy):
-                return self._score(pair)
+                return self._score(pair, large=large)
         except InputError as error:
             return error.problems
         except MemoryError:
@@ -141,23 +141,19 @@ class CaseScorer:
             raise DataError(problems)
         return loaded.whole
 
-    def _bytes_of(self, pair: MaskPair) -> int:
-        """Memory that a pair takes, from the header of its first file; by rows it takes next to none."""
-        if self._is_large(pair):
-            return 0
+    def _look(self, pair: MaskPair) -> tuple[bool, int]:
+        """Whether a pair is read by lines, and the memory it takes otherwise, from the header of its first file."""
+        if any(is_large(path, self.reading) for path in (*pair.references, *pair.predictions)):
+            return True, 0
         per_pixel = max([_COUNTED, *map(_bytes_per_pixel, self.metrics.measures)])
         width = self.reading.spec.label_dtype.itemsize
         pixels = stated_pixels(pair.references[0], self.reading.max_pixels)
         numbers = _NUMBERED if self.reading.instances else 0
         image = _PICTURED if pair.image else 0
-        return pixels * (len(pair.references) * (per_pixel * width + numbers) + image)
+        return False, pixels * (len(pair.references) * (per_pixel * width + numbers) + image)
 
-    def _is_large(self, pair: MaskPair) -> bool:
-        return any(is_large(path, self.reading) for path in (*pair.references, *pair.predictions))
-
-    def _score(self, pair: MaskPair) -> Scored:
+    def _score(self, pair: MaskPair, *, large: bool) -> Scored:
         with ExitStack() as files:
-            large = self._in_time(pair, self._is_large)
             loaded = self._open(pair, files) if large else self._in_time(pair, self._load)
             row = self._count(pair, loaded)
         if loaded.maps is not None:
