@@ -95,7 +95,7 @@ class TiffArray(FileArray):
             height=page.imagelength,
             width=page.imagewidth,
             channels=page.samplesperpixel,
-            kind=_kind(path, page),
+            kind=_kind(path, page, is_map=opening.axes != "image"),
             bits=page.bitspersample,
             dtype=np.dtype(page.dtype).newbyteorder("="),
             lossy=int(page.compression) in _LOSSY,
@@ -243,8 +243,12 @@ def _check_strips(page: Any, file: IO[bytes]) -> None:
         raise ValueError("the file ends before its pixels do, or has its own head for pixels")
 
 
-def _kind(path: Path, page: Any) -> Kind:
+def _kind(path: Path, page: Any, *, is_map: bool) -> Kind:
+    """The kind of the samples; those of a map are values, whatever a viewer makes of them."""
     name = getattr(page.photometric, "name", str(page.photometric))
+    as_stored = is_map and page.samplesperpixel == 1 and name != "PALETTE"
+    if as_stored and page.dtype is not None:
+        return "gray"
     if page.dtype is None or name not in {"MINISBLACK", "RGB", "PALETTE", "YCBCR", "SEPARATED"}:
         rule = "to be MINISBLACK, RGB or PALETTE with whole samples"
         raise DataError(expected(show(path), "photometric", rule, f"{name}, {page.dtype}", "Save it as PNG."))
