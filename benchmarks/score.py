@@ -173,7 +173,6 @@ def time_parts(job: Scoring, rounds: int) -> dict[str, float]:
         watch = Stopwatch()
         with ExitStack() as stack:
             stack.enter_context(mock.patch.object(scoring, "map_in_threads", in_turn))
-            stack.enter_context(mock.patch.object(scoring, "_BESIDE", 0))  # tables after the summary, in this thread
             for name, place, function in PARTS:
                 timed = watch.around(name, getattr(place, function))
                 stack.enter_context(mock.patch.object(place, function, timed))

@@ -1,4 +1,4 @@
-"""Python loop -> machine code: the one place that says how numba compiles this package's kernels.
+"""Compiles Python loops to machine code: the one place that says how numba compiles this package's kernels.
 
 Every kernel is compiled on its first call, runs without the GIL, and divides as IEEE 754 says (by 0 gives infinity or
 NaN, no exception). Import kernels where they are first needed, as numba takes a moment to load.

@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 import zarr
 
+from segmeter.data.files.opened import open_array
 from segmeter.data.files.sniff import known_place, read_state, stored_size
-from segmeter.data.files.zarr import hash_folder, label_names, open_picture
+from segmeter.data.files.zarr import hash_folder, label_names
 from segmeter.data.masks.reading import read_values
 from segmeter.errors import ConfigError, DataError
 from segmeter.provenance import cache_folder
@@ -165,6 +166,21 @@ def test_threads_that_push_each_other_out_of_a_small_cache_read_the_right_bytes(
         thread.join()
     assert not wrong
     assert len(entries()) <= 4
+
+
+def test_what_a_process_that_was_faster_fetched_is_taken(memory):
+    """Mutation seen to fail: its entry in the place of ours taken for a fault."""
+    memory.put("a", b"one")
+    path = listed(memory.url, "a")
+
+    def faster(name):
+        memory.fault = lambda name: None
+        path.parent.mkdir(parents=True)
+        path.write_bytes(b"one")
+
+    memory.fault = faster
+    assert read(path) == b"one"
+    assert [each.name for each in (cache_folder() / cache._HOME).iterdir()] == [cache._entry(path).name]
 
 
 def test_what_a_killed_process_left_goes(memory, of_bytes):
@@ -347,8 +363,8 @@ def test_the_levels_and_labels_of_an_ome_zarr_behind_a_url(tmp_path, memory):
     found = listed(memory.url, "p.ome.zarr")
     with fetched([found]):
         assert label_names(found) == ["labels/cells"]
-        second = open_picture(found, level=1)
-        assert (second.levels, second.array.shape, second.array[0, 0]) == (2, (20, 20), 2)
+        with open_array(found, level=1) as second:
+            assert (second.header.levels, second.shape, second.read()[0, 0]) == (2, (20, 20), 2)
 
 
 def test_objects_are_fetched_side_by_side_and_given_in_order(memory):

@@ -90,7 +90,7 @@ def read_fault(text: bytes) -> Fault | None:
 
 
 def exit_code(number: int) -> int:
-    """What a process ends with that a signal ended: as a shell counts, but a job that SLURM ends early goes on."""
+    """The exit code of a process that a signal ended: as a shell counts, but a job that SLURM ends early goes on."""
     return EXIT_CODES.get(number, 128 + number)
 
 

@@ -37,6 +37,7 @@ _THREADS = 16  # that fetch: most of the time they wait for the store
 _FULL = 0.9  # of the bound that is left once something had to go
 _SHARE = 8  # of the room that is left, taken before the cache is looked through again
 _OPEN_FILES = 65536  # where the system allows so many: each entry that is kept takes one
+_PATIENCE = 60.0  # seconds that a thread waits for others to be done with what fills the cache
 _LEFT_BEHIND = 3600.0  # seconds after which nobody writes to what has no name yet
 
 _room = threading.Condition()
@@ -155,7 +156,7 @@ def fetched(paths: Iterable[Path]) -> Iterator[None]:
             if _entry(path).name.endswith(_FOLDER):
                 _keep(path, fill)
             else:
-                stack.callback(os.close, _pin(path, fill))
+                stack.callback(_release, _pin(path, fill))
         yield
 
 
@@ -214,17 +215,28 @@ def _pin(path: Path, fill: Callable[[Path], None]) -> int:
     entry, handle = _entry(path), None
     with _turns.setdefault(entry.name, threading.Lock()):
         while handle is None:
-            if not entry.is_dir():
-                try:
-                    with _reserve(listed_size(path) or 0, origin(path)), fresh_folder(entry) as folder:
-                        fill(folder)
-                except OSError:
-                    if not entry.is_dir():  # else another process was faster
-                        raise
-            handle = _lock(entry)
+            if entry.is_dir():
+                handle = _lock(entry)
+                continue
+            try:
+                with _reserve(listed_size(path) or 0, origin(path)), fresh_folder(entry) as folder:
+                    fill(folder)
+                    handle = _lock(folder)  # before another thread can take it for one that nobody uses
+            except OSError:
+                if not entry.is_dir():  # else another process was faster
+                    raise
+                if handle is not None:
+                    os.close(handle)
+                handle = None
         os.utime(entry)  # used now
         _turns.pop(entry.name, None)
     return handle
+
+
+def _release(handle: int) -> None:
+    os.close(handle)
+    with _room:
+        _room.notify_all()
 
 
 def _lock(entry: Path, *, alone: bool = False) -> int | None:
@@ -274,11 +286,11 @@ def _reserve(size: int, what: str) -> Iterator[None]:
     global _coming
     with _room:
         while not _fits(size):
-            if not _coming:
+            # what other threads fetch can go once it is here, and what they read once they are done
+            if size > _most_bytes() or (not _room.wait(_PATIENCE) and not _coming):
                 remedy = "Raise SEGMETER_CACHE_GB, or take a part of the cases with shard=1/N."
                 rule = f"to fit into the cache of {_most_bytes() / 1e9:g} GB"
                 raise DataError(expected(what, "object", rule, f"{size / 1e9:g} GB", remedy))
-            _room.wait()  # what other threads fetch can go once it is here
         _coming += size
     try:
         yield

@@ -1,4 +1,4 @@
-"""The jobs of a sweep -> their outcomes, by the launcher that was chosen."""
+"""Runs the jobs of a sweep by the launcher that was chosen, and gives the outcome of each."""
 
 import itertools
 import math
