@@ -364,7 +364,7 @@ def test_the_levels_and_labels_of_an_ome_zarr_behind_a_url(tmp_path, memory):
     with fetched([found]):
         assert label_names(found) == ["labels/cells"]
         with open_array(found, level=1) as second:
-            assert (second.header.levels, second.shape, second.read(0, 1)[0, 0]) == (2, (20, 20), 2)
+            assert (second.header.levels, second.shape, second.read()[0, 0]) == (2, (20, 20), 2)
 
 
 def test_objects_are_fetched_side_by_side_and_given_in_order(memory):
