@@ -28,10 +28,10 @@ from segmeter.metrics.probabilities.calibration import CalibrationScores as Cali
 from segmeter.metrics.probabilities.calibration import Reliability as Reliability
 from segmeter.metrics.probabilities.calibration import calibration as calibration
 from segmeter.metrics.probabilities.precision_recall import PrecisionRecallCurve as PrecisionRecallCurve
+from segmeter.metrics.statistics.bootstrap import MeanInterval as MeanInterval
 from segmeter.metrics.statistics.bootstrap import Resampled as Resampled
 from segmeter.metrics.statistics.bootstrap import bootstrap as bootstrap
-from segmeter.metrics.statistics.mean import MeanInterval as MeanInterval
-from segmeter.metrics.statistics.mean import mean_interval as mean_interval
+from segmeter.metrics.statistics.bootstrap import mean_interval as mean_interval
 from segmeter.metrics.summary.compare import compare_runs as compare
 from segmeter.metrics.surfaces.boundary_iou import BoundaryIoU as BoundaryIoU
 from segmeter.metrics.surfaces.boundary_iou import boundary_iou as boundary_iou

@@ -10,7 +10,7 @@ from segmeter.files import write_json
 from segmeter.metrics.cases.table import CaseRow, write_cases
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.pixels.confusion import confusion_matrix
-from segmeter.metrics.summary.summary import summarise
+from segmeter.metrics.summary.summarise import summarise
 from segmeter.report.pictures.layers import draw_layers, write_layers
 
 HOSTILE = (

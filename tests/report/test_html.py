@@ -21,7 +21,7 @@ from segmeter.metrics.measures.protocol import CaseMaps, build_measures, measure
 from segmeter.metrics.pixels.confusion import confusion_matrix
 from segmeter.metrics.probabilities.calibration import Calibration
 from segmeter.metrics.probabilities.summary import summarise_calibration
-from segmeter.metrics.summary.summary import summarise
+from segmeter.metrics.summary.summarise import summarise
 from segmeter.report.config import ReportConfig
 from segmeter.report.data.columns import unpack_page
 from segmeter.report.html import write_report

@@ -29,7 +29,7 @@ from segmeter.metrics.probabilities.stored import NAME as SUMS
 from segmeter.metrics.probabilities.stored import empty_sums, write_sums
 from segmeter.metrics.probabilities.summary import summarise_calibration
 from segmeter.metrics.summary.slice_labels import check_tables
-from segmeter.metrics.summary.summary import summarise
+from segmeter.metrics.summary.summarise import summarise
 from segmeter.postprocess.pipeline import Cleaned
 from segmeter.records import Summary, read_json
 

@@ -34,7 +34,7 @@ from .statistics.paired_tests import wilcoxon as wilcoxon
 from .summary.compare import compare_runs as compare_runs
 from .summary.conventions import score_maps_under as score_maps_under
 from .summary.conventions import score_under as score_under
-from .summary.summary import summarise as summarise
+from .summary.summarise import summarise as summarise
 from .surfaces.boundary_iou import BoundaryIoU as BoundaryIoU
 from .surfaces.boundary_iou import boundary_iou as boundary_iou
 from .surfaces.centreline import CentrelineDice as CentrelineDice

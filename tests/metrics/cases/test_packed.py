@@ -12,7 +12,7 @@ from segmeter.metrics.cases.packed import RowStore
 from segmeter.metrics.cases.stored import read_cases
 from segmeter.metrics.cases.table import write_cases
 from segmeter.metrics.config.metrics import MetricsConfig
-from segmeter.metrics.summary.summary import summarise
+from segmeter.metrics.summary.summarise import summarise
 from tests.metrics.build import case_row, class_spec, random_rows
 
 SCORES = {"hd95/car": 1.5, "sum:tp/car": 2.0, "missing": 0.25}

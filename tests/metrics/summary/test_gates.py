@@ -13,7 +13,7 @@ from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.objects.events import INSTANCE_EVENTS, TARGET_EVENTS
 from segmeter.metrics.statistics.bootstrap import bootstrap
 from segmeter.metrics.summary.compare import compare_runs
-from segmeter.metrics.summary.summary import summarise
+from segmeter.metrics.summary.summarise import summarise
 from tests.metrics.build import case_row, class_spec, random_rows
 from tests.metrics.summary.test_compare import spoil
 

@@ -9,9 +9,8 @@ from segmeter.checks import expected, nearest
 from segmeter.classes import ClassSpec
 from segmeter.errors import ConfigError
 from segmeter.metrics.config.metrics import MetricsConfig
-from segmeter.metrics.measures.protocol import CaseMaps, build_measures, is_number, measure_case
-from segmeter.metrics.summary.directions import Direction, find_direction
-from segmeter.metrics.summary.measures import MEAN
+from segmeter.metrics.config.scores import MEAN, Direction, find_direction, is_number
+from segmeter.metrics.measures.protocol import CaseMaps, build_measures, measure_case
 from segmeter.report.figures import AGGREGATES, aggregates
 
 _PROBE = 16  # edge of the map that measures are asked for their names with, pixels

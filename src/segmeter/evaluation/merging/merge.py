@@ -24,7 +24,7 @@ from segmeter.metrics.probabilities.stored import NAME as SUMS
 from segmeter.metrics.probabilities.stored import empty_sums, read_sums, write_sums
 from segmeter.metrics.probabilities.summary import summarise_calibration
 from segmeter.metrics.summary.slice_labels import hash_tables
-from segmeter.metrics.summary.summary import summarise
+from segmeter.metrics.summary.summarise import summarise
 from segmeter.parallel import map_in_threads
 from segmeter.progress import track
 from segmeter.provenance import flatten

@@ -110,6 +110,8 @@ class StoredRows(Sequence[CaseRow]):
                 hashes=np.stack([_integers(table, name) for name in HASHES], axis=1),
                 edges=_edges(table),
                 measured={key: _numbers(table[name]) for name, key in names.items() if key},
+                loss=_numbers(table["loss"]),
+                loss_terms=_terms(table),
             )
 
     def _part(self, start: int, count: int) -> pa.Table:
@@ -292,16 +294,23 @@ def _edges(table: pa.Table) -> list[Edges]:
 def _plain_columns(table: pa.Table) -> dict[str, list[Any]]:
     """The arguments of rows that every file has, and those that files of early versions lack."""
     columns = {name: table[name].to_pylist() for name in ("case_id", "height", "width", "loss")}
-    for name in _OPTIONAL:
+    for name in _OPTIONAL[: -len(TERMS)]:
         columns[name] = table[name].to_pylist() if name in table.column_names else [None] * len(table)
     columns["spacing"] = [edges and tuple(edges) for edges in columns["spacing"]]
     units = zip(columns["spacing"], columns["unit"], strict=True)
     columns["unit"] = [unit if edges and unit else "" for edges, unit in units]
-    pairs = zip(*(columns.pop(name) for name in TERMS), strict=True)
-    columns["loss_terms"] = [tuple(zip(*pair, strict=True)) if all(pair) else () for pair in pairs]
+    columns["loss_terms"] = _terms(table)
     losses = zip(columns["loss"], columns["loss_terms"], strict=True)  # an undefined one is null, but has terms
     columns["loss"] = [np.nan if loss is None and terms else loss for loss, terms in losses]
     return columns
+
+
+def _terms(table: pa.Table) -> list[tuple[tuple[float, float], ...]]:
+    """The parts of each case's loss; none in files of early versions."""
+    if not set(TERMS) <= set(table.column_names):
+        return [()] * len(table)
+    pairs = zip(*(table[name].to_pylist() for name in TERMS), strict=True)
+    return [tuple(zip(*pair, strict=True)) if all(pair) else () for pair in pairs]
 
 
 def _further(values: dict[str, Any]) -> dict[str, Any]:

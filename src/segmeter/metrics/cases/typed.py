@@ -36,6 +36,10 @@ class CaseBlock:
         Spacing and unit of each case.
     measured
         Columns (n,) of the measures by their keys; NaN where a case has none.
+    loss : (n,), float64
+        NaN where there is none.
+    loss_terms
+        The sums and the denominators of the loss's parts, of each case; empty where a case has none.
     """
 
     case_ids: list[str]
@@ -44,6 +48,8 @@ class CaseBlock:
     hashes: NDArray[np.int64]
     edges: list[Edges]
     measured: dict[ColumnKey, FloatArray]
+    loss: FloatArray
+    loss_terms: list[tuple[tuple[float, float], ...]]
 
 
 class Margins:
@@ -104,6 +110,10 @@ class RunColumns:
         The distinct pairs of spacing and unit.
     spacing : (N,)
         Which of `spacings` each case has.
+    counts
+        Of all cases together.
+    loss_terms : (N, P, 2) or None
+        None where a case has none, or another number of them.
     """
 
     case_ids: list[str]
@@ -113,6 +123,9 @@ class RunColumns:
     spacings: list[Edges]
     spacing: NDArray[np.int32]
     measured: dict[ColumnKey, FloatArray]
+    counts: NDArray[np.int64]
+    loss: FloatArray
+    loss_terms: FloatArray | None
 
 
 @runtime_checkable
@@ -132,6 +145,7 @@ def lay_out_run(rows: Sequence[CaseRow], spec: ClassSpec, regions: Mapping[str, 
     margins = Margins(count, len(members))
     shapes, hashes = np.empty((count, 3), np.int64), np.empty((count, 2), np.int64)
     spacing, places = np.empty(count, np.int32), dict[Edges, int]()
+    total, loss, terms = np.zeros(spec.counts_shape, np.int64), np.empty(count), list[FloatArray | None]()
     case_ids, measured, done = list[str](), dict[ColumnKey, FloatArray](), 0
     for block in case_blocks(rows):
         part = slice(done, done := done + len(block.case_ids))
@@ -140,6 +154,11 @@ def lay_out_run(rows: Sequence[CaseRow], spec: ClassSpec, regions: Mapping[str, 
         spacing[part] = [places.setdefault(edges, len(places)) for edges in block.edges]
         margins.put(part, region_margins(block.counts, spec, members))
         _put_measured(measured, block, part, count)
+        total += block.counts.sum(axis=0)
+        loss[part] = block.loss
+        terms.append(np.array(block.loss_terms) if len({len(one) for one in block.loss_terms}) == 1 else None)
+    known = [each for each in terms if each is not None and each.size]
+    same = len(known) == len(terms) and len({each.shape[1] for each in known}) == 1
     return RunColumns(
         case_ids=case_ids,
         margins=margins,
@@ -148,6 +167,9 @@ def lay_out_run(rows: Sequence[CaseRow], spec: ClassSpec, regions: Mapping[str, 
         spacings=list(places),
         spacing=spacing,
         measured=measured,
+        counts=total,
+        loss=loss,
+        loss_terms=np.concatenate(known) if same else None,
     )
 
 
@@ -180,6 +202,8 @@ def _block(rows: Sequence[CaseRow]) -> CaseBlock:
         hashes=np.array([[_or_unknown(getattr(row, name)) for name in HASHES] for row in rows], np.int64),
         edges=[(row.spacing, row.unit) for row in rows],
         measured=measured,
+        loss=np.array([np.nan if row.loss is None else row.loss for row in rows], np.float64),
+        loss_terms=[row.loss_terms for row in rows],
     )
 
 

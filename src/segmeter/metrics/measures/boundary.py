@@ -4,11 +4,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from segmeter.classes import ClassSpec
-from segmeter.metrics.arrays import FloatArray
+from segmeter.metrics.arrays import FloatArray, divide
 from segmeter.metrics.cases.columns import MeasureColumn, columns_of
 from segmeter.metrics.config.measures import BoundaryConfig
 from segmeter.metrics.measures.protocol import CaseMaps, Measure, Name, Region, regions_of
-from segmeter.metrics.pixels.overlap import divide
 from segmeter.metrics.surfaces.boundary_iou import BoundaryIoU, band_width, boundary_iou
 
 

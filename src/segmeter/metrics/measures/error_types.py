@@ -8,12 +8,11 @@ import numpy as np
 from segmeter.checks import expected
 from segmeter.classes import ClassSpec
 from segmeter.errors import InputError
-from segmeter.metrics.arrays import FloatArray, IntArray
+from segmeter.metrics.arrays import FloatArray, IntArray, divide
 from segmeter.metrics.cases.columns import MeasureColumn, columns_of
 from segmeter.metrics.config.measures import ErrorTypesConfig
 from segmeter.metrics.measures.protocol import CaseMaps, Measure, Name, Region, regions_of
 from segmeter.metrics.pixels.error_types import TYPES, border_width, error_types, iou_gain
-from segmeter.metrics.pixels.overlap import divide
 
 _SIDES = ("fp", "fn")
 

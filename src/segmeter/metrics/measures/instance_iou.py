@@ -10,12 +10,11 @@ from numpy.typing import NDArray
 from segmeter.checks import expected
 from segmeter.classes import ClassSpec
 from segmeter.errors import ConfigError
-from segmeter.metrics.arrays import FloatArray
+from segmeter.metrics.arrays import FloatArray, divide
 from segmeter.metrics.cases.columns import MeasureColumn, columns_of
 from segmeter.metrics.config.measures import CITYSCAPES_SIZES, InstanceIouConfig
 from segmeter.metrics.measures.objects import find_objects, number_in_turn
 from segmeter.metrics.measures.protocol import CaseMaps, Measure, Name, Region, regions_of
-from segmeter.metrics.pixels.overlap import divide
 
 _SUMS = ("iiou_found", "iiou_objects", "iiou_pixels", "iiou_fp")
 

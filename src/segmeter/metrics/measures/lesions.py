@@ -6,12 +6,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from segmeter.classes import ClassSpec
-from segmeter.metrics.arrays import BoolArray, FloatArray
+from segmeter.metrics.arrays import BoolArray, FloatArray, divide
 from segmeter.metrics.cases.columns import MeasureColumn, columns_of
 from segmeter.metrics.config.measures import LesionsConfig
 from segmeter.metrics.measures.protocol import CaseMaps, Measure, Name, Region, regions_of
 from segmeter.metrics.objects.lesions import autopet_volumes, brats_lesions, picai_lesions, regional_dice
-from segmeter.metrics.pixels.overlap import divide
 
 Numbers = dict[str, float]
 

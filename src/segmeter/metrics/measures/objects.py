@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from scipy import ndimage
 
 from segmeter.classes import ClassSpec
-from segmeter.metrics.arrays import BoolArray, FloatArray, IntArray
+from segmeter.metrics.arrays import BoolArray, FloatArray, IntArray, divide
 from segmeter.metrics.cases.columns import MeasureColumn, columns_of
 from segmeter.metrics.config.measures import (
     AjiConfig,
@@ -19,13 +19,13 @@ from segmeter.metrics.config.measures import (
     PartitionConfig,
     SizesConfig,
 )
+from segmeter.metrics.config.scores import NUMBERS
 from segmeter.metrics.map_checks import union_box
-from segmeter.metrics.measures.protocol import NUMBERS, CaseMaps, Measure, Name, Region, regions_of
+from segmeter.metrics.measures.protocol import CaseMaps, Measure, Name, Region, regions_of
 from segmeter.metrics.objects.aggregated_jaccard import aggregated_jaccard
 from segmeter.metrics.objects.matching import Overlaps, choose_pairs, find_overlaps
 from segmeter.metrics.objects.panoptic import measure_masd
 from segmeter.metrics.objects.partition import count_pairs, count_pixels, partition_scores
-from segmeter.metrics.pixels.overlap import divide
 
 Numbers = dict[str, float]
 LossSums = dict[str, FloatArray]

@@ -18,7 +18,6 @@ from segmeter.metrics.config.measures import MEASURES, MeasureConfig, SurfaceCon
 from segmeter.metrics.config.metrics import MetricsConfig, check_metrics, mean_classes
 from segmeter.metrics.map_checks import check_maps, check_spacing
 
-NUMBERS = ("tp", "fp", "fn")  # metrics of a data set that are numbers of objects
 OBJECTS = "objects"  # in `CaseMaps.kept`: the rows of objects.parquet that a measure leaves
 
 Name = tuple[str, str]  # metric, and class or group
@@ -203,18 +202,6 @@ def _check_column(column: MeasureColumn) -> None:
 def length_metrics(measures: Iterable[Measure]) -> frozenset[str]:
     """The metrics that are lengths, in the unit of the spacing."""
     return frozenset(name for measure in measures for name in getattr(measure, "lengths", ()))
-
-
-def is_number(metric: str) -> bool:
-    """Whether a metric of the data set is a number of objects, which has no mean over classes.
-
-    Examples
-    --------
-    >>> is_number("tp"), is_number("object_fp@small"), is_number("objects_split"), is_number("object_recall@small")
-    (True, True, True, False)
-    """
-    name = metric.partition("@")[0]
-    return name.rpartition("_")[2] in NUMBERS or name.startswith("objects_")
 
 
 def regions_of(names: Iterable[Name], metric: str) -> list[str]:

@@ -9,9 +9,8 @@ from numpy.typing import NDArray
 from segmeter.checks import expected, known_kind, known_name, whole_number
 from segmeter.classes import TASKS, Task
 from segmeter.errors import InputError
-from segmeter.metrics.arrays import FloatArray, IntArray
+from segmeter.metrics.arrays import FloatArray, IntArray, divide, mean_defined
 from segmeter.metrics.map_checks import check_classes, erase_ignored, without_channel
-from segmeter.metrics.pixels.overlap import divide, mean_defined
 from segmeter.metrics.probabilities.image_sums import CalibrationCounts, ImageSums, exact, rounded
 from segmeter.metrics.probabilities.precision_recall import PrecisionRecallCurve, compute_precision_recall
 

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import digamma
 
-from segmeter.metrics.arrays import BoolArray, FloatArray, IntArray
-from segmeter.metrics.pixels.overlap import divide
+from segmeter.metrics.arrays import BoolArray, FloatArray, IntArray, divide
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,10 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from segmeter.classes import ClassSpec
-from segmeter.metrics.pixels.overlap import mean_defined
+from segmeter.metrics.arrays import mean_defined, plain, say
 from segmeter.metrics.probabilities.calibration import CalibrationScores, Reliability
 from segmeter.metrics.probabilities.precision_recall import PrecisionRecallCurve
-from segmeter.metrics.statistics.describe import plain, say
 
 CURVE_POINTS = 101  # of a precision-recall curve in metrics.json
 

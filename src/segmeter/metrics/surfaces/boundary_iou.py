@@ -10,10 +10,9 @@ from scipy import ndimage
 
 from segmeter.checks import expected, whole_number
 from segmeter.errors import InputError
-from segmeter.metrics.arrays import FloatArray, IntArray
+from segmeter.metrics.arrays import FloatArray, IntArray, divide
 from segmeter.metrics.map_checks import Status, check_classes, check_maps, erase_ignored, find_status
 from segmeter.metrics.pixels.confusion import confusion_matrix
-from segmeter.metrics.pixels.overlap import divide
 
 RATIO = 0.02  # of the diagonal: what the paper chose
 

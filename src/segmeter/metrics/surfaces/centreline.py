@@ -5,9 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 from skimage.morphology import skeletonize
 
-from segmeter.metrics.arrays import BoolArray, FloatArray
+from segmeter.metrics.arrays import BoolArray, FloatArray, divide
 from segmeter.metrics.map_checks import Status, check_maps, find_status, union_box
-from segmeter.metrics.pixels.overlap import divide
 
 
 @dataclass(frozen=True, kw_only=True)

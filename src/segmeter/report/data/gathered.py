@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from segmeter.classes import ClassSpec
-from segmeter.metrics.arrays import FloatArray
+from segmeter.metrics.arrays import FloatArray, divide
 from segmeter.metrics.cases.columns import MeasureColumn
 from segmeter.metrics.cases.table import CaseRow, class_statuses
-from segmeter.metrics.measures.protocol import is_number
-from segmeter.metrics.pixels.overlap import class_totals, divide, score_totals
+from segmeter.metrics.config.scores import is_number
+from segmeter.metrics.pixels.overlap import class_totals, score_totals
 from segmeter.report import figures
 from segmeter.report.data.cells import CellLists
 
