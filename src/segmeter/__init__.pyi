@@ -18,8 +18,8 @@ from segmeter.metrics.cases.stored import read_cases as read_cases
 from segmeter.metrics.cases.stored import read_spec as read_spec
 from segmeter.metrics.cases.table import CaseRow as CaseRow
 from segmeter.metrics.config.metrics import MetricsConfig as MetricsConfig
-from segmeter.metrics.objects.panoptic import InstanceMatch as InstanceMatch
-from segmeter.metrics.objects.panoptic import match_instances as match_instances
+from segmeter.metrics.objects.scores import InstanceMatch as InstanceMatch
+from segmeter.metrics.objects.scores import match_instances as match_instances
 from segmeter.metrics.pixels.confusion import confusion_matrix as confusion_matrix
 from segmeter.metrics.pixels.overlap import OverlapScores as OverlapScores
 from segmeter.metrics.pixels.overlap import overlap_scores as overlap_scores

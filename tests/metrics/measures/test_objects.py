@@ -19,7 +19,7 @@ from segmeter.metrics.measures.protocol import CaseMaps, build_measures, measure
 from segmeter.metrics.pixels.confusion import confusion_matrix
 from segmeter.metrics.summary.summarise import summarise
 from tests.metrics.build import class_spec, named
-from tests.metrics.objects.test_panoptic import SEMANTIC, components, load_spine
+from tests.metrics.objects.test_scores import SEMANTIC, components, load_spine
 
 BINARY = class_spec(2, "binary")
 

@@ -18,7 +18,7 @@ from segmeter.metrics.cases.regions import class_regions
 from segmeter.metrics.cases.typed import RunColumns
 from segmeter.metrics.config.metrics import MetricsConfig, mean_classes
 from segmeter.metrics.config.scores import MEAN, is_number
-from segmeter.metrics.measures.content import CONTENT
+from segmeter.metrics.measures.objects import CONTENT
 from segmeter.metrics.measures.protocol import Measure, Name, build_measures
 from segmeter.metrics.pixels.overlap import AGGREGATES, RATIOS, ClassTotals, aggregate
 from segmeter.metrics.statistics.bootstrap import Resampled, Statistic, bootstrap_columns

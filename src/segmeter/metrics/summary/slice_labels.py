@@ -18,7 +18,7 @@ from segmeter.metrics.cases.columns import encode_key
 from segmeter.metrics.cases.regions import class_regions
 from segmeter.metrics.cases.typed import RunColumns
 from segmeter.metrics.config.metrics import MetricsConfig
-from segmeter.metrics.measures.content import BRIGHTNESS, CONTENT, OF_A_CLASS
+from segmeter.metrics.measures.objects import BRIGHTNESS, CONTENT, OF_A_CLASS
 from segmeter.metrics.statistics.clusters import (
     cluster_labels,
     column_names,
