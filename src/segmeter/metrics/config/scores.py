@@ -13,7 +13,7 @@ Change = Literal["better", "worse", "equal"]
 
 MEAN = "mean"  # in place of a class: the mean over classes
 NUMBERS = ("tp", "fp", "fn")  # metrics of a data set that are numbers of objects
-MARCHING = "_marching_cubes"  # ends the names of metrics of that kind of surface
+SUFFIXES = {"border_pixels": "", "marching_cubes": "_marching_cubes"}  # by kind of surface, of a metric's name
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,7 +75,7 @@ _KNOWN = _facts()
 def find_facts(score: str) -> Facts | None:
     """Look a score up by its name, such as "hd95/car" or "nsd@2/mean"; None for one that is not ours."""
     name = score.partition("/")[0].partition("@")[0]
-    return _KNOWN.get(name) or _KNOWN.get(name.removesuffix(MARCHING))
+    return _KNOWN.get(name) or _KNOWN.get(name.removesuffix(SUFFIXES["marching_cubes"]))
 
 
 def find_direction(score: str) -> Direction | None:

@@ -10,7 +10,7 @@ from segmeter.checks import expected
 from segmeter.errors import InputError
 from segmeter.metrics.arrays import BoolArray, FloatArray, divide
 from segmeter.metrics.cases.columns import MeasureColumn, columns_of
-from segmeter.metrics.config.scores import MARCHING, NUMBERS
+from segmeter.metrics.config.scores import NUMBERS, SUFFIXES
 from segmeter.metrics.map_checks import union_box
 from segmeter.metrics.measures.protocol import CaseMaps, Name, RegionMeasure, regions_of
 from segmeter.metrics.objects.lesions import autopet_volumes, brats_lesions, picai_lesions, regional_dice
@@ -21,7 +21,6 @@ from segmeter.metrics.surfaces.centreline import centreline_dice, cldice_of_coun
 from segmeter.metrics.surfaces.surface import SurfaceMetrics, surface_metrics_by_class
 
 _DISTANCES = ("hd", "hd95", "hd95_pooled", "assd", "masd")
-_SUFFIXES = {"border_pixels": "", "marching_cubes": MARCHING}  # of a metric's name
 _POINTS = ("inside_target", "points_mask", "inside_mask", "points_target")
 _SIDES = ("fp", "fn")
 
@@ -33,7 +32,7 @@ class Surface(RegionMeasure):
 
     def __call__(self, maps: CaseMaps) -> Iterable[MeasureColumn]:
         config = self.config
-        for surface in _SUFFIXES if config.surface == "both" else (config.surface,):
+        for surface in SUFFIXES if config.surface == "both" else (config.surface,):
             options: dict[str, Any] = {
                 "spacing": maps.spacing,
                 "tolerances": config.tolerances,
@@ -44,7 +43,7 @@ class Surface(RegionMeasure):
                 members = sorted({k for _, k in held})  # a group of one class is measured once
                 found = surface_metrics_by_class(target, labels, classes=members, **values, **options)
                 for region, k in held:
-                    yield from columns_of(region.name, self._values(found[members.index(k)], _SUFFIXES[surface]), {})
+                    yield from columns_of(region.name, self._values(found[members.index(k)], SUFFIXES[surface]), {})
 
     def _values(self, scores: SurfaceMetrics, suffix: str) -> Numbers:
         values: Numbers = {f"{name}{suffix}": getattr(scores, name) for name in _DISTANCES}

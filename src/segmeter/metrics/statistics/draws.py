@@ -91,7 +91,7 @@ def _tally(halves: NDArray[np.uint32]) -> FloatArray:
 
 
 def _tally_compiled(halves: NDArray[np.uint32]) -> FloatArray:
-    from segmeter.metrics.statistics._draw_kernels import tally_draws
+    from segmeter.metrics._kernels import tally_draws
 
     weights = np.empty(halves.shape)
     tally_draws(halves, weights)

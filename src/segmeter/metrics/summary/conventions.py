@@ -21,10 +21,10 @@ from segmeter.metrics.cases.typed import RunColumns, lay_out_run
 from segmeter.metrics.config.conventions import ALL, CONVENTIONS, OURS, Convention, Figure, differences
 from segmeter.metrics.config.measures import SurfaceConfig
 from segmeter.metrics.config.metrics import MetricsConfig
+from segmeter.metrics.config.scores import SUFFIXES
 from segmeter.metrics.measures.protocol import CaseMaps, build_measures
 from segmeter.metrics.measures.row import make_row
 from segmeter.metrics.pixels.overlap import ClassTotals
-from segmeter.metrics.surfaces.options import SUFFIXES
 
 DEFAULT = MetricsConfig()
 

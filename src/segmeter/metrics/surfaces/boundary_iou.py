@@ -120,7 +120,7 @@ def _keep_band(labels: NDArray[Any], width: int, outside: int) -> NDArray[Any]:
 
 
 def _find_band(labels: NDArray[Any], width: int) -> NDArray[np.bool_]:
-    from segmeter.metrics.surfaces._boundary_kernels import find_band  # numba: only where something is measured
+    from segmeter.metrics._kernels import find_band  # numba: only where something is measured
 
     band: NDArray[np.bool_] = find_band(np.ascontiguousarray(labels), width)
     return band
