@@ -33,8 +33,7 @@ from segmeter.metrics.cases.packed import RowStore
 from segmeter.metrics.cases.table import CaseRow, write_cases
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.probabilities.stored import NAME as SUMS
-from segmeter.metrics.probabilities.stored import write_sums
-from segmeter.metrics.probabilities.summary import summarise_calibration
+from segmeter.metrics.probabilities.stored import summarise_calibration, write_sums
 from segmeter.metrics.summary.slice_labels import check_tables, hash_tables
 from segmeter.metrics.summary.summarise import summarise
 from segmeter.parallel import map_in_processes, map_in_threads
