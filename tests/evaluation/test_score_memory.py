@@ -20,6 +20,7 @@ from segmeter.metrics.cases import table as rows
 from segmeter.metrics.cases.table import CaseRow
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.statistics import bootstrap, draws
+from segmeter.metrics.summary import scoreboard
 
 K = 19
 MOST_BYTES = 1300  # a case, of which its counts, which hardly compress here, are 500
@@ -68,6 +69,7 @@ def test_memory_grows_by_little_more_than_the_counts_of_a_case(tmp_path: Path, m
     monkeypatch.setattr(cases.CaseScorer, "score_all", lambda _, pairs: list(map(invented, pairs)))
     monkeypatch.setattr(scoring, "_BESIDE", 100)
     monkeypatch.setattr(rows, "BLOCK", 64)
+    monkeypatch.setattr(scoreboard, "_CASES", 64)
     monkeypatch.setattr(bootstrap, "_BLOCK", 1000)
     monkeypatch.setattr(draws, "_DRAWN", 1000)
     monkeypatch.setattr(draws, "_MANY_DRAWS", 0)

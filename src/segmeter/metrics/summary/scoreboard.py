@@ -28,7 +28,7 @@ from segmeter.metrics.statistics.columns import Columns, lazy_means, mean_of_col
 PER_CASE = ("mean_iou", "mean_dice", "pixel_accuracy")
 PER_REGION = ("iou", "dice", "precision", "recall")
 
-_CASES = 1 << 14  # that are scored at a time
+_CASES = 1 << 12  # that are scored at a time
 
 
 @dataclass(frozen=True, kw_only=True)
