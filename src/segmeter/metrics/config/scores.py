@@ -54,7 +54,8 @@ def _facts() -> dict[str, Facts]:
         "iou iiou dice precision recall mean_iou mean_dice pixel_accuracy boundary_iou cldice": share,
         "pq sq rq object_dice ap aji object_recall object_f1 picai_f1 cc_dice": share,
         "nsd nsd_mean brats_dice brats_f1": near,
-        "hd hd95 hd95_pooled assd masd object_masd brats_hd95": length,
+        "hd hd95 hd95_pooled assd masd object_masd": length,
+        "brats_hd95": Facts(better="lower", highest=np.inf, spaced=True),  # its penalty is in mm, whatever the unit
         "boundary_errors extent_errors segment_errors are": error,
         "boundary_gain extent_gain segment_gain": error,  # what mending the errors would bring: 0 is the best
         "tp objects_matched picai_tp": found,

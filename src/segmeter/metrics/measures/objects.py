@@ -54,17 +54,17 @@ def numbered_objects(
     """
     target, labels = maps.planes(region)
     box = union_box(target == 1, labels)
-    void = None if maps.spec.ignore_index is None else target[box] == 2
+    void = target[box] == 2
     if config.objects == "by_class":
         parts = [maps.planes(Region(name=region.name, members=(member,))) for member in region.members]
         ours, theirs = [part[0][box] == 1 for part in parts], [part[1][box] == 1 for part in parts]
-        return number_in_turn(ours, config), number_in_turn(theirs, config), void
+        return number_in_turn(ours, config), number_in_turn(theirs, config), void if void.any() else None
     given = (maps.target_instances, maps.instances) if config.objects == "maps" else (None, None)
     first, second = (
         find_objects(plane[box] == 1, None if numbers is None else numbers[box], config.connectivity)
         for plane, numbers in zip((target, labels), given, strict=True)
     )
-    return first, second, void
+    return first, second, void if void.any() else None
 
 
 def number_in_turn(masks: Sequence[BoolArray], config: ObjectsConfig) -> NDArray[Any]:
