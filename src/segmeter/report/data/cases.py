@@ -61,7 +61,7 @@ def case_columns(
 
 
 def _scores(cases: Gathered, spec: ClassSpec) -> Iterator[Column]:
-    first = figures.headline(spec.task, spec.names)
+    first = figures.headline(spec.headline)
     labels = {HEADLINE: first} | {key: label for key, label in figures.AGGREGATES.items() if label != first}
     for key, label in labels.items():
         values = cases.scores[key]
