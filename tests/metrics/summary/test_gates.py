@@ -148,6 +148,7 @@ def test_slices_and_every_slice(tmp_path):
     [
         ("mean_uio >= base", "to name a score of all runs, got 'mean_uio'. Did you mean 'mean_iou'?"),
         ("mean_iou <= base", "to be mean_iou >= ..., as higher is better, got 'mean_iou <= base'"),
+        ("mean_iou >= 85", "to bound mean_iou by 0 to 1, got 'mean_iou >= 85'"),
         ("mean_iou[ward=A] >= base", "to name a column of metrics.slice_by, got 'ward'. Set metrics.slice_by."),
     ],
 )

@@ -16,7 +16,7 @@ from segmeter.checks import expected, nearest
 from segmeter.errors import ConfigError
 from segmeter.metrics.arrays import BoolArray, FloatArray, divide, minus, say
 from segmeter.metrics.config.requirements import Requirement
-from segmeter.metrics.config.scores import MEAN, find_direction, name_change
+from segmeter.metrics.config.scores import MEAN, find_facts, name_change
 from segmeter.metrics.statistics.bootstrap import Resampled
 from segmeter.metrics.statistics.columns import Columns
 from segmeter.metrics.statistics.paired_tests import holm
@@ -45,7 +45,7 @@ def expand_requirements(
     Raises
     ------
     ConfigError
-        With a line for each that is about no score, about no slice, or against its score's direction.
+        With a line for each that is about no score or slice, against its score's direction, or out of its range.
     """
     found: dict[Requirement, None] = {}
     problems: list[str] = []
@@ -57,7 +57,7 @@ def expand_requirements(
             problems.append(expected("compare", "require", known, repr(one.metric), nearest(one.metric, names)))
         wanted = [replace(one, slice=part) for part in _slices(one, slices, problems)]
         for metric in metrics:
-            problems += _direction_problem(one, metric)
+            problems += _bound_problems(one, metric)
             found |= dict.fromkeys(replace(each, metric=metric) for each in wanted)
     if problems:
         raise ConfigError(list(dict.fromkeys(problems)))
@@ -88,13 +88,19 @@ def _slices(one: Requirement, slices: Mapping[str, Sequence[str]], problems: lis
     return [(by, label) for label in (slices[by] if value == ALL else [value])]
 
 
-def _direction_problem(one: Requirement, metric: str) -> list[str]:
-    """A bound on the wrong side lets every regression pass."""
-    better = find_direction(metric)
-    if better in (None, "higher" if one.at_least else "lower"):
+def _bound_problems(one: Requirement, metric: str) -> list[str]:
+    """A bound on the wrong side lets every regression pass, and one that no score reaches lets nothing pass."""
+    facts = find_facts(metric)
+    if facts is None:
         return []
-    sign = ">=" if better == "higher" else "<="
-    return [expected("compare", "require", f"to be {metric} {sign} ..., as {better} is better", repr(str(one)))]
+    if facts.better != ("higher" if one.at_least else "lower"):
+        sign = ">=" if facts.better == "higher" else "<="
+        rule = f"to be {metric} {sign} ..., as {facts.better} is better"
+    elif not one.factor and not 0 <= one.offset <= facts.highest:
+        rule = f"to bound {metric} by {'0 or more' if np.isinf(facts.highest) else f'0 to {facts.highest:g}'}"
+    else:
+        return []
+    return [expected("compare", "require", rule, repr(str(one)))]
 
 
 def decide(
