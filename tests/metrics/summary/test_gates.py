@@ -10,7 +10,7 @@ import pytest
 from segmeter.errors import ConfigError
 from segmeter.metrics.config.measures import EventsConfig
 from segmeter.metrics.config.metrics import MetricsConfig
-from segmeter.metrics.objects.events import INSTANCE_EVENTS, TARGET_EVENTS
+from segmeter.metrics.objects.matching import INSTANCE_EVENTS, TARGET_EVENTS
 from segmeter.metrics.statistics.bootstrap import bootstrap
 from segmeter.metrics.summary.compare import compare_runs
 from segmeter.metrics.summary.summarise import summarise

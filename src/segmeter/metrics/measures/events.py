@@ -12,8 +12,14 @@ from segmeter.metrics.cases.objects import join_objects, pack_objects
 from segmeter.metrics.map_checks import union_box
 from segmeter.metrics.measures.objects import numbered_objects, overlaps_of
 from segmeter.metrics.measures.protocol import OBJECTS, CaseMaps, Name, Region, RegionMeasure, regions_of
-from segmeter.metrics.objects.events import INSTANCE_EVENTS, TARGET_EVENTS, find_events
-from segmeter.metrics.objects.matching import Overlaps, choose_pairs, renumber
+from segmeter.metrics.objects.matching import (
+    INSTANCE_EVENTS,
+    TARGET_EVENTS,
+    Overlaps,
+    choose_pairs,
+    find_events,
+    renumber,
+)
 from segmeter.metrics.surfaces.distances import distances_by_class
 from segmeter.metrics.surfaces.surface import summarise_distances
 

@@ -2,9 +2,11 @@
 
 import math
 from collections.abc import Iterable, Mapping
-from typing import Any
+from itertools import combinations
+from typing import Any, Literal
 
 import numpy as np
+from scipy import ndimage
 
 from segmeter.checks import expected
 from segmeter.errors import InputError
@@ -14,7 +16,6 @@ from segmeter.metrics.config.scores import NUMBERS, SUFFIXES
 from segmeter.metrics.map_checks import union_box
 from segmeter.metrics.measures.protocol import CaseMaps, Name, RegionMeasure, regions_of
 from segmeter.metrics.objects.lesions import autopet_volumes, brats_lesions, picai_lesions, regional_dice
-from segmeter.metrics.objects.topology import betti_numbers
 from segmeter.metrics.pixels.error_types import TYPES, border_width, error_types, iou_gain
 from segmeter.metrics.surfaces.boundary_iou import band_width, boundary_iou
 from segmeter.metrics.surfaces.centreline import centreline_dice, cldice_of_counts
@@ -176,3 +177,56 @@ class Lesions(RegionMeasure):
             fp, fn = autopet_volumes(target, labels, voxel=float(np.prod(spacing)))
             return {"autopet_fp_volume": fp, "autopet_fn_volume": fn}, {}
         return {"cc_dice": float(regional_dice(target, labels).mean())}, {}
+
+
+def betti_numbers(mask: BoolArray, connectivity: Literal[8, 4] = 8) -> tuple[int, ...]:
+    """Count the objects and holes of an image, or the objects, tunnels and cavities of a volume.
+
+    Parameters
+    ----------
+    mask : (H, W) or (D, H, W), bool
+        What lies outside of it is background.
+    connectivity
+        8: pixels that share a corner belong to one object (26 in a volume), and the background has the other
+        connectivity; 4: those that share a side do (6).
+
+    Returns
+    -------
+    (b0, b1), or (b0, b1, b2) of a volume. Their alternating sum is the Euler number.
+
+    Examples
+    --------
+    >>> ring = np.array([[1, 1, 1], [1, 0, 1], [1, 1, 1]], bool)
+    >>> betti_numbers(ring), betti_numbers(np.stack([ring * 0, ring, ring * 0]) > 0)
+    ((1, 1), (1, 1, 0))
+    """
+    padded = np.pad(mask, 1)
+    objects = _count_parts(padded, connectivity == 8)
+    enclosed = _count_parts(~padded, connectivity == 4) - 1
+    if mask.ndim == 2:
+        return objects, enclosed
+    return objects, objects + enclosed - euler_number(mask, connectivity), enclosed
+
+
+def euler_number(mask: BoolArray, connectivity: Literal[8, 4] = 8) -> int:
+    """Vertices - edges + faces (- cubes) of the mask as a union of closed pixels, or with 4 of open ones.
+
+    Closed pixels hold a vertex, edge or face as soon as one pixel around it is there; open ones are joined only where
+    all of them are.
+    """
+    padded = np.pad(mask, 1)
+    total = 0
+    for dimension in range(mask.ndim + 1):
+        for axes in combinations(range(mask.ndim), dimension):
+            cells = padded
+            for axis in axes:
+                one, other = np.delete(cells, 0, axis), np.delete(cells, -1, axis)
+                cells = one | other if connectivity == 8 else one & other
+            sign = (-1) ** ((mask.ndim - dimension) if connectivity == 8 else dimension)
+            total += sign * int(cells.sum())
+    return total
+
+
+def _count_parts(mask: BoolArray, corners: bool) -> int:
+    structure = ndimage.generate_binary_structure(mask.ndim, mask.ndim if corners else 1)
+    return int(ndimage.label(mask, structure)[1])
