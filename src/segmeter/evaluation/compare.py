@@ -169,7 +169,7 @@ def _summary(folder: Path, config: MetricsConfig) -> Mapping[str, Any]:
 
 
 def _spec_problems(specs: Mapping[str, ClassSpec]) -> list[str]:
-    """What distinguishes the labels of the runs; colours may differ, as they change no metric."""
+    """Name the differences between the labels of the runs; colours may differ, as they change no metric."""
     (first, spec), *others = specs.items()
     problems = []
     for name, other in others:

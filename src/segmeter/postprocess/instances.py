@@ -20,7 +20,7 @@ InstanceArray = NDArray[np.int32]
 
 @dataclass(frozen=True, kw_only=True)
 class Split:
-    """What an instance step gives: the labels as they came, and the object map.
+    """The result of an instance step: the labels as they came, and the object map.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What can be measured of a case beside its counts, and the settings of each; no torch, no heavy import."""
+"""The measures that a case can have beside its counts, and the settings of each. No torch, no heavy import."""
 
 import math
 from itertools import pairwise

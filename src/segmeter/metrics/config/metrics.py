@@ -1,4 +1,4 @@
-"""What is measured, and how its uncertainty is found; no torch, no heavy import."""
+"""Settings of the summary: measures, groups, slices, and how uncertainty is found. No torch, no heavy import."""
 
 from typing import Annotated, Any
 

@@ -1,4 +1,4 @@
-"""What is known of each score by its name: which way is better, its unit and range, and whether it may be infinite.
+"""Facts about each score by its name: which way is better, its unit and range, and whether it may be infinite.
 
 Rankings, gates, comparisons, sweeps and pages ask here, so that they all agree.
 """
@@ -18,7 +18,7 @@ SUFFIXES = {"border_pixels": "", "marching_cubes": "_marching_cubes"}  # by kind
 
 @dataclass(frozen=True, kw_only=True)
 class Facts:
-    """What is known of a metric.
+    """The facts about a metric.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What became of the objects of each class and group of a case: numbers, and a row per object."""
+"""Numbers of matched, missed, split and merged objects of each class and group, and a row per object."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -27,7 +27,7 @@ _NUMBERS = tuple(dict.fromkeys([*TARGET_EVENTS, *INSTANCE_EVENTS[:4]]))
 
 
 class ObjectEvents(RegionMeasure):
-    """What became of the objects of each region, and their rows in objects.parquet."""
+    """Events of the objects of each region, and their rows in objects.parquet."""
 
     def __call__(self, maps: CaseMaps) -> Iterable[MeasureColumn]:
         tables = []

@@ -300,7 +300,7 @@ def build_instance_iou(config: InstanceIouConfig, *, spec: ClassSpec, regions: t
 
 
 class Content(RegionMeasure):
-    """What the reference and the image of a case show, by which cases are sliced."""
+    """Facts that the reference and the image of a case show, by which cases are sliced."""
 
     def __call__(self, maps: CaseMaps) -> Iterable[MeasureColumn]:
         for region in self.regions:

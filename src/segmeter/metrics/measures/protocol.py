@@ -1,4 +1,4 @@
-"""maps of one case -> the columns of the requested measures; what a measure is and what it gets."""
+"""Measures turn the maps of a case into columns of its row: what a measure gets, and what it has to give."""
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""The maps of one case -> its row of counts and measures."""
+"""Make the row of one case, with its counts and measures, from its maps."""
 
 from collections.abc import Sequence
 

@@ -169,7 +169,7 @@ def renumber(instances: NDArray[Any], ids: IntArray) -> IntArray:
 
 @dataclass(frozen=True, kw_only=True)
 class Events:
-    """What became of each object.
+    """The event of each object: matched, missed, spurious, split or merged.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""two label maps -> the wrong pixels of each class by type: boundary, extent, segment (2-D)."""
+"""Wrong pixels of each class by type: boundary, extent, segment (2-D)."""
 
 import math
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""target, probs -> calibration: whether a probability of 0.8 is right in 80 % of its pixels, from sums over images."""
+"""Calibration of probabilities: whether one of 0.8 is right in 80 % of its pixels, from sums over images."""
 
 from dataclasses import dataclass
 from typing import Any

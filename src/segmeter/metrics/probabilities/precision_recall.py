@@ -1,4 +1,4 @@
-"""fine histogram of a class's probabilities -> precision and recall at every threshold, average precision, best F1."""
+"""Precision and recall at every threshold, average precision and best F1 of a class, from a fine histogram."""
 
 from dataclasses import dataclass
 

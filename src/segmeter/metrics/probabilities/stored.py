@@ -1,4 +1,4 @@
-"""What a run keeps of its calibration: calibration.npz, which parts of a run merge, and its part of metrics.json."""
+"""The calibration that a run keeps: calibration.npz, which parts of a run merge, and its part of metrics.json."""
 
 import io
 import zipfile

@@ -183,7 +183,7 @@ def is_table(path: str) -> bool:
 
 
 def read_column(path: str | Path, column: str, *, key: str) -> dict[str, str]:
-    """Case id -> value of a column, as text; empty cells are left out.
+    """Read the value of a column for each case id, as text; empty cells are left out.
 
     Parameters
     ----------

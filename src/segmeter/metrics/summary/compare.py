@@ -112,7 +112,7 @@ def compare_runs(
 
 @dataclass(frozen=True, kw_only=True)
 class LaidOut:
-    """What is compared of runs, as columns: once it is there, their rows are needed no more.
+    """The columns of runs that are compared: once they are there, the rows are needed no more.
 
     Parameters
     ----------

@@ -218,7 +218,7 @@ def _as_number(text: str) -> float | None:
 
 
 def _content(by: str, run: RunColumns, spec: ClassSpec, config: MetricsConfig) -> FloatArray:
-    """What the references show: the share of a class among the counted pixels, or a value of the measure "content"."""
+    """Take what the references show: the share of a class among the counted pixels, or a value of "content"."""
     metric, _, region = by.partition("/")
     if metric == SHARE:
         margins = run.margins.totals(list(class_regions(spec, config.groups)).index(region))

@@ -1,4 +1,4 @@
-"""two label maps -> boundary IoU per class: the overlap of the bands just inside the masks' borders."""
+"""Boundary IoU per class: the overlap of the bands just inside the masks' borders."""
 
 import math
 from dataclasses import dataclass

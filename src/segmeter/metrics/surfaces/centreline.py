@@ -1,4 +1,4 @@
-"""two masks of tubes -> centreline Dice: how much of each one's skeleton lies in the other."""
+"""Centreline Dice of two masks of tubes: how much of each one's skeleton lies in the other."""
 
 from dataclasses import dataclass
 

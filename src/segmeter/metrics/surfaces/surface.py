@@ -1,4 +1,4 @@
-"""two masks -> Hausdorff, mean surface distances and surface Dice, all from one set of distances.
+"""Hausdorff and mean surface distances and surface Dice of two masks, all from one set of distances.
 
 A surface is one of two things; for both, everything outside the image is background:
 
