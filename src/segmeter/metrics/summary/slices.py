@@ -144,12 +144,10 @@ def _by(board: Scoreboard, names: list[str], labels: Sequence[str]) -> dict[str,
     def ends(i: int, h: int) -> list[float | str | None] | None:
         return [say(low[i, h]), say(high[i, h])] if board.config.bootstrap else None
 
-    def infinite(name: str) -> dict[str, IntArray]:
-        """How many cases of each slice are infinite, of a mean over cases of which some are."""
-        held = np.isinf(board.values(name)) if name not in board.whole else np.zeros(0, bool)
-        return {name: np.bincount(index[held], minlength=len(slices))} if held.any() else {}
-
-    counted = {name: each for one in names for name, each in infinite(one).items()}
+    counted: dict[str, IntArray] = {}  # infinite cases of each slice, of means over cases of which some are
+    for name in names:
+        if name not in board.whole and (infinite := np.isinf(board.values(name))).any():
+            counted[name] = np.bincount(index[infinite], minlength=len(slices))
     cases = np.bincount(index)
     return {
         label: {
